@@ -1,0 +1,116 @@
+package activities
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// EntryVersion is the format that this code writes. A worker undoes every released format; an unknown one parks.
+const EntryVersion = 1
+
+// Entry is what the ledger holds of a step: with the world's journal, all that undoing it needs. It is an argument of
+// the step's forward, so it is in the history no later than the event that schedules the forward.
+type Entry struct {
+	// Version is the format of this entry.
+	Version int `json:"v"`
+	// Seq is its place in the ledger, from 1: the order of starting.
+	Seq int `json:"seq"`
+	// Step is the step's id.
+	Step string `json:"step"`
+	// Action is the forward's activity type; UndoType that of its undo.
+	Action   string `json:"action"`
+	UndoType string `json:"undo"`
+	// Token is the step's stable identity for its world: see NewToken.
+	Token string `json:"token"`
+	// Place is where the effects and the journal live.
+	Place Place `json:"place"`
+	// Needs are the ids of the steps that this one builds on: they are undone after it.
+	Needs []string `json:"needs,omitempty"`
+	// Keys are the resources that it touches.
+	Keys []string `json:"keys,omitempty"`
+	// Params are the parameters that undoing needs; bulky ones as digests, secrets as references.
+	Params json.RawMessage `json:"params,omitempty"`
+	// Policy bounds the undo.
+	Policy UndoPolicy `json:"policy"`
+}
+
+// Place is where a step's effects and journal live.
+type Place struct {
+	// Queue is the task queue of all attempts of the step and of its undo.
+	Queue string `json:"queue"`
+	// Host is the host that serves Queue; empty for the shared queue.
+	Host string `json:"host,omitempty"`
+	// Journal is the journal's own random id, as its world tells it (World.Journal). A world refuses another one with
+	// WrongPlace.
+	Journal string `json:"journal"`
+}
+
+// DriftPolicy says what an undo does about drift.
+type DriftPolicy string
+
+// Ask is the default.
+const (
+	DriftAsk   DriftPolicy = "ask"   // park and show it to a person
+	DriftForce DriftPolicy = "force" // overwrite exactly what was seen
+	DriftSkip  DriftPolicy = "skip"  // leave it and what it needs
+)
+
+// UndoPolicy bounds an undo.
+type UndoPolicy struct {
+	// Attempt bounds one attempt (StartToClose); it must outlast the slowest call of the world.
+	Attempt time.Duration `json:"attempt"`
+	// Within bounds all attempts together before the undo is parked.
+	Within time.Duration `json:"within"`
+	// Heartbeat is after how long without a sign of life an attempt counts as dead.
+	Heartbeat time.Duration `json:"heartbeat"`
+	// Drift says what to do about drift; empty is DriftAsk.
+	Drift DriftPolicy `json:"drift,omitempty"`
+}
+
+// NewToken is the identity of a step for its world: the same on every retry and in every continued run, another one for
+// each generation of the step and each task. 32 hexadecimal digits: safe in a file name, a container name and a key.
+func NewToken(firstRunID, step string, generation int) string {
+	sum := sha256.Sum256([]byte(firstRunID + "\x00" + step + "\x00" + strconv.Itoa(generation)))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Digest is "sha256:" and 64 hexadecimal digits.
+type Digest string
+
+// DigestOf is the digest of parts; each is framed by its length, so that no two lists of parts collide.
+func DigestOf(parts ...[]byte) Digest {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:", len(p))
+		h.Write(p)
+	}
+	return Digest("sha256:" + hex.EncodeToString(h.Sum(nil)))
+}
+
+// Short is for people: the first 12 digits.
+func (d Digest) Short() string {
+	if len(d) < 19 {
+		return string(d)
+	}
+	return string(d[7:19])
+}
+
+// Forward is the argument of NAME and NAME.plan.
+type Forward struct {
+	Entry Entry `json:"entry"`
+	Step  Step  `json:"step"`
+	// Want is the digest that was approved; empty without a gate.
+	Want Digest `json:"want,omitempty"`
+	// OriginalRunID is the workflow's: where it differs from the run's own id, the run was reset and goes no further.
+	OriginalRunID string `json:"originalRunId"`
+}
+
+// Backward is the argument of NAME.undo.
+type Backward struct {
+	Entry    Entry    `json:"entry"`
+	Decision Decision `json:"decision"`
+}

@@ -1,0 +1,72 @@
+package activities
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrorType is the type of an ApplicationError: stable, part of the contract, readable even where payloads are encrypted.
+type ErrorType string
+
+// The error types.
+//
+//	type            | retried | meaning
+//	Refused         | no      | bad input, or not allowed by the worker's config; nothing was touched
+//	CheckFailed     | no      | a check of the step did not hold
+//	StaleApproval   | no      | the change or its target is not what was approved; back to the gate
+//	Fenced          | no      | the token was undone or released: a late forward
+//	UnknownOutcome  | no      | the forward may or may not have acted, and must not run again
+//	WrongPlace      | no      | this journal is not the one that holds the record
+//	DamagedRecord   | no      | the journal's record does not match its digest
+//	UnknownFormat   | no      | the entry or record was written by a newer version
+//	ResetRun        | no      | the run was reset; it only unwinds
+//	WorkerStopping  | no      | the worker is being stopped; the engine schedules anew, at no cost of an attempt
+//	BreakerOpen     | no      | the dependency's circuit breaker is open; the engine waits (NextRetry) and schedules anew
+//	ActionFailed    | yes     | any other error
+//	ActionDenied    | no      | the dependency refused for good (a declined card, a failed command)
+const (
+	Refused        ErrorType = "Refused"
+	CheckFailed    ErrorType = "CheckFailed"
+	StaleApproval  ErrorType = "StaleApproval"
+	Fenced         ErrorType = "Fenced"
+	UnknownOutcome ErrorType = "UnknownOutcome"
+	WrongPlace     ErrorType = "WrongPlace"
+	DamagedRecord  ErrorType = "DamagedRecord"
+	UnknownFormat  ErrorType = "UnknownFormat"
+	ResetRun       ErrorType = "ResetRun"
+	WorkerStopping ErrorType = "WorkerStopping"
+	BreakerOpen    ErrorType = "BreakerOpen"
+	ActionFailed   ErrorType = "ActionFailed"
+	ActionDenied   ErrorType = "ActionDenied"
+)
+
+// Final says that a retry cannot mend it.
+func (t ErrorType) Final() bool { return t != ActionFailed }
+
+// Error is an error of an action with a type that someone branches on.
+type Error struct {
+	Type ErrorType
+	// Message is for people: what, where, and the way out. The wrapper masks secrets in it.
+	Message string
+	// NextRetry asks for this delay before the next attempt; zero leaves it to the policy.
+	NextRetry time.Duration
+	// Output is what a person needs beside the message (the tail of a command's output); capped and masked.
+	Output string
+}
+
+func (e *Error) Error() string { return string(e.Type) + ": " + e.Message }
+
+// Errorf makes an Error.
+func Errorf(t ErrorType, format string, args ...any) *Error {
+	return &Error{Type: t, Message: fmt.Sprintf(format, args...)}
+}
+
+// TypeOf is the type of err: ActionFailed for one that has none.
+func TypeOf(err error) ErrorType {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Type
+	}
+	return ActionFailed
+}

@@ -1,0 +1,307 @@
+// Package journal keeps the undo records of a world: one folder a token, made of documents that are written once.
+//
+// A document is linked to its name only when it is whole and on the disk, and link(2) refuses a name that is taken. So a
+// document is there wholly or not at all, the first writer of a name wins, and every later one reads what the first has
+// written. No state lives anywhere else, and no step of a fence waits on a lock that a stopped process could hold.
+//
+// A token's life, told by which documents are there:
+//
+//	nothing             nobody has touched it
+//	record              Apply has captured the pre-image; the change may or may not have happened
+//	record, applied     the change is done and was seen
+//	fate: undoing       an undo has begun; no forward may act any more (the tombstone)
+//	fate: releasing     the rollback window has closed; no forward and no undo may act any more
+//	outcome             the undo is done; every further undo returns this
+//
+// A journal belongs to one world of one worker's state folder. Its id is random and made once: a journal that was lost
+// and made anew has another id, so that an undo says WrongPlace and never "nothing to undo".
+package journal
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Names of the documents that every world uses. A world may add its own.
+const (
+	Record  = "record"
+	Applied = "applied"
+	Outcome = "outcome"
+
+	fateName = "fate"
+	idName   = "id"
+	tokens   = "tokens"
+)
+
+// Journal is a folder of tokens. It is safe for use by many goroutines and many processes at once.
+type Journal struct {
+	dir string
+	id  string
+}
+
+// Open opens the journal in dir, making it (mode 0700) with a new random id where there is none.
+func Open(dir string) (*Journal, error) {
+	if err := os.MkdirAll(filepath.Join(dir, tokens), 0o700); err != nil {
+		return nil, fmt.Errorf("journal %s: %w", dir, err)
+	}
+	fresh := make([]byte, 8)
+	rand.Read(fresh)
+	id := hex.EncodeToString(fresh)
+	if _, err := createDoc(dir, idName, &id); err != nil {
+		return nil, fmt.Errorf("journal %s: %w", dir, err)
+	}
+	return &Journal{dir: dir, id: id}, nil
+}
+
+// ID is the journal's own random id.
+func (j *Journal) ID() string { return j.id }
+
+// Dir is the journal's folder.
+func (j *Journal) Dir() string { return j.dir }
+
+// Check refuses an entry whose record lives in another journal.
+func (j *Journal) Check(id string) error {
+	if id != j.id {
+		return activities.Errorf(activities.WrongPlace, "the record is in journal %s; this is journal %s in %s", id, j.id, j.dir)
+	}
+	return nil
+}
+
+// Token opens the folder of a token. Nothing is made on the disk before the first document is.
+func (j *Journal) Token(token string) (*Token, error) {
+	if len(token) != 32 || strings.Trim(token, "0123456789abcdef") != "" {
+		return nil, activities.Errorf(activities.Refused, "token %q is not 32 hexadecimal digits", token)
+	}
+	return &Token{dir: filepath.Join(j.dir, tokens, token)}, nil
+}
+
+// Tokens lists the tokens that have a folder.
+func (j *Journal) Tokens() ([]string, error) {
+	es, err := os.ReadDir(filepath.Join(j.dir, tokens))
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(es))
+	for _, e := range es {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// Token is the record of one token.
+type Token struct{ dir string }
+
+// Dir is the token's folder, for bulky parts of a record (blobs, bundles). It may not exist yet: see Make.
+func (t *Token) Dir() string { return t.dir }
+
+// Make makes the token's folder.
+func (t *Token) Make() error {
+	if err := os.Mkdir(t.dir, 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		return err
+	}
+	return syncDir(filepath.Dir(t.dir))
+}
+
+// Create writes the document name once. Where it is there already, created is false and *v is overwritten with what is
+// there. When it returns without an error, the document is durable.
+func (t *Token) Create(name string, v any) (created bool, err error) {
+	if err := t.Make(); err != nil {
+		return false, err
+	}
+	return createDoc(t.dir, name, v)
+}
+
+// Read reads the document name into v; found is false where there is none. A document that does not match its digest is
+// DamagedRecord.
+func (t *Token) Read(name string, v any) (found bool, err error) { return readDoc(t.dir, name, v) }
+
+// Drop removes a document (the bulky part of a record after Release). The fate and the outcome cannot be dropped.
+func (t *Token) Drop(name string) error {
+	if name == fateName || name == Outcome {
+		return fmt.Errorf("journal: %s is a tombstone and stays", name)
+	}
+	if err := os.Remove(filepath.Join(t.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return syncDir(t.dir)
+}
+
+// Fate says which way a token has gone.
+type Fate string
+
+// A token is open, or it has one of the two fates, for ever.
+const (
+	Undecided Fate = "open"
+	Undoing   Fate = "undoing"
+	Releasing Fate = "releasing"
+)
+
+type fateDoc struct {
+	Fate Fate      `json:"fate"`
+	At   time.Time `json:"at"`
+}
+
+// Decide sets the token's fate if it is open, and returns the fate that it has: the first to decide wins.
+func (t *Token) Decide(f Fate) (Fate, error) {
+	doc := fateDoc{Fate: f, At: time.Now().UTC()}
+	if _, err := t.Create(fateName, &doc); err != nil {
+		return "", err
+	}
+	return doc.Fate, nil
+}
+
+// Fate reads the token's fate.
+func (t *Token) Fate() (Fate, error) {
+	var doc fateDoc
+	found, err := t.Read(fateName, &doc)
+	if err != nil || !found {
+		return Undecided, err
+	}
+	return doc.Fate, nil
+}
+
+// CheckOpen is Fenced unless the token is open. A forward asks before each thing that it leaves outside its own folder.
+func (t *Token) CheckOpen() error {
+	f, err := t.Fate()
+	if err != nil {
+		return err
+	}
+	if f != Undecided {
+		return activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", filepath.Base(t.dir), f)
+	}
+	return nil
+}
+
+// Lock keeps two attempts of the same token apart, goroutines of one process included. A forward holds it for its whole
+// run; a fence never takes it, for a stopped process would hold it for ever. The returned function lets go.
+func (t *Token) Lock(ctx context.Context) (unlock func(), err error) {
+	if err := t.Make(); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(t.dir, "lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	wait := time.NewTicker(10 * time.Millisecond)
+	defer wait.Stop()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock of token %s: %w", filepath.Base(t.dir), err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("another attempt of token %s is running: %w", filepath.Base(t.dir), ctx.Err())
+		case <-wait.C:
+		}
+	}
+}
+
+// envelope is what a document's file holds: the body and its digest, so that damage is seen and never believed.
+type envelope struct {
+	Digest string          `json:"sha256"`
+	Body   json.RawMessage `json:"body"`
+}
+
+func createDoc(dir, name string, v any) (bool, error) {
+	if found, err := readDoc(dir, name, v); found || err != nil {
+		return false, errors.Join(err, syncDir(dir)) // whoever wrote it may not have come to this sync
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return false, err
+	}
+	sum := sha256.Sum256(body)
+	raw, err := json.Marshal(envelope{hex.EncodeToString(sum[:]), body})
+	if err != nil {
+		return false, err
+	}
+	tmp, err := writeTemp(dir, name, raw)
+	if err != nil {
+		return false, err
+	}
+	defer os.Remove(tmp)
+	if err := os.Link(tmp, filepath.Join(dir, name)); err != nil {
+		if !errors.Is(err, fs.ErrExist) {
+			return false, err
+		}
+		_, err := readDoc(dir, name, v)
+		return false, errors.Join(err, syncDir(dir))
+	}
+	return true, syncDir(dir)
+}
+
+func readDoc(dir, name string, v any) (bool, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var e envelope
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return true, damaged(dir, name, err.Error())
+	}
+	if sum := sha256.Sum256(e.Body); hex.EncodeToString(sum[:]) != e.Digest {
+		return true, damaged(dir, name, "its content does not match its digest")
+	}
+	if err := json.Unmarshal(e.Body, v); err != nil {
+		return true, damaged(dir, name, err.Error())
+	}
+	return true, nil
+}
+
+func damaged(dir, name, why string) error {
+	return activities.Errorf(activities.DamagedRecord, "%s: %s", filepath.Join(dir, name), why)
+}
+
+func writeTemp(dir, name string, raw []byte) (_ string, err error) {
+	f, err := os.CreateTemp(dir, ".new-"+name+"-*")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err := f.Write(raw); err != nil {
+		return "", err
+	}
+	return f.Name(), f.Sync()
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
