@@ -61,6 +61,8 @@ type Spec struct {
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Risk is the least risk of any use of this action.
 	Risk Risk `json:"risk"`
+	// MayAsk says that Plan can set Change.Ask: the step is planned before it runs even where the file says gate: none.
+	MayAsk bool `json:"mayAsk,omitempty"`
 	// Strategy is how it is undone in general; Plan says it for one change.
 	Strategy Strategy `json:"strategy"`
 	// Undo says in one sentence how, and what it cannot bring back.

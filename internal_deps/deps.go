@@ -1,0 +1,28 @@
+package deps
+
+import (
+	_ "github.com/docker/docker/api/types/container"
+	_ "github.com/docker/docker/client"
+	_ "github.com/docker/docker/errdefs"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/google/jsonschema-go/jsonschema"
+	_ "github.com/hashicorp/terraform-exec/tfexec"
+	_ "github.com/hashicorp/terraform-json"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/sony/gobreaker/v2"
+	_ "github.com/spf13/cobra"
+	_ "github.com/stretchr/testify/require"
+	_ "github.com/stripe/stripe-go/v76/client"
+	_ "github.com/uber-go/tally/v4/prometheus"
+	_ "go.temporal.io/sdk/client"
+	_ "go.temporal.io/sdk/contrib/envconfig"
+	_ "go.temporal.io/sdk/contrib/tally"
+	_ "go.temporal.io/sdk/testsuite"
+	_ "go.temporal.io/sdk/worker"
+	_ "go.yaml.in/yaml/v3"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/sys/unix"
+	_ "golang.org/x/term"
+	_ "mvdan.cc/sh/moreinterp/coreutils"
+	_ "mvdan.cc/sh/v3/interp"
+)
