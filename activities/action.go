@@ -36,7 +36,8 @@ type Action interface {
 	// Observe compares the resource with what the step left and with its pre-image, and says which it equals.
 	Observe(ctx context.Context, e Entry) (Observation, error)
 
-	// Release drops the pre-image when the rollback window has closed. The token's tombstone stays.
+	// Release drops the pre-image when the rollback window has closed. The token's tombstone stays. For a token that was
+	// only planned it clears what Plan left in the journal, and touches nothing outside it.
 	Release(ctx context.Context, e Entry) error
 }
 

@@ -1,0 +1,81 @@
+package task
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Compiled is a task that was checked against a catalog: all that the workflow needs to run it, as data. It is the
+// result of the activity task.compile, so determinism never hangs on a catalog that is compiled into a workflow.
+type Compiled struct {
+	Name  string `json:"name"`
+	Agent string `json:"agent,omitempty"`
+	// Deadline bounds the task's forward work, as a workflow timer; zero: none. At the deadline the task unwinds.
+	Deadline time.Duration `json:"deadline,omitempty"`
+	// Steps are in file order.
+	Steps []Step `json:"steps"`
+}
+
+// Step is a compiled step.
+type Step struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+	// Uses is the action's name.
+	Uses string `json:"uses"`
+	// With holds the parameters with vars resolved. References to outputs and to secrets are still expressions.
+	With json.RawMessage `json:"with,omitempty"`
+	// Check holds the step's checks.
+	Check []activities.Check `json:"check,omitempty"`
+	// Needs are the ids of all steps that must be done first: those written, those implied by the order, those whose
+	// outputs are referred to, those whose keys overlap. Sorted by file order, without what follows from the others.
+	Needs []string `json:"needs,omitempty"`
+	// Keys are the resource keys; nil where they cannot be named before the step's references are known.
+	Keys []string `json:"keys,omitempty"`
+	Gate Gate     `json:"gate"`
+	// Retry bounds the attempts of the forward.
+	Retry Retry `json:"retry"`
+	// Timeout bounds one attempt of the forward (StartToClose).
+	Timeout time.Duration `json:"timeout"`
+	// Heartbeat is after how long without a sign of life an attempt counts as dead.
+	Heartbeat time.Duration `json:"heartbeat"`
+	// Place is where the step, its plan and its undo run. Journal is filled in when the host's worker has told it.
+	Place activities.Place `json:"place"`
+	// UndoParams and Digested are the Spec's: what of With goes into the Entry.
+	UndoParams []string `json:"undoParams,omitempty"`
+	Digested   []string `json:"digested,omitempty"`
+	// ReadOnly steps get no undo.
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// Undo bounds the undo.
+	Undo activities.UndoPolicy `json:"undo"`
+}
+
+// GateMode says when a step waits for a person.
+type GateMode string
+
+// The modes. GateOpen (no gate at all) is the one-activity fast path; the others plan first.
+const (
+	GateOpen GateMode = "open" // never asks, never plans
+	GateNone GateMode = "none" // written out in the task file for a risky action: plans only where Change.Ask is possible
+	GateAuto GateMode = "auto" // plans; asks where the change's risk is medium or high
+	GateAsk  GateMode = "ask"  // plans and asks
+)
+
+// Gate is a point where a person must approve.
+type Gate struct {
+	Mode GateMode `json:"mode"`
+	// Limit is how long it waits; a timeout is a rejection. Never zero for a mode that can ask.
+	Limit time.Duration `json:"limit,omitempty"`
+	// Why says where the gate comes from: "the task file asks", "stripe.refund is risky".
+	Why string `json:"why,omitempty"`
+	// Plans is set where the step must be planned before it runs: ask, auto, and none where the plan itself may ask.
+	Plans bool `json:"plans,omitempty"`
+}
+
+// Retry bounds the attempts of a forward.
+type Retry struct {
+	Attempts int           `json:"attempts"`
+	Backoff  time.Duration `json:"backoff"`
+	Max      time.Duration `json:"max"`
+}
