@@ -1,0 +1,123 @@
+package compensations
+
+import (
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// CauseKind says what made a task unwind.
+type CauseKind string
+
+// The causes.
+const (
+	Failure  CauseKind = "failed"
+	Rejected CauseKind = "rejected"
+	Canceled CauseKind = "canceled"
+	Deadline CauseKind = "deadline"
+	Reset    CauseKind = "reset"
+)
+
+// Cause is why a task unwinds.
+type Cause struct {
+	Kind CauseKind `json:"kind"`
+	// Step is the one that failed or was rejected.
+	Step string `json:"step,omitempty"`
+	Text string `json:"text"`
+}
+
+// Status is how a task stands or ended; it is also the search attribute UnwindStatus.
+type Status string
+
+// The statuses. Open is set when the task starts and changed when it closes.
+const (
+	Open      Status = "open"
+	Committed Status = "committed"
+	Unwound   Status = "unwound"              // every step is as before, or compensated as its report says
+	Remains   Status = "unwound-with-remains" // the report names what is not
+)
+
+// Report is what became of a task, by what was seen.
+type Report struct {
+	Task   string `json:"task,omitempty"`
+	Status Status `json:"status"`
+	Cause  *Cause `json:"cause,omitempty"`
+	// Steps are in the order of starting. Past MaxReported, the clean ones are only counted.
+	Steps []StepReport `json:"steps"`
+	// Outcomes counts the steps by outcome.
+	Outcomes map[string]int `json:"outcomes,omitempty"`
+	// Notes are what else must be known: gates that were written out of the file, signals that decided nothing.
+	Notes []string      `json:"notes,omitempty"`
+	Took  time.Duration `json:"took,omitempty"`
+}
+
+// MaxReported is how many steps a report lists in full.
+const MaxReported = 200
+
+// StepReport is what became of one step.
+type StepReport struct {
+	Step   string `json:"step"`
+	Action string `json:"action,omitempty"`
+	// State is the step's own: done, failed, and while it unwinds an UndoState.
+	State string `json:"state"`
+	// Summary says what the forward did.
+	Summary string `json:"summary,omitempty"`
+	// Outcome, Observed, Losses and Drift are the undo's.
+	Outcome  activities.Outcome `json:"outcome,omitempty"`
+	Observed string             `json:"observed,omitempty"`
+	Losses   []string           `json:"losses,omitempty"`
+	Drift    *activities.Drift  `json:"drift,omitempty"`
+	// Reason says why it waits or is parked; Digest is what a resolution of it must carry.
+	Reason string            `json:"reason,omitempty"`
+	Digest activities.Digest `json:"digest,omitempty"`
+	Notes  []string          `json:"notes,omitempty"`
+	Took   time.Duration     `json:"took,omitempty"`
+}
+
+// Clean says that there is nothing to tell a person about it.
+func (s StepReport) Clean() bool {
+	return s.Outcome.Clean() && UndoState(s.State) == Settled
+}
+
+func (it *item) report() StepReport {
+	r := StepReport{
+		Step: it.entry.Step, Action: it.entry.Action, State: string(it.state),
+		Outcome: it.undone.Outcome, Observed: it.undone.Observed, Losses: it.undone.Losses, Drift: it.undone.Drift,
+		Notes: it.notes, Took: it.undone.Took,
+	}
+	switch it.state {
+	case Parked:
+		r.Reason, r.Digest = it.reason, it.parkDigest()
+	case Waiting:
+		r.Reason = it.reason
+	case Accepted, Skipped:
+		if r.Outcome == "" {
+			r.Outcome = activities.Failed
+		}
+		r.Reason = it.reason
+	case Settled:
+		r.Drift = nil
+	}
+	return r
+}
+
+// report tells how an unwinding stands, or how it ended.
+func (p *plan) report(cause Cause) Report {
+	r := Report{Status: Unwound, Cause: &cause, Outcomes: map[string]int{}}
+	for _, it := range p.items {
+		s := it.report()
+		if s.Outcome != "" {
+			r.Outcomes[string(s.Outcome)]++
+		}
+		if !s.Clean() {
+			r.Status = Remains
+		}
+		if len(p.items) <= MaxReported || !s.Clean() {
+			r.Steps = append(r.Steps, s)
+		}
+	}
+	if !p.done() {
+		r.Status = Open
+	}
+	return r
+}

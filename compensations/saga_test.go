@@ -1,0 +1,359 @@
+package compensations_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// world is a fake whose undo answers as a test says, and which writes down every call in order.
+type world struct {
+	mu    sync.Mutex
+	calls []string
+	// undo answers the n-th undo of a step; nil: restored.
+	undo func(step string, n int, d activities.Decision) (activities.Undone, error)
+	// forward answers a step's forward; nil: done.
+	forward func(ctx context.Context, step string) error
+	seen    map[string]int
+}
+
+func (w *world) log(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, fmt.Sprintf(format, args...))
+}
+
+func (w *world) Do(ctx context.Context, e activities.Entry) error {
+	w.log("do %s", e.Step)
+	if w.forward == nil {
+		return nil
+	}
+	return w.forward(ctx, e.Step)
+}
+
+func (w *world) Undo(_ context.Context, b activities.Backward) (activities.Undone, error) {
+	w.mu.Lock()
+	if w.seen == nil {
+		w.seen = map[string]int{}
+	}
+	w.seen[b.Entry.Step]++
+	n := w.seen[b.Entry.Step]
+	w.mu.Unlock()
+	w.log("undo %s", b.Entry.Step)
+	if w.undo == nil {
+		return activities.Undone{Outcome: activities.Restored, Observed: "as before"}, nil
+	}
+	return w.undo(b.Entry.Step, n, b.Decision)
+}
+
+// plain is a step that needs others.
+type plain struct {
+	ID    string
+	Needs []string
+	Drift activities.DriftPolicy
+}
+
+// sagaWorkflow is what a user of the library writes: steps in order, unwind at the first error.
+func sagaWorkflow(ctx workflow.Context, steps []plain) (compensations.Report, error) {
+	saga := compensations.New(ctx, compensations.Options{HostWait: time.Minute})
+	calm, _ := workflow.NewDisconnectedContext(ctx)
+	workflow.Go(calm, func(ctx workflow.Context) {
+		for {
+			var r compensations.Resolution
+			workflow.GetSignalChannel(ctx, compensations.SignalResolve).Receive(ctx, &r)
+			if r.Digest == "" { // the test does not know the digest: take the one that is shown
+				for _, s := range saga.Report().Steps {
+					if s.Step == r.Step {
+						r.Digest = s.Digest
+					}
+				}
+			}
+			if err := saga.Resolve(r); err != nil {
+				workflow.GetLogger(ctx).Info("ignored", "error", err)
+			}
+		}
+	})
+	_ = workflow.SetQueryHandler(ctx, "report", func() (compensations.Report, error) { return saga.Report(), nil })
+	options := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: time.Minute, WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	})
+	for _, s := range steps {
+		entry := saga.Register(compensations.Step{
+			ID: s.ID, Action: "Do", Undo: "Undo", Needs: s.Needs,
+			Place:  activities.Place{Queue: workflow.GetInfo(ctx).TaskQueueName},
+			Policy: activities.UndoPolicy{Within: 10 * time.Minute, Drift: s.Drift},
+		})
+		if err := workflow.ExecuteActivity(options, "Do", entry).Get(ctx, nil); err != nil {
+			kind := compensations.Failure
+			if ctx.Err() != nil {
+				kind = compensations.Canceled
+			}
+			return saga.Unwind(ctx, compensations.Cause{Kind: kind, Step: s.ID, Text: compensations.Reason(err)}), nil
+		}
+	}
+	return compensations.Report{Status: compensations.Committed}, nil
+}
+
+func chain(ids ...string) []plain {
+	var steps []plain
+	for i, id := range ids {
+		s := plain{ID: id}
+		if i > 0 {
+			s.Needs = []string{ids[i-1]}
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+type run struct {
+	t     *testing.T
+	env   *testsuite.TestWorkflowEnvironment
+	world *world
+}
+
+func newRun(t *testing.T, w *world) *run {
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterWorkflow(sagaWorkflow)
+	env.RegisterActivityWithOptions(w.Do, activity.RegisterOptions{Name: "Do"})
+	env.RegisterActivityWithOptions(w.Undo, activity.RegisterOptions{Name: "Undo"})
+	env.SetTestTimeout(30 * time.Second)
+	return &run{t, env, w}
+}
+
+// resolve sends a resolution after some workflow time.
+func (r *run) resolve(after time.Duration, step string, do compensations.Do) {
+	r.env.RegisterDelayedCallback(func() {
+		r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: step, Do: do, Who: "eve"})
+	}, after)
+}
+
+func (r *run) report(steps []plain) compensations.Report {
+	r.env.ExecuteWorkflow(sagaWorkflow, steps)
+	require.True(r.t, r.env.IsWorkflowCompleted())
+	require.NoError(r.t, r.env.GetWorkflowError())
+	var report compensations.Report
+	require.NoError(r.t, r.env.GetWorkflowResult(&report))
+	return report
+}
+
+func outcomes(r compensations.Report) map[string]string {
+	m := map[string]string{}
+	for _, s := range r.Steps {
+		m[s.Step] = s.State + " " + string(s.Outcome)
+	}
+	return m
+}
+
+func failing(step string) func(context.Context, string) error {
+	return func(_ context.Context, s string) error {
+		if s == step {
+			return errors.New("broken")
+		}
+		return nil
+	}
+}
+
+var restored = activities.Undone{Outcome: activities.Restored}
+
+func TestFailedStepAndAllBeforeItAreUndoneLastInFirstOut(t *testing.T) {
+	w := &world{forward: failing("c")}
+	r := newRun(t, w).report(chain("a", "b", "c", "d"))
+	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo b", "undo a"}, w.calls)
+	require.Equal(t, compensations.Unwound, r.Status)
+	require.Equal(t, map[string]int{"restored": 3}, r.Outcomes)
+	require.Equal(t, "c", r.Cause.Step)
+}
+
+func TestCancelDuringAStepUndoesItToo(t *testing.T) {
+	w := &world{forward: func(ctx context.Context, s string) error {
+		if s != "b" {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	r := newRun(t, w)
+	r.env.RegisterDelayedCallback(r.env.CancelWorkflow, time.Second)
+	report := r.report(chain("a", "b", "c"))
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo a"}, w.calls)
+	require.Equal(t, compensations.Canceled, report.Cause.Kind)
+	require.Equal(t, compensations.Unwound, report.Status)
+}
+
+func TestUndoIsRetriedFarLongerThanThreeTimes(t *testing.T) {
+	w := &world{forward: failing("b"), undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "a" && n < 9 {
+			return activities.Undone{}, errors.New("down")
+		}
+		return restored, nil
+	}}
+	report := newRun(t, w).report(chain("a", "b"))
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, 9, w.seen["a"])
+}
+
+func TestFinalErrorParksAtOnceHoldsWhatItNeedsAndLetsIndependentOnesGo(t *testing.T) {
+	// c needs a; b is independent of both.
+	w := &world{forward: failing("d"), undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "c" && n == 1 {
+			return activities.Undone{}, temporal.NewNonRetryableApplicationError("blob is truncated", string(activities.DamagedRecord), nil)
+		}
+		return restored, nil
+	}}
+	steps := []plain{{ID: "a"}, {ID: "b"}, {ID: "c", Needs: []string{"a"}}, {ID: "d"}}
+	r := newRun(t, w)
+	r.env.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b"}, w.calls, "a waits for c")
+		v, err := r.env.QueryWorkflow("report")
+		require.NoError(t, err)
+		var now compensations.Report
+		require.NoError(t, v.Get(&now))
+		require.Equal(t, map[string]string{"a": "pending ", "b": "settled restored", "c": "parked failed", "d": "settled restored"}, outcomes(now))
+		require.Equal(t, "DamagedRecord: blob is truncated", now.Steps[2].Reason)
+	}, time.Minute)
+	r.resolve(2*time.Minute, "c", compensations.Retry)
+	report := r.report(steps)
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "undo c", "undo a"}, w.calls)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, []string{"retry by eve"}, report.Steps[2].Notes)
+}
+
+func TestAnUndoThatNeverWorksIsParkedWhenItsBudgetIsSpent(t *testing.T) {
+	w := &world{forward: failing("b"), undo: func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
+		if step == "b" {
+			return activities.Undone{}, errors.New("down for good")
+		}
+		return restored, nil
+	}}
+	r := newRun(t, w)
+	r.resolve(time.Hour, "b", compensations.Accept)
+	report := r.report(chain("a", "b"))
+	require.Equal(t, map[string]string{"a": "settled restored", "b": "accepted failed"}, outcomes(report))
+	require.Equal(t, compensations.Remains, report.Status)
+	require.Contains(t, report.Steps[1].Reason, "down for good")
+	require.Equal(t, "undo a", w.calls[len(w.calls)-1], "what an accepted step needs goes on")
+}
+
+func TestSkipLeavesItAndWhatItNeedsWaitsForAPersonToo(t *testing.T) {
+	drift := activities.Undone{Outcome: activities.Drifted, Observed: "someone wrote it", Drift: &activities.Drift{Digest: "sha256:d1"}}
+	w := &world{forward: failing("c"), undo: func(step string, _ int, d activities.Decision) (activities.Undone, error) {
+		if step == "b" {
+			return drift, nil
+		}
+		return restored, nil
+	}}
+	r := newRun(t, w)
+	r.resolve(time.Minute, "b", compensations.Skip)
+	r.env.RegisterDelayedCallback(func() {
+		v, _ := r.env.QueryWorkflow("report")
+		var now compensations.Report
+		require.NoError(t, v.Get(&now))
+		require.Equal(t, map[string]string{"a": "parked ", "b": "skipped drifted", "c": "settled restored"}, outcomes(now))
+	}, 2*time.Minute)
+	r.resolve(3*time.Minute, "a", compensations.Retry)
+	report := r.report(chain("a", "b", "c"))
+	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo b", "undo a"}, w.calls)
+	require.Equal(t, compensations.Remains, report.Status)
+}
+
+func TestForceCarriesTheDriftThatWasShown(t *testing.T) {
+	w := &world{forward: failing("b"), undo: func(step string, n int, d activities.Decision) (activities.Undone, error) {
+		if step == "b" || d.Force == "sha256:second" {
+			return restored, nil
+		}
+		shown := activities.Digest("sha256:first")
+		if n > 1 {
+			shown = "sha256:second"
+		}
+		return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: shown}}, nil
+	}}
+	r := newRun(t, w)
+	r.resolve(time.Minute, "a", compensations.Force)   // forces the first; by then it is the second
+	r.resolve(2*time.Minute, "a", compensations.Force) // fits
+	report := r.report(chain("a", "b"))
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "undo a", "undo a"}, w.calls)
+	require.Equal(t, compensations.Unwound, report.Status)
+}
+
+func TestDriftPolicies(t *testing.T) {
+	drifted := func(step string, _ int, d activities.Decision) (activities.Undone, error) {
+		if step == "a" && d.Force != "sha256:d" {
+			return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:d"}}, nil
+		}
+		return restored, nil
+	}
+	w := &world{forward: failing("b"), undo: drifted}
+	report := newRun(t, w).report([]plain{{ID: "a", Drift: activities.DriftForce}, {ID: "b"}})
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "undo a"}, w.calls)
+	require.Equal(t, compensations.Unwound, report.Status)
+
+	w = &world{forward: failing("b"), undo: drifted}
+	report = newRun(t, w).report([]plain{{ID: "a", Drift: activities.DriftSkip}, {ID: "b"}})
+	require.Equal(t, map[string]string{"a": "skipped drifted", "b": "settled restored"}, outcomes(report))
+	require.Equal(t, compensations.Remains, report.Status)
+}
+
+func TestResidueAndIrreversibleSettleAndAreReportedUnknownParks(t *testing.T) {
+	w := &world{forward: failing("d"), undo: func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
+		return activities.Undone{Outcome: map[string]activities.Outcome{
+			"a": activities.Residue, "b": activities.Final, "c": activities.Unknown, "d": activities.Nothing,
+		}[step]}, nil
+	}}
+	r := newRun(t, w)
+	r.resolve(time.Minute, "c", compensations.Accept)
+	report := r.report(chain("a", "b", "c", "d"))
+	require.Equal(t, map[string]string{
+		"a": "settled residue", "b": "settled irreversible", "c": "accepted unknown", "d": "settled nothing-to-undo",
+	}, outcomes(report))
+	require.Equal(t, compensations.Remains, report.Status)
+}
+
+func TestAStoppingWorkerAndAnOpenBreakerParkNothing(t *testing.T) {
+	w := &world{forward: failing("b"), undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		switch {
+		case step == "a" && n <= 2:
+			return activities.Undone{}, temporal.NewNonRetryableApplicationError("stopping", string(activities.WorkerStopping), nil)
+		case step == "a" && n == 3:
+			return activities.Undone{}, temporal.NewNonRetryableApplicationError("open", string(activities.BreakerOpen), nil)
+		}
+		return restored, nil
+	}}
+	report := newRun(t, w).report(chain("a", "b"))
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, 4, w.seen["a"])
+}
+
+func TestTheLedgerIsData(t *testing.T) {
+	var l compensations.Ledger
+	a, fresh := l.Push(activities.Entry{Step: "a", Token: "1"})
+	require.True(t, fresh)
+	_, fresh = l.Push(activities.Entry{Step: "a", Token: "1"})
+	require.False(t, fresh, "a token registers once")
+	l.Push(activities.Entry{Step: "b", Token: "2"})
+	require.Equal(t, 1, a.Seq)
+
+	raw, err := json.Marshal(l.Entries())
+	require.NoError(t, err)
+	var read []activities.Entry
+	require.NoError(t, json.Unmarshal(raw, &read))
+	var other compensations.Ledger
+	other.Push(activities.Entry{Step: "a", Token: "1"})
+	other.Adopt(read)
+	require.Equal(t, l.Entries(), other.Entries(), "a union, in the order of starting")
+}

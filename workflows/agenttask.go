@@ -1,0 +1,207 @@
+package workflows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// AgentTask runs one task. Its argument is the task document as people write it, as JSON. It completes with a Report when
+// every step is done; else it unwinds, and closes as Failed or Canceled with the Report in the details.
+func AgentTask(ctx workflow.Context, doc json.RawMessage) (compensations.Report, error) {
+	t := &agentTask{began: workflow.Now(ctx), phase: Compiling, outputs: map[string]map[string]any{}}
+	t.saga = compensations.New(ctx, compensations.Options{Changed: func() { t.show(ctx) }})
+	if err := workflow.SetQueryHandler(ctx, QueryState, func() (State, error) { return t.state(ctx), nil }); err != nil {
+		return compensations.Report{}, err
+	}
+	t.listen(ctx)
+	t.publishOpen(ctx)
+
+	compiled, err := compile(ctx, doc)
+	if err != nil {
+		return t.close(ctx, compensations.Report{Status: compensations.Unwound}, &compensations.Cause{
+			Kind: kindOf(ctx, err), Text: "nothing was touched: " + compensations.Reason(err),
+		})
+	}
+	t.adopt(compiled)
+	t.publishAgent(ctx)
+
+	cause := t.goForward(ctx)
+	if cause == nil {
+		if cause = resetBeforeCommit(ctx); cause == nil {
+			return t.close(ctx, t.committed(), nil)
+		}
+	}
+	if cause.Kind == compensations.Reset {
+		t.takeOver(ctx)
+	}
+	t.phase = Unwinding
+	t.publishPending(ctx)
+	return t.close(ctx, t.saga.Unwind(ctx, *cause), cause)
+}
+
+// agentTask is the state of one run.
+type agentTask struct {
+	began    time.Time
+	phase    Phase
+	compiled task.Compiled
+	steps    []*stepRun
+	byID     map[string]*stepRun
+	outputs  map[string]map[string]any
+	saga     *compensations.Saga
+	cause    *compensations.Cause
+	report   *compensations.Report
+	ignored  []string
+	notes    []string
+}
+
+// stepRun is a step as it runs.
+type stepRun struct {
+	step     task.Step
+	view     StepView
+	waits    int        // how many of its needs are not done
+	unlocks  []*stepRun // the steps that need it
+	gate     *gate
+	openings int
+	err      error
+}
+
+func (s *stepRun) note(notes ...string) { s.view.Notes = append(s.view.Notes, notes...) }
+
+func (s *stepRun) title() string {
+	if s.step.Name != "" {
+		return s.step.ID + ": " + s.step.Name
+	}
+	return s.step.ID
+}
+
+func (t *agentTask) step(id string) *stepRun { return t.byID[id] }
+
+func (t *agentTask) adopt(c task.Compiled) {
+	t.compiled, t.phase = c, Forward
+	t.byID = make(map[string]*stepRun, len(c.Steps))
+	for _, step := range c.Steps {
+		s := &stepRun{step: step, waits: len(step.Needs), view: StepView{
+			ID: step.ID, Name: step.Name, Uses: step.Uses, State: NotStarted, Host: step.Place.Host,
+		}}
+		t.steps = append(t.steps, s)
+		t.byID[step.ID] = s
+		for _, need := range step.Needs {
+			t.byID[need].unlocks = append(t.byID[need].unlocks, s)
+		}
+		if step.Gate.Mode == task.GateNone {
+			t.notes = append(t.notes, fmt.Sprintf("step %s runs without its gate: the task file says gate: none", step.ID))
+		}
+	}
+}
+
+// goForward runs the steps, each when its needs are done, until all are, or something ends the task: the cause, then, with
+// no step running any more.
+func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
+	stepsCtx, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	var deadline workflow.Future
+	if t.compiled.Deadline > 0 {
+		deadline = workflow.NewTimerWithOptions(stepsCtx, t.compiled.Deadline, workflow.TimerOptions{Summary: "the task's deadline"})
+	}
+	var ready, finished []*stepRun
+	for _, s := range t.steps {
+		if s.waits == 0 {
+			ready = append(ready, s)
+		}
+	}
+	running := 0
+	for t.cause == nil && len(ready)+running > 0 {
+		for _, s := range ready {
+			running++
+			workflow.GoNamed(stepsCtx, s.step.ID, func(ctx workflow.Context) {
+				s.view.Began = workflow.Now(ctx)
+				s.err = t.run(ctx, s)
+				s.view.Ended = workflow.Now(ctx)
+				t.enter(ctx, s, endState(s.err))
+				finished = append(finished, s)
+				running--
+			})
+		}
+		ready = nil
+		err := workflow.Await(stepsCtx, func() bool {
+			return len(finished) > 0 || deadline != nil && deadline.IsReady()
+		})
+		switch {
+		case err != nil:
+			t.cause = &compensations.Cause{Kind: compensations.Canceled, Text: "the task was canceled"}
+		case deadline != nil && deadline.IsReady():
+			t.cause = &compensations.Cause{Kind: compensations.Deadline, Text: fmt.Sprintf("the task's deadline of %s has passed", t.compiled.Deadline)}
+		}
+		for _, s := range finished {
+			if s.err != nil && t.cause == nil {
+				t.cause = causeOf(s)
+			}
+			for _, next := range s.unlocks {
+				if next.waits--; next.waits == 0 {
+					ready = append(ready, next)
+				}
+			}
+		}
+		finished = nil
+	}
+	if t.cause != nil {
+		cancel()
+		calm, done := workflow.NewDisconnectedContext(ctx)
+		defer done()
+		_ = workflow.Await(calm, func() bool { return running == 0 })
+		// A reset shows in one step only, and must be known whatever else ended the task in the same moment.
+		for _, s := range t.steps {
+			if isType(s.err, activities.ResetRun) {
+				t.cause = causeOf(s)
+			}
+		}
+	}
+	return t.cause
+}
+
+func endState(err error) StepState {
+	switch {
+	case err == nil:
+		return Done
+	case temporal.IsCanceledError(err):
+		return Canceled
+	}
+	return StepFailed
+}
+
+func causeOf(s *stepRun) *compensations.Cause {
+	cause := &compensations.Cause{Kind: compensations.Failure, Step: s.step.ID, Text: compensations.Reason(s.err)}
+	var rejected rejection
+	switch {
+	case errors.As(s.err, &rejected):
+		cause.Kind, cause.Text = compensations.Rejected, rejected.text
+	case isType(s.err, activities.ResetRun):
+		cause.Kind = compensations.Reset
+	}
+	return cause
+}
+
+func kindOf(ctx workflow.Context, err error) compensations.CauseKind {
+	if ctx.Err() != nil || temporal.IsCanceledError(err) {
+		return compensations.Canceled
+	}
+	return compensations.Failure
+}
+
+// enter puts a step into a state and shows it.
+func (t *agentTask) enter(ctx workflow.Context, s *stepRun, state StepState) {
+	s.view.State = state
+	if state == StepFailed {
+		s.view.Error = compensations.Reason(s.err)
+	}
+	t.show(ctx)
+}

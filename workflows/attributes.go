@@ -1,0 +1,50 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// Search attributes are hints for lists and sweeps. Each upsert is an event, so they change when a task opens, waits at a
+// gate, unwinds and closes: never per step.
+
+// publishOpen sets the status where the client that started the task did not.
+func (t *agentTask) publishOpen(ctx workflow.Context) {
+	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeStatus); !set {
+		t.upsert(ctx, AttributeStatus.ValueSet(string(compensations.Open)))
+	}
+}
+
+func (t *agentTask) publishAgent(ctx workflow.Context) {
+	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeAgent); !set && t.compiled.Agent != "" {
+		t.upsert(ctx, AttributeAgent.ValueSet(t.compiled.Agent))
+	}
+}
+
+// publishGate names the first step that waits at a gate, in file order.
+func (t *agentTask) publishGate(ctx workflow.Context) {
+	for _, s := range t.steps {
+		if s.gate != nil {
+			t.upsert(ctx, AttributeGate.ValueSet(s.step.ID))
+			return
+		}
+	}
+	t.upsert(ctx, AttributeGate.ValueUnset())
+}
+
+func (t *agentTask) publishPending(ctx workflow.Context) {
+	pending, _ := t.saga.Pending()
+	t.upsert(ctx, AttributePending.ValueSet(int64(pending)))
+}
+
+func (t *agentTask) publishClosed(ctx workflow.Context, status compensations.Status) {
+	t.upsert(ctx, AttributeStatus.ValueSet(string(status)), AttributePending.ValueSet(0))
+}
+
+func (t *agentTask) upsert(ctx workflow.Context, updates ...temporal.SearchAttributeUpdate) {
+	if err := workflow.UpsertTypedSearchAttributes(ctx, updates...); err != nil {
+		workflow.GetLogger(ctx).Warn("search attributes not set", "error", err)
+	}
+}

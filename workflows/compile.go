@@ -1,0 +1,58 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// hostWait is how long a task waits at its start for a worker on a host that it names: before anything was touched, an
+// error is better than patience.
+const hostWait = time.Minute
+
+// compile turns the document into steps on a worker that knows the actions, and asks each host that the task names for
+// its journals.
+func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
+	var compiled task.Compiled
+	options := workflow.ActivityOptions{
+		StartToCloseTimeout: time.Minute,
+		Summary:             "check the task file",
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+	}
+	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), CompileActivity, doc).Get(ctx, &compiled); err != nil {
+		return compiled, err
+	}
+	journals := map[string]map[string]string{} // by queue; only looked up, never ranged over
+	for i := range compiled.Steps {
+		s := &compiled.Steps[i]
+		if s.Place.Journal != "" {
+			continue
+		}
+		worlds, known := journals[s.Place.Queue]
+		if !known {
+			options.TaskQueue, options.ScheduleToStartTimeout = s.Place.Queue, hostWait
+			options.Summary = "ask host " + s.Place.Host
+			err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), PlacesActivity).Get(ctx, &worlds)
+			if err != nil {
+				return compiled, refused("steps.%s.on: no worker serves host %q (queue %s) within %s; start one there, or name another host: %v",
+					s.ID, s.Place.Host, s.Place.Queue, hostWait, err)
+			}
+			journals[s.Place.Queue] = worlds
+		}
+		world := activities.WorldOf(s.Uses)
+		if s.Place.Journal = worlds[world]; s.Place.Journal == "" {
+			return compiled, refused("steps.%s.on: the worker of host %q does not serve world %q", s.ID, s.Place.Host, world)
+		}
+	}
+	return compiled, nil
+}
+
+func refused(format string, args ...any) error {
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), string(activities.Refused), nil)
+}

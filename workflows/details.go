@@ -1,0 +1,165 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// shownSteps bounds the table in the Temporal UI: all that waits for a person, and the last of the rest.
+const shownSteps = 50
+
+func (t *agentTask) state(ctx workflow.Context) State {
+	s := State{
+		Task: workflow.GetInfo(ctx).WorkflowExecution.ID, Name: t.compiled.Name, Agent: t.compiled.Agent,
+		Phase: t.phase, Cause: t.cause, Ignored: t.ignored, Report: t.report,
+	}
+	for _, step := range t.steps {
+		s.Steps = append(s.Steps, step.view)
+		if step.gate != nil && step.gate.decision == nil {
+			s.Gates = append(s.Gates, step.gate.view)
+		}
+	}
+	if t.report == nil && t.saga.Unwinding() {
+		r := t.saga.Report()
+		s.Report = &r
+	}
+	return s
+}
+
+// show puts the ledger into the workflow's current details, as Markdown.
+func (t *agentTask) show(ctx workflow.Context) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**\n\n", t.headline())
+	for _, s := range t.steps {
+		if s.gate != nil && s.gate.decision == nil {
+			writeGate(&b, s.gate.view)
+		}
+	}
+	if t.saga.Unwinding() {
+		t.writeUnwinding(&b)
+	} else {
+		t.writeForward(&b)
+	}
+	for _, why := range t.ignored[max(0, len(t.ignored)-5):] {
+		fmt.Fprintf(&b, "- ignored signal: %s\n", cell(why))
+	}
+	b.WriteString("\n&nbsp;\n\n&nbsp;\n") // the UI clips the last row
+	workflow.SetCurrentDetails(ctx, b.String())
+}
+
+func (t *agentTask) headline() string {
+	switch {
+	case t.report != nil && t.cause != nil:
+		return fmt.Sprintf("%s (%s: %s)", t.report.Status, t.cause.Kind, cell(t.cause.Text))
+	case t.report != nil:
+		return string(t.report.Status)
+	case t.saga.Unwinding():
+		pending, parked := t.saga.Pending()
+		if parked > 0 {
+			return fmt.Sprintf("unwinding (%s): %d to go, %d parked for a person", t.cause.Kind, pending, parked)
+		}
+		return fmt.Sprintf("unwinding (%s): %d to go", t.cause.Kind, pending)
+	}
+	return string(t.phase)
+}
+
+func writeGate(b *strings.Builder, g GateView) {
+	payload, _ := json.Marshal(Decision{Step: g.Step, Digest: g.Digest})
+	fmt.Fprintf(b, "### Gate: step `%s` waits for approval\n\n%s. Risk: %s. Undo: %s\n\n", g.Step, cell(g.Change.Summary), g.Change.Risk, cell(g.Change.Undo))
+	if g.Change.Diff != "" {
+		fmt.Fprintf(b, "```diff\n%s\n```\n\n", strings.ReplaceAll(clip(g.Change.Diff, 4000), "```", "'''"))
+	}
+	for _, loss := range g.Change.Losses {
+		fmt.Fprintf(b, "- an undo does not bring back: %s\n", cell(loss))
+	}
+	fmt.Fprintf(b, "\nSend the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", SignalApprove, SignalReject, payload)
+}
+
+func (t *agentTask) writeForward(b *strings.Builder) {
+	if len(t.steps) == 0 {
+		return
+	}
+	b.WriteString("| step | action | state | |\n|---|---|---|---|\n")
+	from, to := window(len(t.steps), t.frontier())
+	if from > 0 {
+		fmt.Fprintf(b, "| ... %d before | | | |\n", from)
+	}
+	for _, s := range t.steps[from:to] {
+		text := s.view.Summary
+		if s.view.Error != "" {
+			text = s.view.Error
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", s.step.ID, s.step.Uses, s.view.State, cell(text))
+	}
+	if to < len(t.steps) {
+		fmt.Fprintf(b, "| ... %d more | | | |\n", len(t.steps)-to)
+	}
+}
+
+// frontier is the last step that has begun.
+func (t *agentTask) frontier() int {
+	for i := len(t.steps) - 1; i >= 0; i-- {
+		if t.steps[i].view.State != NotStarted {
+			return i
+		}
+	}
+	return 0
+}
+
+// window is a stretch of shownSteps around the frontier.
+func window(n, frontier int) (from, to int) {
+	to = min(n, frontier+shownSteps/5)
+	from = max(0, to-shownSteps)
+	return from, min(n, from+shownSteps)
+}
+
+func (t *agentTask) writeUnwinding(b *strings.Builder) {
+	report := t.saga.Report()
+	b.WriteString("| step | action | undo | observed |\n|---|---|---|---|\n")
+	rows := 0
+	for i := len(report.Steps) - 1; i >= 0; i-- {
+		s := report.Steps[i]
+		parked := compensations.UndoState(s.State) == compensations.Parked
+		if rows++; rows > shownSteps && !parked {
+			continue
+		}
+		text, state := s.Observed, s.State
+		if s.Outcome != "" {
+			state += ", " + string(s.Outcome)
+		}
+		if s.Reason != "" {
+			text = s.Reason
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", s.Step, s.Action, state, cell(text))
+	}
+	b.WriteString("\n")
+	for _, s := range report.Steps {
+		if compensations.UndoState(s.State) == compensations.Parked {
+			writePark(b, s)
+		}
+	}
+}
+
+func writePark(b *strings.Builder, s compensations.StepReport) {
+	ways := "retry, skip, accept"
+	if s.Outcome == activities.Drifted {
+		ways = "retry, force, skip, accept"
+	}
+	payload, _ := json.Marshal(compensations.Resolution{Step: s.Step, Digest: s.Digest, Do: compensations.Retry})
+	fmt.Fprintf(b, "### Parked: the undo of step `%s` needs a person\n\n%s\n\n", s.Step, cell(s.Reason))
+	if s.Drift != nil && s.Drift.Diff != "" {
+		fmt.Fprintf(b, "```diff\n%s\n```\n\n", strings.ReplaceAll(clip(s.Drift.Diff, 4000), "```", "'''"))
+	}
+	fmt.Fprintf(b, "Send the signal `%s` (do: %s) with\n\n```json\n%s\n```\n\n", compensations.SignalResolve, ways, payload)
+}
+
+// cell makes a text fit into one cell of a Markdown table.
+func cell(s string) string {
+	return strings.NewReplacer("|", "\\|", "\n", " ", "\r", "").Replace(clip(s, 300))
+}

@@ -1,0 +1,118 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// maxPlans bounds how often a step is planned anew because its target changed under it without anybody being asked.
+const maxPlans = 100
+
+// run brings one step to its end. Its entry is on the ledger before anything is scheduled: a plan may leave something
+// behind too.
+func (t *agentTask) run(ctx workflow.Context, s *stepRun) error {
+	with, err := s.step.Resolve(t.outputs)
+	if err != nil {
+		return temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
+	}
+	params, err := s.step.EntryParams(with)
+	if err != nil {
+		return temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
+	}
+	undo := s.step.Uses + ".undo"
+	if s.step.ReadOnly {
+		undo = ""
+	}
+	entry := t.saga.Register(compensations.Step{
+		ID: s.step.ID, Action: s.step.Uses, Undo: undo, Place: s.step.Place, Needs: s.step.Needs, Keys: s.step.Keys,
+		Params: params, Policy: s.step.Undo,
+	})
+	forward := activities.Forward{
+		Entry:         entry,
+		Step:          activities.Step{ID: s.step.ID, Name: s.step.Name, With: with, Checks: s.step.Check},
+		OriginalRunID: workflow.GetInfo(ctx).OriginalRunID,
+	}
+	for range maxPlans {
+		if s.step.Gate.Plans {
+			t.enter(ctx, s, Planning)
+			change, err := call[activities.Change](ctx, s.step, s.step.Uses+".plan", "plan "+s.title(), forward)
+			if err != nil {
+				return err
+			}
+			if why, yes := asks(s.step, change); yes {
+				if err := t.await(ctx, s, entry, change, why); err != nil {
+					return err
+				}
+			}
+			forward.Want = change.Digest
+		}
+		t.enter(ctx, s, Running)
+		result, err := call[activities.Result](ctx, s.step, s.step.Uses, s.title(), forward)
+		if s.step.Gate.Plans && isType(err, activities.StaleApproval) {
+			s.note("the target changed after the plan: planned anew")
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.view.Summary = result.Summary
+		s.note(result.Notes...)
+		t.outputs[s.step.ID] = result.Outputs
+		return nil
+	}
+	return temporal.NewNonRetryableApplicationError(
+		fmt.Sprintf("the target changed after each of %d plans", maxPlans), string(activities.StaleApproval), nil)
+}
+
+// call runs one activity of a step. A worker that stops, or a breaker that is open, costs no attempt: it is scheduled
+// anew.
+func call[T any](ctx workflow.Context, s task.Step, activityType, summary string, argument activities.Forward) (T, error) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           s.Place.Queue,
+		StartToCloseTimeout: s.Timeout,
+		HeartbeatTimeout:    s.Heartbeat,
+		WaitForCancellation: true, // it is undone only when it has ended, or is known to be lost
+		Summary:             clip(summary, activities.MaxSummary),
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: s.Retry.Backoff, MaximumInterval: s.Retry.Max, BackoffCoefficient: 2,
+			MaximumAttempts: int32(s.Retry.Attempts),
+		},
+	})
+	for {
+		var result T
+		err := workflow.ExecuteActivity(ctx, activityType, argument).Get(ctx, &result)
+		switch {
+		case isType(err, activities.WorkerStopping) && ctx.Err() == nil:
+		case isType(err, activities.BreakerOpen):
+			var app *temporal.ApplicationError
+			errors.As(err, &app)
+			if err := workflow.NewTimerWithOptions(ctx, max(app.NextRetryDelay(), time.Second), workflow.TimerOptions{
+				Summary: "waiting for the circuit breaker of " + s.Uses,
+			}).Get(ctx, nil); err != nil {
+				return result, err
+			}
+		default:
+			return result, err
+		}
+	}
+}
+
+func isType(err error, t activities.ErrorType) bool {
+	var app *temporal.ApplicationError
+	return errors.As(err, &app) && app.Type() == string(t)
+}
+
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,80 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// gate is one opening of a step's gate.
+type gate struct {
+	view     GateView
+	decision *Decision
+	approved bool
+}
+
+// rejection ends a task at a gate.
+type rejection struct{ step, text string }
+
+func (r rejection) Error() string { return r.text }
+
+// asks says whether a planned change needs a person, and why.
+func asks(s task.Step, c activities.Change) (why string, yes bool) {
+	switch {
+	case c.Ask:
+		return "this change is always asked", true
+	case s.Gate.Mode == task.GateAsk:
+		return s.Gate.Why, true
+	case s.Gate.Mode == task.GateAuto && c.Risk != activities.Low:
+		return "its risk is " + string(c.Risk), true
+	}
+	return "", false
+}
+
+// await opens the step's gate for a change and waits: nil when it was approved, a rejection when it was not or nobody
+// came in time.
+func (t *agentTask) await(ctx workflow.Context, s *stepRun, entry activities.Entry, change activities.Change, why string) error {
+	s.openings++
+	now := workflow.Now(ctx)
+	g := &gate{view: GateView{
+		Step: s.step.ID, Opening: s.openings, Why: why, Change: change, Since: now, Until: now.Add(s.step.Gate.Limit),
+		Digest: activities.DigestOf([]byte(change.Digest), []byte(entry.Token), fmt.Appendf(nil, "opening %d", s.openings)),
+	}}
+	s.gate = g
+	t.enter(ctx, s, AtGate)
+	t.publishGate(ctx)
+	defer func() {
+		s.gate = nil
+		t.publishGate(ctx)
+	}()
+
+	// A timer of its own, and not AwaitWithTimeout, so that the gate is a bar with a name in the Temporal UI.
+	timerCtx, cancel := workflow.WithCancel(ctx)
+	limit := workflow.NewTimerWithOptions(timerCtx, s.step.Gate.Limit, workflow.TimerOptions{Summary: "gate: " + s.step.ID + " waits for approval"})
+	err := workflow.Await(ctx, func() bool { return g.decision != nil || limit.IsReady() })
+	cancel()
+	switch {
+	case err != nil:
+		return err
+	case g.decision == nil:
+		return rejection{s.step.ID, fmt.Sprintf("nobody approved step %s within %s", s.step.ID, s.step.Gate.Limit)}
+	case !g.approved:
+		text := fmt.Sprintf("step %s was rejected by %s", s.step.ID, orSomebody(g.decision.Who))
+		if g.decision.Why != "" {
+			text += ": " + g.decision.Why
+		}
+		return rejection{s.step.ID, text}
+	}
+	s.note(fmt.Sprintf("approved by %s", orSomebody(g.decision.Who)))
+	return nil
+}
+
+func orSomebody(who string) string {
+	if who == "" {
+		return "somebody"
+	}
+	return who
+}

@@ -1,0 +1,50 @@
+package workflows
+
+import "go.temporal.io/sdk/temporal"
+
+// Workflow types.
+const (
+	AgentTaskType = "AgentTask"
+	PlanTaskType  = "PlanTask"
+)
+
+// Activities that belong to no world. Every worker serves them: Compile and Ledger on the shared queue, Places on the
+// queue of each host.
+const (
+	// CompileActivity checks a task document: argument the document, result task.Compiled. Refused is final.
+	CompileActivity = "task.compile"
+	// PlacesActivity tells the journals of the host that runs it: result map of world to journal id.
+	PlacesActivity = "task.places"
+	// LedgerActivity rebuilds a ledger from a run's history: argument LedgerRequest, result []activities.Entry.
+	LedgerActivity = "task.ledger"
+)
+
+// LedgerRequest names the run whose ledger is wanted.
+type LedgerRequest struct {
+	WorkflowID string `json:"workflowId"`
+	RunID      string `json:"runId"`
+}
+
+// Signals and queries of a task. SignalResolve is compensations.SignalResolve.
+const (
+	SignalApprove = "approve"
+	SignalReject  = "reject"
+	QueryState    = "state"
+)
+
+// Types of the ApplicationErrors that a task fails with; the details hold its compensations.Report.
+const (
+	TaskFailed   = "TaskFailed"
+	TaskRejected = "TaskRejected"
+	TaskDeadline = "TaskDeadline"
+	TaskReset    = "TaskReset"
+)
+
+// Search attributes of a task. Upserting one that the server does not know hangs a workflow, so a worker looks for them
+// before it starts.
+var (
+	AttributeStatus  = temporal.NewSearchAttributeKeyKeyword("UnwindStatus")
+	AttributeAgent   = temporal.NewSearchAttributeKeyKeyword("UnwindAgent")
+	AttributeGate    = temporal.NewSearchAttributeKeyKeyword("UnwindGate")
+	AttributePending = temporal.NewSearchAttributeKeyInt64("UnwindPending")
+)

@@ -1,0 +1,93 @@
+package workflows
+
+import (
+	"encoding/json"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// Plan is what a task would do.
+type Plan struct {
+	Name  string        `json:"name"`
+	Steps []PlannedStep `json:"steps"`
+}
+
+// PlannedStep is what one step would do.
+type PlannedStep struct {
+	ID    string   `json:"id"`
+	Name  string   `json:"name,omitempty"`
+	Uses  string   `json:"uses"`
+	Needs []string `json:"needs,omitempty"`
+	Host  string   `json:"host,omitempty"`
+	// Asks says why a person would be asked; empty: nobody.
+	Asks string `json:"asks,omitempty"`
+	// Change is nil where it cannot be known before other steps have run; Unknown says why, or what is wrong.
+	Change  *activities.Change `json:"change,omitempty"`
+	Unknown string             `json:"unknown,omitempty"`
+}
+
+// PlanTask plans every step of a task against the world as it is, and touches nothing: what a plan leaves in a journal is
+// released at the end, on every path.
+func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
+	compiled, err := compile(ctx, doc)
+	if err != nil {
+		return Plan{}, err
+	}
+	saga := compensations.New(ctx, compensations.Options{})
+	plan := Plan{Name: compiled.Name}
+	for _, step := range compiled.Steps {
+		p := PlannedStep{ID: step.ID, Name: step.Name, Uses: step.Uses, Needs: step.Needs, Host: step.Place.Host}
+		with, err := step.Resolve(nil)
+		if err != nil {
+			p.Unknown, p.Asks = err.Error(), step.Gate.Why
+			plan.Steps = append(plan.Steps, p)
+			continue
+		}
+		params, err := step.EntryParams(with)
+		if err != nil {
+			return plan, temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
+		}
+		entry := saga.Register(compensations.Step{ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo})
+		change, err := call[activities.Change](ctx, step, step.Uses+".plan", "plan "+step.ID, activities.Forward{
+			Entry: entry, Step: activities.Step{ID: step.ID, Name: step.Name, With: with, Checks: step.Check},
+			OriginalRunID: workflow.GetInfo(ctx).OriginalRunID,
+		})
+		if err != nil {
+			p.Unknown = compensations.Reason(err)
+		} else {
+			p.Change = &change
+			p.Asks, _ = asks(step, change)
+		}
+		plan.Steps = append(plan.Steps, p)
+	}
+	return plan, release(ctx, saga.Entries())
+}
+
+// release drops what planning left behind, also when the task was canceled meanwhile.
+func release(ctx workflow.Context, entries []activities.Entry) error {
+	calm, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	var futures []workflow.Future
+	for _, e := range entries {
+		options := workflow.WithActivityOptions(calm, workflow.ActivityOptions{
+			TaskQueue: e.Place.Queue, StartToCloseTimeout: e.Policy.Attempt, ScheduleToCloseTimeout: 10 * time.Minute,
+			HeartbeatTimeout: e.Policy.Heartbeat, Summary: "clear the plan of " + e.Step,
+		})
+		futures = append(futures, workflow.ExecuteActivity(options, e.Action+".release", e))
+	}
+	var first error
+	for _, f := range futures {
+		if err := f.Get(calm, nil); err != nil && first == nil {
+			first = err
+		}
+	}
+	if first != nil {
+		return first
+	}
+	return ctx.Err()
+}

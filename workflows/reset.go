@@ -1,0 +1,51 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// A reset never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it
+// in another run (activities.ResetRun); a run that has no forward left to schedule looks here before it commits.
+
+// resetBeforeCommit is the cause where this run was reset from another.
+func resetBeforeCommit(ctx workflow.Context) *compensations.Cause {
+	info := workflow.GetInfo(ctx)
+	// A side effect, since what was recorded before the reset point holds the id of the run that recorded it.
+	var own string
+	err := workflow.SideEffect(ctx, func(workflow.Context) any { return info.WorkflowExecution.RunID }).Get(&own)
+	if err == nil && own == info.OriginalRunID {
+		return nil
+	}
+	return &compensations.Cause{Kind: compensations.Reset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds", own, info.OriginalRunID)}
+}
+
+// takeOver adds to the ledger what the original run had registered after the reset point.
+func (t *agentTask) takeOver(ctx workflow.Context) {
+	calm, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	info := workflow.GetInfo(ctx)
+	calm = workflow.WithActivityOptions(calm, workflow.ActivityOptions{
+		StartToCloseTimeout:    time.Minute,
+		ScheduleToCloseTimeout: 10 * time.Minute,
+		Summary:                "read the ledger of the run that was reset",
+		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+	})
+	var entries []activities.Entry
+	err := workflow.ExecuteActivity(calm, LedgerActivity, LedgerRequest{
+		WorkflowID: info.WorkflowExecution.ID, RunID: info.OriginalRunID,
+	}).Get(calm, &entries)
+	if err != nil {
+		t.notes = append(t.notes, fmt.Sprintf(
+			"the ledger of the original run %s could not be read: steps that it started after the reset point are not undone: %s",
+			info.OriginalRunID, compensations.Reason(err)))
+		return
+	}
+	t.saga.Adopt(entries)
+}

@@ -1,0 +1,93 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// Decision is the payload of the signals approve and reject: {"step": ..., "digest": ..., "who": ..., "why": ...}.
+type Decision struct {
+	Step string `json:"step"`
+	// Digest is that of the gate's present opening: it covers the change, the step's token and the number of the opening.
+	Digest activities.Digest `json:"digest"`
+	// Who is a claim; a bare signal proves nothing.
+	Who string `json:"who,omitempty"`
+	Why string `json:"why,omitempty"`
+}
+
+// listen takes every signal of the task as it comes. What decides nothing is kept and shown, never dropped: an unreadable
+// payload too, which is why the payloads are received raw.
+func (t *agentTask) listen(ctx workflow.Context) {
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	handlers := []struct {
+		name   string
+		handle func(raw []byte) error
+	}{
+		{SignalApprove, func(raw []byte) error { return t.decide(raw, true) }},
+		{SignalReject, func(raw []byte) error { return t.decide(raw, false) }},
+		{compensations.SignalResolve, t.resolve},
+	}
+	selector := workflow.NewSelector(ctx)
+	for _, h := range handlers {
+		selector.AddReceive(workflow.GetSignalChannel(ctx, h.name), func(c workflow.ReceiveChannel, _ bool) {
+			var raw converter.RawValue
+			c.Receive(ctx, &raw)
+			if err := h.handle(data(raw.Payload())); err != nil {
+				t.ignore(fmt.Sprintf("%s: %v", h.name, err))
+			}
+		})
+	}
+	workflow.GoNamed(ctx, "signals", func(ctx workflow.Context) {
+		for {
+			selector.Select(ctx)
+			t.show(ctx)
+		}
+	})
+}
+
+func data(p *commonpb.Payload) []byte { return p.GetData() }
+
+// decide gives a decision to the gate that it fits.
+func (t *agentTask) decide(raw []byte, approved bool) error {
+	var d Decision
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return fmt.Errorf("the payload is not {step, digest, who, why}: %v", err)
+	}
+	step := t.step(d.Step)
+	switch {
+	case step == nil:
+		return fmt.Errorf("there is no step %q", d.Step)
+	case step.gate == nil:
+		return fmt.Errorf("step %q is not at a gate", d.Step)
+	case step.gate.decision != nil:
+		return fmt.Errorf("the gate of step %q is decided already", d.Step)
+	case d.Digest != step.gate.view.Digest:
+		return fmt.Errorf("digest %s is not that of the present gate of step %q, %s", d.Digest.Short(), d.Step, step.gate.view.Digest.Short())
+	}
+	step.gate.decision, step.gate.approved = &d, approved
+	return nil
+}
+
+func (t *agentTask) resolve(raw []byte) error {
+	r, err := compensations.ParseResolution(raw)
+	if err != nil {
+		return err
+	}
+	return t.saga.Resolve(r)
+}
+
+// maxIgnored bounds what a flood of signals can put into the report.
+const maxIgnored = 50
+
+func (t *agentTask) ignore(why string) {
+	if len(t.ignored) < maxIgnored {
+		t.ignored = append(t.ignored, why)
+	}
+}

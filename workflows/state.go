@@ -1,0 +1,74 @@
+package workflows
+
+import (
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// Phase is what a task is doing.
+type Phase string
+
+// The phases.
+const (
+	Compiling Phase = "compiling"
+	Forward   Phase = "forward"
+	Unwinding Phase = "unwinding"
+	Closed    Phase = "closed"
+)
+
+// StepState is where a step stands while the task goes forward.
+type StepState string
+
+// The states of a step.
+const (
+	NotStarted StepState = "not-started"
+	Planning   StepState = "planning"
+	AtGate     StepState = "at-gate"
+	Running    StepState = "running"
+	Done       StepState = "done"
+	StepFailed StepState = "failed"
+	Canceled   StepState = "canceled"
+)
+
+// State answers the query "state".
+type State struct {
+	Task   string                `json:"task"`
+	Name   string                `json:"name"`
+	Agent  string                `json:"agent,omitempty"`
+	Phase  Phase                 `json:"phase"`
+	Cause  *compensations.Cause  `json:"cause,omitempty"`
+	Steps  []StepView            `json:"steps"`
+	Gates  []GateView            `json:"gates,omitempty"`
+	Report *compensations.Report `json:"report,omitempty"` // once it unwinds or is closed
+	// Ignored are the signals that decided nothing, with the reason.
+	Ignored []string `json:"ignored,omitempty"`
+}
+
+// StepView is a step as the task goes forward.
+type StepView struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name,omitempty"`
+	Uses    string    `json:"uses"`
+	State   StepState `json:"state"`
+	Summary string    `json:"summary,omitempty"`
+	Error   string    `json:"error,omitempty"`
+	Host    string    `json:"host,omitempty"`
+	// Began and Ended are zero until it did.
+	Began time.Time `json:"began,omitzero"`
+	Ended time.Time `json:"ended,omitzero"`
+	Notes []string  `json:"notes,omitempty"`
+}
+
+// GateView is a gate that waits for a person.
+type GateView struct {
+	Step string `json:"step"`
+	// Digest fits this opening of this gate: approve and reject carry it.
+	Digest  activities.Digest `json:"digest"`
+	Opening int               `json:"opening"`
+	Why     string            `json:"why"`
+	Change  activities.Change `json:"change"`
+	Since   time.Time         `json:"since"`
+	Until   time.Time         `json:"until"`
+}
