@@ -1,0 +1,115 @@
+package devserver
+
+import (
+	"io"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// child is a server process that does not outlive this one.
+type child struct {
+	cmd     *exec.Cmd
+	stdin   io.Closer // its end tells a server that its parent is gone
+	stderr  tail
+	asked   atomic.Bool // we ended it
+	done    chan struct{}
+	waitErr error // set before done is closed
+}
+
+// startChild starts cmd in a process group of its own: a Ctrl-C on the terminal is for us, who stop the server last.
+func startChild(cmd *exec.Cmd) (*child, error) {
+	c := &child{cmd: cmd, done: make(chan struct{})}
+	cmd.Stderr = &c.stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	endWithParent(cmd.SysProcAttr)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.stdin = stdin
+	started := make(chan error)
+	go func() {
+		// The kernel signals a child when the *thread* that started it ends: this one stays until the child has ended.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			c.waitErr = cmd.Wait()
+			close(c.done)
+		}
+	}()
+	return c, <-started
+}
+
+func (c *child) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop asks the child to end and says whether it did within limit.
+func (c *child) stop(limit time.Duration) bool {
+	if c.ended() {
+		return true
+	}
+	c.asked.Store(true)
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	_ = c.stdin.Close()
+	select {
+	case <-c.done:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+func (c *child) kill() {
+	if c.ended() {
+		return
+	}
+	c.asked.Store(true)
+	_ = c.cmd.Process.Kill()
+	<-c.done
+}
+
+// said is what the child last wrote to stderr, on lines of its own, for the end of an error message.
+func (c *child) said() string {
+	text := strings.TrimSpace(c.stderr.String())
+	if text == "" {
+		return " (it printed no error)"
+	}
+	return "; it printed:\n" + text
+}
+
+// tail is a writer that keeps the last bytes.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailSize = 8 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if extra := len(t.buf) - tailSize; extra > 0 {
+		t.buf = append(t.buf[:0], t.buf[extra:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.buf)
+}

@@ -1,0 +1,65 @@
+package devserver
+
+import (
+	"context"
+	"io"
+	"os/exec"
+	"strconv"
+)
+
+// program is a server's binary with its way of being started.
+type program struct {
+	path string
+	args func(Options) []string
+}
+
+func (p program) command(o Options) *exec.Cmd { return exec.Command(p.path, p.args(o)...) }
+
+// findProgram takes the temporal CLI where it is on PATH, else our own server, built where it has not been yet.
+func findProgram(ctx context.Context, log io.Writer) (program, error) {
+	if path, err := exec.LookPath("temporal"); err == nil {
+		return program{path: path, args: cliArgs}, nil
+	}
+	path, err := ensureBuilt(ctx, log)
+	return program{path: path, args: ownArgs}, err
+}
+
+// ownArgs starts the server of deploy/server, which is tuned from within.
+func ownArgs(o Options) []string {
+	args := []string{"--with-parent", "--port", strconv.Itoa(o.Port), "--namespace", o.Namespace}
+	if o.DB != "" {
+		args = append(args, "--db", o.DB)
+	}
+	return append(append(args, uiArgs(o)...), attributeArgs()...)
+}
+
+// cliArgs starts the temporal CLI's server with the settings that deploy/server has built in: without them each
+// activity waits up to 100 ms for the poll of its shard's queue, and each commit for two syncs of the disk.
+func cliArgs(o Options) []string {
+	args := []string{"server", "start-dev", "--log-level", "error", "--ip", loopback,
+		"--port", strconv.Itoa(o.Port), "--namespace", o.Namespace,
+		"--dynamic-config-value", "history.transferProcessorMaxPollRPS=2000",
+		"--dynamic-config-value", "matching.numTaskqueueReadPartitions=1",
+		"--dynamic-config-value", "matching.numTaskqueueWritePartitions=1",
+		"--dynamic-config-value", "system.enableActivityEagerExecution=true",
+	}
+	if o.DB != "" {
+		args = append(args, "--db-filename", o.DB, "--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=1")
+	}
+	return append(append(args, uiArgs(o)...), attributeArgs()...)
+}
+
+func uiArgs(o Options) []string {
+	if !o.UI {
+		return []string{"--headless"}
+	}
+	return []string{"--ui-port", strconv.Itoa(o.UIPort)}
+}
+
+func attributeArgs() []string {
+	var args []string
+	for _, a := range SearchAttributes {
+		args = append(args, "--search-attribute", a.Name+"="+a.Type.String())
+	}
+	return args
+}

@@ -1,0 +1,87 @@
+// Command server is a Temporal server for development: all services and the UI in one process, on one SQLite
+// database.
+//
+// It is a module of its own so that nobody who imports Unwind depends on the Temporal server. `starter dev` and
+// `starter demo` build and run it when the temporal CLI is not on PATH; it can also be run by hand:
+//
+//	go run . --db dev.db
+//
+// When it can serve it prints one line of JSON on stdout: {"address":"127.0.0.1:7233","ui":"http://127.0.0.1:8233"}.
+// Errors of the server go to stderr, a line each.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	opts, err := parseFlags(os.Args[1:], os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "server:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if opts.withParent {
+		ctx = untilEOF(ctx, os.Stdin)
+	}
+	if err := run(ctx, opts, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "server:", err)
+		os.Exit(1)
+	}
+}
+
+// options is what the command line says.
+type options struct {
+	db         string
+	port       int
+	uiPort     int
+	headless   bool
+	namespace  string
+	attributes attributeFlag
+	withParent bool
+}
+
+func parseFlags(args []string, usage io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("server", flag.ContinueOnError)
+	fs.SetOutput(usage)
+	fs.StringVar(&o.db, "db", "", "SQLite `file` that holds everything, made if it is not there (default: in memory, forgotten at the end)")
+	fs.IntVar(&o.port, "port", 7233, "port of the gRPC frontend; 0 takes a free one")
+	fs.IntVar(&o.uiPort, "ui-port", 8233, "port of the UI; 0 takes a free one")
+	fs.BoolVar(&o.headless, "headless", false, "no UI")
+	fs.StringVar(&o.namespace, "namespace", "default", "namespace to create")
+	fs.Var(&o.attributes, "search-attribute", "search attribute of the namespace, as `Name=Type`; may be repeated")
+	fs.BoolVar(&o.withParent, "with-parent", false, "stop when stdin ends, so that the server never outlives who started it")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: only flags are known", fs.Arg(0))
+	}
+	if strings.ContainsAny(o.db, "?#%") {
+		return o, fmt.Errorf("--db %s: a path with ?, # or %% cannot be opened as an SQLite address; choose another", o.db)
+	}
+	return o, nil
+}
+
+// untilEOF is ctx, ended early when r ends: the kernel closes the other end of a pipe however its holder dies.
+func untilEOF(ctx context.Context, r io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, r)
+	}()
+	return ctx
+}
