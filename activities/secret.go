@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -60,17 +61,45 @@ func (m *Masker) String(s string) string {
 	return s
 }
 
-// maskAll masks every string in v, keys of maps included, by way of its JSON.
+// maskAll masks every string in v, keys of maps included.
 func maskAll[T any](m *Masker, v T) (T, error) {
 	if m == nil || len(m.values) == 0 {
 		return v, nil
 	}
-	var out T
+	var masked T
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return out, err
+		return masked, err
 	}
-	return out, json.Unmarshal([]byte(m.String(string(raw))), &out)
+	// Each string is masked decoded: a text that holds JSON of its own is escaped anew in ours.
+	var tree any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&tree); err != nil {
+		return masked, err
+	}
+	if raw, err = json.Marshal(m.walk(tree)); err != nil {
+		return masked, err
+	}
+	return masked, json.Unmarshal(raw, &masked)
+}
+
+func (m *Masker) walk(v any) any {
+	switch v := v.(type) {
+	case string:
+		return m.String(v)
+	case []any:
+		for i := range v {
+			v[i] = m.walk(v[i])
+		}
+	case map[string]any:
+		masked := make(map[string]any, len(v))
+		for k, each := range v {
+			masked[m.String(k)] = m.walk(each)
+		}
+		return masked
+	}
+	return v
 }
 
 // resolveSecrets puts the values of secrets in place of their references, in every string of a JSON document, and makes
