@@ -43,7 +43,7 @@ func AgentTask(ctx workflow.Context, doc json.RawMessage) (compensations.Report,
 	if cause.Kind == compensations.Reset {
 		t.takeOver(ctx)
 	}
-	t.phase = Unwinding
+	t.phase, t.cause = Unwinding, cause
 	t.publishPending(ctx)
 	return t.close(ctx, t.saga.Unwind(ctx, *cause), cause)
 }

@@ -38,7 +38,7 @@ func (t *agentTask) run(ctx workflow.Context, s *stepRun) error {
 	forward := activities.Forward{
 		Entry:         entry,
 		Step:          activities.Step{ID: s.step.ID, Name: s.step.Name, With: with, Checks: s.step.Check},
-		OriginalRunID: workflow.GetInfo(ctx).OriginalRunID,
+		OriginalRunID: originalRun(ctx),
 	}
 	for range maxPlans {
 		if s.step.Gate.Plans {

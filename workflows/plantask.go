@@ -55,7 +55,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 		entry := saga.Register(compensations.Step{ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo})
 		change, err := call[activities.Change](ctx, step, step.Uses+".plan", "plan "+step.ID, activities.Forward{
 			Entry: entry, Step: activities.Step{ID: step.ID, Name: step.Name, With: with, Checks: step.Check},
-			OriginalRunID: workflow.GetInfo(ctx).OriginalRunID,
+			OriginalRunID: originalRun(ctx),
 		})
 		if err != nil {
 			p.Unknown = compensations.Reason(err)

@@ -14,16 +14,27 @@ import (
 // A reset never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it
 // in another run (activities.ResetRun); a run that has no forward left to schedule looks here before it commits.
 
+// originalRun is the id of the run that this one was reset from; its own where it was not.
+func originalRun(ctx workflow.Context) string {
+	info := workflow.GetInfo(ctx)
+	if info.OriginalRunID == "" { // the test environment tells none
+		return info.WorkflowExecution.RunID
+	}
+	return info.OriginalRunID
+}
+
 // resetBeforeCommit is the cause where this run was reset from another.
 func resetBeforeCommit(ctx workflow.Context) *compensations.Cause {
-	info := workflow.GetInfo(ctx)
 	// A side effect, since what was recorded before the reset point holds the id of the run that recorded it.
 	var own string
-	err := workflow.SideEffect(ctx, func(workflow.Context) any { return info.WorkflowExecution.RunID }).Get(&own)
-	if err == nil && own == info.OriginalRunID {
+	err := workflow.SideEffect(ctx, func(ctx workflow.Context) any {
+		return workflow.GetInfo(ctx).WorkflowExecution.RunID
+	}).Get(&own)
+	original := originalRun(ctx)
+	if err == nil && own == original {
 		return nil
 	}
-	return &compensations.Cause{Kind: compensations.Reset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds", own, info.OriginalRunID)}
+	return &compensations.Cause{Kind: compensations.Reset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds", own, original)}
 }
 
 // takeOver adds to the ledger what the original run had registered after the reset point.
@@ -39,12 +50,12 @@ func (t *agentTask) takeOver(ctx workflow.Context) {
 	})
 	var entries []activities.Entry
 	err := workflow.ExecuteActivity(calm, LedgerActivity, LedgerRequest{
-		WorkflowID: info.WorkflowExecution.ID, RunID: info.OriginalRunID,
+		WorkflowID: info.WorkflowExecution.ID, RunID: originalRun(ctx),
 	}).Get(calm, &entries)
 	if err != nil {
 		t.notes = append(t.notes, fmt.Sprintf(
 			"the ledger of the original run %s could not be read: steps that it started after the reset point are not undone: %s",
-			info.OriginalRunID, compensations.Reason(err)))
+			originalRun(ctx), compensations.Reason(err)))
 		return
 	}
 	t.saga.Adopt(entries)

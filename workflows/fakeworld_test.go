@@ -1,0 +1,196 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+const queue = "unwind"
+
+// world is a fake of all activities: it answers as a test says and writes down every call in order.
+type world struct {
+	mu    sync.Mutex
+	calls []string
+	count map[string]int
+
+	steps    []task.Step
+	deadline time.Duration
+	refuse   error
+	// do, plan and undo answer the n-th call for a step; nil: done, a change of low risk, restored.
+	do   func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error)
+	plan func(step string, n int) (activities.Change, error)
+	undo func(step string, n int, d activities.Decision) (activities.Undone, error)
+}
+
+func (w *world) called(what, step string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count == nil {
+		w.count = map[string]int{}
+	}
+	w.calls = append(w.calls, what+" "+step)
+	w.count[what+" "+step]++
+	return w.count[what+" "+step]
+}
+
+func (w *world) Compile(context.Context, json.RawMessage) (task.Compiled, error) {
+	return task.Compiled{Name: "release", Agent: "bot", Steps: w.steps, Deadline: w.deadline}, w.refuse
+}
+
+func (w *world) Do(ctx context.Context, f activities.Forward) (activities.Result, error) {
+	n := w.called("do", f.Step.ID)
+	if w.do == nil {
+		return activities.Result{Summary: "did " + f.Step.ID}, nil
+	}
+	return w.do(ctx, f.Step.ID, n, f)
+}
+
+func (w *world) Plan(_ context.Context, f activities.Forward) (activities.Change, error) {
+	n := w.called("plan", f.Step.ID)
+	if w.plan == nil {
+		return activities.Change{Summary: "would do " + f.Step.ID, Risk: activities.High, Digest: "sha256:change"}, nil
+	}
+	return w.plan(f.Step.ID, n)
+}
+
+func (w *world) Undo(_ context.Context, b activities.Backward) (activities.Undone, error) {
+	n := w.called("undo", b.Entry.Step)
+	if w.undo == nil {
+		return activities.Undone{Outcome: activities.Restored, Observed: "as before"}, nil
+	}
+	return w.undo(b.Entry.Step, n, b.Decision)
+}
+
+func (w *world) Release(_ context.Context, e activities.Entry) error {
+	w.called("release", e.Step)
+	return nil
+}
+
+// chain makes steps that need the one before.
+func chain(ids ...string) []task.Step {
+	var steps []task.Step
+	for i, id := range ids {
+		s := task.Step{
+			ID: id, Uses: "fake.do", With: json.RawMessage(`{}`), Timeout: time.Minute, Heartbeat: 10 * time.Second,
+			Retry: task.Retry{Attempts: 3, Backoff: time.Second, Max: time.Minute},
+			Place: activities.Place{Queue: queue, Journal: "j"}, Gate: task.Gate{Mode: task.GateOpen},
+			Undo: activities.UndoPolicy{Attempt: time.Minute, Within: 10 * time.Minute, Heartbeat: 10 * time.Second},
+		}
+		if i > 0 {
+			s.Needs = []string{ids[i-1]}
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// gated puts a gate before a step.
+func gated(steps []task.Step, id string, limit time.Duration) []task.Step {
+	for i := range steps {
+		if steps[i].ID == id {
+			steps[i].Gate = task.Gate{Mode: task.GateAsk, Limit: limit, Why: "the task file asks", Plans: true}
+		}
+	}
+	return steps
+}
+
+// run is an AgentTask in the test environment, whose clock skips what nobody waits for.
+type run struct {
+	*testing.T
+	env   *testsuite.TestWorkflowEnvironment
+	world *world
+}
+
+func newRun(t *testing.T, w *world) *run {
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetStartWorkflowOptions(startOptions)
+	env.RegisterWorkflowWithOptions(workflows.AgentTask, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+	env.RegisterWorkflowWithOptions(workflows.PlanTask, workflow.RegisterOptions{Name: workflows.PlanTaskType})
+	for name, fn := range map[string]any{
+		workflows.CompileActivity: w.Compile, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
+	} {
+		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
+	}
+	env.SetTestTimeout(30 * time.Second)
+	return &run{t, env, w}
+}
+
+// state asks the running task.
+func (r *run) state() workflows.State {
+	v, err := r.env.QueryWorkflow(workflows.QueryState)
+	require.NoError(r, err)
+	var s workflows.State
+	require.NoError(r, v.Get(&s))
+	return s
+}
+
+// at runs fn after some workflow time.
+func (r *run) at(after time.Duration, fn func()) { r.env.RegisterDelayedCallback(fn, after) }
+
+// decide sends approve or reject for the gate that is open.
+func (r *run) decide(signal string) {
+	g := r.state().Gates
+	require.Len(r, g, 1)
+	r.env.SignalWorkflow(signal, workflows.Decision{Step: g[0].Step, Digest: g[0].Digest, Who: "ann", Why: "I looked"})
+}
+
+// report runs the task to its end and returns its report, wherever it stands, and its error.
+func (r *run) report() (compensations.Report, error) {
+	r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{"name": "release"}`))
+	require.True(r, r.env.IsWorkflowCompleted())
+	var report compensations.Report
+	err := r.env.GetWorkflowError()
+	var app *temporal.ApplicationError
+	var canceled *temporal.CanceledError
+	switch {
+	case errors.As(err, &canceled):
+		require.NoError(r, canceled.Details(&report))
+	case errors.As(err, &app):
+		require.NoError(r, app.Details(&report))
+	default:
+		require.NoError(r, err)
+		require.NoError(r, r.env.GetWorkflowResult(&report))
+	}
+	return report, err
+}
+
+func (r *run) failsAs(err error, errorType string) {
+	var app *temporal.ApplicationError
+	require.ErrorAs(r, err, &app)
+	require.Equal(r, errorType, app.Type())
+	require.True(r, app.NonRetryable())
+}
+
+func failing(step string) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+	return func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
+		if s == step {
+			return activities.Result{}, temporal.NewNonRetryableApplicationError("no", string(activities.CheckFailed), nil)
+		}
+		return activities.Result{}, nil
+	}
+}
+
+func outcomes(r compensations.Report) []string {
+	var all []string
+	for _, s := range r.Steps {
+		all = append(all, fmt.Sprintf("%s %s %s", s.Step, s.State, s.Outcome))
+	}
+	return all
+}

@@ -1,0 +1,184 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+func TestAnApprovedStepRunsWithTheDigestThatWasApproved(t *testing.T) {
+	w := &world{steps: gated(chain("a", "b"), "b", time.Hour)}
+	var want activities.Digest
+	w.do = func(_ context.Context, s string, _ int, f activities.Forward) (activities.Result, error) {
+		want = f.Want
+		return activities.Result{}, nil
+	}
+	r := newRun(t, w)
+	r.at(time.Minute, func() {
+		require.Equal(t, workflows.AtGate, r.state().Steps[1].State)
+		require.Equal(t, []string{"do a", "plan b"}, w.calls)
+		r.decide(workflows.SignalApprove)
+	})
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "plan b", "do b"}, w.calls)
+	require.Equal(t, activities.Digest("sha256:change"), want)
+	require.Equal(t, []string{"approved by ann"}, report.Steps[1].Notes)
+}
+
+func TestARejectedStepUnwindsWithItsPlanAndThoseBefore(t *testing.T) {
+	w := &world{steps: gated(chain("a", "b", "c"), "b", time.Hour)}
+	r := newRun(t, w)
+	r.at(time.Minute, func() { r.decide(workflows.SignalReject) })
+	report, err := r.report()
+	r.failsAs(err, workflows.TaskRejected)
+	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, w.calls)
+	require.Equal(t, compensations.Rejected, report.Cause.Kind)
+	require.Equal(t, "step b was rejected by ann: I looked", report.Cause.Text)
+}
+
+func TestAGateFailsClosed(t *testing.T) {
+	w := &world{steps: gated(chain("a", "b"), "b", time.Hour)}
+	r := newRun(t, w)
+	_, err := r.report()
+	r.failsAs(err, workflows.TaskRejected)
+	require.ErrorContains(t, err, "nobody approved step b within 1h0m0s")
+	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, w.calls)
+}
+
+func TestCancelAtAGateUnwinds(t *testing.T) {
+	w := &world{steps: gated(chain("a", "b"), "b", time.Hour)}
+	r := newRun(t, w)
+	r.at(time.Minute, r.env.CancelWorkflow)
+	_, err := r.report()
+	require.True(t, temporal.IsCanceledError(err))
+	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, w.calls)
+}
+
+func TestSignalsThatFitNoGateDecideNothingAndAreShown(t *testing.T) {
+	w := &world{steps: gated(chain("a", "b"), "b", time.Hour)}
+	r := newRun(t, w)
+	r.at(time.Minute, func() {
+		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "b", Digest: "sha256:0123456789ab-of-another-opening"})
+		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "b"})
+		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "a"})
+		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "nowhere"})
+		r.env.SignalWorkflow(workflows.SignalApprove, "just do it")
+		r.env.SignalWorkflow(workflows.SignalReject, []byte{0xff, 0xfe})
+		r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "a", Do: compensations.Skip})
+		require.Equal(t, workflows.AtGate, r.state().Steps[1].State)
+	})
+	r.at(2*time.Minute, func() {
+		digest := r.state().Gates[0].Digest
+		r.decide(workflows.SignalApprove)
+		r.env.SignalWorkflow(workflows.SignalReject, workflows.Decision{Step: "b", Digest: digest, Who: "late"})
+	})
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "plan b", "do b"}, w.calls)
+	require.Len(t, report.Notes, 8)
+	for i, want := range []string{
+		"ignored signal: approve: digest 0123456789ab is not that of the present gate of step \"b\"",
+		"ignored signal: approve: digest  is not that of the present gate",
+		"ignored signal: approve: step \"a\" is not at a gate",
+		"ignored signal: approve: there is no step \"nowhere\"",
+		"ignored signal: approve: the payload is not {step, digest, who, why}",
+		"ignored signal: reject: the payload is not {step, digest, who, why}",
+		"ignored signal: resolve: nothing is parked",
+		"ignored signal: reject: ",
+	} {
+		require.Contains(t, report.Notes[i], want)
+	}
+}
+
+func TestAStaleApprovalGoesBackToTheGateAndNeedsANewOne(t *testing.T) {
+	w := &world{steps: gated(chain("a"), "a", time.Hour)}
+	w.do = func(_ context.Context, _ string, n int, _ activities.Forward) (activities.Result, error) {
+		if n == 1 {
+			return activities.Result{}, temporal.NewNonRetryableApplicationError("changed", string(activities.StaleApproval), nil)
+		}
+		return activities.Result{}, nil
+	}
+	r := newRun(t, w)
+	var first activities.Digest
+	r.at(time.Minute, func() {
+		first = r.state().Gates[0].Digest
+		r.decide(workflows.SignalApprove)
+	})
+	r.at(2*time.Minute, func() {
+		again := r.state().Gates[0]
+		require.Equal(t, 2, again.Opening)
+		require.NotEqual(t, first, again.Digest, "the same change, but another opening")
+		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "a", Digest: first})
+	})
+	r.at(3*time.Minute, func() { r.decide(workflows.SignalApprove) })
+	_, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"plan a", "do a", "plan a", "do a"}, w.calls)
+}
+
+func TestWhoIsAskedByModeAndChange(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		gate   task.Gate
+		change activities.Change
+		asked  bool
+	}{
+		{"auto and low", task.Gate{Mode: task.GateAuto, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.Low}, false},
+		{"auto and medium", task.Gate{Mode: task.GateAuto, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.Medium}, true},
+		{"none and high", task.Gate{Mode: task.GateNone, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High}, false},
+		{"none, but the change destroys", task.Gate{Mode: task.GateNone, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High, Ask: true}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &world{steps: chain("a"), plan: func(string, int) (activities.Change, error) { return c.change, nil }}
+			w.steps[0].Gate = c.gate
+			r := newRun(t, w)
+			asked := false
+			r.at(time.Minute, func() {
+				if asked = len(r.state().Gates) > 0; asked {
+					r.decide(workflows.SignalApprove)
+				}
+			})
+			report, err := r.report()
+			require.NoError(t, err)
+			require.Equal(t, c.asked, asked)
+			if c.gate.Mode == task.GateNone {
+				require.Contains(t, report.Notes, "step a runs without its gate: the task file says gate: none")
+			}
+		})
+	}
+}
+
+func TestALateApprovalChangesNothingInAnUnwind(t *testing.T) {
+	w := &world{steps: gated(chain("a", "b"), "b", time.Hour)}
+	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "b" && n == 1 {
+			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	r := newRun(t, w)
+	var late workflows.Decision
+	r.at(time.Minute, func() {
+		late = workflows.Decision{Step: "b", Digest: r.state().Gates[0].Digest}
+		r.decide(workflows.SignalReject)
+	})
+	r.at(2*time.Minute, func() {
+		require.Equal(t, workflows.Unwinding, r.state().Phase)
+		r.env.SignalWorkflow(workflows.SignalApprove, late)
+		r.env.CancelWorkflow()
+	})
+	r.at(3*time.Minute, func() { r.resolveParked(compensations.Retry) })
+	report, err := r.report()
+	r.failsAs(err, workflows.TaskRejected)
+	require.Equal(t, []string{"do a", "plan b", "undo b", "undo b", "undo a"}, w.calls)
+	require.Contains(t, report.Notes, `ignored signal: approve: step "b" is not at a gate`)
+}
