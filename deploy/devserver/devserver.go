@@ -124,7 +124,7 @@ func (s *Server) Err() error {
 	if !s.child.ended() || s.child.asked.Load() {
 		return nil
 	}
-	return fmt.Errorf("the Temporal server ended by itself: %v%s", s.child.waitErr, s.child.said())
+	return fmt.Errorf("the Temporal server ended by itself: %w%s", orExitZero(s.child.waitErr), s.child.said())
 }
 
 // Stop ends the server gracefully, and kills it where that takes too long. Stopping a stopped server is fine.

@@ -24,22 +24,30 @@ import (
 
 func main() {
 	opts, err := parseFlags(os.Args[1:], os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
+	if errors.Is(err, flag.ErrHelp) {
 		return
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "server:", err)
-		os.Exit(2)
 	}
+	if err != nil {
+		exit(2, err)
+	}
+	if err := serve(opts); err != nil {
+		exit(1, err)
+	}
+}
+
+func exit(status int, err error) {
+	fmt.Fprintln(os.Stderr, "server:", err)
+	os.Exit(status)
+}
+
+// serve runs until a signal or the parent's end.
+func serve(o options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if opts.withParent {
+	if o.withParent {
 		ctx = untilEOF(ctx, os.Stdin)
 	}
-	if err := run(ctx, opts, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "server:", err)
-		os.Exit(1)
-	}
+	return run(ctx, o, os.Stdout, os.Stderr)
 }
 
 // options is what the command line says.
