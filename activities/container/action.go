@@ -1,0 +1,170 @@
+package container
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// execAction is container.exec.
+type execAction struct {
+	engine  engine
+	host    string
+	journal *journal.Journal
+	backend checkpoints
+}
+
+func (x *execAction) Spec() activities.Spec {
+	return activities.Spec{
+		Name:    "container.exec",
+		Summary: "Run a command in a running container.",
+		Params:  activities.ParamsSchema[params](),
+		Outputs: map[string]string{
+			"stdout":    "what the command wrote to standard output, at most its first 8 KiB",
+			"exit_code": "its exit status: 0, for any other fails the step",
+			"changed":   "whether anything in the container's filesystem is another than before",
+			"log":       "where on the worker's host all of its output is kept until the step's record is dropped",
+		},
+		UndoParams: []string{"container", "ignore"},
+		Keys:       []activities.Key{{Prefix: "container:", Param: "container"}},
+		HostBound:  true,
+		Risk:       activities.Low,
+		Strategy:   activities.Snapshot,
+		Undo: "The container is made anew from a checkpoint of its filesystem, with the same name and settings; " +
+			"its processes start again. Volumes, binds and effects outside are not rolled back.",
+	}
+}
+
+// Plan looks at the container and reads its filesystem; it leaves nothing behind.
+func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	p, err := decode(s)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	t, err := x.token(ctx, e)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	if err := t.CheckOpen(); err != nil {
+		return activities.Change{}, err
+	}
+	target, err := x.find(ctx, p.Container)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	change := activities.Change{
+		Diff:     p.describe(target),
+		Keys:     []string{"container:" + p.Container},
+		Strategy: activities.NoUndo,
+		Risk:     activities.Low,
+		Undo:     "nothing: the command only reads",
+		Facts:    []string{"every program in the command is known to change nothing with these arguments"},
+	}
+	title := titleOf(activities.MaskerFrom(ctx).String(p.String()))
+	var before manifest
+	if p.readOnly() {
+		change.Summary = fmt.Sprintf("read in %s: %s", nameOf(target), title)
+	} else {
+		if before, err = takeManifest(ctx, x.engine, target.ID, p.ignored()); err != nil {
+			return activities.Change{}, err
+		}
+		change.Summary = fmt.Sprintf("run in %s: %s", nameOf(target), title)
+		change.Strategy, change.Risk = activities.Snapshot, activities.Medium
+		change.Undo = x.Spec().Undo
+		change.Losses = append(x.backend.losses(), outside(target, p.ignored())...)
+		change.Facts = []string{"the command cannot be proven to change nothing"}
+	}
+	change.Digest = changeDigest(ctx, p, target, before)
+	return change, nil
+}
+
+// changeDigest covers what would run, where, and the filesystem that it would find. Secrets in the command count as
+// what they are called, not by their values.
+func changeDigest(ctx context.Context, p params, target container.InspectResponse, before manifest) activities.Digest {
+	said, _ := json.Marshal(p) // strings, lists and a map of strings always marshal
+	said = []byte(activities.MaskerFrom(ctx).String(string(said)))
+	found := activities.Digest("")
+	if before != nil {
+		found = before.digest()
+	}
+	return activities.DigestOf([]byte("container.exec"), said, []byte(target.ID), []byte(found))
+}
+
+// find resolves the container of a step, or says why the step cannot run in it.
+func (x *execAction) find(ctx context.Context, name string) (container.InspectResponse, error) {
+	if _, err := hex.DecodeString(name); err == nil && len(name) == 64 {
+		standing, err := x.backend.standing(ctx, name)
+		if err != nil {
+			return container.InspectResponse{}, err
+		}
+		name = standing
+	}
+	c, err := x.engine.ContainerInspect(ctx, name)
+	if notFound(err) {
+		return c, activities.Errorf(activities.Refused, "container: the engine has no container %q; docker ps --all lists those that it has", name)
+	}
+	if err != nil {
+		return c, explain("looking for container "+name, err)
+	}
+	switch {
+	case c.State.Paused:
+		return c, activities.Errorf(activities.Refused, "container: %s is paused; docker unpause %[1]s wakes it", name)
+	case c.State.Restarting:
+		return c, activities.Errorf(activities.Refused, "container: %s keeps restarting; docker logs %[1]s may say why", name)
+	case !c.State.Running:
+		return c, activities.Errorf(activities.Refused, "container: %s is not running (%s); docker start %[1]s starts it", name, c.State.Status)
+	}
+	return c, nil
+}
+
+func nameOf(c container.InspectResponse) string { return strings.TrimPrefix(c.Name, "/") }
+
+// describe is what a person reads before approving.
+func (p params) describe(target container.InspectResponse) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "container  %s (%s, image %s)\n", nameOf(target), target.ID[:12], target.Config.Image)
+	if p.User != "" {
+		fmt.Fprintf(&b, "user       %s\n", p.User)
+	}
+	if p.Workdir != "" {
+		fmt.Fprintf(&b, "workdir    %s\n", p.Workdir)
+	}
+	for _, v := range p.environ() {
+		fmt.Fprintf(&b, "env        %s\n", v)
+	}
+	if p.Command != "" {
+		fmt.Fprintf(&b, "sh -c\n%s\n", p.Command)
+	} else {
+		fmt.Fprintf(&b, "argv       %q\n", p.Argv)
+	}
+	return b.String()
+}
+
+// outside names what this container has that is not rolled back.
+func outside(c container.InspectResponse, ignore []string) []string {
+	var lost []string
+	for _, m := range c.Mounts {
+		switch {
+		case !m.RW:
+		case m.Type == mount.TypeVolume:
+			lost = append(lost, fmt.Sprintf("volume %s at %s is not rolled back", m.Name, m.Destination))
+		default:
+			lost = append(lost, fmt.Sprintf("%s %s at %s is not rolled back", m.Type, m.Source, m.Destination))
+		}
+	}
+	for at := range c.HostConfig.Tmpfs {
+		lost = append(lost, fmt.Sprintf("tmpfs at %s is lost when the container is made anew", at))
+	}
+	if len(ignore) > 0 {
+		lost = append(lost, "what is written below "+strings.Join(ignore, ", ")+" is neither compared nor kept: it is thrown away")
+	}
+	return lost
+}

@@ -1,0 +1,282 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// Limits on what is returned of the output.
+const (
+	maxStdoutOutput = 8 << 10
+	maxFailureTail  = 3 << 10
+)
+
+// application is one call of Apply.
+type application struct {
+	*execAction
+	entry  activities.Entry
+	step   activities.Step
+	params params
+	token  *journal.Token
+	rec    record
+	notes  []string
+}
+
+func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	p, err := decode(s)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	t, err := x.token(ctx, e)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	unlock, err := t.Lock(ctx)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	defer unlock()
+	if err := t.CheckOpen(); err != nil {
+		return activities.Result{}, err
+	}
+	if done, found, err := readApplied(t); found || err != nil {
+		return result(done, err)
+	}
+	a := &application{execAction: x, entry: e, step: s, params: p, token: t}
+	if err := a.capture(ctx, want); err != nil {
+		return activities.Result{}, err
+	}
+	point.Reach("container.exec:recorded")
+	if a.rec.ReadOnly {
+		return result(a.read(ctx))
+	}
+	return result(a.change(ctx))
+}
+
+func result(done applied, err error) (activities.Result, error) {
+	if err != nil {
+		return activities.Result{}, err
+	}
+	return done.answer()
+}
+
+// capture makes the record, or reads the one that an earlier attempt has made.
+func (a *application) capture(ctx context.Context, want activities.Digest) (err error) {
+	rec, found, err := readRecord(a.token)
+	if a.rec = rec; found || err != nil {
+		return err
+	}
+	target, err := a.find(ctx, a.params.Container)
+	if err != nil {
+		return err
+	}
+	a.rec = record{Want: want, Container: target, ReadOnly: a.params.readOnly(), Ignore: a.params.ignored()}
+	var before manifest
+	if !a.rec.ReadOnly {
+		if before, err = takeManifest(ctx, a.engine, target.ID, a.rec.Ignore); err != nil {
+			return err
+		}
+		a.rec.Before = before.digest()
+	}
+	if want != "" && want != changeDigest(ctx, a.params, target, before) {
+		return activities.Errorf(activities.StaleApproval, "the command, or the filesystem of %s, is not what was approved", nameOf(target))
+	}
+	if before != nil {
+		if err := before.save(a.token.Dir(), beforeFile); err != nil {
+			return err
+		}
+	}
+	point.Reach("container.exec:captured")
+	if err := a.token.CheckOpen(); err != nil {
+		return err
+	}
+	_, err = a.token.Create(journal.Record, &a.rec)
+	return err
+}
+
+// read runs a command that changes nothing. It needs no fence, and losing its result costs another run.
+func (a *application) read(ctx context.Context) (applied, error) {
+	out, stdout := &bytes.Buffer{}, &firstBytes{}
+	log := newLog(out)
+	exit, err := a.runHere(ctx, a.rec.Container.ID, a.params.command(), io.MultiWriter(log, stdout), log)
+	if errors.Is(err, errNotRun) {
+		return a.finish(applied{Container: a.rec.Container.ID, Failure: activities.Errorf(activities.ActionDenied, "%v", err)})
+	}
+	if err != nil {
+		return applied{}, explain("running the command in "+nameOf(a.rec.Container), err)
+	}
+	if err := log.finish(); err != nil {
+		return applied{}, err
+	}
+	point.Reach("container.exec:read")
+	done := applied{Container: a.rec.Container.ID, Running: true}
+	if done.Failure = a.failure(ctx, exit, out.String()); done.Failure == nil {
+		if done.Failure, err = a.check(ctx, done.Container); err != nil {
+			return applied{}, err
+		}
+	}
+	done.Result = activities.Result{
+		Summary: fmt.Sprintf("read in %s: %s", nameOf(a.rec.Container), a.title(ctx)),
+		Outputs: a.outputs(ctx, stdout.kept, exit, false),
+		After:   activities.DigestOf(stdout.kept),
+	}
+	return a.finish(done)
+}
+
+// change runs a command that may change something: checkpoint, ticket, exec, result, manifest.
+func (a *application) change(ctx context.Context) (applied, error) {
+	if err := a.checkpoint(ctx); err != nil {
+		return applied{}, err
+	}
+	if err := a.takeTicket(ctx); err != nil {
+		return applied{}, err
+	}
+	point.Reach("container.exec:ticket-taken")
+	n, in, end, err := a.attempts(ctx)
+	if err != nil {
+		return applied{}, err
+	}
+	point.Reach("container.exec:command-ended")
+	if end.Refused != "" {
+		return a.settle(ctx, in, n, end, activities.Errorf(activities.ActionDenied, "%s", end.Refused))
+	}
+	said, err := endOf(filepath.Join(a.token.Dir(), logName(n)))
+	if err != nil {
+		return applied{}, err
+	}
+	failure := a.failure(ctx, end.Exit, said)
+	if failure == nil {
+		if failure, err = a.check(ctx, in); err != nil {
+			return applied{}, err
+		}
+	}
+	return a.settle(ctx, in, n, end, failure)
+}
+
+// checkpoint keeps the filesystem, once.
+func (a *application) checkpoint(ctx context.Context) error {
+	var at kept
+	if found, err := a.token.Read(checkpointDoc, &at); found || err != nil {
+		return err
+	}
+	var err error
+	if at.Checkpoint, err = a.backend.take(ctx, a.entry.Token, a.rec.Container.ID); err != nil {
+		return err
+	}
+	point.Reach("container.exec:checkpoint-taken")
+	_, err = a.token.Create(checkpointDoc, &at)
+	return err
+}
+
+// takeTicket is the last thing that an undo can forestall: whoever writes the document first, holds it.
+func (a *application) takeTicket(ctx context.Context) error {
+	err := a.token.CheckOpen()
+	if err == nil {
+		holder := ticket{forwardHolds}
+		if _, err = a.token.Create(ticketDoc, &holder); err == nil && holder.Holder != forwardHolds {
+			err = activities.Errorf(activities.Fenced, "the step has been undone: this forward came too late")
+		}
+	}
+	if activities.TypeOf(err) == activities.Fenced { // the undo may have looked before the checkpoint was there
+		return errors.Join(err, a.backend.drop(ctx, a.entry.Token))
+	}
+	return err
+}
+
+// settle takes the manifest afterwards and writes down how the step ended.
+func (a *application) settle(ctx context.Context, in string, n int, end ended, failure *activities.Error) (applied, error) {
+	before, err := loadManifest(a.token.Dir(), beforeFile, a.rec.Before)
+	if err != nil {
+		return applied{}, err
+	}
+	after, err := takeManifest(ctx, a.engine, in, a.rec.Ignore)
+	if err == nil {
+		err = after.save(a.token.Dir(), afterFile)
+	}
+	if err != nil {
+		return applied{}, errors.Join(a.token.CheckOpen(), err)
+	}
+	now, err := a.engine.ContainerInspect(ctx, in)
+	if err != nil {
+		return applied{}, explain("looking at the container after the command", err)
+	}
+	changes := before.diff(after)
+	outputs := a.outputs(ctx, end.Stdout, end.Exit, len(changes) > 0)
+	outputs["log"] = filepath.Join(a.token.Dir(), logName(n))
+	if end.More {
+		a.notes = append(a.notes, fmt.Sprintf("output stdout is only the beginning; %s has all", outputs["log"]))
+	}
+	return a.finish(applied{
+		Container: in, After: after.digest(), Running: now.State.Running, Failure: failure,
+		Result: activities.Result{
+			Summary: fmt.Sprintf("ran in %s: %s (%d paths changed)", nameOf(a.rec.Container), a.title(ctx), len(changes)),
+			Outputs: outputs, After: after.digest(), Notes: a.notes,
+		},
+	})
+}
+
+func (a *application) finish(done applied) (applied, error) {
+	if err := a.token.CheckOpen(); err != nil {
+		return done, err
+	}
+	_, err := a.token.Create(journal.Applied, &done)
+	point.Reach("container.exec:applied")
+	return done, err
+}
+
+func (a *application) outputs(ctx context.Context, stdout []byte, exit int, changed bool) map[string]any {
+	said := activities.MaskerFrom(ctx).String(string(stdout)) // masked before it is cut: half a secret is not found
+	if len(said) > maxStdoutOutput {
+		said = said[:maxStdoutOutput]
+	}
+	return map[string]any{"stdout": said, "exit_code": exit, "changed": changed}
+}
+
+// title is the command in one short line.
+func (a *application) title(ctx context.Context) string {
+	return titleOf(activities.MaskerFrom(ctx).String(a.params.String()))
+}
+
+// titleOf cuts a text that holds no secret any more.
+func titleOf(command string) string {
+	line, more, _ := strings.Cut(strings.TrimSpace(command), "\n")
+	if len(line) > 100 {
+		line, more = strings.ToValidUTF8(line[:100], ""), "more"
+	}
+	if more != "" {
+		line += " ..."
+	}
+	return line
+}
+
+// failure is that of a command that says it has failed: nobody's retry mends it.
+func (a *application) failure(ctx context.Context, exit int, said string) *activities.Error {
+	if exit == 0 {
+		return nil
+	}
+	m := activities.MaskerFrom(ctx)
+	return &activities.Error{
+		Type:    activities.ActionDenied,
+		Message: fmt.Sprintf("%s: exit status %d in container %s", a.title(ctx), exit, nameOf(a.rec.Container)),
+		Output:  activities.Tail(m.String(said), maxFailureTail),
+	}
+}
+
+// check runs the step's checks in the container. One that does not hold is the step's failure; any other error is not.
+func (a *application) check(ctx context.Context, in string) (*activities.Error, error) {
+	err := activities.RunChecks(ctx, a.step.Checks, activities.Live, activities.Live, scene{a.execAction, in})
+	var failed *activities.Error
+	if errors.As(err, &failed) && failed.Type.Final() {
+		return failed, nil
+	}
+	return nil, err
+}

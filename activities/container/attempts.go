@@ -1,0 +1,132 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// maxStarts bounds how often one call of Apply starts a supervisor that comes to nothing.
+const maxStarts = 3
+
+func attemptDoc(n int) string { return fmt.Sprintf("attempt-%d", n) }
+
+// attempts brings the command to its end: it waits for a run that is under way, starts one where none is, and where a
+// result is lost for good rolls back and starts another. It returns the number of the run that ended, and its container.
+func (a *application) attempts(ctx context.Context) (n int, in string, end ended, err error) {
+	starts := 0
+	for n = 1; ; n++ {
+		if in, err = a.enterable(ctx, n); err != nil {
+			return n, in, end, err
+		}
+		end, over, err := a.await(ctx, n, in, &starts)
+		if err != nil || over {
+			if n > 1 {
+				a.notes = append(a.notes, fmt.Sprintf("the command ran %d times: the result of a run was lost, and the container was rolled back to the step's checkpoint before the next", n))
+			}
+			return n, in, end, err
+		}
+		if !a.params.mayRerun() {
+			return n, in, end, activities.Errorf(activities.UnknownOutcome,
+				"the result of the command in container %s is lost: its supervisor is gone; it may have run, and rerun: false forbids another run", nameOf(a.rec.Container))
+		}
+	}
+}
+
+// enterable is the container that run n happens in: the step's own, or that of a rollback after the run before.
+func (a *application) enterable(ctx context.Context, n int) (string, error) {
+	in := attempt{Container: a.rec.Container.ID}
+	if found, err := a.token.Read(attemptDoc(n), &in); found || err != nil {
+		return in.Container, err
+	}
+	if err := a.token.CheckOpen(); err != nil {
+		return "", err
+	}
+	if n > 1 {
+		to, err := rollbackOf(a.token, a.entry.Token, a.rec, attemptDoc(n))
+		if err != nil {
+			return "", err
+		}
+		back, err := a.backend.rollback(ctx, to)
+		if err != nil {
+			return "", err
+		}
+		in.Container = back.ID
+		point.Reach("container.exec:rolled-back-to-rerun")
+	}
+	_, err := a.token.Create(attemptDoc(n), &in)
+	return in.Container, err
+}
+
+// await waits for the end of run n and starts it where it has not begun. It is not over where the result is lost: the run
+// has begun, and its supervisor is dead.
+func (a *application) await(ctx context.Context, n int, in string, starts *int) (end ended, over bool, err error) {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		lock, free, err := lockAlive(a.token, n)
+		if err != nil {
+			return end, false, err
+		}
+		if !free {
+			select {
+			case <-ctx.Done():
+				return end, false, ctx.Err()
+			case <-time.After(pause):
+			}
+			continue
+		}
+		end, over, lost, err := a.lookAt(n)
+		if over || lost || err != nil {
+			lock.Close()
+			return end, over, err
+		}
+		pause = 5 * time.Millisecond
+		if err := a.launch(n, in, starts, lock); err != nil {
+			return end, false, err
+		}
+	}
+}
+
+// lookAt tells what a run without a supervisor has come to: its end, a loss, or neither: it has not begun.
+func (a *application) lookAt(n int) (end ended, over, lost bool, err error) {
+	if over, err = a.token.Read(endedDoc(n), &end); over || err != nil {
+		return end, over, false, err
+	}
+	var since begun
+	lost, err = a.token.Read(begunDoc(n), &since)
+	return end, false, lost, err
+}
+
+// launch starts a supervisor for run n, unless the step has been undone, and hands it the lock: it is held without a gap
+// from before the supervisor lives until it is dead.
+func (a *application) launch(n int, in string, starts *int, lock *os.File) error {
+	defer lock.Close()
+	if err := a.token.CheckOpen(); err != nil {
+		return err
+	}
+	if *starts++; *starts > maxStarts {
+		return activities.Errorf(activities.ActionFailed,
+			"the command in container %s has not begun: its supervisor ends before it reaches the container engine", nameOf(a.rec.Container))
+	}
+	point.Reach("container.exec:before-supervisor")
+	return a.start(job{
+		Journal: a.journal.Dir(), Token: a.entry.Token, Attempt: n, Host: a.host, Target: in, Command: a.params.command(),
+	}, lock)
+}
+
+// rollbackOf is the rollback of a step to its checkpoint.
+func rollbackOf(t *journal.Token, token string, rec record, turn string) (rollback, error) {
+	var at kept
+	if found, err := t.Read(checkpointDoc, &at); err != nil || !found {
+		return rollback{}, errors.Join(err, activities.Errorf(activities.DamagedRecord, "the record of token %s names no checkpoint", token))
+	}
+	before, err := loadManifest(t.Dir(), beforeFile, rec.Before)
+	return rollback{
+		Token: token, Turn: turn, Container: rec.Container, Checkpoint: at.Checkpoint, Before: before, Ignore: rec.Ignore,
+	}, err
+}

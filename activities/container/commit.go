@@ -1,0 +1,317 @@
+package container
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/errdefs"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// commits is the plain backend: docker commit, and a new container from the image. It needs nothing but the engine's
+// API, works with any storage driver, and costs what the container's own layer weighs. Each rollback that is followed by
+// another step adds a layer; an engine takes about 125.
+type commits struct {
+	engine  engine
+	lineage lineage
+}
+
+// Losses is what the commit backend does not bring back.
+var Losses = []string{
+	"the container is made anew: it has another id, its image is the checkpoint, anonymous volumes become named ones, and its log begins anew",
+	"its processes start again: what they held in memory is gone",
+	"addresses and ports that the engine chooses (not those that were asked for) may be others; what was linked to the old id, or shares its network or process namespace, has lost it",
+	"of files that were not in its image: times below a second, ACLs, user.* and trusted.* attributes, sockets, and holes (sparse files are filled)",
+}
+
+func (c *commits) losses() []string { return Losses }
+
+// A checkpoint is known by its name while a token needs it, and by its comment afterwards: a label would turn up among
+// those of the container made from it.
+const (
+	checkpointRepository = "unwind/checkpoint"
+	checkpointComment    = "Unwind: checkpoint before a step"
+)
+
+func checkpointRef(token string) string { return checkpointRepository + ":" + token }
+
+func (c *commits) take(ctx context.Context, token, id string) (string, error) {
+	ref := checkpointRef(token)
+	kept, err := c.engine.ImageInspect(ctx, ref)
+	if err == nil {
+		return kept.ID, nil
+	}
+	if !notFound(err) {
+		return "", explain("looking for checkpoint "+ref, err)
+	}
+	made, err := c.engine.ContainerCommit(ctx, id, container.CommitOptions{
+		Reference: ref, Comment: checkpointComment, Pause: true,
+	})
+	if err != nil && strings.Contains(err.Error(), "max depth exceeded") {
+		return "", activities.Errorf(activities.Refused, "the container's image has as many layers as the engine takes; make the container anew from a flat image (docker export, docker import)")
+	}
+	if err != nil {
+		return "", explain("checkpoint of the container", err)
+	}
+	return made.ID, nil
+}
+
+func (c *commits) standing(ctx context.Context, id string) (string, error) {
+	last, err := c.lineage.walk(ctx, id, c.settle, func(successor) bool { return false })
+	return last.ID, err
+}
+
+func (c *commits) begun(ctx context.Context, to rollback) (bool, error) {
+	last, err := c.lineage.walk(ctx, to.Container.ID, c.settle, to.mine)
+	return to.mine(last), err
+}
+
+// rollback builds the new container beside the old one, complete but not started, looks at it, and has it named the old
+// one's successor. Only then do the two change places.
+func (c *commits) rollback(ctx context.Context, r rollback) (restored, error) {
+	for {
+		last, err := c.lineage.walk(ctx, r.Container.ID, c.settle, r.mine)
+		if err != nil {
+			return restored{}, err
+		}
+		if r.mine(last) {
+			return restored{last.ID, last.Differs, !last.Start}, c.sweep(ctx, r, last.ID)
+		}
+		if err := r.fencedBy(last); err != nil {
+			return restored{}, err
+		}
+		if err := c.replace(ctx, r, last.ID); err != nil {
+			return restored{}, err
+		}
+	}
+}
+
+// replace gives the container old a successor: a new one from the checkpoint, or whoever was quicker.
+func (c *commits) replace(ctx context.Context, r rollback, old string) (err error) {
+	model, retire, err := c.model(ctx, r, old)
+	if err != nil {
+		return err
+	}
+	candidate, err := c.build(ctx, r, model)
+	if err != nil {
+		return err
+	}
+	claimed := false
+	defer func() {
+		if !claimed {
+			err = errors.Join(err, c.remove(context.WithoutCancel(ctx), candidate))
+		}
+	}()
+	point.Reach("container.exec:candidate-built")
+	seen, err := takeManifest(ctx, c.engine, candidate, r.Ignore)
+	if err != nil {
+		return err
+	}
+	won, err := c.lineage.claim(old, successor{
+		ID: candidate, Name: strings.TrimPrefix(model.Name, "/"), Start: !r.Stopped, Retire: retire,
+		Token: r.Token, Turn: r.Turn, Differs: r.Before.diff(seen),
+	})
+	if err != nil {
+		return err
+	}
+	claimed = won.ID == candidate
+	point.Reach("container.exec:successor-named")
+	return nil
+}
+
+// model is the container to copy the settings of, and the one to retire.
+func (c *commits) model(ctx context.Context, r rollback, old string) (model container.InspectResponse, retire string, err error) {
+	switch present, err := c.engine.ContainerInspect(ctx, old); {
+	case err == nil:
+		return present, old, nil
+	case !notFound(err):
+		return model, "", explain("looking at the container", err)
+	}
+	return r.Container, r.Usurper, nil
+}
+
+// build makes the candidate under a name of its own. Nothing else knows its id until it is claimed.
+func (c *commits) build(ctx context.Context, r rollback, model container.InspectResponse) (id string, err error) {
+	plan := copyOf(model, r.Checkpoint)
+	name := r.candidates() + strings.ToLower(rand.Text()[:8])
+	made, err := c.engine.ContainerCreate(ctx, plan.config, plan.host, plan.network, nil, name)
+	if err != nil {
+		return "", explain("making the container anew from its checkpoint", err)
+	}
+	for _, n := range plan.extra {
+		if err := c.engine.NetworkConnect(ctx, n.id, made.ID, n.endpoint); err != nil {
+			err = explain("connecting the new container to network "+n.id, err)
+			return "", errors.Join(err, c.remove(context.WithoutCancel(ctx), made.ID))
+		}
+	}
+	return made.ID, nil
+}
+
+// candidates is what the names of this rollback's candidates begin with.
+func (r rollback) candidates() string { return "unwind-" + r.Token + "-" + r.Turn + "-" }
+
+// settle lets the successor take the place of the container that it was made from. Every step is by id, and nothing once
+// it has been done.
+func (c *commits) settle(ctx context.Context, s successor) error {
+	if s.Retire != "" {
+		if err := c.stepAside(ctx, s); err != nil {
+			return err
+		}
+	}
+	point.Reach("container.exec:old-stopped")
+	fresh, err := c.engine.ContainerInspect(ctx, s.ID)
+	if notFound(err) { // someone has removed it since
+		return nil
+	}
+	if err != nil {
+		return explain("looking at the new container", err)
+	}
+	if fresh.Name != "/"+s.Name {
+		if err := c.engine.ContainerRename(ctx, s.ID, s.Name); err != nil && !c.renamed(ctx, s) {
+			return explain("giving the new container the name "+s.Name, err)
+		}
+	}
+	point.Reach("container.exec:new-named")
+	if s.Start && fresh.State.Status == container.StateCreated {
+		if err := c.engine.ContainerStart(ctx, s.ID, container.StartOptions{}); err != nil && !notFound(err) {
+			return explain("starting the new container "+s.Name, err)
+		}
+	}
+	point.Reach("container.exec:new-started")
+	if s.Retire == "" {
+		return nil
+	}
+	return c.remove(ctx, s.Retire)
+}
+
+// renamed says that another process has renamed it in the meantime.
+func (c *commits) renamed(ctx context.Context, s successor) bool {
+	now, err := c.engine.ContainerInspect(ctx, s.ID)
+	return err == nil && now.Name == "/"+s.Name
+}
+
+// stepAside frees the name, and then the ports and addresses, of the container that has to go, with every process in it.
+func (c *commits) stepAside(ctx context.Context, s successor) error {
+	old, err := c.engine.ContainerInspect(ctx, s.Retire)
+	if notFound(err) {
+		return nil
+	}
+	if err != nil {
+		return explain("looking at the old container", err)
+	}
+	if old.Name == "/"+s.Name {
+		err := c.engine.ContainerRename(ctx, s.Retire, "unwind-old-"+s.Retire[:12])
+		if err != nil && !notFound(err) && !errdefs.IsInvalidParameter(err) {
+			return explain("setting the old container aside", err)
+		}
+	}
+	point.Reach("container.exec:old-renamed")
+	return c.kill(ctx, s.Retire, old.State.Paused)
+}
+
+// kill ends every process in a container and waits until they are gone.
+func (c *commits) kill(ctx context.Context, id string, paused bool) error {
+	if paused { // an engine refuses to kill what it has paused
+		if err := c.engine.ContainerUnpause(ctx, id); err != nil && !notFound(err) && !errdefs.IsConflict(err) {
+			return explain("unpausing the old container", err)
+		}
+	}
+	err := c.engine.ContainerKill(ctx, id, "KILL")
+	if err != nil && !notFound(err) && !errdefs.IsConflict(err) { // conflict: it does not run
+		return explain("ending the old container", err)
+	}
+	over, failed := c.engine.ContainerWait(ctx, id, container.WaitConditionNotRunning)
+	select {
+	case <-over:
+		return nil
+	case err := <-failed:
+		if notFound(err) {
+			return nil
+		}
+		return explain("waiting for the old container's end", err)
+	}
+}
+
+// remove removes a container, never its volumes, and the checkpoint image that it alone was made from.
+func (c *commits) remove(ctx context.Context, id string) error {
+	gone, err := c.engine.ContainerInspect(ctx, id)
+	if notFound(err) {
+		return nil
+	}
+	if err != nil {
+		return explain("looking at container "+id[:12], err)
+	}
+	err = c.engine.ContainerRemove(ctx, id, container.RemoveOptions{Force: true})
+	if err != nil && !notFound(err) && !errdefs.IsConflict(err) { // conflict: its removal is in progress
+		return explain("removing container "+id[:12], err)
+	}
+	return c.dropImage(ctx, gone.Image)
+}
+
+// sweep removes the candidates of calls of this rollback that were cut short: its successor is chosen, so that every
+// other one has lost, also one whose builder is still to find out.
+func (c *commits) sweep(ctx context.Context, r rollback, chosen string) error {
+	found, err := c.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
+		filters.Arg("name", "^/"+r.candidates()), filters.Arg("status", "created"),
+	)})
+	if err != nil {
+		return explain("looking for what was left over", err)
+	}
+	for _, left := range found {
+		if left.ID != chosen {
+			if err := c.remove(ctx, left.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// drop takes the checkpoint's name away. Its layers stay for as long as a container stands on them; when that container
+// is replaced in its turn, they go with it.
+func (c *commits) drop(ctx context.Context, token string) error {
+	kept, err := c.engine.ImageInspect(ctx, checkpointRef(token))
+	if notFound(err) {
+		return nil
+	}
+	if err != nil {
+		return explain("looking for checkpoint "+checkpointRef(token), err)
+	}
+	_, err = c.engine.ImageRemove(ctx, checkpointRef(token), image.RemoveOptions{Force: true})
+	if err != nil && !notFound(err) && !errdefs.IsConflict(err) {
+		return explain("dropping checkpoint "+checkpointRef(token), err)
+	}
+	return c.dropImage(ctx, kept.ID)
+}
+
+// dropImage removes an image that is a checkpoint, has no name any more and that nothing stands on, and its parents
+// while they are the same. Images that are not ours are never touched.
+func (c *commits) dropImage(ctx context.Context, id string) error {
+	for id != "" {
+		img, err := c.engine.ImageInspect(ctx, id)
+		if notFound(err) {
+			return nil
+		}
+		if err != nil {
+			return explain("looking at image "+id, err)
+		}
+		if img.Comment != checkpointComment || len(img.RepoTags) > 0 {
+			return nil
+		}
+		switch _, err := c.engine.ImageRemove(ctx, id, image.RemoveOptions{}); {
+		case errdefs.IsConflict(err): // something stands on it
+			return nil
+		case err != nil && !notFound(err):
+			return explain("dropping checkpoint image "+id, err)
+		}
+		id = img.Parent
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+// Package container is the world of containers on a Docker engine. Its one action, container.exec, runs a command in a
+// container and can take back what the command did to the container's filesystem.
+//
+// # How a step runs
+//
+// A command that a shell parser proves to be read-only just runs. Every other one runs in this order, each line durable
+// before the next begins:
+//
+//	record       the container's whole inspection, and a manifest of its filesystem
+//	checkpoint   of the container's filesystem, by a backend (see checkpoints); for now: docker commit
+//	ticket       a document that forward and undo both write and only one can: whoever is first
+//	exec         under a supervisor, a process of its own that outlives the worker (see Attend)
+//	result       exit status and output, written by the supervisor into the journal
+//	applied      the manifest afterwards, and what Apply returns
+//
+// A retry finds the supervisor by the lock that it holds for as long as it lives, waits for it and returns its result.
+// A supervisor that is gone without a result leaves an outcome that nobody knows: the step rolls back to its checkpoint
+// and runs again, and says so (rerun: false makes it UnknownOutcome instead).
+//
+// # How it is undone
+//
+// An undo that writes the ticket first knows that the command has not run and never will. Otherwise the container is
+// made anew from the checkpoint, beside the old one, compared with the manifest, and then takes the old one's place and
+// name. Everything that a late forward knows, the container's id and the exec's, is dead from then on: the engine itself
+// refuses it. So the fence needs nothing in the engine that a stopped process could hold, and leaves no tombstone there;
+// the tombstone is the token's fate in the journal, which outlives all else.
+//
+// The ticket is a document, not a container of that name in the engine, for three reasons: link(2) takes a name as
+// atomically as the engine does; forward and undo share this journal, or are refused (WrongPlace); and what is not made
+// in the engine need never be cleared away there, when nobody can tell whether some process still means to look at it.
+//
+// Two undos at once build a container each; the document that names the old container's successor is written once, so
+// that only one of the two can win, and the loser removes its own (see lineage).
+//
+// # What does not come back
+//
+// Volumes, binds and tmpfs are not part of a container's filesystem: no backend rolls them back, and Plan names them.
+// See Losses for what the commit backend cannot keep.
+package container

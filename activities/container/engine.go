@@ -1,0 +1,83 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/docker/docker/api/types"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/system"
+	"github.com/docker/docker/client"
+	"github.com/docker/docker/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// engine is all that this package asks of a Docker engine. Its client module is frozen and has a successor: what is
+// here is what a change would touch.
+type engine interface {
+	Info(ctx context.Context) (system.Info, error)
+
+	ContainerInspect(ctx context.Context, container string) (container.InspectResponse, error)
+	ContainerList(ctx context.Context, options container.ListOptions) ([]container.Summary, error)
+	ContainerExport(ctx context.Context, container string) (io.ReadCloser, error)
+	CopyFromContainer(ctx context.Context, container, path string) (io.ReadCloser, container.PathStat, error)
+
+	ContainerExecCreate(ctx context.Context, container string, options container.ExecOptions) (container.ExecCreateResponse, error)
+	ContainerExecAttach(ctx context.Context, exec string, options container.ExecAttachOptions) (types.HijackedResponse, error)
+	ContainerExecInspect(ctx context.Context, exec string) (container.ExecInspect, error)
+
+	ContainerCreate(ctx context.Context, config *container.Config, host *container.HostConfig, net *network.NetworkingConfig, platform *ocispec.Platform, name string) (container.CreateResponse, error)
+	ContainerStart(ctx context.Context, container string, options container.StartOptions) error
+	ContainerUnpause(ctx context.Context, container string) error
+	ContainerKill(ctx context.Context, container, signal string) error
+	ContainerWait(ctx context.Context, container string, condition container.WaitCondition) (<-chan container.WaitResponse, <-chan error)
+	ContainerRename(ctx context.Context, container, name string) error
+	ContainerRemove(ctx context.Context, container string, options container.RemoveOptions) error
+	NetworkConnect(ctx context.Context, network, container string, config *network.EndpointSettings) error
+
+	ContainerCommit(ctx context.Context, container string, options container.CommitOptions) (container.CommitResponse, error)
+	ImageInspect(ctx context.Context, image string, _ ...client.ImageInspectOption) (image.InspectResponse, error)
+	ImageRemove(ctx context.Context, image string, options image.RemoveOptions) ([]image.DeleteResponse, error)
+}
+
+// connect makes a client for the engine at host; empty is DOCKER_HOST, else the usual socket. Nothing is sent yet.
+func connect(host string) (engine, error) {
+	options := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
+	if host != "" {
+		options = append(options, client.WithHost(host))
+	}
+	c, err := client.NewClientWithOpts(options...)
+	if err != nil {
+		return nil, fmt.Errorf("container engine: %w", err)
+	}
+	return c, nil
+}
+
+// explain makes an engine's answer an error that says what, where and the way out. Whether it is retried is decided by
+// what it is: an engine that does not answer may be back soon.
+func explain(doing string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case client.IsErrConnectionFailed(err):
+		return activities.Errorf(activities.ActionFailed, "%s: the container engine does not answer (%v); start it, or set DOCKER_HOST for the worker", doing, err)
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+}
+
+func notFound(err error) bool { return errdefs.IsNotFound(err) }
+
+// engineID is the engine's own id: another engine behind the same socket has another one.
+func engineID(ctx context.Context, e engine) (string, error) {
+	info, err := e.Info(ctx)
+	if err != nil {
+		return "", explain("asking the container engine who it is", err)
+	}
+	return info.ID, nil
+}

@@ -1,0 +1,218 @@
+package container
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// maxPaths bounds a manifest: about 150 bytes of memory for each path.
+const maxPaths = 2_000_000
+
+// node is what a manifest says of a path. Times are in seconds, for no backend that goes through tar keeps more.
+type node struct {
+	Path   string `json:"path"`
+	Kind   byte   `json:"kind"`
+	Mode   int64  `json:"mode"`
+	Owner  string `json:"owner"`
+	MTime  int64  `json:"mtime,omitempty"`
+	Size   int64  `json:"size,omitempty"`
+	Digest string `json:"sha256,omitempty"`
+	Link   string `json:"link,omitempty"`
+	Device string `json:"device,omitempty"`
+	Caps   string `json:"caps,omitempty"`
+}
+
+// manifest describes a container's filesystem, without mounts, the engine's own files and what is ignored.
+type manifest map[string]node
+
+// takeManifest reads the whole filesystem of a container, running or not, as the engine exports it. It costs reading
+// every byte in it: what is large and does not matter belongs into ignore, or into a volume.
+func takeManifest(ctx context.Context, e engine, id string, ignore []string) (manifest, error) {
+	stream, err := e.ContainerExport(ctx, id)
+	if err != nil {
+		return nil, explain("reading the filesystem of the container", err)
+	}
+	defer stream.Close()
+	m, err := readManifest(stream, ignore)
+	if err != nil {
+		return nil, fmt.Errorf("reading the filesystem of the container: %w", err)
+	}
+	return m, nil
+}
+
+func readManifest(stream io.Reader, ignore []string) (manifest, error) {
+	m := manifest{}
+	for r := tar.NewReader(stream); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return m, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		at := path.Clean("/" + h.Name)
+		if enginesOwn(at) || below(at, ignore) {
+			continue
+		}
+		if len(m) == maxPaths {
+			return nil, activities.Errorf(activities.Refused, "the container has more than %d paths; name large folders in ignore", maxPaths)
+		}
+		n := node{
+			Path: at, Kind: h.Typeflag, Mode: h.Mode, Owner: fmt.Sprintf("%d:%d", h.Uid, h.Gid), MTime: h.ModTime.Unix(),
+			Link: h.Linkname, Caps: hex.EncodeToString([]byte(h.PAXRecords["SCHILY.xattr.security.capability"])),
+		}
+		if h.Typeflag == tar.TypeLink { // where a hard link's target is written first, its own entry says nothing more
+			n.Link = path.Clean("/" + h.Linkname)
+		}
+		if timeless(at, ignore) {
+			n.MTime = 0
+		}
+		switch h.Typeflag {
+		case tar.TypeReg:
+			sum := sha256.New()
+			if n.Size, err = io.Copy(sum, r); err != nil {
+				return nil, err
+			}
+			n.Digest = hex.EncodeToString(sum.Sum(nil))
+		case tar.TypeChar, tar.TypeBlock:
+			n.Device = fmt.Sprintf("%d:%d", h.Devmajor, h.Devminor)
+		}
+		m[at] = n
+	}
+}
+
+// enginesOwn are the files that the engine itself puts into every container, new in each.
+func enginesOwn(at string) bool {
+	switch at {
+	case "/.dockerenv", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/mtab":
+		return true
+	}
+	return below(at, []string{"/dev", "/proc", "/sys"})
+}
+
+// timeless are the folders whose times change with the engine's own files or with ignored ones.
+func timeless(at string, ignore []string) bool {
+	return at == "/" || at == "/etc" || slices.ContainsFunc(ignore, func(ig string) bool { return path.Dir(ig) == at })
+}
+
+func below(at string, roots []string) bool {
+	return slices.ContainsFunc(roots, func(root string) bool {
+		return at == root || strings.HasPrefix(at, root+"/")
+	})
+}
+
+func (m manifest) sorted() []string { return slices.Sorted(maps.Keys(m)) }
+
+// digest covers every path.
+func (m manifest) digest() activities.Digest {
+	sum := sha256.New()
+	for _, at := range m.sorted() {
+		line, _ := json.Marshal(m[at]) // a struct of strings and numbers always marshals
+		sum.Write(append(line, '\n'))
+	}
+	return activities.Digest("sha256:" + hex.EncodeToString(sum.Sum(nil)))
+}
+
+// diff lists what differs in now, a line for each path, sorted by path.
+func (m manifest) diff(now manifest) []string {
+	paths := maps.Clone(m)
+	maps.Copy(paths, now)
+	var lines []string
+	for _, at := range paths.sorted() {
+		was, had := m[at]
+		is, has := now[at]
+		switch {
+		case !had:
+			lines = append(lines, "+ "+at)
+		case !has:
+			lines = append(lines, "- "+at)
+		case was != is:
+			lines = append(lines, "~ "+at+" ("+strings.Join(was.differs(is), ", ")+")")
+		}
+	}
+	return lines
+}
+
+func (n node) differs(is node) []string {
+	var what []string
+	add := func(differs bool, format string, args ...any) {
+		if differs {
+			what = append(what, fmt.Sprintf(format, args...))
+		}
+	}
+	add(n.Kind != is.Kind || n.Device != is.Device, "kind")
+	add(n.Digest != is.Digest || n.Size != is.Size, "content, %d -> %d bytes", n.Size, is.Size)
+	add(n.Link != is.Link, "link %s -> %s", n.Link, is.Link)
+	add(n.Mode != is.Mode, "mode %04o -> %04o", n.Mode, is.Mode)
+	add(n.Owner != is.Owner, "owner %s -> %s", n.Owner, is.Owner)
+	add(n.Caps != is.Caps, "capabilities")
+	add(n.MTime != is.MTime, "time")
+	return what
+}
+
+// save writes the manifest below dir, whole or not at all.
+func (m manifest) save(dir, name string) (err error) {
+	f, err := os.CreateTemp(dir, "."+name+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	zip := gzip.NewWriter(f)
+	lines := json.NewEncoder(zip)
+	for _, at := range m.sorted() {
+		if err := lines.Encode(m[at]); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(zip.Close(), f.Sync()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), filepath.Join(dir, name))
+}
+
+// loadManifest reads what save wrote, and refuses it unless it has the digest that the record holds.
+func loadManifest(dir, name string, want activities.Digest) (manifest, error) {
+	damaged := func(err error) (manifest, error) {
+		return nil, activities.Errorf(activities.DamagedRecord, "manifest %s: %v", filepath.Join(dir, name), err)
+	}
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return damaged(err)
+	}
+	defer f.Close()
+	zip, err := gzip.NewReader(bufio.NewReader(f))
+	if err != nil {
+		return damaged(err)
+	}
+	m := manifest{}
+	for lines := json.NewDecoder(zip); ; {
+		var n node
+		if err := lines.Decode(&n); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return damaged(err)
+		}
+		m[n.Path] = n
+	}
+	if m.digest() != want {
+		return damaged(errors.New("it does not match its digest"))
+	}
+	return m, nil
+}

@@ -1,0 +1,106 @@
+package container
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// params are what a task file writes below with:.
+type params struct {
+	Container string            `json:"container" jsonschema:"name or id of the container; it must be running"`
+	Command   string            `json:"command,omitempty" jsonschema:"a command line, run by sh -c in the container"`
+	Argv      []string          `json:"argv,omitempty" jsonschema:"a program and its arguments, run without a shell; instead of command"`
+	User      string            `json:"user,omitempty" jsonschema:"user, or user:group, to run as; defaults to the container's"`
+	Workdir   string            `json:"workdir,omitempty" jsonschema:"absolute folder to run in; defaults to the container's"`
+	Env       map[string]string `json:"env,omitempty" jsonschema:"more environment variables; with any, the command is never taken for read-only"`
+	Ignore    []string          `json:"ignore,omitempty" jsonschema:"absolute paths that an undo neither compares nor asks about before it throws them away; defaults to /tmp, /run and /var/log"`
+	Rerun     *bool             `json:"rerun,omitempty" jsonschema:"when the command's result is lost for good, roll back and run it again; defaults to true, false fails the step with UnknownOutcome instead"`
+}
+
+// undoParams are those that go into the entry.
+type undoParams struct {
+	Container string   `json:"container"`
+	Ignore    []string `json:"ignore,omitempty"`
+}
+
+func decode(s activities.Step) (params, error) {
+	p, err := activities.DecodeParams[params](s.With)
+	if err != nil {
+		return p, err
+	}
+	refuse := func(format string, args ...any) (params, error) {
+		return p, activities.Errorf(activities.Refused, format, args...)
+	}
+	switch {
+	case p.Container == "":
+		return refuse("container: name the container to run in")
+	case (p.Command == "") == (len(p.Argv) == 0):
+		return refuse("give one of command (a shell command line) and argv (a program and its arguments)")
+	case p.Workdir != "" && !path.IsAbs(p.Workdir):
+		return refuse("workdir: %q is not an absolute path", p.Workdir)
+	}
+	for i, ig := range p.Ignore {
+		if p.Ignore[i] = path.Clean(ig); !path.IsAbs(ig) || p.Ignore[i] == "/" {
+			return refuse("ignore: %q is not an absolute path below /", ig)
+		}
+	}
+	for name := range p.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return refuse("env: %q cannot be the name of a variable", name)
+		}
+	}
+	for _, c := range s.Checks {
+		if c.When == activities.Staged {
+			return refuse("check: a command in a container has nothing staged; use when: live")
+		}
+	}
+	return p, nil
+}
+
+func (p params) ignored() []string {
+	if p.Ignore == nil {
+		return []string{"/tmp", "/run", "/var/log"}
+	}
+	return p.Ignore
+}
+
+func (p params) mayRerun() bool { return p.Rerun == nil || *p.Rerun }
+
+func (p params) argv() []string {
+	if p.Command != "" {
+		return []string{"sh", "-c", p.Command}
+	}
+	return p.Argv
+}
+
+func (p params) environ() []string {
+	env := make([]string, 0, len(p.Env))
+	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+		env = append(env, name+"="+p.Env[name])
+	}
+	return env
+}
+
+// readOnly says that the command can be proven to change nothing.
+func (p params) readOnly() bool {
+	switch {
+	case len(p.Env) > 0: // a variable can make a harmless program run another
+		return false
+	case p.Command != "":
+		return readOnlyScript(p.Command)
+	default:
+		return readOnlyArgv(p.Argv)
+	}
+}
+
+// String is the command as people write it.
+func (p params) String() string {
+	if p.Command != "" {
+		return p.Command
+	}
+	return strings.Join(p.Argv, " ")
+}

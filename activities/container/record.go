@@ -1,0 +1,80 @@
+package container
+
+import (
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// The world's own documents of a token, beside the journal's.
+const (
+	checkpointDoc = "checkpoint"
+	ticketDoc     = "ticket"
+	beforeFile    = "before.gz"
+	afterFile     = "after.gz"
+)
+
+// record is what Apply captures before anything happens.
+type record struct {
+	// Want is the digest that was approved.
+	Want activities.Digest `json:"want,omitempty"`
+	// Container is the engine's whole inspection.
+	Container container.InspectResponse `json:"container"`
+	// ReadOnly steps have no checkpoint, no ticket and no manifest.
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// Before is the digest of the manifest in beforeFile, made without what is below Ignore.
+	Before activities.Digest `json:"before,omitempty"`
+	Ignore []string          `json:"ignore,omitempty"`
+}
+
+// kept says where the checkpoint is.
+type kept struct {
+	Checkpoint string `json:"checkpoint"`
+}
+
+// ticket says who came first: a forward, which may then enter the container, or an undo, after which none may.
+type ticket struct {
+	Holder string `json:"holder"`
+}
+
+const (
+	forwardHolds = "forward"
+	undoHolds    = "undo"
+)
+
+// attempt is one run of the command; a later one is in another container, for a rollback lies between the two.
+type attempt struct {
+	Container string `json:"container"`
+}
+
+// applied is how the step ended: what Apply returns, now and whenever it is called again.
+type applied struct {
+	// Container is the one that the command has run in.
+	Container string `json:"container"`
+	// After is the digest of the manifest in afterFile.
+	After activities.Digest `json:"after,omitempty"`
+	// Running says whether the container ran on.
+	Running bool `json:"running"`
+	// Result is set where the step has succeeded, Failure where it has not.
+	Result  activities.Result `json:"result"`
+	Failure *activities.Error `json:"failure,omitempty"`
+}
+
+func (a applied) answer() (activities.Result, error) {
+	if a.Failure != nil {
+		return activities.Result{}, a.Failure
+	}
+	return a.Result, nil
+}
+
+// readRecord is found where an Apply has begun.
+func readRecord(t *journal.Token) (rec record, found bool, err error) {
+	found, err = t.Read(journal.Record, &rec)
+	return rec, found, err
+}
+
+func readApplied(t *journal.Token) (done applied, found bool, err error) {
+	found, err = t.Read(journal.Applied, &done)
+	return done, found, err
+}

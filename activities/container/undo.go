@@ -1,0 +1,211 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	t, err := x.token(ctx, e)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	var before activities.Undone
+	if found, err := t.Read(journal.Outcome, &before); found || err != nil {
+		return before, err
+	}
+	fate, err := t.Decide(journal.Undoing)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if fate != journal.Undoing {
+		return activities.Undone{}, activities.Errorf(activities.Fenced, "the step's record is released: its rollback window has closed")
+	}
+	point.Reach("container.exec:undo-begun")
+	holder := ticket{undoHolds}
+	if _, err := t.Create(ticketDoc, &holder); err != nil {
+		return activities.Undone{}, err
+	}
+	point.Reach("container.exec:undo-ticket")
+	rec, found, err := readRecord(t)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	var undone activities.Undone
+	switch {
+	case found && rec.ReadOnly:
+		undone = activities.Undone{Outcome: activities.Nothing, Observed: "the command only reads"}
+	case holder.Holder == undoHolds:
+		undone = activities.Undone{Outcome: activities.Nothing, Observed: "the command has not run, and no longer can"}
+	default:
+		if undone, err = x.takeBack(ctx, e, t, rec, d); err != nil || undone.Outcome == activities.Drifted {
+			return undone, err
+		}
+	}
+	if err := x.backend.drop(ctx, e.Token); err != nil {
+		return activities.Undone{}, err
+	}
+	point.Reach("container.exec:checkpoint-dropped")
+	_, err = t.Create(journal.Outcome, &undone)
+	point.Reach("container.exec:undone")
+	return undone, err
+}
+
+// takeBack rolls the container back, unless someone else has changed it since the step.
+func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journal.Token, rec record, d activities.Decision) (activities.Undone, error) {
+	to, err := rollbackOf(t, e.Token, rec, undoTurn)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	switch begun, err := x.backend.begun(ctx, to); {
+	case err != nil:
+		return activities.Undone{}, err
+	case !begun:
+		now, err := x.look(ctx, t, rec)
+		if err != nil {
+			return activities.Undone{}, err
+		}
+		if drift := now.drift(); drift != nil && d.Force != drift.Digest {
+			return activities.Undone{Outcome: activities.Drifted, Observed: now.say(), Drift: drift}, nil
+		}
+		to.Usurper, to.Stopped = now.usurper, now.stopped
+	}
+	point.Reach("container.exec:drift-checked")
+	back, err := x.backend.rollback(ctx, to)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	point.Reach("container.exec:rolled-back")
+	return x.report(ctx, rec, to, back)
+}
+
+// report says what was seen after a rollback.
+func (x *execAction) report(ctx context.Context, rec record, to rollback, back restored) (activities.Undone, error) {
+	name := nameOf(rec.Container)
+	undone := activities.Undone{
+		Outcome:  activities.Compensated,
+		Observed: fmt.Sprintf("the filesystem of %s equals that before the step (%d paths)", name, len(to.Before)),
+		Losses:   append(x.backend.losses(), outside(rec.Container, rec.Ignore)...),
+	}
+	if len(back.Differs) > 0 {
+		undone.Outcome = activities.Residue
+		undone.Observed = fmt.Sprintf("%d paths of %s are not as before the step", len(back.Differs), name)
+		undone.Losses = append(few(back.Differs), undone.Losses...)
+	}
+	after, err := x.engine.ContainerInspect(ctx, back.ID)
+	switch {
+	case notFound(err):
+		undone.Outcome, undone.Observed = activities.Residue, "the container was removed by someone else after the rollback"
+	case err != nil:
+		return activities.Undone{}, explain("looking at the container after the rollback", err)
+	case back.Stopped:
+		undone.Observed += "; it was stopped since the step, and stays so"
+	case !after.State.Running:
+		undone.Outcome = activities.Residue
+		undone.Observed += fmt.Sprintf("; it does not run: %s with exit status %d after its start", after.State.Status, after.State.ExitCode)
+	}
+	return undone, nil
+}
+
+// few keeps a report short.
+func few(lines []string) []string {
+	const most = 20
+	if len(lines) <= most {
+		return lines
+	}
+	return append(lines[:most:most], fmt.Sprintf("and %d more paths", len(lines)-most))
+}
+
+// sight is what a container looks like now, against what the step knew.
+type sight struct {
+	name string
+	// gone says that the container is not there; usurper is another one that has its name.
+	gone    bool
+	usurper string
+	// stopped says that someone has stopped it since the step.
+	stopped bool
+	now     manifest
+	before  manifest
+	// after is nil where the step has not come to its end: then nobody can tell its doings from others'.
+	after manifest
+}
+
+// look observes the container of a step, under whatever id it has now.
+func (x *execAction) look(ctx context.Context, t *journal.Token, rec record) (sight, error) {
+	s := sight{name: nameOf(rec.Container)}
+	done, ended, err := readApplied(t)
+	if err != nil {
+		return s, err
+	}
+	if s.before, err = loadManifest(t.Dir(), beforeFile, rec.Before); err != nil {
+		return s, err
+	}
+	if ended && done.After != "" {
+		if s.after, err = loadManifest(t.Dir(), afterFile, done.After); err != nil {
+			return s, err
+		}
+	}
+	id, err := x.backend.standing(ctx, rec.Container.ID)
+	if err != nil {
+		return s, err
+	}
+	present, err := x.engine.ContainerInspect(ctx, id)
+	if notFound(err) {
+		s.gone = true
+		s.usurper, err = x.holderOf(ctx, s.name)
+		return s, err
+	}
+	if err != nil {
+		return s, explain("looking at the container", err)
+	}
+	s.stopped = ended && done.Running && !present.State.Running
+	s.now, err = takeManifest(ctx, x.engine, id, rec.Ignore)
+	return s, err
+}
+
+// holderOf is the id of the container that has a name, and empty where none has.
+func (x *execAction) holderOf(ctx context.Context, name string) (string, error) {
+	c, err := x.engine.ContainerInspect(ctx, name)
+	if notFound(err) {
+		return "", nil
+	}
+	return c.ID, explain("looking for container "+name, err)
+}
+
+// drift is what someone else has done to the container since the step; nil is nothing.
+func (s sight) drift() *activities.Drift {
+	switch {
+	case s.gone && s.usurper != "":
+		return &activities.Drift{
+			Digest: activities.DigestOf([]byte("usurped"), []byte(s.usurper)),
+			Diff:   fmt.Sprintf("- container %s\n+ container %s, another one: %s\n", s.name, s.name, s.usurper[:12]),
+		}
+	case s.gone:
+		return &activities.Drift{Digest: activities.DigestOf([]byte("gone")), Diff: fmt.Sprintf("- container %s\n", s.name)}
+	case s.after == nil:
+		return nil
+	}
+	lines := s.after.diff(s.now)
+	if len(lines) == 0 || len(s.before.diff(s.now)) == 0 {
+		return nil
+	}
+	return &activities.Drift{
+		Digest: activities.DigestOf([]byte("filesystem"), []byte(s.now.digest())),
+		Diff:   strings.Join(lines, "\n") + "\n",
+	}
+}
+
+func (s sight) say() string {
+	switch {
+	case s.gone && s.usurper != "":
+		return "another container has the name " + s.name + " now"
+	case s.gone:
+		return "container " + s.name + " has been removed"
+	}
+	return fmt.Sprintf("%d paths in %s are not as the step left them", len(s.after.diff(s.now)), s.name)
+}

@@ -1,0 +1,75 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// Config is what the world needs from its worker.
+type Config struct {
+	// State is the worker's state folder; the world keeps its journal in a folder of its own there. It is on the host
+	// that the steps run on, private to the worker, and not on a filesystem without link(2) and flock(2).
+	State string
+	// Host is the engine's address, "unix:///var/run/docker.sock". Defaults to DOCKER_HOST, else to the usual socket.
+	Host string
+}
+
+// New makes the world. The engine need not answer yet.
+func New(c Config) (activities.World, error) {
+	if c.State == "" {
+		return activities.World{}, fmt.Errorf("container: State is empty; name the worker's state folder")
+	}
+	state, err := filepath.Abs(c.State)
+	if err != nil {
+		return activities.World{}, err
+	}
+	engine, err := connect(c.Host)
+	if err != nil {
+		return activities.World{}, err
+	}
+	records, err := journal.Open(filepath.Join(state, "container"))
+	if err != nil {
+		return activities.World{}, err
+	}
+	family, err := openLineage(filepath.Join(state, "container", "lineage"))
+	if err != nil {
+		return activities.World{}, err
+	}
+	x := &execAction{
+		engine:  engine,
+		host:    c.Host,
+		journal: records,
+		backend: &commits{engine: engine, lineage: family},
+	}
+	return activities.World{Name: "container", Actions: []activities.Action{x}, Journal: x.place}, nil
+}
+
+// place is the journal's id and the engine's: a record is worth nothing at another engine.
+func (x *execAction) place(ctx context.Context) (string, error) {
+	id, err := engineID(ctx, x.engine)
+	if err != nil {
+		return "", err
+	}
+	return x.journal.ID() + "@" + id, nil
+}
+
+// token opens the entry's token after making sure that its record can be nowhere else.
+func (x *execAction) token(ctx context.Context, e activities.Entry) (*journal.Token, error) {
+	records, engine, _ := strings.Cut(e.Place.Journal, "@")
+	if err := x.journal.Check(records); err != nil {
+		return nil, err
+	}
+	here, err := engineID(ctx, x.engine)
+	if err != nil {
+		return nil, err
+	}
+	if engine != here {
+		return nil, activities.Errorf(activities.WrongPlace, "the step ran on container engine %s; this worker's engine is %s", engine, here)
+	}
+	return x.journal.Token(e.Token)
+}

@@ -1,0 +1,94 @@
+// Command shell is a small static Unix userland in one file: a shell and coreutils, for container images that are made
+// without pulling anything. Built with CGO_ENABLED=0 it is all that an image FROM scratch needs.
+//
+//	sh -c COMMAND [NAME [ARG...]]   run a command
+//	sh FILE [ARG...]                run a script
+//	sh                              run a script from standard input
+//	cat, ls, sleep, ...             run one program: the name that it is called by says which
+//
+// "sleep infinity" makes a PID 1 that reaps its orphans and ends at the first SIGTERM.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"mvdan.cc/sh/moreinterp/coreutils"
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+func main() {
+	status, err := run(os.Args)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
+	}
+	os.Exit(status)
+}
+
+// run returns the exit status, and an error that has not been printed yet.
+func run(args []string) (int, error) {
+	name := filepath.Base(args[0])
+	if name == "sh" || name == "shell" {
+		return runShell(args[1:])
+	}
+	words := append([]string{name}, args[1:]...)
+	for i, w := range words {
+		quoted, err := syntax.Quote(w, syntax.LangBash)
+		if err != nil {
+			return 2, err
+		}
+		words[i] = quoted
+	}
+	return interpret(strings.NewReader(strings.Join(words, " ")), name, nil)
+}
+
+func runShell(args []string) (int, error) {
+	switch {
+	case len(args) == 0:
+		return interpret(os.Stdin, "sh", nil)
+	case args[0] == "-c" && len(args) == 1:
+		return 2, errors.New("-c needs a command")
+	case args[0] == "-c":
+		return interpret(strings.NewReader(args[1]), "sh", args[min(3, len(args)):])
+	case strings.HasPrefix(args[0], "-"):
+		return 2, fmt.Errorf("unknown flag %s; there is only -c COMMAND", args[0])
+	}
+	f, err := os.Open(args[0])
+	if err != nil {
+		return 127, err
+	}
+	defer f.Close()
+	return interpret(f, args[0], args[1:])
+}
+
+func interpret(script io.Reader, name string, params []string) (int, error) {
+	program, err := syntax.NewParser().Parse(script, name)
+	if err != nil {
+		return 2, err
+	}
+	runner, err := interp.New(
+		interp.Env(expand.ListEnviron(os.Environ()...)),
+		interp.StdIO(os.Stdin, os.Stdout, os.Stderr),
+		interp.ExecHandlers(sleepHandler, coreutils.ExecHandler),
+		interp.Params(append([]string{"--"}, params...)...),
+	)
+	if err != nil {
+		return 1, err
+	}
+	err = runner.Run(context.Background(), program)
+	var status interp.ExitStatus
+	if errors.As(err, &status) {
+		return int(status), nil
+	}
+	if err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
