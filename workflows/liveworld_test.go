@@ -1,0 +1,250 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// action puts the fake world behind the real contract and the real wrapper.
+type action struct{ *world }
+
+func (a action) Spec() activities.Spec { return activities.Spec{Name: "fake.do"} }
+func (a action) Plan(_ context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	return a.world.Plan(context.Background(), activities.Forward{Entry: e, Step: s})
+}
+func (a action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	return a.world.Do(ctx, activities.Forward{Entry: e, Step: s, Want: want})
+}
+func (a action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	return a.world.Undo(ctx, activities.Backward{Entry: e, Decision: d})
+}
+func (a action) Observe(context.Context, activities.Entry) (activities.Observation, error) {
+	return activities.Observation{State: activities.Unseen}, nil
+}
+func (a action) Release(ctx context.Context, e activities.Entry) error {
+	return a.world.Release(ctx, e)
+}
+
+// live is an AgentTask on a real server.
+type live struct {
+	*testing.T
+	client client.Client
+	queue  string
+	world  *world
+	run    client.WorkflowRun
+}
+
+// startLive starts a worker and the task.
+func startLive(t *testing.T, w *world) *live {
+	l := newLive(t, servertest.Client(t), w)
+	l.startWorker()
+	l.start()
+	return l
+}
+
+// startOnOwnServer starts them on a server of the test's own, which restart restarts.
+func startOnOwnServer(t *testing.T, w *world) (l *live, restart func()) {
+	server, err := devserver.Start(t.Context(), devserver.Options{DB: filepath.Join(t.TempDir(), "temporal.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Stop() })
+	c, err := client.Dial(server.ClientOptions())
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	l = newLive(t, c, w)
+	l.startWorker()
+	l.start()
+	return l, func() {
+		server.Kill()
+		require.NoError(t, server.Restart(t.Context()))
+	}
+}
+
+// newLive makes a task that is not started. The steps of the world move to the test's own queue.
+func newLive(t *testing.T, c client.Client, w *world) *live {
+	l := &live{T: t, client: c, queue: t.Name(), world: w}
+	for i := range w.steps {
+		w.steps[i].Place.Queue = l.queue
+		w.steps[i].Heartbeat, w.steps[i].Undo.Heartbeat = 3*time.Second, 3*time.Second
+	}
+	return l
+}
+
+// options start a task the way that the starter does: an id is used once.
+func (l *live) options() client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{
+		ID: l.Name(), TaskQueue: l.queue, WorkflowExecutionErrorWhenAlreadyStarted: true,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+	}
+}
+
+func (l *live) start() {
+	var err error
+	l.run, err = l.client.ExecuteWorkflow(l.Context(), l.options(), workflows.AgentTaskType, json.RawMessage(`{"name": "release"}`))
+	require.NoError(l, err)
+}
+
+// startWorker serves the test's queue until stop is called, or the test ends.
+func (l *live) startWorker() (stop func()) {
+	wk := worker.New(l.client, l.queue, worker.Options{WorkerStopTimeout: time.Second})
+	wk.RegisterWorkflowWithOptions(workflows.AgentTask, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+	wk.RegisterActivityWithOptions(l.world.Compile, activity.RegisterOptions{Name: workflows.CompileActivity})
+	wk.RegisterActivityWithOptions(l.ledger, activity.RegisterOptions{Name: workflows.LedgerActivity})
+	activities.NewRegistry(activities.World{
+		Name: "fake", Actions: []activities.Action{action{l.world}},
+		Journal: func(context.Context) (string, error) { return "j", nil },
+	}).Register(wk, activities.Host{})
+	require.NoError(l, wk.Start())
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			wk.Stop()
+		}
+	}
+	l.Cleanup(stop)
+	return stop
+}
+
+func (l *live) ledger(ctx context.Context, r workflows.LedgerRequest) ([]activities.Entry, error) {
+	return activities.EntriesIn(l.events(ctx, r.RunID), converter.GetDefaultDataConverter())
+}
+
+// events is the history of a run so far.
+func (l *live) events(ctx context.Context, runID string) []*historypb.HistoryEvent {
+	var events []*historypb.HistoryEvent
+	history := l.client.GetWorkflowHistory(ctx, l.run.GetID(), runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		e, err := history.Next()
+		require.NoError(l, err)
+		events = append(events, e)
+	}
+	return events
+}
+
+func (l *live) state() workflows.State {
+	v, err := l.client.QueryWorkflow(l.Context(), l.run.GetID(), "", workflows.QueryState)
+	if err != nil {
+		return workflows.State{}
+	}
+	var s workflows.State
+	require.NoError(l, v.Get(&s))
+	return s
+}
+
+// until waits for the task to be as ok says, and returns its state then.
+func (l *live) until(ok func(workflows.State) bool) (s workflows.State) {
+	l.Helper()
+	require.Eventually(l, func() bool { s = l.state(); return ok(s) }, 40*time.Second, 20*time.Millisecond)
+	return s
+}
+
+// called waits until the world was called n times so.
+func (l *live) called(call string, n int) {
+	l.Helper()
+	require.Eventually(l, func() bool {
+		l.world.mu.Lock()
+		defer l.world.mu.Unlock()
+		return l.world.count[call] >= n
+	}, 40*time.Second, 10*time.Millisecond, call)
+}
+
+func atGate(s workflows.State) bool { return len(s.Gates) == 1 }
+
+func parked(s workflows.State) bool {
+	if s.Report != nil {
+		for _, step := range s.Report.Steps {
+			if step.State == string(compensations.Parked) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (l *live) signal(name string, payload any) {
+	require.NoError(l, l.client.SignalWorkflow(l.Context(), l.run.GetID(), "", name, payload))
+}
+
+func (l *live) approve() {
+	g := l.until(atGate).Gates[0]
+	l.signal(workflows.SignalApprove, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
+}
+
+// resolve decides every park that is shown.
+func (l *live) resolve(do compensations.Do) {
+	for _, step := range l.until(parked).Report.Steps {
+		if step.State == string(compensations.Parked) {
+			l.signal(compensations.SignalResolve, compensations.Resolution{Step: step.Step, Digest: step.Digest, Do: do, Who: "eve"})
+		}
+	}
+}
+
+// report waits for the end of the newest run.
+func (l *live) report() (compensations.Report, error) {
+	ctx, cancel := context.WithTimeout(l.Context(), 90*time.Second)
+	defer cancel()
+	var report compensations.Report
+	err := l.client.GetWorkflow(ctx, l.run.GetID(), "").Get(ctx, &report)
+	require.NoError(l, ctx.Err(), "the task has not ended: %+v", l.state())
+	var app *temporal.ApplicationError
+	var canceled *temporal.CanceledError
+	switch {
+	case errors.As(err, &canceled):
+		require.NoError(l, canceled.Details(&report))
+	case errors.As(err, &app):
+		require.NoError(l, app.Details(&report))
+	}
+	return report, err
+}
+
+func (l *live) calls() []string {
+	l.world.mu.Lock()
+	defer l.world.mu.Unlock()
+	return append([]string(nil), l.world.calls...)
+}
+
+// hang blocks like an activity that heartbeats, until it is canceled or let go.
+func hang(ctx context.Context, letGo <-chan struct{}) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-letGo:
+			return nil
+		case <-time.After(50 * time.Millisecond):
+			if activity.IsActivity(ctx) {
+				activity.RecordHeartbeat(ctx)
+			}
+		}
+	}
+}
+
+// hangAt hangs in the first call of a step's forward.
+func hangAt(step string, letGo <-chan struct{}) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+	return func(ctx context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		if s == step && n == 1 {
+			return activities.Result{}, hang(ctx, letGo)
+		}
+		return activities.Result{}, nil
+	}
+}
