@@ -57,17 +57,19 @@ func (r *Registry) Specs() []Spec {
 	return specs
 }
 
-// Journals returns the journal id of every world, by the world's name.
-func (r *Registry) Journals(ctx context.Context) (map[string]string, error) {
-	ids := make(map[string]string, len(r.worlds))
+// Journals returns the journal id of every world by its name, and what is wrong with the worlds that have none to tell:
+// an engine that does not answer keeps nobody from working in the other worlds.
+func (r *Registry) Journals(ctx context.Context) (ids, problems map[string]string) {
+	ids, problems = map[string]string{}, map[string]string{}
 	for name, w := range r.worlds {
 		id, err := w.Journal(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("journal of world %s: %w", name, err)
+			problems[name] = err.Error()
+			continue
 		}
 		ids[name] = id
 	}
-	return ids, nil
+	return ids, problems
 }
 
 // WorldOf is the world of an action's name: "file" of "file.write".

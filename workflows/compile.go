@@ -28,25 +28,28 @@ func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
 	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), CompileActivity, doc).Get(ctx, &compiled); err != nil {
 		return compiled, err
 	}
-	journals := map[string]map[string]string{} // by queue; only looked up, never ranged over
+	places := map[string]Places{} // by queue; only looked up, never ranged over
 	for i := range compiled.Steps {
 		s := &compiled.Steps[i]
 		if s.Place.Journal != "" {
 			continue
 		}
-		worlds, known := journals[s.Place.Queue]
+		host, known := places[s.Place.Queue]
 		if !known {
 			options.TaskQueue, options.ScheduleToStartTimeout = s.Place.Queue, hostWait
 			options.Summary = "ask host " + s.Place.Host
-			err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), PlacesActivity).Get(ctx, &worlds)
+			err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), PlacesActivity).Get(ctx, &host)
 			if err != nil {
 				return compiled, refused("steps.%s.on: no worker serves host %q (queue %s) within %s; start one there, or name another host: %v",
 					s.ID, s.Place.Host, s.Place.Queue, hostWait, err)
 			}
-			journals[s.Place.Queue] = worlds
+			places[s.Place.Queue] = host
 		}
 		world := activities.WorldOf(s.Uses)
-		if s.Place.Journal = worlds[world]; s.Place.Journal == "" {
+		switch s.Place.Journal = host.Journals[world]; {
+		case host.Problems[world] != "":
+			return compiled, refused("steps.%s.uses: host %q cannot use world %q now: %s", s.ID, s.Place.Host, world, host.Problems[world])
+		case s.Place.Journal == "":
 			return compiled, refused("steps.%s.on: the worker of host %q does not serve world %q", s.ID, s.Place.Host, world)
 		}
 	}

@@ -206,13 +206,7 @@ func TestAResetAtAGateNeverRunsTheGatedStepOnAnOldApproval(t *testing.T) {
 }
 
 func TestAResetInTheMiddleOfAnUnwindFinishesIt(t *testing.T) {
-	w := &world{steps: chain("a", "b", "c")}
-	w.do = func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
-		if s == "c" {
-			return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
-		}
-		return activities.Result{}, nil
-	}
+	w := &world{steps: chain("a", "b", "c"), do: refusing("c")}
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "b" && n == 1 {
 			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil

@@ -13,11 +13,17 @@ const (
 const (
 	// CompileActivity checks a task document: argument the document, result task.Compiled. Refused is final.
 	CompileActivity = "task.compile"
-	// PlacesActivity tells the journals of the host that runs it: result map of world to journal id.
+	// PlacesActivity tells the journals of the host that runs it: result Places.
 	PlacesActivity = "task.places"
 	// LedgerActivity rebuilds a ledger from a run's history: argument LedgerRequest, result []activities.Entry.
 	LedgerActivity = "task.ledger"
 )
+
+// Places are the worlds of a host, by name: the ids of their journals, and what is wrong with those that cannot be used.
+type Places struct {
+	Journals map[string]string `json:"journals"`
+	Problems map[string]string `json:"problems,omitempty"`
+}
 
 // LedgerRequest names the run whose ledger is wanted.
 type LedgerRequest struct {

@@ -1,0 +1,86 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// builtin holds the activities that belong to no world.
+type builtin struct {
+	client   client.Client
+	registry *activities.Registry
+	config   Config
+}
+
+func (b builtin) register(to activities.Registrar) {
+	for name, fn := range map[string]any{
+		workflows.CompileActivity: b.compile, workflows.PlacesActivity: b.places, workflows.LedgerActivity: b.ledger,
+	} {
+		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
+	}
+}
+
+// compile checks a task document, wherever it came from, with the code that the starter uses.
+func (b builtin) compile(ctx context.Context, doc json.RawMessage) (task.Compiled, error) {
+	parsed, err := task.Parse("task", doc)
+	if err != nil {
+		return task.Compiled{}, refused(err)
+	}
+	compiled, err := task.Compile(parsed, Catalog(ctx, b.config, b.registry))
+	if err != nil {
+		return task.Compiled{}, refused(err)
+	}
+	return *compiled, nil
+}
+
+func refused(err error) error {
+	return temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
+}
+
+// Catalog is what this worker's tasks are compiled against.
+func Catalog(ctx context.Context, c Config, r *activities.Registry) task.Catalog {
+	journals, _ := r.Journals(ctx) // what is wrong with the others is told by places, to who uses them
+	return task.Catalog{
+		Specs: r.Specs(), Host: c.Host, SharedQueue: c.Queue, Journals: journals,
+		Secrets:  slices.Sorted(maps.Keys(c.Secrets)),
+		Defaults: task.Defaults{Heartbeat: c.Heartbeat},
+	}
+}
+
+func (b builtin) places(ctx context.Context) (workflows.Places, error) {
+	journals, problems := b.registry.Journals(ctx)
+	return workflows.Places{Journals: journals, Problems: problems}, nil
+}
+
+// ledger rebuilds the ledger of a run from its history.
+func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) ([]activities.Entry, error) {
+	var events []*historypb.HistoryEvent
+	history := b.client.GetWorkflowHistory(ctx, r.WorkflowID, r.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		event, err := history.Next()
+		var gone *serviceerror.NotFound
+		if errors.As(err, &gone) {
+			return nil, refused(err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, event)
+	}
+	return activities.EntriesIn(events, converter.GetDefaultDataConverter())
+}

@@ -1,0 +1,191 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Config is what a worker may do, and where. Every field can stand in the file; those with an environment variable or a
+// flag of the worker command are overridden by it, a flag before a variable.
+type Config struct {
+	// Host is this worker's name in `on:` and in the name of its own task queue. Defaults to the machine's host name.
+	// Environment: UNWIND_HOST.
+	Host string `yaml:"host"`
+	// Queue is the shared task queue. Defaults to "unwind". Environment: UNWIND_QUEUE.
+	Queue string `yaml:"queue"`
+	// State is the folder of the worker's journals; it must survive restarts. Defaults to $XDG_STATE_HOME/unwind, else
+	// ~/.local/state/unwind. Environment: UNWIND_STATE.
+	State string `yaml:"state"`
+	// Listen is the address of /healthz and /metrics; empty: none. Defaults to none. Environment: UNWIND_LISTEN.
+	Listen string `yaml:"listen"`
+	// Activities is how many activities run at once. Defaults to 100.
+	Activities int `yaml:"activities"`
+	// StopTimeout is how long a stopping worker lets running activities finish. Defaults to 30s.
+	StopTimeout time.Duration `yaml:"stopTimeout"`
+	// Heartbeat is after how long without a sign of life an attempt counts as dead. Defaults to 10s.
+	Heartbeat time.Duration `yaml:"heartbeat"`
+	// Secrets says which secrets tasks may refer to, and where their values are: "env:VARIABLE" or "file:/path".
+	// Defaults to none.
+	Secrets map[string]string `yaml:"secrets"`
+	// CheckCommands are the programs that command checks may run; "*" is any. Defaults to none.
+	CheckCommands []string `yaml:"checkCommands"`
+
+	// File opens the world file.
+	File *FileConfig `yaml:"file"`
+	// Container opens the world container.
+	Container *ContainerConfig `yaml:"container"`
+	// Terraform opens the world terraform.
+	Terraform *TerraformConfig `yaml:"terraform"`
+	// Stripe opens the world stripe.
+	Stripe *StripeConfig `yaml:"stripe"`
+}
+
+// FileConfig limits the world file.
+type FileConfig struct {
+	// Roots are the folders below which files may be changed. Required.
+	Roots []string `yaml:"roots"`
+}
+
+// ContainerConfig limits the world container.
+type ContainerConfig struct {
+	// Engine is the Docker engine's address. Defaults to DOCKER_HOST, else the usual socket.
+	Engine string `yaml:"engine"`
+}
+
+// TerraformConfig limits the world terraform.
+type TerraformConfig struct {
+	// Roots are the folders below which configurations may be applied. Required.
+	Roots []string `yaml:"roots"`
+	// Binary is the terraform program. Defaults to the one on PATH.
+	Binary string `yaml:"binary"`
+	// CLIConfig is the file for TF_CLI_CONFIG_FILE. Defaults to an empty one.
+	CLIConfig string `yaml:"cliConfig"`
+}
+
+// StripeConfig limits the world stripe.
+type StripeConfig struct {
+	// Key is the name of the secret (in Secrets) that holds the API key. Required.
+	Key string `yaml:"key"`
+	// URL is another API address, for an emulator. Defaults to Stripe's own.
+	URL string `yaml:"url"`
+	// AllowLive permits a live key. Defaults to false: a live key is refused.
+	AllowLive bool `yaml:"allowLive"`
+}
+
+// ReadConfig reads a config file. A field that Config does not have is an error.
+func ReadConfig(file string) (Config, error) {
+	var c Config
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return c, fmt.Errorf("config: %w", err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(raw))
+	d.KnownFields(true)
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return c, fmt.Errorf("config %s: %w", file, err)
+	}
+	return c, nil
+}
+
+// WithEnvironment overrides fields by the variables that are set.
+func (c Config) WithEnvironment(lookup func(string) (string, bool)) Config {
+	for name, field := range map[string]*string{
+		"UNWIND_HOST": &c.Host, "UNWIND_QUEUE": &c.Queue, "UNWIND_STATE": &c.State, "UNWIND_LISTEN": &c.Listen,
+	} {
+		if v, set := lookup(name); set {
+			*field = v
+		}
+	}
+	return c
+}
+
+// WithDefaults fills in what is empty.
+func (c Config) WithDefaults() (Config, error) {
+	if c.Host == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("host: the machine has no name, give one: %w", err)
+		}
+		c.Host = strings.ToLower(name)
+	}
+	if c.Queue == "" {
+		c.Queue = "unwind"
+	}
+	if c.State == "" {
+		base := os.Getenv("XDG_STATE_HOME")
+		if base == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return c, fmt.Errorf("state: there is no home folder, name a folder: %w", err)
+			}
+			base = filepath.Join(home, ".local", "state")
+		}
+		c.State = filepath.Join(base, "unwind")
+	}
+	if c.Activities == 0 {
+		c.Activities = 100
+	}
+	if c.StopTimeout == 0 {
+		c.StopTimeout = 30 * time.Second
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = 10 * time.Second
+	}
+	return c, nil
+}
+
+var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62})$`)
+
+// Validate names every field that cannot be worked with.
+func (c Config) Validate() error {
+	var problems []error
+	bad := func(field, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("config: %s: "+format, append([]any{field}, args...)...))
+	}
+	if !hostName.MatchString(c.Host) {
+		bad("host", "%q must be lower-case letters, digits, dots, dashes and underscores, at most 63", c.Host)
+	}
+	if !filepath.IsAbs(c.State) {
+		bad("state", "%q must be an absolute path", c.State)
+	}
+	if c.Heartbeat < time.Second {
+		bad("heartbeat", "%s is too short; give at least 1s", c.Heartbeat)
+	}
+	for name, source := range c.Secrets {
+		if kind, value, ok := strings.Cut(source, ":"); !ok || value == "" || kind != "env" && kind != "file" {
+			bad("secrets."+name, "%q must be env:VARIABLE or file:/path", source)
+		}
+	}
+	if c.File != nil {
+		checkRoots("file.roots", c.File.Roots, bad)
+	}
+	if c.Terraform != nil {
+		checkRoots("terraform.roots", c.Terraform.Roots, bad)
+	}
+	if c.Stripe != nil {
+		if _, known := c.Secrets[c.Stripe.Key]; !known {
+			bad("stripe.key", "%q is not one of secrets; name the secret that holds the API key", c.Stripe.Key)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func checkRoots(field string, roots []string, bad func(field, format string, args ...any)) {
+	if len(roots) == 0 {
+		bad(field, "name at least one folder")
+	}
+	for _, r := range roots {
+		if info, err := os.Stat(r); !filepath.IsAbs(r) || err != nil || !info.IsDir() {
+			bad(field, "%q must be the absolute path of a folder that is there", r)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/deploy/devserver"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// pollers is how many long polls a worker keeps open on each queue: with the SDK's 2, a burst of tasks waits for polls.
+const pollers = 8
+
+// Worker is a running worker.
+type Worker struct {
+	// Registry holds the actions that it serves.
+	Registry *activities.Registry
+	// Config is its config with defaults.
+	Config Config
+	// Address is where /healthz and /metrics are; empty without Config.Listen.
+	Address string
+
+	workers []worker.Worker
+	closers []func()
+	failed  chan error
+}
+
+// Options are what a worker is started with beside its config.
+type Options struct {
+	// Client speaks to the Temporal server; it stays the caller's. Namespace is the one that it was made for.
+	Client    client.Client
+	Namespace string
+	// Metrics are shown at Config.Listen; required with it. The client should report to the same (Metrics.Handler).
+	Metrics *Metrics
+	// Worlds are served beside those of the config: your own actions.
+	Worlds []activities.World
+	// Register registers workflows and activities of your own on the shared queue. Defaults to none.
+	Register func(worker.Registry)
+}
+
+// Start opens the worlds of the config, and serves the shared queue and the host's own. It checks before it polls: the
+// server answers, and knows the search attributes.
+func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
+	config, err := config.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	worlds, err := open(config)
+	if err != nil {
+		return nil, err
+	}
+	registry := activities.NewRegistry(append(worlds, o.Worlds...)...)
+	if err := checkAttributes(ctx, o.Client, o.Namespace); err != nil {
+		return nil, err
+	}
+	w := &Worker{Registry: registry, Config: config, failed: make(chan error, 2)}
+	if config.Listen != "" {
+		address, stop, err := o.Metrics.serve(config.Listen, o.Client, config.Host)
+		if err != nil {
+			return nil, err
+		}
+		w.Address = address
+		w.closers = append(w.closers, stop)
+	}
+	w.add(o, config.Queue, true)
+	w.add(o, task.HostQueue(config.Queue, config.Host), false)
+	for _, each := range w.workers {
+		if err := each.Start(); err != nil {
+			w.Stop()
+			return nil, fmt.Errorf("worker: %w", err)
+		}
+	}
+	return w, nil
+}
+
+// add makes the worker of one queue. Workflows run on the shared one only.
+func (w *Worker) add(o Options, queue string, shared bool) {
+	each := worker.New(o.Client, queue, worker.Options{
+		Identity:                           w.Config.Host,
+		DisableWorkflowWorker:              !shared,
+		MaxConcurrentActivityExecutionSize: w.Config.Activities,
+		MaxConcurrentActivityTaskPollers:   pollers,
+		MaxConcurrentWorkflowTaskPollers:   pollers,
+		WorkerStopTimeout:                  w.Config.StopTimeout,
+		MaxHeartbeatThrottleInterval:       w.Config.Heartbeat / 2,
+		DefaultHeartbeatThrottleInterval:   w.Config.Heartbeat / 2,
+		OnFatalError: func(err error) {
+			select {
+			case w.failed <- err:
+			default:
+			}
+		},
+	})
+	if shared {
+		each.RegisterWorkflowWithOptions(workflows.AgentTask, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+		each.RegisterWorkflowWithOptions(workflows.PlanTask, workflow.RegisterOptions{Name: workflows.PlanTaskType})
+		if o.Register != nil {
+			o.Register(each)
+		}
+	}
+	builtin{client: o.Client, registry: w.Registry, config: w.Config}.register(each)
+	w.Registry.Register(each, activities.Host{Secrets: secrets(w.Config.Secrets), CheckCommands: w.Config.CheckCommands})
+	w.workers = append(w.workers, each)
+}
+
+// Failed yields the error that made a running worker give up (its namespace is gone, say).
+func (w *Worker) Failed() <-chan error { return w.failed }
+
+// Stop lets running activities finish for Config.StopTimeout, then cancels them: at no cost of an attempt.
+func (w *Worker) Stop() {
+	done := make(chan struct{})
+	for _, each := range w.workers {
+		go func() {
+			each.Stop()
+			done <- struct{}{}
+		}()
+	}
+	for range w.workers {
+		<-done
+	}
+	for _, stop := range w.closers {
+		stop()
+	}
+}
+
+// checkAttributes refuses to work on a server that lacks a search attribute: a task that sets it there would hang.
+func checkAttributes(ctx context.Context, c client.Client, namespace string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	missing, command, err := devserver.MissingSearchAttributes(ctx, c, namespace)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the Temporal namespace %s lacks search attributes; register them with\n  %s", namespace, command)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/uber-go/tally/v4"
+	tallyprom "github.com/uber-go/tally/v4/prometheus"
+	"go.temporal.io/sdk/client"
+	sdktally "go.temporal.io/sdk/contrib/tally"
+)
+
+// Metrics collects what the Temporal SDK and the engine count, for Prometheus.
+type Metrics struct {
+	Handler client.MetricsHandler
+	pages   http.Handler
+	close   func() error
+}
+
+// NewMetrics makes a collector of its own: several workers of one process do not share one.
+func NewMetrics() (*Metrics, error) {
+	registry := prometheus.NewRegistry()
+	var failed error
+	reporter, err := tallyprom.Configuration{TimerType: "histogram"}.NewReporter(tallyprom.ConfigurationOptions{
+		Registry: registry,
+		OnError:  func(err error) { failed = err },
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	scope, closer := tally.NewRootScope(tally.ScopeOptions{
+		CachedReporter: reporter, Separator: tallyprom.DefaultSeparator, SanitizeOptions: &sdktally.PrometheusSanitizeOptions,
+	}, time.Second)
+	return &Metrics{
+		Handler: sdktally.NewMetricsHandler(sdktally.NewPrometheusNamingScope(scope)),
+		pages:   promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+		close:   closer.Close,
+	}, nil
+}
+
+// serve answers /metrics, and /healthz with 200 while the Temporal server answers this worker.
+func (m *Metrics) serve(listen string, c client.Client, host string) (address string, stop func(), err error) {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return "", nil, fmt.Errorf("listen: %w; give another address, or none", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", m.pages)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+		defer cancel()
+		health := map[string]string{"host": host, "status": "ok"}
+		if _, err := c.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
+			health["status"] = "the Temporal server does not answer"
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(health)
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(l) }()
+	return l.Addr().String(), func() { _ = server.Close() }, nil
+}

@@ -1,0 +1,49 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/activities/stripe"
+	"github.com/seed-62bf7108/unwind/activities/terraform"
+)
+
+// open opens the worlds that the config names. It is the one place that knows them all.
+func open(c Config) ([]activities.World, error) {
+	if err := os.MkdirAll(c.State, 0o700); err != nil {
+		return nil, fmt.Errorf("config: state: %w", err)
+	}
+	var worlds []activities.World
+	var problems []error
+	add := func(w activities.World, err error) {
+		if err != nil {
+			problems = append(problems, err)
+			return
+		}
+		worlds = append(worlds, w)
+	}
+	if c.File != nil {
+		add(file.New(file.Config{Roots: c.File.Roots}))
+	}
+	if c.Container != nil {
+		add(container.New(container.Config{State: c.State, Host: c.Container.Engine}))
+	}
+	if c.Terraform != nil {
+		add(terraform.New(terraform.Config{
+			State: filepath.Join(c.State, "terraform"), Roots: c.Terraform.Roots,
+			Terraform: c.Terraform.Binary, CLIConfig: c.Terraform.CLIConfig,
+		}))
+	}
+	if c.Stripe != nil {
+		key := c.Stripe.Key
+		add(stripe.New(stripe.Config{
+			Key: func() (string, error) { return secrets(c.Secrets).Secret(key) }, BaseURL: c.Stripe.URL, AllowLive: c.Stripe.AllowLive,
+		}))
+	}
+	return worlds, errors.Join(problems...)
+}

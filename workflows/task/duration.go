@@ -1,0 +1,32 @@
+package task
+
+import (
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// durationPattern is how a time is written: 30s, 2h, 3d, 1h30m.
+const durationPattern = `^([0-9]{1,4}d)?([0-9]{1,5}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,9}ms)?$`
+
+var durationForm = regexp.MustCompile(durationPattern)
+
+var durationUnits = [...]time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second, time.Millisecond}
+
+// parseDuration reads a time longer than zero and not longer than MaxDuration.
+func parseDuration(s string) (time.Duration, bool) {
+	m := durationForm.FindStringSubmatch(s)
+	if m == nil {
+		return 0, false
+	}
+	var d time.Duration
+	for i, unit := range durationUnits {
+		digits := m[i+1]
+		for digits != "" && (digits[len(digits)-1] < '0' || digits[len(digits)-1] > '9') {
+			digits = digits[:len(digits)-1]
+		}
+		n, _ := strconv.Atoi(digits) // empty: zero
+		d += time.Duration(n) * unit
+	}
+	return d, d > 0 && d <= MaxDuration
+}

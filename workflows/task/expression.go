@@ -1,0 +1,179 @@
+package task
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// refKind is what a part of a template stands for.
+type refKind uint8
+
+const (
+	literal   refKind = iota // text as it is
+	varRef                   // ${{ vars.name }}
+	outputRef                // ${{ steps.step.outputs.name }}
+	secretRef                // ${{ secrets.name }}
+)
+
+// part is a literal or a reference.
+type part struct {
+	kind refKind
+	// text is a literal's text, and a reference as it was written.
+	text string
+	step string
+	name string
+}
+
+// template is a text with expressions in it, taken apart. No two literals follow each other.
+type template []part
+
+const (
+	idPattern     = `[a-z][a-z0-9_-]{0,62}`
+	varPattern    = `[A-Za-z_][A-Za-z0-9_-]{0,99}`
+	secretPattern = `[A-Za-z_][A-Za-z0-9_]{0,99}`
+)
+
+var (
+	varExpression    = regexp.MustCompile(`^vars\.(` + varPattern + `)$`)
+	outputExpression = regexp.MustCompile(`^steps\.(` + idPattern + `)\.outputs\.(` + varPattern + `)$`)
+	secretExpression = regexp.MustCompile(`^secrets\.(` + secretPattern + `)$`)
+)
+
+const expressionForms = "write ${{ vars.NAME }}, ${{ steps.ID.outputs.NAME }} or ${{ secrets.NAME }}; for the text itself write $${{"
+
+// badExpression is what parseTemplate refuses.
+type badExpression struct{ found, message string }
+
+func (e *badExpression) Error() string {
+	return fmt.Sprintf("%s, found %q; %s", e.message, e.found, expressionForms)
+}
+
+// parseTemplate takes s apart. "$${{" is the text "${{"; ${{ 'text' }} is text too, with a doubled quote for a quote.
+func parseTemplate(s string) (template, *badExpression) {
+	var t template
+	for s != "" {
+		i := strings.Index(s, "${{")
+		if i < 0 {
+			return t.append(part{text: s}), nil
+		}
+		if i > 0 && s[i-1] == '$' {
+			t = t.append(part{text: s[:i-1] + "${{"})
+			s = s[i+3:]
+			continue
+		}
+		t = t.append(part{text: s[:i]})
+		p, rest, bad := parseExpression(s[i:])
+		if bad != nil {
+			return nil, bad
+		}
+		t = t.append(p)
+		s = rest
+	}
+	return t, nil
+}
+
+// parseExpression reads the expression that s begins with.
+func parseExpression(s string) (p part, rest string, bad *badExpression) {
+	body := strings.TrimLeft(s[3:], " \t\r\n")
+	if strings.HasPrefix(body, "'") {
+		return parseQuoted(s, body[1:])
+	}
+	inner, rest, closed := strings.Cut(s[3:], "}}")
+	if !closed {
+		return p, "", &badExpression{clip(s, 60), "an expression is not closed with }}"}
+	}
+	p.text = s[:len(s)-len(rest)]
+	inner = strings.Trim(inner, " \t\r\n")
+	if m := varExpression.FindStringSubmatch(inner); m != nil {
+		p.kind, p.name = varRef, m[1]
+	} else if m := outputExpression.FindStringSubmatch(inner); m != nil {
+		p.kind, p.step, p.name = outputRef, m[1], m[2]
+	} else if m := secretExpression.FindStringSubmatch(inner); m != nil {
+		p.kind, p.name = secretRef, m[1]
+	} else {
+		return p, "", &badExpression{clip(p.text, 60), "is not an expression that is known here"}
+	}
+	return p, rest, nil
+}
+
+// parseQuoted reads the text of ${{ 'text' }} behind its first quote.
+func parseQuoted(s, body string) (p part, rest string, bad *badExpression) {
+	var b strings.Builder
+	for {
+		before, after, closed := strings.Cut(body, "'")
+		if !closed {
+			return p, "", &badExpression{clip(s, 60), "a quoted text in an expression is not closed with '"}
+		}
+		b.WriteString(before)
+		if strings.HasPrefix(after, "'") {
+			b.WriteByte('\'')
+			body = after[1:]
+			continue
+		}
+		rest, closed = strings.CutPrefix(strings.TrimLeft(after, " \t\r\n"), "}}")
+		if !closed {
+			return p, "", &badExpression{clip(s, 60), "an expression is not closed with }}"}
+		}
+		return part{text: b.String()}, rest, nil
+	}
+}
+
+// append adds a part; a literal is joined to one before it.
+func (t template) append(p part) template {
+	if p.kind != literal {
+		return append(t, p)
+	}
+	if p.text == "" {
+		return t
+	}
+	if last := len(t) - 1; last >= 0 && t[last].kind == literal {
+		t[last].text += p.text
+		return t
+	}
+	return append(t, p)
+}
+
+// plain is the text of a template without references.
+func (t template) plain() (string, bool) {
+	switch {
+	case len(t) == 0:
+		return "", true
+	case len(t) == 1 && t[0].kind == literal:
+		return t[0].text, true
+	}
+	return "", false
+}
+
+// whole is the reference that is all of the template.
+func (t template) whole() (part, bool) {
+	if len(t) == 1 && t[0].kind != literal {
+		return t[0], true
+	}
+	return part{}, false
+}
+
+// String writes the template so that parseTemplate reads the same again.
+func (t template) String() string {
+	var b strings.Builder
+	for i, p := range t {
+		switch {
+		case p.kind == secretRef:
+			b.WriteString("${{ secrets." + p.name + " }}")
+		case p.kind != literal:
+			b.WriteString(p.text)
+		case i+1 < len(t): // an expression follows: a $ before it would look like an escape
+			head := strings.TrimRight(p.text, "$")
+			b.WriteString(escape(head))
+			if tail := p.text[len(head):]; tail != "" {
+				b.WriteString("${{ '" + tail + "' }}")
+			}
+		default:
+			b.WriteString(escape(p.text))
+		}
+	}
+	return b.String()
+}
+
+// escape writes a text so that no expression is seen in it.
+func escape(s string) string { return strings.ReplaceAll(s, "${{", "$${{") }

@@ -1,0 +1,37 @@
+package task
+
+import (
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Limits on a task file. What is larger is refused before anything is touched.
+const (
+	// MaxFile is the size of a task file in bytes.
+	MaxFile = 4 << 20
+	// MaxSteps is the number of steps.
+	MaxSteps = 10_000
+	// MaxInline is the size of one step's parameters as JSON; they stand in the workflow's history.
+	MaxInline = activities.MaxInline
+	// MaxVars is the size of all vars as JSON.
+	MaxVars = 64 << 10
+	// MaxCompressed is the size of a compiled task as compressed JSON: it crosses every continue-as-new.
+	MaxCompressed = 1 << 20
+	// MaxDepth is how deep lists and maps may be nested.
+	MaxDepth = 64
+	// MaxName is the length of a name in characters.
+	MaxName = 200
+	// MaxWhy is the length of a gate's reason in characters.
+	MaxWhy = 1000
+	// MaxKey is the length of a key in a map in characters.
+	MaxKey = 256
+	// MaxChecks is the number of checks of one step.
+	MaxChecks = 100
+	// MaxAttempts is the number of attempts of one forward.
+	MaxAttempts = 1000
+	// MaxDuration is the longest time that can be written.
+	MaxDuration = 3650 * 24 * time.Hour
+	// MaxProblems is how many problems are told of one file.
+	MaxProblems = 100
+)

@@ -1,0 +1,257 @@
+package task
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// read makes a tree of a source; nil where it cannot be read.
+//
+// JSON has a reader of its own: YAML reads most of it, but folds some characters in strings, and has no surrogate pairs.
+func read(src []byte, c *collector) *node {
+	if len(src) > MaxFile {
+		c.add(nil, nil, "", fmt.Sprintf("the file has %d bytes, more than %d", len(src), MaxFile),
+			"split the task, or keep large content in files of its own and name them with source:")
+		return nil
+	}
+	var n *node
+	if trimmed := bytes.TrimLeft(src, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(src) {
+		n = readJSON(src, c)
+	} else {
+		n = readYAML(src, c)
+	}
+	if len(*c.problems) > 0 {
+		return nil
+	}
+	wellFormed(n, nil, c)
+	return n
+}
+
+// wellFormed checks what holds of every map in the file.
+func wellFormed(n *node, at *path, c *collector) {
+	for i, item := range n.items {
+		wellFormed(item, at.item(i), c)
+	}
+	var lines map[string]int
+	if len(n.fields) > 0 {
+		lines = make(map[string]int, len(n.fields))
+	}
+	for _, f := range n.fields {
+		name := f.key.text
+		if line, twice := lines[name]; twice {
+			c.add(f.key, at.key(name), "", fmt.Sprintf("stands here a second time; the first is in line %d", line), "keep one of them")
+		}
+		lines[name] = f.key.line
+		switch {
+		case utf8.RuneCountInString(name) > MaxKey:
+			c.add(f.key, at.key(name), "", fmt.Sprintf("a key has at most %d characters", MaxKey), "shorten it")
+		case strings.Contains(name, "${{"):
+			c.add(f.key, at.key(name), strconv.Quote(clip(name, 60)), "a key cannot hold an expression", "write the key out")
+		}
+		wellFormed(f.value, at.key(name), c)
+	}
+}
+
+// readJSON reads what json.Valid approves of.
+func readJSON(src []byte, c *collector) *node {
+	r := &jsonReader{collector: c, src: src, dec: json.NewDecoder(bytes.NewReader(src)), line: 1, column: 1}
+	r.dec.UseNumber()
+	return r.value(0)
+}
+
+type jsonReader struct {
+	*collector
+	src          []byte
+	dec          *json.Decoder
+	offset       int // line and column are those of this offset
+	line, column int
+}
+
+// token reads the next token; n is a scalar, or stands where a list or map begins.
+func (r *jsonReader) token() (t json.Token, n *node) {
+	for r.offset < len(r.src) && bytes.IndexByte([]byte(" \t\r\n,:"), r.src[r.offset]) >= 0 {
+		r.advance(r.offset + 1)
+	}
+	n = &node{line: r.line, column: r.column}
+	t, err := r.dec.Token()
+	if err != nil {
+		r.add(n, nil, "", "is not JSON: "+err.Error(), "")
+		return nil, n
+	}
+	start := r.offset
+	r.advance(int(r.dec.InputOffset()))
+	switch v := t.(type) {
+	case string:
+		n.kind, n.text = text, v
+	case bool:
+		n.kind, n.text = boolean, strconv.FormatBool(v)
+	case json.Number:
+		n.kind, n.text = number, v.String()
+		if _, err := v.Float64(); err != nil {
+			r.add(n, nil, clip(n.text, 60), "this number is too large", "write it as text, in quotes")
+		}
+	}
+	n.source = string(r.src[start:r.offset])
+	return t, n
+}
+
+func (r *jsonReader) advance(to int) {
+	for r.offset < to {
+		ch, size := utf8.DecodeRune(r.src[r.offset:])
+		r.offset += size
+		r.column++
+		if ch == '\n' {
+			r.line, r.column = r.line+1, 1
+		}
+	}
+}
+
+func (r *jsonReader) value(depth int) *node {
+	t, n := r.token()
+	if depth > MaxDepth {
+		r.add(n, nil, "", fmt.Sprintf("lists and maps are nested deeper than %d", MaxDepth), "flatten them")
+		return n
+	}
+	switch t {
+	case json.Delim('['):
+		n.kind = list
+		for r.dec.More() && len(*r.problems) == 0 {
+			n.items = append(n.items, r.value(depth+1))
+		}
+		r.token()
+	case json.Delim('{'):
+		n.kind = object
+		for r.dec.More() && len(*r.problems) == 0 {
+			_, key := r.token()
+			n.fields = append(n.fields, field{key, r.value(depth + 1)})
+		}
+		r.token()
+	}
+	return n
+}
+
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
+
+func readYAML(src []byte, c *collector) *node {
+	dec := yaml.NewDecoder(bytes.NewReader(src))
+	var doc, second yaml.Node
+	err := dec.Decode(&doc)
+	if err == nil && doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
+		n := yamlReader{c}.value(doc.Content[0], nil, 0)
+		if err = dec.Decode(&second); errors.Is(err, io.EOF) {
+			return n
+		}
+		if err == nil {
+			c.add(&node{line: second.Line, column: second.Column}, nil, "", "a second document begins here", "a file holds one task")
+			return nil
+		}
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		c.add(nil, nil, "", "the file is empty", "begin with name: and steps:")
+		return nil
+	}
+	at := &node{line: 1, column: 1}
+	m := yamlLine.FindStringSubmatch(err.Error())
+	if line, e := strconv.Atoi(m[1]); e == nil {
+		at.line = max(1, line)
+	}
+	c.add(at, nil, "", "is not YAML: "+strings.TrimPrefix(err.Error(), m[0]), "")
+	return nil
+}
+
+type yamlReader struct{ *collector }
+
+func (r yamlReader) value(y *yaml.Node, at *path, depth int) *node {
+	n := &node{line: y.Line, column: y.Column, source: y.Value}
+	switch {
+	case depth > MaxDepth:
+		r.add(n, nil, "", fmt.Sprintf("lists and maps are nested deeper than %d", MaxDepth), "flatten them")
+		return n
+	case y.Kind == yaml.AliasNode:
+		r.add(n, at, "*"+y.Value, "aliases are not allowed", "write the value out, or use vars:")
+		return n
+	case y.Anchor != "":
+		r.add(n, at, "&"+y.Anchor, "anchors are not allowed", "leave it out, or use vars:")
+	}
+	switch y.Kind {
+	case yaml.SequenceNode:
+		n.kind = list
+		r.tag(y, n, at, "!!seq")
+		for i, item := range y.Content {
+			n.items = append(n.items, r.value(item, at.item(i), depth+1))
+		}
+	case yaml.MappingNode:
+		n.kind = object
+		r.tag(y, n, at, "!!map")
+		for i := 0; i+1 < len(y.Content); i += 2 {
+			k := y.Content[i]
+			key := &node{kind: text, line: k.Line, column: k.Column, text: k.Value}
+			switch {
+			case k.Kind != yaml.ScalarNode:
+				r.add(key, at, "", "a key must be text", "write it out")
+				continue
+			case k.ShortTag() == "!!merge":
+				r.add(key, at, "<<", "merge keys are not allowed", "write the fields out, or use vars:")
+				continue
+			case k.Anchor != "":
+				r.add(key, at, "&"+k.Anchor, "anchors are not allowed", "leave it out")
+			}
+			n.fields = append(n.fields, field{key, r.value(y.Content[i+1], at.key(k.Value), depth+1)})
+		}
+	default:
+		r.scalar(y, n, at)
+	}
+	return n
+}
+
+func (r yamlReader) scalar(y *yaml.Node, n *node, at *path) {
+	r.tag(y, n, at, "!!str", "!!int", "!!float", "!!bool", "!!null")
+	switch y.ShortTag() {
+	case "!!null":
+		n.kind = null
+		return
+	case "!!bool", "!!int", "!!float":
+		var v any
+		if err := y.Decode(&v); err != nil {
+			r.add(n, at, strconv.Quote(clip(y.Value, 60)), "does not fit its tag "+y.ShortTag(), "leave the tag out")
+			return
+		}
+		n.kind = number
+		switch v := v.(type) {
+		case bool:
+			n.kind = boolean
+		case float64:
+			if math.IsInf(v, 0) || math.IsNaN(v) {
+				r.add(n, at, y.Value, "is not a number that JSON has", "write it as text, in quotes")
+				return
+			}
+		}
+		raw, _ := json.Marshal(v) // one of bool, int, int64, uint64, float64
+		n.text = string(raw)
+	default: // dates, too, are text here
+		n.kind, n.text = text, y.Value
+	}
+}
+
+// tag refuses tags that are written out and mean nothing here.
+func (r yamlReader) tag(y *yaml.Node, n *node, at *path, allowed ...string) {
+	if y.Style&yaml.TaggedStyle == 0 {
+		return
+	}
+	for _, a := range allowed {
+		if y.ShortTag() == a {
+			return
+		}
+	}
+	r.add(n, at, y.Tag, "this tag is not allowed", "leave it out")
+}
