@@ -85,7 +85,7 @@ func (d *Document) Override(vars map[string]any) (*Document, error) {
 	known := slices.Sorted(maps.Keys(d.vars))
 	values := map[string]*node{}
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		at := (&path{name: "vars"}).key(name)
+		at := (&trail{name: "vars"}).key(name)
 		old := declared.get(name)
 		if old == nil {
 			c.add(declared, at, "", "the task file has no such var", meant(name, known, "its vars"))
@@ -163,7 +163,7 @@ func (p *parser) vars(n *node, values map[string]*node) {
 }
 
 // title reads a name for people that no expression may stand in.
-func (p *parser) title(n *node, at *path) string {
+func (p *parser) title(n *node, at *trail) string {
 	s := p.line(n, at, MaxName)
 	if strings.Contains(s, "${{") {
 		p.add(n, at, n.shown(), "no expression may stand here", "write the text out")

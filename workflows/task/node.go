@@ -221,17 +221,17 @@ func nodeOf(v any, at *node) (*node, error) {
 	return n, nil
 }
 
-// path says where a node stands: steps[2].with.path.
-type path struct {
-	parent *path
+// trail says where a node stands: steps[2].with.path.
+type trail struct {
+	parent *trail
 	name   string
 	index  int // where name is empty
 }
 
-func (p *path) key(name string) *path { return &path{parent: p, name: name} }
-func (p *path) item(i int) *path      { return &path{parent: p, index: i} }
+func (p *trail) key(name string) *trail { return &trail{parent: p, name: name} }
+func (p *trail) item(i int) *trail      { return &trail{parent: p, index: i} }
 
-func (p *path) String() string {
+func (p *trail) String() string {
 	if p == nil {
 		return ""
 	}

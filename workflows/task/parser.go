@@ -17,10 +17,10 @@ type parser struct {
 	resolved bool
 }
 
-func (p *parser) at(name string) *path { return &path{name: name} }
+func (p *parser) at(name string) *trail { return &trail{name: name} }
 
 // is says whether n is there and of a kind; it complains about another kind.
-func (p *parser) is(n *node, at *path, k kind, fix string) bool {
+func (p *parser) is(n *node, at *trail, k kind, fix string) bool {
 	if n == nil {
 		return false
 	}
@@ -35,7 +35,7 @@ func (p *parser) is(n *node, at *path, k kind, fix string) bool {
 }
 
 // fields is the values of a map by name; it complains about those that are not known. Nil where n is no map.
-func (p *parser) fields(n *node, at *path, known ...string) map[string]*node {
+func (p *parser) fields(n *node, at *trail, known ...string) map[string]*node {
 	if !p.is(n, at, object, "it has the fields "+strings.Join(known, ", ")) {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (p *parser) fields(n *node, at *path, known ...string) map[string]*node {
 	return values
 }
 
-func (p *parser) required(parent *node, values map[string]*node, at *path, name, fix string) bool {
+func (p *parser) required(parent *node, values map[string]*node, at *trail, name, fix string) bool {
 	if values[name] == nil {
 		p.add(parent, at.key(name), "", "is missing", "add "+fix)
 		return false
@@ -62,7 +62,7 @@ func (p *parser) required(parent *node, values map[string]*node, at *path, name,
 func (p *parser) templated(n *node) bool { return !p.resolved && strings.Contains(n.text, "${{") }
 
 // text reads text of a length.
-func (p *parser) text(n *node, at *path, limit int) string {
+func (p *parser) text(n *node, at *trail, limit int) string {
 	fix := ""
 	if n != nil && (n.kind == number || n.kind == boolean) {
 		fix = `write it in quotes: "` + n.source + `"`
@@ -77,7 +77,7 @@ func (p *parser) text(n *node, at *path, limit int) string {
 }
 
 // line reads one line of text, not empty.
-func (p *parser) line(n *node, at *path, limit int) string {
+func (p *parser) line(n *node, at *trail, limit int) string {
 	s := p.text(n, at, limit)
 	switch {
 	case n == nil || n.kind != text:
@@ -90,7 +90,7 @@ func (p *parser) line(n *node, at *path, limit int) string {
 }
 
 // word reads one of a few words.
-func (p *parser) word(n *node, at *path, known ...string) string {
+func (p *parser) word(n *node, at *trail, known ...string) string {
 	if !p.is(n, at, text, "one of "+strings.Join(known, ", ")) {
 		return ""
 	}
@@ -101,7 +101,7 @@ func (p *parser) word(n *node, at *path, known ...string) string {
 	return n.text
 }
 
-func (p *parser) duration(n *node, at *path) time.Duration {
+func (p *parser) duration(n *node, at *trail) time.Duration {
 	const fix = "write it like 30s, 5m, 2h, 3d or 1h30m"
 	if !p.is(n, at, text, fix) {
 		return 0

@@ -57,7 +57,7 @@ type collector struct {
 	problems *Problems
 }
 
-func (c collector) add(at *node, field *path, value, message, fix string) {
+func (c collector) add(at *node, field *trail, value, message, fix string) {
 	p := Problem{File: c.file, Line: 1, Column: 1, Field: field.String(), Value: value, Message: message, Fix: fix}
 	if at != nil && at.line > 0 {
 		p.Line, p.Column = at.line, at.column

@@ -38,7 +38,7 @@ func read(src []byte, c *collector) *node {
 }
 
 // wellFormed checks what holds of every map in the file.
-func wellFormed(n *node, at *path, c *collector) {
+func wellFormed(n *node, at *trail, c *collector) {
 	for i, item := range n.items {
 		wellFormed(item, at.item(i), c)
 	}
@@ -171,7 +171,7 @@ func readYAML(src []byte, c *collector) *node {
 
 type yamlReader struct{ *collector }
 
-func (r yamlReader) value(y *yaml.Node, at *path, depth int) *node {
+func (r yamlReader) value(y *yaml.Node, at *trail, depth int) *node {
 	n := &node{line: y.Line, column: y.Column, source: y.Value}
 	switch {
 	case depth > MaxDepth:
@@ -214,7 +214,7 @@ func (r yamlReader) value(y *yaml.Node, at *path, depth int) *node {
 	return n
 }
 
-func (r yamlReader) scalar(y *yaml.Node, n *node, at *path) {
+func (r yamlReader) scalar(y *yaml.Node, n *node, at *trail) {
 	r.tag(y, n, at, "!!str", "!!int", "!!float", "!!bool", "!!null")
 	switch y.ShortTag() {
 	case "!!null":
@@ -244,7 +244,7 @@ func (r yamlReader) scalar(y *yaml.Node, n *node, at *path) {
 }
 
 // tag refuses tags that are written out and mean nothing here.
-func (r yamlReader) tag(y *yaml.Node, n *node, at *path, allowed ...string) {
+func (r yamlReader) tag(y *yaml.Node, n *node, at *trail, allowed ...string) {
 	if y.Style&yaml.TaggedStyle == 0 {
 		return
 	}

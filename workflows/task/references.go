@@ -58,11 +58,15 @@ func (r *referee) needs(i int) {
 }
 
 // step checks that step i may build on the step id.
-func (r *referee) step(n *node, at *path, id string, i int) bool {
+func (r *referee) step(n *node, at *trail, id string, i int) bool {
 	other, known := r.index[id]
 	switch {
 	case !known:
-		r.add(n, at, strconv.Quote(clip(id, 60)), "there is no such step", meant(id, r.before(i), "steps before this one"))
+		fix := ""
+		if len(*r.problems) < MaxProblems { // the search for it takes its time
+			fix = meant(id, r.before(i), "steps before this one")
+		}
+		r.add(n, at, strconv.Quote(clip(id, 60)), "there is no such step", fix)
 	case other == i:
 		r.add(n, at, strconv.Quote(id), "a step cannot build on itself", "leave it out")
 	case other > i:
@@ -121,7 +125,7 @@ func (r *referee) cycle(from, to int) []string {
 }
 
 // expressions checks those in n. In a step's with (whose index is i) all kinds may stand; elsewhere (i < 0) only vars.
-func (r *referee) expressions(n *node, at *path, i int) {
+func (r *referee) expressions(n *node, at *trail, i int) {
 	if n == nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 // step is one of steps: as it is written.
 type step struct {
 	node    *node
-	at      *path
+	at      *trail
 	id      string
 	name    string
 	uses    string
@@ -72,7 +72,7 @@ func (p *parser) steps(n *node) []step {
 	return steps
 }
 
-func (p *parser) step(n *node, at *path) step {
+func (p *parser) step(n *node, at *trail) step {
 	s := step{node: n, at: at}
 	f := p.fields(n, at, "id", "name", "uses", "with", "needs", "check", "gate", "retry", "timeout", "on", "undo")
 	if f == nil {
@@ -101,7 +101,7 @@ func (p *parser) step(n *node, at *path) step {
 }
 
 // form reads text of a form.
-func (p *parser) form(n *node, at *path, form *regexp.Regexp, message string) string {
+func (p *parser) form(n *node, at *trail, form *regexp.Regexp, message string) string {
 	s := p.text(n, at, MaxFile)
 	if n != nil && n.kind == text && !form.MatchString(s) && !p.templated(n) {
 		p.add(n, at, n.shown(), message, "rename it")
@@ -109,7 +109,7 @@ func (p *parser) form(n *node, at *path, form *regexp.Regexp, message string) st
 	return s
 }
 
-func (p *parser) checks(n *node, at *path) []activities.Check {
+func (p *parser) checks(n *node, at *trail) []activities.Check {
 	if !p.is(n, at, list, "begin each check with -") {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (p *parser) checks(n *node, at *path) []activities.Check {
 	return checks
 }
 
-func (p *parser) check(n *node, at *path) activities.Check {
+func (p *parser) check(n *node, at *trail) activities.Check {
 	var c activities.Check
 	f := p.fields(n, at, "command", "json", "exists", "when")
 	if f == nil {
@@ -156,7 +156,7 @@ func (p *parser) check(n *node, at *path) activities.Check {
 	return c
 }
 
-func (p *parser) command(n *node, at *path) (run []string) {
+func (p *parser) command(n *node, at *trail) (run []string) {
 	if len(n.items) == 0 {
 		p.add(n, at, n.shown(), "names no program", "write the program and its arguments as a list")
 	}
@@ -170,7 +170,7 @@ func (p *parser) command(n *node, at *path) (run []string) {
 	return run
 }
 
-func (p *parser) jsonCheck(f map[string]*node, at *path) *activities.JSONCheck {
+func (p *parser) jsonCheck(f map[string]*node, at *trail) *activities.JSONCheck {
 	c := &activities.JSONCheck{}
 	if f["file"] != nil {
 		c.File = p.line(f["file"], at.key("file"), MaxFile)
@@ -187,7 +187,7 @@ func (p *parser) jsonCheck(f map[string]*node, at *path) *activities.JSONCheck {
 	return c
 }
 
-func (p *parser) gate(n *node, at *path) gate {
+func (p *parser) gate(n *node, at *trail) gate {
 	if n == nil {
 		return gate{}
 	}
@@ -203,7 +203,7 @@ func (p *parser) gate(n *node, at *path) gate {
 	return g
 }
 
-func (p *parser) retry(n *node, at *path) retry {
+func (p *parser) retry(n *node, at *trail) retry {
 	f := p.fields(n, at, "attempts", "backoff", "max")
 	r := retry{backoff: p.duration(f["backoff"], at.key("backoff")), max: p.duration(f["max"], at.key("max"))}
 	if a, at := f["attempts"], at.key("attempts"); p.is(a, at, number, "write how often it is tried, as in 3") {
@@ -218,7 +218,7 @@ func (p *parser) retry(n *node, at *path) retry {
 	return r
 }
 
-func (p *parser) undo(n *node, at *path) undo {
+func (p *parser) undo(n *node, at *trail) undo {
 	f := p.fields(n, at, "within", "drift")
 	u := undo{within: p.duration(f["within"], at.key("within"))}
 	if f["drift"] != nil {

@@ -1,0 +1,91 @@
+package task
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Catalog is what Compile knows of the worker that a task runs on.
+type Catalog struct {
+	// Specs are the actions that the worker knows.
+	Specs []activities.Spec
+	// Vars override those of the task file; see Document.Override.
+	Vars map[string]any
+	// Host is the worker's own host name: where host-bound steps run that name no other.
+	Host string
+	// SharedQueue is the task queue of steps that any worker may run.
+	SharedQueue string
+	// Journals are the ids of the worker's own journals, by world.
+	Journals map[string]string
+	// Secrets are the names of the secrets that the worker's config allows. Nil: not known here, so not checked.
+	Secrets []string
+	// Defaults are what a task file leaves out.
+	Defaults Defaults
+}
+
+// HostQueue is the task queue of one host's steps.
+func HostQueue(shared, host string) string { return shared + "@" + host }
+
+// Defaults are what holds where a task file says nothing.
+type Defaults struct {
+	// Attempts is how often a forward is tried. Defaults to 3.
+	Attempts int
+	// Backoff is the wait before the second attempt; each further one is twice as long. Defaults to 1s.
+	Backoff time.Duration
+	// MaxBackoff is the longest wait between two attempts. Defaults to 30s.
+	MaxBackoff time.Duration
+	// Timeout bounds one attempt of a forward. Defaults to 5m.
+	Timeout time.Duration
+	// Heartbeat is after how long without a sign of life an attempt counts as dead. Defaults to 10s.
+	Heartbeat time.Duration
+	// UndoAttempt bounds one attempt of an undo. Defaults to 10m.
+	UndoAttempt time.Duration
+	// UndoWithin bounds all attempts of an undo together; then it is parked. Defaults to 1h.
+	UndoWithin time.Duration
+	// GateLimit is how long a gate waits that always asks. Defaults to 365 days.
+	GateLimit time.Duration
+	// AutoGateLimit is how long a gate waits that asks by the change's risk. Defaults to 24h.
+	AutoGateLimit time.Duration
+}
+
+// WithDefaults is d with every zero field at its default.
+func (d Defaults) WithDefaults() Defaults {
+	return Defaults{
+		Attempts:      cmp.Or(d.Attempts, 3),
+		Backoff:       cmp.Or(d.Backoff, time.Second),
+		MaxBackoff:    cmp.Or(d.MaxBackoff, 30*time.Second),
+		Timeout:       cmp.Or(d.Timeout, 5*time.Minute),
+		Heartbeat:     cmp.Or(d.Heartbeat, 10*time.Second),
+		UndoAttempt:   cmp.Or(d.UndoAttempt, 10*time.Minute),
+		UndoWithin:    cmp.Or(d.UndoWithin, time.Hour),
+		GateLimit:     cmp.Or(d.GateLimit, 365*24*time.Hour),
+		AutoGateLimit: cmp.Or(d.AutoGateLimit, 24*time.Hour),
+	}
+}
+
+// action is a Spec with its schema ready to use.
+type action struct {
+	activities.Spec
+	params   *jsonschema.Schema
+	resolved *jsonschema.Resolved
+}
+
+func newAction(s activities.Spec) (*action, error) {
+	a := &action{Spec: s, params: &jsonschema.Schema{}}
+	if len(s.Params) > 0 {
+		if err := json.Unmarshal(s.Params, a.params); err != nil {
+			return nil, fmt.Errorf("action %s: its parameters' schema cannot be read: %w", s.Name, err)
+		}
+	}
+	var err error
+	if a.resolved, err = a.params.Resolve(nil); err != nil {
+		return nil, fmt.Errorf("action %s: its parameters' schema: %w", s.Name, err)
+	}
+	return a, nil
+}

@@ -1,0 +1,62 @@
+package task
+
+import "slices"
+
+// order fills in Needs: those that are written (all steps before, where none are), the steps whose outputs are referred
+// to, and those before that touch the same; without those that follow from the others.
+func (c *compiler) order(steps []Step) {
+	places := map[string]*claims{}
+	ahead := make([]bitset, len(steps)) // all that must be done before each step
+	var sinks []int                     // the steps that no other one needs yet
+	for i := range steps {
+		written := c.doc.steps[i]
+		t := c.touches[i]
+		if places[t.place] == nil {
+			places[t.place] = newClaims()
+		}
+		needs := places[t.place].claim(i, t)
+		if written.inOrder {
+			needs = sinks // together they follow all that is before
+		} else {
+			needs = append(slices.Clone(needs), c.refs[i]...)
+			for _, n := range written.needs {
+				needs = append(needs, c.byID[n.text])
+			}
+		}
+		direct := reduce(i, needs, ahead)
+		for _, j := range direct {
+			steps[i].Needs = append(steps[i].Needs, steps[j].ID)
+		}
+		sinks = append(slices.DeleteFunc(slices.Clone(sinks), func(j int) bool { return ahead[i].has(j) }), i)
+	}
+}
+
+// reduce returns the needs of step i, in file order, without those that others of them need; and notes all that is
+// ahead of i.
+func reduce(i int, needs []int, ahead []bitset) []int {
+	slices.Sort(needs)
+	needs = slices.Compact(needs)
+	ahead[i] = make(bitset, i/64+1)
+	var direct []int
+	for _, j := range slices.Backward(needs) { // a later step may need an earlier one, never the other way round
+		if !ahead[i].has(j) {
+			direct = append(direct, j)
+			ahead[i].join(ahead[j])
+			ahead[i].put(j)
+		}
+	}
+	slices.Reverse(direct)
+	return direct
+}
+
+// bitset is a set of step indices.
+type bitset []uint64
+
+func (b bitset) has(i int) bool { return i/64 < len(b) && b[i/64]&(1<<(i%64)) != 0 }
+func (b bitset) put(i int)      { b[i/64] |= 1 << (i % 64) }
+
+func (b bitset) join(other bitset) {
+	for k, word := range other {
+		b[k] |= word
+	}
+}

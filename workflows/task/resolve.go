@@ -1,0 +1,148 @@
+package task
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Resolve is the step's parameters with the outputs of other steps in place of their references: outputs by step id and
+// name. It is a pure function, fit for workflow code.
+//
+// References to secrets stay, for the worker to resolve. Nothing else in the result reads as one: what comes from an
+// output, or from an escaped text in the task file, is data. Its "${" is written as "\u0024{", which is the same JSON but
+// no reference to the worker, that looks for references in the JSON as it stands. The result must be kept as raw JSON
+// until then, as json.RawMessage does.
+func (s Step) Resolve(outputs map[string]map[string]any) (json.RawMessage, error) {
+	var problems Problems
+	with := s.With
+	if len(with) == 0 {
+		with = json.RawMessage("{}")
+	}
+	if !json.Valid(with) {
+		return nil, fmt.Errorf("steps.%s.with: is not JSON", s.ID)
+	}
+	root := readJSON(with, &collector{file: s.ID, problems: &problems})
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("steps.%s.with: %w", s.ID, problems)
+	}
+	r := resolver{outputs: outputs}
+	raw, err := r.append(nil, root)
+	if err != nil {
+		return nil, fmt.Errorf("steps.%s.with: %w", s.ID, err)
+	}
+	if len(raw) > MaxInline {
+		return nil, fmt.Errorf("steps.%s.with: has %d bytes with its outputs filled in, more than %d; let the steps hand content over in a file, and name it with source:", s.ID, len(raw), MaxInline)
+	}
+	return raw, nil
+}
+
+// EntryParams is what of the resolved parameters goes into the step's Entry.
+func (s Step) EntryParams(with json.RawMessage) (json.RawMessage, error) {
+	params, err := activities.EntryParams(with, s.UndoParams, s.Digested)
+	if err != nil {
+		return nil, fmt.Errorf("steps.%s.with: %w", s.ID, err)
+	}
+	return params, nil
+}
+
+type resolver struct {
+	outputs map[string]map[string]any
+}
+
+// append appends n as JSON with its references resolved.
+func (r resolver) append(to []byte, n *node) ([]byte, error) {
+	var err error
+	switch n.kind {
+	case text:
+		return r.text(to, n.text)
+	case list:
+		to = append(to, '[')
+		for i, item := range n.items {
+			if i > 0 {
+				to = append(to, ',')
+			}
+			if to, err = r.append(to, item); err != nil {
+				return nil, err
+			}
+		}
+		return append(to, ']'), nil
+	case object:
+		to = append(to, '{')
+		for i, f := range n.fields {
+			if i > 0 {
+				to = append(to, ',')
+			}
+			to = append(append(to, guard(appendText(nil, f.key.text))...), ':')
+			if to, err = r.append(to, f.value); err != nil {
+				return nil, err
+			}
+		}
+		return append(to, '}'), nil
+	}
+	return n.json(to), nil
+}
+
+func (r resolver) text(to []byte, s string) ([]byte, error) {
+	t, bad := parseTemplate(s)
+	if bad != nil {
+		return nil, bad
+	}
+	if ref, ok := t.whole(); ok && ref.kind == outputRef {
+		v, err := r.output(ref)
+		return append(to, guard(v)...), err
+	}
+	to = append(to, '"')
+	for _, p := range t {
+		switch p.kind {
+		case literal:
+			to = append(to, guard(appendTextBody(nil, p.text))...)
+		case secretRef:
+			to = append(to, "${{ secrets."+p.name+" }}"...)
+		case outputRef:
+			raw, err := r.output(p)
+			if err != nil {
+				return nil, err
+			}
+			if string(raw) == "null" {
+				return nil, fmt.Errorf("%s: the output is nothing, and cannot be a part of a text", p.text)
+			}
+			value := string(raw)
+			if raw[0] == '"' {
+				if err := json.Unmarshal(raw, &value); err != nil {
+					return nil, err
+				}
+			}
+			to = append(to, guard(appendTextBody(nil, value))...)
+		default:
+			return nil, fmt.Errorf("%s: the step was not compiled", p.text)
+		}
+	}
+	return append(to, '"'), nil
+}
+
+// output is the value of an output as JSON.
+func (r resolver) output(p part) ([]byte, error) {
+	of, ran := r.outputs[p.step]
+	if !ran {
+		return nil, fmt.Errorf("%s: it is known when step %s has run", p.text, p.step)
+	}
+	v, has := of[p.name]
+	if !has {
+		return nil, fmt.Errorf("%s: %s", p.text, strings.Replace(meant(p.name, sortedKeys(of), "step "+p.step+" has the outputs"), "there is no", "there is no output of", 1))
+	}
+	return json.Marshal(v)
+}
+
+// guard writes each $ that could begin a reference, alone or with what follows it, as \u0024. In JSON a $ stands only in
+// texts.
+func guard(raw []byte) []byte {
+	raw = bytes.ReplaceAll(raw, []byte("${"), []byte(`\u0024{`))
+	if bytes.HasSuffix(raw, []byte("$")) {
+		raw = append(raw[:len(raw)-1:len(raw)-1], `\u0024`...)
+	}
+	return raw
+}
