@@ -14,6 +14,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// DefaultQueue is the shared task queue where no other is named.
+const DefaultQueue = "unwind"
+
 // Config is what a worker may do, and where. Every field can stand in the file; those with an environment variable or a
 // flag of the worker command are overridden by it, a flag before a variable.
 type Config struct {
@@ -118,7 +121,7 @@ func (c Config) WithDefaults() (Config, error) {
 		c.Host = strings.ToLower(name)
 	}
 	if c.Queue == "" {
-		c.Queue = "unwind"
+		c.Queue = DefaultQueue
 	}
 	if c.State == "" {
 		base := os.Getenv("XDG_STATE_HOME")

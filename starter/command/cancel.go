@@ -1,0 +1,41 @@
+package command
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *program) cancel() *cobra.Command {
+	return &cobra.Command{
+		Use:     "cancel ID",
+		GroupID: groupDecide,
+		Short:   "Cancel a task; it unwinds",
+		Long: `Cancel asks a task to end: the step that runs is stopped, and every step that acted is taken back. Cancelling a task that
+unwinds already changes nothing.
+
+` + exitStatuses,
+		Example:           `  starter cancel release-k3x9q2 && starter watch release-k3x9q2`,
+		Args:              exactly("ID"),
+		ValidArgsFunction: p.completeTask(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := p.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			t, err := c.describe(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if t.closed() {
+				return usagef("task %s is closed: there is nothing to cancel; see it with `starter show %s`", t.ID, quoted(t.ID))
+			}
+			if err := c.CancelWorkflow(cmd.Context(), t.ID, t.RunID); err != nil {
+				return fmt.Errorf("cancel task %s: %w", t.ID, err)
+			}
+			p.printf("task %s is asked to end; it unwinds\nfollow it: starter watch %s\n", t.ID, quoted(t.ID))
+			return nil
+		},
+	}
+}

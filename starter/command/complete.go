@@ -1,0 +1,77 @@
+package command
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// completionLimit bounds how long a shell waits for a completion.
+const completionLimit = 2 * time.Second
+
+type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
+
+// completeTask completes the id of a task, and after it a step, where steps says which.
+func (p *program) completeTask(steps func(workflows.State) []string) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		parent := cmd.Context()
+		if parent == nil {
+			parent = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(parent, completionLimit)
+		defer cancel()
+		if len(args) > 1 || len(args) == 1 && steps == nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		c, err := p.connect(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer c.Close()
+		if len(args) == 1 {
+			s, err := c.state(ctx, args[0], "")
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return steps(s), cobra.ShellCompDirectiveNoFileComp
+		}
+		f := filter{limit: 100}
+		if steps != nil {
+			f.status = string(compensations.Open) // only these wait for a decision
+		}
+		tasks, _, err := c.tasks(ctx, f)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var ids []string
+		for _, t := range tasks {
+			ids = append(ids, t.GetExecution().GetWorkflowId())
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func gateSteps(s workflows.State) []string {
+	var steps []string
+	for _, g := range s.Gates {
+		steps = append(steps, g.Step)
+	}
+	return steps
+}
+
+func parkedSteps(s workflows.State) []string {
+	var steps []string
+	if s.Report == nil {
+		return nil
+	}
+	for _, r := range s.Report.Steps {
+		if compensations.UndoState(r.State) == compensations.Parked {
+			steps = append(steps, r.Step)
+		}
+	}
+	return steps
+}

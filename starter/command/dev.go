@@ -1,0 +1,82 @@
+package command
+
+import (
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+func (p *program) dev() *cobra.Command {
+	var f struct {
+		config       string
+		port, uiPort int
+	}
+	c := &cobra.Command{
+		Use:     "dev",
+		GroupID: groupServe,
+		Short:   "Run a Temporal server with its UI and a worker, until Ctrl-C",
+		Long: `Dev runs all that tasks need in one process, for trying out and for development: a Temporal server with its UI and a worker.
+Tasks survive a restart: the server's database and the worker's journals are in the state folder (UNWIND_STATE, else
+$XDG_STATE_HOME/unwind, else ~/.local/state/unwind). Other commands find the server by themselves.
+
+The server is the temporal CLI's where that is on PATH, else one that is built on first use, which takes a few minutes.
+Where TEMPORAL_ADDRESS or a profile of the temporal CLI names a server, only the worker is started, on that server.
+
+Without --config the worker may change files and apply Terraform configurations below the current folder, and run commands
+in the containers of the local engine, as far as those programs are there.
+
+` + exitStatuses,
+		Example: `  starter dev
+  starter dev --config worker.yaml --ui-port 8233`,
+		Args: nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			config, err := p.workerConfig(f.config)
+			if err != nil {
+				return err
+			}
+			l, err := startLocal(ctx, localOptions{
+				Config: config, Worlds: p.options.Worlds, UI: p.ui, Port: f.port, UIPort: f.uiPort, Log: p.streams.Err,
+			})
+			if err != nil {
+				return err
+			}
+			defer l.Stop()
+			p.printf("Temporal  %s, namespace %s\n", l.Address, l.Namespace)
+			if l.UI != "" {
+				p.printf("UI        %s\n", l.UI)
+			}
+			p.printf("worker    %s\n", l.Worker)
+			p.printf("try       starter run FILE --watch\nCtrl-C ends it; tasks that are open go on at the next start\n")
+			return l.Wait(ctx)
+		},
+	}
+	c.Flags().StringVar(&f.config, "config", "", "config `file` of the worker")
+	c.Flags().IntVar(&f.port, "port", 7233, "`port` of the Temporal server; 0 takes a free one")
+	c.Flags().IntVar(&f.uiPort, "ui-port", 8233, "`port` of the UI; 0 takes a free one")
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
+	return c
+}
+
+// workerConfig is that of a file, or one for the current folder.
+func (p *program) workerConfig(file string) (host.Config, error) {
+	if file != "" {
+		c, err := host.ReadConfig(file)
+		if err != nil {
+			return c, usageError{err}
+		}
+		return c.WithEnvironment(os.LookupEnv), nil
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return host.Config{}, err
+	}
+	c := host.Config{File: &host.FileConfig{Roots: []string{here}}}.WithEnvironment(os.LookupEnv)
+	if _, err := exec.LookPath("terraform"); err == nil {
+		c.Terraform = &host.TerraformConfig{Roots: []string{here}}
+	}
+	return c, nil
+}

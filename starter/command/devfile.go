@@ -1,0 +1,78 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+// devFile is what a running `starter dev` (or demo) tells other commands of the same user.
+type devFile struct {
+	Address   string `json:"address"`
+	Namespace string `json:"namespace"`
+	UI        string `json:"ui,omitempty"`
+	PID       int    `json:"pid"`
+}
+
+// stateFolder is where the user's state is: the worker's journals and the dev server's database.
+func stateFolder() (string, error) {
+	c, err := host.Config{}.WithEnvironment(os.LookupEnv).WithDefaults()
+	return c.State, err
+}
+
+const devFileName = "dev.json"
+
+// findDev is the server of a running dev.
+func findDev() (devFile, bool) {
+	var d devFile
+	folder, err := stateFolder()
+	if err != nil {
+		return d, false
+	}
+	raw, err := os.ReadFile(filepath.Join(folder, devFileName))
+	if err != nil || json.Unmarshal(raw, &d) != nil {
+		return d, false
+	}
+	return d, d.Address != "" && answers(d.Address)
+}
+
+// write puts the file into the folder, whole or not at all; remove takes it away again.
+func (d devFile) write(folder string) (remove func(), err error) {
+	raw, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(folder, devFileName)
+	draft := path + ".draft"
+	if err := os.WriteFile(draft, append(raw, '\n'), 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(draft, path); err != nil {
+		return nil, err
+	}
+	return func() { _ = os.Remove(path) }, nil
+}
+
+// lockFolder keeps a second server off the database of a state folder, for as long as this process lives or until unlock.
+func lockFolder(folder string) (unlock func(), err error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("state folder: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(folder, "dev.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state folder: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("a starter dev runs already on %s; use it, stop it, or set UNWIND_STATE to another folder", folder)
+		}
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return func() { f.Close() }, nil
+}

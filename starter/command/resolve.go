@@ -1,0 +1,132 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+var decisions = []string{
+	string(compensations.Retry), string(compensations.Force), string(compensations.Skip), string(compensations.Accept),
+}
+
+func (p *program) resolve() *cobra.Command {
+	var f consent
+	var do string
+	c := &cobra.Command{
+		Use:     "resolve ID STEP --do retry|force|skip|accept",
+		GroupID: groupDecide,
+		Short:   "Resolve an undo that is parked",
+		Long: `Resolve decides about the undo of a step that needs a person: because someone else changed the resource since, because the
+undo failed for good, or because nobody can know whether the step acted. It shows why, asks, and sends the signal
+"resolve" with the digest of what it has shown; then it waits until the task has taken it.
+
+  retry    undo it again
+  force    overwrite exactly the drift that is shown, and nothing newer
+  skip     leave it as it is; the steps that it builds on wait for a person too
+  accept   take the world as it is; the steps that it builds on are undone
+
+In a script give --digest (from "starter show ID -o json": .report.steps[].digest) or --yes.
+
+The signal can be sent by other means too; its payload is {"step": ..., "digest": ..., "do": ..., "who": ..., "why": ...}.
+
+` + exitStatuses,
+		Example: `  starter resolve release-k3x9q2 settings --do force
+  starter resolve release-k3x9q2 settings --do accept --yes --why "the new file is right"`,
+		Args:              exactly("ID", "STEP"),
+		ValidArgsFunction: p.completeTask(parkedSteps),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(decisions, do) {
+				return usagef("--do %q: give one of %s", do, strings.Join(decisions, ", "))
+			}
+			return p.resolvePark(cmd.Context(), args[0], args[1], compensations.Do(do), f)
+		},
+	}
+	c.Flags().StringVar(&do, "do", "", "what to `do`: "+strings.Join(decisions, ", ")+"; required")
+	f.add(c)
+	_ = c.RegisterFlagCompletionFunc("do", cobra.FixedCompletions(decisions, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (p *program) resolvePark(ctx context.Context, id, step string, do compensations.Do, f consent) error {
+	c, err := p.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	t, s, err := c.running(ctx, id)
+	if err != nil {
+		return err
+	}
+	park, err := parkOf(s, step)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(ways(park), func(w way) bool { return w.do == do }) {
+		return usagef("--do %s: step %s has not drifted, there is nothing to force: nothing was sent; retry, skip or accept", do, step)
+	}
+	writePark(p.streams.Out, t.ID, park)
+	if err := p.consents(f, park.Digest, string(do)+" it?"); err != nil {
+		return err
+	}
+	r := compensations.Resolution{Step: step, Digest: park.Digest, Do: do, Who: who(), Why: f.why}
+	taken := func(s workflows.State) bool {
+		now, found := reported(s, step)
+		return !found || said(now, r) > said(park, r) // a long report leaves out what is clean
+	}
+	if err := c.signal(ctx, t, compensations.SignalResolve, r, taken); err != nil {
+		return err
+	}
+	p.printf("resolved: %s of step %s of task %s\n", do, step, t.ID)
+	return nil
+}
+
+// said is how often a step's notes hold that decision.
+func said(s compensations.StepReport, r compensations.Resolution) int {
+	n := 0
+	for _, note := range s.Notes {
+		if strings.HasPrefix(note, string(r.Do)+" by "+r.Who) {
+			n++
+		}
+	}
+	return n
+}
+
+// parkOf is the parked undo of a step.
+func parkOf(s workflows.State, step string) (compensations.StepReport, error) {
+	r, found := reported(s, step)
+	switch {
+	case found && compensations.UndoState(r.State) == compensations.Parked:
+		return r, nil
+	case s.Phase != workflows.Unwinding:
+		return r, usagef("task %s is not unwinding, it is %s: nothing is parked, and nothing was sent", s.Task, s.Phase)
+	case found:
+		return r, usagef("the undo of step %s of task %s is not parked, it is %s: nothing was sent%s", step, s.Task, r.State, otherParks(s))
+	}
+	return r, usagef("task %s has no step %q to undo: nothing was sent%s", s.Task, step, otherParks(s))
+}
+
+func reported(s workflows.State, step string) (compensations.StepReport, bool) {
+	if s.Report != nil {
+		for _, r := range s.Report.Steps {
+			if r.Step == step {
+				return r, true
+			}
+		}
+	}
+	return compensations.StepReport{}, false
+}
+
+func otherParks(s workflows.State) string {
+	steps := parkedSteps(s)
+	if len(steps) == 0 {
+		return "; no step is parked now"
+	}
+	return fmt.Sprintf("; parked: %s", strings.Join(steps, ", "))
+}

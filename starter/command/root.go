@@ -1,0 +1,185 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// Options make a starter. The zero value is the one that Unwind ships.
+type Options struct {
+	// Worlds are known beside the built-in ones: your own actions.
+	Worlds []activities.World
+}
+
+// Main runs the command line of this process and returns its exit status.
+func Main(o Options) int {
+	host.Hooks()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return Run(ctx, o, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+}
+
+// Streams are a command's standard streams. What is a terminal among them is looked up in the *os.File.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// The exit statuses.
+const (
+	statusOK          = 0
+	statusFailed      = 1
+	statusUsage       = 2
+	statusInterrupted = 130
+)
+
+const exitStatuses = `Exit status:
+  0    done
+  1    the task failed, or what was asked could not be done
+  2    usage or bad input: nothing was started, sent or touched
+  130  interrupted; a task that was started goes on`
+
+// Run runs one command line. A context that ends is an interrupt.
+func Run(ctx context.Context, o Options, args []string, s Streams) int {
+	p := &program{options: o, streams: s}
+	root := p.root()
+	root.SetArgs(args)
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	var problems task.Problems
+	switch {
+	case err == nil:
+		return statusOK
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(s.Err, "starter: interrupted")
+		return statusInterrupted
+	case errors.As(err, &problems):
+		fmt.Fprintln(s.Err, problems) // each line begins with FILE:LINE:COLUMN, for editors
+		return statusUsage
+	case errors.As(err, &usage) || !p.began:
+		fmt.Fprintln(s.Err, "starter:", err)
+		return statusUsage
+	}
+	fmt.Fprintln(s.Err, "starter:", err)
+	return statusFailed
+}
+
+// usageError is an error in what was typed: nothing was started, sent or touched.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// program is one run of the command line.
+type program struct {
+	options Options
+	streams Streams
+	// began is set when flags and arguments were fit to start with.
+	began bool
+	ui    string // --ui
+}
+
+func (p *program) printf(format string, args ...any) { fmt.Fprintf(p.streams.Out, format, args...) }
+
+const (
+	groupTasks  = "tasks"
+	groupDecide = "decide"
+	groupLook   = "look"
+	groupServe  = "serve"
+)
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "starter",
+		Short: "Run the tasks of AI agents so that everything they did can be taken back",
+		Long: `starter runs tasks of AI agents on Temporal: each step's undo is registered before the step runs, risky steps wait
+for a person, and whatever ends a task early unwinds it, last in first out.
+
+The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the temporal CLI names, else that of a running
+"starter dev", else localhost:7233.
+
+` + exitStatuses,
+		Example: `  starter dev                                # a server, its UI and a worker, until Ctrl-C
+  starter run release.yaml --watch           # run a task and follow it
+  starter approve release-k3x9q2 publish     # decide what waits at its gate`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			p.began = true
+		},
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usagef("%w; see %s --help", err, c.CommandPath())
+	})
+	root.PersistentFlags().StringVar(&p.ui, "ui", os.Getenv("TEMPORAL_UI"), "address of the Temporal `UI`, for links (default TEMPORAL_UI, else that of a running starter dev)")
+	root.AddGroup(
+		&cobra.Group{ID: groupTasks, Title: "Tasks:"},
+		&cobra.Group{ID: groupDecide, Title: "Decide:"},
+		&cobra.Group{ID: groupLook, Title: "Task files:"},
+		&cobra.Group{ID: groupServe, Title: "Serve:"},
+	)
+	root.AddCommand(
+		p.run(), p.watch(), p.show(), p.list(),
+		p.approve(), p.reject(), p.resolve(), p.cancel(),
+		p.validate(), p.plan(), p.catalog(), p.schema(),
+		p.dev(),
+	)
+	return root
+}
+
+// exactly wants one argument for each name, none of them empty.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return usagef("%s takes %s, but got %d arguments; see %s --help", c.CommandPath(), strings.Join(names, " and "), len(args), c.CommandPath())
+		}
+		for i, a := range args {
+			if strings.TrimSpace(a) == "" {
+				return usagef("%s is empty; see %s --help", names[i], c.CommandPath())
+			}
+		}
+		return nil
+	}
+}
+
+// nothing wants no argument.
+func nothing(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no argument, but got %q; see %s --help", c.CommandPath(), args[0], c.CommandPath())
+	}
+	return nil
+}
+
+// outputFlag is -o: text, or json.
+type outputFlag string
+
+func (f *outputFlag) add(c *cobra.Command) {
+	c.Flags().VarP(f, "output", "o", "`text` or json")
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (f *outputFlag) String() string { return string(*f) }
+func (f *outputFlag) Type() string   { return "format" }
+func (f *outputFlag) Set(v string) error {
+	if v != "text" && v != "json" {
+		return errors.New("give text or json")
+	}
+	*f = outputFlag(v)
+	return nil
+}

@@ -1,0 +1,70 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *program) watch() *cobra.Command {
+	return &cobra.Command{
+		Use:     "watch ID",
+		GroupID: groupTasks,
+		Short:   "Follow a task until its end",
+		Long: `Watch shows what a task does until it is closed, and then its report: a view that redraws itself on a terminal, a line
+for each thing that happens elsewhere. A gate is shown with the change and the ways to approve it, an undo that needs a
+person with the command that resolves it.
+
+Ctrl-C ends the watching, not the task.
+
+` + exitStatuses,
+		Example: `  starter watch release-k3x9q2
+  starter watch release-k3x9q2 | tee release.log`,
+		Args:              exactly("ID"),
+		ValidArgsFunction: p.completeTask(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := p.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			t, err := c.describe(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return p.follow(cmd.Context(), c, t)
+		},
+	}
+}
+
+// follow shows a task until its end and prints its report. It is an error if the task did not commit.
+func (p *program) follow(ctx context.Context, c *connection, t taskRun) error {
+	var e ending
+	var err error
+	if t.closed() {
+		e, err = c.end(ctx, t.ID, t.RunID)
+	} else {
+		e, err = c.follow(ctx, t, newView(c, t, p.streams.Out))
+	}
+	if err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			fmt.Fprintf(p.streams.Err, "the task goes on; follow it with: starter watch %s\n", quoted(t.ID))
+		}
+		return err
+	}
+	return p.reportEnd(t, e)
+}
+
+// reportEnd prints how a task ended; an error where it did not commit.
+func (p *program) reportEnd(t taskRun, e ending) error {
+	if e.Report != nil {
+		p.printf("\n")
+		writeReport(p.streams.Out, *e.Report)
+	}
+	if e.Failure != "" {
+		return fmt.Errorf("task %s: %s", t.ID, oneLine(e.Failure))
+	}
+	return nil
+}

@@ -1,0 +1,13 @@
+package host
+
+import (
+	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/terraform"
+)
+
+// Hooks makes the program able to run a worker: some worlds start the program itself as a supervisor that outlives the
+// worker. Call it first thing in main, and in TestMain: in a supervisor it never returns.
+func Hooks() {
+	container.Attend()
+	terraform.Supervise()
+}
