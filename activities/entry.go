@@ -1,10 +1,12 @@
 package activities
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -36,6 +38,9 @@ type Entry struct {
 	Params json.RawMessage `json:"params,omitempty"`
 	// Policy bounds the undo.
 	Policy UndoPolicy `json:"policy"`
+	// Since is when the entry was made: nothing of the step is older. A world whose record is a remote service looks from
+	// here on for what a lost answer made. Zero: not known, so it has to look at everything.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Place is where a step's effects and journal live.
@@ -113,4 +118,37 @@ type Forward struct {
 type Backward struct {
 	Entry    Entry    `json:"entry"`
 	Decision Decision `json:"decision"`
+}
+
+// EntryParams projects a step's parameters to what its Entry holds: the top-level ones that undoParams names, and of
+// those that digested names too, only the digest of their value, as a text.
+func EntryParams(with json.RawMessage, undoParams, digested []string) (json.RawMessage, error) {
+	if len(undoParams) == 0 || len(with) == 0 {
+		return nil, nil
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(with, &all); err != nil {
+		return nil, Errorf(Refused, "parameters: %v", err)
+	}
+	kept := make(map[string]json.RawMessage, len(undoParams))
+	for _, name := range undoParams {
+		value, given := all[name]
+		if !given {
+			continue
+		}
+		if slices.Contains(digested, name) {
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, value); err != nil {
+				return nil, Errorf(Refused, "parameters: %s: %v", name, err)
+			}
+			value, _ = json.Marshal(DigestOf(compact.Bytes()))
+		}
+		kept[name] = value
+	}
+	return json.Marshal(kept)
+}
+
+// EntryParams is what the Entry of a step with these parameters holds of them.
+func (s Spec) EntryParams(with json.RawMessage) (json.RawMessage, error) {
+	return EntryParams(with, s.UndoParams, s.Digested)
 }

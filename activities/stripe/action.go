@@ -1,0 +1,325 @@
+package stripe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// keyLife is how long a key is sure to be remembered: Stripe promises 24 hours, and clocks differ.
+const keyLife = 23 * time.Hour
+
+// action is one row of the table, at work.
+type action struct {
+	*service
+	kind *kind
+	spec activities.Spec
+}
+
+// Spec is the row as the catalog shows it.
+func (a *action) Spec() activities.Spec { return a.spec }
+
+func (a *action) reach(what string) { point.Reach(a.spec.Name + ":" + what) }
+
+// forgotten says that a key first used after since may be forgotten by now.
+func (s *service) forgotten(since time.Time) bool {
+	return since.IsZero() || s.now().Sub(since) > keyLife
+}
+
+// Apply sends the request once per token.
+func (a *action) Apply(ctx context.Context, e activities.Entry, step activities.Step, want activities.Digest) (activities.Result, error) {
+	c, err := a.open(ctx, a.forward, e.Place.Journal)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	req, err := a.kind.build(step.With, e.Token)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	forward := a.create
+	if a.kind.acts() {
+		forward = a.act
+	}
+	o, notes, err := forward(c, e, req, want)
+	if err != nil {
+		return activities.Result{}, typed(err)
+	}
+	if o, err = a.kept(c, e.Token, o, req); err != nil {
+		return activities.Result{}, typed(err)
+	}
+	a.reach("confirmed")
+	if err := activities.RunChecks(ctx, step.Checks, activities.Live, activities.Live, scene{o}); err != nil {
+		return activities.Result{}, err
+	}
+	for _, check := range step.Checks {
+		if check.When == activities.Staged {
+			return activities.Result{}, activities.Errorf(activities.Refused, "check: when: staged; Stripe stages nothing, use live")
+		}
+	}
+	return a.result(o, notes), nil
+}
+
+func (a *action) result(o object, notes []string) activities.Result {
+	r := activities.Result{Summary: fmt.Sprintf("%s %s", a.kind.noun, o.text("id")), Outputs: map[string]any{}, Notes: notes}
+	for _, out := range a.kind.outputs {
+		r.Outputs[out.name] = o.at(out.path)
+	}
+	raw, err := json.Marshal(withoutNotes(o))
+	if err != nil {
+		panic(err) // it came out of JSON
+	}
+	r.After = activities.DigestOf(raw)
+	return r
+}
+
+// kept looks at what the request made once more: an undo that came between the two has left its trace.
+func (a *action) kept(c *session, token string, o object, req request) (object, error) {
+	path := req.parents
+	if !a.kind.acts() {
+		path = []string{req.list + "/" + o.text("id")}
+	}
+	now, err := c.get(path[0])
+	switch {
+	case gone(err), err == nil && now.deleted():
+		return nil, activities.Errorf(activities.Fenced, "%s %s was deleted: this forward came too late", a.kind.noun, o.text("id"))
+	case err != nil:
+		return nil, err
+	}
+	return now, a.kind.checkOpen(now, token)
+}
+
+// create makes an object, or finds the one that an earlier attempt has made.
+func (a *action) create(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
+	if want != "" || a.forgotten(e.Since) {
+		made, complete, err := c.search(req, e)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(made) > 0 {
+			return made[0], []string{"an earlier attempt had made it"}, nil
+		}
+		if !complete && !e.Since.IsZero() {
+			return nil, nil, unsure("too many objects were made since to find whether an earlier attempt had made it")
+		}
+		if err := a.judge(c, e, req, want); err != nil {
+			return nil, nil, err
+		}
+	}
+	a.reach("looked")
+	o, _, err = c.post(req.path, req.params, key(e.Token))
+	a.reach("answered")
+	switch {
+	case spent(err):
+		return nil, nil, a.late(e)
+	case stuck(err):
+		made, _, err := c.search(req, e)
+		if err == nil && len(made) == 0 {
+			err = unsure("Stripe failed to answer, will answer the same for this key, and lists nothing that it made")
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		return made[0], []string{"Stripe failed to answer; the object was found by its token"}, nil
+	}
+	return o, nil, err
+}
+
+// act does something to an object that is there. The record that it is about to be done is a note on that object.
+func (a *action) act(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
+	target := req.parents[0]
+	if o, err = c.get(target); err != nil {
+		return nil, nil, err
+	}
+	if err := a.kind.checkOpen(o, e.Token); err != nil {
+		return nil, nil, err
+	}
+	began := a.kind.beganAt(o, e.Token)
+	if began.IsZero() {
+		if err := a.judge(c, e, req, want); err != nil {
+			return nil, nil, err
+		}
+		note := e.Token + "@" + strconv.FormatInt(a.now().Unix(), 10)
+		// A spent key: another attempt has written the same with another time.
+		if _, err := c.note(target, a.kind.mark(begun), note, key(e.Token, "record")); err != nil && !spent(err) {
+			return nil, nil, err
+		}
+		a.reach("recorded")
+	} else if a.forgotten(began) && a.kind.moved(o) {
+		return o, []string{"an earlier attempt had done it"}, nil
+	}
+	o, _, err = c.post(req.path, req.params, key(e.Token))
+	a.reach("answered")
+	switch {
+	case spent(err):
+		return nil, nil, a.late(e)
+	case stuck(err):
+		if o, err = c.get(target); err == nil && !a.kind.moved(o) {
+			err = unsure("Stripe failed to answer, will answer the same for this key, and the %s has a status of %s", a.kind.noun, o.text("status"))
+		}
+		return o, []string{"Stripe failed to answer; that it was done was seen on the object"}, err
+	}
+	return o, nil, err
+}
+
+// judge refuses a change that is not the one that was approved.
+func (a *action) judge(c *session, e activities.Entry, req request, want activities.Digest) error {
+	if want == "" {
+		return nil
+	}
+	change, err := a.change(c, req, e.Place.Journal)
+	if err == nil && change.Digest != want {
+		err = activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: %s is %s now, approved was %s",
+			change.Summary, change.Digest.Short(), want.Short())
+	}
+	return err
+}
+
+func (a *action) late(e activities.Entry) error {
+	return activities.Errorf(activities.Fenced, "the idempotency key of token %s is blocked: the step was undone, or its parameters have changed since it was first sent", e.Token)
+}
+
+func unsure(format string, args ...any) error {
+	return activities.Errorf(activities.UnknownOutcome, format, args...)
+}
+
+// search finds what was made with an entry's token, changing nothing.
+func (c *session) search(req request, e activities.Entry) (made []object, complete bool, err error) {
+	ours := func(o object) {
+		if noted(o, tokenMark) == e.Token {
+			made = append(made, o)
+		}
+	}
+	if req.chosen != "" {
+		o, err := c.get(req.list + "/" + req.chosen)
+		if err != nil && !gone(err) {
+			return nil, false, err
+		}
+		ours(o)
+		return made, true, nil
+	}
+	filter := url.Values{}
+	for name, values := range req.filter {
+		filter[name] = values
+	}
+	if !e.Since.IsZero() {
+		filter.Set("created[gte]", strconv.FormatInt(e.Since.Add(-time.Hour).Unix(), 10)) // clocks differ
+	}
+	complete, err = c.list(req.list, filter, ours)
+	return made, complete, err
+}
+
+// Release notes on what the step made that its window has closed, so that no later forward or undo acts on it. Where
+// nothing was made there is nothing to note.
+func (a *action) Release(ctx context.Context, e activities.Entry) error {
+	c, err := a.open(ctx, a.back, e.Place.Journal)
+	if err != nil {
+		return err
+	}
+	req, err := a.kind.build(e.Params, e.Token)
+	if err != nil {
+		return err
+	}
+	objects, complete, err := a.traces(c, req, e)
+	if err != nil {
+		return typed(err)
+	}
+	if !complete {
+		return activities.Errorf(activities.ActionFailed, "too many objects were made since to find the one of token %s", e.Token)
+	}
+	for _, o := range objects {
+		path := req.list + "/" + o.text("id")
+		if a.kind.acts() {
+			path = req.parents[0]
+		}
+		_, err := c.note(path, a.kind.mark(released), e.Token, key(e.Token, "release"))
+		if err != nil && !gone(err) {
+			return typed(err)
+		}
+		a.reach("released")
+	}
+	return nil
+}
+
+// traces are the objects on which a token's forward has left something.
+func (a *action) traces(c *session, req request, e activities.Entry) (objects []object, complete bool, err error) {
+	if !a.kind.acts() {
+		return c.search(req, e)
+	}
+	o, err := c.get(req.parents[0])
+	switch {
+	case gone(err):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, err
+	case a.kind.beganAt(o, e.Token).IsZero():
+		return nil, true, nil
+	}
+	return []object{o}, true, nil
+}
+
+// Observe compares what the step made with how it left it.
+func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
+	c, err := a.open(ctx, a.back, e.Place.Journal)
+	if err != nil {
+		return activities.Observation{}, err
+	}
+	req, err := a.kind.build(e.Params, e.Token)
+	if err != nil {
+		return activities.Observation{}, err
+	}
+	objects, complete, err := a.traces(c, req, e)
+	if err != nil {
+		return activities.Observation{}, typed(err)
+	}
+	if len(objects) == 0 {
+		if !complete {
+			return activities.Observation{State: activities.Unseen, Detail: "too many objects were made since to find this one"}, nil
+		}
+		return activities.Observation{State: activities.AsBefore, Detail: "nothing in Stripe has the step's token"}, nil
+	}
+	o := objects[0]
+	how, err := c.over(o)
+	if err != nil {
+		return activities.Observation{}, typed(err)
+	}
+	name := fmt.Sprintf("%s %s", a.kind.noun, o.text("id"))
+	switch {
+	case how != "" && a.kind.strategy != activities.Irreversible:
+		return activities.Observation{State: activities.AsBefore, Detail: name + " is " + how}, nil
+	case a.kind.acts() && a.kind.moved(o):
+		return activities.Observation{State: activities.AsLeft, Detail: name + " is " + o.text("status")}, nil
+	case a.kind.acts():
+		return activities.Observation{State: activities.Unseen, Detail: name + " is " + o.text("status")}, nil
+	}
+	drift, err := c.drift(a.kind, req, o)
+	if err != nil {
+		return activities.Observation{}, typed(err)
+	}
+	if drift != nil {
+		return activities.Observation{State: activities.Elsewise, Detail: name + " was changed", Drift: drift}, nil
+	}
+	return activities.Observation{State: activities.AsLeft, Detail: name + " is as the step left it"}, nil
+}
+
+// scene lets checks look at the object: a JSON check without a file is about it.
+type scene struct{ o object }
+
+func (s scene) Target() string { return s.o.text("id") }
+
+func (s scene) ReadFile(_ context.Context, name string) ([]byte, error) {
+	if name != s.Target() {
+		return nil, activities.Errorf(activities.Refused, "file %s: a check of a Stripe step sees the object that the step made or changed, %s", name, s.Target())
+	}
+	return json.Marshal(s.o)
+}
+
+func (s scene) Run(context.Context, []string) ([]byte, error) {
+	return nil, errors.New("no command runs inside of Stripe; use a json check, or a step of another world")
+}

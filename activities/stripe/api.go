@@ -1,0 +1,164 @@
+package stripe
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stripe/stripe-go/v76"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// object is one of Stripe's, as it came.
+type object map[string]any
+
+func (o object) text(path string) string {
+	s, _ := o.at(path).(string)
+	return s
+}
+
+func (o object) number(path string) int64 {
+	n, _ := o.at(path).(float64)
+	return int64(n)
+}
+
+// at is what stands at a dotted path: "items.data.0.price.id".
+func (o object) at(path string) any {
+	var v any = map[string]any(o)
+	for _, name := range strings.Split(path, ".") {
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i >= len(in) {
+				return nil
+			}
+			v = in[i]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+// deleted says that only a stub is left.
+func (o object) deleted() bool { return o["deleted"] == true }
+
+// response receives an answer from stripe-go.
+type response struct {
+	stripe.APIResource
+	fields object
+}
+
+func (r *response) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &r.fields) }
+
+// call sends one request. Every one has parameters, for without them stripe-go takes neither context nor key.
+func (c *session) call(method, path string, params stripe.ParamsContainer, key string) (o object, replayed bool, err error) {
+	common := params.GetParams()
+	common.Context = c.ctx
+	if key != "" {
+		common.SetIdempotencyKey(key)
+	}
+	r := &response{}
+	err = c.guard.do(func() error {
+		if err := c.backend.Call(method, path, c.key, params, r); err != nil {
+			return problemOf(err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if secret := r.fields.text("client_secret"); secret != "" {
+		activities.MaskerFrom(c.ctx).Add(secret)
+		delete(r.fields, "client_secret")
+	}
+	replayed = r.LastResponse != nil && r.LastResponse.Header.Get("Idempotent-Replayed") == "true"
+	return r.fields, replayed, nil
+}
+
+func (c *session) get(path string) (object, error) {
+	o, _, err := c.call(http.MethodGet, path, &stripe.Params{}, "")
+	return o, err
+}
+
+// post sends a request under a key. While another with the same key runs, it waits for that one's answer, for as long as
+// a request may take.
+func (c *session) post(path string, params stripe.ParamsContainer, key string) (o object, replayed bool, err error) {
+	wait, until := 50*time.Millisecond, time.Now().Add(c.config.HTTPTimeout)
+	for {
+		o, replayed, err = c.call(http.MethodPost, path, params, key)
+		if !busy(err) || time.Now().After(until) {
+			return o, replayed, err
+		}
+		select {
+		case <-c.ctx.Done():
+			return nil, false, err
+		case <-time.After(wait):
+			wait = min(2*wait, time.Second)
+		}
+	}
+}
+
+// resends bounds how many keys one change of an undo may use up: each but the last holds an answer 500.
+const resends = 3
+
+// once posts a change of an undo under a key of its own, so that it acts once, however late a second sender wakes up.
+// Where that key holds an answer 500 for good, the next one is taken: what it sends may be done twice without harm.
+func (c *session) once(path string, params stripe.ParamsContainer, key string) (o object, err error) {
+	for n := range resends {
+		o, _, err = c.post(path, params, key+"."+strconv.Itoa(n))
+		if !stuck(err) {
+			break
+		}
+	}
+	return o, err
+}
+
+// form makes parameters out of names and values.
+func form(pairs ...string) *stripe.Params {
+	p := &stripe.Params{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		p.AddExtra(pairs[i], pairs[i+1])
+	}
+	return p
+}
+
+// maxPages bounds a search: 100 pages are 10,000 objects.
+const maxPages = 100
+
+// list walks through all objects at a path, the newest first. It is complete unless there were too many.
+func (c *session) list(path string, filter url.Values, visit func(object)) (complete bool, err error) {
+	after := ""
+	for range maxPages {
+		p := form("limit", "100")
+		for name, values := range filter {
+			p.AddExtra(name, values[0])
+		}
+		if after != "" {
+			p.AddExtra("starting_after", after)
+		}
+		page, _, err := c.call(http.MethodGet, path, p, "")
+		if err != nil {
+			return false, err
+		}
+		items, _ := page["data"].([]any)
+		for _, item := range items {
+			if fields, ok := item.(map[string]any); ok {
+				o := object(fields)
+				delete(o, "client_secret")
+				visit(o)
+				after = o.text("id")
+			}
+		}
+		if page["has_more"] != true {
+			return true, nil
+		}
+	}
+	return false, nil
+}

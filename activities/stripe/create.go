@@ -1,0 +1,225 @@
+package stripe
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/stripe/stripe-go/v76"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Undo takes back what the step did, and sees to it that a forward that is still on its way does nothing.
+func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	c, err := a.open(ctx, a.back, e.Place.Journal)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	req, err := a.kind.build(e.Params, e.Token)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	undo := a.undoCreate
+	if a.kind.spend != nil {
+		undo = a.undoSpend
+	}
+	undone, err := undo(c, e, req, d)
+	return undone, typed(err)
+}
+
+// undoCreate is for creates that move no money. The fence and the probe are the same request under the same key: it
+// returns the object that the forward has made, or makes the one that a late forward will get, and either is taken away.
+func (a *action) undoCreate(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone, error) {
+	made, fresh, complete, err := a.claim(c, e, req)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if len(made) == 0 {
+		return activities.Undone{Outcome: activities.Nothing, Observed: "Stripe has refused the request, and lists nothing with its token"}, nil
+	}
+	a.reach("claimed")
+	var undone activities.Undone
+	for i, o := range made { // more than one only where a key was forgotten between two attempts
+		one, err := a.takeBack(c, e, req, o.text("id"), fresh, d)
+		if err != nil {
+			return activities.Undone{}, err
+		}
+		if i == 0 || !one.Outcome.Clean() {
+			undone = one
+		}
+	}
+	if !complete && undone.Outcome.Clean() {
+		undone.Outcome = activities.Unknown
+		undone.Observed += "; too many objects were made since to see whether an earlier attempt had made another"
+	}
+	return undone, nil
+}
+
+// claim finds what the token's request has made, or makes it now (fresh) so that nobody can later. A key that may be
+// forgotten is no proof: then the list is asked before, and after.
+func (a *action) claim(c *session, e activities.Entry, req request) (made []object, fresh, complete bool, err error) {
+	complete = true
+	old := a.forgotten(e.Since)
+	if old {
+		if made, complete, err = c.search(req, e); err != nil || len(made) > 0 {
+			return made, false, true, err
+		}
+	}
+	o, replayed, err := c.post(req.path, req.params, key(e.Token))
+	switch {
+	case err == nil:
+		return []object{o}, !replayed, complete || replayed, nil
+	case stuck(err), denied(err):
+		made, complete, err = c.search(req, e)
+		if err == nil && len(made) == 0 && !complete {
+			err = unsure("too many objects were made since to find whether the step had made one")
+		}
+		return made, false, true, err
+	}
+	return nil, false, false, err
+}
+
+// takeBack removes one object, unless someone has changed it since.
+func (a *action) takeBack(c *session, e activities.Entry, req request, id string, fresh bool, d activities.Decision) (activities.Undone, error) {
+	path := req.list + "/" + id
+	code := codeDone
+	if fresh {
+		code = codeNothing
+	}
+	o, err := c.get(path)
+	if gone(err) || err == nil && o.deleted() {
+		code, err = c.settle(a.kind, path, e.Token, code)
+		return a.describe(id, code, "deleted"), err
+	}
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if err := a.kind.checkKept(o, e.Token); err != nil {
+		return activities.Undone{}, err
+	}
+	how, err := c.over(o)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if how != "" {
+		if first, err := c.settle(a.kind, path, e.Token, code); err == nil {
+			code = first
+		} else if !denied(err) { // denied: it takes no notes any more
+			return activities.Undone{}, err
+		}
+		return a.describe(id, code, how), nil
+	}
+	drift, err := c.drift(a.kind, req, o)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if drift != nil {
+		if drift.Digest != d.Force {
+			return drifted(drift, "%s %s was changed since; it is untouched", a.kind.noun, id), nil
+		}
+		code = codeForced
+	}
+	if code, err = c.settle(a.kind, path, e.Token, code); err != nil {
+		return activities.Undone{}, err
+	}
+	a.reach("settled")
+	for _, inverse := range a.kind.inverses {
+		if err = inverse(c, path, e.Token, d.Force); !denied(err) {
+			break
+		}
+	}
+	a.reach("taken-back")
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if o, err = c.get(path); err != nil && !gone(err) {
+		return activities.Undone{}, err
+	}
+	how = "deleted"
+	if err == nil {
+		if how, err = c.over(o); err != nil {
+			return activities.Undone{}, err
+		}
+	}
+	if how == "" {
+		return activities.Undone{}, activities.Errorf(activities.ActionFailed, "%s %s is still there after its undo", a.kind.noun, id)
+	}
+	return a.describe(id, code, how), nil
+}
+
+// describe is the outcome of an undo that has ended, told from what is there: every undo of the token tells the same.
+// No code: no undo of the token has taken the object away.
+func (a *action) describe(id, code, how string) activities.Undone {
+	name := fmt.Sprintf("%s %s", a.kind.noun, id)
+	undone := activities.Undone{Outcome: activities.Compensated, Observed: name + " is " + how}
+	switch {
+	case code == codeNothing:
+		return activities.Undone{Outcome: activities.Nothing,
+			Observed: fmt.Sprintf("the request had not arrived; %s, which keeps a late one from acting, is %s", name, how)}
+	case code == "":
+		undone.Observed = name + " had been deleted by someone else"
+	case how == "deleted" && a.kind.exact:
+		undone.Outcome = activities.Restored
+	case how == "deleted" || how == "inactive" && !a.kind.exact || how == "canceled":
+		undone.Losses = a.kind.losses
+	default:
+		undone.Losses = []string{fmt.Sprintf("%s stays, %s", name, how)}
+	}
+	if code == codeForced {
+		undone.Outcome = activities.Compensated
+		undone.Losses = append(undone.Losses[:len(undone.Losses):len(undone.Losses)], "what someone had changed since, as it was shown")
+	}
+	return undone
+}
+
+func drifted(drift *activities.Drift, format string, args ...any) activities.Undone {
+	return activities.Undone{Outcome: activities.Drifted, Observed: fmt.Sprintf(format, args...), Drift: drift}
+}
+
+// over says in a word that an object has no effect any more; empty: it has.
+func (c *session) over(o object) (how string, err error) {
+	switch {
+	case o.deleted():
+		return "deleted", nil
+	case o["active"] == false:
+		return "inactive", nil
+	case o["status"] == "canceled":
+		return "canceled", nil
+	case o["object"] == "payment_intent" && o["status"] == "succeeded":
+		if left, err := c.unreturned(o); left > 0 || err != nil {
+			return "", err
+		}
+		return "paid, and all of it given back", nil
+	}
+	return "", nil
+}
+
+// inverse takes an object back, or is denied.
+type inverse func(c *session, path, token string, force activities.Digest) error
+
+func deletes(c *session, path, _ string, _ activities.Digest) error {
+	_, _, err := c.call(http.MethodDelete, path, &stripe.Params{}, "")
+	if gone(err) {
+		return nil
+	}
+	return err
+}
+
+func deactivates(c *session, path, token string, force activities.Digest) error {
+	_, err := c.once(path, form("active", "false"), key(token, "off", force.Short()))
+	return err
+}
+
+func cancels(c *session, path, token string, force activities.Digest) error {
+	_, err := c.once(path+"/cancel", &stripe.Params{}, key(token, "off", force.Short()))
+	return err
+}
+
+// refunds is for an intent that somebody has confirmed: only where a person has seen that.
+func refunds(c *session, path, token string, force activities.Digest) error {
+	if force == "" {
+		return activities.Errorf(activities.ActionFailed, "%s was paid while it was being canceled", path)
+	}
+	return c.giveBack(path, token)
+}

@@ -1,0 +1,89 @@
+package stripe
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// unpaid stands for every status of a payment intent that holds no money: it passes through them by itself.
+const unpaid = "unpaid"
+
+var unpaidStatus = []string{"requires_payment_method", "requires_confirmation", "requires_action"}
+
+// drift compares an object with how the step left it: the fields that the step set, and what was built on it. Nil: equal.
+func (c *session) drift(k *kind, req request, o object) (*activities.Drift, error) {
+	left, now := map[string]any{}, map[string]any{}
+	for path, value := range req.left {
+		left[path], now[path] = value, o.at(path)
+		switch {
+		case path == "metadata":
+			now[path], left[path] = withoutNotes(o)[path], withoutNotes(object{path: value})[path]
+		case value == unpaid && slices.Contains(unpaidStatus, o.text(path)):
+			now[path] = unpaid
+		}
+	}
+	if k.users != nil {
+		ids, err := c.usersOf(k.users, o)
+		if err != nil {
+			return nil, err
+		}
+		left[k.users.what], now[k.users.what] = []string{}, ids
+	}
+	var diff strings.Builder
+	for _, path := range slices.Sorted(maps.Keys(left)) {
+		if was, is := line(left[path]), line(now[path]); !bytes.Equal(was, is) {
+			fmt.Fprintf(&diff, "- %s: %s\n+ %s: %s\n", path, was, path, is)
+		}
+	}
+	if diff.Len() == 0 {
+		return nil, nil
+	}
+	return &activities.Drift{
+		Digest: activities.DigestOf([]byte(o.text("id")), line(now)),
+		Diff:   fmt.Sprintf("%s %s\n%s", k.noun, o.text("id"), diff.String()),
+	}, nil
+}
+
+func (c *session) usersOf(u *users, o object) (ids []string, err error) {
+	filter := url.Values{u.owner: {o.text("id")}}
+	if u.active {
+		filter.Set("active", "true")
+	}
+	ids = []string{}
+	_, err = c.list(u.list, filter, func(user object) { ids = append(ids, user.text("id")) })
+	slices.Sort(ids)
+	return ids, err
+}
+
+// line is a value as JSON: maps in it are sorted.
+func line(v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // it came out of JSON, or is ours
+	}
+	return raw
+}
+
+// withoutNotes is an object without what Unwind has noted on it.
+func withoutNotes(o object) object {
+	own := map[string]any{}
+	switch m := o["metadata"].(type) {
+	case map[string]any:
+		maps.Copy(own, m)
+	case map[string]string:
+		for name, value := range m {
+			own[name] = value
+		}
+	}
+	maps.DeleteFunc(own, func(name string, _ any) bool { return strings.HasPrefix(name, markPrefix) })
+	clean := maps.Clone(o)
+	clean["metadata"] = own
+	return clean
+}

@@ -1,0 +1,110 @@
+package emulator
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sort"
+)
+
+// Counters count what cannot be taken back by deleting an object.
+type Counters struct {
+	// Holds are authorizations of manual-capture intents.
+	Holds int `json:"holds"`
+	// Charges and Refunds are movements of money; Charged and Refunded their sums, in the smallest unit of any currency.
+	Charges  int   `json:"charges"`
+	Charged  int64 `json:"charged"`
+	Refunds  int   `json:"refunds"`
+	Refunded int64 `json:"refunded"`
+	// Mails are receipts and invoices sent to customers.
+	Mails int `json:"mails"`
+}
+
+// State is what GET /_emulator answers.
+type State struct {
+	// Live lists every object that still has an effect: see Live.
+	Live     []string `json:"live"`
+	Counters Counters `json:"counters"`
+}
+
+// Counters returns the counts so far.
+func (e *Emulator) Counters() Counters {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.counters
+}
+
+// Live lists, sorted, the objects that still have an effect on the world, as "customer cus_1 active": customers, products
+// and coupons that are not deleted, products and prices that are active, subscriptions that are not canceled, invoices
+// that wait for money, payment intents that are not canceled and whose money was not all given back.
+func (e *Emulator) Live() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	live := []string{}
+	for _, a := range e.accounts {
+		for _, o := range a.order {
+			if state := a.effect(o); state != "" {
+				live = append(live, fmt.Sprintf("%s %s %s", o.kind, o.id, state))
+			}
+		}
+	}
+	sort.Strings(live)
+	return live
+}
+
+// effect says in a word why an object is live; empty: it is not.
+func (a *account) effect(o *object) string {
+	if o.deleted {
+		return ""
+	}
+	switch o.kind {
+	case "customer", "coupon":
+		return "active"
+	case "product", "price":
+		if o.fields["active"] == true {
+			return "active"
+		}
+	case "subscription":
+		if s := o.text("status"); s != "canceled" {
+			return s
+		}
+	case "invoice":
+		if s := o.text("status"); s == "open" || s == "draft" {
+			return s
+		}
+	case "payment_intent":
+		s := o.text("status")
+		if c := a.objects[o.text("latest_charge")]; s == "succeeded" && c != nil && c.fields["refunded"] == true {
+			return ""
+		}
+		if s != "canceled" {
+			return s
+		}
+	}
+	return ""
+}
+
+// Object is a copy of an object's fields, as the API shows them; nil where there is none or it is deleted.
+func (e *Emulator) Object(id string) map[string]any {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, a := range e.accounts {
+		if o := a.objects[id]; o != nil && !o.deleted {
+			var fields map[string]any
+			raw, err := json.Marshal(o.fields)
+			if err == nil {
+				err = json.Unmarshal(raw, &fields)
+			}
+			if err != nil {
+				panic(err) // maps of plain values
+			}
+			return fields
+		}
+	}
+	return nil
+}
+
+func (e *Emulator) serveState(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(State{Live: e.Live(), Counters: e.Counters()}) //nolint:errcheck // the client has gone
+}

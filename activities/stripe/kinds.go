@@ -1,0 +1,335 @@
+package stripe
+
+import (
+	"net/url"
+
+	"github.com/stripe/stripe-go/v76"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// What an undo may not bring back.
+const (
+	lossVisible = "the canceled subscription and its invoices stay visible"
+	lossIntent  = "a canceled intent cannot be used again"
+	lossHold    = "the hold is not put back"
+	lossFee     = "Stripe keeps its fee for a payment that is given back"
+	lossMails   = "mails that the customer got, and what stands on the card's statement"
+)
+
+// kinds is the table: forward, inverse, class and risk of every action.
+func kinds() []*kind {
+	intent := []activities.Key{{Prefix: "stripe:", Param: "payment_intent"}}
+	created := []activities.Key{}
+	id := output{"id", "id", "the id in Stripe"}
+	status := output{"status", "status", "the status in Stripe"}
+	return []*kind{
+		with(kind{
+			noun: "customer", verb: "create", summary: "make a customer",
+			undo: "deletes the customer", losses: []string{"Stripe shows a deleted customer's past payments for ever"},
+			risk: activities.Low, strategy: activities.Compensation, keys: created,
+			outputs:  []output{id, {"email", "email", "the email address"}},
+			inverses: []inverse{deletes},
+			users:    &users{what: "subscriptions", list: "/v1/subscriptions", owner: "customer"},
+		}, customerRequest),
+		with(kind{
+			noun: "product", verb: "create", summary: "make a product",
+			undo: "deletes the product; where prices were made for it, which Stripe deletes never, it is made inactive",
+			risk: activities.Low, strategy: activities.Compensation, keys: created,
+			outputs:  []output{id},
+			inverses: []inverse{deletes, deactivates}, exact: true,
+			users: &users{what: "active prices", list: "/v1/prices", owner: "product", active: true},
+		}, productRequest),
+		with(kind{
+			noun: "price", verb: "create", summary: "make a price of a product",
+			undo: "makes the price inactive", losses: []string{"the inactive price stays: Stripe deletes no price"},
+			risk: activities.Low, strategy: activities.Compensation, keys: created,
+			outputs:  []output{id, {"product", "product", "the product's id"}},
+			inverses: []inverse{deactivates},
+		}, priceRequest),
+		with(kind{
+			noun: "coupon", verb: "create", summary: "make a coupon",
+			undo: "deletes the coupon", losses: []string{"discounts that were given with the coupon stay"},
+			risk: activities.Low, strategy: activities.Compensation, keys: created,
+			outputs:  []output{id},
+			inverses: []inverse{deletes},
+		}, couponRequest),
+		with(kind{
+			noun: "subscription", verb: "create", summary: "subscribe a customer to a price; a price that is not free is charged at once",
+			undo:   "cancels the subscription without a final invoice and gives back what was paid for it",
+			losses: []string{lossVisible, lossFee, lossMails},
+			risk:   activities.Medium, strategy: activities.Compensation, keys: created,
+			outputs: []output{id, status, {"customer", "customer", "the customer's id"}},
+			spend:   undoSubscription,
+		}, subscriptionRequest),
+		with(kind{
+			noun: "payment_intent", verb: "create", summary: "make a payment intent, which moves no money before it is confirmed",
+			undo: "cancels the intent", losses: []string{"the canceled intent stays visible"},
+			risk: activities.Low, strategy: activities.Compensation, keys: created,
+			outputs:  []output{id, status},
+			inverses: []inverse{cancels, refunds},
+		}, intentRequest),
+		with(kind{
+			noun: "payment_intent", verb: "confirm", summary: "charge a payment intent, or hold its money where it is captured by hand",
+			undo: "cancels the intent while its money is only held, and gives the money back where it was taken",
+			losses: []string{lossIntent, lossFee, lossMails},
+			risk: activities.High, strategy: activities.Compensation, keys: intent,
+			outputs: []output{id, status, {"charge", "latest_charge", "the charge's id"}},
+			spend:   undoConfirm,
+			moved:   statusIn("succeeded", "requires_capture", "processing"),
+		}, confirmRequest),
+		with(kind{
+			noun: "payment_intent", verb: "capture", summary: "take the money that a confirmed payment intent holds",
+			undo:   "gives the money back",
+			losses: []string{lossHold, lossFee, lossMails},
+			risk:   activities.High, strategy: activities.Compensation, keys: intent,
+			outputs: []output{id, status, {"charge", "latest_charge", "the charge's id"}, {"amount_received", "amount_received", "what was taken, in the smallest unit of the currency"}},
+			spend:   undoCapture,
+			moved:   statusIn("succeeded"),
+		}, captureRequest),
+		with(kind{
+			noun: "payment_intent", verb: "cancel", summary: "cancel a payment intent, and release what it holds",
+			undo: "cannot be undone: a canceled intent never comes back",
+			risk: activities.High, strategy: activities.Irreversible, keys: intent,
+			outputs: []output{id, status},
+			spend:   undoCancel,
+			moved:   statusIn("canceled"),
+		}, cancelRequest),
+		with(kind{
+			noun: "refund", verb: "create", summary: "give money back to a customer",
+			undo: "cannot be undone, but for a refund that still waits for the customer: that is canceled",
+			risk: activities.High, strategy: activities.Irreversible, keys: intent,
+			outputs: []output{id, status, {"amount", "amount", "what was given back, in the smallest unit of the currency"}},
+			spend:   undoRefund,
+		}, refundRequest),
+	}
+}
+
+type customerParams struct {
+	Name        string `json:"name,omitempty" jsonschema:"the customer's name"`
+	Email       string `json:"email,omitempty" jsonschema:"where Stripe sends receipts"`
+	Phone       string `json:"phone,omitempty"`
+	Description string `json:"description,omitempty"`
+	// PaymentMethod becomes the default of the customer's invoices.
+	PaymentMethod string            `json:"payment_method,omitempty" jsonschema:"id of a payment method; it is attached and pays the customer's invoices"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
+}
+
+func customerRequest(p customerParams, token string) (request, error) {
+	m, err := metadata(p.Metadata, token)
+	r := request{
+		path: "/v1/customers", list: "/v1/customers", filter: url.Values{},
+		params: &stripe.CustomerParams{Name: optional(p.Name), Email: optional(p.Email), Phone: optional(p.Phone), Description: optional(p.Description), Metadata: m},
+		left: map[string]any{
+			"name": orNull(p.Name), "email": orNull(p.Email), "phone": orNull(p.Phone), "description": orNull(p.Description), "metadata": m,
+		},
+	}
+	if p.PaymentMethod != "" {
+		c := r.params.(*stripe.CustomerParams)
+		c.PaymentMethod = stripe.String(p.PaymentMethod)
+		c.InvoiceSettings = &stripe.CustomerInvoiceSettingsParams{DefaultPaymentMethod: stripe.String(p.PaymentMethod)}
+	}
+	if p.Email != "" {
+		r.filter.Set("email", p.Email)
+	}
+	return r, err
+}
+
+type productParams struct {
+	ID          string            `json:"id,omitempty" jsonschema:"an id of your choice; made from the step's token where it is left out"`
+	Name        string            `json:"name"`
+	Description string            `json:"description,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+}
+
+func productRequest(p productParams, token string) (request, error) {
+	m, err := metadata(p.Metadata, token)
+	if p.ID == "" {
+		p.ID = "unwind_" + token
+	}
+	if _, bad := pathOf("products", "id", p.ID); bad != nil {
+		err = bad
+	}
+	return request{
+		path: "/v1/products", list: "/v1/products", chosen: p.ID,
+		params: &stripe.ProductParams{ID: stripe.String(p.ID), Name: stripe.String(p.Name), Description: optional(p.Description), Metadata: m},
+		left:   map[string]any{"name": p.Name, "description": orNull(p.Description), "active": true, "metadata": m},
+	}, err
+}
+
+type priceParams struct {
+	Product    string            `json:"product" jsonschema:"the product's id"`
+	Currency   string            `json:"currency" jsonschema:"three lower-case letters"`
+	UnitAmount int64             `json:"unit_amount" jsonschema:"in the smallest unit of the currency; 0 is free"`
+	Interval   string            `json:"interval,omitempty" jsonschema:"day, week, month or year for a price that recurs"`
+	Every      int64             `json:"interval_count,omitempty" jsonschema:"how many intervals lie between two invoices; 1 where it is left out"`
+	Nickname   string            `json:"nickname,omitempty"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+}
+
+func priceRequest(p priceParams, token string) (request, error) {
+	m, err := metadata(p.Metadata, token)
+	if err != nil {
+		return request{}, err
+	}
+	parents, err := pathsOf("products", "product", p.Product)
+	params := &stripe.PriceParams{Product: stripe.String(p.Product), Currency: stripe.String(p.Currency),
+		UnitAmount: stripe.Int64(p.UnitAmount), Nickname: optional(p.Nickname), Metadata: m}
+	if p.Interval != "" {
+		params.Recurring = &stripe.PriceRecurringParams{Interval: stripe.String(p.Interval), IntervalCount: optionalInt(p.Every)}
+	}
+	return request{
+		path: "/v1/prices", list: "/v1/prices", filter: url.Values{"product": {p.Product}}, parents: parents, params: params,
+		left: map[string]any{"product": p.Product, "unit_amount": float64(p.UnitAmount), "nickname": orNull(p.Nickname), "active": true, "metadata": m},
+	}, err
+}
+
+type couponParams struct {
+	ID         string            `json:"id,omitempty" jsonschema:"the code; made from the step's token where it is left out"`
+	Name       string            `json:"name,omitempty"`
+	PercentOff float64           `json:"percent_off,omitempty" jsonschema:"this or amount_off"`
+	AmountOff  int64             `json:"amount_off,omitempty" jsonschema:"this, with currency, or percent_off"`
+	Currency   string            `json:"currency,omitempty"`
+	Duration   string            `json:"duration,omitempty" jsonschema:"once, repeating or forever; once where it is left out"`
+	Months     int64             `json:"duration_in_months,omitempty" jsonschema:"for repeating"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+}
+
+func couponRequest(p couponParams, token string) (request, error) {
+	m, err := metadata(p.Metadata, token)
+	if p.ID == "" {
+		p.ID = "unwind_" + token
+	}
+	if _, bad := pathOf("coupons", "id", p.ID); bad != nil {
+		err = bad
+	}
+	if p.Duration == "" {
+		p.Duration = "once"
+	}
+	params := &stripe.CouponParams{ID: stripe.String(p.ID), Name: optional(p.Name), AmountOff: optionalInt(p.AmountOff), Currency: optional(p.Currency),
+		Duration: stripe.String(p.Duration), DurationInMonths: optionalInt(p.Months), Metadata: m}
+	if p.PercentOff != 0 {
+		params.PercentOff = stripe.Float64(p.PercentOff)
+	}
+	return request{
+		path: "/v1/coupons", list: "/v1/coupons", chosen: p.ID, params: params,
+		left: map[string]any{"name": orNull(p.Name), "duration": p.Duration, "metadata": m},
+	}, err
+}
+
+type subscriptionParams struct {
+	Customer      string            `json:"customer" jsonschema:"the customer's id"`
+	Price         string            `json:"price" jsonschema:"the id of a price that recurs"`
+	Quantity      int64             `json:"quantity,omitempty" jsonschema:"1 where it is left out"`
+	Coupon        string            `json:"coupon,omitempty" jsonschema:"the id of a coupon"`
+	PaymentMethod string            `json:"payment_method,omitempty" jsonschema:"id of one of the customer's payment methods; the customer's default where it is left out"`
+	TrialDays     int64             `json:"trial_period_days,omitempty"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
+}
+
+func subscriptionRequest(p subscriptionParams, token string) (request, error) {
+	m, err := metadata(p.Metadata, token)
+	if err != nil {
+		return request{}, err
+	}
+	parents, err := pathsOf("customers", "customer", p.Customer, "prices", "price", p.Price, "coupons", "coupon", p.Coupon)
+	quantity := max(p.Quantity, 1)
+	return request{
+		path: "/v1/subscriptions", list: "/v1/subscriptions", filter: url.Values{"customer": {p.Customer}, "status": {"all"}}, parents: parents,
+		params: &stripe.SubscriptionParams{
+			Customer: stripe.String(p.Customer),
+			Items:    []*stripe.SubscriptionItemsParams{{Price: stripe.String(p.Price), Quantity: stripe.Int64(quantity)}},
+			Coupon:   optional(p.Coupon), DefaultPaymentMethod: optional(p.PaymentMethod), TrialPeriodDays: optionalInt(p.TrialDays), Metadata: m,
+			// A payment that fails is a step that fails, not a subscription that waits for one.
+			PaymentBehavior: stripe.String("error_if_incomplete"), OffSession: stripe.Bool(true),
+		},
+		left: map[string]any{"items.data.0.price.id": p.Price, "items.data.0.quantity": float64(quantity), "cancel_at_period_end": false, "metadata": m},
+	}, err
+}
+
+type intentParams struct {
+	Amount        int64             `json:"amount" jsonschema:"in the smallest unit of the currency"`
+	Currency      string            `json:"currency" jsonschema:"three lower-case letters"`
+	Customer      string            `json:"customer,omitempty" jsonschema:"the customer's id"`
+	PaymentMethod string            `json:"payment_method,omitempty" jsonschema:"id of a payment method, for the confirmation"`
+	CaptureMethod string            `json:"capture_method,omitempty" jsonschema:"manual: a confirmation only holds the money"`
+	Description   string            `json:"description,omitempty"`
+	ReceiptEmail  string            `json:"receipt_email,omitempty" jsonschema:"where Stripe sends a receipt"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
+}
+
+func intentRequest(p intentParams, token string) (request, error) {
+	m, err := metadata(p.Metadata, token)
+	if err != nil {
+		return request{}, err
+	}
+	parents, err := pathsOf("customers", "customer", p.Customer)
+	r := request{
+		path: "/v1/payment_intents", list: "/v1/payment_intents", filter: url.Values{}, parents: parents,
+		params: &stripe.PaymentIntentParams{
+			Amount: stripe.Int64(p.Amount), Currency: stripe.String(p.Currency), Customer: optional(p.Customer), PaymentMethod: optional(p.PaymentMethod),
+			CaptureMethod: optional(p.CaptureMethod), Description: optional(p.Description), ReceiptEmail: optional(p.ReceiptEmail), Metadata: m,
+			// A worker can follow no redirect.
+			AutomaticPaymentMethods: &stripe.PaymentIntentAutomaticPaymentMethodsParams{Enabled: stripe.Bool(true), AllowRedirects: stripe.String("never")},
+		},
+		left: map[string]any{"amount": float64(p.Amount), "currency": p.Currency, "description": orNull(p.Description), "status": unpaid, "metadata": m},
+	}
+	if p.Customer != "" {
+		r.filter.Set("customer", p.Customer)
+	}
+	return r, err
+}
+
+type confirmParams struct {
+	Intent        string `json:"payment_intent" jsonschema:"the payment intent's id"`
+	PaymentMethod string `json:"payment_method,omitempty" jsonschema:"id of a payment method; the intent's own where it is left out"`
+}
+
+func confirmRequest(p confirmParams, _ string) (request, error) {
+	// A confirmation that would wait for a person is an error at once: nobody sits there.
+	return verbRequest(p.Intent, "confirm", &stripe.PaymentIntentConfirmParams{
+		PaymentMethod: optional(p.PaymentMethod), ErrorOnRequiresAction: stripe.Bool(true)})
+}
+
+type captureParams struct {
+	Intent string `json:"payment_intent" jsonschema:"the payment intent's id"`
+	Amount int64  `json:"amount,omitempty" jsonschema:"in the smallest unit of the currency; all that is held where it is left out"`
+}
+
+func captureRequest(p captureParams, _ string) (request, error) {
+	return verbRequest(p.Intent, "capture", &stripe.PaymentIntentCaptureParams{AmountToCapture: optionalInt(p.Amount)})
+}
+
+type cancelParams struct {
+	Intent string `json:"payment_intent" jsonschema:"the payment intent's id"`
+	Reason string `json:"reason,omitempty" jsonschema:"duplicate, fraudulent, requested_by_customer or abandoned"`
+}
+
+func cancelRequest(p cancelParams, _ string) (request, error) {
+	return verbRequest(p.Intent, "cancel", &stripe.PaymentIntentCancelParams{CancellationReason: optional(p.Reason)})
+}
+
+func verbRequest(intent, verb string, params stripe.ParamsContainer) (request, error) {
+	path, err := pathOf("payment_intents", "payment_intent", intent)
+	return request{path: path + "/" + verb, params: params, parents: []string{path}}, err
+}
+
+type refundParams struct {
+	Intent   string            `json:"payment_intent" jsonschema:"the id of the payment intent whose money is given back"`
+	Amount   int64             `json:"amount,omitempty" jsonschema:"in the smallest unit of the currency; all that is left where it is left out"`
+	Reason   string            `json:"reason,omitempty" jsonschema:"duplicate, fraudulent or requested_by_customer"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+func refundRequest(p refundParams, token string) (request, error) {
+	m, err := metadata(p.Metadata, token)
+	if err != nil {
+		return request{}, err
+	}
+	parents, err := pathsOf("payment_intents", "payment_intent", p.Intent)
+	return request{
+		path: "/v1/refunds", list: "/v1/refunds", filter: url.Values{"payment_intent": {p.Intent}}, parents: parents,
+		params: &stripe.RefundParams{PaymentIntent: stripe.String(p.Intent), Amount: optionalInt(p.Amount), Reason: optional(p.Reason), Metadata: m},
+		left:   map[string]any{"metadata": m},
+	}, err
+}

@@ -1,0 +1,96 @@
+package stripe
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// The record of a step is metadata on the object that it makes or changes. These are the names.
+const (
+	markPrefix = "unwind_"
+	tokenMark  = "unwind_token" // on what a create made: whose it is
+)
+
+// mark names a step's note on an object: "unwind_payment_intent_confirm_fence".
+func (k *kind) mark(what string) string { return markPrefix + k.noun + "_" + k.verb + what }
+
+// The notes.
+const (
+	begun    = ""          // TOKEN@TIME: a confirm, capture or cancel is about to be sent
+	fence    = "_fence"    // TOKEN: it was undone
+	outcome  = "_outcome"  // TOKEN:CODE: it was undone, and how
+	released = "_released" // TOKEN: its rollback window has closed
+)
+
+func noted(o object, name string) string { return o.text("metadata." + name) }
+
+// beganAt is when a token's confirm, capture or cancel was about to be sent; zero where it never was.
+func (k *kind) beganAt(o object, token string) time.Time {
+	owner, at, _ := strings.Cut(noted(o, k.mark(begun)), "@")
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	if owner != token || err != nil {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0)
+}
+
+// checkOpen is Fenced where the token's fate stands on an object.
+func (k *kind) checkOpen(o object, token string) error {
+	owner, _, _ := strings.Cut(noted(o, k.mark(outcome)), ":")
+	if owner == token || noted(o, k.mark(fence)) == token {
+		return activities.Errorf(activities.Fenced, "token %s was undone: this forward came too late", token)
+	}
+	return k.checkKept(o, token)
+}
+
+// checkKept is Fenced where the token was released.
+func (k *kind) checkKept(o object, token string) error {
+	if noted(o, k.mark(released)) == token {
+		return activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", token)
+	}
+	return nil
+}
+
+// note writes a note on the object at a path.
+func (c *session) note(path, name, value, key string) (object, error) {
+	return c.once(path, form("metadata["+name+"]", value), key)
+}
+
+// How an undo of a create ended, as its note says.
+const (
+	codeNothing = "nothing" // the forward had not arrived
+	codeDone    = "done"
+	codeForced  = "forced" // over someone's changes
+)
+
+// settle writes how the undo ended. The first to write wins: all use one key, which Stripe keeps to the words of the
+// first. It returns what was written; empty where the object is gone and nothing ever was.
+func (c *session) settle(k *kind, path, token, code string) (string, error) {
+	codes := []string{code}
+	for _, other := range []string{codeDone, codeNothing, codeForced} {
+		if other != code {
+			codes = append(codes, other)
+		}
+	}
+	for _, code := range codes {
+		_, err := c.note(path, k.mark(outcome), token+":"+code, key(token, "undo"))
+		switch {
+		case err == nil:
+			return code, nil
+		case gone(err):
+			return "", nil
+		case !spent(err):
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("the note of an undo of token %s was written by a newer version", token)
+}
+
+// key derives a step's idempotency keys from its token: the forward's, and one for each change of its undo.
+func key(token string, part ...string) string {
+	return strings.Join(append([]string{"unwind-" + token}, part...), ".")
+}

@@ -1,0 +1,117 @@
+package stripe
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	encoding "github.com/stripe/stripe-go/v76/form"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Plan shows the request and what it builds on. It only reads.
+func (a *action) Plan(ctx context.Context, e activities.Entry, step activities.Step) (activities.Change, error) {
+	c, err := a.open(ctx, a.forward, e.Place.Journal)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	req, err := a.kind.build(step.With, e.Token)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	change, err := a.change(c, req, e.Place.Journal)
+	return change, typed(err)
+}
+
+// parentFields are what a person should know of the object that a request builds on, and what an approval hangs on.
+var parentFields = map[string][]string{
+	"customer":       {"name", "email", "currency", "invoice_settings.default_payment_method"},
+	"product":        {"name", "active"},
+	"price":          {"product", "active", "currency", "unit_amount", "recurring.interval", "recurring.interval_count"},
+	"coupon":         {"name", "valid", "percent_off", "amount_off", "currency", "duration"},
+	"payment_intent": {"status", "customer", "currency", "amount", "amount_capturable", "amount_received", "capture_method", "payment_method", "latest_charge"},
+	"charge":         {"status", "amount_captured", "amount_refunded"},
+}
+
+func (a *action) change(c *session, req request, account string) (activities.Change, error) {
+	diff := &strings.Builder{}
+	fmt.Fprintf(diff, "POST %s\n", req.path)
+	values := &encoding.Values{}
+	encoding.AppendTo(values, req.params)
+	sent := values.ToValues()
+	for _, name := range slices.Sorted(maps.Keys(sent)) {
+		fmt.Fprintf(diff, "+ %s = %s\n", name, strings.Join(sent[name], ", "))
+	}
+	var parents []object
+	for _, path := range req.parents {
+		o, err := c.get(path)
+		if gone(err) || err == nil && o.deleted() {
+			return activities.Change{}, activities.Errorf(activities.ActionDenied, "%s is not there", path)
+		}
+		if err != nil {
+			return activities.Change{}, err
+		}
+		parents = append(parents, o)
+		if charge := o.text("latest_charge"); charge != "" {
+			paid, err := c.get("/v1/charges/" + charge)
+			if err != nil {
+				return activities.Change{}, err
+			}
+			parents = append(parents, paid)
+		}
+	}
+	for _, o := range parents {
+		fmt.Fprintf(diff, "  %s %s:", o.text("object"), o.text("id"))
+		for _, field := range parentFields[o.text("object")] {
+			if v := o.at(field); v != nil {
+				fmt.Fprintf(diff, " %s=%s", field, line(v))
+			}
+		}
+		diff.WriteString("\n")
+	}
+	change := activities.Change{
+		Summary: a.summary(req, parents), Diff: diff.String(), Strategy: a.kind.strategy, Undo: a.kind.undo, Losses: a.kind.losses,
+		Risk: a.kind.risk, Digest: activities.DigestOf([]byte(account), []byte(diff.String())),
+	}
+	if a.kind.acts() || a.kind.noun == "refund" {
+		change.Keys = []string{"stripe:" + parents[0].text("id")}
+	}
+	a.weigh(&change, parents)
+	if strings.HasSuffix(account, ":live") {
+		change.Facts = append(change.Facts, "this is a live account: the money is real")
+	}
+	return change, nil
+}
+
+func (a *action) summary(req request, parents []object) string {
+	if len(parents) == 0 {
+		return a.kind.summary
+	}
+	return fmt.Sprintf("%s (%s)", a.kind.summary, parents[0].text("id"))
+}
+
+// weigh says what the risk of this very change hangs on.
+func (a *action) weigh(change *activities.Change, parents []object) {
+	switch {
+	case a.kind.strategy == activities.Irreversible:
+		change.Facts = append(change.Facts, "it cannot be taken back")
+	case a.kind.acts():
+		change.Facts = append(change.Facts, "it moves or holds money")
+	case a.kind.noun == "subscription":
+		for _, o := range parents {
+			if o.text("object") != "price" {
+				continue
+			}
+			if amount := o.number("unit_amount"); amount > 0 {
+				change.Risk = activities.High
+				change.Facts = append(change.Facts, fmt.Sprintf("the customer is charged %d %s for each unit, at once or after a trial", amount, o.text("currency")))
+			} else {
+				change.Risk = activities.Low
+				change.Facts = append(change.Facts, "the price is free")
+			}
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package stripe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stripe/stripe-go/v76"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// problem is an answer that is an error, or no answer (status 0). It holds only what may be handed on: messages and the
+// objects inside of errors can hold a client secret.
+type problem struct {
+	status     int
+	kind, code string
+	param      string
+	request    string
+	replayed   bool
+	retryAfter time.Duration
+	cause      error // status 0: why there is no answer
+}
+
+func (p *problem) Error() string {
+	if p.status == 0 {
+		return fmt.Sprintf("no answer from Stripe: %v", p.cause)
+	}
+	parts := []string{fmt.Sprintf("Stripe answered %d", p.status)}
+	for _, s := range []string{p.kind, p.code} {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	if p.param != "" {
+		parts = append(parts, "for parameter "+p.param)
+	}
+	if p.request != "" {
+		parts = append(parts, "(request "+p.request+")")
+	}
+	return strings.Join(parts, " ")
+}
+
+func (p *problem) Unwrap() error { return p.cause }
+
+// problemOf reduces an error of stripe-go to a problem.
+func problemOf(err error) error {
+	var answered *stripe.Error
+	if errors.As(err, &answered) {
+		p := &problem{status: answered.HTTPStatusCode, kind: string(answered.Type), code: string(answered.Code),
+			param: answered.Param, request: answered.RequestID}
+		if r := answered.LastResponse; r != nil {
+			p.replayed = r.Header.Get("Idempotent-Replayed") == "true"
+			if seconds, err := strconv.Atoi(r.Header.Get("Retry-After")); err == nil {
+				p.retryAfter = time.Duration(seconds) * time.Second
+			}
+		}
+		return p
+	}
+	var transport *url.Error
+	if errors.As(err, &transport) {
+		return &problem{cause: transport.Err}
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return &problem{cause: err}
+	}
+	return &problem{cause: errors.New("what came is not of the API")} // a proxy's page, whose text is not ours to repeat
+}
+
+func as(err error) *problem {
+	var p *problem
+	errors.As(err, &p)
+	return p
+}
+
+// unavailable says that Stripe, or the way to it, does not work.
+func unavailable(err error) bool {
+	p := as(err)
+	return p != nil && (p.status == 0 || p.status >= http.StatusInternalServerError)
+}
+
+// gone says that the object named in the path is not there.
+func gone(err error) bool {
+	p := as(err)
+	return p != nil && p.status == http.StatusNotFound
+}
+
+// spent says that the key was used for another request.
+func spent(err error) bool {
+	p := as(err)
+	return p != nil && p.status == http.StatusBadRequest && p.kind == string(stripe.ErrorTypeIdempotency)
+}
+
+// busy says that another request with this key, or on this object, is running.
+func busy(err error) bool {
+	p := as(err)
+	return p != nil && p.status == http.StatusConflict
+}
+
+// denied says that Stripe understood the request and will not do it.
+func denied(err error) bool {
+	p := as(err)
+	return p != nil && !spent(err) &&
+		(p.status == http.StatusBadRequest || p.status == http.StatusPaymentRequired || p.status == http.StatusNotFound)
+}
+
+// stuck says that the key holds an answer 500 for good: it tells nothing of whether the request acted.
+func stuck(err error) bool {
+	p := as(err)
+	return p != nil && p.status >= http.StatusInternalServerError && p.replayed
+}
+
+// typed turns a problem into an error of the contract, for the engine to branch on.
+func typed(err error) error {
+	p := as(err)
+	if err == nil || p == nil {
+		return err
+	}
+	e := activities.Errorf(activities.ActionFailed, "%v", p)
+	switch {
+	case p.status == 0, p.status >= http.StatusInternalServerError, busy(err):
+	case p.status == http.StatusTooManyRequests:
+		e.NextRetry = max(p.retryAfter, time.Second)
+	case p.status == http.StatusUnauthorized, p.status == http.StatusForbidden:
+		e.Type, e.Message = activities.Refused, e.Message+"; the worker's key is not valid, or lacks the permission"
+	case spent(err):
+		e.Type, e.Message = activities.Refused, e.Message+"; the step's idempotency key was used for another request"
+	case p.status == http.StatusPaymentRequired:
+		e.Type, e.Message = activities.ActionDenied, e.Message+"; the payment was declined"
+	default:
+		e.Type = activities.ActionDenied
+	}
+	return e
+}

@@ -1,0 +1,240 @@
+package stripe
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+
+	"github.com/stripe/stripe-go/v76"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// undoing is the undo of a forward that may move money. It never sends that forward, not even to ask for its answer.
+type undoing struct {
+	*session
+	action   *action
+	entry    activities.Entry
+	req      request
+	decision activities.Decision
+	// target is the object that the forward acts on, or for; nil where it is gone.
+	target object
+	// arrived is set unless it is sure that the forward neither acted nor ever will.
+	arrived bool
+}
+
+// undoSpend blocks the forward's key by using it for something harmless: a note on the object that the forward acts on.
+// Stripe answers the forward with an error then, however late it comes; and where the forward came first, it is the note
+// that gets the error. So one request both fences and tells whether the forward had arrived.
+func (a *action) undoSpend(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone, error) {
+	u := &undoing{session: c, action: a, entry: e, req: req, decision: d}
+	path := req.parents[0]
+	target, err := c.get(path)
+	if err != nil && !gone(err) {
+		return activities.Undone{}, err
+	}
+	if err == nil && a.kind.acts() {
+		if err := a.kind.checkKept(target, e.Token); err != nil {
+			return activities.Undone{}, err
+		}
+	}
+	mark := a.kind.mark(fence)
+	_, _, err = c.post(path, form("metadata["+mark+"]", e.Token), key(e.Token))
+	switch {
+	case err == nil, stuck(err): // stuck: the note's own answer is what the key holds
+	case spent(err), denied(err): // denied: the object takes no notes any more, so it has to be looked at
+		u.arrived = true
+	default:
+		return activities.Undone{}, err
+	}
+	if u.arrived && a.kind.acts() {
+		if _, err := c.note(path, mark, e.Token, key(e.Token, "fence")); err != nil && !denied(err) {
+			return activities.Undone{}, err
+		}
+	}
+	a.reach("fenced")
+	if target, err = c.get(path); err != nil && !gone(err) {
+		return activities.Undone{}, err
+	}
+	if err == nil {
+		u.target = target
+	}
+	// A key that was forgotten lets itself be used again: then the record tells.
+	if began := a.kind.beganAt(target, e.Token); !began.IsZero() && a.forgotten(began) {
+		u.arrived = true
+	}
+	return a.kind.spend(u)
+}
+
+func (u *undoing) nothing() (activities.Undone, error) {
+	if u.arrived {
+		return activities.Undone{Outcome: activities.Nothing, Observed: "Stripe shows nothing that the request has done, and its key is spent"}, nil
+	}
+	return activities.Undone{Outcome: activities.Nothing, Observed: "the request had not arrived, and its key is blocked: a late one does nothing"}, nil
+}
+
+func done(observed string, losses ...string) (activities.Undone, error) {
+	return activities.Undone{Outcome: activities.Compensated, Observed: observed, Losses: losses}, nil
+}
+
+// returned is the end of an undo that gave an intent's money back.
+func (u *undoing) returned() (activities.Undone, error) {
+	losses := []string{lossFee, lossMails}
+	if u.action.kind.verb == "capture" {
+		losses = append(losses, lossHold)
+	}
+	return done(fmt.Sprintf("payment_intent %s: all of its money is given back", u.target.text("id")), losses...)
+}
+
+// freed is the end of an undo that let go of the money that an intent held.
+func (u *undoing) freed() (activities.Undone, error) {
+	return done(fmt.Sprintf("payment_intent %s is canceled, and holds no money", u.target.text("id")), lossIntent)
+}
+
+// refuses returns drift that nobody has decided on.
+func (u *undoing) refuses(diff string) *activities.Undone {
+	drift := &activities.Drift{Digest: activities.DigestOf([]byte(u.target.text("id")), []byte(diff)), Diff: diff}
+	if drift.Digest == u.decision.Force {
+		return nil
+	}
+	undone := drifted(drift, "%s %s was changed since; it is untouched", u.action.kind.noun, u.target.text("id"))
+	return &undone
+}
+
+func statusIn(states ...string) func(object) bool {
+	return func(o object) bool { return slices.Contains(states, o.text("status")) }
+}
+
+func undoConfirm(u *undoing) (activities.Undone, error) {
+	paid, failed := []string{}, []string{}
+	if u.target == nil || !u.arrived {
+		return u.nothing()
+	}
+	_, err := u.list("/v1/charges", url.Values{"payment_intent": {u.target.text("id")}}, func(charge object) {
+		if charge.text("status") == "failed" {
+			failed = append(failed, charge.text("id"))
+		} else {
+			paid = append(paid, charge.text("id"))
+		}
+	})
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	id, path, status := u.target.text("id"), u.req.parents[0], u.target.text("status")
+	switch {
+	case status == "processing":
+		return activities.Undone{}, activities.Errorf(activities.ActionFailed, "payment_intent %s is still being processed", id)
+	case len(paid) == 0 && status != "requires_action":
+		return u.nothing()
+	case status == "canceled":
+		return u.freed()
+	case status == "succeeded":
+		left, err := u.unreturned(u.target)
+		if err != nil {
+			return activities.Undone{}, err
+		}
+		if left == 0 {
+			return u.returned()
+		}
+	}
+	// One successful charge, and no other, is what this step has made.
+	byOther := len(failed) > 0 || len(paid) > 1 || status == "succeeded" && u.target.text("capture_method") == "manual"
+	if byOther {
+		diff := fmt.Sprintf("payment_intent %s is %s, and not by this step alone: charges paid %v, failed %v, capture_method %s",
+			id, status, paid, failed, u.target.text("capture_method"))
+		if undone := u.refuses(diff); undone != nil {
+			return *undone, nil
+		}
+	}
+	return u.release(path, status)
+}
+
+// release gives an intent's money back: what was taken, or what is held.
+func (u *undoing) release(path, status string) (activities.Undone, error) {
+	id := u.target.text("id")
+	if status == "succeeded" {
+		err := u.giveBack(path, u.entry.Token)
+		u.action.reach("given-back")
+		if err != nil {
+			return activities.Undone{}, err
+		}
+		return u.returned()
+	}
+	if _, err := u.once(path+"/cancel", &stripe.Params{}, key(u.entry.Token, "off")); err != nil && !denied(err) {
+		return activities.Undone{}, err
+	}
+	u.action.reach("canceled")
+	o, err := u.get(path)
+	if err == nil && o.text("status") != "canceled" {
+		err = activities.Errorf(activities.ActionFailed, "payment_intent %s is %s after it was canceled", id, o.text("status"))
+	}
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	return u.freed()
+}
+
+func undoCapture(u *undoing) (activities.Undone, error) {
+	if u.target == nil || !u.arrived || u.target.text("status") != "succeeded" {
+		return u.nothing()
+	}
+	return u.release(u.req.parents[0], "succeeded")
+}
+
+func undoCancel(u *undoing) (activities.Undone, error) {
+	if u.target == nil || !u.arrived || u.target.text("status") != "canceled" {
+		return u.nothing()
+	}
+	return activities.Undone{Outcome: activities.Final, Observed: fmt.Sprintf("payment_intent %s is canceled for good", u.target.text("id"))}, nil
+}
+
+func undoRefund(u *undoing) (activities.Undone, error) {
+	made, undone, err := u.made()
+	if err != nil || undone != nil {
+		return orZero(undone), err
+	}
+	if len(made) == 0 {
+		return u.nothing()
+	}
+	o := made[0]
+	id, path := o.text("id"), u.req.list+"/"+o.text("id")
+	if o.text("status") == "requires_action" {
+		if _, err := u.once(path+"/cancel", &stripe.Params{}, key(u.entry.Token, "off")); err != nil && !denied(err) {
+			return activities.Undone{}, err
+		}
+		if o, err = u.get(path); err != nil {
+			return activities.Undone{}, err
+		}
+	}
+	switch o.text("status") {
+	case "canceled":
+		return done(fmt.Sprintf("refund %s is canceled", id))
+	case "failed":
+		return u.nothing()
+	}
+	return activities.Undone{Outcome: activities.Final, Observed: fmt.Sprintf("refund %s is %s: the money is the customer's again", id, o.text("status"))}, nil
+}
+
+// made are the objects that carry the token; or how the undo has to end without looking at them.
+func (u *undoing) made() (made []object, undone *activities.Undone, err error) {
+	made, complete, err := u.search(u.req, u.entry)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(made) == 0 && !complete {
+		return nil, &activities.Undone{Outcome: activities.Unknown, Observed: "too many objects were made since to see whether the request had acted; its key is blocked"}, nil
+	}
+	for _, o := range made {
+		if err := u.action.kind.checkKept(o, u.entry.Token); err != nil {
+			return nil, nil, err
+		}
+	}
+	return made, nil, nil
+}
+
+func orZero(u *activities.Undone) activities.Undone {
+	if u == nil {
+		return activities.Undone{}
+	}
+	return *u
+}

@@ -1,0 +1,102 @@
+package stripe
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// undoSubscription cancels what carries the token, gives back what was paid for it, and voids what still asks for money.
+func undoSubscription(u *undoing) (activities.Undone, error) {
+	made, undone, err := u.made()
+	if err != nil || undone != nil {
+		return orZero(undone), err
+	}
+	if len(made) == 0 {
+		return u.nothing()
+	}
+	var seen, residue, losses []string
+	for _, o := range made {
+		if undone, err := u.cancelSubscription(o); err != nil || undone != nil {
+			return orZero(undone), err
+		}
+		seen = append(seen, fmt.Sprintf("subscription %s is canceled", o.text("id")))
+		left, back, err := u.clearInvoices(o.text("id"))
+		if err != nil {
+			return activities.Undone{}, err
+		}
+		if len(back) > 0 {
+			losses = []string{lossFee, lossMails}
+		}
+		residue = append(residue, left...)
+		seen = append(seen, back...)
+	}
+	result, err := done(strings.Join(seen, "; "), append(losses, lossVisible)...)
+	if len(residue) > 0 {
+		result.Outcome, result.Losses = activities.Residue, append(residue, result.Losses...)
+	}
+	return result, err
+}
+
+func (u *undoing) cancelSubscription(o object) (*activities.Undone, error) {
+	k, id := u.action.kind, o.text("id")
+	path := u.req.list + "/" + id
+	if o.text("status") == "canceled" {
+		return nil, nil
+	}
+	drift, err := u.drift(k, u.req, o)
+	if err != nil {
+		return nil, err
+	}
+	if drift != nil && drift.Digest != u.decision.Force {
+		undone := drifted(drift, "subscription %s was changed since; it is untouched", id)
+		return &undone, nil
+	}
+	if _, err := u.note(path, k.mark(fence), u.entry.Token, key(u.entry.Token, "fence", id)); err != nil {
+		return nil, err
+	}
+	u.action.reach("marked")
+	if _, _, err := u.call(http.MethodDelete, path, form("invoice_now", "false", "prorate", "false"), ""); err != nil && !gone(err) {
+		return nil, err
+	}
+	u.action.reach("canceled")
+	if o, err = u.get(path); err != nil {
+		return nil, err
+	}
+	if o.text("status") != "canceled" {
+		return nil, activities.Errorf(activities.ActionFailed, "subscription %s is %s after it was canceled", id, o.text("status"))
+	}
+	return nil, nil
+}
+
+// clearInvoices ends every invoice of a subscription, and says what it could not end and what it gave back.
+func (u *undoing) clearInvoices(subscription string) (residue, seen []string, err error) {
+	var invoices []object
+	if _, err := u.list("/v1/invoices", url.Values{"subscription": {subscription}}, func(o object) { invoices = append(invoices, o) }); err != nil {
+		return nil, nil, err
+	}
+	for _, in := range invoices {
+		id, status, intent := in.text("id"), in.text("status"), in.text("payment_intent")
+		switch {
+		case status == "open":
+			if _, err := u.once("/v1/invoices/"+id+"/void", form(), key(u.entry.Token, "void", id)); err != nil {
+				return nil, nil, err
+			}
+			seen = append(seen, fmt.Sprintf("invoice %s is void", id))
+		case status == "void":
+			seen = append(seen, fmt.Sprintf("invoice %s is void", id))
+		case status == "paid" && in.number("amount_paid") > 0 && intent != "":
+			if err := u.giveBack("/v1/payment_intents/"+intent, u.entry.Token); err != nil {
+				return nil, nil, err
+			}
+			seen = append(seen, fmt.Sprintf("what was paid for invoice %s is given back", id))
+		case status == "draft", status == "paid" && in.number("amount_paid") > 0:
+			residue = append(residue, fmt.Sprintf("invoice %s is %s, and %d of it was paid by other means", id, status, in.number("amount_paid")))
+		}
+		u.action.reach("invoice-cleared")
+	}
+	return residue, seen, nil
+}
