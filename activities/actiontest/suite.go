@@ -1,14 +1,9 @@
-// Package actiontest is the conformance suite of the contract in package activities. Every action passes it: ours, and
-// those that you write.
-//
-// The suite kills (SIGKILL) and stops (SIGSTOP) real processes, so a test binary that uses it calls Main first:
-//
-//	func TestMain(m *testing.M) { os.Exit(actiontest.Main(m, cases()...)) }
-//	func TestWrite(t *testing.T) { actiontest.Run(t, writeCase) }
 package actiontest
 
 import (
+	"os"
 	"testing"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -26,16 +21,20 @@ type Case struct {
 	// Open opens the world that Start made, the way a worker would, with its journals below dir. Several processes and
 	// goroutines open it at once.
 	Open func(dir string) (activities.World, error)
-	// With returns the parameters of the step under test, and of the same action's step in the next generation, which
-	// makes another change to the same resource.
+	// With returns the parameters of the step under test, and Next those of the same action's step in the next
+	// generation, which makes another change to the same resource.
 	With, Next func(dir string) any
 	// Checks are the step's checks, with both kinds of When where the world stages.
 	Checks []activities.Check
 	// Manifest describes everything that the action could have touched, and nothing of journals, by code that shares
 	// nothing with the action. Equal manifests are equal worlds.
 	Manifest func(t testing.TB, dir string) string
-	// Drift changes the resource behind the step's back, after it. Nil: the action has nothing that can drift.
+	// Drift changes the resource behind the step's back, after it; each call makes another change. Nil: the action has
+	// nothing that can drift.
 	Drift func(t testing.TB, dir string)
+	// Meanwhile changes the step's target before the step, between its plan and its apply. Nil: a target that is not
+	// there before cannot change.
+	Meanwhile func(t testing.TB, dir string)
 	// Undone is the outcome of an undo after an apply: Restored or Compensated. Defaults to Restored.
 	Undone activities.Outcome
 	// Same says that manifest after, seen after an undo, is as good as before: for worlds whose undo leaves named losses.
@@ -43,4 +42,71 @@ type Case struct {
 	Same func(before, after string) bool
 	// Secret is a value that With puts into its parameters as a secret's value; it must be in nothing that is returned.
 	Secret string
+	// Patience bounds one call of the action. Defaults to one minute.
+	Patience time.Duration
+	// Serial keeps the case's tests from running beside each other, for worlds that share something.
+	Serial bool
+}
+
+func (c Case) withDefaults() Case {
+	if c.Undone == "" {
+		c.Undone = activities.Restored
+	}
+	if c.Same == nil {
+		c.Same = func(before, after string) bool { return before == after }
+	}
+	if c.Patience == 0 {
+		c.Patience = time.Minute
+	}
+	return c
+}
+
+// Main runs a test binary: its tests, or, in a process that Run has started, one call of one action. Its result is the
+// exit status.
+func Main(m *testing.M, cases ...Case) int {
+	if order := os.Getenv(orderVariable); order != "" {
+		return serve(order, cases)
+	}
+	return m.Run()
+}
+
+// Run tests that an action keeps the contract in package activities. With -short, a point that is reached several times
+// is broken at the first time only.
+func Run(t *testing.T, c Case) {
+	c = c.withDefaults()
+	s := &suite{Case: c}
+	s.test(t, "apply_then_undo", applyThenUndo)
+	s.test(t, "plan_touches_nothing", planTouchesNothing)
+	s.test(t, "undo_without_apply", undoWithoutApply)
+	s.test(t, "apply_twice", applyTwice)
+	s.test(t, "undo_twice", undoTwice)
+	s.test(t, "failed_check", failedCheck)
+	s.test(t, "two_applies_at_once", twoAppliesAtOnce)
+	s.test(t, "two_undos_at_once", twoUndosAtOnce)
+	s.test(t, "apply_and_undo_at_once", applyAndUndoAtOnce)
+	s.test(t, "stale_digest", staleDigest)
+	s.test(t, "release", release)
+	s.test(t, "wrong_place", wrongPlace)
+	if c.Drift != nil {
+		s.test(t, "drift", drift)
+	}
+	if c.Meanwhile != nil {
+		s.test(t, "changed_meanwhile", changedMeanwhile)
+	}
+	if c.Secret != "" {
+		s.test(t, "secret", secret)
+	}
+	s.broken(t)
+}
+
+type suite struct{ Case }
+
+// test runs one test in a world of its own.
+func (s *suite) test(t *testing.T, name string, do func(*world)) {
+	t.Run(name, func(t *testing.T) {
+		if !s.Serial {
+			t.Parallel()
+		}
+		do(s.bring(t))
+	})
 }

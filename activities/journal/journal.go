@@ -28,6 +28,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
@@ -268,6 +269,7 @@ func readDoc(dir, name string, v any) (bool, error) {
 	if sum := sha256.Sum256(e.Body); hex.EncodeToString(sum[:]) != e.Digest {
 		return true, damaged(dir, name, "its content does not match its digest")
 	}
+	reflect.ValueOf(v).Elem().SetZero() // what v held must not shine through fields that the document leaves out
 	if err := json.Unmarshal(e.Body, v); err != nil {
 		return true, damaged(dir, name, err.Error())
 	}

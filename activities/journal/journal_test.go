@@ -146,3 +146,18 @@ func TestATokenIsNoPath(t *testing.T) {
 		require.Equal(t, activities.Refused, activities.TypeOf(err), bad)
 	}
 }
+
+func TestALoserSeesOnlyWhatTheWinnerWrote(t *testing.T) {
+	_, token := open(t)
+	type doc struct {
+		Void bool `json:"void,omitempty"`
+		N    int  `json:"n"`
+	}
+	_, err := token.Create(journal.Record, &doc{N: 1})
+	require.NoError(t, err)
+	mine := doc{Void: true, N: 2}
+	created, err := token.Create(journal.Record, &mine)
+	require.NoError(t, err)
+	require.False(t, created)
+	require.Equal(t, doc{N: 1}, mine)
+}

@@ -1,0 +1,155 @@
+package actiontest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// broken tests what is left by processes that are killed or stopped at each point of each call.
+func (s *suite) broken(t *testing.T) {
+	t.Run("broken", func(t *testing.T) {
+		plan, apply, undo, want := s.discover(t)
+		s.each(t, "plan_killed", plan, planKilled)
+		s.each(t, "apply_killed", apply, applyKilled)
+		s.each(t, "apply_killed_and_retried", want, applyKilledAndRetried)
+		s.each(t, "undo_killed", undo, undoKilled)
+		s.each(t, "apply_stopped", apply, applyStopped)
+		s.each(t, "undo_stopped", undo, undoStopped)
+	})
+}
+
+// discover runs every call once in a child, and returns the points that each reaches: Plan, Apply without and with an
+// approved plan before it, and Undo.
+func (s *suite) discover(t *testing.T) (plan, apply, undo, want []string) {
+	t.Run("no_break", func(t *testing.T) {
+		w := s.bring(t)
+		apply = w.run(order{Op: opApply, Work: w.first}).Points
+		undo = w.run(order{Op: opUndo, Work: w.first}).Points
+		w.mustBeBefore("after apply and undo in processes of their own")
+		plan = w.run(order{Op: opPlan, Work: w.next}).Points
+		want = w.run(order{Op: opApply, Work: w.next, Want: w.mustPlan(w.next).Digest}).Points
+		w.mustUndo(w.next, w.Undone)
+		w.mustBeBefore("after apply in a process of its own")
+		if !w.action.Spec().ReadOnly && (len(apply) == 0 || len(undo) == 0) {
+			t.Fatalf("Apply reaches the points %q and Undo %q: label what lies between their side effects (activities/point)", apply, undo)
+		}
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	return plan, apply, undo, want
+}
+
+// run runs a child to its end, which must be a good one.
+func (w *world) run(o order) report {
+	w.t.Helper()
+	r := w.spawn(o).wait()
+	if r.Error != "" {
+		w.t.Fatalf("%s in a process of its own: %s", o.Op, r.Error)
+	}
+	if o.Op == opUndo && r.Undone.Outcome != w.Undone {
+		w.t.Fatalf("undo in a process of its own ended %s, want %s: %s", r.Undone.Outcome, w.Undone, text(r.Undone))
+	}
+	return r
+}
+
+// each runs a test for each point.
+func (s *suite) each(t *testing.T, name string, points []string, do func(*world, int)) {
+	t.Run(name, func(t *testing.T) {
+		seen := map[string]bool{}
+		for at, label := range points {
+			if testing.Short() && seen[label] {
+				continue
+			}
+			seen[label] = true
+			s.test(t, fmt.Sprintf("%02d_%s", at, strings.ReplaceAll(label, "/", "_")), func(w *world) { do(w, at) })
+		}
+	})
+}
+
+// kill lets a child die at a point.
+func (w *world) kill(o order, at int) {
+	w.t.Helper()
+	o.Break, o.At = breakKill, at
+	w.spawn(o).mustDie()
+}
+
+func planKilled(w *world, at int) {
+	w.kill(order{Op: opPlan, Work: w.first}, at)
+	w.mustBe(w.before, "after a killed Plan")
+	w.mustUndo(w.first, activities.Nothing)
+	w.mustBe(w.before, "after the undo of a killed Plan")
+	w.kill(order{Op: opPlan, Work: w.next}, at)
+	w.mustApply(w.next, w.mustPlan(w.next).Digest)
+	w.mustUndo(w.next, w.Undone)
+	w.mustBeBefore("after the undo")
+}
+
+func applyKilled(w *world, at int) {
+	w.kill(order{Op: opApply, Work: w.first}, at)
+	w.mustUndo(w.first, w.Undone, activities.Nothing)
+	w.mustBeBefore("after the undo of a killed Apply")
+	_, err := w.apply(w.first, "")
+	w.mustFail("Apply after the undo", err, activities.Fenced)
+	w.mustBeBefore("after a late Apply")
+	w.mustApply(w.next, "")
+	w.mustUndo(w.next, w.Undone)
+	w.mustBeBefore("after the undo of the next generation")
+}
+
+func applyKilledAndRetried(w *world, at int) {
+	approved := w.mustPlan(w.first).Digest
+	w.kill(order{Op: opApply, Work: w.first, Want: approved}, at)
+	result := w.mustApply(w.first, approved)
+	left := w.manifest()
+	w.mustBeSameResult(result, w.mustApply(w.first, approved))
+	w.mustBe(left, "after a third Apply")
+	w.mustUndo(w.first, w.Undone)
+	w.mustBeBefore("after the undo")
+}
+
+func undoKilled(w *world, at int) {
+	w.mustApply(w.first, "")
+	w.kill(order{Op: opUndo, Work: w.first}, at)
+	first := w.mustUndo(w.first, w.Undone)
+	w.mustBeBefore("after the second attempt of an undo")
+	w.mustBeSameUndone(first, w.mustUndo(w.first, w.Undone))
+	_, err := w.apply(w.first, "")
+	w.mustFail("Apply after the undo", err, activities.Fenced)
+	w.mustBeBefore("after a late Apply")
+}
+
+func applyStopped(w *world, at int) {
+	sleeper := w.spawn(order{Op: opApply, Work: w.first, Break: breakStop, At: at})
+	sleeper.mustStop()
+	w.mustUndo(w.first, w.Undone, activities.Nothing)
+	w.mustBeBefore("after the undo of a stopped Apply")
+	w.outlive(sleeper)
+}
+
+func undoStopped(w *world, at int) {
+	w.mustApply(w.first, "")
+	sleeper := w.spawn(order{Op: opUndo, Work: w.first, Break: breakStop, At: at})
+	sleeper.mustStop()
+	w.mustUndo(w.first, w.Undone)
+	w.mustBeBefore("after an undo beside a stopped one")
+	w.outlive(sleeper)
+}
+
+// outlive applies the next generation, wakes the sleeper, and sees to it that the sleeper changes nothing.
+func (w *world) outlive(sleeper *child) {
+	w.t.Helper()
+	w.mustApply(w.next, "")
+	left := w.manifest()
+	sleeper.wake()
+	sleeper.wait()
+	w.mustBe(left, "after a process that was stopped before the undo has woken up")
+	w.mustUndo(w.next, w.Undone)
+	w.mustBeBefore("after the undo of the next generation")
+	settled := w.mustUndo(w.first, w.Undone, activities.Nothing)
+	w.mustBeSameUndone(settled, w.mustUndo(w.first, w.Undone, activities.Nothing))
+	w.mustBeBefore("after a further undo of the first")
+}

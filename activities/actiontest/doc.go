@@ -1,0 +1,73 @@
+// Package actiontest is the conformance suite of the contract in package activities. Every action passes it: ours, and
+// those that you write.
+//
+// # A first case
+//
+// Say that your action "shelf.set" sets a value in a file. A test of your package then reads:
+//
+//	func TestMain(m *testing.M) { os.Exit(actiontest.Main(m, setCase)) }
+//
+//	func TestSet(t *testing.T) { actiontest.Run(t, setCase) }
+//
+//	var setCase = actiontest.Case{
+//		Name:   "set",
+//		Action: "shelf.set",
+//		// What is there before the step, below a folder of the test's own.
+//		Start: func(t testing.TB, dir string) { write(t, dir, "old") },
+//		// The world, as a worker opens it. Journals belong below dir too.
+//		Open: func(dir string) (activities.World, error) { return shelf.New(shelf.Config{State: dir}) },
+//		// The step, and another one that changes the same resource afterwards.
+//		With: func(dir string) any { return map[string]any{"value": "new"} },
+//		Next: func(dir string) any { return map[string]any{"value": "newer"} },
+//		// The world as text, by code that shares nothing with the action.
+//		Manifest: func(t testing.TB, dir string) string { return read(t, dir) },
+//		// What someone else does to it after the step: something else at each call.
+//		Drift: func(t testing.TB, dir string) { write(t, dir, read(t, dir)+"+") },
+//	}
+//
+// TestMain is needed because the suite kills (SIGKILL) and stops (SIGSTOP) real processes: it starts the test binary
+// again, with an order in its environment, and Main obeys. All cases of a test binary are handed to it.
+//
+// The rest of [Case] is for what a world has beyond that: checks, a target that can change before the step (Meanwhile),
+// an undo that leaves named losses (Undone, Same), a parameter that holds a secret (Secret), slow calls (Patience),
+// tests that share something and cannot run beside each other (Serial).
+//
+// A whole action that passes, in 250 lines with its fence, is in toy_test.go of this package. The same file breaks it in
+// ten ways, and suite_test.go says which test of the suite finds each.
+//
+// # Points
+//
+// The suite breaks a process at each point of Plan, Apply and Undo. Points are calls of point.Reach in your action, one
+// between any two side effects:
+//
+//	if _, err := token.Create(journal.Record, &rec); err != nil { ... }
+//	point.Reach("shelf.set:recorded")
+//	if err := os.Rename(staged, target); err != nil { ... }
+//	point.Reach("shelf.set:renamed")
+//
+// A first run notes them in order; then the suite breaks a process at the first, at the second, and so on. So a call must
+// reach the same points each time: a loop that waits must not reach one at each turn.
+//
+// # What is tested
+//
+//	apply_then_undo            the world is as before, and a late Apply is Fenced
+//	plan_touches_nothing       Plan changes nothing and always says the same; undo and release of a mere plan
+//	undo_without_apply         nothing-to-undo, and a late Apply is Fenced
+//	apply_twice, undo_twice    once, with the same result
+//	failed_check               an error after the change: undone like any other
+//	two_applies_at_once        two goroutines and a process: once
+//	two_undos_at_once          two goroutines and a process: once, with one outcome
+//	apply_and_undo_at_once     a further undo leaves the world as before
+//	stale_digest               what was not approved is refused, what was done is not judged again
+//	changed_meanwhile          the digest covers the target too
+//	release                    the record is gone: Apply and Undo act no more
+//	wrong_place                another journal's id is WrongPlace for every call
+//	drift                      shown and not touched; a force overwrites exactly what was shown
+//	secret                     through Temporal's activity environment: in no result, error, diff or log
+//	broken/plan_killed         killed at each point of Plan, then undone; then planned and applied
+//	broken/apply_killed        killed at each point of Apply, then undone, then the next generation
+//	broken/apply_killed_and_retried  killed with an approval, then applied again with the same one
+//	broken/undo_killed         killed at each point of Undo, then undone
+//	broken/apply_stopped       stopped at each point, undone by another process, the next generation applied, woken
+//	broken/undo_stopped        the same with the first of two undos
+package actiontest
