@@ -1,0 +1,160 @@
+package terraform
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// Action is the name of the world's only action.
+const Action = "terraform.apply"
+
+// apply is the action terraform.apply.
+type apply struct{ *world }
+
+// Params are the parameters of terraform.apply.
+type Params struct {
+	Dir      string            `json:"dir" jsonschema:"absolute path of the folder with the configuration; below a folder that the worker allows"`
+	Vars     map[string]any    `json:"vars,omitempty" jsonschema:"values of variables; they win over var_files"`
+	VarFiles []string          `json:"var_files,omitempty" jsonschema:"tfvars files below dir, in order"`
+	Backend  map[string]string `json:"backend,omitempty" jsonschema:"what the configuration's backend block leaves out"`
+	Previous *Previous         `json:"previous,omitempty" jsonschema:"the configuration that made the present state, where this worker has not applied it; undoing goes back to it"`
+}
+
+// Previous is the configuration to go back to.
+type Previous struct {
+	Dir      string         `json:"dir" jsonschema:"absolute path of a folder with the previous configuration; below a folder that the worker allows"`
+	Vars     map[string]any `json:"vars,omitempty" jsonschema:"values of its variables"`
+	VarFiles []string       `json:"var_files,omitempty" jsonschema:"tfvars files below its dir, in order"`
+}
+
+func (*apply) Spec() activities.Spec {
+	return activities.Spec{
+		Name:       Action,
+		Summary:    "Apply a Terraform configuration. Its outputs are the step's, but for sensitive ones, with the counts added, changed and destroyed.",
+		Params:     activities.ParamsSchema[Params](),
+		UndoParams: []string{"dir"},
+		Keys:       []activities.Key{{Prefix: "terraform:", Param: "dir", Path: true}},
+		HostBound:  true,
+		Risk:       activities.High,
+		MayAsk:     true,
+		Strategy:   activities.Compensation,
+		Undo: "What the step added is destroyed under its own configuration, then the configuration from before is applied to the " +
+			"present state. Data inside a replaced or destroyed object does not come back.",
+	}
+}
+
+// record is the undo record: durable before terraform is started to change anything.
+type record struct {
+	Version int               `json:"v"`
+	Want    activities.Digest `json:"want,omitempty"`
+	Dir     string            `json:"dir"`
+	// Had says that there was a state, Backup that there was a backup of it.
+	Had    bool `json:"had,omitempty"`
+	Backup bool `json:"backup,omitempty"`
+	// Lineage, Serial and Addresses are those of the state before.
+	Lineage   string   `json:"lineage,omitempty"`
+	Serial    uint64   `json:"serial,omitempty"`
+	Addresses []string `json:"addresses,omitempty"`
+	// Planned is what the step is going to do. Unchanged: nothing, so there is nothing to go back from.
+	Planned   []planned `json:"planned,omitempty"`
+	Unchanged bool      `json:"unchanged,omitempty"`
+	// Back is where an undo goes.
+	Back back `json:"back"`
+	// Sealed holds the contents, encrypted.
+	Sealed []byte `json:"sealed"`
+}
+
+const recordVersion = 1
+
+// contents are the parts of a record that can hold secrets.
+type contents struct {
+	// Forward is the configuration that the step applies, with the lock file that init made.
+	Forward bundle `json:"forward"`
+	// Prior is the configuration to go back to, if Back needs one.
+	Prior *bundle `json:"prior,omitempty"`
+	// State is the state before, as it stood.
+	State []byte `json:"state,omitempty"`
+	// Secrets are values that must not be shown by an undo either.
+	Secrets []string `json:"secrets,omitempty"`
+}
+
+// left is what the step left behind.
+type left struct {
+	Digest  activities.Digest `json:"digest"`
+	Lineage string            `json:"lineage"`
+	Serial  uint64            `json:"serial"`
+	// Sealed holds the state, encrypted.
+	Sealed []byte `json:"sealed"`
+}
+
+// The documents of a token besides the journal's own.
+const (
+	docLeft    = "left"
+	docCleared = "cleared" // an undo has looked for drift, found none or was forced, and began to change things
+)
+
+// readRecord reads a token's record; found is false where there is none.
+func (w *world) readRecord(ctx context.Context, t *journal.Token) (r record, c contents, found bool, err error) {
+	if found, err = t.Read(journal.Record, &r); err != nil || !found {
+		return r, c, found, err
+	}
+	if r.Version > recordVersion {
+		return r, c, true, activities.Errorf(activities.UnknownFormat, "record format %d is newer than this worker's %d; upgrade the worker", r.Version, recordVersion)
+	}
+	err = w.seal.open(journal.Record, r.Sealed, &c)
+	hide(ctx, c.Secrets)
+	return r, c, true, err
+}
+
+// left reads what a step left; found is false where it did not come so far.
+func (w *world) readLeft(ctx context.Context, t *journal.Token) (s *state, found bool, err error) {
+	var l left
+	if found, err = t.Read(docLeft, &l); err != nil || !found {
+		return nil, found, err
+	}
+	var raw []byte
+	if err := w.seal.open(docLeft, l.Sealed, &raw); err != nil {
+		return nil, true, err
+	}
+	s, err = hidden(ctx, raw)
+	return s, true, err
+}
+
+// Release drops what an undo would need, and the working copies. The fate and the result stay.
+func (a *apply) Release(_ context.Context, e activities.Entry) error {
+	t, err := a.token(e)
+	if err != nil {
+		return err
+	}
+	fate, err := t.Decide(journal.Releasing)
+	if err != nil {
+		return err
+	}
+	if fate == journal.Undoing {
+		var done activities.Undone
+		if found, err := t.Read(journal.Outcome, &done); err != nil || !found {
+			return errors.Join(err, activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", e.Token))
+		}
+	}
+	return drop(t)
+}
+
+// drop clears the bulky and the secret parts of a token away.
+func drop(t *journal.Token) error {
+	for _, doc := range []string{journal.Record, docLeft} {
+		if err := t.Drop(doc); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{"work", "errands", "looks", "runs"} {
+		if err := os.RemoveAll(filepath.Join(t.Dir(), dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

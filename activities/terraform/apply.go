@@ -1,0 +1,207 @@
+package terraform
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// Apply applies the configuration once. A later attempt waits for the terraform of an earlier one and takes up where it
+// has ended: with its result, or by planning and applying what is missing.
+func (a *apply) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	t, err := a.token(e)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	unlock, err := t.Lock(ctx)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	defer unlock()
+	if err := t.CheckOpen(); err != nil {
+		return activities.Result{}, err
+	}
+	var result activities.Result
+	if found, err := t.Read(journal.Applied, &result); err != nil || found {
+		return result, err
+	}
+	_, c, begun, err := a.readRecord(ctx, t)
+	if err != nil {
+		return result, err
+	}
+	if begun {
+		return a.resume(ctx, e, s, c)
+	}
+	return a.begin(ctx, e, s, want)
+}
+
+// begin makes the record and applies.
+func (a *apply) begin(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	pr, r, err := a.chosen(ctx, e, s, want)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	if err := pr.ws.token.CheckOpen(); err != nil {
+		return activities.Result{}, err
+	}
+	if _, err := pr.ws.token.Create(journal.Record, r); err != nil {
+		return activities.Result{}, err
+	}
+	point.Reach("terraform.apply:recorded")
+	if r.Unchanged {
+		return a.finish(ctx, pr.ws, s, pr.bundle, report{})
+	}
+	said, err := pr.ws.applyPlan(ctx, pr.file)
+	if err != nil {
+		if want != "" && !said.Begun && strings.Contains(said.failure(), "Saved plan is stale") {
+			// Nothing was touched: the next Apply must not take this record for work that has begun.
+			if err := pr.ws.token.Drop(journal.Record); err != nil {
+				return activities.Result{}, err
+			}
+			return activities.Result{}, stale(r.Dir)
+		}
+		return activities.Result{}, err
+	}
+	point.Reach("terraform.apply:applied")
+	return a.finish(ctx, pr.ws, s, pr.bundle, said)
+}
+
+// chosen is the plan to apply: the one that was shown, or a new one with the digest that is wanted, or any.
+func (a *apply) chosen(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*prepared, *record, error) {
+	if want != "" {
+		if pr, r, err := a.offered(ctx, e, s, want); err != nil || pr != nil {
+			return pr, r, err
+		}
+	}
+	pr, err := a.prepare(ctx, e, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	if want != "" {
+		digest, _, err := pr.digest(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if digest != want {
+			return nil, nil, stale(pr.bundle.Dir)
+		}
+	}
+	r, err := pr.record(ctx, want)
+	return pr, &r, err
+}
+
+// resume goes on after an attempt that has made the record.
+func (a *apply) resume(ctx context.Context, e activities.Entry, s activities.Step, c contents) (activities.Result, error) {
+	if err := a.installed(); err != nil {
+		return activities.Result{}, err
+	}
+	t, err := a.token(e)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	last, err := a.awaitAll(ctx, t, false)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	unsaved, err := errands(t)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	ws, err := a.workspace(ctx, e, "forward", c.Forward, 0)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	if err := ws.rescue(ctx, unsaved); err != nil {
+		return activities.Result{}, err
+	}
+	lost, err := a.settleAll(ctx, ws)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	if lost, err = ws.adoptMade(ctx, lost); err != nil {
+		return activities.Result{}, err
+	}
+	if unknown := append(byFate(lost, inFlight), byFate(lost, made)...); len(unknown) > 0 {
+		return activities.Result{}, activities.Errorf(activities.UnknownOutcome, "terraform was killed while it made %s: whether they are there "+
+			"cannot be known, and making them again could double them", strings.Join(unknown, ", "))
+	}
+	if last != nil && last.Code == 0 && !last.Killed && !last.Never {
+		said, err := readReport(stdoutOf(last.run.dir()))
+		if err != nil {
+			return activities.Result{}, err
+		}
+		return a.finish(ctx, ws, s, c.Forward, said, "the result of an earlier attempt")
+	}
+	file := filepath.Join(ws.dir, planFile)
+	said, err := ws.plan(ctx, tfexec.Out(file))
+	if err != nil {
+		return activities.Result{}, err
+	}
+	if !said.unchanged() {
+		if said, err = ws.applyPlan(ctx, file); err != nil {
+			return activities.Result{}, err
+		}
+		point.Reach("terraform.apply:applied")
+	}
+	return a.finish(ctx, ws, s, c.Forward, said, "an earlier attempt had begun; what was missing was planned and applied anew")
+}
+
+// finish writes down what the step has left, checks it and makes its result.
+func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b bundle, said report, notes ...string) (activities.Result, error) {
+	now, err := ws.pull(ctx)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	sealed, err := a.seal.close(docLeft, now.raw)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	l := left{Digest: now.digest(), Lineage: now.Lineage, Serial: now.Serial, Sealed: sealed}
+	if _, err := ws.token.Create(docLeft, &l); err != nil {
+		return activities.Result{}, err
+	}
+	point.Reach("terraform.apply:left")
+	b.lockLike(readLock(ws.dir))
+	if err := a.know(now, b); err != nil {
+		return activities.Result{}, err
+	}
+	if err := activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{b.Dir, b.Dir}); err != nil {
+		return activities.Result{}, err
+	}
+	result := activities.Result{
+		Summary: fmt.Sprintf("%d added, %d changed, %d destroyed", said.Counts.Add, said.Counts.Change, said.Counts.Remove),
+		Outputs: now.shown(said.Counts),
+		After:   l.Digest,
+		Notes:   notes,
+	}
+	if _, err := ws.token.Create(journal.Applied, &result); err != nil {
+		return activities.Result{}, err
+	}
+	point.Reach("terraform.apply:done")
+	return result, os.RemoveAll(filepath.Join(ws.token.Dir(), "work"))
+}
+
+// shown are the outputs that may be shown, beside the counts; an output of the configuration with such a name wins.
+func (s *state) shown(n counts) map[string]any {
+	shown := map[string]any{"added": n.Add, "changed": n.Change, "destroyed": n.Remove}
+	for name, o := range s.Outputs {
+		if o.Sensitive {
+			delete(shown, name)
+			continue
+		}
+		var v any
+		if json.Unmarshal(o.Value, &v) == nil {
+			shown[name] = v
+		}
+	}
+	return shown
+}

@@ -1,0 +1,95 @@
+package terraform
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
+)
+
+// bench is a folder with a configuration and a worker's world, for scenarios.
+type bench struct {
+	testing.TB
+	dir    string
+	world  activities.World
+	action activities.Action
+	ctx    context.Context
+	masker *activities.Masker
+}
+
+// newBench makes one with the test provider and, if there is any, a configuration.
+func newBench(t *testing.T, configuration string) *bench {
+	t.Helper()
+	terraformtest.Require(t)
+	t.Parallel()
+	b := &bench{TB: t, dir: t.TempDir()}
+	if configuration != "" {
+		b.configure(configuration)
+	}
+	return b.open()
+}
+
+// configure replaces the configuration.
+func (b *bench) configure(resources string) {
+	b.Helper()
+	write(b, b.dir, "conf/main.tf", things(b.dir, resources))
+}
+
+func (b *bench) open() *bench {
+	b.Helper()
+	w, err := New(Config{
+		State: filepath.Join(b.dir, "worker"), Roots: []string{filepath.Join(b.dir, "conf"), filepath.Join(b.dir, "previous")},
+		CLIConfig: terraformtest.CLIConfig(b),
+	})
+	require.NoError(b, err)
+	b.world, b.action, b.masker = w, w.Actions[0], &activities.Masker{}
+	b.ctx = activities.WithMasker(activities.WithCheckCommands(b.Context(), []string{"*"}), b.masker)
+	return b
+}
+
+// step makes the entry and the step of a terraform.apply, as the engine does.
+func (b *bench) step(p Params) (activities.Entry, activities.Step) {
+	b.Helper()
+	if p.Dir == "" {
+		p.Dir = filepath.Join(b.dir, "conf")
+	}
+	with, err := json.Marshal(p)
+	require.NoError(b, err)
+	place, err := b.world.Journal(b.ctx)
+	require.NoError(b, err)
+	return activities.Entry{
+		Version: activities.EntryVersion, Seq: 1, Step: "infra", Action: Action, UndoType: Action + ".undo",
+		Token: activities.NewToken(rand.Text(), "infra", 1), Place: activities.Place{Queue: "q", Journal: place},
+	}, activities.Step{ID: "infra", With: with}
+}
+
+func (b *bench) apply(p Params) activities.Entry {
+	b.Helper()
+	e, s := b.step(p)
+	_, err := b.action.Apply(b.ctx, e, s, "")
+	require.NoError(b, err)
+	return e
+}
+
+func (b *bench) undo(e activities.Entry) activities.Undone {
+	b.Helper()
+	u, err := b.action.Undo(b.ctx, e, activities.Decision{})
+	require.NoError(b, err)
+	return u
+}
+
+// names are the names of the provider's objects with their number: one is as it should be.
+func (b *bench) names() map[string]int {
+	b.Helper()
+	n := map[string]int{}
+	for name, files := range objects(b, b.dir) {
+		n[name] = len(files)
+	}
+	return n
+}

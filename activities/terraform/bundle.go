@@ -1,0 +1,186 @@
+package terraform
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// maxBundle bounds the files of one configuration, in bytes.
+const maxBundle = 32 << 20
+
+// bundle is a configuration with its variables: all that terraform needs besides the state and the providers.
+type bundle struct {
+	// Dir is the folder that it was taken from.
+	Dir string `json:"dir"`
+	// Files are its files by their path below Dir; the lock file of the providers among them.
+	Files map[string]file `json:"files"`
+	// Vars are values of variables, as a tfvars document in JSON; they come after all files'.
+	Vars json.RawMessage `json:"vars,omitempty"`
+	// Backend is the partial configuration of the backend.
+	Backend map[string]string `json:"backend,omitempty"`
+}
+
+type file struct {
+	Content []byte      `json:"content"`
+	Mode    fs.FileMode `json:"mode"`
+}
+
+// Names of files in a configuration's folder.
+const (
+	lockName  = ".terraform.lock.hcl"
+	stateName = "terraform.tfstate"
+	// Variables in *.auto.tfvars files are loaded by every command, in the order of the files' names.
+	varsName    = "zzzz_unwind.auto.tfvars.json"
+	varFileName = "zzz_unwind_%02d.auto.tfvars"
+	// overrideName puts a local backend's state where the folder keeps it.
+	overrideName = "zzzz_unwind_override.tf.json"
+)
+
+// capture reads the configuration in dir, which is one of the world's.
+func capture(dir string, vars map[string]any, varFiles []string, backend map[string]string) (bundle, error) {
+	b := bundle{Dir: dir, Files: map[string]file{}, Backend: backend}
+	if err := b.walk(dir); err != nil {
+		return b, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return b, err
+	}
+	defer root.Close()
+	for i, name := range varFiles {
+		content, err := root.ReadFile(name)
+		if err != nil {
+			return b, activities.Errorf(activities.Refused, "var_files: %v; name files below dir", err)
+		}
+		as := fmt.Sprintf(varFileName, i)
+		if strings.HasSuffix(name, ".json") {
+			as += ".json"
+		}
+		b.Files[as] = file{content, 0o600}
+	}
+	if len(vars) > 0 {
+		if b.Vars, err = json.Marshal(vars); err != nil {
+			return b, activities.Errorf(activities.Refused, "vars: %v", err)
+		}
+	}
+	return b, nil
+}
+
+// walk reads the files below dir, but for states, what terraform init has put there, and git's own.
+func (b *bundle) walk(dir string) error {
+	total := int64(0)
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		switch {
+		case d.IsDir() && (name == ".terraform" || name == ".git" || name == "terraform.tfstate.d"):
+			return fs.SkipDir
+		case d.IsDir() || notConfiguration(name):
+			return nil
+		}
+		info, err := os.Stat(path) // a link counts as what it leads to
+		if err != nil {
+			return activities.Errorf(activities.Refused, "dir: %v", err)
+		}
+		if !info.Mode().IsRegular() {
+			return nil
+		}
+		if total += info.Size(); total > maxBundle {
+			return activities.Errorf(activities.Refused,
+				"dir: %s holds more than %d MB; keep only the configuration in its folder", dir, maxBundle>>20)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		b.Files[rel] = file{content, info.Mode().Perm()}
+		return err
+	})
+}
+
+// defaultWorkspace refuses a folder that has another workspace selected.
+func defaultWorkspace(dir string) error {
+	selected, err := os.ReadFile(filepath.Join(dir, ".terraform", "environment"))
+	if name := strings.TrimSpace(string(selected)); err == nil && name != "" && name != "default" {
+		return activities.Errorf(activities.Refused, "dir: %s has the workspace %q selected; only the default one is supported: "+
+			"run terraform workspace select default, or keep that configuration in a folder of its own", dir, name)
+	}
+	return nil
+}
+
+func notConfiguration(name string) bool {
+	return strings.HasPrefix(name, stateName) || strings.HasPrefix(name, ".terraform.tfstate") ||
+		name == "errored.tfstate" || name == "crash.log"
+}
+
+// digest covers everything in the bundle but where it was.
+func (b bundle) digest() activities.Digest {
+	names := make([]string, 0, len(b.Files))
+	for n := range b.Files {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	parts := [][]byte{b.Vars}
+	for _, n := range names {
+		parts = append(parts, []byte(n), b.Files[n].Content)
+	}
+	backend, _ := json.Marshal(b.Backend) // a map of strings; its keys come out sorted
+	return activities.DigestOf(append(parts, backend)...)
+}
+
+// write lays the bundle out in an empty folder of the worker's.
+func (b bundle) write(to string) error {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	for name, f := range b.Files {
+		path := filepath.Join(to, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, f.Content, f.Mode.Perm()|0o600); err != nil {
+			return err
+		}
+	}
+	if len(b.Vars) == 0 {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(to, varsName), b.Vars, 0o600)
+}
+
+// lockLike makes the configuration use the providers of a lock file.
+func (b *bundle) lockLike(lock file) {
+	if len(lock.Content) > 0 {
+		b.Files[lockName] = lock
+	}
+}
+
+// readLock reads the lock file that init has left in a folder; empty where there are no providers to lock.
+func readLock(dir string) file {
+	content, err := os.ReadFile(filepath.Join(dir, lockName))
+	if err != nil {
+		return file{}
+	}
+	return file{content, 0o600}
+}
+
+// root holds the texts of the root module's files, for a look at what they say.
+func (b bundle) root() []string {
+	var texts []string
+	for name, f := range b.Files {
+		if !strings.Contains(name, "/") && (strings.HasSuffix(name, ".tf") || strings.HasSuffix(name, ".tf.json")) {
+			texts = append(texts, string(f.Content))
+		}
+	}
+	return texts
+}

@@ -1,0 +1,153 @@
+package terraform
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// offer is a plan that was shown and waits for approval: the record is worked out already, and the plan lies in the
+// workspace "forward" as long as no later plan has taken its place.
+type offer struct {
+	Record record            `json:"record"`
+	Bundle activities.Digest `json:"bundle"`
+	// State is where a local backend keeps it.
+	State string `json:"state,omitempty"`
+}
+
+func docOffer(d activities.Digest) string { return "offer-" + d.Short() }
+
+// offerName is the file in the workspace that names the plan there.
+const offerName = "unwind.offer"
+
+// Plan plans, touching nothing, and keeps the plan for Apply.
+func (a *apply) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	t, err := a.token(e)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	unlock, err := t.Lock(ctx)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	defer unlock()
+	if err := t.CheckOpen(); err != nil {
+		return activities.Change{}, err
+	}
+	pr, err := a.prepare(ctx, e, s)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	digest, plan, err := pr.digest(ctx)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	text, err := pr.ws.tf.ShowPlanFileRaw(ctx, pr.file)
+	if err != nil {
+		return activities.Change{}, pr.ws.failed(ctx, "show", report{}, err)
+	}
+	if err := pr.keep(ctx, t, digest); err != nil {
+		return activities.Change{}, err
+	}
+	point.Reach("terraform.apply:planned")
+	c := pr.change(digest, strings.TrimSpace(text))
+	if written := relativePaths(plan, pr.ws.dir); len(written) > 0 {
+		c.Facts = append(c.Facts, fmt.Sprintf("%s hold paths relative to the configuration: they lead into the worker's own copy of it, which is "+
+			"removed; give absolute paths", strings.Join(written, ", ")))
+	}
+	return c, nil
+}
+
+// keep makes the plan the one that Apply takes for digest.
+func (pr *prepared) keep(ctx context.Context, t *journal.Token, digest activities.Digest) error {
+	r, err := pr.record(ctx, digest)
+	if err != nil {
+		return err
+	}
+	if _, err := t.Create(docOffer(digest), &offer{Record: r, Bundle: pr.bundle.digest(), State: pr.ws.state}); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(pr.ws.dir, offerName), []byte(digest), 0o600)
+}
+
+// change describes the plan.
+func (pr *prepared) change(digest activities.Digest, text string) activities.Change {
+	lost := pr.said.loses()
+	c := activities.Change{
+		Summary:  fmt.Sprintf("terraform apply %s: %s", pr.bundle.Dir, pr.tally()),
+		Diff:     text,
+		Strategy: activities.Compensation,
+		Undo:     pr.back.sentence(),
+		Risk:     activities.High,
+		Keys:     []string{"terraform:" + pr.bundle.Dir},
+		Digest:   digest,
+	}
+	for _, address := range lost {
+		c.Losses = append(c.Losses, address+": the data inside a replaced or destroyed object does not come back")
+	}
+	if len(lost) > 0 {
+		c.Strategy, c.Ask = activities.Irreversible, true
+		c.Facts = append(c.Facts, fmt.Sprintf("destroys or replaces %d objects: %s", len(lost), strings.Join(lost, ", ")))
+		c.Undo += " What is replaced or destroyed comes back as a new object, without its data."
+	}
+	return c
+}
+
+// tally counts the actions.
+func (pr *prepared) tally() string {
+	n := map[string]int{}
+	for _, p := range pr.said.actions() {
+		n[p.Action]++
+	}
+	if pr.said.unchanged() {
+		return "no changes"
+	}
+	return fmt.Sprintf("%d to add, %d to change, %d to replace, %d to destroy", n["create"], n["update"], n["replace"], n["delete"]+n["remove"])
+}
+
+// offered takes up the plan that was shown with digest want, if nothing has changed since; nil where it is not at hand.
+func (a *apply) offered(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*prepared, *record, error) {
+	t, err := a.token(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	var o offer
+	if found, err := t.Read(docOffer(want), &o); err != nil || !found {
+		return nil, nil, err
+	}
+	if at, err := os.ReadFile(filepath.Join(workDir(t, "forward"), offerName)); err != nil || string(at) != string(want) {
+		return nil, nil, nil // another plan has taken its place, or the folder is gone: it is planned anew
+	}
+	p, err := activities.DecodeParams[Params](s.With)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := capture(o.Record.Dir, p.Vars, p.VarFiles, p.Backend)
+	if err != nil {
+		return nil, nil, err
+	}
+	ws, err := a.reopen(e, "forward", 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	ws.state = o.State
+	now, err := ws.pull(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.Record.Want != want || b.digest() != o.Bundle || now.Lineage != o.Record.Lineage || now.Serial != o.Record.Serial {
+		return nil, nil, stale(o.Record.Dir)
+	}
+	pr := &prepared{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), back: o.Record.Back}
+	return pr, &o.Record, nil
+}
+
+func stale(dir string) error {
+	return activities.Errorf(activities.StaleApproval, "the configuration or the state of %s has changed since the plan was shown", dir)
+}

@@ -1,0 +1,42 @@
+package terraform
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/actiontest"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// breakVar names the environment variable that makes a supervisor kill or stop itself at a point: "kill:LABEL".
+const breakVar = "UNWIND_TERRAFORM_TEST_BREAK"
+
+func TestMain(m *testing.M) {
+	if at := os.Getenv(breakVar); at != "" && filepath.Base(os.Args[0]) == frontName {
+		point.Hook(func(label string) {
+			switch at {
+			case "kill:" + label:
+				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			case "stop:" + label:
+				_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+			}
+		})
+	}
+	Supervise()
+	os.Exit(actiontest.Main(m, cases()...))
+}
+
+func cases() []actiontest.Case { return []actiontest.Case{builtin(), provided()} }
+
+// openBelow opens the world of a test below dir the way a worker would.
+func openBelow(dir string) (activities.World, error) {
+	c := Config{State: filepath.Join(dir, "worker"), Roots: []string{filepath.Join(dir, "conf")}}
+	if rc := filepath.Join(dir, "terraform.rc"); isFile(rc) {
+		c.CLIConfig = rc
+	}
+	return New(c)
+}

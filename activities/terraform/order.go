@@ -1,0 +1,149 @@
+package terraform
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// order is what a worker tells the front that terraform-exec starts, in its environment.
+type order struct {
+	// Terraform is the real program.
+	Terraform string `json:"terraform"`
+	// Out is the folder for what a supervised terraform says; empty: terraform is run plainly.
+	Out string `json:"out,omitempty"`
+	// Run is the number of a run that may change something: it has a lock, a fence and documents. Zero: it only looks.
+	Run int `json:"run,omitempty"`
+	// Journal and Token say whose run it is.
+	Journal string `json:"journal,omitempty"`
+	Token   string `json:"token,omitempty"`
+	// Turn is the number of the undo that runs it; zero for a forward.
+	Turn int `json:"turn,omitempty"`
+}
+
+const (
+	orderVar      = "UNWIND_TERRAFORM_ORDER"
+	supervisorVar = "UNWIND_TERRAFORM_SUPERVISOR"
+)
+
+func (o order) String() string {
+	b, _ := json.Marshal(o) // strings and numbers
+	return string(b)
+}
+
+func orderFrom(env string) (order, error) {
+	var o order
+	if err := json.Unmarshal([]byte(env), &o); err != nil {
+		return o, fmt.Errorf("%s: %w", orderVar, err)
+	}
+	return o, nil
+}
+
+// token opens the journal that the order names.
+func (o order) token() (*journal.Token, error) {
+	j, err := journal.Open(o.Journal)
+	if err != nil {
+		return nil, err
+	}
+	return j.Token(o.Token)
+}
+
+// run is one supervised terraform: its folder holds what it said, documents in the token's journal what became of it.
+type run struct {
+	token  *journal.Token
+	number int
+}
+
+// The documents of a run.
+const (
+	docProcess     = "process"     // the supervisor, written before it takes the lock and looks at the fence
+	docChild       = "child"       // terraform itself
+	docInterrupted = "interrupted" // written before the only interrupt that it ever gets
+	docExit        = "exit"        // it has ended, or was refused
+	docSettled     = "settled"     // what is to be said of it, worked out by the first to come after it
+)
+
+// started is who supervises a run, and for whom.
+type started struct {
+	process
+	// Turn is the number of the undo that runs it; zero for a forward.
+	Turn int `json:"turn,omitempty"`
+}
+
+type exit struct {
+	Code int `json:"code"`
+	// Refused says why terraform was not started.
+	Refused string `json:"refused,omitempty"`
+}
+
+func (r run) doc(name string) string { return fmt.Sprintf("run-%03d.%s", r.number, name) }
+func (r run) dir() string            { return filepath.Join(runsDir(r.token), fmt.Sprintf("%03d", r.number)) }
+
+// What a supervised terraform says goes into these files of its folder.
+func stdoutOf(dir string) string { return filepath.Join(dir, "stdout") }
+func stderrOf(dir string) string { return filepath.Join(dir, "stderr") }
+
+func runsDir(t *journal.Token) string { return filepath.Join(t.Dir(), "runs") }
+
+// lockFile is held by every supervised run of a token from before terraform starts until it has ended.
+func lockFile(t *journal.Token) string { return filepath.Join(t.Dir(), "terraform.lock") }
+
+// newRun takes the next number.
+func newRun(t *journal.Token) (run, error) {
+	if err := t.Make(); err != nil {
+		return run{}, err
+	}
+	if err := os.MkdirAll(runsDir(t), 0o700); err != nil {
+		return run{}, err
+	}
+	all, err := runs(t)
+	if err != nil {
+		return run{}, err
+	}
+	for n := len(all) + 1; ; n++ {
+		r := run{t, n}
+		if err := os.Mkdir(r.dir(), 0o700); err == nil || !os.IsExist(err) {
+			return r, err
+		}
+	}
+}
+
+// runs lists a token's runs in the order of their numbers.
+func runs(t *journal.Token) ([]run, error) {
+	es, err := os.ReadDir(runsDir(t))
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	var all []run
+	for _, e := range es {
+		var n int
+		if _, err := fmt.Sscanf(e.Name(), "%d", &n); err == nil {
+			all = append(all, run{t, n})
+		}
+	}
+	return all, err
+}
+
+// turnDoc is the document with which the nth undo of a token begins: every earlier one is fenced by it.
+func turnDoc(n int) string { return fmt.Sprintf("undo-%03d", n) }
+
+// fenced says why a run may not start, or nothing.
+func (o order) fenced(t *journal.Token) error {
+	if o.Turn == 0 {
+		return t.CheckOpen()
+	}
+	var v json.RawMessage
+	for _, doc := range []string{journal.Outcome, turnDoc(o.Turn + 1)} {
+		switch found, err := t.Read(doc, &v); {
+		case err != nil:
+			return err
+		case found:
+			return activities.Errorf(activities.Fenced, "another undo of token %s has taken over", o.Token)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package terraform
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// prepared is a step that is planned and whose undo is prepared; nothing has been touched.
+type prepared struct {
+	ws     *workspace
+	bundle bundle
+	state  *state // before
+	said   report
+	// file is the saved plan.
+	file  string
+	back  back
+	prior *bundle
+}
+
+const planFile = "unwind.tfplan"
+
+// prepare reads the configuration and the state, plans, and sees to it that the step could be undone.
+func (a *apply) prepare(ctx context.Context, e activities.Entry, s activities.Step) (*prepared, error) {
+	if err := a.installed(); err != nil {
+		return nil, err
+	}
+	p, err := activities.DecodeParams[Params](s.With)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := a.folder(p.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := defaultWorkspace(dir); err != nil {
+		return nil, err
+	}
+	b, err := capture(dir, p.Vars, p.VarFiles, p.Backend)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := a.workspace(ctx, e, "forward", b, 0)
+	if err != nil {
+		return nil, err
+	}
+	now, err := ws.pull(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := activities.RunChecks(ctx, s.Checks, activities.Staged, activities.Live, scene{ws.dir, p.Dir}); err != nil {
+		return nil, err
+	}
+	pr := &prepared{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile)}
+	if pr.said, err = ws.plan(ctx, tfexec.Out(pr.file)); err != nil {
+		return nil, err
+	}
+	return pr, a.wayBack(ctx, e, p.Previous, pr)
+}
+
+// wayBack finds out how the step will be undone, and proves what it can of it.
+func (a *apply) wayBack(ctx context.Context, e activities.Entry, previous *Previous, pr *prepared) (err error) {
+	switch {
+	case pr.said.unchanged():
+		pr.back = nowhere
+		return nil
+	case pr.state.empty():
+		pr.back = toNothing
+		return nil
+	case previous != nil:
+		dir, err := a.folder(previous.Dir)
+		if err != nil {
+			return err
+		}
+		b, err := capture(dir, previous.Vars, previous.VarFiles, pr.bundle.Backend)
+		if err != nil {
+			return err
+		}
+		b.Dir = pr.bundle.Dir
+		pr.back, pr.prior = toPrevious, &b
+	default:
+		if pr.prior, err = a.known(pr.state); err != nil {
+			return err
+		}
+		pr.back = toKnown
+	}
+	if pr.prior == nil {
+		if pr.back = bySubtract; !pr.said.onlyAdds() {
+			return unprepared(pr.bundle.Dir, pr.state)
+		}
+		return nil
+	}
+	return a.proveWayBack(ctx, e, pr)
+}
+
+// proveWayBack initialises the configuration to go back to, with the providers of the step, and plans it: that must work,
+// and one that was only named must make exactly the present state.
+func (a *apply) proveWayBack(ctx context.Context, e activities.Entry, pr *prepared) error {
+	pr.prior.lockLike(pr.lock())
+	ws, err := a.workspace(ctx, e, "prior", *pr.prior, 0)
+	if err != nil {
+		return err
+	}
+	said, err := ws.plan(ctx, tfexec.Refresh(false))
+	if err != nil {
+		return err
+	}
+	if pr.back == toPrevious && !said.unchanged() {
+		return activities.Errorf(activities.Refused, "previous: that configuration does not make the present state (applying it would "+
+			"change %v), so an undo could not go back to it", addresses(said.actions()))
+	}
+	return nil
+}
+
+// lock is the lock file of the providers that init has chosen for the step.
+func (pr *prepared) lock() file { return readLock(pr.ws.dir) }
+
+func addresses(ps []planned) []string {
+	var all []string
+	for _, p := range ps {
+		all = append(all, p.Address)
+	}
+	return all
+}
+
+// digest covers what the plan would do to which state.
+func (pr *prepared) digest(ctx context.Context) (activities.Digest, *tfjson.Plan, error) {
+	if err := pr.ws.plainly(); err != nil {
+		return "", nil, err
+	}
+	plan, err := pr.ws.tf.ShowPlanFile(ctx, pr.file)
+	if err != nil {
+		return "", nil, pr.ws.failed(ctx, "show", report{}, err)
+	}
+	hide(ctx, sensitiveInPlan(plan))
+	var changes []any
+	for _, rc := range plan.ResourceChanges {
+		changes = append(changes, rc.Address, rc.DeposedKey, rc.Change)
+	}
+	meaning, err := json.Marshal([]any{changes, plan.OutputChanges, pr.state.Lineage, pr.state.Serial, pr.back})
+	if err != nil {
+		return "", nil, err
+	}
+	return activities.DigestOf([]byte(pr.bundle.digest()), meaning), plan, nil
+}
+
+// record makes the undo record.
+func (pr *prepared) record(ctx context.Context, want activities.Digest) (record, error) {
+	c := contents{Forward: pr.bundle, Prior: pr.prior, State: pr.state.raw, Secrets: pr.secrets(ctx)}
+	c.Forward.lockLike(pr.lock())
+	sealed, err := pr.ws.seal.close("record", c)
+	return record{
+		Version: recordVersion, Want: want, Dir: pr.bundle.Dir,
+		Had: pr.state.exists() || pr.ws.state != "" && isFile(pr.ws.state), Backup: pr.ws.state != "" && isFile(pr.ws.state+".backup"),
+		Lineage: pr.state.Lineage, Serial: pr.state.Serial, Addresses: slices.Sorted(maps.Keys(pr.state.managed())),
+		Planned: pr.said.actions(), Unchanged: pr.back == nowhere, Back: pr.back, Sealed: sealed,
+	}, err
+}
+
+// secrets are the values that an undo must hide too: those among the variables that the masker hides now, for an undo is
+// not told them again, and the sensitive ones of the state before.
+func (pr *prepared) secrets(ctx context.Context) []string {
+	m := activities.MaskerFrom(ctx)
+	found := pr.state.sensitive()
+	for _, v := range leaves(pr.bundle.Vars) {
+		if m.String(v) != v {
+			found = append(found, v)
+		}
+	}
+	if pr.prior != nil {
+		for _, v := range leaves(pr.prior.Vars) {
+			if m.String(v) != v {
+				found = append(found, v)
+			}
+		}
+	}
+	return found
+}

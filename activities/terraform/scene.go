@@ -1,0 +1,49 @@
+package terraform
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// scene lets checks look at a folder: the working copy, or the configuration's own.
+type scene struct {
+	dir string
+	// named is the folder as the task file names it: paths below it are taken to mean dir.
+	named string
+}
+
+func (s scene) Target() string { return s.named }
+
+func (s scene) ReadFile(_ context.Context, path string) ([]byte, error) {
+	if filepath.IsAbs(path) {
+		rel, err := filepath.Rel(s.named, path)
+		if err != nil || !filepath.IsLocal(rel) {
+			return nil, activities.Errorf(activities.Refused, "%s is outside %s", path, s.named)
+		}
+		path = rel
+	}
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if info, err := root.Stat(path); err == nil && info.IsDir() {
+		return nil, activities.ErrIsFolder
+	}
+	return root.ReadFile(path)
+}
+
+func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
+	args := make([]string, len(argv))
+	for i, a := range argv {
+		args[i] = strings.ReplaceAll(a, "{path}", s.dir)
+	}
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
+	c.Dir = s.dir
+	return c.CombinedOutput()
+}

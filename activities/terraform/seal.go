@@ -1,0 +1,107 @@
+package terraform
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// seal encrypts what the journal keeps, with a key that is made once.
+type seal struct{ gcm cipher.AEAD }
+
+func openSeal(path string) (*seal, error) {
+	key, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err = makeKey(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("terraform: key: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("terraform: key %s: %w", path, err)
+	}
+	gcm, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	return &seal{gcm}, nil
+}
+
+// makeKey links a whole, synced key to its name: of two processes that make one, both read the first.
+func makeKey(path string) ([]byte, error) {
+	key := make([]byte, 32)
+	rand.Read(key)
+	if err := writeLinked(path, key); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}
+
+// close turns v into bytes that only this worker can read. name binds them to their place: they open under no other.
+func (s *seal) close(name string, v any) ([]byte, error) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if err := json.NewEncoder(z).Encode(v); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return s.gcm.Seal(nil, nil, packed.Bytes(), []byte(name)), nil
+}
+
+func (s *seal) open(name string, sealed []byte, v any) error {
+	packed, err := s.gcm.Open(nil, nil, sealed, []byte(name))
+	if err != nil {
+		return activities.Errorf(activities.DamagedRecord, "%s does not open with this worker's key: %v", name, err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return activities.Errorf(activities.DamagedRecord, "%s: %v", name, err)
+	}
+	raw, err := io.ReadAll(z)
+	if err != nil {
+		return activities.Errorf(activities.DamagedRecord, "%s: %v", name, err)
+	}
+	return json.Unmarshal(raw, v)
+}
+
+// writeLinked makes a file that is there wholly or not at all; fs.ErrExist where its name is taken.
+func writeLinked(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

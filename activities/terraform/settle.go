@@ -1,0 +1,184 @@
+package terraform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// errandName is the file in which terraform leaves a state that it could not save.
+const errandName = "errored.tfstate"
+
+// over is a run and its end.
+type over struct {
+	run
+	ending
+}
+
+// awaitAll waits for a token's runs, and returns the last one of the forward that came to its start. With interrupt it
+// ends them.
+func (w *world) awaitAll(ctx context.Context, t *journal.Token, interrupt bool) (last *over, err error) {
+	all, err := runs(t)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		end, err := w.await(ctx, r, interrupt)
+		if err != nil {
+			return nil, err
+		}
+		var s started
+		if _, err := t.Read(r.doc(docProcess), &s); err != nil {
+			return nil, err
+		}
+		if !end.Never && end.Refused == "" && s.Turn == 0 {
+			last = &over{r, end}
+		}
+	}
+	return last, nil
+}
+
+// settleAll works out, for each run of the forward, which objects it began to make that no state knows of. It is worked out
+// once for a run, before anything else is done to the state.
+func (w *world) settleAll(ctx context.Context, ws *workspace) (lost []creation, err error) {
+	all, err := runs(ws.token)
+	if err != nil {
+		return nil, err
+	}
+	var now map[string]string
+	for _, r := range all {
+		var s started
+		if found, err := ws.token.Read(r.doc(docProcess), &s); err != nil || !found || s.Turn != 0 {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if now == nil {
+			state, err := ws.pull(ctx)
+			if err != nil {
+				return nil, err
+			}
+			now = state.managed()
+		}
+		said, err := readReport(stdoutOf(r.dir()))
+		if err != nil {
+			return nil, err
+		}
+		missing := []creation{}
+		for _, c := range said.Created {
+			if _, there := now[c.Address]; !there {
+				missing = append(missing, c)
+			}
+		}
+		if _, err := ws.token.Create(r.doc(docSettled), &missing); err != nil {
+			return nil, err
+		}
+		for _, c := range missing {
+			if _, there := now[c.Address]; c.Fate != made || !there { // what was made may have been adopted since
+				lost = append(lost, c)
+			}
+		}
+	}
+	return lost, nil
+}
+
+// byFate are the addresses of the creations that came that far.
+func byFate(cs []creation, fate creationFate) []string {
+	var all []string
+	for _, c := range cs {
+		if c.Fate == fate {
+			all = append(all, c.Address)
+		}
+	}
+	return all
+}
+
+// errands moves states that terraform could not save out of the working copies, so that these can be laid out anew.
+func errands(t *journal.Token) ([]string, error) {
+	kept := filepath.Join(t.Dir(), "errands")
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		return nil, err
+	}
+	found, err := filepath.Glob(filepath.Join(t.Dir(), "work", "*", errandName))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		if err := os.Rename(f, filepath.Join(kept, filepath.Base(filepath.Dir(f)))); err != nil {
+			return nil, err
+		}
+	}
+	return filepath.Glob(filepath.Join(kept, "*"))
+}
+
+// rescue pushes states that terraform could not save, where they are newer than the one that is there. It never forces.
+func (ws *workspace) rescue(ctx context.Context, errands []string) error {
+	for _, file := range errands {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		saved, err := hidden(ctx, raw)
+		if err != nil {
+			return err
+		}
+		now, err := ws.pull(ctx)
+		if err != nil {
+			return err
+		}
+		if !now.exists() || now.Lineage == saved.Lineage && now.Serial < saved.Serial {
+			if err := ws.push(ctx, raw); err != nil {
+				return err
+			}
+		}
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adoptMade imports what is known to have been made, and returns what stays lost.
+func (ws *workspace) adoptMade(ctx context.Context, lost []creation) (still []creation, err error) {
+	for _, c := range lost {
+		if c.Fate == made && ws.adopt(ctx, c) == nil {
+			continue
+		}
+		still = append(still, c)
+	}
+	return still, ctx.Err()
+}
+
+// push makes raw the state.
+func (ws *workspace) push(ctx context.Context, raw []byte) error {
+	file := filepath.Join(ws.dir, "unwind.push.tfstate")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		return err
+	}
+	_, err := ws.act(ctx, "state push", func(order) error {
+		return ws.tf.StatePush(ctx, file, tfexec.Lock(true), tfexec.LockTimeout(ws.LockTimeout.String()))
+	})
+	return errors.Join(err, os.Remove(file))
+}
+
+// adopt imports an object that terraform has made and told the id of, but that no state knows of.
+func (ws *workspace) adopt(ctx context.Context, c creation) error {
+	if c.ID == "" {
+		return fmt.Errorf("%s: its id was never told", c.Address)
+	}
+	_, err := ws.act(ctx, "import", func(order) error {
+		options := []tfexec.ImportOption{tfexec.LockTimeout(ws.LockTimeout.String())}
+		if ws.state != "" {
+			options = append(options, tfexec.DisableBackup())
+		}
+		return ws.tf.Import(ctx, c.Address, c.ID, options...)
+	})
+	return err
+}

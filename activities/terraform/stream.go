@@ -1,0 +1,204 @@
+package terraform
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+)
+
+// event is one line of what `terraform plan -json` or `apply -json` says.
+type event struct {
+	Type string `json:"type"`
+	// Change is set in planned_change and resource_drift.
+	Change *struct {
+		Resource eventResource `json:"resource"`
+		Action   string        `json:"action"`
+	} `json:"change"`
+	// Hook is set in apply_start, apply_complete and apply_errored.
+	Hook *struct {
+		Resource eventResource `json:"resource"`
+		Action   string        `json:"action"`
+		IDKey    string        `json:"id_key"`
+		ID       string        `json:"id_value"`
+	} `json:"hook"`
+	Diagnostic *diagnostic `json:"diagnostic"`
+	Outputs    map[string]struct {
+		Action string `json:"action"`
+	} `json:"outputs"`
+	Changes *counts `json:"changes"`
+}
+
+type eventResource struct {
+	Address string `json:"addr"`
+}
+
+type diagnostic struct {
+	Severity string `json:"severity"`
+	Summary  string `json:"summary"`
+	Detail   string `json:"detail"`
+	Address  string `json:"address"`
+}
+
+// counts are how many objects a run has changed, or would.
+type counts struct {
+	Add       int    `json:"add"`
+	Change    int    `json:"change"`
+	Remove    int    `json:"remove"`
+	Operation string `json:"operation"`
+}
+
+// planned is one action of a plan.
+type planned struct{ Address, Action string }
+
+// creation is an object that a run began to make.
+type creation struct {
+	Address string `json:"address"`
+	// ID is set where terraform has told it.
+	ID string `json:"id,omitempty"`
+	// Fate is how far it came.
+	Fate creationFate `json:"fate"`
+}
+
+type creationFate string
+
+const (
+	inFlight creationFate = "in flight" // begun; nothing more was heard
+	errored  creationFate = "failed"    // the provider reported an error
+	made     creationFate = "made"      // terraform reported it done
+)
+
+// report is what a run has said.
+type report struct {
+	Planned []planned
+	// Drifted are the addresses that refreshing has found changed.
+	Drifted []string
+	// Begun says that at least one object was touched.
+	Begun bool
+	// Created are the creations, in the order of their beginning.
+	Created []creation
+	// Updating are other actions that were begun and never completed.
+	Updating []string
+	// Outputs says that a value of the configuration's outputs changes.
+	Outputs bool
+	Counts  counts
+	Errors  []diagnostic
+}
+
+// readReport reads the stream of a run: its file may end in half a line.
+func readReport(path string) (report, error) {
+	var r report
+	f, err := os.Open(path)
+	if os.IsNotExist(err) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	for {
+		line, err := in.ReadBytes('\n')
+		var e event
+		if json.Unmarshal(line, &e) == nil {
+			r.add(e)
+		}
+		if err != nil {
+			return r, nil
+		}
+	}
+}
+
+func (r *report) add(e event) {
+	switch e.Type {
+	case "planned_change":
+		r.Planned = append(r.Planned, planned{e.Change.Resource.Address, e.Change.Action})
+	case "resource_drift":
+		r.Drifted = append(r.Drifted, e.Change.Resource.Address)
+	case "apply_start":
+		r.Begun = true
+		if address := e.Hook.Resource.Address; e.Hook.Action == "create" {
+			r.Created = append(r.Created, creation{Address: address, Fate: inFlight})
+		} else {
+			r.Updating = append(r.Updating, address)
+		}
+	case "apply_complete", "apply_errored":
+		r.ended(e)
+	case "outputs":
+		for _, o := range e.Outputs {
+			r.Outputs = r.Outputs || o.Action != "" && o.Action != "noop"
+		}
+	case "change_summary":
+		r.Counts = *e.Changes
+	case "diagnostic":
+		if e.Diagnostic.Severity == "error" {
+			r.Errors = append(r.Errors, *e.Diagnostic)
+		}
+	}
+}
+
+func (r *report) ended(e event) {
+	address, fate := e.Hook.Resource.Address, made
+	if e.Type == "apply_errored" {
+		fate = errored
+	}
+	if e.Hook.Action != "create" {
+		if fate == made {
+			r.Updating = slices.DeleteFunc(r.Updating, func(a string) bool { return a == address })
+		}
+		return
+	}
+	for i := range r.Created {
+		if r.Created[i].Address == address && r.Created[i].Fate == inFlight {
+			r.Created[i].Fate, r.Created[i].ID = fate, e.Hook.ID
+		}
+	}
+}
+
+// unchanged says that a plan would do nothing.
+func (r report) unchanged() bool { return len(r.actions()) == 0 && !r.Outputs }
+
+// actions are the planned ones that change something.
+func (r report) actions() []planned {
+	return slices.DeleteFunc(slices.Clone(r.Planned), func(p planned) bool {
+		return p.Action == "noop" || p.Action == "read" || p.Action == "move"
+	})
+}
+
+// onlyAdds says that nothing which was there before would change.
+func (r report) onlyAdds() bool {
+	for _, p := range r.actions() {
+		if p.Action != "create" {
+			return false
+		}
+	}
+	return !r.Outputs
+}
+
+// loses are the addresses whose present object a plan would end.
+func (r report) loses() []string {
+	var lost []string
+	for _, p := range r.Planned {
+		if p.Action == "delete" || p.Action == "replace" || p.Action == "remove" || p.Action == "forget" {
+			lost = append(lost, p.Address)
+		}
+	}
+	return lost
+}
+
+// failure is the errors in one text.
+func (r report) failure() string {
+	var lines []string
+	for _, d := range r.Errors {
+		line := d.Summary
+		if d.Address != "" {
+			line = d.Address + ": " + line
+		}
+		if d.Detail != "" {
+			line += ": " + d.Detail
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,335 @@
+package terraform
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+const (
+	frontName = "unwind-terraform"
+	// exitRefused is the exit status of a run that the fence has refused.
+	exitRefused = 125
+	// lockWait is how long a supervisor waits for an earlier run of its token to let go.
+	lockWait = time.Minute
+)
+
+var supervises atomic.Bool
+
+// Supervise makes the program its own supervisor of terraform. Call it first thing in main, and in TestMain: it returns
+// at once, except in the processes that the world starts from the program itself. These are two:
+//
+// The front is what terraform-exec takes for terraform. terraform-exec kills it when the worker dies, and interrupts it
+// when a call is cancelled. It starts the supervisor and passes on what terraform says.
+//
+// The supervisor has a session of its own and outlives the worker. It writes down who it is, takes the token's lock,
+// which terraform inherits, asks the journal whether the token is still open, and only then starts terraform, with its
+// output in files. A byte from the front, the end of the front, or a signal makes it interrupt terraform: once in all,
+// for a second interrupt would make terraform drop what is in flight.
+func Supervise() {
+	supervises.Store(true)
+	if filepath.Base(os.Args[0]) != frontName {
+		return
+	}
+	if err := serve(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func serve() error {
+	o, err := orderFrom(os.Getenv(orderVar))
+	if err != nil {
+		return err
+	}
+	switch {
+	case os.Getenv(supervisorVar) != "":
+		return supervise(o, os.Args[1:])
+	case o.Out != "":
+		return front(o, os.Args[1:])
+	}
+	return syscall.Exec(o.Terraform, append([]string{o.Terraform}, os.Args[1:]...), ownEnv())
+}
+
+// ownEnv is the environment without what only front and supervisor read.
+func ownEnv() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, orderVar+"=") || strings.HasPrefix(kv, supervisorVar+"=")
+	})
+}
+
+// front starts the supervisor and passes on its output and, as exit status, its end.
+func front(o order, args []string) error {
+	interrupts := make(chan os.Signal, 4)
+	signal.Notify(interrupts, syscall.SIGINT, syscall.SIGTERM)
+	stdout, err := newTail(stdoutOf(o.Out), os.Stdout)
+	if err != nil {
+		return err
+	}
+	stderr, err := newTail(stderrOf(o.Out), os.Stderr)
+	if err != nil {
+		return err
+	}
+	control, hold, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	c := exec.Command("/proc/self/exe", args...)
+	c.Args[0] = frontName
+	c.Env = append(os.Environ(), supervisorVar+"=1")
+	c.Stdout, c.Stderr = stdout.file, stderr.file
+	c.ExtraFiles = []*os.File{control}
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	control.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	beat := time.NewTicker(5 * time.Millisecond)
+	for {
+		select {
+		case <-interrupts:
+			_, _ = hold.Write([]byte{'i'}) // a supervisor that has ended needs none
+		case <-beat.C:
+			stdout.copy()
+			stderr.copy()
+		case err := <-ended:
+			stdout.copy()
+			stderr.copy()
+			var bad *exec.ExitError
+			if errors.As(err, &bad) {
+				os.Exit(max(bad.ExitCode(), 1))
+			}
+			return err
+		}
+	}
+}
+
+// tail copies what is appended to a file.
+type tail struct {
+	file *os.File
+	to   *os.File
+	at   int64
+}
+
+func newTail(path string, to *os.File) (*tail, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
+	return &tail{file: f, to: to}, err
+}
+
+func (t *tail) copy() {
+	buf := make([]byte, 64<<10)
+	for {
+		n, _ := t.file.ReadAt(buf, t.at)
+		if n == 0 {
+			return
+		}
+		t.at += int64(n)
+		_, _ = t.to.Write(buf[:n]) // the worker may be gone; the file has it all
+	}
+}
+
+// supervise runs terraform for an order, if its fence still lets it.
+func supervise(o order, args []string) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
+	control := os.NewFile(3, "control")
+	syscall.CloseOnExec(3)
+
+	s := &supervisor{order: o}
+	go s.interruptOn(control, signals)
+	if o.Run == 0 {
+		code, err := s.start(args)
+		if err != nil {
+			return err
+		}
+		os.Exit(code)
+	}
+	if err := s.register(); err != nil {
+		return err
+	}
+	return s.end(s.terraform(args))
+}
+
+// register writes down who supervises this run.
+func (s *supervisor) register() error {
+	t, err := s.order.token()
+	if err != nil {
+		return err
+	}
+	s.token, s.run = t, run{t, s.Run}
+	self, err := processOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	if first, err := t.Create(s.run.doc(docProcess), &started{self, s.Turn}); err != nil || !first {
+		return fmt.Errorf("run %d of token %s has a supervisor already (%v)", s.Run, s.Token, err)
+	}
+	point.Reach("terraform.supervisor:registered")
+	return nil
+}
+
+// supervisor is one run, or one look: a terraform that changes nothing and has no number, no token and no lock.
+type supervisor struct {
+	order
+	token *journal.Token
+	run   run
+
+	mu          sync.Mutex
+	interrupted bool
+	child       *os.Process
+}
+
+// interruptOn interrupts at the first byte or the end of control, or at the first signal.
+func (s *supervisor) interruptOn(control *os.File, signals <-chan os.Signal) {
+	spoken := make(chan struct{})
+	go func() {
+		_, _ = control.Read(make([]byte, 1)) // an error is the end as well
+		close(spoken)
+	}()
+	select {
+	case <-spoken:
+	case <-signals:
+	}
+	s.interrupt()
+}
+
+// interrupt lets terraform finish what is in flight and end; one that has not started will not.
+func (s *supervisor) interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.interrupted = true
+	send := func() { _ = s.child.Signal(syscall.SIGINT) } // it may have ended just now
+	switch {
+	case s.child == nil:
+	case s.Run == 0:
+		send()
+	default:
+		interruptOnce(s.run, send)
+	}
+}
+
+// interruptOnce calls send if nobody has interrupted this run yet: the supervisor itself, or who comes after its death.
+func interruptOnce(r run, send func()) {
+	at := time.Now().UTC()
+	if first, err := r.token.Create(r.doc(docInterrupted), &at); err == nil && first {
+		send()
+	}
+}
+
+// errInterrupted is why terraform was not started at all.
+var errInterrupted = errors.New("interrupted before terraform was started")
+
+// terraform takes the lock, asks the fence and runs the program; its error is why that did not come about.
+func (s *supervisor) terraform(args []string) (code int, err error) {
+	lock, err := s.lock()
+	if err != nil {
+		return 0, err
+	}
+	defer lock.Close()
+	point.Reach("terraform.supervisor:locked")
+	if err := s.fenced(s.token); err != nil {
+		return 0, err
+	}
+	point.Reach("terraform.supervisor:allowed")
+	if len(args) > 0 && args[0] == sweepCommand {
+		return 0, s.inside(func() error { return sweep(args[1:]) })
+	}
+	return s.start(args, lock)
+}
+
+// start runs terraform to its end. It and its providers inherit the lock and so hold it, should the supervisor be killed.
+func (s *supervisor) start(args []string, lock ...*os.File) (code int, err error) {
+	c := exec.Command(s.Terraform, args...)
+	c.Env = ownEnv()
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	c.ExtraFiles = lock
+	if err := s.inside(func() error {
+		if err := c.Start(); err != nil {
+			return err
+		}
+		s.child = c.Process
+		return nil
+	}); err != nil {
+		return 0, err
+	}
+	if s.Run != 0 {
+		point.Reach("terraform.supervisor:started")
+		if child, err := processOf(c.Process.Pid); err == nil {
+			_, _ = s.token.Create(s.run.doc(docChild), &child) // without it, an undo waits for the lock alone
+		}
+	}
+	var bad *exec.ExitError
+	if err := c.Wait(); err != nil && !errors.As(err, &bad) {
+		return 0, err
+	}
+	if s.Run != 0 {
+		point.Reach("terraform.supervisor:ended")
+	}
+	return c.ProcessState.ExitCode(), nil
+}
+
+// inside does something unless the run has been interrupted, and lets no interrupt fall between the two.
+func (s *supervisor) inside(do func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.interrupted {
+		return errInterrupted
+	}
+	return do()
+}
+
+// lock takes the token's terraform lock.
+func (s *supervisor) lock() (*os.File, error) {
+	f, err := os.OpenFile(lockFile(s.token), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(lockWait); ; time.Sleep(5 * time.Millisecond) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		s.mu.Lock()
+		stop := s.interrupted
+		s.mu.Unlock()
+		if stop {
+			err = errInterrupted
+		}
+		if stop || !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || time.Now().After(deadline) {
+			f.Close()
+			return nil, fmt.Errorf("lock of token %s: %w", s.Token, err)
+		}
+	}
+}
+
+// end writes down how the run has ended, and ends the process likewise.
+func (s *supervisor) end(code int, err error) error {
+	e := exit{Code: code}
+	if err != nil {
+		e = exit{Code: exitRefused, Refused: err.Error()}
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if _, err := s.token.Create(s.run.doc(docExit), &e); err != nil {
+		return err
+	}
+	os.Exit(e.Code)
+	return nil
+}

@@ -1,0 +1,70 @@
+package terraform
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// sweepCommand makes the supervisor sweep instead of running terraform: nothing of an undo that touches the folder may
+// happen outside the lock and the fence.
+const sweepCommand = "unwind-sweep"
+
+// sweeping says what to remove of a local backend's files.
+type sweeping struct {
+	Path string `json:"path"`
+	// State: the state itself, if it is empty and of this lineage (or of no bytes).
+	State   bool   `json:"state,omitempty"`
+	Lineage string `json:"lineage,omitempty"`
+	// Backup: the backup that terraform has made of it.
+	Backup bool `json:"backup,omitempty"`
+}
+
+func sweep(args []string) error {
+	var s sweeping
+	if err := json.Unmarshal([]byte(args[0]), &s); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(s.Path, os.O_RDWR, 0)
+	if err == nil {
+		defer f.Close()
+		// The lock that terraform itself takes on a local state.
+		if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+			return fmt.Errorf("%s is locked by another terraform: %w", s.Path, err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if s.State && f != nil {
+		raw, err := io.ReadAll(f)
+		if err != nil {
+			return err
+		}
+		now, err := parseState(raw)
+		if err != nil {
+			return err
+		}
+		if !now.empty() || now.exists() && now.Lineage != s.Lineage {
+			return fmt.Errorf("%s is not the empty state that the undo has left", s.Path)
+		}
+		if err := os.Remove(s.Path); err != nil {
+			return err
+		}
+	}
+	stray := []string{filepath.Join(filepath.Dir(s.Path), "."+filepath.Base(s.Path)+".lock.info")}
+	if s.Backup {
+		stray = append(stray, s.Path+".backup")
+	}
+	for _, name := range stray {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+// Package terraformtest is for tests that run Terraform: it finds the program, and brings a provider that needs no network.
+package terraformtest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Source is the provider's address, for required_providers. Its resource is fake_thing: a file in the provider's dir.
+const Source = "unwind.test/unwind/fake"
+
+const version = "1.0.0"
+
+// Require skips a test where there is no terraform, and fails it where CI=true.
+func Require(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("terraform"); err == nil {
+		return
+	}
+	const why = "NO TERRAFORM ON THE PATH: nothing about terraform.apply is tested here"
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// CLIConfig returns a file of Terraform settings (for TF_CLI_CONFIG_FILE) under which the provider is found and the
+// network is not used. The provider is built once for each version of its source, into the user's cache.
+func CLIConfig(t testing.TB) string {
+	t.Helper()
+	path, err := cliConfig()
+	if err != nil {
+		t.Fatalf("the test provider: %v", err)
+	}
+	return path
+}
+
+func cliConfig() (string, error) {
+	_, here, _, _ := runtime.Caller(0)
+	source := filepath.Join(filepath.Dir(filepath.Dir(here)), "fakeprovider")
+	key, err := keyOf(source)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "unwind", "fakeprovider-"+key)
+	unlock, err := lock(dir + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	config := filepath.Join(dir, "terraform.rc")
+	if _, err := os.Stat(config); err == nil {
+		return config, nil
+	}
+	mirror := filepath.Join(dir, "mirror")
+	program := filepath.Join(mirror, filepath.FromSlash(Source), version, runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-fake_v"+version)
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Dir = source
+	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, said)
+	}
+	text := fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", mirror)
+	return config, os.WriteFile(config, []byte(text), 0o644)
+}
+
+// keyOf tells versions of the source apart.
+func keyOf(source string) (string, error) {
+	h := sha256.New()
+	for _, name := range []string{"main.go", "go.mod", "go.sum"} {
+		b, err := os.ReadFile(filepath.Join(source, name))
+		if err != nil {
+			return "", err
+		}
+		h.Write(b)
+	}
+	fmt.Fprint(h, runtime.Version())
+	return hex.EncodeToString(h.Sum(nil)[:6]), nil
+}
+
+func lock(path string) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return func() { f.Close() }, unix.Flock(int(f.Fd()), unix.LOCK_EX)
+}

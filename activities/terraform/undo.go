@@ -1,0 +1,220 @@
+package terraform
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// Undo takes the step back. Outcomes that settle are kept; after any other it may be tried again.
+func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	t, err := a.token(e)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	var kept activities.Undone
+	if found, err := t.Read(journal.Outcome, &kept); err != nil || found {
+		return kept, err
+	}
+	fate, err := t.Decide(journal.Undoing)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if fate != journal.Undoing {
+		return activities.Undone{}, activities.Errorf(activities.Fenced, "token %s is %s: its record is gone", e.Token, fate)
+	}
+	point.Reach("terraform.undo:fenced")
+	turn, settled, err := takeTurn(ctx, t)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if settled {
+		_, err := t.Read(journal.Outcome, &kept)
+		return kept, err
+	}
+	defer turn.end()
+	point.Reach("terraform.undo:turn")
+	began := time.Now()
+	last, err := a.awaitAll(ctx, t, true)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	point.Reach("terraform.undo:alone")
+	undone, err := a.takeBack(ctx, e, d, t, turn.n, last != nil)
+	if err != nil {
+		return undone, overtaken(err)
+	}
+	undone.Took = time.Since(began).Round(time.Millisecond)
+	if !undone.Outcome.Settles() {
+		return undone, nil
+	}
+	if err := (order{Token: e.Token, Turn: turn.n}).fenced(t); err != nil && !isSettled(t) {
+		return activities.Undone{}, overtaken(err)
+	}
+	// Of two that come here at once, both report what the first has written.
+	if _, err := t.Create(journal.Outcome, &undone); err != nil {
+		return activities.Undone{}, err
+	}
+	point.Reach("terraform.undo:settled")
+	for _, dir := range []string{"work", "looks"} {
+		if err := os.RemoveAll(filepath.Join(t.Dir(), dir)); err != nil {
+			return undone, err
+		}
+	}
+	return undone, nil
+}
+
+func isSettled(t *journal.Token) bool {
+	var v activities.Undone
+	found, err := t.Read(journal.Outcome, &v)
+	return found && err == nil
+}
+
+// takeBack decides whether there is anything to take back, and does it.
+func (a *apply) takeBack(ctx context.Context, e activities.Entry, d activities.Decision, t *journal.Token, turn int, acted bool) (activities.Undone, error) {
+	r, c, found, err := a.readRecord(ctx, t)
+	switch {
+	case err != nil:
+		return activities.Undone{}, err
+	case !found:
+		return activities.Undone{Outcome: activities.Nothing, Observed: "the step had not begun, and no longer can"}, nil
+	case r.Unchanged:
+		return activities.Undone{Outcome: activities.Nothing, Observed: "the step had nothing to change"}, nil
+	case !acted:
+		return activities.Undone{Outcome: activities.Nothing, Observed: "terraform was never started, and no longer can be"}, nil
+	}
+	if err := a.installed(); err != nil {
+		return activities.Undone{}, err
+	}
+	unsaved, err := errands(t)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	ws, err := a.workspace(ctx, e, fmt.Sprintf("undo-%03d", turn), c.Forward, turn)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	before, err := hidden(ctx, c.State)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	u := &undo{apply: a, entry: e, decision: d, record: r, contents: c, ws: ws, before: before}
+	return u.run(ctx, unsaved)
+}
+
+// undo is one undo at work.
+type undo struct {
+	*apply
+	entry    activities.Entry
+	decision activities.Decision
+	record   record
+	contents contents
+	ws       *workspace // under the step's own configuration
+	before   *state
+}
+
+// run goes through the steps of the way back; each does nothing where it was done before.
+func (u *undo) run(ctx context.Context, unsaved []string) (activities.Undone, error) {
+	if err := u.ws.rescue(ctx, unsaved); err != nil {
+		return activities.Undone{}, err
+	}
+	if err := u.recoverState(ctx); err != nil {
+		return activities.Undone{}, err
+	}
+	lost, err := u.settleAll(ctx, u.ws)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if lost, err = u.ws.adoptMade(ctx, lost); err != nil {
+		return activities.Undone{}, err
+	}
+	drift, err := u.clear(ctx)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if drift != nil {
+		return drifted(drift), nil
+	}
+	point.Reach("terraform.undo:cleared")
+	if err := u.subtract(ctx); err != nil {
+		return activities.Undone{}, err
+	}
+	point.Reach("terraform.undo:subtracted")
+	remains, drift, err := u.goBack(ctx)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if drift != nil {
+		return drifted(drift), nil
+	}
+	point.Reach("terraform.undo:back")
+	now, err := u.ws.pull(ctx)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if err := u.tidy(ctx, now); err != nil {
+		return activities.Undone{}, err
+	}
+	point.Reach("terraform.undo:tidied")
+	return u.verdict(now, lost, remains), nil
+}
+
+func drifted(d *activities.Drift) activities.Undone {
+	return activities.Undone{Outcome: activities.Drifted, Drift: d,
+		Observed: "the state or its objects have changed since the step; nothing was touched"}
+}
+
+// verdict says how it ended, by what was seen.
+func (u *undo) verdict(now *state, lost []creation, remains []string) activities.Undone {
+	differs := u.before.changes(now)
+	out := activities.Undone{Outcome: activities.Restored,
+		Observed: fmt.Sprintf("the state has the same %d objects, attributes and outputs as before", len(u.before.managed()))}
+	if len(differs) > 0 {
+		out.Outcome, out.Observed = activities.Compensated, "the configuration from before is applied; objects that the step replaced or destroyed are new ones"
+		out.Losses = append(out.Losses, u.losses(differs)...)
+	}
+	for _, address := range remains {
+		out.Outcome = activities.Residue
+		out.Losses = append(out.Losses, address+": still differs from the configuration from before")
+	}
+	for _, c := range lost {
+		switch c.Fate {
+		case errored:
+			if out.Outcome != activities.Unknown {
+				out.Outcome = activities.Residue
+			}
+			out.Losses = append(out.Losses, c.Address+": making it failed and no id was told; whatever the provider had made by then is still there")
+		default:
+			out.Outcome = activities.Unknown
+			out.Losses = append(out.Losses, c.Address+": it was in flight when terraform was killed; whether it was made cannot be known")
+		}
+	}
+	if out.Outcome == activities.Residue || out.Outcome == activities.Unknown {
+		out.Observed = "the state is back, but not everything that the step may have made is in it"
+	}
+	return out
+}
+
+// losses puts differences from the state before into words.
+func (u *undo) losses(differs []string) []string {
+	var all []string
+	for _, line := range differs {
+		kind, what, _ := strings.Cut(line, " ")
+		switch kind {
+		case "~":
+			all = append(all, what+": differs from before; the data inside an object that was replaced or destroyed did not come back")
+		case "+":
+			all = append(all, what+": was not there before")
+		case "-":
+			all = append(all, what+": was there before")
+		}
+	}
+	return all
+}

@@ -1,0 +1,296 @@
+package terraform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// workspace is a working copy of a configuration, initialised, with the folder's own state behind it.
+type workspace struct {
+	*world
+	token *journal.Token
+	name  string // the token
+	dir   string
+	tf    *tfexec.Terraform
+	// state is the file of a local backend's state; empty for any other backend.
+	state string
+	// turn is the number of the undo that works here; zero for a forward.
+	turn int
+}
+
+// workspace lays b out in the token's folder under name, in place of what may be there, and initialises it.
+func (w *world) workspace(ctx context.Context, e activities.Entry, name string, b bundle, turn int) (*workspace, error) {
+	t, err := w.token(e)
+	if err != nil {
+		return nil, err
+	}
+	dir := workDir(t, name)
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, err
+	}
+	if err := b.write(dir); err != nil {
+		return nil, err
+	}
+	ws, err := w.reopen(e, name, turn)
+	if err != nil {
+		return nil, err
+	}
+	return ws, ws.initialise(ctx, b)
+}
+
+// reopen opens a workspace that is laid out and initialised.
+func (w *world) reopen(e activities.Entry, name string, turn int) (*workspace, error) {
+	t, err := w.token(e)
+	if err != nil {
+		return nil, err
+	}
+	ws := &workspace{world: w, token: t, name: e.Token, dir: workDir(t, name), turn: turn}
+	if ws.tf, err = tfexec.NewTerraform(ws.dir, w.front); err != nil {
+		return nil, err
+	}
+	if err := ws.tf.SetWaitDelay(w.Interrupted); err != nil {
+		return nil, err
+	}
+	return ws, ws.plainly()
+}
+
+func workDir(t *journal.Token, name string) string { return filepath.Join(t.Dir(), "work", name) }
+
+var namesBackend = regexp.MustCompile(`(?m)^\s*(backend\s+"|cloud\s*\{)|"backend"\s*:|"cloud"\s*:`)
+
+// initialise finds out which backend the configuration has, and leads a local one to the folder's own state.
+func (ws *workspace) initialise(ctx context.Context, b bundle) error {
+	path := stateName
+	for _, text := range b.root() {
+		if namesBackend.MatchString(text) {
+			if err := ws.init(ctx, b.Backend); err != nil {
+				return err
+			}
+			kind, configured, err := ws.backend()
+			if err != nil {
+				return err
+			}
+			if kind != "" && kind != "local" {
+				return nil
+			}
+			if configured != "" {
+				path = configured
+			}
+			break
+		}
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(b.Dir, path)
+	}
+	ws.state = path
+	override, err := json.Marshal(map[string]any{"terraform": map[string]any{"backend": map[string]any{"local": map[string]any{"path": path}}}})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(ws.dir, overrideName), override, 0o600); err != nil {
+		return err
+	}
+	return ws.init(ctx, nil)
+}
+
+// backend reads what init has written down about the backend.
+func (ws *workspace) backend() (kind, path string, err error) {
+	raw, err := os.ReadFile(filepath.Join(ws.dir, ".terraform", stateName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", nil
+	}
+	var written struct {
+		Backend struct {
+			Type   string         `json:"type"`
+			Config map[string]any `json:"config"`
+		} `json:"backend"`
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &written)
+	}
+	path, _ = written.Backend.Config["path"].(string)
+	return written.Backend.Type, path, err
+}
+
+func (ws *workspace) init(ctx context.Context, backend map[string]string) error {
+	options := []tfexec.InitOption{tfexec.Upgrade(false), tfexec.Reconfigure(true)}
+	for k, v := range backend {
+		options = append(options, tfexec.BackendConfig(k+"="+v))
+	}
+	if err := ws.tf.Init(ctx, options...); err != nil {
+		return ws.failed(ctx, "init", report{}, err)
+	}
+	return nil
+}
+
+// plainly makes the next commands run without a supervisor: those that start no provider.
+func (ws *workspace) plainly() error { return ws.order(order{Terraform: ws.Terraform}) }
+
+// look makes the next command run supervised but free, and returns the folder for what it says.
+func (ws *workspace) look() (out string, err error) {
+	if err := os.MkdirAll(filepath.Join(ws.token.Dir(), "looks"), 0o700); err != nil {
+		return "", err
+	}
+	if out, err = os.MkdirTemp(filepath.Join(ws.token.Dir(), "looks"), ""); err != nil {
+		return "", err
+	}
+	return out, ws.order(order{Terraform: ws.Terraform, Out: out})
+}
+
+func (ws *workspace) order(o order) error { return ws.tf.SetEnv(ws.environment(o)) }
+
+// environment is the worker's own, for the providers' sake, without what would change how terraform works.
+func (ws *workspace) environment(o order) map[string]string {
+	env := map[string]string{}
+	for _, kv := range os.Environ() {
+		if k, v, _ := strings.Cut(kv, "="); !strings.HasPrefix(k, "TF_") || k == "TF_PLUGIN_CACHE_DIR" {
+			env[k] = v
+		}
+	}
+	env["TF_CLI_CONFIG_FILE"] = ws.CLIConfig
+	env["CHECKPOINT_DISABLE"] = "1"
+	env[orderVar] = o.String()
+	return env
+}
+
+// plan runs terraform plan without taking the state's lock: a plan that is killed leaves none behind.
+func (ws *workspace) plan(ctx context.Context, options ...tfexec.PlanOption) (report, error) {
+	out, err := ws.look()
+	if err != nil {
+		return report{}, err
+	}
+	_, failed := ws.tf.PlanJSON(ctx, io.Discard, append(options, tfexec.Lock(false))...)
+	said, err := readReport(stdoutOf(out))
+	if err != nil {
+		return said, err
+	}
+	if failed != nil {
+		return said, ws.failed(ctx, "plan", said, failed)
+	}
+	return said, nil
+}
+
+// act runs a terraform that changes something: numbered, locked and fenced.
+func (ws *workspace) act(ctx context.Context, what string, do func(order) error) (report, error) {
+	r, err := newRun(ws.token)
+	if err != nil {
+		return report{}, err
+	}
+	o := order{Terraform: ws.Terraform, Out: r.dir(), Run: r.number, Journal: ws.journal.Dir(), Token: ws.name, Turn: ws.turn}
+	if err := ws.order(o); err != nil {
+		return report{}, err
+	}
+	failed := do(o)
+	said, err := readReport(stdoutOf(r.dir()))
+	if err != nil || failed == nil {
+		return said, err
+	}
+	var e exit
+	if _, err := ws.token.Read(r.doc(docExit), &e); err != nil {
+		return said, err
+	}
+	if e.Refused != "" {
+		if err := o.fenced(ws.token); err != nil {
+			return said, err
+		}
+	}
+	return said, ws.failed(ctx, what, said, failed)
+}
+
+// applyPlan applies a saved plan.
+func (ws *workspace) applyPlan(ctx context.Context, path string) (report, error) {
+	return ws.act(ctx, "apply", func(order) error {
+		return ws.tf.ApplyJSON(ctx, io.Discard, ws.applying(tfexec.DirOrPlan(path))...)
+	})
+}
+
+// applying are the options of every apply: no backup beside a local state, for the journal holds it.
+func (ws *workspace) applying(o ...tfexec.ApplyOption) []tfexec.ApplyOption {
+	o = append(o, tfexec.LockTimeout(ws.LockTimeout.String()))
+	if ws.state != "" {
+		o = append(o, tfexec.DisableBackup())
+	}
+	return o
+}
+
+// pull reads the state.
+func (ws *workspace) pull(ctx context.Context) (*state, error) {
+	if ws.state != "" {
+		raw, err := os.ReadFile(ws.state)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		return hidden(ctx, raw)
+	}
+	if err := ws.plainly(); err != nil {
+		return nil, err
+	}
+	raw, err := ws.tf.StatePull(ctx)
+	if err != nil {
+		return nil, ws.failed(ctx, "state pull", report{}, err)
+	}
+	return hidden(ctx, []byte(raw))
+}
+
+// hidden parses a state and makes the masker hide what is sensitive in it.
+func hidden(ctx context.Context, raw []byte) (*state, error) {
+	s, err := parseState(raw)
+	if err == nil {
+		hide(ctx, s.sensitive())
+	}
+	return s, err
+}
+
+func hide(ctx context.Context, secrets []string) {
+	m := activities.MaskerFrom(ctx)
+	for _, s := range secrets {
+		m.Add(s)
+	}
+}
+
+// sweep removes an empty state, and what terraform leaves beside it, under the same lock and fence as terraform itself.
+func (ws *workspace) sweep(ctx context.Context, s sweeping) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	_, err = ws.act(ctx, sweepCommand, func(o order) error {
+		c := exec.CommandContext(ctx, ws.front, sweepCommand, string(text))
+		for k, v := range ws.environment(o) {
+			c.Env = append(c.Env, k+"="+v)
+		}
+		if said, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, said)
+		}
+		return nil
+	})
+	return err
+}
+
+// failed is the error of a terraform that did not succeed: what it reported, without what it printed on the way.
+func (ws *workspace) failed(ctx context.Context, what string, said report, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("terraform %s: %w", what, ctx.Err())
+	}
+	output := said.failure()
+	if output == "" {
+		output = err.Error()
+	}
+	first, _, _ := strings.Cut(output, "\n")
+	return &activities.Error{Type: activities.ActionFailed,
+		Message: fmt.Sprintf("terraform %s: %s", what, activities.Tail(first, 1000)), Output: activities.Tail(output, 2000)}
+}
