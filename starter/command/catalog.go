@@ -1,6 +1,8 @@
 package command
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -83,7 +85,12 @@ YAML. With --config only the worlds of that worker's config are in it.
 			if err != nil {
 				return err
 			}
-			return p.printJSON(task.Schema(specs))
+			schema, err := task.Schema(specs)
+			if err != nil {
+				return err
+			}
+			p.printf("%s\n", bytes.TrimSpace(schema))
+			return nil
 		},
 	}
 	f.addConfig(c)
@@ -137,13 +144,17 @@ func writeAction(w io.Writer, s activities.Spec) error {
 	return nil
 }
 
-// addParams adds a row for each parameter, those within others below them.
+// addParams adds a row for each parameter, the required ones first, those within others below them.
 func addParams(t *table, prefix string, s *jsonschema.Schema) {
-	order := s.PropertyOrder
-	if len(order) == 0 {
-		order = slices.Sorted(maps.Keys(s.Properties))
+	rank := func(name string) int {
+		if slices.Contains(s.Required, name) {
+			return 0
+		}
+		return 1
 	}
-	for _, name := range order {
+	for _, name := range slices.SortedFunc(maps.Keys(s.Properties), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+	}) {
 		p := s.Properties[name]
 		need := "optional"
 		if slices.Contains(s.Required, name) {

@@ -1,0 +1,211 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+func TestMain(m *testing.M) {
+	host.Hooks()
+	// No test sees the profile, the server or the state of who runs it.
+	folder, err := os.MkdirTemp("", "starter-test-")
+	if err != nil {
+		panic(err)
+	}
+	nothing := filepath.Join(folder, "temporal.toml")
+	if err := os.WriteFile(nothing, nil, 0o600); err != nil {
+		panic(err)
+	}
+	for name, value := range map[string]string{
+		"TEMPORAL_CONFIG_FILE": nothing, "XDG_STATE_HOME": folder, "TEMPORAL_ADDRESS": "127.0.0.1:1", "TZ": "UTC",
+	} {
+		_ = os.Setenv(name, value)
+	}
+	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "TEMPORAL_UI", "UNWIND_STATE", "UNWIND_QUEUE", "UNWIND_HOST", "UNWIND_LISTEN"} {
+		_ = os.Unsetenv(name)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(status)
+}
+
+// desk is where a test types commands: a real server, a worker with a fake world on a queue of the test's own.
+type desk struct {
+	*testing.T
+	client client.Client
+	world  *fakeWorld
+	worker *host.Worker
+	folder string
+}
+
+func newDesk(t *testing.T) *desk {
+	d := &desk{T: t, world: newFakeWorld(), client: servertest.Client(t), folder: t.TempDir()}
+	t.Setenv("TEMPORAL_ADDRESS", servertest.Shared(t).Address)
+	t.Setenv("UNWIND_QUEUE", "starter-"+strings.ToLower(t.Name()))
+	t.Setenv("UNWIND_HOST", "here")
+	d.startWorker()
+	t.Cleanup(d.stopWorker)
+	return d
+}
+
+func (d *desk) startWorker() {
+	config := host.Config{State: d.TempDir(), StopTimeout: 100 * time.Millisecond}.WithEnvironment(os.LookupEnv)
+	w, err := host.Start(d.Context(), config, host.Options{
+		Client: d.client, Namespace: servertest.Shared(d.T).Namespace, Worlds: []activities.World{d.world.world()},
+	})
+	require.NoError(d, err)
+	d.worker = w
+}
+
+func (d *desk) stopWorker() {
+	if d.worker != nil {
+		d.worker.Stop()
+		d.worker = nil
+	}
+}
+
+// file writes a task file.
+func (d *desk) file(text string) string {
+	name := filepath.Join(d.folder, "task.yaml")
+	require.NoError(d, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+// typed is what became of a command.
+type typed struct {
+	status   int
+	out, err string
+}
+
+// do types a command and waits for its end. Nobody sits at its standard input.
+func (d *desk) do(args ...string) typed { return do(d.Context(), d.options(), args...) }
+
+func (d *desk) options() Options { return Options{Worlds: []activities.World{d.world.world()}} }
+
+func do(ctx context.Context, o Options, args ...string) typed {
+	var out, err bytes.Buffer
+	status := Run(ctx, o, args, Streams{In: strings.NewReader(""), Out: &out, Err: &err})
+	return typed{status, out.String(), err.String()}
+}
+
+// ok types a command that must succeed.
+func (d *desk) ok(args ...string) string {
+	d.Helper()
+	r := d.do(args...)
+	require.Equal(d, statusOK, r.status, "%v: %s%s", args, r.out, r.err)
+	return r.out
+}
+
+// running is a command that has not ended yet.
+type running struct {
+	out  *lockedBuffer
+	end  chan typed
+	stop context.CancelFunc
+}
+
+// begin types a command and lets it run.
+func (d *desk) begin(args ...string) *running {
+	ctx, stop := context.WithCancel(d.Context())
+	r := &running{out: &lockedBuffer{}, end: make(chan typed, 1), stop: stop}
+	go func() {
+		var err bytes.Buffer
+		status := Run(ctx, d.options(), args, Streams{In: strings.NewReader(""), Out: r.out, Err: &err})
+		r.end <- typed{status, r.out.String(), err.String()}
+	}()
+	return r
+}
+
+func (d *desk) prints(r *running, text string) {
+	d.Helper()
+	require.Eventually(d, func() bool { return strings.Contains(r.out.String(), text) }, 20*time.Second, 10*time.Millisecond,
+		"%q is not printed", text)
+}
+
+func (d *desk) ended(r *running) typed {
+	d.Helper()
+	select {
+	case e := <-r.end:
+		return e
+	case <-time.After(30 * time.Second):
+		require.FailNow(d, "the command has not ended", r.out.String())
+		return typed{}
+	}
+}
+
+// state asks the worker.
+func (d *desk) state(id string) workflows.State {
+	v, err := d.client.QueryWorkflow(d.Context(), id, "", workflows.QueryState)
+	require.NoError(d, err)
+	var s workflows.State
+	require.NoError(d, v.Get(&s))
+	return s
+}
+
+// until waits until the state of a task is as wanted.
+func (d *desk) until(id string, want func(workflows.State) bool) workflows.State {
+	d.Helper()
+	var s workflows.State
+	require.Eventually(d, func() bool { s = d.state(id); return want(s) }, 20*time.Second, 20*time.Millisecond)
+	return s
+}
+
+func atGate(s workflows.State) bool { return len(s.Gates) > 0 }
+func parked(s workflows.State) bool { return len(parkedSteps(s)) > 0 }
+
+// lockedBuffer is a buffer that can be read while a command writes to it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+var _ io.Writer = (*lockedBuffer)(nil)
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+var (
+	someTime   = regexp.MustCompile(`\b\d+(\.\d+)?(ms|s)\b`)
+	someDate   = regexp.MustCompile(`\d{4}-\d{2}-\d{2} \d{2}:\d{2}(:\d{2})?`)
+	someDigest = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+	spaces     = regexp.MustCompile(` {2,}`)
+)
+
+// normal is an output with its times, dates, digests and addresses taken out, and columns closed up.
+func normal(s string) string {
+	for pattern, with := range map[*regexp.Regexp]string{someTime: "T", someDate: "DATE", someDigest: "DIGEST"} {
+		s = pattern.ReplaceAllString(s, with)
+	}
+	s = spaces.ReplaceAllString(s, " ")
+	return strings.ReplaceAll(strings.ReplaceAll(s, os.Getenv("TEMPORAL_ADDRESS"), "ADDRESS"), who(), "ME")
+}
+
+// How long, and how often, a test looks for what comes by itself.
+const (
+	waitFor = 20 * time.Second
+	tick    = 20 * time.Millisecond
+)

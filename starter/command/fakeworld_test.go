@@ -1,0 +1,150 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// fakeWorld is a world of values by key, in memory, that keeps the contract of an action.
+type fakeWorld struct {
+	mu      sync.Mutex
+	values  map[string]string
+	records map[string]*fakeRecord // by token
+	waiting chan struct{}          // one for each fake.wait that has begun
+	broken  bool                   // undos fail for good
+}
+
+type fakeRecord struct {
+	key, before, after string
+	undone             *activities.Undone
+}
+
+func newFakeWorld() *fakeWorld {
+	return &fakeWorld{values: map[string]string{}, records: map[string]*fakeRecord{}, waiting: make(chan struct{}, 10)}
+}
+
+func (w *fakeWorld) world() activities.World {
+	return activities.World{
+		Name: "fake", Actions: []activities.Action{fakeSet{w}, fakeWait{fakeSet{w}}},
+		Journal: func(context.Context) (string, error) { return "fake-journal", nil },
+	}
+}
+
+func (w *fakeWorld) set(key, value string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.values[key] = value
+}
+
+func (w *fakeWorld) get(key string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.values[key]
+}
+
+func (w *fakeWorld) breakUndo(broken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = broken
+}
+
+type fakeParams struct {
+	Key   string `json:"key" jsonschema:"which value"`
+	Value string `json:"value" jsonschema:"what it becomes"`
+	// Fail makes the step fail after it has acted.
+	Fail bool `json:"fail,omitempty" jsonschema:"fail after the change"`
+}
+
+// fakeSet sets a value.
+type fakeSet struct{ *fakeWorld }
+
+func (fakeSet) Spec() activities.Spec {
+	return activities.Spec{
+		Name: "fake.set", Summary: "Sets a value in memory", Params: activities.ParamsSchema[fakeParams](),
+		Outputs:    map[string]string{"before": "what the value was"},
+		UndoParams: []string{"key", "value"}, Keys: []activities.Key{{Prefix: "fake:", Param: "key"}},
+		Risk: activities.Low, Strategy: activities.Snapshot, Undo: "puts the old value back",
+	}
+}
+
+func (a fakeSet) Plan(_ context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	p, err := activities.DecodeParams[fakeParams](s.With)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	now := a.get(p.Key)
+	return activities.Change{
+		Summary: fmt.Sprintf("set %s from %q to %q", p.Key, now, p.Value), Diff: fmt.Sprintf("-%s\n+%s\n", now, p.Value),
+		Strategy: activities.Snapshot, Undo: "puts the old value back", Losses: []string{"who read it meanwhile"},
+		Risk: activities.Medium, Facts: []string{"somebody reads it"},
+		Digest: activities.DigestOf([]byte(now), []byte(p.Value)),
+	}, nil
+}
+
+func (a fakeSet) Apply(_ context.Context, e activities.Entry, s activities.Step, _ activities.Digest) (activities.Result, error) {
+	p, err := activities.DecodeParams[fakeParams](s.With)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.records[e.Token]
+	if r == nil {
+		r = &fakeRecord{key: p.Key, before: a.values[p.Key], after: p.Value}
+		a.records[e.Token] = r
+	}
+	a.values[p.Key] = p.Value
+	if p.Fail {
+		return activities.Result{}, activities.Errorf(activities.ActionDenied, "%s was set, but does not work", p.Key)
+	}
+	return activities.Result{Summary: fmt.Sprintf("set %s to %q", p.Key, p.Value), Outputs: map[string]any{"before": r.before}}, nil
+}
+
+func (a fakeSet) Undo(_ context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.records[e.Token]
+	if r == nil {
+		r = &fakeRecord{undone: &activities.Undone{Outcome: activities.Nothing, Observed: "it never acted"}}
+		a.records[e.Token] = r
+	}
+	if r.undone != nil {
+		return *r.undone, nil
+	}
+	if a.broken {
+		return activities.Undone{}, activities.Errorf(activities.DamagedRecord, "the record of %s is damaged", r.key)
+	}
+	if now := a.values[r.key]; now != r.after {
+		drift := activities.Drift{Digest: activities.DigestOf([]byte(now)), Diff: fmt.Sprintf("-%s\n+%s\n", r.after, now)}
+		if d.Force != drift.Digest {
+			return activities.Undone{Outcome: activities.Drifted, Observed: fmt.Sprintf("%s is %q", r.key, now), Drift: &drift}, nil
+		}
+	}
+	a.values[r.key] = r.before
+	r.undone = &activities.Undone{Outcome: activities.Restored, Observed: fmt.Sprintf("%s is %q again", r.key, r.before)}
+	return *r.undone, nil
+}
+
+func (fakeSet) Observe(context.Context, activities.Entry) (activities.Observation, error) {
+	return activities.Observation{State: activities.Unseen}, nil
+}
+func (fakeSet) Release(context.Context, activities.Entry) error { return nil }
+
+// fakeWait runs until it is cancelled.
+type fakeWait struct{ fakeSet }
+
+func (fakeWait) Spec() activities.Spec {
+	return activities.Spec{
+		Name: "fake.wait", Summary: "Waits for ever", Params: activities.ParamsSchema[struct{}](), Keys: []activities.Key{},
+		Risk: activities.Low, Strategy: activities.Snapshot, Undo: "nothing to do",
+	}
+}
+
+func (a fakeWait) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result, error) {
+	a.waiting <- struct{}{}
+	<-ctx.Done()
+	return activities.Result{}, ctx.Err()
+}

@@ -1,0 +1,341 @@
+package command
+
+import (
+	"encoding/json"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+const gated = `name: Ship it!
+agent: bot
+steps:
+  - {id: one, uses: fake.set, with: {key: a, value: x}}
+  - {id: two, name: the risky one, uses: fake.set, with: {key: b, value: y}, gate: ask}
+`
+
+const failing = `name: fails
+steps:
+  - {id: one, uses: fake.set, with: {key: a, value: x}}
+  - {id: two, uses: fake.set, with: {key: b, value: y, fail: true}}
+`
+
+func TestRunStartsATaskThatNothingOfTemporalsOwnEnds(t *testing.T) {
+	d := newDesk(t)
+	out := d.ok("run", d.file(gated))
+	id := regexp.MustCompile(`(?m)^task (ship-it-[a-z0-9]{8})$`).FindStringSubmatch(out)[1]
+	require.Contains(t, out, "starter watch "+id)
+	require.Contains(t, out, "starter approve "+id+" STEP")
+	d.until(id, atGate)
+
+	r, err := d.client.DescribeWorkflowExecution(t.Context(), id, "")
+	require.NoError(t, err)
+	config := r.GetExecutionConfig()
+	require.Zero(t, config.GetWorkflowExecutionTimeout().AsDuration())
+	require.Zero(t, config.GetWorkflowRunTimeout().AsDuration())
+	desc, err := d.client.DescribeWorkflow(t.Context(), id, "")
+	require.NoError(t, err)
+	summary, err := desc.GetStaticSummary()
+	require.NoError(t, err)
+	require.Equal(t, "Ship it! (agent bot)", summary)
+	history := d.client.GetWorkflowHistory(t.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	first, err := history.Next()
+	require.NoError(t, err)
+	started := first.GetWorkflowExecutionStartedEventAttributes()
+	require.Nil(t, started.GetRetryPolicy())
+	require.Empty(t, started.GetCronSchedule())
+	attributes := started.GetSearchAttributes().GetIndexedFields()
+	require.Equal(t, `"open"`, string(attributes["UnwindStatus"].GetData()))
+	require.Equal(t, `"bot"`, string(attributes["UnwindAgent"].GetData()))
+
+	d.ok("cancel", id)
+}
+
+func TestAnIDIsUsedOnce(t *testing.T) {
+	d := newDesk(t)
+	file := d.file(good)
+	d.ok("run", file, "--id", "once", "--watch")
+	r := d.do("run", file, "--id", "once")
+	require.Equal(t, statusUsage, r.status)
+	require.Empty(t, r.out)
+	require.Contains(t, r.err, `--id "once" is taken: an id is used once; use another --id`)
+	d.ok("run", file, "--watch")
+	d.ok("run", file, "--watch")
+}
+
+func TestVariablesFromTheCommandLine(t *testing.T) {
+	d := newDesk(t)
+	file := d.file("name: v\nvars: {value: old}\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: '${{ vars.value }}'}}\n")
+	d.ok("run", file, "--watch", "--var", "value=new=er")
+	require.Equal(t, "new=er", d.world.get("a"))
+}
+
+func TestWhatTheWorkerRefusesIsToldByRun(t *testing.T) {
+	d := newDesk(t)
+	file := d.file("name: secret\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: '${{ secrets.NONE }}'}}\n")
+	r := d.do("run", file)
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, "was refused: nothing was touched")
+	require.Contains(t, r.err, "NONE")
+}
+
+func TestApproveShowsTheChangeAndLetsTheTaskGoOn(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	digest := string(d.until(t.Name(), atGate).Gates[0].Digest)
+
+	nobody := d.do("approve", t.Name(), "two")
+	require.Equal(t, statusUsage, nobody.status, "nobody can be asked")
+	require.Contains(t, nobody.err, "nothing was sent; give --digest "+digest)
+	stale := d.do("approve", t.Name(), "two", "--digest", "sha256:00")
+	require.Equal(t, statusUsage, stale.status)
+	require.Contains(t, stale.err, "--digest sha256:00 is not that of what is there now")
+	for step, want := range map[string]string{"one": "step one of task " + t.Name() + " is not at a gate, it is done: nothing was sent; at a gate: two", "three": `has no step "three"`} {
+		r := d.do("approve", t.Name(), step, "--yes")
+		require.Equal(t, statusUsage, r.status)
+		require.Contains(t, r.err, want)
+	}
+	require.Empty(t, d.state(t.Name()).Ignored, "nothing was sent")
+
+	out := d.ok("approve", t.Name(), "two", "--digest", digest, "--why", "seen")
+	require.Equal(t, `gate: step two waits for a person
+ because the task file asks
+ change set b from "" to "y"
+ risk medium: somebody reads it
+ undo snapshot: puts the old value back
+ is lost who read it meanwhile
+ | -
+ | +y
+ until DATE, then it counts as rejected
+approved: step two of task `+t.Name()+` goes on
+`, normal(out))
+	require.Contains(t, d.ok("watch", t.Name()), "committed: every step is done and stays")
+
+	late := d.do("approve", t.Name(), "two", "--yes")
+	require.Equal(t, statusUsage, late.status)
+	require.Contains(t, late.err, "is closed: nothing waits there, and nothing was sent")
+}
+
+func TestAnIgnoredSignalIsToldAsSuch(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	d.until(t.Name(), atGate)
+	c := &connection{Client: d.client}
+	err := c.decide(t.Context(), taskRun{ID: t.Name()}, workflows.Decision{Step: "two", Digest: "sha256:old", Who: "eve"}, true)
+	require.ErrorContains(t, err, "the signal decided nothing: approve: digest")
+	require.Contains(t, d.ok("show", t.Name()), "ignored signal: approve: digest")
+	d.ok("cancel", t.Name())
+}
+
+func TestRejectUnwinds(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	d.until(t.Name(), atGate)
+	out := d.ok("reject", t.Name(), "two", "--reason", "not today")
+	require.Contains(t, out, "rejected: task "+t.Name()+" unwinds")
+	r := d.do("watch", t.Name())
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.out, "cause: rejected at step two: step two was rejected by "+who()+": not today")
+	require.Contains(t, r.err, "starter: task "+t.Name()+": unwound: step two: step two was rejected by")
+	require.Empty(t, d.world.get("a"), "taken back")
+}
+
+func TestCancelUnwinds(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file("name: waits\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: x}}\n  - {id: two, uses: fake.wait}\n"), "--id", t.Name())
+	<-d.world.waiting
+	require.Contains(t, d.ok("cancel", t.Name()), "it unwinds")
+	r := d.do("watch", t.Name())
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.err, "unwound: canceled")
+	require.Contains(t, r.out, "cause: canceled: the task was canceled")
+	require.Empty(t, d.world.get("a"))
+	again := d.do("cancel", t.Name())
+	require.Equal(t, statusUsage, again.status)
+	require.Contains(t, again.err, "there is nothing to cancel")
+}
+
+func TestResolveAParkedUndo(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	d.until(t.Name(), atGate)
+	d.world.set("a", "mine") // somebody else's newer work
+	d.ok("reject", t.Name(), "two", "--reason", "no")
+	s := d.until(t.Name(), parked)
+	digest := string(s.Report.Steps[0].Digest)
+
+	shown := d.ok("show", t.Name())
+	require.Contains(t, shown, "starter resolve "+t.Name()+" one --do force   # overwrite exactly the drift that is shown")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"one", "--do", "force"}, "nobody can be asked: nothing was sent; give --digest " + digest},
+		{[]string{"two", "--do", "retry", "--yes"}, "the undo of step two of task " + t.Name() + " is not parked, it is settled: nothing was sent; parked: one"},
+		{[]string{"six", "--do", "retry", "--yes"}, `has no step "six" to undo`},
+	} {
+		r := d.do(append([]string{"resolve", t.Name()}, c.args...)...)
+		require.Equal(t, statusUsage, r.status)
+		require.Contains(t, r.err, c.want)
+	}
+	require.Empty(t, d.state(t.Name()).Ignored, "nothing was sent")
+
+	out := d.ok("resolve", t.Name(), "one", "--do", "force", "--digest", digest, "--why", "old news")
+	require.Contains(t, out, "parked: the undo of step one (fake.set) needs a person")
+	require.Contains(t, out, "  | -x\n  | +mine\n")
+	require.Contains(t, out, "resolved: force of step one")
+	r := d.do("watch", t.Name())
+	require.Contains(t, r.out, "one: force by "+who()+": old news")
+	require.Empty(t, d.world.get("a"))
+}
+
+func TestNothingIsForcedWithoutDrift(t *testing.T) {
+	d := newDesk(t)
+	d.world.breakUndo(true)
+	d.ok("run", d.file(failing), "--id", t.Name())
+	d.until(t.Name(), parked)
+	r := d.do("resolve", t.Name(), "two", "--do", "force", "--yes")
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, "step two has not drifted, there is nothing to force")
+	require.NotContains(t, d.ok("show", t.Name()), "--do force")
+
+	d.ok("resolve", t.Name(), "two", "--do", "accept", "--yes")
+	d.until(t.Name(), func(s workflows.State) bool { return len(parkedSteps(s)) == 1 && parkedSteps(s)[0] == "one" })
+	d.world.breakUndo(false)
+	d.ok("resolve", t.Name(), "one", "--do", "retry", "--yes")
+	r = d.do("watch", t.Name())
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.out, "unwound with remains: what is marked ! is not as it was before")
+}
+
+func TestShowAndListTellOpenAndClosedTasks(t *testing.T) {
+	d := newDesk(t)
+	agent := t.Name()
+	file := d.file(gated)
+	d.ok("run", file, "--id", agent+"-1", "--agent", agent)
+	d.until(agent+"-1", atGate)
+
+	list := func(args ...string) string { return normal(d.ok(append([]string{"list", "--agent", agent}, args...)...)) }
+	const head = "ID STATUS WAITS FOR AGENT STARTED TOOK\n"
+	require.Eventually(t, func() bool {
+		return list("--gate") == head+agent+"-1 open gate of two "+agent+" DATE\n"
+	}, waitFor, tick, "visibility follows")
+
+	shown := d.ok("show", agent+"-1")
+	require.Contains(t, shown, "task "+agent+"-1 · Ship it! · agent bot · waits at a gate")
+	require.Contains(t, shown, "starter approve "+agent+"-1 two")
+
+	d.ok("approve", agent+"-1", "two", "--yes")
+	d.ok("watch", agent+"-1")
+	d.do("run", d.file(failing), "--id", agent+"-2", "--agent", agent, "--watch")
+	require.Eventually(t, func() bool {
+		return list() == head+agent+"-2 unwound "+agent+" DATE T\n"+agent+"-1 committed "+agent+" DATE T\n"
+	}, waitFor, tick)
+	require.Equal(t, head+agent+"-2 unwound "+agent+" DATE T\n", list("--status", "unwound"))
+	require.Contains(t, list("--limit", "1"), "... more; see them with --limit\n")
+	require.Contains(t, list("--gate"), "no tasks in namespace default")
+	require.Contains(t, d.ok("list", "--agent", `o'br"ien\`), "no tasks in namespace default")
+
+	var s workflows.State
+	require.NoError(t, json.Unmarshal([]byte(d.ok("show", agent+"-2", "-o", "json")), &s))
+	require.Equal(t, workflows.Closed, s.Phase)
+	require.Equal(t, compensations.Unwound, s.Report.Status)
+	require.Equal(t, []workflows.StepState{"", workflows.StepFailed}, []workflows.StepState{s.Steps[0].State, s.Steps[1].State})
+}
+
+func TestUnknownTasks(t *testing.T) {
+	d := newDesk(t)
+	for _, args := range [][]string{{"show", "none"}, {"watch", "none"}, {"cancel", "none"}, {"approve", "none", "x"}, {"resolve", "none", "x", "--do", "skip"}} {
+		r := d.do(args...)
+		require.Equal(t, statusUsage, r.status)
+		require.Contains(t, r.err, `there is no task "none" in namespace default`)
+	}
+}
+
+func TestShowWithoutAWorkerReadsTheHistory(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	d.until(t.Name(), atGate)
+	d.stopWorker()
+	shown := d.ok("show", t.Name())
+	require.Contains(t, shown, "read from the history: no worker answers on queue")
+	require.Regexp(t, `(?m)^one +fake.set +done .* set a to "x"$`, shown)
+	require.Regexp(t, `(?m)^two +fake.set +planning`, shown)
+
+	r := d.do("approve", t.Name(), "two", "--yes")
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.err, "cannot be shown, so nothing was sent: no worker answers")
+
+	require.NoError(t, d.client.TerminateWorkflow(t.Context(), t.Name(), "", "test"))
+	shown = d.ok("show", t.Name())
+	require.Contains(t, shown, "terminated from outside: nothing was unwound by this run")
+	require.Regexp(t, `(?m)^one +fake.set +done`, shown)
+	watched := d.do("watch", t.Name())
+	require.Equal(t, statusFailed, watched.status)
+	require.Contains(t, watched.err, "terminated from outside")
+}
+
+func TestAClosedTaskIsShownWithoutAWorker(t *testing.T) {
+	d := newDesk(t)
+	d.do("run", d.file(failing), "--id", t.Name(), "--watch")
+	d.stopWorker()
+	require.Contains(t, d.ok("show", t.Name()), "unwound: every step that acted was taken back")
+	r := d.do("watch", t.Name())
+	require.Equal(t, statusFailed, r.status)
+}
+
+func TestRunWithoutAWorkerSaysSo(t *testing.T) {
+	d := newDesk(t)
+	d.stopWorker()
+	r := d.do("run", d.file(good), "--id", t.Name())
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.out, "task "+t.Name())
+	require.Contains(t, r.err, "is started, but no worker answers on queue")
+	require.NoError(t, d.client.TerminateWorkflow(t.Context(), t.Name(), "", "test"))
+}
+
+func TestCompletionKnowsOpenTasksAndTheStepsThatWait(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	d.until(t.Name(), atGate)
+	require.Eventually(t, func() bool {
+		return regexp.MustCompile("(?m)^" + t.Name() + "$").MatchString(d.ok("__complete", "approve", ""))
+	}, waitFor, tick)
+	require.Contains(t, d.ok("__complete", "approve", t.Name(), ""), "two\n")
+	d.ok("cancel", t.Name())
+}
+
+func TestPlanTellsWhatEachStepWouldDoAndTouchesNothing(t *testing.T) {
+	d := newDesk(t)
+	file := d.file(`name: plan me
+steps:
+  - {id: one, uses: fake.set, with: {key: a, value: x}}
+  - {id: two, uses: fake.set, with: {key: b, value: '${{ steps.one.outputs.before }}'}, gate: ask}
+`)
+	out := d.ok("plan", file)
+	require.Regexp(t, `^plan of "plan me": 2 steps, nothing was touched
+
+1. one  fake.set
+  change    set a from "" to "x"
+  risk      medium: somebody reads it
+  undo      snapshot: puts the old value back
+  is lost   who read it meanwhile
+  \| -
+  \| \+x
+  asks      nobody
+
+2. two  fake.set
+  needs     one
+  unknown   .*steps.one.outputs.before.*
+  asks      a person, because the task file asks
+$`, out)
+	require.Empty(t, d.world.get("a"))
+	var plan workflows.Plan
+	require.NoError(t, json.Unmarshal([]byte(d.ok("plan", file, "-o", "json")), &plan))
+	require.Len(t, plan.Steps, 2)
+}
