@@ -18,11 +18,12 @@ import (
 // every step is done; else it unwinds, and closes as Failed or Canceled with the Report in the details.
 func AgentTask(ctx workflow.Context, doc json.RawMessage) (compensations.Report, error) {
 	t := &agentTask{began: workflow.Now(ctx), phase: Compiling, outputs: map[string]map[string]any{}}
-	t.saga = compensations.New(ctx, compensations.Options{Changed: func() { t.show(ctx) }})
+	t.saga = compensations.New(ctx, compensations.Options{Changed: t.show})
 	if err := workflow.SetQueryHandler(ctx, QueryState, func() (State, error) { return t.state(ctx), nil }); err != nil {
 		return compensations.Report{}, err
 	}
 	t.listen(ctx)
+	t.keepDetails(ctx)
 	t.publishOpen(ctx)
 
 	compiled, err := compile(ctx, doc)
@@ -61,6 +62,7 @@ type agentTask struct {
 	report   *compensations.Report
 	ignored  []string
 	notes    []string
+	stale    bool // the current details are not what they should be
 }
 
 // stepRun is a step as it runs.
@@ -126,7 +128,7 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 				s.view.Began = workflow.Now(ctx)
 				s.err = t.run(ctx, s)
 				s.view.Ended = workflow.Now(ctx)
-				t.enter(ctx, s, endState(s.err))
+				t.enter(s, endState(s.err))
 				finished = append(finished, s)
 				running--
 			})
@@ -198,10 +200,10 @@ func kindOf(ctx workflow.Context, err error) compensations.CauseKind {
 }
 
 // enter puts a step into a state and shows it.
-func (t *agentTask) enter(ctx workflow.Context, s *stepRun, state StepState) {
+func (t *agentTask) enter(s *stepRun, state StepState) {
 	s.view.State = state
 	if state == StepFailed {
 		s.view.Error = compensations.Reason(s.err)
 	}
-	t.show(ctx)
+	t.show()
 }

@@ -10,6 +10,15 @@ import (
 // Search attributes are hints for lists and sweeps. Each upsert is an event, so they change when a task opens, waits at a
 // gate, unwinds and closes: never per step.
 
+// OpenAttributes are what a client starts a task with: it is open from its first event on.
+func OpenAttributes(agent string) temporal.SearchAttributes {
+	updates := []temporal.SearchAttributeUpdate{AttributeStatus.ValueSet(string(compensations.Open))}
+	if agent != "" {
+		updates = append(updates, AttributeAgent.ValueSet(agent))
+	}
+	return temporal.NewSearchAttributes(updates...)
+}
+
 // publishOpen sets the status where the client that started the task did not.
 func (t *agentTask) publishOpen(ctx workflow.Context) {
 	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeStatus); !set {

@@ -24,7 +24,7 @@ func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *c
 	t.tellForward(&r)
 	t.phase, t.cause, t.report = Closed, cause, &r
 	t.publishClosed(ctx, r.Status)
-	t.show(ctx)
+	t.writeDetails(ctx)
 	if cause == nil {
 		return r, nil
 	}

@@ -32,9 +32,25 @@ func (t *agentTask) state(ctx workflow.Context) State {
 	return s
 }
 
-// show puts the ledger into the workflow's current details, as Markdown.
-func (t *agentTask) show(ctx workflow.Context) {
+// show has the current details written anew, once for all that changes in one workflow task.
+func (t *agentTask) show() { t.stale = true }
+
+// keepDetails writes the details whenever they are stale.
+func (t *agentTask) keepDetails(ctx workflow.Context) {
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	workflow.GoNamed(ctx, "details", func(ctx workflow.Context) {
+		for {
+			_ = workflow.Await(ctx, func() bool { return t.stale })
+			t.writeDetails(ctx)
+		}
+	})
+}
+
+// writeDetails puts the ledger into the workflow's current details, as Markdown.
+func (t *agentTask) writeDetails(ctx workflow.Context) {
+	t.stale = false
 	var b strings.Builder
+	b.Grow(4 << 10)
 	fmt.Fprintf(&b, "**%s**\n\n", t.headline())
 	for _, s := range t.steps {
 		if s.gate != nil && s.gate.decision == nil {
@@ -159,7 +175,7 @@ func writePark(b *strings.Builder, s compensations.StepReport) {
 	fmt.Fprintf(b, "Send the signal `%s` (do: %s) with\n\n```json\n%s\n```\n\n", compensations.SignalResolve, ways, payload)
 }
 
+var oneCell = strings.NewReplacer("|", "\\|", "\n", " ", "\r", "")
+
 // cell makes a text fit into one cell of a Markdown table.
-func cell(s string) string {
-	return strings.NewReplacer("|", "\\|", "\n", " ", "\r", "").Replace(clip(s, 300))
-}
+func cell(s string) string { return oneCell.Replace(clip(s, 300)) }

@@ -42,7 +42,7 @@ func (t *agentTask) run(ctx workflow.Context, s *stepRun) error {
 	}
 	for range maxPlans {
 		if s.step.Gate.Plans {
-			t.enter(ctx, s, Planning)
+			t.enter(s, Planning)
 			change, err := call[activities.Change](ctx, s.step, s.step.Uses+".plan", "plan "+s.title(), forward)
 			if err != nil {
 				return err
@@ -54,7 +54,7 @@ func (t *agentTask) run(ctx workflow.Context, s *stepRun) error {
 			}
 			forward.Want = change.Digest
 		}
-		t.enter(ctx, s, Running)
+		t.enter(s, Running)
 		result, err := call[activities.Result](ctx, s.step, s.step.Uses, s.title(), forward)
 		if s.step.Gate.Plans && isType(err, activities.StaleApproval) {
 			s.note("the target changed after the plan: planned anew")
@@ -111,6 +111,9 @@ func isType(err error, t activities.ErrorType) bool {
 }
 
 func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"
 	}

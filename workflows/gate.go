@@ -44,7 +44,7 @@ func (t *agentTask) await(ctx workflow.Context, s *stepRun, entry activities.Ent
 		Digest: activities.DigestOf([]byte(change.Digest), []byte(entry.Token), fmt.Appendf(nil, "opening %d", s.openings)),
 	}}
 	s.gate = g
-	t.enter(ctx, s, AtGate)
+	t.enter(s, AtGate)
 	t.publishGate(ctx)
 	defer func() {
 		s.gate = nil

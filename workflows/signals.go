@@ -47,7 +47,7 @@ func (t *agentTask) listen(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "signals", func(ctx workflow.Context) {
 		for {
 			selector.Select(ctx)
-			t.show(ctx)
+			t.show()
 		}
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
-	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
@@ -57,7 +55,7 @@ func Catalog(ctx context.Context, c Config, r *activities.Registry) task.Catalog
 	journals, _ := r.Journals(ctx) // what is wrong with the others is told by places, to who uses them
 	return task.Catalog{
 		Specs: r.Specs(), Host: c.Host, SharedQueue: c.Queue, Journals: journals,
-		Secrets:  slices.Sorted(maps.Keys(c.Secrets)),
+		Secrets:  secretNames(c.Secrets),
 		Defaults: task.Defaults{Heartbeat: c.Heartbeat},
 	}
 }

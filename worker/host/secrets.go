@@ -38,3 +38,8 @@ func listed(names []string) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// secretNames lists what is allowed; not nil, which would mean "not known".
+func secretNames(s map[string]string) []string {
+	return append([]string{}, slices.Sorted(maps.Keys(s))...)
+}

@@ -1,10 +1,10 @@
 package task
 
 import (
-	"fmt"
-	"strings"
+	"encoding/json"
+	"errors"
+	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -81,25 +81,75 @@ func mustCompile(t testing.TB, src string) *Compiled {
 	return compiled
 }
 
-func TestManySteps(t *testing.T) {
-	for name, needs := range map[string]string{"in order": "", "independent": "  needs: []\n"} {
-		t.Run(name, func(t *testing.T) {
-			var b strings.Builder
-			b.WriteString("name: many\nsteps:\n")
-			for i := range MaxSteps {
-				fmt.Fprintf(&b, "- id: s%d\n  uses: file.write\n  with: {path: /srv/%d/f, content: x}\n%s", i, i, needs)
-			}
-			began := time.Now()
-			doc := mustParse(t, b.String())
-			parsed := time.Since(began)
-			compiled, err := Compile(doc, catalog())
-			require.NoError(t, err)
-			t.Logf("parse %v, compile %v", parsed, time.Since(began)-parsed)
-			edges := 0
-			for _, s := range compiled.Steps {
-				edges += len(s.Needs)
-			}
-			t.Log("edges", edges)
-		})
+// Everything that a file can say ends in the compiled task, as it stands here.
+func TestCompiled(t *testing.T) {
+	raw, err := json.MarshalIndent(mustCompile(t, accepted(t)["release.yml"]), "", "  ")
+	require.NoError(t, err)
+	golden(t, "testdata/release.compiled.json", string(raw)+"\n")
+}
+
+// Nothing depends on the order of a Go map.
+func TestDeterministic(t *testing.T) {
+	for name, src := range accepted(t) {
+		first := mustCompile(t, src)
+		for range 20 {
+			require.Equal(t, first, mustCompile(t, src), name)
+		}
 	}
+	src, err := os.ReadFile("testdata/refused/unknown-action.yml")
+	require.NoError(t, err)
+	first := compileFile("task.yml", src)
+	for range 20 {
+		require.Equal(t, first, compileFile("task.yml", src))
+	}
+}
+
+func TestSecretsAreCheckedWhereTheyAreKnown(t *testing.T) {
+	doc := mustParse(t, stepsOf("uses: stripe.customer.create, with: {email: '${{ secrets.OTHER }}'}"))
+	cat := catalog()
+	cat.Secrets = nil
+	compiled, err := Compile(doc, cat)
+	require.NoError(t, err)
+	require.Equal(t, `{"email":"${{ secrets.OTHER }}"}`, string(compiled.Steps[0].With))
+	cat.Secrets = []string{}
+	_, err = Compile(doc, cat)
+	require.EqualError(t, err, `task.yml:3:53: steps[0].with.email: this worker's config does not allow this secret, found "${{ secrets.OTHER }}"; allowed are: none`)
+}
+
+// What the positions' own walk does not know of JSON Schema is still checked.
+func TestWholeSchema(t *testing.T) {
+	cat := catalog()
+	cat.Specs = append(cat.Specs, activities.Spec{Name: "x.y", Params: []byte(`{"type":"object","oneOf":[{"required":["a"]},{"required":["b"]}],
+		"properties":{"a":{"minLength":2,"pattern":"^[a-z]+$","enum":["ab","cd",7]},"b":{"type":"array","uniqueItems":true,"maxItems":3},"c":{"minimum":1,"exclusiveMaximum":5},"d":false}}`)})
+	for with, want := range map[string]string{
+		"{a: ab}":           "",
+		"{a: ab, b: []}":    `task.yml:3:26: steps[0].with: does not fit x.y: `,
+		"{b: [1, 1]}":       `task.yml:3:26: steps[0].with: does not fit x.y: `,
+		"{b: [1, 2, 3, 4]}": `task.yml:3:30: steps[0].with.b: has 4 items, more than 3`,
+		"{a: AB}":           `task.yml:3:30: steps[0].with.a: must be one of ab, cd, 7, found "AB"; did you mean ab?`,
+		"{a: ab, c: 0.5}":   `task.yml:3:37: steps[0].with.c: must be at least 1, found 0.5`,
+		"{a: ab, c: 5}":     `task.yml:3:37: steps[0].with.c: must be less than 5, found 5`,
+		"{a: ab, d: 1}":     `task.yml:3:37: steps[0].with.d: nothing may stand here, found 1; take it out`,
+		"{a: ab, c: '${{ steps.s0.outputs.x }}'}": `task.yml:3:37: steps[0].with.c: a step cannot build on itself, found "s0"; leave it out`,
+	} {
+		src := []byte(stepsOf("uses: x.y, with: " + with))
+		doc, err := Parse("task.yml", src)
+		if err == nil {
+			_, err = Compile(doc, cat)
+		}
+		if want == "" {
+			require.NoError(t, err, with)
+		} else {
+			require.ErrorContains(t, err, want, with)
+		}
+	}
+}
+
+// A catalog that is wrong is not the document's fault.
+func TestDamagedSchema(t *testing.T) {
+	cat := catalog()
+	cat.Specs = []activities.Spec{{Name: "x.y", Params: []byte(`{"type": 3}`)}}
+	_, err := Compile(mustParse(t, stepsOf("uses: x.y")), cat)
+	require.ErrorContains(t, err, "action x.y: its parameters' schema cannot be read")
+	require.False(t, errors.As(err, new(Problems)))
 }

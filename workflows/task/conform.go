@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -66,8 +67,7 @@ func (c *conformer) conform(n *node, s *jsonschema.Schema, at *trail) {
 
 // isFalse says that nothing fits s.
 func isFalse(s *jsonschema.Schema) bool {
-	raw, err := json.Marshal(s)
-	return s.Not != nil && err == nil && string(raw) == "false"
+	return s.Not != nil && reflect.DeepEqual(s, &jsonschema.Schema{Not: &jsonschema.Schema{}})
 }
 
 var kindNames = map[string]string{

@@ -7,7 +7,8 @@ import "slices"
 func (c *compiler) order(steps []Step) {
 	places := map[string]*claims{}
 	ahead := make([]bitset, len(steps)) // all that must be done before each step
-	var sinks []int                     // the steps that no other one needs yet
+	needed := make([]bool, len(steps))  // by a later step
+	var loose []int                     // the last step that follows all before it, and all since
 	for i := range steps {
 		written := c.doc.steps[i]
 		t := c.touches[i]
@@ -16,7 +17,8 @@ func (c *compiler) order(steps []Step) {
 		}
 		needs := places[t.place].claim(i, t)
 		if written.inOrder {
-			needs = sinks // together they follow all that is before
+			needs = slices.DeleteFunc(loose, func(j int) bool { return needed[j] }) // together they follow all that is before
+			loose = nil
 		} else {
 			needs = append(slices.Clone(needs), c.refs[i]...)
 			for _, n := range written.needs {
@@ -26,8 +28,9 @@ func (c *compiler) order(steps []Step) {
 		direct := reduce(i, needs, ahead)
 		for _, j := range direct {
 			steps[i].Needs = append(steps[i].Needs, steps[j].ID)
+			needed[j] = true
 		}
-		sinks = append(slices.DeleteFunc(slices.Clone(sinks), func(j int) bool { return ahead[i].has(j) }), i)
+		loose = append(loose, i)
 	}
 }
 

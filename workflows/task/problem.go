@@ -90,7 +90,7 @@ func meant(written string, known []string, what string) string {
 	case near != "":
 		return near
 	case len(known) == 0:
-		return "there is no " + what
+		return what + ": none"
 	case len(known) > 30:
 		return fmt.Sprintf("%s: %s and %d more", what, strings.Join(known[:30], ", "), len(known)-30)
 	}
@@ -99,7 +99,7 @@ func meant(written string, known []string, what string) string {
 
 // nearest says "did you mean ...?", or nothing.
 func nearest(written string, known []string) string {
-	best, distance := "", min(3, len(written)/3+1)+1
+	best, distance := "", min(3, (len(written)+1)/3)+1
 	for _, k := range known {
 		if d := edits(strings.ToLower(written), strings.ToLower(k), distance); d < distance {
 			best, distance = k, d

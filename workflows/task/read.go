@@ -25,10 +25,12 @@ func read(src []byte, c *collector) *node {
 		return nil
 	}
 	var n *node
-	if trimmed := bytes.TrimLeft(src, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(src) {
+	braced := bytes.HasPrefix(bytes.TrimLeft(src, " \t\r\n"), []byte("{"))
+	if braced && json.Valid(src) {
 		n = readJSON(src, c)
-	} else {
-		n = readYAML(src, c)
+	} else if n = readYAML(src, c); n == nil && braced {
+		*c.problems = nil
+		notJSON(src, c)
 	}
 	if len(*c.problems) > 0 {
 		return nil
@@ -67,6 +69,17 @@ func readJSON(src []byte, c *collector) *node {
 	r := &jsonReader{collector: c, src: src, dec: json.NewDecoder(bytes.NewReader(src)), line: 1, column: 1}
 	r.dec.UseNumber()
 	return r.value(0)
+}
+
+// notJSON says why src is not JSON.
+func notJSON(src []byte, c *collector) {
+	r := jsonReader{collector: c, src: src, line: 1, column: 1}
+	var bad *json.SyntaxError
+	err := json.Unmarshal(src, new(any))
+	if errors.As(err, &bad) {
+		r.advance(min(len(src), max(0, int(bad.Offset)-1)))
+	}
+	c.add(&node{line: r.line, column: r.column}, nil, "", fmt.Sprintf("is not JSON: %v", err), "")
 }
 
 type jsonReader struct {

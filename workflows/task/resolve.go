@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -132,7 +131,7 @@ func (r resolver) output(p part) ([]byte, error) {
 	}
 	v, has := of[p.name]
 	if !has {
-		return nil, fmt.Errorf("%s: %s", p.text, strings.Replace(meant(p.name, sortedKeys(of), "step "+p.step+" has the outputs"), "there is no", "there is no output of", 1))
+		return nil, fmt.Errorf("%s: there is no such output; %s", p.text, meant(p.name, sortedKeys(of), "outputs of step "+p.step))
 	}
 	return json.Marshal(v)
 }

@@ -207,8 +207,8 @@ func (p *parser) retry(n *node, at *trail) retry {
 	f := p.fields(n, at, "attempts", "backoff", "max")
 	r := retry{backoff: p.duration(f["backoff"], at.key("backoff")), max: p.duration(f["max"], at.key("max"))}
 	if a, at := f["attempts"], at.key("attempts"); p.is(a, at, number, "write how often it is tried, as in 3") {
-		var err error
-		if r.attempts, err = strconv.Atoi(a.text); err != nil || r.attempts < 1 || r.attempts > MaxAttempts {
+		n, err := strconv.ParseFloat(a.text, 64)
+		if r.attempts = int(n); err != nil || float64(r.attempts) != n || n < 1 || n > MaxAttempts {
 			p.add(a, at, a.shown(), fmt.Sprintf("must be a whole number from 1 to %d", MaxAttempts), "1 is no second try")
 		}
 	}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+)
+
+// benches are the measurements by name. Each prints its table and returns its figures; missed says which targets were.
+var benches = map[string]func(ctx context.Context) (figures any, missed []string, err error){
+	"steps": steps,
+}
+
+func main() {
+	if len(os.Args) != 2 || benches[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: go run ./bench steps\n\nsteps  a task of no-op steps against a bare workflow of no-op activities")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	figures, missed, err := benches[os.Args[1]](ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	line, err := json.Marshal(figures)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	if len(missed) > 0 {
+		fmt.Println("missed: " + strings.Join(missed, "; "))
+	}
+	fmt.Println(string(line))
+	if len(missed) > 0 {
+		os.Exit(1)
+	}
+}

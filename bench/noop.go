@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// noop is an action that does nothing and so shows what a step costs by itself. It goes the whole way: entry, secrets,
+// masking, summary, details.
+type noop struct{}
+
+func noopWorld() activities.World {
+	return activities.World{
+		Name: "noop", Actions: []activities.Action{noop{}},
+		Journal: func(context.Context) (string, error) { return "noop", nil },
+	}
+}
+
+func (noop) Spec() activities.Spec {
+	return activities.Spec{
+		Name: "noop.step", Summary: "Does nothing.", Params: activities.ParamsSchema[struct{}](), Keys: []activities.Key{},
+		Risk: activities.Low, Strategy: activities.Compensation, Undo: "Nothing is undone.",
+	}
+}
+
+func (noop) Plan(_ context.Context, e activities.Entry, _ activities.Step) (activities.Change, error) {
+	return activities.Change{
+		Summary: "nothing", Strategy: activities.Compensation, Risk: activities.Low, Digest: activities.DigestOf([]byte(e.Token)),
+	}, nil
+}
+
+func (noop) Apply(context.Context, activities.Entry, activities.Step, activities.Digest) (activities.Result, error) {
+	return activities.Result{}, nil
+}
+
+func (noop) Undo(context.Context, activities.Entry, activities.Decision) (activities.Undone, error) {
+	return activities.Undone{Outcome: activities.Nothing}, nil
+}
+
+func (noop) Observe(context.Context, activities.Entry) (activities.Observation, error) {
+	return activities.Observation{State: activities.AsLeft}, nil
+}
+
+func (noop) Release(context.Context, activities.Entry) error { return nil }
