@@ -25,6 +25,7 @@ type child struct {
 func startChild(cmd *exec.Cmd) (*child, error) {
 	c := &child{cmd: cmd, done: make(chan struct{})}
 	cmd.Stderr = &c.stderr
+	cmd.WaitDelay = 5 * time.Second // for a grandchild that keeps stderr open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(cmd.SysProcAttr)
 	stdin, err := cmd.StdinPipe()
@@ -62,7 +63,7 @@ func (c *child) stop(limit time.Duration) bool {
 		return true
 	}
 	c.asked.Store(true)
-	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	c.signal(syscall.SIGTERM)
 	_ = c.stdin.Close()
 	select {
 	case <-c.done:
@@ -77,9 +78,12 @@ func (c *child) kill() {
 		return
 	}
 	c.asked.Store(true)
-	_ = c.cmd.Process.Kill()
+	c.signal(syscall.SIGKILL)
 	<-c.done
 }
+
+// signal reaches the whole process group: the temporal on PATH may be a script round the real one.
+func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.cmd.Process.Pid, s) }
 
 // said is what the child last wrote to stderr, on lines of its own, for the end of an error message.
 func (c *child) said() string {

@@ -6,12 +6,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // beTheCLI is a stand-in for the temporal CLI, which takes minutes to build: it knows the flags of `temporal server
@@ -79,13 +82,9 @@ func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 func putCLIOnPath(t *testing.T) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	bin := t.TempDir()
-	if err := os.Symlink(self, filepath.Join(bin, "temporal")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(self, filepath.Join(bin, "temporal")))
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
@@ -105,11 +104,27 @@ func TestTheCLIOnPathIsUsed(t *testing.T) {
 	hideCLI(t) // the stand-in must not find a real one in its place
 	putCLIOnPath(t)
 	s := start(t, Options{DB: filepath.Join(t.TempDir(), "dev.db"), UI: true, Namespace: "work"})
-	if got := filepath.Base(s.program.path); got != "temporal" {
-		t.Errorf("started %s", s.program.path)
-	}
-	if want := "http://127.0.0.1:" + strconv.Itoa(s.opts.UIPort); s.UIURL != want {
-		t.Errorf("the UI is at %s, not %s", s.UIURL, want)
+	require.Equal(t, "temporal", filepath.Base(s.program.path))
+	require.Equal(t, "http://127.0.0.1:"+strconv.Itoa(s.opts.UIPort), s.UIURL)
+}
+
+func TestAScriptRoundTheCLIEndsWithIt(t *testing.T) {
+	hideCLI(t)
+	putCLIOnPath(t)
+	cli, err := exec.LookPath("temporal")
+	require.NoError(t, err)
+	bin := t.TempDir()
+	script := "#!/bin/sh\n" + cli + " \"$@\"\nexit $?\n"
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "temporal"), []byte(script), 0o700))
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	for name, end := range map[string]func(*Server){
+		"stopped": func(s *Server) { require.NoError(t, s.Stop()) },
+		"killed":  (*Server).Kill,
+	} {
+		s := start(t, Options{})
+		require.Equal(t, filepath.Join(bin, "temporal"), s.program.path)
+		end(s)
+		require.Error(t, reachable(t.Context(), s.Address), name)
 	}
 }
 
@@ -117,7 +132,6 @@ func TestTheCLIsErrorIsShown(t *testing.T) {
 	putCLIOnPath(t)
 	t.Setenv("FAKE_TEMPORAL_ERROR", "unknown flag: --sqlite-pragma")
 	_, err := Start(t.Context(), Options{DB: filepath.Join(t.TempDir(), "dev.db")})
-	if err == nil || !strings.Contains(err.Error(), "exit status 1") || !strings.Contains(err.Error(), "unknown flag: --sqlite-pragma") {
-		t.Errorf("Start returned %v", err)
-	}
+	require.ErrorContains(t, err, "exit status 1")
+	require.ErrorContains(t, err, "unknown flag: --sqlite-pragma")
 }
