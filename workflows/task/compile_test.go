@@ -113,7 +113,7 @@ func TestSecretsAreCheckedWhereTheyAreKnown(t *testing.T) {
 	require.Equal(t, `{"email":"${{ secrets.OTHER }}"}`, string(compiled.Steps[0].With))
 	cat.Secrets = []string{}
 	_, err = Compile(doc, cat)
-	require.EqualError(t, err, `task.yml:3:53: steps[0].with.email: this worker's config does not allow this secret, found "${{ secrets.OTHER }}"; allowed are: none`)
+	require.EqualError(t, err, `task.yml:3:56: steps[0].with.email: this worker's config does not allow this secret, found "${{ secrets.OTHER }}"; allowed are: none`)
 }
 
 // What the positions' own walk does not know of JSON Schema is still checked.
@@ -123,14 +123,14 @@ func TestWholeSchema(t *testing.T) {
 		"properties":{"a":{"minLength":2,"pattern":"^[a-z]+$","enum":["ab","cd",7]},"b":{"type":"array","uniqueItems":true,"maxItems":3},"c":{"minimum":1,"exclusiveMaximum":5},"d":false}}`)})
 	for with, want := range map[string]string{
 		"{a: ab}":           "",
-		"{a: ab, b: []}":    `task.yml:3:26: steps[0].with: does not fit x.y: `,
-		"{b: [1, 1]}":       `task.yml:3:26: steps[0].with: does not fit x.y: `,
-		"{b: [1, 2, 3, 4]}": `task.yml:3:30: steps[0].with.b: has 4 items, more than 3`,
-		"{a: AB}":           `task.yml:3:30: steps[0].with.a: must be one of ab, cd, 7, found "AB"; did you mean ab?`,
-		"{a: ab, c: 0.5}":   `task.yml:3:37: steps[0].with.c: must be at least 1, found 0.5`,
-		"{a: ab, c: 5}":     `task.yml:3:37: steps[0].with.c: must be less than 5, found 5`,
-		"{a: ab, d: 1}":     `task.yml:3:37: steps[0].with.d: nothing may stand here, found 1; take it out`,
-		"{a: ab, c: '${{ steps.s0.outputs.x }}'}": `task.yml:3:37: steps[0].with.c: a step cannot build on itself, found "s0"; leave it out`,
+		"{a: ab, b: []}":    `task.yml:3:29: steps[0].with: does not fit x.y: `,
+		"{b: [1, 1]}":       `task.yml:3:29: steps[0].with: does not fit x.y: `,
+		"{b: [1, 2, 3, 4]}": `task.yml:3:33: steps[0].with.b: has 4 items, more than 3`,
+		"{a: AB}":           `task.yml:3:33: steps[0].with.a: must be one of ab, cd, 7, found "AB"; did you mean ab?`,
+		"{a: ab, c: 0.5}":   `task.yml:3:40: steps[0].with.c: must be at least 1, found 0.5`,
+		"{a: ab, c: 5}":     `task.yml:3:40: steps[0].with.c: must be less than 5, found 5`,
+		"{a: ab, d: 1}":     `task.yml:3:40: steps[0].with.d: nothing may stand here, found 1; take it out`,
+		"{a: ab, c: '${{ steps.s0.outputs.x }}'}": `task.yml:3:40: steps[0].with.c: a step cannot build on itself, found "s0"; leave it out`,
 	} {
 		src := []byte(stepsOf("uses: x.y, with: " + with))
 		doc, err := Parse("task.yml", src)

@@ -138,29 +138,17 @@ func (c *claims) claim(i int, t touch) (follows []int) {
 	return follows
 }
 
-// components are the steps of a path from the root; none for a path that may be anywhere.
+// components are the steps of a path from the root. Where a relative path begins is not known here, so it may be
+// anywhere: it has none.
 func components(p string) []string {
-	switch {
-	case p == "." || p == ".." || strings.HasPrefix(p, "../"):
+	if !path.IsAbs(p) || p == "/" {
 		return nil
-	case p == "/":
-		return []string{"/"}
-	case strings.HasPrefix(p, "/"):
-		return append([]string{"/"}, strings.Split(p[1:], "/")...)
 	}
-	return append([]string{"."}, strings.Split(p, "/")...)
+	return strings.Split(p[1:], "/")
 }
 
 // enter makes i the last step at and below a path. It returns the last steps above, at and below it.
 func (c *claim) enter(i int, components []string) (met []int) {
-	if len(components) > 0 {
-		// Where a relative path begins is not known here, so it may be any absolute one, and the other way round.
-		other := map[string]string{"/": ".", ".": "/"}[components[0]]
-		if foreign := c.below[other]; foreign != nil {
-			met = foreign.gather(met)
-			delete(c.below, other)
-		}
-	}
 	for _, name := range components {
 		if c.last >= 0 {
 			met = append(met, c.last)
