@@ -4,15 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/api/temporalproto"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -23,7 +19,7 @@ import (
 )
 
 // The stored histories were recorded once, by the code of their day. They are never rewritten: a change that they do not
-// replay needs workflow.GetVersion, and a history of its own (UNWIND_RECORD_HISTORIES=1 records those that are missing).
+// replay needs workflow.GetVersion, and a history of its own (record_test.go records those that are missing).
 const histories = "testdata/histories"
 
 func replay(t *testing.T, file string, task any) error {
@@ -140,28 +136,5 @@ func refusing(step string) func(context.Context, string, int, activities.Forward
 			return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
 		}
 		return activities.Result{Summary: "did it", Outputs: map[string]any{"id": 7}}, nil
-	}
-}
-
-func TestRecordHistories(t *testing.T) {
-	if os.Getenv("UNWIND_RECORD_HISTORIES") == "" {
-		t.SkipNow() // a tool, not a test: see histories
-	}
-	for name, s := range scenarios {
-		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(histories, name+".json")
-			if _, err := os.Stat(file); err == nil {
-				return
-			}
-			l := startLive(t, s.world())
-			if s.act != nil {
-				s.act(l)
-			}
-			_, _ = l.report()
-			raw, err := temporalproto.CustomJSONMarshalOptions{Indent: " "}.Marshal(&historypb.History{Events: l.events(t.Context(), "")})
-			require.NoError(t, err)
-			require.NoError(t, os.MkdirAll(histories, 0o755))
-			require.NoError(t, os.WriteFile(file, []byte(strings.TrimSpace(string(raw))+"\n"), 0o644))
-		})
 	}
 }
