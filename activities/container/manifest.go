@@ -74,7 +74,7 @@ func readManifest(stream io.Reader, ignore []string) (manifest, error) {
 			return nil, activities.Errorf(activities.Refused, "the container has more than %d paths; name large folders in ignore", maxPaths)
 		}
 		n := node{
-			Path: at, Kind: h.Typeflag, Mode: h.Mode, Owner: fmt.Sprintf("%d:%d", h.Uid, h.Gid), MTime: h.ModTime.Unix(),
+			Path: at, Kind: h.Typeflag, Mode: h.Mode & 0o7777, Owner: fmt.Sprintf("%d:%d", h.Uid, h.Gid), MTime: h.ModTime.Unix(),
 			Link: h.Linkname, Caps: hex.EncodeToString([]byte(h.PAXRecords["SCHILY.xattr.security.capability"])),
 		}
 		if h.Typeflag == tar.TypeLink { // where a hard link's target is written first, its own entry says nothing more

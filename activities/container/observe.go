@@ -24,27 +24,39 @@ func (x *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 		return activities.Observation{}, err
 	case !found:
 		return activities.Observation{State: activities.Unseen, Detail: "there is no record of the step: it has not run, or its record is released"}, nil
-	case rec.ReadOnly:
+	}
+	var undone activities.Undone
+	over, err := t.Read(journal.Outcome, &undone)
+	switch {
+	case err != nil:
+		return activities.Observation{}, err
+	case rec.ReadOnly && over:
 		return activities.Observation{State: activities.AsBefore, Detail: "the command only reads"}, nil
+	case rec.ReadOnly:
+		return activities.Observation{State: activities.AsLeft, Detail: "the command only reads"}, nil
 	}
 	s, err := x.look(ctx, t, rec)
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	return s.observation(), nil
+	return s.observation(over), nil
 }
 
-func (s sight) observation() activities.Observation {
+// observation prefers what is expected where a step has changed nothing: as left, or after its undo as before.
+func (s sight) observation(undone bool) activities.Observation {
 	drift := s.drift()
+	left := activities.Observation{State: activities.AsLeft, Detail: fmt.Sprintf("the filesystem of %s equals that after the step", s.name)}
 	switch {
 	case s.gone:
 		return activities.Observation{State: activities.Elsewise, Detail: s.say(), Drift: drift}
+	case !undone && s.after != nil && len(s.after.diff(s.now)) == 0:
+		return left
 	case len(s.before.diff(s.now)) == 0:
 		return activities.Observation{State: activities.AsBefore, Detail: fmt.Sprintf("the filesystem of %s equals that before the step", s.name)}
 	case s.after == nil:
 		return activities.Observation{State: activities.Unseen, Detail: "the command has not come to its end: what it has changed cannot be told from what others have"}
 	case drift == nil:
-		return activities.Observation{State: activities.AsLeft, Detail: fmt.Sprintf("the filesystem of %s equals that after the step", s.name)}
+		return left
 	}
 	return activities.Observation{State: activities.Elsewise, Detail: s.say(), Drift: drift}
 }

@@ -57,7 +57,7 @@ func askedFor(had *network.EndpointSettings, id string) *network.EndpointSetting
 		}),
 	}
 	if had.IPAMConfig != nil {
-		wanted.IPAMConfig = had.IPAMConfig.Copy()
+		wanted.IPAMConfig = had.IPAMConfig
 	}
 	return wanted
 }

@@ -1,0 +1,111 @@
+package container
+
+import (
+	"archive/tar"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+func manifestOf(t *testing.T, ignore []string, headers ...tar.Header) manifest {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		content := h.Uname // the content of a file, for brevity
+		h.Uname = ""
+		if h.Typeflag == tar.TypeReg {
+			h.Size = int64(len(content))
+		}
+		require.NoError(t, w.WriteHeader(&h))
+		_, err := w.Write([]byte(content)[:h.Size])
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	m, err := readManifest(&b, ignore)
+	require.NoError(t, err)
+	return m
+}
+
+func TestManifestDiffSaysWhatDiffers(t *testing.T) {
+	then, later := time.Unix(100, 0), time.Unix(200, 0)
+	was := manifestOf(t, []string{"/tmp", "/srv/cache"},
+		tar.Header{Typeflag: tar.TypeDir, Name: "/", Mode: 0o755, ModTime: then},
+		tar.Header{Typeflag: tar.TypeDir, Name: "srv/", Mode: 0o755, ModTime: then},
+		tar.Header{Typeflag: tar.TypeReg, Name: "srv/a", Mode: 0o644, ModTime: then, Uname: "one"},
+		tar.Header{Typeflag: tar.TypeReg, Name: "srv/b", Mode: 0o644, ModTime: then},
+		tar.Header{Typeflag: tar.TypeSymlink, Name: "srv/l", Linkname: "a", Mode: 0o777, ModTime: then},
+		tar.Header{Typeflag: tar.TypeReg, Name: "tmp/x", ModTime: then, Uname: "ignored"},
+		tar.Header{Typeflag: tar.TypeReg, Name: "etc/hosts", ModTime: then, Uname: "the engine's"},
+		tar.Header{Typeflag: tar.TypeReg, Name: "srv/gone", ModTime: then},
+	)
+	is := manifestOf(t, []string{"/tmp", "/srv/cache"},
+		tar.Header{Typeflag: tar.TypeDir, Name: "/", Mode: 0o755, ModTime: later},
+		tar.Header{Typeflag: tar.TypeDir, Name: "srv/", Mode: 0o755, ModTime: later},
+		tar.Header{Typeflag: tar.TypeReg, Name: "srv/a", Mode: 0o600, ModTime: then, Uname: "three"},
+		tar.Header{Typeflag: tar.TypeReg, Name: "srv/b", Mode: 0o644, ModTime: later, Uid: 7,
+			PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "\x01"}},
+		tar.Header{Typeflag: tar.TypeSymlink, Name: "srv/l", Linkname: "b", Mode: 0o777, ModTime: then},
+		tar.Header{Typeflag: tar.TypeReg, Name: "srv/cache/x", ModTime: then},
+		tar.Header{Typeflag: tar.TypeReg, Name: "srv/new", ModTime: then},
+	)
+	assert.Equal(t, []string{
+		"~ /srv/a (content, 3 -> 5 bytes, mode 0644 -> 0600)",
+		"~ /srv/b (owner 0:0 -> 7:0, capabilities, time)",
+		"- /srv/gone",
+		"~ /srv/l (link a -> b)",
+		"+ /srv/new",
+	}, was.diff(is))
+	assert.Empty(t, was.diff(was))
+	assert.NotEqual(t, was.digest(), is.digest())
+}
+
+func TestManifestIsKeptWithItsDigest(t *testing.T) {
+	dir := t.TempDir()
+	m := manifestOf(t, nil, tar.Header{Typeflag: tar.TypeReg, Name: "a", Uname: "one"})
+	require.NoError(t, m.save(dir, "m.gz"))
+	read, err := loadManifest(dir, "m.gz", m.digest())
+	require.NoError(t, err)
+	assert.Equal(t, m, read)
+	_, err = loadManifest(dir, "m.gz", "sha256:another")
+	assert.Equal(t, activities.DamagedRecord, activities.TypeOf(err))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "m.gz"), []byte("garbage"), 0o600))
+	_, err = loadManifest(dir, "m.gz", m.digest())
+	assert.Equal(t, activities.DamagedRecord, activities.TypeOf(err))
+}
+
+func TestLogKeepsTheBeginningAndTheEnd(t *testing.T) {
+	var kept bytes.Buffer
+	l := newLog(&kept)
+	l.room = 10
+	_, err := l.Write([]byte("beginning "))
+	require.NoError(t, err)
+	const line = "a line that is in the middle somewhere\n"
+	for range 4 * maxLogTail / len(line) {
+		_, err := l.Write([]byte(line))
+		require.NoError(t, err)
+	}
+	_, err = l.Write([]byte("the end"))
+	require.NoError(t, err)
+	require.NoError(t, l.finish())
+	assert.True(t, strings.HasPrefix(kept.String(), "beginning \n[unwind: "), kept.String()[:60])
+	assert.True(t, strings.HasSuffix(kept.String(), "the end"))
+	assert.Less(t, kept.Len(), maxLogTail+200)
+}
+
+func TestShortLogIsKeptWhole(t *testing.T) {
+	var kept bytes.Buffer
+	l := newLog(&kept)
+	_, err := l.Write([]byte("all of it"))
+	require.NoError(t, err)
+	require.NoError(t, l.finish())
+	assert.Equal(t, "all of it", kept.String())
+}

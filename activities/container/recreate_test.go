@@ -1,0 +1,187 @@
+package container_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	dockertypes "github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/volume"
+	"github.com/docker/go-connections/nat"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// networkOf makes a network with a subnet of its own; it is gone after the test.
+func networkOf(t testing.TB, name, subnet string) {
+	t.Helper()
+	c := docker(t)
+	_, err := c.NetworkCreate(t.Context(), name, network.CreateOptions{
+		IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: subnet}}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		d := docker(cleanup{t})
+		require.NoError(t, d.NetworkRemove(context.Background(), name))
+	})
+}
+
+// cleanup is a test whose context has not ended yet.
+type cleanup struct{ testing.TB }
+
+func (cleanup) Context() context.Context { return context.Background() }
+
+func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
+	c := docker(t)
+	one, two, named := "unwind-test-"+random(), "unwind-test-"+random(), "unwind-test-"+random()
+	networkOf(t, one, "10.213.17.0/24")
+	networkOf(t, two, "10.213.18.0/24")
+	_, err := c.VolumeCreate(t.Context(), volume.CreateOptions{Name: named})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, docker(cleanup{t}).VolumeRemove(context.Background(), named, true)) })
+	bind := t.TempDir()
+
+	b := startBox(t, func(config *dockertypes.Config, host *dockertypes.HostConfig, net *network.NetworkingConfig) {
+		config.Env = []string{"A=1", "B=two words"}
+		config.Labels = map[string]string{"team": "x", "empty": ""}
+		config.Cmd = []string{"/bin/sh", "-c", "echo hello; sleep infinity"}
+		config.WorkingDir, config.User, config.StopSignal = "/srv", "root", "SIGINT"
+		config.Volumes = map[string]struct{}{"/anonymous": {}}
+		config.MacAddress = "02:42:0a:d5:11:63" //nolint:staticcheck // what an engine before API 1.44 reads
+		config.ExposedPorts = nat.PortSet{"80/tcp": {}}
+		host.NetworkMode = dockertypes.NetworkMode(one)
+		host.PortBindings = nat.PortMap{"80/tcp": {{HostIP: "127.0.0.1", HostPort: "38217"}}}
+		host.RestartPolicy = dockertypes.RestartPolicy{Name: dockertypes.RestartPolicyAlways}
+		host.Binds = []string{named + ":/named", bind + ":/bound:ro"}
+		host.Mounts = []mount.Mount{{Type: mount.TypeVolume, Target: "/mounted"}}
+		host.Tmpfs = map[string]string{"/fast": "size=1m"}
+		host.CapAdd, host.Memory, host.ExtraHosts = []string{"NET_ADMIN"}, 64<<20, []string{"db:10.0.0.1"}
+		net.EndpointsConfig = map[string]*network.EndpointSettings{one: {
+			IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: "10.213.17.99"}, Aliases: []string{"web"},
+		}}
+	})
+	require.NoError(t, b.NetworkConnect(t.Context(), two, b.id, &network.EndpointSettings{Aliases: []string{"second"}}))
+	b.run(t, "echo v >/anonymous/v; echo v >/mounted/v; echo v >/named/v; touch /etc/mine")
+	before, as := files(t, b), settings(b.inspect(t))
+
+	s := newStage(t, t.TempDir())
+	e := s.entry(t)
+	change, err := s.action.Plan(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "rm /etc/mine"}))
+	require.NoError(t, err)
+	all := strings.Join(change.Losses, "\n")
+	assert.Contains(t, all, "volume "+named+" at /named is not rolled back")
+	assert.Contains(t, all, "tmpfs at /fast")
+	assert.NotContains(t, all, "/bound", "it is read-only")
+
+	for range 2 { // and a second time, from the container that was made anew
+		e := s.entry(t)
+		_, err = s.action.Apply(t.Context(), e, step(t, map[string]any{
+			"container": b.name, "command": "rm /etc/mine; touch /srv/x; echo w >/named/v",
+		}), "")
+		require.NoError(t, err)
+		u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+		require.NoError(t, err)
+		require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
+		assert.Equal(t, before, files(t, b))
+		assert.Equal(t, as, settings(b.inspect(t)))
+		assert.True(t, b.inspect(t).State.Running)
+		b.run(t, "test -e /anonymous/v && test -e /mounted/v && test -e /named/v")
+	}
+}
+
+// settings is all of an inspection that a person can have asked for.
+func settings(c dockertypes.InspectResponse) map[string]any {
+	host := *c.HostConfig
+	host.Binds, host.Mounts, host.ContainerIDFile = nil, nil, ""
+	config := *c.Config
+	config.Image = ""
+	mounts := map[string]dockertypes.MountPoint{}
+	for _, m := range c.Mounts {
+		m.Mode = "" // "z" for a volume that a container was born with, empty for one that it was given
+		mounts[m.Destination] = m
+	}
+	networks := map[string]any{}
+	for name, n := range c.NetworkSettings.Networks {
+		aliases := slices.DeleteFunc(slices.Clone(n.Aliases), func(a string) bool {
+			return strings.HasPrefix(c.ID, a) || a == c.Config.Hostname // the engine's own
+		})
+		networks[name] = []any{n.IPAMConfig, aliases, n.Links}
+		if n.IPAMConfig != nil && n.IPAMConfig.IPv4Address != "" {
+			networks[name] = append(networks[name].([]any), n.IPAddress, n.MacAddress)
+		}
+	}
+	return map[string]any{
+		"name": c.Name, "config": config, "host": host, "mounts": mounts, "networks": networks, "path": c.Path, "args": c.Args,
+		"ports": maps.Clone(c.NetworkSettings.Ports),
+	}
+}
+
+func TestStepsInOneContainerAreUndoneOneAfterTheOther(t *testing.T) {
+	b, s := startBox(t), newStage(t, t.TempDir())
+	states, entries := []string{}, []activities.Entry{}
+	for _, command := range []string{"echo 1 >/srv/a", "echo 2 >>/srv/a", "rm /srv/a"} {
+		states = append(states, files(t, b))
+		e := s.entry(t)
+		entries = append(entries, e)
+		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": command}), "")
+		require.NoError(t, err)
+	}
+	for i := len(entries) - 1; i >= 0; i-- {
+		u, err := s.action.Undo(t.Context(), entries[i], activities.Decision{})
+		require.NoError(t, err)
+		require.Equal(t, activities.Compensated, u.Outcome, "%d: %+v", i, u)
+		assert.Equal(t, states[i], files(t, b))
+		assert.Empty(t, checkpoints(t, b, entries[i].Token))
+	}
+	c := b.inspect(t)
+	images := ourImages(t, b)
+	assert.Equal(t, []string{c.Image}, images, "all that is left is what the container stands on")
+}
+
+// ourImages lists the checkpoints that are made from the tests' own image.
+func ourImages(t testing.TB, b *box) []string {
+	t.Helper()
+	var ids []string
+	for id := b.inspect(t).Image; id != shell.id; {
+		img, err := b.ImageInspect(t.Context(), id)
+		require.NoError(t, err)
+		ids, id = append(ids, id), img.Parent
+	}
+	return ids
+}
+
+func TestStoppedContainerStaysStopped(t *testing.T) {
+	b, s := startBox(t), newStage(t, t.TempDir())
+	e := s.entry(t)
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "touch /srv/a"}), "")
+	require.NoError(t, err)
+	zero := 0
+	require.NoError(t, b.ContainerStop(t.Context(), b.name, dockertypes.StopOptions{Timeout: &zero}))
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	require.Equal(t, activities.Compensated, u.Outcome)
+	assert.Contains(t, u.Observed, "stays so")
+	assert.False(t, b.inspect(t).State.Running)
+	assert.False(t, b.has(t, "/srv/a"))
+}
+
+func TestContainerThatIsRemovedAtItsEnd(t *testing.T) {
+	b := startBox(t, func(_ *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		host.AutoRemove = true
+	})
+	s := newStage(t, t.TempDir())
+	e := s.entry(t)
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "touch /srv/a"}), "")
+	require.NoError(t, err)
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	require.Equal(t, activities.Compensated, u.Outcome)
+	assert.False(t, b.has(t, "/srv/a"))
+	assert.True(t, b.inspect(t).HostConfig.AutoRemove)
+}

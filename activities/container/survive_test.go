@@ -1,0 +1,199 @@
+package container_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
+)
+
+// workerEnv makes a child of the test binary a worker that applies one step.
+const workerEnv = "UNWIND_TEST_CONTAINER_WORKER"
+
+type workerJob struct {
+	State string
+	Entry activities.Entry
+	Step  activities.Step
+}
+
+func actAsWorker(job string) {
+	var j workerJob
+	if err := json.Unmarshal([]byte(job), &j); err != nil {
+		panic(err)
+	}
+	w, err := container.New(container.Config{State: j.State})
+	if err == nil {
+		_, err = w.Actions[0].Apply(context.Background(), j.Entry, j.Step, "")
+	}
+	fmt.Println("apply returned:", err)
+	os.Exit(0)
+}
+
+// startWorker starts a process that applies a step.
+func startWorker(t testing.TB, j workerJob) *exec.Cmd {
+	t.Helper()
+	raw, err := json.Marshal(j)
+	require.NoError(t, err)
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), workerEnv+"="+string(raw))
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, c.Start())
+	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+	return c
+}
+
+// slow is a command that counts its runs, says so, and waits for a file outside of what is compared.
+const slow = `echo run >>/srv/count; echo first; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo second; cat /srv/count`
+
+// began waits until run n of a step stands in the container, and returns its supervisor's process id.
+func began(t testing.TB, state, token string, n int) int {
+	t.Helper()
+	var doc struct {
+		Body struct {
+			PID int `json:"pid"`
+		}
+	}
+	require.Eventually(t, func() bool {
+		raw, err := os.ReadFile(filepath.Join(state, "container", "tokens", token, fmt.Sprintf("begun-%d", n)))
+		return err == nil && json.Unmarshal(raw, &doc) == nil
+	}, 30*time.Second, 10*time.Millisecond)
+	require.NotZero(t, doc.Body.PID)
+	return doc.Body.PID
+}
+
+func (b *box) has(t testing.TB, name string) bool {
+	t.Helper()
+	_, err := b.ContainerStatPath(t.Context(), b.name, name)
+	return err == nil
+}
+
+func TestResultSurvivesAKilledWorker(t *testing.T) {
+	b, state := startBox(t), t.TempDir()
+	s := newStage(t, state)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": slow})
+	w := startWorker(t, workerJob{state, e, with})
+	began(t, state, e.Token, 1)
+	require.Eventually(t, func() bool { return b.has(t, "/srv/count") }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, syscall.Kill(-w.Process.Pid, syscall.SIGKILL))
+	w.Wait()
+	b.run(t, "touch /tmp/go")
+	r, err := s.action.Apply(t.Context(), e, with, "")
+	require.NoError(t, err)
+	assert.Equal(t, "first\nsecond\nrun\n", r.Outputs["stdout"], "all of the output of one run")
+	assert.Empty(t, r.Notes)
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Compensated, u.Outcome)
+	assert.False(t, b.has(t, "/srv/count"))
+}
+
+func TestLostResultRollsBackAndRunsAgain(t *testing.T) {
+	b, state := startBox(t), t.TempDir()
+	s := newStage(t, state)
+	before := files(t, b)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": slow})
+	type answer struct {
+		r   activities.Result
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		r, err := s.action.Apply(context.Background(), e, with, "")
+		answered <- answer{r, err}
+	}()
+	supervisor := began(t, state, e.Token, 1)
+	require.Eventually(t, func() bool { return b.has(t, "/srv/count") }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, syscall.Kill(supervisor, syscall.SIGKILL))
+	began(t, state, e.Token, 2)
+	b.run(t, "touch /tmp/go")
+	a := <-answered
+	require.NoError(t, a.err)
+	assert.Equal(t, "first\nsecond\nrun\n", a.r.Outputs["stdout"], "the second run finds nothing of the first")
+	require.Len(t, a.r.Notes, 1)
+	assert.Contains(t, a.r.Notes[0], "ran 2 times")
+	require.NotEqual(t, b.id, b.inspect(t).ID)
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
+	assert.Equal(t, before, files(t, b))
+}
+
+func TestLostResultIsUnknownWhereNothingMayRunAgain(t *testing.T) {
+	b, state := startBox(t), t.TempDir()
+	s := newStage(t, state)
+	before := files(t, b)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": slow, "rerun": false})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.action.Apply(context.Background(), e, with, "")
+		failed <- err
+	}()
+	require.NoError(t, syscall.Kill(began(t, state, e.Token, 1), syscall.SIGKILL))
+	require.Equal(t, activities.UnknownOutcome, activities.TypeOf(<-failed))
+	_, err := s.action.Apply(t.Context(), e, with, "")
+	require.Equal(t, activities.UnknownOutcome, activities.TypeOf(err))
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Compensated, u.Outcome)
+	assert.Equal(t, before, files(t, b))
+}
+
+func TestUndoEndsARunningCommand(t *testing.T) {
+	b, state := startBox(t), t.TempDir()
+	s := newStage(t, state)
+	before := files(t, b)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": slow})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.action.Apply(context.Background(), e, with, "")
+		failed <- err
+	}()
+	began(t, state, e.Token, 1)
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Compensated, u.Outcome)
+	assert.Equal(t, activities.Fenced, activities.TypeOf(<-failed))
+	assert.Equal(t, before, files(t, b))
+	assert.Len(t, processes(t, b), 1)
+}
+
+// TestStoppedSupervisorWakesTooLate stops the one process that could still act for a step, undoes the step, and wakes it.
+func TestStoppedSupervisorWakesTooLate(t *testing.T) {
+	b, state := startBox(t), t.TempDir()
+	s := newStage(t, state)
+	e := s.entry(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.action.Apply(ctx, e, step(t, map[string]any{"container": b.name, "command": slow}), "")
+		failed <- err
+	}()
+	supervisor := began(t, state, e.Token, 1)
+	require.NoError(t, syscall.Kill(supervisor, syscall.SIGSTOP))
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	require.Equal(t, activities.Compensated, u.Outcome)
+	next := s.entry(t)
+	_, err = s.action.Apply(t.Context(), next, step(t, map[string]any{"container": b.name, "command": "echo next >/srv/a"}), "")
+	require.NoError(t, err)
+	left := files(t, b)
+	require.NoError(t, syscall.Kill(supervisor, syscall.SIGCONT))
+	require.Eventually(t, func() bool { return syscall.Kill(supervisor, 0) != nil }, 20*time.Second, 10*time.Millisecond)
+	assert.Equal(t, activities.Fenced, activities.TypeOf(<-failed))
+	cancel()
+	assert.Equal(t, left, files(t, b))
+	seen, err := s.action.Observe(t.Context(), next)
+	require.NoError(t, err)
+	assert.Equal(t, activities.AsLeft, seen.State)
+}
