@@ -60,7 +60,7 @@ func secret(w *world) {
 	c.call(nil, false, f.Entry.Action, c.forward(f, ""))
 
 	// A check that names the secret, and fails.
-	next.Step = f.Step
+	next.Step, next.Entry.Params = f.Step, f.Entry.Params
 	next.Step.Checks = append(next.Step.Checks[:len(next.Step.Checks):len(next.Step.Checks)],
 		activities.Check{When: activities.Live, Command: &activities.CommandCheck{Run: []string{"/nonexistent/" + w.Secret}}})
 	c.call(nil, false, next.Entry.Action, c.forward(next, ""))

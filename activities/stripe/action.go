@@ -3,7 +3,6 @@ package stripe
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -87,7 +86,7 @@ func (a *action) kept(c *session, token string, o object, req request) (object, 
 	}
 	now, err := c.get(path[0])
 	switch {
-	case gone(err), err == nil && now.deleted():
+	case gone(err), err == nil && !a.kind.acts() && !made(now, token):
 		return nil, activities.Errorf(activities.Fenced, "%s %s was deleted: this forward came too late", a.kind.noun, o.text("id"))
 	case err != nil:
 		return nil, err
@@ -182,7 +181,7 @@ func (a *action) judge(c *session, e activities.Entry, req request, want activit
 }
 
 func (a *action) late(e activities.Entry) error {
-	return activities.Errorf(activities.Fenced, "the idempotency key of token %s is blocked: the step was undone, or its parameters have changed since it was first sent", e.Token)
+	return activities.Errorf(activities.Fenced, "the idempotency key of token %s is blocked: the step was undone or released, or its parameters have changed since it was first sent", e.Token)
 }
 
 func unsure(format string, args ...any) error {
@@ -192,7 +191,7 @@ func unsure(format string, args ...any) error {
 // search finds what was made with an entry's token, changing nothing.
 func (c *session) search(req request, e activities.Entry) (made []object, complete bool, err error) {
 	ours := func(o object) {
-		if noted(o, tokenMark) == e.Token {
+		if noted(o, tokenMark) == e.Token && !o.deleted() {
 			made = append(made, o)
 		}
 	}
@@ -213,113 +212,4 @@ func (c *session) search(req request, e activities.Entry) (made []object, comple
 	}
 	complete, err = c.list(req.list, filter, ours)
 	return made, complete, err
-}
-
-// Release notes on what the step made that its window has closed, so that no later forward or undo acts on it. Where
-// nothing was made there is nothing to note.
-func (a *action) Release(ctx context.Context, e activities.Entry) error {
-	c, err := a.open(ctx, a.back, e.Place.Journal)
-	if err != nil {
-		return err
-	}
-	req, err := a.kind.build(e.Params, e.Token)
-	if err != nil {
-		return err
-	}
-	objects, complete, err := a.traces(c, req, e)
-	if err != nil {
-		return typed(err)
-	}
-	if !complete {
-		return activities.Errorf(activities.ActionFailed, "too many objects were made since to find the one of token %s", e.Token)
-	}
-	for _, o := range objects {
-		path := req.list + "/" + o.text("id")
-		if a.kind.acts() {
-			path = req.parents[0]
-		}
-		_, err := c.note(path, a.kind.mark(released), e.Token, key(e.Token, "release"))
-		if err != nil && !gone(err) {
-			return typed(err)
-		}
-		a.reach("released")
-	}
-	return nil
-}
-
-// traces are the objects on which a token's forward has left something.
-func (a *action) traces(c *session, req request, e activities.Entry) (objects []object, complete bool, err error) {
-	if !a.kind.acts() {
-		return c.search(req, e)
-	}
-	o, err := c.get(req.parents[0])
-	switch {
-	case gone(err):
-		return nil, true, nil
-	case err != nil:
-		return nil, false, err
-	case a.kind.beganAt(o, e.Token).IsZero():
-		return nil, true, nil
-	}
-	return []object{o}, true, nil
-}
-
-// Observe compares what the step made with how it left it.
-func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
-	c, err := a.open(ctx, a.back, e.Place.Journal)
-	if err != nil {
-		return activities.Observation{}, err
-	}
-	req, err := a.kind.build(e.Params, e.Token)
-	if err != nil {
-		return activities.Observation{}, err
-	}
-	objects, complete, err := a.traces(c, req, e)
-	if err != nil {
-		return activities.Observation{}, typed(err)
-	}
-	if len(objects) == 0 {
-		if !complete {
-			return activities.Observation{State: activities.Unseen, Detail: "too many objects were made since to find this one"}, nil
-		}
-		return activities.Observation{State: activities.AsBefore, Detail: "nothing in Stripe has the step's token"}, nil
-	}
-	o := objects[0]
-	how, err := c.over(o)
-	if err != nil {
-		return activities.Observation{}, typed(err)
-	}
-	name := fmt.Sprintf("%s %s", a.kind.noun, o.text("id"))
-	switch {
-	case how != "" && a.kind.strategy != activities.Irreversible:
-		return activities.Observation{State: activities.AsBefore, Detail: name + " is " + how}, nil
-	case a.kind.acts() && a.kind.moved(o):
-		return activities.Observation{State: activities.AsLeft, Detail: name + " is " + o.text("status")}, nil
-	case a.kind.acts():
-		return activities.Observation{State: activities.Unseen, Detail: name + " is " + o.text("status")}, nil
-	}
-	drift, err := c.drift(a.kind, req, o)
-	if err != nil {
-		return activities.Observation{}, typed(err)
-	}
-	if drift != nil {
-		return activities.Observation{State: activities.Elsewise, Detail: name + " was changed", Drift: drift}, nil
-	}
-	return activities.Observation{State: activities.AsLeft, Detail: name + " is as the step left it"}, nil
-}
-
-// scene lets checks look at the object: a JSON check without a file is about it.
-type scene struct{ o object }
-
-func (s scene) Target() string { return s.o.text("id") }
-
-func (s scene) ReadFile(_ context.Context, name string) ([]byte, error) {
-	if name != s.Target() {
-		return nil, activities.Errorf(activities.Refused, "file %s: a check of a Stripe step sees the object that the step made or changed, %s", name, s.Target())
-	}
-	return json.Marshal(s.o)
-}
-
-func (s scene) Run(context.Context, []string) ([]byte, error) {
-	return nil, errors.New("no command runs inside of Stripe; use a json check, or a step of another world")
 }

@@ -31,16 +31,16 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 // undoCreate is for creates that move no money. The fence and the probe are the same request under the same key: it
 // returns the object that the forward has made, or makes the one that a late forward will get, and either is taken away.
 func (a *action) undoCreate(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone, error) {
-	made, fresh, complete, err := a.claim(c, e, req)
+	claimed, fresh, complete, err := a.claim(c, e, req)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	if len(made) == 0 {
-		return activities.Undone{Outcome: activities.Nothing, Observed: "Stripe has refused the request, and lists nothing with its token"}, nil
+	if len(claimed) == 0 {
+		return activities.Undone{Outcome: activities.Nothing, Observed: "Stripe has refused the request or failed to answer it, and lists nothing with its token"}, nil
 	}
 	a.reach("claimed")
 	var undone activities.Undone
-	for i, o := range made { // more than one only where a key was forgotten between two attempts
+	for i, o := range claimed { // more than one only where a key was forgotten between two attempts
 		one, err := a.takeBack(c, e, req, o.text("id"), fresh, d)
 		if err != nil {
 			return activities.Undone{}, err
@@ -70,6 +70,8 @@ func (a *action) claim(c *session, e activities.Entry, req request) (made []obje
 	switch {
 	case err == nil:
 		return []object{o}, !replayed, complete || replayed, nil
+	case spent(err):
+		return nil, false, false, a.late(e)
 	case stuck(err), denied(err):
 		made, complete, err = c.search(req, e)
 		if err == nil && len(made) == 0 && !complete {
@@ -88,7 +90,7 @@ func (a *action) takeBack(c *session, e activities.Entry, req request, id string
 		code = codeNothing
 	}
 	o, err := c.get(path)
-	if gone(err) || err == nil && o.deleted() {
+	if gone(err) || err == nil && !made(o, e.Token) {
 		code, err = c.settle(a.kind, path, e.Token, code)
 		return a.describe(id, code, "deleted"), err
 	}
@@ -137,7 +139,7 @@ func (a *action) takeBack(c *session, e activities.Entry, req request, id string
 		return activities.Undone{}, err
 	}
 	how = "deleted"
-	if err == nil {
+	if err == nil && made(o, e.Token) {
 		if how, err = c.over(o); err != nil {
 			return activities.Undone{}, err
 		}
@@ -147,6 +149,9 @@ func (a *action) takeBack(c *session, e activities.Entry, req request, id string
 	}
 	return a.describe(id, code, how), nil
 }
+
+// made says that an object is there and a token's; an id that the caller chose can be another's by now.
+func made(o object, token string) bool { return !o.deleted() && noted(o, tokenMark) == token }
 
 // describe is the outcome of an undo that has ended, told from what is there: every undo of the token tells the same.
 // No code: no undo of the token has taken the object away.
@@ -167,8 +172,7 @@ func (a *action) describe(id, code, how string) activities.Undone {
 		undone.Losses = []string{fmt.Sprintf("%s stays, %s", name, how)}
 	}
 	if code == codeForced {
-		undone.Outcome = activities.Compensated
-		undone.Losses = append(undone.Losses[:len(undone.Losses):len(undone.Losses)], "what someone had changed since, as it was shown")
+		undone.Observed += ", with what someone had changed on it since"
 	}
 	return undone
 }

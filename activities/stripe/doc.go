@@ -34,6 +34,7 @@
 // Release leaves a note on what the step made, so that a later forward or undo is refused. A step that has made nothing
 // leaves nothing to note: its key alone stands in the way, for its 24 hours.
 //
-// An answer 500 is what Stripe keeps for a key. The object is then looked for by its token; found, it counts as made; not
-// found, the step ends with UnknownOutcome, and its undo looks again.
+// An answer 500 is what Stripe keeps for a key, so its key never tells what a request has made. The object is then looked for by its token; found, it counts as made; not
+// found, the step ends with UnknownOutcome, and its undo looks again. A second undo, after the first has deleted it, finds
+// nothing and says nothing-to-undo.
 package stripe

@@ -53,6 +53,9 @@ func (b *bench) worker(c Config) *service {
 	if c.HTTPTimeout == 0 {
 		c.HTTPTimeout = timeout
 	}
+	if c.BreakerTrips == 0 {
+		c.BreakerTrips = 1000 // the breaker has tests of its own
+	}
 	c.BaseURL = b.url
 	s, err := newService(c)
 	require.NoError(b.t, err)

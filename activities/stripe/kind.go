@@ -57,7 +57,7 @@ type request struct {
 	params stripe.ParamsContainer
 	// left holds the fields of the object as the step leaves it, by dotted path.
 	left map[string]any
-	// list is where a lost answer's object is looked for, filter what narrows that down.
+	// list is where a lost answer's object is looked for. filter narrows that down by fields that nobody can change.
 	list   string
 	filter url.Values
 	// chosen is the object's id where the caller chooses it.

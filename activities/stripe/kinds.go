@@ -71,9 +71,9 @@ func kinds() []*kind {
 		}, intentRequest),
 		with(kind{
 			noun: "payment_intent", verb: "confirm", summary: "charge a payment intent, or hold its money where it is captured by hand",
-			undo: "cancels the intent while its money is only held, and gives the money back where it was taken",
+			undo:   "cancels the intent while its money is only held, and gives the money back where it was taken",
 			losses: []string{lossIntent, lossFee, lossMails},
-			risk: activities.High, strategy: activities.Compensation, keys: intent,
+			risk:   activities.High, strategy: activities.Compensation, keys: intent,
 			outputs: []output{id, status, {"charge", "latest_charge", "the charge's id"}},
 			spend:   undoConfirm,
 			moved:   statusIn("succeeded", "requires_capture", "processing"),
@@ -118,7 +118,7 @@ type customerParams struct {
 func customerRequest(p customerParams, token string) (request, error) {
 	m, err := metadata(p.Metadata, token)
 	r := request{
-		path: "/v1/customers", list: "/v1/customers", filter: url.Values{},
+		path: "/v1/customers", list: "/v1/customers",
 		params: &stripe.CustomerParams{Name: optional(p.Name), Email: optional(p.Email), Phone: optional(p.Phone), Description: optional(p.Description), Metadata: m},
 		left: map[string]any{
 			"name": orNull(p.Name), "email": orNull(p.Email), "phone": orNull(p.Phone), "description": orNull(p.Description), "metadata": m,
@@ -128,9 +128,6 @@ func customerRequest(p customerParams, token string) (request, error) {
 		c := r.params.(*stripe.CustomerParams)
 		c.PaymentMethod = stripe.String(p.PaymentMethod)
 		c.InvoiceSettings = &stripe.CustomerInvoiceSettingsParams{DefaultPaymentMethod: stripe.String(p.PaymentMethod)}
-	}
-	if p.Email != "" {
-		r.filter.Set("email", p.Email)
 	}
 	return r, err
 }
@@ -264,8 +261,8 @@ func intentRequest(p intentParams, token string) (request, error) {
 		return request{}, err
 	}
 	parents, err := pathsOf("customers", "customer", p.Customer)
-	r := request{
-		path: "/v1/payment_intents", list: "/v1/payment_intents", filter: url.Values{}, parents: parents,
+	return request{
+		path: "/v1/payment_intents", list: "/v1/payment_intents", parents: parents,
 		params: &stripe.PaymentIntentParams{
 			Amount: stripe.Int64(p.Amount), Currency: stripe.String(p.Currency), Customer: optional(p.Customer), PaymentMethod: optional(p.PaymentMethod),
 			CaptureMethod: optional(p.CaptureMethod), Description: optional(p.Description), ReceiptEmail: optional(p.ReceiptEmail), Metadata: m,
@@ -273,11 +270,7 @@ func intentRequest(p intentParams, token string) (request, error) {
 			AutomaticPaymentMethods: &stripe.PaymentIntentAutomaticPaymentMethodsParams{Enabled: stripe.Bool(true), AllowRedirects: stripe.String("never")},
 		},
 		left: map[string]any{"amount": float64(p.Amount), "currency": p.Currency, "description": orNull(p.Description), "status": unpaid, "metadata": m},
-	}
-	if p.Customer != "" {
-		r.filter.Set("customer", p.Customer)
-	}
-	return r, err
+	}, err
 }
 
 type confirmParams struct {

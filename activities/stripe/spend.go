@@ -23,9 +23,21 @@ type undoing struct {
 	arrived bool
 }
 
-// undoSpend blocks the forward's key by using it for something harmless: a note on the object that the forward acts on.
-// Stripe answers the forward with an error then, however late it comes; and where the forward came first, it is the note
-// that gets the error. So one request both fences and tells whether the forward had arrived.
+// spend blocks a forward's key by using it for something harmless: a note on the object that the forward acts on. Stripe
+// answers the forward with an error then, however late it comes; and where the forward came first, it is the note that
+// gets the error. So one request both fences and tells whether the forward had arrived.
+func (c *session) spend(k *kind, path, token string) (arrived bool, err error) {
+	_, _, err = c.post(path, form("metadata["+k.mark(fence)+"]", token), key(token))
+	switch {
+	case err == nil, stuck(err): // stuck: what the key holds is the note's own answer
+		return false, nil
+	case spent(err), denied(err): // denied: the object takes no notes any more, so it has to be looked at
+		return true, nil
+	}
+	return false, err
+}
+
+// undoSpend fences, looks, and lets the kind take back what it sees.
 func (a *action) undoSpend(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone, error) {
 	u := &undoing{session: c, action: a, entry: e, req: req, decision: d}
 	path := req.parents[0]
@@ -38,17 +50,11 @@ func (a *action) undoSpend(c *session, e activities.Entry, req request, d activi
 			return activities.Undone{}, err
 		}
 	}
-	mark := a.kind.mark(fence)
-	_, _, err = c.post(path, form("metadata["+mark+"]", e.Token), key(e.Token))
-	switch {
-	case err == nil, stuck(err): // stuck: the note's own answer is what the key holds
-	case spent(err), denied(err): // denied: the object takes no notes any more, so it has to be looked at
-		u.arrived = true
-	default:
+	if u.arrived, err = c.spend(a.kind, path, e.Token); err != nil {
 		return activities.Undone{}, err
 	}
 	if u.arrived && a.kind.acts() {
-		if _, err := c.note(path, mark, e.Token, key(e.Token, "fence")); err != nil && !denied(err) {
+		if _, err := c.note(path, a.kind.mark(fence), e.Token, key(e.Token, "fence")); err != nil && !denied(err) {
 			return activities.Undone{}, err
 		}
 	}
@@ -198,6 +204,9 @@ func undoRefund(u *undoing) (activities.Undone, error) {
 	}
 	o := made[0]
 	id, path := o.text("id"), u.req.list+"/"+o.text("id")
+	if _, err := u.note(path, u.action.kind.mark(fence), u.entry.Token, key(u.entry.Token, "fence", id)); err != nil {
+		return activities.Undone{}, err
+	}
 	if o.text("status") == "requires_action" {
 		if _, err := u.once(path+"/cancel", &stripe.Params{}, key(u.entry.Token, "off")); err != nil && !denied(err) {
 			return activities.Undone{}, err

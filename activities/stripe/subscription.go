@@ -44,26 +44,29 @@ func undoSubscription(u *undoing) (activities.Undone, error) {
 func (u *undoing) cancelSubscription(o object) (*activities.Undone, error) {
 	k, id := u.action.kind, o.text("id")
 	path := u.req.list + "/" + id
-	if o.text("status") == "canceled" {
-		return nil, nil
-	}
-	drift, err := u.drift(k, u.req, o)
-	if err != nil {
-		return nil, err
-	}
-	if drift != nil && drift.Digest != u.decision.Force {
-		undone := drifted(drift, "subscription %s was changed since; it is untouched", id)
-		return &undone, nil
+	if o.text("status") != "canceled" {
+		drift, err := u.drift(k, u.req, o)
+		if err != nil {
+			return nil, err
+		}
+		if drift != nil && drift.Digest != u.decision.Force {
+			undone := drifted(drift, "subscription %s was changed since; it is untouched", id)
+			return &undone, nil
+		}
 	}
 	if _, err := u.note(path, k.mark(fence), u.entry.Token, key(u.entry.Token, "fence", id)); err != nil {
 		return nil, err
 	}
 	u.action.reach("marked")
+	if o.text("status") == "canceled" {
+		return nil, nil
+	}
 	if _, _, err := u.call(http.MethodDelete, path, form("invoice_now", "false", "prorate", "false"), ""); err != nil && !gone(err) {
 		return nil, err
 	}
 	u.action.reach("canceled")
-	if o, err = u.get(path); err != nil {
+	o, err := u.get(path)
+	if err != nil {
 		return nil, err
 	}
 	if o.text("status") != "canceled" {

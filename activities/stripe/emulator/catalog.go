@@ -104,7 +104,7 @@ func (r request) createCoupon() (*object, *apiError) {
 
 // update changes the metadata and the plain fields of an object.
 func (r request) update(o *object) (map[string]any, *apiError) {
-	for _, name := range []string{"name", "email", "phone", "description", "nickname"} {
+	for _, name := range []string{"name", "email", "phone", "description", "nickname", "payment_method"} {
 		if _, has := o.fields[name]; has && len(r.form[name]) > 0 {
 			o.fields[name] = r.optional(name)
 		}

@@ -16,12 +16,11 @@ type Options struct {
 	// Now is its clock. Defaults to time.Now.
 	Now func() time.Time
 	// Accounts names the account of each API key. Every other key that starts with "sk_test_" or "rk_test_" belongs to
-	// DefaultAccount.
+	// Account.
 	Accounts map[string]string
+	// Account is the id of the account of most keys. Defaults to "acct_emulator".
+	Account string
 }
-
-// DefaultAccount is the account of keys that Options.Accounts does not name.
-const DefaultAccount = "acct_emulator"
 
 // Emulator is the whole service. It is safe for concurrent use.
 type Emulator struct {
@@ -48,6 +47,9 @@ type account struct {
 func New(options Options) *Emulator {
 	if options.Now == nil {
 		options.Now = time.Now
+	}
+	if options.Account == "" {
+		options.Account = "acct_emulator"
 	}
 	return &Emulator{options: options, accounts: map[string]*account{}, stop: make(chan struct{})}
 }
@@ -116,7 +118,7 @@ func (e *Emulator) read(r *http.Request) (*call, *apiError) {
 		if !strings.HasPrefix(key, "sk_test_") && !strings.HasPrefix(key, "rk_test_") {
 			return nil, &apiError{status: http.StatusUnauthorized, kind: "invalid_request_error", message: "Invalid API Key provided"}
 		}
-		id = DefaultAccount
+		id = e.options.Account
 	}
 	if err := r.ParseForm(); err != nil {
 		return nil, invalid("", "the body is no form: "+err.Error())

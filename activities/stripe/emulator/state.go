@@ -23,8 +23,10 @@ type Counters struct {
 // State is what GET /_emulator answers.
 type State struct {
 	// Live lists every object that still has an effect: see Live.
-	Live     []string `json:"live"`
-	Counters Counters `json:"counters"`
+	Live []string `json:"live"`
+	// Objects are the same with all their fields, by id.
+	Objects  map[string]map[string]any `json:"objects"`
+	Counters Counters                  `json:"counters"`
 }
 
 // Counters returns the counts so far.
@@ -37,19 +39,37 @@ func (e *Emulator) Counters() Counters {
 // Live lists, sorted, the objects that still have an effect on the world, as "customer cus_1 active": customers, products
 // and coupons that are not deleted, products and prices that are active, subscriptions that are not canceled, invoices
 // that wait for money, payment intents that are not canceled and whose money was not all given back.
-func (e *Emulator) Live() []string {
+func (e *Emulator) Live() []string { return e.State().Live }
+
+// State is the whole of what is left, with its own copy of every object.
+func (e *Emulator) State() State {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	live := []string{}
+	s := State{Live: []string{}, Objects: map[string]map[string]any{}, Counters: e.counters}
 	for _, a := range e.accounts {
 		for _, o := range a.order {
 			if state := a.effect(o); state != "" {
-				live = append(live, fmt.Sprintf("%s %s %s", o.kind, o.id, state))
+				s.Live = append(s.Live, fmt.Sprintf("%s %s %s", o.kind, o.id, state))
+				s.Objects[o.id] = o.copy()
 			}
 		}
 	}
-	sort.Strings(live)
-	return live
+	sort.Strings(s.Live)
+	return s
+}
+
+// copy is an object's fields, as the API shows them.
+func (o *object) copy() map[string]any {
+	var fields map[string]any
+	raw, err := json.Marshal(o.fields)
+	if err == nil {
+		err = json.Unmarshal(raw, &fields)
+	}
+	if err != nil {
+		panic(err) // maps of plain values
+	}
+	delete(fields, "client_secret")
+	return fields
 }
 
 // effect says in a word why an object is live; empty: it is not.
@@ -84,21 +104,13 @@ func (a *account) effect(o *object) string {
 	return ""
 }
 
-// Object is a copy of an object's fields, as the API shows them; nil where there is none or it is deleted.
+// Object is a copy of an object's fields; nil where there is none or it is deleted.
 func (e *Emulator) Object(id string) map[string]any {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, a := range e.accounts {
 		if o := a.objects[id]; o != nil && !o.deleted {
-			var fields map[string]any
-			raw, err := json.Marshal(o.fields)
-			if err == nil {
-				err = json.Unmarshal(raw, &fields)
-			}
-			if err != nil {
-				panic(err) // maps of plain values
-			}
-			return fields
+			return o.copy()
 		}
 	}
 	return nil
@@ -106,5 +118,5 @@ func (e *Emulator) Object(id string) map[string]any {
 
 func (e *Emulator) serveState(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(State{Live: e.Live(), Counters: e.Counters()}) //nolint:errcheck // the client has gone
+	json.NewEncoder(w).Encode(e.State()) //nolint:errcheck // the client has gone
 }

@@ -1,0 +1,68 @@
+package stripe
+
+import (
+	"context"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Release notes on what the step made that its window has closed, so that no later forward or undo acts on it. Where
+// nothing was made, its key is blocked.
+func (a *action) Release(ctx context.Context, e activities.Entry) error {
+	c, err := a.open(ctx, a.back, e.Place.Journal)
+	if err != nil {
+		return err
+	}
+	req, err := a.kind.build(e.Params, e.Token)
+	if err != nil {
+		return err
+	}
+	objects, complete, err := a.traces(c, req, e)
+	switch {
+	case err != nil:
+		return typed(err)
+	case len(objects) == 0 && !complete:
+		return activities.Errorf(activities.ActionFailed, "too many objects were made since to find the one of token %s", e.Token)
+	case len(objects) == 0:
+		return typed(a.block(c, e, req))
+	}
+	for _, o := range objects {
+		if err := a.keep(c, e, req, o); err != nil {
+			return typed(err)
+		}
+	}
+	return nil
+}
+
+// keep notes that an object stays, unless an undo has come first.
+func (a *action) keep(c *session, e activities.Entry, req request, o object) error {
+	undone, _, _ := strings.Cut(noted(o, a.kind.mark(outcome)), ":")
+	if undone == e.Token || noted(o, a.kind.mark(fence)) == e.Token {
+		return nil
+	}
+	path := req.list + "/" + o.text("id")
+	if a.kind.acts() {
+		path = req.parents[0]
+	}
+	if _, err := c.note(path, a.kind.mark(released), e.Token, key(e.Token, "release")); err != nil && !gone(err) {
+		return err
+	}
+	a.reach("released")
+	return nil
+}
+
+// block spends the key of a request that was never sent: for a note on what it builds on; or, where it builds on nothing,
+// for the request itself, whose object is taken away again.
+func (a *action) block(c *session, e activities.Entry, req request) error {
+	if len(req.parents) > 0 {
+		_, err := c.spend(a.kind, req.parents[0], e.Token)
+		return err
+	}
+	made, fresh, _, err := a.claim(c, e, req)
+	if err != nil || !fresh {
+		return err
+	}
+	_, err = a.takeBack(c, e, req, made[0].text("id"), fresh, activities.Decision{})
+	return err
+}
