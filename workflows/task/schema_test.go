@@ -1,0 +1,139 @@
+package task
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// The published schema is the one that the code makes.
+func TestSchemaIsPublished(t *testing.T) {
+	raw, err := Schema(nil)
+	require.NoError(t, err)
+	golden(t, "schema.json", string(raw)+"\n")
+}
+
+func validator(t *testing.T, specs []activities.Spec) *jsonschema.Resolved {
+	t.Helper()
+	raw, err := Schema(specs)
+	require.NoError(t, err)
+	var schema jsonschema.Schema
+	require.NoError(t, json.Unmarshal(raw, &schema))
+	resolved, err := schema.Resolve(nil)
+	require.NoError(t, err)
+	return resolved
+}
+
+// beyond are the refused files that fit the schema: what is wrong with them lies in what refers to what, in lengths as
+// bytes, or in the writing and not in the document.
+var beyond = map[string]bool{
+	"aliases": true, "deep": true, "duplicate-ids": true, "duplicate-keys": true, "expressions": true, "inline-too-large": true,
+	"json-numbers": true, "key-too-long": true, "needs-cycle": true, "needs-cycle-by-order": true, "needs-later": true, "numbers": true,
+	"references": true, "secret-for-a-number": true, "secret-not-allowed": true, "tags": true, "two-documents": true, "unknown-output": true,
+	"var-of-wrong-type": true, "vars-too-large": true,
+}
+
+// The schema and the parser agree: what the parser takes fits the schema, and what does not fit is refused. What the
+// parser refuses fits only where a schema cannot tell.
+func TestSchemaAgreesWithTheParser(t *testing.T) {
+	schema, base := validator(t, specs()), validator(t, nil)
+	for name, src := range accepted(t) {
+		instance := instanceOf(t, src)
+		require.NoError(t, schema.Validate(instance), name)
+		require.NoError(t, base.Validate(instance), name)
+	}
+	files, err := filepath.Glob("testdata/refused/*.yml")
+	require.NoError(t, err)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yml")
+		src, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var unread Problems
+		root := read(src, &collector{problems: &unread})
+		if len(unread) > 0 {
+			continue // no document, so nothing for a schema
+		}
+		err = schema.Validate(root.value())
+		if beyond[name] {
+			require.NoError(t, err, name)
+		} else {
+			require.Error(t, err, name)
+		}
+		if _, parsed := Parse(name, src); parsed == nil {
+			require.NoError(t, base.Validate(root.value()), name)
+		}
+	}
+}
+
+// One change at a time to a good document: schema and parser say the same of each.
+func TestSchemaAgreesOnEachField(t *testing.T) {
+	schema := validator(t, specs())
+	for field, values := range map[string]struct{ good, bad []string }{
+		"id":      {[]string{`"a"`, `"a-b_9"`}, []string{`""`, `"A"`, `"-a"`, `3`, `null`, `"a b"`}},
+		"name":    {[]string{`"x"`, `"é ${{ vars.v }}"`}, []string{`""`, `"  "`, `"a\nb"`, `["x"]`, `"` + strings.Repeat("x", 201) + `"`}},
+		"needs":   {[]string{`[]`, `["z"]`}, []string{`"z"`, `["z","z"]`, `[1]`, `["Z"]`, `null`}},
+		"gate":    {[]string{`"ask"`, `"none"`, `{}`, `{"mode":"auto","timeout":"3d"}`, `{"why":"x"}`}, []string{`"open"`, `true`, `{"mode":"x"}`, `{"limit":"3d"}`, `{"why":""}`, `[]`}},
+		"retry":   {[]string{`{}`, `{"attempts":1}`, `{"attempts":3.0,"backoff":"1s","max":"1m"}`}, []string{`{"attempts":0}`, `{"attempts":1.5}`, `{"attempts":"3"}`, `{"attempts":1001}`, `{"backof":"1s"}`, `3`}},
+		"timeout": {[]string{`"30s"`, `"1d2h"`}, []string{`"0s"`, `"1.5h"`, `30`, `""`, `"soon"`, `"${{ vars.v }}"`}},
+		"on":      {[]string{`"h"`, `"build-7.example"`, `"${{ vars.v }}"`}, []string{`""`, `"two words"`, `7`, `"-h"`}},
+		"undo":    {[]string{`{}`, `{"within":"2h","drift":"skip"}`}, []string{`{"drift":"never"}`, `{"attempt":"1s"}`, `"ask"`}},
+		"check": {
+			[]string{`[]`, `[{"command":["a","${{ vars.v }}"]}]`, `[{"json":{}}]`, `[{"json":{"file":"f","at":"/a","equals":null}}]`, `[{"exists":"x","when":"live"}]`, `[{"exists":{"path":"x"}}]`, `[{"json":{"at":""}}]`},
+			[]string{`{}`, `[{}]`, `[{"command":"a"}]`, `[{"command":[]}]`, `[{"command":[""]}]`, `[{"command":["a",1]}]`, `[{"json":{"at":"a"}}]`, `[{"exists":""}]`, `[{"exists":{"file":"x"}}]`, `[{"exists":"x","json":{}}]`, `[{"exists":"x","when":"now"}]`, `[{"when":"live"}]`},
+		},
+		"uses": {[]string{`"stripe.customer.create"`}, []string{`"stripe"`, `"stripe.customer.make"`, `3`}},
+		"with": {
+			[]string{`{}`, `{"email":"a"}`, `{"email":"${{ steps.z.outputs.id }}"}`, `{"metadata":"${{ steps.z.outputs.id }}"}`, `{"metadata":{"a":"b"}}`},
+			[]string{`{"mail":"a"}`, `{"email":3}`, `{"email":null}`, `{"metadata":{"a":1}}`, `{"metadata":"x"}`, `[]`},
+		},
+		"else": {nil, []string{`1`}},
+	} {
+		try := func(value string, good bool) {
+			step := map[string]json.RawMessage{"id": []byte(`"y"`), "uses": []byte(`"stripe.customer.create"`)}
+			step[field] = []byte(value)
+			raw, err := json.Marshal(map[string]any{
+				"name": "t", "vars": map[string]string{"v": "x"},
+				"steps": []any{map[string]any{"id": "z", "uses": "stripe.customer.create"}, step},
+			})
+			require.NoError(t, err)
+			refused := compileFile("task.yml", raw)
+			unfit := schema.Validate(instanceOf(t, string(raw)))
+			if good {
+				require.NoError(t, refused, "%s: %s", field, value)
+				require.NoError(t, unfit, "%s: %s", field, value)
+			} else {
+				require.True(t, errors.As(refused, new(Problems)), "%s: %s: %v", field, value, refused)
+				require.Error(t, unfit, "%s: %s", field, value)
+			}
+		}
+		for _, v := range values.good {
+			try(v, true)
+		}
+		for _, v := range values.bad {
+			try(v, false)
+		}
+	}
+}
+
+func instanceOf(t *testing.T, src string) any {
+	t.Helper()
+	var problems Problems
+	root := read([]byte(src), &collector{problems: &problems})
+	require.Empty(t, problems)
+	return root.value()
+}
+
+func TestSchemaOfADamagedSpec(t *testing.T) {
+	_, err := Schema([]activities.Spec{{Name: "x.y", Params: []byte(`{"properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":{}}}`)}})
+	require.EqualError(t, err, "action x.y: its parameters' schema has a $ref, which cannot be moved into another schema; write it out")
+	_, err = Schema([]activities.Spec{{Name: "x.y", Params: []byte(`{"type":3}`)}})
+	require.ErrorContains(t, err, "action x.y: its parameters' schema cannot be read")
+}
