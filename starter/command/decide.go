@@ -179,9 +179,8 @@ func (p *program) consents(f consent, shown activities.Digest, question string) 
 	return nil
 }
 
-// isTerminal is a variable so that tests can answer a question.
-var isTerminal = func(r io.Reader) bool {
-	file, ok := r.(*os.File)
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 

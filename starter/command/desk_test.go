@@ -133,7 +133,7 @@ func (d *desk) begin(args ...string) *running {
 
 func (d *desk) prints(r *running, text string) {
 	d.Helper()
-	require.Eventually(d, func() bool { return strings.Contains(r.out.String(), text) }, 20*time.Second, 10*time.Millisecond,
+	require.Eventually(d, func() bool { return strings.Contains(r.out.String(), text) }, waitFor, tick,
 		"%q is not printed", text)
 }
 
@@ -150,18 +150,29 @@ func (d *desk) ended(r *running) typed {
 
 // state asks the worker.
 func (d *desk) state(id string) workflows.State {
-	v, err := d.client.QueryWorkflow(d.Context(), id, "", workflows.QueryState)
+	d.Helper()
+	s, err := d.ask(id)
 	require.NoError(d, err)
-	var s workflows.State
-	require.NoError(d, v.Get(&s))
 	return s
+}
+
+func (d *desk) ask(id string) (s workflows.State, err error) {
+	v, err := d.client.QueryWorkflow(d.Context(), id, "", workflows.QueryState)
+	if err != nil {
+		return s, err
+	}
+	return s, v.Get(&s)
 }
 
 // until waits until the state of a task is as wanted.
 func (d *desk) until(id string, want func(workflows.State) bool) workflows.State {
 	d.Helper()
 	var s workflows.State
-	require.Eventually(d, func() bool { s = d.state(id); return want(s) }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(d, func() bool {
+		var err error
+		s, err = d.ask(id)
+		return err == nil && want(s)
+	}, waitFor, tick)
 	return s
 }
 

@@ -220,7 +220,9 @@ func TestShowAndListTellOpenAndClosedTasks(t *testing.T) {
 	d.ok("run", file, "--id", agent+"-1", "--agent", agent)
 	d.until(agent+"-1", atGate)
 
-	list := func(args ...string) string { return normal(d.ok(append([]string{"list", "--agent", agent}, args...)...)) }
+	list := func(args ...string) string {
+		return normal(d.ok(append([]string{"list", "--agent", agent}, args...)...))
+	}
 	const head = "ID STATUS WAITS FOR AGENT STARTED TOOK\n"
 	require.Eventually(t, func() bool {
 		return list("--gate") == head+agent+"-1 open gate of two "+agent+" DATE\n"

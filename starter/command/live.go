@@ -37,10 +37,10 @@ const redraw = time.Second
 
 // newView is a live one on a terminal, else a plain one.
 func newView(c *connection, t taskRun, out io.Writer) view {
-	file, ok := out.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) || os.Getenv("TERM") == "dumb" {
+	if !isTerminal(out) || os.Getenv("TERM") == "dumb" {
 		return newPlainView(c, t, out)
 	}
+	file := out.(*os.File)
 	return newLiveView(c, t, out, func() (int, int) {
 		w, h, err := term.GetSize(int(file.Fd()))
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -47,6 +48,7 @@ func (c *connection) describe(ctx context.Context, id string) (taskRun, error) {
 	}
 	t.Name, _ = d.GetStaticSummary()
 	t.Agent, _ = d.TypedSearchAttributes.GetKeyword(workflows.AttributeAgent)
+	t.Name = strings.TrimSuffix(t.Name, agentSuffix(t.Agent))
 	return t, nil
 }
 

@@ -149,11 +149,6 @@ func (n *narrator) undo(u compensations.StepReport, told int, now time.Time) {
 		}
 	case compensations.Accepted, compensations.Skipped:
 		text = "undo: " + u.State
-	case compensations.Parked:
-		text = "undo: parked, " + string(u.Outcome)
-		if u.Outcome == "" {
-			text = "undo: parked"
-		}
 	default:
 		return
 	}

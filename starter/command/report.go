@@ -76,8 +76,10 @@ func writeUnwound(w io.Writer, r compensations.Report) {
 		t.row(" ", "STEP", "ACTION", "UNDO", "TOOK", "SEEN AFTERWARDS")
 		for _, s := range r.Steps {
 			undo, seen := undoText(s), s.Observed
-			if s.Reason != "" && s.Reason != seen {
-				seen = strings.TrimSuffix(s.Reason+"; "+seen, "; ")
+			if strings.Contains(s.Reason, seen) {
+				seen = s.Reason
+			} else if s.Reason != "" {
+				seen = s.Reason + "; " + seen
 			}
 			spent := ""
 			if s.Took > 0 && s.Outcome != "" {

@@ -104,10 +104,8 @@ func (c *connection) start(ctx context.Context, file taskFile, o startOptions) (
 		o.queue = sharedQueue()
 	}
 	attributes := []temporal.SearchAttributeUpdate{workflows.AttributeStatus.ValueSet(string(compensations.Open))}
-	summary := name
 	if o.agent != "" {
 		attributes = append(attributes, workflows.AttributeAgent.ValueSet(o.agent))
-		summary += " (agent " + o.agent + ")"
 	}
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: o.id, TaskQueue: o.queue,
@@ -115,7 +113,7 @@ func (c *connection) start(ctx context.Context, file taskFile, o startOptions) (
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		TypedSearchAttributes:                    temporal.NewSearchAttributes(attributes...),
-		StaticSummary:                            clipped(oneLine(summary), maxSummary),
+		StaticSummary:                            clipped(oneLine(name)+agentSuffix(o.agent), maxSummary),
 		StaticDetails:                            details(file),
 	}, workflows.AgentTaskType, file.document)
 	var taken *serviceerror.WorkflowExecutionAlreadyStarted
@@ -136,6 +134,14 @@ func (c *connection) start(ctx context.Context, file taskFile, o startOptions) (
 
 // maxSummary keeps a summary below the server's 400 bytes, whatever its letters.
 const maxSummary = 100
+
+// agentSuffix is what stands behind a task's name in its summary.
+func agentSuffix(agent string) string {
+	if agent == "" {
+		return ""
+	}
+	return " (agent " + oneLine(agent) + ")"
+}
 
 // details is the task as the Temporal UI shows it from the start, as Markdown.
 func details(file taskFile) string {

@@ -69,10 +69,8 @@ func indented(prefix, s string) string {
 // took is a duration for people.
 func took(d time.Duration) string {
 	switch {
-	case d <= 0:
-		return "0s"
 	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
+		return fmt.Sprintf("%.1fs", max(0, d).Seconds())
 	case d < time.Hour:
 		return d.Round(time.Second).String()
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-62bf7108/unwind/workflows"
 )
 
 func (p *program) watch() *cobra.Command {
@@ -33,6 +35,10 @@ Ctrl-C ends the watching, not the task.
 			t, err := c.describe(cmd.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			p.printf("%s\n", title(t, workflows.State{}))
+			if link := c.link(t.ID, t.RunID); link != "" {
+				p.printf("see %s\n", link)
 			}
 			return p.follow(cmd.Context(), c, t)
 		},

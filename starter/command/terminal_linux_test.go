@@ -1,0 +1,202 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a real pseudo terminal with a screen that understands as much as the live view writes.
+type terminal struct {
+	*testing.T
+	user    *os.File // the person's side
+	program *os.File
+
+	mu       sync.Mutex
+	lines    []string
+	row, col int
+	ended    chan struct{}
+}
+
+func newTerminal(t *testing.T, width, height uint16) *terminal {
+	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	program, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetWinsize(int(program.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: width, Row: height}))
+	s := &terminal{T: t, user: user, program: program, ended: make(chan struct{})}
+	go s.read()
+	t.Cleanup(func() {
+		_ = program.Close()
+		<-s.ended
+		_ = user.Close()
+	})
+	return s
+}
+
+// read draws what the program writes, until it closes its side.
+func (s *terminal) read() {
+	defer close(s.ended)
+	buf := make([]byte, 64<<10)
+	var rest []byte
+	for {
+		n, err := s.user.Read(buf)
+		if err != nil {
+			return
+		}
+		rest = s.draw(append(rest, buf[:n]...))
+	}
+}
+
+var escape = regexp.MustCompile(`^\x1b\[(\d*)([A-Za-z])`)
+
+// draw draws b but for an unfinished end of it.
+func (s *terminal) draw(b []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(b) > 0 {
+		switch {
+		case b[0] == '\n':
+			s.row++
+			b = b[1:]
+		case b[0] == '\r':
+			s.col = 0
+			b = b[1:]
+		case b[0] == 0x1b:
+			m := escape.FindSubmatch(b)
+			if m == nil {
+				return b
+			}
+			n, _ := strconv.Atoi(string(m[1]))
+			switch string(m[2]) {
+			case "A":
+				s.row -= n
+			case "J":
+				if s.row < len(s.lines) {
+					s.lines = s.lines[:s.row]
+				}
+			case "m":
+			default:
+				panic("unknown escape " + string(m[0]))
+			}
+			b = b[len(m[0]):]
+		default:
+			end := bytes.IndexAny(b, "\n\r\x1b")
+			if end < 0 {
+				end = len(b)
+			}
+			for s.row >= len(s.lines) {
+				s.lines = append(s.lines, "")
+			}
+			line := []rune(s.lines[s.row])
+			text := []rune(string(b[:end]))
+			s.lines[s.row] = string(line[:min(s.col, len(line))]) + string(text)
+			s.col += len(text)
+			b = b[end:]
+		}
+	}
+	return nil
+}
+
+func (s *terminal) screen() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "\n")
+}
+
+func (s *terminal) shows(text string) {
+	s.Helper()
+	require.Eventually(s, func() bool { return strings.Contains(s.screen(), text) }, waitFor, tick, "%q is not on the screen", text)
+}
+
+// run types a command at the terminal.
+func (s *terminal) run(d *desk, args ...string) chan int {
+	end := make(chan int, 1)
+	go func() {
+		end <- Run(d.Context(), d.options(), args, Streams{In: s.program, Out: s.program, Err: s.program})
+	}()
+	return end
+}
+
+func TestTheLiveViewRedrawsInPlaceAndLetsGatesScrollAway(t *testing.T) {
+	d := newDesk(t)
+	s := newTerminal(t, 100, 40)
+	end := s.run(d, "run", d.file(gated), "--id", t.Name(), "--watch")
+	s.shows("◆ two")
+	s.shows("reject it")
+	d.ok("approve", t.Name(), "two", "--yes")
+	require.Equal(t, statusOK, <-end)
+	s.shows("set b to \"y\"\n\n") // the table of the report is the last
+	screen := normal(s.screen())
+	require.Equal(t, 1, strings.Count(screen, "◆")+strings.Count(screen, "✓ one")+strings.Count(screen, "▸"), screen)
+	_, after, _ := strings.Cut(screen, "--reason WHY\n")
+	require.Equal(t, `
+task `+t.Name()+` · Ship it! · agent bot · committed · T
+ ✓ one fake.set set a to "x"
+ ✓ two fake.set set b to "y"
+
+report of `+t.Name()+`
+committed: every step is done and stays
+took: T
+
+STEP ACTION TOOK WHAT IT DID
+one fake.set T set a to "x"
+two fake.set T set b to "y"
+
+two: approved by ME`, after)
+}
+
+func TestApproveAsksThePersonAtTheTerminal(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	d.until(t.Name(), atGate)
+
+	s := newTerminal(t, 100, 40)
+	end := s.run(d, "approve", t.Name(), "two")
+	s.shows("approve it? [y/N]")
+	_, _ = s.user.WriteString("\n")
+	require.Equal(t, statusFailed, <-end)
+	s.shows("not confirmed: nothing was sent")
+	require.Len(t, d.state(t.Name()).Gates, 1)
+
+	s = newTerminal(t, 100, 40)
+	end = s.run(d, "approve", t.Name(), "two")
+	s.shows("approve it? [y/N]")
+	_, _ = s.user.WriteString("y\n")
+	require.Equal(t, statusOK, <-end)
+	s.shows("approved: step two")
+	d.ok("watch", t.Name())
+}
+
+func TestALongTaskFitsTheScreen(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("name: long\nsteps:\n")
+	for i := range 40 {
+		fmt.Fprintf(&b, "  - {id: s%d, uses: fake.set, with: {key: k%d, value: x}}\n", i, i)
+	}
+	b.WriteString("  - {id: last, uses: fake.set, with: {key: z, value: y}, gate: ask}\n")
+	d := newDesk(t)
+	s := newTerminal(t, 60, 12)
+	end := s.run(d, "run", d.file(b.String()), "--id", t.Name(), "--watch")
+	s.shows("◆ last")
+	screen := s.screen()
+	drawn := screen[strings.LastIndex(screen, "task "+t.Name()):]
+	require.LessOrEqual(t, strings.Count(drawn, "\n"), 10)
+	require.Contains(t, drawn, "before")
+	for _, line := range strings.Split(drawn, "\n") {
+		require.LessOrEqual(t, len([]rune(line)), 59)
+	}
+	d.ok("approve", t.Name(), "last", "--yes")
+	require.Equal(t, statusOK, <-end)
+}
