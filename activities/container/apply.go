@@ -236,7 +236,7 @@ func (a *application) finish(done applied) (applied, error) {
 func (a *application) outputs(ctx context.Context, stdout []byte, exit int, changed bool) map[string]any {
 	said := activities.MaskerFrom(ctx).String(string(stdout)) // masked before it is cut: half a secret is not found
 	if len(said) > maxStdoutOutput {
-		said = said[:maxStdoutOutput]
+		said = strings.ToValidUTF8(said[:maxStdoutOutput], "")
 	}
 	return map[string]any{"stdout": said, "exit_code": exit, "changed": changed}
 }

@@ -115,7 +115,7 @@ func (c *commits) replace(ctx context.Context, r rollback, old string) (err erro
 		return err
 	}
 	won, err := c.lineage.claim(old, successor{
-		ID: candidate, Name: strings.TrimPrefix(model.Name, "/"), Start: !r.Stopped, Retire: retire,
+		ID: candidate, Name: strings.TrimPrefix(model.Name, "/"), Start: !r.Stopped, Retire: retire, Stood: model.Image,
 		Token: r.Token, Turn: r.Turn, Differs: r.Before.diff(seen),
 	})
 	if err != nil {
@@ -188,7 +188,10 @@ func (c *commits) settle(ctx context.Context, s successor) error {
 	if s.Retire == "" {
 		return nil
 	}
-	return c.remove(ctx, s.Retire)
+	if err := c.remove(ctx, s.Retire); err != nil {
+		return err
+	}
+	return c.dropImage(ctx, s.Stood)
 }
 
 // renamed says that another process has renamed it in the meantime.

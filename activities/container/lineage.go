@@ -23,6 +23,8 @@ type successor struct {
 	Start bool   `json:"start"`
 	// Retire is the container that has to go: the one it was made from, or one that had taken its name. May be empty.
 	Retire string `json:"retire,omitempty"`
+	// Stood is the image that the retired one stood on: a container that removes itself at its end tells it no more.
+	Stood string `json:"stood,omitempty"`
 	// Token and Turn say whose rollback it was.
 	Token string `json:"token"`
 	Turn  string `json:"turn"`

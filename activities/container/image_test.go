@@ -1,0 +1,21 @@
+package container_test
+
+import (
+	"testing"
+	"time"
+
+	dockertypes "github.com/docker/docker/api/types/container"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestImageHasAWellBehavedFirstProcess: it reaps what it inherits, and ends when it is asked to.
+func TestImageHasAWellBehavedFirstProcess(t *testing.T) {
+	b := startBox(t)
+	b.run(t, "/bin/sh -c '/bin/sleep 0.2 & sleep 0.1'")
+	require.Eventually(t, func() bool { return len(processes(t, b)) == 1 }, 20*time.Second, 20*time.Millisecond, "no orphan and no zombie is left")
+	began, patient := time.Now(), 60
+	require.NoError(t, b.ContainerStop(t.Context(), b.id, dockertypes.StopOptions{Timeout: &patient}))
+	assert.Less(t, time.Since(began), 30*time.Second)
+	assert.Equal(t, 128+15, b.inspect(t).State.ExitCode)
+}
