@@ -132,10 +132,8 @@ func serve(ctx context.Context, config host.Config, out io.Writer) error {
 	if options.Namespace == "" {
 		options.Namespace = client.DefaultNamespace
 	}
-	metrics, err := host.NewMetrics()
-	if err != nil {
-		return err
-	}
+	metrics := host.NewMetrics()
+	defer metrics.Close()
 	options.MetricsHandler, options.Identity = metrics.Handler, config.Host
 	dialing, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()

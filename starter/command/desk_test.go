@@ -220,3 +220,6 @@ const (
 	waitFor = 20 * time.Second
 	tick    = 20 * time.Millisecond
 )
+
+// devLimit bounds the start of a server; the first on a machine builds it.
+const devLimit = 8 * time.Minute

@@ -43,27 +43,30 @@ type localOptions struct {
 
 // startLocal starts a server, unless the user named one, and a worker. Other commands of the user find the server while
 // it runs.
-func startLocal(ctx context.Context, o localOptions) (l *local, err error) {
+func startLocal(ctx context.Context, o localOptions) (*local, error) {
+	l := &local{}
+	if err := l.start(ctx, o); err != nil {
+		l.Stop()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *local) start(ctx context.Context, o localOptions) (err error) {
 	if o.Config, err = o.Config.WithDefaults(); err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
 	if err := o.Config.Validate(); err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
-	l = &local{}
-	defer func() {
-		if err != nil {
-			l.Stop()
-		}
-	}()
 	options, named, err := devserver.Configured()
 	if err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
 	l.connection = &connection{Namespace: options.Namespace, Address: options.HostPort, UI: o.UI}
 	if !named {
 		if err := l.startServer(ctx, o, options.Namespace); err != nil {
-			return nil, err
+			return err
 		}
 		server := l.Server.ClientOptions()
 		options.HostPort, options.Namespace = server.HostPort, server.Namespace
@@ -71,21 +74,19 @@ func startLocal(ctx context.Context, o localOptions) (l *local, err error) {
 	if l.Namespace == "" {
 		l.Namespace = client.DefaultNamespace
 	}
-	metrics, err := host.NewMetrics()
-	if err != nil {
-		return nil, err
-	}
+	metrics := host.NewMetrics()
+	l.closers = append(l.closers, metrics.Close)
 	options.Namespace, options.Logger, options.MetricsHandler = l.Namespace, quiet(), metrics.Handler
 	if l.Client, err = client.DialContext(ctx, options); err != nil {
-		return nil, noServer(l.Address, "named by TEMPORAL_ADDRESS or the profile of the temporal CLI", err)
+		return noServer(l.Address, "named by TEMPORAL_ADDRESS or the profile of the temporal CLI", err)
 	}
 	l.closers = append(l.closers, l.Close)
 	l.Worker, err = host.Start(ctx, o.Config, host.Options{Client: l.Client, Namespace: l.Namespace, Metrics: metrics, Worlds: o.Worlds})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l.closers = append(l.closers, l.Worker.Stop)
-	return l, nil
+	return nil
 }
 
 // startServer starts a server on the database of the state folder, and tells other commands of it.

@@ -108,12 +108,15 @@ func registered(s compensations.StepReport) bool {
 	return true
 }
 
-// mark is ! for what a person must know of.
+// mark is ! for what is not as it was before, or waits for a person.
 func mark(s compensations.StepReport) string {
-	if s.Clean() || !registered(s) {
-		return " "
+	switch compensations.UndoState(s.State) {
+	case compensations.Settled, compensations.Parked, compensations.Accepted, compensations.Skipped:
+		if !s.Clean() {
+			return "!"
+		}
 	}
-	return "!"
+	return " "
 }
 
 func undoText(s compensations.StepReport) string {
@@ -148,7 +151,7 @@ func writeRemarks(w io.Writer, r compensations.Report) {
 			say("%s: %s", s.Step, oneLine(note))
 		}
 		if s.Drift != nil && s.Drift.Diff != "" {
-			say("%s: the drift that was left:\n%s", s.Step, indented("  | ", s.Drift.Diff))
+			say("%s: the drift that was seen:\n%s", s.Step, indented("  | ", s.Drift.Diff))
 		}
 	}
 }

@@ -69,12 +69,22 @@ func indented(prefix, s string) string {
 // took is a duration for people.
 func took(d time.Duration) string {
 	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", max(0, d).Milliseconds())
 	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", max(0, d).Seconds())
+		return fmt.Sprintf("%.1fs", d.Seconds())
 	case d < time.Hour:
-		return d.Round(time.Second).String()
+		d = d.Round(time.Second)
+	default:
+		d = d.Round(time.Minute)
 	}
-	return d.Round(time.Minute).String()
+	text := d.String()
+	for _, zero := range []string{"0s", "0m"} {
+		if shorter := strings.TrimSuffix(text, zero); strings.HasSuffix(shorter, "m") || strings.HasSuffix(shorter, "h") {
+			text = shorter
+		}
+	}
+	return text
 }
 
 // clipped is the first n characters of a line.

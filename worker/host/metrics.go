@@ -3,8 +3,8 @@ package host
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -21,29 +21,30 @@ import (
 type Metrics struct {
 	Handler client.MetricsHandler
 	pages   http.Handler
-	close   func() error
+	stop    io.Closer
 }
 
-// NewMetrics makes a collector of its own: several workers of one process do not share one.
-func NewMetrics() (*Metrics, error) {
+// NewMetrics makes a collector of its own: several workers of one process do not share one. Close it after the client and
+// the worker that report to it.
+func NewMetrics() *Metrics {
 	registry := prometheus.NewRegistry()
-	var failed error
-	reporter, err := tallyprom.Configuration{TimerType: "histogram"}.NewReporter(tallyprom.ConfigurationOptions{
-		Registry: registry,
-		OnError:  func(err error) { failed = err },
+	// Not by way of tally's Configuration, which also serves each reporter on the process's one default mux.
+	reporter := tallyprom.NewReporter(tallyprom.Options{
+		Registerer: registry, DefaultTimerType: tallyprom.HistogramTimerType,
+		OnRegisterError: func(error) {}, // a metric that clashes with another is left out; it ends no worker
 	})
-	if err = errors.Join(err, failed); err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
 	scope, closer := tally.NewRootScope(tally.ScopeOptions{
 		CachedReporter: reporter, Separator: tallyprom.DefaultSeparator, SanitizeOptions: &sdktally.PrometheusSanitizeOptions,
 	}, time.Second)
 	return &Metrics{
 		Handler: sdktally.NewMetricsHandler(sdktally.NewPrometheusNamingScope(scope)),
 		pages:   promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
-		close:   closer.Close,
-	}, nil
+		stop:    closer,
+	}
 }
+
+// Close ends the collecting.
+func (m *Metrics) Close() { _ = m.stop.Close() }
 
 // serve answers /metrics, and /healthz with 200 while the Temporal server answers this worker.
 func (m *Metrics) serve(listen string, c client.Client, host string) (address string, stop func(), err error) {
