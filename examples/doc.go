@@ -1,0 +1,7 @@
+// Package examples holds task files that run on real input: a release-publishing agent that fails at the very end, one
+// that succeeds, one that is rejected at its gate, and one that is canceled while its steps run. `starter demo` plays
+// them, and the end-to-end tests are these files on a real Temporal server, a real container engine and a real Terraform.
+//
+// Package stage sets up what they work on, and package found says what became of it, with code that shares nothing with
+// the worlds.
+package examples

@@ -1,0 +1,109 @@
+package examples
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+//go:embed *.yaml
+var files embed.FS
+
+// Ending is how an example is meant to end.
+type Ending string
+
+// The endings. At a gate, an example that is to be Rejected is rejected and all others are approved; one that is to be
+// Canceled is canceled once nothing but running steps is left.
+const (
+	Fails    Ending = "fails"
+	Commits  Ending = "commits"
+	Rejected Ending = "is rejected"
+	Canceled Ending = "is canceled"
+)
+
+// Example is a task file with what must be known to play it.
+type Example struct {
+	// Name is the file's name without .yaml.
+	Name string
+	// Source is the file.
+	Source []byte
+	Ends   Ending
+}
+
+// All lists the examples; the first is the main one.
+func All() []Example {
+	all := []Example{
+		{Name: "publish-release", Ends: Fails},
+		{Name: "publish-ok", Ends: Commits},
+		{Name: "publish-rejected", Ends: Rejected},
+		{Name: "publish-canceled", Ends: Canceled},
+	}
+	for i := range all {
+		source, err := files.ReadFile(all[i].Name + ".yaml")
+		if err != nil {
+			panic(err) // embedded above
+		}
+		all[i].Source = source
+	}
+	return all
+}
+
+// Named is the example of a name.
+func Named(name string) (Example, error) {
+	var names []string
+	for _, e := range All() {
+		if e.Name == name {
+			return e, nil
+		}
+		names = append(names, e.Name)
+	}
+	return Example{}, fmt.Errorf("there is no example %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// Without is the example without the steps of some worlds, and the ids of the steps that it leaves out: for a machine
+// that lacks a part. Nothing that stays may refer to the outputs of what goes.
+func (e Example) Without(worlds ...string) (Example, []string, error) {
+	if len(worlds) == 0 {
+		return e, nil, nil
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(e.Source, &doc); err != nil {
+		return e, nil, fmt.Errorf("example %s: %w", e.Name, err)
+	}
+	steps := field(doc.Content[0], "steps")
+	var gone []string
+	steps.Content = slices.DeleteFunc(steps.Content, func(step *yaml.Node) bool {
+		if !slices.Contains(worlds, activities.WorldOf(field(step, "uses").Value)) {
+			return false
+		}
+		gone = append(gone, field(step, "id").Value)
+		return true
+	})
+	for _, step := range steps.Content {
+		if needs := field(step, "needs"); needs != nil {
+			needs.Content = slices.DeleteFunc(needs.Content, func(n *yaml.Node) bool { return slices.Contains(gone, n.Value) })
+		}
+	}
+	var out bytes.Buffer
+	if err := yaml.NewEncoder(&out).Encode(&doc); err != nil {
+		return e, nil, fmt.Errorf("example %s: %w", e.Name, err)
+	}
+	e.Source = out.Bytes()
+	return e, gone, nil
+}
+
+// field is the value of a key of a mapping; nil where it has no such key.
+func field(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package found
+
+import (
+	"slices"
+	"strings"
+)
+
+// loss is a difference that a rollback of a container by the plain engine API cannot help, and the words that its report
+// must hold for the difference to be forgiven.
+type loss struct {
+	thing, fact string // an empty thing is any path
+	named       string
+	// only says which new values the loss explains.
+	only func(is string) bool
+}
+
+var known = []loss{
+	{thing: itself, fact: "id", named: "it has another id"},
+	{thing: itself, fact: "image", named: "its image is the checkpoint"},
+	{fact: "part of a second", named: "times below a second", only: func(is string) bool { return strings.Trim(is, "0") == "" }},
+}
+
+// lose takes out of a change what the report has named, and notes it.
+func (f *Finding) lose(c Change, losses []string) Change {
+	if c.Sign != "~" {
+		return c
+	}
+	c.Facts = slices.DeleteFunc(slices.Clone(c.Facts), func(fact string) bool {
+		for _, l := range known {
+			if l.fact != fact || l.thing != "" && l.thing != c.Thing || l.only != nil && !l.only(c.Is[fact]) {
+				continue
+			}
+			if slices.ContainsFunc(losses, func(said string) bool { return strings.Contains(said, l.named) }) {
+				if !slices.Contains(f.Lost, l.named) {
+					f.Lost = append(f.Lost, l.named)
+				}
+				return true
+			}
+		}
+		return false
+	})
+	return c
+}

@@ -1,0 +1,161 @@
+package found
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Place says where to look. What is empty is not looked at.
+type Place struct {
+	// Files is a folder; Skip are names that are left out in it.
+	Files string
+	Skip  []string
+	// Container is a name.
+	Container string
+	// Infra is a folder with a Terraform configuration and its state, Effects one that the configuration works in.
+	Infra, Effects string
+	// Stripe is the URL of an emulator.
+	Stripe string
+}
+
+// The worlds, as findings name them.
+const (
+	FilesWorld     = "files"
+	ContainerWorld = "container"
+	TerraformWorld = "terraform"
+	StripeWorld    = "stripe"
+)
+
+// worlds in the order in which findings are told.
+var worlds = []string{FilesWorld, ContainerWorld, TerraformWorld, StripeWorld}
+
+// Sight is what was found in each world.
+type Sight map[string]Snapshot
+
+// Look looks everywhere.
+func Look(ctx context.Context, p Place) (Sight, error) {
+	s := Sight{}
+	var err error
+	if p.Files != "" {
+		if s[FilesWorld], err = Files("", p.Files, p.Skip...); err != nil {
+			return nil, err
+		}
+	}
+	if p.Container != "" {
+		if s[ContainerWorld], err = Container(ctx, p.Container); err != nil {
+			return nil, err
+		}
+	}
+	if p.Infra != "" {
+		if s[TerraformWorld], err = infrastructure(p); err != nil {
+			return nil, err
+		}
+	}
+	if p.Stripe != "" {
+		if s[StripeWorld], err = Stripe(ctx, p.Stripe); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// infrastructure is the state, what it has left on disk, and the configuration's folder: in that, the state file is
+// another after any apply, and is compared by what it says.
+func infrastructure(p Place) (Snapshot, error) {
+	s, err := Terraform(p.Infra)
+	if err != nil {
+		return nil, err
+	}
+	for prefix, folder := range map[string]string{"effects/": p.Effects, "folder/": p.Infra} {
+		files, err := Files(prefix, folder, StateFile)
+		if err != nil {
+			return nil, err
+		}
+		for name, facts := range files {
+			s[name] = facts
+		}
+	}
+	return s, nil
+}
+
+// Finding is what a comparison came to in one world.
+type Finding struct {
+	World string
+	// OK says that the world is as it should be, but for what Lost names.
+	OK bool
+	// Looked says what was compared.
+	Looked string
+	// Wrong lists the differences that should not be.
+	Wrong []string
+	// Lost lists the differences that the report had named as lost.
+	Lost []string
+}
+
+// Compare holds what is found now against before. Want are the changes that a task was to make, by world: "~ app.yml".
+// Losses are what the task's report says that did not come back.
+func (before Sight) Compare(now Sight, want map[string][]string, losses []string) []Finding {
+	var all []Finding
+	for _, world := range worlds {
+		if before[world] == nil {
+			continue
+		}
+		f := Finding{World: world, Looked: looked(world, now[world])}
+		missing := slices.Clone(want[world])
+		for _, c := range before[world].Changes(now[world]) {
+			if i := slices.Index(missing, c.Sign+" "+c.Thing); i >= 0 {
+				missing = slices.Delete(missing, i, i+1)
+				continue
+			}
+			if world == ContainerWorld {
+				c = f.lose(c, losses)
+			}
+			if c.Sign != "~" || len(c.Facts) > 0 {
+				f.Wrong = append(f.Wrong, c.String())
+			}
+		}
+		for _, m := range missing {
+			f.Wrong = append(f.Wrong, "not done: "+m)
+		}
+		f.OK = len(f.Wrong) == 0
+		all = append(all, f)
+	}
+	return all
+}
+
+// looked counts what was compared.
+func looked(world string, s Snapshot) string {
+	count := func(of func(name string, f Facts) bool) (n int) {
+		for name, f := range s {
+			if of(name, f) {
+				n++
+			}
+		}
+		return n
+	}
+	begins := func(prefix string) func(string, Facts) bool {
+		return func(name string, _ Facts) bool { return strings.HasPrefix(name, prefix) }
+	}
+	switch world {
+	case FilesWorld:
+		return fmt.Sprintf("%d paths: bytes, mode, owner, time to the nanosecond, attributes", len(s))
+	case ContainerWorld:
+		return fmt.Sprintf("%d paths: bytes, mode, owner, time, attributes; its name, program, environment, state", len(s)-1)
+	case TerraformWorld:
+		outputs := count(begins("output."))
+		effects := count(func(name string, f Facts) bool { return strings.HasPrefix(name, "effects/") && f["kind"] == "file" })
+		resources := count(func(_ string, f Facts) bool { return f["provider"] != "" })
+		return fmt.Sprintf("%d resources with all attributes, %d outputs, %d effects on disk", resources, outputs, effects)
+	}
+	number := func(name string) string { return orZero(s["counter "+name]["number"]) }
+	return fmt.Sprintf("%d kinds of live objects; %s charges, %s refunds, %s mails",
+		count(begins("live ")), number("charges"), number("refunds"), number("mails"))
+}
+
+func orZero(s string) string {
+	if s == "" {
+		return "0"
+	}
+	return s
+}

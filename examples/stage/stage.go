@@ -1,0 +1,197 @@
+package stage
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
+	"github.com/seed-62bf7108/unwind/examples/found"
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+// Options say how to set a stage up.
+type Options struct {
+	// Log gets a line about each thing that takes long. Defaults to nowhere.
+	Log io.Writer
+	// Secrets are more secrets that tasks may use, by name. Defaults to none.
+	Secrets map[string]string
+}
+
+// Stage is what the examples work on.
+type Stage struct {
+	// Folder holds everything that is on this machine's disk.
+	Folder string
+	// Container is the container's name; empty where it is Missing.
+	Container string
+	// Emulator is Stripe's stand-in, and Stripe its URL.
+	Emulator *emulator.Emulator
+	Stripe   string
+	// Missing says by world why the machine lacks a part.
+	Missing map[string]string
+
+	secrets map[string]string // where the values are
+	closers []func(context.Context) error
+}
+
+// The folders of a stage.
+const (
+	siteFolder    = "site"
+	infraFolder   = "infra"
+	effectsFolder = "effects"
+	stateFolder   = "state"
+	secretsFolder = "secrets"
+)
+
+// stripeKey is the name of the secret that holds the key for the emulator.
+const stripeKey = "STRIPE_KEY"
+
+// Set sets a stage up. What it has done is cleared away again where it fails.
+func Set(ctx context.Context, o Options) (s *Stage, err error) {
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	folder, err := os.MkdirTemp("", "unwind-demo-")
+	if err != nil {
+		return nil, err
+	}
+	s = &Stage{Folder: folder, Missing: map[string]string{}, secrets: map[string]string{}}
+	s.closers = append(s.closers, func(context.Context) error { return os.RemoveAll(s.Folder) })
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	// A folder that is reached over a link has two names, and tasks and worlds must mean the same.
+	if s.Folder, err = filepath.EvalSymlinks(folder); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{siteFolder, infraFolder, effectsFolder, stateFolder, secretsFolder} {
+		if err := os.Mkdir(s.path(name), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.keep(o.Secrets); err != nil {
+		return nil, err
+	}
+	if err := s.setSite(); err != nil {
+		return nil, fmt.Errorf("the site: %w", err)
+	}
+	if err := s.setStripe(); err != nil {
+		return nil, err
+	}
+	for world, set := range map[string]func(context.Context, io.Writer) error{"terraform": s.setInfra, "container": s.setContainer} {
+		err := set(ctx, o.Log)
+		var missing missingError
+		switch {
+		case errors.As(err, &missing):
+			s.Missing[world] = missing.why
+		case err != nil:
+			return nil, fmt.Errorf("the stage's %s: %w", world, err)
+		}
+	}
+	return s, nil
+}
+
+// missingError says that the machine lacks a part.
+type missingError struct{ why string }
+
+func (e missingError) Error() string { return e.why }
+
+func (s *Stage) path(name string) string { return filepath.Join(s.Folder, name) }
+
+// keep writes secrets into files that only this user can read.
+func (s *Stage) keep(secrets map[string]string) error {
+	all := map[string]string{stripeKey: "sk_test_" + rand.Text()}
+	maps.Copy(all, secrets)
+	for name, value := range all {
+		file := filepath.Join(s.path(secretsFolder), name)
+		if err := os.WriteFile(file, []byte(value), 0o600); err != nil {
+			return err
+		}
+		s.secrets[name] = "file:" + file
+	}
+	return nil
+}
+
+func (s *Stage) setStripe() error {
+	s.Emulator = emulator.New(emulator.Options{})
+	server, err := s.Emulator.Start("127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.Stripe = server.URL
+	s.closers = append(s.closers, func(context.Context) error { return server.Close() })
+	return nil
+}
+
+// Without are the worlds that this stage lacks, sorted.
+func (s *Stage) Without() []string { return slices.Sorted(maps.Keys(s.Missing)) }
+
+// Vars are the values of the examples' vars here.
+func (s *Stage) Vars() map[string]string {
+	return map[string]string{
+		"site": s.path(siteFolder), "infra": s.path(infraFolder), "effects": s.path(effectsFolder), "container": s.Container,
+	}
+}
+
+// Config is that of a worker that may do here what the examples do, and nothing else, on a queue of its own.
+func (s *Stage) Config() host.Config {
+	c := host.Config{
+		Host: "demo", Queue: "unwind-demo-" + s.name(), State: s.path(stateFolder),
+		Secrets: maps.Clone(s.secrets), CheckCommands: []string{"sleep"},
+		File:   &host.FileConfig{Roots: []string{s.path(siteFolder)}},
+		Stripe: &host.StripeConfig{Key: stripeKey, URL: s.Stripe},
+	}
+	if s.Missing["container"] == "" {
+		c.Container = &host.ContainerConfig{}
+	}
+	if s.Missing["terraform"] == "" {
+		c.Terraform = &host.TerraformConfig{Roots: []string{s.path(infraFolder)}}
+	}
+	return c
+}
+
+// name tells this stage from all others.
+func (s *Stage) name() string {
+	return strings.TrimPrefix(filepath.Base(s.Folder), "unwind-demo-")
+}
+
+// Place is where to look for what became of the stage.
+func (s *Stage) Place() found.Place {
+	p := found.Place{Files: s.path(siteFolder), Skip: journals, Container: s.Container, Stripe: s.Stripe}
+	if s.Missing["terraform"] == "" {
+		p.Infra, p.Effects = s.path(infraFolder), s.path(effectsFolder)
+	}
+	return p
+}
+
+// Committed are the changes that publish-ok makes here, by world, for found.Sight.Compare.
+func (s *Stage) Committed() map[string][]string {
+	return map[string][]string{
+		found.FilesWorld:     {"~ app.yml", "~ routes.json", "+ current.json"},
+		found.ContainerWorld: {"~ /srv/app/VERSION", "- /srv/app/legacy.conf"},
+		found.TerraformWorld: {
+			"~ terraform_data.current", `+ terraform_data.marker["us"]`, "~ output.regions", "+ effects/us",
+			"+ folder/" + found.StateFile + ".backup",
+		},
+		found.StripeWorld: {"+ live customer active", "+ live coupon active"},
+	}
+}
+
+// Close clears everything away, the last thing first.
+func (s *Stage) Close(ctx context.Context) error {
+	var problems []error
+	for _, clear := range slices.Backward(s.closers) {
+		problems = append(problems, clear(ctx))
+	}
+	s.closers = nil
+	return errors.Join(problems...)
+}
