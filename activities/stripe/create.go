@@ -191,7 +191,7 @@ func (c *session) over(o object) (how string, err error) {
 	case o["status"] == "canceled":
 		return "canceled", nil
 	case o["object"] == "payment_intent" && o["status"] == "succeeded":
-		if left, err := c.unreturned(o); left > 0 || err != nil {
+		if all, _, err := c.returned(o); !all || err != nil {
 			return "", err
 		}
 		return "paid, and all of it given back", nil

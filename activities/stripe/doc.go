@@ -24,9 +24,14 @@
 //
 // # What this cannot do
 //
-// Stripe remembers a key for 24 hours. A forward that is sent for the first time more than 24 hours after its undo is
-// stopped by its own context, which ends with the activity, and by nothing else. A second undo of a deleted object, more
-// than 24 hours after the first, cannot tell any more whether the forward had acted, and says nothing-to-undo.
+// Stripe remembers a key for 24 hours, counted from its first use. A forward that comes later than that after its undo, or
+// after an attempt of its own that the undo has found, is stopped by its own context, which ends with the activity, and by
+// nothing else. A second undo of a deleted object, more than 24 hours after the first, cannot tell any more whether the
+// forward had acted, and says nothing-to-undo.
+//
+// An id that the task chooses for a product or coupon can be used again once it is deleted. An undo that was stopped right
+// before its deletion, and goes on after another step has made an object with that id, deletes that one. Ids that are made
+// from the token, as they are where none is chosen, cannot meet.
 //
 // The API knows no conditional writes: a change that someone makes between the undo's look at an object and its request,
 // some milliseconds later, is lost with the object.
@@ -34,7 +39,7 @@
 // Release leaves a note on what the step made, so that a later forward or undo is refused. A step that has made nothing
 // leaves nothing to note: its key alone stands in the way, for its 24 hours.
 //
-// An answer 500 is what Stripe keeps for a key, so its key never tells what a request has made. The object is then looked for by its token; found, it counts as made; not
-// found, the step ends with UnknownOutcome, and its undo looks again. A second undo, after the first has deleted it, finds
-// nothing and says nothing-to-undo.
+// An answer 500 is what Stripe keeps for a key, so the key never tells what the request has made. The object is then looked
+// for by its token; found, it counts as made; not found, the step ends with UnknownOutcome, and its undo looks again. A
+// second undo, after the first has deleted the object, finds nothing and says nothing-to-undo.
 package stripe

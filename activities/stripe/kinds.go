@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"net/url"
+	"strings"
 
 	"github.com/stripe/stripe-go/v76"
 
@@ -156,7 +157,7 @@ func productRequest(p productParams, token string) (request, error) {
 
 type priceParams struct {
 	Product    string            `json:"product" jsonschema:"the product's id"`
-	Currency   string            `json:"currency" jsonschema:"three lower-case letters"`
+	Currency   string            `json:"currency" jsonschema:"three letters: eur, usd"`
 	UnitAmount int64             `json:"unit_amount" jsonschema:"in the smallest unit of the currency; 0 is free"`
 	Interval   string            `json:"interval,omitempty" jsonschema:"day, week, month or year for a price that recurs"`
 	Every      int64             `json:"interval_count,omitempty" jsonschema:"how many intervals lie between two invoices; 1 where it is left out"`
@@ -170,7 +171,7 @@ func priceRequest(p priceParams, token string) (request, error) {
 		return request{}, err
 	}
 	parents, err := pathsOf("products", "product", p.Product)
-	params := &stripe.PriceParams{Product: stripe.String(p.Product), Currency: stripe.String(p.Currency),
+	params := &stripe.PriceParams{Product: stripe.String(p.Product), Currency: stripe.String(strings.ToLower(p.Currency)),
 		UnitAmount: stripe.Int64(p.UnitAmount), Nickname: optional(p.Nickname), Metadata: m}
 	if p.Interval != "" {
 		params.Recurring = &stripe.PriceRecurringParams{Interval: stripe.String(p.Interval), IntervalCount: optionalInt(p.Every)}
@@ -203,7 +204,7 @@ func couponRequest(p couponParams, token string) (request, error) {
 	if p.Duration == "" {
 		p.Duration = "once"
 	}
-	params := &stripe.CouponParams{ID: stripe.String(p.ID), Name: optional(p.Name), AmountOff: optionalInt(p.AmountOff), Currency: optional(p.Currency),
+	params := &stripe.CouponParams{ID: stripe.String(p.ID), Name: optional(p.Name), AmountOff: optionalInt(p.AmountOff), Currency: optional(strings.ToLower(p.Currency)),
 		Duration: stripe.String(p.Duration), DurationInMonths: optionalInt(p.Months), Metadata: m}
 	if p.PercentOff != 0 {
 		params.PercentOff = stripe.Float64(p.PercentOff)
@@ -246,7 +247,7 @@ func subscriptionRequest(p subscriptionParams, token string) (request, error) {
 
 type intentParams struct {
 	Amount        int64             `json:"amount" jsonschema:"in the smallest unit of the currency"`
-	Currency      string            `json:"currency" jsonschema:"three lower-case letters"`
+	Currency      string            `json:"currency" jsonschema:"three letters: eur, usd"`
 	Customer      string            `json:"customer,omitempty" jsonschema:"the customer's id"`
 	PaymentMethod string            `json:"payment_method,omitempty" jsonschema:"id of a payment method, for the confirmation"`
 	CaptureMethod string            `json:"capture_method,omitempty" jsonschema:"manual: a confirmation only holds the money"`
@@ -264,12 +265,12 @@ func intentRequest(p intentParams, token string) (request, error) {
 	return request{
 		path: "/v1/payment_intents", list: "/v1/payment_intents", parents: parents,
 		params: &stripe.PaymentIntentParams{
-			Amount: stripe.Int64(p.Amount), Currency: stripe.String(p.Currency), Customer: optional(p.Customer), PaymentMethod: optional(p.PaymentMethod),
+			Amount: stripe.Int64(p.Amount), Currency: stripe.String(strings.ToLower(p.Currency)), Customer: optional(p.Customer), PaymentMethod: optional(p.PaymentMethod),
 			CaptureMethod: optional(p.CaptureMethod), Description: optional(p.Description), ReceiptEmail: optional(p.ReceiptEmail), Metadata: m,
 			// A worker can follow no redirect.
 			AutomaticPaymentMethods: &stripe.PaymentIntentAutomaticPaymentMethodsParams{Enabled: stripe.Bool(true), AllowRedirects: stripe.String("never")},
 		},
-		left: map[string]any{"amount": float64(p.Amount), "currency": p.Currency, "description": orNull(p.Description), "status": unpaid, "metadata": m},
+		left: map[string]any{"amount": float64(p.Amount), "currency": strings.ToLower(p.Currency), "description": orNull(p.Description), "status": unpaid, "metadata": m},
 	}, err
 }
 

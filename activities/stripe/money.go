@@ -4,23 +4,23 @@ import (
 	"path"
 	"strconv"
 
+	"github.com/stripe/stripe-go/v76"
+
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// unreturned is how much of an intent's money was taken and not given back.
-func (c *session) unreturned(intent object) (int64, error) {
-	charge := intent.text("latest_charge")
-	if charge == "" {
-		return 0, nil
+// returned says whether all of an intent's money was given back. The charge itself knows: what it calls refunded includes
+// what a partial capture has released, so that no sum of ours would tell.
+func (c *session) returned(intent object) (all bool, charge object, err error) {
+	id := intent.text("latest_charge")
+	if id == "" {
+		return true, nil, nil
 	}
-	o, err := c.get("/v1/charges/" + charge)
-	if err != nil {
-		return 0, err
-	}
-	return o.number("amount_captured") - o.number("amount_refunded"), nil
+	charge, err = c.get("/v1/charges/" + id)
+	return charge["refunded"] == true, charge, err
 }
 
-// giveBack refunds what is left of an intent's money. Each refund's key names how much was left before it, so that two
+// giveBack refunds what is left of an intent's money. Each refund's key names what was given back before it, so that two
 // undos give the same money back once.
 func (c *session) giveBack(intentPath, token string) error {
 	for range resends {
@@ -28,16 +28,19 @@ func (c *session) giveBack(intentPath, token string) error {
 		if err != nil {
 			return err
 		}
-		left, err := c.unreturned(intent)
-		if err != nil || left <= 0 {
+		all, charge, err := c.returned(intent)
+		if all || err != nil {
 			return err
 		}
 		_, err = c.once("/v1/refunds",
-			form("payment_intent", path.Base(intentPath), "amount", strconv.FormatInt(left, 10), "metadata["+tokenMark+"]", token),
-			key(token, "refund", path.Base(intentPath), strconv.FormatInt(left, 10)))
-		if err != nil && !denied(err) { // denied: someone else gave some of it back; look again
+			form("payment_intent", path.Base(intentPath), "metadata["+tokenMark+"]", token),
+			key(token, "refund", path.Base(intentPath), strconv.FormatInt(charge.number("amount_refunded"), 10)))
+		if p := as(err); p != nil && p.code == string(stripe.ErrorCodeChargeAlreadyRefunded) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return activities.Errorf(activities.ActionFailed, "%s: not all of the money could be given back yet", intentPath)
+	return activities.Errorf(activities.ActionFailed, "%s: not all of the money is given back yet", intentPath)
 }

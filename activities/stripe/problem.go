@@ -118,8 +118,8 @@ func stuck(err error) bool {
 // typed turns a problem into an error of the contract, for the engine to branch on.
 func typed(err error) error {
 	p := as(err)
-	if err == nil || p == nil {
-		return err
+	if err == nil || p == nil || errors.Is(err, context.Canceled) {
+		return err // a cancellation is the caller's, not an error of Stripe's
 	}
 	e := activities.Errorf(activities.ActionFailed, "%v", p)
 	switch {

@@ -83,8 +83,8 @@ func done(observed string, losses ...string) (activities.Undone, error) {
 	return activities.Undone{Outcome: activities.Compensated, Observed: observed, Losses: losses}, nil
 }
 
-// returned is the end of an undo that gave an intent's money back.
-func (u *undoing) returned() (activities.Undone, error) {
+// repaid is the end of an undo that gave an intent's money back.
+func (u *undoing) repaid() (activities.Undone, error) {
 	losses := []string{lossFee, lossMails}
 	if u.action.kind.verb == "capture" {
 		losses = append(losses, lossHold)
@@ -135,12 +135,12 @@ func undoConfirm(u *undoing) (activities.Undone, error) {
 	case status == "canceled":
 		return u.freed()
 	case status == "succeeded":
-		left, err := u.unreturned(u.target)
+		all, _, err := u.returned(u.target)
 		if err != nil {
 			return activities.Undone{}, err
 		}
-		if left == 0 {
-			return u.returned()
+		if all {
+			return u.repaid()
 		}
 	}
 	// One successful charge, and no other, is what this step has made.
@@ -164,7 +164,7 @@ func (u *undoing) release(path, status string) (activities.Undone, error) {
 		if err != nil {
 			return activities.Undone{}, err
 		}
-		return u.returned()
+		return u.repaid()
 	}
 	if _, err := u.once(path+"/cancel", &stripe.Params{}, key(u.entry.Token, "off")); err != nil && !denied(err) {
 		return activities.Undone{}, err

@@ -108,7 +108,9 @@ func (r request) pay(o *object) *apiError {
 
 // receive moves an intent's money.
 func (r request) receive(o, charge *object, amount int64) {
+	// What is not captured is released, which the API shows as if it were refunded.
 	charge.fields["captured"], charge.fields["amount_captured"] = true, amount
+	charge.fields["amount_refunded"] = o.number("amount") - amount
 	o.fields["status"], o.fields["amount_received"], o.fields["amount_capturable"] = "succeeded", amount, int64(0)
 	r.e.counters.Charges++
 	r.e.counters.Charged += amount
@@ -153,7 +155,7 @@ func (r request) createRefund() (*object, *apiError) {
 	if charge == nil || intent.text("status") != "succeeded" {
 		return nil, rejected(http.StatusBadRequest, "charge_not_refundable", "This PaymentIntent does not have a successful charge to refund.")
 	}
-	left := charge.number("amount_captured") - charge.number("amount_refunded")
+	left := charge.number("amount") - charge.number("amount_refunded")
 	amount, problem := r.number("amount", left)
 	switch {
 	case problem != nil:
