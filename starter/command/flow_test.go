@@ -3,12 +3,17 @@ package command
 import (
 	"encoding/json"
 	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
@@ -340,4 +345,33 @@ $`, out)
 	var plan workflows.Plan
 	require.NoError(t, json.Unmarshal([]byte(d.ok("plan", file, "-o", "json")), &plan))
 	require.Len(t, plan.Steps, 2)
+}
+
+func TestANamespaceWithoutTheSearchAttributesIsToldWithTheCommand(t *testing.T) {
+	c := servertest.Client(t)
+	_, err := c.WorkflowService().RegisterNamespace(t.Context(), &workflowservice.RegisterNamespaceRequest{
+		Namespace: "bare", WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
+	})
+	require.NoError(t, err)
+	t.Setenv("TEMPORAL_ADDRESS", servertest.Shared(t).Address)
+	t.Setenv("TEMPORAL_NAMESPACE", "bare")
+	for _, args := range [][]string{{"run", write(t, good)}, {"list", "--status", "open"}} {
+		var r typed
+		require.Eventually(t, func() bool { // the server learns of a new namespace by and by
+			r = do(t.Context(), fakeOptions(), args...)
+			return strings.Contains(r.err, "lacks search attributes")
+		}, waitFor, tick, r.err)
+		require.Equal(t, statusFailed, r.status)
+		require.Contains(t, r.err, "temporal operator search-attribute create --namespace bare --name UnwindStatus --type Keyword")
+		require.NotContains(t, r.out, "task ")
+	}
+}
+
+func TestAnUnknownNamespaceIsNamed(t *testing.T) {
+	t.Setenv("TEMPORAL_ADDRESS", servertest.Shared(t).Address)
+	t.Setenv("TEMPORAL_NAMESPACE", "nowhere")
+	r := do(t.Context(), fakeOptions(), "list")
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.err, `namespace "nowhere" of the Temporal server`)
+	require.Contains(t, r.err, "set TEMPORAL_NAMESPACE to one that is there")
 }

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+func TestMain(m *testing.M) {
+	host.Hooks()
+	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "UNWIND_STATE", "UNWIND_QUEUE", "UNWIND_HOST", "UNWIND_LISTEN"} {
+		_ = os.Unsetenv(name)
+	}
+	_ = os.Setenv("TEMPORAL_CONFIG_FILE", os.DevNull) // not the profile of who runs the tests
+	os.Exit(m.Run())
+}
+
+func config(t *testing.T, text string) string {
+	name := filepath.Join(t.TempDir(), "worker.yaml")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+func TestBadConfigIsStatusTwoAndNamesEveryField(t *testing.T) {
+	t.Setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"flag":     {[]string{"--hosts", "x"}, []string{"unknown flag: --hosts; see worker --help"}},
+		"argument": {[]string{"worker.yaml"}, []string{`unknown command "worker.yaml" for "worker"`}},
+		"no file":  {[]string{"--config", "/nowhere.yaml"}, []string{"config: open /nowhere.yaml"}},
+		"field":    {[]string{"--config", config(t, "files: {}\n")}, []string{"field files not found"}},
+		"values": {
+			[]string{"--config", config(t, "file: {roots: [here]}\nsecrets: {A: b}\n"), "--host", "My Host", "--state", "s"},
+			[]string{`config: host: "My Host"`, `config: state: "s" must be an absolute path`, `config: file.roots: "here"`, `config: secrets.A: "b" must be env:VARIABLE`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, log bytes.Buffer
+			require.Equal(t, statusUsage, run(t.Context(), c.args, &out, &log))
+			require.Empty(t, out.String())
+			for _, want := range c.want {
+				require.Contains(t, log.String(), want)
+			}
+		})
+	}
+}
+
+func TestNoServerIsStatusOneWithTheWayOut(t *testing.T) {
+	t.Setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+	var out, log bytes.Buffer
+	require.Equal(t, statusFailed, run(t.Context(), []string{"--state", t.TempDir()}, &out, &log))
+	require.Contains(t, log.String(), "no Temporal server answers at 127.0.0.1:1; start one with `starter dev`, or set TEMPORAL_ADDRESS")
+}
+
+func TestFlagsGoBeforeTheEnvironmentAndThatBeforeTheFile(t *testing.T) {
+	t.Setenv("UNWIND_HOST", "from-environment")
+	t.Setenv("UNWIND_QUEUE", "from-environment")
+	file := config(t, "host: from-file\nqueue: from-file\nlisten: from-file\n")
+	c, err := read(file, host.Config{Queue: "from-flag"})
+	require.NoError(t, err)
+	require.Equal(t, [3]string{"from-environment", "from-flag", "from-file"}, [3]string{c.Host, c.Queue, c.Listen})
+}
+
+func TestHelp(t *testing.T) {
+	var out, log bytes.Buffer
+	require.Equal(t, statusOK, run(t.Context(), []string{"--help"}, &out, &log))
+	for _, want := range []string{"Examples:", "Exit status:", "UNWIND_LISTEN", "--config file"} {
+		require.Contains(t, out.String(), want)
+	}
+}
+
+func TestTheWorkerServesUntilItIsToldToStop(t *testing.T) {
+	server := servertest.Shared(t)
+	t.Setenv("TEMPORAL_ADDRESS", server.Address)
+	ctx, stop := context.WithCancel(t.Context())
+	var out, log lockedBuffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"--host", "build-1", "--queue", t.Name(), "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--config", config(t, "stopTimeout: 1s\n")}, &out, &log)
+	}()
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "\n") || len(ended) > 0 }, 20*time.Second, 10*time.Millisecond)
+	line := regexp.MustCompile(`^worker: host build-1 serves no worlds \(its config opens none\) on queues ` + t.Name() + ` and ` + t.Name() +
+		`@build-1, health and metrics at (http://127\.0\.0\.1:\d+)\n$`).FindStringSubmatch(out.String())
+	require.NotNil(t, line, out.String()+log.String())
+
+	require.Contains(t, get(t, line[1]+"/healthz"), `"status":"ok"`)
+	run, err := servertest.Client(t).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: t.Name()}, workflows.AgentTaskType,
+		map[string]any{"name": "nothing known", "steps": []any{map[string]any{"id": "a", "uses": "no.such"}}})
+	require.NoError(t, err)
+	var report compensations.Report
+	require.ErrorContains(t, run.Get(t.Context(), &report), "nothing was touched")
+	require.Eventually(t, func() bool { return strings.Contains(get(t, line[1]+"/metrics"), "temporal_workflow_failed") }, 20*time.Second, 50*time.Millisecond)
+
+	stop()
+	require.Equal(t, statusOK, <-ended)
+	require.Contains(t, out.String(), "worker: stopping; running steps may finish for 1s\n")
+	require.Empty(t, log.String())
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.Get(url)
+	require.NoError(t, err)
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	return string(body)
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
