@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"strconv"
 	"time"
@@ -204,9 +205,7 @@ func (c *session) search(req request, e activities.Entry) (made []object, comple
 		return made, true, nil
 	}
 	filter := url.Values{}
-	for name, values := range req.filter {
-		filter[name] = values
-	}
+	maps.Copy(filter, req.filter)
 	if !e.Since.IsZero() {
 		filter.Set("created[gte]", strconv.FormatInt(e.Since.Add(-time.Hour).Unix(), 10)) // clocks differ
 	}

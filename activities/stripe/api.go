@@ -29,7 +29,7 @@ func (o object) number(path string) int64 {
 // at is what stands at a dotted path: "items.data.0.price.id".
 func (o object) at(path string) any {
 	var v any = map[string]any(o)
-	for _, name := range strings.Split(path, ".") {
+	for name := range strings.SplitSeq(path, ".") {
 		switch in := v.(type) {
 		case map[string]any:
 			v = in[name]

@@ -111,7 +111,7 @@ func newService(config Config) (*service, error) {
 // session is one call of an action: its context, its key, and the breaker of its direction.
 type session struct {
 	*service
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // a session is one call, and ends with it
 	key   string
 	guard *guard
 }

@@ -3,7 +3,6 @@ package stripe
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -151,7 +150,7 @@ func (s *step) fails(want activities.ErrorType) *activities.Error {
 	s.t.Helper()
 	_, err := s.apply()
 	var e *activities.Error
-	require.True(s.t, errors.As(err, &e), "%v", err)
+	require.ErrorAs(s.t, err, &e)
 	require.Equal(s.t, want, e.Type, e.Message)
 	return e
 }

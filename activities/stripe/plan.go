@@ -73,7 +73,7 @@ func (a *action) change(c *session, req request, account string) (activities.Cha
 		diff.WriteString("\n")
 	}
 	change := activities.Change{
-		Summary: a.summary(req, parents), Diff: diff.String(), Strategy: a.kind.strategy, Undo: a.kind.undo, Losses: a.kind.losses,
+		Summary: a.summary(parents), Diff: diff.String(), Strategy: a.kind.strategy, Undo: a.kind.undo, Losses: a.kind.losses,
 		Risk: a.kind.risk, Digest: activities.DigestOf([]byte(account), []byte(diff.String())),
 	}
 	if a.kind.acts() || a.kind.noun == "refund" {
@@ -86,7 +86,7 @@ func (a *action) change(c *session, req request, account string) (activities.Cha
 	return change, nil
 }
 
-func (a *action) summary(req request, parents []object) string {
+func (a *action) summary(parents []object) string {
 	if len(parents) == 0 {
 		return a.kind.summary
 	}

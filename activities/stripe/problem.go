@@ -50,8 +50,7 @@ func (p *problem) Unwrap() error { return p.cause }
 
 // problemOf reduces an error of stripe-go to a problem.
 func problemOf(err error) error {
-	var answered *stripe.Error
-	if errors.As(err, &answered) {
+	if answered, ok := errors.AsType[*stripe.Error](err); ok {
 		p := &problem{status: answered.HTTPStatusCode, kind: string(answered.Type), code: string(answered.Code),
 			param: answered.Param, request: answered.RequestID}
 		if r := answered.LastResponse; r != nil {
@@ -62,8 +61,7 @@ func problemOf(err error) error {
 		}
 		return p
 	}
-	var transport *url.Error
-	if errors.As(err, &transport) {
+	if transport, ok := errors.AsType[*url.Error](err); ok {
 		return &problem{cause: transport.Err}
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -73,8 +71,7 @@ func problemOf(err error) error {
 }
 
 func as(err error) *problem {
-	var p *problem
-	errors.As(err, &p)
+	p, _ := errors.AsType[*problem](err)
 	return p
 }
 

@@ -103,7 +103,7 @@ func (r request) createCoupon() (*object, *apiError) {
 }
 
 // update changes the metadata and the plain fields of an object.
-func (r request) update(o *object) (map[string]any, *apiError) {
+func (r request) update(o *object) map[string]any {
 	for _, name := range []string{"name", "email", "phone", "description", "nickname", "payment_method"} {
 		if _, has := o.fields[name]; has && len(r.form[name]) > 0 {
 			o.fields[name] = r.optional(name)
@@ -116,7 +116,7 @@ func (r request) update(o *object) (map[string]any, *apiError) {
 		o.fields["cancel_at_period_end"] = v == "true"
 	}
 	r.setMetadata(o)
-	return o.fields, nil
+	return o.fields
 }
 
 // remove deletes an object, or cancels a subscription.

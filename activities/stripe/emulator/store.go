@@ -3,6 +3,7 @@ package emulator
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -68,7 +69,7 @@ func (e *Emulator) route(c *call) answer {
 	case len(parts) == 3 && c.method == http.MethodPost:
 		return r.reply(r.verb(o, parts[2]))
 	case c.method == http.MethodPost:
-		return r.reply(r.update(o))
+		return found(r.update(o))
 	case c.method == http.MethodDelete:
 		return r.reply(r.remove(o))
 	}
@@ -129,9 +130,7 @@ func (r request) number(name string, preset int64) (int64, *apiError) {
 func (r request) setMetadata(o *object) {
 	metadata := map[string]any{}
 	old, _ := o.fields["metadata"].(map[string]any)
-	for k, v := range old {
-		metadata[k] = v
-	}
+	maps.Copy(metadata, old)
 	for name, v := range r.form {
 		key, ok := strings.CutPrefix(name, "metadata[")
 		if !ok {
