@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
@@ -24,6 +26,16 @@ type connection struct {
 	Address   string
 	// UI is the address of the Temporal UI; empty where it is not known.
 	UI string
+	// Named says that another starter needs to be told the address, as it would not find this server by itself.
+	Named bool
+}
+
+// starter is how another terminal calls starter for this server.
+func (c *connection) starter() string {
+	if c.Named {
+		return "TEMPORAL_ADDRESS=" + c.Address + " starter"
+	}
+	return "starter"
 }
 
 // connectLimit bounds the first answer of a server.
@@ -40,6 +52,7 @@ func (p *program) connect(ctx context.Context) (*connection, error) {
 	if !named {
 		if running, ok := findDev(); ok {
 			c.Address, source = running.Address, "of the running starter dev"
+			options = client.Options{Namespace: options.Namespace} // what a profile says of TLS and keys is for its own server
 			if c.UI == "" {
 				c.UI = running.UI
 			}
@@ -48,10 +61,10 @@ func (p *program) connect(ctx context.Context) (*connection, error) {
 			}
 		} else {
 			c.Address, source = client.DefaultHostPort, "the default; no starter dev is running"
-			if !answers(c.Address) {
-				return nil, noServer(c.Address, source, nil)
-			}
 		}
+	}
+	if onThisMachine(c.Address) && !answers(c.Address) { // a gRPC client would go on trying
+		return nil, noServer(c.Address, source, nil)
 	}
 	if c.Namespace == "" {
 		c.Namespace = client.DefaultNamespace
@@ -62,9 +75,11 @@ func (p *program) connect(ctx context.Context) (*connection, error) {
 	if c.Client, err = client.DialContext(ctx, options); err != nil {
 		return nil, noServer(c.Address, source, err)
 	}
-	if _, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: c.Namespace}); err != nil {
+	var missing *serviceerror.NamespaceNotFound
+	_, err = c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: c.Namespace})
+	if errors.As(err, &missing) {
 		c.Close()
-		return nil, fmt.Errorf("namespace %q of the Temporal server %s: %w; set TEMPORAL_NAMESPACE to one that is there", c.Namespace, c.Address, err)
+		return nil, fmt.Errorf("the Temporal server %s has no namespace %q; set TEMPORAL_NAMESPACE to one that is there", c.Address, c.Namespace)
 	}
 	return c, nil
 }
@@ -75,6 +90,13 @@ func noServer(address, source string, err error) error {
 		cause = fmt.Sprintf(" (%v)", err)
 	}
 	return fmt.Errorf("no Temporal server answers at %s (%s)%s; start one with `starter dev`, or set TEMPORAL_ADDRESS to a running one", address, source, cause)
+}
+
+// onThisMachine holds for an address that no proxy stands before.
+func onThisMachine(address string) bool {
+	name, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(name)
+	return err == nil && (name == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 // answers says that something listens there.

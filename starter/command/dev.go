@@ -2,7 +2,6 @@ package command
 
 import (
 	"os"
-	"os/exec"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +25,7 @@ The server is the temporal CLI's where that is on PATH, else one that is built o
 Where TEMPORAL_ADDRESS or a profile of the temporal CLI names a server, only the worker is started, on that server.
 
 Without --config the worker may change files and apply Terraform configurations below the current folder, and run commands
-in the containers of the local engine, as far as those programs are there.
+in the containers of the local engine. A step that needs a program which is not there is refused.
 
 ` + exitStatuses,
 		Example: `  starter dev
@@ -74,9 +73,9 @@ func (p *program) workerConfig(file string) (host.Config, error) {
 	if err != nil {
 		return host.Config{}, err
 	}
-	c := host.Config{File: &host.FileConfig{Roots: []string{here}}}.WithEnvironment(os.LookupEnv)
-	if _, err := exec.LookPath("terraform"); err == nil {
-		c.Terraform = &host.TerraformConfig{Roots: []string{here}}
-	}
-	return c, nil
+	return host.Config{
+		File:      &host.FileConfig{Roots: []string{here}},
+		Terraform: &host.TerraformConfig{Roots: []string{here}},
+		Container: &host.ContainerConfig{},
+	}.WithEnvironment(os.LookupEnv), nil
 }

@@ -123,7 +123,7 @@ func title(t taskRun, s workflows.State) string {
 	if name := firstOf(s.Name, t.Name); name != "" {
 		parts = append(parts, oneLine(name))
 	}
-	if agent := firstOf(s.Agent, t.Agent); agent != "" {
+	if agent := firstOf(t.Agent, s.Agent); agent != "" {
 		parts = append(parts, "agent "+oneLine(agent))
 	}
 	return strings.Join(parts, " · ")

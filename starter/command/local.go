@@ -29,8 +29,10 @@ type local struct {
 
 // localOptions say what to start.
 type localOptions struct {
-	// Config is the worker's. The server's database is in its state folder.
+	// Config is the worker's.
 	Config host.Config
+	// Folder is where the server's database is. Defaults to the worker's state folder.
+	Folder string
 	// Worlds are served beside those of the config.
 	Worlds []activities.World
 	// UI is the Temporal UI of a server that the user named, for links.
@@ -63,13 +65,15 @@ func (l *local) start(ctx context.Context, o localOptions) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
+	if o.Folder == "" {
+		o.Folder = o.Config.State
+	}
 	l.connection = &connection{Namespace: options.Namespace, Address: options.HostPort, UI: o.UI}
 	if !named {
 		if err := l.startServer(ctx, o, options.Namespace); err != nil {
 			return err
 		}
-		server := l.Server.ClientOptions()
-		options.HostPort, options.Namespace = server.HostPort, server.Namespace
+		options = l.Server.ClientOptions() // what a profile says of TLS and keys is for its own server
 	}
 	if l.Namespace == "" {
 		l.Namespace = client.DefaultNamespace
@@ -89,9 +93,9 @@ func (l *local) start(ctx context.Context, o localOptions) (err error) {
 	return nil
 }
 
-// startServer starts a server on the database of the state folder, and tells other commands of it.
+// startServer starts a server on the database of a folder, and tells other commands of it.
 func (l *local) startServer(ctx context.Context, o localOptions, namespace string) error {
-	unlock, err := lockFolder(o.Config.State)
+	unlock, err := lockFolder(o.Folder)
 	if err != nil {
 		return err
 	}
@@ -102,7 +106,7 @@ func (l *local) startServer(ctx context.Context, o localOptions, namespace strin
 		}
 	}
 	l.Server, err = devserver.Start(ctx, devserver.Options{
-		DB: filepath.Join(o.Config.State, "dev.db"), Namespace: namespace, UI: true, Port: o.Port, UIPort: o.UIPort, Log: o.Log,
+		DB: filepath.Join(o.Folder, "dev.db"), Namespace: namespace, UI: true, Port: o.Port, UIPort: o.UIPort, Log: o.Log,
 	})
 	if err != nil {
 		return err
@@ -113,7 +117,7 @@ func (l *local) startServer(ctx context.Context, o localOptions, namespace strin
 		}
 	})
 	l.Address, l.Namespace, l.UI = l.Server.Address, l.Server.Namespace, l.Server.UIURL
-	forget, err := devFile{Address: l.Address, Namespace: l.Namespace, UI: l.UI, PID: os.Getpid()}.write(o.Config.State)
+	forget, err := devFile{Address: l.Address, Namespace: l.Namespace, UI: l.UI, PID: os.Getpid()}.write(o.Folder)
 	if err != nil {
 		return fmt.Errorf("tell other commands of the server: %w", err)
 	}

@@ -32,7 +32,7 @@ func (p *program) run() *cobra.Command {
 		Long: `Run starts the task of a file (- is the standard input) and prints its id.
 
 An id is used once: the same file run twice is two tasks, under two ids. With --watch the task is followed until its end,
-as by "starter watch"; without, run returns as soon as a worker has accepted the task.
+as by "starter watch"; without, run returns as soon as a worker has accepted the task, or after 5 s without one.
 
 ` + howChecked + "\n\n" + exitStatuses,
 		Example: `  starter run release.yaml
@@ -61,8 +61,12 @@ as by "starter watch"; without, run returns as soon as a worker has accepted the
 			if f.watch {
 				return p.follow(ctx, c, t)
 			}
-			if err := c.accepted(ctx, t); err != nil {
+			taken, err := c.accepted(ctx, t)
+			if err != nil {
 				return err
+			}
+			if !taken {
+				fmt.Fprintf(p.streams.Err, "the task is started, but waits: %s\n", noWorkerFor(t))
 			}
 			p.printf("follow it:          starter watch %s\n", quoted(t.ID))
 			for _, s := range file.compiled.Steps {
@@ -174,24 +178,21 @@ func newID(name string) string {
 // acceptLimit is how long run waits for a worker to look at the task.
 const acceptLimit = 5 * time.Second
 
-// accepted waits until a worker has checked the task, and says what it has refused.
-func (c *connection) accepted(ctx context.Context, t taskRun) error {
+// accepted waits until a worker has checked the task: false where none does. What it refused is an error.
+func (c *connection) accepted(ctx context.Context, t taskRun) (bool, error) {
 	limited, cancel := context.WithTimeout(ctx, acceptLimit)
 	defer cancel()
 	for limited.Err() == nil {
 		s, err := c.state(limited, t.ID, t.RunID)
 		if err == nil && s.Phase != workflows.Compiling {
 			if s.Phase == workflows.Closed && len(s.Steps) == 0 && s.Cause != nil {
-				return usagef("task %s was refused: %s", t.ID, s.Cause.Text)
+				return true, usagef("task %s was refused: %s", t.ID, s.Cause.Text)
 			}
-			return nil
+			return true, nil
 		}
 		pause(limited, 50*time.Millisecond)
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return fmt.Errorf("task %s is started, but %s; it goes on by itself then", t.ID, noWorkerFor(t))
+	return false, ctx.Err()
 }
 
 // pause waits, or until ctx ends.
