@@ -107,3 +107,18 @@ func field(n *yaml.Node, key string) *yaml.Node {
 	}
 	return nil
 }
+
+// Values are those of all that the example's vars ask for, to override them with.
+func (e Example) Values(all map[string]string) map[string]any {
+	var doc struct{ Vars map[string]any }
+	if err := yaml.Unmarshal(e.Source, &doc); err != nil {
+		return nil // Parse says what is wrong with it
+	}
+	values := map[string]any{}
+	for name := range doc.Vars {
+		if v, known := all[name]; known {
+			values[name] = v
+		}
+	}
+	return values
+}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 	"github.com/seed-62bf7108/unwind/examples/found"
@@ -146,7 +147,8 @@ func (s *Stage) Vars() map[string]string {
 func (s *Stage) Config() host.Config {
 	c := host.Config{
 		Host: "demo", Queue: "unwind-demo-" + s.name(), State: s.path(stateFolder),
-		Secrets: maps.Clone(s.secrets), CheckCommands: []string{"sleep"},
+		StopTimeout: 5 * time.Second,
+		Secrets:     maps.Clone(s.secrets), CheckCommands: []string{"sleep"},
 		File:   &host.FileConfig{Roots: []string{s.path(siteFolder)}},
 		Stripe: &host.StripeConfig{Key: stripeKey, URL: s.Stripe},
 	}

@@ -27,18 +27,24 @@ func stateFolder() (string, error) {
 
 const devFileName = "dev.json"
 
-// findDev is the server of a running dev.
+// findDev is the server of a running dev, else that of a running demo.
 func findDev() (devFile, bool) {
-	var d devFile
 	folder, err := stateFolder()
 	if err != nil {
-		return d, false
+		return devFile{}, false
 	}
-	raw, err := os.ReadFile(filepath.Join(folder, devFileName))
-	if err != nil || json.Unmarshal(raw, &d) != nil {
-		return d, false
+	folders := []string{folder}
+	for n := 1; n <= maxDemos; n++ {
+		folders = append(folders, demoFolder(folder, n))
 	}
-	return d, d.Address != "" && answers(d.Address)
+	for _, each := range folders {
+		var d devFile
+		raw, err := os.ReadFile(filepath.Join(each, devFileName))
+		if err == nil && json.Unmarshal(raw, &d) == nil && d.Address != "" && answers(d.Address) {
+			return d, true
+		}
+	}
+	return devFile{}, false
 }
 
 // write puts the file into the folder, whole or not at all; remove takes it away again.
@@ -58,6 +64,13 @@ func (d devFile) write(folder string) (remove func(), err error) {
 	return func() { _ = os.Remove(path) }, nil
 }
 
+// folderTaken says that another server runs on a folder.
+type folderTaken struct{ folder string }
+
+func (e folderTaken) Error() string {
+	return fmt.Sprintf("a starter dev runs already on %s; use it, stop it, or set UNWIND_STATE to another folder", e.folder)
+}
+
 // lockFolder keeps a second server off the database of a state folder, for as long as this process lives or until unlock.
 func lockFolder(folder string) (unlock func(), err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -70,7 +83,7 @@ func lockFolder(folder string) (unlock func(), err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("a starter dev runs already on %s; use it, stop it, or set UNWIND_STATE to another folder", folder)
+			return nil, folderTaken{folder}
 		}
 		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}

@@ -50,14 +50,14 @@ func writeGate(w io.Writer, g workflows.GateView) {
 func (c *connection) writeWays(w io.Writer, id string, g workflows.GateView) {
 	payload := signalPayload(workflows.Decision{Step: g.Step, Digest: g.Digest})
 	fmt.Fprintf(w, "  approve it in one of three ways:\n")
-	fmt.Fprintf(w, "    1. starter approve %s %s\n", quoted(id), quoted(g.Step))
+	fmt.Fprintf(w, "    1. %s approve %s %s\n", c.starter(), quoted(id), quoted(g.Step))
 	fmt.Fprintf(w, "    2. %s\n", c.signalCommand(id, workflows.SignalApprove, payload))
 	page := c.link(id, "")
 	if page == "" {
 		page = "in the Temporal UI, at the page of the task"
 	}
 	fmt.Fprintf(w, "    3. %s\n       Send a Signal, name: %s, JSON: %s\n", page, workflows.SignalApprove, payload)
-	fmt.Fprintf(w, "  or reject it: starter reject %s %s --reason WHY\n", quoted(id), quoted(g.Step))
+	fmt.Fprintf(w, "  or reject it: %s reject %s %s --reason WHY\n", c.starter(), quoted(id), quoted(g.Step))
 }
 
 func signalPayload(v any) string {

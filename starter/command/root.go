@@ -138,7 +138,7 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 		p.run(), p.watch(), p.show(), p.list(),
 		p.approve(), p.reject(), p.resolve(), p.cancel(),
 		p.validate(), p.plan(), p.catalog(), p.schema(),
-		p.dev(),
+		p.dev(), p.demo(),
 	)
 	return root
 }

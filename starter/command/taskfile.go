@@ -53,6 +53,11 @@ func (p *program) read(file string, f checking) (taskFile, error) {
 	if err != nil {
 		return taskFile{}, err
 	}
+	return p.check(file, src, values, f.config)
+}
+
+// check checks a task file that was read.
+func (p *program) check(file string, src []byte, values map[string]any, config string) (taskFile, error) {
 	doc, err := task.Parse(file, src)
 	if err != nil {
 		return taskFile{}, usageError{err}
@@ -60,7 +65,7 @@ func (p *program) read(file string, f checking) (taskFile, error) {
 	if doc, err = doc.Override(values); err != nil {
 		return taskFile{}, usageError{err}
 	}
-	catalog, err := p.staticCatalog(f.config)
+	catalog, err := p.staticCatalog(config)
 	if err != nil {
 		return taskFile{}, err
 	}
