@@ -1,0 +1,13 @@
+package host_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+func TestMain(m *testing.M) {
+	host.Hooks()
+	os.Exit(m.Run())
+}
