@@ -33,7 +33,7 @@ func (x *execAction) Spec() activities.Spec {
 			"changed":   "whether anything in the container's filesystem is another than before",
 			"log":       "where on the worker's host all of its output is kept until the step's record is dropped",
 		},
-		UndoParams: []string{"container", "ignore"},
+		UndoParams: []string{"container"},
 		Keys:       []activities.Key{{Prefix: "container:", Param: "container"}},
 		HostBound:  true,
 		Risk:       activities.Low,

@@ -9,7 +9,6 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
-	"github.com/docker/docker/errdefs"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -211,7 +210,7 @@ func (c *commits) stepAside(ctx context.Context, s successor) error {
 	}
 	if old.Name == "/"+s.Name {
 		err := c.engine.ContainerRename(ctx, s.Retire, "unwind-old-"+s.Retire[:12])
-		if err != nil && !notFound(err) && !errdefs.IsInvalidParameter(err) {
+		if err != nil && !notFound(err) && !invalid(err) {
 			return explain("setting the old container aside", err)
 		}
 	}
@@ -222,12 +221,12 @@ func (c *commits) stepAside(ctx context.Context, s successor) error {
 // kill ends every process in a container and waits until they are gone.
 func (c *commits) kill(ctx context.Context, id string, paused bool) error {
 	if paused { // an engine refuses to kill what it has paused
-		if err := c.engine.ContainerUnpause(ctx, id); err != nil && !notFound(err) && !errdefs.IsConflict(err) {
+		if err := c.engine.ContainerUnpause(ctx, id); err != nil && !notFound(err) && !conflict(err) {
 			return explain("unpausing the old container", err)
 		}
 	}
 	err := c.engine.ContainerKill(ctx, id, "KILL")
-	if err != nil && !notFound(err) && !errdefs.IsConflict(err) { // conflict: it does not run
+	if err != nil && !notFound(err) && !conflict(err) { // conflict: it does not run
 		return explain("ending the old container", err)
 	}
 	over, failed := c.engine.ContainerWait(ctx, id, container.WaitConditionNotRunning)
@@ -252,7 +251,7 @@ func (c *commits) remove(ctx context.Context, id string) error {
 		return explain("looking at container "+id[:12], err)
 	}
 	err = c.engine.ContainerRemove(ctx, id, container.RemoveOptions{Force: true})
-	if err != nil && !notFound(err) && !errdefs.IsConflict(err) { // conflict: its removal is in progress
+	if err != nil && !notFound(err) && !conflict(err) { // conflict: its removal is in progress
 		return explain("removing container "+id[:12], err)
 	}
 	return c.dropImage(ctx, gone.Image)
@@ -288,7 +287,7 @@ func (c *commits) drop(ctx context.Context, token string) error {
 		return explain("looking for checkpoint "+checkpointRef(token), err)
 	}
 	_, err = c.engine.ImageRemove(ctx, checkpointRef(token), image.RemoveOptions{Force: true})
-	if err != nil && !notFound(err) && !errdefs.IsConflict(err) {
+	if err != nil && !notFound(err) && !conflict(err) {
 		return explain("dropping checkpoint "+checkpointRef(token), err)
 	}
 	return c.dropImage(ctx, kept.ID)
@@ -309,12 +308,12 @@ func (c *commits) dropImage(ctx context.Context, id string) error {
 			return nil
 		}
 		switch _, err := c.engine.ImageRemove(ctx, id, image.RemoveOptions{}); {
-		case errdefs.IsConflict(err): // something stands on it
+		case conflict(err): // something stands on it
 			return nil
 		case err != nil && !notFound(err):
 			return explain("dropping checkpoint image "+id, err)
 		}
-		id = img.Parent
+		id = img.Parent //nolint:staticcheck // it is told by every engine that makes images by commit
 	}
 	return nil
 }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/client"
-	"github.com/docker/docker/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -19,7 +19,7 @@ import (
 
 // engine is all that this package asks of a Docker engine. Its client module is frozen and has a successor: what is
 // here is what a change would touch.
-type engine interface {
+type engine interface { //nolint:interfacebloat // it is one client, and each method of it is used
 	Info(ctx context.Context) (system.Info, error)
 
 	ContainerInspect(ctx context.Context, container string) (container.InspectResponse, error)
@@ -71,7 +71,11 @@ func explain(doing string, err error) error {
 	}
 }
 
-func notFound(err error) bool { return errdefs.IsNotFound(err) }
+func notFound(err error) bool { return cerrdefs.IsNotFound(err) }
+
+func conflict(err error) bool { return cerrdefs.IsConflict(err) }
+
+func invalid(err error) bool { return cerrdefs.IsInvalidArgument(err) }
 
 // engineID is the engine's own id: another engine behind the same socket has another one.
 func engineID(ctx context.Context, e engine) (string, error) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/errdefs"
 	"github.com/docker/docker/pkg/stdcopy"
 )
 
@@ -26,7 +25,7 @@ func enter(ctx context.Context, e engine, id string, c command) (exec string, er
 
 // refusal says that the engine has answered, and the answer was no.
 func refusal(err error) bool {
-	return errdefs.IsNotFound(err) || errdefs.IsConflict(err) || errdefs.IsInvalidParameter(err)
+	return notFound(err) || conflict(err) || invalid(err)
 }
 
 // command is what an exec runs.

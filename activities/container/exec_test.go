@@ -255,7 +255,7 @@ func TestRefusals(t *testing.T) {
 		} {
 			err := call(t.Context())
 			assert.Equal(t, activities.Refused, activities.TypeOf(err), "%s: %s", name, what)
-			assert.ErrorContains(t, err, c.says, "%s: %s", name, what)
+			require.ErrorContains(t, err, c.says, "%s: %s", name, what)
 		}
 	}
 	require.NoError(t, b.ContainerKill(t.Context(), b.id, "KILL"))
@@ -281,6 +281,6 @@ func TestNoEngine(t *testing.T) {
 	w, err := container.New(container.Config{State: t.TempDir(), Host: "unix:///nowhere/docker.sock"})
 	require.NoError(t, err, "a worker starts without an engine")
 	_, err = w.Journal(t.Context())
-	assert.ErrorContains(t, err, "the container engine does not answer")
+	require.ErrorContains(t, err, "the container engine does not answer")
 	assert.False(t, activities.TypeOf(err).Final(), "it may be back soon")
 }

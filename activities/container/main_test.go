@@ -9,11 +9,11 @@ import (
 	"sync"
 	"testing"
 
+	cerrdefs "github.com/containerd/errdefs"
 	dockertypes "github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
-	"github.com/docker/docker/errdefs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -110,19 +110,19 @@ func (b *box) removeAll(t testing.TB) {
 	defer c.Close()
 	for _, id := range []string{b.id, b.name} {
 		gone, err := c.ContainerInspect(ctx, id)
-		if errdefs.IsNotFound(err) {
+		if cerrdefs.IsNotFound(err) {
 			continue
 		}
 		require.NoError(t, err)
 		require.NoError(t, c.ContainerRemove(ctx, gone.ID, dockertypes.RemoveOptions{Force: true, RemoveVolumes: true}))
 		for id := gone.Image; id != shell.id; {
 			img, err := c.ImageInspect(ctx, id)
-			if errdefs.IsNotFound(err) {
+			if cerrdefs.IsNotFound(err) {
 				break
 			}
 			require.NoError(t, err)
 			removeImage(t, id)
-			id = img.Parent
+			id = img.Parent //nolint:staticcheck // the tests' engine tells it
 		}
 	}
 }
@@ -182,7 +182,7 @@ func removeImage(t testing.TB, ref string) {
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.ImageRemove(context.Background(), ref, image.RemoveOptions{Force: true})
-	if !errdefs.IsNotFound(err) {
+	if !cerrdefs.IsNotFound(err) {
 		require.NoError(t, err)
 	}
 }

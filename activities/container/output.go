@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -87,7 +88,7 @@ func endOf(name string) (string, error) {
 	}
 	b := make([]byte, min(info.Size(), maxLogTail))
 	n, err := f.ReadAt(b, info.Size()-int64(len(b)))
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	return string(b[:n]), nil

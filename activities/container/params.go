@@ -21,12 +21,6 @@ type params struct {
 	Rerun     *bool             `json:"rerun,omitempty" jsonschema:"when the command's result is lost for good, roll back and run it again; defaults to true, false fails the step with UnknownOutcome instead"`
 }
 
-// undoParams are those that go into the entry.
-type undoParams struct {
-	Container string   `json:"container"`
-	Ignore    []string `json:"ignore,omitempty"`
-}
-
 func decode(s activities.Step) (params, error) {
 	p, err := activities.DecodeParams[params](s.With)
 	if err != nil {

@@ -139,12 +139,12 @@ func TestStepsInOneContainerAreUndoneOneAfterTheOther(t *testing.T) {
 		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": command}), "")
 		require.NoError(t, err)
 	}
-	for i := len(entries) - 1; i >= 0; i-- {
-		u, err := s.action.Undo(t.Context(), entries[i], activities.Decision{})
+	for i, e := range slices.Backward(entries) {
+		u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 		require.NoError(t, err)
 		require.Equal(t, activities.Compensated, u.Outcome, "%d: %+v", i, u)
 		assert.Equal(t, states[i], files(t, b))
-		assert.Empty(t, checkpoints(t, b, entries[i].Token))
+		assert.Empty(t, checkpoints(t, b, e.Token))
 	}
 	c := b.inspect(t)
 	images := ourImages(t, b)
@@ -158,7 +158,7 @@ func ourImages(t testing.TB, b *box) []string {
 	for id := b.inspect(t).Image; id != shell.id; {
 		img, err := b.ImageInspect(t.Context(), id)
 		require.NoError(t, err)
-		ids, id = append(ids, id), img.Parent
+		ids, id = append(ids, id), img.Parent //nolint:staticcheck // the tests' engine tells it
 	}
 	return ids
 }

@@ -158,7 +158,7 @@ func (x *execAction) start(j job, lock *os.File) error {
 	if err != nil {
 		return fmt.Errorf("starting a supervisor for the command: %w", err)
 	}
-	go c.Wait() // it is nobody's business how it exits: the journal tells
+	go func() { _ = c.Wait() }() // how it exits is nobody's business: the journal tells
 	_, err = w.Write(told)
 	return err
 }

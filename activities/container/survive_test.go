@@ -173,10 +173,10 @@ func TestStoppedSupervisorWakesTooLate(t *testing.T) {
 	b, state := startBox(t), t.TempDir()
 	s := newStage(t, state)
 	e := s.entry(t)
-	ctx, cancel := context.WithCancel(t.Context())
+	with := step(t, map[string]any{"container": b.name, "command": slow})
 	failed := make(chan error, 1)
 	go func() {
-		_, err := s.action.Apply(ctx, e, step(t, map[string]any{"container": b.name, "command": slow}), "")
+		_, err := s.action.Apply(context.Background(), e, with, "")
 		failed <- err
 	}()
 	supervisor := began(t, state, e.Token, 1)
@@ -191,7 +191,6 @@ func TestStoppedSupervisorWakesTooLate(t *testing.T) {
 	require.NoError(t, syscall.Kill(supervisor, syscall.SIGCONT))
 	require.Eventually(t, func() bool { return syscall.Kill(supervisor, 0) != nil }, 20*time.Second, 10*time.Millisecond)
 	assert.Equal(t, activities.Fenced, activities.TypeOf(<-failed))
-	cancel()
 	assert.Equal(t, left, files(t, b))
 	seen, err := s.action.Observe(t.Context(), next)
 	require.NoError(t, err)

@@ -83,8 +83,7 @@ func interpret(script io.Reader, name string, params []string) (int, error) {
 		return 1, err
 	}
 	err = runner.Run(context.Background(), program)
-	var status interp.ExitStatus
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[interp.ExitStatus](err); ok {
 		return int(status), nil
 	}
 	if err != nil {

@@ -52,8 +52,7 @@ func TestShell(t *testing.T) {
 		cmd.Env, cmd.Dir, cmd.Stdin = []string{"PATH=" + dir}, t.TempDir(), bytes.NewBufferString(c.stdin)
 		stdout, err := cmd.Output()
 		status := 0
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			status = exit.ExitCode()
 		} else {
 			require.NoError(t, err, "%q", c.argv)

@@ -68,7 +68,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 			return nil
 		case s := <-signals:
 			if s != unix.SIGCHLD {
-				return interp.ExitStatus(128 + int(s.(unix.Signal)))
+				return interp.ExitStatus(128 + uint8(s.(unix.Signal))) //nolint:gosec // signals end at 64
 			}
 			for reapOne() {
 			}
