@@ -107,7 +107,7 @@ func names(specs []activities.Spec) []string {
 
 func writeCatalog(w io.Writer, specs []activities.Spec) {
 	t := table{}
-	t.row("ACTION", "RISK", "UNDO", "")
+	t.row("ACTION", "RISK", "UNDO", "WHAT IT DOES")
 	for _, s := range specs {
 		t.row(s.Name, string(s.Risk), string(s.Strategy), oneLine(s.Summary))
 	}

@@ -129,8 +129,8 @@ func (c *connection) running(ctx context.Context, id string) (taskRun, workflows
 		return t, workflows.State{}, usagef("task %s is closed: nothing waits there, and nothing was sent; see it with `starter show %s`", id, quoted(id))
 	}
 	s, err := c.state(ctx, t.ID, t.RunID)
-	if errors.Is(err, errNoWorker) {
-		err = fmt.Errorf("what waits at task %s cannot be shown, so nothing was sent: %s", id, noWorkerFor(t))
+	if why, silent := silence(err, t); silent {
+		err = fmt.Errorf("what waits at task %s cannot be shown, so nothing was sent: %s", id, why)
 	}
 	return t, s, err
 }

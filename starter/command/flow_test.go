@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -374,4 +377,18 @@ func TestAnUnknownNamespaceIsNamed(t *testing.T) {
 	require.Equal(t, statusFailed, r.status)
 	require.Contains(t, r.err, `has no namespace "nowhere"`)
 	require.Contains(t, r.err, "set TEMPORAL_NAMESPACE to one that is there")
+}
+
+func TestWorkersThatFailToRunATaskAreToldApartFromNone(t *testing.T) {
+	d := newDesk(t)
+	d.stopWorker()
+	w := worker.New(d.client, os.Getenv("UNWIND_QUEUE"), worker.Options{})
+	w.RegisterWorkflowWithOptions(func(workflow.Context, json.RawMessage) error { panic("a mistake") }, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+	d.ok("run", d.file(good), "--id", t.Name())
+	require.Eventually(t, func() bool {
+		return strings.Contains(d.ok("show", t.Name()), "read from the history: its workers fail to run it")
+	}, waitFor, tick)
+	require.NoError(t, d.client.TerminateWorkflow(t.Context(), t.Name(), "", "test"))
 }

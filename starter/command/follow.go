@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -61,11 +60,12 @@ func (c *connection) followRun(ctx context.Context, t taskRun, v view) (ending, 
 	pause, last, lost := pollFirst, "", false
 	for {
 		s, err := c.state(ctx, t.ID, t.RunID)
+		why, silent := silence(err, t)
 		switch {
-		case errors.Is(err, errNoWorker):
+		case silent:
 			if !lost {
 				lost = true
-				v.say("waiting: " + noWorkerFor(t))
+				v.say("waiting: " + why)
 			}
 		case err != nil && ctx.Err() == nil:
 			return ending{}, err

@@ -55,8 +55,29 @@ func (c *connection) describe(ctx context.Context, id string) (taskRun, error) {
 // queryLimit is how long a query may take: without a worker it is answered by nobody.
 const queryLimit = 5 * time.Second
 
-// errNoWorker says that nobody answers for a task.
-var errNoWorker = errors.New("no worker answers")
+// silentError says that nobody answers for a task.
+type silentError struct {
+	failing bool // workers there are, but they fail to run it
+}
+
+func (e silentError) Error() string {
+	if e.failing {
+		return "its workers fail to run it: another version of the code, or a mistake in it; the Temporal UI shows the error"
+	}
+	return "no worker answers"
+}
+
+// silence says why nobody answers for a task; false where err says something else.
+func silence(err error, t taskRun) (string, bool) {
+	var silent silentError
+	switch {
+	case !errors.As(err, &silent):
+		return "", false
+	case silent.failing:
+		return silent.Error(), true
+	}
+	return noWorkerFor(t), true
+}
 
 // state asks the task's worker for its state.
 func (c *connection) state(ctx context.Context, id, runID string) (workflows.State, error) {
@@ -74,7 +95,7 @@ func (c *connection) state(ctx context.Context, id, runID string) (workflows.Sta
 	var busy *serviceerror.WorkflowNotReady
 	var nobody *serviceerror.FailedPrecondition
 	if limited.Err() != nil || errors.As(err, &slow) || errors.As(err, &busy) || errors.As(err, &nobody) {
-		return s, errNoWorker
+		return s, silentError{failing: strings.Contains(err.Error(), "failed state")}
 	}
 	return s, fmt.Errorf("state of task %s: %w", id, err)
 }
@@ -163,9 +184,9 @@ func (c *connection) current(ctx context.Context, t taskRun) (workflows.State, e
 		return s, e, "read from the history: " + e.Failure, err
 	}
 	s, err := c.state(ctx, t.ID, t.RunID)
-	if errors.Is(err, errNoWorker) {
+	if why, silent := silence(err, t); silent {
 		s, err = c.fromHistory(ctx, t)
-		return s, ending{}, "read from the history: " + noWorkerFor(t), err
+		return s, ending{}, "read from the history: " + why, err
 	}
 	return s, ending{}, "", err
 }
