@@ -65,7 +65,7 @@ func (t *agentTask) writeDetails(ctx workflow.Context) {
 	for _, why := range t.ignored[max(0, len(t.ignored)-5):] {
 		fmt.Fprintf(&b, "- ignored signal: %s\n", cell(why))
 	}
-	b.WriteString("\n&nbsp;\n\n&nbsp;\n") // the UI clips the last row
+	b.WriteString("\n\u00a0\n\n\u00a0\n") // the UI clips the last row
 	workflow.SetCurrentDetails(ctx, b.String())
 }
 
@@ -82,11 +82,17 @@ func (t *agentTask) headline() string {
 		}
 		return fmt.Sprintf("unwinding (%s): %d to go", t.cause.Kind, pending)
 	}
-	return string(t.phase)
+	done := 0
+	for _, s := range t.steps {
+		if s.view.State == Done {
+			done++
+		}
+	}
+	return fmt.Sprintf("%s: %d of %d steps done", t.phase, done, len(t.steps))
 }
 
 func writeGate(b *strings.Builder, g GateView) {
-	payload, _ := json.Marshal(Decision{Step: g.Step, Digest: g.Digest})
+	payload, _ := json.MarshalIndent(Decision{Step: g.Step, Digest: g.Digest}, "", "  ")
 	fmt.Fprintf(b, "### Gate: step `%s` waits for approval\n\n%s. Risk: %s. Undo: %s\n\n", g.Step, cell(g.Change.Summary), g.Change.Risk, cell(g.Change.Undo))
 	if g.Change.Diff != "" {
 		fmt.Fprintf(b, "```diff\n%s\n```\n\n", strings.ReplaceAll(clip(g.Change.Diff, 4000), "```", "'''"))
@@ -101,7 +107,7 @@ func (t *agentTask) writeForward(b *strings.Builder) {
 	if len(t.steps) == 0 {
 		return
 	}
-	b.WriteString("| step | action | state | |\n|---|---|---|---|\n")
+	b.WriteString("| step | action | state | what |\n|---|---|---|---|\n")
 	from, to := window(len(t.steps), t.frontier())
 	if from > 0 {
 		fmt.Fprintf(b, "| ... %d before | | | |\n", from)
@@ -146,7 +152,10 @@ func (t *agentTask) writeUnwinding(b *strings.Builder) {
 			continue
 		}
 		text, state := s.Observed, s.State
-		if s.Outcome != "" {
+		switch {
+		case compensations.UndoState(s.State) == compensations.Settled:
+			state = string(s.Outcome)
+		case s.Outcome != "":
 			state += ", " + string(s.Outcome)
 		}
 		if s.Reason != "" {
@@ -167,7 +176,7 @@ func writePark(b *strings.Builder, s compensations.StepReport) {
 	if s.Outcome == activities.Drifted {
 		ways = "retry, force, skip, accept"
 	}
-	payload, _ := json.Marshal(compensations.Resolution{Step: s.Step, Digest: s.Digest, Do: compensations.Retry})
+	payload, _ := json.MarshalIndent(compensations.Resolution{Step: s.Step, Digest: s.Digest, Do: compensations.Retry}, "", "  ")
 	fmt.Fprintf(b, "### Parked: the undo of step `%s` needs a person\n\n%s\n\n", s.Step, cell(s.Reason))
 	if s.Drift != nil && s.Drift.Diff != "" {
 		fmt.Fprintf(b, "```diff\n%s\n```\n\n", strings.ReplaceAll(clip(s.Drift.Diff, 4000), "```", "'''"))

@@ -48,6 +48,9 @@ type Defaults struct {
 	UndoAttempt time.Duration
 	// UndoWithin bounds all attempts of an undo together; then it is parked. Defaults to 1h.
 	UndoWithin time.Duration
+	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host. Zero leaves it to
+	// the engine.
+	HostWait time.Duration
 	// GateLimit is how long a gate waits that always asks. Defaults to 365 days.
 	GateLimit time.Duration
 	// AutoGateLimit is how long a gate waits that asks by the change's risk. Defaults to 24h.
@@ -64,6 +67,7 @@ func (d Defaults) WithDefaults() Defaults {
 		Heartbeat:     cmp.Or(d.Heartbeat, 10*time.Second),
 		UndoAttempt:   cmp.Or(d.UndoAttempt, 10*time.Minute),
 		UndoWithin:    cmp.Or(d.UndoWithin, time.Hour),
+		HostWait:      d.HostWait,
 		GateLimit:     cmp.Or(d.GateLimit, 365*24*time.Hour),
 		AutoGateLimit: cmp.Or(d.AutoGateLimit, 24*time.Hour),
 	}

@@ -33,6 +33,10 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 		c.actions[s.Name] = nil
 	}
 	slices.Sort(c.specs)
+	if cat.Secrets != nil {
+		c.cat.Secrets = append([]string{}, cat.Secrets...)
+		slices.Sort(c.cat.Secrets)
+	}
 	if err := c.prepare(); err != nil {
 		return nil, err
 	}
@@ -104,7 +108,7 @@ func (c *compiler) step(i int) Step {
 		UndoParams: a.UndoParams, Digested: a.Digested, ReadOnly: a.ReadOnly,
 	}
 	compiled.Undo = activities.UndoPolicy{
-		Within: cmp.Or(s.undo.within, c.defaults.UndoWithin), Heartbeat: c.defaults.Heartbeat, Drift: s.undo.drift,
+		Within: cmp.Or(s.undo.within, c.defaults.UndoWithin), Heartbeat: c.defaults.Heartbeat, HostWait: c.defaults.HostWait, Drift: s.undo.drift,
 	}
 	compiled.Undo.Attempt = min(c.defaults.UndoAttempt, compiled.Undo.Within)
 	if len(compiled.With) > MaxInline {

@@ -119,6 +119,8 @@ func TestLimits(t *testing.T) {
 	problems := err.(Problems)
 	require.Len(t, problems, MaxProblems+1)
 	require.Equal(t, "task.yml:53:3: and 300 problems more", problems[MaxProblems].Error())
+	_, err = Parse("task.yml", []byte("name: t\nsteps:\n"+strings.Repeat("- {}\n", 2000)))
+	require.Equal(t, "task.yml:53:3: and at least 900 problems more", err.(Problems)[MaxProblems].Error())
 }
 
 // Text that hardly compresses, in steps that are each small enough, makes a task that could not be carried.

@@ -57,7 +57,13 @@ type collector struct {
 	problems *Problems
 }
 
+// maxKept bounds what is kept of a file that is wrong all over.
+const maxKept = 10 * MaxProblems
+
 func (c collector) add(at *node, field *trail, value, message, fix string) {
+	if len(*c.problems) == maxKept {
+		return
+	}
 	p := Problem{File: c.file, Line: 1, Column: 1, Field: field.String(), Value: value, Message: message, Fix: fix}
 	if at != nil && at.line > 0 {
 		p.Line, p.Column = at.line, at.column
@@ -76,9 +82,12 @@ func (c collector) err() error {
 	})
 	all = slices.CompactFunc(all, func(a, b Problem) bool { return a == b })
 	if more := len(all) - MaxProblems; more > 0 {
-		last := all[MaxProblems]
+		last, least := all[MaxProblems], ""
+		if len(*c.problems) == maxKept {
+			least = "at least "
+		}
 		all = append(all[:MaxProblems:MaxProblems], Problem{
-			File: last.File, Line: last.Line, Column: last.Column, Message: fmt.Sprintf("and %d problems more", more),
+			File: last.File, Line: last.Line, Column: last.Column, Message: fmt.Sprintf("and %s%d problems more", least, more),
 		})
 	}
 	return all

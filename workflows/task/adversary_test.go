@@ -1,0 +1,46 @@
+package task
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Files made to be slow or large to read are refused in a moment.
+func TestAdversary(t *testing.T) {
+	fill := func(s string) string { return strings.Repeat(s, (MaxFile-100)/len(s)) }
+	var bomb strings.Builder
+	bomb.WriteString("a0: &a0 x\n")
+	for i := range 30 {
+		fmt.Fprintf(&bomb, "a%d: &a%d [*a%d, *a%d, *a%d]\n", i+1, i+1, i, i, i)
+	}
+	var fields strings.Builder
+	for i := range 400_000 {
+		fmt.Fprintf(&fields, "k%d: 1\n", i)
+	}
+	for name, src := range map[string]string{
+		"lists in lists":      fill("["),
+		"lists, a line each":  fill("- "),
+		"maps in maps":        fill("{a: "),
+		"keys of keys":        fill("? "),
+		"maps of JSON":        strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000),
+		"aliases of aliases":  bomb.String(),
+		"unknown fields":      fields.String(),
+		"one long key":        "{" + fill("k") + ": 1}",
+		"many vars":           "name: t\nvars: {" + fill("a, ") + "}\nsteps: [{id: a, uses: file.write}]\n",
+		"many needs":          "name: t\nsteps:\n- {id: a, uses: x.y, needs: [" + fill("b, ") + "]}\n",
+		"many expressions":    "name: t\nsteps:\n- {id: a, uses: x.y, with: {a: '" + fill("${{ vars.b }}") + "'}}\n",
+		"open expressions":    "name: t\nsteps:\n- {id: a, uses: x.y, with: {a: \"" + fill("${{ 'x") + "\"}}\n",
+		"escaped expressions": "name: ok\nsteps:\n- {id: a, uses: x.y, with: {a: '" + fill("$${{") + "'}}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			require.Error(t, compileFile("task.yml", []byte(src)))
+			t.Log(time.Since(began))
+			require.Less(t, time.Since(began), 20*time.Second) // it takes less than two
+		})
+	}
+}
