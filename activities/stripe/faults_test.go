@@ -2,6 +2,8 @@ package stripe
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +72,19 @@ func TestLateRequestsDoNothing(t *testing.T) {
 			require.Equal(t, counters, b.em.Counters())
 		})
 	}
+}
+
+func TestALateUndoDoesNothingEither(t *testing.T) {
+	b := newBench(t)
+	price := b.step("price.create", map[string]any{"product": b.theirs().product, "currency": "eur", "unit_amount": 5})
+	id := price.applied()
+	b.em.Inject(emulator.Fault{Times: 1, Do: emulator.Hold, On: func(r emulator.Received) bool { return strings.Contains(r.Key, ".off.") }})
+	_, err := price.undo()
+	require.Equal(t, activities.ActionFailed, activities.TypeOf(err))
+	price.undone(activities.Compensated)
+	b.post("/v1/prices/"+id, "active", "true")
+	require.Len(t, b.em.Deliver(), 1)
+	require.Equal(t, true, b.em.Object(id)["active"], "what someone did since stays")
 }
 
 func TestAnswersThatAreLost(t *testing.T) {
@@ -243,7 +258,8 @@ func TestOurOwnCancellationAndDeclinedCardsOpenNoBreaker(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b.em.Inject(emulator.Fault{On: emulator.Request("POST", "/v1/customers"), Do: emulator.Hold, Times: 1, Seen: func(emulator.Received) { cancel() }})
 	_, err = s.action.Apply(ctx, s.entry, activities.Step{With: s.with}, "")
-	require.Error(t, err)
+	require.ErrorIs(t, err, context.Canceled)
+	require.False(t, errors.As(err, new(*activities.Error)), "the wrapper takes it for a cancellation")
 	s.applied()
 }
 
