@@ -19,7 +19,7 @@ import (
 const howChecked = `The file is checked here first, by the code that the worker uses, so that errors come as FILE:LINE:COLUMN before
 anything starts. It is checked against the actions that Unwind ships, or with --config against the worlds, the secrets and
 the host of that worker's config. What only a running worker knows (whether a host is there, a secret of its own) it checks
-itself, before it touches anything.`
+itself, before it touches anything. Actions of your own are known to a starter of your own (Go package starter/command).`
 
 // checking are the flags of a command that reads a task file.
 type checking struct {
