@@ -125,6 +125,32 @@ func (w *world) readLeft(ctx context.Context, t *journal.Token) (s *state, found
 	return s, true, err
 }
 
+// applied is the result of the step, encrypted: only in what leaves the worker is everything masked.
+type applied struct {
+	Sealed []byte `json:"sealed"`
+}
+
+func (w *world) readApplied(t *journal.Token) (r activities.Result, found bool, err error) {
+	var done applied
+	if found, err = t.Read(journal.Applied, &done); err != nil || !found {
+		return r, found, err
+	}
+	return r, true, w.seal.open(journal.Applied, done.Sealed, &r)
+}
+
+// writeApplied keeps the result; where there is one already, r becomes that.
+func (w *world) writeApplied(t *journal.Token, r *activities.Result) error {
+	sealed, err := w.seal.close(journal.Applied, r)
+	if err != nil {
+		return err
+	}
+	done := applied{sealed}
+	if _, err := t.Create(journal.Applied, &done); err != nil {
+		return err
+	}
+	return w.seal.open(journal.Applied, done.Sealed, r)
+}
+
 // Release drops what an undo would need, and the working copies. The fate and the result stay.
 func (a *apply) Release(_ context.Context, e activities.Entry) error {
 	t, err := a.token(e)

@@ -3,6 +3,7 @@ package terraform
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,13 +31,12 @@ func (a *apply) Apply(ctx context.Context, e activities.Entry, s activities.Step
 	if err := t.CheckOpen(); err != nil {
 		return activities.Result{}, err
 	}
-	var result activities.Result
-	if found, err := t.Read(journal.Applied, &result); err != nil || found {
-		return result, err
+	if result, found, err := a.readApplied(t); err != nil || found {
+		return result, errors.Join(err, clean(t))
 	}
 	_, c, begun, err := a.readRecord(ctx, t)
 	if err != nil {
-		return result, err
+		return activities.Result{}, err
 	}
 	if begun {
 		return a.resume(ctx, e, s, c)
@@ -161,6 +161,9 @@ func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b 
 	if err != nil {
 		return activities.Result{}, err
 	}
+	if err := ws.token.CheckOpen(); err != nil {
+		return activities.Result{}, err // what was read may be half undone
+	}
 	sealed, err := a.seal.close(docLeft, now.raw)
 	if err != nil {
 		return activities.Result{}, err
@@ -183,11 +186,23 @@ func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b 
 		After:   l.Digest,
 		Notes:   notes,
 	}
-	if _, err := ws.token.Create(journal.Applied, &result); err != nil {
+	if _, err := a.settleAll(ctx, ws); err != nil {
+		return activities.Result{}, err
+	}
+	if err := a.writeApplied(ws.token, &result); err != nil {
 		return activities.Result{}, err
 	}
 	point.Reach("terraform.apply:done")
-	return result, os.RemoveAll(filepath.Join(ws.token.Dir(), "work"))
+	return result, clean(ws.token)
+}
+
+// clean removes what an apply leaves in plain text when it is done.
+func clean(t *journal.Token) error {
+	said, err := filepath.Glob(filepath.Join(runsDir(t), "*", "std*"))
+	for _, f := range said {
+		err = errors.Join(err, os.Remove(f))
+	}
+	return errors.Join(err, removeWork(t, "forward", "prior"))
 }
 
 // shown are the outputs that may be shown, beside the counts; an output of the configuration with such a name wins.

@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
 // docEmptied says that an undo has come so far that the state may be gone by its own hand.
@@ -135,7 +134,6 @@ func (u *undo) goBack(ctx context.Context) (remains []string, drift *activities.
 		if drift, err := u.unexpected(ctx, ws, said); drift != nil || err != nil {
 			return nil, drift, err
 		}
-		point.Reach("terraform.undo:planned")
 		if said, err = ws.applyPlan(ctx, file); err == nil {
 			break
 		}

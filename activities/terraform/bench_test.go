@@ -43,14 +43,19 @@ func (b *bench) configure(resources string) {
 
 func (b *bench) open() *bench {
 	b.Helper()
-	w, err := New(Config{
-		State: filepath.Join(b.dir, "worker"), Roots: []string{filepath.Join(b.dir, "conf"), filepath.Join(b.dir, "previous")},
-		CLIConfig: terraformtest.CLIConfig(b),
-	})
+	w, err := New(b.config())
 	require.NoError(b, err)
 	b.world, b.action, b.masker = w, w.Actions[0], &activities.Masker{}
 	b.ctx = activities.WithMasker(activities.WithCheckCommands(b.Context(), []string{"*"}), b.masker)
 	return b
+}
+
+func (b *bench) config() Config {
+	b.Helper()
+	return Config{
+		State: filepath.Join(b.dir, "worker"), Roots: []string{filepath.Join(b.dir, "conf"), filepath.Join(b.dir, "previous")},
+		CLIConfig: terraformtest.CLIConfig(b),
+	}
 }
 
 // step makes the entry and the step of a terraform.apply, as the engine does.

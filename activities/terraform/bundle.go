@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sort"
@@ -161,6 +162,7 @@ func (b bundle) write(to string) error {
 // lockLike makes the configuration use the providers of a lock file.
 func (b *bundle) lockLike(lock file) {
 	if len(lock.Content) > 0 {
+		b.Files = maps.Clone(b.Files)
 		b.Files[lockName] = lock
 	}
 }

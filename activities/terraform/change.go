@@ -132,7 +132,7 @@ func (a *apply) offered(ctx context.Context, e activities.Entry, s activities.St
 	if err != nil {
 		return nil, nil, err
 	}
-	ws, err := a.reopen(e, "forward", 0)
+	ws, err := a.reopen(ctx, e, "forward", 0)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -105,7 +105,7 @@ output "id" { value = fake_thing.kept.id }
 			return Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"content": "one", "extra": 2}}
 		},
 		Next: func(dir string) any {
-			return Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"content": "two", "extra": 1}}
+			return Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"content": "two", "extra": 3}}
 		},
 		Manifest: manifest,
 		Drift: func(t testing.TB, dir string) {

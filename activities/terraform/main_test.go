@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 		})
 	}
 	Supervise()
+	if task := os.Getenv(workerVar); task != "" {
+		os.Exit(work(task))
+	}
 	os.Exit(actiontest.Main(m, cases()...))
 }
 

@@ -3,12 +3,13 @@ package terraform
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -148,12 +149,18 @@ func (ws *workspace) rescue(ctx context.Context, errands []string) error {
 // adoptMade imports what is known to have been made, and returns what stays lost.
 func (ws *workspace) adoptMade(ctx context.Context, lost []creation) (still []creation, err error) {
 	for _, c := range lost {
-		if c.Fate == made && ws.adopt(ctx, c) == nil {
-			continue
+		if c.Fate == made {
+			adopted, err := ws.adopt(ctx, c)
+			if err != nil {
+				return nil, err
+			}
+			if adopted {
+				continue
+			}
 		}
 		still = append(still, c)
 	}
-	return still, ctx.Err()
+	return still, nil
 }
 
 // push makes raw the state.
@@ -168,17 +175,24 @@ func (ws *workspace) push(ctx context.Context, raw []byte) error {
 	return errors.Join(err, os.Remove(file))
 }
 
-// adopt imports an object that terraform has made and told the id of, but that no state knows of.
-func (ws *workspace) adopt(ctx context.Context, c creation) error {
+// adopt imports an object that terraform has made and told the id of, but that no state knows of. It is false where the
+// provider cannot do that.
+func (ws *workspace) adopt(ctx context.Context, c creation) (bool, error) {
 	if c.ID == "" {
-		return fmt.Errorf("%s: its id was never told", c.Address)
+		return false, nil
 	}
-	_, err := ws.act(ctx, "import", func(order) error {
+	said, err := ws.act(ctx, "import", func(order) error {
 		options := []tfexec.ImportOption{tfexec.LockTimeout(ws.LockTimeout.String())}
 		if ws.state != "" {
 			options = append(options, tfexec.DisableBackup())
 		}
 		return ws.tf.Import(ctx, c.Address, c.ID, options...)
 	})
-	return err
+	switch {
+	case err == nil, strings.Contains(said.failure(), "non-existent remote object"): // it is gone already
+		return true, nil
+	case ctx.Err() != nil, activities.TypeOf(err) == activities.Fenced, lockHint(said) != "":
+		return false, err
+	}
+	return false, nil
 }

@@ -2,9 +2,8 @@ package terraform
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -46,7 +45,6 @@ func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	point.Reach("terraform.undo:alone")
 	undone, err := a.takeBack(ctx, e, d, t, turn.n, last != nil)
 	if err != nil {
 		return undone, overtaken(err)
@@ -63,12 +61,7 @@ func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 		return activities.Undone{}, err
 	}
 	point.Reach("terraform.undo:settled")
-	for _, dir := range []string{"work", "looks"} {
-		if err := os.RemoveAll(filepath.Join(t.Dir(), dir)); err != nil {
-			return undone, err
-		}
-	}
-	return undone, nil
+	return undone, errors.Join(clean(t), removeWork(t, "undo-*"))
 }
 
 func isSettled(t *journal.Token) bool {
@@ -191,6 +184,11 @@ func (u *undo) verdict(now *state, lost []creation, remains []string) activities
 				out.Outcome = activities.Residue
 			}
 			out.Losses = append(out.Losses, c.Address+": making it failed and no id was told; whatever the provider had made by then is still there")
+		case made:
+			if out.Outcome != activities.Unknown {
+				out.Outcome = activities.Residue
+			}
+			out.Losses = append(out.Losses, fmt.Sprintf("%s: it was made with the id %q, no state holds it, and its provider cannot import it", c.Address, c.ID))
 		default:
 			out.Outcome = activities.Unknown
 			out.Losses = append(out.Losses, c.Address+": it was in flight when terraform was killed; whether it was made cannot be known")

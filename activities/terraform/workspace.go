@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
 
@@ -45,7 +46,7 @@ func (w *world) workspace(ctx context.Context, e activities.Entry, name string, 
 	if err := b.write(dir); err != nil {
 		return nil, err
 	}
-	ws, err := w.reopen(e, name, turn)
+	ws, err := w.reopen(ctx, e, name, turn)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (w *world) workspace(ctx context.Context, e activities.Entry, name string, 
 }
 
 // reopen opens a workspace that is laid out and initialised.
-func (w *world) reopen(e activities.Entry, name string, turn int) (*workspace, error) {
+func (w *world) reopen(ctx context.Context, e activities.Entry, name string, turn int) (*workspace, error) {
 	t, err := w.token(e)
 	if err != nil {
 		return nil, err
@@ -65,10 +66,33 @@ func (w *world) reopen(e activities.Entry, name string, turn int) (*workspace, e
 	if err := ws.tf.SetWaitDelay(w.Interrupted); err != nil {
 		return nil, err
 	}
-	return ws, ws.plainly()
+	if err := ws.plainly(); err != nil {
+		return nil, err
+	}
+	// terraform-exec asks for the version before other commands, and remembers it: it must not ask in the midst of a run.
+	if _, _, err := ws.tf.Version(ctx, false); err != nil {
+		return nil, ws.failed(ctx, "version", report{}, err)
+	}
+	return ws, nil
 }
 
 func workDir(t *journal.Token, name string) string { return filepath.Join(t.Dir(), "work", name) }
+
+// removeWork removes workspaces by the patterns of their names: only those of who calls it, or of who has ended.
+func removeWork(t *journal.Token, patterns ...string) error {
+	for _, p := range patterns {
+		dirs, err := filepath.Glob(workDir(t, p))
+		if err != nil {
+			return err
+		}
+		for _, dir := range dirs {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 var namesBackend = regexp.MustCompile(`(?m)^\s*(backend\s+"|cloud\s*\{)|"backend"\s*:|"cloud"\s*:`)
 
@@ -173,6 +197,7 @@ func (ws *workspace) plan(ctx context.Context, options ...tfexec.PlanOption) (re
 	if err != nil {
 		return report{}, err
 	}
+	defer os.RemoveAll(out)
 	_, failed := ws.tf.PlanJSON(ctx, io.Discard, append(options, tfexec.Lock(false))...)
 	said, err := readReport(stdoutOf(out))
 	if err != nil {
@@ -184,8 +209,21 @@ func (ws *workspace) plan(ctx context.Context, options ...tfexec.PlanOption) (re
 	return said, nil
 }
 
-// act runs a terraform that changes something: numbered, locked and fenced.
+// act runs a terraform that changes something: numbered, locked and fenced. Where a killed run of this step has left the
+// state locked, it unlocks it and tries again.
 func (ws *workspace) act(ctx context.Context, what string, do func(order) error) (report, error) {
+	asked := time.Now()
+	said, err := ws.once(ctx, what, do)
+	if err == nil {
+		return said, nil
+	}
+	if unlocked, uerr := ws.unlock(ctx, said, asked); uerr != nil || !unlocked {
+		return said, errors.Join(err, uerr)
+	}
+	return ws.once(ctx, what, do)
+}
+
+func (ws *workspace) once(ctx context.Context, what string, do func(order) error) (report, error) {
 	r, err := newRun(ws.token)
 	if err != nil {
 		return report{}, err
@@ -207,6 +245,10 @@ func (ws *workspace) act(ctx context.Context, what string, do func(order) error)
 		if err := o.fenced(ws.token); err != nil {
 			return said, err
 		}
+	}
+	if len(said.Errors) == 0 { // a command that does not speak JSON
+		summary, detail, _ := strings.Cut(strings.TrimPrefix(printed(failed), "Error: "), "\n")
+		said.Errors = []diagnostic{{Severity: "error", Summary: summary, Detail: detail}}
 	}
 	return said, ws.failed(ctx, what, said, failed)
 }
@@ -288,9 +330,24 @@ func (ws *workspace) failed(ctx context.Context, what string, said report, err e
 	}
 	output := said.failure()
 	if output == "" {
-		output = err.Error()
+		output = printed(err)
 	}
 	first, _, _ := strings.Cut(output, "\n")
 	return &activities.Error{Type: activities.ActionFailed,
-		Message: fmt.Sprintf("terraform %s: %s", what, activities.Tail(first, 1000)), Output: activities.Tail(output, 2000)}
+		Message: fmt.Sprintf("terraform %s: %s%s", what, activities.Tail(first, 1000), lockHint(said)), Output: activities.Tail(output, 2000)}
+}
+
+// printed is what terraform has printed on its standard error, without boxes and empty lines.
+func printed(err error) string {
+	_, text, found := strings.Cut(err.Error(), "\n")
+	if text = strings.TrimSpace(text); !found || text == "" {
+		return err.Error()
+	}
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.Trim(line, "╷│╵ \t\r\n"); line != "" && !strings.HasPrefix(line, "Warning: ") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
 }

@@ -110,7 +110,11 @@ func (t *thing) write(m model) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(t.file(m.ID.ValueString()), b, 0o644)
+	file := t.file(m.ID.ValueString())
+	if err := os.WriteFile(file+".new", b, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file) // who looks sees all of it or nothing
 }
 
 func (m model) wait() { time.Sleep(time.Duration(m.DelayMS.ValueInt64()) * time.Millisecond) }

@@ -66,7 +66,7 @@ func cliConfig() (string, error) {
 	}
 	mirror := filepath.Join(dir, "mirror")
 	program := filepath.Join(mirror, filepath.FromSlash(Source), version, runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-fake_v"+version)
-	build := exec.Command("go", "build", "-o", program, ".")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, ".")
 	build.Dir = source
 	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {

@@ -1,0 +1,165 @@
+package terraform
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// stateServer is a remote backend (http) in memory.
+type stateServer struct {
+	mu    sync.Mutex
+	state []byte
+	lock  []byte
+}
+
+func (s *stateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	switch r.Method {
+	case http.MethodGet:
+		if s.state == nil {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write(s.state)
+	case http.MethodPost:
+		s.state = body
+	case "LOCK":
+		if s.lock != nil {
+			w.WriteHeader(http.StatusLocked)
+			_, _ = w.Write(s.lock)
+			return
+		}
+		s.lock = body
+	case "UNLOCK":
+		s.lock = nil
+	}
+}
+
+func (s *stateServer) locked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lock != nil
+}
+
+// remote makes a configuration with a remote backend whose address only the step tells.
+func remote(t *testing.T, resources string) (*bench, *stateServer, Params) {
+	t.Helper()
+	server := &stateServer{}
+	h := httptest.NewServer(server)
+	t.Cleanup(h.Close)
+	b := newBench(t, "")
+	write(t, b.dir, "conf/main.tf", things(b.dir, resources+"\nterraform {\n  backend \"http\" {}\n}"))
+	b.open()
+	return b, server, Params{Backend: map[string]string{
+		"address": h.URL, "lock_address": h.URL, "unlock_address": h.URL, "retry_max": "0",
+	}}
+}
+
+func TestRemoteBackend(t *testing.T) {
+	b, server, p := remote(t, `resource "fake_thing" "a" { name = "a" }`)
+	e, s := b.step(p)
+	change, err := b.action.Plan(b.ctx, e, s)
+	require.NoError(t, err)
+	_, err = b.action.Apply(b.ctx, e, s, change.Digest)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]int{"a": 1}, b.names())
+	assert.NoFileExists(t, b.state())
+	b.configure(`
+resource "fake_thing" "a" { name = "a" }
+resource "fake_thing" "b" { name = "b" }
+terraform {
+  backend "http" {}
+}`)
+	assert.Equal(t, activities.Restored, b.undo(b.apply(p)).Outcome)
+	assert.Equal(t, map[string]int{"a": 1}, b.names())
+	u := b.undo(e)
+	if u.Outcome == activities.Drifted { // the serial has moved on, the contents have not
+		t.Fatalf("drift where there is none: %s", u.Drift.Diff)
+	}
+	assert.Equal(t, activities.Restored, u.Outcome)
+	assert.Empty(t, b.names())
+	assert.False(t, server.locked())
+}
+
+// A killed terraform leaves a remote lock. This backend does not tell whose it is, so a person must remove it.
+func TestRemoteLockOfUnknownHolder(t *testing.T) {
+	b, server, p := remote(t, slow)
+	config := b.config()
+	config.LockTimeout = time.Millisecond
+	w, err := New(config)
+	require.NoError(t, err)
+	b.action = w.Actions[0]
+	e, s := b.step(p)
+	c := b.worker(e, s)
+	b.eventually("an object in flight", func() bool { return b.names()["slow"] == 1 })
+	b.killRun(e)
+	require.Error(t, c.Wait())
+	require.True(t, server.locked())
+
+	_, err = b.action.Undo(b.ctx, e, activities.Decision{})
+	require.Error(t, err)
+	require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "%v", err)
+	assert.Contains(t, err.Error(), "terraform force-unlock ")
+	assert.True(t, server.locked(), "nobody else's lock is taken away")
+
+	server.mu.Lock()
+	server.lock = nil
+	server.mu.Unlock()
+	assert.Equal(t, activities.Unknown, b.undo(e).Outcome)
+	assert.Equal(t, map[string]int{"slow": 1}, b.names())
+}
+
+func TestLockIn(t *testing.T) {
+	const info = `ConditionalCheckFailedException: The conditional request failed
+Lock Info:
+  ID:        5fa1c1d2-1111-2222-3333-444455556666
+  Path:      bucket/key
+  Operation: OperationTypeApply
+  Who:       root@build-7
+  Version:   1.11.4
+  Created:   2026-03-01 10:11:12.123456789 +0000 UTC
+  Info:      `
+	said := func(detail string) report {
+		return report{Errors: []diagnostic{{Severity: "error", Summary: lockHeld, Detail: detail}}}
+	}
+	l, found := lockIn(said(info))
+	require.True(t, found)
+	assert.Equal(t, stateLock{"5fa1c1d2-1111-2222-3333-444455556666", "root@build-7",
+		time.Date(2026, 3, 1, 10, 11, 12, 123456789, time.UTC)}, l)
+
+	_, found = lockIn(said(strings.Replace(info, "ConditionalCheckFailedException", "HTTP remote state already locked: ID=other", 1)))
+	assert.False(t, found, "that is the asker's own info, not the holder's")
+	_, found = lockIn(said(strings.Replace(info, "ConditionalCheckFailedException:", "HTTP remote state already locked:\nID=other", 1)))
+	assert.False(t, found, "the same, wrapped for a terminal")
+	_, found = lockIn(report{Errors: []diagnostic{{Summary: "Invalid function argument", Detail: info}}})
+	assert.False(t, found)
+}
+
+// A local backend may keep its state in a place of its own; an undo leaves nothing there.
+func TestLocalBackendWithAPath(t *testing.T) {
+	b := newBench(t, fmt.Sprintf(`
+resource "fake_thing" "a" { name = "a" }
+terraform {
+  backend "local" { path = %q }
+}`, "../elsewhere.tfstate"))
+	e := b.apply(Params{})
+	elsewhere := filepath.Join(b.dir, "elsewhere.tfstate")
+	assert.FileExists(t, elsewhere)
+	assert.NoFileExists(t, b.state())
+	assert.Equal(t, activities.Restored, b.undo(e).Outcome)
+	assert.NoFileExists(t, elsewhere)
+}

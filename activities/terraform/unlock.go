@@ -1,0 +1,124 @@
+package terraform
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/user"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// stateLock is what terraform tells of a state's lock that somebody else holds.
+type stateLock struct {
+	ID      string
+	Who     string
+	Created time.Time
+}
+
+var (
+	lockHeld  = "Error acquiring the state lock"
+	lockID    = regexp.MustCompile(`(?m)^\s*ID:\s+(\S+)`)
+	lockWho   = regexp.MustCompile(`(?m)^\s*Who:\s+(\S+)`)
+	lockSince = regexp.MustCompile(`(?m)^\s*Created:\s+(\S+ \S+)`)
+	// Some backends tell the holder's id here, and in the rest what the asker's lock would have been.
+	lockOther = regexp.MustCompile(`already locked:\s+ID=(\S+)`)
+)
+
+// lockIn reads the error of a terraform that could not lock the state; found is false for any other error, and where
+// the backend does not tell who holds the lock.
+func lockIn(said report) (l stateLock, found bool) {
+	for _, d := range said.Errors {
+		if d.Summary != lockHeld {
+			continue
+		}
+		id, who, since := lockID.FindStringSubmatch(d.Detail), lockWho.FindStringSubmatch(d.Detail), lockSince.FindStringSubmatch(d.Detail)
+		other := lockOther.FindStringSubmatch(d.Detail)
+		if id == nil || who == nil || since == nil || other != nil && other[1] != id[1] {
+			return l, false
+		}
+		created, err := time.Parse("2006-01-02 15:04:05.999999999", since[1])
+		if err != nil {
+			return l, false
+		}
+		return stateLock{id[1], who[1], created}, true
+	}
+	return l, false
+}
+
+// unlock removes the lock that a killed terraform of this very step has left in a remote backend. That it is its lock is
+// proved by this host's name and user in it, taken while that run lived; that its holder is gone, by the run itself:
+// supervisor and terraform have ended (pid, start time and boot), and the lock that they inherited is free. A lock from
+// after asked is what the asker's own would have been: some backends show that.
+func (ws *workspace) unlock(ctx context.Context, said report, asked time.Time) (done bool, err error) {
+	l, found := lockIn(said)
+	if !found || ws.state != "" || l.Who != self() || !l.Created.Before(asked) {
+		return false, nil
+	}
+	all, err := runs(ws.token)
+	if err != nil {
+		return false, err
+	}
+	for _, r := range all {
+		end, err := ws.await(ctx, r, false)
+		if err != nil {
+			return false, err
+		}
+		if !end.Killed {
+			continue
+		}
+		born, died, err := r.life()
+		if err != nil {
+			return false, err
+		}
+		if !l.Created.Before(born) && !l.Created.After(died) {
+			if err := ws.plainly(); err != nil {
+				return false, err
+			}
+			return true, ws.tf.ForceUnlock(ctx, l.ID)
+		}
+	}
+	return false, nil
+}
+
+// lockHint says how a person removes a lock whose holder is gone, where this step must not do so itself.
+func lockHint(said report) string {
+	for _, d := range said.Errors {
+		if d.Summary != lockHeld {
+			continue
+		}
+		id := lockOther.FindStringSubmatch(d.Detail)
+		if id == nil {
+			id = lockID.FindStringSubmatch(d.Detail)
+		}
+		if id != nil {
+			return fmt.Sprintf("; if whoever holds it is gone, run terraform force-unlock %s in the configuration's folder: this is tried again", id[1])
+		}
+	}
+	return ""
+}
+
+// life is when a run began, and when it was last heard of; give or take a moment.
+func (r run) life() (born, died time.Time, err error) {
+	const moment = 2 * time.Second
+	folder, err := os.Stat(r.dir())
+	if err != nil {
+		return born, died, err
+	}
+	said, err := os.Stat(stdoutOf(r.dir()))
+	if err != nil {
+		return born, died, err
+	}
+	return folder.ModTime().Add(-moment), said.ModTime().Add(moment), nil
+}
+
+// self is how terraform names who takes a lock.
+func self() string {
+	host, _ := os.Hostname()
+	name := ""
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s@%s", name, host))
+}
