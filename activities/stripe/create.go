@@ -57,7 +57,7 @@ func (a *action) undoCreate(c *session, e activities.Entry, req request, d activ
 }
 
 // claim finds what the token's request has made, or makes it now (fresh) so that nobody can later. A key that may be
-// forgotten is no proof: then the list is asked before, and after.
+// forgotten is no proof: then the list is asked first.
 func (a *action) claim(c *session, e activities.Entry, req request) (made []object, fresh, complete bool, err error) {
 	complete = true
 	old := a.forgotten(e.Since)
@@ -223,7 +223,7 @@ func cancels(c *session, path, token string, force activities.Digest) error {
 // refunds is for an intent that somebody has confirmed: only where a person has seen that.
 func refunds(c *session, path, token string, force activities.Digest) error {
 	if force == "" {
-		return activities.Errorf(activities.ActionFailed, "%s was paid while it was being canceled", path)
+		return activities.Errorf(activities.ActionFailed, "%s can no longer be canceled; the next attempt looks at it anew", path)
 	}
 	return c.giveBack(path, token)
 }

@@ -108,7 +108,7 @@ func with[P any](k kind, build func(p P, token string) (request, error)) *kind {
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,255}$`)
 
-// object path of an id that came as a parameter.
+// pathOf is the path of the object whose id came as a parameter.
 func pathOf(plural, param, id string) (string, error) {
 	if !idPattern.MatchString(id) {
 		return "", activities.Errorf(activities.Refused, "%s: %q is no id of Stripe's", param, id)

@@ -27,7 +27,7 @@ func (o *object) number(field string) int64 {
 	return n
 }
 
-// noun is how a kind's objects are called in paths and answers, and prefix how their ids start.
+// nouns say, for each first element of a path, what its objects are called and how their ids start.
 var nouns = map[string]struct{ object, prefix string }{
 	"customers":       {"customer", "cus_"},
 	"products":        {"product", "prod_"},
