@@ -33,13 +33,14 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	for name, value := range map[string]string{
-		"TEMPORAL_CONFIG_FILE": nothing, "XDG_STATE_HOME": folder, "TEMPORAL_ADDRESS": "127.0.0.1:1", "TZ": "UTC",
+		"TEMPORAL_CONFIG_FILE": nothing, "XDG_STATE_HOME": folder, "TEMPORAL_ADDRESS": "127.0.0.1:1",
 	} {
 		_ = os.Setenv(name, value)
 	}
 	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "TEMPORAL_UI", "UNWIND_STATE", "UNWIND_QUEUE", "UNWIND_HOST", "UNWIND_LISTEN"} {
 		_ = os.Unsetenv(name)
 	}
+	time.Local = time.UTC
 	status := m.Run()
 	_ = os.RemoveAll(folder)
 	os.Exit(status)

@@ -43,7 +43,7 @@ func newView(c *connection, t taskRun, out io.Writer) view {
 	file := out.(*os.File)
 	return newLiveView(c, t, out, func() (int, int) {
 		w, h, err := term.GetSize(int(file.Fd()))
-		if err != nil {
+		if err != nil || w <= 0 || h <= 0 { // a terminal that nobody has given a size
 			return 80, 24
 		}
 		return w, h
@@ -179,7 +179,7 @@ func phase(s workflows.State) string {
 }
 
 func drawStep(v workflows.StepView, u compensations.StepReport, now time.Time) drawnLine {
-	sign, style, text := "·", dim, ""
+	sign, style, text := "·", dim, v.Name
 	switch v.State {
 	case workflows.Planning:
 		sign, style, text = "?", "", "planning"
@@ -200,7 +200,7 @@ func drawStep(v workflows.StepView, u compensations.StepReport, now time.Time) d
 	if u.Step != "" && registered(u) {
 		sign, style, text = drawUndo(u)
 	}
-	return drawnLine{style, fmt.Sprintf(" %s %-16s %-24s %s", sign, v.ID, v.Uses, strings.TrimRight(oneLine(text), " "))}
+	return drawnLine{style, strings.TrimRight(fmt.Sprintf(" %s %-16s %-24s %s", sign, v.ID, v.Uses, oneLine(text)), " ")}
 }
 
 func drawUndo(u compensations.StepReport) (sign, style, text string) {

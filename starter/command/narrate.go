@@ -72,8 +72,12 @@ func (n *narrator) tell(s workflows.State, now time.Time) {
 }
 
 func (n *narrator) step(v workflows.StepView, now time.Time) {
+	noted := now
+	if !v.Ended.IsZero() {
+		noted = v.Ended
+	}
 	for _, note := range v.Notes[min(n.notes[v.ID], len(v.Notes)):] {
-		n.line(now, v.ID, v.Uses, oneLine(note))
+		n.line(noted, v.ID, v.Uses, oneLine(note))
 	}
 	n.notes[v.ID] = max(n.notes[v.ID], len(v.Notes))
 	was, seen := n.steps[v.ID]
