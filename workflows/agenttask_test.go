@@ -176,18 +176,19 @@ func TestAStoppingWorkerAndAnOpenBreakerCostNoAttempt(t *testing.T) {
 }
 
 func TestStepsRunWhenTheirNeedsAreDone(t *testing.T) {
-	// a and b are independent; c needs both; d needs only b.
-	steps := chain("a", "b", "c", "d")
-	steps[1].Needs, steps[2].Needs, steps[3].Needs = nil, []string{"a", "b"}, []string{"b"}
-	w := &world{steps: steps, do: failing("d")}
+	// a and b are independent; c needs both; d needs only b; e, which fails, needs c and d.
+	steps := chain("a", "b", "c", "d", "e")
+	steps[1].Needs, steps[2].Needs, steps[3].Needs, steps[4].Needs = nil, []string{"a", "b"}, []string{"b"}, []string{"c", "d"}
+	w := &world{steps: steps, do: failing("e")}
 	report, err := newRun(t, w).report()
 	require.Error(t, err)
 	index := func(call string) int { return slices.Index(w.calls, call) }
 	require.Less(t, max(index("do a"), index("do b")), index("do c"))
 	require.Less(t, index("do b"), index("do d"))
+	require.Less(t, index("undo e"), min(index("undo c"), index("undo d")))
 	require.Less(t, max(index("undo c"), index("undo d")), index("undo b"))
 	require.Less(t, index("undo c"), index("undo a"))
-	require.Equal(t, 4, report.Outcomes["restored"])
+	require.Equal(t, 5, report.Outcomes["restored"])
 }
 
 func TestTheForwardCarriesItsEntryAndOutputsReachLaterSteps(t *testing.T) {
