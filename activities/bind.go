@@ -164,8 +164,7 @@ func ended(ctx context.Context, err error, m *Masker) error {
 		return applicationError(Errorf(WorkerStopping, "the worker is being stopped"), m)
 	default:
 	}
-	var typed *Error
-	if errors.As(err, &typed) {
+	if _, ok := errors.AsType[*Error](err); ok {
 		return applicationError(err, m)
 	}
 	return temporal.NewCanceledError(head(m.String(err.Error()), MaxSummary))

@@ -76,8 +76,7 @@ func RunChecks(ctx context.Context, checks []Check, when, preset When, scene Sce
 	for i, c := range checks {
 		if w := c.When; w == when || w == "" && preset == when {
 			if err := c.run(ctx, scene); err != nil {
-				var e *Error
-				if errors.As(err, &e) {
+				if e, ok := errors.AsType[*Error](err); ok {
 					e.Message = fmt.Sprintf("check %d (%s, %s): %s", i+1, c.Kind(), when, e.Message)
 					return e
 				}
@@ -127,13 +126,11 @@ func (c CommandCheck) run(ctx context.Context, scene Scene) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var refused *Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*Error](err); ok {
 		return refused
 	}
 	reason := err.Error()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		reason = fmt.Sprintf("exit status %d", exit.ExitCode())
 	}
 	return &Error{Type: CheckFailed, Message: fmt.Sprintf("%s: %s", strings.Join(c.Run, " "), reason), Output: Tail(string(out), 2000)}
@@ -205,7 +202,7 @@ func pointer(doc any, at string) (any, error) {
 	if !strings.HasPrefix(at, "/") {
 		return nil, fmt.Errorf("at: %q is no JSON Pointer; it starts with /", at)
 	}
-	for _, token := range strings.Split(at[1:], "/") {
+	for token := range strings.SplitSeq(at[1:], "/") {
 		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
 		switch d := doc.(type) {
 		case map[string]any:

@@ -72,6 +72,9 @@ type UndoPolicy struct {
 	Within time.Duration `json:"within"`
 	// Heartbeat is after how long without a sign of life an attempt counts as dead.
 	Heartbeat time.Duration `json:"heartbeat"`
+	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host; zero is the
+	// engine's own.
+	HostWait time.Duration `json:"hostWait,omitempty"`
 	// Drift says what to do about drift; empty is DriftAsk.
 	Drift DriftPolicy `json:"drift,omitempty"`
 }

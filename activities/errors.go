@@ -64,8 +64,7 @@ func Errorf(t ErrorType, format string, args ...any) *Error {
 
 // TypeOf is the type of err: ActionFailed for one that has none.
 func TypeOf(err error) ErrorType {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Type
 	}
 	return ActionFailed

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -17,8 +18,8 @@ func bare(ctx workflow.Context, steps int) (err error) {
 		if err == nil {
 			return
 		}
-		for i := len(compensations) - 1; i >= 0; i-- {
-			compensations[i](ctx)
+		for _, compensation := range slices.Backward(compensations) {
+			compensation(ctx)
 		}
 	}()
 	for range steps {

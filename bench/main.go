@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,23 +20,27 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: go run ./bench steps\n\nsteps  a task of no-op steps against a bare workflow of no-op activities")
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	figures, missed, err := benches[os.Args[1]](ctx)
-	if err != nil {
+	if err := run(benches[os.Args[1]]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
+	}
+}
+
+// run prints the line of figures; a missed target is an error.
+func run(bench func(context.Context) (any, []string, error)) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	figures, missed, err := bench(ctx)
+	if err != nil {
+		return err
 	}
 	line, err := json.Marshal(figures)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-	if len(missed) > 0 {
-		fmt.Println("missed: " + strings.Join(missed, "; "))
+		return err
 	}
 	fmt.Println(string(line))
 	if len(missed) > 0 {
-		os.Exit(1)
+		return errors.New("missed: " + strings.Join(missed, "; "))
 	}
+	return nil
 }

@@ -6,7 +6,7 @@
 // undo from it. Entries are data, never closures.
 //
 //	saga := compensations.New(ctx, compensations.Options{})
-//	entry := saga.Register(compensations.Step{ID: "config", Action: "file.write", Undo: "file.write.undo", ...})
+//	entry := saga.Register(ctx, compensations.Step{ID: "config", Action: "file.write", Undo: "file.write.undo", ...})
 //	err := workflow.ExecuteActivity(ctx, "file.write", activities.Forward{Entry: entry, ...}).Get(ctx, &result)
 //	if err != nil {
 //		report := saga.Unwind(ctx, compensations.Cause{Kind: compensations.Failure, Text: err.Error()})

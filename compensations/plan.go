@@ -2,6 +2,7 @@ package compensations
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -57,8 +58,8 @@ func newPlan(entries []activities.Entry) *plan {
 
 // next is the newest entry that may be undone now; nil where none may.
 func (p *plan) next() *item {
-	for i := len(p.items) - 1; i >= 0; i-- {
-		if it := p.items[i]; it.state == Pending && p.free(it) {
+	for _, v := range slices.Backward(p.items) {
+		if it := v; it.state == Pending && p.free(it) {
 			return it
 		}
 	}
@@ -90,8 +91,8 @@ func (p *plan) done() bool {
 
 // held parks, newest first, an entry that nothing but skipped steps hold back: it would wait for ever without a word.
 func (p *plan) held() *item {
-	for i := len(p.items) - 1; i >= 0; i-- {
-		it := p.items[i]
+	for _, it := range slices.Backward(p.items) {
+
 		if it.state != Pending || it.alone {
 			continue
 		}

@@ -36,7 +36,7 @@ type Resolution struct {
 func ParseResolution(raw []byte) (Resolution, error) {
 	var r Resolution
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return r, fmt.Errorf("the payload is not {step, digest, do, who, why}: %v", err)
+		return r, fmt.Errorf("the payload is not {step, digest, do, who, why}: %w", err)
 	}
 	return r, nil
 }

@@ -1,6 +1,7 @@
 package compensations
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,8 +20,8 @@ type Options struct {
 	Identity string
 	// Undo is the policy of steps that bring none. Defaults to attempts of 10 minutes, 1 hour in all, heartbeats of 10 s.
 	Undo activities.UndoPolicy
-	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host; it is then
-	// scheduled anew, for as long as it takes. Defaults to 2 minutes.
+	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host, where its policy
+	// does not say; it is then scheduled anew, for as long as it takes. Defaults to 2 minutes.
 	HostWait time.Duration
 	// Changed is called when the state of an entry has changed while the saga unwinds. Defaults to nothing.
 	Changed func()
@@ -83,7 +84,7 @@ type Step struct {
 
 // Register puts a step on the ledger, before its forward is scheduled, and returns the entry that must be an argument of
 // the forward. Registering the same step and generation again returns the same entry.
-func (s *Saga) Register(step Step) activities.Entry {
+func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 	if step.Generation == 0 {
 		step.Generation = 1
 	}
@@ -99,7 +100,7 @@ func (s *Saga) Register(step Step) activities.Entry {
 	}
 	e := activities.Entry{
 		Step: step.ID, Action: step.Action, UndoType: step.Undo,
-		Token: activities.NewToken(s.options.Identity, step.ID, step.Generation),
+		Token: activities.NewToken(s.options.Identity, step.ID, step.Generation), Since: workflow.Now(ctx).UTC(),
 		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Params: step.Params, Policy: policy,
 	}
 	e, fresh := s.ledger.Push(e)
@@ -232,7 +233,7 @@ func (s *Saga) attempt(ctx workflow.Context, it *item) (activities.Undone, error
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              e.Place.Queue,
 		ScheduleToCloseTimeout: e.Policy.Within,
-		ScheduleToStartTimeout: min(s.options.HostWait, e.Policy.Within),
+		ScheduleToStartTimeout: min(cmp.Or(e.Policy.HostWait, s.options.HostWait), e.Policy.Within),
 		StartToCloseTimeout:    min(e.Policy.Attempt, e.Policy.Within),
 		HeartbeatTimeout:       e.Policy.Heartbeat,
 		Summary:                "undo " + e.Step,
@@ -275,19 +276,16 @@ func place(p activities.Place) string {
 
 // Reason is an activity's error in the words that a person needs: the innermost message, with its type.
 func Reason(err error) string {
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return fmt.Sprintf("%s: %s", app.Type(), app.Message())
 	}
-	var timeout *temporal.TimeoutError
-	if errors.As(err, &timeout) {
+	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
 		if last := timeout.Unwrap(); last != nil {
 			return fmt.Sprintf("timed out (%s); the last error was: %s", timeout.TimeoutType(), Reason(last))
 		}
 		return fmt.Sprintf("timed out (%s)", timeout.TimeoutType())
 	}
-	var panicked *temporal.PanicError
-	if errors.As(err, &panicked) {
+	if panicked, ok := errors.AsType[*temporal.PanicError](err); ok {
 		return "the activity panicked: " + panicked.Error()
 	}
 	return err.Error()

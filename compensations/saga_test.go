@@ -30,14 +30,14 @@ type world struct {
 	seen    map[string]int
 }
 
-func (w *world) log(format string, args ...any) {
+func (w *world) logf(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, fmt.Sprintf(format, args...))
 }
 
 func (w *world) Do(ctx context.Context, e activities.Entry) error {
-	w.log("do %s", e.Step)
+	w.logf("do %s", e.Step)
 	if w.forward == nil {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (w *world) Undo(_ context.Context, b activities.Backward) (activities.Undon
 	w.seen[b.Entry.Step]++
 	n := w.seen[b.Entry.Step]
 	w.mu.Unlock()
-	w.log("undo %s", b.Entry.Step)
+	w.logf("undo %s", b.Entry.Step)
 	if w.undo == nil {
 		return activities.Undone{Outcome: activities.Restored, Observed: "as before"}, nil
 	}
@@ -92,7 +92,7 @@ func sagaWorkflow(ctx workflow.Context, steps []plain) (compensations.Report, er
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
 	for _, s := range steps {
-		entry := saga.Register(compensations.Step{
+		entry := saga.Register(ctx, compensations.Step{
 			ID: s.ID, Action: "Do", Undo: "Undo", Needs: s.Needs,
 			Place:  activities.Place{Queue: workflow.GetInfo(ctx).TaskQueueName},
 			Policy: activities.UndoPolicy{Within: 10 * time.Minute, Drift: s.Drift},

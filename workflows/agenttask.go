@@ -62,7 +62,9 @@ type agentTask struct {
 	report   *compensations.Report
 	ignored  []string
 	notes    []string
-	stale    bool // the current details are not what they should be
+	running  int        // steps in a coroutine
+	finished []*stepRun // since goForward last looked
+	stale    bool       // the current details are not what they should be
 }
 
 // stepRun is a step as it runs.
@@ -114,60 +116,73 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 	if t.compiled.Deadline > 0 {
 		deadline = workflow.NewTimerWithOptions(stepsCtx, t.compiled.Deadline, workflow.TimerOptions{Summary: "the task's deadline"})
 	}
-	var ready, finished []*stepRun
+	passed := func() bool { return deadline != nil && deadline.IsReady() }
+	var ready []*stepRun
 	for _, s := range t.steps {
 		if s.waits == 0 {
 			ready = append(ready, s)
 		}
 	}
-	running := 0
-	for t.cause == nil && len(ready)+running > 0 {
+	for t.cause == nil && len(ready)+t.running > 0 {
 		for _, s := range ready {
-			running++
-			workflow.GoNamed(stepsCtx, s.step.ID, func(ctx workflow.Context) {
-				s.view.Began = workflow.Now(ctx)
-				s.err = t.run(ctx, s)
-				s.view.Ended = workflow.Now(ctx)
-				t.enter(s, endState(s.err))
-				finished = append(finished, s)
-				running--
-			})
+			t.launch(stepsCtx, s)
 		}
-		ready = nil
-		err := workflow.Await(stepsCtx, func() bool {
-			return len(finished) > 0 || deadline != nil && deadline.IsReady()
-		})
+		err := workflow.Await(stepsCtx, func() bool { return len(t.finished) > 0 || passed() })
 		switch {
 		case err != nil:
 			t.cause = &compensations.Cause{Kind: compensations.Canceled, Text: "the task was canceled"}
-		case deadline != nil && deadline.IsReady():
+		case passed():
 			t.cause = &compensations.Cause{Kind: compensations.Deadline, Text: fmt.Sprintf("the task's deadline of %s has passed", t.compiled.Deadline)}
 		}
-		for _, s := range finished {
-			if s.err != nil && t.cause == nil {
-				t.cause = causeOf(s)
-			}
-			for _, next := range s.unlocks {
-				if next.waits--; next.waits == 0 {
-					ready = append(ready, next)
-				}
-			}
-		}
-		finished = nil
+		ready = t.takeFinished()
 	}
 	if t.cause != nil {
 		cancel()
-		calm, done := workflow.NewDisconnectedContext(ctx)
-		defer done()
-		_ = workflow.Await(calm, func() bool { return running == 0 })
-		// A reset shows in one step only, and must be known whatever else ended the task in the same moment.
-		for _, s := range t.steps {
-			if isType(s.err, activities.ResetRun) {
-				t.cause = causeOf(s)
+		t.settleDown(ctx)
+	}
+	return t.cause
+}
+
+// launch runs a step in a coroutine of its own.
+func (t *agentTask) launch(ctx workflow.Context, s *stepRun) {
+	t.running++
+	workflow.GoNamed(ctx, s.step.ID, func(ctx workflow.Context) {
+		s.view.Began = workflow.Now(ctx)
+		s.err = t.run(ctx, s)
+		s.view.Ended = workflow.Now(ctx)
+		t.enter(s, endState(s.err))
+		t.finished = append(t.finished, s)
+		t.running--
+	})
+}
+
+// takeFinished looks at the steps that have ended: the first error is the task's, and what they unlock is ready.
+func (t *agentTask) takeFinished() (ready []*stepRun) {
+	for _, s := range t.finished {
+		if s.err != nil && t.cause == nil {
+			t.cause = causeOf(s)
+		}
+		for _, next := range s.unlocks {
+			if next.waits--; next.waits == 0 {
+				ready = append(ready, next)
 			}
 		}
 	}
-	return t.cause
+	t.finished = nil
+	return ready
+}
+
+// settleDown waits until no step runs any more. A reset shows in one step only, and must be known whatever else ended the
+// task in the same moment.
+func (t *agentTask) settleDown(ctx workflow.Context) {
+	calm, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	_ = workflow.Await(calm, func() bool { return t.running == 0 })
+	for _, s := range t.steps {
+		if isType(s.err, activities.ResetRun) {
+			t.cause = causeOf(s)
+		}
+	}
 }
 
 func endState(err error) StepState {

@@ -3,6 +3,7 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.temporal.io/sdk/workflow"
@@ -126,8 +127,8 @@ func (t *agentTask) writeForward(b *strings.Builder) {
 
 // frontier is the last step that has begun.
 func (t *agentTask) frontier() int {
-	for i := len(t.steps) - 1; i >= 0; i-- {
-		if t.steps[i].view.State != NotStarted {
+	for i, v := range slices.Backward(t.steps) {
+		if v.view.State != NotStarted {
 			return i
 		}
 	}
@@ -145,8 +146,8 @@ func (t *agentTask) writeUnwinding(b *strings.Builder) {
 	report := t.saga.Report()
 	b.WriteString("| step | action | undo | observed |\n|---|---|---|---|\n")
 	rows := 0
-	for i := len(report.Steps) - 1; i >= 0; i-- {
-		s := report.Steps[i]
+	for _, s := range slices.Backward(report.Steps) {
+
 		parked := compensations.UndoState(s.State) == compensations.Parked
 		if rows++; rows > shownSteps && !parked {
 			continue

@@ -16,6 +16,9 @@ import (
 // maxPlans bounds how often a step is planned anew because its target changed under it without anybody being asked.
 const maxPlans = 100
 
+// maxAttempts bounds what a task file may ask for.
+const maxAttempts = 1_000_000
+
 // run brings one step to its end. Its entry is on the ledger before anything is scheduled: a plan may leave something
 // behind too.
 func (t *agentTask) run(ctx workflow.Context, s *stepRun) error {
@@ -31,7 +34,7 @@ func (t *agentTask) run(ctx workflow.Context, s *stepRun) error {
 	if s.step.ReadOnly {
 		undo = ""
 	}
-	entry := t.saga.Register(compensations.Step{
+	entry := t.saga.Register(ctx, compensations.Step{
 		ID: s.step.ID, Action: s.step.Uses, Undo: undo, Place: s.step.Place, Needs: s.step.Needs, Keys: s.step.Keys,
 		Params: params, Policy: s.step.Undo,
 	})
@@ -83,7 +86,7 @@ func call[T any](ctx workflow.Context, s task.Step, activityType, summary string
 		Summary:             clip(summary, activities.MaxSummary),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: s.Retry.Backoff, MaximumInterval: s.Retry.Max, BackoffCoefficient: 2,
-			MaximumAttempts: int32(s.Retry.Attempts),
+			MaximumAttempts: int32(min(s.Retry.Attempts, maxAttempts)), //nolint:gosec // bounded
 		},
 	})
 	for {

@@ -30,7 +30,7 @@ func TestAnApprovedStepRunsWithTheDigestThatWasApproved(t *testing.T) {
 	report, err := r.report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"do a", "plan b", "do b"}, w.calls)
-	require.Equal(t, activities.Digest("sha256:change"), want)
+	require.Equal(t, want, activities.Digest("sha256:change"))
 	require.Equal(t, []string{"approved by ann"}, report.Steps[1].Notes)
 }
 

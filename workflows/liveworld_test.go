@@ -33,7 +33,7 @@ func (a action) Plan(_ context.Context, e activities.Entry, s activities.Step) (
 	return a.world.Plan(context.Background(), activities.Forward{Entry: e, Step: s})
 }
 func (a action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
-	return a.world.Do(ctx, activities.Forward{Entry: e, Step: s, Want: want})
+	return a.Do(ctx, activities.Forward{Entry: e, Step: s, Want: want})
 }
 func (a action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
 	return a.world.Undo(ctx, activities.Backward{Entry: e, Decision: d})

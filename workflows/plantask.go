@@ -52,7 +52,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 		if err != nil {
 			return plan, temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
 		}
-		entry := saga.Register(compensations.Step{ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo})
+		entry := saga.Register(ctx, compensations.Step{ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo})
 		change, err := call[activities.Change](ctx, step, step.Uses+".plan", "plan "+step.ID, activities.Forward{
 			Entry: entry, Step: activities.Step{ID: step.ID, Name: step.Name, With: with, Checks: step.Check},
 			OriginalRunID: originalRun(ctx),

@@ -58,7 +58,7 @@ func data(p *commonpb.Payload) []byte { return p.GetData() }
 func (t *agentTask) decide(raw []byte, approved bool) error {
 	var d Decision
 	if err := json.Unmarshal(raw, &d); err != nil {
-		return fmt.Errorf("the payload is not {step, digest, who, why}: %v", err)
+		return fmt.Errorf("the payload is not {step, digest, who, why}: %w", err)
 	}
 	step := t.step(d.Step)
 	switch {

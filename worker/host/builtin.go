@@ -56,7 +56,7 @@ func Catalog(ctx context.Context, c Config, r *activities.Registry) task.Catalog
 	return task.Catalog{
 		Specs: r.Specs(), Host: c.Host, SharedQueue: c.Queue, Journals: journals,
 		Secrets:  secretNames(c.Secrets),
-		Defaults: task.Defaults{Heartbeat: c.Heartbeat},
+		Defaults: task.Defaults{Heartbeat: c.Heartbeat, HostWait: c.HostWait},
 	}
 }
 
@@ -71,8 +71,7 @@ func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) ([]activ
 	history := b.client.GetWorkflowHistory(ctx, r.WorkflowID, r.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
-		var gone *serviceerror.NotFound
-		if errors.As(err, &gone) {
+		if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
 			return nil, refused(err)
 		}
 		if err != nil {

@@ -36,6 +36,9 @@ type Config struct {
 	StopTimeout time.Duration `yaml:"stopTimeout"`
 	// Heartbeat is after how long without a sign of life an attempt counts as dead. Defaults to 10s.
 	Heartbeat time.Duration `yaml:"heartbeat"`
+	// HostWait is how long an undo stays on the queue of its host before the task shows it as waiting for that host.
+	// Defaults to 2m.
+	HostWait time.Duration `yaml:"hostWait"`
 	// Secrets says which secrets tasks may refer to, and where their values are: "env:VARIABLE" or "file:/path".
 	// Defaults to none.
 	Secrets map[string]string `yaml:"secrets"`
@@ -143,6 +146,9 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.Heartbeat == 0 {
 		c.Heartbeat = 10 * time.Second
 	}
+	if c.HostWait == 0 {
+		c.HostWait = 2 * time.Minute
+	}
 	return c, nil
 }
 
@@ -162,6 +168,9 @@ func (c Config) Validate() error {
 	}
 	if c.Heartbeat < time.Second {
 		bad("heartbeat", "%s is too short; give at least 1s", c.Heartbeat)
+	}
+	if c.HostWait < time.Second {
+		bad("hostWait", "%s is too short; give at least 1s", c.HostWait)
 	}
 	for name, source := range c.Secrets {
 		if kind, value, ok := strings.Cut(source, ":"); !ok || value == "" || kind != "env" && kind != "file" {
