@@ -13,6 +13,7 @@ import (
 )
 
 func TestManyAppliesThenManyUndosAtOnce(t *testing.T) {
+	t.Parallel()
 	b, state := startBox(t), t.TempDir()
 	stages := []*stage{newStage(t, state), newStage(t, state), newStage(t, state)}
 	before := files(t, b)
@@ -43,6 +44,7 @@ func TestManyAppliesThenManyUndosAtOnce(t *testing.T) {
 }
 
 func TestApplyAndUndoAtOnce(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	before := files(t, b)
 	for range 3 {

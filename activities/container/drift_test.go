@@ -23,6 +23,7 @@ func applied(t *testing.T, with map[string]any) (b *box, s *stage, e activities.
 }
 
 func TestDriftIsShownAndOnlyThatDriftIsForced(t *testing.T) {
+	t.Parallel()
 	b, s, e, before := applied(t, map[string]any{})
 	b.run(t, "echo mine >/srv/b; rm -r /srv/d; chmod 600 /srv/a")
 	drifted := files(t, b)
@@ -59,6 +60,7 @@ func withTime(diff string) string {
 }
 
 func TestIgnoredPathsDoNotDriftAndAreNamedAsThrownAway(t *testing.T) {
+	t.Parallel()
 	b, s, e, before := applied(t, map[string]any{"ignore": []string{"/srv/cache", "/tmp"}})
 	b.run(t, "mkdir /srv/cache; echo x >/srv/cache/x; echo x >/tmp/x")
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
@@ -69,6 +71,7 @@ func TestIgnoredPathsDoNotDriftAndAreNamedAsThrownAway(t *testing.T) {
 }
 
 func TestSomeoneElseHasUndoneIt(t *testing.T) {
+	t.Parallel()
 	b, s, e, _ := applied(t, map[string]any{})
 	seen, err := s.action.Observe(t.Context(), e)
 	require.NoError(t, err)
@@ -80,6 +83,7 @@ func TestSomeoneElseHasUndoneIt(t *testing.T) {
 }
 
 func TestContainerRemovedByHandComesBackOnlyByForce(t *testing.T) {
+	t.Parallel()
 	b, s, e, before := applied(t, map[string]any{})
 	require.NoError(t, b.ContainerRemove(t.Context(), b.id, dockertypes.RemoveOptions{Force: true}))
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
@@ -93,6 +97,7 @@ func TestContainerRemovedByHandComesBackOnlyByForce(t *testing.T) {
 }
 
 func TestContainerReplacedByHandIsReplacedOnlyByForce(t *testing.T) {
+	t.Parallel()
 	b, s, e, before := applied(t, map[string]any{})
 	require.NoError(t, b.ContainerRemove(t.Context(), b.id, dockertypes.RemoveOptions{Force: true}))
 	other, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: shell.id}, &dockertypes.HostConfig{NetworkMode: "none"}, nil, nil, b.name)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestChangeAndUndo(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	b.run(t, "echo one >/srv/a; mkdir /srv/d; chmod 750 /srv/d; echo x >/srv/d/x")
 	before := files(t, b)
@@ -67,6 +68,7 @@ func checkpoints(t testing.TB, b *box, token string) []image.Summary {
 }
 
 func TestReadOnlyCommandTakesNoCheckpoint(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	b.run(t, "echo one >/srv/a")
 	e, look := s.entry(t), step(t, map[string]any{"container": b.name, "command": "cat /srv/a | cat; cat /nope 2>/dev/null || true"})
@@ -89,6 +91,7 @@ func TestReadOnlyCommandTakesNoCheckpoint(t *testing.T) {
 }
 
 func TestFailedCommandIsDeniedAndUndone(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	before := files(t, b)
 	e := s.entry(t)
@@ -113,6 +116,7 @@ func TestFailedCommandIsDeniedAndUndone(t *testing.T) {
 }
 
 func TestArgvUserWorkdirEnv(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	r, err := s.action.Apply(t.Context(), s.entry(t), step(t, map[string]any{
 		"container": b.name, "argv": []string{"/bin/sh", "-c", `echo "$A $PWD" $(cat /root/x 2>&1)`},
@@ -124,6 +128,7 @@ func TestArgvUserWorkdirEnv(t *testing.T) {
 }
 
 func TestCommandThatCannotStart(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	for says, with := range map[string]map[string]any{
 		"no-such-program": {"argv": []string{"no-such-program"}},
@@ -142,6 +147,7 @@ func TestCommandThatCannotStart(t *testing.T) {
 }
 
 func TestCommandThatLeavesAProcessBehind(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	e, began := s.entry(t), time.Now()
 	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "/bin/sleep 300 & sleep 0.3; echo started"}), "")
@@ -161,6 +167,7 @@ func processes(t testing.TB, b *box) [][]string {
 }
 
 func TestChecksLookIntoTheContainer(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	ctx := activities.WithCheckCommands(t.Context(), []string{"cat", "sh"})
 	with := map[string]any{"container": b.name, "command": `mkdir -p /srv/d; echo '{"port": 80}' >/srv/d/a.json`}
@@ -185,6 +192,7 @@ func TestChecksLookIntoTheContainer(t *testing.T) {
 }
 
 func TestApprovalIsForThisCommandInThisFilesystem(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	e := s.entry(t)
 	with := step(t, map[string]any{"container": b.name, "command": "echo x >/srv/a"})
@@ -207,6 +215,7 @@ func TestApprovalIsForThisCommandInThisFilesystem(t *testing.T) {
 }
 
 func TestPlanOfAReadOnlyCommandNeedsNobody(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	change, err := s.action.Plan(t.Context(), s.entry(t), step(t, map[string]any{"container": b.name, "command": "ls -l"}))
 	require.NoError(t, err)
@@ -216,6 +225,7 @@ func TestPlanOfAReadOnlyCommandNeedsNobody(t *testing.T) {
 }
 
 func TestReleaseKeepsTheTombstoneOnly(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": "echo x >/srv/a"})
 	r, err := s.action.Apply(t.Context(), e, with, "")
@@ -234,6 +244,7 @@ func TestReleaseKeepsTheTombstoneOnly(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	for name, c := range map[string]struct {
 		with map[string]any
@@ -265,6 +276,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestOtherJournalOrEngineIsTheWrongPlace(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	journal, engine, _ := strings.Cut(s.place, "@")
 	for _, place := range []string{"0000000000000000@" + engine, journal + "@ANOTHER", ""} {
@@ -278,6 +290,7 @@ func TestOtherJournalOrEngineIsTheWrongPlace(t *testing.T) {
 }
 
 func TestNoEngine(t *testing.T) {
+	t.Parallel()
 	w, err := container.New(container.Config{State: t.TempDir(), Host: "unix:///nowhere/docker.sock"})
 	require.NoError(t, err, "a worker starts without an engine")
 	_, err = w.Journal(t.Context())

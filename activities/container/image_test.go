@@ -11,6 +11,7 @@ import (
 
 // TestImageHasAWellBehavedFirstProcess: it reaps what it inherits, and ends when it is asked to.
 func TestImageHasAWellBehavedFirstProcess(t *testing.T) {
+	t.Parallel()
 	b := startBox(t)
 	b.run(t, "/bin/sh -c '/bin/sleep 0.2 & sleep 0.1'")
 	require.Eventually(t, func() bool { return len(processes(t, b)) == 1 }, 20*time.Second, 20*time.Millisecond, "no orphan and no zombie is left")

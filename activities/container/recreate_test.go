@@ -38,6 +38,7 @@ type cleanup struct{ testing.TB }
 func (cleanup) Context() context.Context { return context.Background() }
 
 func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
+	t.Parallel()
 	c := docker(t)
 	one, two, named := "unwind-test-"+random(), "unwind-test-"+random(), "unwind-test-"+random()
 	networkOf(t, one, "10.213.17.0/24")
@@ -130,6 +131,7 @@ func settings(c dockertypes.InspectResponse) map[string]any {
 }
 
 func TestStepsInOneContainerAreUndoneOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	states, entries := []string{}, []activities.Entry{}
 	for _, command := range []string{"echo 1 >/srv/a", "echo 2 >>/srv/a", "rm /srv/a"} {
@@ -164,6 +166,7 @@ func ourImages(t testing.TB, b *box) []string {
 }
 
 func TestStoppedContainerStaysStopped(t *testing.T) {
+	t.Parallel()
 	b, s := startBox(t), newStage(t, t.TempDir())
 	e := s.entry(t)
 	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "touch /srv/a"}), "")
@@ -179,6 +182,7 @@ func TestStoppedContainerStaysStopped(t *testing.T) {
 }
 
 func TestContainerThatIsRemovedAtItsEnd(t *testing.T) {
+	t.Parallel()
 	b := startBox(t, func(_ *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		host.AutoRemove = true
 	})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -79,6 +80,7 @@ func (b *box) has(t testing.TB, name string) bool {
 }
 
 func TestResultSurvivesAKilledWorker(t *testing.T) {
+	t.Parallel()
 	b, state := startBox(t), t.TempDir()
 	s := newStage(t, state)
 	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": slow})
@@ -99,6 +101,7 @@ func TestResultSurvivesAKilledWorker(t *testing.T) {
 }
 
 func TestLostResultRollsBackAndRunsAgain(t *testing.T) {
+	t.Parallel()
 	b, state := startBox(t), t.TempDir()
 	s := newStage(t, state)
 	before := files(t, b)
@@ -130,6 +133,7 @@ func TestLostResultRollsBackAndRunsAgain(t *testing.T) {
 }
 
 func TestLostResultIsUnknownWhereNothingMayRunAgain(t *testing.T) {
+	t.Parallel()
 	b, state := startBox(t), t.TempDir()
 	s := newStage(t, state)
 	before := files(t, b)
@@ -150,6 +154,7 @@ func TestLostResultIsUnknownWhereNothingMayRunAgain(t *testing.T) {
 }
 
 func TestUndoEndsARunningCommand(t *testing.T) {
+	t.Parallel()
 	b, state := startBox(t), t.TempDir()
 	s := newStage(t, state)
 	before := files(t, b)
@@ -163,6 +168,7 @@ func TestUndoEndsARunningCommand(t *testing.T) {
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Compensated, u.Outcome)
+	assert.Contains(t, strings.Join(u.Losses, "\n"), "had not come to its end")
 	assert.Equal(t, activities.Fenced, activities.TypeOf(<-failed))
 	assert.Equal(t, before, files(t, b))
 	assert.Len(t, processes(t, b), 1)
@@ -170,6 +176,7 @@ func TestUndoEndsARunningCommand(t *testing.T) {
 
 // TestStoppedSupervisorWakesTooLate stops the one process that could still act for a step, undoes the step, and wakes it.
 func TestStoppedSupervisorWakesTooLate(t *testing.T) {
+	t.Parallel()
 	b, state := startBox(t), t.TempDir()
 	s := newStage(t, state)
 	e := s.entry(t)

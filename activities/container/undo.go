@@ -31,7 +31,6 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 	if _, err := t.Create(ticketDoc, &holder); err != nil {
 		return activities.Undone{}, err
 	}
-	point.Reach("container.exec:undo-ticket")
 	rec, found, err := readRecord(t)
 	if err != nil {
 		return activities.Undone{}, err
@@ -52,7 +51,6 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 	}
 	point.Reach("container.exec:checkpoint-dropped")
 	_, err = t.Create(journal.Outcome, &undone)
-	point.Reach("container.exec:undone")
 	return undone, err
 }
 
@@ -81,7 +79,15 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 		return activities.Undone{}, err
 	}
 	point.Reach("container.exec:rolled-back")
-	return x.report(ctx, rec, to, back)
+	undone, err := x.report(ctx, rec, to, back)
+	if err != nil {
+		return undone, err
+	}
+	if _, ended, err := readApplied(t); err != nil || !ended {
+		undone.Losses = append(undone.Losses, "the command had not come to its end: what others changed in the container since the checkpoint cannot be told from its doings, and is gone too")
+		return undone, err
+	}
+	return undone, nil
 }
 
 // report says what was seen after a rollback.
