@@ -3,7 +3,9 @@ package found
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -93,9 +95,17 @@ type Finding struct {
 	Lost []string
 }
 
-// Compare holds what is found now against before. Want are the changes that a task was to make, by world: "~ app.yml".
-// Losses are what the task's report says that did not come back.
-func (before Sight) Compare(now Sight, want map[string][]string, losses []string) []Finding {
+// Want is a change that a task was to make.
+type Want struct {
+	// Change is its sign and the thing: "~ app.yml".
+	Change string
+	// Facts are those that must hold of the thing now; all others may be what they are.
+	Facts Facts
+}
+
+// Compare holds what is found now against before. Want are the changes that a task was to make, by world; losses are what
+// its report says that did not come back.
+func (before Sight) Compare(now Sight, want map[string][]Want, losses []string) []Finding {
 	var all []Finding
 	for _, world := range worlds {
 		if before[world] == nil {
@@ -104,7 +114,13 @@ func (before Sight) Compare(now Sight, want map[string][]string, losses []string
 		f := Finding{World: world, Looked: looked(world, now[world])}
 		missing := slices.Clone(want[world])
 		for _, c := range before[world].Changes(now[world]) {
-			if i := slices.Index(missing, c.Sign+" "+c.Thing); i >= 0 {
+			wanted := func(w Want) bool { return w.Change == c.Sign+" "+c.Thing }
+			if i := slices.IndexFunc(missing, wanted); i >= 0 {
+				for _, name := range slices.Sorted(maps.Keys(missing[i].Facts)) {
+					if is, should := c.Is[name], missing[i].Facts[name]; is != should {
+						f.Wrong = append(f.Wrong, fmt.Sprintf("%s: %s is %s, and not %s", c.Thing, name, orNone(is), should))
+					}
+				}
 				missing = slices.Delete(missing, i, i+1)
 				continue
 			}
@@ -116,7 +132,7 @@ func (before Sight) Compare(now Sight, want map[string][]string, losses []string
 			}
 		}
 		for _, m := range missing {
-			f.Wrong = append(f.Wrong, "not done: "+m)
+			f.Wrong = append(f.Wrong, "not done: "+m.Change)
 		}
 		f.OK = len(f.Wrong) == 0
 		all = append(all, f)
@@ -148,14 +164,12 @@ func looked(world string, s Snapshot) string {
 		resources := count(func(_ string, f Facts) bool { return f["provider"] != "" })
 		return fmt.Sprintf("%d resources with all attributes, %d outputs, %d effects on disk", resources, outputs, effects)
 	}
-	number := func(name string) string { return orZero(s["counter "+name]["number"]) }
-	return fmt.Sprintf("%d kinds of live objects; %s charges, %s refunds, %s mails",
-		count(begins("live ")), number("charges"), number("refunds"), number("mails"))
-}
-
-func orZero(s string) string {
-	if s == "" {
-		return "0"
+	live := 0
+	for name, f := range s {
+		if n, err := strconv.Atoi(f[number]); err == nil && strings.HasPrefix(name, "live ") {
+			live += n
+		}
 	}
-	return s
+	counted := func(name string) string { return s["counter "+name][number] }
+	return fmt.Sprintf("%d live objects, %s charges, %s refunds, %s mails", live, counted("charges"), counted("refunds"), counted("mails"))
 }

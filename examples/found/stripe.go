@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// number is the fact that a thing which is counted has.
+const number = "number"
+
 // Stripe asks the emulator at a URL what is live and what it has counted. Live objects are counted by kind and state, for
 // their ids are new each time.
 func Stripe(ctx context.Context, url string) (Snapshot, error) {
@@ -35,10 +38,10 @@ func Stripe(ctx context.Context, url string) (Snapshot, error) {
 	}
 	s := Snapshot{}
 	for live, n := range counts {
-		s["live "+live] = Facts{"number": fmt.Sprint(n)}
+		s["live "+live] = Facts{number: fmt.Sprint(n)}
 	}
 	for name, n := range state.Counters {
-		s["counter "+name] = Facts{"number": fmt.Sprint(n)}
+		s["counter "+name] = Facts{number: fmt.Sprint(n)}
 	}
 	return s, nil
 }

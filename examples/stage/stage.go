@@ -175,19 +175,6 @@ func (s *Stage) Place() found.Place {
 	return p
 }
 
-// Committed are the changes that publish-ok makes here, by world, for found.Sight.Compare.
-func (s *Stage) Committed() map[string][]string {
-	return map[string][]string{
-		found.FilesWorld:     {"~ app.yml", "~ routes.json", "+ current.json"},
-		found.ContainerWorld: {"~ /srv/app/VERSION", "- /srv/app/legacy.conf"},
-		found.TerraformWorld: {
-			"~ terraform_data.current", `+ terraform_data.marker["us"]`, "~ output.regions", "+ effects/us",
-			"+ folder/" + found.StateFile + ".backup",
-		},
-		found.StripeWorld: {"+ live customer active", "+ live coupon active"},
-	}
-}
-
 // Close clears everything away, the last thing first.
 func (s *Stage) Close(ctx context.Context) error {
 	var problems []error

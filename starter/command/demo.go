@@ -188,7 +188,7 @@ func (p *program) judge(ctx context.Context, s *stage.Stage, example examples.Ex
 	if err != nil {
 		return nil, err
 	}
-	var want map[string][]string
+	var want map[string][]found.Want
 	title, status := "found as before, by a look of its own:", compensations.Unwound
 	if example.Ends == examples.Commits {
 		want, title, status = s.Committed(), "found as the task was to leave it, by a look of its own:", compensations.Committed
@@ -227,8 +227,8 @@ func writeFindings(w io.Writer, findings []found.Finding) bool {
 			sign, ok = "!", false
 		}
 		t.row(sign, f.World, f.Looked)
-		for _, lost := range f.Lost {
-			t.row("", "", "but for a loss that the report names: "+lost)
+		if len(f.Lost) > 0 {
+			t.row("", "", "but for what the report names as lost: "+strings.Join(f.Lost, "; "))
 		}
 		for _, wrong := range f.Wrong {
 			t.row("", "", "otherwise: "+oneLine(wrong))
