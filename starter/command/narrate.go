@@ -72,24 +72,24 @@ func (n *narrator) tell(s workflows.State, now time.Time) {
 }
 
 func (n *narrator) step(v workflows.StepView, now time.Time) {
-	noted := now
-	if !v.Ended.IsZero() {
-		noted = v.Ended
-	}
-	for _, note := range v.Notes[min(n.notes[v.ID], len(v.Notes)):] {
-		n.line(noted, v.ID, v.Uses, oneLine(note))
-	}
-	n.notes[v.ID] = max(n.notes[v.ID], len(v.Notes))
 	was, seen := n.steps[v.ID]
-	if v.State == "" || v.State == workflows.NotStarted || v.State == was {
-		return
+	at := now
+	if !v.Ended.IsZero() {
+		at = v.Ended
 	}
-	n.steps[v.ID] = v.State
 	// What went by between two looks is told by the times that the state holds.
 	if !seen && (v.State == workflows.Done || v.State == workflows.StepFailed) && !v.Began.IsZero() {
 		n.line(v.Began, v.ID, v.Uses, "started")
 	}
-	at, text := now, ""
+	for _, note := range v.Notes[min(n.notes[v.ID], len(v.Notes)):] {
+		n.line(at, v.ID, v.Uses, oneLine(note))
+	}
+	n.notes[v.ID] = max(n.notes[v.ID], len(v.Notes))
+	if v.State == "" || v.State == workflows.NotStarted || v.State == was {
+		return
+	}
+	n.steps[v.ID] = v.State
+	text := ""
 	switch v.State {
 	case workflows.Planning:
 		text = "planning"
@@ -104,17 +104,14 @@ func (n *narrator) step(v workflows.StepView, now time.Time) {
 			at = v.Began
 		}
 	case workflows.Done:
-		at, text = v.Ended, "done"
+		text = "done"
 		if v.Summary != "" {
 			text += ": " + v.Summary
 		}
 	case workflows.StepFailed:
-		at, text = v.Ended, "failed: "+v.Error
+		text = "failed: " + v.Error
 	case workflows.Canceled:
-		at, text = v.Ended, "canceled"
-	}
-	if at.IsZero() {
-		at = now
+		text = "canceled"
 	}
 	n.line(at, v.ID, v.Uses, oneLine(text))
 }

@@ -89,6 +89,13 @@ func TestEachThingIsToldOnce(t *testing.T) {
 	golden(t, "narration", b.String())
 }
 
+func TestWhatWentByBeforeTheFirstLookIsToldInOrder(t *testing.T) {
+	var b bytes.Buffer
+	n := newNarrator(storyConnection, taskRun{ID: "t", Started: began}, &b, &b)
+	n.tell(story()[7], after(time.Minute))
+	golden(t, "narration-late", b.String())
+}
+
 func TestTheDrawingOfEachState(t *testing.T) {
 	var b bytes.Buffer
 	for i, s := range story() {
