@@ -13,6 +13,7 @@ func (s *suite) broken(t *testing.T) {
 	t.Run("broken", func(t *testing.T) {
 		plan, apply, undo, want := s.discover(t)
 		s.each(t, "plan_killed", plan, planKilled)
+		s.each(t, "plan_killed_and_retried", plan, planKilledAndRetried)
 		s.each(t, "apply_killed", apply, applyKilled)
 		s.each(t, "apply_killed_and_retried", want, applyKilledAndRetried)
 		s.each(t, "undo_killed", undo, undoKilled)
@@ -29,10 +30,11 @@ func (s *suite) discover(t *testing.T) (plan, apply, undo, want []string) {
 		apply = w.run(order{Op: opApply, Work: w.first}).Points
 		undo = w.run(order{Op: opUndo, Work: w.first}).Points
 		w.mustBeBefore("after apply and undo in processes of their own")
-		plan = w.run(order{Op: opPlan, Work: w.next}).Points
-		want = w.run(order{Op: opApply, Work: w.next, Want: w.mustPlan(w.next).Digest}).Points
-		w.mustUndo(w.next, w.Undone)
-		w.mustBeBefore("after apply in a process of its own")
+		w = s.bring(t)
+		plan = w.run(order{Op: opPlan, Work: w.first}).Points
+		want = w.run(order{Op: opApply, Work: w.first, Want: w.mustPlan(w.first).Digest}).Points
+		w.mustUndo(w.first, w.Undone)
+		w.mustBeBefore("after plan and apply in processes of their own")
 		if !w.action.Spec().ReadOnly && (len(apply) == 0 || len(undo) == 0) {
 			t.Fatalf("Apply reaches the points %q and Undo %q: label what lies between their side effects (activities/point)", apply, undo)
 		}
@@ -82,9 +84,16 @@ func planKilled(w *world, at int) {
 	w.mustBe(w.before, "after a killed Plan")
 	w.mustUndo(w.first, activities.Nothing)
 	w.mustBe(w.before, "after the undo of a killed Plan")
-	w.kill(order{Op: opPlan, Work: w.next}, at)
 	w.mustApply(w.next, w.mustPlan(w.next).Digest)
 	w.mustUndo(w.next, w.Undone)
+	w.mustBeBefore("after the undo of the next generation")
+}
+
+// planKilledAndRetried is what a worker's loss between a plan and its gate comes to.
+func planKilledAndRetried(w *world, at int) {
+	w.kill(order{Op: opPlan, Work: w.first}, at)
+	w.mustApply(w.first, w.mustPlan(w.first).Digest)
+	w.mustUndo(w.first, w.Undone)
 	w.mustBeBefore("after the undo")
 }
 

@@ -62,12 +62,6 @@ func release(w *world) {
 		w.mustFail("Undo after Release", err, activities.Fenced)
 	}
 	w.mustBe(left, "after a late Undo")
-
-	// What was released is before what comes next.
-	w.before = left
-	w.mustApply(w.next, "")
-	w.mustUndo(w.next, w.Undone)
-	w.mustBeBefore("after the undo of the next generation")
 }
 
 func wrongPlace(w *world) {

@@ -64,7 +64,8 @@
 //	wrong_place                another journal's id is WrongPlace for every call
 //	drift                      shown and not touched; a force overwrites exactly what was shown
 //	secret                     through Temporal's activity environment: in no result, error, diff or log
-//	broken/plan_killed         killed at each point of Plan, then undone; then planned and applied
+//	broken/plan_killed         killed at each point of Plan, then undone, then the next generation
+//	broken/plan_killed_and_retried   killed at each point of Plan, then planned and applied
 //	broken/apply_killed        killed at each point of Apply, then undone, then the next generation
 //	broken/apply_killed_and_retried  killed with an approval, then applied again with the same one
 //	broken/undo_killed         killed at each point of Undo, then undone

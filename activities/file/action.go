@@ -1,0 +1,104 @@
+package file
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// action is a verb with the contract of package activities.
+type action struct {
+	*world
+	verb
+	described activities.Spec
+}
+
+func newAction(w *world, v verb) *action { return &action{w, v, v.spec()} }
+
+func (a *action) Spec() activities.Spec { return a.described }
+
+// reach labels the instant after a side effect.
+func (a *action) reach(what string) { point.Reach(a.described.Name + ":" + what) }
+
+// Observe compares the targets with what the step left and with what was there before.
+func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
+	h, rec, err := a.recorded(e)
+	if err != nil {
+		return activities.Observation{}, err
+	}
+	if rec == nil {
+		return activities.Observation{State: activities.Unseen, Detail: "the journal has no record of a change"}, nil
+	}
+	var found []difference
+	before, after := true, true
+	for _, o := range rec.Ops {
+		now, err := h.atTarget(ctx, o.Target)
+		if err != nil {
+			return activities.Observation{}, err
+		}
+		before, after = before && now.is(o.Pre), after && now.is(o.Post)
+		if !now.is(o.Post) {
+			found = append(found, difference{o, now})
+		}
+	}
+	switch {
+	case after:
+		return activities.Observation{State: activities.AsLeft}, nil
+	case before:
+		return activities.Observation{State: activities.AsBefore}, nil
+	}
+	return activities.Observation{State: activities.Elsewise, Detail: h.say(found), Drift: h.drift(found)}, nil
+}
+
+// recorded finds the entry's record in one of the roots; nil: there is none.
+func (a *action) recorded(e activities.Entry) (held, *record, error) {
+	all, err := a.tokens(e)
+	if err != nil {
+		return held{}, nil, err
+	}
+	for _, h := range all {
+		var rec record
+		if found, err := h.token.Read(journal.Record, &rec); found || err != nil {
+			return h, &rec, err
+		}
+	}
+	return held{}, nil, nil
+}
+
+// open is Fenced where the entry's token is undone or released.
+func (a *action) open(e activities.Entry) error {
+	all, err := a.tokens(e)
+	for _, h := range all {
+		err = errors.Join(err, h.token.CheckOpen())
+	}
+	return err
+}
+
+// Release drops the originals. The tombstones stay.
+func (a *action) Release(_ context.Context, e activities.Entry) error {
+	all, err := a.tokens(e)
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		fate, err := h.token.Decide(journal.Releasing)
+		if err != nil {
+			return err
+		}
+		if fate != journal.Releasing {
+			continue
+		}
+		a.reach("released")
+		if err := h.bury(stagePath(h.id), ""); err != nil {
+			return err
+		}
+		err = errors.Join(h.token.Drop(journal.Record), h.token.Drop(journal.Applied), h.token.Drop(leftDoc))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// difference is a target that is not as the step left it.
+type difference struct {
+	op
+	now tree
+}
+
+// drift is what a person is shown of differences; nil where there are none.
+func (r *root) drift(found []difference) *activities.Drift {
+	if len(found) == 0 {
+		return nil
+	}
+	var parts [][]byte
+	var diff strings.Builder
+	for _, d := range found {
+		parts = append(parts, []byte(d.Target), []byte(d.now.Digest))
+		diff.WriteString(r.describe(d))
+	}
+	return &activities.Drift{Digest: activities.DigestOf(parts...), Diff: diff.String()}
+}
+
+func (r *root) say(found []difference) string {
+	paths := make([]string, len(found))
+	for i, d := range found {
+		paths[i] = filepath.Join(r.path, d.Target)
+	}
+	verb := " is"
+	if len(paths) > 1 {
+		verb = " are"
+	}
+	return strings.Join(paths, ", ") + verb + " not as the step left it"
+}
+
+// describe shows a difference: line by line where the content is short and may be seen.
+func (r *root) describe(d difference) string {
+	path := filepath.Join(r.path, d.Target)
+	var b strings.Builder
+	fmt.Fprintf(&b, "--- %s (as the step left it)\n+++ %s (now)\n", path, path)
+	if d.Text != nil && d.now.top().Kind == kindFile && d.now.top().Mode&0o077 != 0 {
+		if text, ok := r.text(d.Target); ok {
+			b.WriteString(unified(*d.Text, text))
+			if text == *d.Text {
+				b.WriteString(lines(d.Post.Nodes, d.now.Nodes, true))
+			}
+			return b.String()
+		}
+	}
+	b.WriteString(lines(d.Post.Nodes, d.now.Nodes, true))
+	return b.String()
+}
+
+// text reads a short text below the root.
+func (r *root) text(rel string) (string, bool) { return readText(r.dir, rel) }
+
+func readText(in *os.Root, name string) (string, bool) {
+	f, err := in.Open(name)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxText+1))
+	if err != nil || len(raw) > maxText || !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {
+		return "", false
+	}
+	return string(raw), true
+}
+
+// lines compares two trees by what their nodes are; not by their content.
+func lines(before, after []node, times bool) string {
+	said := map[string][2]string{}
+	for i, nodes := range [][]node{before, after} {
+		for _, n := range nodes {
+			both := said[n.Path]
+			both[i] = n.say(times)
+			said[n.Path] = both
+		}
+	}
+	paths := make([]string, 0, len(said))
+	for path, both := range said {
+		if both[0] != both[1] {
+			paths = append(paths, path)
+		}
+	}
+	sort.Strings(paths)
+	var b strings.Builder
+	for i, path := range paths {
+		const most = 200
+		if i == most {
+			fmt.Fprintf(&b, "... and %d more paths\n", len(paths)-most)
+			break
+		}
+		for j, sign := range []string{"-", "+"} {
+			if s := said[path][j]; s != "" {
+				fmt.Fprintf(&b, "%s %s %s\n", sign, path, s)
+			}
+		}
+	}
+	if b.Len() == 0 {
+		return "(too many entries to show which differ)\n"
+	}
+	return b.String()
+}
+
+func (n node) say(times bool) string {
+	s := fmt.Sprintf("%s %04o %d:%d", n.Kind, n.Mode&0o7777, n.UID, n.GID)
+	switch n.Kind {
+	case kindFile:
+		s += fmt.Sprintf(" %d bytes sha256:%.12s", n.Size, n.Sum)
+	case kindLink:
+		s += " -> " + n.Link
+	}
+	if times && n.Time != 0 {
+		s += fmt.Sprintf(" time %d.%09d", n.Time/1e9, n.Time%1e9)
+	}
+	names := make([]string, 0, len(n.Xattrs))
+	for name := range n.Xattrs {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		s += fmt.Sprintf(" %s=%.16s", name, activities.DigestOf([]byte(n.Xattrs[name])).Short())
+	}
+	return s
+}
+
+// change is what a person reads before approving.
+func (a *action) change(_ context.Context, d *draft) (activities.Change, error) {
+	summary, _, risk, fact := a.sum(d)
+	c := activities.Change{
+		Summary: summary, Strategy: activities.Snapshot, Undo: wayBack, Risk: risk, Digest: d.digest(),
+	}
+	if fact != "" {
+		c.Facts = []string{fact}
+	}
+	var diff strings.Builder
+	shown := map[int]bool{}
+	for _, g := range d.given {
+		c.Keys = append(c.Keys, "file:"+g.path)
+		o := d.rec.Ops[g.op]
+		if !shown[g.op] {
+			shown[g.op] = true
+			fmt.Fprintf(&diff, "--- %s\n+++ %s\n", orNull(d.path, o.Target, o.Pre), orNull(d.path, o.Target, o.Post))
+			diff.WriteString(lines(o.Pre.Nodes, o.Post.Nodes, false))
+		}
+		if g.below != "." {
+			fmt.Fprintf(&diff, "--- /dev/null\n+++ %s\n", filepath.Join(d.path, g.rel))
+		}
+		diff.WriteString(d.contentDiff(g))
+	}
+	c.Diff = diff.String()
+	return c, nil
+}
+
+func orNull(root, target string, t tree) string {
+	if !t.there() {
+		return "/dev/null"
+	}
+	return filepath.Join(root, target)
+}
+
+// contentDiff compares one file's content line by line, where it is short and may be seen.
+func (d *draft) contentDiff(g given) string {
+	o := d.rec.Ops[g.op]
+	if o.Private || o.Pre.there() && o.Pre.top().Kind != kindFile {
+		return ""
+	}
+	var before, after string
+	var ok bool
+	if o.Pre.there() {
+		if before, ok = d.text(g.rel); !ok {
+			return ""
+		}
+	}
+	if o.Post.there() {
+		if after, ok = readText(d.store, filepath.Join(d.ticket(g.op), g.below)); !ok {
+			return ""
+		}
+	}
+	return unified(before, after)
+}

@@ -1,0 +1,2 @@
+// Package file writes and deletes files.
+package file

@@ -1,0 +1,145 @@
+package file
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// content is one file to write.
+type content struct {
+	Path    string  `json:"path,omitempty" jsonschema:"absolute path of the file to write; missing folders are made"`
+	Content *string `json:"content,omitempty" jsonschema:"the new content; it stands in the task's history"`
+	Source  string  `json:"source,omitempty" jsonschema:"absolute path of a file on the same host to copy from, for what is large or private"`
+	Mode    string  `json:"mode,omitempty" jsonschema:"permissions in octal, such as 0644; left out: those of the file that is replaced, else 0644"`
+}
+
+type writeParams struct {
+	content
+	Files []content `json:"files,omitempty" jsonschema:"several files, all or none of which are written; instead of path"`
+}
+
+type removeParams struct {
+	Path  string   `json:"path,omitempty" jsonschema:"absolute path of the file or folder to delete, with all that is in it"`
+	Paths []string `json:"paths,omitempty" jsonschema:"several of them; instead of path"`
+}
+
+// wanted is a file to write, located.
+type wanted struct {
+	spot
+	given  string
+	text   []byte
+	source *spot
+	mode   uint32 // 0: that of the file that is replaced
+}
+
+func (w *world) wanted(s activities.Step) ([]wanted, error) {
+	if len(s.With) > activities.MaxInline {
+		return nil, activities.Errorf(activities.Refused,
+			"content: the parameters have %d bytes, more than %d; put the content into a file below an allowed root and name it as source: instead", len(s.With), activities.MaxInline)
+	}
+	p, err := activities.DecodeParams[writeParams](s.With)
+	if err != nil {
+		return nil, err
+	}
+	all, field := p.Files, "files[%d]."
+	if len(all) == 0 {
+		all, field = []content{p.content}, ""
+	} else if p.content != (content{}) {
+		return nil, activities.Errorf(activities.Refused, "files: give either path with content or source, or a list of files, not both")
+	}
+	out := make([]wanted, len(all))
+	for i, c := range all {
+		name := field
+		if name != "" {
+			name = fmt.Sprintf(field, i)
+		}
+		if out[i], err = w.want(name, c); err != nil {
+			return nil, err
+		}
+	}
+	return out, oneRoot(out, func(x wanted) spot { return x.spot })
+}
+
+func (w *world) want(field string, c content) (x wanted, err error) {
+	x.given = c.Path
+	if x.spot, err = w.locate(field+"path", c.Path, true); err != nil {
+		return x, err
+	}
+	switch {
+	case (c.Content == nil) == (c.Source == ""):
+		return x, activities.Errorf(activities.Refused, "%scontent: give one of content and source for %s", field, c.Path)
+	case c.Content != nil:
+		x.text = []byte(*c.Content)
+	default:
+		source, err := w.locate(field+"source", c.Source, true)
+		if err != nil {
+			return x, err
+		}
+		x.source = &source
+	}
+	if c.Mode != "" {
+		mode, err := strconv.ParseUint(c.Mode, 8, 32)
+		if err != nil || mode == 0 || mode > 0o7777 {
+			return x, activities.Errorf(activities.Refused, "%smode: %q is no mode in octal, such as \"0644\"", field, c.Mode)
+		}
+		x.mode = uint32(mode)
+	}
+	return x, nil
+}
+
+// doomed is a path to delete, located.
+type doomed struct {
+	spot
+	given string
+}
+
+func (w *world) doomed(s activities.Step) ([]doomed, error) {
+	p, err := activities.DecodeParams[removeParams](s.With)
+	if err != nil {
+		return nil, err
+	}
+	paths, field := p.Paths, "paths[%d]"
+	switch {
+	case len(paths) == 0 && p.Path == "", len(paths) > 0 && p.Path != "":
+		return nil, activities.Errorf(activities.Refused, "path: give one path, or a list of paths")
+	case len(paths) == 0:
+		paths, field = []string{p.Path}, "path"
+	}
+	out := make([]doomed, len(paths))
+	for i, path := range paths {
+		name := field
+		if p.Path == "" {
+			name = fmt.Sprintf(field, i)
+		}
+		at, err := w.locate(name, path, false)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = doomed{at, path}
+	}
+	return out, oneRoot(out, func(x doomed) spot { return x.spot })
+}
+
+// oneRoot refuses paths in two roots, and paths of which one is, or is in, another.
+func oneRoot[T any](all []T, at func(T) spot) error {
+	for i := range all {
+		for j := range i {
+			a, b := at(all[j]), at(all[i])
+			if a.root != b.root {
+				return activities.Errorf(activities.Refused, "%s and %s are in two roots; a step changes one: make it two steps", a.abs(), b.abs())
+			}
+			if within(a.rel, b.rel) || within(b.rel, a.rel) {
+				return activities.Errorf(activities.Refused, "%s and %s: one is, or is in, the other; name each file once", a.abs(), b.abs())
+			}
+		}
+	}
+	return nil
+}
+
+func within(folder, path string) bool {
+	return path == folder || strings.HasPrefix(path, folder+string(filepath.Separator))
+}

@@ -1,0 +1,99 @@
+package file
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Documents of a token beside those of package journal.
+const (
+	leftDoc = "left" // the change is done: the forward has seen each original come out
+	planDoc = "plan" // the undo begins: what it will do, before it does any of it
+)
+
+// record is all that is known before the first byte of a change.
+type record struct {
+	Want activities.Digest `json:"want,omitempty"`
+	// Attempt names the folder of the forward's tickets.
+	Attempt string `json:"attempt"`
+	Ops     []op   `json:"ops"`
+	// Parents are the folders that the changes are in.
+	Parents []parent          `json:"parents,omitempty"`
+	Result  activities.Result `json:"result"`
+}
+
+// op is one change: at its target, Pre becomes Post.
+type op struct {
+	// Target is the path below the root.
+	Target string `json:"target"`
+	Pre    tree   `json:"pre"`
+	Post   tree   `json:"post"`
+	// Private says that no content may be shown.
+	Private bool `json:"private,omitempty"`
+	// Text is the new content where it is short and not private, to show what someone else has changed in it.
+	Text *string `json:"text,omitempty"`
+}
+
+// parent is a folder and its time.
+type parent struct {
+	Path string `json:"path"`
+	Time int64  `json:"time"` // nanoseconds since 1970
+}
+
+// left is what leftDoc holds: the parents as the step left them.
+type left struct {
+	Parents []parent `json:"parents,omitempty"`
+}
+
+// plan is what planDoc holds.
+type plan struct {
+	// Acted says that the forward had changed something.
+	Acted bool `json:"acted"`
+	// Parents have the times that they get.
+	Parents []parent `json:"parents,omitempty"`
+	// Notes are what the first look found that a reader must know.
+	Notes []string  `json:"notes,omitempty"`
+	Began time.Time `json:"began"`
+}
+
+// timeOf is the time of a folder, and false where there is none.
+func (r *root) timeOf(folder string) (int64, bool, error) {
+	f, err := r.dir.Open(folder)
+	if err != nil {
+		if lost(err) {
+			return 0, false, nil
+		}
+		return 0, false, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	return unix.TimespecToNsec(st.Mtim), err == nil, err
+}
+
+// times are the folders' times now; one that is gone is left out.
+func (r *root) times(folders []parent) ([]parent, error) {
+	var now []parent
+	for _, p := range folders {
+		t, there, err := r.timeOf(p.Path)
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			now = append(now, parent{p.Path, t})
+		}
+	}
+	return now, nil
+}
+
+func timeIn(folders []parent, path string) (int64, bool) {
+	for _, p := range folders {
+		if p.Path == path {
+			return p.Time, true
+		}
+	}
+	return 0, false
+}

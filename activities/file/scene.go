@@ -1,0 +1,138 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// scene is where checks look: at what is staged, where there is a draft, else at the files themselves.
+type scene struct {
+	world *world
+	root  *root
+	draft *draft
+	// target is the step's only file, as the step names it; empty where there are several.
+	target string
+}
+
+func (a *action) staged(d *draft) scene {
+	s := scene{world: a.world, root: d.root, draft: d}
+	if len(d.given) == 1 {
+		s.target = d.given[0].path
+	}
+	return s
+}
+
+func (a *action) live(r *root, step activities.Step) scene {
+	s := scene{world: a.world, root: r}
+	p, err := activities.DecodeParams[struct {
+		content
+		Files []content `json:"files"`
+		Paths []string  `json:"paths"`
+	}](step.With)
+	switch {
+	case err != nil:
+	case p.Path != "":
+		s.target = p.Path
+	case len(p.Files) == 1:
+		s.target = p.Files[0].Path
+	case len(p.Paths) == 1:
+		s.target = p.Paths[0]
+	}
+	return s
+}
+
+func (s scene) Target() string { return s.target }
+
+// find is where a path is in this scene: a place below one of two folders.
+func (s scene) find(path string) (in *os.Root, rel string, err error) {
+	at, err := s.world.locate("check", path, true)
+	if err != nil {
+		return nil, "", err
+	}
+	if s.draft == nil || at.root != s.root {
+		return at.dir, at.rel, nil
+	}
+	for i, o := range s.draft.rec.Ops {
+		if !within(o.Target, at.rel) {
+			continue
+		}
+		below, err := filepath.Rel(o.Target, at.rel)
+		return s.draft.store, filepath.Join(s.draft.ticket(i), below), err
+	}
+	return at.dir, at.rel, nil
+}
+
+func (s scene) ReadFile(_ context.Context, path string) ([]byte, error) {
+	in, rel, err := s.find(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := in.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENOTDIR) {
+		return nil, fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, activities.ErrIsFolder
+	case !info.Mode().IsRegular():
+		return nil, activities.Errorf(activities.CheckFailed, "%s is no regular file", path)
+	case info.Size() > maxChecked:
+		return nil, activities.Errorf(activities.CheckFailed, "%s has %d bytes, more than a check reads (%d)", path, info.Size(), maxChecked)
+	}
+	return io.ReadAll(f)
+}
+
+// maxChecked is the most that a check reads of a file.
+const maxChecked = 16 << 20
+
+// Run runs a program on the worker's host, with nothing of the worker's environment but what programs need to be found.
+func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
+	args := make([]string, len(argv))
+	for i, arg := range argv {
+		if strings.Contains(arg, "{path}") {
+			at, err := s.place()
+			if err != nil {
+				return nil, err
+			}
+			arg = strings.ReplaceAll(arg, "{path}", at)
+		}
+		args[i] = arg
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = s.root.path
+	for _, name := range []string{"PATH", "HOME", "LANG", "TMPDIR"} {
+		if value, set := os.LookupEnv(name); set {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	return cmd.CombinedOutput()
+}
+
+// place is where the step's only file is, for a program.
+func (s scene) place() (string, error) {
+	if s.target == "" {
+		return "", activities.Errorf(activities.Refused, "run: {path} stands for the step's only file, and this step has several; name the file")
+	}
+	in, rel, err := s.find(s.target)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(in.Name(), rel), nil
+}

@@ -1,0 +1,292 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// draft is a change that is staged, and has not touched its target.
+type draft struct {
+	*root
+	token string
+	rec   record
+	// given are the paths as the step names them, each with the change that it is part of and its place in it.
+	given []given
+}
+
+type given struct {
+	path  string
+	op    int
+	below string // the file's path in the op's tree, "." for its top
+	rel   string // its path in the root
+}
+
+// begin makes the folder of a new attempt's tickets.
+func (r *root) begin(token string) (*draft, error) {
+	d := &draft{root: r, token: token, rec: record{Attempt: rand.Text()}}
+	if err := r.folder(stagePath(token, d.rec.Attempt)); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// path is where something of the draft is in the store.
+func (d *draft) ticket(n int) string {
+	return stagePath(d.token, d.rec.Attempt, d.rec.Ops[n].ticket(n))
+}
+
+// slot makes the folder of the next change's ticket.
+func (d *draft) slot(o op) (n int, err error) {
+	d.rec.Ops = append(d.rec.Ops, o)
+	n = len(d.rec.Ops) - 1
+	return n, d.folder(filepath.Dir(d.ticket(n)))
+}
+
+// drop clears a draft away.
+func (d *draft) drop() error {
+	return d.clear(d.token, func(attempt string) bool { return attempt == d.rec.Attempt })
+}
+
+// clear removes attempts' folders of tickets.
+func (r *root) clear(token string, which func(attempt string) bool) error {
+	f, err := r.store.Open(stagePath(token))
+	if err != nil {
+		if lost(err) {
+			return nil
+		}
+		return err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil && !errors.Is(err, unix.ENOTDIR) {
+		return err
+	}
+	for _, name := range names {
+		if !which(name) {
+			continue
+		}
+		trash := filepath.Join(trashDir, rand.Text())
+		if err := unix.Renameat2(r.at(), stagePath(token, name), r.at(), trash, unix.RENAME_NOREPLACE); err != nil && !lost(err) {
+			return err
+		}
+		r.discard(trash)
+	}
+	return nil
+}
+
+// capture looks at what stands at the targets and at the folders that they are in.
+func (d *draft) capture(ctx context.Context) error {
+	seen := map[string]bool{}
+	for i := range d.rec.Ops {
+		o := &d.rec.Ops[i]
+		folder := filepath.Dir(o.Target)
+		at, there, err := d.timeOf(folder)
+		if err != nil {
+			return err
+		}
+		if !there {
+			return activities.Errorf(activities.ActionFailed, "folder %s has just gone", filepath.Join(d.path, folder))
+		}
+		if !seen[folder] {
+			seen[folder] = true
+			d.rec.Parents = append(d.rec.Parents, parent{folder, at})
+		}
+		if o.Pre, err = d.atTarget(ctx, o.Target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look notes what is staged.
+func (d *draft) look(ctx context.Context) (err error) {
+	for i := range d.rec.Ops {
+		if d.rec.Ops[i].Post, err = d.atTicket(ctx, d.ticket(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seal makes what is staged durable: the files are already.
+func (d *draft) seal() error {
+	folders := []string{stageDir, stagePath(d.token), stagePath(d.token, d.rec.Attempt)}
+	for i, o := range d.rec.Ops {
+		folders = append(folders, filepath.Dir(d.ticket(i)))
+		for _, n := range o.Post.Nodes {
+			if n.Kind == kindFolder {
+				folders = append(folders, filepath.Join(d.ticket(i), n.Path))
+			}
+		}
+	}
+	for _, folder := range folders {
+		if err := d.sync(folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// digest covers the change and its target.
+func (d *draft) digest() activities.Digest {
+	var parts [][]byte
+	for _, o := range d.rec.Ops {
+		parts = append(parts, []byte(o.Target), o.Post.content(), []byte(o.Pre.Digest))
+	}
+	return activities.DigestOf(parts...)
+}
+
+// write makes a file of the draft. A file that is replaced hands on its owner, its mode and its extended attributes.
+func (d *draft) write(ctx context.Context, at string, x wanted) (err error) {
+	old, replaces, err := x.replaced(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := d.store.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	if err := x.copyTo(f); err != nil {
+		return err
+	}
+	mode := uint32(0o644)
+	if replaces {
+		mode = old.Mode &^ 0o6000 // as any write to a file takes setuid and setgid away
+	}
+	if x.mode != 0 {
+		mode = x.mode
+	}
+	uid, gid := -1, -1
+	switch {
+	case replaces:
+		uid, gid = int(old.UID), int(old.GID)
+	default:
+		gid = d.groupFor(x.rel)
+	}
+	if err := chown(f, uid, gid); err != nil {
+		return activities.Errorf(activities.Refused, "%s belongs to user %d and group %d, and this worker may not give files to them (%v); run it as one who may", x.abs(), uid, gid, err)
+	}
+	if replaces {
+		if err := hand(f, old); err != nil {
+			return fmt.Errorf("%s: %w", x.abs(), err)
+		}
+	}
+	if err := unix.Fchmod(int(f.Fd()), mode); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// replaced is the node that the file replaces.
+func (x wanted) replaced(ctx context.Context) (node, bool, error) {
+	info, err := x.dir.Lstat(x.rel)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return node{}, false, nil
+	case err != nil:
+		return node{}, false, err
+	case info.IsDir():
+		return node{}, false, activities.Errorf(activities.Refused, "path: %s is a folder; name a file in it", x.given)
+	case !info.Mode().IsRegular():
+		return node{}, false, activities.Errorf(activities.Refused, "path: %s is no regular file (%s); delete it first", x.given, info.Mode().Type())
+	}
+	old, err := x.atTarget(ctx, x.rel)
+	return old.top(), old.there(), err
+}
+
+// copyTo writes the file's content.
+func (x wanted) copyTo(f *os.File) error {
+	if x.source == nil {
+		_, err := io.Copy(f, bytes.NewReader(x.text))
+		return err
+	}
+	from, err := x.source.dir.OpenFile(x.source.rel, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return activities.Errorf(activities.Refused, "source: %s is not there", x.source.abs())
+		}
+		return err
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return activities.Errorf(activities.Refused, "source: %s is no regular file", x.source.abs())
+	}
+	_, err = io.Copy(f, from)
+	return err
+}
+
+// groupFor is the group that a new file or folder gets: that of a parent with the setgid bit, else the worker's own.
+func (r *root) groupFor(rel string) int {
+	for folder := filepath.Dir(rel); ; folder = filepath.Dir(folder) {
+		info, err := r.dir.Stat(folder)
+		if err == nil {
+			var st unix.Stat_t
+			f, err := r.dir.Open(folder)
+			if err != nil {
+				return -1
+			}
+			defer f.Close()
+			if info.Mode()&fs.ModeSetgid != 0 && unix.Fstat(int(f.Fd()), &st) == nil {
+				return int(st.Gid)
+			}
+			return -1
+		}
+		if folder == "." {
+			return -1
+		}
+	}
+}
+
+// chown gives a file to an owner that it does not have yet; -1 leaves it.
+func chown(f *os.File, uid, gid int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	if (uid < 0 || uid == int(st.Uid)) && (gid < 0 || gid == int(st.Gid)) {
+		return nil
+	}
+	return f.Chown(uid, gid)
+}
+
+// hand gives a new file the extended attributes of the old one. What the kernel guards (capabilities, integrity) is bound
+// to the old content; labels are kept where this process may set them.
+func hand(f *os.File, old node) error {
+	for name, value := range old.Xattrs {
+		raw, err := hex.DecodeString(value)
+		if err != nil {
+			return err
+		}
+		switch name {
+		case "security.capability", "security.ima", "security.evm":
+			continue
+		}
+		err = unix.Fsetxattr(int(f.Fd()), name, raw, 0)
+		if err != nil && (strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "system.")) {
+			return fmt.Errorf("extended attribute %s cannot be handed on: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// verb is what two actions differ in: the draft that they make of a step.
+type verb interface {
+	spec() activities.Spec
+	// in is the root that a step changes, with a function that stages its change in a draft of that root.
+	in(w *world, s activities.Step) (*root, func(ctx context.Context, d *draft) error, error)
+	// sum says what a draft is: one line, the result's outputs and the risk.
+	sum(d *draft) (summary string, outputs map[string]any, risk activities.Risk, fact string)
+}
+
+const wayBack = "the original is kept beside the change and moved back, with owner, mode, times and extended attributes"
+
+// write is file.write.
+type write struct{}
+
+func (write) spec() activities.Spec {
+	return activities.Spec{
+		Name:       "file.write",
+		Summary:    "Writes one file, or several at once; folders that are missing are made.",
+		Params:     activities.ParamsSchema[writeParams](),
+		UndoParams: []string{"path"},
+		Keys:       []activities.Key{{Prefix: "file:", Param: "path", Path: true}, {Prefix: "file:", Param: "files.*.path", Path: true}},
+		HostBound:  true,
+		Risk:       activities.Low,
+		Strategy:   activities.Snapshot,
+		Undo:       wayBack,
+		Outputs: map[string]string{
+			"path": "the file, where there is one", "sha256": "the digest of its content, where there is one",
+			"bytes": "the size of all files", "files": "the list of all files, each with path, sha256 and bytes",
+		},
+	}
+}
+
+func (write) in(w *world, s activities.Step) (*root, func(context.Context, *draft) error, error) {
+	all, err := w.wanted(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return all[0].root, func(ctx context.Context, d *draft) error {
+		ops := map[string]int{}
+		for _, x := range all {
+			target, err := d.topmost(x.rel)
+			if err != nil {
+				return err
+			}
+			n, begun := ops[target]
+			if !begun {
+				if n, err = d.slot(op{Target: target}); err != nil {
+					return err
+				}
+				ops[target] = n
+			}
+			below, err := filepath.Rel(target, x.rel)
+			if err != nil {
+				return err
+			}
+			if err := d.folders(n, below); err != nil {
+				return err
+			}
+			at := filepath.Join(d.ticket(n), below)
+			if err := d.write(ctx, at, x); err != nil {
+				return err
+			}
+			if err := d.show(ctx, n, x, at); err != nil {
+				return err
+			}
+			d.given = append(d.given, given{x.given, n, below, x.rel})
+		}
+		return nil
+	}, nil
+}
+
+// topmost is the first part of a path that is not there: what has to be put into place for the path to be there.
+func (r *root) topmost(rel string) (string, error) {
+	for {
+		folder := filepath.Dir(rel)
+		if folder == "." {
+			return rel, nil
+		}
+		_, err := r.dir.Lstat(folder)
+		if err == nil {
+			return rel, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		rel = folder
+	}
+}
+
+// folders makes the folders of a new tree on the way to a file in it.
+func (d *draft) folders(n int, below string) error {
+	parts := strings.Split(below, string(filepath.Separator))
+	if below == "." {
+		return nil
+	}
+	for i := range parts {
+		at := filepath.Join(append([]string{d.ticket(n)}, parts[:i]...)...)
+		if err := d.store.Mkdir(at, 0o755); err != nil {
+			if errors.Is(err, fs.ErrExist) {
+				continue
+			}
+			return err
+		}
+		f, err := d.store.Open(at)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		gid := d.groupFor(d.rec.Ops[n].Target)
+		if err := chown(f, -1, gid); err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o755)
+		if gid >= 0 {
+			mode |= fs.ModeSetgid
+		}
+		if err := f.Chmod(mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxText is up to which size a content is compared line by line.
+const maxText = 64 << 10
+
+// show decides whether a content may be seen, and keeps a short one for later comparison. What comes from a source was
+// meant to stay out of the history; so was what only its owner may read, and a secret's value.
+func (d *draft) show(ctx context.Context, n int, x wanted, at string) error {
+	o := &d.rec.Ops[n]
+	info, err := d.store.Stat(at)
+	if err != nil {
+		return err
+	}
+	secret := activities.MaskerFrom(ctx).String(string(x.text)) != string(x.text)
+	if x.source != nil || secret || info.Mode()&0o077 == 0 {
+		o.Private = true
+	}
+	if old, err := d.dir.Stat(x.rel); err == nil && old.Mode()&0o077 == 0 {
+		o.Private = true
+	}
+	if o.Private || x.rel != o.Target || len(x.text) > maxText || !utf8.Valid(x.text) {
+		o.Text = nil
+		return nil
+	}
+	text := string(x.text)
+	o.Text = &text
+	return nil
+}
+
+func (write) sum(d *draft) (string, map[string]any, activities.Risk, string) {
+	var files []map[string]any
+	var total int64
+	for _, g := range d.given {
+		for _, n := range d.rec.Ops[g.op].Post.Nodes {
+			if n.Path == g.below {
+				files = append(files, map[string]any{"path": g.path, "sha256": n.Sum, "bytes": n.Size})
+				total += n.Size
+			}
+		}
+	}
+	outputs := map[string]any{"files": files, "bytes": total}
+	if len(d.given) > 1 {
+		risk, fact := activities.Low, ""
+		if len(d.given) >= manyFiles {
+			risk, fact = activities.Medium, fmt.Sprintf("%d files are written", len(d.given))
+		}
+		return fmt.Sprintf("write %d files below %s (%d bytes)", len(d.given), d.path, total), outputs, risk, fact
+	}
+	outputs["path"], outputs["sha256"] = files[0]["path"], files[0]["sha256"]
+	if pre := d.rec.Ops[0].Pre; pre.there() {
+		return fmt.Sprintf("replace %s (%d -> %d bytes)", d.given[0].path, pre.Bytes, total), outputs, activities.Low, ""
+	}
+	return fmt.Sprintf("create %s (%d bytes)", d.given[0].path, total), outputs, activities.Low, ""
+}
+
+// manyFiles is from how many files on a change asks for a person's eyes.
+const manyFiles = 20
+
+// remove is file.delete.
+type remove struct{}
+
+func (remove) spec() activities.Spec {
+	return activities.Spec{
+		Name:       "file.delete",
+		Summary:    "Deletes files and whole folders.",
+		Params:     activities.ParamsSchema[removeParams](),
+		UndoParams: []string{"path", "paths"},
+		Keys:       []activities.Key{{Prefix: "file:", Param: "path", Path: true}, {Prefix: "file:", Param: "paths.*", Path: true}},
+		HostBound:  true,
+		Risk:       activities.Low,
+		Strategy:   activities.Snapshot,
+		Undo:       wayBack,
+		Outputs: map[string]string{
+			"paths": "what was deleted", "entries": "how many files, folders and links that was", "bytes": "the size of all files",
+		},
+	}
+}
+
+func (remove) in(w *world, s activities.Step) (*root, func(context.Context, *draft) error, error) {
+	all, err := w.doomed(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return all[0].root, func(_ context.Context, d *draft) error {
+		for _, x := range all {
+			info, err := d.dir.Lstat(x.rel)
+			if errors.Is(err, fs.ErrNotExist) {
+				return activities.Errorf(activities.Refused, "path: %s is not there", x.given)
+			}
+			if err != nil {
+				return err
+			}
+			n, err := d.slot(op{Target: x.rel, Private: info.Mode().IsRegular() && info.Mode()&0o077 == 0})
+			if err != nil {
+				return err
+			}
+			d.given = append(d.given, given{x.given, n, ".", x.rel})
+		}
+		return nil
+	}, nil
+}
+
+func (remove) sum(d *draft) (string, map[string]any, activities.Risk, string) {
+	var paths []string
+	var entries int
+	var total int64
+	for i, g := range d.given {
+		paths = append(paths, g.path)
+		entries += d.rec.Ops[i].Pre.Count
+		total += d.rec.Ops[i].Pre.Bytes
+	}
+	outputs := map[string]any{"paths": paths, "entries": entries, "bytes": total}
+	what := paths[0]
+	if len(paths) > 1 {
+		what = fmt.Sprintf("%d paths below %s", len(paths), d.path)
+	}
+	if entries >= manyFiles {
+		return fmt.Sprintf("delete %s (%d entries, %d bytes)", what, entries, total), outputs, activities.Medium, fmt.Sprintf("%d files, folders and links are deleted", entries)
+	}
+	return fmt.Sprintf("delete %s (%d bytes)", what, total), outputs, activities.Low, ""
+}
