@@ -196,3 +196,18 @@ func TestContainerThatIsRemovedAtItsEnd(t *testing.T) {
 	assert.False(t, b.has(t, "/srv/a"))
 	assert.True(t, b.inspect(t).HostConfig.AutoRemove)
 }
+
+func TestContainerNamedByItsIDIsFoundAfterItWasMadeAnew(t *testing.T) {
+	t.Parallel()
+	b, s := startBox(t), newStage(t, t.TempDir())
+	before := files(t, b)
+	for range 2 {
+		e := s.entry(t)
+		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.id, "command": "touch /srv/a"}), "")
+		require.NoError(t, err)
+		u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+		require.NoError(t, err)
+		require.Equal(t, activities.Compensated, u.Outcome)
+		assert.Equal(t, before, files(t, b))
+	}
+}
