@@ -14,6 +14,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
+// Metrics of the workflow's worker, with the tag action, and outcome for what was undone.
+const (
+	MetricParked = "unwind_undo_parked"
+	MetricUndone = "unwind_undo_done"
+)
+
 // Options are the settings of a Saga. The zero value is right.
 type Options struct {
 	// Identity makes the tokens: the same in every run of a chain. Defaults to the FirstRunID of the workflow.
@@ -211,6 +217,7 @@ func (s *Saga) undo(ctx workflow.Context, it *item) {
 			it.notes = append(it.notes, "drift overwritten, as the step's drift policy says")
 		case err == nil:
 			s.settle(it, undone)
+			s.count(ctx, it)
 			return
 		case errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
 			it.state, it.reason = Waiting, "waiting for "+place(it.entry.Place)
@@ -223,6 +230,7 @@ func (s *Saga) undo(ctx workflow.Context, it *item) {
 		default:
 			it.undone = activities.Undone{Outcome: activities.Failed}
 			s.plan.park(it, Reason(err))
+			s.count(ctx, it)
 			return
 		}
 	}
@@ -258,6 +266,16 @@ func (s *Saga) settle(it *item, undone activities.Undone) {
 	default:
 		s.plan.park(it, undone.Observed)
 	}
+}
+
+// count tells the worker's metrics how an undo ended: what is parked needs somebody's eyes.
+func (s *Saga) count(ctx workflow.Context, it *item) {
+	metrics := workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"action": it.entry.Action})
+	if it.state == Parked {
+		metrics.Counter(MetricParked).Inc(1)
+		return
+	}
+	metrics.WithTags(map[string]string{"outcome": string(it.undone.Outcome)}).Counter(MetricUndone).Inc(1)
 }
 
 func (it *item) driftPolicy() activities.DriftPolicy {
