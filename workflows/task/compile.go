@@ -43,7 +43,10 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 	compiled := &Compiled{Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Steps: make([]Step, len(doc.steps))}
 	for i := range doc.steps {
 		c.byID[doc.steps[i].id] = i
-		compiled.Steps[i] = c.step(i)
+		if compiled.Steps[i] = c.step(i); c.filled > MaxCompiled {
+			c.add(doc.steps[i].node, doc.steps[i].at, "", fmt.Sprintf("the steps up to here have more than %d bytes with their vars filled in", MaxCompiled), largeTask)
+			break
+		}
 	}
 	if err := c.err(); err != nil {
 		return nil, err
@@ -55,6 +58,8 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 	return compiled, nil
 }
 
+const largeTask = "split the task, or put large content into files and name them with source:"
+
 type compiler struct {
 	parser
 	doc      *Document
@@ -64,7 +69,9 @@ type compiler struct {
 	actions  map[string]*action // nil: known, and not used in this task
 	byID     map[string]int
 	touches  []touch
-	refs     [][]int // the steps whose outputs each step refers to
+	refs     [][]int        // the steps whose outputs each step refers to
+	sizes    map[string]int // of the vars as JSON
+	filled   int            // bytes of vars that were put into steps
 }
 
 // prepare reads the schemas of the actions that the task uses.
@@ -81,6 +88,10 @@ func (c *compiler) prepare() error {
 			}
 			c.actions[spec.Name] = a
 		}
+	}
+	c.sizes = make(map[string]int, len(c.doc.vars))
+	for name, v := range c.doc.vars {
+		c.sizes[name] = v.size()
 	}
 	n := len(c.doc.steps)
 	c.touches, c.refs = make([]touch, n), make([][]int, n)
@@ -166,6 +177,9 @@ func (c *compiler) substitute(n *node, asTemplate bool) *node {
 	}
 	if ref, ok := t.whole(); ok && ref.kind == varRef {
 		v := c.doc.vars[ref.name].moved(n)
+		if c.filled += c.sizes[ref.name]; c.filled > MaxCompiled {
+			return n
+		}
 		if !asTemplate {
 			return v
 		}
@@ -175,16 +189,20 @@ func (c *compiler) substitute(n *node, asTemplate bool) *node {
 			return &m
 		})
 	}
-	var filled template
+	var filled joiner
 	for _, p := range t {
 		if p.kind == varRef {
 			p = part{text: inText(c.doc.vars[p.name])}
+			c.filled += len(p.text)
 		}
-		filled = filled.append(p)
+		if c.filled > MaxCompiled {
+			return n
+		}
+		filled.add(p)
 	}
 	m := *n
-	if m.text = filled.String(); !asTemplate {
-		m.text, _ = filled.plain()
+	if m.text = filled.template().String(); !asTemplate {
+		m.text, _ = filled.template().plain()
 	}
 	return &m
 }
@@ -331,7 +349,7 @@ func (c *compiler) fits(compiled *Compiled) error {
 	_ = z.Close()
 	if b.Len() > MaxCompressed {
 		c.add(c.doc.root.get("steps"), c.at("steps"), "", fmt.Sprintf("the compiled task has %d bytes compressed, more than %d", b.Len(), MaxCompressed),
-			"split the task, or put large content into files and name them with source:")
+			largeTask)
 	}
 	return c.err()
 }

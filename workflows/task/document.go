@@ -33,7 +33,7 @@ func Parse(filename string, src []byte) (*Document, error) {
 	var problems Problems
 	c := collector{file: filename, problems: &problems}
 	root := read(src, &c)
-	if root == nil {
+	if root == nil || c.full() {
 		return nil, c.err()
 	}
 	return parse(root, c)

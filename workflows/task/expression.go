@@ -51,26 +51,50 @@ func (e *badExpression) Error() string {
 
 // parseTemplate takes s apart. "$${{" is the text "${{"; ${{ 'text' }} is text too, with a doubled quote for a quote.
 func parseTemplate(s string) (template, *badExpression) {
-	var t template
+	var t joiner
 	for s != "" {
 		i := strings.Index(s, "${{")
 		if i < 0 {
-			return t.append(part{text: s}), nil
+			t.add(part{text: s})
+			break
 		}
 		if i > 0 && s[i-1] == '$' {
-			t = t.append(part{text: s[:i-1] + "${{"})
+			t.add(part{text: s[:i-1]})
+			t.add(part{text: "${{"})
 			s = s[i+3:]
 			continue
 		}
-		t = t.append(part{text: s[:i]})
+		t.add(part{text: s[:i]})
 		p, rest, bad := parseExpression(s[i:])
 		if bad != nil {
 			return nil, bad
 		}
-		t = t.append(p)
+		t.add(p)
 		s = rest
 	}
-	return t, nil
+	return t.template(), nil
+}
+
+// joiner makes a template of parts, and one literal of those that follow each other.
+type joiner struct {
+	parts   template
+	literal strings.Builder
+}
+
+func (j *joiner) add(p part) {
+	if p.kind == literal {
+		j.literal.WriteString(p.text)
+		return
+	}
+	j.parts = append(j.template(), p)
+	j.literal.Reset()
+}
+
+func (j *joiner) template() template {
+	if j.literal.Len() == 0 {
+		return j.parts
+	}
+	return append(j.parts, part{text: j.literal.String()})
 }
 
 // parseExpression reads the expression that s begins with.
@@ -117,21 +141,6 @@ func parseQuoted(s, body string) (p part, rest string, bad *badExpression) {
 		}
 		return part{text: b.String()}, rest, nil
 	}
-}
-
-// append adds a part; a literal is joined to one before it.
-func (t template) append(p part) template {
-	if p.kind != literal {
-		return append(t, p)
-	}
-	if p.text == "" {
-		return t
-	}
-	if last := len(t) - 1; last >= 0 && t[last].kind == literal {
-		t[last].text += p.text
-		return t
-	}
-	return append(t, p)
 }
 
 // plain is the text of a template without references.

@@ -16,6 +16,8 @@ const (
 	MaxInline = activities.MaxInline
 	// MaxVars is the size of all vars as JSON.
 	MaxVars = 64 << 10
+	// MaxCompiled is how many bytes vars may add to all steps together.
+	MaxCompiled = 16 << 20
 	// MaxCompressed is the size of a compiled task as compressed JSON: it crosses every continue-as-new.
 	MaxCompressed = 1 << 20
 	// MaxDepth is how deep lists and maps may be nested.

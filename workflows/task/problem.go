@@ -61,7 +61,7 @@ type collector struct {
 const maxKept = 10 * MaxProblems
 
 func (c collector) add(at *node, field *trail, value, message, fix string) {
-	if len(*c.problems) == maxKept {
+	if c.full() {
 		return
 	}
 	p := Problem{File: c.file, Line: 1, Column: 1, Field: field.String(), Value: value, Message: message, Fix: fix}
@@ -70,6 +70,9 @@ func (c collector) add(at *node, field *trail, value, message, fix string) {
 	}
 	*c.problems = append(*c.problems, p)
 }
+
+// full says that no further problem is kept.
+func (c collector) full() bool { return len(*c.problems) >= maxKept }
 
 // err is the problems as they are told, or nil.
 func (c collector) err() error {
@@ -83,7 +86,7 @@ func (c collector) err() error {
 	all = slices.CompactFunc(all, func(a, b Problem) bool { return a == b })
 	if more := len(all) - MaxProblems; more > 0 {
 		last, least := all[MaxProblems], ""
-		if len(*c.problems) == maxKept {
+		if c.full() {
 			least = "at least "
 		}
 		all = append(all[:MaxProblems:MaxProblems], Problem{

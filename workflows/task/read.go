@@ -49,6 +49,9 @@ func wellFormed(n *node, at *trail, c *collector) {
 		lines = make(map[string]int, len(n.fields))
 	}
 	for _, f := range n.fields {
+		if c.full() {
+			return
+		}
 		name := f.key.text
 		if line, twice := lines[name]; twice {
 			c.add(f.key, at.key(name), "", fmt.Sprintf("stands here a second time; the first is in line %d", line), "keep one of them")

@@ -45,6 +45,9 @@ func (r *referee) needs(i int) {
 	at := r.doc.steps[i].at.key("needs")
 	named := map[string]bool{}
 	for j, n := range r.doc.steps[i].needs {
+		if r.full() {
+			return
+		}
 		if !r.is(n, at.item(j), text, "write the id of a step") {
 			continue
 		}
