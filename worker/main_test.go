@@ -93,9 +93,11 @@ func TestTheWorkerServesUntilItIsToldToStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var out, log lockedBuffer
 	ended := make(chan int, 1)
-	go func() {
-		ended <- run(ctx, []string{"--host", "build-1", "--queue", t.Name(), "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--config", config(t, "stopTimeout: 1s\n")}, &out, &log)
-	}()
+	args := []string{
+		"--host", "build-1", "--queue", t.Name(), "--state", t.TempDir(), "--listen", "127.0.0.1:0",
+		"--config", config(t, "stopTimeout: 1s\n"),
+	}
+	go func() { ended <- run(ctx, args, &out, &log) }()
 	require.Eventually(t, func() bool { return strings.Contains(out.String(), "\n") || len(ended) > 0 }, 20*time.Second, 10*time.Millisecond)
 	line := regexp.MustCompile(`^worker: host build-1 serves no worlds \(its config opens none\) on queues ` + t.Name() + ` and ` + t.Name() +
 		`@build-1, health and metrics at (http://127\.0\.0\.1:\d+)\n$`).FindStringSubmatch(out.String())

@@ -75,9 +75,8 @@ func (p *program) connect(ctx context.Context) (*connection, error) {
 	if c.Client, err = client.DialContext(ctx, options); err != nil {
 		return nil, noServer(c.Address, source, err)
 	}
-	var missing *serviceerror.NamespaceNotFound
 	_, err = c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: c.Namespace})
-	if errors.As(err, &missing) {
+	if _, missing := errors.AsType[*serviceerror.NamespaceNotFound](err); missing {
 		c.Close()
 		return nil, fmt.Errorf("the Temporal server %s has no namespace %q; set TEMPORAL_NAMESPACE to one that is there", c.Address, c.Namespace)
 	}

@@ -228,8 +228,7 @@ func (c *connection) signal(ctx context.Context, t taskRun, name string, payload
 		return err
 	}
 	err = c.SignalWorkflow(ctx, t.ID, t.RunID, name, payload)
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
+	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return fmt.Errorf("task %s was closed in the meantime: the signal %s was not taken", t.ID, name)
 	}
 	if err != nil {

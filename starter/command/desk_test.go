@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "TEMPORAL_UI", "UNWIND_STATE", "UNWIND_QUEUE", "UNWIND_HOST", "UNWIND_LISTEN"} {
 		_ = os.Unsetenv(name)
 	}
-	time.Local = time.UTC
+	time.Local = time.UTC //nolint:gosmopolitan // the clock on everybody's wall
 	status := m.Run()
 	_ = os.RemoveAll(folder)
 	os.Exit(status)

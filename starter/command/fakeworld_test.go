@@ -52,8 +52,8 @@ func (w *fakeWorld) breakUndo(broken bool) {
 }
 
 type fakeParams struct {
-	Key   string `json:"key" jsonschema:"which value"`
-	Value string `json:"value" jsonschema:"what it becomes"`
+	Key   string `json:"key" jsonschema:"which one"`
+	Value string `json:"value" jsonschema:"its new content"`
 	// Fail makes the step fail after it has acted.
 	Fail bool `json:"fail,omitempty" jsonschema:"fail after the change"`
 }

@@ -43,7 +43,7 @@ func writeGate(w io.Writer, g workflows.GateView) {
 		fmt.Fprintf(w, "  because   %s\n", oneLine(g.Why))
 	}
 	writeChange(w, g.Change)
-	fmt.Fprintf(w, "  until     %s, then it counts as rejected\n", g.Until.Local().Format("2006-01-02 15:04"))
+	fmt.Fprintf(w, "  until     %s, then it counts as rejected\n", clock(g.Until, "2006-01-02 15:04"))
 }
 
 // writeWays prints the three ways to approve, and how to reject.

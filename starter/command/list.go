@@ -97,9 +97,12 @@ func literal(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 }
 
+// maxPage is the largest page that every Temporal server gives.
+const maxPage = 1000
+
 // tasks lists at most f.limit tasks, and says whether there are more.
 func (c *connection) tasks(ctx context.Context, f filter) (found []*workflowpb.WorkflowExecutionInfo, more bool, err error) {
-	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: c.Namespace, Query: f.query(), PageSize: int32(min(f.limit, 1000))}
+	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: c.Namespace, Query: f.query(), PageSize: int32(min(f.limit, maxPage))} //nolint:gosec // at most maxPage
 	for {
 		page, err := c.ListWorkflow(ctx, request)
 		if err != nil {
@@ -122,7 +125,7 @@ func (p *program) listTasks(tasks []*workflowpb.WorkflowExecutionInfo) {
 			spent = took(e.GetCloseTime().AsTime().Sub(started))
 		}
 		t.row(e.GetExecution().GetWorkflowId(), listedStatus(e), waitsFor(e), attribute(e, workflows.AttributeAgent),
-			started.Local().Format("2006-01-02 15:04:05"), spent)
+			clock(started, "2006-01-02 15:04:05"), spent)
 	}
 	t.write(p.streams.Out)
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"go.temporal.io/sdk/client"
@@ -143,8 +144,8 @@ func (l *local) Wait(ctx context.Context) error {
 
 // Stop ends what was started, the worker first.
 func (l *local) Stop() {
-	for i := len(l.closers) - 1; i >= 0; i-- {
-		l.closers[i]()
+	for _, stop := range slices.Backward(l.closers) {
+		stop()
 	}
 	l.closers = nil
 }

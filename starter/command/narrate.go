@@ -89,7 +89,7 @@ func (n *narrator) step(v workflows.StepView, now time.Time) {
 		return
 	}
 	n.steps[v.ID] = v.State
-	text := ""
+	var text string
 	switch v.State {
 	case workflows.Planning:
 		text = "planning"
@@ -137,7 +137,7 @@ func (n *narrator) undo(u compensations.StepReport, told int, now time.Time) {
 		return
 	}
 	n.undos[u.Step] = key
-	text := ""
+	var text string
 	switch compensations.UndoState(u.State) {
 	case compensations.Running:
 		text = "undoing"

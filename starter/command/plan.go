@@ -90,8 +90,7 @@ func (c *connection) plan(ctx context.Context, file taskFile, queue string, log 
 		_ = c.CancelWorkflow(calm, run.GetID(), run.GetRunID())
 		return plan, ctx.Err()
 	}
-	var refused *temporal.ApplicationError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		if refused.Type() == string(activities.Refused) {
 			return plan, usagef("the worker refused the task: %s", refused.Message())
 		}

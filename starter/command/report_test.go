@@ -99,7 +99,7 @@ func TestGatesAndParks(t *testing.T) {
 	var b bytes.Buffer
 	g := workflows.GateView{
 		Step: "pay out", Digest: "sha256:abc", Opening: 2, Why: "stripe.refund.create is risky",
-		Until: time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local),
+		Until: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		Change: activities.Change{
 			Summary: "refund 12.00 EUR", Risk: activities.High, Facts: []string{"moves money"}, Strategy: activities.Irreversible,
 			Undo: "nothing takes it back", Losses: []string{"12.00 EUR"}, Diff: "POST /v1/refunds\n  amount=1200\n",

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -66,14 +67,14 @@ func (s *terminal) draw(b []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(b) > 0 {
-		switch {
-		case b[0] == '\n':
+		switch b[0] {
+		case '\n':
 			s.row++
 			b = b[1:]
-		case b[0] == '\r':
+		case '\r':
 			s.col = 0
 			b = b[1:]
-		case b[0] == 0x1b:
+		case 0x1b:
 			m := escape.FindSubmatch(b)
 			if m == nil {
 				return b
@@ -95,6 +96,14 @@ func (s *terminal) draw(b []byte) []byte {
 			end := bytes.IndexAny(b, "\n\r\x1b")
 			if end < 0 {
 				end = len(b)
+				for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+					if !utf8.FullRune(b[len(b)-i:]) && utf8.RuneStart(b[len(b)-i]) {
+						end = len(b) - i // a letter that has not come whole yet
+					}
+				}
+				if end == 0 {
+					return b
+				}
 			}
 			for s.row >= len(s.lines) {
 				s.lines = append(s.lines, "")
@@ -194,7 +203,7 @@ func TestALongTaskFitsTheScreen(t *testing.T) {
 	drawn := screen[strings.LastIndex(screen, "task "+t.Name()):]
 	require.LessOrEqual(t, strings.Count(drawn, "\n"), 10)
 	require.Contains(t, drawn, "before")
-	for _, line := range strings.Split(drawn, "\n") {
+	for line := range strings.SplitSeq(drawn, "\n") {
 		require.LessOrEqual(t, len([]rune(line)), 59)
 	}
 	d.ok("approve", t.Name(), "last", "--yes")

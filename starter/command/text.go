@@ -87,6 +87,11 @@ func took(d time.Duration) string {
 	return text
 }
 
+// clock is a time as the clock on this person's wall shows it.
+func clock(t time.Time, layout string) string {
+	return t.Local().Format(layout) //nolint:gosmopolitan // a person reads it
+}
+
 // clipped is the first n characters of a line.
 func clipped(s string, n int) string {
 	if r := []rune(s); len(r) > n {

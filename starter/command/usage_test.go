@@ -122,8 +122,8 @@ func TestCatalogShowsActionsAndTheirParameters(t *testing.T) {
   undo  snapshot: puts the old value back
 
 with:
-  key    string   required  which value
-  value  string   required  what it becomes
+  key    string   required  which one
+  value  string   required  its new content
   fail   boolean  optional  fail after the change
 
 outputs:
