@@ -1,10 +1,7 @@
 package task
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -336,20 +333,8 @@ func (c *compiler) place(s step, spec activities.Spec) activities.Place {
 
 // fits refuses a task whose compiled form is too large to be carried.
 func (c *compiler) fits(compiled *Compiled) error {
-	raw, err := json.Marshal(compiled)
-	if err != nil {
-		return err
-	}
-	if len(raw) <= MaxCompressed {
-		return nil
-	}
-	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is one that there is
-	_, _ = z.Write(raw)                             // a buffer takes all
-	_ = z.Close()
-	if b.Len() > MaxCompressed {
-		c.add(c.doc.root.get("steps"), c.at("steps"), "", fmt.Sprintf("the compiled task has %d bytes compressed, more than %d", b.Len(), MaxCompressed),
-			largeTask)
+	if _, err := compiled.MarshalJSON(); err != nil {
+		c.add(c.doc.root.get("steps"), c.at("steps"), "", err.Error(), largeTask)
 	}
 	return c.err()
 }

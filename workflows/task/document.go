@@ -58,6 +58,9 @@ func parse(root *node, c collector) (*Document, error) {
 		d.steps = p.steps(f["steps"])
 	}
 	p.references(d)
+	if size := root.size(); size > MaxDocument {
+		p.add(root, nil, "", fmt.Sprintf("the task has %d bytes as JSON, more than %d", size, MaxDocument), largeTask)
+	}
 	if err := c.err(); err != nil {
 		return nil, err
 	}

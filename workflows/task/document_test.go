@@ -111,6 +111,14 @@ func TestLimits(t *testing.T) {
 	_, err = Parse("task.yml", make([]byte, MaxFile+1))
 	require.EqualError(t, err, "task.yml:1:1: the file has 4194305 bytes, more than 4194304; split the task, or keep large content in files of its own and name them with source:")
 
+	var wide strings.Builder
+	wide.WriteString("name: t\nsteps:\n")
+	for i := range 40 {
+		fmt.Fprintf(&wide, "- {id: s%d, uses: file.write, with: {content: %s}}\n", i, strings.Repeat("x", 60_000))
+	}
+	_, err = Parse("task.yml", []byte(wide.String()))
+	require.EqualError(t, err, "task.yml:1:1: the task has 2402212 bytes as JSON, more than 2000000; split the task, or put large content into files and name them with source:")
+
 	checks := "name: t\nsteps:\n- id: a\n  uses: file.write\n  check: [" + strings.Repeat("{exists: x},", MaxChecks+1) + "]\n"
 	_, err = Parse("task.yml", []byte(checks))
 	require.EqualError(t, err, "task.yml:5:10: steps[0].check: has 101 checks, more than 100; put them into one program and check that")
@@ -128,7 +136,7 @@ func TestCompiledTaskIsTooLarge(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("name: t\nsteps:\n")
 	seed := uint64(1)
-	for i := range 40 {
+	for i := range 30 {
 		fmt.Fprintf(&b, "- id: s%d\n  uses: file.write\n  with:\n    path: /srv/a\n    content: ", i)
 		for range 60_000 {
 			seed = seed*6364136223846793005 + 1442695040888963407

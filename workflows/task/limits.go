@@ -10,6 +10,8 @@ import (
 const (
 	// MaxFile is the size of a task file in bytes.
 	MaxFile = 4 << 20
+	// MaxDocument is the size of a task as JSON: a server takes no larger input of a workflow.
+	MaxDocument = 2_000_000
 	// MaxSteps is the number of steps.
 	MaxSteps = 10_000
 	// MaxInline is the size of one step's parameters as JSON; they stand in the workflow's history.

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"path"
@@ -197,6 +198,12 @@ func TestManySteps(t *testing.T) {
 			}
 			require.LessOrEqual(t, edges, 2*MaxSteps)
 			require.Less(t, time.Since(began), 10*time.Second) // it takes a tenth of a second to half a second
+			raw, err := json.Marshal(compiled)
+			require.NoError(t, err)
+			require.Less(t, len(raw), 2<<20, "a server takes no larger payload")
+			var again Compiled
+			require.NoError(t, json.Unmarshal(raw, &again))
+			require.Equal(t, needsOf(compiled), needsOf(&again))
 			t.Logf("%s, %d edges", time.Since(began), edges)
 		})
 	}

@@ -1,0 +1,103 @@
+package examples_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/examples"
+	"github.com/seed-62bf7108/unwind/examples/found"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// begin starts an example on a stage of its own.
+func begin(t *testing.T, name string) (p *player, before found.Sight) {
+	p = newPlayer(t, nil)
+	p.work(p.stage.Config())
+	before = p.look()
+	e, err := examples.Named(name)
+	require.NoError(t, err)
+	_, err = p.start(p.id(), p.example(e))
+	require.NoError(t, err)
+	return p, before
+}
+
+func TestPublishReleaseFailsAtTheEndAndEveryWorldIsFoundAsBefore(t *testing.T) {
+	p, before := begin(t, "publish-release")
+	g := p.gate(p.id(), "infrastructure", workflows.SignalApprove)
+	require.Contains(t, g.Change.Diff, `terraform_data.marker["us"] will be created`)
+	p.gate(p.id(), "go-live", workflows.SignalApprove)
+	r, err := p.end(p.id())
+
+	require.ErrorContains(t, err, `/release is "1.4.2", want "2.0.0"`)
+	require.Equal(t, compensations.Unwound, r.Status)
+	require.Equal(t, &compensations.Cause{Kind: compensations.Failure, Step: "go-live", Text: r.Cause.Text}, r.Cause)
+	require.Equal(t, []string{
+		"configure restored", "install compensated", "customer compensated", "product compensated", "price compensated",
+		"subscription compensated", "infrastructure restored", "go-live restored",
+	}, outcomes(r))
+	p.asBefore(before, nil, r)
+	require.Equal(t, []string{
+		"task.compile", "file.write", "container.exec", "stripe.customer.create", "stripe.product.create", "stripe.price.create",
+		"stripe.subscription.create", "terraform.apply.plan", "terraform.apply", "file.write.plan", "file.write",
+		"file.write.undo", "terraform.apply.undo", "stripe.subscription.create.undo", "stripe.price.create.undo",
+		"stripe.product.create.undo", "stripe.customer.create.undo", "container.exec.undo", "file.write.undo",
+	}, p.calls(p.id()))
+}
+
+func TestPublishOkCommitsAndWhatItDidStays(t *testing.T) {
+	p, before := begin(t, "publish-ok")
+	p.gate(p.id(), "infrastructure", workflows.SignalApprove)
+	p.gate(p.id(), "go-live", workflows.SignalApprove)
+	r, err := p.end(p.id())
+
+	require.NoError(t, err)
+	require.Equal(t, compensations.Committed, r.Status)
+	require.Nil(t, r.Cause)
+	p.asBefore(before, p.stage.Committed(), r)
+	calls := p.calls(p.id())
+	// The customer needs nothing, and starts together with the first step.
+	require.ElementsMatch(t, []string{"file.write", "stripe.customer.create"}, calls[1:3])
+	require.ElementsMatch(t, []string{"container.exec", "stripe.coupon.create"}, calls[3:5])
+	require.Equal(t, []string{"terraform.apply.plan", "terraform.apply", "file.write.plan", "file.write"}, calls[5:])
+}
+
+func TestPublishRejectedIsTakenBackAndItsGatedStepNeverRuns(t *testing.T) {
+	p, before := begin(t, "publish-rejected")
+	p.gate(p.id(), "go-live", workflows.SignalReject)
+	r, err := p.end(p.id())
+
+	require.ErrorContains(t, err, "rejected by ann: it is her call")
+	require.Equal(t, compensations.Rejected, r.Cause.Kind)
+	require.Equal(t, compensations.Unwound, r.Status)
+	require.Equal(t, []string{"configure restored", "install compensated", "customer compensated", "go-live nothing-to-undo"}, outcomes(r))
+	p.asBefore(before, nil, r)
+	require.Equal(t, []string{
+		"task.compile", "file.write", "container.exec", "stripe.customer.create", "file.delete.plan",
+		"file.delete.undo", "stripe.customer.create.undo", "container.exec.undo", "file.write.undo",
+	}, p.calls(p.id()))
+}
+
+func TestPublishCanceledStopsTwoRunningStepsAndTakesThemBack(t *testing.T) {
+	p, before := begin(t, "publish-canceled")
+	// Both have acted, and neither has ended.
+	require.Eventually(t, func() bool {
+		now := p.look()
+		return now[found.ContainerWorld]["/srv/app/migration"] != nil && now[found.FilesWorld]["current.json"] != nil
+	}, patience, 100*time.Millisecond)
+	require.NoError(t, p.client.CancelWorkflow(t.Context(), p.id(), ""))
+	r, err := p.end(p.id())
+
+	require.True(t, temporal.IsCanceledError(err), "%v", err)
+	require.Equal(t, compensations.Canceled, r.Cause.Kind)
+	require.Equal(t, compensations.Unwound, r.Status)
+	require.Equal(t, []string{"configure restored", "customer compensated", "migrate compensated", "smoke-test restored"}, outcomes(r))
+	p.asBefore(before, nil, r)
+	require.Equal(t, []string{
+		"task.compile", "file.write", "stripe.customer.create", "container.exec", "file.write",
+		"file.write.undo", "container.exec.undo", "stripe.customer.create.undo", "file.write.undo",
+	}, p.calls(p.id()))
+}

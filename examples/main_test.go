@@ -1,0 +1,30 @@
+package examples_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+func TestMain(m *testing.M) {
+	host.Hooks()
+	// No test sees the profile, the server or the state of who runs it.
+	folder, err := os.MkdirTemp("", "examples-test-")
+	if err != nil {
+		panic(err)
+	}
+	nothing := filepath.Join(folder, "temporal.toml")
+	if err := os.WriteFile(nothing, nil, 0o600); err != nil {
+		panic(err)
+	}
+	_ = os.Setenv("TEMPORAL_CONFIG_FILE", nothing)
+	_ = os.Setenv("XDG_STATE_HOME", folder)
+	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "TEMPORAL_ADDRESS", "UNWIND_STATE", "UNWIND_QUEUE", "UNWIND_HOST"} {
+		_ = os.Unsetenv(name)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(status)
+}

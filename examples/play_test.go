@@ -1,0 +1,226 @@
+package examples_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/examples"
+	"github.com/seed-62bf7108/unwind/examples/found"
+	"github.com/seed-62bf7108/unwind/examples/stage"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// player plays tasks on a stage, against a real server.
+type player struct {
+	*testing.T
+	stage   *stage.Stage
+	client  client.Client
+	queue   string
+	metrics *host.Metrics
+	log     *buffer // all that the worker logs
+}
+
+// newPlayer sets a stage up; a machine that lacks a part of it skips the test, or fails it where nothing may be skipped.
+func newPlayer(t *testing.T, secrets map[string]string) *player {
+	t.Helper()
+	s, err := stage.Set(t.Context(), stage.Options{Secrets: secrets})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
+	for world, why := range s.Missing {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("world %s: %s", world, why)
+		}
+		t.Skipf("SKIPPED, nothing of %s is tested: world %s: %s", t.Name(), world, why)
+	}
+	return dial(t, s)
+}
+
+// dial makes a player with a client of its own.
+func dial(t *testing.T, s *stage.Stage) *player {
+	t.Helper()
+	p := &player{T: t, stage: s, metrics: host.NewMetrics(), log: &buffer{}, queue: s.Config().Queue}
+	t.Cleanup(p.metrics.Close)
+	options := servertest.Shared(t).ClientOptions()
+	options.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	options.MetricsHandler = p.metrics.Handler
+	c, err := client.Dial(options)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	p.client = c
+	return p
+}
+
+// work starts a worker; it stops with the test.
+func (p *player) work(c host.Config) *host.Worker {
+	p.Helper()
+	w, err := host.Start(p.Context(), c, host.Options{Client: p.client, Namespace: servertest.Shared(p.T).Namespace, Metrics: p.metrics})
+	require.NoError(p, err)
+	p.Cleanup(w.Stop)
+	return w
+}
+
+// document is a task file with the stage's values in it, as a client starts it.
+func (p *player) document(source []byte, values map[string]any) json.RawMessage {
+	p.Helper()
+	doc, err := task.Parse("task.yaml", source)
+	require.NoError(p, err)
+	doc, err = doc.Override(values)
+	require.NoError(p, err)
+	raw, err := doc.JSON()
+	require.NoError(p, err)
+	return raw
+}
+
+func (p *player) example(e examples.Example) json.RawMessage {
+	return p.document(e.Source, e.Values(p.stage.Vars()))
+}
+
+// start starts a task under an id, as the starter does.
+func (p *player) start(id string, doc json.RawMessage) (client.WorkflowRun, error) {
+	return p.client.ExecuteWorkflow(p.Context(), client.StartWorkflowOptions{
+		ID: id, TaskQueue: p.queue, WorkflowExecutionErrorWhenAlreadyStarted: true,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+	}, workflows.AgentTaskType, doc)
+}
+
+// id is a name that no other test of this server uses.
+func (p *player) id() string { return strings.ReplaceAll(p.Name(), "/", "-") }
+
+const patience = 60 * time.Second
+
+func (p *player) state(id string) (s workflows.State) {
+	v, err := p.client.QueryWorkflow(p.Context(), id, "", workflows.QueryState)
+	if err == nil {
+		require.NoError(p, v.Get(&s))
+	}
+	return s
+}
+
+// until waits until the state of a task is as wanted.
+func (p *player) until(id string, want func(workflows.State) bool) (s workflows.State) {
+	p.Helper()
+	require.Eventually(p, func() bool { s = p.state(id); return want(s) }, patience, 30*time.Millisecond, "the task is not as wanted")
+	return s
+}
+
+// gate waits for the gate of a step, and sends it a decision.
+func (p *player) gate(id, step, signal string) workflows.GateView {
+	p.Helper()
+	s := p.until(id, func(s workflows.State) bool {
+		require.Nil(p, s.Cause, "it unwinds before it has come to the gate of %s", step)
+		return len(s.Gates) == 1 && s.Gates[0].Step == step
+	})
+	require.NoError(p, p.client.SignalWorkflow(p.Context(), id, "", signal,
+		workflows.Decision{Step: step, Digest: s.Gates[0].Digest, Who: "ann", Why: "it is her call"}))
+	return s.Gates[0]
+}
+
+// end waits for the end of a task and returns its report, with the error that it closed with.
+func (p *player) end(id string) (compensations.Report, error) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.Context(), 2*patience)
+	defer cancel()
+	var report compensations.Report
+	err := p.client.GetWorkflow(ctx, id, "").Get(ctx, &report)
+	require.NoError(p, ctx.Err(), "the task has not ended: %+v", p.state(id))
+	var failed *temporal.ApplicationError
+	var canceled *temporal.CanceledError
+	switch {
+	case errors.As(err, &canceled):
+		require.NoError(p, canceled.Details(&report))
+	case errors.As(err, &failed):
+		require.NoError(p, failed.Details(&report))
+	default:
+		require.NoError(p, err)
+	}
+	return report, err
+}
+
+func (p *player) look() found.Sight {
+	p.Helper()
+	s, err := found.Look(p.Context(), p.stage.Place())
+	require.NoError(p, err)
+	return s
+}
+
+// asBefore holds what is found now against before: the worlds have no part in it.
+func (p *player) asBefore(before found.Sight, want map[string][]found.Want, r compensations.Report) {
+	p.Helper()
+	var losses []string
+	for _, s := range r.Steps {
+		losses = append(losses, s.Losses...)
+	}
+	findings := before.Compare(p.look(), want, losses)
+	require.Len(p, findings, 4)
+	for _, f := range findings {
+		require.True(p, f.OK, "%s: %v", f.World, f.Wrong)
+	}
+}
+
+func (p *player) history(id string) []*historypb.HistoryEvent {
+	p.Helper()
+	var events []*historypb.HistoryEvent
+	history := p.client.GetWorkflowHistory(p.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		e, err := history.Next()
+		require.NoError(p, err)
+		events = append(events, e)
+	}
+	return events
+}
+
+// calls are the types of all activities of a task, in the order of scheduling.
+func (p *player) calls(id string) []string {
+	var types []string
+	for _, e := range p.history(id) {
+		if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
+			types = append(types, a.GetActivityType().GetName())
+		}
+	}
+	return types
+}
+
+// outcomes are those of a report, as "step outcome", in the order of starting.
+func outcomes(r compensations.Report) []string {
+	var all []string
+	for _, s := range r.Steps {
+		all = append(all, s.Step+" "+string(s.Outcome))
+	}
+	return all
+}
+
+// buffer can be read while others write.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
