@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -36,7 +37,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) int {
 	status := statusUsage // until the config is found good
 	c := command(func(config host.Config) error {
 		status = statusFailed
-		return serve(ctx, config, out)
+		return serve(ctx, config, out, log)
 	})
 	c.SetArgs(args)
 	c.SetOut(out)
@@ -124,7 +125,7 @@ func read(file string, flags host.Config) (config host.Config, err error) {
 // dialLimit bounds the first answer of the Temporal server.
 const dialLimit = 10 * time.Second
 
-func serve(ctx context.Context, config host.Config, out io.Writer) error {
+func serve(ctx context.Context, config host.Config, out, log io.Writer) error {
 	options, _, err := devserver.Configured()
 	if err != nil {
 		return err
@@ -135,6 +136,7 @@ func serve(ctx context.Context, config host.Config, out io.Writer) error {
 	metrics := host.NewMetrics()
 	defer metrics.Close()
 	options.MetricsHandler, options.Identity = metrics.Handler, config.Host
+	options.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	dialing, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	c, err := client.DialContext(dialing, options)

@@ -114,7 +114,9 @@ func TestTheWorkerServesUntilItIsToldToStop(t *testing.T) {
 	stop()
 	require.Equal(t, statusOK, <-ended)
 	require.Contains(t, out.String(), "worker: stopping; running steps may finish for 1s\n")
-	require.Empty(t, log.String())
+	require.NotRegexp(t, `(?m)^worker: `, log.String(), "no error of the worker's own")
+	require.Contains(t, log.String(), `msg="Activity error."`)
+	require.NotContains(t, log.String(), "level=INFO")
 }
 
 func get(t *testing.T, url string) string {
