@@ -3,6 +3,7 @@ package actiontest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,13 +101,10 @@ func (w *world) mustDecide(f work, d activities.Decision, outcomes ...activities
 	if err != nil {
 		w.t.Fatalf("Undo: %v", err)
 	}
-	for _, o := range outcomes {
-		if undone.Outcome == o {
-			return undone
-		}
+	if !slices.Contains(outcomes, undone.Outcome) {
+		w.t.Fatalf("Undo ended %s, want %s: %s", undone.Outcome, join(outcomes), text(undone))
 	}
-	w.t.Fatalf("Undo ended %s, want %s: %s", undone.Outcome, join(outcomes), text(undone))
-	panic("unreachable")
+	return undone
 }
 
 // mustBeBefore compares the world with that from before the step.

@@ -92,7 +92,7 @@ func obey(path string, cases []Case) error {
 	}
 	w, err := c.Open(o.Dir)
 	if err != nil {
-		return fmt.Errorf("Open: %w", err)
+		return fmt.Errorf("opening the world: %w", err)
 	}
 	action, err := find(w, c.Action)
 	if err != nil {
@@ -176,7 +176,8 @@ func (w *world) spawn(o order) *child {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	c := &child{w: w, cmd: exec.Command(os.Args[0]), report: o.Report, ended: make(chan struct{})}
+	c := &child{w: w, cmd: exec.Command(os.Args[0]), //nolint:gosec // this very test binary
+		report: o.Report, ended: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), orderVariable+"="+path)
 	// A file and not a pipe: processes that outlive the child would hold a pipe open.
 	log, err := os.Create(filepath.Join(folder, "log"))

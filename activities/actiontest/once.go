@@ -2,6 +2,7 @@ package actiontest
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -101,7 +102,7 @@ func (w *world) mustBeSameUndone(a, b activities.Undone) {
 func failedCheck(w *world) {
 	f := w.first
 	missing := &activities.CommandCheck{Run: []string{"/nonexistent/program-of-a-failing-check"}}
-	f.Step.Checks = append(f.Step.Checks[:len(f.Step.Checks):len(f.Step.Checks)], activities.Check{When: activities.Live, Command: missing})
+	f.Step.Checks = append(slices.Clip(f.Step.Checks), activities.Check{When: activities.Live, Command: missing})
 	if _, err := w.apply(f, ""); err == nil {
 		w.t.Fatal("Apply succeeded although a check of the live target cannot hold")
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -61,7 +62,7 @@ func secret(w *world) {
 
 	// A check that names the secret, and fails.
 	next.Step, next.Entry.Params = f.Step, f.Entry.Params
-	next.Step.Checks = append(next.Step.Checks[:len(next.Step.Checks):len(next.Step.Checks)],
+	next.Step.Checks = append(slices.Clip(next.Step.Checks),
 		activities.Check{When: activities.Live, Command: &activities.CommandCheck{Run: []string{"/nonexistent/" + w.Secret}}})
 	c.call(nil, false, next.Entry.Action, c.forward(next, ""))
 	c.call(nil, true, next.Entry.UndoType, activities.Backward{Entry: next.Entry})

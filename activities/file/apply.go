@@ -29,10 +29,7 @@ func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 		return activities.Change{}, err
 	}
 	a.reach("plan-staged")
-	change, err := a.change(ctx, d)
-	if err != nil {
-		return activities.Change{}, errors.Join(err, d.drop())
-	}
+	change := a.change(d)
 	err = d.drop()
 	a.reach("plan-cleared")
 	return change, err
@@ -144,7 +141,7 @@ type forward struct {
 // capture makes the record.
 func (f *forward) capture(ctx context.Context, e activities.Entry, want activities.Digest, stage func(context.Context, *draft) error) error {
 	// Dead attempts have left no record, so no original either.
-	if err := f.root.clear(f.id, func(string) bool { return true }); err != nil {
+	if err := f.clear(f.id, func(string) bool { return true }); err != nil {
 		return err
 	}
 	d, err := f.draft(ctx, f.root, f.token, e, f.step, stage)

@@ -2,7 +2,6 @@ package file
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -132,14 +131,14 @@ func (n node) say(times bool) string {
 		names = append(names, name)
 	}
 	sort.Strings(names)
-	for _, name := range names {
-		s += fmt.Sprintf(" %s=%.16s", name, activities.DigestOf([]byte(n.Xattrs[name])).Short())
+	for i, name := range names {
+		names[i] = fmt.Sprintf(" %s=%s", name, activities.DigestOf([]byte(n.Xattrs[name])).Short())
 	}
-	return s
+	return s + strings.Join(names, "")
 }
 
 // change is what a person reads before approving.
-func (a *action) change(_ context.Context, d *draft) (activities.Change, error) {
+func (a *action) change(d *draft) activities.Change {
 	summary, _, risk, fact := a.sum(d)
 	c := activities.Change{
 		Summary: summary, Strategy: activities.Snapshot, Undo: wayBack, Risk: risk, Digest: d.digest(),
@@ -163,7 +162,7 @@ func (a *action) change(_ context.Context, d *draft) (activities.Change, error) 
 		diff.WriteString(d.contentDiff(g))
 	}
 	c.Diff = diff.String()
-	return c, nil
+	return c
 }
 
 func orNull(root, target string, t tree) string {

@@ -61,17 +61,21 @@ type plan struct {
 
 // timeOf is the time of a folder, and false where there is none.
 func (r *root) timeOf(folder string) (int64, bool, error) {
+	st, there, err := r.statOf(folder)
+	return unix.TimespecToNsec(st.Mtim), there, err
+}
+
+func (r *root) statOf(folder string) (st unix.Stat_t, there bool, err error) {
 	f, err := r.dir.Open(folder)
 	if err != nil {
 		if lost(err) {
-			return 0, false, nil
+			return st, false, nil
 		}
-		return 0, false, err
+		return st, false, err
 	}
 	defer f.Close()
-	var st unix.Stat_t
 	err = unix.Fstat(int(f.Fd()), &st)
-	return unix.TimespecToNsec(st.Mtim), err == nil, err
+	return st, err == nil, err
 }
 
 // times are the folders' times now; one that is gone is left out.

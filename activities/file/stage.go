@@ -93,16 +93,20 @@ func (d *draft) capture(ctx context.Context) error {
 	for i := range d.rec.Ops {
 		o := &d.rec.Ops[i]
 		folder := filepath.Dir(o.Target)
-		at, there, err := d.timeOf(folder)
+		at, there, err := d.statOf(folder)
 		if err != nil {
 			return err
 		}
 		if !there {
 			return activities.Errorf(activities.ActionFailed, "folder %s has just gone", filepath.Join(d.path, folder))
 		}
+		if at.Dev != d.dev {
+			return activities.Errorf(activities.Refused,
+				"path: %s is on another filesystem than its root %s, so no rename leads there; make it an allowed root of its own", filepath.Join(d.path, folder), d.path)
+		}
 		if !seen[folder] {
 			seen[folder] = true
-			d.rec.Parents = append(d.rec.Parents, parent{folder, at})
+			d.rec.Parents = append(d.rec.Parents, parent{folder, unix.TimespecToNsec(at.Mtim)})
 		}
 		if o.Pre, err = d.atTarget(ctx, o.Target); err != nil {
 			return err
@@ -174,12 +178,9 @@ func (d *draft) write(ctx context.Context, at string, x wanted) (err error) {
 	if x.mode != 0 {
 		mode = x.mode
 	}
-	uid, gid := -1, -1
-	switch {
-	case replaces:
-		uid, gid = int(old.UID), int(old.GID)
-	default:
-		gid = d.groupFor(x.rel)
+	uid, gid := int(old.UID), int(old.GID)
+	if !replaces {
+		uid, gid = -1, d.groupFor(x.rel)
 	}
 	if err := chown(f, uid, gid); err != nil {
 		return activities.Errorf(activities.Refused, "%s belongs to user %d and group %d, and this worker may not give files to them (%v); run it as one who may", x.abs(), uid, gid, err)

@@ -116,7 +116,7 @@ func (r *root) sync(folder string) error {
 // folder makes folders of the store, from the first to the last part of a path below stage or undo. It is errLost where
 // a tombstone stands in the way.
 func (r *root) folder(path string) error {
-	for i := 0; i < len(path); i++ {
+	for i := range path {
 		if path[i] != filepath.Separator {
 			continue
 		}
@@ -138,8 +138,8 @@ func (r *root) mkdir(path string) error {
 	return err
 }
 
-// bury moves the folder at path away, to to where that is free and to the trash where it is not, and puts a tombstone in
-// its place. Afterwards nothing can be done through a path below it, by nobody.
+// bury moves the folder at path away (to another path, or to the trash where that is taken or empty), and puts a tombstone
+// in its place. Afterwards nothing can be done through a path below it, by nobody.
 func (r *root) bury(path, to string) error {
 	for {
 		// The slash at the end makes the call fail on a tombstone.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -85,21 +86,26 @@ func (t tree) content() []byte {
 
 // scan looks at name in a folder, without following any symlink.
 func scan(ctx context.Context, dir *os.File, name string) (tree, error) {
-	var t tree
-	h := sha256.New()
-	err := t.add(ctx, dir, name, ".", h)
-	if errors.Is(err, fs.ErrNotExist) && len(t.Nodes) == 0 {
+	s := scanner{hash: sha256.New()}
+	err := s.add(ctx, dir, name, ".")
+	if errors.Is(err, fs.ErrNotExist) && len(s.nodes) == 0 {
 		return tree{}, nil
 	}
 	if err != nil {
 		return tree{}, fmt.Errorf("looking at %s: %w", name, err)
 	}
-	t.Digest = activities.Digest("sha256:" + hex.EncodeToString(h.Sum(nil)))
-	t.Count = len(t.Nodes)
-	return t, nil
+	digest := activities.Digest("sha256:" + hex.EncodeToString(s.hash.Sum(nil)))
+	return tree{Digest: digest, Count: len(s.nodes), Bytes: s.bytes, Nodes: s.nodes}, nil
 }
 
-func (t *tree) add(ctx context.Context, dir *os.File, name, at string, h io.Writer) error {
+// scanner goes through a tree.
+type scanner struct {
+	hash  hash.Hash
+	nodes []node
+	bytes int64
+}
+
+func (s *scanner) add(ctx context.Context, dir *os.File, name, at string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -107,7 +113,7 @@ func (t *tree) add(ctx context.Context, dir *os.File, name, at string, h io.Writ
 	if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return &fs.PathError{Op: "stat", Path: at, Err: err}
 	}
-	n := node{Path: at, Mode: uint32(st.Mode) & 0o7777, UID: st.Uid, GID: st.Gid}
+	n := node{Path: at, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid}
 	var err error
 	if n.Xattrs, err = xattrs(dir, name); err != nil {
 		return err
@@ -124,8 +130,8 @@ func (t *tree) add(ctx context.Context, dir *os.File, name, at string, h io.Writ
 		n.Kind, n.Time = kindLink, unix.TimespecToNsec(st.Mtim)
 		n.Link, err = readlink(dir, name)
 	default:
-		n.Kind, n.Time, n.Device = kindOther, unix.TimespecToNsec(st.Mtim), uint64(st.Rdev)
-		n.Mode = uint32(st.Mode)
+		n.Kind, n.Time, n.Device = kindOther, unix.TimespecToNsec(st.Mtim), st.Rdev
+		n.Mode = st.Mode
 	}
 	if err != nil {
 		return err
@@ -135,8 +141,8 @@ func (t *tree) add(ctx context.Context, dir *os.File, name, at string, h io.Writ
 		return err
 	}
 	// The name apart, since JSON does not keep one that is not UTF-8.
-	fmt.Fprintf(h, "%d:%s%d:%s", len(at), at, len(raw), raw)
-	t.Nodes, t.Bytes = append(t.Nodes, n), t.Bytes+n.Size
+	fmt.Fprintf(s.hash, "%d:%s%d:%s", len(at), at, len(raw), raw)
+	s.nodes, s.bytes = append(s.nodes, n), s.bytes+n.Size
 	if n.Kind != kindFolder {
 		return nil
 	}
@@ -146,7 +152,7 @@ func (t *tree) add(ctx context.Context, dir *os.File, name, at string, h io.Writ
 	}
 	defer sub.Close()
 	for _, each := range names {
-		if err := t.add(ctx, sub, each, path.Join(at, each), h); err != nil {
+		if err := s.add(ctx, sub, each, path.Join(at, each)); err != nil {
 			return err
 		}
 	}

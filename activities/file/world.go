@@ -126,7 +126,7 @@ func (r *root) openStore() (err error) {
 	if err := unix.Fstat(int(r.storeAt.Fd()), &st); err != nil {
 		return err
 	}
-	r.dev = uint64(st.Dev)
+	r.dev = st.Dev
 	if err := r.probe(); err != nil {
 		return err
 	}
