@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -31,14 +32,31 @@ var secretRef = regexp.MustCompile(`\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s
 type Masker struct{ values []string }
 
 // Add makes the masker hide value from now on. Worlds call it (through MaskerFrom) for secrets of their own, such as
-// Terraform's sensitive outputs; values shorter than MinSecret are not secrets that can be hidden.
+// Terraform's sensitive outputs; values shorter than MinSecret are not secrets that can be hidden. Of a value of several
+// lines each line is hidden as well: a diff or a plan puts something before each.
 func (m *Masker) Add(value string) {
 	if m == nil || len(value) < MinSecret {
 		return
 	}
+	for _, v := range append([]string{value}, strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })...) {
+		if v = strings.TrimSpace(v); len(v) >= MinSecret {
+			m.add(v)
+		}
+	}
+	m.add(value)
+	// A secret that contains another is hidden whole.
+	slices.SortFunc(m.values, func(a, b string) int { return len(b) - len(a) })
+}
+
+// add adds a value in each way in which it may be written.
+func (m *Masker) add(value string) {
 	escaped, _ := json.Marshal(value)
+	inner := func(quoted string) string { return quoted[1 : len(quoted)-1] }
+	bare := plainJSON(value)
 	for _, v := range []string{
-		value, string(escaped[1 : len(escaped)-1]), url.QueryEscape(value), url.PathEscape(value),
+		value, inner(string(escaped)), inner(bare), inner(strconv.Quote(value)),
+		inner(strings.NewReplacer("${", "$${", "%{", "%%{").Replace(bare)), // as Terraform shows it
+		url.QueryEscape(value), url.PathEscape(value),
 		base64.StdEncoding.EncodeToString([]byte(value)), base64.URLEncoding.EncodeToString([]byte(value)),
 		base64.RawStdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)),
 	} {
@@ -46,8 +64,15 @@ func (m *Masker) Add(value string) {
 			m.values = append(m.values, v)
 		}
 	}
-	// A secret that contains another is hidden whole.
-	slices.SortFunc(m.values, func(a, b string) int { return len(b) - len(a) })
+}
+
+// plainJSON is a text as JSON, with < > and & as they are.
+func plainJSON(value string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(value) // a text always encodes
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // String masks s.

@@ -50,13 +50,15 @@ func newPlayer(t *testing.T, secrets map[string]string) *player {
 		}
 		t.Skipf("SKIPPED, nothing of %s is tested: world %s: %s", t.Name(), world, why)
 	}
-	return dial(t, s)
+	p := dial(t, s.Config().Queue)
+	p.stage = s
+	return p
 }
 
-// dial makes a player with a client of its own.
-func dial(t *testing.T, s *stage.Stage) *player {
+// dial makes a player without a stage, with a client of its own.
+func dial(t *testing.T, queue string) *player {
 	t.Helper()
-	p := &player{T: t, stage: s, metrics: host.NewMetrics(), log: &buffer{}, queue: s.Config().Queue}
+	p := &player{T: t, metrics: host.NewMetrics(), log: &buffer{}, queue: queue}
 	t.Cleanup(p.metrics.Close)
 	options := servertest.Shared(t).ClientOptions()
 	options.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
