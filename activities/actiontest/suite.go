@@ -1,7 +1,10 @@
 package actiontest
 
 import (
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -66,6 +69,10 @@ func (c Case) withDefaults() Case {
 func Main(m *testing.M, cases ...Case) int {
 	if order := os.Getenv(orderVariable); order != "" {
 		return serve(order, cases)
+	}
+	// The tests mostly wait, for disks and for other processes; a flag on the command line still counts.
+	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
 	}
 	return m.Run()
 }

@@ -56,7 +56,7 @@ func cases() []actiontest.Case {
 		writeCase("several files",
 			func(root string) any {
 				return params{"files": []params{
-					{"path": root + "/conf/app.json", "content": "{}"}, {"path": root + "/conf/new", "content": ""},
+					{"path": root + "/link", "content": "{}"}, {"path": root + "/conf/new", "content": ""},
 					{"path": root + "/a/b/one", "content": "1"}, {"path": root + "/a/two", "source": root + "/conf/private"},
 				}}
 			},
@@ -65,12 +65,8 @@ func cases() []actiontest.Case {
 			}, func(c *actiontest.Case) {
 				c.Meanwhile = replace("conf/app.json")
 			}),
-		writeCase("write through a symlink",
-			func(root string) any { return params{"path": root + "/link", "content": "{}"} },
-			func(root string) any { return params{"path": root + "/link", "source": root + "/conf/private"} }, nil),
 		deleteCase("delete a file", "conf/app.json"),
 		deleteCase("delete a folder", "tree"),
-		deleteCase("delete a symlink", "link"),
 	}
 }
 
