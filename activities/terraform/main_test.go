@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 		})
 	}
 	Supervise()
+	// A program with the race detector sleeps a second at its end; fronts and supervisors are such programs here.
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	if task := os.Getenv(workerVar); task != "" {
 		os.Exit(work(task))
 	}
