@@ -37,11 +37,11 @@ func AgentTask(ctx workflow.Context, doc json.RawMessage) (compensations.Report,
 
 	cause := t.goForward(ctx)
 	if cause == nil {
-		if cause = resetBeforeCommit(ctx); cause == nil {
+		if cause = wasReset(ctx); cause == nil {
 			return t.close(ctx, t.committed(), nil)
 		}
 	}
-	if cause.Kind == compensations.Reset {
+	if cause.Kind == compensations.Reset || wasReset(ctx) != nil {
 		t.takeOver(ctx)
 	}
 	t.phase, t.cause = Unwinding, cause
@@ -62,8 +62,8 @@ type agentTask struct {
 	report   *compensations.Report
 	ignored  []string
 	notes    []string
-	running  int        // steps in a coroutine
-	finished []*stepRun // since goForward last looked
+	ready    []*stepRun // whose needs are done
+	running  int        // coroutines that run steps
 	stale    bool       // the current details are not what they should be
 }
 
@@ -117,24 +117,24 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 		deadline = workflow.NewTimerWithOptions(stepsCtx, t.compiled.Deadline, workflow.TimerOptions{Summary: "the task's deadline"})
 	}
 	passed := func() bool { return deadline != nil && deadline.IsReady() }
-	var ready []*stepRun
 	for _, s := range t.steps {
 		if s.waits == 0 {
-			ready = append(ready, s)
+			t.ready = append(t.ready, s)
 		}
 	}
-	for t.cause == nil && len(ready)+t.running > 0 {
-		for _, s := range ready {
+	for t.cause == nil && len(t.ready)+t.running > 0 {
+		for s := t.next(stepsCtx); s != nil; s = t.next(stepsCtx) {
 			t.launch(stepsCtx, s)
 		}
-		err := workflow.Await(stepsCtx, func() bool { return len(t.finished) > 0 || passed() })
+		err := workflow.Await(stepsCtx, func() bool {
+			return t.cause != nil || len(t.ready) > 0 || t.running == 0 || passed()
+		})
 		switch {
 		case err != nil:
 			t.cause = &compensations.Cause{Kind: compensations.Canceled, Text: "the task was canceled"}
-		case passed():
+		case t.cause == nil && passed():
 			t.cause = &compensations.Cause{Kind: compensations.Deadline, Text: fmt.Sprintf("the task's deadline of %s has passed", t.compiled.Deadline)}
 		}
-		ready = t.takeFinished()
 	}
 	if t.cause != nil {
 		cancel()
@@ -143,33 +143,45 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 	return t.cause
 }
 
-// launch runs a step in a coroutine of its own.
+// launch runs a step in a coroutine of its own, which then goes on with what the step made ready: a task whose steps
+// follow each other is one coroutine.
 func (t *agentTask) launch(ctx workflow.Context, s *stepRun) {
 	t.running++
-	workflow.GoNamed(ctx, s.step.ID, func(ctx workflow.Context) {
-		s.view.Began = workflow.Now(ctx)
-		s.err = t.run(ctx, s)
-		s.view.Ended = workflow.Now(ctx)
-		t.enter(s, endState(s.err))
-		t.finished = append(t.finished, s)
+	workflow.GoNamed(ctx, "steps from "+s.step.ID, func(ctx workflow.Context) {
+		for ; s != nil; s = t.next(ctx) {
+			s.view.Began = workflow.Now(ctx)
+			s.err = t.run(ctx, s)
+			s.view.Ended = workflow.Now(ctx)
+			t.enter(s, endState(s.err))
+			t.unlock(s)
+		}
 		t.running--
 	})
 }
 
-// takeFinished looks at the steps that have ended: the first error is the task's, and what they unlock is ready.
-func (t *agentTask) takeFinished() (ready []*stepRun) {
-	for _, s := range t.finished {
-		if s.err != nil && t.cause == nil {
+// unlock looks at a step that has ended: the first error is the task's, and what it unlocks is ready.
+func (t *agentTask) unlock(s *stepRun) {
+	if s.err != nil {
+		if t.cause == nil {
 			t.cause = causeOf(s)
 		}
-		for _, next := range s.unlocks {
-			if next.waits--; next.waits == 0 {
-				ready = append(ready, next)
-			}
+		return
+	}
+	for _, next := range s.unlocks {
+		if next.waits--; next.waits == 0 {
+			t.ready = append(t.ready, next)
 		}
 	}
-	t.finished = nil
-	return ready
+}
+
+// next takes a step that is ready; nil where none is, or where the task goes forward no more.
+func (t *agentTask) next(ctx workflow.Context) *stepRun {
+	if len(t.ready) == 0 || t.cause != nil || ctx.Err() != nil {
+		return nil
+	}
+	s := t.ready[0]
+	t.ready = t.ready[1:]
+	return s
 }
 
 // settleDown waits until no step runs any more. A reset shows in one step only, and must be known whatever else ended the

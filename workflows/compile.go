@@ -20,13 +20,19 @@ const hostWait = time.Minute
 // its journals.
 func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
 	var compiled task.Compiled
-	options := workflow.ActivityOptions{
+	// A local activity: whoever runs the workflow knows the actions, and a document that is checked twice is harmless.
+	local := workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		StartToCloseTimeout: time.Minute,
 		Summary:             "check the task file",
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-	}
-	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), CompileActivity, doc).Get(ctx, &compiled); err != nil {
+	})
+	if err := workflow.ExecuteLocalActivity(local, CompileActivity, doc).Get(ctx, &compiled); err != nil {
 		return compiled, err
+	}
+	options := workflow.ActivityOptions{
+		StartToCloseTimeout:    time.Minute,
+		ScheduleToStartTimeout: hostWait,
+		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 	}
 	places := map[string]Places{} // by queue; only looked up, never ranged over
 	for i := range compiled.Steps {
@@ -36,7 +42,7 @@ func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
 		}
 		host, known := places[s.Place.Queue]
 		if !known {
-			options.TaskQueue, options.ScheduleToStartTimeout = s.Place.Queue, hostWait
+			options.TaskQueue = s.Place.Queue
 			options.Summary = "ask host " + s.Place.Host
 			err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), PlacesActivity).Get(ctx, &host)
 			if err != nil {

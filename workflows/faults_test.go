@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -194,15 +195,20 @@ func TestAResetInTheMiddleOfAStepOnlyUnwindsTheUnionOfBothLedgers(t *testing.T) 
 	require.Equal(t, 3, report.Outcomes["restored"])
 }
 
+// Wherever the reset point is: before the plan, before the gate opened, while it was open.
 func TestAResetAtAGateNeverRunsTheGatedStepOnAnOldApproval(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b", "c"), "b", time.Hour), do: hangAt("c", never)}
-	l := startLive(t, w)
-	l.approve()
-	l.called("do c", 1)
-	l.resetTo(2)
-	_, err := l.report()
-	requireType(t, err, workflows.TaskReset)
-	require.Equal(t, []string{"do a", "plan b", "do b", "do c", "undo c", "undo b", "undo a"}, l.calls())
+	for point := range 4 {
+		t.Run(fmt.Sprint("workflow task ", point), func(t *testing.T) {
+			w := &world{steps: gated(chain("a", "b", "c"), "b", time.Hour), do: hangAt("c", never)}
+			l := startLive(t, w)
+			l.approve()
+			l.called("do c", 1)
+			l.resetTo(point)
+			_, err := l.report()
+			requireType(t, err, workflows.TaskReset)
+			require.Equal(t, []string{"do a", "plan b", "do b", "do c", "undo c", "undo b", "undo a"}, l.calls())
+		})
+	}
 }
 
 func TestAResetInTheMiddleOfAnUnwindFinishesIt(t *testing.T) {

@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -37,6 +38,9 @@ func asks(s task.Step, c activities.Change) (why string, yes bool) {
 // await opens the step's gate for a change and waits: nil when it was approved, a rejection when it was not or nobody
 // came in time.
 func (t *agentTask) await(ctx workflow.Context, s *stepRun, entry activities.Entry, change activities.Change, why string) error {
+	if reset := wasReset(ctx); reset != nil {
+		return temporal.NewNonRetryableApplicationError(reset.Text, string(activities.ResetRun), nil)
+	}
 	s.openings++
 	now := workflow.Now(ctx)
 	g := &gate{view: GateView{

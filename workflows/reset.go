@@ -12,7 +12,7 @@ import (
 )
 
 // A reset never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it
-// in another run (activities.ResetRun); a run that has no forward left to schedule looks here before it commits.
+// in another run (activities.ResetRun). Before it opens a gate, commits or unwinds, a run looks for itself.
 
 // originalRun is the id of the run that this one was reset from; its own where it was not.
 func originalRun(ctx workflow.Context) string {
@@ -23,8 +23,8 @@ func originalRun(ctx workflow.Context) string {
 	return info.OriginalRunID
 }
 
-// resetBeforeCommit is the cause where this run was reset from another.
-func resetBeforeCommit(ctx workflow.Context) *compensations.Cause {
+// wasReset is the cause where this run was reset from another.
+func wasReset(ctx workflow.Context) *compensations.Cause {
 	// A side effect, since what was recorded before the reset point holds the id of the run that recorded it.
 	var own string
 	err := workflow.SideEffect(ctx, func(ctx workflow.Context) any {

@@ -26,7 +26,7 @@ func kinds() []*kind {
 	status := output{"status", "status", "the status in Stripe"}
 	return []*kind{
 		with(kind{
-			noun: "customer", verb: "create", summary: "make a customer",
+			noun: "customer", verb: "create", summary: "Make a customer.",
 			undo: "deletes the customer", losses: []string{"Stripe shows a deleted customer's past payments for ever"},
 			risk: activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, {"email", "email", "the email address"}},
@@ -34,7 +34,7 @@ func kinds() []*kind {
 			users:    &users{what: "subscriptions", list: "/v1/subscriptions", owner: "customer"},
 		}, customerRequest),
 		with(kind{
-			noun: "product", verb: "create", summary: "make a product",
+			noun: "product", verb: "create", summary: "Make a product.",
 			undo: "deletes the product; where prices were made for it, which Stripe deletes never, it is made inactive",
 			risk: activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id},
@@ -42,21 +42,21 @@ func kinds() []*kind {
 			users: &users{what: "active prices", list: "/v1/prices", owner: "product", active: true},
 		}, productRequest),
 		with(kind{
-			noun: "price", verb: "create", summary: "make a price of a product",
+			noun: "price", verb: "create", summary: "Make a price of a product.",
 			undo: "makes the price inactive", losses: []string{"the inactive price stays: Stripe deletes no price"},
 			risk: activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, {"product", "product", "the product's id"}},
 			inverses: []inverse{deactivates},
 		}, priceRequest),
 		with(kind{
-			noun: "coupon", verb: "create", summary: "make a coupon",
+			noun: "coupon", verb: "create", summary: "Make a coupon.",
 			undo: "deletes the coupon", losses: []string{"discounts that were given with the coupon stay"},
 			risk: activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id},
 			inverses: []inverse{deletes},
 		}, couponRequest),
 		with(kind{
-			noun: "subscription", verb: "create", summary: "subscribe a customer to a price; a price that is not free is charged at once",
+			noun: "subscription", verb: "create", summary: "Subscribe a customer to a price; a price that is not free is charged at once.",
 			undo:   "cancels the subscription without a final invoice and gives back what was paid for it",
 			losses: []string{lossVisible, lossFee, lossMails},
 			risk:   activities.Medium, strategy: activities.Compensation, keys: created,
@@ -64,14 +64,14 @@ func kinds() []*kind {
 			spend:   undoSubscription,
 		}, subscriptionRequest),
 		with(kind{
-			noun: "payment_intent", verb: "create", summary: "make a payment intent, which moves no money before it is confirmed",
+			noun: "payment_intent", verb: "create", summary: "Make a payment intent, which moves no money before it is confirmed.",
 			undo: "cancels the intent", losses: []string{"the canceled intent stays visible"},
 			risk: activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, status},
 			inverses: []inverse{cancels, refunds},
 		}, intentRequest),
 		with(kind{
-			noun: "payment_intent", verb: "confirm", summary: "charge a payment intent, or hold its money where it is captured by hand",
+			noun: "payment_intent", verb: "confirm", summary: "Charge a payment intent, or hold its money where it is captured by hand.",
 			undo:   "cancels the intent while its money is only held, and gives the money back where it was taken",
 			losses: []string{lossIntent, lossFee, lossMails},
 			risk:   activities.High, strategy: activities.Compensation, keys: intent,
@@ -80,7 +80,7 @@ func kinds() []*kind {
 			moved:   statusIn("succeeded", "requires_capture", "processing"),
 		}, confirmRequest),
 		with(kind{
-			noun: "payment_intent", verb: "capture", summary: "take the money that a confirmed payment intent holds",
+			noun: "payment_intent", verb: "capture", summary: "Take the money that a confirmed payment intent holds.",
 			undo:   "gives the money back",
 			losses: []string{lossHold, lossFee, lossMails},
 			risk:   activities.High, strategy: activities.Compensation, keys: intent,
@@ -89,7 +89,7 @@ func kinds() []*kind {
 			moved:   statusIn("succeeded"),
 		}, captureRequest),
 		with(kind{
-			noun: "payment_intent", verb: "cancel", summary: "cancel a payment intent, and release what it holds",
+			noun: "payment_intent", verb: "cancel", summary: "Cancel a payment intent, and release what it holds.",
 			undo: "cannot be undone: a canceled intent never comes back",
 			risk: activities.High, strategy: activities.Irreversible, keys: intent,
 			outputs: []output{id, status},
@@ -97,7 +97,7 @@ func kinds() []*kind {
 			moved:   statusIn("canceled"),
 		}, cancelRequest),
 		with(kind{
-			noun: "refund", verb: "create", summary: "give money back to a customer",
+			noun: "refund", verb: "create", summary: "Give money back to a customer.",
 			undo: "cannot be undone, but for a refund that still waits for the customer: that is canceled",
 			risk: activities.High, strategy: activities.Irreversible, keys: intent,
 			outputs: []output{id, status, {"amount", "amount", "what was given back, in the smallest unit of the currency"}},

@@ -87,10 +87,11 @@ func (a *action) change(c *session, req request, account string) (activities.Cha
 }
 
 func (a *action) summary(parents []object) string {
+	what := strings.TrimSuffix(a.kind.summary, ".")
 	if len(parents) == 0 {
-		return a.kind.summary
+		return what
 	}
-	return fmt.Sprintf("%s (%s)", a.kind.summary, parents[0].text("id"))
+	return fmt.Sprintf("%s (%s)", what, parents[0].text("id"))
 }
 
 // weigh says what the risk of this very change hangs on.

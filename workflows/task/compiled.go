@@ -54,9 +54,9 @@ type Step struct {
 // GateMode says when a step waits for a person.
 type GateMode string
 
-// The modes. GateOpen (no gate at all) is the one-activity fast path; the others plan first.
+// The modes. GateOpen without Plans is the one-activity fast path.
 const (
-	GateOpen GateMode = "open" // never asks, never plans
+	GateOpen GateMode = "open" // never asks; plans only where Change.Ask is possible
 	GateNone GateMode = "none" // written out in the task file for a risky action: plans only where Change.Ask is possible
 	GateAuto GateMode = "auto" // plans; asks where the change's risk is medium or high
 	GateAsk  GateMode = "ask"  // plans and asks
