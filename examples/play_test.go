@@ -189,12 +189,13 @@ func (p *player) history(id string) []*historypb.HistoryEvent {
 	return events
 }
 
-// calls are the types of all activities of a task, in the order of scheduling.
+// calls are the types of all activities of a task's steps, in the order of scheduling. The engine's own are not told:
+// whether it asks a worker in an activity or beside one is not what a task is about.
 func (p *player) calls(id string) []string {
 	var types []string
 	for _, e := range p.history(id) {
-		if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
-			types = append(types, a.GetActivityType().GetName())
+		if name := e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName(); name != "" && !strings.HasPrefix(name, "task.") {
+			types = append(types, name)
 		}
 	}
 	return types

@@ -126,7 +126,7 @@ func TestStripeCountsWhatIsLive(t *testing.T) {
 	require.Len(t, f, 1)
 	require.False(t, f[0].OK)
 	require.Equal(t, []string{"~ counter charges: number 0 -> 1", "+ live customer active"}, f[0].Wrong)
-	require.Equal(t, "2 live objects, 1 charges,  refunds,  mails", f[0].Looked)
+	require.Equal(t, "2 live objects, 1 charges, no refunds, no mails", f[0].Looked)
 
 	f = before.Compare(look(), map[string][]found.Want{found.StripeWorld: {
 		{Change: "+ live customer active", Facts: found.Facts{"number": "3"}}, {Change: "~ counter charges"}, {Change: "+ live coupon active"},

@@ -1,6 +1,7 @@
 package found
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -170,6 +171,6 @@ func looked(world string, s Snapshot) string {
 			live += n
 		}
 	}
-	counted := func(name string) string { return s["counter "+name][number] }
+	counted := func(name string) string { return cmp.Or(s["counter "+name][number], "no") }
 	return fmt.Sprintf("%d live objects, %s charges, %s refunds, %s mails", live, counted("charges"), counted("refunds"), counted("mails"))
 }
