@@ -17,6 +17,7 @@ func (s *suite) broken(t *testing.T) {
 		s.each(t, "apply_killed", apply, applyKilled)
 		s.each(t, "apply_killed_and_retried", want, applyKilledAndRetried)
 		s.each(t, "undo_killed", undo, undoKilled)
+		s.each(t, "plan_stopped", plan, planStopped)
 		s.each(t, "apply_stopped", apply, applyStopped)
 		s.each(t, "undo_stopped", undo, undoStopped)
 	})
@@ -129,6 +130,14 @@ func undoKilled(w *world, at int) {
 	_, err := w.apply(w.first, "")
 	w.mustFail("Apply after the undo", err, activities.Fenced)
 	w.mustBeBefore("after a late Apply")
+}
+
+func planStopped(w *world, at int) {
+	sleeper := w.spawn(order{Op: opPlan, Work: w.first, Break: breakStop, At: at})
+	sleeper.mustStop()
+	w.mustUndo(w.first, activities.Nothing)
+	w.mustBe(w.before, "after the undo of a stopped Plan")
+	w.outlive(sleeper)
 }
 
 func applyStopped(w *world, at int) {

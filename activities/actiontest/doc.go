@@ -70,5 +70,6 @@
 //	broken/apply_killed_and_retried  killed with an approval, then applied again with the same one
 //	broken/undo_killed         killed at each point of Undo, then undone
 //	broken/apply_stopped       stopped at each point, undone by another process, the next generation applied, woken
+//	broken/plan_stopped        the same with Plan
 //	broken/undo_stopped        the same with the first of two undos
 package actiontest

@@ -51,7 +51,14 @@ func (a *action) draft(
 		return nil, err
 	}
 	a.reach("stage-begun")
-	if err := d.fill(ctx, stage); err != nil {
+	if err := stage(ctx, d); err != nil {
+		if lost(err) {
+			err = errLost
+		}
+		return nil, errors.Join(err, d.drop())
+	}
+	a.reach("stage-filled")
+	if err := errors.Join(d.capture(ctx), d.look(ctx)); err != nil {
 		return nil, errors.Join(err, d.drop())
 	}
 	if err := d.check(ctx, s.Checks, a.staged(d)); err != nil {
@@ -76,19 +83,6 @@ func (d *draft) check(ctx context.Context, checks []activities.Check, at scene) 
 		return activities.Errorf(activities.CheckFailed, "a check has changed what it looked at; a check only reads")
 	}
 	return nil
-}
-
-func (d *draft) fill(ctx context.Context, stage func(context.Context, *draft) error) error {
-	if err := stage(ctx, d); err != nil {
-		if lost(err) {
-			return errLost
-		}
-		return err
-	}
-	if err := d.capture(ctx); err != nil {
-		return err
-	}
-	return d.look(ctx)
 }
 
 // Apply stages the change, records it, and lets each original trade places with what is staged.

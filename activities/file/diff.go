@@ -149,7 +149,7 @@ func (a *action) change(d *draft) activities.Change {
 	var diff strings.Builder
 	shown := map[int]bool{}
 	for _, g := range d.given {
-		c.Keys = append(c.Keys, "file:"+g.path)
+		c.Keys = append(c.Keys, "file:"+filepath.Clean(g.path))
 		o := d.rec.Ops[g.op]
 		if !shown[g.op] {
 			shown[g.op] = true

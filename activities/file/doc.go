@@ -20,7 +20,8 @@
 //
 // Only what is below the allowed roots, through os.Root: no symlink and no .. leads out of them. A step changes one root.
 // file.write follows a symlink at the end of a path, file.delete deletes the link itself. A file that is replaced hands on
-// its owner, its mode (without setuid and setgid) and its extended attributes; folders that are missing are made. What is
+// its owner, its mode (without setuid and setgid) and its extended attributes. A new file has mode 0644 whatever the umask
+// and the folder's default ACL, and the folder's group where that has the setgid bit; folders that are missing are made. What is
 // deleted may be a folder with anything in it: symlinks, hard links, pipes, sockets, devices.
 //
 // Inline content stands in the task's history. What is large or private is named as source; its content, that of files

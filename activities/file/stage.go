@@ -23,6 +23,8 @@ type draft struct {
 	*root
 	token string
 	rec   record
+	// fills says that every ticket holds something; a ticket of what is deleted is empty.
+	fills bool
 	// given are the paths as the step names them, each with the change that it is part of and its place in it.
 	given []given
 }
@@ -118,8 +120,12 @@ func (d *draft) capture(ctx context.Context) error {
 // look notes what is staged.
 func (d *draft) look(ctx context.Context) (err error) {
 	for i := range d.rec.Ops {
-		if d.rec.Ops[i].Post, err = d.atTicket(ctx, d.ticket(i)); err != nil {
+		o := &d.rec.Ops[i]
+		if o.Post, err = d.atTicket(ctx, d.ticket(i)); err != nil {
 			return err
+		}
+		if d.fills && !o.Post.there() {
+			return errLost // an undo has taken it away
 		}
 	}
 	return nil

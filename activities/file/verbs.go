@@ -50,6 +50,7 @@ func (write) in(w *world, s activities.Step) (*root, func(context.Context, *draf
 		return nil, nil, err
 	}
 	return all[0].root, func(ctx context.Context, d *draft) error {
+		d.fills = true
 		ops := map[string]int{}
 		for _, x := range all {
 			target, err := d.topmost(x.rel)
