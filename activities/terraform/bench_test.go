@@ -45,6 +45,18 @@ func (b *bench) open() *bench {
 	b.Helper()
 	w, err := New(b.config())
 	require.NoError(b, err)
+	return b.with(w)
+}
+
+// openPlain opens the world of a conformance test, without the test provider.
+func (b *bench) openPlain() *bench {
+	b.Helper()
+	w, err := openBelow(b.dir)
+	require.NoError(b, err)
+	return b.with(w)
+}
+
+func (b *bench) with(w activities.World) *bench {
 	b.world, b.action, b.masker = w, w.Actions[0], &activities.Masker{}
 	b.ctx = activities.WithMasker(activities.WithCheckCommands(b.Context(), []string{"*"}), b.masker)
 	return b

@@ -22,9 +22,9 @@ func TestBuiltin(t *testing.T) {
 	actiontest.Run(t, builtin())
 }
 
-func TestProvided(t *testing.T) {
+func TestOnTop(t *testing.T) {
 	terraformtest.Require(t)
-	actiontest.Run(t, provided())
+	actiontest.Run(t, onTop())
 }
 
 const canary = "canary-4711-do-not-print"
@@ -74,50 +74,32 @@ output "echo" { value = var.password }
 	}
 }
 
-// provided has a provider whose objects are files with random ids, and a state from before, made by this very worker:
-// an undo goes back to it.
-func provided() actiontest.Case {
-	return actiontest.Case{
-		Name:   "provided",
-		Action: Action,
-		Start: func(t testing.TB, dir string) {
-			config, err := os.ReadFile(terraformtest.CLIConfig(t))
-			require.NoError(t, err)
-			write(t, dir, "terraform.rc", string(config))
-			write(t, dir, "conf/main.tf", things(dir, `
-variable "content" {}
-variable "extra" { default = 0 }
-resource "fake_thing" "kept" { 
-  name    = "kept"
-  content = var.content
-  secret  = "sensitive-by-schema"
+// onTop has a state from before, made by this very worker: an undo goes back to it.
+func onTop() actiontest.Case {
+	c := builtin()
+	c.Name = "on top"
+	start := c.Start
+	c.Start = func(t testing.TB, dir string) {
+		start(t, dir)
+		write(t, dir, "conf/more.tf", `
+variable "more" { default = 0 }
+resource "terraform_data" "more" {
+  count = var.more
+  input = var.release
 }
-resource "fake_thing" "extra" {
-  count = var.extra
-  name  = "extra${count.index}"
-}
-output "id" { value = fake_thing.kept.id }
-`))
-			(&bench{TB: t, dir: dir}).open().apply(Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"content": "zero"}})
-		},
-		Open: openBelow,
-		With: func(dir string) any {
-			return Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"content": "one", "extra": 2}}
-		},
-		Next: func(dir string) any {
-			return Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"content": "two", "extra": 3}}
-		},
-		Manifest: manifest,
-		Drift: func(t testing.TB, dir string) {
-			f := objects(t, dir)["kept"][0]
-			raw, err := os.ReadFile(f)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(f, []byte(strings.Replace(string(raw), `"content":"`, `"content":"by hand `, 1)), 0o644))
-		},
-		Meanwhile: func(t testing.TB, dir string) {
-			(&bench{TB: t, dir: dir}).open().apply(Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"content": "meanwhile"}})
-		},
+`)
+		(&bench{TB: t, dir: dir}).openPlain().apply(params(dir, "0", 0))
 	}
+	c.With = func(dir string) any { return params(dir, "1", 2) }
+	c.Next = func(dir string) any { return params(dir, "2", 3) }
+	c.Meanwhile = func(t testing.TB, dir string) {
+		(&bench{TB: t, dir: dir}).openPlain().apply(params(dir, "meanwhile", 0))
+	}
+	return c
+}
+
+func params(dir, release string, more int) Params {
+	return Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"release": release, "password": canary, "more": more}}
 }
 
 // things is a configuration with the test provider, whose objects are files in dir/objects.

@@ -35,13 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(actiontest.Main(m, cases()...))
 }
 
-func cases() []actiontest.Case { return []actiontest.Case{builtin(), provided()} }
+func cases() []actiontest.Case { return []actiontest.Case{builtin(), onTop()} }
 
 // openBelow opens the world of a test below dir the way a worker would.
 func openBelow(dir string) (activities.World, error) {
-	c := Config{State: filepath.Join(dir, "worker"), Roots: []string{filepath.Join(dir, "conf")}}
-	if rc := filepath.Join(dir, "terraform.rc"); isFile(rc) {
-		c.CLIConfig = rc
-	}
-	return New(c)
+	return New(Config{State: filepath.Join(dir, "worker"), Roots: []string{filepath.Join(dir, "conf")}})
 }

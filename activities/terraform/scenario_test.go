@@ -255,3 +255,35 @@ func TestLostState(t *testing.T) {
 	assert.Empty(t, b.names())
 	assert.NoFileExists(t, b.state())
 }
+
+// Someone changes an object behind terraform's back: no state knows of it, a refresh sees it.
+func TestDriftOfAnObject(t *testing.T) {
+	b := newBench(t, first)
+	b.apply(Params{})
+	b.configure(first + `resource "fake_thing" "added" { name = "added" }`)
+	e := b.apply(Params{})
+	changed := objects(t, b.dir)["changed"][0]
+	require.NoError(t, os.WriteFile(changed, []byte(`{"name":"changed","content":"by hand"}`), 0o644))
+
+	u := b.undo(e)
+	require.Equal(t, activities.Drifted, u.Outcome)
+	assert.Equal(t, "! fake_thing.changed is no longer as the state says", u.Drift.Diff)
+	assert.Equal(t, 1, b.names()["added"], "nothing was touched")
+	o, err := b.action.Observe(b.ctx, e)
+	require.NoError(t, err)
+	assert.Equal(t, activities.Elsewise, o.State)
+	assert.Equal(t, u.Drift.Digest, o.Drift.Digest)
+
+	require.NoError(t, os.WriteFile(changed, []byte(`{"name":"changed","content":"by hand again"}`), 0o644))
+	again, err := b.action.Undo(b.ctx, e, activities.Decision{Force: u.Drift.Digest})
+	require.NoError(t, err)
+	require.Equal(t, activities.Drifted, again.Outcome, "a force is for the drift that was shown")
+
+	u, err = b.action.Undo(b.ctx, e, activities.Decision{Force: again.Drift.Digest})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Restored, u.Outcome, "%v", u.Losses)
+	raw, err := os.ReadFile(changed)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"name":"changed","content":"one"}`, string(raw))
+	assert.Zero(t, b.names()["added"])
+}
