@@ -74,8 +74,8 @@ func exported(h *tar.Header, content io.Reader) (Facts, error) {
 		"leads to": h.Linkname, "device": fmt.Sprintf("%d:%d", h.Devmajor, h.Devminor),
 	}
 	for name, value := range h.PAXRecords {
-		if strings.HasPrefix(name, "SCHILY.xattr.") {
-			f["attribute "+strings.TrimPrefix(name, "SCHILY.xattr.")] = fmt.Sprintf("%q", value)
+		if attribute, ok := strings.CutPrefix(name, "SCHILY.xattr."); ok {
+			f["attribute "+attribute] = fmt.Sprintf("%q", value)
 		}
 	}
 	if h.Typeflag != tar.TypeReg {

@@ -104,7 +104,7 @@ func attributes(path string, f Facts) error {
 	if err != nil {
 		return fmt.Errorf("attributes of %s: %w", path, err)
 	}
-	for _, name := range strings.Split(strings.TrimSuffix(string(names[:n]), "\x00"), "\x00") {
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names[:n]), "\x00"), "\x00") {
 		if name == "" {
 			continue
 		}

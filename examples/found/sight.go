@@ -76,9 +76,7 @@ func infrastructure(p Place) (Snapshot, error) {
 		if err != nil {
 			return nil, err
 		}
-		for name, facts := range files {
-			s[name] = facts
-		}
+		maps.Copy(s, files)
 	}
 	return s, nil
 }
@@ -156,14 +154,14 @@ func looked(world string, s Snapshot) string {
 	}
 	switch world {
 	case FilesWorld:
-		return fmt.Sprintf("%d paths: bytes, mode, owner, time to the nanosecond, attributes", len(s))
+		return fmt.Sprintf("paths: %d, with bytes, mode, owner, time to the nanosecond, attributes", len(s))
 	case ContainerWorld:
-		return fmt.Sprintf("%d paths: bytes, mode, owner, time, attributes; its name, program, environment, state", len(s)-1)
+		return fmt.Sprintf("paths: %d, with bytes, mode, owner, time, attributes; its name, program, environment, state", len(s)-1)
 	case TerraformWorld:
 		outputs := count(begins("output."))
 		effects := count(func(name string, f Facts) bool { return strings.HasPrefix(name, "effects/") && f["kind"] == "file" })
 		resources := count(func(_ string, f Facts) bool { return f["provider"] != "" })
-		return fmt.Sprintf("%d resources with all attributes, %d outputs, %d effects on disk", resources, outputs, effects)
+		return fmt.Sprintf("resources with all attributes: %d, outputs: %d, effects on disk: %d", resources, outputs, effects)
 	}
 	live := 0
 	for name, f := range s {
@@ -171,6 +169,6 @@ func looked(world string, s Snapshot) string {
 			live += n
 		}
 	}
-	counted := func(name string) string { return cmp.Or(s["counter "+name][number], "no") }
-	return fmt.Sprintf("%d live objects, %s charges, %s refunds, %s mails", live, counted("charges"), counted("refunds"), counted("mails"))
+	counted := func(name string) string { return cmp.Or(s["counter "+name][number], "not counted") }
+	return fmt.Sprintf("live objects: %d, charges: %s, refunds: %s, mails: %s", live, counted("charges"), counted("refunds"), counted("mails"))
 }

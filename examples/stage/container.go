@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
-	"github.com/docker/docker/errdefs"
 
 	demoimage "github.com/seed-62bf7108/unwind/activities/container/image"
 )
@@ -93,7 +93,7 @@ func removeContainers(ctx context.Context, engine *client.Client, which ...strin
 	var problems []error
 	for _, id := range which {
 		err := engine.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
-		if err != nil && !errdefs.IsNotFound(err) {
+		if err != nil && !cerrdefs.IsNotFound(err) {
 			problems = append(problems, fmt.Errorf("remove container %s: %w", id, err))
 		}
 	}
@@ -116,7 +116,7 @@ func removeImages(ctx context.Context, engine *client.Client, base string) error
 		for _, child := range children[id] {
 			problems = append(problems, remove(child))
 		}
-		if _, err := engine.ImageRemove(ctx, id, image.RemoveOptions{Force: true}); err != nil && !errdefs.IsNotFound(err) {
+		if _, err := engine.ImageRemove(ctx, id, image.RemoveOptions{Force: true}); err != nil && !cerrdefs.IsNotFound(err) {
 			problems = append(problems, fmt.Errorf("remove image %s: %w", id, err))
 		}
 		return errors.Join(problems...)

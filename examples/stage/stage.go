@@ -178,8 +178,8 @@ func (s *Stage) Place() found.Place {
 // Close clears everything away, the last thing first.
 func (s *Stage) Close(ctx context.Context) error {
 	var problems []error
-	for _, clear := range slices.Backward(s.closers) {
-		problems = append(problems, clear(ctx))
+	for _, each := range slices.Backward(s.closers) {
+		problems = append(problems, each(ctx))
 	}
 	s.closers = nil
 	return errors.Join(problems...)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,7 +58,10 @@ The examples: ` + strings.Join(names, ", ") + ".\n\n" + exitStatuses,
 			}
 			// Several things of the demo write at once.
 			p.streams.Out, p.streams.Err = oneAtATime(p.streams.Out), oneAtATime(p.streams.Err)
-			return p.play(cmd.Context(), example, !f.exit)
+			// Nor may a terminal that is closed, or a pipe that nobody reads, end it before it has cleared away.
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP, syscall.SIGPIPE)
+			defer stop()
+			return p.play(ctx, example, !f.exit)
 		},
 	}
 	c.Flags().StringVar(&f.example, "example", names[0], "`name` of the example")

@@ -26,8 +26,9 @@ type director struct {
 	*connection
 	task    taskRun
 	example examples.Example
-	// person says that somebody may be at the terminal.
+	// person says that somebody may be at the terminal; alone, why not.
 	person bool
+	alone  string
 	told   map[activities.Digest]bool // gates that were left to the person
 
 	seen chan workflows.State // the last state that was shown and not looked at yet
@@ -39,8 +40,11 @@ type director struct {
 func (p *program) direct(ctx context.Context, c *connection, t taskRun, example examples.Example, stay bool) (ending, error) {
 	d := &director{
 		view: newView(c, t, p.streams.Out), connection: c, task: t, example: example,
-		person: stay && isTerminal(p.streams.In), told: map[activities.Digest]bool{},
+		person: stay && isTerminal(p.streams.In), alone: "nobody is at a terminal", told: map[activities.Digest]bool{},
 		seen: make(chan workflows.State, 1), done: make(chan struct{}),
+	}
+	if !stay {
+		d.alone = "--exit does not wait"
 	}
 	ctx, d.stop = context.WithCancel(ctx)
 	go d.play(ctx)
@@ -95,7 +99,7 @@ func (d *director) decide(ctx context.Context, g workflows.GateView) {
 	if d.example.Ends == examples.Rejected {
 		name, verb = workflows.SignalReject, "rejects"
 	}
-	why := "nobody is at a terminal"
+	why := d.alone
 	if d.person {
 		if !d.told[g.Digest] {
 			d.told[g.Digest] = true

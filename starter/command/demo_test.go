@@ -91,17 +91,17 @@ func TestDemoPlaysTheMainJobAndFindsTheWorldAsBefore(t *testing.T) {
 		"1. starter approve " + id + " infrastructure",
 		"2. temporal workflow signal --address " + servertest.Shared(t).Address + " --namespace default --workflow-id " + id + ` --name approve --input '{"step":"infrastructure","digest":"sha256:`,
 		"3. in the Temporal UI, at the page of the task",
-		`the demo approves step infrastructure itself, by the signal "approve"`,
+		`--exit does not wait: the demo approves step infrastructure itself, by the signal "approve"`,
 		"gate: step go-live waits for a person",
 		"unwinding, last in first out: failed at step go-live",
 		"report of " + id,
 		"in all: 5 compensated, 3 restored",
 		"found as before, by a look of its own:",
-		" ✓  files      11 paths",
+		" ✓  files      paths: 11, ",
 		" ✓  container  ",
 		"but for what the report names as lost: ",
-		" ✓  terraform  2 resources with all attributes, 1 outputs, 1 effects on disk",
-		" ✓  stripe     0 live objects, 0 charges, 0 refunds, 0 mails",
+		" ✓  terraform  resources with all attributes: 2, outputs: 1, effects on disk: 1",
+		" ✓  stripe     live objects: 0, charges: 0, refunds: 0, mails: 0",
 	} {
 		at := strings.Index(r.out[told:], line)
 		require.GreaterOrEqual(t, at, 0, "%q is not told, or too early:\n%s", line, r.out)
