@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
 )
 
 // World is a kind of thing that steps change: the actions over it and the journal that they share.
@@ -57,19 +58,52 @@ func (r *Registry) Specs() []Spec {
 	return specs
 }
 
+// journalLimit is how long a world may take to tell its journal's id.
+const journalLimit = 5 * time.Second
+
 // Journals returns the journal id of every world by its name, and what is wrong with the worlds that have none to tell:
-// an engine that does not answer keeps nobody from working in the other worlds.
+// an engine that does not answer keeps nobody from working in the other worlds. All are asked at once.
 func (r *Registry) Journals(ctx context.Context) (ids, problems map[string]string) {
-	ids, problems = map[string]string{}, map[string]string{}
+	ctx, cancel := context.WithTimeout(ctx, journalLimit)
+	defer cancel()
+	type answer struct {
+		world, id string
+		err       error
+	}
+	answers := make(chan answer, len(r.worlds)) // of all, so that a late one blocks nobody
+	problems = map[string]string{}
 	for name, w := range r.worlds {
-		id, err := w.Journal(ctx)
-		if err != nil {
-			problems[name] = err.Error()
-			continue
+		problems[name] = fmt.Sprintf("the world did not answer within %s", journalLimit)
+		go func() {
+			id, err := w.journalID(ctx)
+			answers <- answer{name, id, err}
+		}()
+	}
+	ids = map[string]string{}
+	for range r.worlds {
+		select {
+		case a := <-answers:
+			if a.err != nil {
+				problems[a.world] = a.err.Error()
+				continue
+			}
+			delete(problems, a.world)
+			ids[a.world] = a.id
+		case <-ctx.Done(): // not every world looks at it
+			return ids, problems
 		}
-		ids[name] = id
 	}
 	return ids, problems
+}
+
+// journalID asks for the journal's id; a panic, which would end the whole worker, is the world's problem.
+func (w World) journalID(ctx context.Context) (id string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("world %s panicked: %v", w.Name, p)
+		}
+	}()
+	return w.Journal(ctx)
 }
 
 // WorldOf is the world of an action's name: "file" of "file.write".
