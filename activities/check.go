@@ -133,7 +133,7 @@ func (c CommandCheck) run(ctx context.Context, scene Scene) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		reason = fmt.Sprintf("exit status %d", exit.ExitCode())
 	}
-	return &Error{Type: CheckFailed, Message: fmt.Sprintf("%s: %s", strings.Join(c.Run, " "), reason), Output: Tail(string(out), 2000)}
+	return &Error{Type: CheckFailed, Message: fmt.Sprintf("%s: %s", strings.Join(c.Run, " "), reason), Output: Tail(MaskerFrom(ctx).String(string(out)), 2000)}
 }
 
 func (c JSONCheck) run(ctx context.Context, scene Scene) error {
@@ -165,7 +165,7 @@ func (c JSONCheck) run(ctx context.Context, scene Scene) error {
 	}
 	if !reflect.DeepEqual(got, want) {
 		g, _ := json.Marshal(got)
-		return Errorf(CheckFailed, "%s: %s is %s, want %s", name, orRoot(c.At), Tail(string(g), 200), bytes.TrimSpace(c.Equals))
+		return Errorf(CheckFailed, "%s: %s is %s, want %s", name, orRoot(c.At), Tail(MaskerFrom(ctx).String(string(g)), 200), bytes.TrimSpace(c.Equals))
 	}
 	return nil
 }
@@ -238,7 +238,8 @@ func orNone(s []string) string {
 	return strings.Join(s, ", ")
 }
 
-// Tail is at most the last n bytes of s, cut at a line's start where there is one.
+// Tail is at most the last n bytes of s, cut at a line's start where there is one. What may hold a secret is masked before:
+// half a secret is no longer found.
 func Tail(s string, n int) string {
 	if len(s) <= n {
 		return s
