@@ -2,9 +2,7 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -45,19 +43,13 @@ type bound struct {
 }
 
 func (b bound) apply(ctx context.Context, f Forward) (Result, error) {
-	return call(ctx, b.host, &f.Entry, func(ctx context.Context, m *Masker) (Result, error) {
-		if err := b.forward(ctx, &f, m); err != nil {
-			return Result{}, err
-		}
+	return forward(ctx, b.host, f, func(ctx context.Context, f Forward) (Result, error) {
 		return b.action.Apply(ctx, f.Entry, f.Step, f.Want)
 	}, capResult)
 }
 
 func (b bound) plan(ctx context.Context, f Forward) (Change, error) {
-	return call(ctx, b.host, &f.Entry, func(ctx context.Context, m *Masker) (Change, error) {
-		if err := b.forward(ctx, &f, m); err != nil {
-			return Change{}, err
-		}
+	return forward(ctx, b.host, f, func(ctx context.Context, f Forward) (Change, error) {
 		return b.action.Plan(ctx, f.Entry, f.Step)
 	}, capChange)
 }
@@ -70,13 +62,13 @@ func (b bound) undo(ctx context.Context, back Backward) (Undone, error) {
 			undone.Took = time.Since(began).Round(time.Millisecond)
 		}
 		return undone, err
-	}, func(u Undone) Undone { capDrift(u.Drift); return u })
+	}, capUndone)
 }
 
 func (b bound) observe(ctx context.Context, e Entry) (Observation, error) {
 	return call(ctx, b.host, &e, func(ctx context.Context, _ *Masker) (Observation, error) {
 		return b.action.Observe(ctx, e)
-	}, func(o Observation) Observation { capDrift(o.Drift); return o })
+	}, capObservation)
 }
 
 func (b bound) release(ctx context.Context, e Entry) error {
@@ -86,13 +78,19 @@ func (b bound) release(ctx context.Context, e Entry) error {
 	return err
 }
 
-// forward is what only a forward goes through: a run that was reset goes no further, and secrets get their values.
-func (b bound) forward(ctx context.Context, f *Forward, m *Masker) (err error) {
+// forward runs a forward: a run that was reset goes no further, whatever else is wrong, and its step gets its secrets.
+func forward[T any](ctx context.Context, host Host, f Forward, do func(context.Context, Forward) (T, error), limit func(T) T) (T, error) {
 	if err := SameRun(ctx, f.OriginalRunID); err != nil {
-		return err
+		var none T
+		return none, applicationError(err, nil)
 	}
-	f.Step.With, err = resolveSecrets(f.Step.With, b.host.Secrets, m)
-	return err
+	return call(ctx, host, &f.Entry, func(ctx context.Context, m *Masker) (_ T, err error) {
+		if f.Step.With, err = resolveSecrets(f.Step.With, host.Secrets, m); err != nil {
+			var none T
+			return none, err
+		}
+		return do(ctx, f)
+	}, limit)
 }
 
 // SameRun is ResetRun where the running workflow was reset: its original run's id is not its own.
@@ -104,10 +102,16 @@ func SameRun(ctx context.Context, originalRunID string) error {
 }
 
 // call runs one call of an action: with its secrets resolved, its heart beating, everything that it returns masked and
-// then capped (in that order: a secret that is cut in two would no longer be found).
-func call[T any](ctx context.Context, host Host, e *Entry, do func(context.Context, *Masker) (T, error), limit func(T) T) (T, error) {
+// then capped (in that order: a secret that is cut in two would no longer be found). A panic is an error like another:
+// what the SDK would make of it is not masked, in the history and in the log.
+func call[T any](ctx context.Context, host Host, e *Entry, do func(context.Context, *Masker) (T, error), limit func(T) T) (v T, err error) {
 	var none T
 	masker := &Masker{}
+	defer func() {
+		if p := recover(); p != nil {
+			v, err = none, ended(ctx, Errorf(ActionFailed, "the action panicked: %v", p), masker)
+		}
+	}()
 	if e.Version > EntryVersion {
 		return none, applicationError(Errorf(UnknownFormat,
 			"entry format %d is newer than this worker's %d; upgrade the worker", e.Version, EntryVersion), masker)
@@ -119,7 +123,7 @@ func call[T any](ctx context.Context, host Host, e *Entry, do func(context.Conte
 	e.Params = params
 	stop := beat(ctx)
 	defer stop()
-	v, err := do(WithCheckCommands(WithMasker(ctx, masker), host.CheckCommands), masker)
+	v, err = do(WithCheckCommands(WithMasker(ctx, masker), host.CheckCommands), masker)
 	if err != nil {
 		return none, ended(ctx, err, masker)
 	}
@@ -185,54 +189,4 @@ func applicationError(err error, m *Masker) error {
 		NonRetryable:   typed.Type.Final(),
 		NextRetryDelay: typed.NextRetry,
 	})
-}
-
-// capResult cuts outputs that are too long for the history, the longest first, and says so.
-func capResult(r Result) Result {
-	r.Summary = head(r.Summary, MaxSummary)
-	for range r.Outputs {
-		total, name, longest := 2, "", -1
-		for k, v := range r.Outputs {
-			n := len(text(v))
-			total += len(k) + n + 6
-			if n > longest || n == longest && k < name {
-				name, longest = k, n
-			}
-		}
-		if total <= MaxOutputs {
-			break
-		}
-		keep := min(MaxOutputs/2, max(0, longest-(total-MaxOutputs)))
-		r.Outputs[name] = head(text(r.Outputs[name]), keep)
-		r.Notes = append(r.Notes, fmt.Sprintf("output %s is cut to %d of %d bytes", name, keep, longest))
-	}
-	return r
-}
-
-// text is a string itself, and the JSON of anything else.
-func text(v any) string {
-	if s, ok := v.(string); ok {
-		return s
-	}
-	b, _ := json.Marshal(v) // v came out of JSON: maskAll, or the next payload conversion, has seen to it
-	return string(b)
-}
-
-func capChange(c Change) Change {
-	c.Summary, c.Diff = head(c.Summary, MaxSummary), head(c.Diff, MaxDiff)
-	return c
-}
-
-func capDrift(d *Drift) {
-	if d != nil {
-		d.Diff = head(d.Diff, MaxDiff)
-	}
-}
-
-func head(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	const more = " ..."
-	return strings.ToValidUTF8(s[:max(0, n-len(more))], "") + more
 }

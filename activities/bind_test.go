@@ -23,10 +23,7 @@ import (
 const canary = `correct "horse" battery staple`
 
 // echo is an action that lets every secret out, everywhere that it can.
-type echo struct {
-	fail  error
-	bulky bool
-}
+type echo struct{ fail error }
 
 func (a echo) Spec() activities.Spec { return activities.Spec{Name: "echo.say"} }
 
@@ -50,10 +47,6 @@ func (a echo) Apply(ctx context.Context, _ activities.Entry, s activities.Step, 
 	out := map[string]any{
 		"word": a.said(s), "more": []any{map[string]any{a.said(s): base64.StdEncoding.EncodeToString([]byte(a.said(s)))}},
 		"own": "this was found on the way",
-	}
-	if a.bulky {
-		out["log"] = strings.Repeat("0123456789", activities.MaxOutputs)
-		out["small"] = "kept"
 	}
 	return activities.Result{Summary: "said " + a.said(s), Outputs: out}, nil
 }
@@ -192,24 +185,20 @@ func TestAForwardOfAnotherRunIsRefusedAnUndoIsNot(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestAResetIsSeenBeforeAnythingElseIsWrong(t *testing.T) {
+	f := ofThisRun(`{"word": "${{ secrets.GONE }}"}`)
+	f.OriginalRunID = "the run that this one was reset from"
+	for _, activity := range []string{"echo.say", "echo.say.plan"} {
+		_, err := environment(echo{}).ExecuteActivity(activity, f)
+		require.Equal(t, string(activities.ResetRun), applicationError(t, err).Type())
+	}
+}
+
 func TestAnEntryOfANewerFormatIsRefused(t *testing.T) {
 	e := ofThisRun(`{}`).Entry
 	e.Version = activities.EntryVersion + 1
 	_, err := environment(echo{}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: e})
 	require.Equal(t, string(activities.UnknownFormat), applicationError(t, err).Type())
-}
-
-func TestOutputsAreCappedLongestFirst(t *testing.T) {
-	v, err := environment(echo{bulky: true}).ExecuteActivity("echo.say", ofThisRun(`{"word": "hello"}`))
-	require.NoError(t, err)
-	var r activities.Result
-	require.NoError(t, v.Get(&r))
-	raw, _ := json.Marshal(r.Outputs)
-	require.LessOrEqual(t, len(raw), activities.MaxOutputs)
-	require.Equal(t, "kept", r.Outputs["small"])
-	require.Equal(t, "hello", r.Outputs["word"])
-	require.Len(t, r.Notes, 1)
-	require.Contains(t, r.Notes[0], "output log is cut to")
 }
 
 func TestTheLedgerIsRebuiltFromAHistoryAlone(t *testing.T) {

@@ -98,15 +98,20 @@ func maskAll[T any](m *Masker, v T) (T, error) {
 	}
 	// Each string is masked decoded: a text that holds JSON of its own is escaped anew in ours.
 	var tree any
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(&tree); err != nil {
+	if err := exactly(raw, &tree); err != nil {
 		return masked, err
 	}
 	if raw, err = json.Marshal(m.walk(tree)); err != nil {
 		return masked, err
 	}
-	return masked, json.Unmarshal(raw, &masked)
+	return masked, exactly(raw, &masked)
+}
+
+// exactly decodes JSON with numbers as they are written: a float64 would round the long ones.
+func exactly(raw []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return d.Decode(v)
 }
 
 func (m *Masker) walk(v any) any {

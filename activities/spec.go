@@ -14,6 +14,9 @@ const (
 	MaxOutputs = 16 << 10 // bytes of one step's outputs as JSON
 	MaxDiff    = 32 << 10 // bytes of a diff
 	MaxSummary = 200      // bytes of a summary
+	MaxText    = 2000     // bytes of any other text
+	MaxItems   = 50       // items of a list; one more counts the others
+	MaxItem    = 500      // bytes of an item of a list
 )
 
 // Risk says how much a change asks for a person's eyes.
