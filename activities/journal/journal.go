@@ -25,6 +25,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -109,15 +110,30 @@ type Token struct{ dir string }
 // Dir is the token's folder, for bulky parts of a record (blobs, bundles). It may not exist yet: see Make.
 func (t *Token) Dir() string { return t.dir }
 
-// Make makes the token's folder.
+// Make makes the token's folder. When it returns without an error, the folder itself is durable.
 func (t *Token) Make() error {
-	if err := os.Mkdir(t.dir, 0o700); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return nil
+	err := os.Mkdir(t.dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		// Whoever put something into the folder had made it durable before. Whoever only made it may have died first.
+		if empty, err := isEmpty(t.dir); err != nil || !empty {
+			return err
 		}
+	} else if err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(t.dir))
+}
+
+func isEmpty(dir string) (bool, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer d.Close()
+	if _, err = d.Readdirnames(1); errors.Is(err, io.EOF) {
+		return true, nil
+	}
+	return false, err
 }
 
 // Create writes the document name once. Where it is there already, created is false and *v is overwritten with what is
@@ -296,8 +312,11 @@ func writeTemp(dir, name string, raw []byte) (_ string, err error) {
 	if _, err := f.Write(raw); err != nil {
 		return "", err
 	}
-	return f.Name(), f.Sync()
+	return f.Name(), fsync(f)
 }
+
+// fsync is the system's; a test counts it.
+var fsync = (*os.File).Sync
 
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
@@ -305,5 +324,5 @@ func syncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
-	return d.Sync()
+	return fsync(d)
 }
