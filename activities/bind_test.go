@@ -11,9 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	commonpb "go.temporal.io/api/common/v1"
-	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
@@ -199,26 +196,4 @@ func TestAnEntryOfANewerFormatIsRefused(t *testing.T) {
 	e.Version = activities.EntryVersion + 1
 	_, err := environment(echo{}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: e})
 	require.Equal(t, string(activities.UnknownFormat), applicationError(t, err).Type())
-}
-
-func TestTheLedgerIsRebuiltFromAHistoryAlone(t *testing.T) {
-	dc := converter.GetDefaultDataConverter()
-	scheduled := func(activity string, argument any) *historypb.HistoryEvent {
-		p, err := dc.ToPayloads(argument)
-		require.NoError(t, err)
-		return &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
-			ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
-				ActivityType: &commonpb.ActivityType{Name: activity}, Input: p,
-			}}}
-	}
-	a, b := ofThisRun(`{}`), ofThisRun(`{}`)
-	a.Entry.Token, a.Entry.Seq, b.Entry.Token, b.Entry.Seq = "a", 1, "b", 2
-	got, err := activities.EntriesIn([]*historypb.HistoryEvent{
-		{EventId: 1},
-		scheduled("task.compile", json.RawMessage(`{"name": "x"}`)),
-		scheduled("echo.say.plan", a), scheduled("echo.say", a), scheduled("echo.say", b),
-		scheduled("echo.say.undo", activities.Backward{Entry: b.Entry}),
-	}, dc)
-	require.NoError(t, err)
-	require.Equal(t, []activities.Entry{a.Entry, b.Entry}, got)
 }

@@ -1,0 +1,70 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// scheduled is the event of an activity with this argument.
+func scheduled(t *testing.T, dc converter.DataConverter, activity string, argument any) *historypb.HistoryEvent {
+	p, err := dc.ToPayloads(argument)
+	require.NoError(t, err)
+	return &historypb.HistoryEvent{EventId: 5, Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
+		ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
+			ActivityType: &commonpb.ActivityType{Name: activity}, Input: p,
+		}}}
+}
+
+func TestTheLedgerIsRebuiltFromAHistoryAlone(t *testing.T) {
+	dc := converter.GetDefaultDataConverter()
+	a, b := ofThisRun(`{}`), ofThisRun(`{}`)
+	a.Entry.Token, a.Entry.Seq, b.Entry.Token, b.Entry.Seq = "a", 1, "b", 2
+	got, err := activities.EntriesIn([]*historypb.HistoryEvent{
+		{EventId: 1},
+		scheduled(t, dc, "task.compile", json.RawMessage(`{"name": "x"}`)),
+		scheduled(t, dc, "own.text", "text"), scheduled(t, dc, "own.list", []int{1}), scheduled(t, dc, "own.bytes", []byte("bytes")),
+		scheduled(t, dc, "own.nothing", nil), scheduled(t, dc, "own.proto", &commonpb.ActivityType{Name: "x"}),
+		scheduled(t, dc, "echo.say.plan", a), scheduled(t, dc, "echo.say", a), scheduled(t, dc, "echo.say", b),
+		scheduled(t, dc, "echo.say.undo", activities.Backward{Entry: b.Entry}),
+	}, dc)
+	require.NoError(t, err)
+	require.Equal(t, []activities.Entry{a.Entry, b.Entry}, got)
+}
+
+// sealed is a codec that hides what a payload holds.
+type sealed struct{ encoding string }
+
+func (s sealed) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+	for i, p := range payloads {
+		payloads[i] = &commonpb.Payload{Metadata: map[string][]byte{converter.MetadataEncoding: []byte(s.encoding)}, Data: p.Data}
+	}
+	return payloads, nil
+}
+
+func (s sealed) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+	return sealed{converter.MetadataEncodingJSON}.Encode(payloads)
+}
+
+func TestALedgerThatCannotBeReadIsNotEmpty(t *testing.T) {
+	plain := converter.GetDefaultDataConverter()
+	codec := converter.NewCodecDataConverter(plain, sealed{"binary/encrypted"})
+	history := []*historypb.HistoryEvent{scheduled(t, codec, "echo.say", ofThisRun(`{}`))}
+
+	_, err := activities.EntriesIn(history, plain)
+	require.ErrorContains(t, err, "event 5, argument of echo.say: it cannot be read; the data converter must be that of the worker")
+	got, err := activities.EntriesIn(history, codec)
+	require.NoError(t, err)
+	require.Equal(t, []activities.Entry{ofThisRun(`{}`).Entry}, got)
+
+	_, err = activities.EntriesIn([]*historypb.HistoryEvent{
+		scheduled(t, plain, "echo.say", map[string]any{"entry": map[string]any{"seq": "one"}, "originalRunId": "r"}),
+	}, plain)
+	require.ErrorContains(t, err, "event 5, argument of echo.say: it has the form of a step's call")
+}
