@@ -31,6 +31,8 @@ type item struct {
 	reason   string              // why it waits or is parked
 	parks    int                 // how often it was parked: part of a park's digest
 	alone    bool                // undo it although a skipped step needs it
+	forced   int                 // how often its drift policy has overwritten drift
+	cancel   func()              // ends the undo that is scheduled
 	notes    []string
 }
 
@@ -45,9 +47,6 @@ func newPlan(entries []activities.Entry) *plan {
 	p := &plan{dependents: map[string][]*item{}}
 	for _, e := range entries {
 		it := &item{entry: e, state: Pending}
-		if e.UndoType == "" { // read-only
-			it.state, it.undone = Settled, activities.Undone{Outcome: activities.Nothing}
-		}
 		p.items = append(p.items, it)
 		for _, need := range e.Needs {
 			p.dependents[need] = append(p.dependents[need], it)
@@ -56,10 +55,17 @@ func newPlan(entries []activities.Entry) *plan {
 	return p
 }
 
-// next is the newest entry that may be undone now; nil where none may.
+// next is the newest entry that may be undone now; nil where none may. Where one undo waits for a worker, no other one is
+// sent.
 func (p *plan) next() *item {
-	for _, v := range slices.Backward(p.items) {
-		if it := v; it.state == Pending && p.free(it) {
+	waits := map[string]bool{}
+	for _, it := range p.items {
+		if it.state == Waiting {
+			waits[it.entry.Place.Queue] = true
+		}
+	}
+	for _, it := range slices.Backward(p.items) {
+		if it.state == Pending && !waits[it.entry.Place.Queue] && p.free(it) {
 			return it
 		}
 	}

@@ -1,6 +1,8 @@
 package compensations
 
 import (
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -74,6 +76,43 @@ type StepReport struct {
 	Took   time.Duration     `json:"took,omitempty"`
 }
 
+// Fit takes words out of a report until its JSON has at most limit bytes: diffs, then losses and notes, then the steps past
+// what fits. What is taken out is said in Notes.
+func (r *Report) Fit(limit int) {
+	for _, cut := range []struct {
+		what string
+		from func(*StepReport)
+	}{
+		{"diffs of drift", func(s *StepReport) { s.Drift = nil }},
+		{"notes of steps", func(s *StepReport) { s.Notes = nil }},
+		{"texts of steps", func(s *StepReport) {
+			s.Losses, s.Summary, s.Observed, s.Reason = nil, clip(s.Summary, maxName), clip(s.Observed, maxName), clip(s.Reason, maxName)
+		}},
+	} {
+		if r.size() <= limit {
+			return
+		}
+		for i := range r.Steps {
+			cut.from(&r.Steps[i])
+		}
+		r.Notes = append(r.Notes, "left out, for they are too long: "+cut.what)
+	}
+	left := 0
+	for r.size() > limit && len(r.Steps) > 0 {
+		n := max(1, len(r.Steps)/4)
+		left += n
+		r.Steps = r.Steps[:len(r.Steps)-n]
+	}
+	if left > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("left out, for they are too many: %d steps; the counts hold them", left))
+	}
+}
+
+func (r *Report) size() int {
+	raw, _ := json.Marshal(r) // plain data
+	return len(raw)
+}
+
 // Clean says that there is nothing to tell a person about it.
 func (s StepReport) Clean() bool {
 	return s.Outcome.Clean() && UndoState(s.State) == Settled
@@ -86,16 +125,17 @@ func (it *item) report() StepReport {
 		Notes: it.notes, Took: it.undone.Took,
 	}
 	switch it.state {
-	case Parked:
+	case Parked, Waiting:
 		r.Reason, r.Digest = it.reason, it.parkDigest()
-	case Waiting:
-		r.Reason = it.reason
 	case Accepted, Skipped:
 		if r.Outcome == "" {
 			r.Outcome = activities.Failed
 		}
 		r.Reason = it.reason
-	case Settled:
+		if r.Drift != nil { // it was shown when it was decided
+			r.Drift = &activities.Drift{Digest: r.Drift.Digest, Diff: clip(r.Drift.Diff, maxWhy)}
+		}
+	case Registered, Pending, Running, Settled:
 		r.Drift = nil
 	}
 	return r

@@ -3,6 +3,7 @@ package compensations
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -38,7 +39,21 @@ func ParseResolution(raw []byte) (Resolution, error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return r, fmt.Errorf("the payload is not {step, digest, do, who, why}: %w", err)
 	}
+	r.Step, r.Do, r.Who, r.Why = clip(r.Step, maxName), Do(clip(string(r.Do), maxName)), clip(r.Who, maxName), clip(r.Why, maxWhy)
 	return r, nil
+}
+
+// Bounds on what a signal may put into the history and the report.
+const (
+	maxName = 200
+	maxWhy  = 1000
+)
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "..."
 }
 
 // resolve applies a resolution. An error says why it decides nothing; nothing is changed then.
@@ -52,7 +67,9 @@ func (p *plan) resolve(r Resolution) error {
 	switch {
 	case it == nil:
 		return fmt.Errorf("step %q is not in the ledger", r.Step)
-	case it.state != Parked:
+	case it.state == Waiting && (r.Do == Retry || r.Do == Force):
+		return fmt.Errorf("step %q is %s, and goes on by itself; skip or accept ends that", r.Step, it.reason)
+	case it.state != Parked && it.state != Waiting:
 		return fmt.Errorf("step %q is not parked; it is %s", r.Step, it.state)
 	case r.Digest != it.parkDigest():
 		return fmt.Errorf("digest %s is not that of the present park of step %q, %s", r.Digest.Short(), r.Step, it.parkDigest().Short())
@@ -71,6 +88,9 @@ func (p *plan) resolve(r Resolution) error {
 		it.state = Accepted
 	default:
 		return fmt.Errorf("do: %q is not one of retry, force, skip, accept", r.Do)
+	}
+	if it.cancel != nil {
+		it.cancel()
 	}
 	note := fmt.Sprintf("%s by %s", r.Do, orSomebody(r.Who))
 	if r.Why != "" {

@@ -17,7 +17,9 @@ import (
 // Metrics of the workflow's worker, with the tag action, and outcome for what was undone.
 const (
 	MetricParked = "unwind_undo_parked"
-	MetricUndone = "unwind_undo_done"
+	// MetricWaiting counts undos that wait for a worker.
+	MetricWaiting = "unwind_undo_waiting"
+	MetricUndone  = "unwind_undo_done"
 )
 
 // Options are the settings of a Saga. The zero value is right.
@@ -196,6 +198,10 @@ func (s *Saga) Unwind(ctx workflow.Context, cause Cause) Report {
 
 // start undoes one entry in a coroutine of its own.
 func (s *Saga) start(ctx workflow.Context, it *item) {
+	if it.entry.UndoType == "" { // a step that only reads
+		it.state, it.undone = Settled, activities.Undone{Outcome: activities.Nothing}
+		return
+	}
 	it.state = Running
 	s.options.Changed()
 	workflow.GoNamed(ctx, "undo "+it.entry.Step, func(ctx workflow.Context) {
@@ -204,44 +210,85 @@ func (s *Saga) start(ctx workflow.Context, it *item) {
 	})
 }
 
-// undo schedules the undo of one entry until it is settled or parked.
+// Bounds of what goes on by itself: each round is a few events in a history that has an end.
+const (
+	maxForced   = 5                // times that a drift policy overwrites drift which is another each time
+	maxPause    = 10 * time.Minute // between looks at an open circuit breaker
+	maxHostWait = time.Hour        // between two schedulings of an undo that waits for its host
+)
+
+// undo schedules the undo of one entry until it is settled, parked, or decided by a person.
 func (s *Saga) undo(ctx workflow.Context, it *item) {
+	ctx, it.cancel = workflow.WithCancel(ctx)
+	began, pause, hostWait := workflow.Now(ctx), time.Second, cmp.Or(it.entry.Policy.HostWait, s.options.HostWait)
 	for {
-		undone, err := s.attempt(ctx, it)
+		undone, err := s.attempt(ctx, it, hostWait)
+		if it.state != Running && it.state != Waiting {
+			return // resolved meanwhile
+		}
 		var timeout *temporal.TimeoutError
 		var app *temporal.ApplicationError
 		switch {
-		case err == nil && undone.Outcome == activities.Drifted && undone.Drift != nil && it.driftPolicy() == activities.DriftForce &&
-			it.decision.Force != undone.Drift.Digest:
+		case err == nil && it.forces(undone):
+			it.forced++
 			it.decision = activities.Decision{Force: undone.Drift.Digest, Who: "the step's drift policy"}
-			it.notes = append(it.notes, "drift overwritten, as the step's drift policy says")
+			continue
 		case err == nil:
+			if it.forced > 0 && undone.Outcome.Settles() {
+				it.notes = append(it.notes, "drift was overwritten, as the step's drift policy says")
+			}
 			s.settle(it, undone)
 			s.count(ctx, it)
 			return
 		case errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
-			it.state, it.reason = Waiting, "waiting for "+place(it.entry.Place)
-			s.options.Changed()
-		case errors.As(err, &app) && app.Type() == string(activities.WorkerStopping):
-		case errors.As(err, &app) && app.Type() == string(activities.BreakerOpen):
-			_ = workflow.Sleep(ctx, max(app.NextRetryDelay(), time.Second))
-		case temporal.IsCanceledError(err):
-			_ = workflow.Sleep(ctx, time.Second) // nobody asked for it: a worker let go of the attempt
-		default:
-			it.undone = activities.Undone{Outcome: activities.Failed}
-			s.plan.park(it, Reason(err))
+			it.wait("waiting for " + place(it.entry.Place))
 			s.count(ctx, it)
+			s.options.Changed()
+			began, hostWait = workflow.Now(ctx), min(2*hostWait, maxHostWait)
+			continue
+		case errors.As(err, &app) && app.Type() == string(activities.WorkerStopping):
+			continue
+		case errors.As(err, &app) && app.Type() == string(activities.BreakerOpen):
+			pause = min(max(2*pause, app.NextRetryDelay()), maxPause)
+		case temporal.IsCanceledError(err): // nobody asked for it: a worker let go of the attempt
+		default:
+			s.fail(ctx, it, Reason(err))
 			return
 		}
+		if workflow.Now(ctx).Add(pause).Sub(began) > it.entry.Policy.Within {
+			s.fail(ctx, it, fmt.Sprintf("not done within %s: %s", it.entry.Policy.Within, Reason(err)))
+			return
+		}
+		_ = workflow.Sleep(ctx, pause)
 	}
 }
 
-func (s *Saga) attempt(ctx workflow.Context, it *item) (activities.Undone, error) {
+// forces says that the step's drift policy overwrites what an undo has found.
+func (it *item) forces(undone activities.Undone) bool {
+	return undone.Outcome == activities.Drifted && undone.Drift != nil && it.driftPolicy() == activities.DriftForce &&
+		it.decision.Force != undone.Drift.Digest && it.forced < maxForced
+}
+
+// wait shows that no worker serves the entry's place.
+func (it *item) wait(reason string) {
+	if it.state != Waiting {
+		it.parks++
+	}
+	it.state, it.reason = Waiting, reason
+}
+
+func (s *Saga) fail(ctx workflow.Context, it *item, reason string) {
+	it.undone = activities.Undone{Outcome: activities.Failed}
+	s.plan.park(it, reason)
+	s.count(ctx, it)
+}
+
+func (s *Saga) attempt(ctx workflow.Context, it *item, hostWait time.Duration) (activities.Undone, error) {
 	e := it.entry
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              e.Place.Queue,
 		ScheduleToCloseTimeout: e.Policy.Within,
-		ScheduleToStartTimeout: min(cmp.Or(e.Policy.HostWait, s.options.HostWait), e.Policy.Within),
+		ScheduleToStartTimeout: min(hostWait, e.Policy.Within),
 		StartToCloseTimeout:    min(e.Policy.Attempt, e.Policy.Within),
 		HeartbeatTimeout:       e.Policy.Heartbeat,
 		Summary:                "undo " + e.Step,
@@ -271,9 +318,14 @@ func (s *Saga) settle(it *item, undone activities.Undone) {
 // count tells the worker's metrics how an undo ended: what is parked needs somebody's eyes.
 func (s *Saga) count(ctx workflow.Context, it *item) {
 	metrics := workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"action": it.entry.Action})
-	if it.state == Parked {
+	switch it.state {
+	case Parked:
 		metrics.Counter(MetricParked).Inc(1)
 		return
+	case Waiting:
+		metrics.Counter(MetricWaiting).Inc(1)
+		return
+	case Registered, Pending, Running, Settled, Accepted, Skipped:
 	}
 	metrics.WithTags(map[string]string{"outcome": string(it.undone.Outcome)}).Counter(MetricUndone).Inc(1)
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -64,6 +66,8 @@ type plain struct {
 	ID    string
 	Needs []string
 	Drift activities.DriftPolicy
+
+	ReadOnly bool
 }
 
 // sagaWorkflow is what a user of the library writes: steps in order, unwind at the first error.
@@ -92,9 +96,13 @@ func sagaWorkflow(ctx workflow.Context, steps []plain) (compensations.Report, er
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
 	for _, s := range steps {
+		undo := "Undo"
+		if s.ReadOnly {
+			undo = ""
+		}
 		entry := saga.Register(ctx, compensations.Step{
-			ID: s.ID, Action: "Do", Undo: "Undo", Needs: s.Needs,
-			Place:  activities.Place{Queue: workflow.GetInfo(ctx).TaskQueueName},
+			ID: s.ID, Action: "Do", Undo: undo, Needs: s.Needs,
+			Place:  activities.Place{Queue: workflow.GetInfo(ctx).TaskQueueName, Host: "far"},
 			Policy: activities.UndoPolicy{Within: 10 * time.Minute, Drift: s.Drift},
 		})
 		if err := workflow.ExecuteActivity(options, "Do", entry).Get(ctx, nil); err != nil {
@@ -356,4 +364,90 @@ func TestTheLedgerIsData(t *testing.T) {
 	other.Push(activities.Entry{Step: "a", Token: "1"})
 	other.Adopt(read)
 	require.Equal(t, l.Entries(), other.Entries(), "a union, in the order of starting")
+}
+
+func TestAReadOnlyStepKeepsTheOrderOfThoseRoundIt(t *testing.T) {
+	p := newRun(t, &world{forward: failing("c"), undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "c" && n == 1 {
+			return activities.Undone{Outcome: activities.Unknown}, nil
+		}
+		return restored, nil
+	}})
+	p.resolve(time.Minute, "c", compensations.Retry)
+	report := p.report([]plain{{ID: "a"}, {ID: "look", Needs: []string{"a"}, ReadOnly: true}, {ID: "c", Needs: []string{"look"}}})
+	require.Equal(t, []string{"do a", "do look", "do c", "undo c", "undo c", "undo a"}, p.world.calls, "a waits for c, through the step between")
+	require.Equal(t, "settled nothing-to-undo", outcomes(report)["look"])
+}
+
+func TestAForcePolicyGivesUpOnDriftThatNeverRests(t *testing.T) {
+	w := &world{forward: failing("a"), undo: func(_ string, n int, _ activities.Decision) (activities.Undone, error) {
+		return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: activities.Digest(fmt.Sprint("sha256:", n))}}, nil
+	}}
+	r := newRun(t, w)
+	r.resolve(time.Hour, "a", compensations.Accept)
+	report := r.report([]plain{{ID: "a", Drift: activities.DriftForce}})
+	require.Equal(t, 6, w.seen["a"])
+	require.Equal(t, []string{"accept by eve"}, report.Steps[0].Notes, "what was not overwritten is not said to be")
+}
+
+func TestABreakerThatStaysOpenParksWhenTheBudgetIsSpent(t *testing.T) {
+	w := &world{forward: failing("a"), undo: func(string, int, activities.Decision) (activities.Undone, error) {
+		return activities.Undone{}, temporal.NewNonRetryableApplicationError("open", string(activities.BreakerOpen), nil)
+	}}
+	r := newRun(t, w)
+	r.resolve(24*time.Hour, "a", compensations.Accept)
+	report := r.report([]plain{{ID: "a"}})
+	require.Contains(t, report.Steps[0].Reason, "not done within 10m0s: BreakerOpen: open")
+	require.Less(t, w.seen["a"], 12)
+}
+
+func TestAnUndoWhoseHostIsGoneWaitsAloneAndAPersonMayEndThat(t *testing.T) {
+	w := &world{forward: failing("d")}
+	r := newRun(t, w)
+	// The test environment has a worker for all: the world says what a server would, and then waits as one would.
+	decided := make(chan struct{})
+	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "c" && n == 1 {
+			return activities.Undone{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+		}
+		if step == "c" {
+			<-decided
+		}
+		return restored, nil
+	}
+	r.env.RegisterDelayedCallback(func() {
+		v, _ := r.env.QueryWorkflow("report")
+		var now compensations.Report
+		require.NoError(t, v.Get(&now))
+		require.Equal(t, "waiting for host far", now.Steps[2].Reason)
+		require.Equal(t, map[string]string{"a": "pending ", "b": "pending ", "c": "waiting ", "d": "settled restored"}, outcomes(now))
+	}, 50*time.Millisecond)
+	r.resolve(60*time.Millisecond, "c", compensations.Retry) // it goes on by itself
+	r.resolve(100*time.Millisecond, "c", compensations.Skip)
+	r.env.RegisterDelayedCallback(func() { close(decided) }, 120*time.Millisecond)
+	report := r.report([]plain{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "d"}})
+	require.Equal(t, "skipped failed", outcomes(report)["c"])
+	require.Equal(t, 3, report.Outcomes["restored"])
+}
+
+func TestAReportFitsIntoAPayload(t *testing.T) {
+	r := compensations.Report{Status: compensations.Remains}
+	for i := range 100 {
+		r.Steps = append(r.Steps, compensations.StepReport{
+			Step: fmt.Sprint(i), Observed: strings.Repeat("o", 500), Drift: &activities.Drift{Diff: strings.Repeat("d", 5000)},
+		})
+	}
+	small := r
+	small.Fit(1 << 20)
+	require.Equal(t, r, small, "what fits is left alone")
+	r.Fit(60_000)
+	require.Len(t, r.Steps, 100)
+	require.Nil(t, r.Steps[0].Drift)
+	require.Len(t, r.Steps[0].Observed, 500)
+	r.Fit(5_000)
+	require.NotEmpty(t, r.Steps)
+	raw, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.Less(t, len(raw), 5_000)
+	require.Contains(t, r.Notes[len(r.Notes)-1], "left out, for they are too many")
 }

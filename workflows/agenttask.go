@@ -26,45 +26,64 @@ func AgentTask(ctx workflow.Context, doc json.RawMessage) (compensations.Report,
 	t.keepDetails(ctx)
 	t.publishOpen(ctx)
 
-	compiled, err := compile(ctx, doc)
-	if err != nil {
-		return t.close(ctx, compensations.Report{Status: compensations.Unwound}, &compensations.Cause{
-			Kind: kindOf(ctx, err), Text: "nothing was touched: " + compensations.Reason(err),
-		})
-	}
-	t.adopt(compiled)
-	t.publishAgent(ctx)
-
-	cause := t.goForward(ctx)
-	if cause == nil {
-		if cause = wasReset(ctx); cause == nil {
-			return t.close(ctx, t.committed(), nil)
-		}
-	}
-	if cause.Kind == compensations.Reset || wasReset(ctx) != nil {
-		t.takeOver(ctx)
+	cause := t.forward(ctx, doc)
+	reset := wasReset(ctx)
+	switch {
+	case cause == nil && reset == nil:
+		return t.close(ctx, compensations.Report{Status: compensations.Committed}, nil)
+	case cause == nil:
+		cause = reset
 	}
 	t.phase, t.cause = Unwinding, cause
-	t.publishPending(ctx)
-	return t.close(ctx, t.saga.Unwind(ctx, *cause), cause)
+	known := true
+	if reset != nil {
+		known = t.takeOver(ctx, reset)
+	}
+	if len(t.saga.Entries()) == 0 {
+		cause.Text = "nothing was touched: " + cause.Text
+	} else {
+		t.publishPending(ctx)
+	}
+	report := t.saga.Unwind(ctx, *cause)
+	if !known {
+		report.Status = compensations.Remains
+	}
+	return t.close(ctx, report, cause)
+}
+
+// forward compiles the document and runs its steps; the cause is nil where all are done.
+func (t *agentTask) forward(ctx workflow.Context, doc json.RawMessage) *compensations.Cause {
+	err := checkStart(ctx)
+	if err == nil {
+		t.compiled, err = compile(ctx, doc)
+	}
+	if err != nil {
+		return &compensations.Cause{Kind: kindOf(ctx, err), Text: compensations.Reason(err)}
+	}
+	t.adopt(ctx)
+	t.publishAgent(ctx)
+	return t.goForward(ctx)
 }
 
 // agentTask is the state of one run.
 type agentTask struct {
-	began    time.Time
-	phase    Phase
-	compiled task.Compiled
-	steps    []*stepRun
-	byID     map[string]*stepRun
-	outputs  map[string]map[string]any
-	saga     *compensations.Saga
-	cause    *compensations.Cause
-	report   *compensations.Report
-	ignored  []string
-	notes    []string
-	ready    []*stepRun // whose needs are done
-	running  int        // coroutines that run steps
-	stale    bool       // the current details are not what they should be
+	began     time.Time
+	phase     Phase
+	compiled  task.Compiled
+	steps     []*stepRun
+	byID      map[string]*stepRun
+	outputs   map[string]map[string]any
+	saga      *compensations.Saga
+	cause     *compensations.Cause
+	report    *compensations.Report
+	ignored   []string
+	more      int // ignored beyond those
+	notes     []string
+	ready     []*stepRun // whose needs are done
+	slots     workflow.Semaphore
+	running   int    // coroutines that run steps
+	shownGate string // what the search attribute says
+	stale     bool   // the current details are not what they should be
 }
 
 // stepRun is a step as it runs.
@@ -89,10 +108,12 @@ func (s *stepRun) title() string {
 
 func (t *agentTask) step(id string) *stepRun { return t.byID[id] }
 
-func (t *agentTask) adopt(c task.Compiled) {
-	t.compiled, t.phase = c, Forward
-	t.byID = make(map[string]*stepRun, len(c.Steps))
-	for _, step := range c.Steps {
+// adopt makes the steps of the compiled task.
+func (t *agentTask) adopt(ctx workflow.Context) {
+	t.phase = Forward
+	t.slots = workflow.NewSemaphore(ctx, maxInFlight)
+	t.byID = make(map[string]*stepRun, len(t.compiled.Steps))
+	for _, step := range t.compiled.Steps {
 		s := &stepRun{step: step, waits: len(step.Needs), view: StepView{
 			ID: step.ID, Name: step.Name, Uses: step.Uses, State: NotStarted, Host: step.Place.Host,
 		}}
@@ -126,11 +147,11 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 		for s := t.next(stepsCtx); s != nil; s = t.next(stepsCtx) {
 			t.launch(stepsCtx, s)
 		}
-		err := workflow.Await(stepsCtx, func() bool {
+		_ = workflow.Await(stepsCtx, func() bool {
 			return t.cause != nil || len(t.ready) > 0 || t.running == 0 || passed()
 		})
 		switch {
-		case err != nil:
+		case ctx.Err() != nil: // first: it makes the deadline's timer ready too
 			t.cause = &compensations.Cause{Kind: compensations.Canceled, Text: "the task was canceled"}
 		case t.cause == nil && passed():
 			t.cause = &compensations.Cause{Kind: compensations.Deadline, Text: fmt.Sprintf("the task's deadline of %s has passed", t.compiled.Deadline)}
@@ -177,6 +198,10 @@ func (t *agentTask) unlock(s *stepRun) {
 // next takes a step that is ready; nil where none is, or where the task goes forward no more.
 func (t *agentTask) next(ctx workflow.Context) *stepRun {
 	if len(t.ready) == 0 || t.cause != nil || ctx.Err() != nil {
+		return nil
+	}
+	if full := historyFull(ctx, len(t.saga.Entries())); full != "" {
+		t.cause = &compensations.Cause{Kind: compensations.Failure, Text: full}
 		return nil
 	}
 	s := t.ready[0]

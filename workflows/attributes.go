@@ -34,13 +34,22 @@ func (t *agentTask) publishAgent(ctx workflow.Context) {
 
 // publishGate names the first step that waits at a gate, in file order.
 func (t *agentTask) publishGate(ctx workflow.Context) {
+	waits := ""
 	for _, s := range t.steps {
 		if s.gate != nil {
-			t.upsert(ctx, AttributeGate.ValueSet(s.step.ID))
-			return
+			waits = s.step.ID
+			break
 		}
 	}
-	t.upsert(ctx, AttributeGate.ValueUnset())
+	switch {
+	case waits == t.shownGate:
+		return
+	case waits == "":
+		t.upsert(ctx, AttributeGate.ValueUnset())
+	default:
+		t.upsert(ctx, AttributeGate.ValueSet(waits))
+	}
+	t.shownGate = waits
 }
 
 func (t *agentTask) publishPending(ctx workflow.Context) {

@@ -1,16 +1,13 @@
 package workflows
 
 import (
+	"fmt"
+
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/compensations"
 )
-
-// committed is the report of a task whose steps are all done.
-func (t *agentTask) committed() compensations.Report {
-	return compensations.Report{Status: compensations.Committed}
-}
 
 // close ends the task with its report: as the result where it committed, else in the details of a failure or of a
 // cancellation.
@@ -21,7 +18,11 @@ func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *c
 	for _, why := range t.ignored {
 		r.Notes = append(r.Notes, "ignored signal: "+why)
 	}
+	if t.more > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("and %d more ignored signals", t.more))
+	}
 	t.tellForward(&r)
+	r.Fit(maxReport)
 	t.phase, t.cause, t.report = Closed, cause, &r
 	t.publishClosed(ctx, r.Status)
 	t.writeDetails(ctx)

@@ -29,6 +29,9 @@ func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
 	if err := workflow.ExecuteLocalActivity(local, CompileActivity, doc).Get(ctx, &compiled); err != nil {
 		return compiled, err
 	}
+	if n := len(compiled.Steps); n > maxSteps {
+		return compiled, refused("steps: %d are more than the %d that one run can take forward and back; split the task", n, maxSteps)
+	}
 	options := workflow.ActivityOptions{
 		StartToCloseTimeout:    time.Minute,
 		ScheduleToStartTimeout: hostWait,
@@ -54,9 +57,9 @@ func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
 		world := activities.WorldOf(s.Uses)
 		switch s.Place.Journal = host.Journals[world]; {
 		case host.Problems[world] != "":
-			return compiled, refused("steps.%s.uses: host %q cannot use world %q now: %s", s.ID, s.Place.Host, world, host.Problems[world])
+			return compiled, refused("steps.%s.uses: the worker on queue %s cannot use world %q now: %s", s.ID, s.Place.Queue, world, host.Problems[world])
 		case s.Place.Journal == "":
-			return compiled, refused("steps.%s.on: the worker of host %q does not serve world %q", s.ID, s.Place.Host, world)
+			return compiled, refused("steps.%s.on: the worker on queue %s does not serve world %q", s.ID, s.Place.Queue, world)
 		}
 	}
 	return compiled, nil

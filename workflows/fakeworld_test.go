@@ -50,6 +50,8 @@ func (w *world) called(what, step string) int {
 }
 
 func (w *world) Compile(context.Context, json.RawMessage) (task.Compiled, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return task.Compiled{Name: "release", Agent: "bot", Steps: w.steps, Deadline: w.deadline}, w.refuse
 }
 

@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
@@ -159,7 +163,12 @@ func dedup(calls []string) []string {
 }
 
 // resetTo resets the newest run to the n-th workflow task that completed, as the Temporal UI does.
-func (l *live) resetTo(n int) {
+func (l *live) resetTo(n int) { l.reset(n) }
+
+// resetWithoutSignals does not apply the signals again that came later.
+func (l *live) resetWithoutSignals(n int) { l.reset(n, enumspb.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL) }
+
+func (l *live) reset(n int, without ...enumspb.ResetReapplyExcludeType) {
 	l.Helper()
 	desc, err := l.client.DescribeWorkflowExecution(l.Context(), l.run.GetID(), "")
 	require.NoError(l, err)
@@ -177,7 +186,7 @@ func (l *live) resetTo(n int) {
 	_, err = l.client.ResetWorkflowExecution(l.Context(), &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace: "default", Reason: "a person clicked Reset", RequestId: l.Name(),
 		WorkflowExecution:         &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: runID},
-		WorkflowTaskFinishEventId: completed[n].EventId,
+		WorkflowTaskFinishEventId: completed[n].EventId, ResetReapplyExcludeTypes: without,
 	})
 	require.NoError(l, err)
 }
@@ -254,4 +263,168 @@ func TestTheSameIDCannotRunTwice(t *testing.T) {
 	_, err = l.client.ExecuteWorkflow(t.Context(), l.options(), workflows.AgentTaskType, map[string]string{"name": "again"})
 	require.True(t, temporal.IsWorkflowExecutionAlreadyStartedError(err), "%v", err)
 	require.Equal(t, []string{"do a"}, l.calls())
+}
+
+// Whatever ends a run that was reset, and however early its reset point: what the original run did is undone.
+func TestARunThatWasResetUnwindsTheUnionWhateverEndsIt(t *testing.T) {
+	for name, end := range map[string]struct {
+		end  func(l *live)
+		kind compensations.CauseKind
+	}{
+		"rejected": {func(l *live) {
+			g := l.until(atGate).Gates[0]
+			l.signal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest})
+		}, compensations.Rejected},
+		"canceled": {func(l *live) {
+			l.until(atGate)
+			require.NoError(l, l.client.CancelWorkflow(l.Context(), l.run.GetID(), ""))
+		}, compensations.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startLive(t, &world{steps: gated(chain("a", "b", "c"), "b", time.Hour), do: hangAt("c", never)})
+			l.until(atGate)
+			l.signal(compensations.SignalResolve, "nothing") // a workflow task while the gate is open
+			l.until(func(s workflows.State) bool { return atGate(s) && len(s.Ignored) == 1 })
+			l.approve()
+			l.called("do c", 1)
+			l.resetWithoutSignals(3)
+			end.end(l)
+			report, err := l.report()
+			require.Error(t, err)
+			require.Equal(t, end.kind, report.Cause.Kind)
+			require.Equal(t, []string{"do a", "plan b", "do b", "do c", "undo c", "undo b", "undo a"}, l.calls())
+		})
+	}
+	t.Run("refused when it is compiled", func(t *testing.T) {
+		w := &world{steps: chain("a", "b"), do: hangAt("b", never)}
+		l := startLive(t, w)
+		l.called("do b", 1)
+		w.mu.Lock()
+		w.refuse = temporal.NewNonRetryableApplicationError("no such host", string(activities.Refused), nil)
+		w.mu.Unlock()
+		l.resetTo(0)
+		report, err := l.report()
+		require.Error(t, err)
+		require.Equal(t, []string{"do a", "do b", "undo b", "undo a"}, l.calls())
+		require.NotContains(t, report.Cause.Text, "nothing was touched")
+	})
+}
+
+func TestCancelOfATaskWithADeadlineIsACancellation(t *testing.T) {
+	l := startLive(t, &world{steps: chain("a", "b"), do: hangAt("b", never), deadline: time.Hour})
+	l.called("do b", 1)
+	require.NoError(t, l.client.CancelWorkflow(t.Context(), l.run.GetID(), ""))
+	report, err := l.report()
+	require.True(t, temporal.IsCanceledError(err))
+	require.Equal(t, compensations.Canceled, report.Cause.Kind)
+}
+
+func TestCancelAtAGateIsNoRejection(t *testing.T) {
+	l := startLive(t, &world{steps: gated(chain("a", "b"), "b", time.Hour)})
+	l.until(atGate)
+	require.NoError(t, l.client.CancelWorkflow(t.Context(), l.run.GetID(), ""))
+	report, err := l.report()
+	require.True(t, temporal.IsCanceledError(err))
+	require.Equal(t, "settled", report.Steps[1].State)
+	require.NotContains(t, report.Steps[1].Summary, "nobody approved")
+}
+
+func TestAnApprovalThatComesWithTheLimitIsTooLate(t *testing.T) {
+	w := &world{steps: gated(chain("a", "b"), "b", 2*time.Second)}
+	l := newLive(t, servertest.Client(t), w)
+	stop := l.startWorker()
+	l.start()
+	g := l.until(atGate).Gates[0]
+	stop()
+	require.Eventually(t, func() bool { // the timer has fired, and nobody has heard it
+		for _, e := range l.events(t.Context(), "") {
+			if e.GetTimerFiredEventAttributes() != nil {
+				return true
+			}
+		}
+		return false
+	}, 20*time.Second, 50*time.Millisecond)
+	l.signal(workflows.SignalApprove, workflows.Decision{Step: "b", Digest: g.Digest})
+	l.startWorker()
+	_, err := l.report()
+	requireType(t, err, workflows.TaskRejected)
+	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, l.calls())
+}
+
+func TestManyStepsAtOnceStayWithinWhatAServerTakes(t *testing.T) {
+	ids := make([]string, 120)
+	for i := range ids {
+		ids[i] = fmt.Sprint("s", i)
+	}
+	steps := chain(ids...)
+	for i := range steps {
+		steps[i].Needs = nil
+		steps[i].With = fmt.Appendf(nil, `{"content": %q}`, strings.Repeat("x", 60<<10))
+	}
+	var running, most atomic.Int32
+	w := &world{steps: steps}
+	w.do = func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+		now := running.Add(1)
+		for {
+			if m := most.Load(); now <= m || most.CompareAndSwap(m, now) {
+				break
+			}
+		}
+		running.Add(-1)
+		return activities.Result{}, nil
+	}
+	report, err := startLive(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, compensations.Committed, report.Status)
+	require.LessOrEqual(t, most.Load(), int32(40))
+}
+
+func TestWhatSignalsAndDriftSayIsBounded(t *testing.T) {
+	ids := make([]string, 90)
+	for i := range ids {
+		ids[i] = fmt.Sprint("s", i)
+	}
+	steps := chain(append(ids, "last")...)
+	for i := range ids {
+		steps[i].Needs, steps[i].Undo.Drift = nil, activities.DriftSkip
+	}
+	steps[90].Needs = ids
+	w := &world{steps: gated(steps, "last", time.Hour)}
+	w.undo = func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
+		if step == "last" {
+			return activities.Undone{Outcome: activities.Nothing}, nil
+		}
+		return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:d", Diff: strings.Repeat("d", 30<<10)}}, nil
+	}
+	l := startLive(t, w)
+	g := l.until(atGate).Gates[0]
+	long := strings.Repeat("because ", 50_000)
+	l.signal(workflows.SignalReject, workflows.Decision{Step: long, Why: long})
+	l.signal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: long, Why: long})
+	report, err := l.report()
+	requireType(t, err, workflows.TaskRejected)
+	require.Equal(t, compensations.Remains, report.Status)
+	require.Len(t, report.Steps, 91)
+	require.Less(t, len(report.Cause.Text), 2000)
+}
+
+func TestAStartThatWouldEndTheTaskWithNothingUndoneIsRefused(t *testing.T) {
+	for name, change := range map[string]func(*client.StartWorkflowOptions){
+		"execution timeout": func(o *client.StartWorkflowOptions) { o.WorkflowExecutionTimeout = time.Hour },
+		"run timeout":       func(o *client.StartWorkflowOptions) { o.WorkflowRunTimeout = time.Hour },
+		"retry policy":      func(o *client.StartWorkflowOptions) { o.RetryPolicy = &temporal.RetryPolicy{MaximumAttempts: 3} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLive(t, servertest.Client(t), &world{steps: chain("a")})
+			l.startWorker()
+			options := l.options()
+			change(&options)
+			var err error
+			l.run, err = l.client.ExecuteWorkflow(t.Context(), options, workflows.AgentTaskType, map[string]string{"name": "x"})
+			require.NoError(t, err)
+			_, err = l.report()
+			require.ErrorContains(t, err, "nothing was touched: Refused: ")
+			require.Empty(t, l.calls())
+		})
+	}
 }

@@ -46,7 +46,7 @@ func (t *agentTask) run(ctx workflow.Context, s *stepRun) error {
 	for range maxPlans {
 		if s.step.Gate.Plans {
 			t.enter(s, Planning)
-			change, err := call[activities.Change](ctx, s.step, s.step.Uses+".plan", "plan "+s.title(), forward)
+			change, err := call[activities.Change](ctx, t.slots, s.step, s.step.Uses+".plan", "plan "+s.title(), forward)
 			if err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ func (t *agentTask) run(ctx workflow.Context, s *stepRun) error {
 			forward.Want = change.Digest
 		}
 		t.enter(s, Running)
-		result, err := call[activities.Result](ctx, s.step, s.step.Uses, s.title(), forward)
+		result, err := call[activities.Result](ctx, t.slots, s.step, s.step.Uses, s.title(), forward)
 		if s.step.Gate.Plans && isType(err, activities.StaleApproval) {
 			s.note("the target changed after the plan: planned anew")
 			continue
@@ -75,9 +75,12 @@ func (t *agentTask) run(ctx workflow.Context, s *stepRun) error {
 		fmt.Sprintf("the target changed after each of %d plans", maxPlans), string(activities.StaleApproval), nil)
 }
 
+// breakerPatience is how long a forward waits for a circuit breaker before it fails.
+const breakerPatience = time.Hour
+
 // call runs one activity of a step. A worker that stops, or a breaker that is open, costs no attempt: it is scheduled
 // anew.
-func call[T any](ctx workflow.Context, s task.Step, activityType, summary string, argument activities.Forward) (T, error) {
+func call[T any](ctx workflow.Context, slots workflow.Semaphore, s task.Step, activityType, summary string, argument activities.Forward) (T, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:           s.Place.Queue,
 		StartToCloseTimeout: s.Timeout,
@@ -89,15 +92,21 @@ func call[T any](ctx workflow.Context, s task.Step, activityType, summary string
 			MaximumAttempts: int32(min(s.Retry.Attempts, maxAttempts)), //nolint:gosec // bounded
 		},
 	})
+	began, pause := workflow.Now(ctx), time.Second
 	for {
 		var result T
+		if err := slots.Acquire(ctx, 1); err != nil {
+			return result, err
+		}
 		err := workflow.ExecuteActivity(ctx, activityType, argument).Get(ctx, &result)
+		slots.Release(1)
 		switch {
 		case isType(err, activities.WorkerStopping) && ctx.Err() == nil:
-		case isType(err, activities.BreakerOpen):
+		case isType(err, activities.BreakerOpen) && workflow.Now(ctx).Sub(began) < breakerPatience:
 			var app *temporal.ApplicationError
 			errors.As(err, &app)
-			if err := workflow.NewTimerWithOptions(ctx, max(app.NextRetryDelay(), time.Second), workflow.TimerOptions{
+			pause = min(max(2*pause, app.NextRetryDelay()), 10*time.Minute)
+			if err := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{
 				Summary: "waiting for the circuit breaker of " + s.Uses,
 			}).Get(ctx, nil); err != nil {
 				return result, err

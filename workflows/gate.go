@@ -50,29 +50,37 @@ func (t *agentTask) await(ctx workflow.Context, s *stepRun, entry activities.Ent
 	s.gate = g
 	t.enter(s, AtGate)
 	t.publishGate(ctx)
-	defer func() {
-		s.gate = nil
-		t.publishGate(ctx)
-	}()
+	err := g.wait(ctx, s.step)
+	s.gate = nil
+	t.publishGate(ctx)
+	if err == nil {
+		s.note("approved by " + orSomebody(g.decision.Who))
+	}
+	return err
+}
 
+// wait returns nil when the gate was approved in time. A cancellation comes before all else, and the limit before a late
+// approval: gates fail closed.
+func (g *gate) wait(ctx workflow.Context, step task.Step) error {
 	// A timer of its own, and not AwaitWithTimeout, so that the gate is a bar with a name in the Temporal UI.
 	timerCtx, cancel := workflow.WithCancel(ctx)
-	limit := workflow.NewTimerWithOptions(timerCtx, s.step.Gate.Limit, workflow.TimerOptions{Summary: "gate: " + s.step.ID + " waits for approval"})
-	err := workflow.Await(ctx, func() bool { return g.decision != nil || limit.IsReady() })
-	cancel()
-	switch {
-	case err != nil:
+	defer cancel()
+	limit := workflow.NewTimerWithOptions(timerCtx, step.Gate.Limit, workflow.TimerOptions{Summary: "gate: " + step.ID + " waits for approval"})
+	if err := workflow.Await(ctx, func() bool { return g.decision != nil || limit.IsReady() }); err != nil {
 		return err
-	case g.decision == nil:
-		return rejection{s.step.ID, fmt.Sprintf("nobody approved step %s within %s", s.step.ID, s.step.Gate.Limit)}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case limit.IsReady() && (g.decision == nil || g.approved):
+		return rejection{step.ID, fmt.Sprintf("nobody approved step %s within %s", step.ID, step.Gate.Limit)}
 	case !g.approved:
-		text := fmt.Sprintf("step %s was rejected by %s", s.step.ID, orSomebody(g.decision.Who))
+		text := fmt.Sprintf("step %s was rejected by %s", step.ID, orSomebody(g.decision.Who))
 		if g.decision.Why != "" {
 			text += ": " + g.decision.Why
 		}
-		return rejection{s.step.ID, text}
+		return rejection{step.ID, text}
 	}
-	s.note(fmt.Sprintf("approved by %s", orSomebody(g.decision.Who)))
 	return nil
 }
 

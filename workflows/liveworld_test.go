@@ -125,8 +125,9 @@ func (l *live) startWorker() (stop func()) {
 	return stop
 }
 
-func (l *live) ledger(ctx context.Context, r workflows.LedgerRequest) ([]activities.Entry, error) {
-	return activities.EntriesIn(l.events(ctx, r.RunID), converter.GetDefaultDataConverter())
+func (l *live) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows.Ledger, error) {
+	entries, err := activities.EntriesIn(l.events(ctx, r.RunID), converter.GetDefaultDataConverter())
+	return workflows.Ledger{Entries: entries}, err
 }
 
 // events is the history of a run so far.

@@ -15,7 +15,7 @@ const (
 	CompileActivity = "task.compile"
 	// PlacesActivity tells the journals of the host that runs it: result Places.
 	PlacesActivity = "task.places"
-	// LedgerActivity rebuilds a ledger from a run's history: argument LedgerRequest, result []activities.Entry.
+	// LedgerActivity rebuilds a ledger from a run's history: argument LedgerRequest, result Ledger.
 	LedgerActivity = "task.ledger"
 )
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -39,7 +38,8 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 		return Plan{}, err
 	}
 	saga := compensations.New(ctx, compensations.Options{})
-	plan := Plan{Name: compiled.Name}
+	slots := workflow.NewSemaphore(ctx, maxInFlight)
+	plan, diffs := Plan{Name: compiled.Name}, 0
 	for _, step := range compiled.Steps {
 		p := PlannedStep{ID: step.ID, Name: step.Name, Uses: step.Uses, Needs: step.Needs, Host: step.Place.Host}
 		with, err := step.Resolve(nil)
@@ -50,16 +50,21 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 		}
 		params, err := step.EntryParams(with)
 		if err != nil {
-			return plan, temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
+			p.Unknown = err.Error()
+			plan.Steps = append(plan.Steps, p)
+			continue
 		}
 		entry := saga.Register(ctx, compensations.Step{ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo})
-		change, err := call[activities.Change](ctx, step, step.Uses+".plan", "plan "+step.ID, activities.Forward{
+		change, err := call[activities.Change](ctx, slots, step, step.Uses+".plan", "plan "+step.ID, activities.Forward{
 			Entry: entry, Step: activities.Step{ID: step.ID, Name: step.Name, With: with, Checks: step.Check},
 			OriginalRunID: originalRun(ctx),
 		})
 		if err != nil {
 			p.Unknown = compensations.Reason(err)
 		} else {
+			if diffs += len(change.Diff); diffs > maxDiffs {
+				change.Diff = "(left out: the diffs of this plan are too long together)"
+			}
 			p.Change = &change
 			p.Asks, _ = asks(step, change)
 		}
@@ -72,20 +77,25 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 func release(ctx workflow.Context, entries []activities.Entry) error {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	var futures []workflow.Future
+	slots := workflow.NewSemaphore(calm, maxInFlight)
+	var first error
+	pending := len(entries)
 	for _, e := range entries {
+		_ = slots.Acquire(calm, 1)
 		options := workflow.WithActivityOptions(calm, workflow.ActivityOptions{
 			TaskQueue: e.Place.Queue, StartToCloseTimeout: e.Policy.Attempt, ScheduleToCloseTimeout: 10 * time.Minute,
 			HeartbeatTimeout: e.Policy.Heartbeat, Summary: "clear the plan of " + e.Step,
 		})
-		futures = append(futures, workflow.ExecuteActivity(options, e.Action+".release", e))
+		release := workflow.ExecuteActivity(options, e.Action+".release", e)
+		workflow.Go(calm, func(ctx workflow.Context) {
+			if err := release.Get(ctx, nil); err != nil && first == nil {
+				first = err
+			}
+			pending--
+			slots.Release(1)
+		})
 	}
-	var first error
-	for _, f := range futures {
-		if err := f.Get(calm, nil); err != nil && first == nil {
-			first = err
-		}
-	}
+	_ = workflow.Await(calm, func() bool { return pending == 0 })
 	if first != nil {
 		return first
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/packed"
 )
 
 // A reset never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it
@@ -37,26 +38,38 @@ func wasReset(ctx workflow.Context) *compensations.Cause {
 	return &compensations.Cause{Kind: compensations.Reset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds", own, original)}
 }
 
-// takeOver adds to the ledger what the original run had registered after the reset point.
-func (t *agentTask) takeOver(ctx workflow.Context) {
+// takeOver adds to the ledger what the original run had registered after the reset point. It is false where that can
+// never be known.
+func (t *agentTask) takeOver(ctx workflow.Context, reset *compensations.Cause) bool {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	info := workflow.GetInfo(ctx)
 	calm = workflow.WithActivityOptions(calm, workflow.ActivityOptions{
-		StartToCloseTimeout:    time.Minute,
-		ScheduleToCloseTimeout: 10 * time.Minute,
-		Summary:                "read the ledger of the run that was reset",
-		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+		StartToCloseTimeout: time.Minute,
+		Summary:             "read the ledger of the run that was reset",
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 	})
-	var entries []activities.Entry
+	var ledger Ledger
 	err := workflow.ExecuteActivity(calm, LedgerActivity, LedgerRequest{
-		WorkflowID: info.WorkflowExecution.ID, RunID: originalRun(ctx),
-	}).Get(calm, &entries)
-	if err != nil {
-		t.notes = append(t.notes, fmt.Sprintf(
-			"the ledger of the original run %s could not be read: steps that it started after the reset point are not undone: %s",
-			originalRun(ctx), compensations.Reason(err)))
-		return
+		WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, RunID: originalRun(ctx),
+	}).Get(calm, &ledger)
+	if err != nil { // final: its history is gone
+		t.notes = append(t.notes, fmt.Sprintf("%s; the ledger of the original could not be read, so steps that it started after the reset point are not undone: %s",
+			reset.Text, compensations.Reason(err)))
+		return false
 	}
-	t.saga.Adopt(entries)
+	t.saga.Adopt(ledger.Entries)
+	return true
 }
+
+// Ledger is the result of LedgerActivity. A long one is packed.
+type Ledger struct {
+	Entries []activities.Entry `json:"entries"`
+}
+
+type bareLedger Ledger
+
+// MarshalJSON packs a long ledger.
+func (l Ledger) MarshalJSON() ([]byte, error) { return packed.Marshal(bareLedger(l)) }
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (l *Ledger) UnmarshalJSON(raw []byte) error { return packed.Unmarshal(raw, (*bareLedger)(l)) }

@@ -60,6 +60,7 @@ func (t *agentTask) decide(raw []byte, approved bool) error {
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return fmt.Errorf("the payload is not {step, digest, who, why}: %w", err)
 	}
+	d.Step, d.Who, d.Why = clip(d.Step, maxName), clip(d.Who, maxName), clip(d.Why, maxWhy)
 	step := t.step(d.Step)
 	switch {
 	case step == nil:
@@ -83,11 +84,17 @@ func (t *agentTask) resolve(raw []byte) error {
 	return t.saga.Resolve(r)
 }
 
-// maxIgnored bounds what a flood of signals can put into the report.
-const maxIgnored = 50
+// Bounds on what signals can put into the history, the details and the report.
+const (
+	maxIgnored = 50
+	maxName    = 200
+	maxWhy     = 1000
+)
 
 func (t *agentTask) ignore(why string) {
-	if len(t.ignored) < maxIgnored {
-		t.ignored = append(t.ignored, why)
+	if len(t.ignored) >= maxIgnored {
+		t.more++
+		return
 	}
+	t.ignored = append(t.ignored, clip(why, maxWhy))
 }

@@ -145,8 +145,8 @@ func TestCompiledTaskIsTooLarge(t *testing.T) {
 		b.WriteByte('\n')
 	}
 	_, err := Compile(mustParse(t, b.String()), catalog())
-	require.ErrorContains(t, err, "task.yml:3:1: steps: the compiled task has ")
-	require.ErrorContains(t, err, " bytes compressed, more than 1048576; split the task, or put large content into files and name them with source:")
+	require.ErrorContains(t, err, "task.yml:3:1: steps: the compiled task: it has ")
+	require.ErrorContains(t, err, " bytes compressed, more than 1000000; split the task, or put large content into files and name them with source:")
 }
 
 func TestDurations(t *testing.T) {

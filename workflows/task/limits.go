@@ -20,8 +20,6 @@ const (
 	MaxVars = 64 << 10
 	// MaxCompiled is how many bytes vars may add to all steps together.
 	MaxCompiled = 16 << 20
-	// MaxCompressed is the size of a compiled task as compressed JSON: it crosses every continue-as-new.
-	MaxCompressed = 1 << 20
 	// MaxDepth is how deep lists and maps may be nested.
 	MaxDepth = 64
 	// MaxName is the length of a name in characters.
