@@ -20,9 +20,10 @@ import (
 
 // builtin holds the activities that belong to no world.
 type builtin struct {
-	client   client.Client
-	registry *activities.Registry
-	config   Config
+	client    client.Client
+	converter converter.DataConverter
+	registry  *activities.Registry
+	config    Config
 }
 
 func (b builtin) register(to activities.Registrar) {
@@ -66,18 +67,19 @@ func (b builtin) places(ctx context.Context) (workflows.Places, error) {
 }
 
 // ledger rebuilds the ledger of a run from its history.
-func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) ([]activities.Entry, error) {
+func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows.Ledger, error) {
 	var events []*historypb.HistoryEvent
 	history := b.client.GetWorkflowHistory(ctx, r.WorkflowID, r.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
 		if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
-			return nil, refused(err)
+			return workflows.Ledger{}, refused(err)
 		}
 		if err != nil {
-			return nil, err
+			return workflows.Ledger{}, err
 		}
 		events = append(events, event)
 	}
-	return activities.EntriesIn(events, converter.GetDefaultDataConverter())
+	entries, err := activities.EntriesIn(events, b.converter)
+	return workflows.Ledger{Entries: entries}, err
 }
