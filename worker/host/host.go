@@ -2,10 +2,12 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -28,6 +30,7 @@ type Worker struct {
 	Address string
 
 	workers []worker.Worker
+	calls   *calls
 	closers []func()
 	failed  chan error
 }
@@ -37,6 +40,8 @@ type Options struct {
 	// Client speaks to the Temporal server; it stays the caller's. Namespace is the one that it was made for.
 	Client    client.Client
 	Namespace string
+	// DataConverter is the one that Client was made with. Defaults to the SDK's.
+	DataConverter converter.DataConverter
 	// Metrics are shown at Config.Listen; required with it. The client should report to the same (Metrics.Handler).
 	Metrics *Metrics
 	// Worlds are served beside those of the config: your own actions.
@@ -59,11 +64,14 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.DataConverter == nil {
+		o.DataConverter = converter.GetDefaultDataConverter()
+	}
 	registry := activities.NewRegistry(append(worlds, o.Worlds...)...)
 	if err := checkAttributes(ctx, o.Client, o.Namespace); err != nil {
 		return nil, err
 	}
-	w := &Worker{Registry: registry, Config: config, failed: make(chan error, 2)}
+	w := &Worker{Registry: registry, Config: config, calls: newCalls(), failed: make(chan error, 2)}
 	if config.Listen != "" {
 		address, stop, err := o.Metrics.serve(config.Listen, o.Client, config.Host)
 		if err != nil {
@@ -72,8 +80,10 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 		w.Address = address
 		w.closers = append(w.closers, stop)
 	}
-	w.add(o, config.Queue, true)
-	w.add(o, task.HostQueue(config.Queue, config.Host), false)
+	if err := errors.Join(w.add(o, config.Queue, true), w.add(o, task.HostQueue(config.Queue, config.Host), false)); err != nil {
+		w.Stop()
+		return nil, fmt.Errorf("worker: %w", err)
+	}
 	for _, each := range w.workers {
 		if err := each.Start(); err != nil {
 			w.Stop()
@@ -84,16 +94,20 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 }
 
 // add makes the worker of one queue. Workflows run on the shared one only.
-func (w *Worker) add(o Options, queue string, shared bool) {
+func (w *Worker) add(o Options, queue string, shared bool) error {
+	tuner, err := w.calls.tuner(w.Config.Activities)
+	if err != nil {
+		return err
+	}
 	each := worker.New(o.Client, queue, worker.Options{
-		Identity:                           w.Config.Host,
-		DisableWorkflowWorker:              !shared,
-		MaxConcurrentActivityExecutionSize: w.Config.Activities,
-		MaxConcurrentActivityTaskPollers:   pollers,
-		MaxConcurrentWorkflowTaskPollers:   pollers,
-		WorkerStopTimeout:                  w.Config.StopTimeout,
-		MaxHeartbeatThrottleInterval:       w.Config.Heartbeat / 2,
-		DefaultHeartbeatThrottleInterval:   w.Config.Heartbeat / 2,
+		Identity:                         w.Config.Host,
+		DisableWorkflowWorker:            !shared,
+		Tuner:                            tuner,
+		MaxConcurrentActivityTaskPollers: pollers,
+		MaxConcurrentWorkflowTaskPollers: pollers,
+		WorkerStopTimeout:                w.Config.StopTimeout,
+		MaxHeartbeatThrottleInterval:     w.Config.Heartbeat / 2,
+		DefaultHeartbeatThrottleInterval: w.Config.Heartbeat / 2,
 		OnFatalError: func(err error) {
 			select {
 			case w.failed <- err:
@@ -108,15 +122,17 @@ func (w *Worker) add(o Options, queue string, shared bool) {
 			o.Register(each)
 		}
 	}
-	builtin{client: o.Client, registry: w.Registry, config: w.Config}.register(each)
+	builtin{client: o.Client, converter: o.DataConverter, registry: w.Registry, config: w.Config}.register(each)
 	w.Registry.Register(each, activities.Host{Secrets: secrets(w.Config.Secrets), CheckCommands: w.Config.CheckCommands})
 	w.workers = append(w.workers, each)
+	return nil
 }
 
 // Failed yields the error that made a running worker give up (its namespace is gone, say).
 func (w *Worker) Failed() <-chan error { return w.failed }
 
-// Stop lets running activities finish for Config.StopTimeout, then cancels them: at no cost of an attempt.
+// Stop lets running activities finish for Config.StopTimeout, then cancels them: at no cost of an attempt. It returns when
+// the server knows how they ended, so that the client can be closed, or 5 seconds after the cancellation.
 func (w *Worker) Stop() {
 	done := make(chan struct{})
 	for _, each := range w.workers {
@@ -128,6 +144,7 @@ func (w *Worker) Stop() {
 	for range w.workers {
 		<-done
 	}
+	w.calls.wait(settleLimit) // the SDK cancels, and does not look back
 	for _, stop := range w.closers {
 		stop()
 	}

@@ -1,0 +1,31 @@
+package host
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
+)
+
+func TestCallsAreWaitedForNoLongerThanTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, one, other, unused := newCalls(), &worker.SlotPermit{}, &worker.SlotPermit{}, &worker.SlotPermit{}
+		began := time.Now()
+		c.wait(settleLimit)
+		require.Zero(t, time.Since(began), "there is none")
+
+		c.began(one)
+		c.began(other)
+		c.ended(unused)
+		time.AfterFunc(time.Second, func() { c.ended(one) })
+		time.AfterFunc(2*time.Second, func() { c.ended(other) })
+		c.wait(settleLimit)
+		require.Equal(t, 2*time.Second, time.Since(began))
+
+		c.began(one)
+		c.wait(settleLimit)
+		require.Equal(t, 2*time.Second+settleLimit, time.Since(began))
+	})
+}
