@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -53,16 +55,22 @@ func (slow) Observe(context.Context, activities.Entry) (activities.Observation, 
 func (slow) Release(context.Context, activities.Entry) error { return nil }
 
 // process is a worker with a client of its own, as its process has; stop ends both.
-func process(t *testing.T, a activities.Action) (stop func()) {
+func process(t *testing.T, a activities.Action, dc converter.DataConverter) (stop func()) {
 	t.Helper()
 	server := servertest.Shared(t)
-	c, err := client.Dial(server.ClientOptions())
+	options := server.ClientOptions()
+	options.DataConverter = dc
+	c, err := client.Dial(options)
 	require.NoError(t, err)
 	w, err := host.Start(t.Context(), host.Config{
 		Host: "build-1", Queue: t.Name(), State: t.TempDir(), StopTimeout: 100 * time.Millisecond, Heartbeat: 2 * time.Second,
-	}, host.Options{Client: c, Namespace: server.Namespace, Worlds: []activities.World{{
-		Name: "slow", Actions: []activities.Action{a}, Journal: func(context.Context) (string, error) { return "j", nil },
-	}}})
+	}, host.Options{
+		Client: c, Namespace: server.Namespace, DataConverter: dc,
+		Worlds: []activities.World{{
+			Name: "slow", Actions: []activities.Action{a}, Journal: func(context.Context) (string, error) { return "j", nil },
+		}},
+		Register: func(r worker.Registry) { r.RegisterWorkflow(askLedger) },
+	})
 	require.NoError(t, err)
 	return func() {
 		w.Stop()
@@ -73,7 +81,7 @@ func process(t *testing.T, a activities.Action) (stop func()) {
 func TestAWorkerThatStopsCostsALongStepNoAttempt(t *testing.T) {
 	a := slow{calls: make(chan int, 1)}
 	a.calls <- 0
-	stop := process(t, a)
+	stop := process(t, a, nil)
 	c := servertest.Client(t)
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: t.Name(), TaskQueue: t.Name()}, workflows.AgentTaskType,
 		json.RawMessage(`{"name": "take long", "steps": [{"id": "long", "uses": "slow.work", "retry": {"attempts": 1}}]}`))
@@ -85,7 +93,7 @@ func TestAWorkerThatStopsCostsALongStepNoAttempt(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 
 	stop()
-	t.Cleanup(process(t, a))
+	t.Cleanup(process(t, a, nil))
 
 	var report compensations.Report
 	require.NoError(t, run.Get(t.Context(), &report))
