@@ -45,7 +45,8 @@ func forwardIn(argument *commonpb.Payload, dc converter.DataConverter) (f Forwar
 		Entry         json.RawMessage `json:"entry"`
 		OriginalRunID json.RawMessage `json:"originalRunId"`
 	}
-	if json.Unmarshal(raw, &looks) != nil || looks.Entry == nil || looks.OriginalRunID == nil {
+	_ = json.Unmarshal(raw, &looks) // what is no object looks like nothing
+	if looks.Entry == nil || looks.OriginalRunID == nil {
 		return f, nil
 	}
 	if err := json.Unmarshal(raw, &f); err != nil {

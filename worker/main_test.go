@@ -111,11 +111,16 @@ func TestTheWorkerServesUntilItIsToldToStop(t *testing.T) {
 	require.ErrorContains(t, run.Get(t.Context(), &report), "nothing was touched")
 	require.Eventually(t, func() bool { return strings.Contains(get(t, line[1]+"/metrics"), "temporal_workflow_failed") }, 20*time.Second, 50*time.Millisecond)
 
+	unknown, err := servertest.Client(t).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: t.Name()}, "no.such.workflow")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "no.such.workflow") }, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, servertest.Client(t).TerminateWorkflow(t.Context(), unknown.GetID(), "", "seen"))
+
 	stop()
 	require.Equal(t, statusOK, <-ended)
 	require.Contains(t, out.String(), "worker: stopping; running steps may finish for 1s\n")
 	require.NotRegexp(t, `(?m)^worker: `, log.String(), "no error of the worker's own")
-	require.Contains(t, log.String(), `msg="Activity error."`)
+	require.Regexp(t, `level=(WARN|ERROR) .*no\.such\.workflow`, log.String())
 	require.NotContains(t, log.String(), "level=INFO")
 }
 

@@ -30,9 +30,9 @@ func (c *calls) tuner(activities int) (worker.WorkerTuner, error) {
 	return countedTuner{t, countedSlots{t.GetActivityTaskSlotSupplier(), c}}, nil
 }
 
-// wait returns when no call runs, or after the limit.
-func (c *calls) wait(limit time.Duration) {
-	late := time.After(limit)
+// wait returns when no call runs, or after settleLimit.
+func (c *calls) wait() {
+	late := time.After(settleLimit)
 	for {
 		c.mu.Lock()
 		none, changed := len(c.running) == 0, c.changed

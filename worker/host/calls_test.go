@@ -13,7 +13,7 @@ func TestCallsAreWaitedForNoLongerThanTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, one, other, unused := newCalls(), &worker.SlotPermit{}, &worker.SlotPermit{}, &worker.SlotPermit{}
 		began := time.Now()
-		c.wait(settleLimit)
+		c.wait()
 		require.Zero(t, time.Since(began), "there is none")
 
 		c.began(one)
@@ -21,11 +21,11 @@ func TestCallsAreWaitedForNoLongerThanTheLimit(t *testing.T) {
 		c.ended(unused)
 		time.AfterFunc(time.Second, func() { c.ended(one) })
 		time.AfterFunc(2*time.Second, func() { c.ended(other) })
-		c.wait(settleLimit)
+		c.wait()
 		require.Equal(t, 2*time.Second, time.Since(began))
 
 		c.began(one)
-		c.wait(settleLimit)
+		c.wait()
 		require.Equal(t, 2*time.Second+settleLimit, time.Since(began))
 	})
 }

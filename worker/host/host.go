@@ -144,7 +144,7 @@ func (w *Worker) Stop() {
 	for range w.workers {
 		<-done
 	}
-	w.calls.wait(settleLimit) // the SDK cancels, and does not look back
+	w.calls.wait() // the SDK cancels, and does not look back
 	for _, stop := range w.closers {
 		stop()
 	}
