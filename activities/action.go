@@ -90,6 +90,11 @@ type Result struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
+type plainResult Result
+
+// UnmarshalJSON keeps the numbers among the outputs as they are written: a float64 would round a long id.
+func (r *Result) UnmarshalJSON(raw []byte) error { return exactly(raw, (*plainResult)(r)) }
+
 // Undone is what an undo did, by what was seen afterwards.
 type Undone struct {
 	Outcome Outcome `json:"outcome"`

@@ -121,7 +121,7 @@ func TestOutputsAreCappedLongestFirst(t *testing.T) {
 	require.LessOrEqual(t, len(raw), activities.MaxOutputs)
 	require.Greater(t, len(raw), activities.MaxOutputs-20)
 	require.Equal(t, "kept", r.Outputs["small"])
-	require.Equal(t, []any{1., 2., 3.}, r.Outputs["list"])
+	require.Equal(t, []any{json.Number("1"), json.Number("2"), json.Number("3")}, r.Outputs["list"])
 	require.Equal(t, []string{"cut or left out, for the outputs to fit into 16384 bytes: page (163842 bytes), log (163842 bytes)"}, r.Notes)
 	require.True(t, strings.HasPrefix(log, strings.TrimSuffix(r.Outputs["log"].(string), " ...")))
 }
@@ -145,11 +145,12 @@ func TestManyOutputsAreCappedAtOnce(t *testing.T) {
 func TestALongNumberIsNotRounded(t *testing.T) {
 	for name, with := range map[string]string{"masked": withSecret, "no secret": `{}`} {
 		t.Run(name, func(t *testing.T) {
-			r := answer[struct {
-				Outputs map[string]json.RawMessage `json:"outputs"`
-			}](t, saying(map[string]any{"id": int64(math.MaxInt64), "list": []any{uint64(1<<53 + 1)}}), "echo.say", ofThisRun(with))
-			require.Equal(t, "9223372036854775807", string(r.Outputs["id"]))
-			require.Equal(t, "[9007199254740993]", string(r.Outputs["list"]))
+			r := answer[activities.Result](t, saying(map[string]any{
+				"id": int64(math.MaxInt64), "list": []any{uint64(1<<53 + 1)},
+			}), "echo.say", ofThisRun(with))
+			raw, err := json.Marshal(r.Outputs)
+			require.NoError(t, err)
+			require.Equal(t, `{"id":9223372036854775807,"list":[9007199254740993]}`, string(raw))
 		})
 	}
 }
