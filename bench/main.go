@@ -17,7 +17,7 @@ var benches = map[string]func(ctx context.Context) (figures any, missed []string
 
 func main() {
 	if len(os.Args) != 2 || benches[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go run ./bench steps\n\nsteps  a task of no-op steps against a bare workflow of no-op activities")
+		fmt.Fprintln(os.Stderr, "usage: go run ./bench steps\n\na task of no-op steps against a bare workflow of no-op activities")
 		os.Exit(2)
 	}
 	if err := run(benches[os.Args[1]]); err != nil {

@@ -98,7 +98,6 @@ func (p *plan) done() bool {
 // held parks, newest first, an entry that nothing but skipped steps hold back: it would wait for ever without a word.
 func (p *plan) held() *item {
 	for _, it := range slices.Backward(p.items) {
-
 		if it.state != Pending || it.alone {
 			continue
 		}

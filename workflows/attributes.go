@@ -41,10 +41,10 @@ func (t *agentTask) publishGate(ctx workflow.Context) {
 			break
 		}
 	}
-	switch {
-	case waits == t.shownGate:
+	switch waits {
+	case t.shownGate:
 		return
-	case waits == "":
+	case "":
 		t.upsert(ctx, AttributeGate.ValueUnset())
 	default:
 		t.upsert(ctx, AttributeGate.ValueSet(waits))

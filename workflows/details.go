@@ -147,7 +147,6 @@ func (t *agentTask) writeUnwinding(b *strings.Builder) {
 	b.WriteString("| step | action | undo | observed |\n|---|---|---|---|\n")
 	rows := 0
 	for _, s := range slices.Backward(report.Steps) {
-
 		parked := compensations.UndoState(s.State) == compensations.Parked
 		if rows++; rows > shownSteps && !parked {
 			continue

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -384,7 +385,7 @@ func TestWhatSignalsAndDriftSayIsBounded(t *testing.T) {
 	for i := range ids {
 		ids[i] = fmt.Sprint("s", i)
 	}
-	steps := chain(append(ids, "last")...)
+	steps := chain(slices.Concat(ids, []string{"last"})...)
 	for i := range ids {
 		steps[i].Needs, steps[i].Undo.Drift = nil, activities.DriftSkip
 	}

@@ -135,7 +135,7 @@ func (a *apply) resume(ctx context.Context, e activities.Entry, s activities.Ste
 			"cannot be known, and making them again could double them", strings.Join(unknown, ", "))
 	}
 	if last != nil && last.Code == 0 && !last.Killed && !last.Never {
-		said, err := readReport(stdoutOf(last.run.dir()))
+		said, err := readReport(stdoutOf(last.dir()))
 		if err != nil {
 			return activities.Result{}, err
 		}

@@ -19,7 +19,7 @@ type bench struct {
 	dir    string
 	world  activities.World
 	action activities.Action
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // the test's own
 	masker *activities.Masker
 }
 

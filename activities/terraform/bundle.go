@@ -99,7 +99,7 @@ func (b *bundle) walk(dir string) error {
 			return activities.Errorf(activities.Refused,
 				"dir: %s holds more than %d MB; keep only the configuration in its folder", dir, maxBundle>>20)
 		}
-		content, err := os.ReadFile(path)
+		content, err := os.ReadFile(path) //nolint:gosec // links are meant to be followed: a configuration may share files
 		if err != nil {
 			return err
 		}

@@ -122,7 +122,7 @@ func (a *apply) offered(ctx context.Context, e activities.Entry, s activities.St
 		return nil, nil, err
 	}
 	if at, err := os.ReadFile(filepath.Join(workDir(t, "forward"), offerName)); err != nil || string(at) != string(want) {
-		return nil, nil, nil // another plan has taken its place, or the folder is gone: it is planned anew
+		return nil, nil, nil //nolint:nilerr // another plan has taken its place, or the folder is gone: it is planned anew
 	}
 	p, err := activities.DecodeParams[Params](s.With)
 	if err != nil {

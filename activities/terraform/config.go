@@ -155,16 +155,16 @@ func (w *world) folder(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", activities.Errorf(activities.Refused, "dir: %q is not an absolute path", dir)
 	}
-	real, err := filepath.EvalSymlinks(dir)
+	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return "", activities.Errorf(activities.Refused, "dir: %v", err)
 	}
-	if info, err := os.Stat(real); err != nil || !info.IsDir() {
+	if info, err := os.Stat(resolved); err != nil || !info.IsDir() {
 		return "", activities.Errorf(activities.Refused, "dir: %s is not a folder", dir)
 	}
 	for _, root := range w.Roots {
-		if root, err := filepath.EvalSymlinks(root); err == nil && below(root, real) {
-			return real, nil
+		if root, err := filepath.EvalSymlinks(root); err == nil && below(root, resolved) {
+			return resolved, nil
 		}
 	}
 	return "", activities.Errorf(activities.Refused, "dir: %s is outside the folders that this worker allows: %s",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -165,7 +166,7 @@ func changedKeys(a, b string) string {
 
 func object(text string) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
-	if i := bytes.IndexByte([]byte(text), '{'); i >= 0 {
+	if i := strings.IndexByte(text, '{'); i >= 0 {
 		_ = json.Unmarshal([]byte(text[i:]), &m) // not an object: there is nothing to name
 	}
 	return m

@@ -63,7 +63,7 @@ func serve() error {
 	case o.Out != "":
 		return front(o, os.Args[1:])
 	}
-	return syscall.Exec(o.Terraform, append([]string{o.Terraform}, os.Args[1:]...), ownEnv())
+	return syscall.Exec(o.Terraform, append([]string{o.Terraform}, os.Args[1:]...), ownEnv()) //nolint:gosec // our own arguments, handed on
 }
 
 // ownEnv is the environment without what only front and supervisor read.
@@ -89,7 +89,7 @@ func front(o order, args []string) error {
 	if err != nil {
 		return err
 	}
-	c := exec.Command("/proc/self/exe", args...)
+	c := exec.Command("/proc/self/exe", args...) //nolint:gosec // our own arguments, handed on
 	c.Args[0] = frontName
 	c.Env = append(os.Environ(), supervisorVar+"=1")
 	c.Stdout, c.Stderr = stdout.file, stderr.file
@@ -112,8 +112,7 @@ func front(o order, args []string) error {
 		case err := <-ended:
 			stdout.copy()
 			stderr.copy()
-			var bad *exec.ExitError
-			if errors.As(err, &bad) {
+			if bad, ok := errors.AsType[*exec.ExitError](err); ok {
 				os.Exit(max(bad.ExitCode(), 1))
 			}
 			return err
@@ -180,7 +179,7 @@ func (s *supervisor) register() error {
 		return err
 	}
 	if first, err := t.Create(s.run.doc(docProcess), &started{self, s.Turn}); err != nil || !first {
-		return fmt.Errorf("run %d of token %s has a supervisor already (%v)", s.Run, s.Token, err)
+		return fmt.Errorf("run %d of token %s has a supervisor already (%w)", s.Run, s.Token, err)
 	}
 	point.Reach("terraform.supervisor:registered")
 	return nil
@@ -257,7 +256,7 @@ func (s *supervisor) terraform(args []string) (code int, err error) {
 
 // start runs terraform to its end. It and its providers inherit the lock and so hold it, should the supervisor be killed.
 func (s *supervisor) start(args []string, lock ...*os.File) (code int, err error) {
-	c := exec.Command(s.Terraform, args...)
+	c := exec.Command(s.Terraform, args...) //nolint:gosec // our own arguments, handed on
 	c.Env = ownEnv()
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	c.ExtraFiles = lock
@@ -302,7 +301,7 @@ func (s *supervisor) lock() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(lockWait); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(lockWait); ; <-time.After(5 * time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return f, nil

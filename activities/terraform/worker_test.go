@@ -93,14 +93,6 @@ func (b *bench) killRun(e activities.Entry) {
 	b.eventually("the end of the supervisor", func() bool { return !p.alive() })
 }
 
-// said is what the step's first run has said so far.
-func (b *bench) said(e activities.Entry) report {
-	b.Helper()
-	r, err := readReport(stdoutOf(b.run(e).dir()))
-	require.NoError(b, err)
-	return r
-}
-
 func (b *bench) eventually(what string, holds func() bool) {
 	b.Helper()
 	require.Eventually(b, holds, 30*time.Second, 5*time.Millisecond, what)

@@ -332,6 +332,7 @@ func (ws *workspace) failed(ctx context.Context, what string, said report, err e
 	if output == "" {
 		output = printed(err)
 	}
+	output = activities.MaskerFrom(ctx).String(output) // before it is cut
 	first, _, _ := strings.Cut(output, "\n")
 	return &activities.Error{Type: activities.ActionFailed,
 		Message: fmt.Sprintf("terraform %s: %s%s", what, activities.Tail(first, 1000), lockHint(said)), Output: activities.Tail(output, 2000)}

@@ -105,7 +105,7 @@ func parseExpression(s string) (p part, rest string, bad *badExpression) {
 	}
 	inner, rest, closed := strings.Cut(s[3:], "}}")
 	if !closed {
-		return p, "", &badExpression{clip(s, 60), "an expression is not closed with }}"}
+		return p, "", &badExpression{clip(s), "an expression is not closed with }}"}
 	}
 	p.text = s[:len(s)-len(rest)]
 	inner = strings.Trim(inner, " \t\r\n")
@@ -116,7 +116,7 @@ func parseExpression(s string) (p part, rest string, bad *badExpression) {
 	} else if m := secretExpression.FindStringSubmatch(inner); m != nil {
 		p.kind, p.name = secretRef, m[1]
 	} else {
-		return p, "", &badExpression{clip(p.text, 60), "is not an expression that is known here"}
+		return p, "", &badExpression{clip(p.text), "is not an expression that is known here"}
 	}
 	return p, rest, nil
 }
@@ -127,7 +127,7 @@ func parseQuoted(s, body string) (p part, rest string, bad *badExpression) {
 	for {
 		before, after, closed := strings.Cut(body, "'")
 		if !closed {
-			return p, "", &badExpression{clip(s, 60), "a quoted text in an expression is not closed with '"}
+			return p, "", &badExpression{clip(s), "a quoted text in an expression is not closed with '"}
 		}
 		b.WriteString(before)
 		if strings.HasPrefix(after, "'") {
@@ -137,7 +137,7 @@ func parseQuoted(s, body string) (p part, rest string, bad *badExpression) {
 		}
 		rest, closed = strings.CutPrefix(strings.TrimLeft(after, " \t\r\n"), "}}")
 		if !closed {
-			return p, "", &badExpression{clip(s, 60), "an expression is not closed with }}"}
+			return p, "", &badExpression{clip(s), "an expression is not closed with }}"}
 		}
 		return part{text: b.String()}, rest, nil
 	}

@@ -66,9 +66,9 @@ func (n *node) moved(at *node) *node {
 func (n *node) shown() string {
 	switch n.kind {
 	case text:
-		return strconv.Quote(clip(n.text, 60))
+		return strconv.Quote(clip(n.text))
 	case number, boolean:
-		return clip(n.source, 60)
+		return clip(n.source)
 	case list:
 		if len(n.items) == 0 {
 			return "an empty list"
@@ -81,7 +81,9 @@ func (n *node) shown() string {
 	return n.kind.String()
 }
 
-func clip(s string, limit int) string {
+// clip keeps a value short enough for an error.
+func clip(s string) string {
+	const limit = 60
 	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
@@ -240,9 +242,9 @@ func (p *trail) String() string {
 	case p.name == "":
 		return before + "[" + strconv.Itoa(p.index) + "]"
 	case strings.ContainsFunc(p.name, func(r rune) bool { return r <= ' ' || strings.ContainsRune(`.[]"'{}$:`, r) }):
-		return before + "[" + strconv.Quote(clip(p.name, 60)) + "]"
+		return before + "[" + strconv.Quote(clip(p.name)) + "]"
 	case before == "":
-		return clip(p.name, 60)
+		return clip(p.name)
 	}
-	return before + "." + clip(p.name, 60)
+	return before + "." + clip(p.name)
 }

@@ -61,7 +61,7 @@ func wellFormed(n *node, at *trail, c *collector) {
 		case utf8.RuneCountInString(name) > MaxKey:
 			c.add(f.key, at.key(name), "", fmt.Sprintf("a key has at most %d characters", MaxKey), "shorten it")
 		case strings.Contains(name, "${{"):
-			c.add(f.key, at.key(name), strconv.Quote(clip(name, 60)), "a key cannot hold an expression", "write the key out")
+			c.add(f.key, at.key(name), strconv.Quote(clip(name)), "a key cannot hold an expression", "write the key out")
 		}
 		wellFormed(f.value, at.key(name), c)
 	}
@@ -77,9 +77,8 @@ func readJSON(src []byte, c *collector) *node {
 // notJSON says why src is not JSON.
 func notJSON(src []byte, c *collector) {
 	r := jsonReader{collector: c, src: src, line: 1, column: 1}
-	var bad *json.SyntaxError
 	err := json.Unmarshal(src, new(any))
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*json.SyntaxError](err); ok {
 		r.advance(min(len(src), max(0, int(bad.Offset)-1)))
 	}
 	c.add(&node{line: r.line, column: r.column}, nil, "", fmt.Sprintf("is not JSON: %v", err), "")
@@ -95,7 +94,7 @@ type jsonReader struct {
 
 // token reads the next token; n is a scalar, or stands where a list or map begins.
 func (r *jsonReader) token() (t json.Token, n *node) {
-	for r.offset < len(r.src) && bytes.IndexByte([]byte(" \t\r\n,:"), r.src[r.offset]) >= 0 {
+	for r.offset < len(r.src) && strings.IndexByte(" \t\r\n,:", r.src[r.offset]) >= 0 {
 		r.advance(r.offset + 1)
 	}
 	n = &node{line: r.line, column: r.column}
@@ -114,7 +113,7 @@ func (r *jsonReader) token() (t json.Token, n *node) {
 	case json.Number:
 		n.kind, n.text = number, v.String()
 		if _, err := v.Float64(); err != nil {
-			r.add(n, nil, clip(n.text, 60), "this number is too large", "write it as text, in quotes")
+			r.add(n, nil, clip(n.text), "this number is too large", "write it as text, in quotes")
 		}
 	}
 	n.source = string(r.src[start:r.offset])
@@ -239,7 +238,7 @@ func (r yamlReader) scalar(y *yaml.Node, n *node, at *trail) {
 	case "!!bool", "!!int", "!!float":
 		var v any
 		if err := y.Decode(&v); err != nil {
-			r.add(n, at, strconv.Quote(clip(y.Value, 60)), "does not fit its tag "+y.ShortTag(), "leave the tag out")
+			r.add(n, at, strconv.Quote(clip(y.Value)), "does not fit its tag "+y.ShortTag(), "leave the tag out")
 			return
 		}
 		n.kind = number

@@ -61,7 +61,7 @@ func (r *referee) needs(i int) {
 }
 
 // step checks that step i may build on the step id.
-func (r *referee) step(n *node, at *trail, id string, i int) bool {
+func (r *referee) step(n *node, at *trail, id string, i int) {
 	other, known := r.index[id]
 	switch {
 	case !known:
@@ -69,7 +69,7 @@ func (r *referee) step(n *node, at *trail, id string, i int) bool {
 		if len(*r.problems) < MaxProblems { // the search for it takes its time
 			fix = meant(id, r.before(i), "steps before this one")
 		}
-		r.add(n, at, strconv.Quote(clip(id, 60)), "there is no such step", fix)
+		r.add(n, at, strconv.Quote(clip(id)), "there is no such step", fix)
 	case other == i:
 		r.add(n, at, strconv.Quote(id), "a step cannot build on itself", "leave it out")
 	case other > i:
@@ -79,10 +79,7 @@ func (r *referee) step(n *node, at *trail, id string, i int) bool {
 			message, fix = "these steps need each other: "+strings.Join(append([]string{r.doc.steps[i].id}, cycle...), " -> "), "take one of these needs away"
 		}
 		r.add(n, at, strconv.Quote(id), message, fix)
-	default:
-		return true
 	}
-	return false
 }
 
 func (r *referee) before(i int) (ids []string) {

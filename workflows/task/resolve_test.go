@@ -53,7 +53,7 @@ func TestResolveRefuses(t *testing.T) {
 		`{"v":"-${{ steps.b.outputs.path }}"}`:  `steps.s.with: ${{ steps.b.outputs.path }}: there is no such output; outputs of step b: none`,
 		`{"v":"x ${{ steps.a.outputs.none }}"}`: `steps.s.with: ${{ steps.a.outputs.none }}: the output is nothing, and cannot be a part of a text`,
 		`{"v":["${{ vars.x }}"]}`:               `steps.s.with: ${{ vars.x }}: the step was not compiled`,
-		`{"v":"${{ steps.a.outputs.big }}"}`:    `steps.s.with: has 65544 bytes with its outputs filled in, more than 65536; let the steps hand content over in a file, and name it with source:`,
+		`{"v":"${{ steps.a.outputs.big }}"}`:    `steps.s.with: has 65544 bytes with its outputs filled in, more than 65536; let the steps hand content over in a file, named by source`,
 		`{"v":`:                                 `steps.s.with: is not JSON`,
 		`{"v":"${{ x }}"}`:                      `steps.s.with: is not an expression that is known here, found "${{ x }}"; ` + expressionForms,
 	} {

@@ -3,6 +3,7 @@ package task
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -76,9 +77,7 @@ var (
 // describe is a schema with a description.
 func describe(schema m, description string) m {
 	d := m{"description": description}
-	for k, v := range schema {
-		d[k] = v
-	}
+	maps.Copy(d, schema)
 	return d
 }
 
@@ -196,9 +195,7 @@ func orReference(s *jsonschema.Schema, raw any, root bool) any {
 		return raw
 	}
 	schema := m{}
-	for k, v := range object {
-		schema[k] = v
-	}
+	maps.Copy(schema, object)
 	if properties, ok := object["properties"].(m); ok {
 		wrapped := m{}
 		for name, p := range properties {

@@ -44,7 +44,7 @@ func CLIConfig(t testing.TB) string {
 }
 
 func cliConfig() (string, error) {
-	_, here, _, _ := runtime.Caller(0)
+	_, here, _, _ := runtime.Caller(0) //nolint:dogsled // only the file
 	source := filepath.Join(filepath.Dir(filepath.Dir(here)), "fakeprovider")
 	key, err := keyOf(source)
 	if err != nil {
