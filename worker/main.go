@@ -1,4 +1,3 @@
-// Command worker is the process that does what tasks say: see its --help, or package host.
 package main
 
 import (

@@ -1,4 +1,3 @@
-// Package servertest gives tests a real Temporal server, one for each test process.
 package servertest
 
 import (
