@@ -1,8 +1,8 @@
 package terraform
 
 import (
-	"encoding/json"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
