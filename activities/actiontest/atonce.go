@@ -75,8 +75,8 @@ func applyAndUndoAtOnce(w *world) {
 		w.t.Fatalf("Undo beside two applies ended %s: %s", undone.Outcome, text(undone))
 	}
 	other.wait()
-	w.mustUndo(w.first, w.Undone, activities.Nothing)
-	w.mustBeBefore("after an apply and an undo at once, and a further undo")
+	undone := w.mustUndo(w.first, w.Undone, activities.Nothing)
+	w.mustBeAsTold(undone, "after an apply and an undo at once, and a further undo")
 	_, err := w.apply(w.first, "")
 	w.mustFail("Apply after the undo", err, activities.Fenced)
 	w.mustBeBefore("after a late Apply")

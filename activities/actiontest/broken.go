@@ -100,8 +100,8 @@ func planKilledAndRetried(w *world, at int) {
 
 func applyKilled(w *world, at int) {
 	w.kill(order{Op: opApply, Work: w.first}, at)
-	w.mustUndo(w.first, w.Undone, activities.Nothing)
-	w.mustBeBefore("after the undo of a killed Apply")
+	undone := w.mustUndo(w.first, w.Undone, activities.Nothing)
+	w.mustBeAsTold(undone, "after the undo of a killed Apply")
 	_, err := w.apply(w.first, "")
 	w.mustFail("Apply after the undo", err, activities.Fenced)
 	w.mustBeBefore("after a late Apply")
@@ -143,8 +143,8 @@ func planStopped(w *world, at int) {
 func applyStopped(w *world, at int) {
 	sleeper := w.spawn(order{Op: opApply, Work: w.first, Break: breakStop, At: at})
 	sleeper.mustStop()
-	w.mustUndo(w.first, w.Undone, activities.Nothing)
-	w.mustBeBefore("after the undo of a stopped Apply")
+	undone := w.mustUndo(w.first, w.Undone, activities.Nothing)
+	w.mustBeAsTold(undone, "after the undo of a stopped Apply")
 	w.outlive(sleeper)
 }
 

@@ -115,6 +115,20 @@ func (w *world) mustBeBefore(when string) {
 	}
 }
 
+// mustBeAsTold is mustBeBefore where it is open whether the step acted. Where nothing can be taken back, the outcome must
+// also tell which of the two it is.
+func (w *world) mustBeAsTold(undone activities.Undone, when string) {
+	w.t.Helper()
+	w.mustBeBefore(when)
+	if w.Undone != activities.Final {
+		return
+	}
+	now := w.manifest()
+	if acted := now != w.before; acted != (undone.Outcome == activities.Final) {
+		w.t.Fatalf("%s the outcome is %s, but the step's effect on the world is:\n%s", when, undone.Outcome, difference(w.before, now))
+	}
+}
+
 // mustBe compares the world with an earlier manifest.
 func (w *world) mustBe(manifest, when string) {
 	w.t.Helper()

@@ -29,8 +29,8 @@
 // again, with an order in its environment, and Main obeys. All cases of a test binary are handed to it.
 //
 // The rest of [Case] is for what a world has beyond that: checks, a target that can change before the step (Meanwhile),
-// an undo that leaves named losses (Undone, Same), a parameter that holds a secret (Secret), slow calls (Patience),
-// tests that share something and cannot run beside each other (Serial).
+// an undo that leaves named losses, or can take nothing back (Undone, Same), a parameter that holds a secret (Secret),
+// slow calls (Patience), tests that share something and cannot run beside each other (Serial).
 //
 // A whole action that passes, in 250 lines with its fence, is in toy_test.go of this package. The same file breaks it in
 // ten ways, and suite_test.go says which test of the suite finds each.
@@ -50,7 +50,7 @@
 //
 // # What is tested
 //
-//	apply_then_undo            the world is as before, and a late Apply is Fenced
+//	apply_then_undo            the world is as before (Same), and a late Apply is Fenced
 //	plan_touches_nothing       Plan changes nothing and always says the same; undo and release of a mere plan
 //	undo_without_apply         nothing-to-undo, and a late Apply is Fenced
 //	apply_twice, undo_twice    once, with the same result

@@ -38,9 +38,11 @@ type Case struct {
 	// Meanwhile changes the step's target before the step, between its plan and its apply. Nil: a target that is not
 	// there before cannot change.
 	Meanwhile func(t testing.TB, dir string)
-	// Undone is the outcome of an undo after an apply: Restored or Compensated. Defaults to Restored.
+	// Undone is the outcome of an undo after an apply: Restored, Compensated, or Final for what cannot be taken back. Defaults
+	// to Restored.
 	Undone activities.Outcome
 	// Same says that manifest after, seen after an undo, is as good as before: for worlds whose undo leaves named losses.
+	// Where Undone is Final, it accepts for each of the two generations what was before and the effect of one forward.
 	// Defaults to equality.
 	Same func(before, after string) bool
 	// Secret is a value that With puts into its parameters as a secret's value; it must be in nothing that is returned.

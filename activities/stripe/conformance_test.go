@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 // canary stands for a secret in a parameter.
 const canary = "canary \"value\" of a secret"
 
-// conformance are the actions whose undo can end as it should; those that cannot be taken back have tests of their own.
+// conformance are all actions.
 func conformance() []actiontest.Case {
 	return []actiontest.Case{
 		created("customer.create", activities.Compensated, canary,
@@ -45,6 +45,9 @@ func conformance() []actiontest.Case {
 			params{"amount": 2000, "currency": "eur"}, params{"amount": 10, "currency": "usd"}, nil),
 		changed("payment_intent.confirm", "FIRST", "NEXT"),
 		changed("payment_intent.capture", "FIRST_HELD", "NEXT_HELD"),
+		cancelCase(),
+		refundCase(),
+		partialRefundCase(),
 	}
 }
 
