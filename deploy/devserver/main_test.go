@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
+
+// The signal for a parent's end is kept by a thread, and exec takes that of the thread which calls it: the stand-in for the
+// CLI calls it from the one that was started with it.
+func init() { runtime.LockOSThread() }
 
 const beTheParent = "UNWIND_TEST_BE_THE_PARENT"
 
