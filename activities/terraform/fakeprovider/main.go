@@ -114,7 +114,7 @@ func (t *thing) write(m model) error {
 	return os.Rename(file+".new", file) // who looks sees all of it or nothing
 }
 
-func (m model) wait() { time.Sleep(time.Duration(m.DelayMS.ValueInt64()) * time.Millisecond) }
+func (m model) wait() { <-time.After(time.Duration(m.DelayMS.ValueInt64()) * time.Millisecond) }
 
 func (t *thing) Create(ctx context.Context, q resource.CreateRequest, r *resource.CreateResponse) {
 	var m model
