@@ -10,7 +10,7 @@ import (
 
 // The signal for a parent's end is kept by a thread, and exec takes that of the thread which calls it: the stand-in for the
 // CLI calls it from the one that was started with it.
-func init() { runtime.LockOSThread() }
+func init() { runtime.LockOSThread() } //nolint:gochecknoinits // only here is it sure which thread this is
 
 const beTheParent = "UNWIND_TEST_BE_THE_PARENT"
 
