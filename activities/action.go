@@ -36,9 +36,17 @@ type Action interface {
 	// Observe compares the resource with what the step left and with its pre-image, and says which it equals.
 	Observe(ctx context.Context, e Entry) (Observation, error)
 
-	// Release drops the pre-image when the rollback window has closed. The token's tombstone stays. For a token that was
-	// only planned it clears what Plan left in the journal, and touches nothing outside it.
+	// Release drops the pre-image when the rollback window has closed, and of a token that was rolled back what was kept
+	// for a redo. The token's tombstone and its outcome stay. For a token that was only planned it clears what Plan left
+	// in the journal, and touches nothing outside it.
 	Release(ctx context.Context, e Entry) error
+}
+
+// Resetter is an Action that can put its resource back to a known start when its undo is beyond repair: a container as
+// its image made it. A person asks for it with resolve --do reset. Its Spec says in Reset what is lost thereby.
+type Resetter interface {
+	// Reset fences the token like Undo, puts the resource back to its start, and keeps the outcome: Residue with the losses.
+	Reset(ctx context.Context, e Entry, d Decision) (Undone, error)
 }
 
 // Step is what a forward gets beside its Entry.
@@ -106,6 +114,9 @@ type Undone struct {
 	Drift *Drift `json:"drift,omitempty"`
 	// Took is how long the undo that settled it needed.
 	Took time.Duration `json:"took,omitempty"`
+	// LookAgain is set where absence was seen and is not yet proof: after so long a late sweep calls Undo once more, which
+	// then looks again, whatever it has answered before.
+	LookAgain time.Duration `json:"lookAgain,omitempty"`
 }
 
 // Drift is a difference between what a step left and what is there now.
@@ -120,6 +131,9 @@ type Drift struct {
 type Decision struct {
 	// Force is the digest of the drift that may be overwritten; empty for none.
 	Force Digest `json:"force,omitempty"`
+	// Redoable asks for an undo that can be undone: what it takes away is kept until Release, for a forward whose entry
+	// says Redoes. Set by a rollback after the end, never where a task unwinds by itself.
+	Redoable bool `json:"redoable,omitempty"`
 	// Who and Why are kept with the outcome.
 	Who string `json:"who,omitempty"`
 	Why string `json:"why,omitempty"`

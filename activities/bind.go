@@ -29,7 +29,7 @@ func (r *Registry) Register(to Registrar, host Host) {
 	for name, a := range r.actions {
 		b := bound{action: a, host: host}
 		for suffix, fn := range map[string]any{
-			"": b.apply, ".plan": b.plan, ".undo": b.undo, ".observe": b.observe, ".release": b.release,
+			"": b.apply, ".plan": b.plan, ".undo": b.undo, ".reset": b.reset, ".observe": b.observe, ".release": b.release,
 		} {
 			to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name + suffix})
 		}
@@ -55,9 +55,21 @@ func (b bound) plan(ctx context.Context, f Forward) (Change, error) {
 }
 
 func (b bound) undo(ctx context.Context, back Backward) (Undone, error) {
+	return b.backward(ctx, back, b.action.Undo)
+}
+
+func (b bound) reset(ctx context.Context, back Backward) (Undone, error) {
+	r, ok := b.action.(Resetter)
+	if !ok {
+		return Undone{}, applicationError(Errorf(Refused, "%s has no reset; retry, force, skip or accept", b.action.Spec().Name), nil)
+	}
+	return b.backward(ctx, back, r.Reset)
+}
+
+func (b bound) backward(ctx context.Context, back Backward, do func(context.Context, Entry, Decision) (Undone, error)) (Undone, error) {
 	return call(ctx, b.host, &back.Entry, func(ctx context.Context, _ *Masker) (Undone, error) {
 		began := time.Now()
-		undone, err := b.action.Undo(ctx, back.Entry, back.Decision)
+		undone, err := do(ctx, back.Entry, back.Decision)
 		if undone.Took == 0 {
 			undone.Took = time.Since(began).Round(time.Millisecond)
 		}
@@ -76,6 +88,10 @@ func (b bound) release(ctx context.Context, e Entry) error {
 		return struct{}{}, b.action.Release(ctx, e)
 	}, func(s struct{}) struct{} { return s })
 	return err
+}
+
+func ownerOf(info activity.Info) Owner {
+	return Owner{Workflow: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID}
 }
 
 // forward runs a forward: a run that was reset goes no further, whatever else is wrong, and its step gets its secrets.
@@ -123,6 +139,7 @@ func call[T any](ctx context.Context, host Host, e *Entry, do func(context.Conte
 	e.Params = params
 	stop := beat(ctx)
 	defer stop()
+	ctx = WithOwner(ctx, ownerOf(activity.GetInfo(ctx)))
 	v, err = do(WithCheckCommands(WithMasker(ctx, masker), host.CheckCommands), masker)
 	if err != nil {
 		return none, ended(ctx, err, masker)

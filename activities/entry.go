@@ -2,6 +2,7 @@ package activities
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -36,8 +37,13 @@ type Entry struct {
 	Keys []string `json:"keys,omitempty"`
 	// Params are the parameters that undoing needs; bulky ones as digests, secrets as references.
 	Params json.RawMessage `json:"params,omitempty"`
-	// Policy bounds the undo.
-	Policy UndoPolicy `json:"policy"`
+	// Policy bounds the undo. Fields that are zero are at their default: see UndoPolicy.WithDefaults.
+	Policy UndoPolicy `json:"policy,omitzero"`
+	// Keep is for how long after the task has committed its step can still be rolled back. Zero is DefaultKeep.
+	Keep time.Duration `json:"keep,omitempty"`
+	// Redoes is the token of an earlier generation of the step that was rolled back: this forward does it again. A world
+	// that has kept what the rollback took away puts exactly that back; others go forward anew.
+	Redoes string `json:"redoes,omitempty"`
 	// Since is when the entry was made: nothing of the step is older. A world whose record is a remote service looks from
 	// here on for what a lost answer made. Zero: not known, so it has to look at everything.
 	Since time.Time `json:"since,omitzero"`
@@ -64,19 +70,71 @@ const (
 	DriftSkip  DriftPolicy = "skip"  // leave it and what it needs
 )
 
-// UndoPolicy bounds an undo.
+// DefaultKeep is the rollback window of a committed task.
+const DefaultKeep = time.Hour
+
+// Criticality says what becomes of a step whose undo fails for good.
+type Criticality string
+
+// Normal is the default.
+const (
+	Normal      Criticality = "normal" // it is parked for a person
+	LowCritical Criticality = "low"    // it is accepted as it is, and reported
+)
+
+// UndoPolicy bounds an undo. The zero value is the default policy, and takes no room in a history.
 type UndoPolicy struct {
-	// Attempt bounds one attempt (StartToClose); it must outlast the slowest call of the world.
-	Attempt time.Duration `json:"attempt"`
-	// Within bounds all attempts together before the undo is parked.
-	Within time.Duration `json:"within"`
-	// Heartbeat is after how long without a sign of life an attempt counts as dead.
-	Heartbeat time.Duration `json:"heartbeat"`
+	// Attempt bounds one attempt (StartToClose); it must outlast the slowest call of the world. Defaults to 10 minutes.
+	Attempt time.Duration `json:"attempt,omitempty"`
+	// Within bounds all attempts together before the undo is parked. Defaults to 1 hour.
+	Within time.Duration `json:"within,omitempty"`
+	// Attempts bounds how often it is tried before it is parked. Defaults to no bound but Within.
+	Attempts int `json:"attempts,omitempty"`
+	// Heartbeat is after how long without a sign of life an attempt counts as dead. Defaults to 10 seconds.
+	Heartbeat time.Duration `json:"heartbeat,omitempty"`
 	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host; zero is the
 	// engine's own.
 	HostWait time.Duration `json:"hostWait,omitempty"`
-	// Drift says what to do about drift; empty is DriftAsk.
+	// Drift says what to do about drift. Defaults to DriftAsk.
 	Drift DriftPolicy `json:"drift,omitempty"`
+	// Criticality says what becomes of it when the undo fails for good. Defaults to Normal.
+	Criticality Criticality `json:"criticality,omitempty"`
+}
+
+// The defaults of an UndoPolicy. Entries in histories rely on them: a change needs a new entry format.
+const (
+	DefaultUndoAttempt   = 10 * time.Minute
+	DefaultUndoWithin    = time.Hour
+	DefaultUndoHeartbeat = 10 * time.Second
+)
+
+// WithDefaults is p with every zero field at its default but HostWait, which is the engine's own.
+func (p UndoPolicy) WithDefaults() UndoPolicy {
+	p.Attempt = cmp.Or(p.Attempt, DefaultUndoAttempt)
+	p.Within = cmp.Or(p.Within, DefaultUndoWithin)
+	p.Heartbeat = cmp.Or(p.Heartbeat, DefaultUndoHeartbeat)
+	p.Drift = cmp.Or(p.Drift, DriftAsk)
+	p.Criticality = cmp.Or(p.Criticality, Normal)
+	return p
+}
+
+// Compact is p with every field that is at its default zero.
+func (p UndoPolicy) Compact() UndoPolicy {
+	zero := func(at *time.Duration, preset time.Duration) {
+		if *at == preset {
+			*at = 0
+		}
+	}
+	zero(&p.Attempt, DefaultUndoAttempt)
+	zero(&p.Within, DefaultUndoWithin)
+	zero(&p.Heartbeat, DefaultUndoHeartbeat)
+	if p.Drift == DriftAsk {
+		p.Drift = ""
+	}
+	if p.Criticality == Normal {
+		p.Criticality = ""
+	}
+	return p
 }
 
 // NewToken is the identity of a step for its world: the same on every retry and in every continued run, another one for

@@ -17,6 +17,9 @@ type World struct {
 	// Journal returns the random id of the world's journal on this worker, making the journal at the first call. It goes
 	// into Entry.Place; the actions of the world alone interpret it, and refuse an id that is not theirs with WrongPlace.
 	Journal func(ctx context.Context) (string, error)
+	// Records lists what the journal holds, for retention and for finding what nobody owns any more. Nil for a world that
+	// keeps nothing on the worker.
+	Records Records
 }
 
 // Registry holds the actions that a worker knows.
@@ -38,6 +41,9 @@ func NewRegistry(worlds ...World) *Registry {
 			s := a.Spec()
 			if WorldOf(s.Name) != w.Name || r.actions[s.Name] != nil {
 				panic(fmt.Sprintf("activities: action %q is registered twice or outside its world %q", s.Name, w.Name))
+			}
+			if _, resets := a.(Resetter); resets != (s.Reset != "") {
+				panic(fmt.Sprintf("activities: action %q must both say and have a Reset, or neither", s.Name))
 			}
 			r.actions[s.Name] = a
 		}

@@ -70,6 +70,10 @@ type Spec struct {
 	Strategy Strategy `json:"strategy"`
 	// Undo says in one sentence how, and what it cannot bring back.
 	Undo string `json:"undo"`
+	// Redo says in one sentence how a rolled back step is done again: from what was kept, exactly, or anew.
+	Redo string `json:"redo,omitempty"`
+	// Reset says what Resetter.Reset does and loses; empty: the action has none.
+	Reset string `json:"reset,omitempty"`
 }
 
 // Key makes resource keys out of a parameter.

@@ -26,7 +26,7 @@ const (
 type Options struct {
 	// Identity makes the tokens: the same in every run of a chain. Defaults to the FirstRunID of the workflow.
 	Identity string
-	// Undo is the policy of steps that bring none. Defaults to attempts of 10 minutes, 1 hour in all, heartbeats of 10 s.
+	// Undo is the policy of steps that bring none. Defaults to UndoPolicy's own defaults.
 	Undo activities.UndoPolicy
 	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host, where its policy
 	// does not say; it is then scheduled anew, for as long as it takes. Defaults to 2 minutes.
@@ -38,15 +38,6 @@ type Options struct {
 func (o Options) withDefaults(ctx workflow.Context) Options {
 	if o.Identity == "" {
 		o.Identity = workflow.GetInfo(ctx).FirstRunID
-	}
-	if o.Undo.Attempt == 0 {
-		o.Undo.Attempt = 10 * time.Minute
-	}
-	if o.Undo.Within == 0 {
-		o.Undo.Within = time.Hour
-	}
-	if o.Undo.Heartbeat == 0 {
-		o.Undo.Heartbeat = 10 * time.Second
 	}
 	if o.HostWait == 0 {
 		o.HostWait = 2 * time.Minute
@@ -97,19 +88,13 @@ func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 		step.Generation = 1
 	}
 	policy := step.Policy
-	if policy.Attempt == 0 {
-		policy.Attempt = s.options.Undo.Attempt
-	}
-	if policy.Within == 0 {
-		policy.Within = s.options.Undo.Within
-	}
-	if policy.Heartbeat == 0 {
-		policy.Heartbeat = s.options.Undo.Heartbeat
-	}
+	policy.Attempt = cmp.Or(policy.Attempt, s.options.Undo.Attempt)
+	policy.Within = cmp.Or(policy.Within, s.options.Undo.Within)
+	policy.Heartbeat = cmp.Or(policy.Heartbeat, s.options.Undo.Heartbeat)
 	e := activities.Entry{
 		Step: step.ID, Action: step.Action, UndoType: step.Undo,
 		Token: activities.NewToken(s.options.Identity, step.ID, step.Generation), Since: workflow.Now(ctx).UTC(),
-		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Params: step.Params, Policy: policy,
+		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Params: step.Params, Policy: policy.Compact(),
 	}
 	e, fresh := s.ledger.Push(e)
 	if !fresh {
@@ -255,8 +240,8 @@ func (s *Saga) undo(ctx workflow.Context, it *item) {
 			s.fail(ctx, it, Reason(err))
 			return
 		}
-		if workflow.Now(ctx).Add(pause).Sub(began) > it.entry.Policy.Within {
-			s.fail(ctx, it, fmt.Sprintf("not done within %s: %s", it.entry.Policy.Within, Reason(err)))
+		if within := it.entry.Policy.WithDefaults().Within; workflow.Now(ctx).Add(pause).Sub(began) > within {
+			s.fail(ctx, it, fmt.Sprintf("not done within %s: %s", within, Reason(err)))
 			return
 		}
 		_ = workflow.Sleep(ctx, pause)
@@ -284,13 +269,13 @@ func (s *Saga) fail(ctx workflow.Context, it *item, reason string) {
 }
 
 func (s *Saga) attempt(ctx workflow.Context, it *item, hostWait time.Duration) (activities.Undone, error) {
-	e := it.entry
+	e, policy := it.entry, it.entry.Policy.WithDefaults()
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              e.Place.Queue,
-		ScheduleToCloseTimeout: e.Policy.Within,
-		ScheduleToStartTimeout: min(hostWait, e.Policy.Within),
-		StartToCloseTimeout:    min(e.Policy.Attempt, e.Policy.Within),
-		HeartbeatTimeout:       e.Policy.Heartbeat,
+		ScheduleToCloseTimeout: policy.Within,
+		ScheduleToStartTimeout: min(hostWait, policy.Within),
+		StartToCloseTimeout:    min(policy.Attempt, policy.Within),
+		HeartbeatTimeout:       policy.Heartbeat,
 		Summary:                "undo " + e.Step,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
