@@ -6,6 +6,19 @@ import "go.temporal.io/sdk/temporal"
 const (
 	AgentTaskType = "AgentTask"
 	PlanTaskType  = "PlanTask"
+	// RecoverType unwinds what a run left that ended without unwinding: argument RecoverRequest, id RecoverID.
+	RecoverType = "Recover"
+	// RollbackType undoes a committed task, or a part of it: argument RollbackRequest, id RollbackID.
+	RollbackType = "Rollback"
+	// RedoType takes a rollback back: argument RedoRequest, id RedoID.
+	RedoType = "Redo"
+	// LateSweepType looks again at undos whose absence of effects was not yet proof.
+	LateSweepType = "LateSweep"
+	// SweepType starts Recover for every closed run that is still open: no argument, result Swept. A Schedule starts it.
+	SweepType = "Sweep"
+	// RetainType releases the records of one host whose time is over: argument RetainRequest, result Retained. A Schedule
+	// starts it for each host.
+	RetainType = "Retain"
 )
 
 // Activities that belong to no world. Every worker serves them: Compile and Ledger on the shared queue, Places on the
@@ -17,6 +30,12 @@ const (
 	PlacesActivity = "task.places"
 	// LedgerActivity rebuilds a ledger from a run's history: argument LedgerRequest, result Ledger.
 	LedgerActivity = "task.ledger"
+	// SweepActivity looks for closed runs that are still open and starts Recover for each: result Swept.
+	SweepActivity = "task.sweep"
+	// RetainActivity releases what is over in the journals of the host that runs it: result Retained.
+	RetainActivity = "task.retain"
+	// AlertActivity tells the configured webhook about an undo that needs a person: argument Alert.
+	AlertActivity = "task.alert"
 )
 
 // Places are the worlds of a host, by name: the ids of their journals, and what is wrong with those that cannot be used.

@@ -1,0 +1,111 @@
+package workflows
+
+import (
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// Chain names a task by the last run of its chain. FirstRunID is its identity: workflow ids may be used again where a
+// server allows it, a first run id never.
+type Chain struct {
+	WorkflowID string `json:"workflowId"`
+	// RunID is the last run: the one that is dead, committed, or rolled back.
+	RunID string `json:"runId"`
+	// FirstRunID is that of the chain, from the description of its last run.
+	FirstRunID string `json:"firstRunId"`
+}
+
+// RecoverRequest is the argument of Recover.
+type RecoverRequest struct {
+	Chain
+	// Ended says how the run ended, for the report: "terminated", "timed out".
+	Ended string `json:"ended"`
+	Who   string `json:"who,omitempty"`
+}
+
+// RecoverID is the id of the one workflow that recovers a chain.
+func RecoverID(c Chain) string { return "recover-" + c.FirstRunID }
+
+// RollbackRequest is the argument of Rollback. With neither To nor Step the whole task is rolled back.
+type RollbackRequest struct {
+	Chain
+	// To is a savepoint: what was done after it is undone.
+	To string `json:"to,omitempty"`
+	// Step is undone, with all that depends on it.
+	Step string `json:"step,omitempty"`
+	Who  string `json:"who,omitempty"`
+	Why  string `json:"why,omitempty"`
+}
+
+// RollbackID is the id of the one workflow that rolls this part of a task back.
+func RollbackID(r RollbackRequest) string {
+	switch {
+	case r.To != "":
+		return "rollback-" + r.FirstRunID + "-to-" + r.To
+	case r.Step != "":
+		return "rollback-" + r.FirstRunID + "-step-" + r.Step
+	}
+	return "rollback-" + r.FirstRunID
+}
+
+// RedoRequest is the argument of Redo: the rollback that is taken back.
+type RedoRequest struct {
+	// Rollback is the chain of the Rollback.
+	Rollback Chain `json:"rollback"`
+	// Task is the chain of the task that was rolled back.
+	Task Chain  `json:"task"`
+	Who  string `json:"who,omitempty"`
+}
+
+// RedoID is the id of the one workflow that takes a rollback back.
+func RedoID(rollback Chain) string { return "redo-" + rollback.FirstRunID }
+
+// Swept is what one sweep did.
+type Swept struct {
+	// Recovering are the ids of the workflows that it started.
+	Recovering []string `json:"recovering,omitempty"`
+	// Problems are what keeps it from recovering a run, by workflow id.
+	Problems map[string]string `json:"problems,omitempty"`
+}
+
+// RetainRequest is the argument of Retain.
+type RetainRequest struct {
+	// Queue is that of the host whose journals are looked at.
+	Queue string `json:"queue"`
+}
+
+// Retained is what one round of retention did on a host.
+type Retained struct {
+	Committed int `json:"committed"` // records whose task was found to have committed
+	Released  int `json:"released"`
+	Forgotten int `json:"forgotten"`
+	// Orphans are open records whose workflow is gone: nobody will undo them by himself.
+	Orphans []Orphan `json:"orphans,omitempty"`
+	// More counts the orphans that are not listed.
+	More     int      `json:"more,omitempty"`
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Orphan is an open record whose workflow is gone from the server.
+type Orphan struct {
+	World    string    `json:"world"`
+	Token    string    `json:"token"`
+	Workflow string    `json:"workflow"`
+	Step     string    `json:"step"`
+	Since    time.Time `json:"since"`
+}
+
+// Alert is what a webhook gets, as JSON, when an undo needs a person or waits for its host.
+type Alert struct {
+	Task   string                  `json:"task"`
+	Run    string                  `json:"run"`
+	Step   string                  `json:"step"`
+	Action string                  `json:"action"`
+	State  compensations.UndoState `json:"state"`
+	Reason string                  `json:"reason"`
+	Digest activities.Digest       `json:"digest,omitempty"`
+	// At is when it was parked.
+	At time.Time `json:"at"`
+}
