@@ -39,6 +39,10 @@ type Entry struct {
 	Params json.RawMessage `json:"params,omitempty"`
 	// Policy bounds the undo. Fields that are zero are at their default: see UndoPolicy.WithDefaults.
 	Policy UndoPolicy `json:"policy,omitzero"`
+	// Savepoint names the place in the ledger just before this entry.
+	Savepoint string `json:"savepoint,omitempty"`
+	// Pivot says that once this step is done, nothing up to it is unwound any more.
+	Pivot bool `json:"pivot,omitempty"`
 	// Keep is for how long after the task has committed its step can still be rolled back. Zero is DefaultKeep.
 	Keep time.Duration `json:"keep,omitempty"`
 	// Redoes is the token of an earlier generation of the step that was rolled back: this forward does it again. A world

@@ -10,19 +10,18 @@ import (
 type Ledger struct {
 	entries []activities.Entry
 	tokens  map[string]bool
+	last    int // the highest sequence number that was ever given
 }
 
-// Push registers an entry at the top and gives it its sequence number. A token that is there already is refused: the
-// same step registers once.
-func (l *Ledger) Push(e activities.Entry) (activities.Entry, bool) {
+// Push registers an entry at the top and gives it its sequence number. A token that is there already is refused, with the
+// entry that has it: the same step registers once.
+func (l *Ledger) Push(e activities.Entry) (_ activities.Entry, fresh bool) {
 	if l.tokens[e.Token] {
-		return e, false
+		i := slices.IndexFunc(l.entries, func(known activities.Entry) bool { return known.Token == e.Token })
+		return l.entries[i], false
 	}
 	e.Version = activities.EntryVersion
-	e.Seq = 1
-	if n := len(l.entries); n > 0 {
-		e.Seq = l.entries[n-1].Seq + 1
-	}
+	e.Seq = l.last + 1
 	l.add(e)
 	return e, true
 }
@@ -37,12 +36,24 @@ func (l *Ledger) Adopt(entries []activities.Entry) {
 	slices.SortStableFunc(l.entries, func(a, b activities.Entry) int { return a.Seq - b.Seq })
 }
 
+// Drop takes entries off the ledger, by token: they are undone, or never will be.
+func (l *Ledger) Drop(which func(token string) bool) {
+	l.entries = slices.DeleteFunc(l.entries, func(e activities.Entry) bool {
+		if !which(e.Token) {
+			return false
+		}
+		delete(l.tokens, e.Token)
+		return true
+	})
+}
+
 func (l *Ledger) add(e activities.Entry) {
 	if l.tokens == nil {
 		l.tokens = map[string]bool{}
 	}
 	l.tokens[e.Token] = true
 	l.entries = append(l.entries, e)
+	l.last = max(l.last, e.Seq)
 }
 
 // Entries are all entries, the oldest first. The caller does not change them.

@@ -1,8 +1,8 @@
 package compensations
 
 import (
+	"container/heap"
 	"fmt"
-	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -18,146 +18,192 @@ const (
 	Waiting    UndoState = "waiting"    // no worker serves its place: its undo goes on by itself when one is back
 	Parked     UndoState = "parked"     // a person must resolve it
 	Settled    UndoState = "settled"    // undone, with an outcome
-	Accepted   UndoState = "accepted"   // a person takes the world as it is
+	Accepted   UndoState = "accepted"   // the world is taken as it is, by a person or because the step says so
 	Skipped    UndoState = "skipped"    // a person leaves it as it is, and what it needs waits on
 )
 
+// ended holds for the ends of an entry.
+func (s UndoState) ended() bool { return s == Settled || s == Accepted || s == Skipped }
+
 // item is an entry in an unwinding.
 type item struct {
-	entry    activities.Entry
-	state    UndoState
-	undone   activities.Undone
-	decision activities.Decision // a person's word for the next undo
-	reason   string              // why it waits or is parked
-	parks    int                 // how often it was parked: part of a park's digest
-	alone    bool                // undo it although a skipped step needs it
-	forced   int                 // how often its drift policy has overwritten drift
-	cancel   func()              // ends the undo that is scheduled
-	notes    []string
+	entry  activities.Entry
+	state  UndoState // changed by plan.set only
+	cancel func()    // ends the undo that is scheduled
+	progress
+
+	needs    []*item // those in the same unwinding
+	blockers int     // of those that need it, how many are neither settled nor accepted
+	skips    int     // of the blockers, how many are skipped
+	queued   bool    // it is in the heap of what is ready
 }
 
-// plan is the pure part of an unwinding: what may be undone now, and what holds back what. It knows no Temporal.
+// progress is what an unwinding has found out about an entry so far.
+type progress struct {
+	Undone   activities.Undone   `json:"undone,omitzero"`
+	Decision activities.Decision `json:"decision,omitzero"` // a person's word for the next undo
+	Reset    bool                `json:"reset,omitempty"`   // the next undo is a reset
+	Reason   string              `json:"reason,omitempty"`  // why it waits or is parked
+	Parks    int                 `json:"parks,omitempty"`   // how often it was parked: part of a park's digest
+	Alone    bool                `json:"alone,omitempty"`   // undo it although a skipped step needs it
+	Forced   int                 `json:"forced,omitempty"`  // how often its drift policy has overwritten drift
+	Notes    []string            `json:"notes,omitempty"`
+}
+
+// plan is the pure part of an unwinding: what may be undone now, and what holds back what. It knows no Temporal. Every
+// change of state takes time in the number of needs of its entry, not of the ledger.
 type plan struct {
-	items []*item
-	// dependents are the items that need an item, by its step.
-	dependents map[string][]*item
+	items  []*item
+	byStep map[string]*item
+	ready  newest             // pending, and nothing holds them back
+	sent   map[string]int     // undos that wait for a worker, by queue
+	behind map[string][]*item // ready ones behind those
+	open   int                // not at an end
+	parked int                // of these, for a person
+	busy   int                // of these, with an undo scheduled on a queue that is served
 }
 
 func newPlan(entries []activities.Entry) *plan {
-	p := &plan{dependents: map[string][]*item{}}
+	p := &plan{byStep: make(map[string]*item, len(entries)), sent: map[string]int{}, behind: map[string][]*item{}}
+	p.items = make([]*item, 0, len(entries))
 	for _, e := range entries {
-		it := &item{entry: e, state: Pending}
+		it := &item{entry: e, state: Registered}
 		p.items = append(p.items, it)
-		for _, need := range e.Needs {
-			p.dependents[need] = append(p.dependents[need], it)
+		p.byStep[e.Step] = it
+	}
+	for _, it := range p.items {
+		for _, need := range it.entry.Needs {
+			if n := p.byStep[need]; n != nil && n != it {
+				it.needs = append(it.needs, n)
+				n.blockers++
+			}
 		}
 	}
+	p.open = len(p.items)
+	for _, it := range p.items {
+		p.set(it, Pending)
+	}
 	return p
+}
+
+// set changes the state of an item, and with it what may be undone next.
+func (p *plan) set(it *item, s UndoState) {
+	was := it.state
+	it.state = s
+	count := func(n *int, of func(UndoState) bool) {
+		if of(was) {
+			*n--
+		}
+		if of(s) {
+			*n++
+		}
+	}
+	count(&p.parked, func(s UndoState) bool { return s == Parked })
+	count(&p.busy, func(s UndoState) bool { return s == Running })
+	if queue := it.entry.Place.Queue; (was == Waiting) != (s == Waiting) {
+		if s == Waiting {
+			p.sent[queue]++
+		} else if p.sent[queue]--; p.sent[queue] == 0 {
+			for _, behind := range p.behind[queue] {
+				p.offer(behind)
+			}
+			delete(p.behind, queue)
+		}
+	}
+	switch {
+	case s == Pending:
+		p.offer(it)
+	case s.ended():
+		p.open--
+		for _, need := range it.needs {
+			if s == Skipped {
+				need.skips++
+			} else {
+				need.blockers--
+			}
+			p.offer(need)
+		}
+	}
+}
+
+// offer puts a pending item among the ready where nothing holds it back, and parks it where nothing but skipped steps do:
+// it would wait for ever without a word.
+func (p *plan) offer(it *item) {
+	switch {
+	case it.state != Pending:
+	case it.blockers == 0 || it.Alone && it.blockers == it.skips:
+		if !it.queued {
+			it.queued = true
+			heap.Push(&p.ready, it)
+		}
+	case it.blockers == it.skips:
+		p.park(it, fmt.Sprintf("step %s, which builds on it, was skipped: retry undoes it all the same", p.skipped(it)))
+	}
+}
+
+// skipped is the last of the skipped steps that need an item.
+func (p *plan) skipped(it *item) (by string) {
+	for _, d := range p.items {
+		for _, need := range d.needs {
+			if need == it && d.state == Skipped {
+				by = d.entry.Step
+			}
+		}
+	}
+	return by
 }
 
 // next is the newest entry that may be undone now; nil where none may. Where one undo waits for a worker, no other one is
 // sent.
 func (p *plan) next() *item {
-	waits := map[string]bool{}
-	for _, it := range p.items {
-		if it.state == Waiting {
-			waits[it.entry.Place.Queue] = true
-		}
-	}
-	for _, it := range slices.Backward(p.items) {
-		if it.state == Pending && !waits[it.entry.Place.Queue] && p.free(it) {
+	for len(p.ready) > 0 {
+		it := p.ready[0]
+		queue := it.entry.Place.Queue
+		if it.state == Pending && p.sent[queue] == 0 {
 			return it
+		}
+		heap.Pop(&p.ready)
+		it.queued = false
+		if it.state == Pending {
+			p.behind[queue] = append(p.behind[queue], it)
 		}
 	}
 	return nil
-}
-
-// free holds when everything that needs it is out of its way.
-func (p *plan) free(it *item) bool {
-	for _, d := range p.dependents[it.entry.Step] {
-		switch {
-		case d.state == Settled || d.state == Accepted:
-		case d.state == Skipped && it.alone:
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // done holds when every entry has come to an end.
-func (p *plan) done() bool {
-	for _, it := range p.items {
-		if it.state != Settled && it.state != Accepted && it.state != Skipped {
-			return false
-		}
-	}
-	return true
-}
+func (p *plan) done() bool { return p.open == 0 }
 
-// held parks, newest first, an entry that nothing but skipped steps hold back: it would wait for ever without a word.
-func (p *plan) held() *item {
-	for _, it := range slices.Backward(p.items) {
-		if it.state != Pending || it.alone {
-			continue
-		}
-		if by := p.heldBy(it); by != "" {
-			p.park(it, fmt.Sprintf("step %s, which builds on it, was skipped: retry undoes it all the same", by))
-			return it
-		}
-	}
-	return nil
-}
-
+// park makes an item wait for a person; one of low criticality is taken as it is.
 func (p *plan) park(it *item, reason string) {
-	it.state, it.reason = Parked, reason
-	it.parks++
+	it.Reason = reason
+	it.Parks++
+	if it.entry.Policy.Criticality == activities.LowCritical {
+		it.Notes = append(it.Notes, "accepted as it is: its criticality is low")
+		p.set(it, Accepted)
+		return
+	}
+	p.set(it, Parked)
 }
 
 // parkDigest fits one park of one entry: what was shown, and the how manieth time.
 func (it *item) parkDigest() activities.Digest {
 	var drift activities.Digest
-	if it.undone.Drift != nil {
-		drift = it.undone.Drift.Digest
+	if it.Undone.Drift != nil {
+		drift = it.Undone.Drift.Digest
 	}
-	return activities.DigestOf([]byte(it.entry.Token), fmt.Appendf(nil, "park %d", it.parks), []byte(it.reason), []byte(drift))
+	return activities.DigestOf([]byte(it.entry.Token), fmt.Appendf(nil, "park %d", it.Parks), []byte(it.Reason), []byte(drift))
 }
 
-// counts is how many entries are not settled, and how many of those wait for a person.
-func (p *plan) counts() (pending, parked int) {
-	for _, it := range p.items {
-		switch it.state {
-		case Settled, Accepted, Skipped:
-		case Parked:
-			parked++
-			pending++
-		default:
-			pending++
-		}
-	}
-	return pending, parked
-}
+// newest is a heap of items, the last registered on top.
+type newest []*item
 
-// heldBack says that held would park an entry now.
-func (p *plan) heldBack() bool {
-	for _, it := range p.items {
-		if it.state == Pending && !it.alone && p.heldBy(it) != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// heldBy is the skipped step that alone holds an entry back; empty where something else does, or nothing.
-func (p *plan) heldBy(it *item) (by string) {
-	for _, d := range p.dependents[it.entry.Step] {
-		switch d.state {
-		case Settled, Accepted:
-		case Skipped:
-			by = d.entry.Step
-		default:
-			return ""
-		}
-	}
-	return by
+func (n newest) Len() int           { return len(n) }
+func (n newest) Less(i, j int) bool { return n[i].entry.Seq > n[j].entry.Seq }
+func (n newest) Swap(i, j int)      { n[i], n[j] = n[j], n[i] }
+func (n *newest) Push(x any)        { *n = append(*n, x.(*item)) } //nolint:forcetypeassert // heap.Push of items only
+func (n *newest) Pop() any {
+	last := (*n)[len(*n)-1]
+	*n = (*n)[:len(*n)-1]
+	return last
 }

@@ -1,9 +1,11 @@
 package compensations
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +17,9 @@ import (
 func graph(r *rand.Rand, n int) []activities.Entry {
 	var l Ledger
 	for i := range n {
-		e := activities.Entry{Step: fmt.Sprint("s", i), Token: fmt.Sprint(i), UndoType: "undo"}
+		e := activities.Entry{
+			Step: fmt.Sprint("s", i), Token: fmt.Sprint(i), UndoType: "undo", Place: activities.Place{Queue: fmt.Sprint("q", r.IntN(2))},
+		}
 		for j := range i {
 			if r.IntN(4) == 0 {
 				e.Needs = append(e.Needs, fmt.Sprint("s", j))
@@ -26,63 +30,175 @@ func graph(r *rand.Rand, n int) []activities.Entry {
 	return l.Entries()
 }
 
-// Whatever happens to the undos, and whatever a person decides: no entry is undone before what needs it is out of the
-// way, each one comes to an end, and none is undone twice after it was settled.
+// held says, by looking at everything, what keeps an entry from being undone: "" where nothing does.
+func held(p *plan, it *item) string {
+	why := ""
+	for _, d := range p.items {
+		if !slices.Contains(d.entry.Needs, it.entry.Step) || d.state == Settled || d.state == Accepted {
+			continue
+		}
+		if d.state != Skipped {
+			return "open " + d.entry.Step
+		}
+		if !it.Alone {
+			why = "skipped " + d.entry.Step
+		}
+	}
+	return why
+}
+
+// free is the newest entry that may be undone, by looking at everything.
+func free(p *plan) *item {
+	for _, it := range slices.Backward(p.items) {
+		waits := slices.ContainsFunc(p.items, func(o *item) bool {
+			return o.state == Waiting && o.entry.Place.Queue == it.entry.Place.Queue
+		})
+		if it.state == Pending && !waits && held(p, it) == "" {
+			return it
+		}
+	}
+	return nil
+}
+
+// carried is what the next run of a chain has of a plan that is interrupted.
+func carried(t *testing.T, p *plan) *plan {
+	t.Helper()
+	s := &Saga{plan: p}
+	for _, it := range p.items {
+		s.ledger.add(it.entry)
+	}
+	raw, err := json.Marshal(s.Carry())
+	require.NoError(t, err)
+	var c Carried
+	require.NoError(t, json.Unmarshal(raw, &c))
+	next := &Saga{past: c.Past, left: c.Left}
+	next.ledger.Adopt(c.Entries)
+	next.plan = newPlan(next.ledger.Entries())
+	next.restore()
+	return next.plan
+}
+
+// Whatever happens to the undos, whatever a person decides, and whenever the workflow continues as new: no entry is undone
+// before what needs it is out of the way, the newest first, each one comes to an end, and none is undone after it was
+// settled.
 func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		p := newPlan(graph(r, 1+r.IntN(12)))
 		var trace []string
-		settled := map[*item]bool{}
+		settled := map[string]bool{}
 		for steps := 0; !p.done(); steps++ {
 			require.Less(t, steps, 1000, "seed %d does not end: %v", seed, trace)
-			if it := p.next(); it != nil {
+			require.Equal(t, free(p), p.next(), "seed %d: %v", seed, trace)
+			for _, it := range p.items {
+				require.False(t, it.state == Pending && strings.HasPrefix(held(p, it), "skipped"), "seed %d: %s waits for ever: %v", seed, it.entry.Step, trace)
+			}
+			var running, waiting, parked []*item
+			for _, it := range p.items {
+				switch it.state {
+				case Running:
+					running = append(running, it)
+				case Waiting:
+					waiting = append(waiting, it)
+				case Parked:
+					parked = append(parked, it)
+				default:
+				}
+			}
+			require.Equal(t, len(running), p.busy)
+			require.Equal(t, len(parked), p.parked)
+			pick := func(from []*item) *item { return from[r.IntN(len(from))] }
+			switch it := p.next(); {
+			case it != nil && r.IntN(3) > 0:
 				trace = append(trace, "undo "+it.entry.Step)
-				require.False(t, settled[it], "seed %d: %v", seed, trace)
-				for _, d := range p.dependents[it.entry.Step] {
-					ok := d.state == Settled || d.state == Accepted || d.state == Skipped && it.alone
-					require.True(t, ok, "seed %d: %s is undone while %s is %s: %v", seed, it.entry.Step, d.entry.Step, d.state, trace)
-				}
-				for _, later := range p.items[slices.Index(p.items, it)+1:] {
-					require.False(t, later.state == Pending && p.free(later), "seed %d: %s is newer and free", seed, later.entry.Step)
-				}
-				switch r.IntN(4) {
+				require.False(t, settled[it.entry.Step], "seed %d: %v", seed, trace)
+				p.set(it, Running)
+			case len(running) > 0:
+				switch it := pick(running); r.IntN(6) {
 				case 0:
 					p.park(it, "failed")
 				case 1:
-					it.undone = activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:d"}}
+					it.Undone = activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:d"}}
 					p.park(it, "drifted")
+				case 2:
+					p.set(it, Waiting)
 				default:
-					it.state, it.undone.Outcome = Settled, activities.Restored
-					settled[it] = true
+					it.Undone.Outcome = activities.Restored
+					settled[it.entry.Step] = true
+					p.set(it, Settled)
 				}
-				continue
-			}
-			if p.held() != nil {
-				continue
-			}
-			var parked []*item
-			for _, it := range p.items {
-				if it.state == Parked {
-					parked = append(parked, it)
+			case len(waiting) > 0 && r.IntN(2) == 0:
+				it := pick(waiting)
+				trace = append(trace, "back "+it.entry.Step)
+				it.Undone.Outcome = activities.Restored
+				settled[it.entry.Step] = true
+				p.set(it, Settled)
+			case len(waiting) == 0 && r.IntN(3) == 0:
+				trace = append(trace, "carry")
+				digests := map[string]activities.Digest{}
+				for _, it := range parked {
+					digests[it.entry.Step] = it.parkDigest()
 				}
+				p = carried(t, p)
+				for step, digest := range digests {
+					require.Equal(t, digest, p.byStep[step].parkDigest(), "what was shown can be resolved later")
+				}
+			case len(parked)+len(waiting) > 0:
+				it := pick(append(parked, waiting...))
+				do := []Do{Retry, Force, Skip, Accept, Reset}[r.IntN(5)]
+				trace = append(trace, fmt.Sprint(do, " ", it.entry.Step))
+				was := it.state
+				require.Error(t, p.resolve(Resolution{Step: it.entry.Step, Digest: "sha256:of something else", Do: do}))
+				err := p.resolve(Resolution{Step: it.entry.Step, Digest: it.parkDigest(), Do: do})
+				if do == Force && it.Undone.Drift == nil || was == Waiting && do != Skip && do != Accept {
+					require.Error(t, err)
+					require.Equal(t, was, it.state)
+					continue
+				}
+				require.NoError(t, err)
+			default:
+				require.NotNil(t, p.next(), "seed %d: nothing can go on, and nobody is asked: %v", seed, trace)
 			}
-			require.NotEmpty(t, parked, "seed %d: nothing can go on, and nobody is asked: %v", seed, trace)
-			it := parked[r.IntN(len(parked))]
-			do := []Do{Retry, Force, Skip, Accept}[r.IntN(4)]
-			trace = append(trace, fmt.Sprint(do, " ", it.entry.Step))
-			require.Error(t, p.resolve(Resolution{Step: it.entry.Step, Digest: "sha256:of something else", Do: do}))
-			err := p.resolve(Resolution{Step: it.entry.Step, Digest: it.parkDigest(), Do: do})
-			if do == Force && it.undone.Drift == nil {
-				require.Error(t, err)
-				require.Equal(t, Parked, it.state)
-				continue
-			}
-			require.NoError(t, err)
 		}
-		pending, parkedCount := p.counts()
-		require.Zero(t, pending+parkedCount)
+		require.Zero(t, p.parked+p.busy+p.open)
 	}
+}
+
+func TestWhatIsOfLowCriticalityIsAcceptedWhereOthersArePutBeforeAPerson(t *testing.T) {
+	p := newPlan([]activities.Entry{
+		{Step: "a", Token: "1"}, {Step: "b", Token: "2", Needs: []string{"a"}, Policy: activities.UndoPolicy{Criticality: activities.LowCritical}},
+	})
+	b := p.next()
+	require.Equal(t, "b", b.entry.Step)
+	b.Undone.Outcome = activities.Failed
+	p.park(b, "down")
+	require.Equal(t, Accepted, b.state)
+	require.Equal(t, "a", p.next().entry.Step)
+	p.park(p.next(), "down")
+	require.Equal(t, Parked, p.items[0].state)
+	r := p.report(Past{}, Cause{})
+	require.Equal(t, []string{"accepted as it is: its criticality is low"}, r.Steps[1].Notes)
+	require.Equal(t, activities.Failed, r.Steps[1].Outcome)
+}
+
+func TestUndoingTakesTheSameTimeForEveryEntry(t *testing.T) {
+	const n = 20_000
+	entries := make([]activities.Entry, n)
+	for i := range entries {
+		entries[i] = activities.Entry{Seq: i + 1, Step: fmt.Sprint(i), Token: fmt.Sprint(i)}
+		if i > 0 {
+			entries[i].Needs = []string{fmt.Sprint(i - 1)}
+		}
+	}
+	p := newPlan(entries)
+	for i := range n {
+		it := p.next()
+		require.Equal(t, n-1-i, it.entry.Seq-1)
+		require.LessOrEqual(t, len(p.ready), 1, "only what is free is looked at")
+		p.set(it, Running)
+		p.set(it, Settled)
+	}
+	require.True(t, p.done())
 }
 
 func TestAParkHasADigestOfItsOwnEachTime(t *testing.T) {
@@ -94,7 +210,7 @@ func TestAParkHasADigestOfItsOwnEachTime(t *testing.T) {
 	p.park(it, "down")
 	require.NotEqual(t, first, it.parkDigest())
 	require.ErrorContains(t, p.resolve(Resolution{Step: "a", Digest: first, Do: Accept}), "is not that of the present park")
-	require.ErrorContains(t, p.resolve(Resolution{Step: "a", Digest: it.parkDigest(), Do: "reset"}), `"reset" is not one of retry, force, skip, accept`)
+	require.ErrorContains(t, p.resolve(Resolution{Step: "a", Digest: it.parkDigest(), Do: "undo"}), `"undo" is not one of retry, force, skip, accept, reset`)
 	require.ErrorContains(t, p.resolve(Resolution{Step: "b"}), `step "b" is not in the ledger`)
 }
 
@@ -105,10 +221,11 @@ func TestAReportCountsWhatIsCleanAndListsWhatIsNot(t *testing.T) {
 	}
 	p := newPlan(entries)
 	for _, it := range p.items {
-		it.state, it.undone.Outcome = Settled, activities.Restored
+		it.Undone.Outcome = activities.Restored
+		p.set(it, Settled)
 	}
-	p.items[7].undone = activities.Undone{Outcome: activities.Residue, Losses: []string{"an invoice"}}
-	r := p.report(Cause{Kind: Failure})
+	p.items[7].Undone = activities.Undone{Outcome: activities.Residue, Losses: []string{"an invoice"}}
+	r := p.report(Past{}, Cause{Kind: Failure})
 	require.Equal(t, map[string]int{"restored": MaxReported, "residue": 1}, r.Outcomes)
 	require.Len(t, r.Steps, 1)
 	require.Equal(t, "7", r.Steps[0].Step)

@@ -3,6 +3,7 @@ package compensations
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -17,7 +18,7 @@ const (
 	Rejected CauseKind = "rejected"
 	Canceled CauseKind = "canceled"
 	Deadline CauseKind = "deadline"
-	Reset    CauseKind = "reset"
+	WasReset CauseKind = "reset"
 )
 
 // Cause is why a task unwinds.
@@ -37,6 +38,8 @@ const (
 	Committed Status = "committed"
 	Unwound   Status = "unwound"              // every step is as before, or compensated as its report says
 	Remains   Status = "unwound-with-remains" // the report names what is not
+	Partly    Status = "partly-committed"     // it went on without the steps that the report names, or ended past its pivot
+	Redone    Status = "redone"               // a rollback was taken back
 )
 
 // Report is what became of a task, by what was seen.
@@ -121,17 +124,17 @@ func (s StepReport) Clean() bool {
 func (it *item) report() StepReport {
 	r := StepReport{
 		Step: it.entry.Step, Action: it.entry.Action, State: string(it.state),
-		Outcome: it.undone.Outcome, Observed: it.undone.Observed, Losses: it.undone.Losses, Drift: it.undone.Drift,
-		Notes: it.notes, Took: it.undone.Took,
+		Outcome: it.Undone.Outcome, Observed: it.Undone.Observed, Losses: it.Undone.Losses, Drift: it.Undone.Drift,
+		Notes: it.Notes, Took: it.Undone.Took,
 	}
 	switch it.state {
 	case Parked, Waiting:
-		r.Reason, r.Digest = it.reason, it.parkDigest()
+		r.Reason, r.Digest = it.Reason, it.parkDigest()
 	case Accepted, Skipped:
 		if r.Outcome == "" {
 			r.Outcome = activities.Failed
 		}
-		r.Reason = it.reason
+		r.Reason = it.Reason
 		if r.Drift != nil { // it was shown when it was decided
 			r.Drift = &activities.Drift{Digest: r.Drift.Digest, Diff: clip(r.Drift.Diff, maxWhy)}
 		}
@@ -141,20 +144,30 @@ func (it *item) report() StepReport {
 	return r
 }
 
-// report tells how an unwinding stands, or how it ended.
-func (p *plan) report(cause Cause) Report {
-	r := Report{Status: Unwound, Cause: &cause, Outcomes: map[string]int{}}
+// report tells how an unwinding stands, or how it ended, with what was undone before it.
+func (p *plan) report(before Past, cause Cause) Report {
+	r := Report{Status: Unwound, Cause: &cause, Outcomes: maps.Clone(before.Outcomes)}
+	if r.Outcomes == nil {
+		r.Outcomes = map[string]int{}
+	}
+	all := before.Count+len(p.items) <= MaxReported
+	add := func(s StepReport) {
+		if !s.Clean() {
+			r.Status = Remains
+		}
+		if all || !s.Clean() {
+			r.Steps = append(r.Steps, s)
+		}
+	}
+	for _, s := range before.Steps {
+		add(s)
+	}
 	for _, it := range p.items {
 		s := it.report()
 		if s.Outcome != "" {
 			r.Outcomes[string(s.Outcome)]++
 		}
-		if !s.Clean() {
-			r.Status = Remains
-		}
-		if len(p.items) <= MaxReported || !s.Clean() {
-			r.Steps = append(r.Steps, s)
-		}
+		add(s)
 	}
 	if !p.done() {
 		r.Status = Open

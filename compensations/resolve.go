@@ -20,6 +20,7 @@ const (
 	Force  Do = "force"  // overwrite exactly the drift that was shown
 	Skip   Do = "skip"   // leave it; what it needs waits on
 	Accept Do = "accept" // take the world as it is; what it needs goes on
+	Reset  Do = "reset"  // put the resource back to its known start, whatever that loses; not every action can
 )
 
 // Resolution resolves one park of one step.
@@ -58,45 +59,44 @@ func clip(s string, n int) string {
 
 // resolve applies a resolution. An error says why it decides nothing; nothing is changed then.
 func (p *plan) resolve(r Resolution) error {
-	var it *item
-	for _, i := range p.items {
-		if i.entry.Step == r.Step {
-			it = i
-		}
-	}
+	it := p.byStep[r.Step]
 	switch {
 	case it == nil:
 		return fmt.Errorf("step %q is not in the ledger", r.Step)
-	case it.state == Waiting && (r.Do == Retry || r.Do == Force):
-		return fmt.Errorf("step %q is %s, and goes on by itself; skip or accept ends that", r.Step, it.reason)
+	case it.state == Waiting && (r.Do == Retry || r.Do == Force || r.Do == Reset):
+		return fmt.Errorf("step %q is %s, and goes on by itself; skip or accept ends that", r.Step, it.Reason)
 	case it.state != Parked && it.state != Waiting:
 		return fmt.Errorf("step %q is not parked; it is %s", r.Step, it.state)
 	case r.Digest != it.parkDigest():
 		return fmt.Errorf("digest %s is not that of the present park of step %q, %s", r.Digest.Short(), r.Step, it.parkDigest().Short())
 	}
+	next := Pending
 	switch r.Do {
 	case Retry:
-		it.state, it.decision, it.alone = Pending, activities.Decision{Who: r.Who, Why: r.Why}, true
+		it.Decision, it.Reset, it.Alone = activities.Decision{Who: r.Who, Why: r.Why}, false, true
 	case Force:
-		if it.undone.Outcome != activities.Drifted || it.undone.Drift == nil {
+		if it.Undone.Outcome != activities.Drifted || it.Undone.Drift == nil {
 			return fmt.Errorf("step %q has not drifted: there is nothing to force; retry, skip or accept", r.Step)
 		}
-		it.state, it.decision = Pending, activities.Decision{Force: it.undone.Drift.Digest, Who: r.Who, Why: r.Why}
+		it.Decision, it.Reset = activities.Decision{Force: it.Undone.Drift.Digest, Who: r.Who, Why: r.Why}, false
+	case Reset:
+		it.Decision, it.Reset, it.Alone = activities.Decision{Who: r.Who, Why: r.Why}, true, true
 	case Skip:
-		it.state = Skipped
+		next = Skipped
 	case Accept:
-		it.state = Accepted
+		next = Accepted
 	default:
-		return fmt.Errorf("do: %q is not one of retry, force, skip, accept", r.Do)
-	}
-	if it.cancel != nil {
-		it.cancel()
+		return fmt.Errorf("do: %q is not one of retry, force, skip, accept, reset", r.Do)
 	}
 	note := fmt.Sprintf("%s by %s", r.Do, orSomebody(r.Who))
 	if r.Why != "" {
 		note += ": " + r.Why
 	}
-	it.notes = append(it.notes, note)
+	it.Notes = append(it.Notes, note)
+	p.set(it, next)
+	if it.cancel != nil {
+		it.cancel()
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -31,19 +32,30 @@ type Options struct {
 	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host, where its policy
 	// does not say; it is then scheduled anew, for as long as it takes. Defaults to 2 minutes.
 	HostWait time.Duration
+	// Parallel is how many undos run at once; those that depend on each other never do. Defaults to 1: strictly the last
+	// one first.
+	Parallel int
+	// Redoable keeps what the undos take away, where a world can, so that they can be taken back.
+	Redoable bool
 	// Changed is called when the state of an entry has changed while the saga unwinds. Defaults to nothing.
 	Changed func()
+	// Alert is called, in a coroutine of its own, when an undo needs a person or waits for its host. It may schedule
+	// activities. Defaults to nothing.
+	Alert func(ctx workflow.Context, s StepReport)
+	// Pause makes Unwind start no further undo, and return when none runs, so that the workflow can continue as new with
+	// Carry. Defaults to never.
+	Pause func() bool
 }
 
 func (o Options) withDefaults(ctx workflow.Context) Options {
-	if o.Identity == "" {
-		o.Identity = workflow.GetInfo(ctx).FirstRunID
-	}
-	if o.HostWait == 0 {
-		o.HostWait = 2 * time.Minute
-	}
+	o.Identity = cmp.Or(o.Identity, workflow.GetInfo(ctx).FirstRunID)
+	o.HostWait = cmp.Or(o.HostWait, 2*time.Minute)
+	o.Parallel = cmp.Or(o.Parallel, 1)
 	if o.Changed == nil {
 		o.Changed = func() {}
+	}
+	if o.Pause == nil {
+		o.Pause = func() bool { return false }
 	}
 	return o
 }
@@ -52,8 +64,11 @@ func (o Options) withDefaults(ctx workflow.Context) Options {
 type Saga struct {
 	options Options
 	ledger  Ledger
-	plan    *plan // nil while the workflow goes forward
+	past    Past            // what earlier runs and partial unwindings have done
+	left    map[string]Left // what they know of entries that they have left, by token
+	plan    *plan           // nil while nothing unwinds
 	cause   Cause
+	alerts  int // that are under way
 }
 
 // New makes a saga for the workflow of ctx.
@@ -79,41 +94,54 @@ type Step struct {
 	Params json.RawMessage
 	// Policy bounds the undo. Zero fields default to Options.Undo.
 	Policy activities.UndoPolicy
+	// Savepoint names the place in the ledger just before this step.
+	Savepoint string
+	// Pivot marks a step that, once it is done, is not unwound past: see Keep.
+	Pivot bool
+	// Keep is how long it can be rolled back after the end; zero is activities.DefaultKeep.
+	Keep time.Duration
+	// Redoes is the token of the rolled back step that this one does again.
+	Redoes string
 }
 
 // Register puts a step on the ledger, before its forward is scheduled, and returns the entry that must be an argument of
 // the forward. Registering the same step and generation again returns the same entry.
 func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
-	if step.Generation == 0 {
-		step.Generation = 1
-	}
 	policy := step.Policy
 	policy.Attempt = cmp.Or(policy.Attempt, s.options.Undo.Attempt)
 	policy.Within = cmp.Or(policy.Within, s.options.Undo.Within)
+	policy.Attempts = cmp.Or(policy.Attempts, s.options.Undo.Attempts)
 	policy.Heartbeat = cmp.Or(policy.Heartbeat, s.options.Undo.Heartbeat)
-	e := activities.Entry{
+	if step.Keep == activities.DefaultKeep {
+		step.Keep = 0
+	}
+	e, _ := s.ledger.Push(activities.Entry{
 		Step: step.ID, Action: step.Action, UndoType: step.Undo,
-		Token: activities.NewToken(s.options.Identity, step.ID, step.Generation), Since: workflow.Now(ctx).UTC(),
+		Token: activities.NewToken(s.options.Identity, step.ID, max(1, step.Generation)), Since: workflow.Now(ctx).UTC().Truncate(time.Second),
 		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Params: step.Params, Policy: policy.Compact(),
-	}
-	e, fresh := s.ledger.Push(e)
-	if !fresh {
-		for _, known := range s.ledger.Entries() {
-			if known.Token == e.Token {
-				return known
-			}
-		}
-	}
+		Savepoint: step.Savepoint, Pivot: step.Pivot, Keep: step.Keep, Redoes: step.Redoes,
+	})
 	return e
 }
 
-// Adopt takes over the entries of another run of the same task (the run that this one was reset from).
+// Adopt takes over the entries of another run of the same task: the one that this one was reset from, or that is dead.
 func (s *Saga) Adopt(entries []activities.Entry) { s.ledger.Adopt(entries) }
+
+// Keep takes entries off the ledger for good: they stay done, and nothing of this workflow undoes them any more.
+func (s *Saga) Keep(which func(activities.Entry) bool) {
+	kept := map[string]bool{}
+	for _, e := range s.ledger.Entries() {
+		if which(e) {
+			kept[e.Token] = true
+		}
+	}
+	s.ledger.Drop(func(token string) bool { return kept[token] })
+}
 
 // Entries is the ledger, the oldest first.
 func (s *Saga) Entries() []activities.Entry { return s.ledger.Entries() }
 
-// Unwinding says that Unwind was called.
+// Unwinding says that an unwinding is under way, or is over.
 func (s *Saga) Unwinding() bool { return s.plan != nil }
 
 // Pending is how many entries are not settled, and how many of those wait for a person.
@@ -121,15 +149,16 @@ func (s *Saga) Pending() (pending, parked int) {
 	if s.plan == nil {
 		return len(s.ledger.Entries()), 0
 	}
-	return s.plan.counts()
+	return s.plan.open, s.plan.parked
 }
 
 // Report tells how the unwinding stands. Before Unwind it lists the ledger.
 func (s *Saga) Report() Report {
 	if s.plan != nil {
-		return s.plan.report(s.cause)
+		return s.plan.report(s.past, s.cause)
 	}
 	r := Report{Status: Open}
+	r.Steps = append(r.Steps, s.past.Steps...)
 	for _, e := range s.ledger.Entries() {
 		r.Steps = append(r.Steps, StepReport{Step: e.Step, Action: e.Action, State: string(Registered)})
 	}
@@ -149,45 +178,92 @@ func (s *Saga) Resolve(r Resolution) error {
 }
 
 // Unwind undoes every entry, last in first out among those that depend on each other, and returns when each one is
-// settled. No cancellation reaches it. One undo runs at a time; one that waits for its host or is parked holds back only
-// what it needs.
+// settled, or when Options.Pause says so: then the report's status is Open. No cancellation reaches it. One that waits for
+// its host or is parked holds back only what it needs.
 func (s *Saga) Unwind(ctx workflow.Context, cause Cause) Report {
-	ctx, cancel := workflow.NewDisconnectedContext(ctx)
-	defer cancel()
 	began := workflow.Now(ctx)
-	s.plan, s.cause = newPlan(s.ledger.Entries()), cause
-	s.options.Changed()
-
-	var active *item
-	for !s.plan.done() {
-		if active == nil || active.state != Running {
-			if active = s.plan.next(); active != nil {
-				s.start(ctx, active)
-			} else if s.plan.held() != nil {
-				s.options.Changed()
-			}
-		}
-		// A busy one must leave Running; else something must become free, by a person or by a host that is back.
-		current := active
-		_ = workflow.Await(ctx, func() bool {
-			if current != nil {
-				return current.state != Running
-			}
-			return s.plan.next() != nil || s.plan.done() || s.plan.heldBack()
-		})
-	}
-	r := s.plan.report(cause)
+	s.unwind(ctx, cause, s.ledger.Entries())
+	r := s.plan.report(s.past, cause)
 	r.Took = workflow.Now(ctx).Sub(began)
 	return r
+}
+
+// UnwindSteps undoes the entries that which names and all that build on them, like Unwind, and leaves the others on the
+// ledger: the workflow may go on. It returns what became of those. An entry that a person has skipped stays on the ledger.
+// Options.Pause does not interrupt it.
+func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, which func(activities.Entry) bool) []StepReport {
+	entries := s.closure(which)
+	pause := s.options.Pause
+	s.options.Pause = func() bool { return false }
+	s.unwind(ctx, cause, entries)
+	s.options.Pause = pause
+	reports := make([]StepReport, 0, len(entries))
+	for _, it := range s.plan.items {
+		reports = append(reports, it.report())
+	}
+	s.fold()
+	s.options.Changed()
+	return reports
+}
+
+// closure is the entries that which names, and all that build on them.
+func (s *Saga) closure(which func(activities.Entry) bool) []activities.Entry {
+	var entries []activities.Entry
+	in := map[string]bool{}
+	for _, e := range s.ledger.Entries() { // what builds on an entry was registered after it
+		if which(e) || slices.ContainsFunc(e.Needs, func(need string) bool { return in[need] }) {
+			in[e.Step] = true
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+func (s *Saga) unwind(ctx workflow.Context, cause Cause, entries []activities.Entry) {
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	s.plan, s.cause = newPlan(entries), cause
+	s.restore()
+	s.options.Changed()
+	for {
+		paused := s.options.Pause()
+		for !paused && s.plan.busy < s.options.Parallel && s.plan.next() != nil {
+			s.start(ctx, s.plan.next())
+		}
+		if paused {
+			s.letGo()
+		}
+		if s.plan.done() || paused && s.idle() {
+			return
+		}
+		// Something must end, become free by a person, or be served again by a host that is back.
+		_ = workflow.Await(ctx, func() bool {
+			return s.plan.done() || s.options.Pause() != paused || paused && s.idle() ||
+				!paused && s.plan.busy < s.options.Parallel && s.plan.next() != nil
+		})
+	}
+}
+
+// idle holds when no activity of the unwinding is pending.
+func (s *Saga) idle() bool { return s.plan.busy == 0 && len(s.plan.sent) == 0 && s.alerts == 0 }
+
+// letGo takes back the undos that wait for their host.
+func (s *Saga) letGo() {
+	for _, it := range s.plan.items {
+		if it.state == Waiting {
+			it.cancel()
+		}
+	}
 }
 
 // start undoes one entry in a coroutine of its own.
 func (s *Saga) start(ctx workflow.Context, it *item) {
 	if it.entry.UndoType == "" { // a step that only reads
-		it.state, it.undone = Settled, activities.Undone{Outcome: activities.Nothing}
+		it.Undone = activities.Undone{Outcome: activities.Nothing}
+		s.plan.set(it, Settled)
 		return
 	}
-	it.state = Running
+	s.plan.set(it, Running)
 	s.options.Changed()
 	workflow.GoNamed(ctx, "undo "+it.entry.Step, func(ctx workflow.Context) {
 		s.undo(ctx, it)
@@ -205,6 +281,7 @@ const (
 // undo schedules the undo of one entry until it is settled, parked, or decided by a person.
 func (s *Saga) undo(ctx workflow.Context, it *item) {
 	ctx, it.cancel = workflow.WithCancel(ctx)
+	policy := it.entry.Policy.WithDefaults()
 	began, pause, hostWait := workflow.Now(ctx), time.Second, cmp.Or(it.entry.Policy.HostWait, s.options.HostWait)
 	for {
 		undone, err := s.attempt(ctx, it, hostWait)
@@ -215,20 +292,20 @@ func (s *Saga) undo(ctx workflow.Context, it *item) {
 		var app *temporal.ApplicationError
 		switch {
 		case err == nil && it.forces(undone):
-			it.forced++
-			it.decision = activities.Decision{Force: undone.Drift.Digest, Who: "the step's drift policy"}
+			it.Forced++
+			it.Decision = activities.Decision{Force: undone.Drift.Digest, Who: "the step's drift policy"}
 			continue
 		case err == nil:
-			if it.forced > 0 && undone.Outcome.Settles() {
-				it.notes = append(it.notes, "drift was overwritten, as the step's drift policy says")
+			if it.Forced > 0 && undone.Outcome.Settles() {
+				it.Notes = append(it.Notes, "drift was overwritten, as the step's drift policy says")
 			}
-			s.settle(it, undone)
-			s.count(ctx, it)
+			s.settle(ctx, it, undone)
+			return
+		case ctx.Err() != nil: // let go, for the workflow to continue as new
+			s.plan.set(it, Pending)
 			return
 		case errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
-			it.wait("waiting for " + place(it.entry.Place))
-			s.count(ctx, it)
-			s.options.Changed()
+			s.wait(ctx, it)
 			began, hostWait = workflow.Now(ctx), min(2*hostWait, maxHostWait)
 			continue
 		case errors.As(err, &app) && app.Type() == string(activities.WorkerStopping):
@@ -240,8 +317,8 @@ func (s *Saga) undo(ctx workflow.Context, it *item) {
 			s.fail(ctx, it, Reason(err))
 			return
 		}
-		if within := it.entry.Policy.WithDefaults().Within; workflow.Now(ctx).Add(pause).Sub(began) > within {
-			s.fail(ctx, it, fmt.Sprintf("not done within %s: %s", within, Reason(err)))
+		if workflow.Now(ctx).Add(pause).Sub(began) > policy.Within {
+			s.fail(ctx, it, fmt.Sprintf("not done within %s: %s", policy.Within, Reason(err)))
 			return
 		}
 		_ = workflow.Sleep(ctx, pause)
@@ -250,54 +327,94 @@ func (s *Saga) undo(ctx workflow.Context, it *item) {
 
 // forces says that the step's drift policy overwrites what an undo has found.
 func (it *item) forces(undone activities.Undone) bool {
-	return undone.Outcome == activities.Drifted && undone.Drift != nil && it.driftPolicy() == activities.DriftForce &&
-		it.decision.Force != undone.Drift.Digest && it.forced < maxForced
+	return undone.Outcome == activities.Drifted && undone.Drift != nil && it.entry.Policy.Drift == activities.DriftForce &&
+		it.Decision.Force != undone.Drift.Digest && it.Forced < maxForced
 }
 
 // wait shows that no worker serves the entry's place.
-func (it *item) wait(reason string) {
-	if it.state != Waiting {
-		it.parks++
+func (s *Saga) wait(ctx workflow.Context, it *item) {
+	first := it.state != Waiting
+	if first {
+		it.Parks++
 	}
-	it.state, it.reason = Waiting, reason
+	it.Reason = "waiting for " + place(it.entry.Place)
+	s.plan.set(it, Waiting)
+	s.count(ctx, it)
+	if first {
+		s.alert(ctx, it)
+	}
+	s.options.Changed()
 }
 
 func (s *Saga) fail(ctx workflow.Context, it *item, reason string) {
-	it.undone = activities.Undone{Outcome: activities.Failed}
+	it.Undone = activities.Undone{Outcome: activities.Failed}
+	s.park(ctx, it, reason)
+}
+
+func (s *Saga) park(ctx workflow.Context, it *item, reason string) {
 	s.plan.park(it, reason)
 	s.count(ctx, it)
+	s.alert(ctx, it)
+}
+
+// alert tells somebody about an undo that needs a person.
+func (s *Saga) alert(ctx workflow.Context, it *item) {
+	if s.options.Alert == nil || it.state != Parked && it.state != Waiting {
+		return
+	}
+	report := it.report()
+	ctx, _ = workflow.NewDisconnectedContext(ctx) // it is told even when it has been resolved meanwhile
+	s.alerts++
+	workflow.GoNamed(ctx, "alert "+it.entry.Step, func(ctx workflow.Context) {
+		s.options.Alert(ctx, report)
+		s.alerts--
+	})
 }
 
 func (s *Saga) attempt(ctx workflow.Context, it *item, hostWait time.Duration) (activities.Undone, error) {
 	e, policy := it.entry, it.entry.Policy.WithDefaults()
+	activityType, summary := e.UndoType, "undo "+e.Step
+	if it.Reset {
+		activityType, summary = e.Action+".reset", "reset "+e.Step
+	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              e.Place.Queue,
 		ScheduleToCloseTimeout: policy.Within,
 		ScheduleToStartTimeout: min(hostWait, policy.Within),
 		StartToCloseTimeout:    min(policy.Attempt, policy.Within),
 		HeartbeatTimeout:       policy.Heartbeat,
-		Summary:                "undo " + e.Step,
+		Summary:                summary,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
+			MaximumAttempts: int32(min(policy.Attempts, maxAttempts)), //nolint:gosec // bounded
 		},
 	})
+	decision := it.Decision
+	decision.Redoable = s.options.Redoable
 	var undone activities.Undone
-	err := workflow.ExecuteActivity(ctx, e.UndoType, activities.Backward{Entry: e, Decision: it.decision}).Get(ctx, &undone)
+	err := workflow.ExecuteActivity(ctx, activityType, activities.Backward{Entry: e, Decision: decision}).Get(ctx, &undone)
 	return undone, err
 }
 
-func (s *Saga) settle(it *item, undone activities.Undone) {
-	it.undone, it.reason = undone, ""
+// maxAttempts bounds what a policy may ask for.
+const maxAttempts = 1_000_000
+
+func (s *Saga) settle(ctx workflow.Context, it *item, undone activities.Undone) {
+	it.Undone, it.Reason = undone, ""
 	switch {
 	case undone.Outcome.Settles():
-		it.state = Settled
-	case undone.Outcome == activities.Drifted && it.driftPolicy() == activities.DriftSkip:
-		it.state, it.reason = Skipped, "drifted; skipped, as the step's drift policy says"
+		s.plan.set(it, Settled)
+	case undone.Outcome == activities.Drifted && it.entry.Policy.Drift == activities.DriftSkip:
+		it.Reason = "drifted; skipped, as the step's drift policy says"
+		s.plan.set(it, Skipped)
 	case undone.Outcome == activities.Drifted:
-		s.plan.park(it, "someone else changed it since: "+undone.Observed)
+		s.park(ctx, it, "someone else changed it since: "+undone.Observed)
+		return
 	default:
-		s.plan.park(it, undone.Observed)
+		s.park(ctx, it, undone.Observed)
+		return
 	}
+	s.count(ctx, it)
 }
 
 // count tells the worker's metrics how an undo ended: what is parked needs somebody's eyes.
@@ -312,14 +429,7 @@ func (s *Saga) count(ctx workflow.Context, it *item) {
 		return
 	case Registered, Pending, Running, Settled, Accepted, Skipped:
 	}
-	metrics.WithTags(map[string]string{"outcome": string(it.undone.Outcome)}).Counter(MetricUndone).Inc(1)
-}
-
-func (it *item) driftPolicy() activities.DriftPolicy {
-	if it.entry.Policy.Drift == "" {
-		return activities.DriftAsk
-	}
-	return it.entry.Policy.Drift
+	metrics.WithTags(map[string]string{"outcome": string(it.Undone.Outcome)}).Counter(MetricUndone).Inc(1)
 }
 
 func place(p activities.Place) string {

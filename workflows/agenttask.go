@@ -239,7 +239,7 @@ func causeOf(s *stepRun) *compensations.Cause {
 	case errors.As(s.err, &rejected):
 		cause.Kind, cause.Text = compensations.Rejected, rejected.text
 	case isType(s.err, activities.ResetRun):
-		cause.Kind = compensations.Reset
+		cause.Kind = compensations.WasReset
 	}
 	return cause
 }

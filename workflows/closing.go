@@ -34,7 +34,7 @@ func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *c
 	}
 	errorType := map[compensations.CauseKind]string{
 		compensations.Failure: TaskFailed, compensations.Rejected: TaskRejected,
-		compensations.Deadline: TaskDeadline, compensations.Reset: TaskReset,
+		compensations.Deadline: TaskDeadline, compensations.WasReset: TaskReset,
 	}[cause.Kind]
 	message := string(r.Status) + ": "
 	if cause.Step != "" {

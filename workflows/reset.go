@@ -35,7 +35,7 @@ func wasReset(ctx workflow.Context) *compensations.Cause {
 	if err == nil && own == original {
 		return nil
 	}
-	return &compensations.Cause{Kind: compensations.Reset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds", own, original)}
+	return &compensations.Cause{Kind: compensations.WasReset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds", own, original)}
 }
 
 // takeOver adds to the ledger what the original run had registered after the reset point. It is false where that can

@@ -1,0 +1,120 @@
+package compensations
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Carried is a saga as data: what a workflow that continues as new hands to its next run.
+type Carried struct {
+	// Entries are what is on the ledger; with what that run schedules they are all that undoing needs.
+	Entries []activities.Entry `json:"entries,omitempty"`
+	// Last is the highest sequence number that was given.
+	Last int `json:"last,omitempty"`
+	// Left is what is known of entries whose undo has begun and that are still there, by token.
+	Left map[string]Left `json:"left,omitempty"`
+	Past Past            `json:"past,omitzero"`
+}
+
+// Left is what an unwinding knows of an entry that it has left on the ledger.
+type Left struct {
+	// State is Parked, Skipped, or Pending.
+	State UndoState `json:"state"`
+	progress
+}
+
+// Past is what became of the entries that are off the ledger.
+type Past struct {
+	// Steps are those that have something to tell; the clean ones are there while they are few.
+	Steps []StepReport `json:"steps,omitempty"`
+	// Count is how many there are, Outcomes how many of each.
+	Count    int            `json:"count,omitempty"`
+	Outcomes map[string]int `json:"outcomes,omitempty"`
+	// Again are those to look at again.
+	Again []Again `json:"again,omitempty"`
+}
+
+// Again is an undo whose absence of effects was not yet proof.
+type Again struct {
+	Entry activities.Entry `json:"entry"`
+	// After is how long after the undo it is looked at again.
+	After time.Duration `json:"after"`
+}
+
+func (p *Past) add(e activities.Entry, s StepReport, again time.Duration) {
+	p.Count++
+	if s.Outcome != "" {
+		if p.Outcomes == nil {
+			p.Outcomes = map[string]int{}
+		}
+		p.Outcomes[string(s.Outcome)]++
+	}
+	if !s.Clean() || len(p.Steps) < MaxReported {
+		p.Steps = append(p.Steps, s)
+	}
+	if again > 0 {
+		p.Again = append(p.Again, Again{e, again})
+	}
+}
+
+// Carry is the saga as it stands, for Resume in the next run of the chain. No undo may be running: see Options.Pause.
+func (s *Saga) Carry() Carried {
+	if s.plan != nil {
+		s.fold()
+	}
+	return Carried{Entries: s.ledger.Entries(), Last: s.ledger.last, Left: s.left, Past: s.past}
+}
+
+// fold takes what a plan has brought to an end off the ledger, and keeps what it knows of the rest.
+func (s *Saga) fold() {
+	ended := map[string]bool{}
+	s.left = map[string]Left{}
+	for _, it := range s.plan.items {
+		switch {
+		case it.state == Settled || it.state == Accepted:
+			ended[it.entry.Token] = true
+			s.past.add(it.entry, it.report(), it.Undone.LookAgain)
+		case it.Parks > 0 || it.state != Pending:
+			s.left[it.entry.Token] = Left{State: it.state, progress: it.progress}
+		}
+	}
+	s.ledger.Drop(func(token string) bool { return ended[token] })
+	s.plan = nil
+}
+
+// Resume makes a saga of what the run before has carried over.
+func Resume(ctx workflow.Context, o Options, c Carried) *Saga {
+	s := New(ctx, o)
+	s.ledger.Adopt(c.Entries)
+	s.ledger.last = max(s.ledger.last, c.Last)
+	s.past, s.left = c.Past, c.Left
+	return s
+}
+
+// restore puts what is known of entries into a new plan. What a person has decided, or must decide, stays so.
+func (s *Saga) restore() {
+	for _, it := range s.plan.items {
+		if known, ok := s.left[it.entry.Token]; ok {
+			it.progress = known.progress
+			if known.State != Pending && it.state == Pending {
+				s.plan.set(it, known.State)
+			}
+		}
+	}
+}
+
+// LookAgain are the undos that are to be looked at again when the workflow is over.
+func (s *Saga) LookAgain() []Again {
+	again := s.past.Again
+	if s.plan != nil {
+		for _, it := range s.plan.items {
+			if it.state == Settled && it.Undone.LookAgain > 0 {
+				again = append(again[:len(again):len(again)], Again{it.entry, it.Undone.LookAgain})
+			}
+		}
+	}
+	return again
+}

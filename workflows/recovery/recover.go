@@ -1,0 +1,105 @@
+package recovery
+
+import (
+	"context"
+	"fmt"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// Find finds the run that recovering a workflow id means: its own last one, or, where that was being recovered by a
+// workflow that has died itself, the last one of that.
+func (s Server) Find(ctx context.Context, id string) (Run, error) {
+	run, err := s.Describe(ctx, id, "")
+	if err != nil {
+		return run, err
+	}
+	return s.latest(ctx, run)
+}
+
+// FindRun is Find for a closed run out of a list, which may be long out of date.
+func (s Server) FindRun(ctx context.Context, id, runID string) (Run, error) {
+	run, err := s.Describe(ctx, id, runID)
+	if err != nil {
+		return run, err
+	}
+	last, err := s.Describe(ctx, id, "")
+	if err != nil {
+		return run, err
+	}
+	if last.RunID != run.RunID && last.FirstRunID == run.FirstRunID {
+		return run, refusef(Superseded, "run %s of %s was reset: run %s goes on in its place", runID, id, last.RunID)
+	}
+	return s.latest(ctx, run) // of another chain under the same id, it is a task of its own
+}
+
+// latest follows dead recoveries of a dead run to the one that nobody recovers yet.
+func (s Server) latest(ctx context.Context, run Run) (Run, error) {
+	for {
+		if err := run.recoverable(); err != nil {
+			return run, err
+		}
+		next, err := s.Describe(ctx, workflows.RecoverID(run.Chain), "")
+		switch {
+		case WhyOf(err) == Unknown:
+			return run, nil
+		case err != nil:
+			return run, err
+		case !next.Dead():
+			return run, taking(run, next)
+		}
+		run = next
+	}
+}
+
+// recoverable is nil for a dead run.
+func (r Run) recoverable() error {
+	if err := r.ours(); err != nil {
+		return err
+	}
+	switch {
+	case r.Dead():
+		return nil
+	case r.Alive():
+		return refusef(Alive, "%s is running: cancel it and it unwinds by itself; where it is stuck, take it over", r.WorkflowID)
+	case r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED && r.Type == workflows.AgentTaskType:
+		return refusef(Ended, "task %s has committed: there is nothing to recover; roll it back", r.WorkflowID)
+	case r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+		return refusef(Superseded, "run %s of %s was continued by another: it is not the last one", r.RunID, r.WorkflowID)
+	}
+	return refusef(Ended, "%s has ended by itself as %s: there is nothing to recover", r.WorkflowID, r.Unwind)
+}
+
+// Recover starts the recovery of a run that Find has found.
+func (s Server) Recover(ctx context.Context, dead Run, who string) (Run, error) {
+	return s.start(ctx, dead, workflows.RecoverID(dead.Chain), workflows.RecoverType, "recover "+dead.WorkflowID,
+		workflows.RecoverRequest{Chain: dead.Chain, Ended: endings[dead.Status], Who: who})
+}
+
+// TakeOver terminates the running chain of a workflow id, and finds what is to be recovered. On one that is dead already it
+// is Find.
+func (s Server) TakeOver(ctx context.Context, id, who string) (Run, error) {
+	run, err := s.Describe(ctx, id, "")
+	if err != nil {
+		return run, err
+	}
+	if err := run.ours(); err != nil {
+		return run, err
+	}
+	if run.Alive() {
+		_, err := s.Client.WorkflowService().TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
+			Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
+			FirstExecutionRunId: run.FirstRunID, // whichever run of the chain it has come to
+			Reason:              "taken over by " + who + ": " + workflows.RecoverID(run.Chain) + " unwinds it",
+			Identity:            who,
+		})
+		if err != nil {
+			return run, fmt.Errorf("terminate %s: %w", id, err)
+		}
+	}
+	return s.Find(ctx, id)
+}

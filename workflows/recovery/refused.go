@@ -1,0 +1,42 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Why is the reason for a refusal: stable, for who branches on it.
+type Why string
+
+// The reasons.
+const (
+	Unknown    Why = "unknown"    // there is no such workflow
+	Foreign    Why = "foreign"    // it is no task of Unwind's
+	Alive      Why = "alive"      // it runs
+	Ended      Why = "ended"      // it closed by itself, with its report
+	Dead       Why = "dead"       // it ended without unwinding: it has to be recovered first
+	Superseded Why = "superseded" // the chain went on after that run: it was reset
+	Taken      Why = "taken"      // another workflow does it, or has done it
+	Closed     Why = "closed"     // its rollback window is over
+	NoSuchPart Why = "no-such-part"
+)
+
+// Refused says why nothing was started.
+type Refused struct {
+	Why     Why
+	Message string
+}
+
+func (r *Refused) Error() string { return r.Message }
+
+func refusef(why Why, format string, args ...any) error {
+	return &Refused{why, fmt.Sprintf(format, args...)}
+}
+
+// WhyOf is the reason of err, empty where it is no refusal.
+func WhyOf(err error) Why {
+	if r, ok := errors.AsType[*Refused](err); ok {
+		return r.Why
+	}
+	return ""
+}
