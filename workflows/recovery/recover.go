@@ -66,8 +66,8 @@ func (r Run) recoverable() error {
 		return nil
 	case r.Alive():
 		return refusef(Alive, "%s is running: cancel it and it unwinds by itself; where it is stuck, take it over", r.WorkflowID)
-	case r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED && r.Type == workflows.AgentTaskType:
-		return refusef(Ended, "task %s has committed: there is nothing to recover; roll it back", r.WorkflowID)
+	case r.Done():
+		return refusef(Ended, "%s has ended by itself as %s: there is nothing to recover; to take it back, roll it back", r.WorkflowID, r.Unwind)
 	case r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
 		return refusef(Superseded, "run %s of %s was continued by another: it is not the last one", r.RunID, r.WorkflowID)
 	}

@@ -17,7 +17,7 @@ const (
 	Dead       Why = "dead"       // it ended without unwinding: it has to be recovered first
 	Superseded Why = "superseded" // the chain went on after that run: it was reset
 	Taken      Why = "taken"      // another workflow does it, or has done it
-	Closed     Why = "closed"     // its rollback window is over
+	TooLate    Why = "too-late"   // its rollback window is over
 	NoSuchPart Why = "no-such-part"
 )
 

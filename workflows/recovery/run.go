@@ -88,6 +88,15 @@ func (r Run) Dead() bool {
 	return ended && (r.Unwind == compensations.Open || r.Unwind == "")
 }
 
+// Done says that what the run did was meant to stay.
+func (r Run) Done() bool {
+	switch r.Unwind {
+	case compensations.Committed, compensations.Partly, compensations.Redone:
+		return !r.Alive()
+	}
+	return false
+}
+
 // endings are the ways in which a run can end without completing.
 var endings = map[enumspb.WorkflowExecutionStatus]string{
 	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED: "terminated",

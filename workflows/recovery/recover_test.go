@@ -1,0 +1,173 @@
+package recovery_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+)
+
+func TestADeadTaskIsRecoveredOnceWhoeverAsks(t *testing.T) {
+	s := newStage(t)
+	task := s.start(workflows.AgentTaskType)
+	s.terminate(task.GetID())
+
+	const askers = 8
+	var wg sync.WaitGroup
+	errs := make([]error, askers)
+	started := make([]recovery.Run, askers)
+	for i := range askers {
+		wg.Go(func() {
+			dead, err := s.Find(t.Context(), task.GetID())
+			if err == nil {
+				started[i], err = s.Recover(t.Context(), dead, "ann")
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	var one recovery.Run
+	for i, err := range errs {
+		if err == nil {
+			require.Empty(t, one.WorkflowID, "started twice")
+			one = started[i]
+		} else {
+			s.refused(err, recovery.Taken, task.GetID()+" is already being recovered by recover-"+task.GetRunID())
+		}
+	}
+	require.Equal(t, "recover-"+task.GetRunID(), one.WorkflowID)
+	require.Equal(t, recovery.Run{
+		Chain: workflows.Chain{WorkflowID: "recover-" + task.GetRunID(), RunID: one.RunID, FirstRunID: one.RunID},
+		Type:  workflows.RecoverType, Status: one.Status, Unwind: compensations.Open, Agent: "bot", Queue: t.Name(), Task: task.GetID(),
+	}, one)
+	var request workflows.RecoverRequest
+	s.argument(one, &request)
+	require.Equal(t, workflows.RecoverRequest{
+		Chain: workflows.Chain{WorkflowID: task.GetID(), RunID: task.GetRunID(), FirstRunID: task.GetRunID()}, Ended: "terminated", Who: "ann",
+	}, request)
+
+	s.end(one.WorkflowID, string(compensations.Unwound))
+	_, err := s.Find(t.Context(), task.GetID())
+	s.refused(err, recovery.Taken, task.GetID()+" was already recovered by "+one.WorkflowID)
+	_, err = s.Find(t.Context(), one.WorkflowID)
+	s.refused(err, recovery.Ended, one.WorkflowID+" has ended by itself as unwound")
+}
+
+func TestWhatDidNotDieIsNotRecovered(t *testing.T) {
+	s := newStage(t)
+	_, err := s.Find(t.Context(), "no-such-task")
+	s.refused(err, recovery.Unknown, `there is no task "no-such-task" in namespace default`)
+
+	foreign := s.start("SomebodyElses").GetID()
+	_, err = s.Find(t.Context(), foreign)
+	s.refused(err, recovery.Foreign, "is a workflow of type SomebodyElses, and no task")
+	_, err = s.TakeOver(t.Context(), foreign, "ann")
+	s.refused(err, recovery.Foreign)
+	require.True(t, s.describe(foreign).Alive(), "and it is not touched")
+
+	task := s.start(workflows.AgentTaskType).GetID()
+	_, err = s.Find(t.Context(), task)
+	s.refused(err, recovery.Alive, task+" is running: cancel it and it unwinds by itself; where it is stuck, take it over")
+	for how, text := range map[compensations.Status]string{
+		compensations.Committed: "has ended by itself as committed: there is nothing to recover; to take it back, roll it back",
+		compensations.Unwound:   "has ended by itself as unwound: there is nothing to recover",
+		compensations.Remains:   "has ended by itself as unwound-with-remains: there is nothing to recover",
+		compensations.Partly:    "has ended by itself as partly-committed: there is nothing to recover; to take it back, roll it back",
+	} {
+		task := s.start(workflows.AgentTaskType).GetID()
+		s.end(task, string(how))
+		_, err = s.Find(t.Context(), task)
+		s.refused(err, recovery.Ended, task+" "+text)
+		_, err = s.TakeOver(t.Context(), task, "ann")
+		s.refused(err, recovery.Ended)
+	}
+}
+
+func TestALivingChainIsLeftAloneAndADeadOneIsRecoveredFromItsLastRun(t *testing.T) {
+	s := newStage(t)
+	task := s.start(workflows.AgentTaskType)
+	s.end(task.GetID(), "again")
+	last := s.describe(task.GetID())
+	require.NotEqual(t, task.GetRunID(), last.RunID)
+	require.Equal(t, task.GetRunID(), last.FirstRunID)
+	require.Equal(t, compensations.Open, last.Unwind)
+	_, err := s.Find(t.Context(), task.GetID())
+	s.refused(err, recovery.Alive)
+	_, err = s.FindRun(t.Context(), task.GetID(), task.GetRunID())
+	s.refused(err, recovery.Superseded, "run "+last.RunID+" goes on in its place")
+
+	s.terminate(task.GetID())
+	dead, err := s.Find(t.Context(), task.GetID())
+	require.NoError(t, err)
+	require.Equal(t, workflows.Chain{WorkflowID: task.GetID(), RunID: last.RunID, FirstRunID: task.GetRunID()}, dead.Chain)
+	require.Equal(t, "recover-"+task.GetRunID(), workflows.RecoverID(dead.Chain))
+	_, err = s.FindRun(t.Context(), task.GetID(), last.RunID)
+	require.NoError(t, err)
+}
+
+func TestADeadRecoveryIsRecoveredItself(t *testing.T) {
+	s := newStage(t)
+	task := s.start(workflows.AgentTaskType)
+	s.terminate(task.GetID())
+	of := s.describe(task.GetID())
+	for range 3 {
+		dead, err := s.Find(t.Context(), task.GetID())
+		require.NoError(t, err)
+		require.Equal(t, of.Chain, dead.Chain, "what is to be recovered is the last that died")
+		of, err = s.Recover(t.Context(), dead, "ann")
+		require.NoError(t, err)
+		require.Equal(t, task.GetID(), of.Task, "it is about the first")
+		_, err = s.Find(t.Context(), task.GetID())
+		s.refused(err, recovery.Taken, "is already being recovered by "+of.WorkflowID)
+		s.terminate(of.WorkflowID)
+		of = s.describe(of.WorkflowID)
+	}
+	dead, err := s.FindRun(t.Context(), task.GetID(), task.GetRunID())
+	require.NoError(t, err)
+	require.Equal(t, of.Chain, dead.Chain)
+	dead, err = s.Find(t.Context(), of.WorkflowID)
+	require.NoError(t, err)
+	require.Equal(t, of.Chain, dead.Chain)
+}
+
+func TestAResetRunTakesThePlaceOfTheDeadOne(t *testing.T) {
+	s := newStage(t)
+	task := s.start(workflows.AgentTaskType, entry("one"))
+	require.Eventually(t, func() bool {
+		d, err := s.Client.DescribeWorkflowExecution(t.Context(), task.GetID(), "")
+		return err == nil && d.WorkflowExecutionInfo.HistoryLength >= 10
+	}, waitFor, tick)
+	s.terminate(task.GetID())
+	reset, err := s.Client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
+		WorkflowTaskFinishEventId: 4, RequestId: "once", Reason: "a test",
+	})
+	require.NoError(t, err)
+	_, err = s.Find(t.Context(), task.GetID())
+	s.refused(err, recovery.Alive)
+	_, err = s.FindRun(t.Context(), task.GetID(), task.GetRunID())
+	s.refused(err, recovery.Superseded, "run "+reset.RunId+" goes on in its place")
+	s.terminate(task.GetID())
+	dead, err := s.Find(t.Context(), task.GetID())
+	require.NoError(t, err)
+	require.Equal(t, workflows.Chain{WorkflowID: task.GetID(), RunID: reset.RunId, FirstRunID: task.GetRunID()}, dead.Chain)
+}
+
+func TestTakingOverEndsTheLivingChain(t *testing.T) {
+	s := newStage(t)
+	task := s.start(workflows.AgentTaskType)
+	s.end(task.GetID(), "again")
+	dead, err := s.TakeOver(t.Context(), task.GetID(), "ann")
+	require.NoError(t, err)
+	require.Equal(t, task.GetRunID(), dead.FirstRunID)
+	require.True(t, s.describe(task.GetID()).Dead())
+	again, err := s.TakeOver(t.Context(), task.GetID(), "ann")
+	require.NoError(t, err, "on a dead one it finds it")
+	require.Equal(t, dead, again)
+}

@@ -1,0 +1,120 @@
+package recovery
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// Part says what of a task is rolled back: with neither field set, all of it.
+type Part struct {
+	// To is a savepoint: what was done after it is undone.
+	To string
+	// Step is undone, with all that depends on it.
+	Step string
+}
+
+// FindDone finds the last run of a task that can be rolled back: it has closed, and what it did was meant to stay.
+func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
+	run, err := s.Describe(ctx, id, "")
+	if err != nil {
+		return run, err
+	}
+	if err := run.ours(); err != nil {
+		return run, err
+	}
+	switch {
+	case run.Type != workflows.AgentTaskType:
+		return run, refusef(Foreign, "%s is a %s, and no task: roll back %s", id, run.Type, run.Task)
+	case run.Alive():
+		return run, refusef(Alive, "task %s is running: cancel it and it unwinds by itself", id)
+	case run.Dead():
+		return run, refusef(Dead, "task %s was %s and has not unwound: recover it", id, endings[run.Status])
+	case !run.Done():
+		return run, refusef(Ended, "task %s has ended as %s: there is nothing to roll back", id, run.Unwind)
+	}
+	return run, nil
+}
+
+// Rollback starts the rollback of a run that FindDone has found. It refuses a part that the task does not have, and what
+// is past its rollback window, where the history of the run tells it; dc is the data converter of who ran the task.
+func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why string, dc converter.DataConverter) (Run, error) {
+	entries, whole, err := s.entries(ctx, done, dc)
+	if err != nil {
+		return Run{}, err
+	}
+	if whole {
+		if err := check(done, part, entries); err != nil {
+			return Run{}, err
+		}
+	}
+	r := workflows.RollbackRequest{Chain: done.Chain, To: part.To, Step: part.Step, Who: who, Why: why}
+	return s.start(ctx, done, workflows.RollbackID(r), workflows.RollbackType, "roll back "+done.WorkflowID, r)
+}
+
+// entries are those that a run has scheduled; whole says that they are all of the task's: it was not continued as new.
+func (s Server) entries(ctx context.Context, run Run, dc converter.DataConverter) (entries []activities.Entry, whole bool, err error) {
+	var events []*historypb.HistoryEvent
+	history := s.Client.GetWorkflowHistory(ctx, run.WorkflowID, run.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		event, err := history.Next()
+		if err != nil {
+			return nil, false, fmt.Errorf("history of task %s: %w", run.WorkflowID, err)
+		}
+		events = append(events, event)
+	}
+	entries, err = activities.EntriesIn(events, dc)
+	if err != nil {
+		return nil, false, fmt.Errorf("history of task %s: %w", run.WorkflowID, err)
+	}
+	return entries, run.RunID == run.FirstRunID, nil
+}
+
+// check refuses a part that is not on the ledger, and a task of which nothing can be rolled back any more.
+func check(done Run, part Part, entries []activities.Entry) error {
+	var steps, savepoints []string
+	var until time.Time
+	for _, e := range entries {
+		steps = append(steps, e.Step)
+		if e.Savepoint != "" {
+			savepoints = append(savepoints, e.Savepoint)
+		}
+		if kept := done.Closed.Add(cmp.Or(e.Keep, activities.DefaultKeep)); kept.After(until) {
+			until = kept
+		}
+	}
+	switch {
+	case part.To != "" && !slices.Contains(savepoints, part.To):
+		return refusef(NoSuchPart, "task %s has no savepoint %q; it has %s", done.WorkflowID, part.To, listed(savepoints))
+	case part.Step != "" && !slices.Contains(steps, part.Step):
+		return refusef(NoSuchPart, "task %s has done no step %q; it has done %s", done.WorkflowID, part.Step, listed(steps))
+	case len(entries) == 0:
+		return refusef(Ended, "task %s has done nothing that could be rolled back", done.WorkflowID)
+	case time.Now().After(until): //nolint:forbidigo // a client's clock, not a workflow's
+		return refusef(TooLate, "the rollback window of task %s ended at %s: its undo records are released", done.WorkflowID, until.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// most is how many names an error lists.
+const most = 20
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

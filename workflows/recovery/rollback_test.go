@@ -1,0 +1,132 @@
+package recovery_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+)
+
+const (
+	waitFor = 20 * time.Second
+	tick    = 10 * time.Millisecond
+)
+
+// committed is a task that has done two steps, with a savepoint before the second.
+func (s *stage) committed(keep time.Duration) recovery.Run {
+	one, two := entry("one"), entry("two")
+	one.Keep, two.Keep, two.Savepoint = keep, keep, "half"
+	id := s.start(workflows.AgentTaskType, one, two).GetID()
+	s.end(id, string(compensations.Committed))
+	run, err := s.FindDone(s.Context(), id)
+	require.NoError(s, err)
+	return run
+}
+
+func (s *stage) rollback(done recovery.Run, part recovery.Part) (recovery.Run, error) {
+	return s.Rollback(s.Context(), done, part, "ann", "it was wrong", s.dc)
+}
+
+func TestWhatIsRolledBackAndUnderWhichID(t *testing.T) {
+	s := newStage(t)
+	task := s.committed(0)
+	for id, part := range map[string]recovery.Part{
+		"rollback-" + task.RunID:              {},
+		"rollback-" + task.RunID + "-to-half":  {To: "half"},
+		"rollback-" + task.RunID + "-step-one": {Step: "one"},
+	} {
+		run, err := s.rollback(task, part)
+		require.NoError(t, err)
+		require.Equal(t, id, run.WorkflowID)
+		require.Equal(t, task.WorkflowID, run.Task)
+		require.Equal(t, compensations.Open, run.Unwind)
+		var request workflows.RollbackRequest
+		s.argument(run, &request)
+		require.Equal(t, workflows.RollbackRequest{Chain: task.Chain, To: part.To, Step: part.Step, Who: "ann", Why: "it was wrong"}, request)
+		_, err = s.rollback(task, part)
+		s.refused(err, recovery.Taken, task.WorkflowID+" is already being rolled back by "+id)
+	}
+}
+
+func TestWhatCannotBeRolledBackIsRefusedBeforeAnythingStarts(t *testing.T) {
+	s := newStage(t)
+	_, err := s.FindDone(t.Context(), "no-such-task")
+	s.refused(err, recovery.Unknown)
+	_, err = s.FindDone(t.Context(), s.start("SomebodyElses").GetID())
+	s.refused(err, recovery.Foreign)
+	alive := s.start(workflows.AgentTaskType).GetID()
+	_, err = s.FindDone(t.Context(), alive)
+	s.refused(err, recovery.Alive, "is running: cancel it")
+	s.terminate(alive)
+	_, err = s.FindDone(t.Context(), alive)
+	s.refused(err, recovery.Dead, "was terminated and has not unwound: recover it")
+	unwound := s.start(workflows.AgentTaskType).GetID()
+	s.end(unwound, string(compensations.Unwound))
+	_, err = s.FindDone(t.Context(), unwound)
+	s.refused(err, recovery.Ended, "has ended as unwound: there is nothing to roll back")
+
+	task := s.committed(0)
+	_, err = s.rollback(task, recovery.Part{To: "none"})
+	s.refused(err, recovery.NoSuchPart, `has no savepoint "none"; it has half`)
+	_, err = s.rollback(task, recovery.Part{Step: "three"})
+	s.refused(err, recovery.NoSuchPart, `has done no step "three"; it has done one, two`)
+	_, err = s.rollback(s.committed(time.Nanosecond), recovery.Part{})
+	s.refused(err, recovery.TooLate, "the rollback window of task")
+	nothing := s.start(workflows.AgentTaskType).GetID()
+	s.end(nothing, string(compensations.Committed))
+	empty, err := s.FindDone(t.Context(), nothing)
+	require.NoError(t, err)
+	_, err = s.rollback(empty, recovery.Part{})
+	s.refused(err, recovery.Ended, "has done nothing that could be rolled back")
+	_, err = s.Describe(t.Context(), "rollback-"+task.FirstRunID, "")
+	s.refused(err, recovery.Unknown)
+}
+
+func TestARedoNamesTheRollbackAndItsTask(t *testing.T) {
+	s := newStage(t)
+	task := s.committed(0)
+	_, err := s.FindRollback(t.Context(), task.WorkflowID)
+	s.refused(err, recovery.Ended, "was not rolled back: there is nothing to redo")
+
+	part, err := s.rollback(task, recovery.Part{Step: "two"})
+	require.NoError(t, err)
+	_, err = s.FindRollback(t.Context(), part.WorkflowID)
+	s.refused(err, recovery.Alive, part.WorkflowID+" is still rolling back")
+	s.end(part.WorkflowID, string(compensations.Unwound))
+	require.Eventually(t, func() bool { // visibility follows
+		found, err := s.FindRollback(t.Context(), task.WorkflowID)
+		return err == nil && found.WorkflowID == part.WorkflowID
+	}, waitFor, tick)
+
+	other, err := s.rollback(task, recovery.Part{To: "half"})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := s.FindRollback(t.Context(), task.WorkflowID)
+		return recovery.WhyOf(err) == recovery.NoSuchPart
+	}, waitFor, tick)
+	s.terminate(other.WorkflowID)
+	_, err = s.FindRollback(t.Context(), other.WorkflowID)
+	s.refused(err, recovery.Dead, other.WorkflowID+" was terminated in the middle: recover it")
+
+	whole, err := s.rollback(task, recovery.Part{})
+	require.NoError(t, err)
+	s.end(whole.WorkflowID, string(compensations.Unwound))
+	found, err := s.FindRollback(t.Context(), task.WorkflowID)
+	require.NoError(t, err)
+	require.Equal(t, whole.WorkflowID, found.WorkflowID)
+	redo, err := s.Redo(t.Context(), found, "ann", s.dc)
+	require.NoError(t, err)
+	require.Equal(t, "redo-"+whole.RunID, redo.WorkflowID)
+	require.Equal(t, task.WorkflowID, redo.Task)
+	var request workflows.RedoRequest
+	s.argument(redo, &request)
+	require.Equal(t, workflows.RedoRequest{Rollback: found.Chain, Task: task.Chain, Who: "ann"}, request)
+	_, err = s.Redo(t.Context(), found, "ann", s.dc)
+	s.refused(err, recovery.Taken, whole.WorkflowID+" is already being redone by "+redo.WorkflowID)
+	_, err = s.FindRollback(t.Context(), redo.WorkflowID)
+	s.refused(err, recovery.Foreign, "is a Redo: there is nothing to redo")
+}
