@@ -119,6 +119,7 @@ func (c *compiler) step(i int) Step {
 		Within: cmp.Or(s.undo.within, c.defaults.UndoWithin), Heartbeat: c.defaults.Heartbeat, HostWait: c.defaults.HostWait, Drift: s.undo.drift,
 	}
 	compiled.Undo.Attempt = min(c.defaults.UndoAttempt, compiled.Undo.Within)
+	compiled.Undo = compiled.Undo.Compact()
 	if len(compiled.With) > MaxInline {
 		c.add(with, s.at.key("with"), "", fmt.Sprintf("has %d bytes, more than %d", len(compiled.With), MaxInline),
 			"put large content into a file and name it with source:")

@@ -14,6 +14,11 @@ type Compiled struct {
 	Agent string `json:"agent,omitempty"`
 	// Deadline bounds the task's forward work, as a workflow timer; zero: none. At the deadline the task unwinds.
 	Deadline time.Duration `json:"deadline,omitempty"`
+	// Unwind says in which order the task is undone.
+	Unwind UnwindMode `json:"unwind,omitempty"`
+	// Keep is the rollback window: for how long after it has committed the task can be rolled back. Zero is
+	// activities.DefaultKeep.
+	Keep time.Duration `json:"keep,omitempty"`
 	// Steps are in file order.
 	Steps []Step `json:"steps"`
 }
@@ -47,8 +52,43 @@ type Step struct {
 	Digested   []string `json:"digested,omitempty"`
 	// ReadOnly steps get no undo.
 	ReadOnly bool `json:"readOnly,omitempty"`
-	// Undo bounds the undo.
-	Undo activities.UndoPolicy `json:"undo"`
+	// Undo bounds the undo. What is at its default is zero: see UndoPolicy.Compact.
+	Undo activities.UndoPolicy `json:"undo,omitzero"`
+	// OnFailure says what happens when the step has failed.
+	OnFailure OnFailure `json:"onFailure,omitzero"`
+	// Savepoint names the place in the ledger just before this step.
+	Savepoint string `json:"savepoint,omitempty"`
+	// Pivot says that once the step is done the task no longer unwinds past it.
+	Pivot bool `json:"pivot,omitempty"`
+}
+
+// UnwindMode says in which order a task is undone.
+type UnwindMode string
+
+// The modes. UnwindLIFO, the default, takes no room in a history.
+const (
+	UnwindLIFO     UnwindMode = ""         // one after the other, strictly the last one first; "lifo" in the file
+	UnwindParallel UnwindMode = "parallel" // branches that do not build on each other at once
+)
+
+// FailureMode says what happens when a step fails.
+type FailureMode string
+
+// The modes. FailUnwind, the default, takes no room in a history.
+const (
+	FailUnwind       FailureMode = ""              // the task unwinds, back to the last pivot that is done; "unwind" in the file
+	FailRollbackStep FailureMode = "rollback_step" // the step is undone, what needs it is not run, independent work goes on
+	FailContinue     FailureMode = "continue"      // it is noted; what the step did stays on the ledger, and what needs it runs
+	FailUnwindTo     FailureMode = "unwind_to"     // all from a savepoint on is undone and done again
+)
+
+// OnFailure is what happens when a step has failed, its retries used up.
+type OnFailure struct {
+	Do FailureMode `json:"do,omitempty"`
+	// To is the savepoint of FailUnwindTo: on this step or one above it, with no pivot from there up to this step.
+	To string `json:"to,omitempty"`
+	// Times is how often FailUnwindTo does that; then the task unwinds. At least 1 there, else zero.
+	Times int `json:"times,omitempty"`
 }
 
 // GateMode says when a step waits for a person.

@@ -258,12 +258,12 @@ func TestBounds(t *testing.T) {
 	s := mustCompile(t, stepsOf("uses: stripe.customer.create")).Steps[0]
 	require.Equal(t, Retry{3, time.Second, 30 * time.Second}, s.Retry)
 	require.Equal(t, [...]time.Duration{5 * time.Minute, 10 * time.Second}, [...]time.Duration{s.Timeout, s.Heartbeat})
-	require.Equal(t, activities.UndoPolicy{Attempt: 10 * time.Minute, Within: time.Hour, Heartbeat: 10 * time.Second}, s.Undo)
+	require.Zero(t, s.Undo, "the default policy takes no room")
 
 	s = mustCompile(t, stepsOf("uses: stripe.customer.create, timeout: 1h, retry: {backoff: 2m}, undo: {within: 1m, drift: force}")).Steps[0]
 	require.Equal(t, Retry{3, 2 * time.Minute, 2 * time.Minute}, s.Retry)
 	require.Equal(t, time.Hour, s.Timeout)
-	require.Equal(t, activities.UndoPolicy{Attempt: time.Minute, Within: time.Minute, Heartbeat: 10 * time.Second, Drift: activities.DriftForce}, s.Undo)
+	require.Equal(t, activities.UndoPolicy{Attempt: time.Minute, Within: time.Minute, Drift: activities.DriftForce}, s.Undo)
 
 	s = mustCompile(t, stepsOf("uses: stripe.customer.create, retry: {attempts: 1, max: 500ms}")).Steps[0]
 	require.Equal(t, Retry{1, 500 * time.Millisecond, 500 * time.Millisecond}, s.Retry)

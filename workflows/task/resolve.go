@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -37,6 +38,27 @@ func (s Step) Resolve(outputs map[string]map[string]any) (json.RawMessage, error
 		return nil, fmt.Errorf("steps.%s.with: has %d bytes with its outputs filled in, more than %d; let the steps hand content over in a file, named by source", s.ID, len(raw), MaxInline)
 	}
 	return raw, nil
+}
+
+// References are the ids of the steps whose outputs With refers to, sorted: what Resolve must be given. It is a pure
+// function, fit for workflow code.
+func (s Step) References() []string {
+	// Compile writes no $ and no { as an escape.
+	if !bytes.Contains(s.With, []byte("${{")) || !json.Valid(s.With) {
+		return nil
+	}
+	var ids []string
+	readJSON(s.With, &collector{problems: new(Problems)}).mapText(func(n *node) *node {
+		t, _ := parseTemplate(n.text)
+		for _, p := range t {
+			if p.kind == outputRef {
+				ids = append(ids, p.step)
+			}
+		}
+		return n
+	})
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // EntryParams is what of the resolved parameters goes into the step's Entry.
