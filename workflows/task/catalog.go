@@ -28,8 +28,6 @@ type Catalog struct {
 	// Retention is how long the server keeps runs that are closed: no task can be rolled back for longer. Zero: not known
 	// here, so not checked.
 	Retention time.Duration
-	// Retention is how long the server keeps closed tasks: none can be rolled back longer. Zero: not bounded, or not known.
-	Retention time.Duration
 	// Defaults are what a task file leaves out.
 	Defaults Defaults
 }
