@@ -90,6 +90,15 @@ func (b bound) release(ctx context.Context, e Entry) error {
 	return err
 }
 
+// Release releases a token as its activity does, from within another activity of this worker.
+func (r *Registry) Release(ctx context.Context, host Host, e Entry) error {
+	a := r.Action(e.Action)
+	if a == nil {
+		return Errorf(Refused, "this worker does not know the action %q", e.Action)
+	}
+	return bound{action: a, host: host}.release(ctx, e)
+}
+
 func ownerOf(info activity.Info) Owner {
 	return Owner{Workflow: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID}
 }

@@ -64,6 +64,17 @@ func (r *Registry) Specs() []Spec {
 	return specs
 }
 
+// Records are the journals that can be listed, by the name of their world.
+func (r *Registry) Records() map[string]Records {
+	all := map[string]Records{}
+	for name, w := range r.worlds {
+		if w.Records != nil {
+			all[name] = w.Records
+		}
+	}
+	return all
+}
+
 // journalLimit is how long a world may take to tell its journal's id.
 const journalLimit = 5 * time.Second
 

@@ -4,31 +4,40 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // builtin holds the activities that belong to no world.
 type builtin struct {
-	client    client.Client
+	server    recovery.Server
 	converter converter.DataConverter
 	registry  *activities.Registry
 	config    Config
+	// retention is how long the namespace keeps closed workflows; zero is without end.
+	retention time.Duration
+}
+
+// host is what the actions of this worker get.
+func (b builtin) host() activities.Host {
+	return activities.Host{Secrets: secrets(b.config.Secrets), CheckCommands: b.config.CheckCommands}
 }
 
 func (b builtin) register(to activities.Registrar) {
 	for name, fn := range map[string]any{
 		workflows.CompileActivity: b.compile, workflows.PlacesActivity: b.places, workflows.LedgerActivity: b.ledger,
+		workflows.SweepActivity: b.sweep, workflows.RetainActivity: b.retain, workflows.AlertActivity: b.alert,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
@@ -40,7 +49,9 @@ func (b builtin) compile(ctx context.Context, doc json.RawMessage) (task.Compile
 	if err != nil {
 		return task.Compiled{}, refused(err)
 	}
-	compiled, err := task.Compile(parsed, Catalog(ctx, b.config, b.registry))
+	catalog := Catalog(ctx, b.config, b.registry)
+	catalog.Retention = b.retention
+	compiled, err := task.Compile(parsed, catalog)
 	if err != nil {
 		return task.Compiled{}, refused(err)
 	}
@@ -69,7 +80,7 @@ func (b builtin) places(ctx context.Context) (workflows.Places, error) {
 // ledger rebuilds the ledger of a run from its history.
 func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows.Ledger, error) {
 	var events []*historypb.HistoryEvent
-	history := b.client.GetWorkflowHistory(ctx, r.WorkflowID, r.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := b.server.Client.GetWorkflowHistory(ctx, r.WorkflowID, r.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
 		if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {

@@ -2,9 +2,11 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -42,6 +44,14 @@ type Config struct {
 	// Secrets says which secrets tasks may refer to, and where their values are: "env:VARIABLE" or "file:/path".
 	// Defaults to none.
 	Secrets map[string]string `yaml:"secrets"`
+	// Schedules is "on" or "off": whether a starting worker makes sure that the Temporal Schedules are there which recover
+	// what has died and release records whose time is over. Off, somebody else has to start the workflows Sweep and Retain.
+	// Defaults to "on". Environment: UNWIND_SCHEDULES.
+	Schedules string `yaml:"schedules"`
+	// Webhook is told about undos that need a person. Defaults to none.
+	Webhook *WebhookConfig `yaml:"webhook"`
+	// Retention bounds what the journals of this host keep.
+	Retention RetentionConfig `yaml:"retention"`
 	// CheckCommands are the programs that command checks may run; "*" is any. Defaults to none.
 	CheckCommands []string `yaml:"checkCommands"`
 
@@ -53,6 +63,33 @@ type Config struct {
 	Terraform *TerraformConfig `yaml:"terraform"`
 	// Stripe opens the world stripe.
 	Stripe *StripeConfig `yaml:"stripe"`
+}
+
+// The values of Config.Schedules.
+const (
+	on  = "on"
+	off = "off"
+)
+
+// WebhookConfig says who is told about undos that need a person: each is a POST of a workflows.Alert as JSON. It is sent
+// again until it is answered with a status below 300; a status from 400 on, but for 408, 429 and those from 500 on, is final.
+type WebhookConfig struct {
+	// URL is the address. Required.
+	URL string `yaml:"url"`
+	// Header is one that proves who sends it, such as Authorization. Defaults to none.
+	Header string `yaml:"header"`
+	// Secret is the name of the secret (in Secrets) that is the header's value. Required with Header.
+	Secret string `yaml:"secret"`
+}
+
+// RetentionConfig bounds what is kept to roll committed tasks back; what an open task needs is always kept.
+type RetentionConfig struct {
+	// Versions is how many records of one resource are kept. Defaults to 50.
+	Versions int `yaml:"versions"`
+	// Bytes is how much the records of one world may take. Defaults to 500 MB.
+	Bytes int64 `yaml:"bytes"`
+	// Audit is how long the outcome of a released record is kept. Defaults to 168h.
+	Audit time.Duration `yaml:"audit"`
 }
 
 // FileConfig limits the world file.
@@ -106,6 +143,7 @@ func ReadConfig(file string) (Config, error) {
 func (c Config) WithEnvironment(lookup func(string) (string, bool)) Config {
 	for name, field := range map[string]*string{
 		"UNWIND_HOST": &c.Host, "UNWIND_QUEUE": &c.Queue, "UNWIND_STATE": &c.State, "UNWIND_LISTEN": &c.Listen,
+		"UNWIND_SCHEDULES": &c.Schedules,
 	} {
 		if v, set := lookup(name); set {
 			*field = v
@@ -149,6 +187,7 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.HostWait == 0 {
 		c.HostWait = 2 * time.Minute
 	}
+	c.Schedules = cmp.Or(c.Schedules, on)
 	return c, nil
 }
 
@@ -172,6 +211,15 @@ func (c Config) Validate() error {
 	if c.HostWait < time.Second {
 		bad("hostWait", "%s is too short; give at least 1s", c.HostWait)
 	}
+	if c.Schedules != on && c.Schedules != off {
+		bad("schedules", "%q must be %s or %s", c.Schedules, on, off)
+	}
+	if c.Retention.Versions < 0 || c.Retention.Bytes < 0 || c.Retention.Audit < 0 {
+		bad("retention", "%+v: give no negative number", c.Retention)
+	}
+	if c.Webhook != nil {
+		checkWebhook(*c.Webhook, c.Secrets, bad)
+	}
 	for name, source := range c.Secrets {
 		if kind, value, ok := strings.Cut(source, ":"); !ok || value == "" || kind != "env" && kind != "file" {
 			bad("secrets."+name, "%q must be env:VARIABLE or file:/path", source)
@@ -189,6 +237,19 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+func checkWebhook(w WebhookConfig, secrets map[string]string, bad func(field, format string, args ...any)) {
+	// What stands behind the host's name may be a secret: it is told nowhere.
+	if u, err := url.Parse(w.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		bad("webhook.url", "it must be an address that begins with https:// or http://")
+	}
+	if (w.Header == "") != (w.Secret == "") {
+		bad("webhook.header", "%q goes with secret, and secret with it", w.Header)
+	}
+	if _, known := secrets[w.Secret]; !known && w.Secret != "" {
+		bad("webhook.secret", "%q is not one of secrets; name the secret that is the header's value", w.Secret)
+	}
 }
 
 func checkRoots(field string, roots []string, bad func(field, format string, args ...any)) {

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -51,7 +52,7 @@ type Options struct {
 }
 
 // Start opens the worlds of the config, and serves the shared queue and the host's own. It checks before it polls: the
-// server answers, and knows the search attributes.
+// server answers, knows the search attributes, and keeps closed workflows for long enough.
 func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	config, err := config.WithDefaults()
 	if err != nil {
@@ -71,6 +72,14 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	if err := checkAttributes(ctx, o.Client, o.Namespace); err != nil {
 		return nil, err
 	}
+	keeps, err := Retention(ctx, o.Client, o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	own := builtin{
+		server: recovery.Server{Client: o.Client, Namespace: o.Namespace}, converter: o.DataConverter,
+		registry: registry, config: config, retention: keeps,
+	}
 	w := &Worker{Registry: registry, Config: config, calls: newCalls(), failed: make(chan error, 2)}
 	if config.Listen != "" {
 		address, stop, err := o.Metrics.serve(config.Listen, o.Client, config.Host)
@@ -80,7 +89,7 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 		w.Address = address
 		w.closers = append(w.closers, stop)
 	}
-	if err := errors.Join(w.add(o, config.Queue, true), w.add(o, task.HostQueue(config.Queue, config.Host), false)); err != nil {
+	if err := errors.Join(w.add(o, own, config.Queue), w.add(o, own, task.HostQueue(config.Queue, config.Host))); err != nil {
 		w.Stop()
 		return nil, fmt.Errorf("worker: %w", err)
 	}
@@ -90,11 +99,18 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 			return nil, fmt.Errorf("worker: %w", err)
 		}
 	}
+	if config.Schedules == on {
+		if err := ensureSchedules(ctx, o.Client, config); err != nil {
+			w.Stop()
+			return nil, err
+		}
+	}
 	return w, nil
 }
 
 // add makes the worker of one queue. Workflows run on the shared one only.
-func (w *Worker) add(o Options, queue string, shared bool) error {
+func (w *Worker) add(o Options, b builtin, queue string) error {
+	shared := queue == w.Config.Queue
 	tuner, err := w.calls.tuner(w.Config.Activities)
 	if err != nil {
 		return err
@@ -122,8 +138,8 @@ func (w *Worker) add(o Options, queue string, shared bool) error {
 			o.Register(each)
 		}
 	}
-	builtin{client: o.Client, converter: o.DataConverter, registry: w.Registry, config: w.Config}.register(each)
-	w.Registry.Register(each, activities.Host{Secrets: secrets(w.Config.Secrets), CheckCommands: w.Config.CheckCommands})
+	b.register(each)
+	w.Registry.Register(each, b.host())
 	w.workers = append(w.workers, each)
 	return nil
 }

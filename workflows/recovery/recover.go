@@ -21,20 +21,17 @@ func (s Server) Find(ctx context.Context, id string) (Run, error) {
 	return s.latest(ctx, run)
 }
 
-// FindRun is Find for a closed run out of a list, which may be long out of date.
+// FindRun is Find for a closed run out of a list, which may be long out of date. The id may have been used again since: then
+// it is a task of its own.
 func (s Server) FindRun(ctx context.Context, id, runID string) (Run, error) {
-	run, err := s.Describe(ctx, id, runID)
+	last, err := s.LastOf(ctx, id, runID)
 	if err != nil {
-		return run, err
+		return last, err
 	}
-	last, err := s.Describe(ctx, id, "")
-	if err != nil {
-		return run, err
+	if last.RunID != runID {
+		return last, refusef(Superseded, "run %s of %s was reset: run %s goes on in its place", runID, id, last.RunID)
 	}
-	if last.RunID != run.RunID && last.FirstRunID == run.FirstRunID {
-		return run, refusef(Superseded, "run %s of %s was reset: run %s goes on in its place", runID, id, last.RunID)
-	}
-	return s.latest(ctx, run) // of another chain under the same id, it is a task of its own
+	return s.latest(ctx, last)
 }
 
 // latest follows dead recoveries of a dead run to the one that nobody recovers yet.

@@ -35,7 +35,7 @@ func TestWhatIsRolledBackAndUnderWhichID(t *testing.T) {
 	s := newStage(t)
 	task := s.committed(0)
 	for id, part := range map[string]recovery.Part{
-		"rollback-" + task.RunID:              {},
+		"rollback-" + task.RunID:               {},
 		"rollback-" + task.RunID + "-to-half":  {To: "half"},
 		"rollback-" + task.RunID + "-step-one": {Step: "one"},
 	} {

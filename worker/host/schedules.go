@@ -1,0 +1,75 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// How often the schedules start their workflows. A worker of another version with another interval changes it.
+const (
+	sweepEvery  = 5 * time.Minute
+	retainEvery = 10 * time.Minute
+)
+
+// catchUp is how late a start may come after the server was down: the next one does as well.
+const catchUp = time.Minute
+
+// SweepSchedule is the id of the Schedule that recovers what has died on a shared queue: "unwind-sweep" for the default one.
+func SweepSchedule(queue string) string { return queue + "-sweep" }
+
+// RetainSchedule is the id of the Schedule that releases records on a host: "unwind-retain-HOST" for the default queue.
+func RetainSchedule(queue, host string) string { return queue + "-retain-" + host }
+
+// ensureSchedules makes sure that what has died is recovered, and what is over released, without anybody's doing.
+func ensureSchedules(ctx context.Context, c client.Client, config Config) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for _, s := range []client.ScheduleOptions{
+		schedule(SweepSchedule(config.Queue), sweepEvery, config.Queue, workflows.SweepType),
+		schedule(RetainSchedule(config.Queue, config.Host), retainEvery, config.Queue, workflows.RetainType,
+			workflows.RetainRequest{Queue: task.HostQueue(config.Queue, config.Host)}),
+	} {
+		if err := ensureSchedule(ctx, c.ScheduleClient(), s); err != nil {
+			return fmt.Errorf("schedule %s: %w; where this worker must make none, set schedules to %q and have them made by an operator", s.ID, err, off)
+		}
+	}
+	return nil
+}
+
+func schedule(id string, every time.Duration, queue, workflowType string, args ...any) client.ScheduleOptions {
+	return client.ScheduleOptions{
+		ID:            id,
+		Spec:          client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}},
+		Action:        &client.ScheduleWorkflowAction{ID: id, Workflow: workflowType, TaskQueue: queue, Args: args},
+		Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+		CatchupWindow: catchUp,
+	}
+}
+
+// ensureSchedule creates a schedule, or gives the one that is there its interval. One that was paused stays so.
+func ensureSchedule(ctx context.Context, c client.ScheduleClient, want client.ScheduleOptions) error {
+	_, err := c.Create(ctx, want)
+	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
+		return err
+	}
+	every := want.Spec.Intervals[0].Every
+	return c.GetHandle(ctx, want.ID).Update(ctx, client.ScheduleUpdateOptions{
+		DoUpdate: func(now client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
+			s := now.Description.Schedule
+			if len(s.Spec.Intervals) == 1 && s.Spec.Intervals[0].Every == every {
+				return nil, temporal.ErrSkipScheduleUpdate
+			}
+			s.Spec, s.Action = &want.Spec, want.Action
+			return &client.ScheduleUpdate{Schedule: &s}, nil
+		},
+	})
+}

@@ -1,0 +1,69 @@
+package recovery
+
+import (
+	"context"
+	"fmt"
+
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// LastOf describes the last run of the chain that a run belongs to, as far as that is the last chain of its id.
+func (s Server) LastOf(ctx context.Context, id, runID string) (Run, error) {
+	run, err := s.Describe(ctx, id, runID)
+	if err != nil {
+		return run, err
+	}
+	last, err := s.Describe(ctx, id, "")
+	if err != nil || last.FirstRunID != run.FirstRunID {
+		return run, err
+	}
+	return last, nil
+}
+
+// Busy are the workflow ids of the tasks that something works on after their end, or will: a recovery, a rollback or a
+// redo that runs, or is dead and not recovered yet. The list is at most seconds behind.
+func (s Server) Busy(ctx context.Context) (map[string]bool, error) {
+	busy := map[string]bool{}
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: s.Namespace,
+		Query: fmt.Sprintf("WorkflowType IN ('%s', '%s', '%s') AND %s = 'open'",
+			workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.AttributeStatus.GetName()),
+	}
+	for {
+		page, err := s.Client.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("list what works on tasks after their end: %w", err)
+		}
+		for _, e := range page.GetExecutions() {
+			run, err := s.LastOf(ctx, e.GetExecution().GetWorkflowId(), e.GetExecution().GetRunId())
+			if err != nil && WhyOf(err) == "" {
+				return nil, err
+			}
+			needed, err := s.Needed(ctx, run)
+			if err != nil {
+				return nil, err
+			}
+			if needed {
+				busy[run.Task] = true
+			}
+		}
+		if len(page.GetNextPageToken()) == 0 {
+			return busy, nil
+		}
+		request.NextPageToken = page.GetNextPageToken()
+	}
+}
+
+// Needed says that a run's ledger is still at work, or has to be: it runs, or it is dead and nobody has recovered it.
+func (s Server) Needed(ctx context.Context, run Run) (bool, error) {
+	if !run.Dead() {
+		return run.Alive(), nil
+	}
+	_, err := s.latest(ctx, run)
+	if why := WhyOf(err); why != "" {
+		return false, nil // its recovery is busy itself, or over
+	}
+	return err == nil, err
+}
