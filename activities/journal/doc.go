@@ -12,6 +12,11 @@
 //	fate: undoing       an undo has begun; no forward may act any more (the tombstone)
 //	fate: releasing     the rollback window has closed; no forward and no undo may act any more
 //	outcome             the undo is done; every further undo returns this
+//	committed           the task has committed: until when the record is kept
+//	released            nothing is left but the fate and the audit trail: whose it was (owned) and its outcome
+//	fate alone          forgotten; the tombstone stays
+//
+// A fate counts for more than committed, whatever was written first. Records lists what there is.
 //
 // A journal belongs to one world of one worker's state folder. Its id is random and made once: a journal that was lost
 // and made anew has another id, so that an undo says WrongPlace and never "nothing to undo".

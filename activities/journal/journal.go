@@ -132,10 +132,16 @@ func (t *Token) Create(name string, v any) (created bool, err error) {
 // DamagedRecord.
 func (t *Token) Read(name string, v any) (found bool, err error) { return readDoc(t.dir, name, v) }
 
-// Drop removes a document (the bulky part of a record after Release). The fate and the outcome cannot be dropped.
+// Drop removes a document (the bulky part of a record after Release). The fate and the outcome cannot be dropped; of a
+// Record, whose it was stays until Records.Forget.
 func (t *Token) Drop(name string) error {
 	if name == fateName || name == Outcome {
 		return fmt.Errorf("journal: %s is a tombstone and stays", name)
+	}
+	if name == Record {
+		if err := t.keepOwned(); err != nil {
+			return err
+		}
 	}
 	if err := os.Remove(filepath.Join(t.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

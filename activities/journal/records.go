@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,21 +25,24 @@ func Own(ctx context.Context, e activities.Entry) Owned {
 	return Owned{Entry: e, Owner: activities.OwnerOf(ctx), Made: time.Now().UTC()}
 }
 
-const committedName = "committed"
+// Names of the documents that records are told by. They have no clock but their own: a fate counts for more than what
+// was marked before it.
+const (
+	committedName = "committed" // Records.Commit
+	ownedName     = "owned"     // what is left of a dropped record
+	releasedName  = "released"  // Release has dropped all that it drops
+)
 
 type committedDoc struct {
 	At    time.Time `json:"at"`
 	Until time.Time `json:"until"`
 }
 
-// releasedName marks that Release has dropped all that it drops.
-const releasedName = "released"
-
 type releasedDoc struct {
 	At time.Time `json:"at"`
 }
 
-// Released marks the end of a Release: nothing is left but the tombstone and the outcome.
+// Released marks the end of a Release: nothing is left but the tombstone and the audit trail.
 func (t *Token) Released() error {
 	_, err := t.Create(releasedName, &releasedDoc{At: time.Now().UTC()})
 	return err
@@ -51,6 +55,40 @@ func (t *Token) Committed() (until time.Time, found bool, err error) {
 	return doc.Until, found, err
 }
 
+// Undone says when an undo came to its end; ended is false where none has.
+func (t *Token) Undone() (at time.Time, ended bool, err error) {
+	var outcome activities.Undone
+	if ended, err = t.Read(Outcome, &outcome); err != nil || !ended {
+		return at, ended, err
+	}
+	info, err := os.Stat(filepath.Join(t.dir, Outcome))
+	if err != nil {
+		return at, false, gone(err) // forgotten meanwhile
+	}
+	return info.ModTime().UTC(), true, nil
+}
+
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// keepOwned lets the owner of a record that is about to be dropped stay, for the audit trail.
+func (t *Token) keepOwned() error {
+	var owned Owned
+	found, err := t.Read(Record, &owned)
+	if activities.TypeOf(err) == activities.DamagedRecord {
+		return nil // it tells nothing any more
+	}
+	if err != nil || !found {
+		return err
+	}
+	_, err = t.Create(ownedName, &owned)
+	return err
+}
+
 // Records implements activities.Records for a world whose Record documents embed Owned. Bytes, where it is not nil, says
 // what a token takes outside its own folder.
 type Records struct {
@@ -60,7 +98,8 @@ type Records struct {
 
 var _ activities.Records = Records{}
 
-// Records lists the tokens that have a record, and the released ones, of which only the token is known.
+// Records lists the tokens that have a record, and those of which nothing is left but the audit trail: where there never
+// was a record, of that only the token is known.
 func (r Records) Records(ctx context.Context) (records []activities.Record, problems []error, err error) {
 	names, err := r.Journal.Tokens()
 	if err != nil {
@@ -87,42 +126,66 @@ func (r Records) record(name string) (_ activities.Record, found bool, err error
 		return activities.Record{}, false, err
 	}
 	var owned Owned
-	if found, err = t.Read(Record, &owned); err != nil {
+	known, err := t.Read(Record, &owned)
+	if err == nil && !known {
+		known, err = t.Read(ownedName, &owned)
+	}
+	if err != nil {
 		return activities.Record{}, false, err
-	} else if !found {
-		var released releasedDoc
-		found, err = t.Read(releasedName, &released)
-		return activities.Record{
-			Entry: activities.Entry{Token: name}, State: activities.RecordReleased, Ended: released.At,
-		}, found, err
 	}
 	record := activities.Record{Entry: owned.Entry, Owner: owned.Owner, State: activities.RecordOpen, Since: owned.Made}
-	var committed committedDoc
-	if found, err = t.Read(committedName, &committed); err != nil {
+	record.Entry.Token = name
+	if err := t.state(&record, known); err != nil {
 		return record, false, err
-	} else if found {
-		record.State, record.Ended, record.Until = activities.RecordCommitted, committed.At, committed.Until
 	}
-	var fate fateDoc
-	if found, err = t.Read(fateName, &fate); err != nil {
-		return record, false, err
-	} else if found {
-		record.State, record.Ended = activities.RecordUndone, fate.At
-		if fate.Fate == Releasing {
-			record.State = activities.RecordReleased
-		}
+	if record.State == activities.RecordOpen && !known {
+		return record, false, nil // nothing but a fate, or not even that
 	}
-	var released releasedDoc
-	if found, err = t.Read(releasedName, &released); err != nil {
-		return record, false, err
-	} else if found {
-		record.State, record.Ended = activities.RecordReleased, released.At
-	}
-	record.Bytes, err = size(t.dir)
-	if err == nil && r.Bytes != nil {
-		record.Bytes += r.Bytes(owned.Entry)
+	if record.Bytes, err = size(t.dir); err == nil && r.Bytes != nil {
+		record.Bytes += r.Bytes(record.Entry)
 	}
 	return record, true, err
+}
+
+// state fills in how far the token has come. known says that it has, or has had, a record.
+func (t *Token) state(record *activities.Record, known bool) error {
+	var released releasedDoc
+	if found, err := t.Read(releasedName, &released); err != nil {
+		return err
+	} else if found {
+		record.State, record.Ended = activities.RecordReleased, released.At
+		return nil
+	}
+	var fate fateDoc
+	if _, err := t.Read(fateName, &fate); err != nil {
+		return err
+	}
+	if fate.Fate == Undoing {
+		ended, over, err := t.Undone()
+		switch {
+		case err != nil:
+			return err
+		case !known && over: // it had nothing to undo, and keeps nothing
+			record.State, record.Ended = activities.RecordReleased, ended
+		case known:
+			record.State = activities.RecordUndone
+			if over {
+				record.Ended, record.Until = ended, ended.Add(cmp.Or(record.Entry.Keep, activities.DefaultKeep))
+			}
+		}
+		return nil
+	}
+	var committed committedDoc
+	found, err := t.Read(committedName, &committed)
+	switch {
+	case err != nil:
+		return err
+	case fate.Fate == Releasing && known: // and its Release has not come to its end: it is to be released again
+		record.State, record.Ended, record.Until = activities.RecordCommitted, fate.At, fate.At
+	case found && known:
+		record.State, record.Ended, record.Until = activities.RecordCommitted, committed.At, committed.Until
+	}
+	return nil
 }
 
 func size(dir string) (bytes int64, err error) {
@@ -141,7 +204,7 @@ func size(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// Commit marks an open token.
+// Commit marks an open token. Where an undo or a release is decided at the same time, that counts.
 func (r Records) Commit(_ context.Context, token string, until time.Time) error {
 	t, err := r.Journal.Token(token)
 	if err != nil {
@@ -150,32 +213,41 @@ func (r Records) Commit(_ context.Context, token string, until time.Time) error 
 	if fate, err := t.Fate(); err != nil || fate != Undecided {
 		return err
 	}
+	var owned Owned
+	if found, err := t.Read(Record, &owned); err != nil || !found {
+		return err
+	}
 	_, err = t.Create(committedName, &committedDoc{At: time.Now().UTC(), Until: until.UTC()})
 	return err
 }
 
-// Forget leaves the fate of a released token only.
+// Forget leaves nothing of a released token but its fate. It refuses a token of which anything is still needed.
 func (r Records) Forget(_ context.Context, token string) error {
 	t, err := r.Journal.Token(token)
 	if err != nil {
 		return err
 	}
-	if fate, err := t.Fate(); err != nil {
-		return err
-	} else if fate == Undecided {
-		return fmt.Errorf("journal: token %s is open and is not forgotten", token)
-	}
-	es, err := os.ReadDir(t.dir)
+	record, found, err := r.record(token)
 	if err != nil {
 		return err
 	}
+	if found && record.State != activities.RecordReleased {
+		return activities.Errorf(activities.Refused, "token %s is %s and not released: what an undo or a redo needs is not forgotten", token, record.State)
+	}
+	if fate, err := t.Fate(); err != nil || fate == Undecided {
+		return err // nothing of it has ever been there, or a forward is about to make its record
+	}
+	es, err := os.ReadDir(t.dir)
+	if err != nil {
+		return gone(err)
+	}
 	for _, e := range es {
-		if e.Name() == fateName {
+		if e.Name() == fateName || e.Name() == releasedName {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(t.dir, e.Name())); err != nil {
 			return err
 		}
 	}
-	return syncDir(t.dir)
+	return t.Drop(releasedName) // last: until then it is listed, and can be forgotten again
 }
