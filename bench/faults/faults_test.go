@@ -33,7 +33,9 @@ var measured = map[string][2]string{
 	"timeout":   {"timed out; acted 2; left first +1, second +1", "failed, refused at its start; acted 0; left nothing"},
 }
 
-func (o outcome) String() string { return fmt.Sprintf("%s; acted %d; left %s", o.Ended, o.Acted, o.left()) }
+func (o outcome) String() string {
+	return fmt.Sprintf("%s; acted %d; left %s", o.Ended, o.Acted, o.left())
+}
 
 func TestWhoEndsWithWhatLeftOver(t *testing.T) {
 	thrown := faults

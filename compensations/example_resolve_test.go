@@ -1,0 +1,102 @@
+package compensations_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// Order books, and fails. The undo of its charge cannot be done by itself.
+func Order(ctx workflow.Context) (compensations.Report, error) {
+	saga := compensations.New(ctx, compensations.Options{})
+	if err := workflow.SetQueryHandler(ctx, "report", func() (compensations.Report, error) { return saga.Report(), nil }); err != nil {
+		return compensations.Report{}, err
+	}
+	resolutions(ctx, saga)
+
+	saga.Register(ctx, compensations.Step{ID: "reserve", Undo: "Release"})
+	saga.Register(ctx, compensations.Step{ID: "charge", Undo: "Refund", Needs: []string{"reserve"}})
+	// ... the forwards run here, each with its entry, and the last one fails:
+	return saga.Unwind(ctx, compensations.Cause{Kind: compensations.Failure, Step: "charge", Text: "no answer"}), nil
+}
+
+// resolutions takes the signals that resolve what is parked, also when the workflow was canceled.
+func resolutions(ctx workflow.Context, saga *compensations.Saga) {
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			var raw converter.RawValue
+			workflow.GetSignalChannel(ctx, compensations.SignalResolve).Receive(ctx, &raw)
+			resolution, err := compensations.ParseResolution(raw.Payload().GetData())
+			if err == nil {
+				err = saga.Resolve(resolution)
+			}
+			if err != nil {
+				fmt.Println("ignored a signal:", resolution.Do, resolution.Step)
+			}
+		}
+	})
+}
+
+// Release is an undo.
+func Release(context.Context, activities.Backward) (activities.Undone, error) {
+	return activities.Undone{Outcome: activities.Restored, Observed: "it is in stock again"}, nil
+}
+
+// Refund is an undo that a person must look at: retrying it mends nothing.
+func Refund(context.Context, activities.Backward) (activities.Undone, error) {
+	return activities.Undone{}, temporal.NewNonRetryableApplicationError("the account is closed", "AccountClosed", nil)
+}
+
+// What cannot be undone is parked: what it needs waits, and a person resolves it by a signal, which carries the digest
+// that was shown.
+func Example_resolve() {
+	suite := &testsuite.WorkflowTestSuite{}
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterWorkflow(Order)
+	env.RegisterActivity(Release)
+	env.RegisterActivity(Refund)
+	env.RegisterDelayedCallback(func() {
+		var now compensations.Report
+		if v, err := env.QueryWorkflow("report"); err != nil || v.Get(&now) != nil {
+			fmt.Println("no report", err)
+		}
+		for _, s := range now.Steps {
+			fmt.Printf("%s is %s: %q\n", s.Step, s.State, s.Reason)
+		}
+		env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{
+			Step: "charge", Digest: "sha256:of something else", Do: compensations.Accept,
+		})
+		env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{
+			Step: "charge", Digest: now.Steps[1].Digest, Do: compensations.Accept, Who: "ann", Why: "paid in cash",
+		})
+	}, time.Hour)
+	env.ExecuteWorkflow(Order)
+
+	var report compensations.Report
+	if err := env.GetWorkflowResult(&report); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(report.Status)
+	for _, s := range report.Steps {
+		fmt.Println(s.Step, s.State, s.Outcome, s.Notes)
+	}
+	// Output:
+	// reserve is pending: ""
+	// charge is parked: "AccountClosed: the account is closed"
+	// ignored a signal: accept charge
+	// unwound-with-remains
+	// reserve settled restored []
+	// charge accepted failed [accept by ann: paid in cash]
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// guard is the test that must turn red.
+const guard = "TestATripThatFailsLeavesNothing"
+
+// TestEachCompensationIsNeeded leaves out one registration of the workflow after another, in its very source, and demands
+// that the guard fails each time; and that it passes where nothing is left out.
+func TestEachCompensationIsNeeded(t *testing.T) {
+	const source = "trip.go"
+	registrations := 0
+	mutate(t, source, func(*ast.CallExpr) { registrations++ })
+	require.Equal(t, 2, registrations, "one for each forward")
+
+	out, err := testWith(t, source, mutate(t, source, func(*ast.CallExpr) {}))
+	require.NoError(t, err, "nothing is left out, and it fails:\n%s", out)
+	for left := range registrations {
+		t.Run(fmt.Sprint("without registration ", left+1), func(t *testing.T) {
+			n := 0
+			mutant := mutate(t, source, func(register *ast.CallExpr) {
+				if n == left { // on a ledger that nobody unwinds: entries for the forwards, and no compensation
+					other, err := parser.ParseExpr("compensations.New(ctx, compensations.Options{})")
+					require.NoError(t, err)
+					register.Fun.(*ast.SelectorExpr).X = other
+				}
+				n++
+			})
+			out, err := testWith(t, source, mutant)
+			require.Error(t, err, "nothing has noticed")
+			require.Contains(t, out, "--- FAIL: "+guard)
+			require.Contains(t, out, "Should be empty, but was", "the guard has seen what is left over")
+		})
+	}
+}
+
+// mutate hands each call of saga.Register to change, in their order, and returns the source then.
+func mutate(t *testing.T, source string, change func(*ast.CallExpr)) []byte {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, source, nil, parser.ParseComments)
+	require.NoError(t, err)
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		if f, ok := call.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Register" {
+			if on, ok := f.X.(*ast.Ident); ok && on.Name == "saga" {
+				change(call)
+			}
+		}
+		return true
+	})
+	var out bytes.Buffer
+	require.NoError(t, format.Node(&out, files, file))
+	return out.Bytes()
+}
+
+// testWith runs the guard with another text in place of a source file.
+func testWith(t *testing.T, source string, text []byte) (string, error) {
+	dir := t.TempDir()
+	replaced, err := filepath.Abs(source)
+	require.NoError(t, err)
+	mutant, overlay := filepath.Join(dir, source), filepath.Join(dir, "overlay.json")
+	raw, err := json.Marshal(map[string]any{"Replace": map[string]string{replaced: mutant}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(mutant, text, 0o600))
+	require.NoError(t, os.WriteFile(overlay, raw, 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-overlay="+overlay, "-run=^"+guard+"$", ".").CombinedOutput()
+	return string(out), err
+}
