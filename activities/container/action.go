@@ -40,6 +40,10 @@ func (x *execAction) Spec() activities.Spec {
 		Strategy:   activities.Snapshot,
 		Undo: "The container is made anew from a checkpoint of its filesystem, with the same name and settings; " +
 			"its processes start again. Volumes, binds and effects outside are not rolled back.",
+		Reset: "The container is made anew from the image that it was made from, with the same name, settings, networks and volumes: " +
+			"everything that was done in it since is lost, by this step and by all others.",
+		Redo: "The command does not run again: the container is made anew from an image of its filesystem that the rollback kept, " +
+			"with the same name and settings. One that has changed since the rollback is left alone.",
 	}
 }
 
@@ -55,6 +59,13 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 	}
 	if err := t.CheckOpen(); err != nil {
 		return activities.Change{}, err
+	}
+	again, err := x.comebackOf(ctx, e)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	if again != nil {
+		return x.planAgain(ctx, p, again)
 	}
 	target, err := x.find(ctx, p.Container)
 	if err != nil {
@@ -82,20 +93,39 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		change.Losses = append(x.backend.losses(), outside(target, p.ignored())...)
 		change.Facts = []string{"the command cannot be proven to change nothing"}
 	}
-	change.Digest = changeDigest(ctx, p, target, before)
+	change.Digest = changeDigest(ctx, p, target, before, "")
 	return change, nil
 }
 
-// changeDigest covers what would run, where, and the filesystem that it would find. Secrets in the command count as
-// what they are called, not by their values.
-func changeDigest(ctx context.Context, p params, target container.InspectResponse, before manifest) activities.Digest {
+// planAgain is the plan of a redo.
+func (x *execAction) planAgain(ctx context.Context, p params, again *comeback) (activities.Change, error) {
+	now, err := takeManifest(ctx, x.engine, again.target.ID, again.ignore)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	if err := again.unchanged(now); err != nil {
+		return activities.Change{}, err
+	}
+	change := again.change(now, append(x.backend.losses(), outside(again.target, again.ignore)...))
+	change.Keys, change.Undo = []string{"container:" + p.Container}, x.Spec().Undo
+	change.Digest = changeDigest(ctx, p, again.target, now, again.Kept.After)
+	return change, nil
+}
+
+// changeDigest covers what would run, where, and the filesystem that it would find; and of a redo, what would be put
+// back. Secrets in the command count as what they are called, not by their values.
+func changeDigest(ctx context.Context, p params, target container.InspectResponse, before manifest, kept activities.Digest) activities.Digest {
 	said, _ := json.Marshal(p) // strings, lists and a map of strings always marshal
 	said = []byte(activities.MaskerFrom(ctx).String(string(said)))
 	found := activities.Digest("")
 	if before != nil {
 		found = before.digest()
 	}
-	return activities.DigestOf([]byte("container.exec"), said, []byte(target.ID), []byte(found))
+	parts := [][]byte{[]byte("container.exec"), said, []byte(target.ID), []byte(found)}
+	if kept != "" {
+		parts = append(parts, []byte(kept))
+	}
+	return activities.DigestOf(parts...)
 }
 
 // find resolves the container of a step, or says why the step cannot run in it.
@@ -114,15 +144,21 @@ func (x *execAction) find(ctx context.Context, name string) (container.InspectRe
 	if err != nil {
 		return c, explain("looking for container "+name, err)
 	}
-	switch {
-	case c.State.Paused:
-		return c, activities.Errorf(activities.Refused, "container: %s is paused; docker unpause %[1]s wakes it", name)
-	case c.State.Restarting:
-		return c, activities.Errorf(activities.Refused, "container: %s keeps restarting; docker logs %[1]s may say why", name)
-	case !c.State.Running:
+	if !c.State.Running {
 		return c, activities.Errorf(activities.Refused, "container: %s is not running (%s); docker start %[1]s starts it", name, c.State.Status)
 	}
-	return c, nil
+	return c, awake(c, name)
+}
+
+// awake refuses a container that an engine lets nobody make a copy of in peace.
+func awake(c container.InspectResponse, name string) error {
+	switch {
+	case c.State.Paused:
+		return activities.Errorf(activities.Refused, "container: %s is paused; docker unpause %[1]s wakes it", name)
+	case c.State.Restarting:
+		return activities.Errorf(activities.Refused, "container: %s keeps restarting; docker logs %[1]s may say why", name)
+	}
+	return nil
 }
 
 func nameOf(c container.InspectResponse) string { return strings.TrimPrefix(c.Name, "/") }

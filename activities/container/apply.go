@@ -75,20 +75,30 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 	if a.rec = rec; found || err != nil {
 		return err
 	}
-	target, err := a.find(ctx, a.params.Container)
+	again, err := a.aim(ctx)
 	if err != nil {
 		return err
 	}
-	a.rec = record{Want: want, Container: target, ReadOnly: a.params.readOnly(), Ignore: a.params.ignored()}
+	a.rec.Owned, a.rec.Want = journal.Own(ctx, a.entry), want
 	var before manifest
 	if !a.rec.ReadOnly {
-		if before, err = takeManifest(ctx, a.engine, target.ID, a.rec.Ignore); err != nil {
+		if before, err = takeManifest(ctx, a.engine, a.rec.Container.ID, a.rec.Ignore); err != nil {
 			return err
 		}
 		a.rec.Before = before.digest()
 	}
-	if want != "" && want != changeDigest(ctx, a.params, target, before) {
-		return activities.Errorf(activities.StaleApproval, "the command, or the filesystem of %s, is not what was approved", nameOf(target))
+	kept := activities.Digest("")
+	if again != nil {
+		if err := again.unchanged(before); err != nil {
+			return err
+		}
+		if err := a.take(again); err != nil {
+			return err
+		}
+		kept = again.Kept.After
+	}
+	if want != "" && want != changeDigest(ctx, a.params, a.rec.Container, before, kept) {
+		return activities.Errorf(activities.StaleApproval, "the command, or the filesystem of %s, is not what was approved", nameOf(a.rec.Container))
 	}
 	if before != nil {
 		if err := before.save(a.token.Dir(), beforeFile); err != nil {
@@ -101,6 +111,21 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 	}
 	_, err = a.token.Create(journal.Record, &a.rec)
 	return err
+}
+
+// aim finds the container, and for a redo what to put back there.
+func (a *application) aim(ctx context.Context) (*comeback, error) {
+	again, err := a.comebackOf(ctx, a.entry)
+	if err != nil {
+		return nil, err
+	}
+	if again != nil {
+		a.rec = record{Container: again.target, Ignore: again.ignore}
+		return again, nil
+	}
+	target, err := a.find(ctx, a.params.Container)
+	a.rec = record{Container: target, ReadOnly: a.params.readOnly(), Ignore: a.params.ignored()}
+	return nil, err
 }
 
 // read runs a command that changes nothing. It needs no fence, and losing its result costs another run.
@@ -141,6 +166,9 @@ func (a *application) change(ctx context.Context) (applied, error) {
 		return applied{}, err
 	}
 	point.Reach("container.exec:ticket-taken")
+	if a.rec.Redo != nil {
+		return a.putBack(ctx)
+	}
 	n, in, end, err := a.attempts(ctx)
 	if err != nil {
 		return applied{}, err
@@ -164,7 +192,7 @@ func (a *application) change(ctx context.Context) (applied, error) {
 
 // checkpoint keeps the filesystem, once.
 func (a *application) checkpoint(ctx context.Context) error {
-	var at kept
+	var at checkpointAt
 	if found, err := a.token.Read(checkpointDoc, &at); found || err != nil {
 		return err
 	}
@@ -192,34 +220,49 @@ func (a *application) takeTicket(ctx context.Context) error {
 	return err
 }
 
-// settle takes the manifest afterwards and writes down how the step ended.
-func (a *application) settle(ctx context.Context, in string, n int, end ended, failure *activities.Error) (applied, error) {
+// left is what a step has left.
+type left struct {
+	digest  activities.Digest
+	changes int
+	running bool
+}
+
+// lookAfter keeps the manifest of what the step has left in a container.
+func (a *application) lookAfter(ctx context.Context, in string) (left, error) {
 	before, err := loadManifest(a.token.Dir(), beforeFile, a.rec.Before)
 	if err != nil {
-		return applied{}, err
+		return left{}, err
 	}
 	after, err := takeManifest(ctx, a.engine, in, a.rec.Ignore)
 	if err == nil {
 		err = after.save(a.token.Dir(), afterFile)
 	}
 	if err != nil {
-		return applied{}, errors.Join(a.token.CheckOpen(), err)
+		return left{}, errors.Join(a.token.CheckOpen(), err)
 	}
 	now, err := a.engine.ContainerInspect(ctx, in)
 	if err != nil {
-		return applied{}, explain("looking at the container after the command", err)
+		return left{}, errors.Join(a.token.CheckOpen(), explain("looking at the container after the step", err))
 	}
-	changes := before.diff(after)
-	outputs := a.outputs(ctx, end.Stdout, end.Exit, len(changes) > 0)
+	return left{digest: after.digest(), changes: len(before.diff(after)), running: now.State.Running}, nil
+}
+
+// settle looks at the container after a command and writes down how the step ended.
+func (a *application) settle(ctx context.Context, in string, n int, end ended, failure *activities.Error) (applied, error) {
+	left, err := a.lookAfter(ctx, in)
+	if err != nil {
+		return applied{}, err
+	}
+	outputs := a.outputs(ctx, end.Stdout, end.Exit, left.changes > 0)
 	outputs["log"] = filepath.Join(a.token.Dir(), logName(n))
 	if end.More {
 		a.notes = append(a.notes, fmt.Sprintf("output stdout is only the beginning; %s has all", outputs["log"]))
 	}
 	return a.finish(applied{
-		Container: in, After: after.digest(), Running: now.State.Running, Failure: failure,
+		Container: in, After: left.digest, Running: left.running, Failure: failure,
 		Result: activities.Result{
-			Summary: fmt.Sprintf("ran in %s: %s (%d paths changed)", nameOf(a.rec.Container), a.title(ctx), len(changes)),
-			Outputs: outputs, After: after.digest(), Notes: a.notes,
+			Summary: fmt.Sprintf("ran in %s: %s (%d paths changed)", nameOf(a.rec.Container), a.title(ctx), left.changes),
+			Outputs: outputs, After: left.digest, Notes: a.notes,
 		},
 	})
 }

@@ -121,7 +121,7 @@ func (a *application) launch(n int, in string, starts *int, lock *os.File) error
 
 // rollbackOf is the rollback of a step to its checkpoint.
 func rollbackOf(t *journal.Token, token string, rec record, turn string) (rollback, error) {
-	var at kept
+	var at checkpointAt
 	if found, err := t.Read(checkpointDoc, &at); err != nil || !found {
 		return rollback{}, errors.Join(err, activities.Errorf(activities.DamagedRecord, "the record of token %s names no checkpoint", token))
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // checkpoints is a way to keep a container's filesystem and bring it back.
@@ -28,22 +30,40 @@ type checkpoints interface {
 	// drop lets go of the token's checkpoint. Called again, or without one, it does nothing.
 	drop(ctx context.Context, token string) error
 
+	// kept is what this very rollback has taken away and kept; nil where it has kept nothing. What it has kept and is gone
+	// is DamagedRecord.
+	kept(ctx context.Context, of rollback) (*kept, error)
+
+	// dropKept lets go of all that rollbacks of the token have kept.
+	dropKept(ctx context.Context, token string) error
+
+	// bytes is what the token's checkpoint and what its rollbacks have kept take in the engine, as far as it tells.
+	bytes(e activities.Entry) int64
+
+	// origin is the image that a container was made from in the first place.
+	origin(ctx context.Context, of container.InspectResponse) (image string, err error)
+
 	// losses names what a rollback does not bring back.
 	losses() []string
 }
 
 // rollback says what to bring back.
 type rollback struct {
-	// Token is the step's; Turn is one of the rollbacks that it may need: [undoTurn], or that before a numbered attempt.
+	// Token is the step's; Turn is one of the rollbacks that it may need: [undoTurn], [resetTurn], [redoTurn], or that
+	// before a numbered attempt.
 	Token, Turn string
 	// Container is the inspection that the step recorded. Where the container still stands, its present settings are
 	// kept, for others may have changed them since.
 	Container container.InspectResponse
 	// Checkpoint is where the filesystem is kept.
 	Checkpoint string
-	// Before is the manifest to compare the filesystem with, without what is below Ignore.
-	Before manifest
-	Ignore []string
+	// Before is the manifest to compare the filesystem with, without what is below Ignore; nil: nothing is compared.
+	// Exactly makes a difference DamagedRecord, with nothing touched.
+	Before  manifest
+	Ignore  []string
+	Exactly bool
+	// Keep, where it is set, asks for what is taken away to be kept, and is the digest of its manifest.
+	Keep activities.Digest
 	// Stopped leaves the container stopped.
 	Stopped bool
 	// Usurper is the id of another container that has the name now, and that a person has decided to replace.
@@ -60,5 +80,32 @@ type restored struct {
 	Stopped bool
 }
 
-// undoTurn is the rollback of an undo: after it, no forward of the token knows the container.
-const undoTurn = "undo"
+// The turns after which no forward of the token knows the container. A reset outdoes an undo.
+const (
+	undoTurn  = "undo"
+	resetTurn = "reset"
+)
+
+// redoTurn is a forward that puts back what another token's rollback has kept.
+const redoTurn = "redo"
+
+// rank orders the turns of a token: each makes those below it come too late.
+func rank(turn string) int {
+	switch turn {
+	case resetTurn:
+		return 2
+	case undoTurn:
+		return 1
+	}
+	return 0
+}
+
+// mine says whether s was made by this rollback.
+func (r rollback) mine(s successor) bool { return s.Token == r.Token && s.Turn == r.Turn }
+
+// fencedBy says that s makes this rollback come too late, whatever has become of the container since.
+func (r rollback) fencedBy(s successor) bool {
+	return s.Token == r.Token && rank(s.Turn) > rank(r.Turn)
+}
+
+func (r rollback) decidedBy(s successor) bool { return r.mine(s) || r.fencedBy(s) }

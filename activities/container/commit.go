@@ -23,14 +23,11 @@ type commits struct {
 }
 
 // Losses is what the commit backend does not bring back.
-var Losses = []string{
-	"the container is made anew: it has another id, its image is the checkpoint, anonymous volumes become named ones, and its log begins anew",
-	"its processes start again: what they held in memory is gone",
-	"addresses and ports that the engine chooses (not those that were asked for) may be others; what was linked to the old id, or shares its network or process namespace, has lost it",
-	"of files that were not in its image: times below a second, ACLs, user.* and trusted.* attributes, sockets, and holes (sparse files are filled)",
+func Losses() []string {
+	return append(anew(), "of files that were not in its image: times below a second, ACLs, user.* and trusted.* attributes, sockets, and holes (sparse files are filled)")
 }
 
-func (c *commits) losses() []string { return Losses }
+func (c *commits) losses() []string { return Losses() }
 
 // A checkpoint is known by its name while a token needs it, and by its comment afterwards: a label would turn up among
 // those of the container made from it.
@@ -38,6 +35,9 @@ const (
 	checkpointRepository = "unwind/checkpoint"
 	checkpointComment    = "Unwind: checkpoint before a step"
 )
+
+// ours says that an image with this comment was made here.
+func ours(comment string) bool { return comment == checkpointComment || comment == keptComment }
 
 func checkpointRef(token string) string { return checkpointRepository + ":" + token }
 
@@ -76,15 +76,15 @@ func (c *commits) begun(ctx context.Context, to rollback) (bool, error) {
 // one's successor. Only then do the two change places.
 func (c *commits) rollback(ctx context.Context, r rollback) (restored, error) {
 	for {
-		last, err := c.lineage.walk(ctx, r.Container.ID, c.settle, r.mine)
+		last, err := c.lineage.walk(ctx, r.Container.ID, c.settle, r.decidedBy)
 		if err != nil {
 			return restored{}, err
 		}
 		if r.mine(last) {
-			return restored{last.ID, last.Differs, !last.Start}, c.sweep(ctx, r, last.ID)
+			return restored{last.ID, last.Differs, !last.Start}, c.sweep(ctx, r, last)
 		}
-		if err := r.fencedBy(last); err != nil {
-			return restored{}, err
+		if r.fencedBy(last) {
+			return restored{}, activities.Errorf(activities.Fenced, "the step has been taken back: this call came too late")
 		}
 		if err := c.replace(ctx, r, last.ID); err != nil {
 			return restored{}, err
@@ -98,31 +98,69 @@ func (c *commits) replace(ctx context.Context, r rollback, old string) (err erro
 	if err != nil {
 		return err
 	}
-	candidate, err := c.build(ctx, r, model)
-	if err != nil {
-		return err
+	mine := successor{
+		Name: nameOf(model), Start: !r.Stopped, Retire: retire, Stood: model.Image, Token: r.Token, Turn: r.Turn,
 	}
-	claimed := false
+	claiming := false
 	defer func() {
-		if !claimed {
-			err = errors.Join(err, c.remove(context.WithoutCancel(ctx), candidate))
+		if !claiming {
+			err = errors.Join(err, c.discard(context.WithoutCancel(ctx), mine))
 		}
 	}()
+	if r.Keep != "" && retire == old {
+		if mine.Kept, err = c.keep(ctx, r, model); err != nil {
+			return err
+		}
+	}
+	if mine.ID, err = c.build(ctx, r, model); err != nil {
+		return err
+	}
 	point.Reach("container.exec:candidate-built")
+	if mine.Differs, err = c.compare(ctx, r, mine.ID); err != nil {
+		return err
+	}
+	claiming = true // from here on the journal decides, also where it fails to answer: a sweep clears away who has lost
+	won, err := c.lineage.claim(old, mine)
+	if err != nil {
+		return err
+	}
+	point.Reach("container.exec:successor-named")
+	if won.ID != mine.ID {
+		return c.discard(ctx, mine)
+	}
+	return nil
+}
+
+// discard clears away what was made for a successor that was not chosen.
+func (c *commits) discard(ctx context.Context, s successor) error {
+	var err error
+	if s.ID != "" {
+		err = c.remove(ctx, s.ID)
+	}
+	if s.Kept != nil {
+		_, removed := c.engine.ImageRemove(ctx, s.Kept.Image, image.RemoveOptions{Force: true})
+		if removed != nil && !notFound(removed) && !conflict(removed) {
+			err = errors.Join(err, explain("dropping what was kept", removed))
+		}
+	}
+	return err
+}
+
+// compare lists what in a candidate is not as it has to be.
+func (c *commits) compare(ctx context.Context, r rollback, candidate string) ([]string, error) {
+	if r.Before == nil {
+		return nil, nil
+	}
 	seen, err := takeManifest(ctx, c.engine, candidate, r.Ignore)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	won, err := c.lineage.claim(old, successor{
-		ID: candidate, Name: strings.TrimPrefix(model.Name, "/"), Start: !r.Stopped, Retire: retire, Stood: model.Image,
-		Token: r.Token, Turn: r.Turn, Differs: r.Before.diff(seen),
-	})
-	if err != nil {
-		return err
+	differs := r.Before.diff(seen)
+	if r.Exactly && len(differs) > 0 {
+		return nil, activities.Errorf(activities.DamagedRecord, "%d paths of what was kept of %s are not as they were: %s",
+			len(differs), nameOf(r.Container), strings.Join(few(differs), "; "))
 	}
-	claimed = won.ID == candidate
-	point.Reach("container.exec:successor-named")
-	return nil
+	return differs, nil
 }
 
 // model is the container to copy the settings of, and the one to retire.
@@ -141,8 +179,13 @@ func (c *commits) build(ctx context.Context, r rollback, model container.Inspect
 	plan := copyOf(model, r.Checkpoint)
 	name := r.candidates() + strings.ToLower(rand.Text()[:8])
 	made, err := c.engine.ContainerCreate(ctx, plan.config, plan.host, plan.network, nil, name)
+	if notFound(err) { // of the image, or of a network or a volume that may come back
+		if _, gone := c.engine.ImageInspect(ctx, r.Checkpoint); notFound(gone) {
+			return "", activities.Errorf(activities.DamagedRecord, "the image to make container %s anew from is gone: somebody has removed %s from the engine", nameOf(r.Container), r.Checkpoint)
+		}
+	}
 	if err != nil {
-		return "", explain("making the container anew from its checkpoint", err)
+		return "", explain("making the container anew from its image", err)
 	}
 	for _, n := range plan.extra {
 		if err := c.engine.NetworkConnect(ctx, n.id, made.ID, n.endpoint); err != nil {
@@ -257,9 +300,9 @@ func (c *commits) remove(ctx context.Context, id string) error {
 	return c.dropImage(ctx, gone.Image)
 }
 
-// sweep removes the candidates of calls of this rollback that were cut short: its successor is chosen, so that every
-// other one has lost, also one whose builder is still to find out.
-func (c *commits) sweep(ctx context.Context, r rollback, chosen string) error {
+// sweep removes the candidates of calls of this rollback that were cut short, and what they have kept: its successor is
+// chosen, so that every other one has lost, also one whose builder is still to find out.
+func (c *commits) sweep(ctx context.Context, r rollback, chosen successor) error {
 	found, err := c.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
 		filters.Arg("name", "^/"+r.candidates()), filters.Arg("status", "created"),
 	)})
@@ -267,33 +310,40 @@ func (c *commits) sweep(ctx context.Context, r rollback, chosen string) error {
 		return explain("looking for what was left over", err)
 	}
 	for _, left := range found {
-		if left.ID != chosen {
+		if left.ID != chosen.ID {
 			if err := c.remove(ctx, left.ID); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	if r.Turn != undoTurn {
+		return nil
+	}
+	return c.dropKeptBut(ctx, r.Token, chosen.Kept)
 }
 
 // drop takes the checkpoint's name away. Its layers stay for as long as a container stands on them; when that container
 // is replaced in its turn, they go with it.
 func (c *commits) drop(ctx context.Context, token string) error {
-	kept, err := c.engine.ImageInspect(ctx, checkpointRef(token))
+	return c.dropRef(ctx, checkpointRef(token))
+}
+
+func (c *commits) dropRef(ctx context.Context, ref string) error {
+	named, err := c.engine.ImageInspect(ctx, ref)
 	if notFound(err) {
 		return nil
 	}
 	if err != nil {
-		return explain("looking for checkpoint "+checkpointRef(token), err)
+		return explain("looking for image "+ref, err)
 	}
-	_, err = c.engine.ImageRemove(ctx, checkpointRef(token), image.RemoveOptions{Force: true})
+	_, err = c.engine.ImageRemove(ctx, ref, image.RemoveOptions{Force: true})
 	if err != nil && !notFound(err) && !conflict(err) {
-		return explain("dropping checkpoint "+checkpointRef(token), err)
+		return explain("dropping image "+ref, err)
 	}
-	return c.dropImage(ctx, kept.ID)
+	return c.dropImage(ctx, named.ID)
 }
 
-// dropImage removes an image that is a checkpoint, has no name any more and that nothing stands on, and its parents
+// dropImage removes an image that was made here, has no name any more and that nothing stands on, and its parents
 // while they are the same. Images that are not ours are never touched.
 func (c *commits) dropImage(ctx context.Context, id string) error {
 	for id != "" {
@@ -304,14 +354,14 @@ func (c *commits) dropImage(ctx context.Context, id string) error {
 		if err != nil {
 			return explain("looking at image "+id, err)
 		}
-		if img.Comment != checkpointComment || len(img.RepoTags) > 0 {
+		if !ours(img.Comment) || len(img.RepoTags) > 0 {
 			return nil
 		}
 		switch _, err := c.engine.ImageRemove(ctx, id, image.RemoveOptions{}); {
 		case conflict(err): // something stands on it
 			return nil
 		case err != nil && !notFound(err):
-			return explain("dropping checkpoint image "+id, err)
+			return explain("dropping image "+id, err)
 		}
 		id = img.Parent //nolint:staticcheck // it is told by every engine that makes images by commit
 	}

@@ -57,7 +57,7 @@ func startCase(t testing.TB, dir string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "name"), []byte(b.name), 0o600))
 	t.Cleanup(func() {
 		for _, token := range tokensIn(t, dir) {
-			removeImage(t, "unwind/checkpoint:"+token)
+			removeImagesOf(t, token)
 		}
 	})
 }

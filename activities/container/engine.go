@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
+	"syscall"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types"
@@ -42,6 +44,7 @@ type engine interface { //nolint:interfacebloat // it is one client, and each me
 
 	ContainerCommit(ctx context.Context, container string, options container.CommitOptions) (container.CommitResponse, error)
 	ImageInspect(ctx context.Context, image string, _ ...client.ImageInspectOption) (image.InspectResponse, error)
+	ImageList(ctx context.Context, options image.ListOptions) ([]image.Summary, error)
 	ImageRemove(ctx context.Context, image string, options image.RemoveOptions) ([]image.DeleteResponse, error)
 }
 
@@ -66,6 +69,8 @@ func explain(doing string, err error) error {
 		return nil
 	case client.IsErrConnectionFailed(err):
 		return activities.Errorf(activities.ActionFailed, "%s: the container engine does not answer (%v); start it, or set DOCKER_HOST for the worker", doing, err)
+	case strings.Contains(err.Error(), syscall.ENOSPC.Error()):
+		return activities.Errorf(activities.ActionFailed, "%s: the container engine's disk is full (%v); docker system df tells what takes the room", doing, err)
 	default:
 		return fmt.Errorf("%s: %w", doing, err)
 	}

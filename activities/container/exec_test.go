@@ -36,7 +36,7 @@ func TestChangeAndUndo(t *testing.T) {
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
-	for _, loss := range container.Losses {
+	for _, loss := range container.Losses() {
 		assert.Contains(t, u.Losses, loss)
 	}
 	assert.Equal(t, before, files(t, b))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -30,6 +29,8 @@ type successor struct {
 	Turn  string `json:"turn"`
 	// Differs is what was not as before.
 	Differs []string `json:"differs,omitempty"`
+	// Kept is what it has taken away and kept.
+	Kept *kept `json:"kept,omitempty"`
 }
 
 const (
@@ -96,14 +97,4 @@ func (l lineage) settleOnce(ctx context.Context, t *journal.Token, s successor, 
 	}
 	_, err := t.Create(settledDoc, &settled)
 	return err
-}
-
-// mine says whether s was made by this rollback. A rollback of a forward that meets its own token's undo is Fenced.
-func (r rollback) mine(s successor) bool { return s.Token == r.Token && s.Turn == r.Turn }
-
-func (r rollback) fencedBy(s successor) error {
-	if s.Token == r.Token && s.Turn == undoTurn && r.Turn != undoTurn {
-		return activities.Errorf(activities.Fenced, "the step has been undone: this forward came too late")
-	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	dockertypes "github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
@@ -170,11 +171,29 @@ func newStage(t testing.TB, state string) *stage {
 // entry is that of a new step with a token of its own. Its checkpoint is gone after the test.
 func (s *stage) entry(t testing.TB) activities.Entry {
 	token := activities.NewToken(random(), "it", 1)
-	t.Cleanup(func() { removeImage(t, "unwind/checkpoint:"+token) })
+	t.Cleanup(func() { removeImagesOf(t, token) })
 	return activities.Entry{
 		Version: activities.EntryVersion, Seq: 1, Step: "it", Action: "container.exec", UndoType: "container.exec.undo",
 		Token: token, Place: activities.Place{Journal: s.place},
 	}
+}
+
+// removeImagesOf removes the checkpoint of a token, and what its rollbacks have kept.
+func removeImagesOf(t testing.TB, token string) {
+	for _, img := range keptImages(cleanup{t}, token) {
+		for _, ref := range img.RepoTags { // what a container still stands on only loses its name
+			removeImage(t, ref)
+		}
+	}
+	removeImage(t, "unwind/checkpoint:"+token)
+}
+
+// keptImages lists what rollbacks of a token have kept.
+func keptImages(t testing.TB, token string) []image.Summary {
+	t.Helper()
+	found, err := docker(t).ImageList(t.Context(), image.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", "unwind/kept:"+token+"*"))})
+	require.NoError(t, err)
+	return found
 }
 
 func removeImage(t testing.TB, ref string) {

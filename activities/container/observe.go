@@ -61,7 +61,7 @@ func (s sight) observation(undone bool) activities.Observation {
 	return activities.Observation{State: activities.Elsewise, Detail: s.say(), Drift: drift}
 }
 
-// Release drops the checkpoint, the container's settings, the manifests and the logs. What stays is the token's fate, and
+// Release drops the checkpoint, what a rollback has kept, the container's settings, the manifests and the logs. What stays is the token's fate, and
 // which container took the place of which, for the records of other steps.
 func (x *execAction) Release(ctx context.Context, e activities.Entry) error {
 	t, err := x.token(ctx, e)
@@ -79,7 +79,7 @@ func (x *execAction) Release(ctx context.Context, e activities.Entry) error {
 	case fate == journal.Undoing && !over:
 		return activities.Errorf(activities.Fenced, "the step is being undone: its record is still needed")
 	}
-	if err := x.backend.drop(ctx, e.Token); err != nil {
+	if err := errors.Join(x.backend.drop(ctx, e.Token), x.backend.dropKept(ctx, e.Token)); err != nil {
 		return err
 	}
 	bulk, err := filepath.Glob(filepath.Join(t.Dir(), "*"))
@@ -93,5 +93,5 @@ func (x *execAction) Release(ctx context.Context, e activities.Entry) error {
 			}
 		}
 	}
-	return t.Drop(journal.Record)
+	return errors.Join(t.Drop(journal.Record), t.Released())
 }

@@ -11,12 +11,18 @@ import (
 const (
 	checkpointDoc = "checkpoint"
 	ticketDoc     = "ticket"
+	endingDoc     = "ending"
 	beforeFile    = "before.gz"
 	afterFile     = "after.gz"
 )
 
+// keptFile is the manifest of what a rollback has taken away: two at once may have seen two.
+func keptFile(of activities.Digest) string { return "kept-" + of.Short() + ".gz" }
+
 // record is what Apply captures before anything happens.
 type record struct {
+	journal.Owned
+
 	// Want is the digest that was approved.
 	Want activities.Digest `json:"want,omitempty"`
 	// Container is the engine's whole inspection.
@@ -26,10 +32,12 @@ type record struct {
 	// Before is the digest of the manifest in beforeFile, made without what is below Ignore.
 	Before activities.Digest `json:"before,omitempty"`
 	Ignore []string          `json:"ignore,omitempty"`
+	// Redo is set where the step puts back what a rollback had kept.
+	Redo *redo `json:"redo,omitempty"`
 }
 
-// kept says where the checkpoint is.
-type kept struct {
+// checkpointAt says where the checkpoint is.
+type checkpointAt struct {
 	Checkpoint string `json:"checkpoint"`
 }
 
@@ -59,6 +67,11 @@ type applied struct {
 	// Result is set where the step has succeeded, Failure where it has not.
 	Result  activities.Result `json:"result"`
 	Failure *activities.Error `json:"failure,omitempty"`
+}
+
+// stoppedSince says that someone has stopped the container since the step.
+func (a applied) stoppedSince(now container.InspectResponse) bool {
+	return a.Running && !now.State.Running
 }
 
 func (a applied) answer() (activities.Result, error) {

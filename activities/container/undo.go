@@ -11,47 +11,29 @@ import (
 )
 
 func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
-	t, err := x.token(ctx, e)
-	if err != nil {
-		return activities.Undone{}, err
-	}
-	var before activities.Undone
-	if found, err := t.Read(journal.Outcome, &before); found || err != nil {
-		return before, err
-	}
-	fate, err := t.Decide(journal.Undoing)
-	if err != nil {
-		return activities.Undone{}, err
-	}
-	if fate != journal.Undoing {
-		return activities.Undone{}, activities.Errorf(activities.Fenced, "the step's record is released: its rollback window has closed")
+	t, undone, over, err := x.beginUndo(ctx, e)
+	if over || err != nil {
+		return undone, err
 	}
 	point.Reach("container.exec:undo-begun")
-	holder := ticket{undoHolds}
-	if _, err := t.Create(ticketDoc, &holder); err != nil {
-		return activities.Undone{}, err
-	}
-	rec, found, err := readRecord(t)
+	runs, err := mayRun(t)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	var undone activities.Undone
+	if !runs {
+		return x.end(ctx, e, t, nothingDone(t))
+	}
+	rec, found, err := readRecord(t)
 	switch {
-	case found && rec.ReadOnly:
-		undone = activities.Undone{Outcome: activities.Nothing, Observed: "the command only reads"}
-	case holder.Holder == undoHolds:
-		undone = activities.Undone{Outcome: activities.Nothing, Observed: "the command has not run, and no longer can"}
-	default:
-		if undone, err = x.takeBack(ctx, e, t, rec, d); err != nil || undone.Outcome == activities.Drifted {
-			return undone, err
-		}
-	}
-	if err := x.backend.drop(ctx, e.Token); err != nil {
+	case err != nil:
 		return activities.Undone{}, err
+	case !found:
+		return activities.Undone{}, activities.Errorf(activities.DamagedRecord, "the record of token %s is gone, though its command may have run", e.Token)
 	}
-	point.Reach("container.exec:checkpoint-dropped")
-	_, err = t.Create(journal.Outcome, &undone)
-	return undone, err
+	if undone, err = x.takeBack(ctx, e, t, rec, d); err != nil || undone.Outcome == activities.Drifted {
+		return undone, err
+	}
+	return x.end(ctx, e, t, undone)
 }
 
 // takeBack rolls the container back, unless someone else has changed it since the step.
@@ -72,6 +54,12 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 			return activities.Undone{Outcome: activities.Drifted, Observed: now.say(), Drift: drift}, nil
 		}
 		to.Usurper, to.Stopped = now.usurper, now.stopped
+		if d.Redoable && now.after != nil && !now.gone {
+			to.Keep = now.now.digest()
+			if err := now.now.save(t.Dir(), keptFile(to.Keep)); err != nil {
+				return activities.Undone{}, err
+			}
+		}
 	}
 	point.Reach("container.exec:drift-checked")
 	back, err := x.backend.rollback(ctx, to)
@@ -84,7 +72,7 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 		return undone, err
 	}
 	if _, ended, err := readApplied(t); err != nil || !ended {
-		undone.Losses = append(undone.Losses, "the command had not come to its end: what others changed in the container since the checkpoint cannot be told from its doings, and is gone too")
+		undone.Losses = append(undone.Losses, "the step had not come to its end: what others changed in the container since the checkpoint cannot be told from its doings, and is gone too")
 		return undone, err
 	}
 	return undone, nil
@@ -103,6 +91,11 @@ func (x *execAction) report(ctx context.Context, rec record, to rollback, back r
 		undone.Observed = fmt.Sprintf("%d paths of %s are not as before the step", len(back.Differs), name)
 		undone.Losses = append(few(back.Differs), undone.Losses...)
 	}
+	return x.standsNow(ctx, undone, back)
+}
+
+// standsNow adds how the container stands after a rollback.
+func (x *execAction) standsNow(ctx context.Context, undone activities.Undone, back restored) (activities.Undone, error) {
 	after, err := x.engine.ContainerInspect(ctx, back.ID)
 	switch {
 	case notFound(err):
@@ -169,7 +162,7 @@ func (x *execAction) look(ctx context.Context, t *journal.Token, rec record) (si
 	if err != nil {
 		return s, explain("looking at the container", err)
 	}
-	s.stopped = ended && done.Running && !present.State.Running
+	s.stopped = ended && done.stoppedSince(present)
 	s.now, err = takeManifest(ctx, x.engine, id, rec.Ignore)
 	return s, err
 }

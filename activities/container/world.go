@@ -46,7 +46,10 @@ func New(c Config) (activities.World, error) {
 		journal: records,
 		backend: &commits{engine: engine, lineage: family},
 	}
-	return activities.World{Name: "container", Actions: []activities.Action{x}, Journal: x.place}, nil
+	return activities.World{
+		Name: "container", Actions: []activities.Action{x}, Journal: x.place,
+		Records: journal.Records{Journal: records, Bytes: x.backend.bytes},
+	}, nil
 }
 
 // place is the journal's id and the engine's: a record is worth nothing at another engine.

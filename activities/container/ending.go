@@ -1,0 +1,87 @@
+package container
+
+import (
+	"context"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// ending is the document that says whether an undo or a reset ends the token. An undo writes it when it has succeeded, a
+// reset before it touches anything: so the one that is kept is what the container has come to.
+type ending struct {
+	Turn string `json:"turn"`
+	// Undone is how the undo ended.
+	Undone activities.Undone `json:"undone,omitzero"`
+	// Container, Image, Usurper and Stopped are what the reset makes anew, and how; see [rollback].
+	Container container.InspectResponse `json:"container,omitzero"`
+	Image     string                    `json:"image,omitempty"`
+	Usurper   string                    `json:"usurper,omitempty"`
+	Stopped   bool                      `json:"stopped,omitempty"`
+}
+
+// nothingDone is the outcome where the undo holds the ticket. For that the record need not be readable.
+func nothingDone(t *journal.Token) activities.Undone {
+	if rec, found, err := readRecord(t); err == nil && found && rec.ReadOnly {
+		return activities.Undone{Outcome: activities.Nothing, Observed: "the command only reads"}
+	}
+	return activities.Undone{Outcome: activities.Nothing, Observed: "the command has not run, and no longer can"}
+}
+
+// beginUndo decides the token's fate. It is over where the token has its outcome, or where all that is missing is to write
+// it down.
+func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (t *journal.Token, undone activities.Undone, over bool, err error) {
+	if t, err = x.token(ctx, e); err != nil {
+		return nil, undone, false, err
+	}
+	if over, err = t.Read(journal.Outcome, &undone); over || err != nil {
+		return t, undone, over, err
+	}
+	fate, err := t.Decide(journal.Undoing)
+	if err != nil {
+		return nil, undone, false, err
+	}
+	if fate != journal.Undoing {
+		return nil, undone, false, activities.Errorf(activities.Fenced, "the step's record is released: its rollback window has closed")
+	}
+	var by ending
+	if over, err = t.Read(endingDoc, &by); over && err == nil {
+		undone, err = x.finish(ctx, e, t, by)
+	}
+	return t, undone, over, err
+}
+
+// mayRun says whether the command may run or have run. Where it says no, none ever will.
+func mayRun(t *journal.Token) (bool, error) {
+	holder := ticket{undoHolds}
+	_, err := t.Create(ticketDoc, &holder)
+	return holder.Holder != undoHolds, err
+}
+
+// end ends the token with the outcome of an undo, unless a reset was quicker.
+func (x *execAction) end(ctx context.Context, e activities.Entry, t *journal.Token, undone activities.Undone) (activities.Undone, error) {
+	by := ending{Turn: undoTurn, Undone: undone}
+	if _, err := t.Create(endingDoc, &by); err != nil {
+		return activities.Undone{}, err
+	}
+	return x.finish(ctx, e, t, by)
+}
+
+// finish brings the token to its end and keeps the outcome.
+func (x *execAction) finish(ctx context.Context, e activities.Entry, t *journal.Token, by ending) (undone activities.Undone, err error) {
+	undone = by.Undone
+	if by.Turn == resetTurn {
+		if undone, err = x.makeAnew(ctx, e, by); err != nil {
+			return activities.Undone{}, err
+		}
+	}
+	if err := x.backend.drop(ctx, e.Token); err != nil {
+		return activities.Undone{}, err
+	}
+	point.Reach("container.exec:checkpoint-dropped")
+	_, err = t.Create(journal.Outcome, &undone)
+	return undone, err
+}

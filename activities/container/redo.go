@@ -1,0 +1,197 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// redo is what a forward puts back in place of running its command again.
+type redo struct {
+	// Of is the token that was rolled back.
+	Of string `json:"of"`
+	// Kept is what its rollback has kept.
+	Kept kept `json:"kept"`
+	// Done is how it had ended.
+	Done applied `json:"done"`
+}
+
+// comeback is a redo that can be done: what it puts back, and the container that it finds.
+type comeback struct {
+	redo
+	target container.InspectResponse
+	ignore []string
+	// before is what the rollback brought back; after what it took away.
+	before, after manifest
+}
+
+// comebackOf looks for what the entry's forward has to put back. Nil: nothing was taken away, for the command had not run
+// or not come to its end; then it runs.
+func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeback, error) {
+	if e.Redoes == "" {
+		return nil, nil //nolint:nilnil // there is nothing to put back, and nothing wrong
+	}
+	t, err := x.journal.Token(e.Redoes)
+	if err != nil {
+		return nil, err
+	}
+	var undone activities.Undone
+	if found, err := t.Read(journal.Outcome, &undone); err != nil {
+		return nil, err
+	} else if !found {
+		return nil, activities.Errorf(activities.Refused, "token %s has not been rolled back: there is nothing to do again", e.Redoes)
+	}
+	done, ended, err := readApplied(t)
+	if err != nil {
+		return nil, err
+	}
+	if undone.Outcome == activities.Nothing || !ended {
+		return nil, nil //nolint:nilnil // as above
+	}
+	rec, found, err := readRecord(t)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, activities.Errorf(activities.Refused, "what the rollback of token %s had kept is released: its time is over", e.Redoes)
+	}
+	back := comeback{redo: redo{Of: e.Redoes, Done: done}, ignore: rec.Ignore}
+	at, err := x.backend.kept(ctx, rollback{Token: e.Redoes, Turn: undoTurn, Container: rec.Container})
+	if err != nil {
+		return nil, err
+	}
+	if at == nil {
+		return nil, activities.Errorf(activities.Refused, "the undo of token %s has kept nothing to do it again from", e.Redoes)
+	}
+	back.Kept = *at
+	if back.target, err = x.rolledBack(ctx, rec); err != nil {
+		return nil, err
+	}
+	if back.before, err = loadManifest(t.Dir(), beforeFile, rec.Before); err != nil {
+		return nil, err
+	}
+	back.after, err = loadManifest(t.Dir(), keptFile(at.After), at.After)
+	return &back, err
+}
+
+// rolledBack is the container of a step as its rollback has left it: under the id that it has now.
+func (x *execAction) rolledBack(ctx context.Context, rec record) (container.InspectResponse, error) {
+	id, err := x.backend.standing(ctx, rec.Container.ID)
+	if err != nil {
+		return container.InspectResponse{}, err
+	}
+	c, err := x.engine.ContainerInspect(ctx, id)
+	switch {
+	case notFound(err):
+		return c, activities.Errorf(activities.Refused, "container %s has been removed since the rollback", nameOf(rec.Container))
+	case err != nil:
+		return c, explain("looking at the container", err)
+	}
+	return c, awake(c, nameOf(c))
+}
+
+// unchanged refuses where someone has changed the container since the rollback.
+func (c *comeback) unchanged(now manifest) error {
+	if differs := c.before.diff(now); len(differs) > 0 {
+		return activities.Errorf(activities.Refused, "container %s has changed since the rollback, and is left alone: %s", nameOf(c.target), strings.Join(few(differs), "; "))
+	}
+	return nil
+}
+
+// change says what a redo would do.
+func (c *comeback) change(now manifest, losses []string) activities.Change {
+	lines := now.diff(c.after)
+	diff := strings.Join(lines, "\n") + "\n"
+	if len(diff) > activities.MaxDiff {
+		diff = strings.Join(few(lines), "\n") + "\n"
+	}
+	return activities.Change{
+		Summary:  fmt.Sprintf("put back in %s what its rollback has kept (%d paths)", nameOf(c.target), len(lines)),
+		Diff:     diff,
+		Strategy: activities.Snapshot,
+		Losses:   losses,
+		Risk:     activities.Medium,
+		Facts:    []string{"the command does not run again"},
+	}
+}
+
+// take notes in the record of a forward what it puts back, and makes the journal of the token whole: what it needs may be
+// released at any time.
+func (a *application) take(c *comeback) error {
+	a.rec.Redo = &c.redo
+	name := keptFile(c.Kept.After)
+	of, err := a.journal.Token(c.Of)
+	if err != nil {
+		return err
+	}
+	err = os.Link(filepath.Join(of.Dir(), name), filepath.Join(a.token.Dir(), name))
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// putBack is the change of a redo: the container is made anew from what was kept, with the same fences as a rollback.
+func (a *application) putBack(ctx context.Context) (applied, error) {
+	r := a.rec.Redo
+	before, err := loadManifest(a.token.Dir(), keptFile(r.Kept.After), r.Kept.After)
+	if err != nil {
+		return applied{}, err
+	}
+	back, err := a.backend.rollback(ctx, rollback{
+		Token: a.entry.Token, Turn: redoTurn, Container: a.rec.Container, Checkpoint: r.Kept.Image, Before: before,
+		Ignore: a.rec.Ignore, Exactly: true, Stopped: r.Kept.Stopped || !a.rec.Container.State.Running,
+	})
+	if err != nil {
+		return applied{}, err
+	}
+	point.Reach("container.exec:put-back")
+	failure := r.Done.Failure
+	if failure == nil {
+		if failure, err = a.check(ctx, back.ID); err != nil {
+			return applied{}, errors.Join(a.token.CheckOpen(), err)
+		}
+	}
+	left, err := a.lookAfter(ctx, back.ID)
+	if err != nil {
+		return applied{}, err
+	}
+	result := r.Done.Result
+	result.Summary = fmt.Sprintf("put back in %s what its rollback had kept (%d paths changed)", nameOf(a.rec.Container), left.changes)
+	result.After = left.digest
+	result.Notes = []string{"the command did not run again: its result is that of the run which was rolled back"}
+	if result.Outputs, err = a.adoptLog(result.Outputs); err != nil {
+		return applied{}, err
+	}
+	return a.finish(applied{Container: back.ID, After: left.digest, Running: left.running, Failure: failure, Result: result})
+}
+
+// adoptLog gives the step the log of the run that was rolled back, for as long as its own record is kept.
+func (a *application) adoptLog(outputs map[string]any) (map[string]any, error) {
+	outputs = maps.Clone(outputs)
+	had, ok := outputs["log"].(string)
+	if !ok {
+		return outputs, nil
+	}
+	mine := filepath.Join(a.token.Dir(), logName(1))
+	switch err := os.Link(had, mine); {
+	case err == nil || errors.Is(err, fs.ErrExist):
+		outputs["log"] = mine
+	case errors.Is(err, fs.ErrNotExist):
+		delete(outputs, "log")
+	default:
+		return nil, err
+	}
+	return outputs, nil
+}

@@ -1,0 +1,122 @@
+package container
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// Reset makes the container anew from the image that it was made from in the first place. It needs of the step's record
+// no more than the name of the container, which is in the entry too; a command that has provably not run costs nobody
+// a container.
+func (x *execAction) Reset(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	t, undone, over, err := x.beginUndo(ctx, e)
+	if over || err != nil {
+		return undone, err
+	}
+	point.Reach("container.exec:reset-begun")
+	runs, err := mayRun(t)
+	if err != nil && !damaged(err) {
+		return activities.Undone{}, err
+	}
+	if err == nil && !runs {
+		return x.end(ctx, e, t, nothingDone(t))
+	}
+	by, err := x.blueprint(ctx, e, t)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if by.Usurper != "" {
+		s := sight{name: nameOf(by.Container), gone: true, usurper: by.Usurper}
+		if drift := s.drift(); d.Force != drift.Digest {
+			return activities.Undone{Outcome: activities.Drifted, Observed: s.say(), Drift: drift}, nil
+		}
+	}
+	if _, err := t.Create(endingDoc, &by); err != nil {
+		return activities.Undone{}, err
+	}
+	point.Reach("container.exec:reset-decided")
+	return x.finish(ctx, e, t, by)
+}
+
+func damaged(err error) bool { return activities.TypeOf(err) == activities.DamagedRecord }
+
+// blueprint finds what a reset has to make: by the record, or where that is damaged by the name that the container has in
+// the entry.
+func (x *execAction) blueprint(ctx context.Context, e activities.Entry, t *journal.Token) (ending, error) {
+	by := ending{Turn: resetTurn}
+	rec, found, err := readRecord(t)
+	if err == nil && found {
+		by.Container, err = x.present(ctx, rec.Container.ID)
+		if notFound(err) {
+			by.Container = rec.Container
+			by.Usurper, err = x.holderOf(ctx, nameOf(rec.Container))
+		}
+	}
+	if !found || damaged(err) {
+		by.Container, err = x.named(ctx, e)
+	}
+	if err != nil {
+		return by, err
+	}
+	if by.Image, err = x.backend.origin(ctx, by.Container); err != nil {
+		return by, err
+	}
+	done, ended, err := readApplied(t)
+	if damaged(err) {
+		err = nil
+	}
+	by.Stopped = ended && by.Usurper == "" && done.stoppedSince(by.Container)
+	return by, err
+}
+
+// present is the container that had an id once, under the one that it has now.
+func (x *execAction) present(ctx context.Context, id string) (container.InspectResponse, error) {
+	now, err := x.backend.standing(ctx, id)
+	if err != nil {
+		return container.InspectResponse{}, err
+	}
+	c, err := x.engine.ContainerInspect(ctx, now)
+	return c, explain("looking at the container", err)
+}
+
+// named is the container that the entry names.
+func (x *execAction) named(ctx context.Context, e activities.Entry) (container.InspectResponse, error) {
+	p, err := activities.DecodeParams[params](e.Params)
+	if err != nil {
+		return container.InspectResponse{}, err
+	}
+	c, err := x.engine.ContainerInspect(ctx, p.Container)
+	if notFound(err) {
+		return c, activities.Errorf(activities.DamagedRecord, "the record of token %s is damaged, and there is no container %q any more to see how it was made", e.Token, p.Container)
+	}
+	return c, explain("looking at container "+p.Container, err)
+}
+
+// makeAnew makes the container that the ending describes, and says what was seen.
+func (x *execAction) makeAnew(ctx context.Context, e activities.Entry, by ending) (activities.Undone, error) {
+	name := nameOf(by.Container)
+	back, err := x.backend.rollback(ctx, rollback{
+		Token: e.Token, Turn: resetTurn, Container: by.Container, Checkpoint: by.Image, Usurper: by.Usurper, Stopped: by.Stopped,
+	})
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	point.Reach("container.exec:reset-made")
+	if err := x.backend.dropKept(ctx, e.Token); err != nil {
+		return activities.Undone{}, err
+	}
+	undone := activities.Undone{
+		Outcome:  activities.Residue,
+		Observed: fmt.Sprintf("%s was made anew from its image %s", name, by.Image),
+		Losses: append([]string{
+			"everything that was done in the container since it was made from its image, by this step and by all others",
+		}, append(anew(), outside(by.Container, nil)...)...),
+	}
+	return x.standsNow(ctx, undone, back)
+}
