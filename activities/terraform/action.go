@@ -45,11 +45,14 @@ func (*apply) Spec() activities.Spec {
 		Strategy:   activities.Compensation,
 		Undo: "What the step added is destroyed under its own configuration, then the configuration from before is applied to the " +
 			"present state. Data inside a replaced or destroyed object does not come back.",
+		Redo: "The configuration that the step had applied, kept with its record, is applied anew to the present state: objects " +
+			"get new ids, and the data inside them does not come back.",
 	}
 }
 
 // record is the undo record: durable before terraform is started to change anything.
 type record struct {
+	journal.Owned
 	Version int               `json:"v"`
 	Want    activities.Digest `json:"want,omitempty"`
 	Dir     string            `json:"dir"`
@@ -167,17 +170,28 @@ func (a *apply) Release(_ context.Context, e activities.Entry) error {
 			return errors.Join(err, activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", e.Token))
 		}
 	}
-	return drop(t)
+	if err := drop(t); err != nil {
+		return err
+	}
+	return t.Released()
 }
 
 // drop clears the bulky and the secret parts of a token away.
 func drop(t *journal.Token) error {
-	for _, doc := range []string{journal.Record, docLeft} {
+	docs := []string{journal.Record, docLeft}
+	offers, err := filepath.Glob(filepath.Join(t.Dir(), docOffer("*")))
+	if err != nil {
+		return err
+	}
+	for _, offer := range offers {
+		docs = append(docs, filepath.Base(offer))
+	}
+	for _, doc := range docs {
 		if err := t.Drop(doc); err != nil {
 			return err
 		}
 	}
-	for _, dir := range []string{"work", "errands", "looks", "runs"} {
+	for _, dir := range []string{"work", errandsName, "looks", "runs"} {
 		if err := os.RemoveAll(filepath.Join(t.Dir(), dir)); err != nil {
 			return err
 		}

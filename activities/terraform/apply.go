@@ -53,12 +53,13 @@ func (a *apply) begin(ctx context.Context, e activities.Entry, s activities.Step
 	if err := pr.ws.token.CheckOpen(); err != nil {
 		return activities.Result{}, err
 	}
+	r.Owned = journal.Own(ctx, e)
 	if _, err := pr.ws.token.Create(journal.Record, r); err != nil {
 		return activities.Result{}, err
 	}
 	point.Reach("terraform.apply:recorded")
 	if r.Unchanged {
-		return a.finish(ctx, pr.ws, s, pr.bundle, report{})
+		return a.finish(ctx, pr.ws, s, pr.bundle, report{}, pr.notes...)
 	}
 	said, err := pr.ws.applyPlan(ctx, pr.file)
 	if err != nil {
@@ -72,7 +73,7 @@ func (a *apply) begin(ctx context.Context, e activities.Entry, s activities.Step
 		return activities.Result{}, err
 	}
 	point.Reach("terraform.apply:applied")
-	return a.finish(ctx, pr.ws, s, pr.bundle, said)
+	return a.finish(ctx, pr.ws, s, pr.bundle, said, pr.notes...)
 }
 
 // chosen is the plan to apply: the one that was shown, or a new one with the digest that is wanted, or any.
@@ -130,11 +131,11 @@ func (a *apply) resume(ctx context.Context, e activities.Entry, s activities.Ste
 	if lost, err = ws.adoptMade(ctx, lost); err != nil {
 		return activities.Result{}, err
 	}
-	if unknown := append(byFate(lost, inFlight), byFate(lost, made)...); len(unknown) > 0 {
+	if unknown := unknowable(lost); len(unknown) > 0 {
 		return activities.Result{}, activities.Errorf(activities.UnknownOutcome, "terraform was killed while it made %s: whether they are there "+
 			"cannot be known, and making them again could double them", strings.Join(unknown, ", "))
 	}
-	if last != nil && last.Code == 0 && !last.Killed && !last.Never {
+	if last.applied() {
 		said, err := readReport(stdoutOf(last.dir()))
 		if err != nil {
 			return activities.Result{}, err

@@ -21,6 +21,10 @@ type ending struct {
 	Killed bool
 }
 
+// errWorking: a run has not ended within the time that one attempt waits for it.
+var errWorking = &activities.Error{Type: activities.ActionFailed, NextRetry: 5 * time.Second, Message: "an earlier terraform of " +
+	"this step has been interrupted or is still working, and has not ended yet; it is waited for again"}
+
 // await waits until a run has ended. With interrupt it wakes the run and interrupts it, once in its life.
 func (w *world) await(ctx context.Context, r run, interrupt bool) (ending, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Ending)
@@ -65,8 +69,7 @@ func (w *world) await(ctx context.Context, r run, interrupt bool) (ending, error
 		}
 		select {
 		case <-ctx.Done():
-			return ending{}, &activities.Error{Type: activities.ActionFailed, NextRetry: 5 * time.Second, Message: "an earlier " +
-				"terraform of this step has been interrupted or is still working, and has not ended yet; it is waited for again"}
+			return ending{}, errWorking
 		case <-tick.C:
 		}
 	}

@@ -128,7 +128,7 @@ func (a *apply) offered(ctx context.Context, e activities.Entry, s activities.St
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := capture(o.Record.Dir, p.Vars, p.VarFiles, p.Backend)
+	b, notes, err := a.configuration(ctx, e, o.Record.Dir, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,7 +144,7 @@ func (a *apply) offered(ctx context.Context, e activities.Entry, s activities.St
 	if o.Record.Want != want || b.digest() != o.Bundle || now.Lineage != o.Record.Lineage || now.Serial != o.Record.Serial {
 		return nil, nil, stale(o.Record.Dir)
 	}
-	pr := &prepared{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), back: o.Record.Back}
+	pr := &prepared{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), back: o.Record.Back, notes: notes}
 	return pr, &o.Record, nil
 }
 

@@ -100,6 +100,7 @@ func New(c Config) (activities.World, error) {
 		Name:    Name,
 		Actions: []activities.Action{&apply{w}},
 		Journal: func(context.Context) (string, error) { return j.ID(), nil },
+		Records: journal.Records{Journal: j},
 	}, nil
 }
 

@@ -3,7 +3,6 @@ package terraform
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,62 +84,4 @@ func (ws *workspace) moved(ctx context.Context) ([]string, []byte, error) {
 	hide(ctx, sensitiveInPlan(plan))
 	values, err := json.Marshal(plan.ResourceDrift)
 	return said.Drifted, values, err
-}
-
-// Observe compares the state and its objects with what the step left and with what was there before.
-func (a *apply) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
-	t, err := a.token(e)
-	if err != nil {
-		return activities.Observation{}, err
-	}
-	r, c, found, err := a.readRecord(ctx, t)
-	if err != nil {
-		return activities.Observation{}, err
-	}
-	if !found {
-		return activities.Observation{State: activities.Unseen, Detail: "the step has left no record: it has not begun, or was released"}, nil
-	}
-	if err := a.installed(); err != nil {
-		return activities.Observation{}, err
-	}
-	if err := os.MkdirAll(filepath.Join(t.Dir(), "work"), 0o700); err != nil {
-		return activities.Observation{}, err
-	}
-	dir, err := os.MkdirTemp(filepath.Join(t.Dir(), "work"), "observe-")
-	if err != nil {
-		return activities.Observation{}, err
-	}
-	defer os.RemoveAll(dir)
-	ws, err := a.workspace(ctx, e, filepath.Base(dir), c.Forward, 0)
-	if err != nil {
-		return activities.Observation{}, err
-	}
-	now, err := ws.pull(ctx)
-	if err != nil {
-		return activities.Observation{}, err
-	}
-	before, err := hidden(ctx, c.State)
-	if err != nil {
-		return activities.Observation{}, err
-	}
-	drift, err := ws.drift(ctx, r, now)
-	if err != nil {
-		return activities.Observation{}, err
-	}
-	_, done, err := a.readLeft(ctx, t)
-	switch {
-	case err != nil:
-		return activities.Observation{}, err
-	case drift == nil && done:
-		return activities.Observation{State: activities.AsLeft, Detail: "the state and its objects are as the step left them"}, nil
-	case before.same(now):
-		moved, _, err := ws.moved(ctx)
-		if err == nil && len(moved) == 0 {
-			return activities.Observation{State: activities.AsBefore, Detail: "the state has the same resources, attributes and outputs as before the step"}, nil
-		}
-		return activities.Observation{State: activities.Elsewise, Detail: "objects are no longer as the state says", Drift: drift}, err
-	case drift == nil:
-		return activities.Observation{State: activities.Unseen, Detail: "the step has not come to its end"}, nil
-	}
-	return activities.Observation{State: activities.Elsewise, Detail: "the state or its objects have changed since the step", Drift: drift}, nil
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// breakVar names the environment variable that makes a supervisor kill or stop itself at a point: "kill:LABEL".
+// breakVar names the environment variable that makes a worker of a test, and what it starts, kill or stop themselves at a
+// point: "kill:LABEL".
 const breakVar = "UNWIND_TERRAFORM_TEST_BREAK"
 
 func TestMain(m *testing.M) {
-	if at := os.Getenv(breakVar); at != "" && filepath.Base(os.Args[0]) == frontName {
+	if at := os.Getenv(breakVar); at != "" && (filepath.Base(os.Args[0]) == frontName || os.Getenv(workerVar) != "") {
 		point.Hook(func(label string) {
 			switch at {
 			case "kill:" + label:

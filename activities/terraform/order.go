@@ -23,7 +23,12 @@ type order struct {
 	Token   string `json:"token,omitempty"`
 	// Turn is the number of the undo that runs it; zero for a forward.
 	Turn int `json:"turn,omitempty"`
+	// What is what it does: whatApply, "state push", "import" ...
+	What string `json:"what,omitempty"`
 }
+
+// whatApply is a run that applies a plan.
+const whatApply = "apply"
 
 const (
 	orderVar      = "UNWIND_TERRAFORM_ORDER"
@@ -72,6 +77,8 @@ type started struct {
 	process
 	// Turn is the number of the undo that runs it; zero for a forward.
 	Turn int `json:"turn,omitempty"`
+	// What is what it does; empty in old records.
+	What string `json:"what,omitempty"`
 }
 
 type exit struct {

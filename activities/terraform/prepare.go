@@ -23,6 +23,8 @@ type prepared struct {
 	file  string
 	back  back
 	prior *bundle
+	// notes are what a reader of the report must know of how the bundle was come by.
+	notes []string
 }
 
 const planFile = "unwind.tfplan"
@@ -43,7 +45,7 @@ func (a *apply) prepare(ctx context.Context, e activities.Entry, s activities.St
 	if err := defaultWorkspace(dir); err != nil {
 		return nil, err
 	}
-	b, err := capture(dir, p.Vars, p.VarFiles, p.Backend)
+	b, notes, err := a.configuration(ctx, e, dir, p)
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +60,32 @@ func (a *apply) prepare(ctx context.Context, e activities.Entry, s activities.St
 	if err := activities.RunChecks(ctx, s.Checks, activities.Staged, activities.Live, scene{ws.dir, p.Dir}); err != nil {
 		return nil, err
 	}
-	pr := &prepared{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile)}
+	pr := &prepared{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), notes: notes}
 	if pr.said, err = ws.plan(ctx, tfexec.Out(pr.file)); err != nil {
 		return nil, err
 	}
 	return pr, a.wayBack(ctx, e, p.Previous, pr)
+}
+
+// configuration is what the step applies: the one in dir; where it does a step again that was rolled back, the one that
+// was applied then.
+func (a *apply) configuration(ctx context.Context, e activities.Entry, dir string, p Params) (b bundle, notes []string, err error) {
+	if e.Redoes != "" {
+		earlier, err := a.journal.Token(e.Redoes)
+		if err != nil {
+			return b, nil, err
+		}
+		_, c, found, err := a.readRecord(ctx, earlier)
+		if err != nil {
+			return b, nil, err
+		}
+		if found && c.Forward.Dir == dir {
+			return c.Forward, []string{"the configuration is the one that the rolled back step had applied; its objects are new ones"}, nil
+		}
+		notes = []string{"the configuration that the rolled back step had applied is not kept; the one in the folder was taken"}
+	}
+	b, err = capture(dir, p.Vars, p.VarFiles, p.Backend)
+	return b, notes, err
 }
 
 // wayBack finds out how the step will be undone, and proves what it can of it.

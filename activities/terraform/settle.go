@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
@@ -13,13 +14,23 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// errandName is the file in which terraform leaves a state that it could not save.
-const errandName = "errored.tfstate"
+const (
+	// errandName is the file in which terraform leaves a state that it could not save.
+	errandName = "errored.tfstate"
+	// errandsName is the folder of a token to which such states are moved.
+	errandsName = "errands"
+)
 
 // over is a run and its end.
 type over struct {
 	run
 	ending
+	what string
+}
+
+// applied says that the run has applied its whole plan.
+func (o *over) applied() bool {
+	return o != nil && o.Code == 0 && !o.Killed && (o.what == whatApply || o.what == "")
 }
 
 // awaitAll waits for a token's runs, and returns the last one of the forward that came to its start. With interrupt it
@@ -39,7 +50,7 @@ func (w *world) awaitAll(ctx context.Context, t *journal.Token, interrupt bool) 
 			return nil, err
 		}
 		if !end.Never && end.Refused == "" && s.Turn == 0 {
-			last = &over{r, end}
+			last = &over{r, end, s.What}
 		}
 	}
 	return last, nil
@@ -68,26 +79,44 @@ func (w *world) settleAll(ctx context.Context, ws *workspace) (lost []creation, 
 			}
 			now = state.managed()
 		}
-		said, err := readReport(stdoutOf(r.dir()))
+		missing, err := r.missing(now)
 		if err != nil {
 			return nil, err
-		}
-		missing := []creation{}
-		for _, c := range said.Created {
-			if _, there := now[c.Address]; !there {
-				missing = append(missing, c)
-			}
 		}
 		if _, err := ws.token.Create(r.doc(docSettled), &missing); err != nil {
 			return nil, err
 		}
-		for _, c := range missing {
-			if _, there := now[c.Address]; c.Fate != made || !there { // what was made may have been adopted since
-				lost = append(lost, c)
-			}
-		}
+		lost = append(lost, stillLost(missing, now)...)
 	}
 	return lost, nil
+}
+
+// missing are the creations of a run that are not among the objects of the state.
+func (r run) missing(now map[string]string) ([]creation, error) {
+	said, err := readReport(stdoutOf(r.dir()))
+	if err != nil {
+		return nil, err
+	}
+	missing := []creation{}
+	for _, c := range said.Created {
+		if _, there := now[c.Address]; !there {
+			missing = append(missing, c)
+		}
+	}
+	return missing, nil
+}
+
+// stillLost are those of missing that have not been adopted since.
+func stillLost(missing []creation, now map[string]string) []creation {
+	return slices.DeleteFunc(slices.Clone(missing), func(c creation) bool {
+		_, there := now[c.Address]
+		return c.Fate == made && there
+	})
+}
+
+// unknowable are the addresses of which nobody can say whether their objects are there.
+func unknowable(lost []creation) []string {
+	return append(byFate(lost, inFlight), byFate(lost, made)...)
 }
 
 // byFate are the addresses of the creations that came that far.
@@ -103,7 +132,7 @@ func byFate(cs []creation, fate creationFate) []string {
 
 // errands moves states that terraform could not save out of the working copies, so that these can be laid out anew.
 func errands(t *journal.Token) ([]string, error) {
-	kept := filepath.Join(t.Dir(), "errands")
+	kept := filepath.Join(t.Dir(), errandsName)
 	if err := os.MkdirAll(kept, 0o700); err != nil {
 		return nil, err
 	}

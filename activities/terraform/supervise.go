@@ -95,9 +95,11 @@ func front(o order, args []string) error {
 	c.Stdout, c.Stderr = stdout.file, stderr.file
 	c.ExtraFiles = []*os.File{control}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	o.reach("ready")
 	if err := c.Start(); err != nil {
 		return err
 	}
+	o.reach("passed-on")
 	control.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
@@ -117,6 +119,13 @@ func front(o order, args []string) error {
 			}
 			return err
 		}
+	}
+}
+
+// reach labels where the front of a run stands; looks have none.
+func (o order) reach(what string) {
+	if o.Run != 0 {
+		point.Reach("terraform.front:" + what)
 	}
 }
 
@@ -174,11 +183,12 @@ func (s *supervisor) register() error {
 		return err
 	}
 	s.token, s.run = t, run{t, s.Run}
+	point.Reach("terraform.supervisor:begun")
 	self, err := processOf(os.Getpid())
 	if err != nil {
 		return err
 	}
-	if first, err := t.Create(s.run.doc(docProcess), &started{self, s.Turn}); err != nil || !first {
+	if first, err := t.Create(s.run.doc(docProcess), &started{self, s.Turn, s.What}); err != nil || !first {
 		return fmt.Errorf("run %d of token %s has a supervisor already (%w)", s.Run, s.Token, err)
 	}
 	point.Reach("terraform.supervisor:registered")

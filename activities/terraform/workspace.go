@@ -228,7 +228,7 @@ func (ws *workspace) once(ctx context.Context, what string, do func(order) error
 	if err != nil {
 		return report{}, err
 	}
-	o := order{Terraform: ws.Terraform, Out: r.dir(), Run: r.number, Journal: ws.journal.Dir(), Token: ws.name, Turn: ws.turn}
+	o := order{Terraform: ws.Terraform, Out: r.dir(), Run: r.number, Journal: ws.journal.Dir(), Token: ws.name, Turn: ws.turn, What: what}
 	if err := ws.order(o); err != nil {
 		return report{}, err
 	}
@@ -255,7 +255,7 @@ func (ws *workspace) once(ctx context.Context, what string, do func(order) error
 
 // applyPlan applies a saved plan.
 func (ws *workspace) applyPlan(ctx context.Context, path string) (report, error) {
-	return ws.act(ctx, "apply", func(order) error {
+	return ws.act(ctx, whatApply, func(order) error {
 		return ws.tf.ApplyJSON(ctx, io.Discard, ws.applying(tfexec.DirOrPlan(path))...)
 	})
 }

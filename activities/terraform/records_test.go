@@ -1,0 +1,83 @@
+package terraform
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// listed is what the journal tells of its only token.
+func (b *bench) listed() activities.Record {
+	b.Helper()
+	records, problems, err := b.world.Records.Records(b.ctx)
+	require.NoError(b, err)
+	require.Empty(b, problems)
+	require.Len(b, records, 1)
+	return records[0]
+}
+
+func TestRecordsTellWhoseTheyAre(t *testing.T) {
+	b := newBench(t, `resource "fake_thing" "a" { name = "a" }`)
+	owner := activities.Owner{Workflow: "task", Run: "run"}
+	e, s := b.step(Params{})
+	_, err := b.action.Apply(activities.WithOwner(b.ctx, owner), e, s, "")
+	require.NoError(t, err)
+	r := b.listed()
+	assert.Equal(t, e, r.Entry)
+	assert.Equal(t, owner, r.Owner)
+	assert.Equal(t, activities.RecordOpen, r.State)
+	assert.Positive(t, r.Bytes)
+
+	require.Equal(t, activities.Restored, b.undo(e).Outcome)
+	assert.Equal(t, activities.RecordUndone, b.listed().State)
+	held := b.listed().Bytes
+	require.NoError(t, b.action.Release(b.ctx, e))
+	assert.Equal(t, activities.RecordReleased, b.listed().State)
+	assert.Less(t, b.listed().Bytes, held)
+}
+
+func TestReleaseLeavesNothingOfAPlanThatWasShown(t *testing.T) {
+	b := newBench(t, `resource "fake_thing" "a" { name = "a" }`)
+	e, s := b.step(Params{})
+	_, err := b.action.Plan(b.ctx, e, s)
+	require.NoError(t, err)
+	require.NoError(t, b.action.Release(b.ctx, e))
+	tok, err := b.action.(*apply).token(e)
+	require.NoError(t, err)
+	left, err := filepath.Glob(filepath.Join(tok.Dir(), "*"))
+	require.NoError(t, err)
+	var names []string
+	for _, path := range left {
+		names = append(names, filepath.Base(path))
+	}
+	assert.Equal(t, []string{"fate", "lock", "released"}, names)
+}
+
+// Records from before their owners were written into them are undone like any other.
+func TestARecordWithoutItsOwnerIsUndone(t *testing.T) {
+	b := newBench(t, `resource "fake_thing" "a" { name = "a" }`)
+	e := b.apply(Params{})
+	tok, err := b.action.(*apply).token(e)
+	require.NoError(t, err)
+	var fields map[string]json.RawMessage
+	found, err := tok.Read(journal.Record, &fields)
+	require.NoError(t, err)
+	require.True(t, found)
+	for _, name := range []string{"entry", "owner", "made"} {
+		require.Contains(t, fields, name)
+		delete(fields, name)
+	}
+	require.NoError(t, os.Remove(filepath.Join(tok.Dir(), journal.Record)))
+	_, err = tok.Create(journal.Record, &fields)
+	require.NoError(t, err)
+
+	assert.Equal(t, activities.Restored, b.undo(e).Outcome)
+	assert.Empty(t, b.names())
+}
