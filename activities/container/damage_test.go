@@ -1,0 +1,178 @@
+package container_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/docker/docker/client"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
+)
+
+// front is an engine before which a test stands: hook sees each request, and may answer in the engine's place.
+type front struct {
+	address string
+	hook    atomic.Pointer[func(w http.ResponseWriter, r *http.Request) (answered bool)]
+}
+
+func newFront(t testing.TB) *front {
+	t.Helper()
+	docker(t)
+	at, err := url.Parse(client.DefaultDockerHost)
+	require.NoError(t, err)
+	if host := os.Getenv(client.EnvOverrideHost); host != "" {
+		at, err = url.Parse(host)
+		require.NoError(t, err)
+	}
+	network, address := at.Scheme, at.Host
+	if network == "unix" {
+		address = at.Path
+	}
+	through := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "engine" },
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}},
+		FlushInterval: -1,
+	}
+	f := &front{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hook := f.hook.Load(); hook != nil && (*hook)(w, r) {
+			return
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	f.address = "tcp://" + server.Listener.Addr().String()
+	return f
+}
+
+// before sets what happens before a commit; nil: nothing.
+func (f *front) beforeCommit(do func(w http.ResponseWriter) (answered bool)) {
+	if do == nil {
+		f.hook.Store(nil)
+		return
+	}
+	hook := func(w http.ResponseWriter, r *http.Request) bool {
+		return strings.HasSuffix(r.URL.Path, "/commit") && do(w)
+	}
+	f.hook.Store(&hook)
+}
+
+// full answers as an engine does whose disk is full.
+func full(w http.ResponseWriter) bool {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusInternalServerError)
+	_, _ = w.Write([]byte(`{"message":"Error processing tar file(exit status 1): write /srv/big: no space left on device"}`))
+	return true
+}
+
+func frontStage(t testing.TB, f *front) *stage {
+	t.Helper()
+	w, err := container.New(container.Config{State: t.TempDir(), Host: f.address})
+	require.NoError(t, err)
+	place, err := w.Journal(t.Context())
+	require.NoError(t, err)
+	return &stage{world: w, action: w.Actions[0], place: place}
+}
+
+func TestFullDiskOfTheEngineIsSaidAndWaitedFor(t *testing.T) {
+	t.Parallel()
+	f, b := newFront(t), startBox(t)
+	s, before := frontStage(t, f), files(t, b)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": "echo two >/srv/a"})
+
+	f.beforeCommit(full)
+	_, err := s.action.Apply(t.Context(), e, with, "")
+	require.ErrorContains(t, err, "the container engine's disk is full")
+	require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "it is tried again")
+	require.Equal(t, before, files(t, b), "no command without a checkpoint")
+	f.beforeCommit(nil)
+	_, err = s.action.Apply(t.Context(), e, with, "")
+	require.NoError(t, err)
+	left := files(t, b)
+
+	f.beforeCommit(full)
+	_, err = s.action.Undo(t.Context(), e, redoable)
+	require.ErrorContains(t, err, "the container engine's disk is full")
+	require.Equal(t, activities.ActionFailed, activities.TypeOf(err))
+	require.Equal(t, left, files(t, b), "nothing is taken away that is not kept")
+	require.Equal(t, b.id, b.inspect(t).ID)
+	assert.Empty(t, leftOver(t, b, e.Token))
+	f.beforeCommit(nil)
+	mustUndo(t, s, e, redoable)
+	assert.Equal(t, before, files(t, b))
+	assert.Len(t, keptImages(t, e.Token), 1)
+}
+
+func TestWhatChangesWhileItIsKeptIsNotPutBackAsIfItWereExact(t *testing.T) {
+	t.Parallel()
+	f, b := newFront(t), startBox(t)
+	s, before := frontStage(t, f), files(t, b)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": "echo two >/srv/a"})
+	_, err := s.action.Apply(t.Context(), e, with, "")
+	require.NoError(t, err)
+	f.beforeCommit(func(http.ResponseWriter) bool {
+		b.run(t, "echo late >/srv/late")
+		return false
+	})
+	mustUndo(t, s, e, redoable)
+	f.beforeCommit(nil)
+	stands, next := b.inspect(t).ID, s.again(t, e)
+	_, err = s.action.Apply(t.Context(), next, with, "")
+	require.ErrorContains(t, err, "+ /srv/late")
+	assert.Equal(t, activities.DamagedRecord, activities.TypeOf(err))
+	assert.Equal(t, stands, b.inspect(t).ID)
+	assert.Equal(t, before, files(t, b))
+	assert.Empty(t, leftOver(t, b, next.Token))
+	u, err := s.action.Undo(t.Context(), next, activities.Decision{})
+	require.NoError(t, err)
+	assert.True(t, u.Outcome.Clean(), "%+v", u)
+	assert.Equal(t, before, files(t, b))
+}
+
+// TestRecordOfAnEarlierVersionIsUndone: one that does not tell whose it is.
+func TestRecordOfAnEarlierVersionIsUndone(t *testing.T) {
+	t.Parallel()
+	b, state := startBox(t), t.TempDir()
+	s, before := newStage(t, state), files(t, b)
+	e := s.entry(t)
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "echo two >/srv/a"}), "")
+	require.NoError(t, err)
+	file := filepath.Join(state, "container", "tokens", e.Token, "record")
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var doc struct {
+		Digest string                     `json:"sha256"`
+		Body   map[string]json.RawMessage `json:"body"`
+	}
+	require.NoError(t, json.Unmarshal(raw, &doc))
+	for _, newer := range []string{"entry", "owner", "made"} {
+		require.Contains(t, doc.Body, newer)
+		delete(doc.Body, newer)
+	}
+	body, err := json.Marshal(doc.Body)
+	require.NoError(t, err)
+	sum := sha256.Sum256(body)
+	doc.Digest = hex.EncodeToString(sum[:])
+	raw, err = json.Marshal(doc)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, raw, 0o600))
+	mustUndo(t, s, e, activities.Decision{})
+	assert.Equal(t, before, files(t, b))
+}
