@@ -62,8 +62,12 @@ know the search attributes of Unwind; if it does not, the worker prints the comm
 
 A flag goes before its environment variable, and that before the config file:
 
-  --host    UNWIND_HOST     --state   UNWIND_STATE
-  --queue   UNWIND_QUEUE    --listen  UNWIND_LISTEN
+  --host    UNWIND_HOST     --state      UNWIND_STATE
+  --queue   UNWIND_QUEUE    --listen     UNWIND_LISTEN
+                            --schedules  UNWIND_SCHEDULES
+
+A starting worker makes sure that two Temporal Schedules are there: one recovers tasks that ended without unwinding, one
+releases the undo records of this host whose rollback window is over. --schedules off leaves that to an operator.
 
 Exit status:
   0  stopped as it was told to
@@ -78,7 +82,13 @@ Exit status:
   secrets:
     STRIPE_KEY: env:STRIPE_KEY
   stripe:
-    key: STRIPE_KEY`,
+    key: STRIPE_KEY
+  webhook:                                 # told about undos that need a person
+    url: https://alerts.example.com/unwind
+  retention:                               # of undo records of tasks that have ended
+    versions: 50
+    bytes: 500000000
+    audit: 168h`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -96,6 +106,8 @@ Exit status:
 	c.Flags().StringVar(&flags.Queue, "queue", "", "shared task `queue` (default "+host.DefaultQueue+")")
 	c.Flags().StringVar(&flags.State, "state", "", "`folder` of the journals; it must survive restarts (default $XDG_STATE_HOME/unwind, else ~/.local/state/unwind)")
 	c.Flags().StringVar(&flags.Listen, "listen", "", "`address` of /healthz and /metrics (default none)")
+	c.Flags().StringVar(&flags.Schedules, "schedules", "", "make the Temporal Schedules that recover and release: `on` or off (default on)")
+	_ = c.RegisterFlagCompletionFunc("schedules", cobra.FixedCompletions([]string{"on", "off"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	return c
 }
@@ -110,6 +122,7 @@ func read(file string, flags host.Config) (config host.Config, err error) {
 	config = config.WithEnvironment(os.LookupEnv)
 	for flag, field := range map[*string]*string{
 		&flags.Host: &config.Host, &flags.Queue: &config.Queue, &flags.State: &config.State, &flags.Listen: &config.Listen,
+		&flags.Schedules: &config.Schedules,
 	} {
 		if *flag != "" {
 			*field = *flag

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	host.Hooks()
-	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "UNWIND_STATE", "UNWIND_QUEUE", "UNWIND_HOST", "UNWIND_LISTEN"} {
+	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "UNWIND_STATE", "UNWIND_QUEUE", "UNWIND_HOST", "UNWIND_LISTEN", "UNWIND_SCHEDULES"} {
 		_ = os.Unsetenv(name)
 	}
 	_ = os.Setenv("TEMPORAL_CONFIG_FILE", os.DevNull) // not the profile of who runs the tests
@@ -48,8 +48,14 @@ func TestBadConfigIsStatusTwoAndNamesEveryField(t *testing.T) {
 		"no file":  {[]string{"--config", "/nowhere.yaml"}, []string{"config: open /nowhere.yaml"}},
 		"field":    {[]string{"--config", config(t, "files: {}\n")}, []string{"field files not found"}},
 		"values": {
-			[]string{"--config", config(t, "file: {roots: [here]}\nsecrets: {A: b}\n"), "--host", "My Host", "--state", "s"},
-			[]string{`config: host: "My Host"`, `config: state: "s" must be an absolute path`, `config: file.roots: "here"`, `config: secrets.A: "b" must be env:VARIABLE`},
+			[]string{
+				"--config", config(t, "file: {roots: [here]}\nsecrets: {A: b}\nwebhook: {url: 'ftp://x/key', header: X, secret: NONE}\nretention: {bytes: -1}\n"),
+				"--host", "My Host", "--state", "s", "--schedules", "maybe",
+			},
+			[]string{
+				`config: schedules: "maybe" must be on or off`, `config: retention: `, "config: webhook.url: it must be an address",
+				`config: webhook.secret: "NONE" is not one of secrets`, `config: host: "My Host"`, `config: state: "s" must be an absolute path`, `config: file.roots: "here"`, `config: secrets.A: "b" must be env:VARIABLE`,
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

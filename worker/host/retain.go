@@ -28,7 +28,7 @@ const orphaned = "unwind_orphan_records"
 
 // retain is one round over the journals of this host: records whose task has committed are marked so, and what is over is
 // released, then forgotten. What is open, or what somebody works on, stays.
-func (b builtin) retain(ctx context.Context) (workflows.Retained, error) {
+func (b builtin) retain(ctx context.Context, _ workflows.RetainRequest) (workflows.Retained, error) {
 	busy, err := b.server.Busy(ctx)
 	if err != nil {
 		return workflows.Retained{}, err

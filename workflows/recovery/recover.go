@@ -29,7 +29,7 @@ func (s Server) FindRun(ctx context.Context, id, runID string) (Run, error) {
 		return last, err
 	}
 	if last.RunID != runID {
-		return last, refusef(Superseded, "run %s of %s was reset: run %s goes on in its place", runID, id, last.RunID)
+		return last, refusef(Superseded, id, "run %s of %s was reset: run %s goes on in its place", runID, id, last.RunID)
 	}
 	return s.latest(ctx, last)
 }
@@ -62,19 +62,19 @@ func (r Run) recoverable() error {
 	case r.Dead():
 		return nil
 	case r.Alive():
-		return refusef(Alive, "%s is running: cancel it and it unwinds by itself; where it is stuck, take it over", r.WorkflowID)
+		return refusef(Alive, r.WorkflowID, "%s is running: cancel it and it unwinds by itself; where it is stuck, take it over", r.WorkflowID)
 	case r.Done():
-		return refusef(Ended, "%s has ended by itself as %s: there is nothing to recover; to take it back, roll it back", r.WorkflowID, r.Unwind)
+		return refusef(Ended, r.WorkflowID, "%s has ended by itself as %s: there is nothing to recover; to take it back, roll it back", r.WorkflowID, r.Unwind)
 	case r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
-		return refusef(Superseded, "run %s of %s was continued by another: it is not the last one", r.RunID, r.WorkflowID)
+		return refusef(Superseded, r.WorkflowID, "run %s of %s was continued by another: it is not the last one", r.RunID, r.WorkflowID)
 	}
-	return refusef(Ended, "%s has ended by itself as %s: there is nothing to recover", r.WorkflowID, r.Unwind)
+	return refusef(Ended, r.WorkflowID, "%s has ended by itself as %s: there is nothing to recover", r.WorkflowID, r.Unwind)
 }
 
 // Recover starts the recovery of a run that Find has found.
 func (s Server) Recover(ctx context.Context, dead Run, who string) (Run, error) {
 	return s.start(ctx, dead, workflows.RecoverID(dead.Chain), workflows.RecoverType, "recover "+dead.WorkflowID,
-		workflows.RecoverRequest{Chain: dead.Chain, Ended: endings[dead.Status], Who: who})
+		workflows.RecoverRequest{Chain: dead.Chain, Ended: dead.Ending(), Who: who})
 }
 
 // TakeOver terminates the running chain of a workflow id, and finds what is to be recovered. On one that is dead already it

@@ -3,6 +3,7 @@ package recovery
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -21,18 +22,18 @@ func (s Server) FindRollback(ctx context.Context, id string) (Run, error) {
 	if err := run.ours(); err != nil {
 		return run, err
 	}
-	if run.Type == workflows.AgentTaskType {
+	if slices.Contains(GoForward, run.Type) {
 		if run, err = s.rollbackOf(ctx, run); err != nil {
 			return run, err
 		}
 	}
 	switch {
 	case run.Type != workflows.RollbackType:
-		return run, refusef(Foreign, "%s is a %s: there is nothing to redo", id, run.Type)
+		return run, refusef(Foreign, id, "%s is a %s: there is nothing to redo", id, run.Type)
 	case run.Alive():
-		return run, refusef(Alive, "%s is still rolling back: wait for its end", run.WorkflowID)
+		return run, refusef(Alive, run.WorkflowID, "%s is still rolling back: wait for its end", run.WorkflowID)
 	case run.Dead():
-		return run, refusef(Dead, "%s was %s in the middle: recover it", run.WorkflowID, endings[run.Status])
+		return run, refusef(Dead, run.WorkflowID, "%s was %s in the middle: recover it", run.WorkflowID, run.Ending())
 	}
 	return run, nil
 }
@@ -40,7 +41,7 @@ func (s Server) FindRollback(ctx context.Context, id string) (Run, error) {
 // rollbackOf finds the rollback of a task: that of the whole task, else the only one of a part of it.
 func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 	if task.Alive() {
-		return task, refusef(Alive, "task %s is running: it was not rolled back", task.WorkflowID)
+		return task, refusef(Alive, task.WorkflowID, "task %s is running: it was not rolled back", task.WorkflowID)
 	}
 	whole := workflows.RollbackID(workflows.RollbackRequest{Chain: task.Chain})
 	run, err := s.Describe(ctx, whole, "")
@@ -60,11 +61,11 @@ func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 	}
 	switch len(ids) {
 	case 0:
-		return run, refusef(Ended, "task %s was not rolled back: there is nothing to redo", task.WorkflowID)
+		return run, refusef(Ended, task.WorkflowID, "task %s was not rolled back: there is nothing to redo", task.WorkflowID)
 	case 1:
 		return s.Describe(ctx, ids[0], "")
 	}
-	return run, refusef(NoSuchPart, "task %s was rolled back in parts: name one of %s", task.WorkflowID, strings.Join(ids, ", "))
+	return run, refusef(NoSuchPart, task.WorkflowID, "task %s was rolled back in parts: name one of %s", task.WorkflowID, strings.Join(ids, ", "))
 }
 
 // Redo starts taking a rollback back that FindRollback has found; dc is the data converter of who started it.

@@ -23,14 +23,16 @@ const (
 
 // Refused says why nothing was started.
 type Refused struct {
-	Why     Why
+	Why Why
+	// ID is the workflow that stands in the way: to be looked at, ended or recovered first.
+	ID      string
 	Message string
 }
 
 func (r *Refused) Error() string { return r.Message }
 
-func refusef(why Why, format string, args ...any) error {
-	return &Refused{why, fmt.Sprintf(format, args...)}
+func refusef(why Why, id, format string, args ...any) error {
+	return &Refused{why, id, fmt.Sprintf(format, args...)}
 }
 
 // WhyOf is the reason of err, empty where it is no refusal.

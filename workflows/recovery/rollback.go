@@ -34,14 +34,14 @@ func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 		return run, err
 	}
 	switch {
-	case run.Type != workflows.AgentTaskType:
-		return run, refusef(Foreign, "%s is a %s, and no task: roll back %s", id, run.Type, run.Task)
+	case !slices.Contains(GoForward, run.Type):
+		return run, refusef(Foreign, id, "%s is a %s, and does no step that could be rolled back", id, run.Type)
 	case run.Alive():
-		return run, refusef(Alive, "task %s is running: cancel it and it unwinds by itself", id)
+		return run, refusef(Alive, id, "task %s is running: cancel it and it unwinds by itself", id)
 	case run.Dead():
-		return run, refusef(Dead, "task %s was %s and has not unwound: recover it", id, endings[run.Status])
+		return run, refusef(Dead, id, "task %s was %s and has not unwound: recover it", id, run.Ending())
 	case !run.Done():
-		return run, refusef(Ended, "task %s has ended as %s: there is nothing to roll back", id, run.Unwind)
+		return run, refusef(Ended, id, "task %s has ended as %s: there is nothing to roll back", id, run.Unwind)
 	}
 	return run, nil
 }
@@ -95,13 +95,13 @@ func check(done Run, part Part, entries []activities.Entry) error {
 	}
 	switch {
 	case part.To != "" && !slices.Contains(savepoints, part.To):
-		return refusef(NoSuchPart, "task %s has no savepoint %q; it has %s", done.WorkflowID, part.To, listed(savepoints))
+		return refusef(NoSuchPart, done.WorkflowID, "task %s has no savepoint %q; it has %s", done.WorkflowID, part.To, listed(savepoints))
 	case part.Step != "" && !slices.Contains(steps, part.Step):
-		return refusef(NoSuchPart, "task %s has done no step %q; it has done %s", done.WorkflowID, part.Step, listed(steps))
+		return refusef(NoSuchPart, done.WorkflowID, "task %s has done no step %q; it has done %s", done.WorkflowID, part.Step, listed(steps))
 	case len(entries) == 0:
-		return refusef(Ended, "task %s has done nothing that could be rolled back", done.WorkflowID)
+		return refusef(Ended, done.WorkflowID, "task %s has done nothing that could be rolled back", done.WorkflowID)
 	case time.Now().After(until): //nolint:forbidigo // a client's clock, not a workflow's
-		return refusef(TooLate, "the rollback window of task %s ended at %s: its undo records are released", done.WorkflowID, until.UTC().Format(time.RFC3339))
+		return refusef(TooLate, done.WorkflowID, "the rollback window of task %s ended at %s: its undo records are released", done.WorkflowID, until.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

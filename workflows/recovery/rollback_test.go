@@ -127,6 +127,13 @@ func TestARedoNamesTheRollbackAndItsTask(t *testing.T) {
 	require.Equal(t, workflows.RedoRequest{Rollback: found.Chain, Task: task.Chain, Who: "ann"}, request)
 	_, err = s.Redo(t.Context(), found, "ann", s.dc)
 	s.refused(err, recovery.Taken, whole.WorkflowID+" is already being redone by "+redo.WorkflowID)
+	_, err = s.FindDone(t.Context(), whole.WorkflowID)
+	s.refused(err, recovery.Foreign, whole.WorkflowID+" is a Rollback, and does no step")
+
+	s.end(redo.WorkflowID, string(compensations.Redone))
+	again, err := s.FindDone(t.Context(), redo.WorkflowID)
+	require.NoError(t, err, "a redo goes forward: it can be rolled back itself")
+	require.Equal(t, redo.Chain, again.Chain)
 	_, err = s.FindRollback(t.Context(), redo.WorkflowID)
-	s.refused(err, recovery.Foreign, "is a Redo: there is nothing to redo")
+	s.refused(err, recovery.Ended, redo.WorkflowID+" was not rolled back")
 }

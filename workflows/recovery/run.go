@@ -18,7 +18,12 @@ import (
 )
 
 // Types are the workflows that have a ledger: a task, and what unwinds or repeats one. Each of them can be recovered.
-var Types = []string{workflows.AgentTaskType, workflows.RecoverType, workflows.RollbackType, workflows.RedoType}
+var Types = []string{
+	workflows.AgentTaskType, workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.LateSweepType,
+}
+
+// GoForward are those of Types that do steps, and so can be rolled back.
+var GoForward = []string{workflows.AgentTaskType, workflows.RedoType}
 
 // memoTask is the memo of a Recover, Rollback or Redo that holds the workflow id of the task which it is about in the end.
 const memoTask = "UnwindTask"
@@ -49,7 +54,7 @@ type Run struct {
 func (s Server) Describe(ctx context.Context, id, runID string) (Run, error) {
 	d, err := s.Client.DescribeWorkflowExecution(ctx, id, runID)
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
-		return Run{}, refusef(Unknown, "there is no task %q in namespace %s", id, s.Namespace)
+		return Run{}, refusef(Unknown, id, "there is no task %q in namespace %s", id, s.Namespace)
 	}
 	if err != nil {
 		return Run{}, fmt.Errorf("describe workflow %s: %w", id, err)
@@ -97,6 +102,9 @@ func (r Run) Done() bool {
 	return false
 }
 
+// Ending says in a word how a run ended that did not complete: "terminated".
+func (r Run) Ending() string { return endings[r.Status] }
+
 // endings are the ways in which a run can end without completing.
 var endings = map[enumspb.WorkflowExecutionStatus]string{
 	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED: "terminated",
@@ -108,7 +116,7 @@ var endings = map[enumspb.WorkflowExecutionStatus]string{
 // ours is a refusal of a workflow that has no ledger.
 func (r Run) ours() error {
 	if !slices.Contains(Types, r.Type) {
-		return refusef(Foreign, "%q is a workflow of type %s, and no task", r.WorkflowID, r.Type)
+		return refusef(Foreign, r.WorkflowID, "%q is a workflow of type %s, and no task", r.WorkflowID, r.Type)
 	}
 	return nil
 }

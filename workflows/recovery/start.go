@@ -43,9 +43,9 @@ func taking(of, by Run) error {
 	}[by.Type]
 	switch {
 	case by.Alive():
-		return refusef(Taken, "%s is already being %s by %s", of.WorkflowID, verb, by.WorkflowID)
+		return refusef(Taken, by.WorkflowID, "%s is already being %s by %s", of.WorkflowID, verb, by.WorkflowID)
 	case by.Dead():
-		return refusef(Taken, "%s was being %s by %s, which was itself %s; recover that", of.WorkflowID, verb, by.WorkflowID, endings[by.Status])
+		return refusef(Dead, by.WorkflowID, "%s was being %s by %s, which was itself %s: recover that", of.WorkflowID, verb, by.WorkflowID, by.Ending())
 	}
-	return refusef(Taken, "%s was already %s by %s", of.WorkflowID, verb, by.WorkflowID)
+	return refusef(Taken, by.WorkflowID, "%s was already %s by %s", of.WorkflowID, verb, by.WorkflowID)
 }
