@@ -11,7 +11,7 @@ import (
 // broken tests what is left by processes that are killed or stopped at each point of each call.
 func (s *suite) broken(t *testing.T) {
 	t.Run("broken", func(t *testing.T) {
-		plan, apply, undo, want := s.discover(t)
+		plan, apply, undo, want, more := s.discover(t)
 		s.each(t, "plan_killed", plan, planKilled)
 		s.each(t, "plan_killed_and_retried", plan, planKilledAndRetried)
 		s.each(t, "apply_killed", apply, applyKilled)
@@ -20,12 +20,15 @@ func (s *suite) broken(t *testing.T) {
 		s.each(t, "plan_stopped", plan, planStopped)
 		s.each(t, "apply_stopped", apply, applyStopped)
 		s.each(t, "undo_stopped", undo, undoStopped)
+		for _, each := range more {
+			each(t)
+		}
 	})
 }
 
 // discover runs every call once in a child, and returns the points that each reaches: Plan, Apply without and with an
-// approved plan before it, and Undo.
-func (s *suite) discover(t *testing.T) (plan, apply, undo, want []string) {
+// approved plan before it, and Undo; and the tests for what not every action has.
+func (s *suite) discover(t *testing.T) (plan, apply, undo, want []string, more []func(*testing.T)) {
 	t.Run("no_break", func(t *testing.T) {
 		w := s.bring(t)
 		apply = w.run(order{Op: opApply, Work: w.first}).Points
@@ -36,6 +39,12 @@ func (s *suite) discover(t *testing.T) (plan, apply, undo, want []string) {
 		want = w.run(order{Op: opApply, Work: w.first, Want: w.mustPlan(w.first).Digest}).Points
 		w.mustUndo(w.first, w.Undone)
 		w.mustBeBefore("after plan and apply in processes of their own")
+		if redoes(w) {
+			more = append(more, s.brokenRedos)
+		}
+		if resets(w) {
+			more = append(more, s.brokenResets)
+		}
 		if !w.action.Spec().ReadOnly && (len(apply) == 0 || len(undo) == 0) {
 			t.Fatalf("Apply reaches the points %q and Undo %q: label what lies between their side effects (activities/point)", apply, undo)
 		}
@@ -43,7 +52,7 @@ func (s *suite) discover(t *testing.T) (plan, apply, undo, want []string) {
 	if t.Failed() {
 		t.FailNow()
 	}
-	return plan, apply, undo, want
+	return plan, apply, undo, want, more
 }
 
 // run runs a child to its end, which must be a good one.

@@ -29,6 +29,7 @@ const (
 	opPlan  = "plan"
 	opApply = "apply"
 	opUndo  = "undo"
+	opReset = "reset"
 
 	breakKill = "kill"
 	breakStop = "stop"
@@ -100,8 +101,9 @@ func obey(path string, cases []Case) error {
 	}
 	var r report
 	r.hook(o)
-	ctx, cancel := context.WithTimeout(activities.WithCheckCommands(context.Background(), []string{"*"}), o.Patience)
+	ctx, cancel := context.WithTimeout(activities.WithOwner(context.Background(), owner), o.Patience)
 	defer cancel()
+	ctx = activities.WithCheckCommands(ctx, []string{"*"})
 	switch o.Op {
 	case opPlan:
 		_, err = action.Plan(ctx, o.Work.Entry, o.Work.Step)
@@ -109,6 +111,12 @@ func obey(path string, cases []Case) error {
 		r.Result, err = action.Apply(ctx, o.Work.Entry, o.Work.Step, o.Want)
 	case opUndo:
 		r.Undone, err = action.Undo(ctx, o.Work.Entry, o.Decision)
+	case opReset:
+		resetter, ok := action.(activities.Resetter)
+		if !ok {
+			return fmt.Errorf("%s has no Reset", c.Action)
+		}
+		r.Undone, err = resetter.Reset(ctx, o.Work.Entry, o.Decision)
 	default:
 		err = fmt.Errorf("no such call: %q", o.Op)
 	}

@@ -45,6 +45,14 @@ type Case struct {
 	// Where Undone is Final, it accepts for each of the two generations what was before and the effect of one forward.
 	// Defaults to equality.
 	Same func(before, after string) bool
+	// Redone says that manifest now, seen after a redo, is as good as left, from after the first apply: for worlds in which
+	// something new (an id) takes the place of what was rolled back. Defaults to equality. Only actions whose Spec says
+	// in Redo how they are redone are asked for one.
+	Redone func(left, now string) bool
+	// Anew says that a redo goes forward anew, and keeps nothing: it is not held back by what has changed or was released.
+	Anew bool
+	// Reset says that manifest after, seen after a reset, is the resource's start. Defaults to Same.
+	Reset func(before, after string) bool
 	// Secret is a value that With puts into its parameters as a secret's value; it must be in nothing that is returned.
 	Secret string
 	// Patience bounds one call of the action. Defaults to one minute.
@@ -59,6 +67,12 @@ func (c Case) withDefaults() Case {
 	}
 	if c.Same == nil {
 		c.Same = func(before, after string) bool { return before == after }
+	}
+	if c.Redone == nil {
+		c.Redone = func(left, now string) bool { return left == now }
+	}
+	if c.Reset == nil {
+		c.Reset = c.Same
 	}
 	if c.Patience == 0 {
 		c.Patience = time.Minute
@@ -105,7 +119,37 @@ func Run(t *testing.T, c Case) {
 	if c.Secret != "" {
 		s.test(t, "secret", secret)
 	}
+	s.test(t, "records", having(lists, records))
+	s.test(t, "records_undone", having(lists, recordsUndone))
+	s.test(t, "redo", having(redoes, redoThenUndo))
+	s.test(t, "redo_planned", having(redoes, redoPlanned))
+	if !c.Anew {
+		s.test(t, "redo_released", having(redoes, redoReleased))
+		s.test(t, "redo_not_rolled_back", having(redoes, redoNotRolledBack))
+	}
+	if !c.Anew && c.Drift != nil {
+		s.test(t, "redo_drift", having(redoes, redoDrift))
+	}
+	if !c.Anew && c.Meanwhile != nil {
+		s.test(t, "redo_meanwhile", having(redoes, redoMeanwhile))
+	}
+	s.test(t, "reset", having(resets, reset))
 	s.broken(t)
+}
+
+// What not every action has: a world of the case tells.
+func redoes(w *world) bool { return w.action.Spec().Redo != "" }
+func resets(w *world) bool { return w.action.Spec().Reset != "" }
+func lists(w *world) bool  { return w.opened.Records != nil && !w.action.Spec().ReadOnly }
+
+// having is a test for actions that have something.
+func having(it func(*world) bool, do func(*world)) func(*world) {
+	return func(w *world) {
+		if !it(w) {
+			w.t.Skip("the action does not have this")
+		}
+		do(w)
+	}
 }
 
 type suite struct{ Case }

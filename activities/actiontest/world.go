@@ -80,7 +80,7 @@ func find(world activities.World, name string) (activities.Action, error) {
 func (w *world) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(w.t.Context(), w.Patience)
 	w.t.Cleanup(cancel)
-	return activities.WithCheckCommands(ctx, []string{"*"})
+	return activities.WithCheckCommands(activities.WithOwner(ctx, owner), []string{"*"})
 }
 
 // work makes a step's entry as the engine does.

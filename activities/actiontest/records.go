@@ -1,0 +1,129 @@
+package actiontest
+
+import (
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// owner is the run that all calls of the suite belong to.
+var owner = activities.Owner{Workflow: "actiontest", Run: "the-run"}
+
+// listed is the journal's record of a step; nil: it has none.
+func (w *world) listed(f work) *activities.Record {
+	w.t.Helper()
+	records, problems, err := w.opened.Records.Records(w.ctx())
+	if err != nil || len(problems) > 0 {
+		w.t.Fatalf("Records: %v; problems: %v", err, problems)
+	}
+	var found *activities.Record
+	for _, r := range records {
+		if r.Entry.Token != f.Entry.Token {
+			continue
+		}
+		if found != nil {
+			w.t.Fatalf("Records lists the token twice: %s", text(records))
+		}
+		found = &r
+	}
+	return found
+}
+
+// mustList demands that the journal lists a step in a state, with its owner and its entry.
+func (w *world) mustList(f work, want activities.RecordState) activities.Record {
+	w.t.Helper()
+	r := w.listed(f)
+	if r == nil {
+		w.t.Fatalf("Records does not list the step, want it %s", want)
+	}
+	if r.State != want {
+		w.t.Fatalf("Records lists the step as %s, want %s: %s", r.State, want, text(r))
+	}
+	if r.Owner != owner || text(r.Entry) != text(f.Entry) {
+		w.t.Fatalf("Records lists the step %s as that of another owner or with another entry:\n%s\nwant %s and\n%s",
+			r.State, text(r), text(owner), text(f.Entry))
+	}
+	if r.Since.IsZero() {
+		w.t.Fatalf("Records does not tell since when: %s", text(r))
+	}
+	return *r
+}
+
+func records(w *world) {
+	if w.listed(w.first) != nil {
+		w.t.Fatal("Records lists a step that has not begun")
+	}
+	w.mustApply(w.first, "")
+	left := w.manifest()
+	w.mustList(w.first, activities.RecordOpen)
+	if err := w.opened.Records.Forget(w.ctx(), w.first.Entry.Token); err == nil {
+		w.t.Fatal("Forget of an open token succeeded")
+	}
+	w.mustList(w.first, activities.RecordOpen)
+	until := time.Now().Add(time.Hour).UTC()
+	w.mustCommit(w.first, until)
+	w.mustCommit(w.first, until.Add(time.Hour))
+	if r := w.mustList(w.first, activities.RecordCommitted); !r.Until.Equal(until) || r.Ended.IsZero() {
+		w.t.Fatalf("Records lists a committed step without its times, want until %s: %s", until, text(r))
+	}
+	if err := w.release(w.first); err != nil {
+		w.t.Fatalf("Release: %v", err)
+	}
+	w.mustForget(w.first)
+	w.mustBe(left, "after Commit, Release and Forget")
+	_, err := w.apply(w.first, "")
+	w.mustFail("Apply of what is forgotten", err, activities.Fenced)
+	w.mustBe(left, "after a late Apply of what is forgotten")
+}
+
+// recordsUndone is the other way that a token can go.
+func recordsUndone(w *world) {
+	w.mustApply(w.first, "")
+	if w.Drift != nil {
+		w.Drift(w.t, w.dir)
+		shown := w.mustDrift(redoable, "")
+		if r := w.mustList(w.first, activities.RecordUndone); !r.Ended.IsZero() {
+			w.t.Fatalf("Records says of an undo that waits for a person that it has ended: %s", text(r))
+		}
+		w.mustDecide(w.first, activities.Decision{Redoable: true, Force: shown}, w.Undone)
+	} else {
+		w.mustDecide(w.first, redoable, w.Undone)
+	}
+	w.mustBeBefore("after the undo")
+	before := w.manifest()
+	if r := w.mustList(w.first, activities.RecordUndone); r.Ended.IsZero() {
+		w.t.Fatalf("Records does not say when the undo has ended: %s", text(r))
+	}
+	w.mustCommit(w.first, time.Now())
+	w.mustList(w.first, activities.RecordUndone)
+	if err := w.release(w.first); err != nil {
+		w.t.Fatalf("Release: %v", err)
+	}
+	w.mustForget(w.first)
+	_, err := w.apply(w.first, "")
+	w.mustFail("Apply of what is forgotten", err, activities.Fenced)
+	w.mustBe(before, "after a late Apply of what is forgotten")
+}
+
+func (w *world) mustCommit(f work, until time.Time) {
+	w.t.Helper()
+	if err := w.opened.Records.Commit(w.ctx(), f.Entry.Token, until); err != nil {
+		w.t.Fatalf("Commit: %v", err)
+	}
+}
+
+// mustForget demands that a released step is listed until it is forgotten, and no longer.
+func (w *world) mustForget(f work) {
+	w.t.Helper()
+	if r := w.mustList(f, activities.RecordReleased); r.Ended.IsZero() {
+		w.t.Fatalf("Records does not say when the step was released: %s", text(r))
+	}
+	for range 2 {
+		if err := w.opened.Records.Forget(w.ctx(), f.Entry.Token); err != nil {
+			w.t.Fatalf("Forget: %v", err)
+		}
+	}
+	if r := w.listed(f); r != nil {
+		w.t.Fatalf("Records lists what is forgotten: %s", text(r))
+	}
+}

@@ -1,0 +1,220 @@
+package actiontest
+
+import (
+	"testing"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// redoable is the decision of a rollback that can be undone.
+var redoable = activities.Decision{Redoable: true, Who: "someone", Why: "to have another look"}
+
+// redo is a forward that does another one, which was rolled back, again.
+func (w *world) redo(of work) work {
+	again := of
+	again.Entry.Seq++
+	again.Entry.Token = activities.NewToken(of.Entry.Token, "redo", again.Entry.Seq)
+	again.Entry.Redoes = of.Entry.Token
+	return again
+}
+
+// rolledBack applies the step and rolls it back so that it can be redone; left is the manifest from between the two.
+func (w *world) rolledBack() (left string, again work) {
+	w.t.Helper()
+	w.mustApply(w.first, "")
+	left = w.manifest()
+	w.mustDecide(w.first, redoable, w.Undone)
+	w.mustBeBefore("after a rollback")
+	return left, w.redo(w.first)
+}
+
+// mustBeRedone compares the world with that of after the first apply.
+func (w *world) mustBeRedone(left, when string) {
+	w.t.Helper()
+	if now := w.manifest(); !w.Redone(left, now) {
+		w.t.Fatalf("%s the world is not as the step had left it:\n%s", when, difference(left, now))
+	}
+}
+
+// mustRefuse demands that a redo was refused and touched nothing.
+func (w *world) mustRefuse(what string, err error, manifest string) {
+	w.t.Helper()
+	if err == nil {
+		w.t.Fatalf("%s succeeded, want it refused", what)
+	}
+	if got := activities.TypeOf(err); got != activities.Refused && got != activities.StaleApproval {
+		w.t.Fatalf("%s failed with %s, want %s or %s: %v", what, got, activities.Refused, activities.StaleApproval, err)
+	}
+	w.mustBe(manifest, "after "+what)
+}
+
+func redoThenUndo(w *world) {
+	left, again := w.rolledBack()
+	result := w.mustApply(again, "")
+	w.mustBeRedone(left, "after the redo")
+	w.mustSee(again, activities.AsLeft)
+	redone := w.manifest()
+	w.mustBeSameResult(result, w.mustApply(again, ""))
+	w.mustBe(redone, "after a second Apply of the redo")
+	_, err := w.apply(w.first, "")
+	w.mustFail("Apply of the generation that was rolled back", err, activities.Fenced)
+	w.mustUndo(w.first, w.Undone)
+	w.mustBe(redone, "after a late Apply and a late Undo of the generation that was rolled back")
+
+	// What was redone is rolled back, and redone, like anything else.
+	w.mustDecide(again, redoable, w.Undone)
+	w.mustBeBefore("after the rollback of the redo")
+	_, err = w.apply(again, "")
+	w.mustFail("Apply of the redo that was rolled back", err, activities.Fenced)
+	third := w.redo(again)
+	w.mustApply(third, "")
+	w.mustBeRedone(left, "after the redo of the redo")
+	w.mustUndo(third, w.Undone)
+	w.mustBeBefore("after the undo of the redo of the redo")
+}
+
+func redoPlanned(w *world) {
+	left, again := w.rolledBack()
+	before := w.manifest()
+	approved := w.mustPlan(again).Digest
+	w.mustBe(before, "after the plan of a redo")
+	_, err := w.apply(again, activities.DigestOf([]byte("what nobody approved")))
+	w.mustFail("a redo with a foreign digest", err, activities.StaleApproval)
+	w.mustBe(before, "after a refused redo")
+	w.mustApply(again, approved)
+	w.mustBeRedone(left, "after the redo")
+	w.mustUndo(again, w.Undone)
+	w.mustBeBefore("after the undo")
+}
+
+func redoReleased(w *world) {
+	_, again := w.rolledBack()
+	before := w.manifest()
+	if err := w.release(w.first); err != nil {
+		w.t.Fatalf("Release of what was rolled back: %v", err)
+	}
+	_, err := w.apply(again, "")
+	w.mustRefuse("a redo of what is released", err, before)
+	w.mustUndo(again, activities.Nothing)
+	w.mustBe(before, "after the undo of a refused redo")
+	w.mustApply(w.next, "")
+	w.mustUndo(w.next, w.Undone)
+	w.mustBeBefore("after the undo of the next generation")
+}
+
+func redoNotRolledBack(w *world) {
+	w.mustApply(w.first, "")
+	left := w.manifest()
+	again := w.redo(w.first)
+	_, err := w.apply(again, "")
+	w.mustRefuse("a redo of what was not rolled back", err, left)
+	w.mustUndo(again, activities.Nothing)
+	w.mustBe(left, "after the undo of a refused redo")
+	w.mustUndo(w.first, w.Undone)
+	w.mustBeBefore("after the undo")
+}
+
+// redoDrift rolls back what someone else had changed: the redo brings that back, too.
+func redoDrift(w *world) {
+	w.mustApply(w.first, "")
+	w.Drift(w.t, w.dir)
+	drifted := w.manifest()
+	shown := w.mustDrift(redoable, "")
+	forced := redoable
+	forced.Force = shown
+	w.mustDecide(w.first, forced, w.Undone)
+	w.mustBeBefore("after a forced rollback")
+	again := w.redo(w.first)
+	w.mustApply(again, "")
+	w.mustBeRedone(drifted, "after the redo of what was rolled back by force")
+	w.mustUndo(again, w.Undone)
+	w.mustBeBefore("after the undo of the redo")
+}
+
+func redoMeanwhile(w *world) {
+	_, again := w.rolledBack()
+	w.Meanwhile(w.t, w.dir)
+	changed := w.manifest()
+	_, err := w.apply(again, "")
+	w.mustRefuse("a redo of what someone else has changed since the rollback", err, changed)
+	w.mustUndo(again, activities.Nothing)
+	w.mustBe(changed, "after the undo of a refused redo")
+}
+
+// brokenRedos kills and stops processes in the midst of rollbacks and redos.
+func (s *suite) brokenRedos(t *testing.T) {
+	var undo, apply []string
+	t.Run("no_break_redo", func(t *testing.T) {
+		w := s.bring(t)
+		w.mustApply(w.first, "")
+		left := w.manifest()
+		undo = w.run(order{Op: opUndo, Work: w.first, Decision: redoable}).Points
+		w.mustBeBefore("after a rollback in a process of its own")
+		again := w.redo(w.first)
+		apply = w.run(order{Op: opApply, Work: again}).Points
+		w.mustBeRedone(left, "after a redo in a process of its own")
+		w.mustUndo(again, w.Undone)
+		w.mustBeBefore("after the undo of the redo")
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	s.each(t, "rollback_killed", undo, rollbackKilled)
+	s.each(t, "redo_killed", apply, redoKilled)
+	s.each(t, "redo_killed_and_retried", apply, redoKilledAndRetried)
+	s.each(t, "redo_stopped", apply, redoStopped)
+}
+
+func rollbackKilled(w *world, at int) {
+	w.mustApply(w.first, "")
+	left := w.manifest()
+	w.kill(order{Op: opUndo, Work: w.first, Decision: redoable}, at)
+	w.mustDecide(w.first, redoable, w.Undone)
+	w.mustBeBefore("after the second attempt of a rollback")
+	again := w.redo(w.first)
+	w.mustApply(again, "")
+	w.mustBeRedone(left, "after the redo of a rollback that was killed")
+	w.mustUndo(again, w.Undone)
+	w.mustBeBefore("after the undo of the redo")
+}
+
+func redoKilled(w *world, at int) {
+	left, again := w.rolledBack()
+	before := w.manifest()
+	w.kill(order{Op: opApply, Work: again}, at)
+	w.mustDecide(again, redoable, w.Undone, activities.Nothing)
+	w.mustBeBefore("after the undo of a killed redo")
+	_, err := w.apply(again, "")
+	w.mustFail("Apply of the redo after its undo", err, activities.Fenced)
+	w.mustBeBefore("after a late redo")
+
+	// Whether a redo that came to nothing has used up what was kept is the world's own affair.
+	third := w.redo(w.first)
+	third.Entry.Token = activities.NewToken(w.first.Entry.Token, "redo", third.Entry.Seq+1)
+	if _, err := w.apply(third, ""); err != nil {
+		w.mustRefuse("another redo", err, before)
+		return
+	}
+	w.mustBeRedone(left, "after another redo")
+	w.mustUndo(third, w.Undone)
+	w.mustBeBefore("after the undo of another redo")
+}
+
+func redoKilledAndRetried(w *world, at int) {
+	left, again := w.rolledBack()
+	w.kill(order{Op: opApply, Work: again}, at)
+	w.mustApply(again, "")
+	w.mustBeRedone(left, "after a redo that was killed, and tried again")
+	w.mustUndo(again, w.Undone)
+	w.mustBeBefore("after the undo of the redo")
+}
+
+func redoStopped(w *world, at int) {
+	_, again := w.rolledBack()
+	w.first = again
+	sleeper := w.spawn(order{Op: opApply, Work: again, Break: breakStop, At: at})
+	sleeper.mustStop()
+	w.mustUndo(again, w.Undone, activities.Nothing)
+	w.mustBeBefore("after the undo of a stopped redo")
+	w.outlive(sleeper)
+}

@@ -1,0 +1,75 @@
+package actiontest
+
+import (
+	"testing"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// person is the decision of someone who asks for a reset.
+var person = activities.Decision{Who: "someone", Why: "it is beyond repair"}
+
+func (w *world) mustReset(f work) activities.Undone {
+	w.t.Helper()
+	resetter, ok := w.action.(activities.Resetter)
+	if !ok {
+		w.t.Fatalf("%s says in its Spec how it is reset, and has no Reset", w.Action)
+	}
+	undone, err := bounded(w, "Reset", func() (activities.Undone, error) { return resetter.Reset(w.ctx(), f.Entry, person) })
+	if err != nil {
+		w.t.Fatalf("Reset: %v", err)
+	}
+	if undone.Outcome != activities.Residue || len(undone.Losses) == 0 {
+		w.t.Fatalf("Reset ended %s, want %s with its losses: %s", undone.Outcome, activities.Residue, text(undone))
+	}
+	return undone
+}
+
+// mustBeReset compares the world with that from before the step.
+func (w *world) mustBeReset(when string) {
+	w.t.Helper()
+	if now := w.manifest(); !w.Reset(w.before, now) {
+		w.t.Fatalf("%s the world is not at its start:\n%s", when, difference(w.before, now))
+	}
+}
+
+func reset(w *world) {
+	w.mustApply(w.first, "")
+	if w.Drift != nil {
+		w.Drift(w.t, w.dir)
+	}
+	undone := w.mustReset(w.first)
+	w.mustBeReset("after a reset")
+	left := w.manifest()
+	w.mustBeSameUndone(undone, w.mustReset(w.first))
+	w.mustBeSameUndone(undone, w.mustUndo(w.first, activities.Residue))
+	_, err := w.apply(w.first, "")
+	w.mustFail("Apply after a reset", err, activities.Fenced)
+	w.mustBe(left, "after a second reset, a late undo and a late Apply")
+	w.mustApply(w.next, "")
+	w.mustUndo(w.next, w.Undone)
+}
+
+func (s *suite) brokenResets(t *testing.T) {
+	var points []string
+	t.Run("no_break_reset", func(t *testing.T) {
+		w := s.bring(t)
+		w.mustApply(w.first, "")
+		points = w.run(order{Op: opReset, Work: w.first, Decision: person}).Points
+		w.mustBeReset("after a reset in a process of its own")
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	s.each(t, "reset_killed", points, resetKilled)
+}
+
+func resetKilled(w *world, at int) {
+	w.mustApply(w.first, "")
+	w.kill(order{Op: opReset, Work: w.first, Decision: person}, at)
+	undone := w.mustReset(w.first)
+	w.mustBeReset("after the second attempt of a reset")
+	w.mustBeSameUndone(undone, w.mustUndo(w.first, activities.Residue))
+	_, err := w.apply(w.first, "")
+	w.mustFail("Apply after a reset", err, activities.Fenced)
+}
