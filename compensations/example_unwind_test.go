@@ -30,7 +30,8 @@ func Ship(ctx workflow.Context) (compensations.Report, error) {
 		entry := saga.Register(ctx, compensations.Step{ID: step, Action: "ship.do", Undo: "ship.undo", Needs: before})
 		forward := activities.Forward{Entry: entry, OriginalRunID: workflow.GetInfo(ctx).OriginalRunID}
 		if err := workflow.ExecuteActivity(ctx, "ship.do", forward).Get(ctx, nil); err != nil {
-			return saga.Unwind(ctx, compensations.Cause{Kind: compensations.Failure, Step: step, Text: err.Error()}), nil
+			cause := compensations.Cause{Kind: compensations.Failure, Step: step, Text: compensations.Reason(err)}
+			return saga.Unwind(ctx, cause), nil
 		}
 		before = []string{step}
 	}

@@ -31,7 +31,7 @@ var found = map[flaw][]string{
 const flawVariable = "ACTIONTEST_FLAW"
 
 func TestMain(m *testing.M) {
-	cases := []actiontest.Case{shelfCase(noFlaw)}
+	cases := []actiontest.Case{shelfCase(noFlaw), keysCase}
 	for f := range found {
 		cases = append(cases, shelfCase(f))
 	}
