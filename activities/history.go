@@ -10,30 +10,81 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// EntriesIn rebuilds a ledger from the history of a run alone: the entries of all forwards that were scheduled, in order,
-// each once. Activities that are no forward of an action are passed over; where dc cannot read an argument (it is
-// encrypted, say, and dc lacks the codec), whether it is a forward cannot be known, and that is an error.
+// Trace is what the history of one run alone tells of the steps that it has scheduled.
+type Trace struct {
+	// Entries are those of all forwards that were scheduled, in order, each once.
+	Entries []Entry
+	// Done are the results of the forwards that have completed, and Settled what the undos did that settled their step, by
+	// token.
+	Done    map[string]Result
+	Settled map[string]Undone
+}
+
+// EntriesIn are the entries of a TraceOf.
 func EntriesIn(events []*historypb.HistoryEvent, dc converter.DataConverter) ([]Entry, error) {
-	var entries []Entry
+	t, err := TraceOf(events, dc)
+	return t.Entries, err
+}
+
+// TraceOf reads a history. Activities that are no call of an action are passed over; where dc cannot read an argument (it
+// is encrypted, say, and dc lacks the codec), whether it is one cannot be known, and that is an error.
+func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trace, error) {
+	t := Trace{Done: map[string]Result{}, Settled: map[string]Undone{}}
 	seen := map[string]bool{}
+	forwards, undos := map[int64]string{}, map[int64]string{} // tokens by the event that scheduled them
 	for _, event := range events {
+		if completed := event.GetActivityTaskCompletedEventAttributes(); completed != nil {
+			forward, undo := forwards[completed.ScheduledEventId], undos[completed.ScheduledEventId]
+			if err := t.completed(completed, forward, undo, dc); err != nil {
+				return t, fmt.Errorf("event %d: %w", event.EventId, err)
+			}
+			continue
+		}
 		scheduled := event.GetActivityTaskScheduledEventAttributes()
 		if len(scheduled.GetInput().GetPayloads()) != 1 {
 			continue
 		}
+		activityType := scheduled.ActivityType.GetName()
 		f, err := forwardIn(scheduled.Input.Payloads[0], dc)
-		if err != nil {
-			return nil, fmt.Errorf("event %d, argument of %s: %w", event.EventId, scheduled.ActivityType.GetName(), err)
-		}
-		if f.isForwardOf(scheduled.ActivityType.GetName()) && !seen[f.Entry.Token] {
-			seen[f.Entry.Token] = true
-			entries = append(entries, f.Entry)
+		switch e := f.Entry; {
+		case err != nil:
+			return t, fmt.Errorf("event %d, argument of %s: %w", event.EventId, activityType, err)
+		case f.isForwardOf(activityType):
+			if activityType == e.Action {
+				forwards[event.EventId] = e.Token
+			}
+			if !seen[e.Token] {
+				seen[e.Token] = true
+				t.Entries = append(t.Entries, e)
+			}
+		case e.Token != "" && (activityType == e.UndoType || activityType == e.Action+".reset"):
+			undos[event.EventId] = e.Token
 		}
 	}
-	return entries, nil
+	return t, nil
 }
 
-// forwardIn reads an argument; what is certainly no Forward is an empty one.
+func (t Trace) completed(c *historypb.ActivityTaskCompletedEventAttributes, forward, undo string, dc converter.DataConverter) error {
+	switch {
+	case forward != "":
+		var r Result
+		if err := dc.FromPayloads(c.Result, &r); err != nil {
+			return fmt.Errorf("result of a step: %w", err)
+		}
+		t.Done[forward] = r
+	case undo != "":
+		var u Undone
+		if err := dc.FromPayloads(c.Result, &u); err != nil {
+			return fmt.Errorf("result of an undo: %w", err)
+		}
+		if u.Outcome.Settles() {
+			t.Settled[undo] = u
+		}
+	}
+	return nil
+}
+
+// forwardIn reads an argument; what is certainly no call of an action is an empty one. Of a Backward it reads the entry.
 func forwardIn(argument *commonpb.Payload, dc converter.DataConverter) (f Forward, err error) {
 	var raw json.RawMessage
 	if err := dc.FromPayload(argument, &raw); errors.Is(err, converter.ErrTypeNotImplementProtoMessage) {
@@ -44,9 +95,10 @@ func forwardIn(argument *commonpb.Payload, dc converter.DataConverter) (f Forwar
 	var looks struct {
 		Entry         json.RawMessage `json:"entry"`
 		OriginalRunID json.RawMessage `json:"originalRunId"`
+		Decision      json.RawMessage `json:"decision"`
 	}
 	_ = json.Unmarshal(raw, &looks) // what is no object looks like nothing
-	if looks.Entry == nil || looks.OriginalRunID == nil {
+	if looks.Entry == nil || looks.OriginalRunID == nil && looks.Decision == nil {
 		return f, nil
 	}
 	if err := json.Unmarshal(raw, &f); err != nil {

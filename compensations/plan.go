@@ -3,6 +3,7 @@ package compensations
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -36,6 +37,7 @@ type item struct {
 	blockers int     // of those that need it, how many are neither settled nor accepted
 	skips    int     // of the blockers, how many are skipped
 	queued   bool    // it is in the heap of what is ready
+	begun    bool    // it is among plan.begun
 }
 
 // progress is what an unwinding has found out about an entry so far.
@@ -58,8 +60,9 @@ type plan struct {
 	ready  newest             // pending, and nothing holds them back
 	sent   map[string]int     // undos that wait for a worker, by queue
 	behind map[string][]*item // ready ones behind those
-	open   int                // not at an end
-	parked int                // of these, for a person
+	begun  []*item            // in the order of their first undo
+	parked []*item            // for a person
+	open   int                // how many are not at an end
 	busy   int                // of these, with an undo scheduled on a queue that is served
 }
 
@@ -90,16 +93,23 @@ func newPlan(entries []activities.Entry) *plan {
 func (p *plan) set(it *item, s UndoState) {
 	was := it.state
 	it.state = s
-	count := func(n *int, of func(UndoState) bool) {
-		if of(was) {
-			*n--
-		}
-		if of(s) {
-			*n++
-		}
+	if was == Running {
+		p.busy--
 	}
-	count(&p.parked, func(s UndoState) bool { return s == Parked })
-	count(&p.busy, func(s UndoState) bool { return s == Running })
+	if was == Parked {
+		p.parked = slices.DeleteFunc(p.parked, func(o *item) bool { return o == it })
+	}
+	switch s {
+	case Running:
+		p.busy++
+	case Parked:
+		p.parked = append(p.parked, it)
+	default:
+	}
+	if s != Pending && !it.begun {
+		it.begun = true
+		p.begun = append(p.begun, it)
+	}
 	if queue := it.entry.Place.Queue; (was == Waiting) != (s == Waiting) {
 		if s == Waiting {
 			p.sent[queue]++

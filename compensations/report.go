@@ -19,6 +19,10 @@ const (
 	Canceled CauseKind = "canceled"
 	Deadline CauseKind = "deadline"
 	WasReset CauseKind = "reset"
+	// What another workflow unwinds: a run that ended without, a committed task, an undo whose effect was not sure.
+	Ended      CauseKind = "ended"
+	RolledBack CauseKind = "rolled-back"
+	Late       CauseKind = "late"
 )
 
 // Cause is why a task unwinds.
@@ -38,8 +42,8 @@ const (
 	Committed Status = "committed"
 	Unwound   Status = "unwound"              // every step is as before, or compensated as its report says
 	Remains   Status = "unwound-with-remains" // the report names what is not
+	Redone    Status = "redone"               // what a rollback had undone is there again
 	Partly    Status = "partly-committed"     // it went on without the steps that the report names, or ended past its pivot
-	Redone    Status = "redone"               // a rollback was taken back
 )
 
 // Report is what became of a task, by what was seen.

@@ -149,7 +149,7 @@ func (s *Saga) Pending() (pending, parked int) {
 	if s.plan == nil {
 		return len(s.ledger.Entries()), 0
 	}
-	return s.plan.open, s.plan.parked
+	return s.plan.open, len(s.plan.parked)
 }
 
 // Report tells how the unwinding stands. Before Unwind it lists the ledger.
@@ -164,6 +164,23 @@ func (s *Saga) Report() Report {
 	}
 	return r
 }
+
+// Recent are the last n entries whose undo has begun, the newest first, and all that wait for a person.
+func (s *Saga) Recent(n int) (recent, parked []StepReport) {
+	if s.plan == nil {
+		return nil, nil
+	}
+	for _, it := range slices.Backward(s.plan.begun[max(0, len(s.plan.begun)-n):]) {
+		recent = append(recent, it.report())
+	}
+	for _, it := range s.plan.parked {
+		parked = append(parked, it.report())
+	}
+	return recent, parked
+}
+
+// Past is what became of the entries that are off the ledger.
+func (s *Saga) Past() Past { return s.past }
 
 // Resolve decides a parked undo. An error says why the resolution decides nothing.
 func (s *Saga) Resolve(r Resolution) error {
@@ -192,7 +209,7 @@ func (s *Saga) Unwind(ctx workflow.Context, cause Cause) Report {
 // ledger: the workflow may go on. It returns what became of those. An entry that a person has skipped stays on the ledger.
 // Options.Pause does not interrupt it.
 func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, which func(activities.Entry) bool) []StepReport {
-	entries := s.closure(which)
+	entries := Closure(s.ledger.Entries(), which)
 	pause := s.options.Pause
 	s.options.Pause = func() bool { return false }
 	s.unwind(ctx, cause, entries)
@@ -206,17 +223,17 @@ func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, which func(activit
 	return reports
 }
 
-// closure is the entries that which names, and all that build on them.
-func (s *Saga) closure(which func(activities.Entry) bool) []activities.Entry {
-	var entries []activities.Entry
+// Closure is those of entries, the oldest first, that which names, and all that build on them.
+func Closure(entries []activities.Entry, which func(activities.Entry) bool) []activities.Entry {
+	var closure []activities.Entry
 	in := map[string]bool{}
-	for _, e := range s.ledger.Entries() { // what builds on an entry was registered after it
+	for _, e := range entries { // what builds on an entry was registered after it
 		if which(e) || slices.ContainsFunc(e.Needs, func(need string) bool { return in[need] }) {
 			in[e.Step] = true
-			entries = append(entries, e)
+			closure = append(closure, e)
 		}
 	}
-	return entries
+	return closure
 }
 
 func (s *Saga) unwind(ctx workflow.Context, cause Cause, entries []activities.Entry) {

@@ -117,6 +117,9 @@ func TestEveryEndingAtEveryStepUnwinds(t *testing.T) {
 					for _, id := range ids[:last+1] {
 						want = append(want, "do "+id)
 					}
+					if e.name == "acts but reports an error" {
+						want = append(want, "observe "+at)
+					}
 					for i := last; i >= 0; i-- {
 						want = append(want, slices.Repeat([]string{"undo " + ids[i]}, times)...)
 					}

@@ -35,11 +35,8 @@ func (t *agentTask) publishAgent(ctx workflow.Context) {
 // publishGate names the first step that waits at a gate, in file order.
 func (t *agentTask) publishGate(ctx workflow.Context) {
 	waits := ""
-	for _, s := range t.steps {
-		if s.gate != nil {
-			waits = s.step.ID
-			break
-		}
+	if len(t.gates) > 0 {
+		waits = t.gates[0].step.ID
 	}
 	switch waits {
 	case t.shownGate:

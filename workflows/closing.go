@@ -9,7 +9,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// close ends the task with its report: as the result where it committed, else in the details of a failure or of a
+// close ends the task with its report: as the result where it committed or has repaired another, else in the details of a failure or of a
 // cancellation.
 func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *compensations.Cause) (compensations.Report, error) {
 	r.Task, r.Cause = workflow.GetInfo(ctx).WorkflowExecution.ID, cause
@@ -23,10 +23,13 @@ func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *c
 	}
 	t.tellForward(&r)
 	r.Fit(maxReport)
+	if again := t.saga.LookAgain(); len(again) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d undos are looked at again later: workflow %s", len(again), t.lookAgain(ctx, again)))
+	}
 	t.phase, t.cause, t.report = Closed, cause, &r
 	t.publishClosed(ctx, r.Status)
 	t.writeDetails(ctx)
-	if cause == nil {
+	if cause == nil || t.repairs {
 		return r, nil
 	}
 	if cause.Kind == compensations.Canceled {
@@ -49,22 +52,34 @@ func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *c
 func (t *agentTask) tellForward(r *compensations.Report) {
 	reported := make(map[string]int, len(r.Steps))
 	for i, s := range r.Steps {
-		reported[s.Step] = i
+		reported[s.Step] = i // the last one: an earlier row tells of an earlier generation
 	}
-	few := len(t.steps) <= compensations.MaxReported
-	for _, s := range t.steps {
-		i, there := reported[s.step.ID]
-		if !there && (!few || len(t.steps) == 0) {
-			continue
-		}
-		if !there {
-			r.Steps = append(r.Steps, compensations.StepReport{Step: s.step.ID, Action: s.step.Uses, State: string(s.view.State), Took: s.view.Ended.Sub(s.view.Began)})
+	few := t.done <= compensations.MaxReported
+	tell := func(v StepView) {
+		i, there := reported[v.ID]
+		if !there || v.State == Done && t.cause == nil {
+			r.Steps = append(r.Steps, compensations.StepReport{Step: v.ID, Action: v.Uses, State: string(v.State), Took: v.Ended.Sub(v.Began)})
 			i = len(r.Steps) - 1
 		}
-		r.Steps[i].Summary = s.view.Summary
-		if s.view.Error != "" {
-			r.Steps[i].Summary = s.view.Error
+		r.Steps[i].Summary = v.Summary
+		if v.Error != "" {
+			r.Steps[i].Summary = v.Error
 		}
-		r.Steps[i].Notes = append(append([]string(nil), s.view.Notes...), r.Steps[i].Notes...)
+		r.Steps[i].Notes = append(append([]string(nil), v.Notes...), r.Steps[i].Notes...)
+	}
+	for _, v := range t.past {
+		tell(v)
+	}
+	for _, s := range t.steps {
+		_, there := reported[s.step.ID]
+		if _, tells := s.toTell(); there || tells || few {
+			tell(s.view)
+		}
+	}
+	if !few && t.cause == nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d steps are done; those with nothing to tell are not listed", t.done))
+	}
+	if t.kept > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d steps up to the pivot stay done", t.kept))
 	}
 }

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -28,9 +27,6 @@ func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
 	})
 	if err := workflow.ExecuteLocalActivity(local, CompileActivity, doc).Get(ctx, &compiled); err != nil {
 		return compiled, err
-	}
-	if n := len(compiled.Steps); n > maxSteps {
-		return compiled, refused("steps: %d are more than the %d that one run can take forward and back; split the task", n, maxSteps)
 	}
 	options := workflow.ActivityOptions{
 		StartToCloseTimeout:    time.Minute,
@@ -63,8 +59,4 @@ func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
 		}
 	}
 	return compiled, nil
-}
-
-func refused(format string, args ...any) error {
-	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), string(activities.Refused), nil)
 }

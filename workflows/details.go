@@ -3,7 +3,6 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.temporal.io/sdk/workflow"
@@ -15,19 +14,27 @@ import (
 // shownSteps bounds the table in the Temporal UI: all that waits for a person, and the last of the rest.
 const shownSteps = 50
 
+// maxViewed bounds the steps in the answer to a query.
+const maxViewed = 1000
+
 func (t *agentTask) state(ctx workflow.Context) State {
 	s := State{
 		Task: workflow.GetInfo(ctx).WorkflowExecution.ID, Name: t.compiled.Name, Agent: t.compiled.Agent,
-		Phase: t.phase, Cause: t.cause, Ignored: t.ignored, Report: t.report,
+		Phase: t.phase, Cause: t.cause, Ignored: t.ignored, Report: t.report, Done: t.done, Total: t.size,
 	}
-	for _, step := range t.steps {
+	s.Steps = append(s.Steps, t.past[max(0, len(t.past)-maxViewed/2):]...)
+	from, to := window(len(t.steps), t.frontier, maxViewed)
+	for _, step := range t.steps[from:to] {
 		s.Steps = append(s.Steps, step.view)
-		if step.gate != nil && step.gate.decision == nil {
+	}
+	for _, step := range t.gates {
+		if step.gate.decision == nil {
 			s.Gates = append(s.Gates, step.gate.view)
 		}
 	}
 	if t.report == nil && t.saga.Unwinding() {
 		r := t.saga.Report()
+		r.Fit(maxReport)
 		s.Report = &r
 	}
 	return s
@@ -53,8 +60,8 @@ func (t *agentTask) writeDetails(ctx workflow.Context) {
 	var b strings.Builder
 	b.Grow(4 << 10)
 	fmt.Fprintf(&b, "**%s**\n\n", t.headline())
-	for _, s := range t.steps {
-		if s.gate != nil && s.gate.decision == nil {
+	for _, s := range t.gates {
+		if s.gate.decision == nil {
 			writeGate(&b, s.gate.view)
 		}
 	}
@@ -83,13 +90,7 @@ func (t *agentTask) headline() string {
 		}
 		return fmt.Sprintf("unwinding (%s): %d to go", t.cause.Kind, pending)
 	}
-	done := 0
-	for _, s := range t.steps {
-		if s.view.State == Done {
-			done++
-		}
-	}
-	return fmt.Sprintf("%s: %d of %d steps done", t.phase, done, len(t.steps))
+	return fmt.Sprintf("%s: %d of %d steps done", t.phase, t.done, t.size)
 }
 
 func writeGate(b *strings.Builder, g GateView) {
@@ -109,48 +110,36 @@ func (t *agentTask) writeForward(b *strings.Builder) {
 		return
 	}
 	b.WriteString("| step | action | state | what |\n|---|---|---|---|\n")
-	from, to := window(len(t.steps), t.frontier())
-	if from > 0 {
-		fmt.Fprintf(b, "| ... %d before | | | |\n", from)
+	from, to := window(len(t.steps), t.frontier, shownSteps)
+	if before := t.size - len(t.steps) + from; before > 0 {
+		fmt.Fprintf(b, "| ... %d before | | | |\n", before)
 	}
 	for _, s := range t.steps[from:to] {
-		text := s.view.Summary
-		if s.view.Error != "" {
-			text = s.view.Error
+		if s.row == "" {
+			text := s.view.Summary
+			if s.view.Error != "" {
+				text = s.view.Error
+			}
+			s.row = fmt.Sprintf("| %s | %s | %s | %s |\n", s.step.ID, s.step.Uses, s.view.State, cell(text))
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", s.step.ID, s.step.Uses, s.view.State, cell(text))
+		b.WriteString(s.row)
 	}
 	if to < len(t.steps) {
 		fmt.Fprintf(b, "| ... %d more | | | |\n", len(t.steps)-to)
 	}
 }
 
-// frontier is the last step that has begun.
-func (t *agentTask) frontier() int {
-	for i, v := range slices.Backward(t.steps) {
-		if v.view.State != NotStarted {
-			return i
-		}
-	}
-	return 0
-}
-
-// window is a stretch of shownSteps around the frontier.
-func window(n, frontier int) (from, to int) {
-	to = min(n, frontier+shownSteps/5)
-	from = max(0, to-shownSteps)
-	return from, min(n, from+shownSteps)
+// window is a stretch of room steps around the last one that has begun.
+func window(n, frontier, room int) (from, to int) {
+	to = min(n, frontier+room/5)
+	from = max(0, to-room)
+	return from, min(n, from+room)
 }
 
 func (t *agentTask) writeUnwinding(b *strings.Builder) {
-	report := t.saga.Report()
+	steps, parked := t.saga.Recent(shownSteps)
 	b.WriteString("| step | action | undo | observed |\n|---|---|---|---|\n")
-	rows := 0
-	for _, s := range slices.Backward(report.Steps) {
-		parked := compensations.UndoState(s.State) == compensations.Parked
-		if rows++; rows > shownSteps && !parked {
-			continue
-		}
+	for _, s := range steps {
 		text, state := s.Observed, s.State
 		switch {
 		case compensations.UndoState(s.State) == compensations.Settled:
@@ -164,10 +153,8 @@ func (t *agentTask) writeUnwinding(b *strings.Builder) {
 		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", s.Step, s.Action, state, cell(text))
 	}
 	b.WriteString("\n")
-	for _, s := range report.Steps {
-		if compensations.UndoState(s.State) == compensations.Parked {
-			writePark(b, s)
-		}
+	for _, s := range parked {
+		writePark(b, s)
 	}
 }
 

@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,6 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -36,6 +36,10 @@ type world struct {
 	do   func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error)
 	plan func(step string, n int) (activities.Change, error)
 	undo func(step string, n int, d activities.Decision) (activities.Undone, error)
+	// seen is what a look at the world says; empty: unknown.
+	seen activities.State
+	// compiled is what the task says beside its steps.
+	compiled task.Compiled
 }
 
 func (w *world) called(what, step string) int {
@@ -52,7 +56,9 @@ func (w *world) called(what, step string) int {
 func (w *world) Compile(context.Context, json.RawMessage) (task.Compiled, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return task.Compiled{Name: "release", Agent: "bot", Steps: w.steps, Deadline: w.deadline}, w.refuse
+	c := w.compiled
+	c.Name, c.Agent, c.Steps, c.Deadline = "release", "bot", w.steps, w.deadline
+	return c, w.refuse
 }
 
 func (w *world) Do(ctx context.Context, f activities.Forward) (activities.Result, error) {
@@ -77,6 +83,11 @@ func (w *world) Undo(_ context.Context, b activities.Backward) (activities.Undon
 		return activities.Undone{Outcome: activities.Restored, Observed: "as before"}, nil
 	}
 	return w.undo(b.Entry.Step, n, b.Decision)
+}
+
+func (w *world) Observe(_ context.Context, e activities.Entry) (activities.Observation, error) {
+	w.called("observe", e.Step)
+	return activities.Observation{State: cmp.Or(w.seen, activities.Unseen)}, nil
 }
 
 func (w *world) Release(_ context.Context, e activities.Entry) error {
@@ -123,10 +134,10 @@ func newRun(t *testing.T, w *world) *run {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetStartWorkflowOptions(startOptions)
-	env.RegisterWorkflowWithOptions(workflows.AgentTask, workflow.RegisterOptions{Name: workflows.AgentTaskType})
-	env.RegisterWorkflowWithOptions(workflows.PlanTask, workflow.RegisterOptions{Name: workflows.PlanTaskType})
+	workflows.Register(env)
 	for name, fn := range map[string]any{
 		workflows.CompileActivity: w.Compile, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
+		"fake.do.observe": w.Observe, workflows.AlertActivity: func(context.Context, workflows.Alert) error { return nil },
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}

@@ -19,9 +19,12 @@ const maxPlans = 100
 // maxAttempts bounds what a task file may ask for.
 const maxAttempts = 1_000_000
 
-// run brings one step to its end. Its entry is on the ledger before anything is scheduled: a plan may leave something
+// errHeld ends a step's coroutine where the task continues as new: the step goes on from there in the next run.
+var errHeld = errors.New("held for the next run")
+
+// runStep brings one step to its end. Its entry is on the ledger before anything is scheduled: a plan may leave something
 // behind too.
-func (t *agentTask) run(ctx workflow.Context, s *stepRun) error {
+func (t *agentTask) runStep(ctx workflow.Context, s *stepRun) error {
 	with, err := s.step.Resolve(t.outputs)
 	if err != nil {
 		return temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
@@ -30,49 +33,82 @@ func (t *agentTask) run(ctx workflow.Context, s *stepRun) error {
 	if err != nil {
 		return temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
 	}
+	if err := t.makeRoom(len(params)); err != nil {
+		return err
+	}
 	undo := s.step.Uses + ".undo"
 	if s.step.ReadOnly {
 		undo = ""
 	}
 	entry := t.saga.Register(ctx, compensations.Step{
-		ID: s.step.ID, Action: s.step.Uses, Undo: undo, Place: s.step.Place, Needs: s.step.Needs, Keys: s.step.Keys,
-		Params: params, Policy: s.step.Undo,
+		ID: s.step.ID, Action: s.step.Uses, Undo: undo, Generation: s.generation, Place: s.step.Place, Needs: s.step.Needs, Keys: s.step.Keys,
+		Params: params, Policy: s.step.Undo, Savepoint: s.step.Savepoint, Pivot: s.step.Pivot, Keep: t.compiled.Keep, Redoes: t.redoes[s.step.ID],
 	})
+	s.seq = entry.Seq
 	forward := activities.Forward{
 		Entry:         entry,
 		Step:          activities.Step{ID: s.step.ID, Name: s.step.Name, With: with, Checks: s.step.Check},
 		OriginalRunID: originalRun(ctx),
 	}
+	probes := 0
 	for range maxPlans {
-		if s.step.Gate.Plans {
-			t.enter(s, Planning)
-			change, err := call[activities.Change](ctx, t.slots, s.step, s.step.Uses+".plan", "plan "+s.title(), forward)
-			if err != nil {
+		if s.step.Gate.Plans && s.want == "" {
+			if err := t.approve(ctx, s, forward); err != nil {
 				return err
 			}
-			if why, yes := asks(s.step, change); yes {
-				if err := t.await(ctx, s, entry, change, why); err != nil {
-					return err
-				}
-			}
-			forward.Want = change.Digest
+		}
+		if t.continues {
+			return errHeld
 		}
 		t.enter(s, Running)
-		result, err := call[activities.Result](ctx, t.slots, s.step, s.step.Uses, s.title(), forward)
-		if s.step.Gate.Plans && isType(err, activities.StaleApproval) {
+		forward.Want = s.want
+		result, err := call[activities.Result](ctx, t, s.step, s.step.Uses, s.title(), forward)
+		switch {
+		case err == nil:
+			s.view.Summary = result.Summary
+			s.note(result.Notes...)
+			t.outputs[s.step.ID] = result.Outputs
+			t.room.grow(sizeOf(result.Outputs))
+			return nil
+		case s.step.Gate.Plans && isType(err, activities.StaleApproval):
 			s.note("the target changed after the plan: planned anew")
-			continue
-		}
-		if err != nil {
+			s.want = ""
+		case isUnknown(err) && ctx.Err() == nil && !s.step.ReadOnly:
+			if again := t.probe(ctx, s, entry, err); !again || probes >= maxProbes {
+				return err
+			}
+			probes++
+		default:
 			return err
 		}
-		s.view.Summary = result.Summary
-		s.note(result.Notes...)
-		t.outputs[s.step.ID] = result.Outputs
-		return nil
 	}
 	return temporal.NewNonRetryableApplicationError(
 		fmt.Sprintf("the target changed after each of %d plans", maxPlans), string(activities.StaleApproval), nil)
+}
+
+// approve plans a step and, where a person must be asked, waits at its gate. A gate that an earlier run has opened is still
+// the same.
+func (t *agentTask) approve(ctx workflow.Context, s *stepRun, forward activities.Forward) error {
+	if s.gate == nil {
+		t.enter(s, Planning)
+		change, err := call[activities.Change](ctx, t, s.step, s.step.Uses+".plan", "plan "+s.title(), forward)
+		if err != nil {
+			return err
+		}
+		why, yes := asks(s.step, change)
+		if !yes {
+			s.want = change.Digest
+			return nil
+		}
+		s.openings++
+		s.gate = openGate(workflow.Now(ctx), s, forward.Entry, change, why)
+	}
+	digest := s.gate.view.Change.Digest
+	if err := t.await(ctx, s); err != nil {
+		return err
+	}
+	s.want = digest
+	return nil
 }
 
 // breakerPatience is how long a forward waits for a circuit breaker before it fails.
@@ -80,7 +116,7 @@ const breakerPatience = time.Hour
 
 // call runs one activity of a step. A worker that stops, or a breaker that is open, costs no attempt: it is scheduled
 // anew.
-func call[T any](ctx workflow.Context, slots workflow.Semaphore, s task.Step, activityType, summary string, argument activities.Forward) (T, error) {
+func call[T any](ctx workflow.Context, t *agentTask, s task.Step, activityType, summary string, argument activities.Forward) (T, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:           s.Place.Queue,
 		StartToCloseTimeout: s.Timeout,
@@ -95,11 +131,15 @@ func call[T any](ctx workflow.Context, slots workflow.Semaphore, s task.Step, ac
 	began, pause := workflow.Now(ctx), time.Second
 	for {
 		var result T
-		if err := slots.Acquire(ctx, 1); err != nil {
+		if err := t.slots.Acquire(ctx, 1); err != nil {
 			return result, err
 		}
+		if t.continues {
+			t.slots.Release(1)
+			return result, errHeld
+		}
 		err := workflow.ExecuteActivity(ctx, activityType, argument).Get(ctx, &result)
-		slots.Release(1)
+		t.slots.Release(1)
 		switch {
 		case isType(err, activities.WorkerStopping) && ctx.Err() == nil:
 		case isType(err, activities.BreakerOpen) && workflow.Now(ctx).Sub(began) < breakerPatience:

@@ -1,7 +1,10 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -35,28 +38,42 @@ func asks(s task.Step, c activities.Change) (why string, yes bool) {
 	return "", false
 }
 
-// await opens the step's gate for a change and waits: nil when it was approved, a rejection when it was not or nobody
-// came in time.
-func (t *agentTask) await(ctx workflow.Context, s *stepRun, entry activities.Entry, change activities.Change, why string) error {
-	if reset := wasReset(ctx); reset != nil {
-		return temporal.NewNonRetryableApplicationError(reset.Text, string(activities.ResetRun), nil)
-	}
-	s.openings++
-	now := workflow.Now(ctx)
-	g := &gate{view: GateView{
+// openGate makes a gate for a change.
+func openGate(now time.Time, s *stepRun, entry activities.Entry, change activities.Change, why string) *gate {
+	return &gate{view: GateView{
 		Step: s.step.ID, Opening: s.openings, Why: why, Change: change, Since: now, Until: now.Add(s.step.Gate.Limit),
 		Digest: activities.DigestOf([]byte(change.Digest), []byte(entry.Token), fmt.Appendf(nil, "opening %d", s.openings)),
 	}}
-	s.gate = g
+}
+
+// await waits at the step's gate: nil when it was approved, a rejection when it was not or nobody came in time.
+func (t *agentTask) await(ctx workflow.Context, s *stepRun) error {
+	if reset := wasReset(ctx); reset != nil {
+		s.gate = nil
+		return temporal.NewNonRetryableApplicationError(reset.Text, string(activities.ResetRun), nil)
+	}
+	g := s.gate
 	t.enter(s, AtGate)
-	t.publishGate(ctx)
+	t.open(ctx, s)
 	err := g.wait(ctx, s.step)
-	s.gate = nil
-	t.publishGate(ctx)
+	t.shut(ctx, s)
 	if err == nil {
 		s.note("approved by " + orSomebody(g.decision.Who))
 	}
 	return err
+}
+
+// open puts a step among those that wait for a person, in file order.
+func (t *agentTask) open(ctx workflow.Context, s *stepRun) {
+	i, _ := slices.BinarySearchFunc(t.gates, s, func(a, b *stepRun) int { return cmp.Compare(a.index, b.index) })
+	t.gates = slices.Insert(t.gates, i, s)
+	t.publishGate(ctx)
+}
+
+func (t *agentTask) shut(ctx workflow.Context, s *stepRun) {
+	s.gate = nil
+	t.gates = slices.DeleteFunc(t.gates, func(o *stepRun) bool { return o == s })
+	t.publishGate(ctx)
 }
 
 // wait returns nil when the gate was approved in time. A cancellation comes before all else, and the limit before a late
@@ -65,7 +82,8 @@ func (g *gate) wait(ctx workflow.Context, step task.Step) error {
 	// A timer of its own, and not AwaitWithTimeout, so that the gate is a bar with a name in the Temporal UI.
 	timerCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	limit := workflow.NewTimerWithOptions(timerCtx, step.Gate.Limit, workflow.TimerOptions{Summary: "gate: " + step.ID + " waits for approval"})
+	left := max(g.view.Until.Sub(workflow.Now(ctx)), time.Millisecond) // an earlier run may have opened it
+	limit := workflow.NewTimerWithOptions(timerCtx, left, workflow.TimerOptions{Summary: "gate: " + step.ID + " waits for approval"})
 	if err := workflow.Await(ctx, func() bool { return g.decision != nil || limit.IsReady() }); err != nil {
 		return err
 	}

@@ -1,17 +1,22 @@
 package workflows
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/packed"
 )
 
 // Bounds that keep a run inside what a Temporal server takes: past them it fails workflow tasks without end, or ends the
 // run with nothing undone.
 const (
-	// maxSteps is how many steps one run can take forward and back.
-	maxSteps = 3000
+	// maxPlanned is how many steps PlanTask takes: it does not continue as new.
+	maxPlanned = 3000
 	// maxInFlight is how many activities of a task run at once: each may have 64 KiB of parameters, and all that are
 	// scheduled in one workflow task go in one message of at most 4 MB.
 	maxInFlight = 40
@@ -20,20 +25,62 @@ const (
 	// maxDiffs is the size of all diffs of a Plan together.
 	maxDiffs = 500_000
 
-	maxEvents     = 51_200
-	maxBytes      = 45 << 20
-	eventsAnUndo  = 8    // an activity, its workflow tasks, and a retry now and then
-	eventsToClose = 1000 // gates, parks, signals
+	// A server suggests to continue as new far below these (4,096 events, 4 MB); one that does not, ends a run at 51,200
+	// events or 50 MB.
+	maxEvents = 20_000
+	maxBytes  = 20 << 20
 )
 
-// historyFull says why no further step may start: what is left of the history is needed to unwind. Empty: it may.
-func historyFull(ctx workflow.Context, entries int) string {
+// runIsLong says that the history should not grow much more.
+func runIsLong(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	if info.GetCurrentHistoryLength()+eventsAnUndo*(entries+1)+eventsToClose > maxEvents || info.GetCurrentHistorySize() > maxBytes {
-		return fmt.Sprintf("the history has %d events and %d bytes: the rest of what a server takes is needed to unwind; split the task",
-			info.GetCurrentHistoryLength(), info.GetCurrentHistorySize())
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > maxEvents || info.GetCurrentHistorySize() > maxBytes
+}
+
+// stepBytes and entryBytes are about what a compiled step and an entry take beside their parameters.
+const (
+	stepBytes  = 400
+	entryBytes = 400
+)
+
+// room watches the size of what a task would carry over: it must fit into one payload, compressed, at any time.
+type room struct {
+	packed int // compressed, when it was last measured
+	since  int // bytes that were added since
+}
+
+func (r *room) grow(bytes int) { r.since += bytes }
+
+// fits says that there is room for so many bytes, whatever they compress to.
+func (r *room) fits(bytes int) bool { return r.packed+r.since+bytes <= packed.Max }
+
+// makeRoom refuses a step whose entry would make the task too large to be carried over, before anything is touched.
+func (t *agentTask) makeRoom(params int) error {
+	need := params + entryBytes
+	if !t.room.fits(need) {
+		c := t.snapshot()
+		c.Saga.Entries = t.saga.Entries()
+		size, err := packed.Size(bareCarry(c))
+		if err != nil {
+			return err
+		}
+		t.room = room{packed: size}
+		if !t.room.fits(need) {
+			return refused("the ledger of this task has %d bytes compressed; with this step it could be more than the %d that can be carried: split the task",
+				size, packed.Max)
+		}
 	}
-	return ""
+	t.room.grow(need)
+	return nil
+}
+
+func sizeOf(v any) int {
+	raw, _ := json.Marshal(v) // plain data
+	return len(raw)
+}
+
+func refused(format string, args ...any) error {
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), string(activities.Refused), nil)
 }
 
 // forEver is longer than any task: what the test environment has for a timeout where none is set.

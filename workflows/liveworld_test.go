@@ -16,13 +16,13 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 // action puts the fake world behind the real contract and the real wrapper.
@@ -38,8 +38,8 @@ func (a action) Apply(ctx context.Context, e activities.Entry, s activities.Step
 func (a action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
 	return a.world.Undo(ctx, activities.Backward{Entry: e, Decision: d})
 }
-func (a action) Observe(context.Context, activities.Entry) (activities.Observation, error) {
-	return activities.Observation{State: activities.Unseen}, nil
+func (a action) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
+	return a.world.Observe(ctx, e)
 }
 func (a action) Release(ctx context.Context, e activities.Entry) error {
 	return a.world.Release(ctx, e)
@@ -52,6 +52,7 @@ type live struct {
 	queue  string
 	world  *world
 	run    client.WorkflowRun
+	alerts []workflows.Alert
 }
 
 // startLive starts a worker and the task.
@@ -106,9 +107,11 @@ func (l *live) start() {
 // startWorker serves the test's queue until stop is called, or the test ends.
 func (l *live) startWorker() (stop func()) {
 	wk := worker.New(l.client, l.queue, worker.Options{WorkerStopTimeout: time.Second})
-	wk.RegisterWorkflowWithOptions(workflows.AgentTask, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+	workflows.Register(wk)
 	wk.RegisterActivityWithOptions(l.world.Compile, activity.RegisterOptions{Name: workflows.CompileActivity})
 	wk.RegisterActivityWithOptions(l.ledger, activity.RegisterOptions{Name: workflows.LedgerActivity})
+	wk.RegisterActivityWithOptions(l.redoable, activity.RegisterOptions{Name: workflows.RedoableActivity})
+	wk.RegisterActivityWithOptions(l.alert, activity.RegisterOptions{Name: workflows.AlertActivity})
 	activities.NewRegistry(activities.World{
 		Name: "fake", Actions: []activities.Action{action{l.world}},
 		Journal: func(context.Context) (string, error) { return "j", nil },
@@ -125,9 +128,24 @@ func (l *live) startWorker() (stop func()) {
 	return stop
 }
 
+func (l *live) server() recovery.Server {
+	return recovery.Server{Client: l.client, Namespace: "default"}
+}
+
 func (l *live) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows.Ledger, error) {
-	entries, err := activities.EntriesIn(l.events(ctx, r.RunID), converter.GetDefaultDataConverter())
-	return workflows.Ledger{Entries: entries}, err
+	return l.server().Ledger(ctx, r, converter.GetDefaultDataConverter())
+}
+
+func (l *live) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.Redoable, error) {
+	return l.server().Before(ctx, r, converter.GetDefaultDataConverter())
+}
+
+// alert keeps what people are told.
+func (l *live) alert(_ context.Context, a workflows.Alert) error {
+	l.world.mu.Lock()
+	defer l.world.mu.Unlock()
+	l.alerts = append(l.alerts, a)
+	return nil
 }
 
 // events is the history of a run so far.

@@ -30,6 +30,8 @@ const (
 	PlacesActivity = "task.places"
 	// LedgerActivity rebuilds a ledger from a run's history: argument LedgerRequest, result Ledger.
 	LedgerActivity = "task.ledger"
+	// RedoableActivity reads what a rollback has undone: argument RedoRequest, result Redoable.
+	RedoableActivity = "task.redoable"
 	// SweepActivity looks for closed runs that are still open and starts Recover for each: result Swept.
 	SweepActivity = "task.sweep"
 	// RetainActivity releases what is over in the journals of the host that runs it: result Retained.

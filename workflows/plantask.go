@@ -37,8 +37,10 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	saga := compensations.New(ctx, compensations.Options{})
-	slots := workflow.NewSemaphore(ctx, maxInFlight)
+	if n := len(compiled.Steps); n > maxPlanned {
+		return Plan{}, refused("steps: %d are more than the %d that can be planned at once; split the task to plan it", n, maxPlanned)
+	}
+	t := &agentTask{saga: compensations.New(ctx, compensations.Options{}), slots: workflow.NewSemaphore(ctx, maxInFlight)}
 	plan, diffs := Plan{Name: compiled.Name}, 0
 	for _, step := range compiled.Steps {
 		p := PlannedStep{ID: step.ID, Name: step.Name, Uses: step.Uses, Needs: step.Needs, Host: step.Place.Host}
@@ -54,8 +56,8 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 			plan.Steps = append(plan.Steps, p)
 			continue
 		}
-		entry := saga.Register(ctx, compensations.Step{ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo})
-		change, err := call[activities.Change](ctx, slots, step, step.Uses+".plan", "plan "+step.ID, activities.Forward{
+		entry := t.saga.Register(ctx, compensations.Step{ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo})
+		change, err := call[activities.Change](ctx, t, step, step.Uses+".plan", "plan "+step.ID, activities.Forward{
 			Entry: entry, Step: activities.Step{ID: step.ID, Name: step.Name, With: with, Checks: step.Check},
 			OriginalRunID: originalRun(ctx),
 		})
@@ -70,7 +72,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 		}
 		plan.Steps = append(plan.Steps, p)
 	}
-	return plan, release(ctx, saga.Entries())
+	return plan, release(ctx, t.saga.Entries())
 }
 
 // release drops what planning left behind, also when the task was canceled meanwhile.
@@ -82,9 +84,10 @@ func release(ctx workflow.Context, entries []activities.Entry) error {
 	pending := len(entries)
 	for _, e := range entries {
 		_ = slots.Acquire(calm, 1)
+		policy := e.Policy.WithDefaults()
 		options := workflow.WithActivityOptions(calm, workflow.ActivityOptions{
-			TaskQueue: e.Place.Queue, StartToCloseTimeout: e.Policy.Attempt, ScheduleToCloseTimeout: 10 * time.Minute,
-			HeartbeatTimeout: e.Policy.Heartbeat, Summary: "clear the plan of " + e.Step,
+			TaskQueue: e.Place.Queue, StartToCloseTimeout: policy.Attempt, ScheduleToCloseTimeout: 10 * time.Minute,
+			HeartbeatTimeout: policy.Heartbeat, Summary: "clear the plan of " + e.Step,
 		})
 		release := workflow.ExecuteActivity(options, e.Action+".release", e)
 		workflow.Go(calm, func(ctx workflow.Context) {

@@ -42,7 +42,7 @@ func TestOtherWorkflowsDoNotReplay(t *testing.T) {
 	wrong := map[string]any{
 		"schedules something first": func(ctx workflow.Context, doc json.RawMessage) (compensations.Report, error) {
 			_ = workflow.Sleep(ctx, time.Second)
-			return workflows.AgentTask(ctx, doc)
+			return workflows.AgentTask(ctx, doc, nil)
 		},
 		"never listens to its compiler": func(ctx workflow.Context, _ json.RawMessage) (compensations.Report, error) {
 			ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})

@@ -1,10 +1,9 @@
 package workflows
 
 import (
+	"encoding/json"
 	"fmt"
-	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -41,17 +40,7 @@ func wasReset(ctx workflow.Context) *compensations.Cause {
 // takeOver adds to the ledger what the original run had registered after the reset point. It is false where that can
 // never be known.
 func (t *agentTask) takeOver(ctx workflow.Context, reset *compensations.Cause) bool {
-	calm, done := workflow.NewDisconnectedContext(ctx)
-	defer done()
-	calm = workflow.WithActivityOptions(calm, workflow.ActivityOptions{
-		StartToCloseTimeout: time.Minute,
-		Summary:             "read the ledger of the run that was reset",
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-	})
-	var ledger Ledger
-	err := workflow.ExecuteActivity(calm, LedgerActivity, LedgerRequest{
-		WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, RunID: originalRun(ctx),
-	}).Get(calm, &ledger)
+	ledger, err := readLedger(ctx, "read the ledger of the run that was reset", workflow.GetInfo(ctx).WorkflowExecution.ID, originalRun(ctx))
 	if err != nil { // final: its history is gone
 		t.notes = append(t.notes, fmt.Sprintf("%s; the ledger of the original could not be read, so steps that it started after the reset point are not undone: %s",
 			reset.Text, compensations.Reason(err)))
@@ -64,6 +53,8 @@ func (t *agentTask) takeOver(ctx workflow.Context, reset *compensations.Cause) b
 // Ledger is the result of LedgerActivity. A long one is packed.
 type Ledger struct {
 	Entries []activities.Entry `json:"entries"`
+	// Redoable says that it is that of a rollback: what its undos take away is kept.
+	Redoable bool `json:"redoable,omitempty"`
 }
 
 type bareLedger Ledger
@@ -73,3 +64,22 @@ func (l Ledger) MarshalJSON() ([]byte, error) { return packed.Marshal(bareLedger
 
 // UnmarshalJSON reads what MarshalJSON has written.
 func (l *Ledger) UnmarshalJSON(raw []byte) error { return packed.Unmarshal(raw, (*bareLedger)(l)) }
+
+// Redoable is the result of RedoableActivity: what a rolled back task was. A long one is packed.
+type Redoable struct {
+	// Document is the task document.
+	Document json.RawMessage `json:"document"`
+	// Tokens and Places are those of the steps that were undone, by step.
+	Tokens map[string]string           `json:"tokens"`
+	Places map[string]activities.Place `json:"places"`
+	// Outputs are those of the steps that were not.
+	Outputs map[string]map[string]any `json:"outputs,omitempty"`
+}
+
+type bareRedoable Redoable
+
+// MarshalJSON packs a long one.
+func (r Redoable) MarshalJSON() ([]byte, error) { return packed.Marshal(bareRedoable(r)) }
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (r *Redoable) UnmarshalJSON(raw []byte) error { return packed.Unmarshal(raw, (*bareRedoable)(r)) }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
@@ -22,26 +21,37 @@ type Decision struct {
 	Why string `json:"why,omitempty"`
 }
 
-// listen takes every signal of the task as it comes. What decides nothing is kept and shown, never dropped: an unreadable
-// payload too, which is why the payloads are received raw.
-func (t *agentTask) listen(ctx workflow.Context) {
-	ctx, _ = workflow.NewDisconnectedContext(ctx)
-	handlers := []struct {
-		name   string
-		handle func(raw []byte) error
-	}{
+// handler takes the payloads of one signal.
+type handler struct {
+	name string
+	take func(raw []byte) error
+}
+
+func (t *agentTask) handlers() []handler {
+	return []handler{
 		{SignalApprove, func(raw []byte) error { return t.decide(raw, true) }},
 		{SignalReject, func(raw []byte) error { return t.decide(raw, false) }},
 		{compensations.SignalResolve, t.resolve},
 	}
+}
+
+// handle gives a signal to its handler. What decides nothing is kept and shown, never dropped: an unreadable payload too,
+// which is why the payloads are received raw.
+func (t *agentTask) handle(h handler, raw converter.RawValue) {
+	if err := h.take(raw.Payload().GetData()); err != nil {
+		t.ignore(fmt.Sprintf("%s: %v", h.name, err))
+	}
+}
+
+// listen takes every signal of the task as it comes.
+func (t *agentTask) listen(ctx workflow.Context) {
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	selector := workflow.NewSelector(ctx)
-	for _, h := range handlers {
+	for _, h := range t.handlers() {
 		selector.AddReceive(workflow.GetSignalChannel(ctx, h.name), func(c workflow.ReceiveChannel, _ bool) {
 			var raw converter.RawValue
 			c.Receive(ctx, &raw)
-			if err := h.handle(data(raw.Payload())); err != nil {
-				t.ignore(fmt.Sprintf("%s: %v", h.name, err))
-			}
+			t.handle(h, raw)
 		})
 	}
 	workflow.GoNamed(ctx, "signals", func(ctx workflow.Context) {
@@ -51,8 +61,6 @@ func (t *agentTask) listen(ctx workflow.Context) {
 		}
 	})
 }
-
-func data(p *commonpb.Payload) []byte { return p.GetData() }
 
 // decide gives a decision to the gate that it fits.
 func (t *agentTask) decide(raw []byte, approved bool) error {

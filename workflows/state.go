@@ -30,16 +30,23 @@ const (
 	Done       StepState = "done"
 	StepFailed StepState = "failed"
 	Canceled   StepState = "canceled"
+	RolledBack StepState = "rolled-back" // it failed and was undone, and the task went on
+	LeftOut    StepState = "left-out"    // a step that it needs was rolled back
 )
 
 // State answers the query "state".
 type State struct {
-	Task   string                `json:"task"`
-	Name   string                `json:"name"`
-	Agent  string                `json:"agent,omitempty"`
-	Phase  Phase                 `json:"phase"`
-	Cause  *compensations.Cause  `json:"cause,omitempty"`
-	Steps  []StepView            `json:"steps"`
+	Task  string               `json:"task"`
+	Name  string               `json:"name"`
+	Agent string               `json:"agent,omitempty"`
+	Phase Phase                `json:"phase"`
+	Cause *compensations.Cause `json:"cause,omitempty"`
+	// Steps are those of the present run of the chain, and those before that have something to tell; of a long task, the
+	// last that have begun and what comes next.
+	Steps []StepView `json:"steps"`
+	// Done is how many steps are done, in all runs; Total how many there are.
+	Done   int                   `json:"done"`
+	Total  int                   `json:"total"`
 	Gates  []GateView            `json:"gates,omitempty"`
 	Report *compensations.Report `json:"report,omitempty"` // once it unwinds or is closed
 	// Ignored are the signals that decided nothing, with the reason.

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
@@ -37,6 +34,7 @@ func (b builtin) host() activities.Host {
 func (b builtin) register(to activities.Registrar) {
 	for name, fn := range map[string]any{
 		workflows.CompileActivity: b.compile, workflows.PlacesActivity: b.places, workflows.LedgerActivity: b.ledger,
+		workflows.RedoableActivity: b.redoable,
 		workflows.SweepActivity: b.sweep, workflows.RetainActivity: b.retain, workflows.AlertActivity: b.alert,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
@@ -77,20 +75,22 @@ func (b builtin) places(ctx context.Context) (workflows.Places, error) {
 	return workflows.Places{Journals: journals, Problems: problems}, nil
 }
 
-// ledger rebuilds the ledger of a run from its history.
+// ledger rebuilds the ledger of a run from histories.
 func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows.Ledger, error) {
-	var events []*historypb.HistoryEvent
-	history := b.server.Client.GetWorkflowHistory(ctx, r.WorkflowID, r.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for history.HasNext() {
-		event, err := history.Next()
-		if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
-			return workflows.Ledger{}, refused(err)
-		}
-		if err != nil {
-			return workflows.Ledger{}, err
-		}
-		events = append(events, event)
+	ledger, err := b.server.Ledger(ctx, r, b.converter)
+	return ledger, final(err)
+}
+
+// redoable reads what a rollback has undone.
+func (b builtin) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.Redoable, error) {
+	before, err := b.server.Before(ctx, r, b.converter)
+	return before, final(err)
+}
+
+// final makes what no retry mends an error that is not retried: a history that is gone.
+func final(err error) error {
+	if _, ok := errors.AsType[*recovery.Refused](err); ok {
+		return refused(err)
 	}
-	entries, err := activities.EntriesIn(events, b.converter)
-	return workflows.Ledger{Entries: entries}, err
+	return err
 }

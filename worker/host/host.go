@@ -9,7 +9,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
@@ -132,8 +131,7 @@ func (w *Worker) add(o Options, b builtin, queue string) error {
 		},
 	})
 	if shared {
-		each.RegisterWorkflowWithOptions(workflows.AgentTask, workflow.RegisterOptions{Name: workflows.AgentTaskType})
-		each.RegisterWorkflowWithOptions(workflows.PlanTask, workflow.RegisterOptions{Name: workflows.PlanTaskType})
+		workflows.Register(each)
 		if o.Register != nil {
 			o.Register(each)
 		}

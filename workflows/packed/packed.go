@@ -26,14 +26,25 @@ func Marshal(v any) ([]byte, error) {
 	if err != nil || len(raw) <= Max {
 		return raw, err
 	}
+	small := compress(raw)
+	if len(small) > Max {
+		return nil, fmt.Errorf("it has %d bytes compressed, more than %d", len(small), Max)
+	}
+	return json.Marshal(envelope{small})
+}
+
+func compress(raw []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	_, _ = z.Write(raw) // a buffer takes all
 	_ = z.Close()
-	if b.Len() > Max {
-		return nil, fmt.Errorf("it has %d bytes compressed, more than %d", b.Len(), Max)
-	}
-	return json.Marshal(envelope{b.Bytes()})
+	return b.Bytes()
+}
+
+// Size is how many bytes the JSON of v has, compressed.
+func Size(v any) (int, error) {
+	raw, err := json.Marshal(v)
+	return len(compress(raw)), err
 }
 
 // Unmarshal reads what Marshal has written.

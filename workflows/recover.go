@@ -1,0 +1,156 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// Recover unwinds what a run has left that ended without unwinding: it was terminated, it timed out, or the server ended
+// it. It completes with the same report that the run would have closed with. Whoever starts it has made sure that the run
+// is dead, and that it is the last of its chain.
+func Recover(ctx workflow.Context, r RecoverRequest, carry *Carry) (compensations.Report, error) {
+	t, err := newTask(ctx, carry, func(ctx workflow.Context, next Carry) error {
+		return workflow.NewContinueAsNewError(ctx, RecoverType, r, next)
+	})
+	if err != nil {
+		return compensations.Report{}, err
+	}
+	t.repairs = true
+	return t.run(ctx, func(ctx workflow.Context) error {
+		ledger, err := readLedger(ctx, "read the ledger of the dead run", r.WorkflowID, r.RunID)
+		if err != nil {
+			return err
+		}
+		t.redoable = ledger.Redoable
+		t.configure(ctx)
+		t.saga.Adopt(ledger.Entries)
+		t.cause = &compensations.Cause{Kind: compensations.Ended, Text: fmt.Sprintf("run %s of %s ended without unwinding: %s", r.RunID, r.WorkflowID, r.Ended)}
+		return nil
+	})
+}
+
+// Rollback undoes a task that has committed, or a part of it, so that it can be done again: see Redo.
+func Rollback(ctx workflow.Context, r RollbackRequest, carry *Carry) (compensations.Report, error) {
+	t, err := newTask(ctx, carry, func(ctx workflow.Context, next Carry) error {
+		return workflow.NewContinueAsNewError(ctx, RollbackType, r, next)
+	})
+	if err != nil {
+		return compensations.Report{}, err
+	}
+	t.repairs = true
+	return t.run(ctx, func(ctx workflow.Context) error {
+		ledger, err := readLedger(ctx, "read the ledger of the task", r.WorkflowID, r.RunID)
+		if err != nil {
+			return err
+		}
+		entries, err := Part(ledger.Entries, r.To, r.Step)
+		if err != nil {
+			return refused("%v", err)
+		}
+		t.redoable = true
+		t.configure(ctx)
+		t.saga.Adopt(entries)
+		t.cause = &compensations.Cause{Kind: compensations.RolledBack, Step: r.Step, Text: rolledBack(r)}
+		return nil
+	})
+}
+
+func rolledBack(r RollbackRequest) string {
+	text := "rolled back by " + orSomebody(r.Who)
+	if r.To != "" {
+		text += " to savepoint " + r.To
+	}
+	if r.Why != "" {
+		text += ": " + r.Why
+	}
+	return text
+}
+
+// Part is what of a ledger a rollback undoes: with a savepoint what is from there on, with a step that and all that builds
+// on it, with neither everything.
+func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entry, error) {
+	from, found := 0, savepoint == "" && step == ""
+	for _, e := range entries {
+		if savepoint != "" && e.Savepoint == savepoint {
+			from, found = e.Seq, true
+		}
+		found = found || step != "" && e.Step == step
+	}
+	switch {
+	case !found && savepoint != "":
+		return nil, fmt.Errorf("there is no savepoint %q on the ledger", savepoint)
+	case !found:
+		return nil, fmt.Errorf("there is no step %q on the ledger", step)
+	case step == "":
+		var part []activities.Entry
+		for _, e := range entries {
+			if e.Seq >= from {
+				part = append(part, e)
+			}
+		}
+		return part, nil
+	}
+	return compensations.Closure(entries, func(e activities.Entry) bool { return e.Step == step }), nil
+}
+
+// Redo does again what a rollback has undone, as a new generation of the same steps: from what the worlds have kept,
+// exactly, or anew. It is a task as any other: it unwinds when it fails, and can be rolled back.
+func Redo(ctx workflow.Context, r RedoRequest, carry *Carry) (compensations.Report, error) {
+	t, err := newTask(ctx, carry, func(ctx workflow.Context, next Carry) error {
+		return workflow.NewContinueAsNewError(ctx, RedoType, r, next)
+	})
+	if err != nil {
+		return compensations.Report{}, err
+	}
+	t.redo = true
+	return t.run(ctx, func(ctx workflow.Context) error {
+		var before Redoable
+		options := activityOptions("read what was rolled back")
+		if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), RedoableActivity, r).Get(ctx, &before); err != nil {
+			return err
+		}
+		compiled, err := compile(ctx, before.Document)
+		if err != nil {
+			return err
+		}
+		steps := compiled.Steps
+		compiled.Steps = nil
+		for _, s := range steps {
+			if _, again := before.Tokens[s.ID]; again {
+				s.Place = before.Places[s.ID] // where what was kept is
+				compiled.Steps = append(compiled.Steps, s)
+			}
+		}
+		if len(compiled.Steps) == 0 {
+			return refused("rollback %s has undone no step of task %s: there is nothing to redo", r.Rollback.WorkflowID, r.Task.WorkflowID)
+		}
+		t.redoes, t.outputs = before.Tokens, before.Outputs
+		t.adopt(ctx, compiled)
+		return nil
+	})
+}
+
+// readLedger reads the ledger of a run that is over. No cancellation reaches it.
+func readLedger(ctx workflow.Context, summary, workflowID, runID string) (Ledger, error) {
+	calm, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	var ledger Ledger
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(calm, activityOptions(summary)), LedgerActivity, LedgerRequest{
+		WorkflowID: workflowID, RunID: runID,
+	}).Get(calm, &ledger)
+	return ledger, err
+}
+
+// activityOptions are those of activities that belong to no world.
+func activityOptions(summary string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		StartToCloseTimeout: 5 * time.Minute, Summary: summary,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+	}
+}
