@@ -37,7 +37,9 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 	if err := c.prepare(); err != nil {
 		return nil, err
 	}
-	compiled := &Compiled{Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Steps: make([]Step, len(doc.steps))}
+	compiled := &Compiled{
+		Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Unwind: doc.unwind, Keep: c.window(), Steps: make([]Step, len(doc.steps)),
+	}
 	for i := range doc.steps {
 		c.byID[doc.steps[i].id] = i
 		if compiled.Steps[i] = c.step(i); c.filled > MaxCompiled {
@@ -114,9 +116,14 @@ func (c *compiler) step(i int) Step {
 		Gate: c.gate(s, a.Spec), Retry: c.retry(s), Place: c.place(s, a.Spec),
 		Timeout: cmp.Or(s.timeout, c.defaults.Timeout), Heartbeat: c.defaults.Heartbeat,
 		UndoParams: a.UndoParams, Digested: a.Digested, ReadOnly: a.ReadOnly,
+		OnFailure: OnFailure{Do: c.doc.onFailure}, Savepoint: s.savepoint, Pivot: s.pivot,
+	}
+	if s.onFailure != nil {
+		compiled.OnFailure = *s.onFailure
 	}
 	compiled.Undo = activities.UndoPolicy{
-		Within: cmp.Or(s.undo.within, c.defaults.UndoWithin), Heartbeat: c.defaults.Heartbeat, HostWait: c.defaults.HostWait, Drift: s.undo.drift,
+		Within: cmp.Or(s.undo.within, c.defaults.UndoWithin), Attempts: s.undo.attempts, Heartbeat: c.defaults.Heartbeat,
+		HostWait: c.defaults.HostWait, Drift: s.undo.drift, Criticality: s.undo.criticality,
 	}
 	compiled.Undo.Attempt = min(c.defaults.UndoAttempt, compiled.Undo.Within)
 	compiled.Undo = compiled.Undo.Compact()

@@ -8,6 +8,9 @@
 //	name: publish release 2             # required
 //	agent: release-bot                  # who does it: shown, and searchable
 //	timeout: 2h                         # the task's deadline; when it passes, the task unwinds
+//	on_failure: unwind                  # what a step that fails leads to: unwind, rollback_step or continue
+//	unwind: parallel                    # independent branches are undone at once; lifo: strictly the last step first
+//	keep: 3h                            # how long it can be rolled back after it is done; 1h where it is left out
 //	vars:                               # values of any kind; a command line may override them
 //	  site: /srv/site
 //	  workers: 8
@@ -29,15 +32,22 @@
 //	    with: {email: ada@example.com}
 //	    retry: {attempts: 5, backoff: 2s, max: 1m}
 //	    timeout: 30s                    # of one attempt
-//	    undo: {within: 3h, drift: ask}  # how long it is tried; on drift: ask, force or skip
+//	    undo: {within: 3h, attempts: 20, drift: ask}  # how long and how often it is tried; on drift: ask, force or skip
+//	    savepoint: before-customer      # a name for the place just before this step
 //	  - id: welcome
 //	    uses: http.request
 //	    needs: [customer]
 //	    gate: {mode: ask, timeout: 4h, why: the customer reads it}   # or just: ask, auto, none
 //	    on: mail-1                      # the host that it runs on
+//	    on_failure: {unwind_to: before-customer, times: 2}   # or a word, as above
 //	    with:
 //	      url: https://mail.example.com/welcome/${{ steps.customer.outputs.id }}
 //	      token: ${{ secrets.MAIL_TOKEN }}
+//	  - id: report
+//	    uses: file.write
+//	    pivot: true                     # once it is done, nothing up to here is unwound
+//	    undo: {criticality: low}        # where its undo fails for good it is accepted as it is; normal: a person is asked
+//	    with: {path: /srv/site/report.txt, content: sent}
 //
 // Times are written as 30s, 5m, 2h, 3d or 1h30m. No field is known but those above.
 //
@@ -58,6 +68,21 @@
 // A step without needs follows all above it. Beyond what needs says, a step follows those whose outputs it refers to, and
 // those above it in the same place that touch the same resource, or one above or below it in a tree of files. A resource
 // that cannot be named yet may be any in its place. [Step.Needs] holds the result, without what follows from the rest.
+//
+// # Failure
+//
+// on_failure says what happens when a step has failed, its retries used up; the step's own word goes before the task's:
+//
+//	unwind           everything is undone, back to the last pivot that is done: the default
+//	rollback_step    the step is undone, what needs it is not run, and independent work goes on
+//	continue         it is noted, what the step did stays on the ledger, and what needs it runs
+//	{unwind_to: S}   everything from savepoint S on is undone and done again, at most times: N (1 where it is left out);
+//	                 then the task unwinds
+//
+// A savepoint stands on the step itself or on one above it. None can be gone back to past a pivot. A step that refers to
+// an output of one that has failed fails too.
+//
+// A task that is done can be rolled back for the time of keep, which cannot be longer than the server keeps closed runs.
 //
 // # Gates
 //

@@ -19,9 +19,12 @@ type Document struct {
 	// Timeout is the task's deadline; zero: none.
 	Timeout time.Duration
 
-	root  *node
-	vars  map[string]*node // values with expressions' escapes taken out
-	steps []step
+	root      *node
+	vars      map[string]*node // values with expressions' escapes taken out
+	steps     []step
+	onFailure FailureMode // of steps that do not say
+	unwind    UnwindMode
+	keep      time.Duration // zero: the default
 }
 
 // Parse reads a task file, YAML or JSON. Its error is a Problems: all that is wrong with the file as far as it can be seen
@@ -43,7 +46,7 @@ func Parse(filename string, src []byte) (*Document, error) {
 func parse(root *node, c collector) (*Document, error) {
 	p := parser{collector: c}
 	d := &Document{File: c.file, root: root, vars: map[string]*node{}}
-	f := p.fields(root, nil, "$schema", "name", "agent", "vars", "timeout", "steps")
+	f := p.fields(root, nil, "$schema", "name", "agent", "vars", "timeout", "on_failure", "unwind", "keep", "steps")
 	if f == nil {
 		return nil, c.err()
 	}
@@ -53,6 +56,9 @@ func parse(root *node, c collector) (*Document, error) {
 	}
 	d.Agent = p.title(f["agent"], p.at("agent"))
 	d.Timeout = p.duration(f["timeout"], p.at("timeout"))
+	d.onFailure = p.failureMode(f["on_failure"], p.at("on_failure"))
+	d.unwind = p.unwindMode(f["unwind"], p.at("unwind"))
+	d.keep = p.duration(f["keep"], p.at("keep"))
 	p.vars(f["vars"], d.vars)
 	if p.required(root, f, nil, "steps", "steps: a list of steps") {
 		d.steps = p.steps(f["steps"])

@@ -25,6 +25,38 @@ func accepted(t testing.TB) map[string]string {
 	return sources
 }
 
+// The file that the documentation shows is a task file, and says all that one can say.
+func TestDocumentation(t *testing.T) {
+	src, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	_, shown, _ := strings.Cut(string(src), "//\n//	name: ")
+	shown, _, _ = strings.Cut("name: "+shown, "//\n// ")
+	shown = strings.ReplaceAll(shown, "\n//	", "\n")
+	doc := mustParse(t, shown)
+	root, step := map[string]bool{}, map[string]bool{}
+	note := func(n *node, fields map[string]bool) {
+		for _, f := range n.fields {
+			fields[f.key.text] = true
+		}
+	}
+	note(doc.root, root)
+	for _, s := range doc.steps {
+		note(s.node, step)
+	}
+	raw, err := Schema(nil)
+	require.NoError(t, err)
+	var schema struct {
+		Properties map[string]any
+		Defs       struct {
+			Step struct{ Properties map[string]any }
+		} `json:"$defs"`
+	}
+	require.NoError(t, json.Unmarshal(raw, &schema))
+	delete(schema.Properties, "$schema")
+	require.Equal(t, sortedKeys(schema.Properties), sortedKeys(root))
+	require.Equal(t, sortedKeys(schema.Defs.Step.Properties), sortedKeys(step))
+}
+
 // A document is the same after it was sent as JSON, and compiles to the same task.
 func TestRoundTrip(t *testing.T) {
 	for name, src := range accepted(t) {

@@ -3,6 +3,7 @@ package task
 import (
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -29,4 +30,18 @@ func parseDuration(s string) (time.Duration, bool) {
 		d += time.Duration(n) * unit
 	}
 	return d, d > 0 && d <= MaxDuration
+}
+
+var durationNames = [...]string{"d", "h", "m", "s", "ms"}
+
+// writeDuration writes a time of at least a millisecond as parseDuration reads it.
+func writeDuration(d time.Duration) string {
+	var b strings.Builder
+	for i, unit := range durationUnits {
+		if n := d / unit; n > 0 {
+			b.WriteString(strconv.FormatInt(int64(n), 10) + durationNames[i])
+			d %= unit
+		}
+	}
+	return b.String()
 }

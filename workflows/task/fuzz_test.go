@@ -22,6 +22,12 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	}
+	for _, back := range []string{"{unwind_to: p, times: 2}", "{unwind_to: p, times: -1}", "{unwind_to: q}", "[unwind]", "continue", "{}"} {
+		f.Add([]byte("on_failure: rollback_step\nunwind: parallel\nkeep: 90m\n" + stepsOf(
+			"uses: stripe.customer.create, savepoint: p, undo: {attempts: 3, criticality: low}",
+			"uses: stripe.customer.create, needs: [], pivot: false, with: {email: '${{ steps.s0.outputs.id }}'}, on_failure: "+back,
+			"uses: stripe.customer.create, savepoint: q, pivot: true, on_failure: "+back)))
+	}
 	cat := catalog()
 	f.Fuzz(func(t *testing.T, src []byte) {
 		doc, err := Parse("task.yml", src)
@@ -48,5 +54,34 @@ func FuzzParse(f *testing.F) {
 		second, errAgain := Compile(again, cat)
 		require.Equal(t, err == nil, errAgain == nil)
 		require.Equal(t, first, second)
+		if err == nil {
+			refersBack(t, first)
+		}
 	})
+}
+
+// refersBack holds where each step needs, refers to and goes back to what stands above it, and past no pivot.
+func refersBack(t *testing.T, c *Compiled) {
+	steps, savepoints := map[string]bool{}, map[string]bool{}
+	for _, s := range c.Steps {
+		for _, id := range append(s.References(), s.Needs...) {
+			require.True(t, steps[id], id)
+		}
+		steps[s.ID] = true
+		if s.Savepoint != "" {
+			require.NotContains(t, savepoints, s.Savepoint)
+			savepoints[s.Savepoint] = true
+		}
+		if back := s.OnFailure; back.Do == FailUnwindTo {
+			require.True(t, savepoints[back.To], back.To)
+			require.True(t, back.Times >= 1 && back.Times <= MaxTimes)
+		} else {
+			require.Zero(t, OnFailure{To: back.To, Times: back.Times})
+		}
+		if s.Pivot {
+			for name := range savepoints {
+				savepoints[name] = false // there is no way back to it
+			}
+		}
+	}
 }

@@ -30,8 +30,10 @@ const (
 	MaxKey = 256
 	// MaxChecks is the number of checks of one step.
 	MaxChecks = 100
-	// MaxAttempts is the number of attempts of one forward.
+	// MaxAttempts is the number of attempts of one forward, and of one undo.
 	MaxAttempts = 1000
+	// MaxTimes is how often a step that fails goes back to a savepoint.
+	MaxTimes = 100
 	// MaxDuration is the longest time that can be written.
 	MaxDuration = 3650 * 24 * time.Hour
 	// MaxProblems is how many problems are told of one file.

@@ -176,6 +176,13 @@ func TestManySteps(t *testing.T) {
 			}
 			return fmt.Sprintf("uses: file.write, needs: [], with: {path: /srv/%d}", i)
 		},
+		"wordy": func(i int) string {
+			line := fmt.Sprintf("name: page %d, uses: file.write, with: {path: /srv/book/%d.html, content: 'page %d, %016x'}", i, i, i, rand.Uint64())
+			if i%100 == 0 {
+				line += fmt.Sprintf(", savepoint: pages-%d, undo: {attempts: 20, criticality: low}", i)
+			}
+			return line + fmt.Sprintf(", on_failure: {unwind_to: pages-%d}", i/100*100)
+		},
 		"chained": func(i int) string {
 			if i < 2 {
 				return "uses: stripe.customer.create, needs: []"
@@ -204,7 +211,7 @@ func TestManySteps(t *testing.T) {
 			var again Compiled
 			require.NoError(t, json.Unmarshal(raw, &again))
 			require.Equal(t, needsOf(compiled), needsOf(&again))
-			t.Logf("%s, %d edges", time.Since(began), edges)
+			t.Logf("%s, %d edges, %d bytes", time.Since(began), edges, len(raw))
 		})
 	}
 }

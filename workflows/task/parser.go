@@ -2,7 +2,9 @@ package task
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -99,6 +101,24 @@ func (p *parser) word(n *node, at *trail, known ...string) string {
 		return ""
 	}
 	return n.text
+}
+
+// count reads a whole number from 1 to limit. fix says what to write where it is none.
+func (p *parser) count(n *node, at *trail, limit int, fix string) int {
+	if !p.is(n, at, number, fix) {
+		return 0
+	}
+	f, err := strconv.ParseFloat(n.text, 64)
+	if err != nil || f != math.Trunc(f) || f < 1 || f > float64(limit) {
+		p.add(n, at, n.shown(), fmt.Sprintf("must be a whole number from 1 to %d", limit), fix)
+		return 0
+	}
+	return int(f)
+}
+
+// boolean reads true or false; false where it is left out.
+func (p *parser) boolean(n *node, at *trail) bool {
+	return p.is(n, at, boolean, "write true, or leave it out") && n.text == "true"
 }
 
 func (p *parser) duration(n *node, at *trail) time.Duration {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// references checks all that refers to something else in the document: needs and expressions.
+// references checks all that refers to something else in the document: needs, savepoints and expressions.
 func (p *parser) references(d *Document) {
 	index := make(map[string]int, len(d.steps))
 	for i, s := range d.steps {
@@ -22,6 +22,7 @@ func (p *parser) references(d *Document) {
 		index[s.id] = i
 	}
 	r := referee{parser: p, doc: d, index: index, vars: slices.Sorted(maps.Keys(d.vars))}
+	r.savepoints()
 	for i, s := range d.steps {
 		r.needs(i)
 		for _, name := range [...]string{"name", "on", "check", "gate"} {

@@ -211,3 +211,39 @@ func FuzzResolve(f *testing.F) {
 		}
 	})
 }
+
+// References are exactly the steps that Resolve must be given outputs of.
+func TestReferences(t *testing.T) {
+	for with, want := range map[string][]string{
+		"":                                       nil,
+		"{}":                                     nil,
+		"{email: plain}":                         nil,
+		"{email: '${{ secrets.STRIPE_KEY }}'}":   nil,
+		"{email: '$${{ steps.s0.outputs.id }}'}": nil,
+		`{email: "${{ '${{ steps.s0.outputs.id }}' }}"}`: nil,
+		"{email: '${{ steps.s1.outputs.id }}'}":          {"s1"},
+		"{email: '${{ steps.s2.outputs.id }}-${{ steps.s0.outputs.id }}', metadata: {a: 'x${{ steps.s2.outputs.id }}', b: '${{ secrets.STRIPE_KEY }}${{ steps.s1.outputs.id }}'}}": {"s0", "s1", "s2"},
+	} {
+		if with != "" {
+			with = ", with: " + with
+		}
+		const create = "uses: stripe.customer.create"
+		s := mustCompile(t, stepsOf(create, create, create, create+with)).Steps[3]
+		require.Equal(t, want, s.References(), with)
+		given := map[string]map[string]any{}
+		for _, id := range want {
+			_, err := s.Resolve(given)
+			require.ErrorContains(t, err, "it is known when step ")
+			given[id] = map[string]any{"id": "x"}
+		}
+		_, err := s.Resolve(given)
+		require.NoError(t, err, with)
+
+		raw, err := json.Marshal(s) // as the workflow gets it
+		require.NoError(t, err)
+		var carried Step
+		require.NoError(t, json.Unmarshal(raw, &carried))
+		require.Equal(t, want, carried.References(), with)
+	}
+	require.Nil(t, Step{With: []byte(`{"a":"${{ steps.a.outputs.b }}"`)}.References(), "no JSON")
+}

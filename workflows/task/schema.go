@@ -50,6 +50,12 @@ func Schema(specs []activities.Spec) ([]byte, error) {
 			"name":    describe(titleSchema, "What the task does, in a line."),
 			"agent":   describe(titleSchema, "Who does it; shown and searchable."),
 			"timeout": describe(durationSchema, "The task's deadline: when it passes, the task unwinds. Without one it takes as long as it takes."),
+			"on_failure": m{
+				"description": "What happens when a step fails that does not say: the task unwinds (the default), only that step is undone, or the task goes on.",
+				"enum":        failureWords,
+			},
+			"unwind": m{"description": "How the task is undone: strictly the last step first (the default), or independent branches at once.", "enum": unwindWords},
+			"keep":   describe(durationSchema, "How long the task can be rolled back after it is done. 1h where it is left out."),
 			"vars": m{
 				"description":   "Values that steps use as ${{ vars.NAME }}; a command line may override them.",
 				"type":          "object",
@@ -119,15 +125,35 @@ func stepSchema() m {
 		"timeout": describe(durationSchema, "How long one attempt may take."),
 		"on":      describe(orExpression(m{"type": "string", "pattern": "^" + hostPattern + "$"}), "The host that it runs on."),
 		"undo": strict("How the step is undone.", m{
-			"within": describe(durationSchema, "How long the undo is tried before a person is asked."),
+			"within":   describe(durationSchema, "How long the undo is tried before a person is asked."),
+			"attempts": m{"description": "How often the undo is tried before a person is asked; as often as its time allows where it is left out.", "type": "integer", "minimum": 1, "maximum": MaxAttempts},
 			"drift": m{
 				"description": "What the undo does where somebody else has changed the thing since.",
 				"enum":        []string{string(activities.DriftAsk), string(activities.DriftForce), string(activities.DriftSkip)},
 			},
+			"criticality": m{
+				"description": "What becomes of the step where its undo fails for good: normal asks a person, low accepts it as it is and reports it.",
+				"enum":        []string{string(activities.Normal), string(activities.LowCritical)},
+			},
 		}),
+		"on_failure": m{
+			"description": "What happens when the step has failed, its retries used up. As the task says where it is left out.",
+			"anyOf":       []any{m{"enum": failureWords}, backSchema()},
+		},
+		"savepoint": m{"description": "A name for the place just before this step, to unwind to.", "type": "string", "pattern": "^" + idPattern + "$"},
+		"pivot":     m{"description": "Once the step is done, the task no longer unwinds past it.", "type": "boolean"},
 	})
 	step["required"] = []string{"id", "uses"}
 	return step
+}
+
+func backSchema() m {
+	back := strict("Undo everything from a savepoint on, and do it again.", m{
+		string(FailUnwindTo): m{"description": "A savepoint on this step or on one above it.", "type": "string", "pattern": "^" + idPattern + "$"},
+		"times":              m{"description": "How often that is done; then the task unwinds. Once where it is left out.", "type": "integer", "minimum": 1, "maximum": MaxTimes},
+	})
+	back["required"] = []string{string(FailUnwindTo)}
+	return back
 }
 
 func checkSchema() m {

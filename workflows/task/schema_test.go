@@ -37,7 +37,7 @@ func validator(t *testing.T, specs []activities.Spec) *jsonschema.Resolved {
 var beyond = map[string]bool{
 	"aliases": true, "deep": true, "duplicate-ids": true, "duplicate-keys": true, "expressions": true, "inline-too-large": true,
 	"json-numbers": true, "key-too-long": true, "needs-cycle": true, "needs-cycle-by-order": true, "needs-later": true, "numbers": true,
-	"references": true, "secret-for-a-number": true, "secret-not-allowed": true, "tags": true, "two-documents": true, "unknown-output": true,
+	"references": true, "savepoints": true, "secret-for-a-number": true, "secret-not-allowed": true, "tags": true, "two-documents": true, "unknown-output": true,
 	"var-of-wrong-type": true, "vars-too-large": true,
 }
 
@@ -84,7 +84,13 @@ func TestSchemaAgreesOnEachField(t *testing.T) {
 		"retry":   {[]string{`{}`, `{"attempts":1}`, `{"attempts":3.0,"backoff":"1s","max":"1m"}`}, []string{`{"attempts":0}`, `{"attempts":1.5}`, `{"attempts":"3"}`, `{"attempts":1001}`, `{"backof":"1s"}`, `3`}},
 		"timeout": {[]string{`"30s"`, `"1d2h"`}, []string{`"0s"`, `"1.5h"`, `30`, `""`, `"soon"`, `"${{ vars.v }}"`}},
 		"on":      {[]string{`"h"`, `"build-7.example"`, `"${{ vars.v }}"`}, []string{`""`, `"two words"`, `7`, `"-h"`}},
-		"undo":    {[]string{`{}`, `{"within":"2h","drift":"skip"}`}, []string{`{"drift":"never"}`, `{"attempt":"1s"}`, `"ask"`}},
+		"undo":    {[]string{`{}`, `{"within":"2h","drift":"skip"}`, `{"attempts":1000,"criticality":"low"}`, `{"criticality":"normal"}`}, []string{`{"drift":"never"}`, `{"attempt":"1s"}`, `"ask"`, `{"attempts":0}`, `{"attempts":1001}`, `{"attempts":"3"}`, `{"criticality":"high"}`}},
+		"on_failure": {
+			[]string{`"unwind"`, `"rollback_step"`, `"continue"`, `{"unwind_to":"start"}`, `{"unwind_to":"start","times":100}`},
+			[]string{`"unwind_to"`, `"Unwind"`, `""`, `null`, `true`, `[]`, `{}`, `{"times":2}`, `{"unwind_to":"Start"}`, `{"unwind_to":3}`, `{"unwind_to":"start","times":0}`, `{"unwind_to":"start","times":101}`, `{"unwind_to":"start","times":1.5}`, `{"unwind_to":"start","time":1}`},
+		},
+		"savepoint": {[]string{`"a"`, `"a-b_9"`}, []string{`""`, `"A"`, `3`, `null`, `"a b"`, `"${{ vars.v }}"`}},
+		"pivot":     {[]string{`true`, `false`}, []string{`"true"`, `1`, `null`, `"${{ vars.v }}"`}},
 		"check": {
 			[]string{`[]`, `[{"command":["a","${{ vars.v }}"]}]`, `[{"json":{}}]`, `[{"json":{"file":"f","at":"/a","equals":null}}]`, `[{"exists":"x","when":"live"}]`, `[{"exists":{"path":"x"}}]`, `[{"json":{"at":""}}]`},
 			[]string{`{}`, `[{}]`, `[{"command":"a"}]`, `[{"command":[]}]`, `[{"command":[""]}]`, `[{"command":["a",1]}]`, `[{"json":{"at":"a"}}]`, `[{"exists":""}]`, `[{"exists":{"file":"x"}}]`, `[{"exists":"x","json":{}}]`, `[{"exists":"x","when":"now"}]`, `[{"when":"live"}]`},
@@ -101,7 +107,7 @@ func TestSchemaAgreesOnEachField(t *testing.T) {
 			step[field] = []byte(value)
 			raw, err := json.Marshal(map[string]any{
 				"name": "t", "vars": map[string]string{"v": "x"},
-				"steps": []any{map[string]any{"id": "z", "uses": "stripe.customer.create"}, step},
+				"steps": []any{map[string]any{"id": "z", "uses": "stripe.customer.create", "savepoint": "start"}, step},
 			})
 			require.NoError(t, err)
 			refused := compileFile("task.yml", raw)
@@ -119,6 +125,31 @@ func TestSchemaAgreesOnEachField(t *testing.T) {
 		}
 		for _, v := range values.bad {
 			try(v, false)
+		}
+	}
+}
+
+// So they do of what stands beside the steps.
+func TestSchemaAgreesOnEachFieldOfTheTask(t *testing.T) {
+	schema := validator(t, specs())
+	for field, values := range map[string]struct{ good, bad []string }{
+		"on_failure": {[]string{`"unwind"`, `"rollback_step"`, `"continue"`}, []string{`"unwind_to"`, `{"unwind_to":"start"}`, `"stop"`, `null`, `""`}},
+		"unwind":     {[]string{`"lifo"`, `"parallel"`}, []string{`"LIFO"`, `"unwind"`, `true`, `null`, `""`}},
+		"keep":       {[]string{`"1h"`, `"1d12h"`}, []string{`"0s"`, `3600`, `"for ever"`, `null`, `"${{ vars.v }}"`}},
+	} {
+		try := func(value string) (parsed, fits error) {
+			src := `{"name":"t","` + field + `":` + value + `,"steps":[{"id":"a","uses":"stripe.customer.create","savepoint":"start"}]}`
+			return compileFile("task.yml", []byte(src)), schema.Validate(instanceOf(t, src))
+		}
+		for _, v := range values.good {
+			parsed, fits := try(v)
+			require.NoError(t, parsed, "%s: %s", field, v)
+			require.NoError(t, fits, "%s: %s", field, v)
+		}
+		for _, v := range values.bad {
+			parsed, fits := try(v)
+			require.ErrorAs(t, parsed, new(Problems), "%s: %s", field, v)
+			require.Error(t, fits, "%s: %s", field, v)
 		}
 	}
 }

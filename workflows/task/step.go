@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +26,10 @@ type step struct {
 	timeout time.Duration
 	on      string
 	undo    undo
+	// onFailure is nil where the step does as the task says.
+	onFailure *OnFailure
+	savepoint string
+	pivot     bool
 }
 
 type gate struct {
@@ -41,8 +44,10 @@ type retry struct {
 }
 
 type undo struct {
-	within time.Duration
-	drift  activities.DriftPolicy
+	within      time.Duration
+	attempts    int
+	drift       activities.DriftPolicy
+	criticality activities.Criticality
 }
 
 const (
@@ -74,7 +79,8 @@ func (p *parser) steps(n *node) []step {
 
 func (p *parser) step(n *node, at *trail) step {
 	s := step{node: n, at: at}
-	f := p.fields(n, at, "id", "name", "uses", "with", "needs", "check", "gate", "retry", "timeout", "on", "undo")
+	f := p.fields(n, at, "id", "name", "uses", "with", "needs", "check", "gate", "retry", "timeout", "on", "undo",
+		"on_failure", "savepoint", "pivot")
 	if f == nil {
 		return s
 	}
@@ -97,6 +103,9 @@ func (p *parser) step(n *node, at *trail) step {
 	s.timeout = p.duration(f["timeout"], at.key("timeout"))
 	s.on = p.form(f["on"], at.key("on"), hostForm, "must be the name of a host")
 	s.undo = p.undo(f["undo"], at.key("undo"))
+	s.onFailure = p.onFailure(f["on_failure"], at.key("on_failure"))
+	s.savepoint = p.savepoint(f["savepoint"], at.key("savepoint"))
+	s.pivot = p.boolean(f["pivot"], at.key("pivot"))
 	return s
 }
 
@@ -203,14 +212,13 @@ func (p *parser) gate(n *node, at *trail) gate {
 	return g
 }
 
+const howOften = "write how often it is tried, as in 3; 1 is no second try"
+
 func (p *parser) retry(n *node, at *trail) retry {
 	f := p.fields(n, at, "attempts", "backoff", "max")
-	r := retry{backoff: p.duration(f["backoff"], at.key("backoff")), max: p.duration(f["max"], at.key("max"))}
-	if a, at := f["attempts"], at.key("attempts"); p.is(a, at, number, "write how often it is tried, as in 3") {
-		n, err := strconv.ParseFloat(a.text, 64)
-		if r.attempts = int(n); err != nil || float64(r.attempts) != n || n < 1 || n > MaxAttempts {
-			p.add(a, at, a.shown(), fmt.Sprintf("must be a whole number from 1 to %d", MaxAttempts), "1 is no second try")
-		}
+	r := retry{
+		attempts: p.count(f["attempts"], at.key("attempts"), MaxAttempts, howOften),
+		backoff:  p.duration(f["backoff"], at.key("backoff")), max: p.duration(f["max"], at.key("max")),
 	}
 	if r.max > 0 && r.backoff > r.max {
 		p.add(f["backoff"], at.key("backoff"), f["backoff"].shown(), "is longer than max", "raise max, or lower backoff")
@@ -219,11 +227,15 @@ func (p *parser) retry(n *node, at *trail) retry {
 }
 
 func (p *parser) undo(n *node, at *trail) undo {
-	f := p.fields(n, at, "within", "drift")
-	u := undo{within: p.duration(f["within"], at.key("within"))}
+	f := p.fields(n, at, "within", "attempts", "drift", "criticality")
+	u := undo{
+		within:   p.duration(f["within"], at.key("within")),
+		attempts: p.count(f["attempts"], at.key("attempts"), MaxAttempts, howOften),
+	}
 	if f["drift"] != nil {
 		u.drift = activities.DriftPolicy(p.word(f["drift"], at.key("drift"),
 			string(activities.DriftAsk), string(activities.DriftForce), string(activities.DriftSkip)))
 	}
+	u.criticality = activities.Criticality(p.word(f["criticality"], at.key("criticality"), string(activities.Normal), string(activities.LowCritical)))
 	return u
 }
