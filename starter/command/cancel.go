@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-62bf7108/unwind/workflows"
 )
 
 func (p *program) cancel() *cobra.Command {
@@ -17,7 +19,7 @@ unwinds already changes nothing.
 ` + exitStatuses,
 		Example:           `  starter cancel release-k3x9q2 && starter watch release-k3x9q2`,
 		Args:              exactly("ID"),
-		ValidArgsFunction: p.completeTask(nil),
+		ValidArgsFunction: p.completeTask(filter{}, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := p.connect(cmd.Context())
 			if err != nil {
@@ -28,8 +30,11 @@ unwinds already changes nothing.
 			if err != nil {
 				return err
 			}
-			if t.closed() {
+			switch {
+			case t.closed():
 				return usagef("task %s is closed: there is nothing to cancel; see it with `starter show %s`", t.ID, quoted(t.ID))
+			case t.Type == workflows.RecoverType || t.Type == workflows.RollbackType:
+				return usagef("%s takes a task back, and goes on until that is done: there is nothing to cancel", t.ID)
 			}
 			if err := c.CancelWorkflow(cmd.Context(), t.ID, t.RunID); err != nil {
 				return fmt.Errorf("cancel task %s: %w", t.ID, err)

@@ -123,6 +123,12 @@ func writeAction(w io.Writer, s activities.Spec) error {
 	facts := table{indent: "  "}
 	facts.row("risk", string(s.Risk))
 	facts.row("undo", strings.TrimSuffix(string(s.Strategy)+": "+oneLine(s.Undo), ": "))
+	if s.Redo != "" {
+		facts.row("redo", oneLine(s.Redo))
+	}
+	if s.Reset != "" {
+		facts.row("reset", oneLine(s.Reset))
+	}
 	if s.HostBound {
 		facts.row("runs on", "one host: name it with on:, else that of the worker that checks the task")
 	}

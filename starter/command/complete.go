@@ -16,7 +16,7 @@ const completionLimit = 2 * time.Second
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
 // completeTask completes the id of a task, and after it a step, where steps says which.
-func (p *program) completeTask(steps func(workflows.State) []string) completion {
+func (p *program) completeTask(of filter, steps func(workflows.State) []string) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		parent := cmd.Context()
 		if parent == nil {
@@ -39,11 +39,11 @@ func (p *program) completeTask(steps func(workflows.State) []string) completion 
 			}
 			return steps(s), cobra.ShellCompDirectiveNoFileComp
 		}
-		f := filter{limit: 100}
+		of.limit = 100
 		if steps != nil {
-			f.status = string(compensations.Open) // only these wait for a decision
+			of.status = string(compensations.Open) // only these wait for a decision
 		}
-		tasks, _, err := c.tasks(ctx, f)
+		tasks, _, err := c.tasks(ctx, of)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -51,7 +51,7 @@ The signal can be sent by other means too; its payload is {"step": ..., "digest"
   starter approve release-k3x9q2 publish --yes --why "tested on staging"
   starter approve release-k3x9q2 publish --digest sha256:1f0c...`,
 		Args:              exactly("ID", "STEP"),
-		ValidArgsFunction: p.completeTask(gateSteps),
+		ValidArgsFunction: p.completeTask(filter{}, gateSteps),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.decideGate(cmd.Context(), args[0], args[1], true, f)
 		},
@@ -74,7 +74,7 @@ The signal can be sent by other means too; its payload is {"step": ..., "digest"
 ` + exitStatuses,
 		Example:           `  starter reject release-k3x9q2 publish --reason "not on a Friday"`,
 		Args:              exactly("ID", "STEP"),
-		ValidArgsFunction: p.completeTask(gateSteps),
+		ValidArgsFunction: p.completeTask(filter{}, gateSteps),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
 				return usagef("--reason is missing: say why, it stands in the report")

@@ -100,10 +100,14 @@ func ways(s compensations.StepReport) []way {
 		{compensations.Skip, "leave it as it is; the steps that it builds on wait for a person too"},
 		{compensations.Accept, "take the world as it is; the steps that it builds on are undone"},
 	}
-	if s.Outcome == activities.Drifted && s.Drift != nil {
+	if drifted(s) {
 		return all
 	}
 	return append(all[:1], all[2:]...)
+}
+
+func drifted(s compensations.StepReport) bool {
+	return s.Outcome == activities.Drifted && s.Drift != nil
 }
 
 func ordinal(n int) string {

@@ -15,10 +15,12 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 var statuses = []string{
 	string(compensations.Open), string(compensations.Committed), string(compensations.Unwound), string(compensations.Remains),
+	string(compensations.Partly), string(compensations.Redone),
 }
 
 func (p *program) list() *cobra.Command {
@@ -27,7 +29,8 @@ func (p *program) list() *cobra.Command {
 		Use:     "list",
 		GroupID: groupTasks,
 		Short:   "List tasks, the newest first",
-		Long: `List prints the tasks of the namespace that the Temporal server still keeps. The columns come from their search
+		Long: `List prints the tasks of the namespace that the Temporal server still keeps, and what recovers, rolls back and redoes
+tasks. The columns come from their search
 attributes, which follow what happens within about a second.
 
 ` + exitStatuses,
@@ -75,10 +78,18 @@ type filter struct {
 	status, agent string
 	gate          bool
 	limit         int
+	// types are the workflow types; none: all of recovery.Types.
+	types []string
+	// dead leaves only those that ended without unwinding.
+	dead bool
 }
 
 func (f filter) query() string {
-	parts := []string{"WorkflowType = '" + workflows.AgentTaskType + "'"}
+	types := f.types
+	if len(types) == 0 {
+		types = recovery.Types
+	}
+	parts := []string{"WorkflowType IN ('" + strings.Join(types, "', '") + "')"}
 	if f.status != "" {
 		parts = append(parts, fmt.Sprintf("%s = %s", workflows.AttributeStatus.GetName(), literal(f.status)))
 	}
@@ -88,6 +99,9 @@ func (f filter) query() string {
 	if f.gate {
 		// A task that was ended from outside keeps its attributes: it waits for nobody.
 		parts = append(parts, workflows.AttributeGate.GetName()+" IS NOT NULL", "ExecutionStatus = 'Running'")
+	}
+	if f.dead {
+		parts = append(parts, workflows.AttributeStatus.GetName()+" = 'open'", "ExecutionStatus IN ('Terminated', 'TimedOut', 'Failed', 'Canceled')")
 	}
 	return strings.Join(parts, " AND ")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,17 +14,20 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 // taskRun is a task as the Temporal server knows it, with no worker asked.
 type taskRun struct {
 	ID, RunID string
-	Name      string
-	Agent     string
-	Queue     string
-	Status    enumspb.WorkflowExecutionStatus
-	Started   time.Time
-	Ended     time.Time // zero while it runs
+	// Type is that of a task, or of what recovers, rolls back or redoes one.
+	Type    string
+	Name    string
+	Agent   string
+	Queue   string
+	Status  enumspb.WorkflowExecutionStatus
+	Started time.Time
+	Ended   time.Time // zero while it runs
 }
 
 func (t taskRun) closed() bool { return t.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING }
@@ -37,11 +41,11 @@ func (c *connection) describe(ctx context.Context, id string) (taskRun, error) {
 		return taskRun{}, usagef("there is no task %q in namespace %s of %s; `starter list` shows those that are there", id, c.Namespace, c.Address)
 	case err != nil:
 		return taskRun{}, fmt.Errorf("task %s: %w", id, err)
-	case d.WorkflowType.Name != workflows.AgentTaskType:
+	case !slices.Contains(recovery.Types, d.WorkflowType.Name):
 		return taskRun{}, usagef("%q is a workflow of type %s, and no task; `starter list` shows the tasks", id, d.WorkflowType.Name)
 	}
 	t := taskRun{
-		ID: id, RunID: d.WorkflowExecution.RunID, Queue: d.TaskQueueName, Status: d.Status, Started: d.WorkflowStartTime,
+		ID: id, RunID: d.WorkflowExecution.RunID, Type: d.WorkflowType.Name, Queue: d.TaskQueueName, Status: d.Status, Started: d.WorkflowStartTime,
 	}
 	if d.WorkflowCloseTime != nil {
 		t.Ended = *d.WorkflowCloseTime
@@ -136,9 +140,9 @@ func (c *connection) end(ctx context.Context, id, runID string) (ending, error) 
 			e.Failure = string(report.Status) + ": canceled"
 		}
 	case errors.As(err, &terminated):
-		e.Failure = "terminated from outside: nothing was unwound by this run"
+		e.Failure = "terminated from outside: nothing was unwound by this run; `starter recover " + quoted(id) + "` unwinds it"
 	case errors.As(err, &timeout):
-		e.Failure = "timed out from outside: nothing was unwound by this run"
+		e.Failure = "timed out from outside: nothing was unwound by this run; `starter recover " + quoted(id) + "` unwinds it"
 	default:
 		return e, fmt.Errorf("end of task %s: %w", id, err)
 	}

@@ -16,6 +16,8 @@ var headlines = map[compensations.Status]string{
 	compensations.Committed: "committed: every step is done and stays",
 	compensations.Unwound:   "unwound: every step that acted was taken back",
 	compensations.Remains:   "unwound with remains: what is marked ! is not as it was before",
+	compensations.Partly:    "committed in part: what is marked ! was left out or taken back, all else stays",
+	compensations.Redone:    "redone: what was rolled back is there again",
 }
 
 // writeReport prints what became of a task.

@@ -14,13 +14,14 @@ import (
 
 var decisions = []string{
 	string(compensations.Retry), string(compensations.Force), string(compensations.Skip), string(compensations.Accept),
+	string(compensations.Reset),
 }
 
 func (p *program) resolve() *cobra.Command {
 	var f consent
 	var do string
 	c := &cobra.Command{
-		Use:     "resolve ID STEP --do retry|force|skip|accept",
+		Use:     "resolve ID STEP --do retry|force|skip|accept|reset",
 		GroupID: groupDecide,
 		Short:   "Resolve an undo that is parked",
 		Long: `Resolve decides about the undo of a step that needs a person: because someone else changed the resource since, because the
@@ -31,6 +32,8 @@ undo failed for good, or because nobody can know whether the step acted. It show
   force    overwrite exactly the drift that is shown, and nothing newer
   skip     leave it as it is; the steps that it builds on wait for a person too
   accept   take the world as it is; the steps that it builds on are undone
+  reset    put the resource back to its known start, whatever that loses; "starter catalog ACTION" says what, and
+           which actions can
 
 In a script give --digest (from "starter show ID -o json": .report.steps[].digest) or --yes.
 
@@ -40,7 +43,7 @@ The signal can be sent by other means too; its payload is {"step": ..., "digest"
 		Example: `  starter resolve release-k3x9q2 settings --do force
   starter resolve release-k3x9q2 settings --do accept --yes --why "the new file is right"`,
 		Args:              exactly("ID", "STEP"),
-		ValidArgsFunction: p.completeTask(parkedSteps),
+		ValidArgsFunction: p.completeTask(filter{}, parkedSteps),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(decisions, do) {
 				return usagef("--do %q: give one of %s", do, strings.Join(decisions, ", "))
@@ -68,7 +71,7 @@ func (p *program) resolvePark(ctx context.Context, id, step string, do compensat
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(ways(park), func(w way) bool { return w.do == do }) {
+	if do == compensations.Force && !drifted(park) {
 		return usagef("--do %s: step %s has not drifted, there is nothing to force: nothing was sent; retry, skip or accept", do, step)
 	}
 	writePark(p.streams.Out, t.ID, park)

@@ -100,6 +100,7 @@ func (p *program) printf(format string, args ...any) { fmt.Fprintf(p.streams.Out
 const (
 	groupTasks  = "tasks"
 	groupDecide = "decide"
+	groupAfter  = "after"
 	groupLook   = "look"
 	groupServe  = "serve"
 )
@@ -118,7 +119,8 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 		Example: `  starter demo                               # an example on real input, with nothing prepared
   starter dev                                # a server, its UI and a worker, until Ctrl-C
   starter run release.yaml --watch           # run a task and follow it
-  starter approve release-k3x9q2 publish     # decide what waits at its gate`,
+  starter approve release-k3x9q2 publish     # decide what waits at its gate
+  starter rollback release-k3x9q2 --watch    # take a committed task back`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRun: func(*cobra.Command, []string) {
@@ -132,12 +134,14 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 	root.AddGroup(
 		&cobra.Group{ID: groupTasks, Title: "Tasks:"},
 		&cobra.Group{ID: groupDecide, Title: "Decide:"},
+		&cobra.Group{ID: groupAfter, Title: "After the end:"},
 		&cobra.Group{ID: groupLook, Title: "Task files:"},
 		&cobra.Group{ID: groupServe, Title: "Serve:"},
 	)
 	root.AddCommand(
 		p.run(), p.watch(), p.show(), p.list(),
 		p.approve(), p.reject(), p.resolve(), p.cancel(),
+		p.rollback(), p.redo(), p.recover(),
 		p.validate(), p.plan(), p.catalog(), p.schema(),
 		p.dev(), p.demo(),
 	)

@@ -131,7 +131,7 @@ func (c *connection) start(ctx context.Context, file taskFile, o startOptions) (
 		return taskRun{}, fmt.Errorf("start task %s: %w", o.id, err)
 	}
 	return taskRun{
-		ID: o.id, RunID: run.GetRunID(), Name: name, Agent: o.agent, Queue: o.queue,
+		ID: o.id, RunID: run.GetRunID(), Type: workflows.AgentTaskType, Name: name, Agent: o.agent, Queue: o.queue,
 		Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, Started: time.Now(),
 	}, nil
 }

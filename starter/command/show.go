@@ -25,7 +25,7 @@ A closed task is shown from what it ended with, and an open one that no worker a
 		Example: `  starter show release-k3x9q2
   starter show release-k3x9q2 -o json | jq .report.outcomes`,
 		Args:              exactly("ID"),
-		ValidArgsFunction: p.completeTask(nil),
+		ValidArgsFunction: p.completeTask(filter{}, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			c, err := p.connect(ctx)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
@@ -25,7 +26,7 @@ Ctrl-C ends the watching, not the task.
 		Example: `  starter watch release-k3x9q2
   starter watch release-k3x9q2 | tee release.log`,
 		Args:              exactly("ID"),
-		ValidArgsFunction: p.completeTask(nil),
+		ValidArgsFunction: p.completeTask(filter{}, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := p.connect(cmd.Context())
 			if err != nil {
@@ -69,8 +70,11 @@ func (p *program) reportEnd(t taskRun, e ending) error {
 		p.printf("\n")
 		writeReport(p.streams.Out, *e.Report)
 	}
-	if e.Failure != "" {
+	switch {
+	case e.Failure != "":
 		return fmt.Errorf("task %s: %s", t.ID, oneLine(e.Failure))
+	case e.Report != nil && e.Report.Status == compensations.Remains:
+		return fmt.Errorf("task %s: not everything is as it was before", t.ID)
 	}
 	return nil
 }

@@ -1,0 +1,60 @@
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+)
+
+func (p *program) recover() *cobra.Command {
+	var takeOver, watch bool
+	c := &cobra.Command{
+		Use:     "recover ID",
+		GroupID: groupAfter,
+		Short:   "Unwind a task that ended without unwinding",
+		Long: `Recover unwinds what a task left that was terminated, timed out or ended by the server: it rebuilds the ledger from the
+history and undoes every step that may have acted, last in first out. A recovery that was terminated itself is recovered
+in the same way. Workers do it by themselves every few minutes (the Schedule QUEUE-sweep); this does it at once.
+
+With --take-over a task that still runs but is stuck (its code changed, say) is terminated first. Nothing else is: a task
+that runs is told to unwind by "starter cancel".
+
+The history must still be there: keep the retention of the namespace longer than a dead task may stay unnoticed.
+
+` + exitStatuses,
+		Example: `  starter recover release-k3x9q2 --watch
+  starter recover release-k3x9q2 --take-over`,
+		Args:              exactly("ID"),
+		ValidArgsFunction: p.completeTask(filter{dead: true}, nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			c, err := p.connect(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			find := c.after().Find
+			if takeOver {
+				find = func(ctx context.Context, id string) (recovery.Run, error) { return c.after().TakeOver(ctx, id, who()) }
+			}
+			dead, err := find(ctx, args[0])
+			if recovery.WhyOf(err) == recovery.Alive && !takeOver {
+				return usagef("%w: `starter cancel %s`, or `starter recover %s --take-over`", err, quoted(args[0]), quoted(args[0]))
+			}
+			if err != nil {
+				return refusal(err)
+			}
+			run, err := c.after().Recover(ctx, dead, who())
+			if err != nil {
+				return refusal(err)
+			}
+			return p.started(ctx, c, run, fmt.Sprintf("%s was %s; %s unwinds it", dead.WorkflowID, dead.Ending(), run.WorkflowID), watch)
+		},
+	}
+	c.Flags().BoolVar(&takeOver, "take-over", false, "terminate the task first if it runs")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until its end")
+	return c
+}

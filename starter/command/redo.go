@@ -1,0 +1,46 @@
+package command
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+func (p *program) redo() *cobra.Command {
+	var watch bool
+	c := &cobra.Command{
+		Use:     "redo ID",
+		GroupID: groupAfter,
+		Short:   "Take a rollback back",
+		Long: `Redo does again what a rollback has undone, while the undo records are kept: files and containers get exactly what was
+taken away, other resources are made anew, with new ids. ID is that of the task, or of one of its rollbacks where several
+parts were rolled back.
+
+` + exitStatuses,
+		Example:           `  starter redo release-k3x9q2 --watch`,
+		Args:              exactly("ID"),
+		ValidArgsFunction: p.completeTask(filter{types: []string{workflows.RollbackType}, status: string(compensations.Unwound)}, nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			c, err := p.connect(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			rollback, err := c.after().FindRollback(ctx, args[0])
+			if err != nil {
+				return refusal(err)
+			}
+			run, err := c.after().Redo(ctx, rollback, who(), payloads())
+			if err != nil {
+				return refusal(err)
+			}
+			return p.started(ctx, c, run, fmt.Sprintf("%s takes %s back", run.WorkflowID, rollback.WorkflowID), watch)
+		},
+	}
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until its end")
+	return c
+}
