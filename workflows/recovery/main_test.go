@@ -24,7 +24,8 @@ import (
 // closes with the status that comes with it. "again" continues it as new.
 func toy(ctx workflow.Context, entries []activities.Entry) error {
 	info := workflow.GetInfo(ctx)
-	for _, e := range entries {
+	for i, e := range entries {
+		e.Seq = i + 1
 		ctx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 		err := workflow.ExecuteActivity(ctx, e.Action, activities.Forward{Entry: e, OriginalRunID: info.OriginalRunID}).Get(ctx, nil)
 		if err != nil {

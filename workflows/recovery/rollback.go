@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -47,37 +45,17 @@ func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 }
 
 // Rollback starts the rollback of a run that FindDone has found. It refuses a part that the task does not have, and what
-// is past its rollback window, where the history of the run tells it; dc is the data converter of who ran the task.
+// is past its rollback window; dc is the data converter of who ran the task.
 func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why string, dc converter.DataConverter) (Run, error) {
-	entries, whole, err := s.entries(ctx, done, dc)
+	ledger, err := s.Ledger(ctx, workflows.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
 	if err != nil {
 		return Run{}, err
 	}
-	if whole {
-		if err := check(done, part, entries); err != nil {
-			return Run{}, err
-		}
+	if err := check(done, part, ledger.Entries); err != nil {
+		return Run{}, err
 	}
 	r := workflows.RollbackRequest{Chain: done.Chain, To: part.To, Step: part.Step, Who: who, Why: why}
 	return s.start(ctx, done, workflows.RollbackID(r), workflows.RollbackType, "roll back "+done.WorkflowID, r)
-}
-
-// entries are those that a run has scheduled; whole says that they are all of the task's: it was not continued as new.
-func (s Server) entries(ctx context.Context, run Run, dc converter.DataConverter) (entries []activities.Entry, whole bool, err error) {
-	var events []*historypb.HistoryEvent
-	history := s.Client.GetWorkflowHistory(ctx, run.WorkflowID, run.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for history.HasNext() {
-		event, err := history.Next()
-		if err != nil {
-			return nil, false, fmt.Errorf("history of task %s: %w", run.WorkflowID, err)
-		}
-		events = append(events, event)
-	}
-	entries, err = activities.EntriesIn(events, dc)
-	if err != nil {
-		return nil, false, fmt.Errorf("history of task %s: %w", run.WorkflowID, err)
-	}
-	return entries, run.RunID == run.FirstRunID, nil
 }
 
 // check refuses a part that is not on the ledger, and a task of which nothing can be rolled back any more.
