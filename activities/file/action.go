@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -77,28 +79,54 @@ func (a *action) open(e activities.Entry) error {
 	return err
 }
 
-// Release drops the originals. The tombstones stay.
-func (a *action) Release(_ context.Context, e activities.Entry) error {
+// Release drops the originals, or what a rollback has kept for a redo. The tombstones stay.
+func (a *action) Release(_ context.Context, e activities.Entry) (err error) {
+	defer sayFull(&err)
 	all, err := a.tokens(e)
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		fate, err := h.token.Decide(journal.Releasing)
-		if err != nil {
-			return err
-		}
-		if fate != journal.Releasing {
-			continue
-		}
-		a.reach("released")
-		if err := h.bury(stagePath(h.id), ""); err != nil {
-			return err
-		}
-		err = errors.Join(h.token.Drop(journal.Record), h.token.Drop(journal.Applied), h.token.Drop(leftDoc))
-		if err != nil {
+		if err := a.releaseIn(h); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (a *action) releaseIn(h held) error {
+	fate, err := h.token.Decide(journal.Releasing)
+	if err != nil {
+		return err
+	}
+	if fate == journal.Undoing {
+		if _, ended, err := h.token.Undone(); err != nil {
+			return err
+		} else if !ended {
+			return activities.Errorf(activities.Refused, "the undo of token %s has begun and needs the originals: release it when it has ended", h.id)
+		}
+	} else {
+		a.reach("released")
+		if err := h.bury(stagePath(h.id), ""); err != nil {
+			return err
+		}
+	}
+	// The record first: without it, there is no redo of what is only half there.
+	for _, name := range []string{journal.Record, journal.Applied, leftDoc, planDoc} {
+		if err := h.token.Drop(name); err != nil {
+			return err
+		}
+	}
+	a.reach("release-dropped")
+	if err := h.throwAway(redoPath(h.id)); err != nil {
+		return err
+	}
+	return h.token.Released()
+}
+
+// sayFull names the one failure that is nobody's mistake and that only a person can mend.
+func sayFull(err *error) {
+	if (errors.Is(*err, unix.ENOSPC) || errors.Is(*err, unix.EDQUOT)) && !activities.TypeOf(*err).Final() {
+		*err = activities.Errorf(activities.ActionFailed, "the disk is full: %v; nothing is half done: make room on it, and it goes on by itself", *err)
+	}
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // Plan stages the change, looks at it, runs the checks on it, and clears it away.
-func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
-	r, stage, err := a.in(a.world, s)
+func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step) (_ activities.Change, err error) {
+	defer sayFull(&err)
+	r, stage, err := a.how(ctx, e, s)
 	if err != nil {
 		return activities.Change{}, err
 	}
@@ -58,7 +59,11 @@ func (a *action) draft(
 		return nil, errors.Join(err, d.drop())
 	}
 	a.reach("stage-filled")
-	if err := errors.Join(d.capture(ctx), d.look(ctx)); err != nil {
+	err = errors.Join(d.capture(ctx), d.look(ctx))
+	if err == nil && d.redo != nil {
+		err = d.redo.check(d)
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.drop())
 	}
 	if err := d.check(ctx, s.Checks, a.staged(d)); err != nil {
@@ -86,7 +91,8 @@ func (d *draft) check(ctx context.Context, checks []activities.Check, at scene) 
 }
 
 // Apply stages the change, records it, and lets each original trade places with what is staged.
-func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (_ activities.Result, err error) {
+	defer sayFull(&err)
 	// A record says more than the parameters: the paths may lead elsewhere by now.
 	h, rec, err := a.recorded(e)
 	if err != nil {
@@ -95,7 +101,7 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	f := &forward{action: a, root: h.root, token: h.token, id: e.Token, step: s}
 	var stage func(context.Context, *draft) error
 	if rec == nil {
-		if f.root, stage, err = a.in(a.world, s); err != nil {
+		if f.root, stage, err = a.how(ctx, e, s); err != nil {
 			return activities.Result{}, errors.Join(a.open(e), err)
 		}
 		if f.token, err = a.forward(f.root, e); err != nil {
@@ -148,8 +154,8 @@ func (f *forward) capture(ctx context.Context, e activities.Entry, want activiti
 			"the change, or what it changes, is not what was approved; look at it again"), d.drop())
 	}
 	f.rec = d.rec
-	f.rec.Want = want
-	f.rec.Result.Summary, f.rec.Result.Outputs, _, _ = f.sum(d)
+	f.rec.Owned, f.rec.Want = journal.Own(ctx, e), want
+	f.rec.Result.Summary, f.rec.Result.Outputs, _, _ = f.tell(d)
 	var after [][]byte
 	for i := range f.rec.Ops {
 		o := &f.rec.Ops[i]
@@ -189,6 +195,9 @@ func (f *forward) finish(ctx context.Context) (activities.Result, error) {
 				return result, err
 			}
 			f.reach("put")
+		}
+		if err := f.setTimes(); err != nil {
+			return result, err
 		}
 		if l.Parents, err = f.times(f.rec.Parents); err != nil {
 			return result, err

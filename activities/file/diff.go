@@ -139,7 +139,7 @@ func (n node) say(times bool) string {
 
 // change is what a person reads before approving.
 func (a *action) change(d *draft) activities.Change {
-	summary, _, risk, fact := a.sum(d)
+	summary, _, risk, fact := a.tell(d)
 	c := activities.Change{
 		Summary: summary, Strategy: activities.Snapshot, Undo: wayBack, Risk: risk, Digest: d.digest(),
 	}
@@ -148,16 +148,16 @@ func (a *action) change(d *draft) activities.Change {
 	}
 	var diff strings.Builder
 	shown := map[int]bool{}
-	for _, g := range d.given {
-		c.Keys = append(c.Keys, "file:"+filepath.Clean(g.path))
-		o := d.rec.Ops[g.op]
-		if !shown[g.op] {
-			shown[g.op] = true
+	for _, g := range d.rec.Given {
+		c.Keys = append(c.Keys, "file:"+filepath.Clean(g.Path))
+		o := d.rec.Ops[g.Op]
+		if !shown[g.Op] {
+			shown[g.Op] = true
 			fmt.Fprintf(&diff, "--- %s\n+++ %s\n", orNull(d.path, o.Target, o.Pre), orNull(d.path, o.Target, o.Post))
 			diff.WriteString(lines(o.Pre.Nodes, o.Post.Nodes, false))
 		}
-		if g.below != "." {
-			fmt.Fprintf(&diff, "--- /dev/null\n+++ %s\n", filepath.Join(d.path, g.rel))
+		if g.Below != "." {
+			fmt.Fprintf(&diff, "--- /dev/null\n+++ %s\n", filepath.Join(d.path, g.Rel))
 		}
 		diff.WriteString(d.contentDiff(g))
 	}
@@ -174,19 +174,19 @@ func orNull(root, target string, t tree) string {
 
 // contentDiff compares one file's content line by line, where it is short and may be seen.
 func (d *draft) contentDiff(g given) string {
-	o := d.rec.Ops[g.op]
+	o := d.rec.Ops[g.Op]
 	if o.Private || o.Pre.there() && o.Pre.top().Kind != kindFile {
 		return ""
 	}
 	var before, after string
 	var ok bool
 	if o.Pre.there() {
-		if before, ok = d.text(g.rel); !ok {
+		if before, ok = d.text(g.Rel); !ok {
 			return ""
 		}
 	}
 	if o.Post.there() {
-		if after, ok = readText(d.store, filepath.Join(d.ticket(g.op), g.below)); !ok {
+		if after, ok = readText(d.store, filepath.Join(d.ticket(g.Op), g.Below)); !ok {
 			return ""
 		}
 	}

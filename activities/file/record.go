@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
 // Documents of a token beside those of package journal.
@@ -16,13 +17,18 @@ const (
 
 // record is all that is known before the first byte of a change.
 type record struct {
+	journal.Owned
 	Want activities.Digest `json:"want,omitempty"`
 	// Attempt names the folder of the forward's tickets.
 	Attempt string `json:"attempt"`
 	Ops     []op   `json:"ops"`
+	// Given are the paths as the step names them.
+	Given []given `json:"given,omitempty"`
 	// Parents are the folders that the changes are in.
-	Parents []parent          `json:"parents,omitempty"`
-	Result  activities.Result `json:"result"`
+	Parents []parent `json:"parents,omitempty"`
+	// Times are what a redo sets the times of those folders to.
+	Times  []parent          `json:"times,omitempty"`
+	Result activities.Result `json:"result"`
 }
 
 // op is one change: at its target, Pre becomes Post.
@@ -35,6 +41,14 @@ type op struct {
 	Private bool `json:"private,omitempty"`
 	// Text is the new content where it is short and not private, to show what someone else has changed in it.
 	Text *string `json:"text,omitempty"`
+}
+
+// given is a path that a step names, with the change that it is part of and its place in it.
+type given struct {
+	Path  string `json:"path"`
+	Op    int    `json:"op"`
+	Below string `json:"below"` // the file's path in the op's tree, "." for its top
+	Rel   string `json:"rel"`   // its path in the root
 }
 
 // parent is a folder and its time.
@@ -55,7 +69,11 @@ type plan struct {
 	// Parents have the times that they get.
 	Parents []parent `json:"parents,omitempty"`
 	// Notes are what the first look found that a reader must know.
-	Notes []string  `json:"notes,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+	// Kept is what the undo takes away of each change and keeps for a redo, and Was the times of the folders before it.
+	// Without any, nothing is kept.
+	Kept  []tree    `json:"kept,omitempty"`
+	Was   []parent  `json:"was,omitempty"`
 	Began time.Time `json:"began"`
 }
 

@@ -26,8 +26,8 @@ type scene struct {
 
 func (a *action) staged(d *draft) scene {
 	s := scene{world: a.world, root: d.root, draft: d}
-	if len(d.given) == 1 {
-		s.target = d.given[0].path
+	if len(d.rec.Given) == 1 {
+		s.target = d.rec.Given[0].Path
 	}
 	return s
 }

@@ -25,15 +25,8 @@ type draft struct {
 	rec   record
 	// fills says that every ticket holds something; a ticket of what is deleted is empty.
 	fills bool
-	// given are the paths as the step names them, each with the change that it is part of and its place in it.
-	given []given
-}
-
-type given struct {
-	path  string
-	op    int
-	below string // the file's path in the op's tree, "." for its top
-	rel   string // its path in the root
+	// redo is the rollback that the draft puts back what it has kept of; nil: the step's parameters say what it does.
+	redo *rollback
 }
 
 // begin makes the folder of a new attempt's tickets.
@@ -80,11 +73,9 @@ func (r *root) clear(token string, which func(attempt string) bool) error {
 		if !which(name) {
 			continue
 		}
-		trash := filepath.Join(trashDir, rand.Text())
-		if err := unix.Renameat2(r.at(), stagePath(token, name), r.at(), trash, unix.RENAME_NOREPLACE); err != nil && !lost(err) {
+		if err := r.throwAway(stagePath(token, name)); err != nil {
 			return err
 		}
-		r.discard(trash)
 	}
 	return nil
 }

@@ -30,6 +30,10 @@ func undoPath(token string, more ...string) string {
 	return filepath.Join(append([]string{undoDir, token}, more...)...)
 }
 
+func redoPath(token string, more ...string) string {
+	return filepath.Join(append([]string{redoDir, token}, more...)...)
+}
+
 // ticket is where the n-th change of a forward's attempt has its other half.
 func (o op) ticket(n int) string { return filepath.Join(strconv.Itoa(n), filepath.Base(o.Target)) }
 
@@ -146,6 +150,11 @@ func (r *root) bury(path, to string) error {
 		err := unix.ENOENT
 		if to != "" {
 			err = errno(unix.Renameat2(r.at(), path+"/", r.at(), to, unix.RENAME_NOREPLACE))
+			if err == 0 {
+				if err := r.sync(filepath.Dir(to)); err != nil {
+					return err
+				}
+			}
 		}
 		if to == "" || err == unix.EEXIST || err == unix.ENOTDIR || err == unix.ENOTEMPTY {
 			trash := filepath.Join(trashDir, rand.Text())

@@ -19,7 +19,8 @@ import (
 
 // Undo lets originals and changes trade places again. All roots that could hold the record get the tombstone: the entry
 // does not say which one a late forward would use.
-func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (_ activities.Undone, err error) {
+	defer sayFull(&err)
 	all, err := a.tokens(e)
 	if err != nil {
 		return activities.Undone{}, err
@@ -53,7 +54,7 @@ type unwinding struct {
 	plan    plan
 	planned bool
 	attempt string
-	force   activities.Digest
+	decided activities.Decision
 }
 
 func (a *action) undoIn(ctx context.Context, h held, d activities.Decision) (activities.Undone, error) {
@@ -70,7 +71,7 @@ func (a *action) undoIn(ctx context.Context, h held, d activities.Decision) (act
 		return undone, activities.Errorf(activities.Fenced, "the step's originals are released: its rollback window has closed")
 	}
 	a.reach("undo-begun")
-	u := &unwinding{action: a, held: h, attempt: rand.Text(), force: d.Force}
+	u := &unwinding{action: a, held: h, attempt: rand.Text(), decided: d}
 	settled, err := u.fence()
 	if err != nil {
 		return undone, err
@@ -157,7 +158,7 @@ func (u *unwinding) restore(ctx context.Context) (activities.Undone, error) {
 			drifted = append(drifted, difference{sights[i].op, sights[i].stood})
 		}
 	}
-	if drift := u.drift(drifted); drift != nil && u.force != drift.Digest {
+	if drift := u.drift(drifted); drift != nil && u.decided.Force != drift.Digest {
 		return activities.Undone{Outcome: activities.Drifted, Observed: u.say(drifted), Drift: drift}, nil
 	}
 	if err := u.decide(sights, len(drifted) > 0); err != nil {
@@ -237,7 +238,7 @@ func (u *unwinding) isDamaged(s sight) bool {
 func (u *unwinding) judge(ctx context.Context, s *sight) (drift bool, err error) {
 	if !s.held.is(s.Pre) && !s.held.is(s.Post) && s.held.there() {
 		// A process died between an exchange and its look at what came out: this is someone else's.
-		if s.stood.is(s.Pre) && u.planned && u.force == u.drift([]difference{{s.op, s.held}}).Digest {
+		if s.stood.is(s.Pre) && u.planned && u.decided.Force == u.drift([]difference{{s.op, s.held}}).Digest {
 			return false, nil // and was to be overwritten
 		}
 		if err := u.swap(s.ticket, s.Target, true, s.stood.there()); err != nil {
@@ -285,6 +286,11 @@ func (u *unwinding) decide(sights []sight, forced bool) error {
 		}
 		p.Parents = append(p.Parents, before)
 	}
+	if u.decided.Redoable && p.Acted {
+		if err := u.keep(&p, sights); err != nil {
+			return err
+		}
+	}
 	_, err := u.token.Create(planDoc, &p)
 	u.plan, u.planned = p, true
 	return err
@@ -314,22 +320,18 @@ func overtaken(err error) error {
 	return err
 }
 
-// setTimes gives the folders that the changes are in their times back. It goes through a symlink among the tickets, so
-// that it fails like them for an attempt that comes too late.
+// setTimes gives the folders that the changes are in their times back.
 func (u *unwinding) setTimes() error {
 	if !u.plan.Acted {
 		return nil
 	}
 	for i, p := range u.plan.Parents {
 		through := undoPath(u.id, u.attempt, "parent"+strconv.Itoa(i))
-		if err := u.store.Symlink(filepath.Join("..", "..", "..", "..", p.Path), through); err != nil {
+		if err := u.lead(through, p); err != nil {
 			return overtaken(err)
 		}
 		u.reach("undo-times")
-		stamps := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(p.Time)}
-		err := unix.UtimesNanoAt(u.at(), through, stamps, 0)
-		// Whose folder it is may not be ours: that is found, and said, when all is looked at in the end.
-		if err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+		if err := u.stamp(through, p); err != nil {
 			return overtaken(err)
 		}
 	}
@@ -338,7 +340,11 @@ func (u *unwinding) setTimes() error {
 
 // settle makes all other attempts fail, looks at the world once more, and keeps the outcome.
 func (u *unwinding) settle(ctx context.Context, began time.Time) (activities.Undone, error) {
-	if err := u.bury(undoPath(u.id), ""); err != nil {
+	to := "" // what was taken away is not needed any more
+	if u.plan.Kept != nil {
+		to = redoPath(u.id)
+	}
+	if err := u.bury(undoPath(u.id), to); err != nil {
 		return activities.Undone{}, err
 	}
 	u.reach("undo-settled")

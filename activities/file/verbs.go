@@ -21,6 +21,8 @@ type verb interface {
 	sum(d *draft) (summary string, outputs map[string]any, risk activities.Risk, fact string)
 }
 
+const wayForth = "what the rollback took away is put back as it was, with owner, mode, times and extended attributes; the parameters are not looked at"
+
 const wayBack = "the original is kept beside the change and moved back, with owner, mode, times and extended attributes"
 
 // write is file.write.
@@ -37,6 +39,7 @@ func (write) spec() activities.Spec {
 		Risk:       activities.Low,
 		Strategy:   activities.Snapshot,
 		Undo:       wayBack,
+		Redo:       wayForth,
 		Outputs: map[string]string{
 			"path": "the file, where there is one", "sha256": "the digest of its content, where there is one",
 			"bytes": "the size of all files", "files": "the list of all files, each with path, sha256 and bytes",
@@ -78,7 +81,7 @@ func (write) in(w *world, s activities.Step) (*root, func(context.Context, *draf
 			if err := d.show(ctx, n, x, at); err != nil {
 				return err
 			}
-			d.given = append(d.given, given{x.given, n, below, x.rel})
+			d.rec.Given = append(d.rec.Given, given{x.given, n, below, x.rel})
 		}
 		return nil
 	}, nil
@@ -166,27 +169,27 @@ func (d *draft) show(ctx context.Context, n int, x wanted, at string) error {
 func (write) sum(d *draft) (string, map[string]any, activities.Risk, string) {
 	var files []map[string]any
 	var total int64
-	for _, g := range d.given {
-		for _, n := range d.rec.Ops[g.op].Post.Nodes {
-			if n.Path == g.below {
-				files = append(files, map[string]any{"path": g.path, "sha256": n.Sum, "bytes": n.Size})
+	for _, g := range d.rec.Given {
+		for _, n := range d.rec.Ops[g.Op].Post.Nodes {
+			if n.Path == g.Below {
+				files = append(files, map[string]any{"path": g.Path, "sha256": n.Sum, "bytes": n.Size})
 				total += n.Size
 			}
 		}
 	}
 	outputs := map[string]any{"files": files, "bytes": total}
-	if len(d.given) > 1 {
+	if len(files) != 1 {
 		risk, fact := activities.Low, ""
-		if len(d.given) >= manyFiles {
-			risk, fact = activities.Medium, fmt.Sprintf("%d files are written", len(d.given))
+		if len(d.rec.Given) >= manyFiles {
+			risk, fact = activities.Medium, fmt.Sprintf("%d files are written", len(d.rec.Given))
 		}
-		return fmt.Sprintf("write %d files below %s (%d bytes)", len(d.given), d.path, total), outputs, risk, fact
+		return fmt.Sprintf("write %d files below %s (%d bytes)", len(d.rec.Given), d.path, total), outputs, risk, fact
 	}
 	outputs["path"], outputs["sha256"] = files[0]["path"], files[0]["sha256"]
 	if pre := d.rec.Ops[0].Pre; pre.there() {
-		return fmt.Sprintf("replace %s (%d -> %d bytes)", d.given[0].path, pre.Bytes, total), outputs, activities.Low, ""
+		return fmt.Sprintf("replace %s (%d -> %d bytes)", d.rec.Given[0].Path, pre.Bytes, total), outputs, activities.Low, ""
 	}
-	return fmt.Sprintf("create %s (%d bytes)", d.given[0].path, total), outputs, activities.Low, ""
+	return fmt.Sprintf("create %s (%d bytes)", d.rec.Given[0].Path, total), outputs, activities.Low, ""
 }
 
 // manyFiles is from how many files on a change asks for a person's eyes.
@@ -206,6 +209,7 @@ func (remove) spec() activities.Spec {
 		Risk:       activities.Low,
 		Strategy:   activities.Snapshot,
 		Undo:       wayBack,
+		Redo:       wayForth,
 		Outputs: map[string]string{
 			"paths": "what was deleted", "entries": "how many files, folders and links that was", "bytes": "the size of all files",
 		},
@@ -230,7 +234,7 @@ func (remove) in(w *world, s activities.Step) (*root, func(context.Context, *dra
 			if err != nil {
 				return err
 			}
-			d.given = append(d.given, given{x.given, n, ".", x.rel})
+			d.rec.Given = append(d.rec.Given, given{x.given, n, ".", x.rel})
 		}
 		return nil
 	}, nil
@@ -240,10 +244,10 @@ func (remove) sum(d *draft) (string, map[string]any, activities.Risk, string) {
 	var paths []string
 	var entries int
 	var total int64
-	for i, g := range d.given {
-		paths = append(paths, g.path)
-		entries += d.rec.Ops[i].Pre.Count
-		total += d.rec.Ops[i].Pre.Bytes
+	for _, g := range d.rec.Given {
+		paths = append(paths, g.Path)
+		entries += d.rec.Ops[g.Op].Pre.Count
+		total += d.rec.Ops[g.Op].Pre.Bytes
 	}
 	outputs := map[string]any{"paths": paths, "entries": entries, "bytes": total}
 	what := paths[0]

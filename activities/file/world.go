@@ -34,6 +34,7 @@ const storeName = ".unwind"
 const (
 	stageDir = "stage" // stage/TOKEN/ATTEMPT/N/NAME: the tickets of a forward
 	undoDir  = "undo"  // undo/TOKEN/ATTEMPT/N: the tickets of an undo; undo/TOKEN/kept: the forward's, taken away from it
+	redoDir  = "redo"  // redo/TOKEN/ATTEMPT/ATTEMPT/N/NAME: what a rollback has taken away, until it is released
 	trashDir = "trash" // what may be removed
 )
 
@@ -73,6 +74,7 @@ func New(c Config) (activities.World, error) {
 		Name:    "file",
 		Actions: []activities.Action{newAction(w, write{}), newAction(w, remove{})},
 		Journal: func(context.Context) (string, error) { return w.place(), nil },
+		Records: w.records(),
 	}, nil
 }
 
@@ -113,7 +115,7 @@ func (r *root) openStore() (err error) {
 	if r.storeAt, err = r.store.Open("."); err != nil {
 		return err
 	}
-	for _, name := range []string{stageDir, undoDir, trashDir} {
+	for _, name := range []string{stageDir, undoDir, redoDir, trashDir} {
 		if err := r.store.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -159,6 +161,16 @@ func (r *root) sweep() error {
 		r.discard(filepath.Join(trashDir, name))
 	}
 	return err
+}
+
+// throwAway removes what is at a path of the store, in one step for everybody else.
+func (r *root) throwAway(path string) error {
+	trash := filepath.Join(trashDir, rand.Text())
+	if err := unix.Renameat2(r.at(), path, r.at(), trash, unix.RENAME_NOREPLACE); err != nil && !lost(err) {
+		return &fs.PathError{Op: "rename", Path: path, Err: err}
+	}
+	r.discard(trash)
+	return nil
 }
 
 // discard removes what is in the trash as far as it can: another worker may be doing the same.

@@ -1,0 +1,87 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// records are the journals of all roots as one. A token can have a folder in several of them, for an undo leaves its
+// tombstone wherever the record could have been; it counts where the record is.
+type records []journal.Records
+
+func (w *world) records() records {
+	var all records
+	for _, r := range w.roots {
+		all = append(all, journal.Records{Journal: r.journal, Bytes: r.bytes})
+	}
+	return all
+}
+
+// Records implements activities.Records.
+func (all records) Records(ctx context.Context) (found []activities.Record, problems []error, err error) {
+	at := map[string]int{}
+	for _, one := range all {
+		more, bad, err := one.Records(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		problems = append(problems, bad...)
+		for _, r := range more {
+			i, twice := at[r.Entry.Token]
+			switch {
+			case !twice:
+				at[r.Entry.Token] = len(found)
+				found = append(found, r)
+			case found[i].Since.IsZero():
+				found[i] = r
+			}
+		}
+	}
+	// What cannot be read in one root must not be taken for what its tombstone says in another.
+	return slices.DeleteFunc(found, func(r activities.Record) bool {
+		return r.Since.IsZero() && slices.ContainsFunc(problems, func(err error) bool { return strings.Contains(err.Error(), r.Entry.Token) })
+	}), problems, nil
+}
+
+// Commit implements activities.Records.
+func (all records) Commit(ctx context.Context, token string, until time.Time) (err error) {
+	defer sayFull(&err)
+	for _, one := range all {
+		err = errors.Join(err, one.Commit(ctx, token, until))
+	}
+	return err
+}
+
+// Forget implements activities.Records.
+func (all records) Forget(ctx context.Context, token string) (err error) {
+	for _, one := range all {
+		if err := one.Forget(ctx, token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bytes is what a token takes in the store beside its journal; what goes away meanwhile takes nothing.
+func (r *root) bytes(e activities.Entry) (total int64) {
+	for _, path := range []string{stagePath(e.Token), undoPath(e.Token), redoPath(e.Token)} {
+		_ = filepath.WalkDir(filepath.Join(r.store.Name(), path), func(_ string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return nil //nolint:nilerr // it has just been moved
+			}
+			if info, err := d.Info(); err == nil {
+				total += info.Size()
+			}
+			return nil
+		})
+	}
+	return total
+}
