@@ -60,13 +60,17 @@ func (t *agentTask) rollBackStep(ctx workflow.Context, s *stepRun) {
 
 // unwindTo undoes everything from a savepoint on, so that it is done again.
 func (t *agentTask) unwindTo(ctx workflow.Context, failed *stepRun) {
-	t.rewound[failed.step.ID]++
-	name := failed.step.OnFailure.To
-	from := failed.seq
+	name, from := failed.step.OnFailure.To, failed.seq
 	for _, e := range t.saga.Entries() {
 		if e.Savepoint == name {
 			from = e.Seq
 		}
+	}
+	if t.pivot >= from {
+		cause := causeOf(failed)
+		cause.Text = fmt.Sprintf("a pivot that is done stands after savepoint %s: %s", name, cause.Text)
+		t.cause = cause
+		return
 	}
 	again := map[string]bool{}
 	after := func(e activities.Entry) bool { return e.Seq >= from || e.Step == failed.step.ID }
@@ -87,6 +91,7 @@ func (t *agentTask) unwindTo(ctx workflow.Context, failed *stepRun) {
 		}
 		return t.running == len(t.gates)
 	})
+	t.rewound[failed.step.ID]++
 	cause := causeOf(failed)
 	failed.note(fmt.Sprintf("unwound to savepoint %s, %d of %d: %s", name, t.rewound[failed.step.ID], failed.step.OnFailure.Times, cause.Text))
 	for _, r := range t.saga.UnwindSteps(ctx, *cause, after) {

@@ -1,0 +1,375 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+var wholeTask = recovery.Part{}
+
+// recover finds what is dead of the task and recovers it.
+func (l *live) recover() recovery.Run {
+	l.Helper()
+	dead, err := l.server().Find(l.Context(), l.run.GetID())
+	require.NoError(l, err)
+	run, err := l.server().Recover(l.Context(), dead, "eve")
+	require.NoError(l, err)
+	return run
+}
+
+// terminate ends a workflow with nothing undone.
+func (l *live) terminate(id string) {
+	l.Helper()
+	require.NoError(l, l.client.TerminateWorkflow(l.Context(), id, "", "a test"))
+}
+
+// ended waits for a workflow that repairs another, and returns its report.
+func (l *live) ended(run recovery.Run) (r compensations.Report) {
+	l.Helper()
+	ctx, cancel := context.WithTimeout(l.Context(), 90*time.Second)
+	defer cancel()
+	require.NoError(l, l.client.GetWorkflow(ctx, run.WorkflowID, "").Get(ctx, &r))
+	return r
+}
+
+func TestATerminatedTaskIsRecovered(t *testing.T) {
+	l := startLive(t, &world{steps: chain("a", "b", "c"), do: hangAt("b", never)})
+	l.called("do b", 1)
+	_, err := l.server().Find(t.Context(), l.run.GetID())
+	require.Equal(t, recovery.Alive, recovery.WhyOf(err), "a living run is not recovered")
+	l.terminate(l.run.GetID())
+	run := l.recover()
+	report := l.ended(run)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, compensations.Ended, report.Cause.Kind)
+	require.Contains(t, report.Cause.Text, "terminated")
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo a"}, l.calls())
+
+	_, err = l.server().Find(t.Context(), l.run.GetID())
+	require.Equal(t, recovery.Taken, recovery.WhyOf(err), "it is recovered once")
+	require.Len(t, l.calls(), 4)
+}
+
+func TestATaskTerminatedWhileItUnwindsIsUndoneOnceAsIsItsTerminatedRecovery(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c", "d"), do: denying("d")}
+	letGo := make(chan struct{})
+	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if (step == "c" || step == "b") && n == 1 {
+			<-letGo
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	l := startLive(t, w)
+	l.called("undo c", 1)
+	l.terminate(l.run.GetID())
+	first := l.recover()
+	l.called("undo c", 2) // what was under way is undone again: the world makes that harmless
+	l.called("undo b", 1)
+	l.terminate(first.WorkflowID)
+	second := l.recover()
+	require.NotEqual(t, first.WorkflowID, second.WorkflowID)
+	close(letGo)
+	report := l.ended(second)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo c", "undo b", "undo b", "undo a"}, l.calls())
+	require.Equal(t, []string{"a settled restored", "b settled restored"}, outcomes(report), "what was settled is not undone again")
+}
+
+func TestADeadRunThatWasResetIsUnwoundByTheReset(t *testing.T) {
+	l := startLive(t, &world{steps: chain("a", "b", "c"), do: hangAt("c", never)})
+	l.called("do c", 1)
+	l.terminate(l.run.GetID())
+	var point int64
+	for _, e := range l.events(t.Context(), l.run.GetRunID()) {
+		if e.EventType == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			point = e.EventId
+			break
+		}
+	}
+	_, err := l.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
+		Reason: "a test", RequestId: t.Name(), WorkflowTaskFinishEventId: point,
+	})
+	require.NoError(t, err)
+	report, err := l.report()
+	require.Error(t, err)
+	require.Equal(t, compensations.WasReset, report.Cause.Kind)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo b", "undo a"}, l.calls())
+	_, err = l.server().Find(t.Context(), l.run.GetID())
+	require.Equal(t, recovery.Ended, recovery.WhyOf(err))
+}
+
+func TestAResetOfARunThatWasRecoveredForgetsNothingAndChangesNothing(t *testing.T) {
+	l := startLive(t, &world{steps: chain("a", "b"), do: hangAt("b", never)})
+	l.called("do b", 1)
+	l.terminate(l.run.GetID())
+	l.ended(l.recover())
+	_, err := l.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
+		Reason: "a test", RequestId: t.Name(), WorkflowTaskFinishEventId: 4,
+	})
+	require.NoError(t, err)
+	report, err := l.report()
+	require.Error(t, err)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, []string{"do a", "do b"}, l.calls()[:2], "a reset never goes forward")
+	require.NotContains(t, l.calls()[2:], "do a")
+}
+
+func TestAStuckTaskIsTakenOver(t *testing.T) {
+	w := &world{steps: chain("a", "b"), do: denying("b")}
+	w.undo = func(_ string, n int, _ activities.Decision) (activities.Undone, error) {
+		if n == 1 {
+			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	l := startLive(t, w)
+	l.until(parked)
+	require.Eventually(t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(l.alerts) == 1 && l.alerts[0].Step == "b" && l.alerts[0].State == compensations.Parked
+	}, 20*time.Second, 10*time.Millisecond, "somebody is told")
+	_, err := l.server().TakeOver(t.Context(), l.run.GetID(), "eve")
+	require.NoError(t, err)
+	run := l.recover()
+	require.Eventually(t, func() bool { return w.times("undo a") == 1 || parked(l.stateOf(run.WorkflowID)) }, 40*time.Second, 20*time.Millisecond)
+	s := l.stateOf(run.WorkflowID)
+	for ; !parked(s) && s.Phase != workflows.Closed; s = l.stateOf(run.WorkflowID) {
+		require.NoError(t, t.Context().Err())
+	}
+	if parked(s) { // a parks once too
+		l.resolveIn(run.WorkflowID, compensations.Retry)
+	}
+	require.Equal(t, compensations.Unwound, l.ended(run).Status)
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo b", "undo a", "undo a"}, l.calls())
+}
+
+func (w *world) times(call string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count[call]
+}
+
+func (l *live) stateOf(id string) (s workflows.State) {
+	if v, err := l.client.QueryWorkflow(l.Context(), id, "", workflows.QueryState); err == nil {
+		require.NoError(l, v.Get(&s))
+	}
+	return s
+}
+
+func (l *live) resolveIn(id string, do compensations.Do) {
+	for _, step := range l.stateOf(id).Report.Steps {
+		if step.State == string(compensations.Parked) {
+			require.NoError(l, l.client.SignalWorkflow(l.Context(), id, "", compensations.SignalResolve,
+				compensations.Resolution{Step: step.Step, Digest: step.Digest, Do: do, Who: "eve"}))
+		}
+	}
+}
+
+func TestACommittedTaskIsRolledBackDoneAgainAndRolledBackAgain(t *testing.T) {
+	steps := chain("a", "b", "c", "d")
+	steps[2].Savepoint = "half"
+	w := &world{steps: steps}
+	var forwards []activities.Forward
+	w.do = func(_ context.Context, s string, _ int, f activities.Forward) (activities.Result, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		forwards = append(forwards, f)
+		return activities.Result{Outputs: map[string]any{"id": s + " " + f.Entry.Token}}, nil
+	}
+	var decisions []activities.Decision
+	w.undo = func(_ string, _ int, d activities.Decision) (activities.Undone, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		decisions = append(decisions, d)
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	steps[3].With = json.RawMessage(`{"of": "${{ steps.b.outputs.id }}", "and": "${{ steps.c.outputs.id }}"}`)
+	l := startLive(t, w)
+	_, err := l.report()
+	require.NoError(t, err)
+
+	done, err := l.server().FindDone(t.Context(), l.run.GetID())
+	require.NoError(t, err)
+	_, err = l.server().Rollback(t.Context(), done, recovery.Part{To: "nowhere"}, "eve", "", converter.GetDefaultDataConverter())
+	require.Equal(t, recovery.NoSuchPart, recovery.WhyOf(err))
+	back, err := l.server().Rollback(t.Context(), done, recovery.Part{To: "half"}, "eve", "it was wrong", converter.GetDefaultDataConverter())
+	require.NoError(t, err)
+	report := l.ended(back)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, []string{"c settled restored", "d settled restored"}, outcomes(report))
+	require.True(t, decisions[0].Redoable, "what a rollback takes away is kept")
+
+	found, err := l.server().FindRollback(t.Context(), back.WorkflowID)
+	require.NoError(t, err)
+	redo, err := l.server().Redo(t.Context(), found, "eve", converter.GetDefaultDataConverter())
+	require.NoError(t, err)
+	report = l.ended(redo)
+	require.Equal(t, compensations.Redone, report.Status)
+	require.Len(t, forwards, 6)
+	for i, again := range forwards[4:] {
+		first := forwards[2+i]
+		require.Equal(t, first.Entry.Step, again.Entry.Step)
+		require.Equal(t, first.Entry.Token, again.Entry.Redoes)
+		require.NotEqual(t, first.Entry.Token, again.Entry.Token)
+	}
+	require.JSONEq(t, fmt.Sprintf(`{"of": "b %s", "and": "c %s"}`, forwards[1].Entry.Token, forwards[4].Entry.Token), string(forwards[5].Step.With),
+		"what was not rolled back is as it was, what was is new")
+
+	done, err = l.server().FindDone(t.Context(), redo.WorkflowID)
+	require.NoError(t, err)
+	again, err := l.server().Rollback(t.Context(), done, wholeTask, "eve", "", converter.GetDefaultDataConverter())
+	require.NoError(t, err)
+	require.Equal(t, compensations.Unwound, l.ended(again).Status)
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "do c", "do d", "undo d", "undo c"}, l.calls())
+}
+
+func TestATerminatedRollbackIsRecoveredAsARollback(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c")}
+	letGo := make(chan struct{})
+	var redoable []bool
+	w.undo = func(step string, n int, d activities.Decision) (activities.Undone, error) {
+		w.mu.Lock()
+		redoable = append(redoable, d.Redoable)
+		w.mu.Unlock()
+		if step == "c" && n == 1 {
+			<-letGo
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	l := startLive(t, w)
+	_, err := l.report()
+	require.NoError(t, err)
+	done, err := l.server().FindDone(t.Context(), l.run.GetID())
+	require.NoError(t, err)
+	back, err := l.server().Rollback(t.Context(), done, recovery.Part{Step: "b"}, "eve", "", converter.GetDefaultDataConverter())
+	require.NoError(t, err)
+	l.called("undo c", 1)
+	l.terminate(back.WorkflowID)
+	dead, err := l.server().Find(t.Context(), back.WorkflowID)
+	require.NoError(t, err)
+	run, err := l.server().Recover(t.Context(), dead, "eve")
+	require.NoError(t, err)
+	close(letGo)
+	require.Equal(t, compensations.Unwound, l.ended(run).Status)
+	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo c", "undo b"}, l.calls())
+	require.NotContains(t, redoable, false)
+}
+
+func TestAnUndoWhoseAbsenceIsNoProofIsLookedAtAgainAfterTheEnd(t *testing.T) {
+	w := &world{steps: chain("a", "b"), do: denying("b")}
+	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "a" && n == 1 {
+			return activities.Undone{Outcome: activities.Nothing, LookAgain: time.Second}, nil
+		}
+		return activities.Undone{Outcome: activities.Compensated}, nil
+	}
+	l := startLive(t, w)
+	report, err := l.report()
+	require.Error(t, err)
+	require.Contains(t, strings.Join(report.Notes, "\n"), "1 undos are looked at again later: workflow late-sweep-")
+	l.called("undo a", 2)
+	late := l.ended(recovery.Run{Chain: workflows.Chain{WorkflowID: fmt.Sprintf("late-sweep-%s-1", l.run.GetRunID())}})
+	require.Equal(t, []string{"a settled compensated"}, outcomes(late))
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "undo a"}, l.calls())
+}
+
+// denying fails a step at its first attempt, as an action does.
+func denying(step string) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+	return func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
+		if s == step {
+			return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
+		}
+		return activities.Result{}, nil
+	}
+}
+
+// long is a chain of n steps.
+func long(n int) []task.Step {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("s%04d", i)
+	}
+	return chain(ids...)
+}
+
+// runsOf lists the runs of a chain, the last first.
+func (l *live) runsOf(id string) (runs []string) {
+	for run := ""; ; {
+		d, err := l.client.DescribeWorkflowExecution(l.Context(), id, run)
+		require.NoError(l, err)
+		runs = append(runs, d.WorkflowExecutionInfo.Execution.RunId)
+		first := l.client.GetWorkflowHistory(l.Context(), id, runs[len(runs)-1], false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		e, err := first.Next()
+		require.NoError(l, err)
+		if run = e.GetWorkflowExecutionStartedEventAttributes().ContinuedExecutionRunId; run == "" {
+			return runs
+		}
+	}
+}
+
+func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) {
+	const n = 1000
+	w := &world{steps: long(n), do: denying(fmt.Sprintf("s%04d", n-1))}
+	reached, letGo := make(chan struct{}), make(chan struct{})
+	half := fmt.Sprintf("s%04d", n/4)
+	w.undo = func(step string, times int, _ activities.Decision) (activities.Undone, error) {
+		if step == half && times == 1 {
+			close(reached)
+			<-letGo
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	l := startLive(t, w)
+	select {
+	case <-reached:
+	case <-time.After(3 * time.Minute):
+		t.Fatalf("the unwinding has not come half way: %+v", l.state().Phase)
+	}
+	require.GreaterOrEqual(t, len(l.runsOf(l.run.GetID())), 3, "it continued as new forward and back")
+	_, err := l.server().Find(t.Context(), l.run.GetID())
+	require.Equal(t, recovery.Alive, recovery.WhyOf(err), "a living chain has closed runs, and is not recovered")
+	l.terminate(l.run.GetID())
+	run := l.recover()
+	close(letGo)
+	report := l.ended(run)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, n/4+1, report.Outcomes["restored"])
+
+	var want []string
+	for _, s := range w.steps {
+		want = append(want, "do "+s.ID)
+	}
+	for _, s := range slices.Backward(w.steps) {
+		want = append(want, "undo "+s.ID)
+		if s.ID == half { // it was under way when the run was terminated
+			want = append(want, "undo "+s.ID)
+		}
+	}
+	calls := l.calls()
+	for i := range min(len(want), len(calls)) {
+		require.Equal(t, want[i], calls[i], "call %d", i)
+	}
+	require.Len(t, calls, len(want))
+}
+
