@@ -43,15 +43,8 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, step activities.
 	if err != nil {
 		return activities.Result{}, err
 	}
-	forward := a.create
-	if a.kind.acts() {
-		forward = a.act
-	}
-	o, notes, err := forward(c, e, req, want)
+	o, notes, err := a.once(c, e, req, want)
 	if err != nil {
-		return activities.Result{}, typed(err)
-	}
-	if o, err = a.kept(c, e.Token, o, req); err != nil {
 		return activities.Result{}, typed(err)
 	}
 	a.reach("confirmed")
@@ -64,6 +57,24 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, step activities.
 		}
 	}
 	return a.result(o, notes), nil
+}
+
+// once sends the request, unless what it would do stands already, and looks at what came of it.
+func (a *action) once(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
+	if e.Redoes != "" && a.kind.strategy == activities.Irreversible {
+		if o, err = a.standing(c, e, req); err != nil || o != nil {
+			return o, []string{"what the step had done before the rollback still stands; it was not done again"}, err
+		}
+	}
+	forward := a.create
+	if a.kind.acts() {
+		forward = a.act
+	}
+	if o, notes, err = forward(c, e, req, want); err != nil {
+		return nil, nil, err
+	}
+	o, err = a.kept(c, e.Token, o, req)
+	return o, notes, err
 }
 
 func (a *action) result(o object, notes []string) activities.Result {

@@ -11,6 +11,7 @@ import (
 	"github.com/stripe/stripe-go/v76"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
 // object is one of Stripe's, as it came.
@@ -90,6 +91,8 @@ func (c *session) get(path string) (object, error) {
 // post sends a request under a key. While another with the same key runs, it waits for that one's answer, for as long as
 // a request may take.
 func (c *session) post(path string, params stripe.ParamsContainer, key string) (o object, replayed bool, err error) {
+	point.Reach(leaving)
+	defer point.Reach(answered)
 	wait, until := 50*time.Millisecond, time.Now().Add(c.config.HTTPTimeout)
 	for {
 		o, replayed, err = c.call(http.MethodPost, path, params, key)
@@ -104,6 +107,23 @@ func (c *session) post(path string, params stripe.ParamsContainer, key string) (
 		}
 	}
 }
+
+// remove deletes what is at a path. It needs no key: what is deleted stays so.
+func (c *session) remove(path string, params stripe.ParamsContainer) error {
+	point.Reach(leaving)
+	defer point.Reach(answered)
+	_, _, err := c.call(http.MethodDelete, path, params, "")
+	if gone(err) {
+		return nil
+	}
+	return err
+}
+
+// The points before and after every request that changes something.
+const (
+	leaving  = "stripe.request:leaving"
+	answered = "stripe.request:answered"
+)
 
 // resends bounds how many keys one change of an undo may use up: each but the last holds an answer 500.
 const resends = 3

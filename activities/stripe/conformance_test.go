@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,6 +57,8 @@ type params map[string]any
 func created(action string, undone activities.Outcome, secret string, with, next params, meanwhile func(testing.TB, string)) actiontest.Case {
 	c := base(action, with, next)
 	c.Undone, c.Secret, c.Meanwhile = undone, secret, meanwhile
+	c.Anew = true
+	c.Redone = func(left, now string) bool { return anonymous(left) == anonymous(now) }
 	c.Drift = func(t testing.TB, dir string) {
 		for id, o := range stateOf(t, dir).Objects {
 			if m := o["metadata"].(map[string]any); m[tokenMark] != nil {
@@ -64,6 +67,18 @@ func created(action string, undone activities.Outcome, secret string, with, next
 		}
 	}
 	return c
+}
+
+var (
+	madeID = regexp.MustCompile(`\b(cus|prod|price|sub|pi|in|ch|unwind)_[0-9a-f]+`)
+	madeAt = regexp.MustCompile(`"created":[0-9]+`)
+)
+
+// anonymous is a manifest without the ids and the times of what was made: a redo makes something else of the same kind.
+func anonymous(manifest string) string {
+	lines := strings.Split(madeAt.ReplaceAllString(madeID.ReplaceAllString(manifest, "$1"), ""), "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
 func renamesProduct(t testing.TB, dir string) {

@@ -3,7 +3,6 @@ package stripe
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/stripe/stripe-go/v76"
 
@@ -31,55 +30,71 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 // undoCreate is for creates that move no money. The fence and the probe are the same request under the same key: it
 // returns the object that the forward has made, or makes the one that a late forward will get, and either is taken away.
 func (a *action) undoCreate(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone, error) {
-	claimed, fresh, complete, err := a.claim(c, e, req)
+	its, err := a.claim(c, e, req)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	if len(claimed) == 0 {
-		return activities.Undone{Outcome: activities.Nothing, Observed: "Stripe has refused the request or failed to answer it, and lists nothing with its token"}, nil
-	}
 	a.reach("claimed")
-	var undone activities.Undone
-	for i, o := range claimed { // more than one only where a key was forgotten between two attempts
-		one, err := a.takeBack(c, e, req, o.text("id"), fresh, d)
+	undone := activities.Undone{Outcome: activities.Nothing, Observed: "Stripe has refused the request or failed to answer it, and lists nothing with its token"}
+	for _, o := range its.objects { // more than one only where a key was forgotten between two attempts
+		one, err := a.takeBack(c, e, req, o.text("id"), its.fresh, d)
 		if err != nil {
 			return activities.Undone{}, err
 		}
-		if i == 0 || !one.Outcome.Clean() {
+		if undone.Outcome == activities.Nothing || !one.Outcome.Clean() {
 			undone = one
 		}
 	}
-	if !complete && undone.Outcome.Clean() {
+	if its.unproven && undone.Outcome == activities.Nothing {
+		undone = lookAgain(undone)
+	}
+	if !its.complete && undone.Outcome.Clean() {
 		undone.Outcome = activities.Unknown
 		undone.Observed += "; too many objects were made since to see whether an earlier attempt had made another"
 	}
 	return undone, nil
 }
 
-// claim finds what the token's request has made, or makes it now (fresh) so that nobody can later. A key that may be
-// forgotten is no proof: then the list is asked first.
-func (a *action) claim(c *session, e activities.Entry, req request) (made []object, fresh, complete bool, err error) {
-	complete = true
-	old := a.forgotten(e.Since)
-	if old {
-		if made, complete, err = c.search(req, e); err != nil || len(made) > 0 {
-			return made, false, true, err
+// claimed is what a token's request has made.
+type claimed struct {
+	objects []object
+	// fresh: the undo itself has made it, so that nobody can later.
+	fresh bool
+	// complete: nothing else can have been made and overlooked.
+	complete bool
+	// unproven: should it turn out that the forward has made nothing, then the key does not prove it.
+	unproven bool
+}
+
+// claim finds what the token's request has made, or makes it now so that nobody can later. A key that may be forgotten is
+// no proof: then the list is asked first.
+func (a *action) claim(c *session, e activities.Entry, req request) (claimed, error) {
+	its := claimed{complete: true, unproven: a.forgotten(e.Since)}
+	var err error
+	if its.unproven {
+		its.objects, its.complete, err = c.search(req, e)
+		if err != nil || len(its.objects) > 0 {
+			its.complete = true
+			return its, err
 		}
 	}
 	o, replayed, err := c.post(req.path, req.params, key(e.Token))
 	switch {
 	case err == nil:
-		return []object{o}, !replayed, complete || replayed, nil
+		its.objects, its.fresh, its.complete = []object{o}, !replayed, its.complete || replayed
+		return its, nil
 	case spent(err):
-		return nil, false, false, a.late(e)
+		return claimed{}, a.late(e)
 	case stuck(err), denied(err):
-		made, complete, err = c.search(req, e)
-		if err == nil && len(made) == 0 && !complete {
+		its.unproven = its.unproven || stuck(err)
+		its.objects, its.complete, err = c.search(req, e)
+		if err == nil && len(its.objects) == 0 && !its.complete {
 			err = unsure("too many objects were made since to find whether the step had made one")
 		}
-		return made, false, true, err
+		its.complete = true
+		return its, err
 	}
-	return nil, false, false, err
+	return claimed{}, err
 }
 
 // takeBack removes one object, unless someone has changed it since.
@@ -99,6 +114,9 @@ func (a *action) takeBack(c *session, e activities.Entry, req request, id string
 	}
 	if err := a.kind.checkKept(o, e.Token); err != nil {
 		return activities.Undone{}, err
+	}
+	if earlier := a.kind.settled(o, e.Token); earlier != "" {
+		code = earlier // its key may be forgotten, the note is not
 	}
 	how, err := c.over(o)
 	if err != nil {
@@ -203,20 +221,16 @@ func (c *session) over(o object) (how string, err error) {
 type inverse func(c *session, path, token string, force activities.Digest) error
 
 func deletes(c *session, path, _ string, _ activities.Digest) error {
-	_, _, err := c.call(http.MethodDelete, path, &stripe.Params{}, "")
-	if gone(err) {
-		return nil
-	}
-	return err
+	return c.remove(path, &stripe.Params{})
 }
 
 func deactivates(c *session, path, token string, force activities.Digest) error {
-	_, err := c.once(path, form("active", "false"), key(token, "off", force.Short()))
+	_, err := c.once(path, form("active", "false"), key(token, "off", brief(path), force.Short()))
 	return err
 }
 
 func cancels(c *session, path, token string, force activities.Digest) error {
-	_, err := c.once(path+"/cancel", &stripe.Params{}, key(token, "off", force.Short()))
+	_, err := c.once(path+"/cancel", &stripe.Params{}, key(token, "off", brief(path), force.Short()))
 	return err
 }
 

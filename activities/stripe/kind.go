@@ -20,12 +20,15 @@ type kind struct {
 	noun, verb string
 	summary    string
 	undo       string
-	losses     []string
-	risk       activities.Risk
-	strategy   activities.Strategy
-	keys       []activities.Key
-	outputs    []output
-	params     json.RawMessage
+	// redo is empty for the verbs on an intent, which takes each of them once: such a step is done again on the intent that
+	// the redone task has made, or not at all.
+	redo     string
+	losses   []string
+	risk     activities.Risk
+	strategy activities.Strategy
+	keys     []activities.Key
+	outputs  []output
+	params   json.RawMessage
 	// build makes the request of the forward out of the step's parameters.
 	build func(with json.RawMessage, token string) (request, error)
 
@@ -40,6 +43,8 @@ type kind struct {
 	spend func(u *undoing) (activities.Undone, error)
 	// moved says that an object is as the forward makes it, for the verbs on an object that is there.
 	moved func(o object) bool
+	// unmoved says that it is as the forward finds it: the forward has not acted.
+	unmoved func(o object) bool
 }
 
 // output is a field of the answer that later steps may refer to.
@@ -74,7 +79,7 @@ func (k *kind) name() string { return "stripe." + k.noun + "." + k.verb }
 func (k *kind) spec() activities.Spec {
 	s := activities.Spec{
 		Name: k.name(), Summary: k.summary, Params: k.params, UndoParams: names(k.params), Keys: k.keys, Risk: k.risk,
-		Strategy: k.strategy, Undo: k.undo, Outputs: map[string]string{},
+		Strategy: k.strategy, Undo: k.undo, Redo: k.redo, Outputs: map[string]string{},
 	}
 	for _, o := range k.outputs {
 		s.Outputs[o.name] = o.doc

@@ -27,8 +27,10 @@ func kinds() []*kind {
 	return []*kind{
 		with(kind{
 			noun: "customer", verb: "create", summary: "Make a customer.",
-			undo: "deletes the customer", losses: []string{"Stripe shows a deleted customer's past payments for ever"},
-			risk: activities.Low, strategy: activities.Compensation, keys: created,
+			undo:   "deletes the customer",
+			redo:   "makes another customer, with another id",
+			losses: []string{"Stripe shows a deleted customer's past payments for ever"},
+			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, {"email", "email", "the email address"}},
 			inverses: []inverse{deletes},
 			users:    &users{what: "subscriptions", list: "/v1/subscriptions", owner: "customer"},
@@ -36,6 +38,7 @@ func kinds() []*kind {
 		with(kind{
 			noun: "product", verb: "create", summary: "Make a product.",
 			undo: "deletes the product; where prices were made for it, which Stripe deletes never, it is made inactive",
+			redo: "makes the product anew, with the id that was chosen or another one; a chosen id is still taken where prices kept the old product from being deleted",
 			risk: activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id},
 			inverses: []inverse{deletes, deactivates}, exact: true,
@@ -43,21 +46,26 @@ func kinds() []*kind {
 		}, productRequest),
 		with(kind{
 			noun: "price", verb: "create", summary: "Make a price of a product.",
-			undo: "makes the price inactive", losses: []string{"the inactive price stays: Stripe deletes no price"},
-			risk: activities.Low, strategy: activities.Compensation, keys: created,
+			undo:   "makes the price inactive",
+			redo:   "makes another price, with another id; the old one stays inactive",
+			losses: []string{"the inactive price stays: Stripe deletes no price"},
+			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, {"product", "product", "the product's id"}},
 			inverses: []inverse{deactivates},
 		}, priceRequest),
 		with(kind{
 			noun: "coupon", verb: "create", summary: "Make a coupon.",
-			undo: "deletes the coupon", losses: []string{"discounts that were given with the coupon stay"},
-			risk: activities.Low, strategy: activities.Compensation, keys: created,
+			undo:   "deletes the coupon",
+			redo:   "makes the coupon anew, with the id that was chosen or another one",
+			losses: []string{"discounts that were given with the coupon stay"},
+			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id},
 			inverses: []inverse{deletes},
 		}, couponRequest),
 		with(kind{
 			noun: "subscription", verb: "create", summary: "Subscribe a customer to a price; a price that is not free is charged at once.",
 			undo:   "cancels the subscription without a final invoice and gives back what was paid for it",
+			redo:   "makes another subscription, with another id, and charges for it again",
 			losses: []string{lossVisible, lossFee, lossMails},
 			risk:   activities.Medium, strategy: activities.Compensation, keys: created,
 			outputs: []output{id, status, {"customer", "customer", "the customer's id"}},
@@ -65,8 +73,10 @@ func kinds() []*kind {
 		}, subscriptionRequest),
 		with(kind{
 			noun: "payment_intent", verb: "create", summary: "Make a payment intent, which moves no money before it is confirmed.",
-			undo: "cancels the intent", losses: []string{"the canceled intent stays visible"},
-			risk: activities.Low, strategy: activities.Compensation, keys: created,
+			undo:   "cancels the intent",
+			redo:   "makes another intent, with another id",
+			losses: []string{"the canceled intent stays visible"},
+			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, status},
 			inverses: []inverse{cancels, refunds},
 		}, intentRequest),
@@ -77,6 +87,7 @@ func kinds() []*kind {
 			risk:   activities.High, strategy: activities.Compensation, keys: intent,
 			outputs: []output{id, status, {"charge", "latest_charge", "the charge's id"}},
 			spend:   undoConfirm,
+			unmoved: statusIn("requires_payment_method", "requires_confirmation"),
 			moved:   statusIn("succeeded", "requires_capture", "processing"),
 		}, confirmRequest),
 		with(kind{
@@ -86,6 +97,7 @@ func kinds() []*kind {
 			risk:   activities.High, strategy: activities.Compensation, keys: intent,
 			outputs: []output{id, status, {"charge", "latest_charge", "the charge's id"}, {"amount_received", "amount_received", "what was taken, in the smallest unit of the currency"}},
 			spend:   undoCapture,
+			unmoved: statusIn("requires_capture"),
 			moved:   statusIn("succeeded"),
 		}, captureRequest),
 		with(kind{
@@ -94,6 +106,7 @@ func kinds() []*kind {
 			risk: activities.High, strategy: activities.Irreversible, keys: intent,
 			outputs: []output{id, status},
 			spend:   undoCancel,
+			unmoved: func(o object) bool { return o.text("status") != "canceled" },
 			moved:   statusIn("canceled"),
 		}, cancelRequest),
 		with(kind{

@@ -57,6 +57,8 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 		return activities.Observation{State: activities.AsBefore, Detail: name + " is " + how}, nil
 	case a.kind.acts() && a.kind.moved(o):
 		return activities.Observation{State: activities.AsLeft, Detail: name + " is " + o.text("status")}, nil
+	case a.kind.acts() && a.kind.unmoved(o):
+		return activities.Observation{State: activities.AsBefore, Detail: name + " is still " + o.text("status")}, nil
 	case a.kind.acts():
 		return activities.Observation{State: activities.Unseen, Detail: name + " is " + o.text("status")}, nil
 	}

@@ -40,8 +40,7 @@ func (k *kind) beganAt(o object, token string) time.Time {
 
 // checkOpen is Fenced where the token's fate stands on an object.
 func (k *kind) checkOpen(o object, token string) error {
-	owner, _, _ := strings.Cut(noted(o, k.mark(outcome)), ":")
-	if owner == token || noted(o, k.mark(fence)) == token {
+	if k.settled(o, token) != "" || noted(o, k.mark(fence)) == token {
 		return activities.Errorf(activities.Fenced, "token %s was undone: this forward came too late", token)
 	}
 	return k.checkKept(o, token)
@@ -67,6 +66,15 @@ const (
 	codeForced  = "forced" // over someone's changes
 )
 
+// settled is the code that an undo of the token has noted on an object; empty for none.
+func (k *kind) settled(o object, token string) string {
+	owner, code, _ := strings.Cut(noted(o, k.mark(outcome)), ":")
+	if owner != token {
+		return ""
+	}
+	return code
+}
+
 // settle writes how the undo ended. The first to write wins: all use one key, which Stripe keeps to the words of the
 // first. It returns what was written; empty where the object is gone and nothing ever was.
 func (c *session) settle(k *kind, path, token, code string) (string, error) {
@@ -77,7 +85,7 @@ func (c *session) settle(k *kind, path, token, code string) (string, error) {
 		}
 	}
 	for _, code := range codes {
-		_, err := c.note(path, k.mark(outcome), token+":"+code, key(token, "undo"))
+		_, err := c.note(path, k.mark(outcome), token+":"+code, key(token, "undo", brief(path)))
 		switch {
 		case err == nil:
 			return code, nil
@@ -94,3 +102,6 @@ func (c *session) settle(k *kind, path, token, code string) (string, error) {
 func key(token string, part ...string) string {
 	return strings.Join(append([]string{"unwind-" + token}, part...), ".")
 }
+
+// brief stands for the object at a path in a key: a token can have made several, and a key belongs to one endpoint.
+func brief(path string) string { return activities.DigestOf([]byte(path)).Short() }

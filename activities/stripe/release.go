@@ -2,7 +2,6 @@ package stripe
 
 import (
 	"context"
-	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -37,15 +36,14 @@ func (a *action) Release(ctx context.Context, e activities.Entry) error {
 
 // keep notes that an object stays, unless an undo has come first.
 func (a *action) keep(c *session, e activities.Entry, req request, o object) error {
-	undone, _, _ := strings.Cut(noted(o, a.kind.mark(outcome)), ":")
-	if undone == e.Token || noted(o, a.kind.mark(fence)) == e.Token {
+	if a.kind.settled(o, e.Token) != "" || noted(o, a.kind.mark(fence)) == e.Token {
 		return nil
 	}
 	path := req.list + "/" + o.text("id")
 	if a.kind.acts() {
 		path = req.parents[0]
 	}
-	if _, err := c.note(path, a.kind.mark(released), e.Token, key(e.Token, "release")); err != nil && !gone(err) {
+	if _, err := c.note(path, a.kind.mark(released), e.Token, key(e.Token, "release", brief(path))); err != nil && !gone(err) {
 		return err
 	}
 	a.reach("released")
@@ -59,10 +57,10 @@ func (a *action) block(c *session, e activities.Entry, req request) error {
 		_, err := c.spend(a.kind, req.parents[0], e.Token)
 		return err
 	}
-	made, fresh, _, err := a.claim(c, e, req)
-	if err != nil || !fresh {
+	its, err := a.claim(c, e, req)
+	if err != nil || !its.fresh {
 		return err
 	}
-	_, err = a.takeBack(c, e, req, made[0].text("id"), fresh, activities.Decision{})
+	_, err = a.takeBack(c, e, req, its.objects[0].text("id"), its.fresh, activities.Decision{})
 	return err
 }

@@ -73,10 +73,25 @@ func (a *action) undoSpend(c *session, e activities.Entry, req request, d activi
 }
 
 func (u *undoing) nothing() (activities.Undone, error) {
+	undone := activities.Undone{Outcome: activities.Nothing, Observed: "the request had not arrived, and its key is blocked: a late one does nothing"}
 	if u.arrived {
-		return activities.Undone{Outcome: activities.Nothing, Observed: "Stripe shows nothing that the request has done, and its key is spent"}, nil
+		undone.Observed = "Stripe shows nothing that the request has done, and its key is spent"
 	}
-	return activities.Undone{Outcome: activities.Nothing, Observed: "the request had not arrived, and its key is blocked: a late one does nothing"}, nil
+	if u.target != nil && u.unproven() {
+		undone = lookAgain(undone)
+	}
+	return undone, nil
+}
+
+// unproven says that nothing which is seen of the request proves that it has done nothing, or never will. On the object
+// that a verb acts on its effect shows, as long as the key keeps a late one away. A create has no such object: its spent
+// key may hold a refusal, or an answer 500 to what Stripe has done after all.
+func (u *undoing) unproven() bool {
+	if !u.action.kind.acts() {
+		return u.arrived || u.action.forgotten(u.entry.Since)
+	}
+	began := u.action.kind.beganAt(u.target, u.entry.Token)
+	return !began.IsZero() && u.action.forgotten(began)
 }
 
 func done(observed string, losses ...string) (activities.Undone, error) {
@@ -219,7 +234,7 @@ func undoRefund(u *undoing) (activities.Undone, error) {
 	case "canceled":
 		return done(fmt.Sprintf("refund %s is canceled", id))
 	case "failed":
-		return u.nothing()
+		return activities.Undone{Outcome: activities.Nothing, Observed: fmt.Sprintf("refund %s has failed", id)}, nil
 	}
 	return activities.Undone{Outcome: activities.Final, Observed: fmt.Sprintf("refund %s is %s: the money is the customer's again", id, o.text("status"))}, nil
 }

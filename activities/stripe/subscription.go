@@ -2,7 +2,6 @@ package stripe
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -61,7 +60,7 @@ func (u *undoing) cancelSubscription(o object) (*activities.Undone, error) {
 	if o.text("status") == "canceled" {
 		return nil, nil
 	}
-	if _, _, err := u.call(http.MethodDelete, path, form("invoice_now", "false", "prorate", "false"), ""); err != nil && !gone(err) {
+	if err := u.remove(path, form("invoice_now", "false", "prorate", "false")); err != nil {
 		return nil, err
 	}
 	u.action.reach("canceled")
