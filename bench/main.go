@@ -9,16 +9,20 @@ import (
 	"os/signal"
 	"strings"
 
+	"github.com/seed-62bf7108/unwind/bench/crash"
 	"github.com/seed-62bf7108/unwind/bench/faults"
 )
 
 // benches are the measurements by name. Each prints its table and returns its figures; missed says which targets were.
 var benches = map[string]func(ctx context.Context) (figures any, missed []string, err error){
 	"steps":  steps,
+	"long":   long,
 	"faults": faults.Run,
+	"crash":  func(ctx context.Context) (any, []string, error) { return crash.Command(ctx, os.Args[2:]) },
 }
 
 func main() {
+	crash.Serve(nil)
 	if child, err := faults.Child(); child {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench faults: worker:", err)
@@ -26,15 +30,21 @@ func main() {
 		}
 		return
 	}
-	if len(os.Args) != 2 || benches[os.Args[1]] == nil {
+	// Only crash takes flags.
+	if len(os.Args) < 2 || benches[os.Args[1]] == nil || len(os.Args) > 2 && os.Args[1] != "crash" {
 		fmt.Fprintln(os.Stderr, `usage: go run ./bench NAME
 
 steps    a task of no-op steps against a bare workflow of no-op activities
-faults   the same faults thrown at the usual saga and at Unwind: who ends with what left over`)
+long     10,000 steps that fail at the last, and are all undone; the same ended half way through the unwinding
+faults   the same faults thrown at the usual saga and at Unwind: who ends with what left over
+crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
 		os.Exit(2)
 	}
 	if err := run(benches[os.Args[1]]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
+		if errors.Is(err, crash.ErrUsage) {
+			os.Exit(2)
+		}
 		os.Exit(1)
 	}
 }

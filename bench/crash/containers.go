@@ -1,0 +1,257 @@
+package crash
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/network"
+
+	"github.com/seed-62bf7108/unwind/examples/found"
+)
+
+// inContainer are commands in a container of their own. Each of them adds its name to a tally, so that it shows how often
+// it was applied.
+type inContainer struct {
+	Host int
+	// Commands is how many there are, Slow how long each takes, in milliseconds.
+	Commands int
+	Slow     []int
+	// Reads adds one that only reads.
+	Reads bool
+
+	n      int
+	on     string
+	box    string // the container's name
+	mark   string // the label of it and of all that is made from it
+	before found.Snapshot
+}
+
+func drawContainer(r *rand.Rand, hosts int) *inContainer {
+	p := &inContainer{Host: r.IntN(hosts), Commands: 1 + r.IntN(2), Reads: r.IntN(4) == 0}
+	for range p.Commands {
+		p.Slow = append(p.Slow, r.IntN(3)*400)
+	}
+	return p
+}
+
+// markLabel is the label of every container here, and of every image that is made from one.
+const markLabel = "unwind.crash"
+
+const tally = "/srv/tally"
+
+func (p *inContainer) name(n int) { p.n = n }
+
+func (p *inContainer) id(i int) string { return fmt.Sprintf("exec-%d-%d", p.n, i) }
+
+func (p *inContainer) actions() []string { return []string{"container.exec"} }
+
+func (p *inContainer) first() string { return p.id(0) }
+
+func (p *inContainer) host() (int, bool) { return p.Host, true }
+
+func (p *inContainer) set(ctx context.Context, r *run, task string) error {
+	p.on = r.fleet.members[p.Host].Host
+	p.box = fmt.Sprintf("unwind-%s-%d", task, p.n)
+	p.mark = p.box
+	made, err := r.engine.ContainerCreate(ctx,
+		&container.Config{Image: r.image, Labels: map[string]string{markLabel: p.mark}},
+		&container.HostConfig{NetworkMode: network.NetworkNone}, nil, nil, p.box)
+	if err != nil {
+		return err
+	}
+	// A tar and not an exec: nothing must have run in it.
+	if err := r.engine.CopyToContainer(ctx, made.ID, "/srv", furniture(), container.CopyToContainerOptions{}); err != nil {
+		return err
+	}
+	if err := r.engine.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
+		return err
+	}
+	p.before, err = found.Container(ctx, p.box)
+	return err
+}
+
+// furniture is what is in the container before the task.
+func furniture() io.Reader {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, f := range []struct{ name, content string }{{"tally", "before\n"}, {"doomed-0", "x\n"}, {"doomed-1", "x\n"}, {"kept", "y\n"}} {
+		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: 0o604, Size: int64(len(f.content))})
+		_, _ = w.Write([]byte(f.content)) // a buffer takes all
+	}
+	_ = w.Close()
+	return &b
+}
+
+func (p *inContainer) steps() (all []map[string]any) {
+	step := func(i int, command string) map[string]any {
+		return map[string]any{
+			"id": p.id(i), "uses": "container.exec", "on": p.on,
+			"with": map[string]any{"container": p.box, "command": command},
+		}
+	}
+	for i := range p.Commands {
+		all = append(all, step(i, fmt.Sprintf("sleep 0.%03d; echo %s >>%s; rm /srv/doomed-%d; mkdir /srv/new-%d; echo 1 >/srv/new-%d/file",
+			p.Slow[i], p.id(i), tally, i, i, i)))
+	}
+	if p.Reads {
+		all = append(all, step(p.Commands, "cat "+tally))
+	}
+	return all
+}
+
+func (p *inContainer) tallied() string {
+	lines := "before\n"
+	for i := range p.Commands {
+		lines += p.id(i) + "\n"
+	}
+	return lines
+}
+
+func (p *inContainer) wants() []found.Want {
+	all := []found.Want{{Change: "~ " + tally, Facts: holds(p.tallied())}}
+	for i := range p.Commands {
+		all = append(all, found.Want{Change: fmt.Sprintf("- /srv/doomed-%d", i)}, found.Want{Change: fmt.Sprintf("+ /srv/new-%d", i)},
+			found.Want{Change: fmt.Sprintf("+ /srv/new-%d/file", i), Facts: holds("1\n")})
+	}
+	return all
+}
+
+// rerun are the losses of a command that has run again: the note of its step says that the container was rolled back
+// before it did.
+func (p *inContainer) rerun(e ended) []string {
+	for i := range p.Commands {
+		if slices.ContainsFunc(e.step(p.id(i)).Notes, func(n string) bool { return strings.Contains(n, "the container was rolled back") }) {
+			return []string{"it has another id", "its image is the checkpoint", "times below a second"}
+		}
+	}
+	return nil
+}
+
+func (p *inContainer) judge(ctx context.Context, r *run, e ended) (v verdict, err error) {
+	now, err := found.Container(ctx, p.box)
+	if cerrdefs.IsNotFound(err) {
+		return verdict{Lost: []string{p.box + ": the container is gone"}}, nil
+	}
+	if err != nil {
+		return v, err
+	}
+	said, err := r.readFile(ctx, p.box, tally)
+	if err != nil {
+		return v, err
+	}
+	doubled := false
+	for i := range p.Commands {
+		if n := strings.Count(said, p.id(i)+"\n"); n > 1 {
+			doubled = true
+			v.Doubled = append(v.Doubled, fmt.Sprintf("%s: the command of %s shows %d times", p.box, p.id(i), n))
+		}
+	}
+	for _, wrong := range differences(found.ContainerWorld, p.before, now, p.wants(), e, p.rerun(e)...) {
+		if !doubled {
+			v.Lost = append(v.Lost, p.box+": "+wrong)
+		}
+	}
+	v.Orphaned, err = p.leftOver(ctx, r, e)
+	return v, err
+}
+
+// leftOver are the containers beside the one, and the images that neither it stands on nor a later rollback needs.
+func (p *inContainer) leftOver(ctx context.Context, r *run, e ended) (left []string, err error) {
+	all, images, err := p.made(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	needed := map[string]bool{}
+	parents := map[string]string{}
+	for _, i := range images {
+		parents[i.ID] = i.ParentID
+	}
+	stand := func(id string) {
+		for ; id != ""; id = parents[id] {
+			needed[id] = true
+		}
+	}
+	for _, c := range all {
+		if slices.Contains(c.Names, "/"+p.box) {
+			stand(c.ImageID)
+		} else {
+			left = append(left, fmt.Sprintf("container %s beside %s", strings.Join(c.Names, " "), p.box))
+		}
+	}
+	for _, i := range images {
+		for n := range p.Commands {
+			if e.committed() && slices.ContainsFunc(i.RepoTags, func(t string) bool { return strings.HasSuffix(t, ":"+e.token(p.id(n))) }) {
+				stand(i.ID)
+			}
+		}
+	}
+	for _, i := range images {
+		if !needed[i.ID] {
+			left = append(left, fmt.Sprintf("image %s %v of %s", i.ID, i.RepoTags, p.box))
+		}
+	}
+	return left, nil
+}
+
+// made are the containers and images with the part's mark.
+func (p *inContainer) made(ctx context.Context, r *run) ([]container.Summary, []image.Summary, error) {
+	mark := filters.NewArgs(filters.Arg("label", markLabel+"="+p.mark))
+	all, err := r.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: mark})
+	if err != nil {
+		return nil, nil, err
+	}
+	images, err := r.engine.ImageList(ctx, image.ListOptions{All: true, Filters: mark})
+	return all, images, err
+}
+
+func (p *inContainer) clear(ctx context.Context, r *run) error {
+	all, images, err := p.made(ctx, r)
+	for _, c := range all {
+		if gone := r.engine.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true}); !cerrdefs.IsNotFound(gone) {
+			err = errors.Join(err, gone)
+		}
+	}
+	// Those that others stand on go with the last of them.
+	for range images {
+		for _, i := range images {
+			_, _ = r.engine.ImageRemove(ctx, i.ID, image.RemoveOptions{Force: true})
+		}
+		if _, images, err = p.made(ctx, r); err != nil || len(images) == 0 {
+			return err
+		}
+	}
+	return err
+}
+
+// readFile reads a file in a container.
+func (r *run) readFile(ctx context.Context, box, path string) (string, error) {
+	stream, _, err := r.engine.CopyFromContainer(ctx, box, path)
+	if cerrdefs.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer stream.Close()
+	t := tar.NewReader(stream)
+	if _, err := t.Next(); err != nil {
+		return "", err
+	}
+	raw, err := io.ReadAll(t)
+	return string(raw), err
+}
+
+func (p *inContainer) String() string {
+	return fmt.Sprintf("exec-%d on host %d: %d commands of %v ms, reads %v", p.n, p.Host, p.Commands, p.Slow, p.Reads)
+}

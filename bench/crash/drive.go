@@ -1,0 +1,340 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// drive plays one task with its faults from the beginning to the verdict. An error is one of the matrix itself.
+func (r *run) drive(ctx context.Context, p plan) error {
+	began := time.Now()
+	for _, each := range p.Parts {
+		if err := each.set(ctx, r, p.ID); err != nil {
+			return fmt.Errorf("setting up %s: %w", each, err)
+		}
+	}
+	for _, f := range p.Faults {
+		if f.At == "" {
+			continue
+		}
+		how := breakKill
+		if f.Kind == freezeAt {
+			how = breakStop
+		}
+		if err := (arm{f.At, how, p.ID}).set(r.fleet.members[f.Host].armed(), f.Nth); err != nil {
+			return err
+		}
+	}
+	d := &driver{run: r, plan: p, decided: map[activities.Digest]bool{}}
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	e, v, err := d.follow(ctx)
+	if err != nil {
+		return err
+	}
+	frozen := 0
+	for _, m := range r.fleet.members {
+		if err := disarm(m.armed(), p.ID); err != nil {
+			return err
+		}
+		frozen += m.thaw(p.ID)
+	}
+	if len(v.Blocked) == 0 {
+		for _, each := range p.Parts {
+			w, err := each.judge(ctx, r, e)
+			if err != nil {
+				return fmt.Errorf("looking at %s: %w", each, err)
+			}
+			v.add(w)
+		}
+	}
+	for _, each := range p.Parts {
+		if err := each.clear(context.WithoutCancel(ctx), r); err != nil {
+			return fmt.Errorf("clearing %s away: %w", each, err)
+		}
+	}
+	r.record(p, e, v, frozen, time.Since(began))
+	return nil
+}
+
+// record counts a task, and tells of it.
+func (r *run) record(p plan, e ended, v verdict, frozen int, took time.Duration) {
+	r.note(p.ID, v)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := &r.figures
+	f.Tasks++
+	f.Frozen += frozen
+	switch e.Report.Status {
+	case compensations.Committed:
+		f.Committed++
+		for _, each := range p.Parts {
+			if buys, ok := each.(*payments); ok {
+				r.moved += moved(buys.Kind)
+			}
+		}
+	case compensations.Remains:
+		f.Named++
+		f.Unwound++
+	case compensations.Unwound:
+		f.Unwound++
+	case compensations.Open: // blocked
+	}
+	cause := ""
+	if e.Report.Cause != nil {
+		cause = string(e.Report.Cause.Kind) + " " + e.Report.Cause.Step + " " + e.Report.Cause.Text
+	}
+	fmt.Fprintf(r.Log, "%-16s %5.1fs %-9s %s, kills so far %d. %s\n", p.ID, took.Seconds(), p.Ends, e.Report.Status, r.killed(), strings.TrimSpace(cause))
+	if !v.clean() {
+		fmt.Fprintf(r.Log, "   parts %v\n   faults %v\n   gate %q at once %v\n", p.Parts, p.Faults, p.Gate, p.AtOnce)
+		raw, _ := json.Marshal(e.Report) // plain data
+		fmt.Fprintf(r.Log, "   report %s\n", raw)
+	}
+}
+
+// driver follows one task.
+type driver struct {
+	*run
+	plan    plan
+	runID   string // the first run's
+	started time.Time
+	decided map[activities.Digest]bool
+
+	canceled bool
+}
+
+// document is the task file.
+func (d *driver) document() (json.RawMessage, error) {
+	var steps []map[string]any
+	for i, each := range d.plan.Parts {
+		for n, s := range each.steps() {
+			if d.plan.AtOnce && n == 0 && i+1 < len(d.plan.Parts) {
+				s["needs"] = []string{}
+			}
+			if d.plan.AtOnce && n > 0 {
+				s["needs"] = []any{each.steps()[n-1]["id"]}
+			}
+			s["retry"] = map[string]any{"attempts": d.plan.Attempts, "backoff": "200ms", "max": "1s"}
+			if s["id"] == d.plan.Gate {
+				s["gate"] = "ask"
+			} else if s["uses"] != "terraform.apply" && strings.HasPrefix(fmt.Sprint(s["uses"]), "stripe.payment_intent.c") {
+				s["gate"] = "none" // else each payment would ask
+			}
+			steps = append(steps, s)
+		}
+	}
+	return json.Marshal(map[string]any{"name": d.plan.ID, "agent": "crash", "steps": steps})
+}
+
+// again is how soon something is tried again that the server has not answered.
+const again = 100 * time.Millisecond
+
+// start starts the task, however often the server goes away meanwhile.
+func (d *driver) start(ctx context.Context) error {
+	doc, err := d.document()
+	if err != nil {
+		return err
+	}
+	for {
+		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+		run, err := d.client.ExecuteWorkflow(limited, client.StartWorkflowOptions{
+			ID: d.plan.ID, TaskQueue: queue, WorkflowTaskTimeout: 3 * time.Second,
+			WorkflowExecutionErrorWhenAlreadyStarted: true,
+			WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		}, workflows.AgentTaskType, doc)
+		cancel()
+		d.started = time.Now()
+		var already *serviceerror.WorkflowExecutionAlreadyStarted
+		switch {
+		case err == nil:
+			d.runID = run.GetRunID()
+			return nil
+		case errors.As(err, &already): // by an attempt whose answer was lost
+			d.runID = already.RunId
+			return nil
+		case ctx.Err() != nil:
+			return err
+		}
+		pause(ctx, again)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// follow lets the faults happen, decides the gates, cancels what is to be canceled, and returns how the task has ended.
+func (d *driver) follow(ctx context.Context) (e ended, v verdict, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var injected sync.WaitGroup
+	failed := make(chan error, len(d.plan.Faults))
+	defer injected.Wait()
+	defer cancel()
+	for _, f := range d.plan.Faults {
+		if inject := injectors[f.Kind]; inject != nil {
+			injected.Go(func() {
+				if pause(ctx, f.After); ctx.Err() == nil {
+					failed <- inject(ctx, d.run, f)
+				}
+			})
+		}
+	}
+	closed := make(chan ended, 1)
+	go d.await(ctx, closed)
+	limit := time.After(d.Patience)
+	tick := time.NewTicker(300 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return e, v, ctx.Err()
+		case err := <-failed:
+			if err != nil {
+				return e, v, err
+			}
+		case e := <-closed:
+			if e.Report.Status == "" {
+				v.Blocked = []string{"the task has ended without a report"}
+			}
+			return e, v, nil
+		case <-limit:
+			s, _ := d.state(ctx) // as far as it can be told
+			v.Blocked = []string{fmt.Sprintf("not closed within %s: %s", d.Patience, tell(s))}
+			return ended{Task: d.plan.ID}, v, d.giveUp(ctx)
+		case <-tick.C:
+			if stuck := d.look(ctx); stuck != "" {
+				v.Blocked = []string{stuck}
+				return ended{Task: d.plan.ID}, v, d.giveUp(ctx)
+			}
+		}
+	}
+}
+
+// await tells how the task has ended, however often the server goes away before.
+func (d *driver) await(ctx context.Context, closed chan<- ended) {
+	e := ended{Task: d.plan.ID, FirstRunID: d.runID}
+	for ctx.Err() == nil {
+		err := d.client.GetWorkflow(ctx, d.plan.ID, d.runID).Get(ctx, &e.Report)
+		var failed *temporal.ApplicationError
+		var canceled *temporal.CanceledError
+		var over *temporal.WorkflowExecutionError
+		switch {
+		case err == nil:
+		case errors.As(err, &failed):
+			_ = failed.Details(&e.Report) // without a report it counts as blocked
+		case errors.As(err, &canceled):
+			_ = canceled.Details(&e.Report)
+		case !errors.As(err, &over):
+			pause(ctx, again)
+			continue
+		}
+		closed <- e
+		return
+	}
+}
+
+// state asks a worker.
+func (d *driver) state(ctx context.Context) (s workflows.State, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	answer, err := d.client.QueryWorkflow(ctx, d.plan.ID, d.runID, workflows.QueryState)
+	if err == nil {
+		err = answer.Get(&s)
+	}
+	return s, err
+}
+
+// tell is a state in a line.
+func tell(s workflows.State) string {
+	raw, _ := json.Marshal(s) // plain data
+	return string(raw)
+}
+
+// look decides what waits for a person. It says what is parked without a cause.
+func (d *driver) look(ctx context.Context) (stuck string) {
+	if d.plan.Ends == cancelled && !d.canceled && time.Since(d.started) > d.plan.CancelAfter {
+		d.canceled = d.client.CancelWorkflow(ctx, d.plan.ID, d.runID) == nil
+	}
+	s, err := d.state(ctx)
+	if err != nil {
+		return "" // no worker answers just now
+	}
+	for _, g := range s.Gates {
+		d.decide(ctx, g)
+	}
+	if s.Report == nil {
+		return ""
+	}
+	for _, step := range s.Report.Steps {
+		if compensations.UndoState(step.State) != compensations.Parked {
+			continue
+		}
+		if step.Outcome == activities.Unknown && len(step.Losses) > 0 && d.killedSupervisor() {
+			d.accept(ctx, step) // nobody can know, and the report says so
+			continue
+		}
+		raw, _ := json.Marshal(step) // plain data
+		return "parked: " + string(raw)
+	}
+	return ""
+}
+
+// decide decides a gate, once.
+func (d *driver) decide(ctx context.Context, g workflows.GateView) {
+	if d.decided[g.Digest] {
+		return
+	}
+	signal := workflows.SignalApprove
+	if d.plan.Ends == rejected && g.Step == d.plan.last() {
+		signal = workflows.SignalReject
+	}
+	err := d.client.SignalWorkflow(ctx, d.plan.ID, d.runID, signal, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "crash"})
+	d.decided[g.Digest] = err == nil
+}
+
+// killedSupervisor says that a terraform was left to itself: only then may an outcome be unknown.
+func (d *driver) killedSupervisor() bool {
+	for _, m := range d.fleet.members {
+		if _, n := m.firedAt(); n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *driver) accept(ctx context.Context, s compensations.StepReport) {
+	_ = d.client.SignalWorkflow(ctx, d.plan.ID, d.runID, compensations.SignalResolve, map[string]any{ // if it is lost, the next look sends it
+		"step": s.Step, "digest": s.Digest, "do": "accept", "who": "crash", "why": "nobody can know",
+	})
+}
+
+// giveUp ends a task that is blocked, so that it is in nobody's way.
+func (d *driver) giveUp(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := d.client.TerminateWorkflow(ctx, d.plan.ID, d.runID, "blocked")
+		var gone *serviceerror.NotFound
+		if err == nil || errors.As(err, &gone) {
+			return nil
+		}
+		pause(ctx, again)
+	}
+	return ctx.Err()
+}

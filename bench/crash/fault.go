@@ -1,0 +1,164 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
+)
+
+// fault is one thing that goes wrong while a task runs.
+type fault struct {
+	Kind  kind
+	Host  int           // the host that it hits
+	After time.Duration // since the task was started; a fault at a point is armed before
+	For   time.Duration
+	// At is the point, and Nth the how-manieth coming of any process of the host to it.
+	At  string
+	Nth int
+}
+
+func (f fault) String() string {
+	if f.At != "" {
+		return fmt.Sprintf("%s crash-%d at %s (%d)", f.Kind, f.Host, f.At, f.Nth)
+	}
+	return fmt.Sprintf("%s crash-%d after %s for %s", f.Kind, f.Host, f.After.Round(time.Millisecond), f.For.Round(time.Millisecond))
+}
+
+// kind names a fault.
+type kind string
+
+const (
+	killAt      kind = "kill at"       // a process of the host, at a point
+	freezeAt    kind = "freeze at"     // the same, stopped there and woken when the task has ended
+	killWorker  kind = "kill worker"   // at some moment
+	killAll     kind = "kill all"      // every host's worker at once
+	killExecs   kind = "kill execs"    // what supervises the commands of the host
+	cutOff      kind = "cut off"       // the connections of the host's worker to the server break
+	killServer  kind = "kill server"   // and start it again
+	stallEngine kind = "stall engine"  // it answers nothing for a while
+	dropEngine  kind = "drop engine"   // every connection to it breaks
+	dropBefore  kind = "stripe before" // Stripe drops connections before it has acted
+	dropAfter   kind = "stripe after"  // or after
+)
+
+// injectors do a fault when its time has come. Those of a point are armed beforehand, and are not here.
+var injectors = map[kind]func(context.Context, *run, fault) error{
+	killWorker: func(_ context.Context, r *run, f fault) error {
+		r.fleet.members[f.Host].kill()
+		return nil
+	},
+	killAll: func(_ context.Context, r *run, _ fault) error {
+		for _, m := range r.fleet.members {
+			m.kill()
+		}
+		return nil
+	},
+	killExecs: func(_ context.Context, r *run, f fault) error {
+		r.fleet.members[f.Host].killSupervisors()
+		return nil
+	},
+	cutOff: func(_ context.Context, r *run, f fault) error {
+		r.fleet.members[f.Host].wire.drop()
+		return nil
+	},
+	killServer: func(ctx context.Context, r *run, f fault) error { return r.restartServer(ctx, f.For) },
+	stallEngine: func(ctx context.Context, r *run, f fault) error {
+		r.wire.stall(ctx, f.For)
+		return nil
+	},
+	dropEngine: func(_ context.Context, r *run, _ fault) error {
+		r.wire.drop()
+		return nil
+	},
+	dropBefore: func(_ context.Context, r *run, f fault) error { return r.dropStripe(emulator.DropBefore, f.Nth) },
+	dropAfter:  func(_ context.Context, r *run, f fault) error { return r.dropStripe(emulator.DropAfter, f.Nth) },
+}
+
+// dropStripe breaks the next few requests that change something, whosoever they are.
+func (r *run) dropStripe(how emulator.Effect, times int) error {
+	r.emulator.Inject(emulator.Fault{Do: how, Times: times, On: func(q emulator.Received) bool { return q.Method != http.MethodGet }})
+	return nil
+}
+
+// faults draws what a task meets: a break at its own point, often another at a point of the same task, and what comes at
+// any moment.
+func (p plan) faults(r *rand.Rand, first target, all []target, hosts int) (faults []fault) {
+	faults = p.breakAt(r, first, hosts)
+	if r.IntN(5) < 3 {
+		if others := p.reachable(all); len(others) > 0 {
+			faults = append(faults, p.breakAt(r, others[r.IntN(len(others))], hosts)...)
+		}
+	}
+	moment := func() time.Duration { return between(r, 100*time.Millisecond, 6*time.Second) }
+	for range r.IntN(3) {
+		faults = append(faults, fault{Kind: killWorker, Host: r.IntN(hosts), After: moment()})
+	}
+	chance := func(one int, f fault) {
+		f.After = moment()
+		f.For = between(r, 300*time.Millisecond, 3*time.Second)
+		f.Nth = 1 + r.IntN(2)
+		if f.Host = r.IntN(hosts); r.IntN(one) == 0 {
+			faults = append(faults, f)
+		}
+	}
+	chance(12, fault{Kind: killAll})
+	chance(20, fault{Kind: killServer})
+	chance(10, fault{Kind: cutOff})
+	if p.uses("stripe.") {
+		chance(3, fault{Kind: dropBefore})
+		chance(3, fault{Kind: dropAfter})
+	}
+	if p.uses("container.") {
+		chance(4, fault{Kind: stallEngine})
+		chance(4, fault{Kind: dropEngine})
+		chance(4, fault{Kind: killExecs})
+	}
+	return faults
+}
+
+func (p plan) uses(prefix string) bool {
+	return slices.ContainsFunc(p.actions(), func(a string) bool { return strings.HasPrefix(a, prefix) })
+}
+
+// reachable are the points that the task can come to.
+func (p plan) reachable(all []target) (some []target) {
+	for _, t := range all {
+		if slices.Contains(p.actions(), t.Action) && (t.Phase != unwinding || p.Ends != commits) && (t.Phase != planning || p.Gate != "") {
+			some = append(some, t)
+		}
+	}
+	return some
+}
+
+// breakAt breaks a process at a point, on the host of the step, or on all hosts where any can run it.
+func (p plan) breakAt(r *rand.Rand, t target, hosts int) (faults []fault) {
+	f := fault{Kind: killAt, At: t.Label, Nth: 1}
+	if r.IntN(4) == 0 {
+		f.Nth = 2
+	}
+	if r.IntN(6) == 0 && !t.supervised() {
+		f.Kind = freezeAt
+	}
+	for _, each := range p.Parts {
+		if !slices.Contains(each.actions(), t.Action) {
+			continue
+		}
+		on, bound := each.host()
+		for h := range hosts {
+			if f.Host = h; !bound || h == on {
+				faults = append(faults, f)
+			}
+		}
+		if f.Host = on; t.Reruns && bound {
+			faults = append(faults, fault{Kind: killExecs, Host: on, After: between(r, time.Second, 3*time.Second)})
+		}
+		return faults
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+// member is one host of the fleet: its folders, and the worker that serves it now.
+type member struct {
+	host.Config
+	dir    string
+	order  string // the path of what its workers are told
+	delays *rand.Rand
+	kills  *atomic.Int64
+	wire   *wire // its way to the Temporal server
+
+	mu     sync.Mutex
+	now    *process
+	frozen map[string][]*process // by the task that stopped them
+	ended  chan struct{}
+}
+
+func (m *member) files() string { return filepath.Join(m.dir, "files") }
+func (m *member) infra() string { return filepath.Join(m.dir, "infra") }
+func (m *member) armed() string { return filepath.Join(m.dir, "armed") }
+func (m *member) fired() string { return filepath.Join(m.dir, "fired") }
+func (m *member) log() string   { return filepath.Join(m.dir, "log") }
+
+// settle makes a member's folders, and writes its order.
+func (m *member) settle(o order) error {
+	for _, dir := range []string{m.files(), m.infra(), m.armed(), m.fired(), m.State} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	o.Address, o.Config, o.Armed, o.Fired = m.wire.listener.Addr().String(), m.Config, m.armed(), m.fired()
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(m.order, raw, 0o600)
+}
+
+// restartPause is the longest time that a host is without a worker.
+const restartPause = time.Second
+
+// keep serves the host until ctx ends: a worker that has ended, or has stopped itself, is followed by another.
+func (m *member) keep(ctx context.Context) error {
+	defer close(m.ended)
+	for ctx.Err() == nil {
+		p, err := start(m.order, m.log())
+		if err != nil {
+			return err
+		}
+		m.mu.Lock()
+		m.now = p
+		m.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			p.end(stopLimit)
+			return nil
+		case <-p.stopped:
+			m.freeze(p)
+		case <-p.ended:
+			if p.wasKilled() {
+				m.kills.Add(1)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(m.delays.Int64N(int64(restartPause)))):
+		}
+	}
+	return nil
+}
+
+// stopLimit is how long a worker may take to finish what it does.
+const stopLimit = 20 * time.Second
+
+// freeze sets a worker aside that has stopped itself, under the task that wanted it, and cuts it off: what a server sends
+// to a worker that sleeps with its connections open is lost for as long as a heartbeat takes, time and again.
+func (m *member) freeze(p *process) {
+	m.wire.drop()
+	task := ""
+	names, _ := os.ReadDir(m.fired())
+	for _, f := range names {
+		if a, pid, ok := armOf(f.Name()); ok && pid == p.cmd.Process.Pid {
+			task = a.Task
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.frozen[task] = append(m.frozen[task], p)
+}
+
+// thaw wakes what a task has frozen, lets it finish what it was about to do, and ends it.
+func (m *member) thaw(task string) (n int) {
+	m.mu.Lock()
+	all := m.frozen[task]
+	delete(m.frozen, task)
+	m.mu.Unlock()
+	for _, p := range all {
+		p.end(stopLimit)
+	}
+	return len(all)
+}
+
+// kill ends the worker that serves the host now.
+func (m *member) kill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now != nil {
+		m.now.kill()
+	}
+}
+
+// killSupervisors ends what supervises commands and terraform for this host, but not its worker.
+func (m *member) killSupervisors() {
+	m.mu.Lock()
+	worker := 0
+	if m.now != nil {
+		worker = m.now.cmd.Process.Pid
+	}
+	m.mu.Unlock()
+	for pid, line := range processesOf(m.dir) {
+		if pid != worker && strings.HasPrefix(line, "unwind-exec-supervisor") {
+			if syscall.Kill(pid, syscall.SIGKILL) == nil {
+				m.kills.Add(1)
+			}
+		}
+	}
+}
+
+// firedAt are the labels at which a process of the host broke, with how often one of a supervisor's killed it.
+func (m *member) firedAt() (labels []string, supervisors int) {
+	names, _ := os.ReadDir(m.fired())
+	for _, f := range names {
+		if a, _, ok := armOf(f.Name()); ok {
+			labels = append(labels, a.Label)
+			if (target{Label: a.Label}).supervised() {
+				supervisors++
+			}
+		}
+	}
+	return labels, supervisors
+}
+
+// fleet is all hosts.
+type fleet struct {
+	members []*member
+	kills   *atomic.Int64
+	cancel  context.CancelFunc
+	failed  chan error
+}
+
+// muster sets up n hosts below dir; none of them works yet.
+func muster(n int, dir string, seed uint64, kills *atomic.Int64) *fleet {
+	f := &fleet{kills: kills, failed: make(chan error, n)}
+	for i := range n {
+		m := &member{
+			dir: filepath.Join(dir, fmt.Sprintf("host-%d", i)), kills: kills,
+			delays: rand.New(rand.NewPCG(seed, uint64(1_000_000+i))), //nolint:gosec // it has to be reproducible
+			frozen: map[string][]*process{}, ended: make(chan struct{}),
+		}
+		m.order = filepath.Join(m.dir, "order.json")
+		m.Config = host.Config{
+			Host: fmt.Sprintf("crash-%d", i), Queue: queue, State: filepath.Join(m.dir, "state"),
+			Heartbeat: heartbeat, HostWait: hostWait, StopTimeout: 5 * time.Second,
+			File: &host.FileConfig{Roots: []string{m.files()}},
+		}
+		f.members = append(f.members, m)
+	}
+	return f
+}
+
+// The settings of all workers: a dead one is missed soon.
+const (
+	queue     = "crash"
+	heartbeat = 2 * time.Second
+	hostWait  = 3 * time.Second
+)
+
+// sail starts the workers.
+func (f *fleet) sail(ctx context.Context) {
+	ctx, f.cancel = context.WithCancel(ctx)
+	for _, m := range f.members {
+		go func() {
+			if err := m.keep(ctx); err != nil {
+				f.failed <- err
+			}
+		}()
+	}
+}
+
+// stop lets all workers end.
+func (f *fleet) stop() {
+	if f.cancel == nil {
+		return
+	}
+	f.cancel()
+	for _, m := range f.members {
+		<-m.ended
+		for task := range m.frozen {
+			m.thaw(task)
+		}
+	}
+}
+
+// tell copies what the workers have logged.
+func (f *fleet) tell(to io.Writer) {
+	for _, m := range f.members {
+		if raw, err := os.ReadFile(m.log()); err == nil && len(raw) > 0 {
+			fmt.Fprintf(to, "--- %s\n%s", m.Host, raw)
+		}
+	}
+}

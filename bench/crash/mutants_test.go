@@ -1,0 +1,196 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/stripe"
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+// mutants are workers with one thing wrong in them. A matrix that does not find it tells nothing.
+var mutants = map[string]Opener{
+	"unchanged":            mutate(func(a mutant) mutant { return a }),
+	"forgets the fence":    mutate(func(a mutant) mutant { a.apply = forgetsTheFence; return a }),
+	"drops a registration": mutate(func(a mutant) mutant { a.undo = dropsTheRegistration; return a }),
+	"loses its record":     mutate(func(a mutant) mutant { a.apply = losesItsRecord; return a }),
+	"doubles an effect":    mutate(func(a mutant) mutant { a.apply = doublesTheEffect; return a }),
+	"leaves a process":     mutate(func(a mutant) mutant { a.undo = leavesAProcess; return a }),
+	"leaves what it staged": mutate(func(a mutant) mutant {
+		a.undo = leavesWhatItStaged
+		return a
+	}),
+	"never comes back": mutate(func(a mutant) mutant { a.undo = neverComesBack; return a }),
+}
+
+// mutant is an action with another Apply or Undo.
+type mutant struct {
+	activities.Action
+	files string // the root of the world of files
+	apply func(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error)
+	undo  func(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error)
+}
+
+func (m mutant) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	if m.apply == nil {
+		return m.Action.Apply(ctx, e, s, want)
+	}
+	return m.apply(m, ctx, e, s, want)
+}
+
+func (m mutant) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	if m.undo == nil {
+		return m.Action.Undo(ctx, e, d)
+	}
+	return m.undo(m, ctx, e, d)
+}
+
+// mutate opens the worlds of files and of Stripe with every action changed.
+func mutate(change func(mutant) mutant) Opener {
+	return func(c host.Config) (host.Config, []activities.World, error) {
+		files, err := file.New(file.Config{Roots: c.File.Roots})
+		if err != nil {
+			return c, nil, err
+		}
+		pay, err := stripe.New(stripe.Config{Key: func() (string, error) { return "sk_test_of_a_mutant", nil }, BaseURL: c.Stripe.URL})
+		if err != nil {
+			return c, nil, err
+		}
+		all := []activities.World{files, pay}
+		for _, w := range all {
+			for i, a := range w.Actions {
+				w.Actions[i] = change(mutant{Action: a, files: c.File.Roots[0]})
+			}
+		}
+		c.File, c.Stripe = nil, nil
+		return c, all, nil
+	}
+}
+
+// entered is a point before anything of a forward.
+const entered = "mutant:entered"
+
+func forgetsTheFence(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	if m.Spec().Name == "file.write" {
+		point.Reach(entered)
+	}
+	result, err := m.Action.Apply(context.WithoutCancel(ctx), e, s, want)
+	if activities.TypeOf(err) == activities.Fenced {
+		e.Token = activities.NewToken(e.Token, "late", 1)
+		return m.Action.Apply(context.WithoutCancel(ctx), e, s, "")
+	}
+	return result, err
+}
+
+func dropsTheRegistration(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	if m.Spec().Name == "file.delete" {
+		return activities.Undone{Outcome: activities.Nothing, Observed: "there is no record of it"}, nil
+	}
+	return m.Action.Undo(ctx, e, d)
+}
+
+// losesItsRecord dies in the midst of a change, and its record is not on the disk.
+func losesItsRecord(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	result, err := m.Action.Apply(ctx, e, s, want)
+	if err == nil && m.Spec().Name == "file.write" {
+		if os.Mkdir(filepath.Join(m.files, "..", "lost-"+e.Token), 0o700) == nil { // the first time
+			at, _ := filepath.Glob(filepath.Join(m.files, ".unwind", "journal", "*", e.Token))
+			for _, folder := range at {
+				_ = os.RemoveAll(folder)
+			}
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+	}
+	return result, err
+}
+
+func doublesTheEffect(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	if m.Spec().Name == "stripe.customer.create" {
+		again := e
+		again.Token = activities.NewToken(e.Token, "again", 1)
+		if result, err := m.Action.Apply(ctx, again, s, want); err != nil {
+			return result, err
+		}
+	}
+	return m.Action.Apply(ctx, e, s, want)
+}
+
+func leavesAProcess(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	c := exec.Command("sleep", "600")
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		return activities.Undone{}, err
+	}
+	return m.Action.Undo(ctx, e, d)
+}
+
+func leavesWhatItStaged(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	undone, err := m.Action.Undo(ctx, e, d)
+	left := filepath.Join(m.files, ".unwind", "stage", e.Token)
+	return undone, errors.Join(err, os.RemoveAll(left), os.Mkdir(left, 0o700))
+}
+
+func neverComesBack(mutant, context.Context, activities.Entry, activities.Decision) (activities.Undone, error) {
+	return activities.Undone{}, activities.Errorf(activities.ActionFailed, "not today")
+}
+
+// TestMutantsAreFound plays one task on each mutant: the matrix must say what is wrong, and that nothing is where nothing
+// was changed.
+func TestMutantsAreFound(t *testing.T) {
+	killed := []fault{{Kind: killAt, Host: 0, At: "file.write:swapped", Nth: 1}}
+	for _, c := range []struct {
+		mutant string
+		ends   ending
+		faults []fault
+		tries  int
+		part   part
+		finds  func(Figures) int
+	}{
+		{mutant: "unchanged", ends: fails, faults: killed, part: &files{Deletes: true}},
+		{mutant: "unchanged", ends: commits, faults: killed, part: &payments{Kind: "customer"}},
+		{"forgets the fence", fails, []fault{{Kind: freezeAt, At: entered, Nth: 1}}, 1, &files{}, lost},
+		{"drops a registration", fails, killed, 100, &files{Deletes: true}, lost},
+		{"loses its record", fails, nil, 100, &files{}, lost},
+		{"doubles an effect", commits, killed, 100, &payments{Kind: "customer"}, func(f Figures) int { return f.Doubled }},
+		{"leaves a process", fails, nil, 100, &files{}, orphaned},
+		{"leaves what it staged", fails, nil, 100, &files{}, orphaned},
+		{"never comes back", fails, nil, 100, &files{}, func(f Figures) int { return f.Blocked }},
+	} {
+		t.Run(c.mutant+", a task that "+string(c.ends), func(t *testing.T) {
+			t.Parallel()
+			p := plan{ID: "mutant", Ends: c.ends, Faults: c.faults, Attempts: max(c.tries, 1)}
+			if c.finds == nil {
+				p.Attempts = 100
+			}
+			p.Parts = []part{c.part, &files{Fails: c.ends == fails}}
+			for n, each := range p.Parts {
+				each.name(n)
+			}
+			f, err := Run(t.Context(), Options{
+				Hosts: 1, Patience: 25 * time.Second, Worlds: []string{"file", "stripe"}, Log: t.Output(), opener: c.mutant, plans: []plan{p},
+			})
+			require.NoError(t, err)
+			require.Equal(t, 1, f.Tasks)
+			if c.finds == nil {
+				require.Zero(t, f.Lost+f.Doubled+f.Orphaned+f.Blocked, "%+v", f)
+				return
+			}
+			require.NotZero(t, c.finds(f), "%+v", f)
+		})
+	}
+}
+
+func lost(f Figures) int { return f.Lost }
+
+func orphaned(f Figures) int { return f.Orphaned }

@@ -1,0 +1,85 @@
+package crash
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// phase is when a point is reached.
+type phase int
+
+const (
+	forward   phase = iota // by a step that is applied
+	planning               // by a step with a gate
+	unwinding              // by a step that is undone
+)
+
+// target is a labelled point, with the action of which a task needs a step to come there.
+type target struct {
+	Label  string
+	Action string
+	Phase  phase
+	// Reads says that only a command which reads comes there, Reruns one whose result was lost.
+	Reads, Reruns bool
+}
+
+// supervised says that the point is one of Terraform's supervisor, a process of its own.
+func (t target) supervised() bool { return strings.HasPrefix(t.Label, "terraform.supervisor:") }
+
+// points are the points of each world's actions, without those that no task here can come to.
+var points = map[string]map[phase]string{
+	"file.write": {
+		planning:  "plan-staged plan-cleared",
+		forward:   "stage-begun stage-filled staged captured recorded swapped put left checked applied",
+		unwinding: "undo-begun undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times undo-settled undone",
+	},
+	"file.delete": {
+		planning:  "plan-staged plan-cleared",
+		forward:   "stage-begun stage-filled staged captured recorded swapped put left checked applied",
+		unwinding: "undo-begun undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times undo-settled undone",
+	},
+	"container.exec": {
+		forward: "captured recorded read checkpoint-taken ticket-taken before-supervisor rolled-back-to-rerun command-ended applied",
+		unwinding: "undo-begun drift-checked candidate-built successor-named old-renamed old-stopped new-named new-started " +
+			"rolled-back checkpoint-dropped",
+	},
+	"terraform.apply":      {forward: "planned recorded applied left done"},
+	"terraform.supervisor": {forward: "registered locked allowed started ended"},
+	"terraform.undo":       {unwinding: "fenced turn cleared subtracted back tidied settled"},
+
+	"stripe.customer.create":        create,
+	"stripe.product.create":         create,
+	"stripe.price.create":           create,
+	"stripe.coupon.create":          create,
+	"stripe.payment_intent.create":  create,
+	"stripe.subscription.create":    {forward: "looked answered confirmed", unwinding: "fenced marked canceled invoice-cleared"},
+	"stripe.payment_intent.confirm": {forward: "recorded answered confirmed", unwinding: "fenced given-back canceled"},
+	"stripe.payment_intent.capture": {forward: "recorded answered confirmed", unwinding: "fenced given-back"},
+}
+
+var create = map[phase]string{forward: "looked answered confirmed", unwinding: "claimed settled taken-back"}
+
+// targets are all points of the given worlds, sorted.
+func targets(worlds []string) []target {
+	var all []target
+	for _, prefix := range slices.Sorted(maps.Keys(points)) {
+		world, _, _ := strings.Cut(prefix, ".")
+		if !slices.Contains(worlds, world) {
+			continue
+		}
+		action := prefix
+		if world == "terraform" {
+			action = "terraform.apply"
+		}
+		for _, when := range []phase{planning, forward, unwinding} {
+			for _, what := range strings.Fields(points[prefix][when]) {
+				all = append(all, target{
+					Label: prefix + ":" + what, Action: action, Phase: when,
+					Reads: what == "read", Reruns: what == "rolled-back-to-rerun",
+				})
+			}
+		}
+	}
+	return all
+}

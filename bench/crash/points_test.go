@@ -1,0 +1,77 @@
+package crash
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// unreached are the points that no task of the matrix comes to.
+var unreached = map[string]string{
+	"file:given-back":      "only where someone else is at the same file",
+	"file:undo-given-back": "the same",
+	"file:released":        "only when a rollback window closes",
+	"stripe:released":      "the same",
+}
+
+// TestEveryPointIsInTheTable reads the worlds' sources: a point that is new there must be broken at here.
+func TestEveryPointIsInTheTable(t *testing.T) {
+	reach := regexp.MustCompile(`(?:\breach|point\.Reach)\("([^"]+)"\)`)
+	var inSource []string
+	for _, world := range []string{"file", "container", "terraform", "stripe"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join("..", "..", "activities", world), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			for _, m := range reach.FindAllStringSubmatch(string(source), -1) {
+				label := m[1]
+				if !strings.Contains(label, ":") {
+					label = world + ":" + label
+				}
+				inSource = append(inSource, label)
+			}
+			return err
+		}))
+	}
+	var inTable []string
+	for _, at := range targets([]string{"file", "container", "terraform", "stripe"}) {
+		world, _, _ := strings.Cut(at.Label, ".")
+		_, what, _ := strings.Cut(at.Label, ":")
+		if world == "file" || world == "stripe" { // their labels begin with the name of the action
+			at.Label = world + ":" + what
+		}
+		inTable = append(inTable, at.Label)
+	}
+	for label := range unreached {
+		require.Contains(t, inSource, label, "a point that is said to be out of reach is no longer there")
+		inTable = append(inTable, label)
+	}
+	slices.Sort(inSource)
+	slices.Sort(inTable)
+	require.Equal(t, slices.Compact(inSource), slices.Compact(inTable))
+}
+
+// TestATaskIsDrawnFromItsSeedAlone draws each task twice, and another seed's.
+func TestATaskIsDrawnFromItsSeedAlone(t *testing.T) {
+	worlds := []string{"container", "file", "stripe", "terraform"}
+	all := targets(worlds)
+	labels := map[string]bool{}
+	for i := range len(all) {
+		p := draw(7, i, 3, worlds)
+		require.Equal(t, p, draw(7, i, 3, worlds))
+		require.NotEqual(t, p, draw(8, i, 3, worlds))
+		for _, f := range p.Faults {
+			labels[f.At] = true
+		}
+	}
+	for _, at := range all {
+		require.True(t, labels[at.Label], "no task of a round breaks at %s", at.Label)
+	}
+}
