@@ -78,7 +78,7 @@ type RetainRequest struct {
 
 // Retained is what one round of retention did on a host.
 type Retained struct {
-	Committed int `json:"committed"` // records whose task was found to have committed
+	Committed int `json:"committed"` // records whose task was found to have ended with its step in place
 	Released  int `json:"released"`
 	Forgotten int `json:"forgotten"`
 	// Orphans are open records whose workflow is gone: nobody will undo them by himself.

@@ -35,7 +35,7 @@ func (b builtin) register(to activities.Registrar) {
 	for name, fn := range map[string]any{
 		workflows.CompileActivity: b.compile, workflows.PlacesActivity: b.places, workflows.LedgerActivity: b.ledger,
 		workflows.RedoableActivity: b.redoable,
-		workflows.SweepActivity: b.sweep, workflows.RetainActivity: b.retain, workflows.AlertActivity: b.alert,
+		workflows.SweepActivity:    b.sweep, workflows.RetainActivity: b.retain, workflows.AlertActivity: b.alert,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}

@@ -100,11 +100,12 @@ func (r *round) world(ctx context.Context, world string, journal activities.Reco
 	return r.clear(ctx, world, journal, idle)
 }
 
-// date says until when a record is kept whose task is over. An open one is marked where its task has committed.
+// date says until when a record is kept whose task is over. An open one is marked where its task has ended by itself: with
+// its step done for good, or left as it is by a person's decision.
 func (r *round) date(ctx context.Context, world string, journal activities.Records, owner standing, record activities.Record) activities.Record {
 	keep := cmp.Or(record.Entry.Keep, activities.DefaultKeep)
 	switch {
-	case record.State == activities.RecordOpen && owner.Done():
+	case record.State == activities.RecordOpen && owner.Settled():
 		until := owner.Closed.Add(keep)
 		if err := journal.Commit(ctx, record.Entry.Token, until); err != nil {
 			r.problemf("world %s, token %s: %v", world, record.Entry.Token, err)

@@ -93,11 +93,16 @@ func (r Run) Dead() bool {
 	return ended && (r.Unwind == compensations.Open || r.Unwind == "")
 }
 
+// Settled says that the run has ended by itself, with its report.
+func (r Run) Settled() bool {
+	return !r.Alive() && r.Unwind != compensations.Open && r.Unwind != ""
+}
+
 // Done says that what the run did was meant to stay.
 func (r Run) Done() bool {
 	switch r.Unwind {
 	case compensations.Committed, compensations.Partly, compensations.Redone:
-		return !r.Alive()
+		return r.Settled()
 	}
 	return false
 }

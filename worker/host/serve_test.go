@@ -1,0 +1,68 @@
+package host_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// How long, and how often, a test looks for what comes by itself.
+const (
+	waitFor = 30 * time.Second
+	tick    = 20 * time.Millisecond
+)
+
+// stage is a worker on a queue of the test's own.
+type stage struct {
+	*testing.T
+	recovery.Server
+	worker *host.Worker
+}
+
+func serve(t *testing.T, c host.Config, o host.Options) *stage {
+	c.Host, c.Queue, c.State, c.StopTimeout = "build-1", t.Name(), t.TempDir(), 100*time.Millisecond
+	o.Client, o.Namespace = servertest.Client(t), servertest.Shared(t).Namespace
+	w, err := host.Start(t.Context(), c, o)
+	require.NoError(t, err)
+	t.Cleanup(w.Stop)
+	return &stage{t, recovery.Server{Client: o.Client, Namespace: o.Namespace}, w}
+}
+
+// start starts a task the way that the starter does.
+func (s *stage) start(document any) client.WorkflowRun {
+	run, err := s.Client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{
+		TaskQueue: s.Name(), TypedSearchAttributes: workflows.OpenAttributes(""),
+	}, workflows.AgentTaskType, document)
+	require.NoError(s, err)
+	return run
+}
+
+// call runs a workflow and reads its result.
+func call[T any](s *stage, workflowType string, args ...any) (result T) {
+	run, err := s.Client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{TaskQueue: s.Name()}, workflowType, args...)
+	require.NoError(s, err)
+	require.NoError(s, run.Get(s.Context(), &result))
+	return result
+}
+
+func (s *stage) retain() workflows.Retained {
+	return call[workflows.Retained](s, workflows.RetainType, workflows.RetainRequest{Queue: task.HostQueue(s.Name(), "build-1")})
+}
+
+// report waits for the report that a workflow completes with.
+func (s *stage) report(id string) (report compensations.Report) {
+	ctx, cancel := context.WithTimeout(s.Context(), waitFor)
+	defer cancel()
+	require.NoError(s, s.Client.GetWorkflow(ctx, id, "").Get(ctx, &report))
+	return report
+}
