@@ -63,7 +63,7 @@ var faults = []fault{
 	},
 	{
 		name: "timeout", title: "execution timeout during step 2",
-		script: script{hangs: "second", times: attempts}, timeout: 4 * time.Second,
+		script: script{hangs: "second", times: attempts}, timeout: 15 * time.Second,
 	},
 }
 

@@ -22,7 +22,7 @@ import (
 // What both sides have.
 const (
 	attempts  = 3
-	heartbeat = 2 * time.Second
+	heartbeat = 4 * time.Second
 )
 
 // post is where a worker serves both sides.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,32 +20,47 @@ import (
 // guard is the test that must turn red.
 const guard = "TestATripThatFailsLeavesNothing"
 
-// TestEachCompensationIsNeeded leaves out one registration of the workflow after another, in its very source, and demands
+// mutants leave out one compensation.
+var mutants = map[string]func(t *testing.T, register *ast.CallExpr){
+	// The step is on a ledger that nobody unwinds: its forward has an entry, and there is no compensation.
+	"not registered": func(t *testing.T, register *ast.CallExpr) {
+		other, err := parser.ParseExpr("compensations.New(ctx, compensations.Options{})")
+		require.NoError(t, err)
+		register.Fun.(*ast.SelectorExpr).X = other
+	},
+	"registered without an undo": func(t *testing.T, register *ast.CallExpr) {
+		step := register.Args[1].(*ast.CompositeLit)
+		fields := len(step.Elts)
+		step.Elts = slices.DeleteFunc(step.Elts, func(e ast.Expr) bool { return e.(*ast.KeyValueExpr).Key.(*ast.Ident).Name == "Undo" })
+		require.Len(t, step.Elts, fields-1)
+	},
+}
+
+// TestEachCompensationIsNeeded leaves out one compensation of the workflow after another, in its very source, and demands
 // that the guard fails each time; and that it passes where nothing is left out.
 func TestEachCompensationIsNeeded(t *testing.T) {
 	const source = "trip.go"
 	registrations := 0
-	mutate(t, source, func(*ast.CallExpr) { registrations++ })
+	whole := mutate(t, source, func(*ast.CallExpr) { registrations++ })
 	require.Equal(t, 2, registrations, "one for each forward")
-
-	out, err := testWith(t, source, mutate(t, source, func(*ast.CallExpr) {}))
+	out, err := testWith(t, source, whole)
 	require.NoError(t, err, "nothing is left out, and it fails:\n%s", out)
-	for left := range registrations {
-		t.Run(fmt.Sprint("without registration ", left+1), func(t *testing.T) {
-			n := 0
-			mutant := mutate(t, source, func(register *ast.CallExpr) {
-				if n == left { // on a ledger that nobody unwinds: entries for the forwards, and no compensation
-					other, err := parser.ParseExpr("compensations.New(ctx, compensations.Options{})")
-					require.NoError(t, err)
-					register.Fun.(*ast.SelectorExpr).X = other
-				}
-				n++
+
+	for name, change := range mutants {
+		for left := range registrations {
+			t.Run(fmt.Sprintf("step %d %s", left+1, name), func(t *testing.T) {
+				n := 0
+				out, err := testWith(t, source, mutate(t, source, func(register *ast.CallExpr) {
+					if n == left {
+						change(t, register)
+					}
+					n++
+				}))
+				require.Error(t, err, "nothing has noticed")
+				require.Contains(t, out, "--- FAIL: "+guard)
+				require.Contains(t, out, "Should be empty, but was", "the guard has seen what is left over")
 			})
-			out, err := testWith(t, source, mutant)
-			require.Error(t, err, "nothing has noticed")
-			require.Contains(t, out, "--- FAIL: "+guard)
-			require.Contains(t, out, "Should be empty, but was", "the guard has seen what is left over")
-		})
+		}
 	}
 }
 
