@@ -139,7 +139,7 @@ func Run(t *testing.T, c Case) {
 
 // What not every action has: a world of the case tells.
 func redoes(w *world) bool { return w.action.Spec().Redo != "" }
-func resets(w *world) bool { return w.action.Spec().Reset != "" }
+func resets(w *world) bool { return w.action.Spec().Reset != "" && w.Undone != activities.Nothing }
 func lists(w *world) bool  { return w.opened.Records != nil && !w.action.Spec().ReadOnly }
 
 // having is a test for actions that have something.

@@ -340,7 +340,8 @@ func (c *commits) dropRef(ctx context.Context, ref string) error {
 	if err != nil && !notFound(err) && !conflict(err) {
 		return explain("dropping image "+ref, err)
 	}
-	return c.dropImage(ctx, named.ID)
+	// Where the name was the last thing that held the image it is gone already, and its parent has nothing above it now.
+	return errors.Join(c.dropImage(ctx, named.ID), c.dropImage(ctx, named.Parent)) //nolint:staticcheck // see dropImage
 }
 
 // dropImage removes an image that was made here, has no name any more and that nothing stands on, and its parents

@@ -1,8 +1,10 @@
 package container_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +39,18 @@ var changing = actiontest.Case{
 	Drift:     func(t testing.TB, dir string) { boxIn(t, dir).run(t, "echo drift >>/srv/drift") },
 	Meanwhile: func(t testing.TB, dir string) { boxIn(t, dir).run(t, "echo meanwhile >/srv/b") },
 	Undone:    activities.Compensated,
+	Reset:     asTheImage,
 	Secret:    "canary-4711-secret",
+}
+
+// asTheImage says that after is what the image made: all that the case and its steps do is in /srv.
+func asTheImage(before, after string) bool {
+	but := func(manifest string) string {
+		return strings.Join(slices.DeleteFunc(strings.Split(manifest, "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "srv ") || strings.HasPrefix(line, "srv/")
+		}), "\n")
+	}
+	return !strings.Contains(after, "\nsrv/") && but(before) == but(after)
 }
 
 var reading = actiontest.Case{
@@ -49,6 +62,7 @@ var reading = actiontest.Case{
 	Next:     func(dir string) any { return map[string]any{"container": nameIn(dir), "command": "ls -l /srv"} },
 	Manifest: caseManifest,
 	Undone:   activities.Nothing,
+	Anew:     true,
 }
 
 func startCase(t testing.TB, dir string) {
@@ -96,6 +110,9 @@ func caseManifest(t testing.TB, dir string) string {
 	lines := []string{files(t, b), b.inspect(t).State.Status}
 	for _, token := range tokensIn(t, dir) {
 		lines = append(lines, leftOver(t, b, token)...)
+		if kept := keptImages(t, token); len(kept) > 1 {
+			lines = append(lines, fmt.Sprintf("%d images of what a rollback has kept", len(kept)))
+		}
 	}
 	return strings.Join(lines, "\n")
 }

@@ -200,7 +200,7 @@ func removeImage(t testing.TB, ref string) {
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = c.ImageRemove(context.Background(), ref, image.RemoveOptions{Force: true})
+	_, err = c.ImageRemove(context.Background(), ref, image.RemoveOptions{Force: true, PruneChildren: true})
 	if !cerrdefs.IsNotFound(err) {
 		require.NoError(t, err)
 	}

@@ -3,6 +3,7 @@ package container_test
 import (
 	"testing"
 
+	cerrdefs "github.com/containerd/errdefs"
 	dockertypes "github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
@@ -223,4 +224,20 @@ func TestRecordsTellWhoseTheyAreAndWhatTheyWeigh(t *testing.T) {
 	r = told()
 	assert.Equal(t, activities.RecordReleased, r.State)
 	assert.Less(t, r.Bytes, int64(50_000), "%+v", r)
+}
+
+func TestRedoLeavesOnlyTheImageThatTheContainerStandsOn(t *testing.T) {
+	t.Parallel()
+	b, s, e, _ := applied(t, map[string]any{})
+	mustUndo(t, s, e, redoable)
+	stood, next := b.inspect(t).Image, s.again(t, e)
+	_, err := s.action.Apply(t.Context(), next, step(t, map[string]any{"container": b.name, "command": "true >/srv/a"}), "")
+	require.NoError(t, err)
+	_, err = b.ImageInspect(t.Context(), stood)
+	require.NoError(t, err, "the redo's own checkpoint is made from it")
+	require.NoError(t, s.action.Release(t.Context(), e))
+	require.NoError(t, s.action.Release(t.Context(), next))
+	_, err = b.ImageInspect(t.Context(), stood)
+	assert.True(t, cerrdefs.IsNotFound(err), "%v", err)
+	assert.Equal(t, []string{b.inspect(t).Image}, ourImages(t, b))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,15 +18,28 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// workerEnv makes a child of the test binary a worker that applies one step.
+// workerEnv makes a child of the test binary a worker that makes one call.
 const workerEnv = "UNWIND_TEST_CONTAINER_WORKER"
 
 type workerJob struct {
 	State string
 	Entry activities.Entry
 	Step  activities.Step
+	// Undo is the decision of an undo; nil: the step is applied.
+	Undo *activities.Decision
+	// Stop makes the worker stop itself at the point that it reaches after At others.
+	Stop bool
+	At   int
+}
+
+func (j workerJob) text(t testing.TB) string {
+	t.Helper()
+	raw, err := json.Marshal(j)
+	require.NoError(t, err)
+	return string(raw)
 }
 
 func actAsWorker(job string) {
@@ -33,25 +47,45 @@ func actAsWorker(job string) {
 	if err := json.Unmarshal([]byte(job), &j); err != nil {
 		panic(err)
 	}
+	reached := 0
+	point.Hook(func(label string) {
+		fmt.Println(label)
+		if reached++; j.Stop && reached-1 == j.At {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			_, _ = io.ReadFull(os.Stdin, make([]byte, 1)) // the signal may take a moment to come
+		}
+	})
 	w, err := container.New(container.Config{State: j.State})
-	if err == nil {
+	switch {
+	case err != nil:
+	case j.Undo != nil:
+		_, err = w.Actions[0].Undo(context.Background(), j.Entry, *j.Undo)
+	default:
 		_, err = w.Actions[0].Apply(context.Background(), j.Entry, j.Step, "")
 	}
-	fmt.Println("apply returned:", err)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(0)
 }
 
-// startWorker starts a process that applies a step.
-func startWorker(t testing.TB, j workerJob) *exec.Cmd {
+// worker is a process that makes one call.
+type worker struct {
+	*exec.Cmd
+	stdin io.Closer
+}
+
+func startWorker(t testing.TB, j workerJob) worker {
 	t.Helper()
-	raw, err := json.Marshal(j)
-	require.NoError(t, err)
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), workerEnv+"="+string(raw))
+	c.Env = append(os.Environ(), workerEnv+"="+j.text(t))
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := c.StdinPipe()
+	require.NoError(t, err)
 	require.NoError(t, c.Start())
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
-	return c
+	return worker{c, stdin}
 }
 
 // slow is a command that counts its runs, says so, and waits for a file outside of what is compared.
@@ -84,7 +118,7 @@ func TestResultSurvivesAKilledWorker(t *testing.T) {
 	b, state := startBox(t), t.TempDir()
 	s := newStage(t, state)
 	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": slow})
-	w := startWorker(t, workerJob{state, e, with})
+	w := startWorker(t, workerJob{State: state, Entry: e, Step: with})
 	began(t, state, e.Token, 1)
 	require.Eventually(t, func() bool { return b.has(t, "/srv/count") }, 10*time.Second, 10*time.Millisecond)
 	require.NoError(t, syscall.Kill(-w.Process.Pid, syscall.SIGKILL))
