@@ -111,11 +111,11 @@ func (p *inContainer) steps() (all []map[string]any) {
 }
 
 func (p *inContainer) tallied() string {
-	lines := "before\n"
+	lines := []string{"before\n"}
 	for i := range p.Commands {
-		lines += p.id(i) + "\n"
+		lines = append(lines, p.id(i)+"\n")
 	}
-	return lines
+	return strings.Join(lines, "")
 }
 
 func (p *inContainer) wants() []found.Want {

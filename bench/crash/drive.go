@@ -52,9 +52,12 @@ func (r *run) drive(ctx context.Context, p plan) error {
 		if err := disarm(m.armed(), p.ID); err != nil {
 			return err
 		}
-		frozen += m.thaw(p.ID)
+		n, stuck := m.thaw(p.ID)
+		if frozen += n; stuck > 0 {
+			v.Blocked = append(v.Blocked, fmt.Sprintf("%s: %d workers that were woken did not finish within %s", m.Host, stuck, stopLimit))
+		}
 	}
-	if len(v.Blocked) == 0 {
+	if e.Report.Status != "" {
 		for _, each := range p.Parts {
 			w, err := each.judge(ctx, r, e)
 			if err != nil {

@@ -105,16 +105,19 @@ func (m *member) freeze(p *process) {
 	m.frozen[task] = append(m.frozen[task], p)
 }
 
-// thaw wakes what a task has frozen, lets it finish what it was about to do, and ends it.
-func (m *member) thaw(task string) (n int) {
+// thaw wakes what a task has frozen, lets it finish what it was about to do, and ends it. It returns how many there were,
+// and how many of them did not come to their end.
+func (m *member) thaw(task string) (n, stuck int) {
 	m.mu.Lock()
 	all := m.frozen[task]
 	delete(m.frozen, task)
 	m.mu.Unlock()
 	for _, p := range all {
-		p.end(stopLimit)
+		if !p.end(stopLimit) {
+			stuck++
+		}
 	}
-	return len(all)
+	return len(all), stuck
 }
 
 // kill ends the worker that serves the host now.

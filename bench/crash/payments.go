@@ -90,7 +90,7 @@ func (p *payments) set(_ context.Context, _ *run, task string) error {
 }
 
 func (p *payments) steps() (all []map[string]any) {
-	out := func(of, name string) string { return fmt.Sprintf("${{ steps.%s.outputs.%s }}", p.id(of), name) }
+	made := func(what string) string { return fmt.Sprintf("${{ steps.%s.outputs.id }}", p.id(what)) }
 	for _, s := range purchases[p.Kind] {
 		with := map[string]any{}
 		maps.Copy(with, s.With)
@@ -99,11 +99,11 @@ func (p *payments) steps() (all []map[string]any) {
 		}
 		switch s.ID {
 		case "price":
-			with["product"] = out("product", "id")
+			with["product"] = made("product")
 		case "subscription":
-			with["customer"], with["price"] = out("customer", "id"), out("price", "id")
+			with["customer"], with["price"] = made("customer"), made("price")
 		case "confirm", "capture":
-			with["payment_intent"] = out("intent", "id")
+			with["payment_intent"] = made("intent")
 		}
 		all = append(all, map[string]any{"id": p.id(s.ID), "uses": s.Uses, "with": with})
 	}

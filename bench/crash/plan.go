@@ -42,7 +42,7 @@ func draw(seed uint64, i int, hosts int, worlds []string) plan {
 	first := all[order0(seed, i, len(all))]
 	p := plan{ID: fmt.Sprintf("crash-%d-%d", seed, i)}
 
-	endings := []ending{commits, commits, fails, rejected, cancelled}
+	endings := []ending{commits, commits, commits, commits, fails, rejected, cancelled}
 	if first.Phase == unwinding {
 		endings = []ending{fails, fails, rejected, cancelled}
 	}
@@ -62,9 +62,9 @@ func draw(seed uint64, i int, hosts int, worlds []string) plan {
 	p.Gate = p.gateFor(r, first)
 	p.Faults = p.faults(r, first, all, hosts)
 	p.Attempts = 100
-	if slices.ContainsFunc(p.Faults, func(f fault) bool { return f.Kind == freezeAt }) {
-		// Another attempt of the same step would wait for the one that is frozen, which is woken only when the task has ended:
-		// it has to be given up, and taken back, while it sleeps.
+	if slices.ContainsFunc(all, func(t target) bool { return t.Phase != unwinding && p.freezesAt(t.Label) }) {
+		// Another attempt of the same forward would wait for the one that is frozen, which is woken only when the task has
+		// ended: it has to be given up, and taken back, while it sleeps.
 		p.Attempts = 1
 	}
 	return p
@@ -91,6 +91,10 @@ func (p plan) gateFor(r *rand.Rand, first target) string {
 		return p.Parts[r.IntN(len(p.Parts))].first()
 	}
 	return ""
+}
+
+func (p plan) freezesAt(label string) bool {
+	return slices.ContainsFunc(p.Faults, func(f fault) bool { return f.Kind == freezeAt && f.At == label })
 }
 
 func (p plan) last() string { return p.Parts[len(p.Parts)-1].first() }

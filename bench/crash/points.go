@@ -73,7 +73,7 @@ func targets(worlds []string) []target {
 			action = "terraform.apply"
 		}
 		for _, when := range []phase{planning, forward, unwinding} {
-			for _, what := range strings.Fields(points[prefix][when]) {
+			for what := range strings.FieldsSeq(points[prefix][when]) {
 				all = append(all, target{
 					Label: prefix + ":" + what, Action: action, Phase: when,
 					Reads: what == "read", Reruns: what == "rolled-back-to-rerun",

@@ -63,7 +63,7 @@ func TestATaskIsDrawnFromItsSeedAlone(t *testing.T) {
 	worlds := []string{"container", "file", "stripe", "terraform"}
 	all := targets(worlds)
 	labels := map[string]bool{}
-	for i := range len(all) {
+	for i := range all {
 		p := draw(7, i, 3, worlds)
 		require.Equal(t, p, draw(7, i, 3, worlds))
 		require.NotEqual(t, p, draw(8, i, 3, worlds))

@@ -138,7 +138,6 @@ type run struct {
 	mu      sync.Mutex
 	figures Figures
 	moved   int64 // money that should have been
-	broken  error
 }
 
 // Run plays tasks until enough was killed.
