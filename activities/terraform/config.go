@@ -90,7 +90,11 @@ func New(c Config) (activities.World, error) {
 		return activities.World{}, err
 	}
 	w := &world{Config: c, journal: j}
-	if w.seal, err = openSeal(filepath.Join(c.State, "key")); err != nil {
+	tokens, err := j.Tokens()
+	if err != nil {
+		return activities.World{}, err
+	}
+	if w.seal, err = openSeal(filepath.Join(c.State, "key"), len(tokens) > 0); err != nil {
 		return activities.World{}, err
 	}
 	if err := w.furnish(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -30,7 +31,7 @@ func (a *apply) Observe(ctx context.Context, e activities.Entry) (activities.Obs
 	if err := a.installed(); err != nil {
 		return activities.Observation{}, err
 	}
-	last, err := a.awaitAll(ctx, t, false)
+	last, err := a.awaitHalf(ctx, t)
 	if errors.Is(err, errWorking) && ctx.Err() == nil {
 		return unseen("terraform is still working"), nil
 	}
@@ -54,6 +55,16 @@ func (a *apply) Observe(ctx context.Context, e activities.Entry) (activities.Obs
 		return activities.Observation{}, err
 	}
 	return ws.observe(ctx, r, before, last)
+}
+
+// awaitHalf waits for a token's runs for no longer than half of the time that the call has left.
+func (w *world) awaitHalf(ctx context.Context, t *journal.Token) (last *over, err error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+	}
+	return w.awaitAll(ctx, t, false)
 }
 
 // observe looks from a workspace under the step's own configuration. last is the forward's last run.

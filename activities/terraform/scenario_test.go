@@ -202,31 +202,6 @@ func TestKilledTerraform(t *testing.T) {
 	assert.Equal(t, activities.Unknown, b.undo(e).Outcome, "a further undo knows no more")
 }
 
-// A supervisor that is stopped or killed anywhere does not let terraform act behind an undo's back.
-func TestBrokenSupervisor(t *testing.T) {
-	for _, at := range []string{"registered", "locked", "allowed", "started", "ended"} {
-		for _, how := range []string{"kill", "stop"} {
-			t.Run(how+"_"+at, func(t *testing.T) {
-				b := newBench(t, `resource "fake_thing" "a" { name = "a" }`)
-				e, s := b.step(Params{})
-				c := b.worker(e, s, breakVar+"="+how+":terraform.supervisor:"+at)
-				p := b.supervisor(e)
-				if how == "kill" {
-					_ = c.Wait() // how it ends depends on how far terraform came
-					require.False(t, p.alive())
-				} else {
-					b.eventually("a stopped supervisor", p.stopped)
-				}
-				u := b.undo(e)
-				assert.Contains(t, []activities.Outcome{activities.Restored, activities.Nothing}, u.Outcome, "%v", u.Losses)
-				assert.Empty(t, b.names())
-				assert.NoFileExists(t, b.state())
-				assert.False(t, p.alive(), "nothing of the step is left running")
-			})
-		}
-	}
-}
-
 func TestStateThatWasNotSaved(t *testing.T) {
 	b := newBench(t, `
 resource "fake_thing" "a" { name = "a" }

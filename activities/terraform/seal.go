@@ -17,40 +17,52 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// seal encrypts what the journal keeps, with a key that is made once.
-type seal struct{ gcm cipher.AEAD }
+// seal encrypts what the journal keeps, with a key that is made once. The key is read at each use: one that was lost can
+// be put back under a running worker.
+type seal struct{ path string }
 
-func openSeal(path string) (*seal, error) {
-	key, err := os.ReadFile(path)
+// openSeal makes the key unless there is one, or there are records already: they would not open with a new key.
+func openSeal(path string, records bool) (*seal, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !records {
+		if err := makeKey(path); err != nil {
+			return nil, fmt.Errorf("terraform: key: %w", err)
+		}
+	}
+	return &seal{path}, nil
+}
+
+func (s *seal) cipher() (cipher.AEAD, error) {
+	key, err := os.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		key, err = makeKey(path)
+		return nil, activities.Errorf(activities.DamagedRecord, "the key %s is gone, and without it the records do not open: put it back from a "+
+			"backup and try again", s.path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("terraform: key: %w", err)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, fmt.Errorf("terraform: key %s: %w", path, err)
+		return nil, activities.Errorf(activities.DamagedRecord, "the key %s is damaged: %v; put it back from a backup and try again", s.path, err)
 	}
-	gcm, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, err
-	}
-	return &seal{gcm}, nil
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // makeKey links a whole, synced key to its name: of two processes that make one, both read the first.
-func makeKey(path string) ([]byte, error) {
+func makeKey(path string) error {
 	key := make([]byte, 32)
 	rand.Read(key)
 	if err := writeLinked(path, key); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
+		return err
 	}
-	return os.ReadFile(path)
+	return nil
 }
 
 // close turns v into bytes that only this worker can read. name binds them to their place: they open under no other.
 func (s *seal) close(name string, v any) ([]byte, error) {
+	gcm, err := s.cipher()
+	if err != nil {
+		return nil, err
+	}
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	if err := json.NewEncoder(z).Encode(v); err != nil {
@@ -59,11 +71,15 @@ func (s *seal) close(name string, v any) ([]byte, error) {
 	if err := z.Close(); err != nil {
 		return nil, err
 	}
-	return s.gcm.Seal(nil, nil, packed.Bytes(), []byte(name)), nil //nolint:gosec // this GCM makes its own random nonces
+	return gcm.Seal(nil, nil, packed.Bytes(), []byte(name)), nil //nolint:gosec // this GCM makes its own random nonces
 }
 
 func (s *seal) open(name string, sealed []byte, v any) error {
-	packed, err := s.gcm.Open(nil, nil, sealed, []byte(name))
+	gcm, err := s.cipher()
+	if err != nil {
+		return err
+	}
+	packed, err := gcm.Open(nil, nil, sealed, []byte(name))
 	if err != nil {
 		return activities.Errorf(activities.DamagedRecord, "%s does not open with this worker's key: %v", name, err)
 	}
@@ -75,7 +91,10 @@ func (s *seal) open(name string, sealed []byte, v any) error {
 	if err != nil {
 		return activities.Errorf(activities.DamagedRecord, "%s: %v", name, err)
 	}
-	return json.Unmarshal(raw, v)
+	if err := json.Unmarshal(raw, v); err != nil {
+		return activities.Errorf(activities.DamagedRecord, "%s: %v", name, err)
+	}
+	return nil
 }
 
 // writeLinked makes a file that is there wholly or not at all; fs.ErrExist where its name is taken.

@@ -16,13 +16,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// workerVar makes the test binary a worker that applies one step: the step, as JSON.
+// workerVar makes the test binary a worker that applies or undoes one step: the task, as JSON.
 const workerVar = "UNWIND_TERRAFORM_TEST_WORKER"
 
 type task struct {
 	Config Config
 	Entry  activities.Entry
 	Step   activities.Step
+	Undo   bool
 }
 
 func work(text string) int {
@@ -32,7 +33,11 @@ func work(text string) int {
 		os.Unsetenv(workerVar)
 		var w activities.World
 		if w, err = New(k.Config); err == nil {
-			_, err = w.Actions[0].Apply(context.Background(), k.Entry, k.Step, "")
+			if k.Undo {
+				_, err = w.Actions[0].Undo(context.Background(), k.Entry, activities.Decision{})
+			} else {
+				_, err = w.Actions[0].Apply(context.Background(), k.Entry, k.Step, "")
+			}
 		}
 	}
 	if err != nil {
@@ -45,7 +50,18 @@ func work(text string) int {
 // worker starts a process that applies the step.
 func (b *bench) worker(e activities.Entry, s activities.Step, env ...string) *exec.Cmd {
 	b.Helper()
-	k, err := json.Marshal(task{b.config(), e, s})
+	return b.start(task{Config: b.config(), Entry: e, Step: s}, env...)
+}
+
+// undoer starts a process that undoes the step.
+func (b *bench) undoer(e activities.Entry, env ...string) *exec.Cmd {
+	b.Helper()
+	return b.start(task{Config: b.config(), Entry: e, Undo: true}, env...)
+}
+
+func (b *bench) start(what task, env ...string) *exec.Cmd {
+	b.Helper()
+	k, err := json.Marshal(what)
 	require.NoError(b, err)
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(append(os.Environ(), workerVar+"="+string(k)), env...)

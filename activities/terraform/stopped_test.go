@@ -1,0 +1,152 @@
+package terraform
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+const one = `resource "fake_thing" "a" { name = "a" }`
+
+// between are the points between a worker that wants terraform to run and the end of that run.
+var between = []string{
+	"front:ready", "front:passed-on",
+	"supervisor:begun", "supervisor:registered", "supervisor:locked", "supervisor:allowed", "supervisor:started", "supervisor:ended",
+}
+
+// A front or supervisor that is killed anywhere leaves nothing that acts behind an undo's back.
+func TestKilledOnTheWayToTerraform(t *testing.T) {
+	for _, at := range between {
+		t.Run(at, func(t *testing.T) {
+			b := newBench(t, one)
+			e, s := b.step(Params{})
+			c := b.worker(e, s, breakVar+"=kill:terraform."+at)
+			_ = c.Wait() // how it ends depends on how far terraform came
+			u := b.undo(e)
+			assert.Contains(t, []activities.Outcome{activities.Restored, activities.Nothing}, u.Outcome, "%v", u.Losses)
+			assert.Empty(t, b.names())
+			assert.NoFileExists(t, b.state())
+			var p started
+			_, err := b.run(e).token.Read(b.run(e).doc(docProcess), &p)
+			require.NoError(t, err)
+			assert.False(t, p.alive(), "nothing of the step is left running")
+		})
+	}
+}
+
+// The whole worker and what it has started are stopped anywhere on the way, and wake up after the undo and after the next
+// generation of the step.
+func TestStoppedOnTheWayToTerraform(t *testing.T) {
+	for _, at := range between {
+		t.Run(at, func(t *testing.T) {
+			b := newBench(t, one)
+			e, s := b.step(Params{})
+			c := b.worker(e, s, breakVar+"=stop:terraform."+at)
+			sleeper := b.stop(c)
+			u := b.undo(e)
+			assert.Contains(t, []activities.Outcome{activities.Restored, activities.Nothing}, u.Outcome, "%v", u.Losses)
+			assert.Empty(t, b.names())
+			assert.NoFileExists(t, b.state())
+			require.Error(t, b.outlive(c, sleeper), "the forward came too late")
+		})
+	}
+}
+
+// The same with the first of two undos.
+func TestStoppedUndo(t *testing.T) {
+	for _, at := range between {
+		t.Run(at, func(t *testing.T) {
+			b := newBench(t, one)
+			e := b.apply(Params{})
+			c := b.undoer(e, breakVar+"=stop:terraform."+at)
+			sleeper := b.stop(c)
+			u := b.undo(e)
+			assert.Equal(t, activities.Restored, u.Outcome, "%v", u.Losses)
+			assert.Empty(t, b.names())
+			assert.NoFileExists(t, b.state())
+			_ = b.outlive(c, sleeper) // it is overtaken, or finds the outcome of the other
+			assert.Equal(t, u, b.undo(e))
+		})
+	}
+}
+
+// stop waits until what a worker has started has stopped at its point, stops the worker as well, and returns the first.
+func (b *bench) stop(c *exec.Cmd) (sleeper process) {
+	b.Helper()
+	b.eventually("a stopped process of the worker's", func() bool {
+		sleeper = stoppedBelow(c.Process.Pid)
+		return sleeper.PID != 0
+	})
+	require.NoError(b, unix.Kill(c.Process.Pid, unix.SIGSTOP))
+	worker, err := processOf(c.Process.Pid)
+	require.NoError(b, err)
+	b.eventually("a stopped worker", worker.stopped)
+	return sleeper
+}
+
+// outlive applies the next generation of a step, wakes the worker and the sleeper, and sees to it that they change nothing.
+// It returns how the worker has ended.
+func (b *bench) outlive(c *exec.Cmd, sleeper process) error {
+	b.Helper()
+	next := b.apply(Params{})
+	left, state := objects(b, b.dir), b.stateText()
+	require.Len(b, left, 1)
+	sleeper.signal(unix.SIGCONT)
+	require.NoError(b, unix.Kill(c.Process.Pid, unix.SIGCONT))
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-time.After(time.Minute):
+		require.Fail(b, "the worker does not come to its end")
+	}
+	b.eventually("the end of the sleeper", func() bool { return !sleeper.alive() })
+	assert.Equal(b, left, objects(b, b.dir), "who was stopped has changed nothing")
+	assert.Equal(b, state, b.stateText())
+	u := b.undo(next)
+	assert.Equal(b, activities.Restored, u.Outcome, "%v", u.Losses)
+	assert.Empty(b, b.names())
+	return err
+}
+
+// stoppedBelow is a stopped process that descends from another one; zero for none.
+func stoppedBelow(ancestor int) process {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if s, err := statOf(pid); err == nil && s.state == "T" && descends(pid, ancestor) {
+			p, _ := processOf(pid)
+			return p
+		}
+	}
+	return process{}
+}
+
+func descends(pid, ancestor int) bool {
+	for pid > 1 {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return false
+		}
+		pid, _ = strconv.Atoi(strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))[1])
+		if pid == ancestor {
+			return true
+		}
+	}
+	return false
+}
