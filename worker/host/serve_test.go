@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
@@ -31,7 +32,14 @@ type stage struct {
 
 func serve(t *testing.T, c host.Config, o host.Options) *stage {
 	c.Host, c.Queue, c.State, c.StopTimeout = "build-1", t.Name(), t.TempDir(), 100*time.Millisecond
-	o.Client, o.Namespace = servertest.Client(t), servertest.Shared(t).Namespace
+	options := servertest.Shared(t).ClientOptions()
+	if o.Metrics != nil {
+		options.MetricsHandler = o.Metrics.Handler
+	}
+	own, err := client.Dial(options)
+	require.NoError(t, err)
+	t.Cleanup(own.Close)
+	o.Client, o.Namespace = own, options.Namespace
 	w, err := host.Start(t.Context(), c, o)
 	require.NoError(t, err)
 	t.Cleanup(w.Stop)
@@ -66,3 +74,5 @@ func (s *stage) report(id string) (report compensations.Report) {
 	require.NoError(s, s.Client.GetWorkflow(ctx, id, "").Get(ctx, &report))
 	return report
 }
+
+func (s *stage) converter() converter.DataConverter { return converter.GetDefaultDataConverter() }

@@ -1,0 +1,214 @@
+package host_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+)
+
+// files is a stage with the world file on a folder.
+type files struct {
+	*stage
+	root string
+}
+
+func newFiles(t *testing.T, r host.RetentionConfig, m *host.Metrics) files {
+	root := t.TempDir()
+	c := host.Config{File: &host.FileConfig{Roots: []string{root}}, Retention: r}
+	if m != nil {
+		c.Listen = "127.0.0.1:0"
+	}
+	return files{serve(t, c, host.Options{Metrics: m}), root}
+}
+
+// write is a task that writes one and two, and is kept for so long after its end.
+func (f files) write(keep time.Duration, more ...any) map[string]any {
+	steps := []any{}
+	for _, name := range []string{"one", "two"} {
+		steps = append(steps, map[string]any{
+			"id": name, "uses": "file.write", "with": map[string]any{"path": filepath.Join(f.root, name), "content": "written"},
+		})
+	}
+	return map[string]any{"name": "write", "keep": fmt.Sprintf("%dms", keep.Milliseconds()), "steps": append(steps, more...)}
+}
+
+// atGate is a step that waits for a person.
+func (f files) atGate() map[string]any {
+	return map[string]any{
+		"id": "three", "uses": "file.write", "gate": "ask", "with": map[string]any{"path": filepath.Join(f.root, "three"), "content": "written"},
+	}
+}
+
+// states are the states of the journal's records.
+func (f files) states() (states []activities.RecordState) {
+	records, problems, err := f.worker.Registry.Records()["file"].Records(f.Context())
+	require.NoError(f, err)
+	require.Empty(f, problems)
+	for _, r := range records {
+		states = append(states, r.State)
+	}
+	return states
+}
+
+// state is that of a task or of what came after it.
+func (f files) state(id string) (s workflows.State) {
+	v, err := f.Client.QueryWorkflow(f.Context(), id, "", workflows.QueryState)
+	require.NoError(f, err)
+	require.NoError(f, v.Get(&s))
+	return s
+}
+
+// orphans is how the metrics tell of two orphans.
+var orphans = regexp.MustCompile(`(?m)^unwind_orphan_records\{[^}]*world="file"[^}]*\} 2$`)
+
+// metrics is what the worker tells Prometheus.
+func (f files) metrics() string {
+	r, err := http.Get("http://" + f.worker.Address + "/metrics")
+	require.NoError(f, err)
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	require.NoError(f, err)
+	return string(body)
+}
+
+const (
+	open, committed  = activities.RecordOpen, activities.RecordCommitted
+	undone, released = activities.RecordUndone, activities.RecordReleased
+)
+
+func TestRecordsAreCommittedReleasedAndForgotten(t *testing.T) {
+	f := newFiles(t, host.RetentionConfig{Audit: 2 * time.Second}, nil)
+	task := f.start(f.write(2 * time.Second))
+	require.Equal(t, compensations.Committed, f.report(task.GetID()).Status)
+	require.Equal(t, []activities.RecordState{open, open}, f.states())
+
+	require.Equal(t, workflows.Retained{Committed: 2}, f.retain())
+	require.Equal(t, []activities.RecordState{committed, committed}, f.states())
+	require.Equal(t, workflows.Retained{}, f.retain(), "until its window is over")
+	var all workflows.Retained
+	require.Eventually(t, func() bool {
+		r := f.retain()
+		require.Empty(t, r.Problems)
+		all.Released += r.Released
+		all.Forgotten += r.Forgotten
+		return all.Forgotten == 2
+	}, waitFor, 100*time.Millisecond)
+	require.Equal(t, workflows.Retained{Released: 2, Forgotten: 2}, all)
+	require.Empty(t, f.states())
+
+	done, err := f.FindDone(t.Context(), task.GetID())
+	require.NoError(t, err)
+	_, err = f.Rollback(t.Context(), done, recovery.Part{}, "ann", "", f.converter())
+	require.Equal(t, recovery.TooLate, recovery.WhyOf(err), err)
+	for _, name := range []string{"one", "two"} {
+		content, err := os.ReadFile(filepath.Join(f.root, name))
+		require.NoError(t, err)
+		require.Equal(t, "written", string(content))
+	}
+}
+
+func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
+	f := newFiles(t, host.RetentionConfig{Versions: 1, Bytes: 1}, nil)
+	task := f.start(f.write(time.Millisecond, f.atGate()))
+	require.Eventually(t, func() bool { return len(f.state(task.GetID()).Gates) == 1 }, waitFor, tick)
+	require.Equal(t, workflows.Retained{}, f.retain())
+	require.Equal(t, []activities.RecordState{open, open}, f.states(), "it waits")
+
+	require.NoError(t, f.Client.TerminateWorkflow(t.Context(), task.GetID(), "", "a test"))
+	require.Equal(t, workflows.Retained{}, f.retain())
+	require.Equal(t, []activities.RecordState{open, open}, f.states(), "it is dead")
+
+	dead, err := f.Find(t.Context(), task.GetID())
+	require.NoError(t, err)
+	recovering, err := f.Recover(t.Context(), dead, "ann")
+	require.NoError(t, err)
+	require.Equal(t, compensations.Unwound, f.report(recovering.WorkflowID).Status)
+	require.Equal(t, []activities.RecordState{released, undone, undone}, slices.Sorted(slices.Values(f.states())), "what was only planned holds nothing")
+	require.Eventually(t, func() bool { return f.retain().Released == 2 }, waitFor, tick, "it is recovered: nobody needs it")
+	require.NoFileExists(t, filepath.Join(f.root, "one"))
+}
+
+func TestARollbackThatWaitsForAPersonKeepsItsRecords(t *testing.T) {
+	const keep = 2 * time.Second
+	f := newFiles(t, host.RetentionConfig{}, nil)
+	task := f.start(f.write(keep))
+	require.Equal(t, compensations.Committed, f.report(task.GetID()).Status)
+	require.NoError(t, os.WriteFile(filepath.Join(f.root, "two"), []byte("somebody else's"), 0o600))
+	done, err := f.FindDone(t.Context(), task.GetID())
+	require.NoError(t, err)
+	back, err := f.Rollback(t.Context(), done, recovery.Part{}, "ann", "", f.converter())
+	require.NoError(t, err)
+	var parked compensations.StepReport
+	require.Eventually(t, func() bool {
+		if r := f.state(back.WorkflowID).Report; r != nil {
+			for _, s := range r.Steps {
+				if s.Step == "two" && s.State == string(compensations.Parked) {
+					parked = s
+				}
+			}
+		}
+		return parked.Digest != ""
+	}, waitFor, tick)
+
+	over := time.After(time.Until(done.Closed.Add(keep)))
+	for waits := true; waits; {
+		select {
+		case <-over:
+			waits = false
+		default:
+		}
+		require.Zero(t, f.retain().Released)
+	}
+	require.NoError(t, f.Client.SignalWorkflow(t.Context(), back.WorkflowID, "", compensations.SignalResolve,
+		compensations.Resolution{Step: "two", Digest: parked.Digest, Do: compensations.Force, Who: "ann"}))
+	require.Equal(t, compensations.Unwound, f.report(back.WorkflowID).Status)
+	require.NoFileExists(t, filepath.Join(f.root, "one"))
+	require.NoFileExists(t, filepath.Join(f.root, "two"))
+	var all int
+	require.Eventually(t, func() bool { all += f.retain().Released; return all >= 2 }, waitFor, 50*time.Millisecond, "a redo is over, too")
+	require.Equal(t, []activities.RecordState{released, released}, f.states())
+}
+
+func TestAnOpenRecordWhoseWorkflowIsGoneIsToldAndKept(t *testing.T) {
+	m := host.NewMetrics()
+	t.Cleanup(m.Close)
+	f := newFiles(t, host.RetentionConfig{Bytes: 1}, m)
+	task := f.start(f.write(time.Millisecond, f.atGate()))
+	require.Eventually(t, func() bool { return len(f.state(task.GetID()).Gates) == 1 }, waitFor, tick)
+	_, err := f.Client.WorkflowService().DeleteWorkflowExecution(t.Context(), &workflowservice.DeleteWorkflowExecutionRequest{
+		Namespace: f.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
+	})
+	require.NoError(t, err)
+	var told workflows.Retained
+	require.Eventually(t, func() bool { told = f.retain(); return len(told.Orphans) > 0 }, waitFor, tick)
+	steps := map[string]bool{}
+	for _, o := range told.Orphans {
+		require.Equal(t, workflows.Orphan{
+			World: "file", Token: activities.NewToken(task.GetRunID(), o.Step, 1), Workflow: task.GetID(), Step: o.Step, Since: o.Since,
+		}, o)
+		require.WithinDuration(t, time.Now(), o.Since, time.Minute)
+		steps[o.Step] = true
+	}
+	require.Equal(t, map[string]bool{"one": true, "two": true}, steps)
+	require.Zero(t, told.Released+told.Forgotten+told.Committed)
+	require.Eventually(t, func() bool {
+		return orphans.MatchString(f.metrics())
+	}, waitFor, tick)
+	require.Equal(t, []activities.RecordState{open, open}, f.states())
+}
