@@ -12,7 +12,7 @@ import (
 // Plan stages the change, looks at it, runs the checks on it, and clears it away.
 func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step) (_ activities.Change, err error) {
 	defer sayFull(&err)
-	r, stage, err := a.how(ctx, e, s)
+	r, stage, err := a.how(e, s)
 	if err != nil {
 		return activities.Change{}, err
 	}
@@ -101,7 +101,7 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	f := &forward{action: a, root: h.root, token: h.token, id: e.Token, step: s}
 	var stage func(context.Context, *draft) error
 	if rec == nil {
-		if f.root, stage, err = a.how(ctx, e, s); err != nil {
+		if f.root, stage, err = a.how(e, s); err != nil {
 			return activities.Result{}, errors.Join(a.open(e), err)
 		}
 		if f.token, err = a.forward(f.root, e); err != nil {

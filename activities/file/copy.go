@@ -92,7 +92,8 @@ func (r *root) dress(n node, at string) error {
 			return err
 		}
 		err = unix.Lsetxattr(through(dir, filepath.Base(at)), name, raw, 0)
-		if err != nil && !(denied(err) && (strings.HasPrefix(name, "security.") || strings.HasPrefix(name, "trusted."))) {
+		guarded := strings.HasPrefix(name, "security.") || strings.HasPrefix(name, "trusted.")
+		if err != nil && (!guarded || !denied(err)) {
 			return fmt.Errorf("%s: extended attribute %s: %w", at, name, err)
 		}
 	}

@@ -34,6 +34,7 @@
 //	.unwind/journal            see package journal
 //	.unwind/stage/TOKEN/...    what a forward is about to put into place; afterwards, the originals
 //	.unwind/undo/TOKEN/...     the same, once an undo has taken it away from the forward
+//	.unwind/redo/TOKEN/...     what a rollback has taken away, for a redo
 //	.unwind/trash              what may be removed
 //
 // The new content is staged and made durable, with owner, mode, times and extended attributes. The checks look at it. The
@@ -56,6 +57,23 @@
 // is not as recorded is DamagedRecord, and nothing is touched. In the end the folders in which files were changed get their
 // times back, unless someone else has worked in them since; where the worker may not set a folder's time, that is a loss,
 // and named.
+//
+// # How it is done again
+//
+// A rollback after the end (Decision.Redoable) keeps what it takes away, whatever that is: also what others had changed in
+// it, where it was forced. It stays in the store, under the rolled back token, until that is released. A forward that
+// redoes it (Entry.Redoes) does not look at the step's parameters: it stages a copy of what is kept, compares it, and then
+// is a forward like any other, with its own record and fence. So a redo that fails half way is undone, and can be tried
+// again. It is refused where a target is not as the rollback has left it, and where the rollback has kept nothing or what
+// it kept is released. A redo gives the folders that it changes the times that they had before the rollback.
+//
+// A hard link between two files in a folder that is put back becomes two files.
+//
+// # What is damaged, what is full
+//
+// Originals and what is kept for a redo are compared with their digests before anything is touched, documents of the
+// journal whenever they are read: DamagedRecord names the file. A full disk is an error that names the file too and is
+// tried again; nothing is half done, since nothing but a rename ever changes a target. An undo needs a few kilobytes.
 //
 // What does not come back: the time of the last change of an inode (ctime), which no program can set, and access times.
 //

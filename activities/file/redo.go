@@ -25,7 +25,7 @@ type rollback struct {
 
 // how is the root that a forward changes, with a function that stages its change: as its parameters say, or what an
 // earlier generation had left.
-func (a *action) how(ctx context.Context, e activities.Entry, s activities.Step) (*root, func(context.Context, *draft) error, error) {
+func (a *action) how(e activities.Entry, s activities.Step) (*root, func(context.Context, *draft) error, error) {
 	if e.Redoes != "" {
 		b, err := a.rolledBack(e)
 		if err != nil {
@@ -87,6 +87,11 @@ func (b *rollback) stage(ctx context.Context, d *draft) error {
 		kept := b.plan.Kept[i]
 		if kept.is(o.Pre) {
 			continue // of this, the rollback has taken nothing away
+		}
+		if _, there, err := b.timeOf(filepath.Dir(o.Target)); err != nil {
+			return err
+		} else if !there {
+			return b.strayed(o)
 		}
 		again := op{Target: o.Target, Private: o.Private}
 		if kept.is(o.Post) {
@@ -155,8 +160,7 @@ func (b *rollback) check(d *draft) error {
 		o, before, kept := d.rec.Ops[n], b.rec.Ops[i].Pre, b.plan.Kept[i]
 		switch {
 		case !o.Pre.is(before):
-			return activities.Errorf(activities.Refused,
-				"%s is not as the rollback left it: someone else has changed it since; put that back, or run the task again in place of a redo", filepath.Join(b.path, o.Target))
+			return b.strayed(o)
 		case kept.there() && !o.Post.there():
 			return errLost // an undo has taken it away
 		case !o.Post.is(kept):
@@ -172,6 +176,11 @@ func (b *rollback) check(d *draft) error {
 		}
 	}
 	return nil
+}
+
+func (b *rollback) strayed(o op) error {
+	return activities.Errorf(activities.Refused,
+		"%s is not as the rollback left it: someone else has changed it since; put that back, or run the task again in place of a redo", filepath.Join(b.path, o.Target))
 }
 
 // tell says what a draft is: see verb.sum.

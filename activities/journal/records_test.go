@@ -69,13 +69,13 @@ func list(t *testing.T, r journal.Records) *activities.Record {
 }
 
 func TestARecordGoesThroughItsStatesAndTellsWhoseItIs(t *testing.T) {
-	j, token := open(t)
+	j, _ := open(t)
 	r := journal.Records{Journal: j}
 	require.Nil(t, list(t, r))
 	e := entryOf(1)
 	e.Keep = 3 * time.Hour
 	began := time.Now().UTC()
-	token = recorded(t, j, e)
+	token := recorded(t, j, e)
 
 	is := func(state activities.RecordState) activities.Record {
 		t.Helper()
