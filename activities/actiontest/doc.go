@@ -32,8 +32,11 @@
 // an undo that leaves named losses, or can take nothing back (Undone, Same), a parameter that holds a secret (Secret),
 // slow calls (Patience), tests that share something and cannot run beside each other (Serial).
 //
-// A whole action that passes, in 250 lines with its fence, is in toy_test.go of this package. The same file breaks it in
-// ten ways, and suite_test.go says which test of the suite finds each.
+// A redo of an action whose Spec offers one brings back exactly what the first apply had left. Where something new (an id)
+// takes its place, say in Redone what is as good; where a redo keeps nothing and goes forward again, say Anew.
+//
+// A whole action that passes, with its test, is in example_test.go of this package. toy_test.go has another one, with
+// records and redo, and breaks it in sixteen ways; suite_test.go says which test of the suite finds each.
 //
 // # Points
 //
@@ -63,6 +66,14 @@
 //	release                    the record is gone: Apply and Undo act no more
 //	wrong_place                another journal's id is WrongPlace for every call
 //	drift                      shown and not touched; a force overwrites exactly what was shown
+//	records, records_undone    a world with Records: listed open, committed, undone, released, with owner and entry; forgotten
+//	redo                       an action with Spec.Redo: as the step had left it, once; undone and redone again like any other
+//	redo_planned               the digest covers what a redo puts back
+//	redo_released              nothing is left to redo from: refused (not where a redo goes Anew, nor the next three)
+//	redo_not_rolled_back       refused
+//	redo_meanwhile             what someone else has changed since the rollback is not touched
+//	redo_drift                 what a forced rollback took away comes back
+//	reset                      an action with Spec.Reset: back at its start (Reset), fenced, with its losses
 //	secret                     through Temporal's activity environment: in no result, error, diff or log
 //	broken/plan_killed         killed at each point of Plan, then undone, then the next generation
 //	broken/plan_killed_and_retried   killed at each point of Plan, then planned and applied
@@ -72,4 +83,9 @@
 //	broken/apply_stopped       stopped at each point, undone by another process, the next generation applied, woken
 //	broken/plan_stopped        the same with Plan
 //	broken/undo_stopped        the same with the first of two undos
+//	broken/rollback_killed     killed at each point of an undo that can be redone, then rolled back and redone
+//	broken/redo_killed         killed at each point of a redo, then undone, then redone by another one
+//	broken/redo_killed_and_retried   killed at each point of a redo, then applied again
+//	broken/redo_stopped        stopped at each point of a redo, undone, the next generation applied, woken
+//	broken/reset_killed        killed at each point of Reset, then reset again
 package actiontest

@@ -25,6 +25,12 @@ var found = map[flaw][]string{
 	anyPlace:         {"wrong_place"},
 	keepsNothing:     {"broken/undo_stopped"},
 	showsSecret:      {"secret"},
+	redoesBlindly:    {"redo_meanwhile"},
+	redoesAnew:       {"redo_drift"},
+	keepsLate:        {"broken/rollback_killed"},
+	keepsForever:     {"redo_released", "records_undone"},
+	nobodys:          {"records", "records_undone"},
+	endsEarly:        {"records_undone"},
 }
 
 // flawVariable makes TestFlawed run the suite on a flawed toy, in a process of its own that fails as it should.

@@ -31,6 +31,12 @@ const (
 	anyPlace         flaw = "any place"           // does not look at the journal's id
 	keepsNothing     flaw = "forgets its outcome" // a second undo undoes again
 	showsSecret      flaw = "shows a secret"      // of which the worker does not know when it undoes
+	redoesBlindly    flaw = "redoes blindly"      // a redo does not look whether all is as the rollback left it
+	redoesAnew       flaw = "redoes anew"         // a redo does what the step says, not what was rolled back
+	keepsLate        flaw = "keeps late"          // notes what a redo needs when the undo is over
+	keepsForever     flaw = "keeps for ever"      // a release drops nothing of what was rolled back
+	nobodys          flaw = "nobody's"            // does not note whose a record is
+	endsEarly        flaw = "ends early"          // says of an undo that waits for a person that it has ended
 )
 
 // shelf is a world of one value. Each change is a new version, a file that can be made only once (link(2)), so whoever
@@ -50,6 +56,7 @@ func openShelf(dir string, f flaw) (activities.World, error) {
 	return activities.World{
 		Name: "toy", Actions: []activities.Action{s},
 		Journal: func(context.Context) (string, error) { return j.ID(), nil },
+		Records: journal.Records{Journal: j},
 	}, nil
 }
 
@@ -109,6 +116,7 @@ type toyParams struct {
 
 // toyRecord is the pre-image; a void one is an undo's, which came first.
 type toyRecord struct {
+	journal.Owned
 	Void   bool    `json:"void,omitempty"`
 	Before version `json:"before"`
 	N      int     `json:"n"`
@@ -118,6 +126,7 @@ func (s *shelf) Spec() activities.Spec {
 	return activities.Spec{
 		Name: "toy.set", Summary: "Sets the value on the shelf.", Params: activities.ParamsSchema[toyParams](), Keys: []activities.Key{},
 		UndoParams: []string{"value"}, Digested: []string{"value"}, Risk: activities.Low, Strategy: activities.Snapshot, Undo: "puts the old value back",
+		Redo: "puts the value back that the rollback took away",
 	}
 }
 
@@ -129,26 +138,64 @@ func (s *shelf) token(e activities.Entry) (*journal.Token, error) {
 }
 
 func (s *shelf) Plan(_ context.Context, e activities.Entry, step activities.Step) (activities.Change, error) {
-	p, err := activities.DecodeParams[toyParams](step.With)
-	if err != nil {
-		return activities.Change{}, err
-	}
 	if _, err := s.token(e); err != nil {
 		return activities.Change{}, err
 	}
 	now, err := s.last()
+	if err != nil {
+		return activities.Change{}, err
+	}
+	value, err := s.value(e, step, now)
 	return activities.Change{
-		Summary: "set the value", Diff: "-" + now.Value + "\n+" + p.Value, Strategy: activities.Snapshot, Undo: "puts it back",
-		Risk: activities.Low, Digest: activities.DigestOf([]byte(now.Value), []byte(p.Value)),
+		Summary: "set the value", Diff: "-" + now.Value + "\n+" + value, Strategy: activities.Snapshot, Undo: "puts it back",
+		Risk: activities.Low, Digest: activities.DigestOf([]byte(now.Value), []byte(value)),
 	}, err
+}
+
+// keptDoc holds the number of the version that a rollback took away.
+const keptDoc = "kept"
+
+// value is what a forward sets: for a redo, what was rolled back.
+func (s *shelf) value(e activities.Entry, step activities.Step, now version) (string, error) {
+	p, err := activities.DecodeParams[toyParams](step.With)
+	if err != nil || e.Redoes == "" {
+		return p.Value, err
+	}
+	old, err := s.journal.Token(e.Redoes)
+	if err != nil {
+		return "", err
+	}
+	var kept int
+	if found, err := old.Read(keptDoc, &kept); err != nil {
+		return "", err
+	} else if !found {
+		return "", activities.Errorf(activities.Refused, "nothing is kept for a redo; run the task again")
+	}
+	if now.N != kept+1 && now.By != e.Token && s.flaw != redoesBlindly {
+		return "", activities.Errorf(activities.Refused, "someone has set another value since the rollback; run the task again")
+	}
+	if s.flaw == redoesAnew {
+		return p.Value, nil
+	}
+	raw, err := os.ReadFile(s.file(kept))
+	if err != nil {
+		return "", err
+	}
+	var v version
+	err = json.Unmarshal(raw, &v)
+	return v.Value, err
+}
+
+// own says whose a record is.
+func (s *shelf) own(ctx context.Context, e activities.Entry) journal.Owned {
+	if s.flaw == nobodys {
+		return journal.Owned{}
+	}
+	return journal.Own(ctx, e)
 }
 
 func (s *shelf) Apply(ctx context.Context, e activities.Entry, step activities.Step, want activities.Digest) (activities.Result, error) {
 	var none activities.Result
-	change, err := s.Plan(ctx, e, step)
-	if err != nil {
-		return none, err
-	}
 	t, err := s.token(e)
 	if err != nil {
 		return none, err
@@ -161,7 +208,10 @@ func (s *shelf) Apply(ctx context.Context, e activities.Entry, step activities.S
 	if err := t.CheckOpen(); err != nil {
 		return none, err
 	}
-	p, _ := activities.DecodeParams[toyParams](step.With)
+	change, err := s.Plan(ctx, e, step)
+	if err != nil {
+		return none, err
+	}
 	var rec toyRecord
 	found, err := t.Read(journal.Record, &rec)
 	if err != nil {
@@ -174,13 +224,17 @@ func (s *shelf) Apply(ctx context.Context, e activities.Entry, step activities.S
 	if err != nil {
 		return none, err
 	}
+	value, err := s.value(e, step, now)
+	if err != nil {
+		return none, err
+	}
 	if s.flaw == recordAfterwards && now.By != e.Token {
-		if _, err := s.put(version{N: now.N + 1, Value: p.Value, By: e.Token}); err != nil {
+		if _, err := s.put(version{N: now.N + 1, Value: value, By: e.Token}); err != nil {
 			return none, err
 		}
 	}
 	point.Reach("toy.set:looked")
-	rec = toyRecord{Before: now, N: now.N + 1}
+	rec = toyRecord{Owned: s.own(ctx, e), Before: now, N: now.N + 1}
 	if _, err := t.Create(journal.Record, &rec); err != nil {
 		return none, err
 	}
@@ -195,7 +249,7 @@ func (s *shelf) Apply(ctx context.Context, e activities.Entry, step activities.S
 		}
 		n = now.N + 1
 	}
-	if _, err := s.put(version{N: n, Value: p.Value, By: e.Token}); err != nil {
+	if _, err := s.put(version{N: n, Value: value, By: e.Token}); err != nil {
 		return none, err
 	}
 	if now, err = s.last(); err != nil {
@@ -209,7 +263,7 @@ func (s *shelf) Apply(ctx context.Context, e activities.Entry, step activities.S
 
 func done(err error) (activities.Result, error) { return activities.Result{Summary: "set"}, err }
 
-func (s *shelf) Undo(_ context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+func (s *shelf) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
 	var undone activities.Undone
 	t, err := s.token(e)
 	if err != nil {
@@ -228,7 +282,7 @@ func (s *shelf) Undo(_ context.Context, e activities.Entry, d activities.Decisio
 		}
 		point.Reach("toy.set:undo-begun")
 	}
-	rec := toyRecord{Void: true}
+	rec := toyRecord{Owned: s.own(ctx, e), Void: true}
 	if s.flaw == noTombstone {
 		if found, err := t.Read(journal.Record, &rec); err != nil || !found {
 			return activities.Undone{Outcome: activities.Nothing}, err
@@ -237,12 +291,42 @@ func (s *shelf) Undo(_ context.Context, e activities.Entry, d activities.Decisio
 		return undone, err
 	}
 	point.Reach("toy.set:undo-fenced")
-	if undone, err = s.back(e, rec, d); err != nil || undone.Outcome == activities.Drifted || s.flaw == keepsNothing {
+	if undone, err = s.back(e, rec, d); err != nil || s.flaw == keepsNothing {
+		return undone, err
+	}
+	if undone.Outcome == activities.Drifted {
+		if s.flaw == endsEarly {
+			_, err = t.Create(journal.Outcome, &undone)
+		}
+		return undone, err
+	}
+	if s.flaw != keepsLate {
+		err = s.keep(t, d)
+	}
+	if err != nil {
 		return undone, err
 	}
 	_, err = t.Create(journal.Outcome, &undone)
 	point.Reach("toy.set:undone")
+	if s.flaw == keepsLate && err == nil {
+		err = s.keep(t, d)
+	}
 	return undone, err
+}
+
+// keep notes which version the undo has taken away: that before the last.
+func (s *shelf) keep(t *journal.Token, d activities.Decision) error {
+	if !d.Redoable {
+		return nil
+	}
+	now, err := s.last()
+	if err != nil {
+		return err
+	}
+	kept := now.N - 1
+	_, err = t.Create(keptDoc, &kept)
+	point.Reach("toy.set:kept")
+	return err
 }
 
 func (s *shelf) back(e activities.Entry, rec toyRecord, d activities.Decision) (activities.Undone, error) {
@@ -302,10 +386,16 @@ func (s *shelf) Release(_ context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	if fate, err := t.Decide(journal.Releasing); err != nil || fate != journal.Releasing {
+	fate, err := t.Decide(journal.Releasing)
+	if err != nil || fate == journal.Undoing && s.flaw == keepsForever {
 		return err
 	}
-	return t.Drop(journal.Record)
+	if fate == journal.Undoing {
+		if _, ended, err := t.Undone(); err != nil || !ended {
+			return errors.Join(err, errors.New("the undo needs its record"))
+		}
+	}
+	return errors.Join(t.Drop(journal.Record), t.Drop(keptDoc), t.Released())
 }
 
 // The shelf as the scene of checks.
