@@ -60,13 +60,13 @@ type counters struct {
 	acted   map[string]map[string]int // the same: how often it was added to
 	scripts map[string]script         // by trial
 	calls   map[string]int            // by trial, path and step
-	hanging map[string]chan struct{}  // by trial: one for each call that hangs
+	caught  map[string]chan struct{}  // by trial: see catch
 }
 
 func newCounters() *counters {
 	c := &counters{
 		id: rand.Text(), journal: map[string]keyState{}, values: map[string]map[string]int{}, acted: map[string]map[string]int{},
-		scripts: map[string]script{}, calls: map[string]int{}, hanging: map[string]chan struct{}{},
+		scripts: map[string]script{}, calls: map[string]int{}, caught: map[string]chan struct{}{},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /journal", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.id) })
@@ -87,14 +87,14 @@ func (c *counters) open(trial string, s script) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.values[trial], c.acted[trial] = map[string]int{}, map[string]int{}
-	c.scripts[trial], c.hanging[trial] = s, make(chan struct{}, s.times)
+	c.scripts[trial], c.caught[trial] = s, make(chan struct{}, s.times+s.downFor)
 }
 
-// hung yields one for each call of the trial that has acted and is not answered.
-func (c *counters) hung(trial string) chan struct{} {
+// catch yields one for each call of the trial that has acted and hangs, or whose taking back is down.
+func (c *counters) catch(trial string) chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.hanging[trial]
+	return c.caught[trial]
 }
 
 // count is how often a step of a trial has added, and by how much its counter is off now.
@@ -133,7 +133,7 @@ func (c *counters) add(w http.ResponseWriter, r *http.Request, a addition, s scr
 		return
 	}
 	if a.Step == s.hangs && n <= s.times {
-		c.hung(a.Trial) <- struct{}{}
+		c.catch(a.Trial) <- struct{}{}
 		<-r.Context().Done()
 		return
 	}
@@ -158,6 +158,7 @@ func (c *counters) addOnce(a addition) keyState {
 // takeBack takes an addition back, and makes one that comes later impossible.
 func (c *counters) takeBack(w http.ResponseWriter, _ *http.Request, a addition, s script, n int) {
 	if a.Step == s.down && n <= s.downFor {
+		c.catch(a.Trial) <- struct{}{}
 		http.Error(w, fmt.Sprintf("down, for the time %d", n), http.StatusServiceUnavailable)
 		return
 	}

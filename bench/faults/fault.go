@@ -28,12 +28,7 @@ var faults = []fault{
 	{
 		name: "cancel", title: "canceled during step 2",
 		script: script{hangs: "second", times: attempts},
-		throw: func(ctx context.Context, t *trial) error {
-			if err := t.hung(ctx); err != nil {
-				return err
-			}
-			return t.stage.client.CancelWorkflow(ctx, t.run.GetID(), t.run.GetRunID())
-		},
+		throw:  cancels,
 	},
 	{
 		name: "lie", title: "step 1 acts, but reports an error",
@@ -46,12 +41,12 @@ var faults = []fault{
 	{
 		name: "terminate", title: "terminated during step 2",
 		script: script{hangs: "second", times: attempts},
-		throw: func(ctx context.Context, t *trial) error {
-			if err := t.hung(ctx); err != nil {
-				return err
-			}
-			return t.stage.client.TerminateWorkflow(ctx, t.run.GetID(), t.run.GetRunID(), "a fault")
-		},
+		throw:  terminates,
+	},
+	{
+		name: "terminate-undo", title: "step 3 is refused, and it is terminated while it undoes step 2",
+		script: script{refuses: "third", down: "second", downFor: attempts},
+		throw:  terminates,
 	},
 	{
 		name: "kill", title: "worker killed during step 2, and started again",
@@ -67,11 +62,25 @@ var faults = []fault{
 	},
 }
 
+func cancels(ctx context.Context, t *trial) error {
+	if err := t.caught(ctx); err != nil {
+		return err
+	}
+	return t.stage.client.CancelWorkflow(ctx, t.run.GetID(), t.run.GetRunID())
+}
+
+func terminates(ctx context.Context, t *trial) error {
+	if err := t.caught(ctx); err != nil {
+		return err
+	}
+	return t.stage.client.TerminateWorkflow(ctx, t.run.GetID(), t.run.GetRunID(), "a fault")
+}
+
 // kills ends the worker by SIGKILL so often, each time when step 2 has acted and has not told, and starts it again.
 func kills(times int) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) error {
 		for range times {
-			if err := errors.Join(t.hung(ctx), t.worker.kill(), t.worker.start()); err != nil {
+			if err := errors.Join(t.caught(ctx), t.worker.kill(), t.worker.start()); err != nil {
 				return err
 			}
 		}

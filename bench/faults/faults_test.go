@@ -24,13 +24,14 @@ func TestMain(m *testing.M) {
 
 // What is measured, in the words of the table: how it ended, how often it acted, what is left over.
 var measured = map[string][2]string{
-	"cancel":    {"canceled; acted 2; left first +1, second +1", "canceled, unwound; acted 2; left nothing"},
-	"lie":       {"failed; acted 1; left first +1", "failed, unwound; acted 1; left nothing"},
-	"undo-down": {"failed; acted 2; left second +1", "failed, unwound; acted 2; left nothing"},
-	"terminate": {"terminated; acted 2; left first +1, second +1", "terminated, Recover completed, unwound; acted 2; left nothing"},
-	"kill":      {"completed; acted 3; left nothing", "completed, committed; acted 3; left nothing"},
-	"kills":     {"failed; acted 2; left second +1", "failed, unwound; acted 2; left nothing"},
-	"timeout":   {"timed out; acted 2; left first +1, second +1", "failed, refused at its start; acted 0; left nothing"},
+	"cancel":         {"canceled; acted 2; left first +1, second +1", "canceled, unwound; acted 2; left nothing"},
+	"lie":            {"failed; acted 1; left first +1", "failed, unwound; acted 1; left nothing"},
+	"undo-down":      {"failed; acted 2; left second +1", "failed, unwound; acted 2; left nothing"},
+	"terminate":      {"terminated; acted 2; left first +1, second +1", "terminated, Recover completed, unwound; acted 2; left nothing"},
+	"terminate-undo": {"terminated; acted 2; left first +1, second +1", "terminated, Recover completed, unwound; acted 2; left nothing"},
+	"kill":           {"completed; acted 3; left nothing", "completed, committed; acted 3; left nothing"},
+	"kills":          {"failed; acted 2; left second +1", "failed, unwound; acted 2; left nothing"},
+	"timeout":        {"timed out; acted 2; left first +1, second +1", "failed, refused at its start; acted 0; left nothing"},
 }
 
 func (o outcome) String() string {

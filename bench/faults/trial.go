@@ -90,13 +90,13 @@ func (t *trial) play(ctx context.Context) (err error) {
 	return nil
 }
 
-// hung waits until a call of the trial has acted and is not answered.
-func (t *trial) hung(ctx context.Context) error {
+// caught waits until the script has caught a call of the trial.
+func (t *trial) caught(ctx context.Context) error {
 	select {
-	case <-t.stage.counters.hung(t.id()):
+	case <-t.stage.counters.catch(t.id()):
 		return nil
 	case <-ctx.Done():
-		return errors.New("no call hangs")
+		return errors.New("no call hangs or fails")
 	}
 }
 

@@ -39,6 +39,9 @@ var mutants = map[string]func(t *testing.T, register *ast.CallExpr){
 // TestEachCompensationIsNeeded leaves out one compensation of the workflow after another, in its very source, and demands
 // that the guard fails each time; and that it passes where nothing is left out.
 func TestEachCompensationIsNeeded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED by -short: it builds the program five times")
+	}
 	const source = "trip.go"
 	registrations := 0
 	whole := mutate(t, source, func(*ast.CallExpr) { registrations++ })
