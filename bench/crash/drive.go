@@ -57,6 +57,7 @@ func (r *run) drive(ctx context.Context, p plan) error {
 			v.Blocked = append(v.Blocked, fmt.Sprintf("%s: %d workers that were woken did not finish within %s", m.Host, stuck, stopLimit))
 		}
 	}
+	r.fleet.calm(ctx) // others may have frozen a worker that was at work for this task
 	if e.Report.Status != "" {
 		for _, each := range p.Parts {
 			w, err := each.judge(ctx, r, e)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type member struct {
 	mu     sync.Mutex
 	now    *process
 	frozen map[string][]*process // by the task that stopped them
+	slept  []*process            // all that were ever frozen
 	ended  chan struct{}
 }
 
@@ -103,6 +105,7 @@ func (m *member) freeze(p *process) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.frozen[task] = append(m.frozen[task], p)
+	m.slept = append(m.slept, p)
 }
 
 // thaw wakes what a task has frozen, lets it finish what it was about to do, and ends it. It returns how many there were,
@@ -118,6 +121,21 @@ func (m *member) thaw(task string) (n, stuck int) {
 		}
 	}
 	return len(all), stuck
+}
+
+// calm waits until every worker that is frozen now has been woken and has ended: whatever it was about to do has been done.
+func (f *fleet) calm(ctx context.Context) {
+	for _, m := range f.members {
+		m.mu.Lock()
+		slept := slices.Clone(m.slept)
+		m.mu.Unlock()
+		for _, p := range slept {
+			select {
+			case <-p.ended:
+			case <-ctx.Done():
+			}
+		}
+	}
 }
 
 // kill ends the worker that serves the host now.
