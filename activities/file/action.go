@@ -86,10 +86,33 @@ func (a *action) Release(_ context.Context, e activities.Entry) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := undoEnded(all); err != nil {
+		return err
+	}
 	for _, h := range all {
 		if err := a.releaseIn(h); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// undoEnded refuses a token whose undo has begun, in any of the roots, and has not ended in all of them.
+func undoEnded(all []held) error {
+	begun, over := false, true
+	for _, h := range all {
+		fate, err := h.token.Fate()
+		if err != nil {
+			return err
+		}
+		_, ended, err := h.token.Undone()
+		if err != nil {
+			return err
+		}
+		begun, over = begun || fate == journal.Undoing, over && ended
+	}
+	if begun && !over {
+		return activities.Errorf(activities.Refused, "the undo of token %s has begun and needs the originals: release it when it has ended", all[0].id)
 	}
 	return nil
 }
@@ -100,10 +123,8 @@ func (a *action) releaseIn(h held) error {
 		return err
 	}
 	if fate == journal.Undoing {
-		if _, ended, err := h.token.Undone(); err != nil {
+		if err := undoEnded([]held{h}); err != nil { // it may have begun just now
 			return err
-		} else if !ended {
-			return activities.Errorf(activities.Refused, "the undo of token %s has begun and needs the originals: release it when it has ended", h.id)
 		}
 	} else {
 		a.reach("released")

@@ -283,6 +283,21 @@ func TestAnUndoThatWaitsForAPersonIsNotReleased(t *testing.T) {
 	require.Equal(t, "old", b.read("f"))
 }
 
+func TestAnUndoThatHasEndedInOneRootOnlyIsNotReleased(t *testing.T) {
+	one, two := t.TempDir(), t.TempDir()
+	b := newBench(t, one, two)
+	b.put("f", "old")
+	e := b.entry()
+	require.NoError(t, b.apply("write", e, params{"path": one + "/f", "content": "x"}))
+	at(t, "file.write:undone", func() { panic("dies between two roots") })
+	require.Panics(t, func() { _, _ = b.undo(e) })
+	requireError(t, b.action("write").Release(t.Context(), e), activities.Refused, "has begun")
+	b.mustRestore(e)
+	require.Equal(t, "old", b.read("f"))
+	require.NoError(t, b.action("write").Release(t.Context(), e))
+	b.mustRestore(e)
+}
+
 func TestSeveralRootsListATokenOnce(t *testing.T) {
 	one, two := t.TempDir(), t.TempDir()
 	b := newBench(t, one, two)
