@@ -11,7 +11,7 @@ import (
 // again is the next generation of a step that was rolled back; with is what its expressions resolve to by now.
 func (s *step) again(with map[string]any) *step {
 	s.t.Helper()
-	next := s.bench.step(s.entry.Step, with)
+	next := s.step(s.entry.Step, with)
 	next.entry.Redoes = s.entry.Token
 	return next
 }

@@ -28,7 +28,12 @@ func newBench(t *testing.T, configuration string) *bench {
 	t.Helper()
 	terraformtest.Require(t)
 	t.Parallel()
-	b := &bench{TB: t, dir: t.TempDir()}
+	return newBenchIn(t, t.TempDir(), configuration)
+}
+
+func newBenchIn(t *testing.T, dir, configuration string) *bench {
+	t.Helper()
+	b := &bench{TB: t, dir: dir}
 	if configuration != "" {
 		b.configure(configuration)
 	}

@@ -12,9 +12,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// breakVar names the environment variable that makes a worker of a test, and what it starts, kill or stop themselves at a
-// point: "kill:LABEL".
-const breakVar = "UNWIND_TERRAFORM_TEST_BREAK"
+const (
+	// breakVar names the environment variable that makes a worker of a test, and what it starts, kill or stop themselves at
+	// a point, or fill the disk: "kill:LABEL".
+	breakVar = "UNWIND_TERRAFORM_TEST_BREAK"
+	// diskVar is that disk.
+	diskVar = "UNWIND_TERRAFORM_TEST_DISK"
+)
 
 func TestMain(m *testing.M) {
 	if at := os.Getenv(breakVar); at != "" && (filepath.Base(os.Args[0]) == frontName || os.Getenv(workerVar) != "") {
@@ -24,6 +28,10 @@ func TestMain(m *testing.M) {
 				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 			case "stop:" + label:
 				_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+			case "fill:" + label:
+				if err := fillDisk(os.Getenv(diskVar)); err != nil {
+					panic(err)
+				}
 			}
 		})
 	}
