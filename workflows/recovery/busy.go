@@ -56,14 +56,17 @@ func (s Server) Busy(ctx context.Context) (map[string]bool, error) {
 	}
 }
 
-// Needed says that a run's ledger is still at work, or has to be: it runs, or it is dead and nobody has recovered it.
+// Needed says that a run's ledger is still at work, or has to be: it runs, or it is dead and not recovered to the end.
 func (s Server) Needed(ctx context.Context, run Run) (bool, error) {
-	if !run.Dead() {
-		return run.Alive(), nil
+	for run.Dead() {
+		next, err := s.Describe(ctx, workflows.RecoverID(run.Chain), "")
+		if WhyOf(err) == Unknown {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		run = next
 	}
-	_, err := s.latest(ctx, run)
-	if why := WhyOf(err); why != "" {
-		return false, nil // its recovery is busy itself, or over
-	}
-	return err == nil, err
+	return run.Alive(), nil
 }
