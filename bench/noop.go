@@ -8,11 +8,14 @@ import (
 
 // noop is an action that does nothing and so shows what a step costs by itself. It goes the whole way: entry, secrets,
 // masking, summary, details.
-type noop struct{}
+type noop struct {
+	// called is told of every forward and undo; nil: of none.
+	called func(undo bool, e activities.Entry) error
+}
 
-func noopWorld() activities.World {
+func noopWorld(called func(undo bool, e activities.Entry) error) activities.World {
 	return activities.World{
-		Name: "noop", Actions: []activities.Action{noop{}},
+		Name: "noop", Actions: []activities.Action{noop{called}},
 		Journal: func(context.Context) (string, error) { return "noop", nil },
 	}
 }
@@ -30,12 +33,18 @@ func (noop) Plan(_ context.Context, e activities.Entry, _ activities.Step) (acti
 	}, nil
 }
 
-func (noop) Apply(context.Context, activities.Entry, activities.Step, activities.Digest) (activities.Result, error) {
-	return activities.Result{}, nil
+func (n noop) Apply(_ context.Context, e activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result, error) {
+	if n.called == nil {
+		return activities.Result{}, nil
+	}
+	return activities.Result{}, n.called(false, e)
 }
 
-func (noop) Undo(context.Context, activities.Entry, activities.Decision) (activities.Undone, error) {
-	return activities.Undone{Outcome: activities.Nothing}, nil
+func (n noop) Undo(_ context.Context, e activities.Entry, _ activities.Decision) (activities.Undone, error) {
+	if n.called == nil {
+		return activities.Undone{Outcome: activities.Nothing}, nil
+	}
+	return activities.Undone{Outcome: activities.Restored}, n.called(true, e)
 }
 
 func (noop) Observe(context.Context, activities.Entry) (activities.Observation, error) {

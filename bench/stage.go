@@ -25,8 +25,8 @@ type stage struct {
 	dir    string
 }
 
-// newStage starts them on a database file of its own.
-func newStage(ctx context.Context) (s *stage, err error) {
+// newStage starts them on a database file of its own. noops is the world of the steps.
+func newStage(ctx context.Context, noops activities.World) (s *stage, err error) {
 	s = &stage{}
 	defer func() {
 		if err != nil {
@@ -45,7 +45,7 @@ func newStage(ctx context.Context) (s *stage, err error) {
 		return s, err
 	}
 	s.worker, err = host.Start(ctx, host.Config{Host: "bench", Queue: queue, State: filepath.Join(s.dir, "state")}, host.Options{
-		Client: s.client, Namespace: "default", Worlds: []activities.World{noopWorld()}, Register: registerBare,
+		Client: s.client, Namespace: "default", Worlds: []activities.World{noops}, Register: registerBare,
 	})
 	return s, err
 }

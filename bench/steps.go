@@ -49,7 +49,7 @@ type stepsFigures struct {
 
 // steps measures what a step of ours costs against a bare activity, on the same server and worker.
 func steps(ctx context.Context) (any, []string, error) {
-	s, err := newStage(ctx)
+	s, err := newStage(ctx, noopWorld(nil))
 	if err != nil {
 		return nil, nil, err
 	}

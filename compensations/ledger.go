@@ -28,6 +28,10 @@ func (l *Ledger) Push(e activities.Entry) (_ activities.Entry, fresh bool) {
 
 // Adopt takes the entries of another ledger of the same task, as they are, where their tokens are not here yet.
 func (l *Ledger) Adopt(entries []activities.Entry) {
+	if l.tokens == nil {
+		l.tokens = make(map[string]bool, len(entries))
+	}
+	l.entries = slices.Grow(l.entries, len(entries))
 	for _, e := range entries {
 		if !l.tokens[e.Token] {
 			l.add(e)

@@ -107,6 +107,10 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	return w, nil
 }
 
+// stuck is after how long a workflow task that does not yield counts as stuck. The SDK's own second is short for one that
+// takes up 10,000 steps, on a machine that is busy with other things.
+const stuck = 10 * time.Second
+
 // add makes the worker of one queue. Workflows run on the shared one only.
 func (w *Worker) add(o Options, b builtin, queue string) error {
 	shared := queue == w.Config.Queue
@@ -121,6 +125,7 @@ func (w *Worker) add(o Options, b builtin, queue string) error {
 		MaxConcurrentActivityTaskPollers: pollers,
 		MaxConcurrentWorkflowTaskPollers: pollers,
 		WorkerStopTimeout:                w.Config.StopTimeout,
+		DeadlockDetectionTimeout:         stuck,
 		MaxHeartbeatThrottleInterval:     w.Config.Heartbeat / 2,
 		DefaultHeartbeatThrottleInterval: w.Config.Heartbeat / 2,
 		OnFatalError: func(err error) {

@@ -19,6 +19,9 @@ type envelope struct {
 	Gzip []byte `json:"gzip"`
 }
 
+// prefix is how the JSON of an envelope begins, and of no value that is packed: none has a field of that name.
+const prefix = `{"gzip":`
+
 // Marshal writes a small value as it stands, so that a history reads by itself, and one of more than Max bytes compressed.
 // It is an error where that is more than Max bytes too.
 func Marshal(v any) ([]byte, error) {
@@ -49,13 +52,11 @@ func Size(v any) (int, error) {
 
 // Unmarshal reads what Marshal has written.
 func Unmarshal(raw []byte, v any) error {
-	var e envelope
-	if len(raw) > 0 && raw[0] == '{' {
+	if bytes.HasPrefix(raw, []byte(prefix)) {
+		var e envelope
 		if err := json.Unmarshal(raw, &e); err != nil {
 			return err
 		}
-	}
-	if e.Gzip != nil {
 		z, err := gzip.NewReader(bytes.NewReader(e.Gzip))
 		if err != nil {
 			return err
