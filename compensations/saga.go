@@ -124,6 +124,9 @@ func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 	return e
 }
 
+// Configure changes the options of a saga that does not unwind yet. Its ledger is kept.
+func (s *Saga) Configure(ctx workflow.Context, o Options) { s.options = o.withDefaults(ctx) }
+
 // Adopt takes over the entries of another run of the same task: the one that this one was reset from, or that is dead.
 func (s *Saga) Adopt(entries []activities.Entry) { s.ledger.Adopt(entries) }
 
