@@ -25,11 +25,21 @@
 // exactly the present state; a step that only adds needs none. A step whose undo cannot be prepared is refused before
 // anything is touched. Applying an unchanged configuration once makes it known.
 //
+// A step that was rolled back is done again from its own record: the configuration that it had applied then, with its
+// variables and provider versions, is planned and applied to the present state. Once that record is released, the folder's
+// configuration is taken instead, and the result says so. Objects are new ones either way.
+//
+// # How a lost forward is probed
+//
+// Observe waits for the terraform of the forward, which a dead worker has not killed, and reads what it has said and how it
+// has ended: it happened, it did not, or, where terraform itself was killed while it made something, nobody can know.
+//
 // # What is kept, and how
 //
 // The configuration, its variables and lock file, the state before and after: all of it can hold secrets. In the journal
 // it is encrypted (AES-256-GCM) with a key that is made once, in the file "key" (mode 0600) of the worker's Terraform
 // state folder. Who can read that folder as the worker can read the key: it guards backups and copies of the journal,
 // not the running host. Working copies stand in plain text in folders of mode 0700 while terraform works and, for a plan
-// that waits at a gate, until that is decided.
+// that waits at a gate, until that is decided. Without the key no record opens: undos say so and touch nothing until it is
+// put back. A new key is made only beside an empty journal.
 package terraform

@@ -45,13 +45,13 @@ func TestProbeOfAForwardThatNeverBegan(t *testing.T) {
 
 func TestProbeOfAReleasedStepKnowsNothing(t *testing.T) {
 	b := newBench(t, `resource "fake_thing" "a" { name = "a" }`)
-	kept, undone := b.apply(Params{}), activities.Entry{}
+	kept := b.apply(Params{})
 	require.NoError(t, b.action.Release(b.ctx, kept))
 	b.sees(kept, activities.Unseen)
 	b.configure(`
 resource "fake_thing" "a" { name = "a" }
 resource "fake_thing" "b" { name = "b" }`)
-	undone = b.apply(Params{})
+	undone := b.apply(Params{})
 	b.sees(undone, activities.AsLeft)
 	b.undo(undone)
 	b.sees(undone, activities.AsBefore)
