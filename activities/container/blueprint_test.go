@@ -1,6 +1,7 @@
 package container
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,4 +52,25 @@ func TestCopyOfAContainerInAnothersNetwork(t *testing.T) {
 	assert.Empty(t, plan.config.Hostname, "an engine refuses it together with another's network")
 	assert.Empty(t, plan.config.ExposedPorts)
 	assert.Equal(t, container.NetworkMode("container:abc"), plan.host.NetworkMode)
+}
+
+func TestAnUndoBeatsCandidatesOfForwardsAndAResetThoseOfUndos(t *testing.T) {
+	const token = "0123456789abcdef0123456789abcdef"
+	name := func(turn string) string { return "/unwind-" + token + "-" + turn + "-abcdefgh" }
+	for turn, beaten := range map[string][]string{
+		resetTurn:     {resetTurn, undoTurn, redoTurn, attemptDoc(2)},
+		undoTurn:      {undoTurn, redoTurn, attemptDoc(2)},
+		redoTurn:      {redoTurn},
+		attemptDoc(2): {attemptDoc(2)},
+	} {
+		for _, other := range []string{resetTurn, undoTurn, redoTurn, attemptDoc(2), attemptDoc(3)} {
+			want := slices.Contains(beaten, other) || other == attemptDoc(3) && rank(turn) > 0
+			if got := (rollback{Token: token, Turn: turn}).beaten(name(other)); got != want {
+				t.Errorf("%s beats %s: %v", turn, other, got)
+			}
+		}
+	}
+	if (rollback{Token: token[1:] + "0", Turn: resetTurn}).beaten(name(undoTurn)) {
+		t.Error("another token's candidate is nobody else's")
+	}
 }

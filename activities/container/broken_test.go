@@ -67,7 +67,7 @@ func breakable(t testing.TB) broken {
 	t.Helper()
 	k := broken{box: startBox(t), state: t.TempDir()}
 	k.stage = newStage(t, k.state)
-	k.box.run(t, "echo one >/srv/a")
+	k.run(t, "echo one >/srv/a")
 	k.e, k.before = k.entry(t), files(t, k.box)
 	k.e.Params = []byte(`{"container":"` + k.name + `"}`)
 	k.with = step(t, map[string]any{"container": k.name, "command": "cat /proc/sys/kernel/random/uuid >/srv/a; mkdir /srv/d"})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
@@ -177,7 +178,7 @@ func (c *commits) model(ctx context.Context, r rollback, old string) (model cont
 // build makes the candidate under a name of its own. Nothing else knows its id until it is claimed.
 func (c *commits) build(ctx context.Context, r rollback, model container.InspectResponse) (id string, err error) {
 	plan := copyOf(model, r.Checkpoint)
-	name := r.candidates() + strings.ToLower(rand.Text()[:8])
+	name := candidates(r.Token) + r.Turn + "-" + strings.ToLower(rand.Text()[:8])
 	made, err := c.engine.ContainerCreate(ctx, plan.config, plan.host, plan.network, nil, name)
 	if notFound(err) { // of the image, or of a network or a volume that may come back
 		if _, gone := c.engine.ImageInspect(ctx, r.Checkpoint); notFound(gone) {
@@ -196,8 +197,17 @@ func (c *commits) build(ctx context.Context, r rollback, model container.Inspect
 	return made.ID, nil
 }
 
-// candidates is what the names of this rollback's candidates begin with.
-func (r rollback) candidates() string { return "unwind-" + r.Token + "-" + r.Turn + "-" }
+// candidates is what the names of a token's candidates begin with; the turn follows, and a part of each one's own.
+func candidates(token string) string { return "unwind-" + token + "-" }
+
+// beaten says of a candidate's name that whoever builds it has lost against this rollback.
+func (r rollback) beaten(name string) bool {
+	turn, ours := strings.CutPrefix(strings.TrimPrefix(name, "/"), candidates(r.Token))
+	if i := strings.LastIndexByte(turn, '-'); i >= 0 {
+		turn = turn[:i]
+	}
+	return ours && (turn == r.Turn || rank(turn) < rank(r.Turn))
+}
 
 // settle lets the successor take the place of the container that it was made from. Every step is by id, and nothing once
 // it has been done.
@@ -300,17 +310,18 @@ func (c *commits) remove(ctx context.Context, id string) error {
 	return c.dropImage(ctx, gone.Image)
 }
 
-// sweep removes the candidates of calls of this rollback that were cut short, and what they have kept: its successor is
-// chosen, so that every other one has lost, also one whose builder is still to find out.
+// sweep removes the candidates of calls that were cut short, and what they have kept: the successor of this rollback is
+// chosen, so that all others of its turn, and those of turns which it fences, have lost; also where the builder is still to
+// find out.
 func (c *commits) sweep(ctx context.Context, r rollback, chosen successor) error {
 	found, err := c.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
-		filters.Arg("name", "^/"+r.candidates()), filters.Arg("status", "created"),
+		filters.Arg("name", "^/"+candidates(r.Token)), filters.Arg("status", "created"),
 	)})
 	if err != nil {
 		return explain("looking for what was left over", err)
 	}
 	for _, left := range found {
-		if left.ID != chosen.ID {
+		if left.ID != chosen.ID && slices.ContainsFunc(left.Names, r.beaten) {
 			if err := c.remove(ctx, left.ID); err != nil {
 				return err
 			}
