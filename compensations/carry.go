@@ -1,6 +1,7 @@
 package compensations
 
 import (
+	"maps"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -71,18 +72,22 @@ func (s *Saga) Carry() Carried {
 // fold takes what a plan has brought to an end off the ledger, and keeps what it knows of the rest.
 func (s *Saga) fold() {
 	ended := map[string]bool{}
-	s.left = map[string]Left{}
+	left := maps.Clone(s.left) // that of entries which were not in this plan stays
+	if left == nil {
+		left = map[string]Left{}
+	}
 	for _, it := range s.plan.items {
+		delete(left, it.entry.Token)
 		switch {
 		case it.state == Settled || it.state == Accepted:
 			ended[it.entry.Token] = true
 			s.past.add(it.entry, it.report(), it.Undone.LookAgain)
 		case it.Parks > 0 || it.state != Pending:
-			s.left[it.entry.Token] = Left{State: it.state, progress: it.progress}
+			left[it.entry.Token] = Left{State: it.state, progress: it.progress}
 		}
 	}
 	s.ledger.Drop(func(token string) bool { return ended[token] })
-	s.plan = nil
+	s.left, s.plan = left, nil
 }
 
 // Resume makes a saga of what the run before has carried over.
@@ -104,6 +109,18 @@ func (s *Saga) restore() {
 			}
 		}
 	}
+}
+
+// Skipped tells of the entries that an unwinding of a part has left on the ledger.
+func (s *Saga) Skipped() []StepReport {
+	var skipped []StepReport
+	for _, e := range s.ledger.Entries() {
+		if known, ok := s.left[e.Token]; ok && known.State == Skipped {
+			it := &item{entry: e, state: Skipped, progress: known.progress}
+			skipped = append(skipped, it.report())
+		}
+	}
+	return skipped
 }
 
 // LookAgain are the undos that are to be looked at again when the workflow is over.

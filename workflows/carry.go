@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"go.temporal.io/sdk/converter"
@@ -35,7 +36,6 @@ type Carry struct {
 	Past    []StepView     `json:"past,omitempty"`
 	Size    int            `json:"size,omitempty"` // steps of the whole task
 	Done    int            `json:"done,omitempty"`
-	Partial bool           `json:"partial,omitempty"`
 	Kept    int            `json:"kept,omitempty"`
 	Pivot   int            `json:"pivot,omitempty"`
 	Rewound map[string]int `json:"rewound,omitempty"`
@@ -101,7 +101,7 @@ func (t *agentTask) snapshot() Carry {
 	c := Carry{
 		Version: CarryVersion, Began: t.began, Phase: t.phase, Cause: t.cause,
 		Outputs: map[string]map[string]any{}, Steps: map[string]CarriedStep{}, Redoes: map[string]string{},
-		Size: t.size, Done: t.done, Partial: t.partial, Kept: t.kept, Pivot: t.pivot, Rewound: t.rewound, Unknown: t.unknown, Redoable: t.redoable,
+		Size: t.size, Done: t.done, Kept: t.kept, Pivot: t.pivot, Rewound: t.rewound, Unknown: t.unknown, Redoable: t.redoable,
 		Ignored: t.ignored, More: t.more, Notes: t.notes, Gate: t.shownGate,
 	}
 	c.Past = append(c.Past, t.past...)
@@ -136,20 +136,17 @@ func (s *stepRun) toTell() (StepView, bool) {
 
 // savepoint is the lowest place in the ledger that the task may still unwind to, to go on from there.
 func (t *agentTask) savepoint() int {
-	names := map[string]bool{}
-	for _, s := range t.steps {
-		if !s.ended() && s.step.OnFailure.Do == task.FailUnwindTo {
-			names[s.step.OnFailure.To] = true
-		}
-	}
-	if len(names) > 0 {
-		for _, e := range t.saga.Entries() {
-			if names[e.Savepoint] {
-				return e.Seq
+	places, lowest := t.savepoints(), math.MaxInt
+	for lower := true; lower; { // a step that is done again may unwind further
+		lower = false
+		for _, s := range t.steps {
+			from, known := places[s.step.OnFailure.To]
+			if known && from < lowest && (!s.ended() || s.seq >= lowest) {
+				lowest, lower = from, true
 			}
 		}
 	}
-	return int(^uint(0) >> 1)
+	return lowest
 }
 
 func (t *agentTask) carryStep(c *Carry, s *stepRun) {
@@ -185,7 +182,7 @@ func (t *agentTask) resume(ctx workflow.Context, c Carry) error {
 			fmt.Sprintf("the run before carries format %d over; this worker knows %d: upgrade it", c.Version, CarryVersion), string(activities.UnknownFormat), nil)
 	}
 	t.began, t.phase, t.cause, t.compiled = c.Began, c.Phase, c.Cause, c.Compiled
-	t.past, t.size, t.done, t.partial, t.kept, t.pivot, t.unknown, t.redoable = c.Past, c.Size, c.Done, c.Partial, c.Kept, c.Pivot, c.Unknown, c.Redoable
+	t.past, t.size, t.done, t.kept, t.pivot, t.unknown, t.redoable = c.Past, c.Size, c.Done, c.Kept, c.Pivot, c.Unknown, c.Redoable
 	t.ignored, t.more, t.notes, t.shownGate, t.redoes = c.Ignored, c.More, c.Notes, c.Gate, c.Redoes
 	if c.Rewound != nil {
 		t.rewound = c.Rewound

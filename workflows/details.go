@@ -84,11 +84,15 @@ func (t *agentTask) headline() string {
 	case t.report != nil:
 		return string(t.report.Status)
 	case t.saga.Unwinding():
+		what := "rolling back a part"
+		if t.cause != nil {
+			what = fmt.Sprintf("unwinding (%s)", t.cause.Kind)
+		}
 		pending, parked := t.saga.Pending()
 		if parked > 0 {
-			return fmt.Sprintf("unwinding (%s): %d to go, %d parked for a person", t.cause.Kind, pending, parked)
+			return fmt.Sprintf("%s: %d to go, %d parked for a person", what, pending, parked)
 		}
-		return fmt.Sprintf("unwinding (%s): %d to go", t.cause.Kind, pending)
+		return fmt.Sprintf("%s: %d to go", what, pending)
 	}
 	return fmt.Sprintf("%s: %d of %d steps done", t.phase, t.done, t.size)
 }

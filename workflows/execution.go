@@ -38,7 +38,6 @@ type agentTask struct {
 	past      []StepView // what the runs before have to tell of steps that have ended
 	size      int        // steps of the task, in all runs
 	done      int        // of these, done
-	partial   bool       // something of the task is not done, and it went on
 	kept      int        // entries up to a pivot: they are unwound no more
 	pivot     int        // sequence number of the last pivot that is done
 	redoes    map[string]string
@@ -188,7 +187,11 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 	passed := func() bool { return deadline != nil && deadline.IsReady() }
 	calm := func() bool { return t.running == len(t.gates) }
 	for t.cause == nil && len(t.ready)+t.running > 0 {
-		for s := t.take(stepsCtx); s != nil; s = t.take(stepsCtx) {
+		for !passed() {
+			s := t.take(stepsCtx)
+			if s == nil {
+				break
+			}
 			t.launch(stepsCtx, s)
 		}
 		_ = workflow.Await(stepsCtx, func() bool {

@@ -19,8 +19,9 @@ const maxPlans = 100
 // maxAttempts bounds what a task file may ask for.
 const maxAttempts = 1_000_000
 
-// errHeld ends a step's coroutine where the task continues as new: the step goes on from there in the next run.
-var errHeld = errors.New("held for the next run")
+// errHeld ends a step's coroutine where nothing is started for now: the step goes on from there when a rollback is over, or
+// in the next run.
+var errHeld = errors.New("held")
 
 // runStep brings one step to its end. Its entry is on the ledger before anything is scheduled: a plan may leave something
 // behind too.
@@ -57,7 +58,7 @@ func (t *agentTask) runStep(ctx workflow.Context, s *stepRun) error {
 				return err
 			}
 		}
-		if t.continues {
+		if t.holds() {
 			return errHeld
 		}
 		t.enter(s, Running)
@@ -134,7 +135,7 @@ func call[T any](ctx workflow.Context, t *agentTask, s task.Step, activityType, 
 		if err := t.slots.Acquire(ctx, 1); err != nil {
 			return result, err
 		}
-		if t.continues {
+		if t.holds() {
 			t.slots.Release(1)
 			return result, errHeld
 		}

@@ -1,8 +1,11 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -23,8 +26,8 @@ func (t *agentTask) fail(s *stepRun) {
 	case s.view.State == Canceled || isType(s.err, activities.ResetRun):
 		t.cause = causeOf(s)
 	case do == task.FailContinue:
-		t.partial = true
 		s.note("the task goes on: on_failure is continue")
+		t.pass(s)
 		t.unlock(s)
 	case do == task.FailRollbackStep, do == task.FailUnwindTo && !isRejected && t.rewound[s.step.ID] < s.step.OnFailure.Times:
 		t.failed = append(t.failed, s)
@@ -37,12 +40,11 @@ func (t *agentTask) fail(s *stepRun) {
 func (t *agentTask) rollBack(ctx workflow.Context) {
 	failed := t.failed
 	for _, s := range failed {
-		if t.cause != nil {
-			break
-		}
-		if s.step.OnFailure.Do == task.FailUnwindTo {
+		switch {
+		case t.cause != nil || s.err == nil: // another one has put it back to its start
+		case s.step.OnFailure.Do == task.FailUnwindTo:
 			t.unwindTo(ctx, s)
-		} else {
+		default:
 			t.rollBackStep(ctx, s)
 		}
 	}
@@ -52,7 +54,6 @@ func (t *agentTask) rollBack(ctx workflow.Context) {
 
 // rollBackStep undoes a failed step and all that builds on it.
 func (t *agentTask) rollBackStep(ctx workflow.Context, s *stepRun) {
-	t.partial = true
 	s.note("rolled back: on_failure is rollback_step")
 	t.saga.UnwindSteps(ctx, *causeOf(s), func(e activities.Entry) bool { return e.Step == s.step.ID })
 	t.enter(s, RolledBack)
@@ -60,20 +61,16 @@ func (t *agentTask) rollBackStep(ctx workflow.Context, s *stepRun) {
 
 // unwindTo undoes everything from a savepoint on, so that it is done again.
 func (t *agentTask) unwindTo(ctx workflow.Context, failed *stepRun) {
-	name, from := failed.step.OnFailure.To, failed.seq
-	for _, e := range t.saga.Entries() {
-		if e.Savepoint == name {
-			from = e.Seq
-		}
-	}
-	if t.pivot >= from {
+	name := failed.step.OnFailure.To
+	from, known := t.savepoints()[name]
+	if first := cmp.Or(from, failed.seq); first > 0 && t.pivot >= first {
 		cause := causeOf(failed)
 		cause.Text = fmt.Sprintf("a pivot that is done stands after savepoint %s: %s", name, cause.Text)
 		t.cause = cause
 		return
 	}
-	again := map[string]bool{}
-	after := func(e activities.Entry) bool { return e.Seq >= from || e.Step == failed.step.ID }
+	again := map[string]bool{failed.step.ID: true} // also where it never came to the ledger
+	after := func(e activities.Entry) bool { return known && e.Seq >= from || e.Step == failed.step.ID }
 	for _, e := range t.saga.Entries() {
 		if s := t.byID[e.Step]; s != nil && after(e) {
 			again[e.Step] = true
@@ -109,6 +106,17 @@ func (t *agentTask) unwindTo(ctx workflow.Context, failed *stepRun) {
 	}
 }
 
+// savepoints are the places in the ledger that have a name, also those of steps that are off it.
+func (t *agentTask) savepoints() map[string]int {
+	places := map[string]int{}
+	for _, s := range t.steps {
+		if s.step.Savepoint != "" && s.seq > 0 {
+			places[s.step.Savepoint] = s.seq
+		}
+	}
+	return places
+}
+
 // again puts an undone step back to its start, as the next generation of itself.
 func (t *agentTask) again(s *stepRun) {
 	if s.view.State == Done {
@@ -121,9 +129,9 @@ func (t *agentTask) again(s *stepRun) {
 	t.enter(s, NotStarted)
 }
 
-// pass sees to the pivots: what is done and was registered before one that is done is kept for good.
+// pass sees to the pivots: what is over and was registered before one that is done is kept for good.
 func (t *agentTask) pass(s *stepRun) {
-	if s.step.Pivot {
+	if s.step.Pivot && s.view.State == Done {
 		t.pivot = max(t.pivot, s.seq)
 	}
 	if s.seq > t.pivot {
@@ -131,7 +139,7 @@ func (t *agentTask) pass(s *stepRun) {
 	}
 	t.saga.Keep(func(e activities.Entry) bool {
 		o := t.byID[e.Step]
-		if e.Seq > t.pivot || o != nil && o.view.State != Done {
+		if e.Seq > t.pivot || o != nil && !o.satisfied() {
 			return false
 		}
 		t.kept++
@@ -139,12 +147,20 @@ func (t *agentTask) pass(s *stepRun) {
 	})
 }
 
+// partial says that something of the task is not done, and it went on.
+func (t *agentTask) partial() bool {
+	missing := func(s StepState) bool { return s == StepFailed || s == RolledBack || s == LeftOut }
+	return slices.ContainsFunc(t.past, func(v StepView) bool { return missing(v.State) }) ||
+		slices.ContainsFunc(t.steps, func(s *stepRun) bool { return missing(s.view.State) })
+}
+
 // committed is the report of a task that has come to its end.
 func (t *agentTask) committed() compensations.Report {
 	past := t.saga.Past()
-	r := compensations.Report{Status: compensations.Committed, Steps: past.Steps, Outcomes: past.Outcomes}
+	r := compensations.Report{Status: compensations.Committed, Outcomes: maps.Clone(past.Outcomes)}
+	r.Steps = append(append(r.Steps, past.Steps...), t.saga.Skipped()...)
 	switch {
-	case t.partial:
+	case t.partial():
 		r.Status = compensations.Partly
 	case t.redo:
 		r.Status = compensations.Redone

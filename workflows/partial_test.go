@@ -1,0 +1,663 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// of is the step with an id, to be changed.
+func of(steps []task.Step, id string) *task.Step {
+	return &steps[slices.IndexFunc(steps, func(s task.Step) bool { return s.ID == id })]
+}
+
+// onFailure says what a failure of a step leads to.
+func onFailure(steps []task.Step, id string, do task.FailureMode) { of(steps, id).OnFailure.Do = do }
+
+// backTo lets a failure of a step unwind to a savepoint.
+func backTo(steps []task.Step, id, savepoint string, times int) {
+	of(steps, id).OnFailure = task.OnFailure{Do: task.FailUnwindTo, To: savepoint, Times: times}
+}
+
+var errNo = temporal.NewNonRetryableApplicationError("no", string(activities.CheckFailed), nil)
+
+// failingTimes lets the first calls of steps fail for good: so many of each. Forwards are kept.
+func failingTimes(times map[string]int) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+	return func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		if n <= times[s] {
+			return activities.Result{}, errNo
+		}
+		return activities.Result{}, nil
+	}
+}
+
+// late lets a step end a minute after it has begun, with err: its first attempt fails and is tried again.
+func late(steps []task.Step, id string) {
+	of(steps, id).Retry = task.Retry{Attempts: 2, Backoff: time.Minute, Max: time.Minute}
+}
+
+var errAgain = errors.New("not yet")
+
+// sortedAt sorts the calls from one place to another, which run side by side.
+func sortedAt(calls []string, from, to int) []string {
+	sorted := slices.Clone(calls)
+	slices.Sort(sorted[from:min(to, len(sorted))])
+	return sorted
+}
+
+// parksOnce lets the first undo of a step end with what nobody can know.
+func parksOnce(step string) func(string, int, activities.Decision) (activities.Undone, error) {
+	return func(s string, n int, _ activities.Decision) (activities.Undone, error) {
+		if s == step && n == 1 {
+			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+}
+
+// notesOf are the notes of all rows of a step.
+func notesOf(r compensations.Report, step string) []string {
+	var notes []string
+	for _, s := range r.Steps {
+		if s.Step == step {
+			notes = append(notes, s.Notes...)
+		}
+	}
+	return notes
+}
+
+// branches are two: b with c on it, and d with e on it, both on a. b fails; d is done a minute later; e fails if it should.
+func branches(failing ...string) *world {
+	w := &world{steps: chain("a", "b", "c", "d", "e")}
+	of(w.steps, "d").Needs = []string{"a"}
+	onFailure(w.steps, "b", task.FailRollbackStep)
+	late(w.steps, "d")
+	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		switch {
+		case s == "d" && n == 1:
+			return activities.Result{}, errAgain
+		case s == "b" || slices.Contains(failing, s):
+			return activities.Result{}, errNo
+		}
+		return activities.Result{}, nil
+	}
+	return w
+}
+
+func TestAStepIsRolledBackWhatNeedsItIsLeftOutAndTheRestIsFinished(t *testing.T) {
+	w := branches()
+	report, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "do e"}, sortedAt(w.calls, 1, 3))
+	require.Equal(t, compensations.Partly, report.Status)
+	require.Equal(t, []string{"b settled restored", "a done ", "c left-out ", "d done ", "e done "}, outcomes(report))
+	require.Equal(t, []string{"rolled back: on_failure is rollback_step"}, notesOf(report, "b"))
+	require.Equal(t, "CheckFailed: no", report.Steps[0].Summary)
+	require.Equal(t, []string{"left out: it needs b"}, notesOf(report, "c"))
+}
+
+func TestALeftOutStepLeavesOutWhatNeedsIt(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c", "d"), do: failing("b")}
+	onFailure(w.steps, "b", task.FailRollbackStep)
+	report, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b", "undo b"}, w.calls)
+	require.Equal(t, []string{"b settled restored", "a done ", "c left-out ", "d left-out "}, outcomes(report))
+}
+
+func TestAStepThatIsRejectedAtItsGateIsRolledBackToo(t *testing.T) {
+	w := &world{steps: gated(chain("a", "b", "c", "d"), "b", time.Hour)}
+	of(w.steps, "d").Needs = []string{"a"}
+	onFailure(w.steps, "b", task.FailRollbackStep)
+	r := newRun(t, w)
+	r.at(time.Minute, func() { r.decide(workflows.SignalReject) })
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do d", "plan b", "undo b"}, sortedAt(w.calls, 1, 3))
+	require.Equal(t, []string{"b settled restored", "a done ", "c left-out ", "d done "}, outcomes(report))
+	require.Equal(t, compensations.Partly, report.Status)
+}
+
+func TestAStepThatFailsAfterOneWasRolledBackUnwindsTheRest(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c")}
+	of(w.steps, "c").Needs = []string{"a"}
+	onFailure(w.steps, "b", task.FailRollbackStep)
+	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		switch {
+		case s == "c" && n == 1:
+			return activities.Result{}, errAgain
+		case s == "b", s == "c":
+			return activities.Result{}, errNo
+		}
+		return activities.Result{}, nil
+	}
+	late(w.steps, "c")
+	r := newRun(t, w)
+	report, err := r.report()
+	r.failsAs(err, workflows.TaskFailed)
+	// c ends the task before b's turn comes: what is undone in part waits until no step runs.
+	require.Equal(t, []string{"do a", "do b", "do c", "do c", "undo c", "undo b", "undo a"}, sortedAt(w.calls, 1, 4))
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, "c", report.Cause.Step)
+
+	w = branches("e")
+	report, err = newRun(t, w).report()
+	require.Error(t, err)
+	require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "do e", "undo e", "undo d", "undo a"}, sortedAt(w.calls, 1, 3))
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, 4, report.Outcomes["restored"])
+}
+
+func TestATaskContinuesAfterAFailureAndUndoesThatStepWhenItFailsLater(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c"), do: failing("b")}
+	onFailure(w.steps, "b", task.FailContinue)
+	report, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b", "do c"}, w.calls)
+	require.Equal(t, compensations.Partly, report.Status)
+	require.Equal(t, []string{"a done ", "b failed ", "c done "}, outcomes(report))
+	require.Equal(t, "CheckFailed: no", report.Steps[1].Summary)
+	require.Equal(t, []string{"the task goes on: on_failure is continue"}, notesOf(report, "b"))
+
+	w = &world{steps: chain("a", "b", "c"), do: failingTimes(map[string]int{"b": 9, "c": 9})}
+	onFailure(w.steps, "b", task.FailContinue)
+	report, err = newRun(t, w).report()
+	require.Error(t, err)
+	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo b", "undo a"}, w.calls)
+	require.Equal(t, compensations.Unwound, report.Status)
+}
+
+func TestATaskUnwindsToASavepointAndDoesItAgainAsAnotherGeneration(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c", "d")}
+	of(w.steps, "b").Savepoint = "sp"
+	backTo(w.steps, "d", "sp", 1)
+	var entries []activities.Entry
+	w.do = func(_ context.Context, s string, n int, f activities.Forward) (activities.Result, error) {
+		entries = append(entries, f.Entry)
+		if s == "d" && n == 1 {
+			return activities.Result{}, errNo
+		}
+		return activities.Result{}, nil
+	}
+	report, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "do b", "do c", "do d"}, w.calls)
+	require.Equal(t, compensations.Committed, report.Status)
+	require.Equal(t, []string{
+		"b settled restored", "c settled restored", "d settled restored", "a done ", "b done ", "c done ", "d done ",
+	}, outcomes(report))
+	require.Equal(t, []string{"unwound to savepoint sp, 1 of 1: CheckFailed: no"}, notesOf(report, "d"))
+	tokens := map[string]bool{}
+	for i, e := range entries {
+		require.Equal(t, i+1, e.Seq)
+		tokens[e.Token] = true
+	}
+	require.Len(t, tokens, 7, "each generation has a token of its own")
+	require.Equal(t, "sp", entries[4].Savepoint)
+}
+
+func TestATaskGoesBackAsOftenAsItMayThenUnwinds(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c"), do: failing("c")}
+	of(w.steps, "b").Savepoint = "sp"
+	backTo(w.steps, "c", "sp", 2)
+	r := newRun(t, w)
+	report, err := r.report()
+	r.failsAs(err, workflows.TaskFailed)
+	require.Equal(t, []string{
+		"do a", "do b", "do c", "undo c", "undo b", "do b", "do c", "undo c", "undo b", "do b", "do c", "undo c", "undo b", "undo a",
+	}, w.calls)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, 7, report.Outcomes["restored"])
+}
+
+func TestASavepointMayStandOnTheFirstStepAndOnTheOneThatFails(t *testing.T) {
+	w := &world{steps: chain("a", "b"), do: failingTimes(map[string]int{"b": 1})}
+	of(w.steps, "a").Savepoint = "start"
+	backTo(w.steps, "b", "start", 1)
+	report, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "do a", "do b"}, w.calls)
+	require.Equal(t, compensations.Committed, report.Status)
+
+	w = &world{steps: chain("a", "b"), do: failingTimes(map[string]int{"b": 1})}
+	of(w.steps, "b").Savepoint = "here"
+	backTo(w.steps, "b", "here", 1)
+	_, err = newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b", "undo b", "do b"}, w.calls)
+}
+
+func TestAStepThatNeverCameToTheLedgerUnwindsNothingBeforeItsSavepoint(t *testing.T) {
+	w := &world{steps: chain("a", "b")}
+	of(w.steps, "b").Savepoint = "here"
+	of(w.steps, "b").With = []byte(`{"from": "${{ steps.a.outputs.nothing }}"}`)
+	backTo(w.steps, "b", "here", 1)
+	report, err := newRun(t, w).report()
+	require.Error(t, err)
+	require.Equal(t, []string{"do a", "undo a"}, w.calls, "a is done once")
+	require.Equal(t, compensations.Unwound, report.Status)
+}
+
+func TestAGateBehindASavepointIsClosedAndAskedAgain(t *testing.T) {
+	// g waits at its gate while d, beside it, fails.
+	w := &world{steps: gated(chain("a", "b", "g", "d"), "g", time.Hour)}
+	of(w.steps, "d").Needs = []string{"b"}
+	of(w.steps, "b").Savepoint = "sp"
+	backTo(w.steps, "d", "sp", 1)
+	late(w.steps, "d")
+	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		switch {
+		case s == "d" && n == 1:
+			return activities.Result{}, errAgain
+		case s == "d" && n == 2:
+			return activities.Result{}, errNo
+		}
+		return activities.Result{}, nil
+	}
+	r := newRun(t, w)
+	var first workflows.GateView
+	r.at(30*time.Second, func() { first = r.state().Gates[0] })
+	r.at(2*time.Minute, func() {
+		again := r.state().Gates[0]
+		require.Equal(t, "g", again.Step)
+		require.NotEqual(t, first.Digest, again.Digest)
+		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "g", Digest: first.Digest, Who: "late"})
+	})
+	r.at(3*time.Minute, func() { r.decide(workflows.SignalApprove) })
+	report, err := r.report()
+	require.NoError(t, err)
+	calls := sortedAt(sortedAt(w.calls, 2, 4), 9, 11)
+	require.Equal(t, []string{
+		"do a", "do b", "do d", "plan g", "do d", "undo d", "undo g", "undo b", "do b", "do d", "plan g", "do g",
+	}, calls)
+	require.Equal(t, compensations.Committed, report.Status)
+	require.Len(t, report.Notes, 1)
+	require.Contains(t, report.Notes[0], "ignored signal: approve: digest "+first.Digest.Short())
+}
+
+func TestPastItsPivotATaskUnwindsOnlyWhatCameLater(t *testing.T) {
+	w := &world{steps: chain("a", "p", "c", "d"), do: failing("d")}
+	of(w.steps, "p").Pivot = true
+	r := newRun(t, w)
+	report, err := r.report()
+	r.failsAs(err, workflows.TaskFailed)
+	require.Equal(t, []string{"do a", "do p", "do c", "do d", "undo d", "undo c"}, w.calls)
+	require.Equal(t, compensations.Partly, report.Status)
+	require.Equal(t, []string{"2 steps up to the pivot stay done"}, report.Notes)
+	require.Equal(t, []string{"c settled restored", "d settled restored", "a done ", "p done "}, outcomes(report))
+}
+
+func TestBeforeItsPivotIsDoneATaskUnwindsAll(t *testing.T) {
+	for _, at := range []string{"b", "p"} {
+		w := &world{steps: chain("a", "b", "p"), do: failing(at)}
+		of(w.steps, "p").Pivot = true
+		report, err := newRun(t, w).report()
+		require.Error(t, err)
+		want := []string{"do a", "do b", "do p", "undo p", "undo b", "undo a"}
+		if at == "b" {
+			want = []string{"do a", "do b", "undo b", "undo a"}
+		}
+		require.Equal(t, want, w.calls)
+		require.Equal(t, compensations.Unwound, report.Status)
+		require.Empty(t, report.Notes)
+	}
+}
+
+// slow was registered before the pivot and ends after it: done, it is kept; failed, it is undone.
+func TestAStepThatBeganBeforeThePivotAndEndsAfterIt(t *testing.T) {
+	for name, ends := range map[string]error{"done": nil, "failed": errNo} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{steps: chain("a", "slow", "p", "d")}
+			of(w.steps, "p").Needs, of(w.steps, "p").Pivot = []string{"a"}, true
+			of(w.steps, "d").Needs = []string{"slow", "p"}
+			late(w.steps, "slow")
+			w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+				switch {
+				case s == "slow" && n == 1:
+					return activities.Result{}, errAgain
+				case s == "slow":
+					return activities.Result{}, ends
+				case s == "d":
+					return activities.Result{}, errNo
+				}
+				return activities.Result{}, nil
+			}
+			report, err := newRun(t, w).report()
+			require.Error(t, err)
+			calls := sortedAt(w.calls, 1, 3)
+			require.Equal(t, compensations.Partly, report.Status)
+			if ends == nil {
+				require.Equal(t, []string{"do a", "do p", "do slow", "do slow", "do d", "undo d"}, calls)
+				require.Equal(t, []string{"3 steps up to the pivot stay done"}, report.Notes)
+			} else {
+				require.Equal(t, []string{"do a", "do p", "do slow", "do slow", "undo slow"}, calls)
+				require.Equal(t, []string{"2 steps up to the pivot stay done"}, report.Notes)
+			}
+		})
+	}
+}
+
+func TestWhatFailedAndWasContinuedBeforeThePivotStaysAsItIs(t *testing.T) {
+	w := &world{steps: chain("a", "b", "p", "d"), do: failingTimes(map[string]int{"b": 9, "d": 9})}
+	onFailure(w.steps, "b", task.FailContinue)
+	of(w.steps, "p").Pivot = true
+	report, err := newRun(t, w).report()
+	require.Error(t, err)
+	require.Equal(t, []string{"do a", "do b", "do p", "do d", "undo d"}, w.calls, "nothing up to a pivot is unwound")
+	require.Equal(t, compensations.Partly, report.Status)
+}
+
+func TestIndependentBranchesAreUndoneOneByOneUnlessTheFileSaysParallel(t *testing.T) {
+	// b and c stand on a, d on b and c.
+	for _, mode := range []task.UnwindMode{task.UnwindLIFO, task.UnwindParallel} {
+		t.Run("unwind: "+string(mode), func(t *testing.T) {
+			w := &world{steps: chain("a", "b", "c", "d"), do: failing("d")}
+			of(w.steps, "c").Needs, of(w.steps, "d").Needs = []string{"a"}, []string{"b", "c"}
+			w.compiled.Unwind = mode
+			var mu sync.Mutex
+			running, most := 0, 0
+			both := make(chan struct{})
+			w.undo = func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
+				mu.Lock()
+				running++
+				if most = max(most, running); running == 2 {
+					close(both)
+				}
+				mu.Unlock()
+				if mode == task.UnwindParallel && (step == "b" || step == "c") {
+					<-both // one of them alone would wait for ever
+				}
+				mu.Lock()
+				running--
+				mu.Unlock()
+				return activities.Undone{Outcome: activities.Restored}, nil
+			}
+			report, err := newRun(t, w).report()
+			require.Error(t, err)
+			calls := sortedAt(w.calls, 1, 3)
+			require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d"}, calls[:5])
+			require.Equal(t, "undo a", calls[7])
+			require.Equal(t, 4, report.Outcomes["restored"])
+			if mode == task.UnwindParallel {
+				require.Equal(t, 2, most)
+				return
+			}
+			require.Equal(t, 1, most)
+		})
+	}
+}
+
+func TestAnUndoIsTriedAsOftenAsItMayThenParkedOrAccepted(t *testing.T) {
+	down := func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "b" && n <= 2 {
+			return activities.Undone{}, errors.New("down")
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	w := &world{steps: chain("a", "b"), do: failing("b"), undo: down}
+	of(w.steps, "b").Undo.Attempts = 2
+	r := newRun(t, w)
+	r.at(10*time.Minute, func() {
+		require.Equal(t, []string{"do a", "do b", "undo b", "undo b"}, w.calls)
+		r.resolveParked(compensations.Retry)
+	})
+	report, _ := r.report()
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo b", "undo b", "undo a"}, w.calls)
+	require.Equal(t, compensations.Unwound, report.Status)
+
+	w = &world{steps: chain("a", "b"), do: failing("b"), undo: down}
+	of(w.steps, "b").Undo.Attempts, of(w.steps, "b").Undo.Criticality = 2, activities.LowCritical
+	report, _ = newRun(t, w).report()
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo b", "undo a"}, w.calls)
+	require.Equal(t, []string{"a settled restored", "b accepted failed"}, outcomes(report))
+	require.Equal(t, compensations.Remains, report.Status)
+	require.Contains(t, notesOf(report, "b"), "accepted as it is: its criticality is low")
+}
+
+func TestAParkedUndoIsResolvedByAReset(t *testing.T) {
+	w := &world{steps: chain("a", "b"), do: failing("b"), undo: parksOnce("b")}
+	r := newRun(t, w)
+	r.env.RegisterActivityWithOptions(func(_ context.Context, b activities.Backward) (activities.Undone, error) {
+		w.called("reset", b.Entry.Step)
+		return activities.Undone{Outcome: activities.Compensated, Losses: []string{"what was in it"}}, nil
+	}, activity.RegisterOptions{Name: "fake.do.reset"})
+	r.at(time.Minute, func() { r.resolveParked(compensations.Reset) })
+	report, err := r.report()
+	require.Error(t, err)
+	require.Equal(t, []string{"do a", "do b", "undo b", "reset b", "undo a"}, w.calls)
+	require.Equal(t, []string{"a settled restored", "b settled compensated"}, outcomes(report))
+	require.Equal(t, []string{"what was in it"}, report.Steps[1].Losses)
+	require.Equal(t, []string{"reset by eve"}, notesOf(report, "b"))
+}
+
+func TestWhatAPersonLeavesInARollbackIsReported(t *testing.T) {
+	w := branches()
+	w.undo = parksOnce("b")
+	r := newRun(t, w)
+	r.at(2*time.Minute, func() { r.resolveParked(compensations.Skip) })
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "do e"}, sortedAt(w.calls, 1, 3))
+	require.Equal(t, compensations.Partly, report.Status)
+	require.Contains(t, outcomes(report), "b skipped unknown")
+	require.Contains(t, notesOf(report, "b"), "skip by eve")
+}
+
+func TestWhatAPersonHasLeftIsNotUndoneLater(t *testing.T) {
+	// b is rolled back and left; then d is rolled back; then e fails and the task unwinds.
+	w := &world{steps: chain("a", "b", "d", "e"), do: failingTimes(map[string]int{"b": 9, "d": 9, "e": 9}), undo: parksOnce("b")}
+	of(w.steps, "b").Needs, of(w.steps, "d").Needs, of(w.steps, "e").Needs = nil, []string{"a"}, []string{"a"}
+	onFailure(w.steps, "b", task.FailRollbackStep)
+	onFailure(w.steps, "d", task.FailRollbackStep)
+	gated(w.steps, "d", 2*time.Hour)
+	gated(w.steps, "e", 4*time.Hour)
+	r := newRun(t, w)
+	r.at(time.Minute, func() { r.resolveParked(compensations.Skip) })
+	report, err := r.report() // nobody comes to the gates
+	r.failsAs(err, workflows.TaskRejected)
+	calls := sortedAt(sortedAt(w.calls, 0, 2), 2, 5)
+	require.Equal(t, 1, w.count["undo b"], "a person has left it: %v", calls)
+	require.Equal(t, []string{"undo d", "undo e", "undo a"}, calls[len(calls)-3:])
+	require.Equal(t, compensations.Remains, report.Status)
+	require.Contains(t, outcomes(report), "b skipped unknown")
+}
+
+func TestWhatIsLeftBehindASavepointIsNotDoneAgain(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c"), do: failing("c"), undo: parksOnce("c")}
+	of(w.steps, "b").Savepoint = "sp"
+	backTo(w.steps, "c", "sp", 3)
+	r := newRun(t, w)
+	r.at(time.Minute, func() { r.resolveParked(compensations.Skip) })
+	r.at(2*time.Minute, func() {
+		require.Equal(t, []string{"do a", "do b", "do c", "undo c"}, w.calls, "b waits for c, that builds on it")
+		r.resolveParked(compensations.Retry)
+	})
+	report, err := r.report()
+	r.failsAs(err, workflows.TaskFailed)
+	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo b", "undo a"}, w.calls)
+	require.Contains(t, report.Cause.Text, "step c is not undone, so nothing is done again from savepoint sp on")
+	require.Equal(t, compensations.Remains, report.Status)
+}
+
+// The task is ended while a rollback waits for a person: nothing new is started, and all is unwound when he has come.
+func TestCancelAndDeadlineInARollback(t *testing.T) {
+	for _, kind := range []compensations.CauseKind{compensations.Canceled, compensations.Deadline} {
+		t.Run(string(kind), func(t *testing.T) {
+			w := branches()
+			w.undo = parksOnce("b")
+			r := newRun(t, w)
+			if kind == compensations.Canceled {
+				r.at(2*time.Minute, r.env.CancelWorkflow)
+			} else {
+				w.deadline = 2 * time.Minute
+			}
+			r.at(3*time.Minute, func() {
+				require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b"}, sortedAt(w.calls, 1, 3))
+				r.resolveParked(compensations.Retry)
+			})
+			report, err := r.report()
+			require.Error(t, err)
+			require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "undo b", "undo d", "undo a"}, sortedAt(w.calls, 1, 3))
+			require.Equal(t, kind, report.Cause.Kind)
+			require.Equal(t, compensations.Unwound, report.Status)
+		})
+	}
+}
+
+func TestAStepThatIsApprovedInARollbackRunsAfterIt(t *testing.T) {
+	w := &world{steps: gated(chain("a", "b", "g"), "g", time.Hour), do: failing("b"), undo: parksOnce("b")}
+	of(w.steps, "g").Needs = []string{"a"}
+	onFailure(w.steps, "b", task.FailRollbackStep)
+	r := newRun(t, w)
+	r.at(time.Minute, func() { r.decide(workflows.SignalApprove) })
+	r.at(2*time.Minute, func() { r.resolveParked(compensations.Retry) })
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b", "plan g", "undo b", "undo b", "do g"}, sortedAt(w.calls, 1, 3))
+	require.Equal(t, compensations.Partly, report.Status)
+	require.Equal(t, []string{"approved by ann"}, notesOf(report, "g"))
+}
+
+// Two steps fail side by side; what the first one wants undone holds the other one too.
+func TestTwoStepsThatFailTogether(t *testing.T) {
+	for _, second := range []task.FailureMode{task.FailRollbackStep, task.FailUnwindTo} {
+		t.Run(string(second), func(t *testing.T) {
+			w := &world{steps: chain("a", "b", "x", "y")}
+			of(w.steps, "y").Needs = []string{"b"}
+			of(w.steps, "b").Savepoint = "sp"
+			backTo(w.steps, "x", "sp", 1)
+			onFailure(w.steps, "y", second)
+			if second == task.FailUnwindTo {
+				backTo(w.steps, "y", "sp", 1)
+			}
+			w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+				switch {
+				case s == "y" && n == 1:
+					return activities.Result{}, errAgain
+				case s == "x" && n == 1, s == "y" && n == 2:
+					return activities.Result{}, errNo
+				}
+				return activities.Result{}, nil
+			}
+			late(w.steps, "y")
+			report, err := newRun(t, w).report()
+			require.NoError(t, err)
+			require.Equal(t, []string{
+				"do a", "do b", "do x", "do y", "do y", "undo y", "undo x", "undo b", "do b", "do x", "do y",
+			}, sortedAt(sortedAt(w.calls, 2, 4), 9, 11), "both are undone and done again")
+			require.Equal(t, compensations.Committed, report.Status)
+		})
+	}
+}
+
+func TestWhatIsDoneAgainAndDoneThenIsNotMissing(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c"), do: failingTimes(map[string]int{"b": 1, "c": 1})}
+	of(w.steps, "b").Savepoint = "sp"
+	onFailure(w.steps, "b", task.FailContinue)
+	backTo(w.steps, "c", "sp", 1)
+	report, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo b", "do b", "do c"}, w.calls)
+	require.Equal(t, compensations.Committed, report.Status, "every step is done")
+}
+
+func TestASavepointStandsAlthoughItsStepWasRolledBack(t *testing.T) {
+	// b has the savepoint, fails and is rolled back; c and d, beside it, come after it; d goes back to it.
+	w := &world{steps: chain("a", "b", "c", "d")}
+	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		switch {
+		case s == "c" && n == 1:
+			return activities.Result{}, errAgain
+		case s == "b", s == "d" && n == 1:
+			return activities.Result{}, errNo
+		}
+		return activities.Result{}, nil
+	}
+	late(w.steps, "c")
+	of(w.steps, "c").Needs = []string{"a"}
+	of(w.steps, "b").Savepoint = "sp"
+	onFailure(w.steps, "b", task.FailRollbackStep)
+	backTo(w.steps, "d", "sp", 1)
+	_, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b", "do c", "do c", "undo b", "do d", "undo d", "undo c", "do c", "do d"}, sortedAt(w.calls, 1, 3))
+}
+
+func TestAForwardWhoseOutcomeIsUnknownIsLookedAt(t *testing.T) {
+	unknown := temporal.NewNonRetryableApplicationError("lost", string(activities.UnknownOutcome), nil)
+	for _, c := range []struct {
+		name  string
+		seen  activities.State
+		times int // that the forward's outcome is unknown
+		calls []string
+		note  string
+	}{
+		{"had happened", activities.AsLeft, 9, []string{"do a", "do b", "observe b", "undo b", "undo a"}, "probe: it had happened"},
+		{"had not, and is done then", activities.AsBefore, 2, []string{"do a", "do b", "observe b", "do b", "observe b", "do b"}, "probe: it had not happened"},
+		{"had not, each time", activities.AsBefore, 9, []string{
+			"do a", "do b", "observe b", "do b", "observe b", "do b", "observe b", "do b", "observe b", "undo b", "undo a",
+		}, "probe: it had not happened"},
+		{"drifted", activities.Elsewise, 9, []string{"do a", "do b", "observe b", "undo b", "undo a"}, "probe: whether it happened cannot be known"},
+		{"not seen", activities.Unseen, 9, []string{"do a", "do b", "observe b", "undo b", "undo a"}, "probe: whether it happened cannot be known"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &world{steps: chain("a", "b"), seen: c.seen}
+			w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+				if s == "b" && n <= c.times {
+					return activities.Result{}, unknown
+				}
+				return activities.Result{}, nil
+			}
+			report, err := newRun(t, w).report()
+			require.Equal(t, c.calls, w.calls)
+			require.Equal(t, c.times == 9, err != nil)
+			require.Equal(t, slices.Repeat([]string{c.note}, w.count["observe b"]), notesOf(report, "b"))
+		})
+	}
+}
+
+func TestAForwardThatTimedOutIsLookedAtAndNotTriedAgain(t *testing.T) {
+	w := &world{steps: chain("a", "b"), seen: activities.AsBefore}
+	w.do = func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
+		if s == "b" {
+			return activities.Result{}, temporal.NewTimeoutError(1, nil)
+		}
+		return activities.Result{}, nil
+	}
+	of(w.steps, "b").Retry.Attempts = 2
+	report, err := newRun(t, w).report()
+	require.Error(t, err)
+	require.Equal(t, []string{"do a", "do b", "do b", "observe b", "undo b", "undo a"}, w.calls, "its own attempts are used up")
+	require.Equal(t, []string{"probe: it had not happened"}, notesOf(report, "b"))
+}
+
+// What comes to be known of a running task is told by the details; a task that unwinds in part has them too.
+func TestTheStateOfARollback(t *testing.T) {
+	w := branches()
+	w.undo = parksOnce("b")
+	r := newRun(t, w)
+	r.at(2*time.Minute, func() {
+		s := r.state()
+		require.Equal(t, workflows.Forward, s.Phase)
+		require.Nil(t, s.Cause)
+		require.Equal(t, []string{"b parked unknown"}, outcomes(*s.Report))
+		r.resolveParked(compensations.Accept)
+	})
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Contains(t, outcomes(report), "b accepted unknown")
+	require.Equal(t, compensations.Partly, report.Status)
+	require.Equal(t, []string{"undo b", "do e"}, w.calls[4:])
+}
