@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -139,6 +140,9 @@ func (p *inContainer) rerun(e ended) []string {
 }
 
 func (p *inContainer) judge(ctx context.Context, r *run, e ended) (v verdict, err error) {
+	if err := p.settle(ctx, r); err != nil {
+		return v, err
+	}
 	now, err := found.Container(ctx, p.box)
 	if cerrdefs.IsNotFound(err) {
 		return verdict{Lost: []string{p.box + ": the container is gone"}}, nil
@@ -164,6 +168,22 @@ func (p *inContainer) judge(ctx context.Context, r *run, e ended) (v verdict, er
 	}
 	v.Orphaned, err = p.leftOver(ctx, r, e)
 	return v, err
+}
+
+// settle waits, for a while, until the engine has done with the container what it was asked for by who is dead by now: it
+// is paused while it is committed.
+func (p *inContainer) settle(ctx context.Context, r *run) error {
+	limit := time.Now().Add(stopLimit)
+	for {
+		c, err := r.engine.ContainerInspect(ctx, p.box)
+		if cerrdefs.IsNotFound(err) {
+			return nil
+		}
+		if err != nil || !c.State.Paused || time.Now().After(limit) {
+			return err
+		}
+		pause(ctx, again)
+	}
 }
 
 // leftOver are the containers beside the one, and the images that neither it stands on nor a later rollback needs.

@@ -221,7 +221,7 @@ func (d *driver) follow(ctx context.Context) (e ended, v verdict, err error) {
 			return e, v, nil
 		case <-limit:
 			s, _ := d.state(ctx) // as far as it can be told
-			v.Blocked = []string{fmt.Sprintf("not closed within %s: %s", d.Patience, tell(s))}
+			v.Blocked = []string{fmt.Sprintf("not closed within %s: %s %s", d.Patience, d.pending(ctx), tell(s))}
 			return ended{Task: d.plan.ID}, v, d.giveUp(ctx)
 		case <-tick.C:
 			if stuck := d.look(ctx); stuck != "" {
@@ -264,6 +264,21 @@ func (d *driver) state(ctx context.Context) (s workflows.State, err error) {
 		err = answer.Get(&s)
 	}
 	return s, err
+}
+
+// pending tells what the server knows of the activities that are under way.
+func (d *driver) pending(ctx context.Context) (all []string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	now, err := d.client.DescribeWorkflowExecution(ctx, d.plan.ID, d.runID)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, a := range now.PendingActivities {
+		all = append(all, fmt.Sprintf("%s %s attempt %d, last on %s: %s", a.ActivityType.GetName(), a.State, a.Attempt,
+			a.LastWorkerIdentity, a.LastFailure.GetMessage()))
+	}
+	return all
 }
 
 // tell is a state in a line.

@@ -106,7 +106,18 @@ func (m *member) freeze(p *process) {
 	defer m.mu.Unlock()
 	m.frozen[task] = append(m.frozen[task], p)
 	m.slept = append(m.slept, p)
+	go func() {
+		// A forward holds its token's lock while it sleeps: its next attempt would wait for ever.
+		select {
+		case <-p.ended:
+		case <-time.After(sleepLimit):
+			p.end(stopLimit)
+		}
+	}()
 }
+
+// sleepLimit is the longest time that a worker is frozen.
+const sleepLimit = 25 * time.Second
 
 // thaw wakes what a task has frozen, lets it finish what it was about to do, and ends it. It returns how many there were,
 // and how many of them did not come to their end.

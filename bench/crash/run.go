@@ -43,6 +43,8 @@ type Options struct {
 	Worlds []string
 	// Log gets a line for each task. Defaults to nowhere.
 	Log io.Writer
+	// Tasks plays only those of the seed, by number; then Kills is no aim. Defaults to as many as it takes.
+	Tasks []int
 	// Keep leaves the run's folder where it is, to be looked at.
 	Keep bool
 
@@ -149,6 +151,9 @@ func Run(ctx context.Context, o Options) (f Figures, err error) {
 			err = errors.Join(err, each())
 		}
 	}()
+	for _, i := range r.Tasks {
+		r.plans = append(r.plans, draw(r.Seed, i, r.Hosts, r.Worlds))
+	}
 	if err := r.set(ctx); err != nil {
 		return f, err
 	}
