@@ -252,6 +252,42 @@ func TestReleasingARollbackLeavesOnlyTombstones(t *testing.T) {
 	require.Equal(t, activities.Restored, undone.Outcome, "the outcome stays")
 }
 
+func TestAReleaseThatWasCutOffIsListedAndDoneAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(b *bench, e activities.Entry)
+		cutOff string
+		listed activities.RecordState
+	}{
+		"of a committed step": {func(b *bench, e activities.Entry) {
+			require.NoError(t, b.world.Records.Commit(t.Context(), e.Token, time.Now().Add(time.Hour)))
+		}, "release-dropped", activities.RecordCommitted},
+		"of a committed step, just begun": {func(b *bench, e activities.Entry) {
+			require.NoError(t, b.world.Records.Commit(t.Context(), e.Token, time.Now().Add(time.Hour)))
+		}, "released", activities.RecordCommitted},
+		"of a rollback": {(*bench).rollback, "release-dropped", activities.RecordUndone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			path := b.put("f", strings.Repeat("old", 1000))
+			e := b.entry()
+			require.NoError(t, b.apply("write", e, params{"path": path, "content": strings.Repeat("new", 1000)}))
+			c.before(b, e)
+			at(t, "file.write:"+c.cutOff, func() { panic("dies in the middle") })
+			require.Panics(t, func() { _ = b.action("write").Release(t.Context(), e) })
+			got := b.listed(e)
+			require.Equal(t, c.listed, got.State)
+			require.Equal(t, e.Place, got.Entry.Place, "with all that another Release needs")
+			if c.listed == activities.RecordCommitted {
+				require.False(t, got.Until.After(time.Now()), "at once")
+			}
+			require.NoError(t, b.action("write").Release(t.Context(), e))
+			got = b.listed(e)
+			require.Equal(t, activities.RecordReleased, got.State)
+			require.Less(t, got.Bytes, int64(3000))
+		})
+	}
+}
+
 func (b *bench) listed(e activities.Entry) activities.Record {
 	b.t.Helper()
 	records, _, err := b.world.Records.Records(b.t.Context())

@@ -1,6 +1,8 @@
 package retention_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -145,6 +147,63 @@ func TestChoose(t *testing.T) {
 				slices.Reverse(c.records)
 			}
 		})
+	}
+}
+
+// Whatever the records are: what a ledger needs stays, the bounds hold, and nothing goes without need.
+func TestChooseAmongManyRecords(t *testing.T) {
+	states := []activities.RecordState{activities.RecordOpen, activities.RecordCommitted, activities.RecordUndone, activities.RecordReleased}
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test that can be repeated
+		policy := retention.Policy{Versions: 1 + random.IntN(4), Bytes: int64(1 + random.IntN(200)), Audit: time.Hour}
+		var records []activities.Record
+		for i := range random.IntN(40) {
+			r := made(fmt.Sprint(i), random.IntN(180), states[random.IntN(4)], bytes(int64(random.IntN(30))), until(now.Add(time.Duration(random.IntN(4)-1)*time.Hour)))
+			for range random.IntN(3) {
+				r.Entry.Keys = append(r.Entry.Keys, fmt.Sprint("file:", random.IntN(4)))
+			}
+			if random.IntN(5) == 0 {
+				r.Ended = time.Time{}
+			}
+			records = append(records, r)
+		}
+		release, forget := retention.Choose(records, policy, now)
+		out := map[string]bool{}
+		for _, r := range release {
+			require.True(t, r.State == activities.RecordCommitted || r.State == activities.RecordUndone && !r.Ended.IsZero(), "seed %d: %+v", seed, r)
+			out[r.Entry.Token] = true
+		}
+		for _, r := range forget {
+			require.Equal(t, activities.RecordReleased, r.State)
+			require.False(t, now.Before(r.Ended.Add(time.Hour)))
+		}
+		total, versions, dropped := int64(0), map[string]int{}, int64(0)
+		for _, r := range records {
+			kept := r.State == activities.RecordCommitted || r.State == activities.RecordUndone && !r.Ended.IsZero()
+			switch {
+			case !kept:
+			case out[r.Entry.Token]:
+				if now.Before(r.Until) {
+					dropped++
+				}
+			default:
+				require.True(t, now.Before(r.Until), "seed %d: its time has passed: %+v", seed, r)
+				total += r.Bytes
+				for _, key := range slices.Compact(slices.Sorted(slices.Values(r.Entry.Keys))) {
+					versions[key]++
+				}
+			}
+		}
+		require.LessOrEqual(t, total, policy.Bytes, "seed %d", seed)
+		for key, n := range versions {
+			require.LessOrEqual(t, n, policy.Versions, "seed %d: %s", seed, key)
+		}
+		if dropped > 0 { // and with room for all, all stay
+			release, _ = retention.Choose(records, retention.Policy{Versions: 100, Bytes: 10_000, Audit: time.Hour}, now)
+			for _, r := range release {
+				require.False(t, now.Before(r.Until), "seed %d: %+v", seed, r)
+			}
+		}
 	}
 }
 
