@@ -84,6 +84,7 @@
 //	broken/plan_stopped        the same with Plan
 //	broken/undo_stopped        the same with the first of two undos
 //	broken/rollback_killed     killed at each point of an undo that can be redone, then rolled back and redone
+//	broken/rollback_stopped    stopped at each point, rolled back by another process, redone, woken
 //	broken/redo_killed         killed at each point of a redo, then undone, then redone by another one
 //	broken/redo_killed_and_retried   killed at each point of a redo, then applied again
 //	broken/redo_stopped        stopped at each point of a redo, undone, the next generation applied, woken

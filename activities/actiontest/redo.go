@@ -160,6 +160,7 @@ func (s *suite) brokenRedos(t *testing.T) {
 		t.FailNow()
 	}
 	s.each(t, "rollback_killed", undo, rollbackKilled)
+	s.each(t, "rollback_stopped", undo, rollbackStopped)
 	s.each(t, "redo_killed", apply, redoKilled)
 	s.each(t, "redo_killed_and_retried", apply, redoKilledAndRetried)
 	s.each(t, "redo_stopped", apply, redoStopped)
@@ -174,6 +175,25 @@ func rollbackKilled(w *world, at int) {
 	again := w.redo(w.first)
 	w.mustApply(again, "")
 	w.mustBeRedone(left, "after the redo of a rollback that was killed")
+	w.mustUndo(again, w.Undone)
+	w.mustBeBefore("after the undo of the redo")
+}
+
+// rollbackStopped wakes the first of two rollbacks when the second has been redone.
+func rollbackStopped(w *world, at int) {
+	w.mustApply(w.first, "")
+	left := w.manifest()
+	sleeper := w.spawn(order{Op: opUndo, Work: w.first, Decision: redoable, Break: breakStop, At: at})
+	sleeper.mustStop()
+	w.mustDecide(w.first, redoable, w.Undone)
+	w.mustBeBefore("after a rollback beside a stopped one")
+	again := w.redo(w.first)
+	w.mustApply(again, "")
+	w.mustBeRedone(left, "after the redo of a rollback beside a stopped one")
+	redone := w.manifest()
+	sleeper.wake()
+	sleeper.wait()
+	w.mustBe(redone, "after a rollback that was stopped before the redo has woken up")
 	w.mustUndo(again, w.Undone)
 	w.mustBeBefore("after the undo of the redo")
 }
