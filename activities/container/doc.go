@@ -32,6 +32,20 @@
 // Two undos at once build a container each; the document that names the old container's successor is written once, so
 // that only one of the two can win, and the loser removes its own (see lineage).
 //
+// # How a rollback is undone
+//
+// A rollback after the end commits the container to an image before it replaces it; the document that names the successor
+// names that image too, so that it is what the rollback which won has taken away. A redo is a forward of its own token, with
+// its own record, checkpoint and ticket; in place of a command it rolls the container over to that image, under the same
+// fences. It refuses a container that is not as the rollback left it, and an image that is not as the rollback saw it.
+//
+// # Reset
+//
+// Where the record or the checkpoint is lost, a reset makes the container anew from the image that it was made from in the
+// first place. It needs only a container to copy the settings of: the one in the record, or the one that the entry names.
+// A document says whether an undo or a reset ends the token. An undo writes it when it has succeeded and a reset before it
+// touches anything; so an undo that wakes up beside a reset finishes the reset, or has been quicker.
+//
 // # What does not come back
 //
 // Volumes, binds and tmpfs are not part of a container's filesystem: no backend rolls them back, and Plan names them.
