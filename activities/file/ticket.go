@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
 // A ticket is a path in the store at which the other half of a change is: the new content before the step, the original
@@ -165,6 +166,7 @@ func (r *root) bury(path, to string) error {
 		if err != 0 && err != unix.ENOENT && err != unix.ENOTDIR {
 			return &fs.PathError{Op: "rename", Path: path, Err: err}
 		}
+		point.Reach("file:moved-away")
 		f, cerr := r.store.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if cerr == nil {
 			return errors.Join(f.Close(), r.sync(filepath.Dir(path)))
