@@ -154,7 +154,7 @@ func TestChoose(t *testing.T) {
 func TestChooseAmongManyRecords(t *testing.T) {
 	states := []activities.RecordState{activities.RecordOpen, activities.RecordCommitted, activities.RecordUndone, activities.RecordReleased}
 	for seed := range uint64(300) {
-		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test that can be repeated
+		random := rand.New(rand.NewPCG(seed, 1))
 		policy := retention.Policy{Versions: 1 + random.IntN(4), Bytes: int64(1 + random.IntN(200)), Audit: time.Hour}
 		var records []activities.Record
 		for i := range random.IntN(40) {
