@@ -118,6 +118,7 @@ func (p *plan) set(it *item, s UndoState) {
 				p.offer(behind)
 			}
 			delete(p.behind, queue)
+			delete(p.sent, queue)
 		}
 	}
 	switch {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -77,15 +76,7 @@ func (c *Carry) UnmarshalJSON(raw []byte) error { return packed.Unmarshal(raw, (
 // continueAsNew ends the run with the next one of its chain. No activity is pending. Signals are taken first, with no
 // yield between that and the end.
 func (t *agentTask) continueAsNew(ctx workflow.Context) error {
-	for _, h := range t.handlers() {
-		for {
-			var raw converter.RawValue
-			if !workflow.GetSignalChannel(ctx, h.name).ReceiveAsync(&raw) {
-				break
-			}
-			t.handle(h, raw)
-		}
-	}
+	t.takeSignals(ctx)
 	return t.next(ctx, t.carry())
 }
 

@@ -38,6 +38,8 @@ type world struct {
 	undo func(step string, n int, d activities.Decision) (activities.Undone, error)
 	// seen is what a look at the world says; empty: unknown.
 	seen activities.State
+	// begun is how many calls have been scheduled, in all runs of a chain.
+	begun int
 	// compiled is what the task says beside its steps.
 	compiled task.Compiled
 }
@@ -167,6 +169,11 @@ func (r *run) decide(signal string) {
 // report runs the task to its end and returns its report, wherever it stands, and its error.
 func (r *run) report() (compensations.Report, error) {
 	r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{"name": "release"}`))
+	return r.ended()
+}
+
+// ended is what a task that has run has come to.
+func (r *run) ended() (compensations.Report, error) {
 	require.True(r, r.env.IsWorkflowCompleted())
 	var report compensations.Report
 	err := r.env.GetWorkflowError()

@@ -3,6 +3,7 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
@@ -28,9 +29,9 @@ type handler struct {
 }
 
 func (t *agentTask) handlers() []handler {
-	return []handler{
-		{SignalApprove, func(raw []byte) error { return t.decide(raw, true) }},
+	return []handler{ // of those that come together, a rejection first: gates fail closed
 		{SignalReject, func(raw []byte) error { return t.decide(raw, false) }},
+		{SignalApprove, func(raw []byte) error { return t.decide(raw, true) }},
 		{compensations.SignalResolve, t.resolve},
 	}
 }
@@ -43,23 +44,32 @@ func (t *agentTask) handle(h handler, raw converter.RawValue) {
 	}
 }
 
-// listen takes every signal of the task as it comes.
+// listen takes every signal of the task as it comes. It waits beside the channels: a selector that waits at one has taken a
+// signal before it runs, and a run that ends in that moment would lose it.
 func (t *agentTask) listen(ctx workflow.Context) {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
-	selector := workflow.NewSelector(ctx)
-	for _, h := range t.handlers() {
-		selector.AddReceive(workflow.GetSignalChannel(ctx, h.name), func(c workflow.ReceiveChannel, _ bool) {
-			var raw converter.RawValue
-			c.Receive(ctx, &raw)
-			t.handle(h, raw)
-		})
-	}
 	workflow.GoNamed(ctx, "signals", func(ctx workflow.Context) {
 		for {
-			selector.Select(ctx)
+			_ = workflow.Await(ctx, func() bool {
+				return slices.ContainsFunc(t.handlers(), func(h handler) bool { return workflow.GetSignalChannel(ctx, h.name).Len() > 0 })
+			})
+			t.takeSignals(ctx)
 			t.show()
 		}
 	})
+}
+
+// takeSignals takes the signals that are there. It does not yield.
+func (t *agentTask) takeSignals(ctx workflow.Context) {
+	for _, h := range t.handlers() {
+		for {
+			var raw converter.RawValue
+			if !workflow.GetSignalChannel(ctx, h.name).ReceiveAsync(&raw) {
+				break
+			}
+			t.handle(h, raw)
+		}
+	}
 }
 
 // decide gives a decision to the gate that it fits.

@@ -1,0 +1,565 @@
+package workflows_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// chained is a task that continues as new: every run of its chain in an environment of its own, with one world and one clock.
+type chained struct {
+	*testing.T
+	world *world
+	// in prepares the n-th run, from 1.
+	in func(n int, r *run)
+	// pass changes what a run hands to the next one.
+	pass func(*workflows.Carry)
+	last *run
+	runs int
+}
+
+// report runs the chain to its end.
+func (l *chained) report() (compensations.Report, error) {
+	var carry *workflows.Carry
+	var now time.Time
+	for l.runs = 1; ; l.runs++ {
+		require.Less(l, l.runs, 100, "it continues as new for ever: %v", l.world.calls)
+		r := newRun(l.T, l.world)
+		l.last = r
+		if l.runs > 1 {
+			r.env.SetStartTime(now)
+		}
+		l.in(l.runs, r)
+		r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{"name": "release"}`), carry)
+		now = r.env.Now()
+		var next *workflow.ContinueAsNewError
+		if !errors.As(r.env.GetWorkflowError(), &next) {
+			return r.ended()
+		}
+		var doc json.RawMessage
+		carry = nil
+		require.NoError(l, converter.GetDefaultDataConverter().FromPayloads(next.Input, &doc, &carry))
+		if l.pass != nil {
+			l.pass(carry)
+		}
+	}
+}
+
+// longFrom says when the server thinks that a history is long enough: when the n-th call to the world has begun. It is
+// told in workflow code's own time, so that it is the same in each run of the test.
+func longFrom(r *run, is func(calls int) bool) {
+	r.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		if strings.HasPrefix(info.ActivityType.Name, "fake.") {
+			if r.world.begun++; is(r.world.begun) {
+				r.env.SetContinueAsNewSuggested(true)
+			}
+		}
+	})
+}
+
+// always lets every run be long from its first call on.
+func always(_ int, r *run) { longFrom(r, func(int) bool { return true }) }
+
+func TestATaskThatContinuesAfterEachStepDoesAndUndoesThemAll(t *testing.T) {
+	steps := func() []task.Step {
+		steps := chain("a", "b", "c", "d", "e")
+		of(steps, "d").With = []byte(`{"from": "${{ steps.a.outputs.id }}"}`)
+		return steps
+	}
+	do := func(fails string) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+		return func(_ context.Context, s string, _ int, f activities.Forward) (activities.Result, error) {
+			if s == "d" && string(f.Step.With) != `{"from":"out of a"}` {
+				return activities.Result{}, fmt.Errorf("with is %s", f.Step.With)
+			}
+			if s == fails {
+				return activities.Result{}, errNo
+			}
+			return activities.Result{Outputs: map[string]any{"id": "out of " + s}}, nil
+		}
+	}
+	l := &chained{T: t, world: &world{steps: steps(), do: do("")}, in: always}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 5, l.runs)
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "do e"}, l.world.calls)
+	require.Equal(t, compensations.Committed, report.Status)
+
+	l = &chained{T: t, world: &world{steps: steps(), do: do("e")}, in: always}
+	report, err = l.report()
+	l.last.failsAs(err, workflows.TaskFailed)
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "do e", "undo e", "undo d", "undo c", "undo b", "undo a"}, l.world.calls)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, 5, report.Outcomes["restored"])
+	require.Equal(t, "e", report.Cause.Step)
+	require.Greater(t, l.runs, 8)
+}
+
+// gateAndWork has a gate, g, that is open while d and e work beside it.
+func gateAndWork() *world {
+	w := &world{steps: gated(chain("a", "g", "d", "e"), "g", time.Hour)}
+	of(w.steps, "d").Needs = []string{"a"}
+	late(w.steps, "d")
+	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		if s == "d" && n == 1 {
+			return activities.Result{}, errAgain
+		}
+		return activities.Result{}, nil
+	}
+	return w
+}
+
+func TestAGateStaysOpenAcrossRuns(t *testing.T) {
+	var gate workflows.GateView
+	l := &chained{T: t, world: gateAndWork()}
+	l.in = func(n int, r *run) {
+		r.at(30*time.Second, func() {
+			g := r.state().Gates
+			require.Len(t, g, 1)
+			switch n {
+			case 1:
+				gate = g[0]
+				r.env.SetContinueAsNewSuggested(true) // seen when d is done
+			case 2:
+				require.True(t, gate.Until.Equal(g[0].Until), "it waits no longer than it said")
+				require.Equal(t, gate.Opening, g[0].Opening)
+				r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "g", Digest: gate.Digest, Who: "ann"})
+			}
+		})
+	}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, []string{"do a", "do d", "plan g", "do d", "do e", "do g"}, sortedAt(l.world.calls, 1, 3))
+	require.Equal(t, []string{"approved by ann"}, notesOf(report, "g"))
+	require.Empty(t, report.Notes)
+}
+
+func TestALimitOfAGateIsOneOfAllRuns(t *testing.T) {
+	l := &chained{T: t, world: gateAndWork()}
+	var began time.Time
+	l.in = func(n int, r *run) {
+		if n == 1 {
+			r.at(30*time.Second, func() {
+				began = r.state().Gates[0].Since
+				r.env.SetContinueAsNewSuggested(true)
+			})
+		}
+	}
+	_, err := l.report()
+	l.last.failsAs(err, workflows.TaskRejected)
+	require.ErrorContains(t, err, "nobody approved step g within 1h0m0s")
+	require.Equal(t, 2, l.runs)
+	require.WithinDuration(t, began.Add(time.Hour), l.last.env.Now(), time.Second)
+}
+
+func TestADecisionOfTheLastMomentHoldsInTheNextRun(t *testing.T) {
+	for _, approved := range []bool{true, false} {
+		l := &chained{T: t, world: gateAndWork()}
+		l.in = func(n int, r *run) {
+			if n == 1 {
+				r.at(30*time.Second, func() { r.env.SetContinueAsNewSuggested(true) })
+			}
+		}
+		l.pass = func(c *workflows.Carry) { // a signal that came with the last workflow task
+			g := c.Steps["g"].Gate
+			require.Nil(t, g.Decision)
+			g.Decision, g.Approved = &workflows.Decision{Step: "g", Digest: g.View.Digest, Who: "ann"}, approved
+		}
+		report, err := l.report()
+		require.Equal(t, 2, l.runs)
+		if approved {
+			require.NoError(t, err)
+			require.Contains(t, l.world.calls, "do g")
+			require.Equal(t, []string{"approved by ann"}, notesOf(report, "g"))
+			continue
+		}
+		l.last.failsAs(err, workflows.TaskRejected)
+		require.NotContains(t, l.world.calls, "do g")
+	}
+}
+
+func TestWhatWasApprovedBeforeTheEndOfARunIsDoneInTheNext(t *testing.T) {
+	w := gateAndWork()
+	w.steps = append(w.steps, chain("x")...)
+	of(w.steps, "x").Retry = task.Retry{Attempts: 2, Backoff: 2 * time.Minute, Max: 2 * time.Minute} // the run ends with it
+	do := w.do
+	var want activities.Digest
+	w.do = func(ctx context.Context, s string, n int, f activities.Forward) (activities.Result, error) {
+		if s == "g" {
+			want = f.Want
+		}
+		if s == "x" && n == 1 {
+			return activities.Result{}, errAgain
+		}
+		return do(ctx, s, n, f)
+	}
+	l := &chained{T: t, world: w}
+	l.in = func(n int, r *run) {
+		if n == 1 {
+			r.at(30*time.Second, func() { r.env.SetContinueAsNewSuggested(true) })
+			r.at(90*time.Second, func() { r.decide(workflows.SignalApprove) })
+		}
+	}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, activities.Digest("sha256:change"), want)
+	require.Equal(t, []string{"do d", "do x", "do e", "do g"}, sortedAt(w.calls, 6, 8)[4:])
+	require.Equal(t, 1, w.count["plan g"])
+	require.Equal(t, []string{"approved by ann"}, notesOf(report, "g"))
+}
+
+// parkedAcrossRuns unwinds a, b and x, where b is parked in the first run, and lets the second one resolve it.
+func parkedAcrossRuns(t *testing.T, in func(n int, r *run)) (*chained, *[]workflows.Alert) {
+	w := &world{steps: chain("a", "b", "x"), do: failing("x"), undo: parksOnce("b")}
+	of(w.steps, "x").Needs = []string{"a"}
+	gated(w.steps, "x", time.Minute) // so that b comes first; nobody approves it
+	var alerts []workflows.Alert
+	return &chained{T: t, world: w, in: func(n int, r *run) {
+		r.env.RegisterActivityWithOptions(func(_ context.Context, a workflows.Alert) error {
+			alerts = append(alerts, a)
+			return nil
+		}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
+		in(n, r)
+	}}, &alerts
+}
+
+func TestWhatIsParkedStaysParkedAcrossRuns(t *testing.T) {
+	var l *chained
+	var alerts *[]workflows.Alert
+	l, alerts = parkedAcrossRuns(t, func(n int, r *run) {
+		if n == 1 {
+			longFrom(r, func(calls int) bool { return calls == 5 }) // do a, do b, plan x, undo x, undo b
+			return
+		}
+		r.at(time.Minute, func() {
+			require.Equal(t, workflows.Unwinding, r.state().Phase)
+			require.Len(t, *alerts, 1, "somebody is told once")
+			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: (*alerts)[0].Digest, Do: compensations.Retry, Who: "eve"})
+		})
+	})
+	report, err := l.report()
+	l.last.failsAs(err, workflows.TaskRejected)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, []string{"do a", "do b", "plan x", "undo x", "undo b", "undo b", "undo a"}, sortedAt(l.world.calls, 1, 3))
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, []string{"retry by eve"}, notesOf(report, "b"))
+	require.Len(t, *alerts, 1)
+}
+
+func TestWhatIsSkippedStaysSkippedAcrossRuns(t *testing.T) {
+	var l *chained
+	l, _ = parkedAcrossRuns(t, func(n int, r *run) {
+		switch n {
+		case 1:
+			r.at(10*time.Minute, func() {
+				// In the very workflow task that ends the run: a delay of nothing runs no workflow code before the signal.
+				r.at(0, func() { r.env.SetContinueAsNewSuggested(true) })
+				r.resolveParked(compensations.Skip)
+			})
+		case 2:
+			r.at(time.Minute, func() {
+				require.Equal(t, []string{"a parked ", "b skipped unknown"}, outcomes(*r.state().Report)[1:])
+				r.resolveParked(compensations.Retry)
+			})
+		}
+	})
+	report, err := l.report()
+	require.Error(t, err)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, []string{"undo x", "undo b", "undo a"}, l.world.calls[3:])
+	require.Equal(t, compensations.Remains, report.Status)
+	require.ElementsMatch(t, []string{"x settled restored", "a settled restored", "b skipped unknown"}, outcomes(report))
+}
+
+func TestAnUndoThatWaitsForItsHostWaitsOnInTheNextRun(t *testing.T) {
+	back := make(chan struct{})
+	w := &world{steps: chain("a", "b"), do: failing("b")}
+	of(w.steps, "b").Place.Host = "far"
+	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		switch {
+		case step == "b" && n == 1: // what a server would say
+			return activities.Undone{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+		case step == "b" && n == 2:
+			<-back
+			return activities.Undone{}, errAgain // nobody hears it
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	l := &chained{T: t, world: w}
+	l.in = func(n int, r *run) {
+		if n > 1 {
+			close(back)
+			return
+		}
+		r.at(50*time.Millisecond, func() {
+			require.Equal(t, "waiting for host far", r.state().Report.Steps[1].Reason)
+			r.env.SetContinueAsNewSuggested(true)
+			r.env.SignalWorkflow(compensations.SignalResolve, "anything wakes it")
+		})
+	}
+	report, err := l.report()
+	require.Error(t, err)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo b", "undo b", "undo a"}, w.calls)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Len(t, report.Notes, 1)
+	require.Contains(t, report.Notes[0], "ignored signal: resolve: the payload is not")
+}
+
+func TestASavepointOfAnEarlierRunIsUnwoundTo(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c", "d"), do: failingTimes(map[string]int{"d": 1})}
+	of(w.steps, "b").Savepoint = "sp"
+	of(w.steps, "c").With = []byte(`{"from": "${{ steps.a.outputs.id }}"}`)
+	backTo(w.steps, "d", "sp", 1)
+	do := w.do
+	w.do = func(ctx context.Context, s string, n int, f activities.Forward) (activities.Result, error) {
+		_, err := do(ctx, s, n, f)
+		return activities.Result{Outputs: map[string]any{"id": s}}, err
+	}
+	l := &chained{T: t, world: w, in: always}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "do b", "do c", "do d"}, w.calls)
+	require.Equal(t, compensations.Committed, report.Status)
+	require.Equal(t, []string{"unwound to savepoint sp, 1 of 1: CheckFailed: no"}, notesOf(report, "d"))
+}
+
+func TestAStepThatIsDoneAgainMayGoBackFurther(t *testing.T) {
+	// d goes back to c; c, done again, fails and goes back to b, which an earlier run has done.
+	steps := func() *world {
+		w := &world{steps: chain("a", "b", "c", "d")}
+		of(w.steps, "b").Savepoint, of(w.steps, "c").Savepoint = "first", "second"
+		backTo(w.steps, "c", "first", 1)
+		backTo(w.steps, "d", "second", 1)
+		w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+			if s == "d" && n == 1 || s == "c" && n == 2 {
+				return activities.Result{}, errNo
+			}
+			return activities.Result{}, nil
+		}
+		return w
+	}
+	l := &chained{T: t, world: steps(), in: always}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"do a", "do b", "do c", "do d", "undo d", "undo c", "do c", "undo c", "undo b", "do b", "do c", "do d",
+	}, l.world.calls)
+	require.Equal(t, compensations.Committed, report.Status)
+}
+
+func TestAPivotOfAnEarlierRunIsOne(t *testing.T) {
+	w := &world{steps: chain("a", "p", "c", "d"), do: failing("d")}
+	of(w.steps, "p").Pivot = true
+	l := &chained{T: t, world: w, in: always}
+	report, err := l.report()
+	l.last.failsAs(err, workflows.TaskFailed)
+	require.Equal(t, []string{"do a", "do p", "do c", "do d", "undo d", "undo c"}, w.calls)
+	require.Equal(t, compensations.Partly, report.Status)
+	require.Contains(t, report.Notes, "2 steps up to the pivot stay done")
+}
+
+func TestTheDeadlineIsThatOfTheFirstRun(t *testing.T) {
+	w := &world{steps: gated(gated(chain("a", "b", "c", "d"), "b", 24*time.Hour), "d", 24*time.Hour), deadline: 2 * time.Hour}
+	var began time.Time
+	l := &chained{T: t, world: w}
+	l.in = func(n int, r *run) {
+		if n == 1 {
+			r.at(90*time.Minute, func() {
+				began = r.env.Now().Add(-90 * time.Minute)
+				r.env.SetContinueAsNewSuggested(true)
+				r.decide(workflows.SignalApprove)
+			})
+		}
+	}
+	report, err := l.report()
+	l.last.failsAs(err, workflows.TaskDeadline)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, []string{"do a", "plan b", "do b", "do c", "plan d", "undo d", "undo c", "undo b", "undo a"}, w.calls)
+	require.WithinDuration(t, began.Add(2*time.Hour), l.last.env.Now(), time.Second)
+	require.InDelta(t, 2*time.Hour, report.Took, float64(time.Second), "of all runs")
+}
+
+func TestNotesAndIgnoredSignalsAreKeptAcrossRuns(t *testing.T) {
+	w := gateAndWork()
+	of(w.steps, "a").Gate = task.Gate{Mode: task.GateNone}
+	l := &chained{T: t, world: w}
+	l.in = func(n int, r *run) {
+		r.at(30*time.Second, func() {
+			r.env.SignalWorkflow(workflows.SignalReject, workflows.Decision{Step: fmt.Sprint("run ", n)})
+			r.env.SetContinueAsNewSuggested(n == 1)
+			if n == 2 {
+				r.decide(workflows.SignalApprove)
+			}
+		})
+	}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, []string{
+		"step a runs without its gate: the task file says gate: none",
+		`ignored signal: reject: there is no step "run 1"`, `ignored signal: reject: there is no step "run 2"`,
+	}, report.Notes)
+}
+
+func TestALongHistoryIsEnough(t *testing.T) {
+	l := &chained{T: t, world: &world{steps: chain("a", "b")}}
+	l.in = func(n int, r *run) {
+		if n == 1 {
+			r.env.SetOnActivityStartedListener(func(*activity.Info, context.Context, converter.EncodedValues) { r.env.SetCurrentHistoryLength(30_000) })
+		}
+	}
+	_, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, []string{"do a", "do b"}, l.world.calls)
+}
+
+func TestACarryOfANewerVersionIsRefused(t *testing.T) {
+	r := newRun(t, &world{steps: chain("a", "b")})
+	r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{}`), workflows.Carry{Version: workflows.CarryVersion + 1})
+	require.ErrorContains(t, r.env.GetWorkflowError(), "upgrade it")
+	r.failsAs(r.env.GetWorkflowError(), string(activities.UnknownFormat))
+	require.Empty(t, r.world.calls)
+}
+
+// story makes a random task whose steps follow each other, so that the order of all calls is one.
+func story(r *mathrand.Rand) *world {
+	var ids []string
+	for i := range 3 + r.IntN(6) {
+		ids = append(ids, fmt.Sprint("s", i))
+	}
+	steps := chain(ids...)
+	fails := map[string]int{}
+	for i := range steps {
+		s := &steps[i]
+		if r.IntN(3) == 0 {
+			gated(steps, s.ID, time.Hour)
+		}
+		if r.IntN(3) == 0 {
+			s.Savepoint = "at-" + s.ID
+		}
+		s.Pivot = r.IntN(8) == 0
+		fails[s.ID] = []int{0, 0, 0, 0, 1, 2, 9}[r.IntN(7)]
+		switch to := steps[r.IntN(i+1)].Savepoint; {
+		case to != "" && r.IntN(2) == 0:
+			s.OnFailure = task.OnFailure{Do: task.FailUnwindTo, To: to, Times: 1 + r.IntN(2)}
+		case r.IntN(3) == 0:
+			s.OnFailure.Do = task.FailContinue
+		case r.IntN(5) == 0:
+			s.OnFailure.Do = task.FailRollbackStep
+		}
+	}
+	return &world{steps: steps, do: failingTimes(fails)}
+}
+
+// told is what a report says of the steps that have something to tell; of the others those of the last run are listed.
+func told(r compensations.Report) []string {
+	all := []string{string(r.Status), fmt.Sprint(r.Outcomes)}
+	if r.Cause != nil {
+		all = append(all, fmt.Sprintf("%s %s: %s", r.Cause.Kind, r.Cause.Step, r.Cause.Text))
+	}
+	for _, s := range r.Steps {
+		if s.State != string(workflows.Done) && s.State != string(workflows.NotStarted) || len(s.Notes) > 0 {
+			all = append(all, fmt.Sprintf("%s %s %s %q", s.Step, s.State, s.Outcome, s.Notes))
+		}
+	}
+	return append(all, r.Notes...)
+}
+
+// Wherever a task continues as new: the same calls in the same order, and the same report, as if it had not.
+func TestContinuingAsNewChangesNothing(t *testing.T) {
+	approving := func(r *run) {
+		for i := range 60 {
+			r.at(time.Duration(i+1)*time.Minute, func() {
+				if len(r.state().Gates) > 0 {
+					r.decide(workflows.SignalApprove)
+				}
+			})
+		}
+	}
+	continued := 0
+	for seed := range uint64(150) {
+		one := &chained{T: t, world: story(mathrand.New(mathrand.NewPCG(seed, 0))), in: func(_ int, r *run) { approving(r) }}
+		want, wantErr := one.report()
+		require.Equal(t, 1, one.runs)
+
+		points := mathrand.New(mathrand.NewPCG(seed, 1))
+		at := map[int]bool{}
+		for i := range len(one.world.calls) {
+			at[i+1] = points.IntN(3) == 0
+		}
+		many := &chained{T: t, world: story(mathrand.New(mathrand.NewPCG(seed, 0)))}
+		many.in = func(_ int, r *run) {
+			approving(r)
+			longFrom(r, func(calls int) bool { return at[calls] })
+		}
+		got, gotErr := many.report()
+		about := fmt.Sprintf("seed %d, %d runs, %v", seed, many.runs, at)
+		require.Equal(t, one.world.calls, many.world.calls, about)
+		require.ElementsMatch(t, told(want), told(got), about)
+		require.Equal(t, wantErr == nil, gotErr == nil, about)
+		continued += many.runs - 1
+	}
+	require.Greater(t, continued, 150)
+}
+
+func TestATaskWhoseLedgerCannotBeCarriedIsRefusedBeforeItActs(t *testing.T) {
+	var ids []string
+	for i := range 30 {
+		ids = append(ids, fmt.Sprint("s", i))
+	}
+	w := &world{steps: chain(ids...)}
+	for i := range w.steps {
+		noise := make([]byte, 40_000)
+		_, _ = rand.Read(noise)
+		w.steps[i].With = []byte(`{"data": "` + base64.StdEncoding.EncodeToString(noise) + `"}`)
+		w.steps[i].UndoParams = []string{"data"}
+	}
+	for i := range w.steps[5:] { // the rest makes little of a ledger until it is there
+		w.steps[5+i].With = []byte(`{"data": "${{ steps.s0.outputs.much }}"}`)
+	}
+	w.do = func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+		noise := make([]byte, 40_000)
+		_, _ = rand.Read(noise)
+		return activities.Result{Outputs: map[string]any{"much": base64.StdEncoding.EncodeToString(noise)}}, nil
+	}
+	r := newRun(t, w)
+	report, err := r.report()
+	r.failsAs(err, workflows.TaskFailed)
+	require.ErrorContains(t, err, "with this step it could be more than the 1000000 that can be carried: split the task")
+	done := w.count["do s0"] * len(w.calls) / 2
+	require.Greater(t, done, 5)
+	require.Less(t, done, 30)
+	var want []string
+	for _, id := range ids[:done] {
+		want = append(want, "do "+id)
+	}
+	for _, id := range slices.Backward(ids[:done]) {
+		want = append(want, "undo "+id)
+	}
+	require.Equal(t, want, w.calls)
+	require.Equal(t, ids[done], report.Cause.Step)
+	require.Equal(t, compensations.Unwound, report.Status)
+}
