@@ -99,22 +99,27 @@ func (k broken) next(t testing.TB) string {
 // TestStoppedRedoWakesAfterTheNextGeneration, and finds in its place a container that was made anew more than once.
 func TestStoppedRedoWakesAfterTheNextGeneration(t *testing.T) {
 	t.Parallel()
-	k := breakable(t)
-	j := k.redo(t)
-	at := slices.Index(points(t, j), "container.exec:candidate-built")
-	require.Equal(t, k.after, files(t, k.box))
-	mustUndo(t, k.stage, j.Entry, redoable)
+	for _, label := range []string{"container.exec:ticket-taken", "container.exec:candidate-built"} {
+		t.Run(label, func(t *testing.T) {
+			t.Parallel()
+			k := breakable(t)
+			j := k.redo(t)
+			at := slices.Index(points(t, j), label)
+			require.Equal(t, k.after, files(t, k.box))
+			mustUndo(t, k.stage, j.Entry, redoable)
 
-	j.Entry = k.again(t, j.Entry)
-	sleeper := asleep(t, j, at)
-	mustUndo(t, k.stage, j.Entry, activities.Decision{})
-	require.Equal(t, k.before, files(t, k.box))
-	left := k.next(t)
-	sleeper.wake(t)
-	assert.Equal(t, left, files(t, k.box), "a forward that wakes up too late changes nothing")
-	assert.Empty(t, leftOver(t, k.box, j.Entry.Token))
-	_, err := k.action.Apply(t.Context(), j.Entry, j.Step, "")
-	assert.Equal(t, activities.Fenced, activities.TypeOf(err))
+			j.Entry = k.again(t, j.Entry)
+			sleeper := asleep(t, j, at)
+			mustUndo(t, k.stage, j.Entry, activities.Decision{})
+			require.Equal(t, k.before, files(t, k.box))
+			left := k.next(t)
+			sleeper.wake(t)
+			assert.Equal(t, left, files(t, k.box), "a forward that wakes up too late changes nothing")
+			assert.Empty(t, leftOver(t, k.box, j.Entry.Token))
+			_, err := k.action.Apply(t.Context(), j.Entry, j.Step, "")
+			assert.Equal(t, activities.Fenced, activities.TypeOf(err))
+		})
+	}
 }
 
 func TestStoppedUndoThatAResetOutruns(t *testing.T) {
