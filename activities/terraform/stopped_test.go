@@ -63,6 +63,25 @@ func TestStoppedOnTheWayToTerraform(t *testing.T) {
 	}
 }
 
+// The same where they wake up before anything else has changed the state, and before the undo has cleared away what they
+// work in: neither is their plan stale, nor their folder gone. Only the fence is in the way. All other points are woken by
+// the undo itself.
+func TestWokenRightAfterTheUndo(t *testing.T) {
+	for _, at := range []string{"front:ready", "supervisor:begun"} {
+		t.Run(at, func(t *testing.T) {
+			b := newBench(t, one)
+			e, s := b.step(Params{})
+			c := b.worker(e, s, breakVar+"=stop:terraform."+at)
+			sleeper := b.stop(c)
+			require.Error(t, b.undoer(e, breakVar+"=kill:terraform.undo:settled").Wait())
+			require.Error(t, b.wake(c, sleeper), "the forward came too late")
+			assert.Empty(t, b.names())
+			assert.NoFileExists(t, b.state())
+			assert.Equal(t, activities.Nothing, b.undo(e).Outcome)
+		})
+	}
+}
+
 // The same with the first of two undos.
 func TestStoppedUndo(t *testing.T) {
 	for _, at := range between {
@@ -102,6 +121,18 @@ func (b *bench) outlive(c *exec.Cmd, sleeper process) error {
 	next := b.apply(Params{})
 	left, state := objects(b, b.dir), b.stateText()
 	require.Len(b, left, 1)
+	err := b.wake(c, sleeper)
+	assert.Equal(b, left, objects(b, b.dir), "who was stopped has changed nothing")
+	assert.Equal(b, state, b.stateText())
+	u := b.undo(next)
+	assert.Equal(b, activities.Restored, u.Outcome, "%v", u.Losses)
+	assert.Empty(b, b.names())
+	return err
+}
+
+// wake lets the sleeper and the worker go on to their ends, and returns the worker's.
+func (b *bench) wake(c *exec.Cmd, sleeper process) error {
+	b.Helper()
 	sleeper.signal(unix.SIGCONT)
 	require.NoError(b, unix.Kill(c.Process.Pid, unix.SIGCONT))
 	ended := make(chan error, 1)
@@ -113,11 +144,6 @@ func (b *bench) outlive(c *exec.Cmd, sleeper process) error {
 		require.Fail(b, "the worker does not come to its end")
 	}
 	b.eventually("the end of the sleeper", func() bool { return !sleeper.alive() })
-	assert.Equal(b, left, objects(b, b.dir), "who was stopped has changed nothing")
-	assert.Equal(b, state, b.stateText())
-	u := b.undo(next)
-	assert.Equal(b, activities.Restored, u.Outcome, "%v", u.Losses)
-	assert.Empty(b, b.names())
 	return err
 }
 
