@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -25,11 +26,12 @@ func Recover(ctx workflow.Context, r RecoverRequest, carry *Carry) (compensation
 	return t.run(ctx, func(ctx workflow.Context) error {
 		ledger, err := readLedger(ctx, "read the ledger of the dead run", r.WorkflowID, r.RunID)
 		if err != nil {
+			t.unknown = true // nobody knows what is left
 			return err
 		}
-		t.redoable = ledger.Redoable
+		t.redoable, t.unknown = ledger.Redoable, ledger.Unknown
 		t.configure(ctx)
-		t.saga.Adopt(ledger.Entries)
+		t.saga.TakeUp(ledger.carried())
 		t.cause = &compensations.Cause{Kind: compensations.Ended, Text: fmt.Sprintf("run %s of %s ended without unwinding: %s", r.RunID, r.WorkflowID, r.Ended)}
 		return nil
 	})
@@ -130,7 +132,8 @@ func Redo(ctx workflow.Context, r RedoRequest, carry *Carry) (compensations.Repo
 		if len(compiled.Steps) == 0 {
 			return refused("rollback %s has undone no step of task %s: there is nothing to redo", r.Rollback.WorkflowID, r.Task.WorkflowID)
 		}
-		t.redoes, t.outputs = before.Tokens, before.Outputs
+		t.redoes = before.Tokens
+		maps.Copy(t.outputs, before.Outputs) // nil where all steps are done again
 		t.adopt(ctx, compiled)
 		return nil
 	})

@@ -40,7 +40,10 @@ func TestBadInputIsStatusTwoAndOneClearLineBeforeAnythingStarts(t *testing.T) {
 		"bad status":         {[]string{"list", "--status", "lost"}, `--status "lost": give one of open, committed`},
 		"bad limit":          {[]string{"list", "--limit", "0"}, "--limit 0: give at least 1"},
 		"no reason":          {[]string{"reject", "x", "y"}, "--reason is missing"},
-		"no decision":        {[]string{"resolve", "x", "y"}, `--do "": give one of retry, force, skip, accept`},
+		"no decision":        {[]string{"resolve", "x", "y"}, `--do "": give one of retry, force, skip, accept, reset`},
+		"two parts":          {[]string{"rollback", "x", "--to", "a", "--step", "b"}, "give --to or --step, not both"},
+		"nothing to recover": {[]string{"recover"}, "starter recover takes ID, but got 0 arguments"},
+		"nothing to redo":    {[]string{"redo", ""}, "ID is empty"},
 		"no file":            {[]string{"run", "/nowhere/task.yaml"}, "no such file or directory; name a file that is there"},
 		"bad variable":       {[]string{"validate", write(t, good), "--var", "x"}, `--var "x": give name=value`},
 		"unknown variable":   {[]string{"validate", write(t, good), "--var", "x=1"}, "vars.x: the task file has no such var"},
@@ -99,7 +102,7 @@ func TestShellCompletion(t *testing.T) {
 		require.Contains(t, r.out, "starter")
 	}
 	for line, want := range map[string]string{
-		"resolve x y --do ": "retry\nforce\nskip\naccept\n", "list --status com": "committed\n", "show x -o ": "text\njson\n",
+		"resolve x y --do ": "retry\nforce\nskip\naccept\nreset\n", "list --status com": "committed\n", "show x -o ": "text\njson\n",
 		"catalog fake.s": "fake.set\n",
 	} {
 		args := strings.Split(line, " ")

@@ -1,0 +1,189 @@
+package command
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+)
+
+const saved = `name: set two
+steps:
+  - {id: one, uses: fake.set, with: {key: a, value: x}}
+  - {id: two, uses: fake.set, with: {key: b, value: y}, savepoint: half}
+`
+
+func (d *desk) terminate(id string) {
+	require.NoError(d, d.client.TerminateWorkflow(d.Context(), id, "", "a test"))
+}
+
+// runID is that of the only run of a task.
+func (d *desk) runID(id string) string {
+	r, err := d.client.DescribeWorkflowExecution(d.Context(), id, "")
+	require.NoError(d, err)
+	return r.WorkflowExecutionInfo.FirstRunId
+}
+
+// values are those of the fake world.
+func (d *desk) values() [2]string { return [2]string{d.world.get("a"), d.world.get("b")} }
+
+func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
+	d := newDesk(t)
+	file := d.file(saved)
+	name := func(s string) string { return t.Name() + "-" + s }
+	d.ok("run", file, "--id", name("done"), "--watch")
+	d.ok("run", d.file(gated), "--id", name("alive"))
+	d.until(name("alive"), atGate)
+	d.ok("run", d.file(gated), "--id", name("dead"))
+	d.until(name("dead"), atGate)
+	d.terminate(name("dead"))
+	require.Equal(t, statusFailed, d.do("run", d.file(failing), "--id", name("unwound"), "--watch").status)
+	_, err := d.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: name("foreign"), TaskQueue: "nobody's"}, "SomebodyElses")
+	require.NoError(t, err)
+	before := d.list()
+
+	for line, want := range map[string]string{
+		"recover none":                        `there is no task "none" in namespace default; ` + "`starter list` shows those that are there",
+		"recover none --take-over":            `there is no task "none"`,
+		"recover @foreign":                    "is a workflow of type SomebodyElses, and no task",
+		"recover @alive":                      "@alive is running: cancel it and it unwinds by itself; where it is stuck, take it over: `starter cancel @alive`, or `starter recover @alive --take-over`",
+		"recover @done":                       "@done has ended by itself as committed: there is nothing to recover; to take it back, roll it back; `starter show @done`",
+		"recover @unwound":                    "@unwound has ended by itself as unwound: there is nothing to recover; `starter show @unwound`",
+		"rollback none":                       `there is no task "none"`,
+		"rollback @foreign":                   "is a workflow of type SomebodyElses, and no task",
+		"rollback @alive":                     "task @alive is running: cancel it and it unwinds by itself; `starter watch @alive`",
+		"rollback @dead":                      "task @dead was terminated and has not unwound: recover it; `starter recover @dead`",
+		"rollback @unwound":                   "task @unwound has ended as unwound: there is nothing to roll back; `starter show @unwound`",
+		"rollback @done --to no":              `task @done has no savepoint "no"; it has half`,
+		"rollback @done --step no":            `task @done has done no step "no"; it has done one, two`,
+		"rollback @done --to half --step one": "give --to or --step, not both",
+		"redo none":                           `there is no task "none"`,
+		"redo @foreign":                       "is a workflow of type SomebodyElses, and no task",
+		"redo @alive":                         "task @alive is running: it was not rolled back; `starter watch @alive`",
+		"redo @done":                          "task @done was not rolled back: there is nothing to redo; `starter show @done`",
+	} {
+		t.Run(line, func(t *testing.T) {
+			mine := func(s string) string { return strings.ReplaceAll(s, "@", d.Name()+"-") }
+			r := d.do(strings.Fields(mine(line))...)
+			require.Equal(t, statusUsage, r.status, r.out)
+			require.Empty(t, r.out)
+			require.Contains(t, r.err, mine(want))
+		})
+	}
+	require.Equal(t, before, d.list(), "nothing was started")
+	require.True(t, atGate(d.state(name("alive"))), "nothing was touched")
+	d.ok("cancel", name("alive"))
+}
+
+// list are the ids of the tasks on this test's queue, and of what came after them.
+func (d *desk) list() string { return d.ok("list", "--limit", "1000", "--agent", "bot") }
+
+func TestRecoverUnwindsATaskThatWasTerminated(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	d.until(t.Name(), atGate)
+	d.terminate(t.Name())
+	require.Equal(t, "x", d.world.get("a"))
+	require.Contains(t, d.ok("show", t.Name()), "nothing was unwound by this run; `starter recover "+t.Name()+"` unwinds it")
+
+	id := "recover-" + d.runID(t.Name())
+	out := d.ok("recover", t.Name(), "--watch")
+	require.Contains(t, out, t.Name()+" was terminated; "+id+" unwinds it\n")
+	require.Contains(t, normal(out), "one fake.set undo: restored: a is \"\" again\n")
+	require.Contains(t, out, "unwound: every step that acted was taken back")
+	require.Equal(t, [2]string{}, d.values())
+
+	again := d.do("recover", t.Name())
+	require.Equal(t, statusUsage, again.status)
+	require.Contains(t, again.err, t.Name()+" was already recovered by "+id+"; `starter watch "+id+"`")
+	require.Contains(t, d.ok("watch", id), "unwound: every step that acted was taken back")
+	require.Contains(t, d.ok("show", id, "-o", "json"), `"outcome": "restored"`)
+	require.Eventually(t, func() bool { return strings.Contains(normal(d.ok("list", "--limit", "1000")), id+" unwound ") }, waitFor, tick)
+}
+
+func TestTakingOverEndsATaskThatIsStuck(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	d.until(t.Name(), atGate)
+	require.Contains(t, d.ok("recover", t.Name(), "--take-over", "--watch"), "unwound: every step that acted was taken back")
+	require.Equal(t, [2]string{}, d.values())
+	require.Contains(t, d.ok("show", t.Name()), "terminated from outside")
+}
+
+func TestARecoveryThatWaitsForAPersonIsResolvedAndNotCanceled(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	d.until(t.Name(), atGate)
+	d.terminate(t.Name())
+	d.world.set("a", "somebody else's")
+	id := "recover-" + d.runID(t.Name())
+	require.Contains(t, d.ok("recover", t.Name()), "follow it: starter watch "+id)
+	d.until(id, parked)
+	again := d.do("recover", t.Name())
+	require.Equal(t, statusUsage, again.status)
+	require.Contains(t, again.err, t.Name()+" is already being recovered by "+id)
+	canceled := d.do("cancel", id)
+	require.Equal(t, statusUsage, canceled.status)
+	require.Contains(t, canceled.err, id+" takes a task back, and goes on until that is done")
+
+	d.terminate(id)
+	second := "recover-" + d.runID(id)
+	require.Contains(t, d.ok("recover", t.Name()), id+" was terminated; "+second+" unwinds it")
+	d.until(second, parked)
+	d.ok("resolve", second, "one", "--do", "accept", "--yes")
+	left := d.do("watch", second)
+	require.Equal(t, statusFailed, left.status)
+	require.Contains(t, left.out, "unwound with remains")
+	require.Contains(t, left.err, "not everything is as it was before")
+	require.Equal(t, "somebody else's", d.world.get("a"))
+}
+
+func TestATaskIsRolledBackAndRedone(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(saved), "--id", t.Name(), "--watch")
+	require.Equal(t, [2]string{"x", "y"}, d.values())
+	id := "rollback-" + d.runID(t.Name())
+
+	out := d.ok("rollback", t.Name(), "--to", "half", "--watch", "--why", "too early")
+	require.Contains(t, out, id+"-to-half rolls task "+t.Name()+" back\n")
+	require.Contains(t, out, "to savepoint half: too early")
+	require.Equal(t, [2]string{"x", ""}, d.values())
+	require.Contains(t, d.ok("redo", id+"-to-half", "--watch"), "redone: what was rolled back is there again")
+	require.Equal(t, [2]string{"x", "y"}, d.values())
+
+	twice := d.do("rollback", t.Name(), "--to", "half")
+	require.Equal(t, statusUsage, twice.status)
+	require.Contains(t, twice.err, t.Name()+" was already rolled back by "+id+"-to-half; `starter watch ")
+	redone := d.do("redo", id+"-to-half")
+	require.Equal(t, statusUsage, redone.status)
+	require.Contains(t, redone.err, id+"-to-half was already redone by redo-")
+}
+
+func TestAStepIsRolledBackWithWhatBuildsOnIt(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(saved), "--id", t.Name(), "--watch")
+	require.Contains(t, d.ok("rollback", t.Name(), "--step", "one", "--watch"), "unwound: every step that acted was taken back")
+	require.Equal(t, [2]string{}, d.values())
+	require.Contains(t, d.ok("redo", t.Name(), "--watch"), "redone")
+	require.Equal(t, [2]string{"x", "y"}, d.values())
+}
+
+func TestIDsAreCompletedByWhatCanBeDoneWithThem(t *testing.T) {
+	d := newDesk(t)
+	done, dead := t.Name()+"-done", t.Name()+"-dead"
+	d.ok("run", d.file(saved), "--id", done, "--watch")
+	d.ok("run", d.file(gated), "--id", dead)
+	d.until(dead, atGate)
+	d.terminate(dead)
+	d.ok("rollback", done, "--watch")
+	complete := func(command string) string {
+		return d.ok(cobra.ShellCompRequestCmd, command, t.Name()) + d.ok(cobra.ShellCompRequestCmd, command, "rollback-"+d.runID(done))
+	}
+	for command, want := range map[string]string{"recover": dead, "rollback": done, "redo": "rollback-" + d.runID(done)} {
+		require.Eventually(t, func() bool { return strings.Contains(complete(command), want+"\n") }, waitFor, tick, command)
+	}
+	require.NotContains(t, complete("recover"), done)
+	require.NotContains(t, complete("rollback"), dead)
+}
