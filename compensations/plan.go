@@ -62,6 +62,7 @@ type plan struct {
 	behind map[string][]*item // ready ones behind those
 	begun  []*item            // in the order of their first undo
 	parked []*item            // for a person
+	untold []*item            // of these, those that nobody was told about
 	open   int                // how many are not at an end
 	busy   int                // of these, with an undo scheduled on a queue that is served
 }
@@ -195,6 +196,7 @@ func (p *plan) park(it *item, reason string) {
 		return
 	}
 	p.set(it, Parked)
+	p.untold = append(p.untold, it)
 }
 
 // parkDigest fits one park of one entry: what was shown, and the how manieth time.

@@ -246,6 +246,7 @@ func (s *Saga) unwind(ctx workflow.Context, cause Cause, entries []activities.En
 	s.restore()
 	s.options.Changed()
 	for {
+		s.tell(ctx)
 		paused := s.options.Pause()
 		for !paused && s.plan.busy < s.options.Parallel && s.plan.next() != nil {
 			s.start(ctx, s.plan.next())
@@ -258,7 +259,7 @@ func (s *Saga) unwind(ctx workflow.Context, cause Cause, entries []activities.En
 		}
 		// Something must end, become free by a person, or be served again by a host that is back.
 		_ = workflow.Await(ctx, func() bool {
-			return s.plan.done() || s.options.Pause() != paused || paused && s.idle() ||
+			return s.plan.done() || len(s.plan.untold) > 0 || s.options.Pause() != paused || paused && s.idle() ||
 				!paused && s.plan.busy < s.options.Parallel && s.plan.next() != nil
 		})
 	}
@@ -326,6 +327,10 @@ func (s *Saga) undo(ctx workflow.Context, it *item) {
 			return
 		case errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
 			s.wait(ctx, it)
+			if s.options.Pause() {
+				s.plan.set(it, Pending)
+				return
+			}
 			began, hostWait = workflow.Now(ctx), min(2*hostWait, maxHostWait)
 			continue
 		case errors.As(err, &app) && app.Type() == string(activities.WorkerStopping):
@@ -373,8 +378,21 @@ func (s *Saga) fail(ctx workflow.Context, it *item, reason string) {
 
 func (s *Saga) park(ctx workflow.Context, it *item, reason string) {
 	s.plan.park(it, reason)
-	s.count(ctx, it)
-	s.alert(ctx, it)
+	if it.state != Parked {
+		s.count(ctx, it)
+	}
+	s.tell(ctx)
+}
+
+// tell tells about what was parked, also by what became of another one.
+func (s *Saga) tell(ctx workflow.Context) {
+	for _, it := range s.plan.untold {
+		if it.state == Parked {
+			s.count(ctx, it)
+			s.alert(ctx, it)
+		}
+	}
+	s.plan.untold = nil
 }
 
 // alert tells somebody about an undo that needs a person.

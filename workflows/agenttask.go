@@ -44,15 +44,15 @@ func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) err
 		t.publishAgent(ctx)
 		t.cause = t.goForward(ctx)
 	}
-	if t.cause == nil && t.continues {
-		return compensations.Report{}, t.continueAsNew(ctx)
-	}
-	reset := wasReset(ctx)
+	reset := wasReset(ctx) // also before it continues as new: the next run could not tell
 	switch {
+	case t.cause == nil && reset == nil && t.continues:
+		return compensations.Report{}, t.continueAsNew(ctx)
 	case t.cause == nil && reset == nil:
 		return t.close(ctx, t.committed(), nil)
 	case t.cause == nil:
 		t.cause = reset
+		t.settleDown(ctx)
 	}
 	return t.unwind(ctx, reset)
 }

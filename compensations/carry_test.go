@@ -1,0 +1,108 @@
+package compensations_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// next is what the next run of a chain gets: as JSON, as a server keeps it.
+func next(t *testing.T, saga *compensations.Saga) *compensations.Carried {
+	t.Helper()
+	raw, err := json.Marshal(saga.Carry())
+	require.NoError(t, err)
+	var c compensations.Carried
+	require.NoError(t, json.Unmarshal(raw, &c))
+	return &c
+}
+
+// unwindInRuns unwinds a script in runs that each pause after so many undos, and returns the last report and the number of
+// runs.
+func unwindInRuns(t *testing.T, s *script, undos int) (compensations.Report, int) {
+	t.Helper()
+	for runs := 1; ; runs++ {
+		require.Less(t, runs, 20, "%v", s.world.calls)
+		before := len(s.world.calls)
+		s.options.Pause = func() bool { return len(s.world.calls)-before >= undos }
+		var carried *compensations.Carried
+		s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
+			r := saga.Unwind(ctx, cause)
+			carried = next(t, saga)
+			return r
+		}
+		report := s.run(t)
+		if report.Status != compensations.Open {
+			return report, runs
+		}
+		s.from, s.steps = carried, nil
+	}
+}
+
+func TestAnUnwindingThatIsPausedGoesOnInTheNextRun(t *testing.T) {
+	s := &script{world: &world{}, steps: chain("a", "b", "c", "d")}
+	report, runs := unwindInRuns(t, s, 1)
+	require.Equal(t, 4, runs)
+	require.Equal(t, []string{"undo d", "undo c", "undo b", "undo a"}, s.world.calls)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, map[string]int{"restored": 4}, report.Outcomes)
+	require.Len(t, report.Steps, 4)
+}
+
+func TestWhatAPersonHasDecidedHoldsInTheNextRun(t *testing.T) {
+	s := &script{world: &world{undo: parks("c", "b")}, steps: chain("a", "b", "c"), decide: map[string]compensations.Do{
+		"c": compensations.Skip, "b": compensations.Retry, "a": compensations.Retry,
+	}}
+	// The pause begins with the first undo and ends no alert: those decide before the run is over.
+	report, runs := unwindInRuns(t, s, 1)
+	require.Greater(t, runs, 2)
+	require.Equal(t, []string{"undo c", "undo b", "undo b", "undo a"}, s.world.calls)
+	require.Equal(t, []string{"c parked", "b parked", "b parked"}, s.alerts)
+	require.Equal(t, compensations.Remains, report.Status)
+	require.ElementsMatch(t, []string{"c skipped unknown", "b settled restored", "a settled restored"}, rows(report.Steps))
+}
+
+// A host that is gone holds back its own steps, also in a run that is about to end.
+func TestAPauseIsNotHeldUpByAHostThatIsGone(t *testing.T) {
+	w := &world{undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "b" && n == 1 { // what a server would say
+			return activities.Undone{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+		}
+		return restored, nil
+	}}
+	s := &script{world: w, steps: chain("a", "b")}
+	report, runs := unwindInRuns(t, s, 1)
+	require.Equal(t, 3, runs)
+	require.Equal(t, []string{"undo b", "undo b", "undo a"}, w.calls)
+	require.Equal(t, []string{"b waiting"}, s.alerts)
+	require.Equal(t, compensations.Unwound, report.Status)
+}
+
+func TestThePlacesInALedgerAreGivenOnceInAllRuns(t *testing.T) {
+	s := &script{world: &world{}, steps: chain("a", "b")}
+	var carried *compensations.Carried
+	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
+		saga.UnwindSteps(ctx, cause, named("b"))
+		carried = next(t, saga)
+		return compensations.Report{}
+	}
+	s.run(t)
+	s.from, s.steps = carried, nil
+	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
+		require.Equal(t, 3, saga.Register(ctx, compensations.Step{ID: "c", Action: "Do", Undo: "Undo"}).Seq, "2 was b's")
+		require.Equal(t, 1, saga.Register(ctx, compensations.Step{ID: "a", Action: "Do", Undo: "Undo"}).Seq, "the same step")
+		require.Equal(t, 1, saga.Past().Count)
+		return saga.Unwind(ctx, cause)
+	}
+	report := s.run(t)
+	require.Equal(t, []string{"undo b", "undo c", "undo a"}, s.world.calls)
+	require.Equal(t, map[string]int{"restored": 3}, report.Outcomes)
+	require.Less(t, report.Took, time.Minute)
+}
