@@ -101,6 +101,8 @@ func TestRedoOfWhatIsNotThereAnyMoreIsRefused(t *testing.T) {
 		}, activities.Refused, "+ /srv/mine"},
 		"someone has removed the container": {func(t *testing.T, b *box, s *stage, e activities.Entry) {
 			mustUndo(t, s, e, redoable)
+			stood := b.inspect(t).Image
+			t.Cleanup(func() { removeImage(t, stood) }) // nobody else knows of it once the container is gone
 			require.NoError(t, b.ContainerRemove(t.Context(), b.name, dockertypes.RemoveOptions{Force: true}))
 		}, activities.Refused, "has been removed since the rollback"},
 		"someone has removed the image": {func(t *testing.T, b *box, s *stage, e activities.Entry) {
