@@ -133,7 +133,7 @@ func (p *inContainer) wants() []found.Want {
 func (p *inContainer) rerun(e ended) []string {
 	for i := range p.Commands {
 		if slices.ContainsFunc(e.step(p.id(i)).Notes, func(n string) bool { return strings.Contains(n, "the container was rolled back") }) {
-			return []string{"it has another id", "its image is the checkpoint", "times below a second"}
+			return []string{"it has another id", "its image is told by an id", "times below a second"}
 		}
 	}
 	return nil

@@ -1,6 +1,6 @@
 // Package crash is the crash matrix: random tasks over all worlds, several side by side on several workers, while workers
 // are killed at random moments and at every labelled point, frozen and thawed when all is over, the Temporal server is
-// killed and started again, the way to the container engine stalls or breaks off, and Stripe drops connections before or
+// killed and started again, tasks are ended with nothing undone and recovered by another workflow, the way to the container engine stalls or breaks off, and Stripe drops connections before or
 // after it has acted. After each task its world is looked at by code that shares nothing with the worlds' own Observe
 // (package found, and the looks in this package): either everything was applied exactly once, or all is as before, or the
 // report names exactly what is not.
@@ -14,7 +14,4 @@
 // it is a matter of timing, and no seed can fix that.
 //
 // The engine itself is not ours to pause: a proxy between the workers and it stalls and drops connections instead.
-//
-// A fault is a function in the table of fault.go, so that another one (to terminate a task, and have it recovered) is one
-// more line there.
 package crash

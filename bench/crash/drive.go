@@ -17,6 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 // drive plays one task with its faults from the beginning to the verdict. An error is one of the matrix itself.
@@ -39,7 +40,7 @@ func (r *run) drive(ctx context.Context, p plan) error {
 			return err
 		}
 	}
-	d := &driver{run: r, plan: p, decided: map[activities.Digest]bool{}}
+	d := &driver{run: r, plan: p, decided: map[activities.Digest]bool{}, closed: make(chan ended, 1)}
 	if err := d.start(ctx); err != nil {
 		return err
 	}
@@ -114,12 +115,23 @@ func (r *run) record(p plan, e ended, v verdict, frozen int, took time.Duration)
 // driver follows one task.
 type driver struct {
 	*run
-	plan    plan
-	runID   string // the first run's
-	started time.Time
+	plan plan
+	// first is the run of the task; now is the workflow that owns its ledger, and since when.
+	first   string
+	now     workflows.Chain
+	since   time.Time
+	stops   int // how often it was canceled or terminated
 	decided map[activities.Digest]bool
+	closed  chan ended
+}
 
-	canceled bool
+// own makes a workflow the one that is followed.
+func (d *driver) own(ctx context.Context, c workflows.Chain) {
+	if c.RunID == d.now.RunID {
+		return
+	}
+	d.now, d.since = c, time.Now()
+	go d.await(ctx, c)
 }
 
 // document is the task file.
@@ -162,14 +174,13 @@ func (d *driver) start(ctx context.Context) error {
 			WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		}, workflows.AgentTaskType, doc)
 		cancel()
-		d.started = time.Now()
 		var already *serviceerror.WorkflowExecutionAlreadyStarted
 		switch {
 		case err == nil:
-			d.runID = run.GetRunID()
+			d.first = run.GetRunID()
 			return nil
 		case errors.As(err, &already): // by an attempt whose answer was lost
-			d.runID = already.RunId
+			d.first = already.RunId
 			return nil
 		case ctx.Err() != nil:
 			return err
@@ -201,8 +212,7 @@ func (d *driver) follow(ctx context.Context) (e ended, v verdict, err error) {
 			})
 		}
 	}
-	closed := make(chan ended, 1)
-	go d.await(ctx, closed)
+	d.own(ctx, workflows.Chain{WorkflowID: d.plan.ID, RunID: d.first, FirstRunID: d.first})
 	limit := time.After(d.Patience)
 	tick := time.NewTicker(300 * time.Millisecond)
 	defer tick.Stop()
@@ -214,7 +224,7 @@ func (d *driver) follow(ctx context.Context) (e ended, v verdict, err error) {
 			if err != nil {
 				return e, v, err
 			}
-		case e := <-closed:
+		case e := <-d.closed:
 			if e.Report.Status == "" {
 				v.Blocked = []string{"the task has ended without a report"}
 			}
@@ -232,25 +242,32 @@ func (d *driver) follow(ctx context.Context) (e ended, v verdict, err error) {
 	}
 }
 
-// await tells how the task has ended, however often the server goes away before.
-func (d *driver) await(ctx context.Context, closed chan<- ended) {
-	e := ended{Task: d.plan.ID, FirstRunID: d.runID}
+// await tells how a workflow has ended, however often the server goes away before; of one that was terminated nothing is
+// told: another goes on with it.
+func (d *driver) await(ctx context.Context, c workflows.Chain) {
+	e := ended{Task: d.plan.ID, FirstRunID: d.first}
 	for ctx.Err() == nil {
-		err := d.client.GetWorkflow(ctx, d.plan.ID, d.runID).Get(ctx, &e.Report)
+		err := d.client.GetWorkflow(ctx, c.WorkflowID, c.RunID).Get(ctx, &e.Report)
 		var failed *temporal.ApplicationError
 		var canceled *temporal.CanceledError
 		var over *temporal.WorkflowExecutionError
+		var dead *temporal.TerminatedError
 		switch {
 		case err == nil:
 		case errors.As(err, &failed):
 			_ = failed.Details(&e.Report) // without a report it counts as blocked
 		case errors.As(err, &canceled):
 			_ = canceled.Details(&e.Report)
+		case errors.As(err, &dead):
+			return
 		case !errors.As(err, &over):
 			pause(ctx, again)
 			continue
 		}
-		closed <- e
+		select {
+		case d.closed <- e:
+		case <-ctx.Done():
+		}
 		return
 	}
 }
@@ -259,7 +276,7 @@ func (d *driver) await(ctx context.Context, closed chan<- ended) {
 func (d *driver) state(ctx context.Context) (s workflows.State, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	answer, err := d.client.QueryWorkflow(ctx, d.plan.ID, d.runID, workflows.QueryState)
+	answer, err := d.client.QueryWorkflow(ctx, d.now.WorkflowID, d.now.RunID, workflows.QueryState)
 	if err == nil {
 		err = answer.Get(&s)
 	}
@@ -270,7 +287,7 @@ func (d *driver) state(ctx context.Context) (s workflows.State, err error) {
 func (d *driver) pending(ctx context.Context) (all []string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	now, err := d.client.DescribeWorkflowExecution(ctx, d.plan.ID, d.runID)
+	now, err := d.client.DescribeWorkflowExecution(ctx, d.now.WorkflowID, d.now.RunID)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -289,9 +306,7 @@ func tell(s workflows.State) string {
 
 // look decides what waits for a person. It says what is parked without a cause.
 func (d *driver) look(ctx context.Context) (stuck string) {
-	if d.plan.Ends == cancelled && !d.canceled && time.Since(d.started) > d.plan.CancelAfter {
-		d.canceled = d.client.CancelWorkflow(ctx, d.plan.ID, d.runID) == nil
-	}
+	d.stop(ctx)
 	s, err := d.state(ctx)
 	if err != nil {
 		return "" // no worker answers just now
@@ -316,6 +331,47 @@ func (d *driver) look(ctx context.Context) (stuck string) {
 	return ""
 }
 
+// stop cancels or terminates a task that is to end so, when its time has come.
+func (d *driver) stop(ctx context.Context) {
+	ran := time.Since(d.since)
+	switch {
+	case d.plan.Ends == cancelled && d.stops == 0 && ran > d.plan.StopAfter:
+		if d.client.CancelWorkflow(ctx, d.now.WorkflowID, d.now.RunID) == nil {
+			d.stops++
+		}
+	case d.plan.Ends != terminated:
+	case d.stops == 0 && ran > d.plan.StopAfter, d.stops == 1 && d.plan.StopAgain > 0 && ran > d.plan.StopAgain:
+		if d.terminate(ctx) {
+			d.stops++
+		}
+	}
+}
+
+// terminate ends what owns the ledger with nothing undone, and has it recovered. It is not done where the server does not
+// answer: then the next look goes on with it.
+func (d *driver) terminate(ctx context.Context) (done bool) {
+	server := recovery.Server{Client: d.client, Namespace: d.server.Namespace}
+	dead, err := server.TakeOver(ctx, d.now.WorkflowID, "crash")
+	if err == nil {
+		dead, err = server.Recover(ctx, dead, "crash")
+	}
+	var refused *recovery.Refused
+	switch {
+	case err == nil:
+		d.own(ctx, dead.Chain)
+		return true
+	case !errors.As(err, &refused):
+		return false
+	case refused.Why == recovery.Taken: // by the sweep, or by an attempt whose answer was lost
+		other, err := server.Describe(ctx, refused.ID, "")
+		if err == nil {
+			d.own(ctx, other.Chain)
+		}
+		return err == nil
+	}
+	return true // it had ended by itself
+}
+
 // decide decides a gate, once.
 func (d *driver) decide(ctx context.Context, g workflows.GateView) {
 	if d.decided[g.Digest] {
@@ -325,7 +381,7 @@ func (d *driver) decide(ctx context.Context, g workflows.GateView) {
 	if d.plan.Ends == rejected && g.Step == d.plan.last() {
 		signal = workflows.SignalReject
 	}
-	err := d.client.SignalWorkflow(ctx, d.plan.ID, d.runID, signal, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "crash"})
+	err := d.client.SignalWorkflow(ctx, d.now.WorkflowID, d.now.RunID, signal, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "crash"})
 	d.decided[g.Digest] = err == nil
 }
 
@@ -340,7 +396,7 @@ func (d *driver) killedSupervisor() bool {
 }
 
 func (d *driver) accept(ctx context.Context, s compensations.StepReport) {
-	_ = d.client.SignalWorkflow(ctx, d.plan.ID, d.runID, compensations.SignalResolve, map[string]any{ // if it is lost, the next look sends it
+	_ = d.client.SignalWorkflow(ctx, d.now.WorkflowID, d.now.RunID, compensations.SignalResolve, map[string]any{ // if it is lost, the next look sends it
 		"step": s.Step, "digest": s.Digest, "do": "accept", "who": "crash", "why": "nobody can know",
 	})
 }
@@ -348,7 +404,7 @@ func (d *driver) accept(ctx context.Context, s compensations.StepReport) {
 // giveUp ends a task that is blocked, so that it is in nobody's way.
 func (d *driver) giveUp(ctx context.Context) error {
 	for ctx.Err() == nil {
-		err := d.client.TerminateWorkflow(ctx, d.plan.ID, d.runID, "blocked")
+		err := d.client.TerminateWorkflow(ctx, d.now.WorkflowID, d.now.RunID, "blocked")
 		var gone *serviceerror.NotFound
 		if err == nil || errors.As(err, &gone) {
 			return nil

@@ -17,6 +17,8 @@ const (
 	fails     ending = "fails"    // its last step acts, and then a check of it does not hold
 	rejected  ending = "rejected" // at the gate of its last step
 	cancelled ending = "canceled" // at some moment
+	// terminated is the end of the run at some moment with nothing undone: another workflow recovers it.
+	terminated ending = "terminated"
 )
 
 // plan is a task with the faults that it meets: all that the seed decides of it.
@@ -24,8 +26,8 @@ type plan struct {
 	ID    string
 	Parts []part
 	Ends  ending
-	// CancelAfter is when a task is canceled that is to be.
-	CancelAfter time.Duration
+	// StopAfter is when a task is canceled or terminated that is to be, and StopAgain when what recovers it is; zero: never.
+	StopAfter, StopAgain time.Duration
 	// Gate is the step that a person is asked about, beside what is always asked; empty: none.
 	Gate string
 	// AtOnce lets the parts run side by side.
@@ -42,12 +44,15 @@ func draw(seed uint64, i int, hosts int, worlds []string) plan {
 	first := all[order0(seed, i, len(all))]
 	p := plan{ID: fmt.Sprintf("crash-%d-%d", seed, i)}
 
-	endings := []ending{commits, commits, commits, commits, fails, rejected, cancelled}
+	endings := []ending{commits, commits, commits, commits, commits, fails, rejected, cancelled, terminated}
 	if first.Phase == unwinding {
-		endings = []ending{fails, fails, rejected, cancelled}
+		endings = []ending{fails, fails, rejected, cancelled, terminated}
 	}
 	p.Ends = endings[r.IntN(len(endings))]
-	p.CancelAfter = between(r, 500*time.Millisecond, 5*time.Second)
+	p.StopAfter = between(r, 500*time.Millisecond, 5*time.Second)
+	if r.IntN(3) == 0 {
+		p.StopAgain = between(r, 500*time.Millisecond, 3*time.Second)
+	}
 	p.AtOnce = r.IntN(3) == 0
 
 	p.Parts = append(p.Parts, partFor(r, first, hosts))

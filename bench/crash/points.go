@@ -24,20 +24,22 @@ type target struct {
 	Reads, Reruns bool
 }
 
-// supervised says that the point is one of Terraform's supervisor, a process of its own.
-func (t target) supervised() bool { return strings.HasPrefix(t.Label, "terraform.supervisor:") }
+// supervised says that the point is one of what runs Terraform for a worker, in processes of their own.
+func (t target) supervised() bool {
+	return strings.HasPrefix(t.Label, "terraform.supervisor:") || strings.HasPrefix(t.Label, "terraform.front:")
+}
 
 // points are the points of each world's actions, without those that no task here can come to.
 var points = map[string]map[phase]string{
 	"file.write": {
 		planning:  "plan-staged plan-cleared",
 		forward:   "stage-begun stage-filled staged captured recorded swapped put left checked applied",
-		unwinding: "undo-begun undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times undo-settled undone",
+		unwinding: "undo-begun moved-away undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times undo-settled undone",
 	},
 	"file.delete": {
 		planning:  "plan-staged plan-cleared",
 		forward:   "stage-begun stage-filled staged captured recorded swapped put left checked applied",
-		unwinding: "undo-begun undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times undo-settled undone",
+		unwinding: "undo-begun moved-away undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times undo-settled undone",
 	},
 	"container.exec": {
 		forward: "captured recorded read checkpoint-taken ticket-taken before-supervisor rolled-back-to-rerun command-ended applied",
@@ -45,7 +47,8 @@ var points = map[string]map[phase]string{
 			"rolled-back checkpoint-dropped",
 	},
 	"terraform.apply":      {forward: "planned recorded applied left done"},
-	"terraform.supervisor": {forward: "registered locked allowed started ended"},
+	"terraform.front":      {forward: "ready passed-on"},
+	"terraform.supervisor": {forward: "begun registered locked allowed started ended"},
 	"terraform.undo":       {unwinding: "fenced turn cleared subtracted back tidied settled"},
 
 	"stripe.customer.create":        create,
