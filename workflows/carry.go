@@ -56,6 +56,7 @@ type CarriedStep struct {
 	Want       activities.Digest `json:"want,omitempty"`
 	Gate       *CarriedGate      `json:"gate,omitempty"`
 	Notes      []string          `json:"notes,omitempty"`
+	Error      string            `json:"error,omitempty"`
 }
 
 // CarriedGate is a gate that is open. A signal may have decided it in the last moment.
@@ -153,7 +154,7 @@ func (t *agentTask) carryStep(c *Carry, s *stepRun) {
 		c.Redoes[s.step.ID] = token
 	}
 	carried := CarriedStep{
-		Generation: s.generation, Seq: s.seq, Openings: s.openings, Want: s.want, Notes: s.view.Notes,
+		Generation: s.generation, Seq: s.seq, Openings: s.openings, Want: s.want, Notes: s.view.Notes, Error: s.view.Error,
 	}
 	if s.ended() {
 		carried.State = s.view.State
@@ -190,7 +191,7 @@ func (t *agentTask) resume(ctx workflow.Context, c Carry) error {
 			continue
 		}
 		s.generation, s.seq, s.openings, s.want = carried.Generation, carried.Seq, carried.Openings, carried.Want
-		s.view.Notes = carried.Notes
+		s.view.Notes, s.view.Error = carried.Notes, carried.Error
 		if carried.State != "" {
 			s.view.State = carried.State
 		}

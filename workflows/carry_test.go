@@ -369,6 +369,20 @@ func TestAStepThatIsDoneAgainMayGoBackFurther(t *testing.T) {
 	require.Equal(t, compensations.Committed, report.Status)
 }
 
+func TestWhyAStepFailedInAnEarlierRunIsReported(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c", "d"), do: failing("b")}
+	of(w.steps, "a").Savepoint = "sp"
+	onFailure(w.steps, "b", task.FailContinue)
+	backTo(w.steps, "d", "sp", 1) // so that b may be done again
+	l := &chained{T: t, world: w, in: always}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 4, l.runs)
+	require.Equal(t, compensations.Partly, report.Status)
+	i := slices.IndexFunc(report.Steps, func(s compensations.StepReport) bool { return s.Step == "b" })
+	require.Equal(t, "CheckFailed: no", report.Steps[i].Summary)
+}
+
 func TestAPivotOfAnEarlierRunIsOne(t *testing.T) {
 	w := &world{steps: chain("a", "p", "c", "d"), do: failing("d")}
 	of(w.steps, "p").Pivot = true
