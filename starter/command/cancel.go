@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -20,27 +21,18 @@ unwinds already changes nothing.
 		Example:           `  starter cancel release-k3x9q2 && starter watch release-k3x9q2`,
 		Args:              exactly("ID"),
 		ValidArgsFunction: p.completeTask(filter{}, nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := p.connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			t, err := c.describe(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
+		RunE: p.onTask(func(ctx context.Context, c *connection, t taskRun) error {
 			switch {
 			case t.closed():
 				return usagef("task %s is closed: there is nothing to cancel; see it with `starter show %s`", t.ID, quoted(t.ID))
 			case t.Type == workflows.RecoverType || t.Type == workflows.RollbackType:
 				return usagef("%s takes a task back, and goes on until that is done: there is nothing to cancel", t.ID)
 			}
-			if err := c.CancelWorkflow(cmd.Context(), t.ID, t.RunID); err != nil {
+			if err := c.CancelWorkflow(ctx, t.ID, t.RunID); err != nil {
 				return fmt.Errorf("cancel task %s: %w", t.ID, err)
 			}
 			p.printf("task %s is asked to end; it unwinds\nfollow it: starter watch %s\n", t.ID, quoted(t.ID))
 			return nil
-		},
+		}),
 	}
 }

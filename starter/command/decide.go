@@ -52,9 +52,9 @@ The signal can be sent by other means too; its payload is {"step": ..., "digest"
   starter approve release-k3x9q2 publish --digest sha256:1f0c...`,
 		Args:              exactly("ID", "STEP"),
 		ValidArgsFunction: p.completeTask(filter{}, gateSteps),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.decideGate(cmd.Context(), args[0], args[1], true, f)
-		},
+		RunE: p.online(func(ctx context.Context, c *connection, args []string) error {
+			return p.decideGate(ctx, c, args[0], args[1], true, f)
+		}),
 	}
 	f.add(c)
 	return c
@@ -75,24 +75,22 @@ The signal can be sent by other means too; its payload is {"step": ..., "digest"
 		Example:           `  starter reject release-k3x9q2 publish --reason "not on a Friday"`,
 		Args:              exactly("ID", "STEP"),
 		ValidArgsFunction: p.completeTask(filter{}, gateSteps),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			if strings.TrimSpace(reason) == "" {
 				return usagef("--reason is missing: say why, it stands in the report")
 			}
-			return p.decideGate(cmd.Context(), args[0], args[1], false, consent{why: reason, yes: true})
+			return nil
 		},
+		RunE: p.online(func(ctx context.Context, c *connection, args []string) error {
+			return p.decideGate(ctx, c, args[0], args[1], false, consent{why: reason, yes: true})
+		}),
 	}
 	c.Flags().StringVar(&reason, "reason", "", "`why`; required")
 	return c
 }
 
 // decideGate shows what waits at a gate, asks unless told not to, and sends the decision.
-func (p *program) decideGate(ctx context.Context, id, step string, approve bool, f consent) error {
-	c, err := p.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (p *program) decideGate(ctx context.Context, c *connection, id, step string, approve bool, f consent) error {
 	t, s, err := c.running(ctx, id)
 	if err != nil {
 		return err

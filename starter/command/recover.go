@@ -29,13 +29,7 @@ The history must still be there: keep the retention of the namespace longer than
   starter recover release-k3x9q2 --take-over`,
 		Args:              exactly("ID"),
 		ValidArgsFunction: p.completeTask(filter{dead: true}, nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			c, err := p.connect(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: p.online(func(ctx context.Context, c *connection, args []string) error {
 			find := c.after().Find
 			if takeOver {
 				find = func(ctx context.Context, id string) (recovery.Run, error) { return c.after().TakeOver(ctx, id, who()) }
@@ -52,7 +46,7 @@ The history must still be there: keep the retention of the namespace longer than
 				return refusal(err)
 			}
 			return p.started(ctx, c, run, fmt.Sprintf("%s was %s; %s unwinds it", dead.WorkflowID, dead.Ending(), run.WorkflowID), watch)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&takeOver, "take-over", false, "terminate the task first if it runs")
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until its end")

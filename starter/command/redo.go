@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -23,13 +24,7 @@ parts were rolled back.
 		Example:           `  starter redo release-k3x9q2 --watch`,
 		Args:              exactly("ID"),
 		ValidArgsFunction: p.completeTask(filter{types: []string{workflows.RollbackType}, status: string(compensations.Unwound)}, nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			c, err := p.connect(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: p.online(func(ctx context.Context, c *connection, args []string) error {
 			rollback, err := c.after().FindRollback(ctx, args[0])
 			if err != nil {
 				return refusal(err)
@@ -39,7 +34,7 @@ parts were rolled back.
 				return refusal(err)
 			}
 			return p.started(ctx, c, run, fmt.Sprintf("%s takes %s back", run.WorkflowID, rollback.WorkflowID), watch)
-		},
+		}),
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until its end")
 	return c

@@ -44,12 +44,15 @@ The signal can be sent by other means too; its payload is {"step": ..., "digest"
   starter resolve release-k3x9q2 settings --do accept --yes --why "the new file is right"`,
 		Args:              exactly("ID", "STEP"),
 		ValidArgsFunction: p.completeTask(filter{}, parkedSteps),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			if !slices.Contains(decisions, do) {
 				return usagef("--do %q: give one of %s", do, strings.Join(decisions, ", "))
 			}
-			return p.resolvePark(cmd.Context(), args[0], args[1], compensations.Do(do), f)
+			return nil
 		},
+		RunE: p.online(func(ctx context.Context, c *connection, args []string) error {
+			return p.resolvePark(ctx, c, args[0], args[1], compensations.Do(do), f)
+		}),
 	}
 	c.Flags().StringVar(&do, "do", "", "what to `do`: "+strings.Join(decisions, ", ")+"; required")
 	f.add(c)
@@ -57,12 +60,7 @@ The signal can be sent by other means too; its payload is {"step": ..., "digest"
 	return c
 }
 
-func (p *program) resolvePark(ctx context.Context, id, step string, do compensations.Do, f consent) error {
-	c, err := p.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (p *program) resolvePark(ctx context.Context, c *connection, id, step string, do compensations.Do, f consent) error {
 	t, s, err := c.running(ctx, id)
 	if err != nil {
 		return err

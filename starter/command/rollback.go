@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -31,16 +32,13 @@ task file says otherwise (keep:). What somebody else has changed since is not ov
   starter rollback release-k3x9q2 --step go-live --why "wrong banner"`,
 		Args:              exactly("ID"),
 		ValidArgsFunction: p.completeTask(filter{types: recovery.GoForward, status: string(compensations.Committed)}, nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			if part.To != "" && part.Step != "" {
 				return usagef("give --to or --step, not both")
 			}
-			ctx := cmd.Context()
-			c, err := p.connect(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+			return nil
+		},
+		RunE: p.online(func(ctx context.Context, c *connection, args []string) error {
 			done, err := c.after().FindDone(ctx, args[0])
 			if err != nil {
 				return refusal(err)
@@ -50,7 +48,7 @@ task file says otherwise (keep:). What somebody else has changed since is not ov
 				return refusal(err)
 			}
 			return p.started(ctx, c, run, fmt.Sprintf("%s rolls task %s back", run.WorkflowID, done.WorkflowID), watch)
-		},
+		}),
 	}
 	c.Flags().StringVar(&part.To, "to", "", "undo only what was done after this `savepoint`")
 	c.Flags().StringVar(&part.Step, "step", "", "undo only this `step` and what depends on it")

@@ -148,6 +148,29 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 	return root
 }
 
+// online runs a command that speaks to the server, connected for as long as it runs.
+func (p *program) online(do func(ctx context.Context, c *connection, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := p.connect(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return do(cmd.Context(), c, args)
+	}
+}
+
+// onTask runs a command about the task that its first argument names.
+func (p *program) onTask(do func(ctx context.Context, c *connection, t taskRun) error) func(*cobra.Command, []string) error {
+	return p.online(func(ctx context.Context, c *connection, args []string) error {
+		t, err := c.describe(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return do(ctx, c, t)
+	})
+}
+
 // exactly wants one argument for each name, none of them empty.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {

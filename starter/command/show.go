@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -26,17 +27,7 @@ A closed task is shown from what it ended with, and an open one that no worker a
   starter show release-k3x9q2 -o json | jq .report.outcomes`,
 		Args:              exactly("ID"),
 		ValidArgsFunction: p.completeTask(filter{}, nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			c, err := p.connect(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			t, err := c.describe(ctx, args[0])
-			if err != nil {
-				return err
-			}
+		RunE: p.onTask(func(ctx context.Context, c *connection, t taskRun) error {
 			s, _, source, err := c.current(ctx, t)
 			if err != nil {
 				return err
@@ -46,7 +37,7 @@ A closed task is shown from what it ended with, and an open one that no worker a
 			}
 			p.showState(c, t, s, source)
 			return nil
-		},
+		}),
 	}
 	output.add(c)
 	return c

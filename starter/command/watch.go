@@ -27,22 +27,13 @@ Ctrl-C ends the watching, not the task.
   starter watch release-k3x9q2 | tee release.log`,
 		Args:              exactly("ID"),
 		ValidArgsFunction: p.completeTask(filter{}, nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := p.connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			t, err := c.describe(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
+		RunE: p.onTask(func(ctx context.Context, c *connection, t taskRun) error {
 			p.printf("%s\n", title(t, workflows.State{}))
 			if link := c.link(t.ID, t.RunID); link != "" {
 				p.printf("see %s\n", link)
 			}
-			return p.follow(cmd.Context(), c, t)
-		},
+			return p.follow(ctx, c, t)
+		}),
 	}
 }
 
