@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,10 @@ func alerting(t *testing.T, url string) *stage {
 	if url != "" {
 		c.Webhook = &host.WebhookConfig{URL: url + "/hook/its-key", Header: "X-Key", Secret: "KEY"}
 	}
-	return serve(t, c, host.Options{Register: func(r worker.Registry) {
+	m := host.NewMetrics()
+	t.Cleanup(m.Close)
+	c.Listen = "127.0.0.1:0"
+	return serve(t, c, host.Options{Metrics: m, Register: func(r worker.Registry) {
 		r.RegisterWorkflowWithOptions(tellAlert, workflow.RegisterOptions{Name: "tell"})
 	}})
 }
@@ -89,7 +93,11 @@ func TestAnAlertIsToldAgainUntilItIsTaken(t *testing.T) {
 	for range 3 {
 		require.Equal(t, parked, <-p.got)
 	}
+	require.Eventually(t, func() bool { return once.MatchString(s.metrics()) }, waitFor, tick, "it is counted once")
 }
+
+// once is how the metrics tell of one alert.
+var once = regexp.MustCompile(`(?m)^unwind_alerts(_total)?\{[^}]*state="parked"[^}]*\} 1$`)
 
 func TestWhatAWebhookRefusesIsNotToldAgain(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusFound} {
@@ -113,6 +121,8 @@ func TestAWebhookThatIsGoneIsTriedAgainAndItsKeyIsToldNowhere(t *testing.T) {
 	require.NotEqual(t, "Refused", end.Type, "it was tried until the attempts were used up")
 }
 
-func TestWithoutAWebhookNobodyIsTold(t *testing.T) {
-	require.Equal(t, told{}, call[told](alerting(t, ""), "tell", parked))
+func TestWithoutAWebhookAnAlertIsCountedOnly(t *testing.T) {
+	s := alerting(t, "")
+	require.Equal(t, told{}, call[told](s, "tell", parked))
+	require.Eventually(t, func() bool { return once.MatchString(s.metrics()) }, waitFor, tick)
 }

@@ -2,8 +2,6 @@ package host_test
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -78,16 +76,6 @@ func (f files) state(id string) (s workflows.State) {
 
 // orphans is how the metrics tell of two orphans.
 var orphans = regexp.MustCompile(`(?m)^unwind_orphan_records\{[^}]*world="file"[^}]*\} 2$`)
-
-// metrics is what the worker tells Prometheus.
-func (f files) metrics() string {
-	r, err := http.Get("http://" + f.worker.Address + "/metrics")
-	require.NoError(f, err)
-	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	require.NoError(f, err)
-	return string(body)
-}
 
 // parked waits until the undo of a step is parked.
 func (f files) parked(id, step string) (parked compensations.StepReport) {

@@ -2,6 +2,8 @@ package host_test
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -76,3 +78,13 @@ func (s *stage) report(id string) (report compensations.Report) {
 }
 
 func (s *stage) converter() converter.DataConverter { return converter.GetDefaultDataConverter() }
+
+// metrics is what the worker tells Prometheus.
+func (s *stage) metrics() string {
+	r, err := http.Get("http://" + s.worker.Address + "/metrics")
+	require.NoError(s, err)
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	require.NoError(s, err)
+	return string(body)
+}
