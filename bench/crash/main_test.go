@@ -6,6 +6,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// A program with the race detector sleeps a second at its end; supervisors are such programs here.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	Serve(mutants)
 	os.Exit(m.Run())
 }

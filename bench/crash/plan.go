@@ -49,7 +49,7 @@ func draw(seed uint64, i int, hosts int, worlds []string) plan {
 		endings = []ending{fails, fails, rejected, cancelled, terminated}
 	}
 	p.Ends = endings[r.IntN(len(endings))]
-	p.StopAfter = between(r, 500*time.Millisecond, 5*time.Second)
+	p.StopAfter = between(r, 100*time.Millisecond, 5*time.Second)
 	if r.IntN(3) == 0 {
 		p.StopAgain = between(r, 500*time.Millisecond, 3*time.Second)
 	}

@@ -203,9 +203,10 @@ func (r *run) set(ctx context.Context) (err error) {
 		}
 	}
 	var dialer net.Dialer
+	address := r.server.Address // it stays the same when the server is started again
 	for i, m := range r.fleet.members {
 		m.wire, err = newWire("tcp", "127.0.0.1:0", func(ctx context.Context) (net.Conn, error) {
-			return dialer.DialContext(ctx, "tcp", r.server.Address)
+			return dialer.DialContext(ctx, "tcp", address)
 		})
 		if err != nil {
 			return err
