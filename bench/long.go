@@ -135,7 +135,7 @@ func (s *stage) half(ctx context.Context, c *calls, f *longFigures) error {
 	if err := s.client.GetWorkflow(ctx, again.WorkflowID, "").Get(ctx, &report); err != nil {
 		return err
 	}
-	f.Recovered = report.Outcomes[string(activities.Restored)]
+	f.Recovered = c.undone() - before
 	f.RecoverFirst = c.undos[before].Sub(ended).Seconds()
 	f.Twice = len(c.undos) - c.distinct()
 	f.Missing += c.missing()

@@ -45,6 +45,25 @@ type Again struct {
 	After time.Duration `json:"after"`
 }
 
+// Settle notes what an undo has done that settled its entry.
+func (p *Past) Settle(e activities.Entry, undone activities.Undone) {
+	it := item{entry: e, state: Settled, progress: progress{Undone: undone}}
+	p.add(e, it.report(), undone.LookAgain)
+}
+
+// Join adds what another run knows.
+func (p *Past) Join(other Past) {
+	p.Steps = append(p.Steps, other.Steps...)
+	p.Count += other.Count
+	for outcome, n := range other.Outcomes {
+		if p.Outcomes == nil {
+			p.Outcomes = map[string]int{}
+		}
+		p.Outcomes[outcome] += n
+	}
+	p.Again = append(p.Again, other.Again...)
+}
+
 func (p *Past) add(e activities.Entry, s StepReport, again time.Duration) {
 	p.Count++
 	if s.Outcome != "" {
@@ -53,7 +72,12 @@ func (p *Past) add(e activities.Entry, s StepReport, again time.Duration) {
 		}
 		p.Outcomes[string(s.Outcome)]++
 	}
-	if !s.Clean() || len(p.Steps) < MaxReported {
+	switch {
+	case len(p.Steps) < MaxReported:
+		p.Steps = append(p.Steps, s)
+	case !s.Clean(): // briefly: what is carried must fit
+		s.Losses, s.Drift, s.Notes = nil, nil, nil
+		s.Observed, s.Reason = clip(s.Observed, maxName), clip(s.Reason, maxName)
 		p.Steps = append(p.Steps, s)
 	}
 	if again > 0 {
@@ -69,6 +93,9 @@ func (s *Saga) Carry() Carried {
 	return Carried{Entries: s.ledger.Entries(), Last: s.ledger.last, Left: s.left, Past: s.past}
 }
 
+// maxShown is how many drifts are carried over with their whole diff.
+const maxShown = 20
+
 // fold takes what a plan has brought to an end off the ledger, and keeps what it knows of the rest.
 func (s *Saga) fold() {
 	ended := map[string]bool{}
@@ -83,7 +110,11 @@ func (s *Saga) fold() {
 			ended[it.entry.Token] = true
 			s.past.add(it.entry, it.report(), it.Undone.LookAgain)
 		case it.Parks > 0 || it.state != Pending:
-			left[it.entry.Token] = Left{State: it.state, progress: it.progress}
+			known := it.progress
+			if d := known.Undone.Drift; d != nil && len(left) > maxShown { // its digest is what decides
+				known.Undone.Drift = &activities.Drift{Digest: d.Digest, Diff: clip(d.Diff, maxWhy)}
+			}
+			left[it.entry.Token] = Left{State: it.state, progress: known}
 		}
 	}
 	s.ledger.Drop(func(token string) bool { return ended[token] })
@@ -109,6 +140,16 @@ func (s *Saga) restore() {
 			}
 		}
 	}
+}
+
+// TakeUp takes over what another run of the same task, which is dead, knew and had done.
+func (s *Saga) TakeUp(c Carried) {
+	s.Adopt(c.Entries)
+	s.past.Join(c.Past)
+	if s.left == nil {
+		s.left = map[string]Left{}
+	}
+	maps.Copy(s.left, c.Left)
 }
 
 // Skipped tells of the entries that an unwinding of a part has left on the ledger.

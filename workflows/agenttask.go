@@ -65,7 +65,7 @@ func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (co
 		t.unknown = true
 	}
 	if begins {
-		if len(t.saga.Entries()) == 0 && t.kept == 0 && t.saga.Past().Count == 0 {
+		if len(t.saga.Entries()) == 0 && t.kept == 0 && !t.unknown && t.saga.Past().Count == 0 {
 			t.cause.Text = "nothing was touched: " + t.cause.Text
 		} else {
 			t.publishPending(ctx)

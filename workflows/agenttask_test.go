@@ -75,8 +75,8 @@ func TestEveryEndingAtEveryStepUnwinds(t *testing.T) {
 		{"passes its deadline", compensations.Deadline, func(r *run, at string) {
 			passed := make(chan struct{})
 			r.world.do = hang(at, passed)
-			r.world.deadline = 20 * time.Millisecond
-			r.at(30*time.Millisecond, func() { close(passed) })
+			r.world.deadline = 400 * time.Millisecond // real time, for a step runs then
+			r.at(500*time.Millisecond, func() { close(passed) })
 		}},
 	}
 	undos := map[string]func(step string, n int, d activities.Decision) (activities.Undone, error){

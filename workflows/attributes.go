@@ -21,6 +21,7 @@ func OpenAttributes(agent string) temporal.SearchAttributes {
 
 // publishOpen sets the status where the client that started the task did not.
 func (t *agentTask) publishOpen(ctx workflow.Context) {
+	t.shownGate, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeGate)
 	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeStatus); !set {
 		t.upsert(ctx, AttributeStatus.ValueSet(string(compensations.Open)))
 	}

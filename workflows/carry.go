@@ -94,7 +94,7 @@ func (t *agentTask) snapshot() Carry {
 		Version: CarryVersion, Began: t.began, Phase: t.phase, Cause: t.cause,
 		Outputs: map[string]map[string]any{}, Steps: map[string]CarriedStep{}, Redoes: map[string]string{},
 		Size: t.size, Done: t.done, Kept: t.kept, Pivot: t.pivot, Rewound: t.rewound, Unknown: t.unknown, Redoable: t.redoable,
-		Ignored: t.ignored, More: t.more, Notes: t.notes, Gate: t.shownGate,
+		Ignored: t.ignored, More: t.more, Notes: t.notes,
 	}
 	c.Past = append(c.Past, t.past...)
 	c.Compiled = t.compiled
@@ -175,7 +175,7 @@ func (t *agentTask) resume(ctx workflow.Context, c Carry) error {
 	}
 	t.began, t.phase, t.cause, t.compiled = c.Began, c.Phase, c.Cause, c.Compiled
 	t.past, t.size, t.done, t.kept, t.pivot, t.unknown, t.redoable = c.Past, c.Size, c.Done, c.Kept, c.Pivot, c.Unknown, c.Redoable
-	t.ignored, t.more, t.notes, t.shownGate, t.redoes = c.Ignored, c.More, c.Notes, c.Gate, c.Redoes
+	t.ignored, t.more, t.notes, t.redoes = c.Ignored, c.More, c.Notes, c.Redoes
 	if c.Rewound != nil {
 		t.rewound = c.Rewound
 	}

@@ -136,7 +136,7 @@ func (t *agentTask) configure(ctx workflow.Context) {
 	if t.compiled.Unwind == task.UnwindParallel {
 		o.Parallel = maxInFlight
 	}
-	t.saga = compensations.Resume(ctx, o, t.saga.Carry())
+	t.saga.Configure(ctx, o)
 }
 
 func (t *agentTask) add(step task.Step) *stepRun {
@@ -187,7 +187,7 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 	passed := func() bool { return deadline != nil && deadline.IsReady() }
 	calm := func() bool { return t.running == len(t.gates) }
 	for t.cause == nil && len(t.ready)+t.running > 0 {
-		for !passed() {
+		for !passed() && t.mayLaunch() {
 			s := t.take(stepsCtx)
 			if s == nil {
 				break
@@ -195,7 +195,7 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 			t.launch(stepsCtx, s)
 		}
 		_ = workflow.Await(stepsCtx, func() bool {
-			return t.cause != nil || len(t.ready) > 0 && !t.holds() || t.running == 0 || passed() || t.holds() && calm()
+			return t.cause != nil || len(t.ready) > 0 && t.mayLaunch() || t.running == 0 || passed() || (t.holds() || runIsLong(ctx)) && calm()
 		})
 		switch {
 		case ctx.Err() != nil: // first: it makes the deadline's timer ready too
@@ -204,7 +204,8 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 			t.cause = &compensations.Cause{Kind: compensations.Deadline, Text: fmt.Sprintf("the task's deadline of %s has passed", t.compiled.Deadline)}
 		case t.cause == nil && len(t.failed) > 0 && calm():
 			t.rollBack(stepsCtx)
-		case t.cause == nil && t.continues && calm():
+		case t.cause == nil && (t.continues || runIsLong(ctx)) && calm():
+			t.continues = len(t.ready)+t.running > 0
 			return nil
 		}
 	}
@@ -217,6 +218,9 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 
 // holds says that no step is started for now.
 func (t *agentTask) holds() bool { return t.continues || len(t.failed) > 0 }
+
+// mayLaunch says that another coroutine may run steps: not so many that each of them slows down all others.
+func (t *agentTask) mayLaunch() bool { return !t.holds() && t.running-len(t.gates) < maxInFlight }
 
 // launch runs a step in a coroutine of its own, which then goes on with what the step made ready: a task whose steps
 // follow each other is one coroutine.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/packed"
 )
 
 // LateSweepRequest is the argument of LateSweep.
@@ -16,7 +17,17 @@ type LateSweepRequest struct {
 	// Task is the workflow whose undos these were, Round the how manieth look this is.
 	Task  string                `json:"task"`
 	Round int                   `json:"round"`
-	Again []compensations.Again `json:"again"`
+	Again []compensations.Again `json:"again,omitempty"`
+}
+
+type bareLateSweep LateSweepRequest
+
+// MarshalJSON packs what is long.
+func (r LateSweepRequest) MarshalJSON() ([]byte, error) { return packed.Marshal(bareLateSweep(r)) }
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (r *LateSweepRequest) UnmarshalJSON(raw []byte) error {
+	return packed.Unmarshal(raw, (*bareLateSweep)(r))
 }
 
 // maxRounds bounds how often the same undo is looked at again.
@@ -26,7 +37,7 @@ const maxRounds = 5
 // way. It waits first, longer than the task itself would.
 func LateSweep(ctx workflow.Context, r LateSweepRequest, carry *Carry) (compensations.Report, error) {
 	t, err := newTask(ctx, carry, func(ctx workflow.Context, next Carry) error {
-		return workflow.NewContinueAsNewError(ctx, LateSweepType, r, next)
+		return workflow.NewContinueAsNewError(ctx, LateSweepType, LateSweepRequest{Task: r.Task, Round: r.Round}, next)
 	})
 	if err != nil {
 		return compensations.Report{}, err
@@ -54,7 +65,7 @@ func (t *agentTask) lookAgain(ctx workflow.Context, again []compensations.Again)
 	info := workflow.GetInfo(ctx)
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	id := fmt.Sprintf("late-sweep-%s-%d", info.FirstRunID, t.round+1)
+	id := fmt.Sprintf("late-sweep-%s-%d", info.WorkflowExecution.RunID, t.round+1)
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(calm, workflow.ChildWorkflowOptions{
 		WorkflowID: id, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,

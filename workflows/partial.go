@@ -27,7 +27,6 @@ func (t *agentTask) fail(s *stepRun) {
 		t.cause = causeOf(s)
 	case do == task.FailContinue:
 		s.note("the task goes on: on_failure is continue")
-		t.pass(s)
 		t.unlock(s)
 	case do == task.FailRollbackStep, do == task.FailUnwindTo && !isRejected && t.rewound[s.step.ID] < s.step.OnFailure.Times:
 		t.failed = append(t.failed, s)
@@ -36,11 +35,11 @@ func (t *agentTask) fail(s *stepRun) {
 	}
 }
 
-// rollBack undoes what the steps that have failed want undone, and arranges the rest anew.
+// rollBack undoes what the steps that have failed want undone, and arranges the rest anew. Others may fail meanwhile: at a
+// gate that is rejected.
 func (t *agentTask) rollBack(ctx workflow.Context) {
-	failed := t.failed
-	for _, s := range failed {
-		switch {
+	for ; len(t.failed) > 0; t.failed = t.failed[1:] {
+		switch s := t.failed[0]; {
 		case t.cause != nil || s.err == nil: // another one has put it back to its start
 		case s.step.OnFailure.Do == task.FailUnwindTo:
 			t.unwindTo(ctx, s)
@@ -48,7 +47,6 @@ func (t *agentTask) rollBack(ctx workflow.Context) {
 			t.rollBackStep(ctx, s)
 		}
 	}
-	t.failed = nil
 	t.arrange()
 }
 
@@ -129,17 +127,21 @@ func (t *agentTask) again(s *stepRun) {
 	t.enter(s, NotStarted)
 }
 
-// pass sees to the pivots: what is over and was registered before one that is done is kept for good.
+// pass sees to the pivots: what is done and was registered before one that is done is kept for good.
 func (t *agentTask) pass(s *stepRun) {
-	if s.step.Pivot && s.view.State == Done {
+	if s.step.Pivot {
 		t.pivot = max(t.pivot, s.seq)
 	}
 	if s.seq > t.pivot {
 		return
 	}
+	failed := map[string]bool{} // in an earlier run
+	for _, v := range t.past {
+		failed[v.ID] = v.State == StepFailed
+	}
 	t.saga.Keep(func(e activities.Entry) bool {
 		o := t.byID[e.Step]
-		if e.Seq > t.pivot || o != nil && !o.satisfied() {
+		if e.Seq > t.pivot || o != nil && o.view.State != Done || failed[e.Step] {
 			return false
 		}
 		t.kept++

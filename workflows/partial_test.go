@@ -349,13 +349,13 @@ func TestAStepThatBeganBeforeThePivotAndEndsAfterIt(t *testing.T) {
 	}
 }
 
-func TestWhatFailedAndWasContinuedBeforeThePivotStaysAsItIs(t *testing.T) {
+func TestWhatFailedBeforeThePivotIsUndoneAlthoughTheTaskWentOn(t *testing.T) {
 	w := &world{steps: chain("a", "b", "p", "d"), do: failingTimes(map[string]int{"b": 9, "d": 9})}
 	onFailure(w.steps, "b", task.FailContinue)
 	of(w.steps, "p").Pivot = true
 	report, err := newRun(t, w).report()
 	require.Error(t, err)
-	require.Equal(t, []string{"do a", "do b", "do p", "do d", "undo d"}, w.calls, "nothing up to a pivot is unwound")
+	require.Equal(t, []string{"do a", "do b", "do p", "do d", "undo d", "undo b"}, w.calls, "nothing that is done is unwound past a pivot")
 	require.Equal(t, compensations.Partly, report.Status)
 }
 

@@ -26,11 +26,12 @@ func Recover(ctx workflow.Context, r RecoverRequest, carry *Carry) (compensation
 	return t.run(ctx, func(ctx workflow.Context) error {
 		ledger, err := readLedger(ctx, "read the ledger of the dead run", r.WorkflowID, r.RunID)
 		if err != nil {
+			t.unknown = true // nobody knows what is left
 			return err
 		}
-		t.redoable = ledger.Redoable
+		t.redoable, t.unknown = ledger.Redoable, ledger.Unknown
 		t.configure(ctx)
-		t.saga.Adopt(ledger.Entries)
+		t.saga.TakeUp(ledger.carried())
 		t.cause = &compensations.Cause{Kind: compensations.Ended, Text: fmt.Sprintf("run %s of %s ended without unwinding: %s", r.RunID, r.WorkflowID, r.Ended)}
 		return nil
 	})

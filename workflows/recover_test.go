@@ -89,7 +89,8 @@ func TestATaskTerminatedWhileItUnwindsIsUndoneOnceAsIsItsTerminatedRecovery(t *t
 	report := l.ended(second)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo c", "undo b", "undo b", "undo a"}, l.calls())
-	require.Equal(t, []string{"a settled restored", "b settled restored"}, outcomes(report), "what was settled is not undone again")
+	require.Equal(t, []string{"d settled restored", "c settled restored", "a settled restored", "b settled restored"}, outcomes(report),
+		"what was settled is not undone again, and told")
 }
 
 func TestADeadRunThatWasResetIsUnwoundByTheReset(t *testing.T) {
@@ -354,7 +355,7 @@ func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) 
 	close(letGo)
 	report := l.ended(run)
 	require.Equal(t, compensations.Unwound, report.Status)
-	require.Equal(t, n/4+1, report.Outcomes["restored"])
+	require.Equal(t, n, report.Outcomes["restored"])
 
 	var want []string
 	for _, s := range w.steps {
@@ -373,3 +374,97 @@ func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) 
 	require.Len(t, calls, len(want))
 }
 
+
+func TestAResetOfAnEarlierRunOfAChainUnwindsTheWholeChain(t *testing.T) {
+	const n = 720
+	for name, choose := range map[string]func(ids []int64) int64{
+		"early in the run":      func(ids []int64) int64 { return ids[10] },
+		"at the end of the run": func(ids []int64) int64 { return ids[len(ids)-1] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startLive(t, &world{steps: long(n)})
+			_, err := l.report()
+			require.NoError(t, err)
+			runs := l.runsOf(l.run.GetID())
+			require.Len(t, runs, 2)
+			var tasks []int64
+			for _, e := range l.events(t.Context(), runs[1]) {
+				if e.EventType == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+					tasks = append(tasks, e.EventId)
+				}
+			}
+			_, err = l.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+				Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: runs[1]},
+				Reason: "a test", RequestId: t.Name(), WorkflowTaskFinishEventId: choose(tasks),
+			})
+			require.NoError(t, err)
+			report, err := l.report()
+			require.Error(t, err)
+			require.Equal(t, compensations.WasReset, report.Cause.Kind)
+			calls := l.calls()
+			require.Len(t, calls, 2*n, "each done once and undone once")
+			for i := range n {
+				require.Equal(t, fmt.Sprintf("undo s%04d", n-1-i), calls[n+i])
+			}
+		})
+	}
+}
+
+func TestAStepThatIsRejectedWhileAnotherIsRolledBackIsRolledBackToo(t *testing.T) {
+	steps := gated(chain("a", "g", "h"), "g", time.Hour)
+	steps[1].Needs = nil
+	steps[0].OnFailure = task.OnFailure{Do: task.FailRollbackStep}
+	steps[1].OnFailure = task.OnFailure{Do: task.FailRollbackStep}
+	letGo := make(chan struct{})
+	w := &world{steps: steps, do: func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
+		if s == "a" {
+			<-letGo
+			return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
+		}
+		return activities.Result{}, nil
+	}}
+	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "a" && n == 1 {
+			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	l := startLive(t, w)
+	g := l.until(atGate).Gates[0]
+	close(letGo)
+	l.until(parked)
+	l.signal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
+	l.until(func(s workflows.State) bool { return len(s.Gates) == 0 && s.Phase != "" })
+	l.resolve(compensations.Retry)
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, compensations.Partly, report.Status)
+	calls := l.calls()
+	require.ElementsMatch(t, []string{"plan g", "do a"}, calls[:2])
+	require.Equal(t, []string{"undo a", "undo a", "undo g"}, calls[2:])
+}
+
+func TestARecoveryTellsWhatTheDeadRunHadUndoneAndLooksAgainForIt(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c"), do: denying("c")}
+	letGo := make(chan struct{})
+	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		switch {
+		case step == "c":
+			return activities.Undone{Outcome: activities.Residue, Observed: "an invoice stays", Losses: []string{"an invoice"}}, nil
+		case step == "b" && n == 1:
+			return activities.Undone{Outcome: activities.Nothing, LookAgain: time.Second}, nil
+		case step == "a" && n == 1:
+			<-letGo
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	l := startLive(t, w)
+	l.called("undo a", 1)
+	l.terminate(l.run.GetID())
+	run := l.recover()
+	close(letGo)
+	report := l.ended(run)
+	require.Equal(t, compensations.Remains, report.Status)
+	require.ElementsMatch(t, []string{"c settled residue", "b settled nothing-to-undo", "a settled restored"}, outcomes(report))
+	l.called("undo b", 2)
+}

@@ -46,15 +46,24 @@ func (t *agentTask) takeOver(ctx workflow.Context, reset *compensations.Cause) b
 			reset.Text, compensations.Reason(err)))
 		return false
 	}
-	t.saga.Adopt(ledger.Entries)
-	return true
+	t.saga.TakeUp(ledger.carried())
+	return !ledger.Unknown
 }
 
 // Ledger is the result of LedgerActivity. A long one is packed.
 type Ledger struct {
 	Entries []activities.Entry `json:"entries"`
+	// Left is what is known of entries whose undo has begun, by token; Past what became of those that are undone.
+	Left map[string]compensations.Left `json:"left,omitempty"`
+	Past compensations.Past            `json:"past,omitzero"`
+	// Unknown says that the ledger of a run which it was reset from could not be read.
+	Unknown bool `json:"unknown,omitempty"`
 	// Redoable says that it is that of a rollback: what its undos take away is kept.
 	Redoable bool `json:"redoable,omitempty"`
+}
+
+func (l Ledger) carried() compensations.Carried {
+	return compensations.Carried{Entries: l.Entries, Left: l.Left, Past: l.Past}
 }
 
 type bareLedger Ledger

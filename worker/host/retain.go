@@ -23,17 +23,22 @@ const (
 	retainProblems = 50
 )
 
+// behind is how far lists of workflows and the clocks of others may lag.
+const behind = 5 * time.Second
+
 // orphaned counts, by world, the open records of this host whose workflow is gone.
 const orphaned = "unwind_orphan_records"
 
 // retain is one round over the journals of this host: records whose task has committed are marked so, and what is over is
 // released, then forgotten. What is open, or what somebody works on, stays.
 func (b builtin) retain(ctx context.Context, _ workflows.RetainRequest) (workflows.Retained, error) {
+	// What a rollback needs that began after this look is not over at this time: a list is seconds behind, clocks a little.
+	now := time.Now().Add(-behind)
 	busy, err := b.server.Busy(ctx)
 	if err != nil {
 		return workflows.Retained{}, err
 	}
-	r := &round{builtin: b, busy: busy, owners: map[activities.Owner]standing{}, now: time.Now()}
+	r := &round{builtin: b, busy: busy, owners: map[activities.Owner]standing{}, now: now}
 	journals := b.registry.Records()
 	for _, world := range slices.Sorted(maps.Keys(journals)) {
 		if err := r.world(ctx, world, journals[world]); err != nil {
@@ -126,7 +131,17 @@ func (r *round) date(ctx context.Context, world string, journal activities.Recor
 func (r *round) clear(ctx context.Context, world string, journal activities.Records, idle []activities.Record) error {
 	p := r.config.Retention
 	release, forget := retention.Choose(idle, retention.Policy{Versions: p.Versions, Bytes: p.Bytes, Audit: p.Audit}, r.now)
+	if len(release) > 0 { // a rollback may have begun since
+		busy, err := r.server.Busy(ctx)
+		if err != nil {
+			return err
+		}
+		r.busy = busy
+	}
 	for _, record := range release {
+		if r.busy[r.owners[record.Owner].Task] {
+			continue
+		}
 		if err := r.registry.Release(ctx, r.host(), record.Entry); err != nil {
 			r.problemf("world %s, token %s is not released: %v", world, record.Entry.Token, err)
 		} else {

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
@@ -22,7 +23,14 @@ import (
 // it scheduled; without what is undone, and what a pivot keeps. dc is the data converter of who ran it.
 func (s Server) Ledger(ctx context.Context, r workflows.LedgerRequest, dc converter.DataConverter) (workflows.Ledger, error) {
 	l := ledgers{Server: s, dc: dc}
-	return l.of(ctx, r.WorkflowID, r.RunID, 0)
+	ledger, err := l.of(ctx, r.WorkflowID, r.RunID, 0)
+	if err != nil {
+		return ledger, err
+	}
+	if _, err := ledger.MarshalJSON(); err != nil {
+		return ledger, refusef(TooLarge, r.WorkflowID, "the ledger of run %s of %s cannot be handed over: %v", r.RunID, r.WorkflowID, err)
+	}
+	return ledger, nil
 }
 
 // maxDeep bounds how many dead recoveries of recoveries are looked through.
@@ -42,6 +50,9 @@ func (l ledgers) of(ctx context.Context, id, run string, deep int) (workflows.Le
 	if err != nil {
 		return none, err
 	}
+	if next := events[len(events)-1].GetWorkflowExecutionContinuedAsNewEventAttributes(); next != nil {
+		return l.of(ctx, id, next.NewExecutionRunId, deep) // the last run of a chain holds all
+	}
 	started := events[0].GetWorkflowExecutionStartedEventAttributes()
 	base, err := l.base(ctx, started, deep)
 	if err != nil {
@@ -60,24 +71,26 @@ func (l ledgers) of(ctx context.Context, id, run string, deep int) (workflows.Le
 	}
 	base.merge(workflows.Ledger{Entries: trace.Entries})
 	for token := range trace.Done {
-		base.Done[token] = true
+		base.done[token] = true
 	}
-	pivot := 0
 	for _, e := range base.Entries {
-		if e.Pivot && base.Done[e.Token] {
-			pivot = max(pivot, e.Seq)
+		if e.Pivot && base.done[e.Token] {
+			base.pivot = max(base.pivot, e.Seq)
 		}
 	}
 	base.Entries = slices.DeleteFunc(base.Entries, func(e activities.Entry) bool {
-		_, settled := trace.Settled[e.Token]
-		return settled || e.Seq <= pivot && base.Done[e.Token]
+		if undone, settled := trace.Settled[e.Token]; settled {
+			base.Past.Settle(e, undone)
+			return true
+		}
+		return e.Seq <= base.pivot && base.done[e.Token]
 	})
 	return base.Ledger, nil
 }
 
 // base is what a run begins with.
 func (l ledgers) base(ctx context.Context, started *historypb.WorkflowExecutionStartedEventAttributes, deep int) (known, error) {
-	k := known{Done: map[string]bool{}}
+	k := known{done: map[string]bool{}}
 	arguments := started.Input.GetPayloads()
 	if len(arguments) == 2 && !isNull(l.dc, arguments[1]) {
 		var carry workflows.Carry
@@ -87,11 +100,15 @@ func (l ledgers) base(ctx context.Context, started *historypb.WorkflowExecutionS
 		if carry.Version > workflows.CarryVersion {
 			return k, fmt.Errorf("it was handed format %d by the run before it, newer than %d: upgrade", carry.Version, workflows.CarryVersion)
 		}
-		k.Entries, k.Redoable = carry.Saga.Entries, carry.Redoable
+		k.Entries, k.Left, k.Past = carry.Saga.Entries, carry.Saga.Left, carry.Saga.Past
+		k.Redoable, k.Unknown, k.pivot = carry.Redoable, carry.Unknown, carry.Pivot
+		failed := map[string]bool{}
+		for _, v := range carry.Past {
+			failed[v.ID] = v.State == workflows.StepFailed
+		}
 		for _, e := range k.Entries {
-			if s, open := carry.Steps[e.Step]; !open || s.State == workflows.Done {
-				k.Done[e.Token] = true
-			}
+			s, open := carry.Steps[e.Step]
+			k.done[e.Token] = s.State == workflows.Done || !open && !failed[e.Step]
 		}
 		return k, nil
 	}
@@ -111,9 +128,9 @@ func (l ledgers) base(ctx context.Context, started *historypb.WorkflowExecutionS
 		}
 		ledger, err := l.of(ctx, r.WorkflowID, r.RunID, deep+1)
 		if err == nil {
-			ledger.Entries, err = workflows.Part(ledger.Entries, r.To, r.Step)
+			k.Entries, err = workflows.Part(ledger.Entries, r.To, r.Step)
 		}
-		k.Ledger, k.Redoable = ledger, true
+		k.Redoable = true // what the task itself had undone is no part of this
 		return k, err
 	case workflows.LateSweepType:
 		var r workflows.LateSweepRequest
@@ -132,10 +149,11 @@ func isNull(dc converter.DataConverter, p *commonpb.Payload) bool {
 	return dc.FromPayload(p, &raw) == nil && (len(raw) == 0 || string(raw) == "null")
 }
 
-// known is a ledger, and which of its steps are done.
+// known is a ledger, which of its steps are done, and its last pivot that is.
 type known struct {
 	workflows.Ledger
-	Done map[string]bool
+	done  map[string]bool
+	pivot int
 }
 
 func (k *known) merge(l workflows.Ledger) {
@@ -149,6 +167,14 @@ func (k *known) merge(l workflows.Ledger) {
 		}
 	}
 	slices.SortStableFunc(k.Entries, func(a, b activities.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	k.Past.Join(l.Past)
+	k.Unknown = k.Unknown || l.Unknown
+	for token, left := range l.Left {
+		if k.Left == nil {
+			k.Left = map[string]compensations.Left{}
+		}
+		k.Left[token] = left
+	}
 }
 
 // events is the whole history of a run.
@@ -174,46 +200,83 @@ func (s Server) events(ctx context.Context, id, run string) ([]*historypb.Histor
 // Before reads what a rolled back task was, for doing it again: its document, and the outputs of all its steps.
 func (s Server) Before(ctx context.Context, r workflows.RedoRequest, dc converter.DataConverter) (workflows.Redoable, error) {
 	l := ledgers{Server: s, dc: dc}
-	none := workflows.Redoable{}
 	before := workflows.Redoable{Outputs: map[string]map[string]any{}, Tokens: map[string]string{}, Places: map[string]activities.Place{}}
+	undone, err := l.undone(ctx, r.Rollback)
+	if err != nil {
+		return before, err
+	}
+	if err := l.done(ctx, r.Task, undone, &before, 0); err != nil {
+		return before, err
+	}
+	if _, err := before.MarshalJSON(); err != nil {
+		return before, refusef(TooLarge, r.Task.WorkflowID, "what task %s was cannot be handed over: %v", r.Task.WorkflowID, err)
+	}
+	return before, nil
+}
 
-	// What the rollback has undone.
-	rolledBack, err := l.runs(ctx, r.Rollback)
-	if err != nil {
-		return none, err
-	}
+// undone are the tokens that a rollback has undone, or a recovery of it.
+func (l ledgers) undone(ctx context.Context, rollback workflows.Chain) (map[string]bool, error) {
 	undone := map[string]bool{}
-	for _, run := range rolledBack {
-		trace, err := activities.TraceOf(run, dc)
+	for range maxDeep {
+		runs, err := l.runs(ctx, rollback)
 		if err != nil {
-			return none, fmt.Errorf("rollback %s: %w", r.Rollback.WorkflowID, err)
+			return nil, err
 		}
-		for token := range trace.Settled {
-			undone[token] = true
+		for _, run := range runs {
+			trace, err := activities.TraceOf(run, l.dc)
+			if err != nil {
+				return nil, fmt.Errorf("rollback %s: %w", rollback.WorkflowID, err)
+			}
+			for token := range trace.Settled {
+				undone[token] = true
+			}
 		}
+		recovery, err := l.Describe(ctx, workflows.RecoverID(rollback), "")
+		if WhyOf(err) == Unknown {
+			return undone, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		rollback = recovery.Chain
 	}
-	runs, err := l.runs(ctx, r.Task)
+	return undone, nil
+}
+
+// done reads what a task has done, and its document: that of a redo is the document of the task that it does again.
+func (l ledgers) done(ctx context.Context, c workflows.Chain, undone map[string]bool, before *workflows.Redoable, deep int) error {
+	runs, err := l.runs(ctx, c)
 	if err != nil {
-		return none, err
+		return err
+	}
+	started := runs[0][0].GetWorkflowExecutionStartedEventAttributes()
+	first := started.Input.GetPayloads()[0]
+	if started.WorkflowType.GetName() == workflows.RedoType && deep < maxDeep {
+		var r workflows.RedoRequest
+		if err := l.dc.FromPayload(first, &r); err != nil {
+			return fmt.Errorf("redo %s: %w", c.WorkflowID, err)
+		}
+		if err := l.done(ctx, r.Task, undone, before, deep+1); err != nil {
+			return err
+		}
+	} else if err := l.dc.FromPayload(first, &before.Document); err != nil {
+		return fmt.Errorf("task %s: its document: %w", c.WorkflowID, err)
 	}
 	for _, run := range runs {
-		trace, err := activities.TraceOf(run, dc)
+		trace, err := activities.TraceOf(run, l.dc)
 		if err != nil {
-			return none, fmt.Errorf("task %s: %w", r.Task.WorkflowID, err)
+			return fmt.Errorf("task %s: %w", c.WorkflowID, err)
 		}
 		for _, e := range trace.Entries {
 			if undone[e.Token] {
 				before.Tokens[e.Step], before.Places[e.Step] = e.Token, e.Place
+				delete(before.Outputs, e.Step)
 			} else if result, done := trace.Done[e.Token]; done {
 				before.Outputs[e.Step] = result.Outputs
 			}
 		}
 	}
-	started := runs[0][0].GetWorkflowExecutionStartedEventAttributes()
-	if err := dc.FromPayload(started.Input.GetPayloads()[0], &before.Document); err != nil {
-		return none, fmt.Errorf("task %s: its document: %w", r.Task.WorkflowID, err)
-	}
-	return before, nil
+	return nil
 }
 
 // runs are the histories of a chain, the first run first.

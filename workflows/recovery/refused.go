@@ -19,6 +19,7 @@ const (
 	Taken      Why = "taken"      // another workflow does it, or has done it
 	TooLate    Why = "too-late"   // its rollback window is over
 	NoSuchPart Why = "no-such-part"
+	TooLarge   Why = "too-large" // more than a payload can hold
 )
 
 // Refused says why nothing was started.

@@ -67,7 +67,9 @@ func check(done Run, part Part, entries []activities.Entry) error {
 		if e.Savepoint != "" {
 			savepoints = append(savepoints, e.Savepoint)
 		}
-		if kept := done.Closed.Add(cmp.Or(e.Keep, activities.DefaultKeep)); kept.After(until) {
+		keep := cmp.Or(e.Keep, activities.DefaultKeep)
+		keep -= min(keep/10, margin)
+		if kept := done.Closed.Add(keep); kept.After(until) {
 			until = kept
 		}
 	}
@@ -83,6 +85,9 @@ func check(done Run, part Part, entries []activities.Entry) error {
 	}
 	return nil
 }
+
+// margin is the end of a rollback window, or a tenth of it, in which none begins: retention must see it in time.
+const margin = time.Minute
 
 // most is how many names an error lists.
 const most = 20

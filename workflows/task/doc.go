@@ -75,12 +75,13 @@
 //
 //	unwind           everything is undone, back to the last pivot that is done: the default
 //	rollback_step    the step is undone, what needs it is not run, and independent work goes on
-//	continue         it is noted, what the step did stays on the ledger, and what needs it runs
+//	continue         it is noted, what the step did stays on the ledger (past a pivot too), and what needs it runs
 //	{unwind_to: S}   everything from savepoint S on is undone and done again, at most times: N (1 where it is left out);
 //	                 then the task unwinds
 //
 // A savepoint stands on the step itself or on one above it. None can be gone back to past a pivot. A step that refers to
-// an output of one that has failed fails too.
+// an output of one that has failed fails too. A step that a person rejects at its gate has failed, and is not tried again
+// by unwind_to. A deadline that passes, and a cancellation, unwind the task whatever the file says.
 //
 // A task that is done can be rolled back for the time of keep, which cannot be longer than the server keeps closed runs.
 //
