@@ -2,6 +2,7 @@ package compensations
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -170,7 +171,7 @@ func (s *Saga) LookAgain() []Again {
 	if s.plan != nil {
 		for _, it := range s.plan.items {
 			if it.state == Settled && it.Undone.LookAgain > 0 {
-				again = append(again[:len(again):len(again)], Again{it.entry, it.Undone.LookAgain})
+				again = append(slices.Clip(again), Again{it.entry, it.Undone.LookAgain})
 			}
 		}
 	}

@@ -19,7 +19,8 @@ const (
 	Canceled CauseKind = "canceled"
 	Deadline CauseKind = "deadline"
 	WasReset CauseKind = "reset"
-	// What another workflow unwinds: a run that ended without, a committed task, an undo whose effect was not sure.
+	// Ended, RolledBack and Late are causes of what another workflow unwinds: a run that ended without, a committed task,
+	// an undo whose effect was not sure.
 	Ended      CauseKind = "ended"
 	RolledBack CauseKind = "rolled-back"
 	Late       CauseKind = "late"

@@ -29,7 +29,7 @@ func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
 		return compiled, err
 	}
 	options := workflow.ActivityOptions{
-		StartToCloseTimeout:    time.Minute,
+		StartToCloseTimeout:    10 * time.Second, // a world that does not answer is told as a problem after 5
 		ScheduleToStartTimeout: hostWait,
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 	}

@@ -374,7 +374,6 @@ func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) 
 	require.Len(t, calls, len(want))
 }
 
-
 func TestAResetOfAnEarlierRunOfAChainUnwindsTheWholeChain(t *testing.T) {
 	const n = 720
 	for name, choose := range map[string]func(ids []int64) int64{

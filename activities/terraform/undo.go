@@ -19,8 +19,10 @@ func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 		return activities.Undone{}, err
 	}
 	var kept activities.Undone
-	if found, err := t.Read(journal.Outcome, &kept); err != nil || found {
+	if found, err := t.Read(journal.Outcome, &kept); err != nil {
 		return kept, err
+	} else if found { // whoever came to it may have died before it had cleared its work away
+		return kept, cleared(t)
 	}
 	fate, err := t.Decide(journal.Undoing)
 	if err != nil {
@@ -36,7 +38,7 @@ func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 	}
 	if settled {
 		_, err := t.Read(journal.Outcome, &kept)
-		return kept, err
+		return kept, errors.Join(err, cleared(t))
 	}
 	defer turn.end()
 	point.Reach("terraform.undo:turn")
@@ -61,8 +63,11 @@ func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 		return activities.Undone{}, err
 	}
 	point.Reach("terraform.undo:settled")
-	return undone, errors.Join(clean(t), removeWork(t, "undo-*"))
+	return undone, cleared(t)
 }
+
+// cleared removes what a step and its undos leave in plain text when an undo is done.
+func cleared(t *journal.Token) error { return errors.Join(clean(t), removeWork(t, "undo-*")) }
 
 func isSettled(t *journal.Token) bool {
 	var v activities.Undone
