@@ -148,10 +148,14 @@ func (l *live) alert(_ context.Context, a workflows.Alert) error {
 	return nil
 }
 
-// events is the history of a run so far.
+// events is the history of a run of the task so far.
 func (l *live) events(ctx context.Context, runID string) []*historypb.HistoryEvent {
+	return l.eventsOf(ctx, l.run.GetID(), runID)
+}
+
+func (l *live) eventsOf(ctx context.Context, id, runID string) []*historypb.HistoryEvent {
 	var events []*historypb.HistoryEvent
-	history := l.client.GetWorkflowHistory(ctx, l.run.GetID(), runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := l.client.GetWorkflowHistory(ctx, id, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		e, err := history.Next()
 		require.NoError(l, err)

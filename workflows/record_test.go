@@ -19,19 +19,37 @@ import (
 func TestRecordHistories(t *testing.T) {
 	for name, s := range scenarios {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(histories, name+".json")
-			if _, err := os.Stat(file); err == nil {
-				return
-			}
-			l := startLive(t, s.world())
-			if s.act != nil {
-				s.act(l)
-			}
-			_, _ = l.report()
-			raw, err := temporalproto.CustomJSONMarshalOptions{Indent: " "}.Marshal(&historypb.History{Events: l.events(t.Context(), "")})
-			require.NoError(t, err)
-			require.NoError(t, os.MkdirAll(histories, 0o755))
-			require.NoError(t, os.WriteFile(file, []byte(strings.TrimSpace(string(raw))+"\n"), 0o644))
+			record(t, name, func() (*live, string) {
+				l := startLive(t, s.world())
+				if s.act != nil {
+					s.act(l)
+				}
+				_, _ = l.report()
+				return l, l.run.GetID()
+			})
 		})
 	}
+	for name, s := range after {
+		t.Run(name, func(t *testing.T) {
+			record(t, name, func() (*live, string) {
+				l := startLive(t, s.world())
+				id := s.act(l)
+				require.NoError(t, l.client.GetWorkflow(t.Context(), id, "").Get(t.Context(), nil))
+				return l, id
+			})
+		})
+	}
+}
+
+// record writes down the history of the last run of a workflow, where there is none yet.
+func record(t *testing.T, name string, play func() (*live, string)) {
+	file := filepath.Join(histories, name+".json")
+	if _, err := os.Stat(file); err == nil {
+		return
+	}
+	l, id := play()
+	raw, err := temporalproto.CustomJSONMarshalOptions{Indent: " "}.Marshal(&historypb.History{Events: l.eventsOf(t.Context(), id, "")})
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(histories, 0o755))
+	require.NoError(t, os.WriteFile(file, []byte(strings.TrimSpace(string(raw))+"\n"), 0o644))
 }

@@ -68,7 +68,7 @@ func TestATerminatedTaskIsRecovered(t *testing.T) {
 }
 
 func TestATaskTerminatedWhileItUnwindsIsUndoneOnceAsIsItsTerminatedRecovery(t *testing.T) {
-	w := &world{steps: chain("a", "b", "c", "d"), do: denying("d")}
+	w := &world{steps: chain("a", "b", "c", "d"), do: refusing("d")}
 	letGo := make(chan struct{})
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if (step == "c" || step == "b") && n == 1 {
@@ -136,7 +136,7 @@ func TestAResetOfARunThatWasRecoveredForgetsNothingAndChangesNothing(t *testing.
 }
 
 func TestAStuckTaskIsTakenOver(t *testing.T) {
-	w := &world{steps: chain("a", "b"), do: denying("b")}
+	w := &world{steps: chain("a", "b"), do: refusing("b")}
 	w.undo = func(_ string, n int, _ activities.Decision) (activities.Undone, error) {
 		if n == 1 {
 			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
@@ -278,7 +278,7 @@ func TestATerminatedRollbackIsRecoveredAsARollback(t *testing.T) {
 }
 
 func TestAnUndoWhoseAbsenceIsNoProofIsLookedAtAgainAfterTheEnd(t *testing.T) {
-	w := &world{steps: chain("a", "b"), do: denying("b")}
+	w := &world{steps: chain("a", "b"), do: refusing("b")}
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "a" && n == 1 {
 			return activities.Undone{Outcome: activities.Nothing, LookAgain: time.Second}, nil
@@ -293,16 +293,6 @@ func TestAnUndoWhoseAbsenceIsNoProofIsLookedAtAgainAfterTheEnd(t *testing.T) {
 	late := l.ended(recovery.Run{Chain: workflows.Chain{WorkflowID: fmt.Sprintf("late-sweep-%s-1", l.run.GetRunID())}})
 	require.Equal(t, []string{"a settled compensated"}, outcomes(late))
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "undo a"}, l.calls())
-}
-
-// denying fails a step at its first attempt, as an action does.
-func denying(step string) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
-	return func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
-		if s == step {
-			return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
-		}
-		return activities.Result{}, nil
-	}
 }
 
 // long is a chain of n steps.
@@ -331,7 +321,7 @@ func (l *live) runsOf(id string) (runs []string) {
 
 func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) {
 	const n = 1000
-	w := &world{steps: long(n), do: denying(fmt.Sprintf("s%04d", n-1))}
+	w := &world{steps: long(n), do: refusing(fmt.Sprintf("s%04d", n-1))}
 	reached, letGo := make(chan struct{}), make(chan struct{})
 	half := fmt.Sprintf("s%04d", n/4)
 	w.undo = func(step string, times int, _ activities.Decision) (activities.Undone, error) {
@@ -444,7 +434,7 @@ func TestAStepThatIsRejectedWhileAnotherIsRolledBackIsRolledBackToo(t *testing.T
 }
 
 func TestARecoveryTellsWhatTheDeadRunHadUndoneAndLooksAgainForIt(t *testing.T) {
-	w := &world{steps: chain("a", "b", "c"), do: denying("c")}
+	w := &world{steps: chain("a", "b", "c"), do: refusing("c")}
 	letGo := make(chan struct{})
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		switch {

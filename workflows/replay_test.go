@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -16,23 +18,34 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // The stored histories were recorded once, by the code of their day. They are never rewritten: a change that they do not
 // replay needs workflow.GetVersion, and a history of its own (record_test.go records those that are missing).
 const histories = "testdata/histories"
 
-func replay(t *testing.T, file string, task any) error {
+// replay replays a history with the workflows of today, or with another one in the place of each of them.
+func replay(t *testing.T, file string, other any) error {
 	t.Helper()
 	r := worker.NewWorkflowReplayer()
-	r.RegisterWorkflowWithOptions(task, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+	if other == nil {
+		workflows.Register(r)
+		return r.ReplayWorkflowHistoryFromJSONFile(nil, file)
+	}
+	for _, name := range []string{
+		workflows.AgentTaskType, workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.LateSweepType,
+	} {
+		r.RegisterWorkflowWithOptions(other, workflow.RegisterOptions{Name: name})
+	}
 	return r.ReplayWorkflowHistoryFromJSONFile(nil, file)
 }
 
 func TestStoredHistoriesReplay(t *testing.T) {
 	for _, file := range stored(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			require.NoError(t, replay(t, file, workflows.AgentTask))
+			require.NoError(t, replay(t, file, nil))
 		})
 	}
 }
@@ -66,15 +79,125 @@ func stored(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(histories, "*.json"))
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), len(scenarios), "histories are missing in %s: record them", histories)
+	require.GreaterOrEqual(t, len(files), len(scenarios)+len(after), "histories are missing in %s: record them", histories)
 	return files
 }
 
-// scenarios are the ways through the workflow that the stored histories cover. act drives the task to its end.
-var scenarios = map[string]struct {
+// scenario is a way through a workflow that a stored history covers. act drives the task to its end.
+type scenario struct {
 	world func() *world
 	act   func(l *live)
+}
+
+// after are the scenarios of workflows that go on where a task has ended: act starts one when the task is over, and returns
+// its id.
+var after = map[string]struct {
+	world func() *world
+	act   func(l *live) string
 }{
+	"recovered": {
+		func() *world { return &world{steps: chain("a", "b", "c"), do: hangAt("c", never)} },
+		func(l *live) string {
+			l.called("do c", 1)
+			l.terminate(l.run.GetID())
+			return l.recover().WorkflowID
+		},
+	},
+	"rolled-back": {
+		func() *world { return &world{steps: chain("a", "b", "c")} },
+		func(l *live) string { return l.rollback("b").WorkflowID },
+	},
+	"redone": {
+		func() *world { return &world{steps: gated(chain("a", "b"), "b", time.Hour)} },
+		func(l *live) string {
+			l.approve()
+			l.ended(l.rollback(""))
+			found, err := l.server().FindRollback(l.Context(), l.run.GetID())
+			require.NoError(l, err)
+			redo, err := l.server().Redo(l.Context(), found, "eve", converter.GetDefaultDataConverter())
+			require.NoError(l, err)
+			var s workflows.State
+			require.Eventually(l, func() bool { s = l.stateOf(redo.WorkflowID); return atGate(s) }, 40*time.Second, 20*time.Millisecond)
+			require.NoError(l, l.client.SignalWorkflow(l.Context(), redo.WorkflowID, "", workflows.SignalApprove,
+				workflows.Decision{Step: s.Gates[0].Step, Digest: s.Gates[0].Digest, Who: "ann"}))
+			return redo.WorkflowID
+		},
+	},
+	"looked-again": {
+		func() *world {
+			w := &world{steps: chain("a", "b"), do: refusing("b")}
+			w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+				if step == "a" && n == 1 {
+					return activities.Undone{Outcome: activities.Nothing, LookAgain: time.Second}, nil
+				}
+				return activities.Undone{Outcome: activities.Restored}, nil
+			}
+			return w
+		},
+		func(l *live) string {
+			l.called("undo a", 2)
+			return fmt.Sprintf("late-sweep-%s-1", l.run.GetRunID())
+		},
+	},
+}
+
+// rollback rolls the task back when it has committed, or a step of it with what builds on it.
+func (l *live) rollback(step string) recovery.Run {
+	l.Helper()
+	_, err := l.report()
+	require.NoError(l, err)
+	done, err := l.server().FindDone(l.Context(), l.run.GetID())
+	require.NoError(l, err)
+	run, err := l.server().Rollback(l.Context(), done, recovery.Part{Step: step}, "eve", "", converter.GetDefaultDataConverter())
+	require.NoError(l, err)
+	return run
+}
+
+var scenarios = map[string]scenario{
+	"rolled-back-step": {func() *world {
+		steps := chain("a", "b", "c", "d")
+		of(steps, "d").Needs = []string{"a"}
+		onFailure(steps, "b", task.FailRollbackStep)
+		return &world{steps: steps, do: refusing("b")}
+	}, nil},
+	"unwound-to-savepoint": {func() *world {
+		steps := chain("a", "b", "c")
+		of(steps, "b").Savepoint = "half"
+		backTo(steps, "c", "half", 1)
+		return &world{steps: steps, do: refusing("c")}
+	}, nil},
+	"pivot": {func() *world {
+		steps := chain("a", "b", "c")
+		of(steps, "b").Pivot = true
+		return &world{steps: steps, do: refusing("c")}
+	}, nil},
+	"parallel": {func() *world {
+		steps := chain("a", "b", "c", "d")
+		of(steps, "c").Needs, of(steps, "d").Needs = []string{"a"}, []string{"b", "c"}
+		return &world{steps: steps, do: refusing("d"), compiled: task.Compiled{Unwind: task.UnwindParallel}}
+	}, nil},
+	"probed": {func() *world {
+		return &world{steps: chain("a", "b"), seen: activities.AsBefore, do: func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+			if s == "b" && n < 3 {
+				return activities.Result{}, activities.Errorf(activities.UnknownOutcome, "lost")
+			}
+			return activities.Result{}, nil
+		}}
+	}, nil},
+	"alerted": {
+		func() *world {
+			w := &world{steps: chain("a", "b"), do: refusing("b")}
+			w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+				if step == "a" && n == 1 {
+					return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
+				}
+				return activities.Undone{Outcome: activities.Restored}, nil
+			}
+			return w
+		},
+		func(l *live) { l.resolve(compensations.Retry) },
+	},
+	"continued": {func() *world { return &world{steps: long(700), do: refusing("s0699")} }, nil},
 	"committed": {func() *world { return &world{steps: chain("a", "b", "c")} }, nil},
 	"failed":    {func() *world { return &world{steps: chain("a", "b", "c"), do: refusing("c")} }, nil},
 	"side-by-side": {func() *world {
