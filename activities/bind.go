@@ -107,7 +107,7 @@ func ownerOf(info activity.Info) Owner {
 func forward[T any](ctx context.Context, host Host, f Forward, do func(context.Context, Forward) (T, error), limit func(T) T) (T, error) {
 	if err := SameRun(ctx, f.OriginalRunID); err != nil {
 		var none T
-		return none, applicationError(err, nil)
+		return none, err
 	}
 	return call(ctx, host, &f.Entry, func(ctx context.Context, m *Masker) (_ T, err error) {
 		if f.Step.With, err = resolveSecrets(f.Step.With, host.Secrets, m); err != nil {
@@ -118,10 +118,11 @@ func forward[T any](ctx context.Context, host Host, f Forward, do func(context.C
 	}, limit)
 }
 
-// SameRun is ResetRun where the running workflow was reset: its original run's id is not its own.
+// SameRun is an ApplicationError of type ResetRun, which is not retried, where the running workflow was reset: its original
+// run's id is not its own.
 func SameRun(ctx context.Context, originalRunID string) error {
 	if own := activity.GetInfo(ctx).WorkflowExecution.RunID; own != originalRunID {
-		return Errorf(ResetRun, "run %s was reset from %s; a reset run only unwinds", own, originalRunID)
+		return applicationError(Errorf(ResetRun, "run %s was reset from %s; a reset run only unwinds", own, originalRunID), nil)
 	}
 	return nil
 }

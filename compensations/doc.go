@@ -8,11 +8,8 @@
 // forward's argument:
 //
 //	saga := compensations.New(ctx, compensations.Options{})
-//	hotel := saga.Register(ctx, compensations.Step{ID: "hotel", Action: "hotel.book", Undo: "hotel.cancel"})
-//	err := workflow.ExecuteActivity(ctx, "hotel.book", activities.Forward{
-//		Entry:         hotel,
-//		OriginalRunID: workflow.GetInfo(ctx).OriginalRunID,
-//	}).Get(ctx, &booked)
+//	hotel := saga.Forward(ctx, compensations.Step{ID: "hotel", Action: "hotel.book", Undo: "hotel.cancel"})
+//	err := workflow.ExecuteActivity(ctx, "hotel.book", hotel).Get(ctx, &booked)
 //
 // So the history holds the compensation no later than the forward. Registering after success, as sagas are mostly written,
 // loses every step that acted and then reported an error, timed out, or was canceled. Entries are data, never closures:

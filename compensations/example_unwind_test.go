@@ -27,8 +27,7 @@ func Ship(ctx workflow.Context) (compensations.Report, error) {
 	saga := compensations.New(ctx, compensations.Options{})
 	before := []string{}
 	for _, step := range []string{"reserve", "charge", "label"} {
-		entry := saga.Register(ctx, compensations.Step{ID: step, Action: "ship.do", Undo: "ship.undo", Needs: before})
-		forward := activities.Forward{Entry: entry, OriginalRunID: workflow.GetInfo(ctx).OriginalRunID}
+		forward := saga.Forward(ctx, compensations.Step{ID: step, Action: "ship.do", Undo: "ship.undo", Needs: before})
 		if err := workflow.ExecuteActivity(ctx, "ship.do", forward).Get(ctx, nil); err != nil {
 			cause := compensations.Cause{Kind: compensations.Failure, Step: step, Text: compensations.Reason(err)}
 			return saga.Unwind(ctx, cause), nil

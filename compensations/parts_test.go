@@ -231,3 +231,22 @@ func TestWhatIsNotYetProofIsLookedAtAgainAndRedoableReachesEveryUndo(t *testing.
 	require.Equal(t, time.Hour, again[1].After)
 	require.Equal(t, []activities.Decision{{Redoable: true}, {Redoable: true}, {Redoable: true, Who: "eve"}, {Redoable: true}}, s.looks)
 }
+
+func TestAStepWithoutAnUndoOrOfAnotherIsAMistakeInTheProgram(t *testing.T) {
+	for name, steps := range map[string][]compensations.Step{
+		`step "a" must have an Undo or be ReadOnly`: {{ID: "a", Action: "Do"}},
+		`step "b" must have an Undo or be ReadOnly`: {{ID: "b", Action: "Do", Undo: "Undo", ReadOnly: true}},
+		`step "c" is registered already`:            {{ID: "c", Action: "Do", Undo: "Undo"}, {ID: "c", Action: "Do", Undo: "Other"}},
+	} {
+		var suite testsuite.WorkflowTestSuite
+		env := suite.NewTestWorkflowEnvironment()
+		env.ExecuteWorkflow(func(ctx workflow.Context) error {
+			saga := compensations.New(ctx, compensations.Options{})
+			for _, step := range steps {
+				saga.Register(ctx, step)
+			}
+			return nil
+		})
+		require.ErrorContains(t, env.GetWorkflowError(), name)
+	}
+}

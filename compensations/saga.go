@@ -80,11 +80,14 @@ func New(ctx workflow.Context, o Options) *Saga {
 type Step struct {
 	// ID is unique in the workflow.
 	ID string
-	// Action is the activity type of the forward, Undo that of the compensation; empty: there is nothing to take back.
+	// Action is the activity type of the forward, Undo that of the compensation.
 	Action, Undo string
+	// ReadOnly steps have no Undo: there is nothing to take back.
+	ReadOnly bool
 	// Generation tells a step that is done anew after it was undone from the first time. Defaults to 1.
 	Generation int
-	// Place is where forward and undo run.
+	// Place is where forward and undo run. Its Queue defaults to the workflow's own; the rest is for actions that keep a
+	// journal.
 	Place activities.Place
 	// Needs are the steps that this one builds on: they are undone after it.
 	Needs []string
@@ -105,8 +108,13 @@ type Step struct {
 }
 
 // Register puts a step on the ledger, before its forward is scheduled, and returns the entry that must be an argument of
-// the forward. Registering the same step and generation again returns the same entry.
+// the forward. Registering the same step and generation again returns the same entry. It panics, and so fails the workflow
+// task until the code is mended, where a step has no Undo and is not ReadOnly, or its id is another step's.
 func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
+	if step.Undo == "" != step.ReadOnly {
+		panic(fmt.Sprintf("compensations: step %q must have an Undo or be ReadOnly", step.ID))
+	}
+	step.Place.Queue = cmp.Or(step.Place.Queue, workflow.GetInfo(ctx).TaskQueueName)
 	policy := step.Policy
 	policy.Attempt = cmp.Or(policy.Attempt, s.options.Undo.Attempt)
 	policy.Within = cmp.Or(policy.Within, s.options.Undo.Within)
@@ -115,13 +123,28 @@ func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 	if step.Keep == activities.DefaultKeep {
 		step.Keep = 0
 	}
-	e, _ := s.ledger.Push(activities.Entry{
+	e, fresh := s.ledger.Push(activities.Entry{
 		Step: step.ID, Action: step.Action, UndoType: step.Undo,
 		Token: activities.NewToken(s.options.Identity, step.ID, max(1, step.Generation)), Since: workflow.Now(ctx).UTC().Truncate(time.Second),
 		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Params: step.Params, Policy: policy.Compact(),
 		Savepoint: step.Savepoint, Pivot: step.Pivot, Keep: step.Keep, Redoes: step.Redoes,
 	})
+	if !fresh && (e.Action != step.Action || e.UndoType != step.Undo) {
+		panic(fmt.Sprintf("compensations: step %q is registered already, with undo %q", step.ID, e.UndoType))
+	}
 	return e
+}
+
+// Forward registers a step and returns what its forward gets: the argument from which a history alone tells the ledger, and
+// by which a run that was reset is known (activities.SameRun). An argument of your own embeds it.
+func (s *Saga) Forward(ctx workflow.Context, step Step) activities.Forward {
+	return activities.Forward{Entry: s.Register(ctx, step), OriginalRunID: OriginalRun(ctx)}
+}
+
+// OriginalRun is the id of the run that this one was reset from; its own where it was not.
+func OriginalRun(ctx workflow.Context) string {
+	info := workflow.GetInfo(ctx)
+	return cmp.Or(info.OriginalRunID, info.WorkflowExecution.RunID) // the test environment tells no original
 }
 
 // Configure changes the options of a saga that does not unwind yet. Its ledger is kept.
@@ -445,6 +468,9 @@ func (s *Saga) settle(ctx workflow.Context, it *item, undone activities.Undone) 
 	case undone.Outcome == activities.Drifted && it.entry.Policy.Drift == activities.DriftSkip:
 		it.Reason = "drifted; skipped, as the step's drift policy says"
 		s.plan.set(it, Skipped)
+	case undone.Outcome == "":
+		s.fail(ctx, it, fmt.Sprintf("the undo %s returned no outcome: whether it has undone anything is not known", it.entry.UndoType))
+		return
 	case undone.Outcome == activities.Drifted:
 		s.park(ctx, it, "someone else changed it since: "+undone.Observed)
 		return
@@ -480,6 +506,9 @@ func place(p activities.Place) string {
 // Reason is an activity's error in the words that a person needs: the innermost message, with its type.
 func Reason(err error) string {
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		if app.Type() == "" {
+			return app.Message()
+		}
 		return fmt.Sprintf("%s: %s", app.Type(), app.Message())
 	}
 	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {

@@ -101,7 +101,7 @@ func sagaWorkflow(ctx workflow.Context, steps []plain) (compensations.Report, er
 			undo = ""
 		}
 		entry := saga.Register(ctx, compensations.Step{
-			ID: s.ID, Action: "Do", Undo: undo, Needs: s.Needs,
+			ID: s.ID, Action: "Do", Undo: undo, ReadOnly: s.ReadOnly, Needs: s.Needs,
 			Place:  activities.Place{Queue: workflow.GetInfo(ctx).TaskQueueName, Host: "far"},
 			Policy: activities.UndoPolicy{Within: 10 * time.Minute, Drift: s.Drift},
 		})

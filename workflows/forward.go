@@ -41,16 +41,12 @@ func (t *agentTask) runStep(ctx workflow.Context, s *stepRun) error {
 	if s.step.ReadOnly {
 		undo = ""
 	}
-	entry := t.saga.Register(ctx, compensations.Step{
-		ID: s.step.ID, Action: s.step.Uses, Undo: undo, Generation: s.generation, Place: s.step.Place, Needs: s.step.Needs, Keys: s.step.Keys,
+	forward := t.saga.Forward(ctx, compensations.Step{
+		ID: s.step.ID, Action: s.step.Uses, Undo: undo, ReadOnly: s.step.ReadOnly, Generation: s.generation, Place: s.step.Place, Needs: s.step.Needs, Keys: s.step.Keys,
 		Params: params, Policy: s.step.Undo, Savepoint: s.step.Savepoint, Pivot: s.step.Pivot, Keep: t.compiled.Keep, Redoes: t.redoes[s.step.ID],
 	})
-	s.seq = entry.Seq
-	forward := activities.Forward{
-		Entry:         entry,
-		Step:          activities.Step{ID: s.step.ID, Name: s.step.Name, With: with, Checks: s.step.Check},
-		OriginalRunID: originalRun(ctx),
-	}
+	forward.Step = activities.Step{ID: s.step.ID, Name: s.step.Name, With: with, Checks: s.step.Check}
+	s.seq = forward.Entry.Seq
 	probes := 0
 	for range maxPlans {
 		if s.step.Gate.Plans && s.want == "" {
@@ -75,7 +71,7 @@ func (t *agentTask) runStep(ctx workflow.Context, s *stepRun) error {
 			s.note("the target changed after the plan: planned anew")
 			s.want = ""
 		case isUnknown(err) && ctx.Err() == nil && !s.step.ReadOnly:
-			if again := t.probe(ctx, s, entry, err); !again || probes >= maxProbes {
+			if again := t.probe(ctx, s, forward.Entry, err); !again || probes >= maxProbes {
 				return err
 			}
 			probes++

@@ -56,11 +56,11 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 			plan.Steps = append(plan.Steps, p)
 			continue
 		}
-		entry := t.saga.Register(ctx, compensations.Step{ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo})
-		change, err := call[activities.Change](ctx, t, step, step.Uses+".plan", "plan "+step.ID, activities.Forward{
-			Entry: entry, Step: activities.Step{ID: step.ID, Name: step.Name, With: with, Checks: step.Check},
-			OriginalRunID: originalRun(ctx),
+		forward := t.saga.Forward(ctx, compensations.Step{
+			ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo,
 		})
+		forward.Step = activities.Step{ID: step.ID, Name: step.Name, With: with, Checks: step.Check}
+		change, err := call[activities.Change](ctx, t, step, step.Uses+".plan", "plan "+step.ID, forward)
 		if err != nil {
 			p.Unknown = compensations.Reason(err)
 		} else {

@@ -14,15 +14,6 @@ import (
 // A reset never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it
 // in another run (activities.ResetRun). Before it opens a gate, commits or unwinds, a run looks for itself.
 
-// originalRun is the id of the run that this one was reset from; its own where it was not.
-func originalRun(ctx workflow.Context) string {
-	info := workflow.GetInfo(ctx)
-	if info.OriginalRunID == "" { // the test environment tells none
-		return info.WorkflowExecution.RunID
-	}
-	return info.OriginalRunID
-}
-
 // wasReset is the cause where this run was reset from another.
 func wasReset(ctx workflow.Context) *compensations.Cause {
 	// A side effect, since what was recorded before the reset point holds the id of the run that recorded it.
@@ -30,7 +21,7 @@ func wasReset(ctx workflow.Context) *compensations.Cause {
 	err := workflow.SideEffect(ctx, func(ctx workflow.Context) any {
 		return workflow.GetInfo(ctx).WorkflowExecution.RunID
 	}).Get(&own)
-	original := originalRun(ctx)
+	original := compensations.OriginalRun(ctx)
 	if err == nil && own == original {
 		return nil
 	}
@@ -40,7 +31,7 @@ func wasReset(ctx workflow.Context) *compensations.Cause {
 // takeOver adds to the ledger what the original run had registered after the reset point. It is false where that can
 // never be known.
 func (t *agentTask) takeOver(ctx workflow.Context, reset *compensations.Cause) bool {
-	ledger, err := readLedger(ctx, "read the ledger of the run that was reset", workflow.GetInfo(ctx).WorkflowExecution.ID, originalRun(ctx))
+	ledger, err := readLedger(ctx, "read the ledger of the run that was reset", workflow.GetInfo(ctx).WorkflowExecution.ID, compensations.OriginalRun(ctx))
 	if err != nil { // final: its history is gone
 		t.notes = append(t.notes, fmt.Sprintf("%s; the ledger of the original could not be read, so steps that it started after the reset point are not undone: %s",
 			reset.Text, compensations.Reason(err)))

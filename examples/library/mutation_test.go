@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,11 +27,14 @@ var mutants = map[string]func(t *testing.T, register *ast.CallExpr){
 		require.NoError(t, err)
 		register.Fun.(*ast.SelectorExpr).X = other
 	},
-	"registered without an undo": func(t *testing.T, register *ast.CallExpr) {
-		step := register.Args[1].(*ast.CompositeLit)
-		fields := len(step.Elts)
-		step.Elts = slices.DeleteFunc(step.Elts, func(e ast.Expr) bool { return e.(*ast.KeyValueExpr).Key.(*ast.Ident).Name == "Undo" })
-		require.Len(t, step.Elts, fields-1)
+	"registered as one that only reads": func(t *testing.T, register *ast.CallExpr) {
+		replaced := false
+		for _, e := range register.Args[1].(*ast.CompositeLit).Elts {
+			if field := e.(*ast.KeyValueExpr); field.Key.(*ast.Ident).Name == "Undo" {
+				field.Key, field.Value, replaced = ast.NewIdent("ReadOnly"), ast.NewIdent("true"), true
+			}
+		}
+		require.True(t, replaced)
 	},
 }
 
