@@ -51,6 +51,8 @@ type Case struct {
 	Redone func(left, now string) bool
 	// Anew says that a redo goes forward anew, and keeps nothing: it is not held back by what has changed or was released.
 	Anew bool
+	// Brief leaves out breaking rollback, redo and reset at each of their points: another case of the same code does that.
+	Brief bool
 	// Reset says that manifest after, seen after a reset, is the resource's start. Defaults to Same.
 	Reset func(before, after string) bool
 	// Secret is a value that With puts into its parameters as a secret's value; it must be in nothing that is returned.

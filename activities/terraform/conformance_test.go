@@ -91,6 +91,7 @@ func anonymous(manifest string) string {
 func onTop() actiontest.Case {
 	c := builtin()
 	c.Name = "on top"
+	c.Brief = true
 	start := c.Start
 	c.Start = func(t testing.TB, dir string) {
 		start(t, dir)
