@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,7 +68,9 @@ func (s *script) run(t *testing.T) compensations.Report {
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflow(s.flow)
 	env.RegisterActivityWithOptions(func(ctx context.Context, b activities.Backward) (activities.Undone, error) {
+		s.world.mu.Lock()
 		s.looks = append(s.looks, b.Decision)
+		s.world.mu.Unlock()
 		return s.world.Undo(ctx, b)
 	}, activity.RegisterOptions{Name: "Undo"})
 	env.SetTestTimeout(30 * time.Second)
@@ -152,14 +155,12 @@ func TestWhatIsKeptIsUndoneNoMore(t *testing.T) {
 }
 
 func TestParallelUndoesIndependentOnesAtOnce(t *testing.T) {
-	both := make(chan struct{})
-	in := make(chan struct{}, 2)
+	var both sync.WaitGroup
+	both.Add(2)
 	w := &world{undo: func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
 		if step == "b" || step == "c" {
-			if in <- struct{}{}; len(in) == 2 {
-				close(both)
-			}
-			<-both // one of them alone would wait for ever
+			both.Done()
+			both.Wait() // one of them alone would wait for ever
 		}
 		return restored, nil
 	}}
