@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -40,10 +39,7 @@ func TestAdversary(t *testing.T) {
 		"escaped expressions": "name: ok\nsteps:\n- {id: a, uses: x.y, with: {a: '" + fill("$${{") + "'}}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			began := time.Now()
 			require.Error(t, compileFile("task.yml", []byte(src)))
-			t.Log(time.Since(began))
-			require.Less(t, time.Since(began), 20*time.Second) // it takes less than one
 		})
 	}
 }

@@ -133,12 +133,10 @@ func TestManySavepoints(t *testing.T) {
 		}
 		return stepsOf(lines...)
 	}
-	began := time.Now()
 	compiled := mustCompile(t, long(func(i int) string { return fmt.Sprintf("p%d", i/2) }))
 	require.Equal(t, "p4999", compiled.Steps[MaxSteps-1].OnFailure.To)
 	for _, to := range []string{"q", "p9999"} {
 		_, err := Parse("task.yml", []byte(long(func(int) string { return to })))
 		require.Len(t, err.(Problems), MaxProblems+1)
 	}
-	require.Less(t, time.Since(began), 20*time.Second)
 }

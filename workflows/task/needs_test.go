@@ -196,7 +196,6 @@ func TestManySteps(t *testing.T) {
 				lines[i] = line(i)
 			}
 			src := stepsOf(lines...)
-			began := time.Now()
 			compiled := mustCompile(t, src)
 			require.Len(t, compiled.Steps, MaxSteps)
 			edges := 0
@@ -204,14 +203,13 @@ func TestManySteps(t *testing.T) {
 				edges += len(s.Needs)
 			}
 			require.LessOrEqual(t, edges, 2*MaxSteps)
-			require.Less(t, time.Since(began), 10*time.Second) // it takes a tenth of a second to half a second
 			raw, err := json.Marshal(compiled)
 			require.NoError(t, err)
 			require.Less(t, len(raw), 2<<20, "a server takes no larger payload")
 			var again Compiled
 			require.NoError(t, json.Unmarshal(raw, &again))
 			require.Equal(t, needsOf(compiled), needsOf(&again))
-			t.Logf("%s, %d edges, %d bytes", time.Since(began), edges, len(raw))
+			t.Logf("%d edges, %d bytes", edges, len(raw))
 		})
 	}
 }
