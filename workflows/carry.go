@@ -44,7 +44,6 @@ type Carry struct {
 	Ignored  []string `json:"ignored,omitempty"`
 	More     int      `json:"more,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
-	Gate     string   `json:"gate,omitempty"` // as the search attribute says
 }
 
 // CarriedStep is where a step stands.

@@ -47,10 +47,12 @@ func LateSweep(ctx workflow.Context, r LateSweepRequest, carry *Carry) (compensa
 		calm, done := workflow.NewDisconnectedContext(ctx)
 		defer done()
 		var wait time.Duration
+		var entries []activities.Entry
 		for _, again := range r.Again {
 			wait = max(wait, again.After)
-			t.saga.Adopt([]activities.Entry{again.Entry})
+			entries = append(entries, again.Entry)
 		}
+		t.saga.Adopt(entries)
 		_ = workflow.NewTimerWithOptions(calm, wait, workflow.TimerOptions{Summary: "until it is sure"}).Get(calm, nil)
 		t.cause = &compensations.Cause{Kind: compensations.Late, Text: fmt.Sprintf("a late look at undos of %s, number %d", r.Task, r.Round)}
 		return nil

@@ -1,0 +1,85 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+func TestPastItsPivotATaskUnwindsOnlyWhatCameLater(t *testing.T) {
+	w := &world{steps: chain("a", "p", "c", "d"), do: failing("d")}
+	of(w.steps, "p").Pivot = true
+	r := newRun(t, w)
+	report, err := r.report()
+	r.failsAs(err, workflows.TaskFailed)
+	require.Equal(t, []string{"do a", "do p", "do c", "do d", "undo d", "undo c"}, w.calls)
+	require.Equal(t, compensations.Partly, report.Status)
+	require.Equal(t, []string{"2 steps up to the pivot stay done"}, report.Notes)
+	require.Equal(t, []string{"c settled restored", "d settled restored", "a done ", "p done "}, outcomes(report))
+}
+
+func TestBeforeItsPivotIsDoneATaskUnwindsAll(t *testing.T) {
+	for _, at := range []string{"b", "p"} {
+		w := &world{steps: chain("a", "b", "p"), do: failing(at)}
+		of(w.steps, "p").Pivot = true
+		report, err := newRun(t, w).report()
+		require.Error(t, err)
+		want := []string{"do a", "do b", "do p", "undo p", "undo b", "undo a"}
+		if at == "b" {
+			want = []string{"do a", "do b", "undo b", "undo a"}
+		}
+		require.Equal(t, want, w.calls)
+		require.Equal(t, compensations.Unwound, report.Status)
+		require.Empty(t, report.Notes)
+	}
+}
+
+// slow was registered before the pivot and ends after it: done, it is kept; failed, it is undone.
+func TestAStepThatBeganBeforeThePivotAndEndsAfterIt(t *testing.T) {
+	for name, ends := range map[string]error{"done": nil, "failed": errNo} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{steps: chain("a", "slow", "p", "d")}
+			of(w.steps, "p").Needs, of(w.steps, "p").Pivot = []string{"a"}, true
+			of(w.steps, "d").Needs = []string{"slow", "p"}
+			late(w.steps, "slow")
+			w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+				switch {
+				case s == "slow" && n == 1:
+					return activities.Result{}, errAgain
+				case s == "slow":
+					return activities.Result{}, ends
+				case s == "d":
+					return activities.Result{}, errNo
+				}
+				return activities.Result{}, nil
+			}
+			report, err := newRun(t, w).report()
+			require.Error(t, err)
+			calls := sortedAt(w.calls, 1, 3)
+			require.Equal(t, compensations.Partly, report.Status)
+			if ends == nil {
+				require.Equal(t, []string{"do a", "do p", "do slow", "do slow", "do d", "undo d"}, calls)
+				require.Equal(t, []string{"3 steps up to the pivot stay done"}, report.Notes)
+			} else {
+				require.Equal(t, []string{"do a", "do p", "do slow", "do slow", "undo slow"}, calls)
+				require.Equal(t, []string{"2 steps up to the pivot stay done"}, report.Notes)
+			}
+		})
+	}
+}
+
+func TestWhatFailedBeforeThePivotIsUndoneAlthoughTheTaskWentOn(t *testing.T) {
+	w := &world{steps: chain("a", "b", "p", "d"), do: failingTimes(map[string]int{"b": 9, "d": 9})}
+	onFailure(w.steps, "b", task.FailContinue)
+	of(w.steps, "p").Pivot = true
+	report, err := newRun(t, w).report()
+	require.Error(t, err)
+	require.Equal(t, []string{"do a", "do b", "do p", "do d", "undo d", "undo b"}, w.calls, "nothing that is done is unwound past a pivot")
+	require.Equal(t, compensations.Partly, report.Status)
+}
