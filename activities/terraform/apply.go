@@ -18,11 +18,12 @@ import (
 
 // Apply applies the configuration once. A later attempt waits for the terraform of an earlier one and takes up where it
 // has ended: with its result, or by planning and applying what is missing.
-func (a *apply) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *apply) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (_ activities.Result, err error) {
 	t, err := a.token(e)
 	if err != nil {
 		return activities.Result{}, err
 	}
+	defer clearLate(t, &err)
 	unlock, err := t.Lock(ctx)
 	if err != nil {
 		return activities.Result{}, err

@@ -27,11 +27,12 @@ func docOffer(d activities.Digest) string { return "offer-" + d.Short() }
 const offerName = "unwind.offer"
 
 // Plan plans, touching nothing, and keeps the plan for Apply.
-func (a *apply) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+func (a *apply) Plan(ctx context.Context, e activities.Entry, s activities.Step) (_ activities.Change, err error) {
 	t, err := a.token(e)
 	if err != nil {
 		return activities.Change{}, err
 	}
+	defer clearLate(t, &err)
 	unlock, err := t.Lock(ctx)
 	if err != nil {
 		return activities.Change{}, err

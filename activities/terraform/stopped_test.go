@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,6 +60,7 @@ func TestStoppedOnTheWayToTerraform(t *testing.T) {
 			assert.Empty(t, b.names())
 			assert.NoFileExists(t, b.state())
 			require.Error(t, b.outlive(c, sleeper), "the forward came too late")
+			assert.Empty(t, b.work(e))
 		})
 	}
 }
@@ -95,9 +97,36 @@ func TestStoppedUndo(t *testing.T) {
 			assert.Empty(t, b.names())
 			assert.NoFileExists(t, b.state())
 			_ = b.outlive(c, sleeper) // it is overtaken, or finds the outcome of the other
+			assert.Empty(t, b.work(e))
 			assert.Equal(t, u, b.undo(e))
 		})
 	}
+}
+
+// A call that died, or was too late, may leave its work behind a settled undo. Every call that comes after clears it away,
+// the late one itself too: it holds variables in plain text.
+func TestWorkBehindASettledUndoIsClearedByWhoeverComesNext(t *testing.T) {
+	b := newBench(t, one)
+	e, s := b.step(Params{})
+	require.NoError(t, b.worker(e, s).Wait())
+	require.Error(t, b.undoer(e, breakVar+"=kill:terraform.undo:settled").Wait())
+	require.NotEmpty(t, b.work(e), "it died before it could clear its work away")
+	u := b.undo(e)
+	assert.Equal(t, activities.Restored, u.Outcome)
+	assert.Empty(t, b.work(e))
+
+	late := workDir(b.run(e).token, "undo-002-prior")
+	require.NoError(t, os.MkdirAll(late, 0o700))
+	require.Error(t, b.worker(e, s).Wait(), "the forward came too late")
+	assert.Empty(t, b.work(e))
+}
+
+// work are the working copies of a step that are left.
+func (b *bench) work(e activities.Entry) []string {
+	b.Helper()
+	left, err := filepath.Glob(workDir(b.run(e).token, "*"))
+	require.NoError(b, err)
+	return left
 }
 
 // stop waits until what a worker has started has stopped at its point, stops the worker as well, and returns the first.

@@ -13,16 +13,15 @@ import (
 )
 
 // Undo takes the step back. Outcomes that settle are kept; after any other it may be tried again.
-func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (_ activities.Undone, err error) {
 	t, err := a.token(e)
 	if err != nil {
 		return activities.Undone{}, err
 	}
+	defer clearLate(t, &err)
 	var kept activities.Undone
-	if found, err := t.Read(journal.Outcome, &kept); err != nil {
+	if found, err := t.Read(journal.Outcome, &kept); err != nil || found {
 		return kept, err
-	} else if found { // whoever came to it may have died before it had cleared its work away
-		return kept, cleared(t)
 	}
 	fate, err := t.Decide(journal.Undoing)
 	if err != nil {
@@ -38,7 +37,7 @@ func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 	}
 	if settled {
 		_, err := t.Read(journal.Outcome, &kept)
-		return kept, errors.Join(err, cleared(t))
+		return kept, err
 	}
 	defer turn.end()
 	point.Reach("terraform.undo:turn")
@@ -63,11 +62,16 @@ func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 		return activities.Undone{}, err
 	}
 	point.Reach("terraform.undo:settled")
-	return undone, cleared(t)
+	return undone, nil
 }
 
-// cleared removes what a step and its undos leave in plain text when an undo is done.
-func cleared(t *journal.Token) error { return errors.Join(clean(t), removeWork(t, "undo-*")) }
+// clearLate removes what a step and its undos leave in plain text, where an undo is done. Each call does it when it ends: the
+// one that came to the outcome may have died before it could, and one that came late has laid out its work anew since.
+func clearLate(t *journal.Token, err *error) {
+	if isSettled(t) {
+		*err = errors.Join(*err, clean(t), removeWork(t, "undo-*"))
+	}
+}
 
 func isSettled(t *journal.Token) bool {
 	var v activities.Undone
