@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -27,7 +26,7 @@ type Registrar interface {
 // Register registers every action's activities with a worker.
 func (r *Registry) Register(to Registrar, host Host) {
 	for name, a := range r.actions {
-		b := bound{action: a, host: host}
+		b := bound{action: a, host: host, records: r.worlds[WorldOf(name)].Records}
 		for suffix, fn := range map[string]any{
 			"": b.apply, ".plan": b.plan, ".undo": b.undo, ".reset": b.reset, ".observe": b.observe, ".release": b.release,
 		} {
@@ -38,8 +37,9 @@ func (r *Registry) Register(to Registrar, host Host) {
 
 // bound is an action as a worker runs it.
 type bound struct {
-	action Action
-	host   Host
+	action  Action
+	host    Host
+	records Records // of its world; nil where it keeps none
 }
 
 func (b bound) apply(ctx context.Context, f Forward) (Result, error) {
@@ -70,6 +70,9 @@ func (b bound) backward(ctx context.Context, back Backward, do func(context.Cont
 	return call(ctx, b.host, &back.Entry, func(ctx context.Context, _ *Masker) (Undone, error) {
 		began := time.Now()
 		undone, err := do(ctx, back.Entry, back.Decision)
+		if b.records != nil && TypeOf(err) == DamagedRecord {
+			err = errors.Join(err, b.records.Claim(ctx, back.Entry))
+		}
 		if undone.Took == 0 {
 			undone.Took = time.Since(began).Round(time.Millisecond)
 		}
@@ -147,7 +150,7 @@ func call[T any](ctx context.Context, host Host, e *Entry, do func(context.Conte
 		return none, applicationError(err, masker)
 	}
 	e.Params = params
-	stop := beat(ctx)
+	stop := Beat(ctx)
 	defer stop()
 	ctx = WithOwner(ctx, ownerOf(activity.GetInfo(ctx)))
 	v, err = do(WithCheckCommands(WithMasker(ctx, masker), host.CheckCommands), masker)
@@ -160,29 +163,32 @@ func call[T any](ctx context.Context, host Host, e *Entry, do func(context.Conte
 	return limit(v), nil
 }
 
-// beat heartbeats until stop is called, so that a dead process is seen and a cancellation arrives.
-func beat(ctx context.Context) (stop func()) {
+// Beat heartbeats for an activity until stop is called, so that a dead process is seen and a cancellation arrives. A call that
+// is over before the first heartbeat is due costs a timer, and no goroutine.
+func Beat(ctx context.Context) (stop func()) {
 	timeout := activity.GetInfo(ctx).HeartbeatTimeout
 	if timeout <= 0 {
 		return func() {}
 	}
 	done := make(chan struct{})
-	var once sync.Once
-	go func() {
+	first := time.AfterFunc(timeout/3, func() {
 		t := time.NewTicker(timeout / 3)
 		defer t.Stop()
 		for {
+			activity.RecordHeartbeat(ctx)
 			select {
 			case <-done:
 				return
 			case <-ctx.Done():
 				return
 			case <-t.C:
-				activity.RecordHeartbeat(ctx)
 			}
 		}
-	}()
-	return func() { once.Do(func() { close(done) }) }
+	})
+	return func() {
+		first.Stop()
+		close(done)
+	}
 }
 
 // ended says why a call ended: a cancellation asked for by the workflow, a worker that is being stopped, or its error.

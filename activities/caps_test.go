@@ -133,7 +133,7 @@ func TestManyOutputsAreCappedAtOnce(t *testing.T) {
 	}
 	began := time.Now()
 	r := answer[activities.Result](t, saying(outputs), "echo.say", ofThisRun(`{}`))
-	require.Less(t, time.Since(began), 20*time.Second)
+	require.Less(t, time.Since(began), 2*time.Minute, "not the square of them")
 	raw, err := json.Marshal(r.Outputs)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(raw), activities.MaxOutputs)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/converter"
 )
@@ -18,6 +19,18 @@ type Trace struct {
 	// token.
 	Done    map[string]Result
 	Settled map[string]Undone
+	// Attempts are all undos that came to an end, in order.
+	Attempts []Attempt
+}
+
+// Attempt is an undo that came to an end.
+type Attempt struct {
+	// Event is the id of the event that tells the end.
+	Event int64
+	Token string
+	// Undone is what it returned; nil where it failed. Unserved says that no worker had taken it.
+	Undone   *Undone
+	Unserved bool
 }
 
 // EntriesIn are the entries of a TraceOf.
@@ -35,10 +48,18 @@ func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trac
 	for _, event := range events {
 		if completed := event.GetActivityTaskCompletedEventAttributes(); completed != nil {
 			forward, undo := forwards[completed.ScheduledEventId], undos[completed.ScheduledEventId]
-			if err := t.completed(completed, forward, undo, dc); err != nil {
+			if err := t.completed(event.EventId, completed, forward, undo, dc); err != nil {
 				return t, fmt.Errorf("event %d: %w", event.EventId, err)
 			}
 			continue
+		}
+		if token := undos[event.GetActivityTaskFailedEventAttributes().GetScheduledEventId()]; token != "" {
+			t.Attempts = append(t.Attempts, Attempt{Event: event.EventId, Token: token})
+		}
+		timedOut := event.GetActivityTaskTimedOutEventAttributes()
+		if token := undos[timedOut.GetScheduledEventId()]; token != "" {
+			unserved := timedOut.GetFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
+			t.Attempts = append(t.Attempts, Attempt{Event: event.EventId, Token: token, Unserved: unserved})
 		}
 		scheduled := event.GetActivityTaskScheduledEventAttributes()
 		if len(scheduled.GetInput().GetPayloads()) != 1 {
@@ -64,7 +85,7 @@ func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trac
 	return t, nil
 }
 
-func (t Trace) completed(c *historypb.ActivityTaskCompletedEventAttributes, forward, undo string, dc converter.DataConverter) error {
+func (t *Trace) completed(event int64, c *historypb.ActivityTaskCompletedEventAttributes, forward, undo string, dc converter.DataConverter) error {
 	switch {
 	case forward != "":
 		var r Result
@@ -77,6 +98,7 @@ func (t Trace) completed(c *historypb.ActivityTaskCompletedEventAttributes, forw
 		if err := dc.FromPayloads(c.Result, &u); err != nil {
 			return fmt.Errorf("result of an undo: %w", err)
 		}
+		t.Attempts = append(t.Attempts, Attempt{Event: event, Token: undo, Undone: &u})
 		if u.Outcome.Settles() {
 			t.Settled[undo] = u
 		}

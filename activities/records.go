@@ -44,7 +44,8 @@ type Record struct {
 	// Since is when the record was made; Ended when its task committed or its undo was done.
 	Since time.Time `json:"since"`
 	Ended time.Time `json:"ended,omitzero"`
-	// Until is when a committed record, or what an undone one keeps for a redo, may be released.
+	// Until is when a committed record, or what an undone one keeps for a redo, may be released; of one whose undo has begun
+	// and not ended, when it may be given up if its task is over.
 	Until time.Time `json:"until,omitzero"`
 	// Bytes is what it takes on the disk beside the tombstone.
 	Bytes int64 `json:"bytes"`
@@ -57,6 +58,12 @@ type Records interface {
 	// Commit marks an open token as committed until then. A token that is not open stays as it is; marking it twice
 	// changes nothing.
 	Commit(ctx context.Context, token string, until time.Time) error
+	// Claim keeps whose a record is that was found damaged, so that it is not left for ever: it is listed again.
+	Claim(ctx context.Context, e Entry) error
+	// Abandon gives an undo up that has begun and that nobody will bring to its end: a person has decided to leave the world
+	// as it is, and the task is over. It keeps an outcome that says so, which later calls of the undo return; Release then
+	// drops the record. A token whose undo has ended, or has not begun, stays as it is.
+	Abandon(ctx context.Context, token string) error
 	// Forget removes what is left of a released token but its tombstone: the outcome and the rest of the audit trail.
 	Forget(ctx context.Context, token string) error
 }

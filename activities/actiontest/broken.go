@@ -2,7 +2,9 @@ package actiontest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,14 +15,14 @@ import (
 func (s *suite) broken(t *testing.T) {
 	t.Run("broken", func(t *testing.T) {
 		plan, apply, undo, want, more := s.discover(t)
-		s.each(t, "plan_killed", plan, planKilled)
-		s.each(t, "plan_killed_and_retried", plan, planKilledAndRetried)
-		s.each(t, "apply_killed", apply, applyKilled)
-		s.each(t, "apply_killed_and_retried", want, applyKilledAndRetried)
-		s.each(t, "undo_killed", undo, undoKilled)
-		s.each(t, "plan_stopped", plan, planStopped)
-		s.each(t, "apply_stopped", apply, applyStopped)
-		s.each(t, "undo_stopped", undo, undoStopped)
+		s.each(t, "plan_killed", breakKill, plan, planKilled)
+		s.some(t, "plan_killed_and_retried", breakKill, plan, planKilledAndRetried)
+		s.each(t, "apply_killed", breakKill, apply, applyKilled)
+		s.some(t, "apply_killed_and_retried", breakKill, want, applyKilledAndRetried)
+		s.each(t, "undo_killed", breakKill, undo, undoKilled)
+		s.each(t, "plan_stopped", breakStop, plan, planStopped)
+		s.each(t, "apply_stopped", breakStop, apply, applyStopped)
+		s.each(t, "undo_stopped", breakStop, undo, undoStopped)
 		for _, each := range more {
 			each(t)
 		}
@@ -69,22 +71,50 @@ func (w *world) run(o order) report {
 	return r
 }
 
-// everyOccurrence is the environment variable that makes the suite break a call each time that it comes by a point, and not
-// the first time only: many times as long.
+// everyOccurrence is the environment variable that makes the suite break a call at every point, also those that a sample
+// leaves out, and each time that it comes by one, not the first time only: many times as long.
 const everyOccurrence = "UNWIND_TEST_EVERY_OCCURRENCE"
 
-// each runs a test for each point.
-func (s *suite) each(t *testing.T, name string, points []string, do func(*world, int)) {
+// each runs a test for each point of a plan, a forward or an undo; of a Brief case, for a sample. A test at a point is
+// named for it: one that fails is found again with the variable above.
+func (s *suite) each(t *testing.T, name, how string, points []string, do func(*world, int)) {
+	s.at(t, name, s.draw(how, points, !s.Brief), points, do)
+}
+
+// some runs a test for each point where no test before has broken the action in this way, and for a sample of the others.
+func (s *suite) some(t *testing.T, name, how string, points []string, do func(*world, int)) {
+	s.at(t, name, s.draw(how, points, false), points, do)
+}
+
+func (s *suite) at(t *testing.T, name string, drawn []int, points []string, do func(*world, int)) {
 	t.Run(name, func(t *testing.T) {
-		seen := map[string]bool{}
-		for at, label := range points {
-			if seen[label] && os.Getenv(everyOccurrence) == "" {
-				continue
-			}
-			seen[label] = true
-			s.test(t, fmt.Sprintf("%02d_%s", at, strings.ReplaceAll(label, "/", "_")), func(w *world) { do(w, at) })
+		if !s.Serial {
+			t.Parallel()
+		}
+		for _, at := range drawn {
+			s.test(t, fmt.Sprintf("%02d_%s", at, strings.ReplaceAll(points[at], "/", "_")), func(w *world) { do(w, at) })
 		}
 	})
+}
+
+// draw chooses at which of the points that a call reaches it is broken.
+func (s *suite) draw(how string, points []string, each bool) (drawn []int) {
+	every := os.Getenv(everyOccurrence) != ""
+	seen := map[string]bool{}
+	var others []int
+	for at, label := range points {
+		switch {
+		case every, !seen[label] && (s.Sample == 0 || each || !s.Brief && !s.broke[how+label]):
+			drawn = append(drawn, at)
+		case !seen[label]:
+			others = append(others, at)
+		}
+		seen[label], s.broke[how+label] = true, true
+	}
+	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] }) //nolint:gosec // nobody gains by guessing it
+	drawn = append(drawn, others[:min(s.Sample, len(others))]...)
+	slices.Sort(drawn)
+	return drawn
 }
 
 // kill lets a child die at a point.

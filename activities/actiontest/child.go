@@ -186,7 +186,8 @@ func (w *world) spawn(o order) *child {
 	}
 	c := &child{w: w, cmd: exec.Command(os.Args[0]), //nolint:gosec // this very test binary
 		report: o.Report, ended: make(chan struct{})}
-	c.cmd.Env = append(os.Environ(), orderVariable+"="+path)
+	// A program with the race detector sleeps a second at its end.
+	c.cmd.Env = append(os.Environ(), orderVariable+"="+path, "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	// A file and not a pipe: processes that outlive the child would hold a pipe open.
 	log, err := os.Create(filepath.Join(folder, "log"))
 	if err != nil {

@@ -30,7 +30,8 @@
 //
 // The rest of [Case] is for what a world has beyond that: checks, a target that can change before the step (Meanwhile),
 // an undo that leaves named losses, or can take nothing back (Undone, Same), a parameter that holds a secret (Secret),
-// slow calls (Patience), tests that share something and cannot run beside each other (Serial).
+// slow calls (Patience), tests that share something and cannot run beside each other (Serial), worlds that are slow to
+// set up (Sample).
 //
 // A redo of an action whose Spec offers one brings back exactly what the first apply had left. Where something new (an id)
 // takes its place, say in Redone what is as good; where a redo keeps nothing and goes forward again, say Anew.
@@ -67,6 +68,7 @@
 //	wrong_place                another journal's id is WrongPlace for every call
 //	drift                      shown and not touched; a force overwrites exactly what was shown
 //	records, records_undone    a world with Records: listed open, committed, undone, released, with owner and entry; forgotten
+//	records_abandoned          an undo that was given up: the world stays as it was found, the record can be released
 //	redo                       an action with Spec.Redo: as the step had left it, once; undone and redone again like any other
 //	redo_planned               the digest covers what a redo puts back
 //	redo_released              nothing is left to redo from: refused (not where a redo goes Anew, nor the next three)
@@ -89,4 +91,7 @@
 //	broken/redo_killed_and_retried   killed at each point of a redo, then applied again
 //	broken/redo_stopped        stopped at each point of a redo, undone, the next generation applied, woken
 //	broken/reset_killed        killed at each point of Reset, then reset again
+//
+// A point is the same each time that a call comes by it: it is broken at the first. UNWIND_TEST_EVERY_OCCURRENCE=1 breaks
+// at each, and where a case says Sample, at each point in each of the tests.
 package actiontest

@@ -377,7 +377,7 @@ func (k keysAdd) Release(_ context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.Decide(journal.Releasing); err != nil {
+	if _, err := t.Releasing(); err != nil {
 		return err
 	}
 	for _, name := range []string{t.ticket, t.mine, t.out} {

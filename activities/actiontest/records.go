@@ -105,6 +105,41 @@ func recordsUndone(w *world) {
 	w.mustBe(before, "after a late Apply of what is forgotten")
 }
 
+// recordsAbandoned is an undo that waits for a person who leaves the world as it is.
+func recordsAbandoned(w *world) {
+	w.mustApply(w.first, "")
+	w.mustAbandon(w.first)
+	w.mustList(w.first, activities.RecordOpen)
+	w.Drift(w.t, w.dir)
+	drifted := w.manifest()
+	shown := w.mustDrift(none, "")
+	if w.release(w.first) == nil {
+		w.t.Fatal("Release succeeded while an undo waits for a person")
+	}
+	w.mustList(w.first, activities.RecordUndone)
+	w.mustAbandon(w.first)
+	w.mustAbandon(w.first)
+	if r := w.mustList(w.first, activities.RecordUndone); r.Ended.IsZero() {
+		w.t.Fatalf("Records does not say that the undo was given up: %s", text(r))
+	}
+	if err := w.release(w.first); err != nil {
+		w.t.Fatalf("Release: %v", err)
+	}
+	w.mustDecide(w.first, activities.Decision{Force: shown}, activities.Residue)
+	w.mustBe(drifted, "after an Undo of what was given up")
+	_, err := w.apply(w.first, "")
+	w.mustFail("Apply of what was given up", err, activities.Fenced)
+	w.mustForget(w.first)
+	w.mustBe(drifted, "after all")
+}
+
+func (w *world) mustAbandon(f work) {
+	w.t.Helper()
+	if err := w.opened.Records.Abandon(w.ctx(), f.Entry.Token); err != nil {
+		w.t.Fatalf("Abandon: %v", err)
+	}
+}
+
 func (w *world) mustCommit(f work, until time.Time) {
 	w.t.Helper()
 	if err := w.opened.Records.Commit(w.ctx(), f.Entry.Token, until); err != nil {

@@ -61,7 +61,7 @@ func (s *suite) brokenResets(t *testing.T) {
 	if t.Failed() {
 		t.FailNow()
 	}
-	s.each(t, "reset_killed", points, resetKilled)
+	s.some(t, "reset_killed", breakKill, points, resetKilled)
 }
 
 func resetKilled(w *world, at int) {

@@ -53,6 +53,10 @@ type Case struct {
 	Anew bool
 	// Brief leaves out breaking rollback, redo and reset at each of their points: another case of the same code does that.
 	Brief bool
+	// Sample is at how many points the tests of retries, rollback, redo and reset break the action where another test of the
+	// case has broken it in the same way (killed, or stopped) already, drawn anew each time that the suite runs: for worlds
+	// that are slow to set up. Of a Brief case every test takes a sample. Defaults to all points.
+	Sample int
 	// Reset says that manifest after, seen after a reset, is the resource's start. Defaults to Same.
 	Reset func(before, after string) bool
 	// Secret is a value that With puts into its parameters as a secret's value; it must be in nothing that is returned.
@@ -99,7 +103,7 @@ func Main(m *testing.M, cases ...Case) int {
 // is broken at the first time only.
 func Run(t *testing.T, c Case) {
 	c = c.withDefaults()
-	s := &suite{Case: c}
+	s := &suite{Case: c, broke: map[string]bool{}}
 	s.test(t, "apply_then_undo", applyThenUndo)
 	s.test(t, "plan_touches_nothing", planTouchesNothing)
 	s.test(t, "undo_without_apply", undoWithoutApply)
@@ -123,6 +127,9 @@ func Run(t *testing.T, c Case) {
 	}
 	s.test(t, "records", having(lists, records))
 	s.test(t, "records_undone", having(lists, recordsUndone))
+	if c.Drift != nil {
+		s.test(t, "records_abandoned", having(lists, recordsAbandoned))
+	}
 	s.test(t, "redo", having(redoes, redoThenUndo))
 	s.test(t, "redo_planned", having(redoes, redoPlanned))
 	if !c.Anew {
@@ -154,7 +161,12 @@ func having(it func(*world) bool, do func(*world)) func(*world) {
 	}
 }
 
-type suite struct{ Case }
+// suite is a case at test.
+type suite struct {
+	Case
+	// broke are the ways in which the action was broken with the points where it was.
+	broke map[string]bool
+}
 
 // test runs one test in a world of its own.
 func (s *suite) test(t *testing.T, name string, do func(*world)) {

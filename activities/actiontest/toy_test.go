@@ -386,14 +386,9 @@ func (s *shelf) Release(_ context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	fate, err := t.Decide(journal.Releasing)
+	fate, err := t.Releasing()
 	if err != nil || fate == journal.Undoing && s.flaw == keepsForever {
 		return err
-	}
-	if fate == journal.Undoing {
-		if _, ended, err := t.Undone(); err != nil || !ended {
-			return errors.Join(err, errors.New("the undo needs its record"))
-		}
 	}
 	return errors.Join(t.Drop(journal.Record), t.Drop(keptDoc), t.Released())
 }

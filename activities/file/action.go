@@ -118,19 +118,17 @@ func undoEnded(all []held) error {
 }
 
 func (a *action) releaseIn(h held) error {
-	fate, err := h.token.Decide(journal.Releasing)
+	fate, err := h.token.Releasing()
 	if err != nil {
 		return err
 	}
-	if fate == journal.Undoing {
-		if err := undoEnded([]held{h}); err != nil { // it may have begun just now
-			return err
-		}
-	} else {
+	path := undoPath(h.id) // of an undo that was given up, all is there still
+	if fate == journal.Releasing {
 		a.reach("released")
-		if err := h.bury(stagePath(h.id), ""); err != nil {
-			return err
-		}
+		path = stagePath(h.id)
+	}
+	if err := h.bury(path, ""); err != nil {
+		return err
 	}
 	// The record first: without it, there is no redo of what is only half there.
 	for _, name := range []string{journal.Record, journal.Applied, leftDoc, planDoc} {

@@ -77,6 +77,7 @@ func writeCase(name string, with, next func(root string) any, more func(*actiont
 		Next:      func(dir string) any { return next(rootOf(dir)) },
 		Drift:     grow("conf/app.json"),
 		Meanwhile: grow("conf/app.json"),
+		Sample:    3,
 	}
 	if more != nil {
 		more(&c)
@@ -93,6 +94,7 @@ func deleteCase(name, path string) actiontest.Case {
 		},
 		Drift:     grow(path),
 		Meanwhile: replace(path),
+		Sample:    3,
 	}
 }
 

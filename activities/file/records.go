@@ -60,6 +60,22 @@ func (all records) Commit(ctx context.Context, token string, until time.Time) (e
 	return err
 }
 
+// Claim implements activities.Records.
+func (all records) Claim(ctx context.Context, e activities.Entry) (err error) {
+	for _, one := range all {
+		err = errors.Join(err, one.Claim(ctx, e))
+	}
+	return err
+}
+
+// Abandon implements activities.Records.
+func (all records) Abandon(ctx context.Context, token string) (err error) {
+	for _, one := range all {
+		err = errors.Join(err, one.Abandon(ctx, token))
+	}
+	return err
+}
+
 // Forget implements activities.Records.
 func (all records) Forget(ctx context.Context, token string) (err error) {
 	for _, one := range all {

@@ -230,7 +230,7 @@ func (w *world) tokens(e activities.Entry) ([]held, error) {
 		}
 		var rec record
 		found, err := t.Read(journal.Record, &rec)
-		if err != nil {
+		if err != nil && activities.TypeOf(err) != activities.DamagedRecord { // it is here; who needs it reads it
 			return nil, err
 		}
 		known = known || found || fate != journal.Undecided

@@ -183,6 +183,20 @@ func (t *Token) Fate() (Fate, error) {
 	return doc.Fate, nil
 }
 
+// Releasing decides that a token is released, and returns the fate that it has: Undoing for one whose undo has come to its
+// end. It is Fenced while an undo has begun and not ended, which still needs the record.
+func (t *Token) Releasing() (Fate, error) {
+	fate, err := t.Decide(Releasing)
+	if err != nil || fate != Undoing {
+		return fate, err
+	}
+	_, ended, err := t.Undone()
+	if err == nil && !ended {
+		err = activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", filepath.Base(t.dir))
+	}
+	return fate, err
+}
+
 // CheckOpen is Fenced unless the token is open. A forward asks before each thing that it leaves outside its own folder.
 func (t *Token) CheckOpen() error {
 	f, err := t.Fate()

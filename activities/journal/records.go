@@ -127,8 +127,10 @@ func (r Records) record(name string) (_ activities.Record, found bool, err error
 	}
 	var owned Owned
 	known, err := t.Read(Record, &owned)
-	if err == nil && !known {
-		known, err = t.Read(ownedName, &owned)
+	if activities.TypeOf(err) == activities.DamagedRecord || err == nil && !known {
+		if claimed, cerr := t.Read(ownedName, &owned); claimed || cerr != nil {
+			known, err = claimed, cerr
+		}
 	}
 	if err != nil {
 		return activities.Record{}, false, err
@@ -168,9 +170,10 @@ func (t *Token) state(record *activities.Record, known bool) error {
 		case !known && over: // it had nothing to undo, and keeps nothing
 			record.State, record.Ended = activities.RecordReleased, ended
 		case known:
-			record.State = activities.RecordUndone
+			keep := cmp.Or(record.Entry.Keep, activities.DefaultKeep)
+			record.State, record.Until = activities.RecordUndone, fate.At.Add(keep)
 			if over {
-				record.Ended, record.Until = ended, ended.Add(cmp.Or(record.Entry.Keep, activities.DefaultKeep))
+				record.Ended, record.Until = ended, ended.Add(keep)
 			}
 		}
 		return nil
@@ -218,6 +221,37 @@ func (r Records) Commit(_ context.Context, token string, until time.Time) error 
 		return err
 	}
 	_, err = t.Create(committedName, &committedDoc{At: time.Now().UTC(), Until: until.UTC()})
+	return err
+}
+
+// Claim implements activities.Records.
+func (r Records) Claim(ctx context.Context, e activities.Entry) error {
+	t, err := r.Journal.Token(e.Token)
+	if err != nil {
+		return err
+	}
+	var owned Owned
+	if _, err := t.Read(Record, &owned); activities.TypeOf(err) != activities.DamagedRecord {
+		return err
+	}
+	owned = Own(ctx, e)
+	_, err = t.Create(ownedName, &owned)
+	return err
+}
+
+// Abandon implements activities.Records.
+func (r Records) Abandon(_ context.Context, token string) error {
+	t, err := r.Journal.Token(token)
+	if err != nil {
+		return err
+	}
+	if fate, err := t.Fate(); err != nil || fate != Undoing {
+		return err
+	}
+	_, err = t.Create(Outcome, &activities.Undone{
+		Outcome:  activities.Residue,
+		Observed: "left as it was found, as a person has decided; what undoing it needs is released",
+	})
 	return err
 }
 

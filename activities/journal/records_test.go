@@ -106,7 +106,7 @@ func TestARecordGoesThroughItsStatesAndTellsWhoseItIs(t *testing.T) {
 	decide(t, token, journal.Undoing)
 	got = is(activities.RecordUndone)
 	require.Zero(t, got.Ended, "the undo has begun, and needs the record")
-	require.Zero(t, got.Until)
+	require.WithinRange(t, got.Until, began.Add(3*time.Hour), time.Now().Add(3*time.Hour), "it may be given up")
 	undone(t, token)
 	got = is(activities.RecordUndone)
 	require.WithinRange(t, got.Ended, began.Truncate(time.Second), time.Now())
@@ -278,6 +278,46 @@ func TestDamageIsAProblemOfItsTokenOnly(t *testing.T) {
 	require.NoError(t, token.Drop(journal.Record))
 	require.NoError(t, token.Released())
 	require.NoError(t, r.Forget(t.Context(), bad))
+}
+
+func TestADamagedRecordThatWasClaimedIsListedAndCanBeGivenUp(t *testing.T) {
+	j, _ := open(t)
+	r := journal.Records{Journal: j}
+	ctx := activities.WithOwner(t.Context(), owner)
+	e := entryOf(1)
+	e.Keep = 3 * time.Hour
+	token := recorded(t, j, e)
+	require.NoError(t, r.Claim(ctx, e), "it is whole, and tells by itself")
+	require.NoFileExists(t, filepath.Join(token.Dir(), "owned"))
+	require.NoError(t, os.Truncate(filepath.Join(token.Dir(), "record"), 10))
+	decide(t, token, journal.Undoing)
+	_, problems, err := r.Records(t.Context())
+	require.NoError(t, err)
+	require.Len(t, problems, 1)
+	_, err = token.Releasing()
+	require.Equal(t, activities.Fenced, activities.TypeOf(err), err)
+
+	require.NoError(t, r.Claim(ctx, e))
+	is := func() activities.Record {
+		record := list(t, r)
+		require.NotNil(t, record)
+		require.Equal(t, e, record.Entry)
+		require.Equal(t, owner, record.Owner)
+		require.Equal(t, activities.RecordUndone, record.State)
+		return *record
+	}
+	record := is()
+	require.Zero(t, record.Ended)
+	require.WithinDuration(t, time.Now().Add(e.Keep), record.Until, time.Minute)
+	require.NoError(t, r.Abandon(t.Context(), e.Token))
+	require.NotZero(t, is().Ended)
+	fate, err := token.Releasing()
+	require.NoError(t, err)
+	require.Equal(t, journal.Undoing, fate)
+	require.NoError(t, token.Drop(journal.Record))
+	require.NoError(t, token.Released())
+	require.NoError(t, r.Forget(t.Context(), e.Token))
+	require.Nil(t, list(t, r))
 }
 
 func TestARecordOfBeforeThereWereOwnersIsListedByItsToken(t *testing.T) {

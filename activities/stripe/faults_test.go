@@ -268,5 +268,5 @@ func TestTheBreakerTriesAgain(t *testing.T) {
 	s := b.paying()
 	b.em.Inject(emulator.Fault{On: emulator.Request("POST", "/v1/customers"), Do: emulator.Garble, Times: 1})
 	s.fails(activities.ActionFailed)
-	require.Eventually(t, func() bool { _, err := s.apply(); return err == nil }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := s.apply(); return err == nil }, time.Minute, 10*time.Millisecond)
 }

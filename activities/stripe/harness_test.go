@@ -104,7 +104,7 @@ func (s *step) elsewhere() *step {
 func (s *step) apply() (activities.Result, error) { return s.applyWant("") }
 
 func (s *step) applyWant(want activities.Digest) (activities.Result, error) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 120*time.Second)
 	defer cancel()
 	return s.action.Apply(ctx, s.entry, activities.Step{ID: s.entry.Step, With: s.with}, want)
 }
@@ -112,7 +112,7 @@ func (s *step) applyWant(want activities.Digest) (activities.Result, error) {
 func (s *step) undo() (activities.Undone, error) { return s.undoForced("") }
 
 func (s *step) undoForced(force activities.Digest) (activities.Undone, error) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 120*time.Second)
 	defer cancel()
 	return s.action.Undo(ctx, s.entry, activities.Decision{Force: force})
 }

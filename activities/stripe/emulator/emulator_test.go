@@ -122,7 +122,7 @@ func TestARunningKeyIsAConflict(t *testing.T) {
 		_, err := s.customer("k", "Ada")
 		status, _ := kind(err)
 		return status == 409
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	close(until)
 	require.NoError(t, <-first)
 	require.Len(t, s.Live(), 1)
