@@ -20,6 +20,7 @@ type execAction struct {
 	host    string
 	journal *journal.Journal
 	backend checkpoints
+	images  *images
 }
 
 func (x *execAction) Spec() activities.Spec {
@@ -77,11 +78,15 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		Strategy: activities.NoUndo,
 		Risk:     activities.Low,
 		Undo:     "nothing: the command only reads",
-		Facts:    []string{"every program in the command is known to change nothing with these arguments"},
+		Facts:    []string{"every program in the command is known to change nothing with these arguments, and is that of the container's image"},
+	}
+	reads, err := x.readsOnly(ctx, p, target)
+	if err != nil {
+		return activities.Change{}, err
 	}
 	title := titleOf(activities.MaskerFrom(ctx).String(p.String()))
 	var before manifest
-	if p.readOnly() {
+	if reads {
 		change.Summary = fmt.Sprintf("read in %s: %s", nameOf(target), title)
 	} else {
 		if before, err = takeManifest(ctx, x.engine, target.ID, p.ignored()); err != nil {

@@ -124,7 +124,11 @@ func (a *application) aim(ctx context.Context) (*comeback, error) {
 		return again, nil
 	}
 	target, err := a.find(ctx, a.params.Container)
-	a.rec = record{Container: target, ReadOnly: a.params.readOnly(), Ignore: a.params.ignored()}
+	if err != nil {
+		return nil, err
+	}
+	reads, err := a.readsOnly(ctx, a.params, target)
+	a.rec = record{Container: target, ReadOnly: reads, Ignore: a.params.ignored()}
 	return nil, err
 }
 
@@ -215,7 +219,7 @@ func (a *application) takeTicket(ctx context.Context) error {
 		}
 	}
 	if activities.TypeOf(err) == activities.Fenced { // the undo may have looked before the checkpoint was there
-		return errors.Join(err, a.backend.drop(ctx, a.entry.Token))
+		return errors.Join(err, a.backend.drop(ctx, a.entry.Token, a.rec.Container.ID))
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package container_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	dockertypes "github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -120,6 +122,33 @@ func TestStoppedRedoWakesAfterTheNextGeneration(t *testing.T) {
 			assert.Equal(t, activities.Fenced, activities.TypeOf(err))
 		})
 	}
+}
+
+// TestAnUndoThatWakesUpTooLateBuildsNothing: were it killed in the middle, nobody would clear that away.
+func TestAnUndoThatWakesUpTooLateBuildsNothing(t *testing.T) {
+	t.Parallel()
+	undo := func(k broken) workerJob { return workerJob{State: k.state, Entry: k.e, Undo: &redoable} }
+	at := slices.Index(points(t, undo(breakable(t))), "container.exec:kept")
+	k := breakable(t)
+	sleeper := asleep(t, undo(k), at)
+	mustUndo(t, k.stage, k.e, redoable)
+	sleeper.wake(t)
+	require.Contains(t, sleeper.said.String(), "container.exec:kept")
+	require.NotContains(t, sleeper.said.String(), "container.exec:candidate-built")
+	require.Equal(t, k.before, files(t, k.box))
+}
+
+func TestReleaseClearsAwayWhatCallsThatDiedHaveLeft(t *testing.T) {
+	t.Parallel()
+	k := breakable(t)
+	mustUndo(t, k.stage, k.e, redoable)
+	made, err := k.ContainerCreate(t.Context(), &dockertypes.Config{Image: k.inspect(t).Image}, nil, nil, nil, "unwind-"+k.e.Token+"-undo-left")
+	require.NoError(t, err)
+	t.Cleanup(func() { k.ContainerRemove(context.Background(), made.ID, dockertypes.RemoveOptions{Force: true}) })
+	require.NotEmpty(t, leftOver(t, k.box, k.e.Token))
+	require.NoError(t, k.action.Release(t.Context(), k.e))
+	require.Empty(t, leftOver(t, k.box, k.e.Token))
+	require.True(t, k.inspect(t).State.Running)
 }
 
 func TestStoppedUndoThatAResetOutruns(t *testing.T) {

@@ -27,15 +27,16 @@ type checkpoints interface {
 	// same token and turn it returns the same.
 	rollback(ctx context.Context, to rollback) (restored, error)
 
-	// drop lets go of the token's checkpoint. Called again, or without one, it does nothing.
-	drop(ctx context.Context, token string) error
+	// drop lets go of the token's checkpoint of the container id, also of one that is still being taken for a call that
+	// has died; where no id is known, of what there is. Called again, or without one, it does nothing.
+	drop(ctx context.Context, token, id string) error
 
 	// kept is what this very rollback has taken away and kept; nil where it has kept nothing. What it has kept and is gone
 	// is DamagedRecord.
 	kept(ctx context.Context, of rollback) (*kept, error)
 
-	// dropKept lets go of all that rollbacks of the token have kept.
-	dropKept(ctx context.Context, token string) error
+	// release lets go of everything that is the token's, also of what calls have left that were cut short.
+	release(ctx context.Context, token string) error
 
 	// bytes is what the token's checkpoint and what its rollbacks have kept take in the engine, as far as it tells.
 	bytes(e activities.Entry) int64

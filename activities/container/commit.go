@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
@@ -25,13 +26,14 @@ type commits struct {
 
 // Losses is what the commit backend does not bring back.
 func Losses() []string {
-	return append(anew(), "of files that were not in its image: times below a second, ACLs, user.* and trusted.* attributes, sockets, and holes (sparse files are filled)")
+	return append(anew(), "of files that were not in its image: times below a second, ACLs, user.* and trusted.* attributes, sockets, holes (sparse files are filled), and which names were links to one file")
 }
 
 func (c *commits) losses() []string { return Losses() }
 
 // A checkpoint is known by its name while a token needs it, and by its comment afterwards: a label would turn up among
-// those of the container made from it.
+// those of the container made from it. Each attempt gives it a name of its own: an engine may still be committing for one
+// that died, and would take a common name away from the image that counts.
 const (
 	checkpointRepository = "unwind/checkpoint"
 	checkpointComment    = "Unwind: checkpoint before a step"
@@ -40,19 +42,16 @@ const (
 // ours says that an image with this comment was made here.
 func ours(comment string) bool { return comment == checkpointComment || comment == keptComment }
 
-func checkpointRef(token string) string { return checkpointRepository + ":" + token }
+// checkpointRefs is what the names of a token's checkpoints begin with.
+func checkpointRefs(token string) string { return checkpointRepository + ":" + token }
 
 func (c *commits) take(ctx context.Context, token, id string) (string, error) {
-	ref := checkpointRef(token)
-	kept, err := c.engine.ImageInspect(ctx, ref)
-	if err == nil {
-		return kept.ID, nil
-	}
-	if !notFound(err) {
-		return "", explain("looking for checkpoint "+ref, err)
+	had, err := c.taken(ctx, token, id)
+	if had != "" || err != nil {
+		return had, err
 	}
 	made, err := c.engine.ContainerCommit(ctx, id, container.CommitOptions{
-		Reference: ref, Comment: checkpointComment, Pause: true,
+		Reference: checkpointRefs(token) + "-" + strings.ToLower(rand.Text()[:8]), Comment: checkpointComment, Pause: true,
 	})
 	if err != nil && strings.Contains(err.Error(), "max depth exceeded") {
 		return "", activities.Errorf(activities.Refused, "the container's image has as many layers as the engine takes; make the container anew from a flat image (docker export, docker import)")
@@ -61,6 +60,34 @@ func (c *commits) take(ctx context.Context, token, id string) (string, error) {
 		return "", explain("checkpoint of the container", err)
 	}
 	return made.ID, nil
+}
+
+// taken is the checkpoint that an attempt has taken which died; empty for none. Where the engine is at it still, the
+// container is paused, and the image has its name before the container goes on.
+func (c *commits) taken(ctx context.Context, token, id string) (string, error) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		now, err := c.engine.ContainerInspect(ctx, id)
+		if err != nil {
+			return "", explain("looking at the container", err)
+		}
+		found, err := c.named(ctx, checkpointRefs(token))
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case len(found) > 0:
+			return found[0].ID, nil
+		case !now.State.Paused:
+			return "", nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", activities.Errorf(activities.ActionFailed, "container %s is paused; docker unpause %[1]s wakes it", nameOf(now))
+		case <-tick.C:
+		}
+	}
 }
 
 func (c *commits) standing(ctx context.Context, id string) (string, error) {
@@ -112,6 +139,11 @@ func (c *commits) replace(ctx context.Context, r rollback, old string) (err erro
 		if mine.Kept, err = c.keep(ctx, r, model); err != nil {
 			return err
 		}
+	}
+	// To keep something takes long. Who was quicker meanwhile may have swept up already: what is built now and left by a
+	// process that dies would stay.
+	if late, err := c.lineage.decided(old); late || err != nil {
+		return err
 	}
 	if mine.ID, err = c.build(ctx, r, model); err != nil {
 		return err
@@ -314,29 +346,105 @@ func (c *commits) remove(ctx context.Context, id string) error {
 // chosen, so that all others of its turn, and those of turns which it fences, have lost; also where the builder is still to
 // find out.
 func (c *commits) sweep(ctx context.Context, r rollback, chosen successor) error {
-	found, err := c.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
-		filters.Arg("name", "^/"+candidates(r.Token)), filters.Arg("status", "created"),
-	)})
-	if err != nil {
-		return explain("looking for what was left over", err)
-	}
-	for _, left := range found {
-		if left.ID != chosen.ID && slices.ContainsFunc(left.Names, r.beaten) {
-			if err := c.remove(ctx, left.ID); err != nil {
-				return err
-			}
-		}
-	}
-	if r.Turn != undoTurn {
-		return nil
+	err := c.dropCandidates(ctx, r.Token, func(candidate container.Summary) bool {
+		return candidate.ID != chosen.ID && slices.ContainsFunc(candidate.Names, r.beaten)
+	})
+	if err != nil || r.Turn != undoTurn {
+		return err
 	}
 	return c.dropKeptBut(ctx, r.Token, chosen.Kept)
 }
 
-// drop takes the checkpoint's name away. Its layers stay for as long as a container stands on them; when that container
-// is replaced in its turn, they go with it.
-func (c *commits) drop(ctx context.Context, token string) error {
-	return c.dropRef(ctx, checkpointRef(token))
+// dropCandidates removes those of a token's candidates that have lost.
+func (c *commits) dropCandidates(ctx context.Context, token string, lost func(container.Summary) bool) error {
+	found, err := c.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
+		filters.Arg("name", "^/"+candidates(token)), filters.Arg("status", "created"),
+	)})
+	if err != nil {
+		return explain("looking for what was left over", err)
+	}
+	for _, candidate := range found {
+		if lost(candidate) {
+			if err := c.remove(ctx, candidate.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// release drops everything that is the token's. Nothing of it is under way any more: whatever candidate there is was left.
+func (c *commits) release(ctx context.Context, token string) error {
+	every := func(container.Summary) bool { return true }
+	return errors.Join(c.dropNamed(ctx, checkpointRefs(token), ""), c.dropKept(ctx, token), c.dropCandidates(ctx, token, every))
+}
+
+// drop takes the names of all of the token's checkpoints away. The layers stay for as long as a container stands on them;
+// when that container is replaced in its turn, they go with it.
+func (c *commits) drop(ctx context.Context, token, id string) error {
+	if id != "" {
+		if err := c.settleCommit(ctx, id); err != nil {
+			return err
+		}
+	}
+	return c.dropNamed(ctx, checkpointRefs(token), "")
+}
+
+// commitLimit bounds how long a drop waits for the engine: a container may also be paused by a person. What is named after
+// that goes when the record is released.
+const commitLimit = 30 * time.Second
+
+// settleCommit waits while the engine commits a container, as far as that can be told: it is paused.
+func (c *commits) settleCommit(ctx context.Context, id string) error {
+	over := time.After(commitLimit)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		now, err := c.engine.ContainerInspect(ctx, id)
+		switch {
+		case notFound(err):
+			return nil
+		case err != nil:
+			return explain("looking at the container", err)
+		case !now.State.Paused:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-over:
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// named are the images with a name that begins so.
+func (c *commits) named(ctx context.Context, refs string) ([]image.Summary, error) {
+	found, err := c.engine.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", refs+"*"))})
+	return found, explain("looking for images "+refs+"*", err)
+}
+
+// dropNamed takes these names away from all images but one.
+func (c *commits) dropNamed(ctx context.Context, refs, but string) error {
+	found, err := c.named(ctx, refs)
+	if err != nil {
+		return err
+	}
+	for _, img := range found {
+		if img.ID == but {
+			continue
+		}
+		for _, ref := range img.RepoTags {
+			if !strings.HasPrefix(ref, refs) {
+				continue
+			}
+			if err := c.dropRef(ctx, ref); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (c *commits) dropRef(ctx context.Context, ref string) error {

@@ -62,7 +62,7 @@ func TestApplyAndUndoAtOnce(t *testing.T) {
 		})
 		require.Equal(t, before, files(t, b))
 		assert.Empty(t, leftOver(t, b, e.Token))
-		assert.Empty(t, checkpoints(t, b, e.Token))
+		assert.Empty(t, checkpoints(t, e.Token))
 	}
 }
 

@@ -41,6 +41,7 @@ var changing = actiontest.Case{
 	Undone:    activities.Compensated,
 	Reset:     asTheImage,
 	Secret:    "canary-4711-secret",
+	Sample:    1,
 }
 
 // asTheImage says that after is what the image made: all that the case and its steps do is in /srv.
@@ -63,6 +64,7 @@ var reading = actiontest.Case{
 	Manifest: caseManifest,
 	Undone:   activities.Nothing,
 	Anew:     true,
+	Sample:   1,
 }
 
 func startCase(t testing.TB, dir string) {

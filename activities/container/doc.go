@@ -1,9 +1,10 @@
-// Package container is the world of containers on a Docker engine. Its one action, container.exec, runs a command in a
-// container and can take back what the command did to the container's filesystem.
+// Package container is the world of containers on a Docker engine. Its action container.exec runs a command in a
+// container and can take back what the command did to the container's filesystem; container.replace puts a new container
+// in the place of another (see below).
 //
 // # How a step runs
 //
-// A command that a shell parser proves to be read-only just runs. Every other one runs in this order, each line durable
+// A command that is proven to be read-only just runs. Every other one runs in this order, each line durable
 // before the next begins:
 //
 //	record       the container's whole inspection, and a manifest of its filesystem
@@ -16,6 +17,16 @@
 // A retry finds the supervisor by the lock that it holds for as long as it lives, waits for it and returns its result.
 // A supervisor that is gone without a result leaves an outcome that nobody knows: the step rolls back to its checkpoint
 // and runs again, and says so (rerun: false makes it UnknownOutcome instead).
+//
+// # What only reads
+//
+// Two proofs make a command read-only. Its text: a parser knows every construct in it, and a table every program with its
+// arguments (see reading and programs). And the container: the shell, the programs, the libraries that they load and what
+// tells the loader which are compared byte by byte with the image's, in a container of it that is never started (see proof).
+// A container that has mounted a tmpfs over them, or may mount by itself, a relative PATH, and variables that make programs
+// load others prove nothing. What is read out of a pipe of another process is no part of either proof, and neither is a
+// process in the container that replaces a program between the proof and the command. testdata/commands holds the corpus
+// that both are judged by.
 //
 // # How it is undone
 //
@@ -45,6 +56,15 @@
 // first place. It needs only a container to copy the settings of: the one in the record, or the one that the entry names.
 // A document says whether an undo or a reset ends the token. An undo writes it when it has succeeded and a reset before it
 // touches anything; so an undo that wakes up beside a reset finishes the reset, or has been quicker.
+//
+// # container.replace
+//
+// A forward makes the new container, tries the image beside the old one where there are checks for that, then renames the
+// old one, stops it, and gives its name to the new one. Each container is named in a document before it is started: an undo
+// that writes the document first names none, so that none is started. The old one keeps its id, and no late call may reach
+// it: it is only ever renamed by that, to a name of the token; stopped, started and renamed on by that name. An undo takes it
+// to a second name, and gives the first to a container that was never started and cannot be, then the second one as well.
+// They stay until the record is released. An undo finds the new one under whatever id later rollbacks have given it.
 //
 // # What does not come back
 //

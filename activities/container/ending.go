@@ -78,7 +78,11 @@ func (x *execAction) finish(ctx context.Context, e activities.Entry, t *journal.
 			return activities.Undone{}, err
 		}
 	}
-	if err := x.backend.drop(ctx, e.Token); err != nil {
+	of := "" // where the record is damaged
+	if rec, found, err := readRecord(t); err == nil && found {
+		of = rec.Container.ID
+	}
+	if err := x.backend.drop(ctx, e.Token, of); err != nil {
 		return activities.Undone{}, err
 	}
 	point.Reach("container.exec:checkpoint-dropped")

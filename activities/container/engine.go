@@ -35,6 +35,8 @@ type engine interface { //nolint:interfacebloat // it is one client, and each me
 
 	ContainerCreate(ctx context.Context, config *container.Config, host *container.HostConfig, net *network.NetworkingConfig, platform *ocispec.Platform, name string) (container.CreateResponse, error)
 	ContainerStart(ctx context.Context, container string, options container.StartOptions) error
+	ContainerStop(ctx context.Context, container string, options container.StopOptions) error
+	ContainerUpdate(ctx context.Context, container string, config container.UpdateConfig) (container.UpdateResponse, error)
 	ContainerUnpause(ctx context.Context, container string) error
 	ContainerKill(ctx context.Context, container, signal string) error
 	ContainerWait(ctx context.Context, container string, condition container.WaitCondition) (<-chan container.WaitResponse, <-chan error)

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/filters"
-	"github.com/docker/docker/api/types/image"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -60,34 +58,15 @@ func (c *commits) kept(ctx context.Context, r rollback) (*kept, error) {
 }
 
 func (c *commits) dropKept(ctx context.Context, token string) error {
-	return c.dropKeptBut(ctx, token, nil)
+	return c.dropNamed(ctx, keptRefs(token), "")
 }
 
 // dropKeptBut lets go of all images that rollbacks of the token have kept but that of the one that counts.
 func (c *commits) dropKeptBut(ctx context.Context, token string, counts *kept) error {
-	found, err := c.keptOf(ctx, token)
-	if err != nil {
-		return err
+	if counts == nil {
+		return c.dropKept(ctx, token)
 	}
-	for _, img := range found {
-		if counts != nil && img.ID == counts.Image {
-			continue
-		}
-		for _, ref := range img.RepoTags {
-			if !strings.HasPrefix(ref, keptRefs(token)) {
-				continue
-			}
-			if err := c.dropRef(ctx, ref); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (c *commits) keptOf(ctx context.Context, token string) ([]image.Summary, error) {
-	found, err := c.engine.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", keptRefs(token)+"*"))})
-	return found, explain("looking for what rollbacks have kept", err)
+	return c.dropNamed(ctx, keptRefs(token), counts.Image)
 }
 
 // bytesLimit bounds how long an engine is asked for a size.
@@ -96,13 +75,11 @@ const bytesLimit = 2 * time.Second
 func (c *commits) bytes(e activities.Entry) (sum int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), bytesLimit)
 	defer cancel()
-	refs := []string{checkpointRef(e.Token)}
-	found, _ := c.keptOf(ctx, e.Token)
-	for _, img := range found {
-		refs = append(refs, img.ID)
-	}
-	for _, ref := range refs {
-		sum += c.weight(ctx, ref)
+	for _, refs := range []string{checkpointRefs(e.Token), keptRefs(e.Token)} {
+		found, _ := c.named(ctx, refs)
+		for _, img := range found {
+			sum += c.weight(ctx, img.ID)
+		}
 	}
 	return sum
 }

@@ -61,6 +61,16 @@ func (l lineage) claim(id string, s successor) (successor, error) {
 	return s, err
 }
 
+// decided says whether the container id has a successor.
+func (l lineage) decided(id string) (bool, error) {
+	t, err := l.of(id)
+	if err != nil {
+		return false, err
+	}
+	var s successor
+	return t.Read(successorDoc, &s)
+}
+
 // walk follows the successors of a container. It calls settle for each that has not been settled yet, and stops early
 // where stop says so. It returns the last one that it came to, and id itself where there is none.
 func (l lineage) walk(ctx context.Context, id string, settle func(context.Context, successor) error, stop func(successor) bool) (last successor, err error) {

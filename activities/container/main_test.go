@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 	if worker := os.Getenv(workerEnv); worker != "" {
 		actAsWorker(worker)
 	}
-	code := actiontest.Main(m, changing, reading)
+	code := actiontest.Main(m, changing, reading, replacing)
 	removeShell()
 	os.Exit(code)
 }
@@ -70,9 +71,15 @@ func removeShell() {
 	if shell.id == "" {
 		return
 	}
+	refs := append([]string{shellRef}, green.ids...)
+	if gnu.ref != "" {
+		refs = append(refs, gnu.ref)
+	}
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
-	if err == nil {
-		_, err = c.ImageRemove(context.Background(), shellRef, image.RemoveOptions{Force: true, PruneChildren: true})
+	for _, ref := range refs {
+		if err == nil {
+			_, err = c.ImageRemove(context.Background(), ref, image.RemoveOptions{Force: true, PruneChildren: true})
+		}
 	}
 	if err != nil {
 		panic(err)
@@ -116,7 +123,7 @@ func (b *box) removeAll(t testing.TB) {
 		}
 		require.NoError(t, err)
 		require.NoError(t, c.ContainerRemove(ctx, gone.ID, dockertypes.RemoveOptions{Force: true, RemoveVolumes: true}))
-		for id := gone.Image; id != shell.id; {
+		for id := gone.Image; id != shell.id && id != gnu.id && !slices.Contains(green.ids, id); {
 			img, err := c.ImageInspect(ctx, id)
 			if cerrdefs.IsNotFound(err) {
 				break
@@ -154,9 +161,10 @@ func (b *box) run(t testing.TB, command string) {
 
 // stage is a world with its journal, and the steps that a test takes in it.
 type stage struct {
-	world  activities.World
-	action activities.Action
-	place  string
+	world   activities.World
+	action  activities.Action
+	replace activities.Action
+	place   string
 }
 
 func newStage(t testing.TB, state string) *stage {
@@ -165,7 +173,7 @@ func newStage(t testing.TB, state string) *stage {
 	require.NoError(t, err)
 	place, err := w.Journal(t.Context())
 	require.NoError(t, err)
-	return &stage{world: w, action: w.Actions[0], place: place}
+	return &stage{world: w, action: w.Actions[0], replace: w.Actions[1], place: place}
 }
 
 // entry is that of a new step with a token of its own. Its checkpoint is gone after the test.
@@ -180,18 +188,22 @@ func (s *stage) entry(t testing.TB) activities.Entry {
 
 // removeImagesOf removes the checkpoint of a token, and what its rollbacks have kept.
 func removeImagesOf(t testing.TB, token string) {
-	for _, img := range keptImages(cleanup{t}, token) {
+	for _, img := range append(keptImages(cleanup{t}, token), checkpoints(cleanup{t}, token)...) {
 		for _, ref := range img.RepoTags { // what a container still stands on only loses its name
 			removeImage(t, ref)
 		}
 	}
-	removeImage(t, "unwind/checkpoint:"+token)
 }
 
 // keptImages lists what rollbacks of a token have kept.
 func keptImages(t testing.TB, token string) []image.Summary {
 	t.Helper()
-	found, err := docker(t).ImageList(t.Context(), image.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", "unwind/kept:"+token+"*"))})
+	return imagesNamed(t, "unwind/kept:"+token)
+}
+
+func imagesNamed(t testing.TB, name string) []image.Summary {
+	t.Helper()
+	found, err := docker(t).ImageList(t.Context(), image.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", name+"*"))})
 	require.NoError(t, err)
 	return found
 }

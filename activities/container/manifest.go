@@ -56,29 +56,33 @@ func takeManifest(ctx context.Context, e engine, id string, ignore []string) (ma
 	return m, nil
 }
 
+// readManifest takes a name that the engine tells as a hard link for the file itself: of two names of one file it calls
+// the second now a link and now a file, by what the storage driver remembers.
 func readManifest(stream io.Reader, ignore []string) (manifest, error) {
-	m := manifest{}
+	m, links, ignored := manifest{}, map[string]string{}, manifest{}
 	for r := tar.NewReader(stream); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return m, nil
+			break
 		}
 		if err != nil {
 			return nil, err
 		}
 		at := path.Clean("/" + h.Name)
-		if enginesOwn(at) || below(at, ignore) {
+		unseen := below(at, ignore)
+		if enginesOwn(at) || unseen && h.Typeflag != tar.TypeReg {
 			continue
 		}
-		if len(m) == maxPaths {
+		if len(m)+len(ignored) == maxPaths {
 			return nil, activities.Errorf(activities.Refused, "the container has more than %d paths; name large folders in ignore", maxPaths)
 		}
 		n := node{
 			Path: at, Kind: h.Typeflag, Mode: h.Mode & 0o7777, Owner: fmt.Sprintf("%d:%d", h.Uid, h.Gid), MTime: h.ModTime.Unix(),
 			Link: h.Linkname, Caps: hex.EncodeToString([]byte(h.PAXRecords["SCHILY.xattr.security.capability"])),
 		}
-		if h.Typeflag == tar.TypeLink { // where a hard link's target is written first, its own entry says nothing more
-			n.Link = path.Clean("/" + h.Linkname)
+		if h.Typeflag == tar.TypeLink {
+			links[at] = path.Clean("/" + h.Linkname)
+			n.Link = links[at]
 		}
 		if timeless(at, ignore) {
 			n.MTime = 0
@@ -93,8 +97,23 @@ func readManifest(stream io.Reader, ignore []string) (manifest, error) {
 		case tar.TypeChar, tar.TypeBlock:
 			n.Device = fmt.Sprintf("%d:%d", h.Devmajor, h.Devminor)
 		}
-		m[at] = n
+		if unseen {
+			ignored[at] = n
+		} else {
+			m[at] = n
+		}
 	}
+	for at, target := range links {
+		n, known := m[target]
+		if !known {
+			n, known = ignored[target]
+		}
+		if known {
+			n.Path = at
+			m[at] = n
+		}
+	}
+	return m, nil
 }
 
 // enginesOwn are the files that the engine itself puts into every container, new in each.

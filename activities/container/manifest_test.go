@@ -68,6 +68,24 @@ func TestManifestDiffSaysWhatDiffers(t *testing.T) {
 	assert.NotEqual(t, was.digest(), is.digest())
 }
 
+// TestManifestTakesALinkForItsFile: engines tell the same names now as links and now as files.
+func TestManifestTakesALinkForItsFile(t *testing.T) {
+	file := func(name string) tar.Header {
+		return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Uname: "perl"}
+	}
+	link := func(name, to string) tar.Header {
+		return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to, Mode: 0o755}
+	}
+	ignore := []string{"/tmp"}
+	was := manifestOf(t, ignore, file("bin/perlbug"), link("bin/perlthanks", "bin/perlbug"), file("tmp/one"), link("var/one", "tmp/one"))
+	is := manifestOf(t, ignore, file("bin/perlbug"), file("bin/perlthanks"), file("tmp/one"), file("var/one"))
+	assert.Empty(t, was.diff(is))
+	assert.Equal(t, was.digest(), is.digest())
+	other := manifestOf(t, ignore, file("bin/perlbug"), link("bin/perlthanks", "bin/perlbug"), tar.Header{Typeflag: tar.TypeReg, Name: "tmp/one", Mode: 0o755}, link("var/one", "tmp/one"))
+	assert.Equal(t, []string{"~ /var/one (content, 4 -> 0 bytes)"}, was.diff(other))
+	assert.Equal(t, []string{"/bin/perlbug", "/bin/perlthanks", "/var/one"}, was.sorted())
+}
+
 func TestManifestIsKeptWithItsDigest(t *testing.T) {
 	dir := t.TempDir()
 	m := manifestOf(t, nil, tar.Header{Typeflag: tar.TypeReg, Name: "a", Uname: "one"})

@@ -68,18 +68,10 @@ func (x *execAction) Release(ctx context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	fate, err := t.Decide(journal.Releasing)
-	if err != nil {
+	if _, err := t.Releasing(); err != nil {
 		return err
 	}
-	var undone activities.Undone
-	switch over, err := t.Read(journal.Outcome, &undone); {
-	case err != nil:
-		return err
-	case fate == journal.Undoing && !over:
-		return activities.Errorf(activities.Fenced, "the step is being undone: its record is still needed")
-	}
-	if err := errors.Join(x.backend.drop(ctx, e.Token), x.backend.dropKept(ctx, e.Token)); err != nil {
+	if err := x.backend.release(ctx, e.Token); err != nil {
 		return err
 	}
 	bulk, err := filepath.Glob(filepath.Join(t.Dir(), "*"))

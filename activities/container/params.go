@@ -37,10 +37,8 @@ func decode(s activities.Step) (params, error) {
 	case p.Workdir != "" && !path.IsAbs(p.Workdir):
 		return refuse("workdir: %q is not an absolute path", p.Workdir)
 	}
-	for i, ig := range p.Ignore {
-		if p.Ignore[i] = path.Clean(ig); !path.IsAbs(ig) || p.Ignore[i] == "/" {
-			return refuse("ignore: %q is not an absolute path below /", ig)
-		}
+	if err := cleanPaths(p.Ignore); err != nil {
+		return p, err
 	}
 	for name := range p.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
@@ -53,6 +51,16 @@ func decode(s activities.Step) (params, error) {
 		}
 	}
 	return p, nil
+}
+
+// cleanPaths puts the paths to ignore into their shortest form.
+func cleanPaths(ignore []string) error {
+	for i, ig := range ignore {
+		if ignore[i] = path.Clean(ig); !path.IsAbs(ig) || ignore[i] == "/" {
+			return activities.Errorf(activities.Refused, "ignore: %q is not an absolute path below /", ig)
+		}
+	}
+	return nil
 }
 
 func (p params) ignored() []string {
@@ -79,15 +87,15 @@ func (p params) environ() []string {
 	return env
 }
 
-// readOnly says that the command can be proven to change nothing.
-func (p params) readOnly() bool {
+// reading says that the command changes nothing, as far as its text tells.
+func (p params) reading() (*reading, bool) {
 	switch {
 	case len(p.Env) > 0: // a variable can make a harmless program run another
-		return false
+		return nil, false
 	case p.Command != "":
-		return readOnlyScript(p.Command)
+		return readScript(p.Command)
 	default:
-		return readOnlyArgv(p.Argv)
+		return readArgv(p.Argv)
 	}
 }
 

@@ -6,42 +6,66 @@ import (
 	"strings"
 )
 
-// programs are those that can be told to change nothing, each with the arguments that leave it so. A program is here
-// only if none of its common implementations (GNU, BusyBox, toybox, a shell's own) writes with such arguments.
+// program is one that can be told to change nothing.
+type program struct {
+	// harmless says which arguments leave it so.
+	harmless func(args []word) bool
+	// runs are the other programs that it runs.
+	runs []string
+	// scratch says that it may use /tmp on the way.
+	scratch bool
+}
+
+// programs are here only if none of their common implementations (GNU, BusyBox, toybox, a shell's own) writes with such
+// arguments.
 var programs = harmlessPrograms()
 
-func harmlessPrograms() map[string]func(args []word) bool {
-	programs := map[string]func(args []word) bool{}
-	for _, name := range []string{
-		"arch", "b2sum", "basename", "cat", "cd", "cksum", "cmp", "comm", "cut", "df", "dirname", "du",
-		"echo", "egrep", "exit", "expand", "expr", "false", "fgrep", "fold", "free", "grep", "groups", "head", "hexdump",
-		"id", "join", "jq", "ls", "md5sum", "nl", "nproc", "od", "paste", "printenv", "ps", "pwd", "readlink", "realpath",
-		"rev", "seq", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "sleep", "stat", "sum", "tac", "tail",
-		"tr", "true", "tty", "type", "uname", "unexpand", "uptime", "wc", "which", "whoami", ":",
-	} {
-		programs[name] = anything
+func harmlessPrograms() map[string]program {
+	programs := map[string]program{}
+	add := func(harmless func([]word) bool, names ...string) {
+		for _, name := range names {
+			programs[name] = program{harmless: harmless}
+		}
 	}
-	for _, name := range []string{"env", "hostname", "mount"} { // with arguments they set, mount, or run another program
-		programs[name] = nothing
+	add(anything,
+		"arch", "b2sum", "basename", "break", "cat", "cd", "cksum", "cmp", "comm", "continue", "cut", "df", "dirname", "du",
+		"echo", "exit", "expand", "expr", "false", "fold", "free", "getconf", "getent", "grep", "groups", "head", "hexdump",
+		"id", "join", "ls", "lsblk", "lscpu", "md5sum", "netstat", "nl", "nproc", "od", "paste", "pgrep", "printenv", "ps", "pwd",
+		"readlink", "realpath", "rev", "seq", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "sleep", "stat",
+		"sum", "tail", "tr", "true", "tty", "type", "uname", "unexpand", "uptime", "wc", "which", "who", "whoami", ":")
+	add(nothing, "env", "mount") // with arguments they mount, or run another program
+	add(harmlessTest, "[", "test")
+	add(harmlessAwk, "awk", "gawk", "mawk")
+	add(harmlessSed, "sed")
+	add(flagsAmong(`^-[di]$`, "-w", 1), "base64") // some write with -o
+	add(flagsAmong(`^-[defgklnstx]+$`, "-c -l -N", -1), "column")
+	add(harmlessDate, "date")
+	add(flagsAmong(`^-([qsuNraBbwiyceE]+|U[0-9]+|-brief|-color(=[a-z]+)?|-recursive|-unified)$`, "", 2), "diff")
+	add(flagsAmong(`^-[TH]+$`, "", 0), "dmesg")
+	add(flagsAmong(`^-[bhikL]+$|^--(brief|mime-type)$`, "", -1), "file") // -C compiles
+	add(harmlessFind, "find")
+	add(flagsAmong(`^-[fisdIA]$`, "", 0), "hostname") // with an operand it sets
+	add(flagsAmong(`^-[rcCeMSnsaj]+$`, "", -1), "jq") // some write with -i
+	add(harmlessPrintf, "printf")
+	add(harmlessRead, "read")
+	add(harmlessSet, "set")
+	add(flagsAmong(`^-[tulnpaxes46rmoH]+$`, "", 0), "ss")            // -D writes, -K kills
+	add(flagsAmong(`^-[adfilpsughDhCnN]+$`, "-L -I -P", -1), "tree") // -o and -R write
+	add(flagsAmong(`^-[cdDuiz]+$`, "-f -s -w", 1), "uniq")           // the second file is written
+	add(flagsAmong(`^-[pbuiCeE]+$`, "-l -s -c -g", 1), "xxd")        // the second file is written
+	add(oneOf("--version"), "bash", "gcc", "g++", "cc", "c++", "git", "make")
+	add(oneOf("--version", "-V"), "python", "python3")
+	add(oneOf("--version", "-v"), "node")
+	add(func(args []word) bool { return len(args) > 1 && fixed(args) && isOneOf(args[0], "-v", "-V") }, "command")
+
+	programs["tac"] = program{harmless: anything, scratch: true}
+	programs["sort"] = program{harmless: flagsAmong(`^-[bdfgiMhnRrVcCmsuz]+$`, "-k -t", -1), scratch: true}
+	programs["egrep"] = program{harmless: anything, runs: []string{"grep"}} // these two are scripts in places
+	programs["fgrep"] = program{harmless: anything, runs: []string{"grep"}}
+	programs["dpkg-query"] = program{harmless: flagsAmong(`^-([lsLSWp]|-list|-status|-listfiles|-search|-show)$`, "-f", -1)}
+	programs["dpkg"] = program{
+		harmless: flagsAmong(`^-([lsLSp]|-list|-status|-listfiles|-search|-print-architecture)$`, "", -1), runs: []string{"dpkg-query"},
 	}
-	programs["["] = fixedBut("-v", "-R") // an index in the name after these is evaluated, commands in it too
-	programs["test"] = programs["["]
-	programs["base64"] = flagsAmong(regexp.MustCompile(`^-[di]$`), []string{"-w"}, 1) // some write with -o
-	programs["command"] = func(args []word) bool { return len(args) > 1 && fixed(args) && isOneOf(args[0], "-v", "-V") }
-	programs["date"] = harmlessDate
-	programs["diff"] = flagsAmong(regexp.MustCompile(`^-([qsuNraBbwiyceE]+|U[0-9]+)$`), nil, 2)
-	programs["find"] = harmlessFind
-	programs["printf"] = func(args []word) bool { // printf -v assigns to a variable, PATH for one
-		return len(args) > 0 && args[0].fixed && !strings.HasPrefix(args[0].text, "-")
-	}
-	programs["sed"] = harmlessSed
-	programs["set"] = func(args []word) bool {
-		return fixed(args) && len(args) > 0 && all(args, func(a word) bool {
-			return regexp.MustCompile(`^([-+][euxo]+|pipefail)$`).MatchString(a.text)
-		})
-	}
-	programs["sort"] = flagsAmong(regexp.MustCompile(`^-[bdfgiMhnRrVcCmsuz]+$`), []string{"-k", "-t"}, -1)
-	programs["uniq"] = flagsAmong(regexp.MustCompile(`^-[cdDuiz]+$`), []string{"-f", "-s", "-w"}, 1) // the second file is written
 	return programs
 }
 
@@ -57,35 +81,80 @@ func fixed(args []word) bool { return all(args, func(a word) bool { return a.fix
 
 func isOneOf(a word, texts ...string) bool { return slices.Contains(texts, a.text) }
 
-func fixedBut(refused ...string) func([]word) bool {
-	return func(args []word) bool {
-		return fixed(args) && all(args, func(a word) bool { return !isOneOf(a, refused...) })
-	}
+func oneOf(flags ...string) func([]word) bool {
+	return func(args []word) bool { return len(args) == 1 && fixed(args) && isOneOf(args[0], flags...) }
 }
 
-// flagsAmong allows the flags that match, those of withValue followed by a value, and at most so many operands (-1: any
-// number). Long flags can be shortened in more ways than one can list: risky.
-func flagsAmong(flag *regexp.Regexp, withValue []string, operands int) func([]word) bool {
+// flagsAmong allows the flags that match, those of withValue (separated by spaces) followed by a value, and after them at
+// most so many operands (-1: any number). Long flags can be shortened in more ways than one can list, and not every
+// implementation takes a flag after an operand for one: risky.
+func flagsAmong(flags, withValue string, operands int) func([]word) bool {
+	flag, values := regexp.MustCompile(flags), strings.Fields(withValue)
 	return func(args []word) bool {
 		if !fixed(args) {
 			return false
 		}
-		count := 0
-		for i := 0; i < len(args); i++ {
-			switch a := args[i]; {
-			case isOneOf(a, withValue...):
-				i++
-			case slices.ContainsFunc(withValue, func(f string) bool { return strings.HasPrefix(a.text, f) }):
-			case strings.HasPrefix(a.text, "-") && a.text != "-":
-				if !flag.MatchString(a.text) {
-					return false
-				}
+		for len(args) > 0 && strings.HasPrefix(args[0].text, "-") && args[0].text != "-" {
+			a := args[0]
+			switch {
+			case isOneOf(a, values...) && len(args) > 1:
+				args = args[1:]
+			case flag.MatchString(a.text):
+			case slices.ContainsFunc(values, func(f string) bool { return len(a.text) > len(f) && strings.HasPrefix(a.text, f) }):
 			default:
-				count++
+				return false
 			}
+			args = args[1:]
 		}
-		return operands < 0 || count <= operands
+		if operands >= 0 && len(args) > operands {
+			return false
+		}
+		return all(args, func(a word) bool { return a.text == "-" || !strings.HasPrefix(a.text, "-") })
 	}
+}
+
+var (
+	testOfOne = regexp.MustCompile(`^-[bcdefghkLnprSstuwxz]$`)
+	testOfTwo = regexp.MustCompile(`^(=|==|!=)$`)
+)
+
+// harmlessTest lets a word that is not known be looked for as a file, or compared as a text. Elsewhere it could become
+// an index, which is evaluated, commands in it too: after -v, and in some shells wherever a number may stand.
+func harmlessTest(args []word) bool {
+	if len(args) > 0 && args[len(args)-1].text == "]" {
+		args = args[:len(args)-1]
+	}
+	if len(args) > 0 && args[0].fixed && args[0].text == "!" {
+		args = args[1:]
+	}
+	switch one := all(args, func(a word) bool { return a.one }); {
+	case len(args) == 2 && one && args[0].fixed && testOfOne.MatchString(args[0].text):
+		return true
+	case len(args) == 3 && one && args[1].fixed && testOfTwo.MatchString(args[1].text):
+		return true
+	}
+	return fixed(args) && all(args, func(a word) bool { return !strings.ContainsAny(a.text, "[$`(") && !isOneOf(a, "-v", "-R") })
+}
+
+var printFormat = regexp.MustCompile(`^([^%]|%%|%-?[0-9]*(\.[0-9]+)?[sbc])*$`)
+
+// harmlessPrintf prints texts: some shells evaluate numbers, and -v assigns to a variable, PATH for one.
+func harmlessPrintf(args []word) bool {
+	return len(args) > 0 && args[0].fixed && !strings.HasPrefix(args[0].text, "-") && printFormat.MatchString(args[0].text)
+}
+
+// harmlessRead reads a line into the script's own variables.
+func harmlessRead(args []word) bool {
+	if len(args) > 0 && args[0].fixed && args[0].text == "-r" {
+		args = args[1:]
+	}
+	return all(args, func(a word) bool { return a.fixed && ownVariable(a.text) })
+}
+
+var shellOptions = regexp.MustCompile(`^([-+][euxo]+|pipefail)$`)
+
+func harmlessSet(args []word) bool {
+	return fixed(args) && len(args) > 0 && all(args, func(a word) bool { return shellOptions.MatchString(a.text) })
 }
 
 // harmlessDate is all but setting the clock, which a bare operand does as well as -s.
@@ -105,6 +174,8 @@ func harmlessDate(args []word) bool {
 	return true
 }
 
+var negative = regexp.MustCompile(`^-[0-9]+[a-zA-Z]?$`)
+
 var findTests = regexp.MustCompile(`^-(a|amin|and|anewer|atime|cmin|cnewer|ctime|daystart|depth|empty|executable|false|` +
 	`group|iname|inum|ipath|iregex|links|ls|maxdepth|mindepth|mmin|mount|mtime|name|newer|nogroup|not|nouser|o|or|path|` +
 	`perm|print|print0|printf|prune|readable|regex|size|true|type|uid|gid|user|writable|xdev|H|L|P)$`)
@@ -113,16 +184,68 @@ var findTests = regexp.MustCompile(`^-(a|amin|and|anewer|atime|cmin|cnewer|ctime
 // value that looks like a flag is refused too.
 func harmlessFind(args []word) bool {
 	return fixed(args) && all(args, func(a word) bool {
-		return !strings.HasPrefix(a.text, "-") || findTests.MatchString(a.text) || regexp.MustCompile(`^-[0-9]+[a-zA-Z]?$`).MatchString(a.text)
+		return !strings.HasPrefix(a.text, "-") || findTests.MatchString(a.text) || negative.MatchString(a.text)
 	})
 }
 
-var sedPrint = regexp.MustCompile(`^([0-9]+|\$)(,([0-9]+|\$))?[pq](;([0-9]+|\$)(,([0-9]+|\$))?[pq])*$`)
-
-// harmlessSed prints lines by number. A sed script can write files and run commands; no more of it is understood here.
+// harmlessSed understands scripts of one command that prints, deletes or replaces. Others can write files and run commands.
 func harmlessSed(args []word) bool {
-	if !fixed(args) || len(args) < 2 || args[0].text != "-n" || !sedPrint.MatchString(args[1].text) {
+	if !fixed(args) {
 		return false
 	}
-	return all(args[2:], func(a word) bool { return !strings.HasPrefix(a.text, "-") })
+	for len(args) > 0 && sedFlags.MatchString(args[0].text) {
+		args = args[1:]
+	}
+	if len(args) == 0 || !sedPrints.MatchString(args[0].text) && !replaces(args[0].text) {
+		return false
+	}
+	return all(args[1:], func(a word) bool { return !strings.HasPrefix(a.text, "-") })
+}
+
+const (
+	sedAt    = `([0-9]+|\$|/[^/\\\n]+/)`
+	sedPrint = `(` + sedAt + `(,` + sedAt + `)?)?[pdq=]`
+)
+
+var (
+	sedFlags  = regexp.MustCompile(`^-[nErsuz]+$`)
+	sedPrints = regexp.MustCompile(`^` + sedPrint + `(;` + sedPrint + `)*$`)
+	sedEnd    = regexp.MustCompile(`^[gpIi0-9]*$`)
+)
+
+// replaces says that a sed script is one s command whose flags neither write nor run. Its delimiter stands in it three
+// times and not once more, so that no implementation can find the end of the command elsewhere.
+func replaces(script string) bool {
+	if len(script) < 4 || script[0] != 's' || !strings.ContainsRune("/|,#:@!%_", rune(script[1])) || strings.Contains(script, "\n") {
+		return false
+	}
+	parts := strings.Split(script, script[1:2])
+	return len(parts) == 4 && sedEnd.MatchString(parts[3]) && !strings.HasSuffix(parts[1], "\\") && !strings.HasSuffix(parts[2], "\\")
+}
+
+// harmlessAwk refuses what could be a redirection, a pipe, a call of another program or of another file of awk.
+func harmlessAwk(args []word) bool {
+	if !fixed(args) {
+		return false
+	}
+	for len(args) > 1 && strings.HasPrefix(args[0].text, "-") {
+		switch f := args[0].text; {
+		case f == "-F" || f == "-v":
+			args = args[2:]
+		case strings.HasPrefix(f, "-F"):
+			args = args[1:]
+		default:
+			return false
+		}
+	}
+	if len(args) == 0 || strings.HasPrefix(args[0].text, "-") {
+		return false
+	}
+	script := strings.ReplaceAll(args[0].text, "||", "")
+	for _, risky := range []string{"|", ">", "@", "system", "getline", "\\\n"} {
+		if strings.Contains(script, risky) {
+			return false
+		}
+	}
+	return all(args[1:], func(a word) bool { return !strings.HasPrefix(a.text, "-") })
 }

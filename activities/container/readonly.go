@@ -3,91 +3,149 @@ package container
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// readOnlyScript says that a command line can be proven to change nothing. It is parsed as a POSIX shell would; every
-// construct and every program that is not known to be harmless makes the whole line risky, whatever stands first in it.
-// The proof rests on the container's standard programs being what their names say.
-func readOnlyScript(script string) bool {
-	if strings.ContainsRune(script, 0) {
-		return false
+// reading is a command that can be proven to change nothing, as far as its text tells. That rests on the programs being
+// what their names say, which the container tells: see [execAction.readsOnly].
+type reading struct {
+	// programs are those that it runs, as it names them.
+	programs map[string]bool
+	// scratch says that they may use /tmp on the way.
+	scratch bool
+}
+
+// readScript says that a command line changes nothing. It is parsed as a POSIX shell would; every construct and every
+// program that is not known to be harmless makes the whole line risky, whatever stands first in it.
+func readScript(script string) (*reading, bool) {
+	if strings.ContainsAny(script, "\x00\r") || strings.Contains(script, "((") || strings.Contains(script, "$[") {
+		return nil, false // what other shells take for arithmetic runs what it finds in a variable
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(script), "")
-	return err == nil && len(file.Stmts) > 0 && readOnlyStmts(file.Stmts)
+	r := &reading{programs: map[string]bool{"sh": true}}
+	return r, err == nil && len(file.Stmts) > 0 && r.stmts(file.Stmts)
 }
 
-// readOnlyArgv says the same of a program that runs without a shell.
-func readOnlyArgv(argv []string) bool {
-	if len(argv) == 0 {
-		return false
-	}
+// readArgv says the same of a program that runs without a shell.
+func readArgv(argv []string) (*reading, bool) {
 	words := make([]word, len(argv))
 	for i, a := range argv {
-		words[i] = word{text: a, fixed: true}
+		words[i] = word{text: a, fixed: true, one: true}
 	}
-	return readOnlyCall(words)
+	r := &reading{programs: map[string]bool{}}
+	return r, len(words) > 0 && r.call(words)
 }
 
-func readOnlyStmts(stmts []*syntax.Stmt) bool {
+func (r *reading) stmts(stmts []*syntax.Stmt) bool {
 	for _, s := range stmts {
-		if s.Background || s.Coprocess || s.Disown || !readOnlyRedirs(s.Redirs) || !readOnlyCommand(s.Cmd) {
+		if s.Background || s.Coprocess || s.Disown || !r.redirs(s.Redirs) || !r.command(s.Cmd) {
 			return false
 		}
 	}
 	return true
 }
 
-// readOnlyCommand knows calls, and what only puts calls together. Loops, functions, case and arithmetic are risky.
-func readOnlyCommand(cmd syntax.Command) bool {
+// command knows calls, and what only puts calls together. Functions and arithmetic are risky.
+func (r *reading) command(cmd syntax.Command) bool {
 	switch c := cmd.(type) {
 	case *syntax.CallExpr:
-		if len(c.Assigns) > 0 || len(c.Args) == 0 {
-			return false
-		}
-		words := make([]word, len(c.Args))
-		for i, a := range c.Args {
-			w, ok := readWord(a)
-			if !ok {
-				return false
-			}
-			words[i] = w
-		}
-		return readOnlyCall(words)
+		return r.callExpr(c)
 	case *syntax.BinaryCmd:
-		return readOnlyStmts([]*syntax.Stmt{c.X, c.Y})
+		return r.stmts([]*syntax.Stmt{c.X, c.Y})
 	case *syntax.Subshell:
-		return readOnlyStmts(c.Stmts)
+		return r.stmts(c.Stmts)
 	case *syntax.Block:
-		return readOnlyStmts(c.Stmts)
+		return r.stmts(c.Stmts)
 	case *syntax.IfClause:
 		for c != nil {
-			if !readOnlyStmts(c.Cond) || !readOnlyStmts(c.Then) {
+			if !r.stmts(c.Cond) || !r.stmts(c.Then) {
 				return false
 			}
 			c = c.Else
 		}
 		return true
+	case *syntax.WhileClause:
+		return r.stmts(c.Cond) && r.stmts(c.Do)
+	case *syntax.ForClause:
+		each, ok := c.Loop.(*syntax.WordIter)
+		return ok && !c.Select && ownVariable(each.Name.Value) && r.words(each.Items) && r.stmts(c.Do)
+	case *syntax.CaseClause:
+		for _, item := range c.Items {
+			if !r.words(item.Patterns) || !r.stmts(item.Stmts) {
+				return false
+			}
+		}
+		return r.words([]*syntax.Word{c.Word})
 	}
 	return false
 }
 
-var fileDescriptor = regexp.MustCompile(`^([0-9]|-)$`)
-
-// readOnlyRedirs allows reading, throwing away and joining streams.
-func readOnlyRedirs(redirs []*syntax.Redirect) bool {
-	for _, r := range redirs {
-		if r.Word == nil || r.Hdoc != nil {
+// callExpr is a call, or assignments to the script's own variables. Before a call only the language may be set.
+func (r *reading) callExpr(c *syntax.CallExpr) bool {
+	for _, a := range c.Assigns {
+		if a.Append || a.Naked || a.Index != nil || a.Array != nil {
 			return false
 		}
-		target, ok := readWord(r.Word)
+		value := word{fixed: true, one: true}
+		if a.Value != nil {
+			var ok bool
+			if value, ok = r.word(a.Value); !ok {
+				return false
+			}
+		}
+		if len(c.Args) == 0 && ownVariable(a.Name.Value) {
+			continue
+		}
+		if len(c.Args) == 0 || !strings.HasPrefix(a.Name.Value, "LC_") && a.Name.Value != "LANG" || !value.fixed || !plainLocale(value.text) {
+			return false
+		}
+	}
+	if len(c.Args) == 0 {
+		return len(c.Assigns) > 0
+	}
+	words := make([]word, len(c.Args))
+	for i, a := range c.Args {
+		var ok bool
+		if words[i], ok = r.word(a); !ok {
+			return false
+		}
+	}
+	return r.call(words)
+}
+
+var variable = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+// ownVariable says that a variable means something to the script only: those that shells and programs look at are in
+// capitals, but for some shells' path and its like.
+func ownVariable(name string) bool {
+	return variable.MatchString(name) && !strings.HasSuffix(name, "path")
+}
+
+// plainLocale says that a program loads no code for a locale.
+func plainLocale(name string) bool {
+	return slices.Contains([]string{"", "C", "POSIX", "C.UTF-8", "C.utf8", "en_US.UTF-8", "en_US.utf8"}, name)
+}
+
+var fileDescriptor = regexp.MustCompile(`^([0-9]|-)$`)
+
+// redirs allows reading, throwing away and joining streams.
+func (r *reading) redirs(redirs []*syntax.Redirect) bool {
+	for _, redir := range redirs {
+		if redir.Word == nil || redir.Hdoc != nil {
+			return false
+		}
+		target, ok := r.word(redir.Word)
 		if !ok {
 			return false
 		}
-		switch r.Op {
+		switch redir.Op {
 		case syntax.RdrIn:
+			if special(target) {
+				return false
+			}
 		case syntax.RdrOut, syntax.AppOut, syntax.RdrClob:
 			if !target.fixed || target.text != "/dev/null" {
 				return false
@@ -104,29 +162,41 @@ func readOnlyRedirs(redirs []*syntax.Redirect) bool {
 }
 
 // word is an argument as far as it is known before the shell runs. One that is not fixed may become anything: another
-// text, a flag, several words, none.
+// text, a flag, several words, none; unless it is surely one word.
 type word struct {
-	text  string
-	fixed bool
+	text       string
+	fixed, one bool
 }
 
-// readWord is not ok where merely expanding the word could change something.
-func readWord(w *syntax.Word) (word, bool) {
-	out := word{fixed: true}
-	ok := readParts(w.Parts, false, &out)
+// word is not ok where merely expanding the word could change something.
+func (r *reading) word(w *syntax.Word) (word, bool) {
+	out := word{fixed: true, one: true}
+	ok := r.parts(w.Parts, false, &out)
 	if lone := w.Lit(); lone == "[" || lone == "]" || lone == "!" { // alone they stand for themselves
-		out.fixed = true
+		out.fixed, out.one = true, true
 	}
 	return out, ok
 }
 
-func readParts(parts []syntax.WordPart, quoted bool, out *word) bool {
-	for _, part := range parts {
+func (r *reading) words(words []*syntax.Word) bool {
+	for _, w := range words {
+		if _, ok := r.word(w); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *reading) parts(parts []syntax.WordPart, quoted bool, out *word) bool {
+	for i, part := range parts {
 		switch p := part.(type) {
 		case *syntax.Lit:
+			if !quoted && i+1 < len(parts) && strings.HasSuffix(p.Value, "$") {
+				return false // $'a\'b' is one text to some shells, and to others one and the beginning of another
+			}
 			// Globs, braces, tildes and escapes are for a shell to interpret, and shells differ.
 			if strings.ContainsAny(p.Value, "\\$`") || !quoted && strings.ContainsAny(p.Value, "*?[]{}~!") {
-				out.fixed = false
+				out.fixed, out.one = false, out.one && quoted
 			}
 			out.text += p.Value
 		case *syntax.SglQuoted:
@@ -135,17 +205,17 @@ func readParts(parts []syntax.WordPart, quoted bool, out *word) bool {
 			}
 			out.text += p.Value
 		case *syntax.DblQuoted:
-			if p.Dollar || !readParts(p.Parts, true, out) {
+			if p.Dollar || !r.parts(p.Parts, true, out) {
 				return false
 			}
 		case *syntax.ParamExp:
-			out.fixed = false
-			if p.Param == nil || p.Exp != nil || p.Repl != nil || p.Slice != nil || p.Index != nil || p.Excl || p.Length || p.Width {
+			out.fixed, out.one = false, out.one && quoted && p.Param != nil && p.Param.Value != "@"
+			if !r.expansion(p) {
 				return false
 			}
 		case *syntax.CmdSubst:
-			out.fixed = false
-			if p.TempFile || p.ReplyVar || !readOnlyStmts(p.Stmts) {
+			out.fixed, out.one = false, out.one && quoted
+			if p.TempFile || p.ReplyVar || !r.stmts(p.Stmts) {
 				return false
 			}
 		default:
@@ -155,14 +225,49 @@ func readParts(parts []syntax.WordPart, quoted bool, out *word) bool {
 	return true
 }
 
-func readOnlyCall(words []word) bool {
-	if !words[0].fixed {
+// expansion allows a parameter, its length, another word in its place and a part cut off. ${x:=y} assigns.
+func (r *reading) expansion(p *syntax.ParamExp) bool {
+	if p.Param == nil || p.Repl != nil || p.Slice != nil || p.Index != nil || p.Excl || p.Width || p.Names != 0 {
 		return false
 	}
-	name := words[0].text
-	if dir, base := path.Split(name); dir == "/bin/" || dir == "/usr/bin/" {
-		name = base
+	if p.Exp == nil {
+		return true
 	}
-	harmless, known := programs[name]
-	return known && harmless(words[1:])
+	switch p.Exp.Op {
+	case syntax.DefaultUnset, syntax.DefaultUnsetOrNull, syntax.AlternateUnset, syntax.AlternateUnsetOrNull,
+		syntax.RemSmallPrefix, syntax.RemLargePrefix, syntax.RemSmallSuffix, syntax.RemLargeSuffix:
+		return p.Exp.Word == nil || r.words([]*syntax.Word{p.Exp.Word})
+	}
+	return false
+}
+
+var standardPlace = regexp.MustCompile(`^/(usr/)?bin/[^/]+$`)
+
+func (r *reading) call(words []word) bool {
+	name := words[0].text
+	base := name
+	if standardPlace.MatchString(name) {
+		base = path.Base(name)
+	}
+	p, known := programs[base]
+	if !known || !words[0].fixed || slices.ContainsFunc(words[1:], special) || !p.harmless(words[1:]) {
+		return false
+	}
+	r.programs[name] = true
+	for _, other := range p.runs {
+		r.programs[other] = true
+	}
+	r.scratch = r.scratch || p.scratch
+	return true
+}
+
+var descriptors = regexp.MustCompile(`^/proc/(.*/)?(fd|kmsg)(/|$)`)
+
+// special says that a word names what it is not harmless to read: a device, or what another process reads from.
+func special(w word) bool {
+	if !path.IsAbs(w.text) {
+		return false
+	}
+	at := path.Clean(w.text)
+	return descriptors.MatchString(at) || strings.HasPrefix(at, "/dev/") && at != "/dev/null" && at != "/dev/zero" && at != "/dev/stdin"
 }

@@ -146,7 +146,7 @@ func TestStepsInOneContainerAreUndoneOneAfterTheOther(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, activities.Compensated, u.Outcome, "%d: %+v", i, u)
 		assert.Equal(t, states[i], files(t, b))
-		assert.Empty(t, checkpoints(t, b, e.Token))
+		assert.Empty(t, checkpoints(t, e.Token))
 	}
 	c := b.inspect(t)
 	images := ourImages(t, b)

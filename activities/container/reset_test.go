@@ -60,7 +60,7 @@ func TestResetMakesTheContainerAsItsImageMadeIt(t *testing.T) {
 	assert.Equal(t, made, settings(b.inspect(t)))
 	assert.Equal(t, shell.id, b.inspect(t).Image)
 	assert.True(t, b.inspect(t).State.Running)
-	assert.Empty(t, checkpoints(t, b, e.Token))
+	assert.Empty(t, checkpoints(t, e.Token))
 	assert.Empty(t, leftOver(t, b, e.Token))
 	_, err = s.action.Apply(t.Context(), e, with, "")
 	assert.Equal(t, activities.Fenced, activities.TypeOf(err))
@@ -81,7 +81,9 @@ func TestResetWhereTheUndoIsBeyondRepair(t *testing.T) {
 		says   string
 	}{
 		"someone has removed the checkpoint": {func(t *testing.T, _ *box, _ string, e activities.Entry) {
-			removeImage(t, "unwind/checkpoint:"+e.Token)
+			for _, img := range checkpoints(t, e.Token) {
+				removeImage(t, img.RepoTags[0])
+			}
 		}, activities.DamagedRecord, "somebody has removed sha256:"},
 		"the record is truncated": {func(t *testing.T, _ *box, state string, e activities.Entry) {
 			truncate(t, state, e, "record")

@@ -1,6 +1,8 @@
 package container_test
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +15,11 @@ import (
 	"testing"
 	"time"
 
+	dockertypes "github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -74,6 +81,8 @@ func actAsWorker(job string) {
 type worker struct {
 	*exec.Cmd
 	stdin io.Closer
+	// said are the points that it came by; to be read when it has ended.
+	said *bytes.Buffer
 }
 
 func startWorker(t testing.TB, j workerJob) worker {
@@ -83,9 +92,67 @@ func startWorker(t testing.TB, j workerJob) worker {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := c.StdinPipe()
 	require.NoError(t, err)
+	said := &bytes.Buffer{}
+	c.Stdout = said
 	require.NoError(t, c.Start())
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
-	return worker{c, stdin}
+	return worker{c, stdin, said}
+}
+
+// dyingInACommit is a step whose worker was killed while the engine took the checkpoint for it: the engine goes on.
+func dyingInACommit(t *testing.T) (b *box, s *stage, e activities.Entry, with activities.Step, label string) {
+	t.Helper()
+	state, mark := t.TempDir(), random()
+	b = startBox(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		c.Labels = map[string]string{"unwind.test": mark}
+	})
+	var large bytes.Buffer // the engine needs a while for it
+	tarred := tar.NewWriter(&large)
+	require.NoError(t, tarred.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "large", Mode: 0o600, Size: 100 << 20}))
+	_, err := tarred.Write(make([]byte, 100<<20))
+	require.NoError(t, err)
+	require.NoError(t, b.CopyToContainer(t.Context(), b.id, "/srv", &large, dockertypes.CopyToContainerOptions{}))
+	s = newStage(t, state)
+	e, with = s.entry(t), step(t, map[string]any{"container": b.name, "command": "touch /srv/new"})
+	paused, failed := b.Events(t.Context(), events.ListOptions{Filters: filters.NewArgs(filters.Arg("container", b.id), filters.Arg("event", "pause"))})
+	w := startWorker(t, workerJob{State: state, Entry: e, Step: with})
+	select {
+	case <-paused: // by the engine, while it commits
+	case err := <-failed:
+		require.NoError(t, err)
+	}
+	require.NoError(t, syscall.Kill(-w.Process.Pid, syscall.SIGKILL))
+	w.Wait()
+	return b, s, e, with, "unwind.test=" + mark
+}
+
+func TestACheckpointOfADeadAttemptIsNoOrphan(t *testing.T) {
+	t.Parallel()
+	b, s, e, with, label := dyingInACommit(t)
+	_, err := s.action.Apply(t.Context(), e, with, "")
+	require.NoError(t, err)
+	assert.Len(t, checkpoints(t, e.Token), 1)
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Compensated, u.Outcome)
+	assert.Empty(t, checkpoints(t, e.Token))
+	// What the container stands on is one image; all that are made from it have its label.
+	made, err := b.ImageList(t.Context(), image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
+	require.NoError(t, err)
+	require.Len(t, made, 1)
+	assert.Equal(t, b.inspect(t).Image, made[0].ID)
+}
+
+func TestAnUndoLeavesNoCheckpointThatIsStillBeingTaken(t *testing.T) {
+	t.Parallel()
+	b, s, e, _, label := dyingInACommit(t)
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Nothing, u.Outcome)
+	require.False(t, b.inspect(t).State.Paused)
+	made, err := b.ImageList(t.Context(), image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
+	require.NoError(t, err)
+	assert.Empty(t, made)
 }
 
 // slow is a command that counts its runs, says so, and waits for a file outside of what is compared.
@@ -102,7 +169,7 @@ func began(t testing.TB, state, token string, n int) int {
 	require.Eventually(t, func() bool {
 		raw, err := os.ReadFile(filepath.Join(state, "container", "tokens", token, fmt.Sprintf("begun-%d", n)))
 		return err == nil && json.Unmarshal(raw, &doc) == nil
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	require.NotZero(t, doc.Body.PID)
 	return doc.Body.PID
 }
@@ -120,7 +187,7 @@ func TestResultSurvivesAKilledWorker(t *testing.T) {
 	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": slow})
 	w := startWorker(t, workerJob{State: state, Entry: e, Step: with})
 	began(t, state, e.Token, 1)
-	require.Eventually(t, func() bool { return b.has(t, "/srv/count") }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.has(t, "/srv/count") }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, syscall.Kill(-w.Process.Pid, syscall.SIGKILL))
 	w.Wait()
 	b.run(t, "touch /tmp/go")
@@ -150,7 +217,7 @@ func TestLostResultRollsBackAndRunsAgain(t *testing.T) {
 		answered <- answer{r, err}
 	}()
 	supervisor := began(t, state, e.Token, 1)
-	require.Eventually(t, func() bool { return b.has(t, "/srv/count") }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.has(t, "/srv/count") }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, syscall.Kill(supervisor, syscall.SIGKILL))
 	began(t, state, e.Token, 2)
 	b.run(t, "touch /tmp/go")
@@ -230,7 +297,7 @@ func TestStoppedSupervisorWakesTooLate(t *testing.T) {
 	require.NoError(t, err)
 	left := files(t, b)
 	require.NoError(t, syscall.Kill(supervisor, syscall.SIGCONT))
-	require.Eventually(t, func() bool { return syscall.Kill(supervisor, 0) != nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return syscall.Kill(supervisor, 0) != nil }, time.Minute, 10*time.Millisecond)
 	assert.Equal(t, activities.Fenced, activities.TypeOf(<-failed))
 	assert.Equal(t, left, files(t, b))
 	seen, err := s.action.Observe(t.Context(), next)

@@ -45,9 +45,10 @@ func New(c Config) (activities.World, error) {
 		host:    c.Host,
 		journal: records,
 		backend: &commits{engine: engine, lineage: family},
+		images:  &images{},
 	}
 	return activities.World{
-		Name: "container", Actions: []activities.Action{x}, Journal: x.place,
+		Name: "container", Actions: []activities.Action{x, &replaceAction{x}}, Journal: x.place,
 		Records: journal.Records{Journal: records, Bytes: x.backend.bytes},
 	}, nil
 }

@@ -1,0 +1,247 @@
+package helper
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+)
+
+const bookVersion = 1
+
+// book is what has to be of one container.
+type book struct {
+	Version   int    `json:"version"`
+	Container string `json:"container"`
+	// ID tells the tops of this book from those of another.
+	ID string `json:"id"`
+	// Next is the number of the next layer; none is used twice.
+	Next int `json:"next"`
+	// Below says which layer each layer was made over; 0 is the container's own root. So layers are a tree.
+	Below map[int]int `json:"below,omitempty"`
+	// Lower is the newest layer under the upper one. Upper is the one that is written to; 0 is none: then the container's
+	// own root shows.
+	Lower int `json:"lower,omitempty"`
+	Upper int `json:"upper,omitempty"`
+	// Marks are the checkpoints by name, each the newest layer of what it has.
+	Marks map[string]int `json:"marks,omitempty"`
+	// Doors says which upper layer the commands of a checkpoint's step may enter.
+	Doors map[string]int `json:"doors,omitempty"`
+	// Turns are the restores that have been done.
+	Turns map[string]bool `json:"turns,omitempty"`
+	// Merged are layers that stand for many.
+	Merged []merged `json:"merged,omitempty"`
+	// Doing is a change that has begun.
+	Doing *change `json:"doing,omitempty"`
+}
+
+// change is one of the top. It is written down before the top is changed, and is over when it is in the book.
+type change struct {
+	Lower int `json:"lower,omitempty"`
+	Upper int `json:"upper"`
+	// Old is the top that goes, with those who stand in it where Ends is set.
+	Old  *stack.Top `json:"old,omitempty"`
+	Ends bool       `json:"ends,omitempty"`
+	// Mark is the checkpoint whose step may enter the new top; where Takes is set it is made, of what is Lower now. Turn
+	// is the restore that this is, and Keep the name under which the old layers are kept.
+	Mark  string `json:"mark,omitempty"`
+	Takes bool   `json:"takes,omitempty"`
+	Turn  string `json:"turn,omitempty"`
+	Keep  string `json:"keep,omitempty"`
+}
+
+// merged is a layer that holds what another one and all below that hold together; they are kept for the checkpoints
+// between them.
+type merged struct {
+	Upto int `json:"upto"`
+	As   int `json:"as"`
+}
+
+// mostLower is the most layers that lie below an upper one: each lookup of a name that is not there asks them all.
+// leastLower are the newest of them, which are not merged.
+const (
+	mostLower  = 64
+	leastLower = 16
+)
+
+// chain lists a layer and all below it, the oldest first.
+func (b *book) chain(n int) []int {
+	var up []int
+	for ; n != 0; n = b.Below[n] {
+		up = append(up, n)
+	}
+	slices.Reverse(up)
+	return up
+}
+
+// fewer is what to mount in place of a layer and all below it: the same, with as many of them merged as have been.
+func (b *book) fewer(n int) []int {
+	chain := b.chain(n)
+	for i, below := range slices.Backward(chain) {
+		for _, m := range b.Merged {
+			if m.Upto == below {
+				return append([]int{m.As}, chain[i+1:]...)
+			}
+		}
+	}
+	return chain
+}
+
+// newest is the layer that shows, with all below it.
+func (b *book) newest() int {
+	if b.Upper == 0 {
+		return b.Lower
+	}
+	return b.Upper
+}
+
+// done puts a change into the book.
+func (b *book) done(c change) {
+	if c.Keep != "" {
+		b.Marks[c.Keep] = b.newest()
+	}
+	for mark, upper := range b.Doors {
+		if c.Turn == "" && c.Mark == "" && upper == b.Upper { // the same files, shown again after a restart
+			b.Doors[mark] = c.Upper
+		} else { // others stand there now, or nothing is left of what it has done
+			delete(b.Doors, mark)
+		}
+	}
+	if c.Mark != "" {
+		b.Doors[c.Mark] = c.Upper
+	}
+	if c.Takes {
+		b.Marks[c.Mark] = c.Lower
+	}
+	if c.Turn != "" {
+		b.Turns[c.Turn] = true
+	}
+	b.Lower, b.Upper, b.Doing = c.Lower, c.Upper, nil
+	now := b.fewer(b.Lower)
+	b.Merged = slices.DeleteFunc(b.Merged, func(m merged) bool { return !slices.Contains(now, m.As) })
+}
+
+// used are the layers that are needed.
+func (b *book) used() map[int]bool {
+	needed := map[int]bool{}
+	need := func(n int) {
+		for ; n != 0 && !needed[n]; n = b.Below[n] {
+			needed[n] = true
+		}
+	}
+	need(b.Lower)
+	need(b.Upper)
+	for _, n := range b.Marks {
+		need(n)
+	}
+	for _, m := range b.Merged {
+		need(m.As)
+	}
+	if b.Doing != nil {
+		need(b.Doing.Lower)
+		need(b.Doing.Upper)
+	}
+	return needed
+}
+
+const bookName = "book.json"
+
+// readBook reads the book in dir; a container that has none gets an empty one.
+func readBook(dir, container string) (*book, error) {
+	b := &book{Version: bookVersion, Container: container, ID: strings.ToLower(rand.Text()[:8]), Next: 1}
+	raw, err := os.ReadFile(filepath.Join(dir, bookName))
+	if err == nil {
+		err = json.Unmarshal(raw, b)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, failure(Damaged, "the book of container %s: %v", container, err)
+	}
+	if b.Version != bookVersion || b.Container != container {
+		return nil, failure(Damaged, "the book of container %s has format %d and is of %s", container, b.Version, b.Container)
+	}
+	if b.Marks == nil {
+		b.Marks = map[string]int{}
+	}
+	if b.Below == nil {
+		b.Below = map[int]int{}
+	}
+	if b.Doors == nil {
+		b.Doors = map[string]int{}
+	}
+	if b.Turns == nil {
+		b.Turns = map[string]bool{}
+	}
+	return b, nil
+}
+
+// write puts the book on the disk, whole. It outlives a loss of power too, unless that is told by the book before it.
+func (b *book) write(dir string, told bool) error {
+	raw, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".book-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(raw)
+	if !told {
+		err = errors.Join(err, f.Sync())
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(dir, bookName)); err != nil || told {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// trash begins the names of what is being removed.
+const trash = ".trash-"
+
+// sweep removes the layers that nothing names, in the background.
+func (b *book) sweep(dir string) error {
+	names, err := os.ReadDir(dir)
+	var errs []error
+	var gone []string
+	used := b.used()
+	for n := range b.Below {
+		if !used[n] {
+			delete(b.Below, n)
+		}
+	}
+	for _, name := range names {
+		n, notLayer := strconv.Atoi(name.Name())
+		switch {
+		case strings.HasPrefix(name.Name(), trash): // of a helper that has ended
+			gone = append(gone, filepath.Join(dir, name.Name()))
+		case notLayer == nil && !used[n]:
+			away := filepath.Join(dir, trash+name.Name())
+			errs = append(errs, os.Rename(filepath.Join(dir, name.Name()), away), os.RemoveAll(doorOf(dir, n)))
+			gone = append(gone, away)
+		}
+	}
+	go func() {
+		for _, away := range gone {
+			_ = os.RemoveAll(away) // what is left is found by the next sweep
+		}
+	}()
+	return errors.Join(append(errs, err)...)
+}

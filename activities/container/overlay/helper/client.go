@@ -1,0 +1,173 @@
+package helper
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// processName is the name under which a program starts itself as a helper.
+const processName = "unwind-overlay-helper"
+
+func init() { //nolint:gochecknoinits // later the first thread may be another goroutine's
+	if filepath.Base(os.Args[0]) == processName {
+		runtime.LockOSThread() // what /proc tells of this process is its first thread, which is to stay where it is
+	}
+}
+
+// Attend makes this program able to be its own helper: call it first in main. In a process that was started as one it
+// does that work and never returns.
+func Attend() {
+	if filepath.Base(os.Args[0]) != processName {
+		return
+	}
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
+	if err := Serve(os.Args[1], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Client starts a helper at the first need, and another where one has ended. It may be used by several goroutines.
+type Client struct {
+	dir string
+
+	mu      sync.Mutex
+	now     *process
+	next    int
+	closing bool
+}
+
+// process is a running helper.
+type process struct {
+	pid     int
+	in      io.WriteCloser
+	waiting map[int]chan<- Answer
+	ended   chan struct{}
+}
+
+// NewClient makes a client of helpers that keep layers in dir, a folder that root alone may read.
+func NewClient(dir string) *Client { return &Client{dir: dir} }
+
+// Ask sends a request and waits for its answer. An error that is not a [Failure] leaves open what has been done of it.
+func (c *Client) Ask(ctx context.Context, r Request) (Answer, error) {
+	p, answer, err := c.send(r)
+	if err != nil {
+		return Answer{}, err
+	}
+	select {
+	case a := <-answer:
+		return a.result()
+	case <-p.ended:
+	case <-ctx.Done():
+		return Answer{}, ctx.Err()
+	}
+	select {
+	case a := <-answer: // its last word
+		return a.result()
+	default:
+		return Answer{}, errors.New("the overlay helper has ended before it answered")
+	}
+}
+
+func (a Answer) result() (Answer, error) {
+	if a.Failure != nil {
+		return a, a.Failure
+	}
+	return a, nil
+}
+
+func (c *Client) send(r Request) (*process, <-chan Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return nil, nil, errors.New("the worker is stopping")
+	}
+	if c.now == nil {
+		if err := c.start(); err != nil {
+			return nil, nil, fmt.Errorf("starting the overlay helper: %w", err)
+		}
+	}
+	c.next++
+	r.ID = c.next
+	line, err := json.Marshal(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	answer := make(chan Answer, 1)
+	c.now.waiting[r.ID] = answer
+	if _, err := c.now.in.Write(append(line, '\n')); err != nil {
+		delete(c.now.waiting, r.ID)
+		return nil, nil, fmt.Errorf("asking the overlay helper: %w", err)
+	}
+	return c.now, answer, nil
+}
+
+// start starts a helper. The lock is held.
+func (c *Client) start() error {
+	cmd := exec.Command("/proc/self/exe", c.dir)
+	cmd.Args[0] = processName
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	cmd.Dir = "/"
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p := &process{pid: cmd.Process.Pid, in: in, waiting: map[int]chan<- Answer{}, ended: make(chan struct{})}
+	c.now = p
+	go func() {
+		for answers := json.NewDecoder(bufio.NewReader(out)); ; {
+			var a Answer
+			if answers.Decode(&a) != nil {
+				break
+			}
+			c.mu.Lock()
+			if waits, ok := p.waiting[a.ID]; ok {
+				waits <- a
+				delete(p.waiting, a.ID)
+			}
+			c.mu.Unlock()
+		}
+		in.Close()
+		_ = cmd.Wait() // how it ends is nobody's business: the book tells
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.now == p {
+			c.now = nil
+		}
+		close(p.ended)
+	}()
+	return nil
+}
+
+// Close lets the helper do what it has been asked for, and waits for its end.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closing = true
+	p := c.now
+	c.mu.Unlock()
+	if p != nil {
+		p.in.Close()
+		<-p.ended
+	}
+}

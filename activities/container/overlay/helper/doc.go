@@ -1,0 +1,15 @@
+// Package helper keeps checkpoints of containers as stacks of layers, in a small process of its own that runs as root on
+// the engine's host and speaks JSON lines over its standard input and output.
+//
+// # The book
+//
+// What the layers of a container mean is written in its book, a file beside them; the book says what has to be, the kernel
+// what is, and every request first brings the second to the first (see [stacks.open]): so a stack stands again after a
+// restart of the container, of the engine and of the helper, and a change that was cut short is finished or taken back.
+// A layer that is below another is never written again. A checkpoint is a list of layers; what no list names is removed.
+//
+// # Several at once
+//
+// A request holds the container's lock from its beginning to its end. Another helper on the same folder waits for at most
+// half a minute and then says Busy: a helper that is stopped holds nobody up for ever, and nobody does its work twice.
+package helper

@@ -1,0 +1,422 @@
+package helper
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+)
+
+func TestMain(m *testing.M) {
+	boxtest.Main()
+	Attend()
+	os.Exit(m.Run())
+}
+
+const boxID = "b0c5b0c5b0c5"
+
+// kept is a box with a helper in this process.
+type kept struct {
+	*boxtest.Box
+	*stacks
+	t *testing.T
+}
+
+func newKept(t *testing.T) *kept {
+	t.Helper()
+	b := boxtest.New(t, boxtest.Sleeps)
+	s := &stacks{dir: filepath.Join(b.Dir, "stacks"), patience: 20 * time.Second, owns: func(int, string) bool { return true }}
+	require.NoError(t, os.Mkdir(s.dir, 0o700))
+	return &kept{b, s, t}
+}
+
+func (k *kept) ask(op Op, edit ...func(*Request)) (Answer, error) {
+	r := Request{Op: op, Container: boxID, PID: k.PID}
+	for _, e := range edit {
+		e(&r)
+	}
+	a, err := k.answer(k.t.Context(), r)
+	if f := asFailure(err); f != nil {
+		return a, f
+	}
+	return a, nil
+}
+
+func (k *kept) must(op Op, edit ...func(*Request)) Answer {
+	k.t.Helper()
+	a, err := k.ask(op, edit...)
+	require.NoError(k.t, err, "%s", op)
+	return a
+}
+
+func name(n string) func(*Request)    { return func(r *Request) { r.Name, r.Names = n, []string{n} } }
+func turn(n string) func(*Request)    { return func(r *Request) { r.Turn = n } }
+func keep(n string) func(*Request)    { return func(r *Request) { r.Keep = n } }
+func stopped(r *Request)              { r.PID = 0 }
+func again(r *Request)                { r.Again = true }
+func workdir(w string) func(*Request) { return func(r *Request) { r.Workdir = w } }
+
+func (k *kept) layersOnDisk() int {
+	k.t.Helper()
+	names, err := os.ReadDir(filepath.Join(k.dir, boxID))
+	require.NoError(k.t, err)
+	n := 0
+	for _, name := range names {
+		if _, err := strconv.Atoi(name.Name()); err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+func TestCheckpointsAndRollbacksAreExact(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	k.must(Probe)
+	k.ForEverything()
+	was := []string{k.Files()}
+	for i, command := range []string{"echo 1 >/srv/1", "", "mv /srv/a /srv/b", "rm -r /srv/*"} {
+		k.must(Take, name(strconv.Itoa(i)))
+		require.Equal(t, was[i], k.Files())
+		k.must(Take, name(strconv.Itoa(i)))
+		if command == "" {
+			k.ChangeEverything()
+		} else {
+			k.Do(command)
+		}
+		was = append(was, k.Files())
+	}
+	back := func(n, turn string, with ...func(*Request)) {
+		k.must(Restore, append(with, name(n), func(r *Request) { r.Turn = turn })...)
+	}
+	back("3", "undo", keep("kept"))
+	assert.Equal(t, was[3], k.Files())
+	assert.True(t, k.must(Restored, name("3"), turn("undo")).Yes)
+	back("1", "undo")
+	assert.Equal(t, was[1], k.Files())
+	back("kept", "redo")
+	assert.Equal(t, was[4], k.Files())
+	back("0", "undo")
+	assert.Equal(t, was[0], k.Files())
+	k.Do("echo after >/srv/after")
+	back("0", "undo")
+	assert.NotEqual(t, was[0], k.Files(), "a turn is done once")
+	back("2", "undo")
+	assert.Equal(t, was[2], k.Files(), "forward, to a checkpoint that is above")
+
+	for _, n := range []string{"0", "1", "2", "3", "kept"} {
+		k.must(Drop, name(n), stopped)
+	}
+	k.must(Flatten)
+	assert.Equal(t, was[2], k.Files())
+	assert.False(t, k.must(Stacked).Yes)
+	assert.Zero(t, k.layersOnDisk())
+	_, err := k.ask(Restore, name("0"), turn("late"))
+	assert.Equal(t, Unknown, KindOf(err))
+}
+
+func TestManyLayersAreMergedAndEachCheckpointStays(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	const many = 2*mostLower + 10
+	count := func() string { return strings.TrimSpace(k.Do("ls /srv | grep -c ^f || true")) }
+	for i := range many {
+		k.must(Take, name(strconv.Itoa(i)))
+		// As a command would, but for starting one.
+		book, err := readBook(filepath.Join(k.dir, boxID), boxID)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(book.fewer(book.Lower)), mostLower)
+		k.Inside(func() error {
+			if i > 0 && i%10 == 0 {
+				if err := os.Remove("/srv/f" + strconv.Itoa(i-5)); err != nil {
+					return err
+				}
+			}
+			return os.WriteFile("/srv/f"+strconv.Itoa(i), []byte{byte(i)}, 0o600)
+		})
+	}
+	expect := func(n int) string { return strconv.Itoa(n - max(0, n-1)/10) }
+	assert.Equal(t, expect(many), count())
+	for _, n := range []int{many - 1, many - leastLower - 2, mostLower + 1, 7, many - 3, 0} {
+		k.must(Restore, name(strconv.Itoa(n)), turn("undo"))
+		assert.Equal(t, expect(n), count(), "checkpoint %d", n)
+	}
+	var all []string
+	for i := range many {
+		all = append(all, strconv.Itoa(i))
+	}
+	k.must(Restore, name(strconv.Itoa(many-1)), turn("again"))
+	k.must(Drop, func(r *Request) { r.Names = all })
+	k.must(Flatten)
+	assert.Equal(t, expect(many-1), count())
+	assert.Zero(t, k.layersOnDisk())
+}
+
+func TestReadersCostNoLayer(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	for i := range 5 {
+		k.must(Take, name(strconv.Itoa(i)))
+		k.Do("cat /proc/self/status >/dev/null; ls -l /srv")
+	}
+	assert.Equal(t, 1, k.layersOnDisk())
+	k.Do("touch /srv/x")
+	k.must(Take, name("x"))
+	assert.Equal(t, 2, k.layersOnDisk())
+	k.must(Restore, name("0"), turn("undo"))
+	assert.NotContains(t, k.Files(), "/srv/x")
+}
+
+func TestTheDoorOpensForTheStepThatIsThere(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	opens := func(path string) bool { return k.Command("cd "+path+" && test $(pwd -P) = /srv").Run() == nil }
+	k.must(Take, name("one"))
+	one := k.must(Enter, name("one"), workdir("/srv")).Path
+	assert.True(t, opens(one))
+	k.Do("touch /srv/1")
+	k.must(Restore, name("one"), turn("attempt-2"), again)
+	assert.False(t, opens(one), "a command of the first attempt comes too late")
+	second := k.must(Enter, name("one"), workdir("/srv")).Path
+	assert.True(t, opens(second))
+	k.Do("touch /srv/2")
+	k.must(Take, name("two"))
+	assert.False(t, opens(second))
+	_, err := k.ask(Enter, name("one"), workdir("/srv"))
+	assert.Equal(t, Fenced, KindOf(err), "another step has begun")
+	two := k.must(Enter, name("two"), workdir("/srv")).Path
+	k.must(Restore, name("two"), turn("undo"))
+	assert.False(t, opens(two))
+	_, err = k.ask(Enter, name("two"), workdir("/srv"))
+	assert.Equal(t, Fenced, KindOf(err))
+}
+
+func TestARestartLosesNothing(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	k.must(Take, name("one"))
+	k.Do("echo 1 >/srv/1")
+	k.must(Take, name("two"))
+	k.Do("echo 2 >/srv/2")
+	door := k.must(Enter, name("two"), workdir("/")).Path
+	two := k.Files()
+	lift := func() { // as a restart does
+		at, err := stack.Open(k.PID)
+		require.NoError(t, err)
+		defer at.Close()
+		require.NoError(t, at.Lift())
+	}
+	lift()
+	require.NotEqual(t, two, k.Files())
+	assert.NotEqual(t, door, k.must(Enter, name("two"), workdir("/")).Path)
+	assert.Equal(t, two, k.Files())
+	lift()
+	k.must(Restore, name("two"), turn("undo"), stopped)
+	k.must(Stacked)
+	assert.NotContains(t, k.Files(), "/srv/2 ")
+	assert.Contains(t, k.Files(), "/srv/1 ")
+}
+
+func TestWhatAStepLeavesRunningIsNotFrozenAndLeaksIntoNoCheckpoint(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	k.must(Take, name("one"))
+	_, ended := k.Start("echo 1 >/srv/log; echo x; while sleep 0.1; do [ -e /srv/go ] && echo 2 >>/srv/log && sleep 600; done")
+	before := k.Files()
+	k.must(Take, name("two"))
+	k.Do("touch /srv/go /srv/new")
+	require.Eventually(t, func() bool { return k.Do("cat /srv/log") == "1\n2\n" }, 60e9, 20e6, "it writes, and is seen")
+	paths := []string{}
+	for _, c := range k.must(Changes, name("two")).Changes {
+		paths = append(paths, c.Path)
+	}
+	assert.Equal(t, []string{"/srv", "/srv/go", "/srv/log", "/srv/new"}, paths)
+	_, err := k.ask(Flatten)
+	assert.Equal(t, InUse, KindOf(err))
+	k.must(Restore, name("two"), turn("undo"))
+	require.Error(t, ended())
+	assert.Equal(t, before, k.Files())
+	assert.Empty(t, k.must(Changes, name("two")).Changes)
+	k.must(Restore, name("one"), turn("undo"))
+	assert.NotContains(t, k.Files(), "/srv/log")
+}
+
+func TestABusyBaseKeepsItsOwnFilesystem(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	said, _ := k.Start("echo x; exec 3>/srv/log; read y </proc/1/status; sleep 1; echo z >&3; echo $?; exec sleep 100")
+	_, err := k.ask(Take, name("one"))
+	assert.Equal(t, Unfit, KindOf(err))
+	require.ErrorContains(t, err, "stands on the container's own root")
+	assert.Equal(t, "0", said())
+	assert.Equal(t, "z\n", k.Do("cat /srv/log"))
+	assert.False(t, k.must(Stacked).Yes)
+}
+
+func TestACutShortChangeIsTakenUp(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	k.must(Take, name("one"))
+	k.Do("echo 1 >/srv/1")
+	book := filepath.Join(k.dir, boxID, bookName)
+	before, err := os.ReadFile(book)
+	require.NoError(t, err)
+	one := k.Files()
+
+	// A helper that is killed when the new top shows, and before that is in the book.
+	k.must(Take, name("two"))
+	var b map[string]any
+	require.NoError(t, json.Unmarshal(before, &b))
+	b["next"], b["below"] = 3, map[int]int{2: 1}
+	b["doing"] = change{Lower: 1, Upper: 2, Mark: "two", Takes: true}
+	cut, err := json.Marshal(b)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(book, cut, 0o600))
+	assert.True(t, k.must(Has, name("two")).Yes)
+	k.Do("echo 2 >/srv/2")
+	k.must(Restore, name("two"), turn("undo"))
+	assert.Equal(t, one, k.Files())
+
+	// One after which the container was restarted: what the step has written may be in the new layer already.
+	k.must(Take, name("three"))
+	k.Do("echo 3 >/srv/3")
+	three := k.Files()
+	now, err := os.ReadFile(book)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(now, &b))
+	b["doing"] = change{Lower: int(b["lower"].(float64)), Upper: int(b["upper"].(float64)), Mark: "three", Takes: true}
+	b["upper"] = b["lower"]
+	cut, err = json.Marshal(b)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(book, cut, 0o600))
+	at, err := stack.Open(k.PID)
+	require.NoError(t, err)
+	require.NoError(t, at.Lift())
+	at.Close()
+	k.must(Enter, name("three"), workdir("/"))
+	assert.Equal(t, three, k.Files())
+	k.must(Restore, name("three"), turn("undo"))
+	assert.Equal(t, one, k.Files())
+
+	// One that is killed before the new top shows.
+	now, err = os.ReadFile(book)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(now, &b))
+	require.NoError(t, stack.MakeLayer(filepath.Join(k.dir, boxID), int(b["next"].(float64))))
+	junk := filepath.Join(stack.Content(filepath.Join(k.dir, boxID), int(b["next"].(float64))), "junk")
+	require.NoError(t, os.WriteFile(junk, nil, 0o600))
+	b["doing"] = change{Upper: 77, Mark: "one", Turn: "one undo", Ends: true}
+	cut, err = json.Marshal(b)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(book, cut, 0o600))
+	assert.False(t, k.must(Restored, name("one"), turn("undo")).Yes)
+	assert.Equal(t, one, k.Files())
+	k.Do("touch /srv/3")
+	k.must(Take, name("three"))
+	assert.NotContains(t, k.Files(), "junk", "what a killed helper has left in a layer that is in no book")
+}
+
+func TestTheLocksPatienceHasAnEnd(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	k.must(Stacked)
+	k.patience = 50 * time.Millisecond
+	f, err := os.Open(filepath.Join(k.dir, boxID, "lock"))
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	_, err = k.ask(Take, name("one"))
+	assert.Equal(t, Busy, KindOf(err))
+}
+
+func TestForgetAndList(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	k.must(Take, name("one"))
+	assert.Equal(t, []string{boxID}, k.must(List).IDs)
+	k.must(Forget)
+	assert.Empty(t, k.must(List).IDs)
+	k.must(Forget)
+	_, err := k.ask(Take, func(r *Request) { r.Container = "../../etc" })
+	require.Error(t, err)
+	_, err = k.ask("no-such-thing")
+	require.Error(t, err)
+}
+
+func TestADamagedBookIsSaid(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	k.must(Take, name("one"))
+	require.NoError(t, os.WriteFile(filepath.Join(k.dir, boxID, bookName), []byte("{"), 0o600))
+	_, err := k.ask(Take, name("two"))
+	assert.Equal(t, Damaged, KindOf(err))
+}
+
+func TestAForeignProcessIsNotTakenForTheContainers(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	k.owns = inCgroup
+	_, err := k.ask(Take, name("one"))
+	assert.Equal(t, Unfit, KindOf(err))
+}
+
+// TestTheHelperIsAProcessOfItsOwn speaks to a real one, and kills it.
+func TestTheHelperIsAProcessOfItsOwn(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: overlays are tested as root only")
+	}
+	c := NewClient(filepath.Join(t.TempDir(), "stacks"))
+	for range 2 {
+		_, err := c.Ask(t.Context(), Request{Op: Probe})
+		require.NoError(t, err)
+		a, err := c.Ask(t.Context(), Request{Op: List})
+		require.NoError(t, err)
+		assert.Empty(t, a.IDs)
+		c.mu.Lock()
+		p := c.now
+		c.mu.Unlock()
+		require.NoError(t, syscall.Kill(p.pid, syscall.SIGKILL))
+		<-p.ended
+	}
+	_, err := c.Ask(t.Context(), Request{Op: Probe})
+	require.NoError(t, err)
+	c.Close()
+	_, err = c.Ask(context.Background(), Request{Op: Probe})
+	require.Error(t, err)
+}
+
+func TestServeAnswersAllBeforeItReturns(t *testing.T) {
+	t.Parallel()
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	var in strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&in, `{"id":%d,"op":"list"}`+"\n", i)
+	}
+	go func() {
+		done <- serve(&stacks{dir: t.TempDir(), patience: time.Second}, strings.NewReader(in.String()), w)
+		w.Close()
+	}()
+	lines := 0
+	for s := bufio.NewScanner(r); s.Scan(); lines++ {
+		assert.NotContains(t, s.Text(), "failure")
+	}
+	assert.Equal(t, 20, lines)
+	require.NoError(t, <-done)
+}

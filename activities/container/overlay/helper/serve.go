@@ -1,0 +1,161 @@
+package helper
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+)
+
+// Op is what a request asks for.
+type Op string
+
+// The operations. Each may be asked for again: it then does what is left of it.
+const (
+	// Probe says whether this host can do it at all.
+	Probe Op = "probe"
+	// Fit says whether a stack may stand on the container now.
+	Fit Op = "fit"
+	// Take makes checkpoint Name.
+	Take Op = "take"
+	// Enter returns the Path in the container by which the step of checkpoint Name gets to Workdir.
+	Enter Op = "enter"
+	// Changes returns what differs from checkpoint Name, but below Skip.
+	Changes Op = "changes"
+	// Restore brings back checkpoint Name: once for each Turn. With Keep, what it takes away is kept as a checkpoint of
+	// that name; with Again the checkpoint's step may enter again.
+	Restore Op = "restore"
+	// Restored says in Yes whether Turn of Name is done.
+	Restored Op = "restored"
+	// Has says in Yes whether there is a checkpoint Name.
+	Has Op = "has"
+	// Drop lets go of checkpoints Names.
+	Drop Op = "drop"
+	// Flatten writes all layers into the container's own filesystem and takes the stack off.
+	Flatten Op = "flatten"
+	// Stacked says in Yes whether layers stand, or have to stand, over the container's own root.
+	Stacked Op = "stacked"
+	// Forget drops all that is kept of a container that is no more.
+	Forget Op = "forget"
+	// List returns the IDs of the containers that have a book.
+	List Op = "list"
+)
+
+// Request is a line that the helper reads.
+type Request struct {
+	ID int `json:"id"`
+	Op Op  `json:"op"`
+	// Container is its whole id, PID its first process on this host, 0 where it does not run.
+	Container string   `json:"container,omitempty"`
+	PID       int      `json:"pid,omitempty"`
+	Name      string   `json:"name,omitempty"`
+	Names     []string `json:"names,omitempty"`
+	Turn      string   `json:"turn,omitempty"`
+	Keep      string   `json:"keep,omitempty"`
+	Again     bool     `json:"again,omitempty"`
+	Workdir   string   `json:"workdir,omitempty"`
+	Skip      []string `json:"skip,omitempty"`
+}
+
+// Answer is a line that the helper writes.
+type Answer struct {
+	ID      int            `json:"id"`
+	Failure *Failure       `json:"failure,omitempty"`
+	Path    string         `json:"path,omitempty"`
+	Yes     bool           `json:"yes,omitempty"`
+	Changes []stack.Change `json:"changes,omitempty"`
+	IDs     []string       `json:"ids,omitempty"`
+}
+
+// Serve answers requests until its input ends, and returns when the last has been answered. What is kept is in dir.
+func Serve(dir string, in io.Reader, out io.Writer) error {
+	return serve(&stacks{dir: dir, patience: patience, owns: inCgroup}, in, out)
+}
+
+func serve(s *stacks, in io.Reader, out io.Writer) error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var mu sync.Mutex
+	lines := json.NewEncoder(out)
+	for requests := json.NewDecoder(bufio.NewReader(in)); ; {
+		var r Request
+		if err := requests.Decode(&r); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		wg.Go(func() {
+			a, err := s.answer(context.Background(), r)
+			a.ID, a.Failure = r.ID, asFailure(err)
+			mu.Lock()
+			defer mu.Unlock()
+			_ = lines.Encode(a) // nobody may be there to read it any more: the book has it
+		})
+	}
+}
+
+func asFailure(err error) *Failure {
+	var f *Failure
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &f):
+		return f
+	case stack.IsUnfit(err):
+		return &Failure{Unfit, err.Error()}
+	}
+	return &Failure{Failed, err.Error()}
+}
+
+func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
+	switch r.Op {
+	case Probe:
+		return a, stack.Probe(s.dir)
+	case Forget:
+		return a, s.forget(ctx, r.Container)
+	case List:
+		a.IDs, err = s.containers()
+		return a, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.patience+time.Minute)
+	defer cancel()
+	o, err := s.open(ctx, r.Container, r.PID)
+	if err != nil {
+		return a, err
+	}
+	defer o.close()
+	switch r.Op {
+	case Fit:
+		err = o.fit()
+	case Take:
+		err = o.take(ctx, r.Name)
+	case Enter:
+		a.Path, err = o.enter(r.Name, r.Workdir)
+	case Changes:
+		a.Changes, err = o.changes(r.Name, r.Skip)
+	case Restore:
+		err = o.restore(ctx, r.Name, r.Turn, r.Keep, r.Again)
+	case Restored:
+		a.Yes = o.Turns[r.Name+" "+r.Turn]
+	case Has:
+		_, a.Yes = o.Marks[r.Name]
+	case Drop:
+		err = o.drop(r.Names)
+	case Flatten:
+		err = o.flatten(ctx)
+	case Stacked:
+		a.Yes = o.Upper != 0
+	default:
+		err = failure(Failed, "unknown operation %q", r.Op)
+	}
+	return a, err
+}

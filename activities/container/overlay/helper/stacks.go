@@ -1,0 +1,233 @@
+package helper
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+)
+
+// stacks are those of all containers, below one folder.
+type stacks struct {
+	dir      string
+	patience time.Duration
+	// owns says whether a process is the container's: its number may have gone to another.
+	owns func(pid int, container string) bool
+}
+
+// inCgroup finds the container's id among the control groups of a process, where engines put it.
+func inCgroup(pid int, container string) bool {
+	groups, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	return err == nil && strings.Contains(string(groups), container)
+}
+
+// open is a container's book, under its lock.
+type open struct {
+	*book
+	dir    string
+	lock   *os.File
+	target *stack.Target // nil where the container does not run
+	shown  *stack.Top    // nil where the container's own root shows
+}
+
+var containerID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
+
+func doorOf(dir string, n int) string { return filepath.Join(dir, "doors", strconv.Itoa(n)) }
+
+// open takes the container's lock, and brings what stands on the container to what is in its book. pid is its first
+// process; 0 where it does not run.
+func (s *stacks) open(ctx context.Context, container string, pid int) (o *open, err error) {
+	if !containerID.MatchString(container) {
+		return nil, failure(Failed, "%q is not a container's id", container)
+	}
+	dir := filepath.Join(s.dir, container)
+	if err := os.MkdirAll(filepath.Join(dir, "doors"), 0o755); err != nil {
+		return nil, err
+	}
+	o = &open{dir: dir}
+	if o.lock, err = lock(ctx, filepath.Join(dir, "lock"), s.patience); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			o.close()
+		}
+	}()
+	if o.book, err = readBook(dir, container); err != nil || pid == 0 {
+		return o, err
+	}
+	if o.target, err = stack.Open(pid); err != nil {
+		return o, err
+	}
+	if !s.owns(pid, container) {
+		return o, failure(Unfit, "process %d, which the engine names as the container's first, is not in a control group of it on this host", pid)
+	}
+	return o, o.settle(ctx)
+}
+
+func (o *open) close() {
+	if o.target != nil {
+		o.target.Close()
+	}
+	o.lock.Close()
+}
+
+// settle finishes what has begun, or takes it back, and shows the layers again that a restart has taken away.
+func (o *open) settle(ctx context.Context) error {
+	if err := o.target.Finish(); err != nil {
+		return err
+	}
+	if err := o.look(); err != nil {
+		return err
+	}
+	if c := o.Doing; c != nil {
+		// Where nothing shows there was a restart, and more may have been done than was written; a restore is done again.
+		done := o.number() == c.Upper || o.shown == nil && !c.Ends
+		if err := o.conclude(ctx, *c, done); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.Upper == 0 && o.shown == nil, o.shown != nil && o.number() == o.Upper:
+		return nil
+	case o.shown != nil:
+		return failure(Damaged, "layer %s stands over the container's root, and its book says %d", o.shown.Name, o.Upper)
+	}
+	if err := o.fit(); err != nil {
+		return err
+	}
+	return o.show(ctx, change{Lower: o.newest()})
+}
+
+// conclude completes a change, or strikes it out of the book.
+func (o *open) conclude(ctx context.Context, c change, done bool) error {
+	if done {
+		return o.complete(ctx, c)
+	}
+	o.Doing = nil
+	return o.write(o.dir, false)
+}
+
+// look reads what stands on the container.
+func (o *open) look() error {
+	s, err := o.target.Survey()
+	o.shown = nil
+	if err == nil && len(s.Tops) > 0 {
+		o.shown = &s.Tops[len(s.Tops)-1]
+		if !strings.HasPrefix(o.shown.Name, o.ID+":") {
+			err = failure(Unfit, "a stack that is in another worker's book stands on the container")
+		}
+	}
+	return err
+}
+
+// number is that of the upper layer which is shown.
+func (o *open) number() int {
+	if o.shown == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimPrefix(o.shown.Name, o.ID+":"))
+	return n
+}
+
+func (o *open) fit() error {
+	if o.target == nil {
+		return failure(Unfit, "the container does not run")
+	}
+	return errors.Join(o.target.Fit(), o.target.Quiet())
+}
+
+func (o *open) view(lower, upper int) stack.View {
+	return stack.View{Dir: o.dir, Name: o.ID + ":" + strconv.Itoa(upper), Lower: o.fewer(lower), Upper: upper, Door: doorOf(o.dir, upper)}
+}
+
+// show makes a change of the top with a new upper layer.
+func (o *open) show(ctx context.Context, c change) error {
+	if err := o.merge(c.Lower); err != nil {
+		return err
+	}
+	c.Upper, c.Old = o.Next, o.shown
+	o.Next, o.Doing, o.Below[c.Upper] = o.Next+1, &c, c.Lower
+	// A helper that was killed before it wrote its book may have used the number.
+	if err := errors.Join(os.RemoveAll(filepath.Join(o.dir, strconv.Itoa(c.Upper))), stack.MakeLayer(o.dir, c.Upper)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(doorOf(o.dir, c.Upper), strconv.Itoa(c.Upper)), 0o755); err != nil {
+		return err
+	}
+	if err := o.write(o.dir, false); err != nil {
+		return err
+	}
+	if o.target != nil {
+		if err := o.target.Show(o.view(c.Lower, c.Upper), !c.Ends); err != nil {
+			return err
+		}
+		if err := o.look(); err != nil {
+			return err
+		}
+	}
+	return o.complete(ctx, c)
+}
+
+// merge makes one layer of all but the newest, where there are many.
+func (o *open) merge(lower int) error {
+	many := o.fewer(lower)
+	if len(many) <= mostLower {
+		return nil
+	}
+	many = many[:len(many)-leastLower]
+	m := merged{Upto: many[len(many)-1], As: o.Next}
+	o.Next++
+	if err := stack.Merge(o.dir, many, m.As); err != nil {
+		return err
+	}
+	o.Merged = append(o.Merged, m)
+	return nil
+}
+
+// complete ends a change whose new top shows.
+func (o *open) complete(ctx context.Context, c change) error {
+	if c.Ends && c.Old != nil && o.target != nil && (o.shown == nil || o.shown.Dev != c.Old.Dev) {
+		if err := o.target.End(ctx, *c.Old); err != nil {
+			return err
+		}
+	}
+	o.done(c)
+	if err := o.write(o.dir, !c.Ends && c.Upper != 0); err != nil || !c.Ends && c.Upper != 0 {
+		return err // what is added frees nothing
+	}
+	return o.sweep(o.dir)
+}
+
+// forget removes all that is kept of a container.
+func (s *stacks) forget(ctx context.Context, container string) error {
+	dir := filepath.Join(s.dir, container)
+	if _, err := os.Stat(dir); !containerID.MatchString(container) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	held, err := lock(ctx, filepath.Join(dir, "lock"), s.patience)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	return os.RemoveAll(dir)
+}
+
+// containers lists those that have a book.
+func (s *stacks) containers() ([]string, error) {
+	names, err := os.ReadDir(s.dir)
+	var ids []string
+	for _, n := range names {
+		if _, missing := os.Stat(filepath.Join(s.dir, n.Name(), bookName)); missing == nil && containerID.MatchString(n.Name()) {
+			ids = append(ids, n.Name())
+		}
+	}
+	return ids, err
+}

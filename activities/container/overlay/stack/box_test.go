@@ -1,0 +1,59 @@
+package stack
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+)
+
+func TestMain(m *testing.M) {
+	boxtest.Main()
+	os.Exit(m.Run())
+}
+
+// box is a container under test, with layers.
+type box struct {
+	*Target
+	*boxtest.Box
+	layers string
+}
+
+func newBox(t *testing.T) *box { return boxThat(t, boxtest.Sleeps) }
+
+func boxThat(t *testing.T, runs string) *box {
+	t.Helper()
+	b := &box{Box: boxtest.New(t, runs)}
+	b.layers = filepath.Join(b.Dir, "layers")
+	for _, d := range []string{"layers", "door"} {
+		require.NoError(t, os.Mkdir(filepath.Join(b.Dir, d), 0o755))
+	}
+	var err error
+	b.Target, err = Open(b.PID)
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	return b
+}
+
+// show makes layer n the upper one over lower ones.
+func (b *box) show(t *testing.T, n int, lower ...int) {
+	t.Helper()
+	require.NoError(t, MakeLayer(b.layers, n))
+	require.NoError(t, b.Show(b.view(n, lower...), false))
+}
+
+func (b *box) view(n int, lower ...int) View {
+	return View{Dir: b.layers, Name: "box:" + strconv.Itoa(n), Lower: lower, Upper: n, Door: filepath.Join(b.Dir, "door")}
+}
+
+func (b *box) top(t *testing.T) Top {
+	t.Helper()
+	s, err := b.Survey()
+	require.NoError(t, err)
+	require.NotEmpty(t, s.Tops)
+	return s.Tops[len(s.Tops)-1]
+}

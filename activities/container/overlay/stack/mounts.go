@@ -1,0 +1,154 @@
+package stack
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func readAll(f *os.File) ([]byte, error) { return io.ReadAll(f) }
+
+// Doorway is where the top shows its door: a folder in the engine's own filesystem at /dev.
+const Doorway = "/dev/.unwind"
+
+// mount is a line of mountinfo.
+type mount struct {
+	id, parent int
+	dev        uint64
+	at         string
+	shared     bool
+	kind       string
+	source     string
+}
+
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+func parseMounts(info []byte) ([]mount, error) {
+	var all []mount
+	for line := range bytes.Lines(info) {
+		head, tail, ok := strings.Cut(strings.TrimSpace(string(line)), " - ")
+		f, g := strings.Fields(head), strings.Fields(tail)
+		if !ok || len(f) < 6 || len(g) < 2 {
+			return nil, fmt.Errorf("mountinfo: cannot read %q", line)
+		}
+		m := mount{at: unescape.Replace(f[4]), kind: g[0], source: unescape.Replace(g[1])}
+		var errs [4]error
+		var major, minor uint64
+		m.id, errs[0] = strconv.Atoi(f[0])
+		m.parent, errs[1] = strconv.Atoi(f[1])
+		a, b, _ := strings.Cut(f[2], ":")
+		major, errs[2] = strconv.ParseUint(a, 10, 32)
+		minor, errs[3] = strconv.ParseUint(b, 10, 32)
+		for _, err := range errs {
+			if err != nil {
+				return nil, fmt.Errorf("mountinfo: cannot read %q: %w", line, err)
+			}
+		}
+		m.dev = unix.Mkdev(uint32(major), uint32(minor))
+		for _, o := range f[6:] {
+			m.shared = m.shared || strings.HasPrefix(o, "shared:")
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// Top is an overlay of ours that stands over a container's root.
+type Top struct {
+	// Name is what Show was told.
+	Name string
+	// Dev is the device number of its folders.
+	Dev uint64
+	id  int
+}
+
+// Survey is what stands over a container's root.
+type Survey struct {
+	// Tops are the overlays, the lowest first. There are two where a Show was cut short: the lower one is the newer.
+	Tops []Top
+	// Base is the device number of the folders of the container's own root.
+	Base uint64
+
+	baseID int
+	mounts []mount
+}
+
+// topID is the topmost mount.
+func (s Survey) topID() int {
+	if n := len(s.Tops); n > 0 {
+		return s.Tops[n-1].id
+	}
+	return s.baseID
+}
+
+// below lists the mounts that stand on the topmost root: those to be copied with all that stands on them, and those at
+// /dev, each before what stands on it, for the door is not to be copied.
+func (s Survey) below() (direct, inDev []mount) {
+	on := map[int][]mount{}
+	for _, m := range s.mounts {
+		on[m.parent] = append(on[m.parent], m)
+	}
+	var walk func(m mount)
+	walk = func(m mount) {
+		if m.at == Doorway {
+			return
+		}
+		inDev = append(inDev, m)
+		for _, child := range on[m.id] {
+			walk(child)
+		}
+	}
+	for _, m := range on[s.topID()] {
+		switch {
+		case m.at == "/":
+		case m.at == "/dev" || strings.HasPrefix(m.at, "/dev/"):
+			walk(m)
+		default:
+			direct = append(direct, m)
+		}
+	}
+	return direct, inDev
+}
+
+// Survey reads what stands over the container's root. Anything but overlays of ours makes it Unfit.
+func (t *Target) Survey() (s Survey, err error) {
+	var base unix.Statx_t
+	if err := unix.Statx(t.root, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID|unix.STATX_BASIC_STATS, &base); err != nil {
+		return s, wrap("the container's root", err)
+	}
+	s.baseID = int(base.Mnt_id) //nolint:gosec // the kernel counts mounts in an int
+	s.Base = unix.Mkdev(base.Dev_major, base.Dev_minor)
+	info, err := t.read("mountinfo")
+	if err != nil {
+		return s, err
+	}
+	if len(info) == 0 {
+		return s, fmt.Errorf("the container has ended: %w", unix.ESRCH)
+	}
+	if s.mounts, err = parseMounts(info); err != nil {
+		return s, err
+	}
+	for over := s.on(s.baseID); over != nil; over = s.on(over.id) {
+		name, ours := strings.CutPrefix(over.source, sourcePrefix)
+		if over.kind != "overlay" || !ours {
+			return s, unfit("something else (%s) is mounted over the container's root", over.kind)
+		}
+		s.Tops = append(s.Tops, Top{Name: name, Dev: over.dev, id: over.id})
+	}
+	return s, nil
+}
+
+// on is the mount that stands on the root of another.
+func (s Survey) on(id int) *mount {
+	for i, m := range s.mounts {
+		if m.parent == id && m.at == "/" && m.id != id {
+			return &s.mounts[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,378 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// sourcePrefix begins the source of a mount of ours, and Top.Name follows.
+const sourcePrefix = "unwind:"
+
+// View is a top to be shown.
+type View struct {
+	// Dir holds the layers: N/u is the content of layer N, N/w the overlay's own folder beside it. MakeLayer makes both.
+	// Dir and all below it are on one filesystem.
+	Dir string
+	// Name tells this top from others: [Survey] returns it.
+	Name string
+	// Lower are the layers between the base and the upper one, the oldest first. Nothing may write to them any more. A
+	// kernel takes less than 500.
+	Lower []int
+	// Upper is the layer that is written to.
+	Upper int
+	// Door is a folder that is shown, read-only, at Doorway.
+	Door string
+}
+
+// MakeLayer makes layer n in dir, empty.
+func MakeLayer(dir string, n int) error {
+	for _, d := range []string{"b", "r", filepath.Join(strconv.Itoa(n), "u"), filepath.Join(strconv.Itoa(n), "w")} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Content is the folder with the content of layer n. Its own mode, owner and times are those of the container's root.
+func Content(dir string, n int) string { return filepath.Join(dir, strconv.Itoa(n), "u") }
+
+// overlay makes an overlay of the layers below the working directory, and b as the lowest. It is attached nowhere.
+func overlay(name string, lower []int, upper, attributes int) (int, error) {
+	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, wrap("making an overlay", err)
+	}
+	defer unix.Close(fs)
+	n := strconv.Itoa(upper)
+	settings := [][2]string{{"source", sourcePrefix + name}}
+	for _, below := range slices.Backward(lower) {
+		settings = append(settings, [2]string{"lowerdir+", strconv.Itoa(below) + "/u"})
+	}
+	settings = append(settings,
+		[2]string{"lowerdir+", "b"}, [2]string{"upperdir", n + "/u"}, [2]string{"workdir", n + "/w"},
+		// What a kernel may have been built to do otherwise: each layer is to mean the same without the others' inodes.
+		[2]string{"index", "off"}, [2]string{"metacopy", "off"}, [2]string{"redirect_dir", "nofollow"}, [2]string{"xino", "off"},
+	)
+	for _, s := range settings {
+		if err := unix.FsconfigSetString(fs, s[0], s[1]); err != nil {
+			return -1, fmt.Errorf("overlay: %s=%s: %w%s", s[0], s[1], err, reason(fs))
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, fmt.Errorf("overlay of %d layers: %w%s", len(lower)+1, err, reason(fs))
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes)
+	return fd, wrap("overlay", err)
+}
+
+// reason is what the kernel says of the last failure.
+func reason(fs int) string {
+	said := make([]byte, 512)
+	n, err := unix.Read(fs, said)
+	if err != nil || n <= 0 {
+		return ""
+	}
+	return " (" + strings.TrimSpace(string(said[:n])) + ")"
+}
+
+// Show makes v the top, in place of the one that was there. Processes keep the root that they have, unless carry is set:
+// then those whose root is the former top's get the new one, which is for those that enter at this very moment. Where a
+// Show was cut short it has to be finished first ([Target.Finish]).
+func (t *Target) Show(v View, carry bool) error {
+	s, err := t.Survey()
+	if err != nil {
+		return err
+	}
+	if len(s.Tops) > 1 || s.stray() {
+		return errors.New("an earlier change of the container's top is not finished")
+	}
+	change := cover
+	switch {
+	case len(s.Tops) > 0 && carry:
+		change = pivot
+	case len(s.Tops) > 0:
+		change = slip
+	}
+	return onThread(func() error { return t.show(v, s, change, func() {}) })
+}
+
+// show calls half between the halves of a change: there a test cuts it short.
+func (t *Target) show(v View, s Survey, change exchange, half func()) error {
+	if err := t.dress(v); err != nil {
+		return wrap("the new layer's own attributes", err)
+	}
+	var fds handles
+	defer fds.close()
+	host := fds.open(unix.AT_FDCWD, "/")
+	layers := fds.tree(unix.AT_FDCWD, v.Dir, 0)
+	door := fds.tree(unix.AT_FDCWD, v.Door, 0)
+	if fds.err != nil {
+		return fds.err
+	}
+	err := unix.MountSetattr(door, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
+	if err != nil {
+		return wrap("the door", err)
+	}
+	if err := t.enter(); err != nil {
+		return err
+	}
+	top := fds.open(unix.AT_FDCWD, "/") // of the container, from here on
+	base := fds.tree(t.root, "", unix.AT_EMPTY_PATH)
+	direct, inDev := s.below()
+	subs := make([]int, 0, len(direct)+len(inDev))
+	for i, m := range append(direct, inDev...) {
+		deep := uint(0)
+		if i < len(direct) {
+			deep = unix.AT_RECURSIVE
+		}
+		subs = append(subs, fds.tree(top, strings.TrimPrefix(m.at, "/"), deep|unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT))
+	}
+	if fds.err != nil {
+		return fds.err
+	}
+	if err := unix.Mkdirat(top, strings.TrimPrefix(Doorway, "/"), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return wrap("making "+Doorway, err)
+	}
+	attributes, err := attributesOf(t.root)
+	if err != nil {
+		return err
+	}
+	if err := aside(layers, base); err != nil {
+		return err
+	}
+	over, err := overlay(v.Name, v.Lower, v.Upper, attributes)
+	if err != nil {
+		return err
+	}
+	fds.all = append(fds.all, over)
+	if err := unix.MoveMount(over, "", unix.AT_FDCWD, "r", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return wrap("attaching the overlay", err)
+	}
+	for i, m := range append(direct, inDev...) {
+		if err := unix.MoveMount(subs[i], "", over, strings.TrimPrefix(m.at, "/"), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return wrap("attaching "+m.at, err)
+		}
+	}
+	if err := unix.MoveMount(door, "", over, strings.TrimPrefix(Doorway, "/"), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return wrap("attaching the door", err)
+	}
+	whole := fds.tree(over, "", unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	if fds.err != nil {
+		return fds.err
+	}
+	if err := t.enter(); err != nil {
+		return err
+	}
+	return change(host, top, whole, half)
+}
+
+// dress makes the root of a new upper layer like the one that it will cover.
+func (t *Target) dress(v View) error {
+	from, err := t.rootOf(v)
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	to, err := openItem(unix.AT_FDCWD, Content(v.Dir, v.Upper))
+	if err != nil {
+		return err
+	}
+	defer to.close()
+	has, err := from.attributes()
+	if err != nil {
+		return err
+	}
+	return describe(from, to, own(has))
+}
+
+// An exchange puts the tree whole over the container's root, and takes the mount off that was the top. The thread is in
+// the container's namespace; host is a root outside of it.
+type exchange func(host, top, whole int, half func()) error
+
+// cover puts the first top over the base.
+func cover(_, top, whole int, _ func()) error {
+	how := unix.MOVE_MOUNT_F_EMPTY_PATH | unix.MOVE_MOUNT_T_EMPTY_PATH
+	return wrap("covering the container's root", unix.MoveMount(whole, "", top, "", how))
+}
+
+// slip mounts the new top beneath the old one.
+func slip(host, top, whole int, half func()) error {
+	// The kernel mounts nothing beneath the root of the calling thread.
+	if err := errors.Join(unix.Fchdir(host), unix.Chroot(".")); err != nil {
+		return wrap("leaving the container's root", err)
+	}
+	how := unix.MOVE_MOUNT_F_EMPTY_PATH | unix.MOVE_MOUNT_T_EMPTY_PATH | moveMountBeneath
+	if err := unix.MoveMount(whole, "", top, "", how); err != nil {
+		return wrap("changing the container's top", err)
+	}
+	half()
+	return takeOff(top)
+}
+
+// pivot changes the tops with pivot_root, which gives the new root to every process that has the old one. The new top
+// needs a place to stand at first: the doorway of the old one.
+func pivot(_, top, whole int, half func()) error {
+	place := strings.TrimPrefix(Doorway, "/")
+	if err := unix.MoveMount(whole, "", top, place, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return wrap("attaching the new top", err)
+	}
+	half()
+	if err := unix.Fchdir(whole); err != nil {
+		return wrap("the new top", err)
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return errors.Join(wrap("changing the container's top", err), takeOff(whole))
+	}
+	half()
+	return takeOff(top)
+}
+
+// takeOff takes the mount off whose root fd is.
+func takeOff(fd int) error {
+	if err := unix.Fchdir(fd); err != nil {
+		return wrap("the old top", err)
+	}
+	return wrap("taking the old top off", unix.Unmount(".", unix.MNT_DETACH))
+}
+
+// aside gives the thread mounts of its own, with the layers at its working directory and the base at b in it.
+func aside(layers, base int) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return wrap("making a mount namespace", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return wrap("making mounts private", err)
+	}
+	if err := unix.MoveMount(layers, "", unix.AT_FDCWD, "/proc", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return wrap("attaching the layers", err)
+	}
+	if err := unix.MoveMount(base, "", unix.AT_FDCWD, "/proc/b", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return wrap("attaching the base", err)
+	}
+	return wrap("the layers", unix.Chdir("/proc"))
+}
+
+// attributesOf are the flags of the mount that fd is on, for a mount in its place.
+func attributesOf(fd int) (int, error) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return 0, wrap("the container's root", err)
+	}
+	attributes := 0
+	for flag, attr := range map[int64]int{
+		unix.ST_RDONLY: unix.MOUNT_ATTR_RDONLY, unix.ST_NOSUID: unix.MOUNT_ATTR_NOSUID, unix.ST_NODEV: unix.MOUNT_ATTR_NODEV,
+		unix.ST_NOEXEC: unix.MOUNT_ATTR_NOEXEC, unix.ST_NOATIME: unix.MOUNT_ATTR_NOATIME, unix.ST_NODIRATIME: unix.MOUNT_ATTR_NODIRATIME,
+	} {
+		if fs.Flags&flag != 0 {
+			attributes |= attr
+		}
+	}
+	return attributes, nil
+}
+
+// stray says that a new top still stands where it was to leave from.
+func (s Survey) stray() bool {
+	return slices.ContainsFunc(s.mounts, func(m mount) bool {
+		return m.at == Doorway && m.kind == "overlay" && strings.HasPrefix(m.source, sourcePrefix)
+	})
+}
+
+// Finish clears away what a Show that was cut short has left. Whether it had got as far as changing the tops, the survey
+// tells then.
+func (t *Target) Finish() error {
+	for {
+		s, err := t.Survey()
+		if err != nil {
+			return err
+		}
+		switch {
+		case s.stray():
+			err = onThread(func() error {
+				return errors.Join(t.enter(), wrap("taking what is left off", unix.Unmount(Doorway, unix.MNT_DETACH)))
+			})
+		case len(s.Tops) > 1: // what is newer stands below what it replaces
+			err = t.Lift()
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Lift takes the topmost overlay of ours off; what is below it shows. The container's own root is never taken off.
+func (t *Target) Lift() error {
+	s, err := t.Survey()
+	if err != nil {
+		return err
+	}
+	if len(s.Tops) == 0 {
+		return errors.New("nothing of ours stands over the container's root")
+	}
+	return onThread(func() error {
+		var fds handles
+		defer fds.close()
+		if err := t.enter(); err != nil {
+			return err
+		}
+		top := fds.open(unix.AT_FDCWD, "/")
+		if fds.err != nil {
+			return fds.err
+		}
+		var st unix.Statx_t
+		if err := unix.Statx(top, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
+			return err
+		}
+		if int(st.Mnt_id) != s.topID() { //nolint:gosec // the kernel counts mounts in an int
+			return errors.New("the container's top has changed meanwhile")
+		}
+		return takeOff(top)
+	})
+}
+
+// handles are descriptors that are closed together; the first error stays.
+type handles struct {
+	all []int
+	err error
+}
+
+func (h *handles) add(fd int, what string, err error) int {
+	if err != nil {
+		if h.err == nil {
+			h.err = wrap(what, err)
+		}
+		return -1
+	}
+	h.all = append(h.all, fd)
+	return fd
+}
+
+func (h *handles) open(at int, name string) int {
+	fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return h.add(fd, name, err)
+}
+
+// tree is a copy of a mount, attached nowhere.
+func (h *handles) tree(at int, name string, how uint) int {
+	fd, err := unix.OpenTree(at, name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|how)
+	return h.add(fd, "copying the mount at /"+strings.TrimPrefix(name, "/"), err)
+}
+
+// close lets go in the background: the last one who lets go of an overlay waits for its disk.
+func (h *handles) close() {
+	all := h.all
+	go func() {
+		for _, fd := range all {
+			unix.Close(fd)
+		}
+	}()
+}

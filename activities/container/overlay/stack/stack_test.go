@@ -1,0 +1,278 @@
+package stack
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestWhatEntersStandsInTheTop(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	require.NoError(t, Probe(b.layers))
+	require.NoError(t, b.Fit())
+	require.NoError(t, b.Quiet())
+	b.Do("echo base >/srv/a; mkdir -m 1750 /srv/d; chmod 711 /")
+	before := b.Files()
+
+	b.show(t, 1)
+	assert.Equal(t, before, b.Files())
+	b.Do("echo one >/srv/a; rm -r /srv/d; mkdir /srv/d; touch /srv/d/x; mv /srv/a /srv/z; echo y >/tmp/y; echo s >/dev/shm/s")
+	one := b.Files()
+	b.show(t, 2, 1)
+	assert.Equal(t, one, b.Files())
+	b.Do("echo two >/srv/z; rm -r /srv/d; chmod 700 /")
+	require.NotEqual(t, one, b.Files())
+
+	b.show(t, 3, 1)
+	assert.Equal(t, one, b.Files(), "without layer 2")
+	b.show(t, 4)
+	assert.Equal(t, before, b.Files(), "without any layer")
+	s, err := b.Survey()
+	require.NoError(t, err)
+	require.Len(t, s.Tops, 1, "one top stands at a time")
+	assert.Equal(t, "s\n", b.Do("cat /dev/shm/s"), "the engine's mounts are the same in each")
+	require.NoError(t, b.Lift())
+	assert.Equal(t, before, b.Files())
+	require.Error(t, b.Lift(), "the container's own root stays")
+	assert.Equal(t, before, b.Files())
+}
+
+func TestTheDoorIsShownAndCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.show(t, 1)
+	door := b.view(1).Door
+	require.NoError(t, os.Symlink("/srv", filepath.Join(door, "w")))
+	assert.Equal(t, "/srv\n", b.Do("cd "+Doorway+"/w && pwd -P"))
+	assert.Error(t, b.Command("touch "+Doorway+"/x").Run())
+	require.NoError(t, b.Lift())
+	assert.Error(t, b.Command("cd "+Doorway+"/w").Run())
+	b.show(t, 2)
+	b.show(t, 3)
+	mounts := b.Do("wc -l </proc/self/mountinfo")
+	b.show(t, 4)
+	assert.Equal(t, mounts, b.Do("wc -l </proc/self/mountinfo"), "a change leaves no mounts behind")
+}
+
+func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change exchange
+		half   int
+		tops   int
+		shows  string
+	}{
+		"slipped beneath": {slip, 1, 2, "3"},
+		"at the doorway":  {pivot, 1, 1, "2"},
+		"pivoted":         {pivot, 2, 2, "3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t)
+			b.show(t, 1)
+			b.Do("echo one >/srv/a")
+			one := b.Files()
+			b.show(t, 2, 1)
+			b.Do("echo two >/srv/a")
+			two := b.Files()
+			require.NoError(t, MakeLayer(b.layers, 3))
+			s, err := b.Survey()
+			require.NoError(t, err)
+			cut, halves := make(chan struct{}), 0
+			half := func() {
+				if halves++; halves == c.half {
+					close(cut)
+					select {} // the thread stops for ever, as when its process is killed
+				}
+			}
+			go func() { _ = onThread(func() error { return b.Target.show(b.view(3, 1), s, c.change, half) }) }()
+			<-cut
+			assert.Equal(t, "two\n", b.Do("cat /srv/a"), "the old top shows until it is taken off")
+			require.Error(t, b.Show(b.view(3, 1), false))
+			s, err = b.Survey()
+			require.NoError(t, err)
+			require.Len(t, s.Tops, c.tops)
+			require.NoError(t, b.Finish())
+			assert.Equal(t, "box:"+c.shows, b.top(t).Name)
+			assert.Equal(t, map[string]string{"2": two, "3": one}[c.shows], b.Files())
+			b.show(t, 4, 1)
+			assert.Equal(t, one, b.Files())
+		})
+	}
+}
+
+func TestWhoEntersMeanwhileIsCarriedOver(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.show(t, 1)
+	b.Do("echo one >/srv/a")
+	said, _ := b.Start("echo x; while [ ! -e /srv/go ]; do sleep 0.01; done; echo new >/srv/b; cat /srv/a; sleep 100")
+	old := b.top(t)
+	require.NoError(t, MakeLayer(b.layers, 2))
+	require.NoError(t, b.Show(b.view(2, 1), true))
+	n, err := b.Users(old)
+	require.NoError(t, err)
+	assert.Zero(t, n)
+	b.Do("touch /srv/go")
+	assert.Equal(t, "one", said())
+	changes, err := Changes(b.layers, []int{2}, func(string) bool { return false })
+	require.NoError(t, err)
+	assert.Len(t, changes, 3, "%v", changes)
+	assert.NoFileExists(t, filepath.Join(Content(b.layers, 1), "srv/b"))
+}
+
+func TestEndKillsWhoStandsInTheTopAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	_, base := b.Start("echo base; read x")
+	b.show(t, 1)
+	_, stays := b.Start("cd /dev/shm; echo stands; sleep 1000")
+	_, holds := b.Start("exec 9>/srv/held; mkdir -p /dev/shm/usr; echo x; exec sleep 1000")
+	top := b.top(t)
+	n, err := b.Users(top)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, n, 2)
+	b.show(t, 2)
+	_, newer := b.Start("echo newer; sleep 1000")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, b.End(ctx, top))
+	n, err = b.Users(top)
+	require.NoError(t, err)
+	assert.Zero(t, n)
+	require.Error(t, stays())
+	require.Error(t, holds())
+	n, err = b.Users(b.top(t))
+	require.NoError(t, err)
+	assert.NotZero(t, n, "what stands in the new top lives")
+	_, _ = base, newer
+	assert.Equal(t, "x\n", b.Do("echo x"), "the container runs on")
+}
+
+func TestABusyBaseIsUnfit(t *testing.T) {
+	t.Parallel()
+	b := boxThat(t, "/usr/bin/timeout 600 sleep 600")
+	err := b.Quiet()
+	require.ErrorContains(t, err, "stands on the container's own root")
+	assert.True(t, IsUnfit(err))
+	b = newBox(t)
+	b.Start("echo x; exec sleep 500 >/srv/log")
+	require.ErrorContains(t, b.Quiet(), "/srv/log")
+}
+
+func TestSomethingElseOverTheRootIsUnfit(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.Do("mount -t tmpfs none /")
+	assert.True(t, IsUnfit(b.Fit()))
+}
+
+func TestMergedLayersShowTheSame(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.ForEverything()
+	b.Do("mkdir -p /srv/o /srv/k/l; touch /srv/o/1 /srv/k/l/m /srv/gone")
+	b.show(t, 1)
+	b.ChangeEverything()
+	b.show(t, 2, 1)
+	b.Do("cd /srv; rm -r o gone k; touch gone; echo x >>sparse; chmod 700 d; rm e/y")
+	b.show(t, 3, 1, 2)
+	b.Do("cd /srv; rm gone; mkdir o k; touch k/n; chown 5:6 d; mv hard moved; rm -r e; touch e; touch -d @5 /")
+	b.show(t, 4, 1, 2, 3)
+	want := b.Files()
+	links := regexp.MustCompile(` \d+ links, as \S+`)
+	for range 2 {
+		require.NoError(t, Merge(b.layers, []int{1, 2}, 5))
+		require.NoError(t, Merge(b.layers, []int{5, 3}, 6))
+	}
+	for _, lower := range [][]int{{5, 3}, {6}} {
+		b.show(t, 7+len(lower), lower...)
+		assert.Equal(t, links.ReplaceAllString(want, ""), links.ReplaceAllString(b.Files(), ""))
+	}
+}
+
+func TestFlattenIsExactAndCanBeDoneAgain(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.ForEverything()
+	b.show(t, 1)
+	b.ChangeEverything()
+	b.show(t, 2, 1)
+	b.Do("cd /srv; rm -r c; echo again >c; rm out; mkdir out; echo in >out/sh; chmod 4755 out/sh; touch -d @1.123456789 .")
+	want := b.Files()
+	b.show(t, 3, 1, 2)
+	assert.Equal(t, want, b.Files())
+	for range 2 {
+		require.NoError(t, b.Flatten(b.layers, []int{1, 2}))
+	}
+	require.NoError(t, b.Lift())
+	assert.Equal(t, want, b.Files())
+}
+
+func TestCopyIsExact(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.ForEverything()
+	b.show(t, 1)
+	b.ChangeEverything()
+	b.show(t, 4, 1) // an overlay forgets that a file which it has copied up has two names, until it is made anew
+	want := b.Files()
+	require.NoError(t, MakeLayer(b.layers, 2))
+	for range 2 {
+		require.NoError(t, Copy(Content(b.layers, 1), Content(b.layers, 2)))
+	}
+	b.show(t, 3, 2)
+	assert.Equal(t, want, b.Files())
+}
+
+func TestChangesAreThoseOfAllLayers(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.Do("cd /srv; mkdir a b; echo x >a/x; echo y >b/y; echo z >z")
+	paths := func(layers ...int) (all []string) {
+		changes, err := Changes(b.layers, layers, func(at string) bool { return at == "/tmp" })
+		require.NoError(t, err)
+		for _, c := range changes {
+			all = append(all, string(c.Kind)+c.Path)
+		}
+		return all
+	}
+	untouched := func(v View) bool {
+		clean, err := b.Untouched(v)
+		require.NoError(t, err)
+		return clean
+	}
+	b.show(t, 1)
+	assert.True(t, untouched(b.view(1)))
+	assert.Empty(t, paths(1))
+	b.Do("cd /srv; cat z; rm z; rm -r b; mkdir b; echo 2 >b/2; echo t >/tmp/t; ln -s z l")
+	assert.False(t, untouched(b.view(1)))
+	assert.Equal(t, []string{"d/srv", "o/srv/b", "f/srv/b/2", "l/srv/l", "x/srv/z"}, paths(1))
+	b.show(t, 2, 1)
+	b.Do("cd /srv; rm -r b; mkdir z; touch z/1; echo new >>a/x")
+	assert.Equal(t, []string{"d/srv", "d/srv/a", "f/srv/a/x", "x/srv/b", "l/srv/l", "o/srv/z", "f/srv/z/1"}, paths(1, 2))
+	b.show(t, 3, 1, 2)
+	assert.True(t, untouched(b.view(3, 1, 2)))
+	b.Do("chmod 700 /")
+	assert.False(t, untouched(b.view(3, 1, 2)), "a change of the root alone counts")
+}
+
+func TestAContainerThatHasEndedIsSaid(t *testing.T) {
+	t.Parallel()
+	_, err := Open(1 << 30)
+	require.ErrorIs(t, err, unix.ENOENT)
+	b := newBox(t)
+	require.NoError(t, unix.Kill(b.PID, unix.SIGKILL))
+	require.Eventually(t, func() bool {
+		_, err := b.Survey()
+		return err != nil
+	}, 60e9, 5e6)
+	require.Error(t, b.Show(b.view(1), false))
+}

@@ -1,0 +1,267 @@
+package container
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/client"
+	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// The old container keeps its id, so that a late call could still do something to it. Therefore none is made by its id
+// but the first, which gives it a name: asideName by a forward, returnName by an undo. Whatever follows names that, and
+// who comes too late finds it taken by a container that was never started and cannot be (see barrier).
+func asideName(token string) string  { return candidates(token) + "aside" }
+func returnName(token string) string { return candidates(token) + "return" }
+
+// barrierCommand is nothing that any image has.
+const barrierCommand = "/unwind-holds-this-name"
+
+// barrier takes a name for good, so that the old container cannot get it any more. It is not taken where the old
+// container has it.
+func (a *replaceAction) barrier(ctx context.Context, name string, old container.InspectResponse) (taken bool, err error) {
+	_, err = a.x.engine.ContainerCreate(ctx, &container.Config{Image: old.Image, Entrypoint: []string{barrierCommand}},
+		&container.HostConfig{NetworkMode: "none"}, nil, nil, name)
+	if err != nil && !conflict(err) {
+		return false, explain("taking the name "+name, err)
+	}
+	holder, err := a.x.engine.ContainerInspect(ctx, name)
+	return err == nil && holder.ID != old.ID, explain("looking at "+name, err)
+}
+
+// make makes a container, once, and names it in a document before anybody starts it.
+func (w *swap) make(ctx context.Context, doc string, plan blueprint) (id string, err error) {
+	var m made
+	if found, err := w.token.Read(doc, &m); err != nil || found {
+		return m.ID, errors.Join(err, m.fenced())
+	}
+	if err := w.token.CheckOpen(); err != nil {
+		return "", err
+	}
+	name := candidates(w.entry.Token) + doc + "-" + strings.ToLower(rand.Text()[:8])
+	own, err := w.x.engine.ContainerCreate(ctx, plan.config, plan.host, plan.network, nil, name)
+	if err != nil {
+		return "", explain("making a container from the image", err)
+	}
+	point.Reach("container.replace:" + doc + "-made")
+	for _, n := range plan.extra {
+		if err := w.x.engine.NetworkConnect(ctx, n.id, own.ID, n.endpoint); err != nil {
+			return "", errors.Join(explain("connecting the new container to network "+n.id, err), w.x.discard(context.WithoutCancel(ctx), own.ID))
+		}
+	}
+	m.ID = own.ID
+	if _, err := w.token.Create(doc, &m); err != nil {
+		return "", err
+	}
+	point.Reach("container.replace:" + doc + "-named")
+	if m.ID != own.ID {
+		err = w.x.discard(ctx, own.ID)
+	}
+	return m.ID, errors.Join(err, m.fenced())
+}
+
+func (m made) fenced() error {
+	if m.ID == "" {
+		return activities.Errorf(activities.Fenced, "the step has been undone: this forward came too late")
+	}
+	return nil
+}
+
+// discard removes a container, running or not, and the checkpoint that it alone stood on: steps have run in it perhaps.
+func (x *execAction) discard(ctx context.Context, id string) error {
+	return (&commits{engine: x.engine}).remove(ctx, id)
+}
+
+// try starts the image beside the old container and holds the checks of what is staged against it.
+func (w *swap) try(ctx context.Context) (*activities.Error, error) {
+	if !slices.ContainsFunc(w.step.Checks, func(c activities.Check) bool { return c.When != activities.Live }) {
+		return nil, nil //nolint:nilnil // there is nothing to try, and nothing wrong
+	}
+	var tried struct {
+		Failure *activities.Error `json:"failure,omitempty"`
+	}
+	if found, err := w.token.Read(triedDoc, &tried); found || err != nil {
+		return tried.Failure, err
+	}
+	id, err := w.make(ctx, trialDoc, forTrial(copyFrom(w.rec.Old, w.rec.Image, w.defaults(ctx))))
+	if err != nil {
+		return nil, err
+	}
+	if tried.Failure, err = w.start(ctx, id); err != nil {
+		return nil, err
+	}
+	point.Reach("container.replace:trial-started")
+	if tried.Failure == nil {
+		if tried.Failure, err = w.check(ctx, id, activities.Staged); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := w.token.Create(triedDoc, &tried); err != nil {
+		return nil, err
+	}
+	return tried.Failure, w.x.discard(ctx, id)
+}
+
+// change puts the old container aside, gives its name to the new one, and starts that.
+func (w *swap) change(ctx context.Context, fresh string) (*activities.Error, error) {
+	name, aside := nameOf(w.rec.Old), asideName(w.entry.Token)
+	old, err := w.x.engine.ContainerInspect(ctx, w.rec.Old.ID)
+	if err != nil {
+		return nil, explain("looking at the old container", err)
+	}
+	if nameOf(old) != aside {
+		point.Reach("container.replace:before-aside")
+		if err := w.x.engine.ContainerRename(ctx, old.ID, aside); err != nil {
+			return nil, explain("setting the old container aside", err)
+		}
+	}
+	point.Reach("container.replace:old-renamed")
+	if _, err := w.token.Create(asideDoc, &made{old.ID}); err != nil {
+		return nil, err
+	}
+	if w.rec.Old.HostConfig.RestartPolicy.IsAlways() { // it would come back with the engine
+		if err := w.x.restarts(ctx, aside, container.RestartPolicy{Name: container.RestartPolicyDisabled}); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.x.engine.ContainerStop(ctx, aside, container.StopOptions{}); err != nil {
+		return nil, explain("stopping the old container", err)
+	}
+	point.Reach("container.replace:old-stopped")
+	now, err := w.x.engine.ContainerInspect(ctx, fresh)
+	if err != nil {
+		return nil, explain("looking at the new container", err)
+	}
+	if nameOf(now) != name {
+		if err := w.x.engine.ContainerRename(ctx, fresh, name); err != nil {
+			return nil, explain("giving the new container the name "+name, err)
+		}
+	}
+	point.Reach("container.replace:new-named")
+	failure, err := w.start(ctx, fresh)
+	point.Reach("container.replace:new-started")
+	return failure, err
+}
+
+func (x *execAction) restarts(ctx context.Context, name string, policy container.RestartPolicy) error {
+	_, err := x.engine.ContainerUpdate(ctx, name, container.UpdateConfig{RestartPolicy: policy})
+	return explain("setting when container "+name+" is started again", err)
+}
+
+// start starts a container of ours and waits until it is well, as far as its image says what that is. One that does not
+// come up is the step's failure.
+func (w *swap) start(ctx context.Context, id string) (*activities.Error, error) {
+	fail := func(format string, args ...any) *activities.Error {
+		return &activities.Error{Type: activities.ActionDenied, Message: fmt.Sprintf("the new container "+format, args...)}
+	}
+	err := w.x.engine.ContainerStart(ctx, id, container.StartOptions{})
+	switch {
+	case notFound(err) || ctx.Err() != nil || client.IsErrConnectionFailed(err):
+		return nil, explain("starting the new container", err)
+	case err != nil:
+		return fail("does not start: %v", err), nil
+	}
+	for {
+		c, err := w.x.engine.ContainerInspect(ctx, id)
+		switch {
+		case err != nil:
+			return nil, explain("looking at the new container", err)
+		case !c.State.Running:
+			return fail("has ended with exit status %d", c.State.ExitCode), nil
+		case c.State.Health == nil || c.State.Health.Status == container.Healthy || c.State.Health.Status == container.NoHealthcheck:
+			return nil, nil //nolint:nilnil // it is well
+		case c.State.Health.Status == container.Unhealthy:
+			return fail("is unhealthy, as its own health check says"), nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// defaults are the settings that the old container had from its image, and not from people; nil: its image is gone.
+func (w *swap) defaults(ctx context.Context) *dockerspec.DockerOCIImageConfig {
+	from, err := w.x.backend.origin(ctx, w.rec.Old)
+	if err != nil {
+		return nil
+	}
+	img, err := w.x.engine.ImageInspect(ctx, from)
+	if err != nil {
+		return nil
+	}
+	return img.Config
+}
+
+// copyFrom plans a container like the old one from another image: what it had from its image, it has from the new one.
+func copyFrom(old container.InspectResponse, image string, had *dockerspec.DockerOCIImageConfig) blueprint {
+	plan := copyOf(old, image)
+	if had == nil {
+		return plan
+	}
+	c := plan.config
+	c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(v string) bool { return slices.Contains(had.Env, v) })
+	c.Labels = maps.Clone(c.Labels)
+	maps.DeleteFunc(c.Labels, func(name, value string) bool { is, has := had.Labels[name]; return has && is == value })
+	if slices.Equal(c.Entrypoint, had.Entrypoint) {
+		c.Entrypoint = nil
+		if slices.Equal(c.Cmd, had.Cmd) {
+			c.Cmd = nil
+		}
+	}
+	if c.User == had.User {
+		c.User = ""
+	}
+	if c.WorkingDir == had.WorkingDir {
+		c.WorkingDir = ""
+	}
+	if c.StopSignal == had.StopSignal {
+		c.StopSignal = ""
+	}
+	return plan
+}
+
+// forTrial leaves out of a plan what only one container can have: published ports, fixed addresses, names in networks.
+func forTrial(plan blueprint) blueprint {
+	plan.host.PortBindings, plan.host.PublishAllPorts = nil, false
+	plan.host.RestartPolicy = container.RestartPolicy{}
+	plan.config.MacAddress = "" //nolint:staticcheck // what an engine before API 1.44 reads
+	for _, endpoint := range plan.network.EndpointsConfig {
+		endpoint.Aliases, endpoint.IPAMConfig = nil, nil
+	}
+	for _, n := range plan.extra {
+		n.endpoint.Aliases, n.endpoint.IPAMConfig = nil, nil
+	}
+	return plan
+}
+
+// sweep removes what the token's forwards have made and not named, or named and not removed; but not what is kept.
+func (a *replaceAction) sweep(ctx context.Context, token, keep string) error {
+	found, err := a.x.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "^/"+candidates(token)))})
+	if err != nil {
+		return explain("looking for what was left over", err)
+	}
+	for _, c := range found {
+		left := slices.ContainsFunc(c.Names, func(name string) bool {
+			return strings.HasPrefix(name, "/"+candidates(token)+newDoc+"-") || strings.HasPrefix(name, "/"+candidates(token)+trialDoc+"-")
+		})
+		if left && c.ID != keep {
+			if err := a.x.discard(ctx, c.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
