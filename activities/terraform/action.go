@@ -2,7 +2,6 @@ package terraform
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 
@@ -160,15 +159,8 @@ func (a *apply) Release(_ context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	fate, err := t.Decide(journal.Releasing)
-	if err != nil {
+	if _, err := t.Releasing(); err != nil {
 		return err
-	}
-	if fate == journal.Undoing {
-		var done activities.Undone
-		if found, err := t.Read(journal.Outcome, &done); err != nil || !found {
-			return errors.Join(err, activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", e.Token))
-		}
 	}
 	if err := drop(t); err != nil {
 		return err
@@ -191,7 +183,7 @@ func drop(t *journal.Token) error {
 			return err
 		}
 	}
-	for _, dir := range []string{"work", errandsName, "looks", "runs"} {
+	for _, dir := range []string{"work", errandsName, looksName, "runs"} {
 		if err := os.RemoveAll(filepath.Join(t.Dir(), dir)); err != nil {
 			return err
 		}

@@ -198,13 +198,14 @@ func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b 
 	return result, clean(ws.token)
 }
 
-// clean removes what an apply leaves in plain text when it is done.
+// clean removes what an apply leaves in plain text when it is done, with that of a look before it that died. One that
+// looks just now fails, and looks again.
 func clean(t *journal.Token) error {
 	said, err := filepath.Glob(filepath.Join(runsDir(t), "*", "std*"))
 	for _, f := range said {
 		err = errors.Join(err, os.Remove(f))
 	}
-	return errors.Join(err, removeWork(t, "forward", "prior"))
+	return errors.Join(err, removeWork(t, "forward", "prior", "observe-*"))
 }
 
 // shown are the outputs that may be shown, beside the counts; an output of the configuration with such a name wins.

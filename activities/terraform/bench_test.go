@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -34,6 +36,8 @@ func newBench(t *testing.T, configuration string) *bench {
 func newBenchIn(t *testing.T, dir, configuration string) *bench {
 	t.Helper()
 	b := &bench{TB: t, dir: dir}
+	t.Cleanup(b.quiet)
+	terraformtest.PlainFront(t, filepath.Join(dir, "worker"))
 	if configuration != "" {
 		b.configure(configuration)
 	}
@@ -50,18 +54,6 @@ func (b *bench) open() *bench {
 	b.Helper()
 	w, err := New(b.config())
 	require.NoError(b, err)
-	return b.with(w)
-}
-
-// openPlain opens the world of a conformance test, without the test provider.
-func (b *bench) openPlain() *bench {
-	b.Helper()
-	w, err := openBelow(b.dir)
-	require.NoError(b, err)
-	return b.with(w)
-}
-
-func (b *bench) with(w activities.World) *bench {
 	b.world, b.action, b.masker = w, w.Actions[0], &activities.Masker{}
 	b.ctx = activities.WithMasker(activities.WithCheckCommands(b.Context(), []string{"*"}), b.masker)
 	return b
@@ -114,4 +106,33 @@ func (b *bench) names() map[string]int {
 		n[name] = len(files)
 	}
 	return n
+}
+
+// things is a configuration with the test provider, whose objects are files in dir/objects.
+func things(dir, resources string) string {
+	return fmt.Sprintf("terraform {\n  required_providers {\n    fake = { source = %q }\n  }\n}\nprovider \"fake\" { dir = %q }\n%s",
+		terraformtest.Source, filepath.Join(dir, "objects"), resources)
+}
+
+func write(t testing.TB, dir, name, content string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+}
+
+// objects are the files of the test provider, by the names in them.
+func objects(t testing.TB, dir string) map[string][]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "objects", "*.json"))
+	require.NoError(t, err)
+	byName := map[string][]string{}
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		require.NoError(t, err)
+		var o struct{ Name string }
+		require.NoError(t, json.Unmarshal(raw, &o), "%s", raw)
+		byName[o.Name] = append(byName[o.Name], f)
+	}
+	return byName
 }

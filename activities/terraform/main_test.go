@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
 )
 
 const (
@@ -41,12 +41,7 @@ func TestMain(m *testing.M) {
 	if task := os.Getenv(workerVar); task != "" {
 		os.Exit(work(task))
 	}
-	os.Exit(actiontest.Main(m, cases()...))
-}
-
-func cases() []actiontest.Case { return []actiontest.Case{builtin(), onTop()} }
-
-// openBelow opens the world of a test below dir the way a worker would.
-func openBelow(dir string) (activities.World, error) {
-	return New(Config{State: filepath.Join(dir, "worker"), Roots: []string{filepath.Join(dir, "conf")}})
+	code := actiontest.Main(m)
+	terraformtest.RemoveFront()
+	os.Exit(code)
 }

@@ -46,7 +46,7 @@ func (a *apply) Observe(ctx context.Context, e activities.Entry) (activities.Obs
 		return activities.Observation{}, err
 	}
 	defer os.RemoveAll(dir)
-	ws, err := a.workspace(ctx, e, filepath.Base(dir), c.Forward, 0)
+	ws, err := a.workspace(ctx, e, filepath.Base(dir), c.Forward, looking)
 	if err != nil {
 		return activities.Observation{}, err
 	}

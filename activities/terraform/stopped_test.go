@@ -38,10 +38,11 @@ func TestKilledOnTheWayToTerraform(t *testing.T) {
 			assert.Contains(t, []activities.Outcome{activities.Restored, activities.Nothing}, u.Outcome, "%v", u.Losses)
 			assert.Empty(t, b.names())
 			assert.NoFileExists(t, b.state())
-			var p started
-			_, err := b.run(e).token.Read(b.run(e).doc(docProcess), &p)
-			require.NoError(t, err)
-			assert.False(t, p.alive(), "nothing of the step is left running")
+			assert.Eventually(t, func() bool { // a supervisor that is on its way out may take a moment
+				var p started
+				_, err := b.run(e).token.Read(b.run(e).doc(docProcess), &p)
+				return err == nil && !p.alive()
+			}, time.Minute, 10*time.Millisecond, "nothing of the step is left running")
 		})
 	}
 }
@@ -118,6 +119,39 @@ func TestWorkBehindASettledUndoIsClearedByWhoeverComesNext(t *testing.T) {
 	late := workDir(b.run(e).token, "undo-002-prior")
 	require.NoError(t, os.MkdirAll(late, 0o700))
 	require.Error(t, b.worker(e, s).Wait(), "the forward came too late")
+	assert.Empty(t, b.work(e))
+}
+
+// A look that died leaves its work, which whoever ends the step clears away.
+func TestWorkOfALookThatDiedIsCleared(t *testing.T) {
+	b := newBench(t, one)
+	e, s := b.step(Params{})
+	tok := b.run(e).token
+	_, err := b.action.Plan(b.ctx, e, s)
+	require.NoError(t, err)
+	dead := workDir(tok, "observe-4711")
+	require.NoError(t, os.MkdirAll(dead, 0o700))
+	_, err = b.action.Apply(b.ctx, e, s, "")
+	require.NoError(t, err)
+	assert.Empty(t, b.work(e))
+
+	require.NoError(t, os.MkdirAll(dead, 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(looksDir(tok), "4711"), 0o700))
+	require.Equal(t, activities.Restored, b.undo(e).Outcome)
+	assert.Empty(t, b.work(e))
+	assert.NoDirExists(t, looksDir(tok))
+}
+
+// A call that is fenced may be ended before it could clear anything away.
+func TestAFencedCallLaysOutNothing(t *testing.T) {
+	b := newBench(t, one)
+	e := b.apply(Params{})
+	require.Equal(t, activities.Restored, b.undo(e).Outcome)
+	a := b.action.(*apply)
+	for name, turn := range map[string]int{"forward": 0, "undo-001": 1} {
+		_, err := a.workspace(b.ctx, e, name, bundle{Dir: filepath.Join(b.dir, "conf")}, turn)
+		assert.Equal(t, activities.Fenced, activities.TypeOf(err), "%v", err)
+	}
 	assert.Empty(t, b.work(e))
 }
 

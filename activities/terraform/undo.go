@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 // one that came to the outcome may have died before it could, and one that came late has laid out its work anew since.
 func clearLate(t *journal.Token, err *error) {
 	if isSettled(t) {
-		*err = errors.Join(*err, clean(t), removeWork(t, "undo-*"))
+		*err = errors.Join(*err, clean(t), removeWork(t, "undo-*"), os.RemoveAll(looksDir(t)))
 	}
 }
 

@@ -7,9 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -63,6 +67,11 @@ func (b *bench) start(what task, env ...string) *exec.Cmd {
 	b.Helper()
 	k, err := json.Marshal(what)
 	require.NoError(b, err)
+	if len(env) > 0 { // it breaks at points of what it starts: that must be this program
+		link := filepath.Join(b.dir, "worker", "bin", frontName)
+		require.NoError(b, os.Remove(link))
+		require.NoError(b, os.Symlink("/proc/self/exe", link))
+	}
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(append(os.Environ(), workerVar+"="+string(k)), env...)
 	c.Stderr = os.Stderr
@@ -109,9 +118,31 @@ func (b *bench) killRun(e activities.Entry) {
 	b.eventually("the end of the supervisor", func() bool { return !p.alive() })
 }
 
+// quiet waits until nobody works below the folder any more: who was on the way when all it worked for was killed or undone
+// may still write into a journal that the test is about to remove.
+func (b *bench) quiet() {
+	b.Helper()
+	assert.Eventually(b, func() bool {
+		all, _ := filepath.Glob("/proc/[0-9]*")
+		return !slices.ContainsFunc(all, b.employs)
+	}, time.Minute, 20*time.Millisecond, "a process works below the folder after the end of the test")
+}
+
+// employs tells whether the folder stands in the environment, the arguments or the working directory of another process, given
+// by its folder in /proc.
+func (b *bench) employs(proc string) bool {
+	if filepath.Base(proc) == strconv.Itoa(os.Getpid()) {
+		return false
+	}
+	environ, _ := os.ReadFile(filepath.Join(proc, "environ")) // empty for who is gone, and for a zombie
+	args, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
+	cwd, _ := os.Readlink(filepath.Join(proc, "cwd"))
+	return strings.Contains(fmt.Sprintf("%s %s %s/", environ, args, cwd), b.dir+"/")
+}
+
 func (b *bench) eventually(what string, holds func() bool) {
 	b.Helper()
-	require.Eventually(b, holds, 30*time.Second, 5*time.Millisecond, what)
+	require.Eventually(b, holds, 2*time.Minute, 5*time.Millisecond, what)
 }
 
 // state is the path of the folder's state.

@@ -33,11 +33,20 @@ type workspace struct {
 	turn int
 }
 
-// workspace lays b out in the token's folder under name, in place of what may be there, and initialises it.
+// looking is the turn of who only looks: nothing fences it.
+const looking = -1
+
+// workspace lays b out in the token's folder under name, in place of what may be there, and initialises it. A call that is
+// fenced lays out nothing: it may end here, and nobody would come after it to clear that away.
 func (w *world) workspace(ctx context.Context, e activities.Entry, name string, b bundle, turn int) (*workspace, error) {
 	t, err := w.token(e)
 	if err != nil {
 		return nil, err
+	}
+	if turn != looking {
+		if err := (order{Token: e.Token, Turn: turn}).fenced(t); err != nil {
+			return nil, err
+		}
 	}
 	dir := workDir(t, name)
 	if err := os.RemoveAll(dir); err != nil {
@@ -77,6 +86,11 @@ func (w *world) reopen(ctx context.Context, e activities.Entry, name string, tur
 }
 
 func workDir(t *journal.Token, name string) string { return filepath.Join(t.Dir(), "work", name) }
+
+// looksName is the folder in a token's own for what supervised looks say.
+const looksName = "looks"
+
+func looksDir(t *journal.Token) string { return filepath.Join(t.Dir(), looksName) }
 
 // removeWork removes workspaces by the patterns of their names: only those of who calls it, or of who has ended.
 func removeWork(t *journal.Token, patterns ...string) error {
@@ -166,10 +180,10 @@ func (ws *workspace) plainly() error { return ws.order(order{Terraform: ws.Terra
 
 // look makes the next command run supervised but free, and returns the folder for what it says.
 func (ws *workspace) look() (out string, err error) {
-	if err := os.MkdirAll(filepath.Join(ws.token.Dir(), "looks"), 0o700); err != nil {
+	if err := os.MkdirAll(looksDir(ws.token), 0o700); err != nil {
 		return "", err
 	}
-	if out, err = os.MkdirTemp(filepath.Join(ws.token.Dir(), "looks"), ""); err != nil {
+	if out, err = os.MkdirTemp(looksDir(ws.token), ""); err != nil {
 		return "", err
 	}
 	return out, ws.order(order{Terraform: ws.Terraform, Out: out})

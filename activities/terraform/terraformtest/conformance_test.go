@@ -1,6 +1,7 @@
-package terraform
+package terraformtest_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -15,8 +16,16 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
+	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
 )
+
+func TestMain(m *testing.M) {
+	terraform.Supervise()
+	code := actiontest.Main(m, builtin(), onTop())
+	terraformtest.RemoveFront()
+	os.Exit(code)
+}
 
 func TestBuiltin(t *testing.T) {
 	terraformtest.Require(t)
@@ -28,14 +37,20 @@ func TestOnTop(t *testing.T) {
 	actiontest.Run(t, onTop())
 }
 
+// open opens the world of a test below dir the way a worker would.
+func open(dir string) (activities.World, error) {
+	return terraform.New(terraform.Config{State: filepath.Join(dir, "worker"), Roots: []string{filepath.Join(dir, "conf")}})
+}
+
 const canary = "canary-4711-do-not-print"
 
 // builtin needs nothing but terraform: objects of its own, whose provisioners write files.
 func builtin() actiontest.Case {
 	return actiontest.Case{
 		Name:   "builtin",
-		Action: Action,
+		Action: terraform.Action,
 		Start: func(t testing.TB, dir string) {
+			terraformtest.PlainFront(t, filepath.Join(dir, "worker"))
 			require.NoError(t, os.MkdirAll(filepath.Join(dir, "effects"), 0o755))
 			write(t, dir, "conf/main.tf", fmt.Sprintf(`
 variable "release" {}
@@ -53,12 +68,12 @@ output "release" { value = var.release }
 output "echo" { value = var.password }
 `, filepath.Join(dir, "effects")))
 		},
-		Open: openBelow,
+		Open: open,
 		With: func(dir string) any {
-			return Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"release": "1", "password": canary}}
+			return terraform.Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"release": "1", "password": canary}}
 		},
 		Next: func(dir string) any {
-			return Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"release": "2", "password": canary}}
+			return terraform.Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"release": "2", "password": canary}}
 		},
 		Checks: []activities.Check{
 			{When: activities.Staged, Exists: &activities.ExistsCheck{Path: "main.tf"}},
@@ -73,6 +88,7 @@ output "echo" { value = var.password }
 		},
 		Secret: canary,
 		Anew:   true,
+		Sample: 1,
 		Redone: func(left, now string) bool { return anonymous(left) == anonymous(now) },
 	}
 }
@@ -102,24 +118,34 @@ resource "terraform_data" "more" {
   input = var.release
 }
 `)
-		(&bench{TB: t, dir: dir}).openPlain().apply(params(dir, "0", 0))
+		apply(t, dir, params(dir, "0", 0))
 	}
 	c.With = func(dir string) any { return params(dir, "1", 2) }
 	c.Next = func(dir string) any { return params(dir, "2", 3) }
 	c.Meanwhile = func(t testing.TB, dir string) {
-		(&bench{TB: t, dir: dir}).openPlain().apply(params(dir, "meanwhile", 0))
+		apply(t, dir, params(dir, "meanwhile", 0))
 	}
 	return c
 }
 
-func params(dir, release string, more int) Params {
-	return Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"release": release, "password": canary, "more": more}}
+// apply applies a step of nobody's test.
+func apply(t testing.TB, dir string, p terraform.Params) {
+	t.Helper()
+	w, err := open(dir)
+	require.NoError(t, err)
+	place, err := w.Journal(t.Context())
+	require.NoError(t, err)
+	with, err := json.Marshal(p)
+	require.NoError(t, err)
+	_, err = w.Actions[0].Apply(t.Context(), activities.Entry{
+		Version: activities.EntryVersion, Seq: 1, Step: "infra", Action: terraform.Action, UndoType: terraform.Action + ".undo",
+		Token: activities.NewToken(rand.Text(), "infra", 1), Place: activities.Place{Queue: "q", Journal: place},
+	}, activities.Step{ID: "infra", With: with}, "")
+	require.NoError(t, err)
 }
 
-// things is a configuration with the test provider, whose objects are files in dir/objects.
-func things(dir, resources string) string {
-	return fmt.Sprintf("terraform {\n  required_providers {\n    fake = { source = %q }\n  }\n}\nprovider \"fake\" { dir = %q }\n%s",
-		terraformtest.Source, filepath.Join(dir, "objects"), resources)
+func params(dir, release string, more int) terraform.Params {
+	return terraform.Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"release": release, "password": canary, "more": more}}
 }
 
 func write(t testing.TB, dir, name, content string) {
@@ -127,22 +153,6 @@ func write(t testing.TB, dir, name, content string) {
 	path := filepath.Join(dir, name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
-}
-
-// objects are the files of the test provider, by the names in them.
-func objects(t testing.TB, dir string) map[string][]string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "objects", "*.json"))
-	require.NoError(t, err)
-	byName := map[string][]string{}
-	for _, f := range files {
-		raw, err := os.ReadFile(f)
-		require.NoError(t, err)
-		var o struct{ Name string }
-		require.NoError(t, json.Unmarshal(raw, &o), "%s", raw)
-		byName[o.Name] = append(byName[o.Name], f)
-	}
-	return byName
 }
 
 // edit changes the state in the configuration's folder by hand, as someone else's terraform would.
