@@ -18,7 +18,11 @@ type Carried struct {
 	Last int `json:"last,omitempty"`
 	// Left is what is known of entries whose undo has begun and that are still there, by token.
 	Left map[string]Left `json:"left,omitempty"`
-	Past Past            `json:"past,omitzero"`
+	// Part are the entries that a paused UnwindSteps has still to undo, by sequence number, the oldest first.
+	Part []int `json:"part,omitempty"`
+	Past Past  `json:"past,omitzero"`
+	// Ignored are the signals that decided nothing.
+	Ignored []string `json:"ignored,omitempty"`
 }
 
 // Left is what an unwinding knows of an entry that it has left on the ledger.
@@ -26,6 +30,23 @@ type Left struct {
 	// State is Parked, Skipped, or Pending.
 	State UndoState `json:"state"`
 	progress
+}
+
+// Digest is what a resolution of the park that l tells of carries.
+func (l Left) Digest(e activities.Entry) activities.Digest { return l.item(e).parkDigest() }
+
+// Resolve is l after a person's resolution of its park. An error says why that decides nothing.
+func (l Left) Resolve(e activities.Entry, r Resolution) (Left, error) {
+	it := l.item(e)
+	next, err := it.decide(r)
+	if err != nil {
+		return l, err
+	}
+	return Left{State: next, progress: it.progress}, nil
+}
+
+func (l Left) item(e activities.Entry) *item {
+	return &item{entry: e, state: l.State, progress: l.progress}
 }
 
 // Past is what became of the entries that are off the ledger.
@@ -48,9 +69,11 @@ type Again struct {
 
 // Settle notes what an undo has done that settled its entry.
 func (p *Past) Settle(e activities.Entry, undone activities.Undone) {
-	it := item{entry: e, state: Settled, progress: progress{Undone: undone}}
-	p.add(e, it.report(), undone.LookAgain)
+	p.End(e, Left{State: Settled, progress: progress{Undone: undone}})
 }
+
+// End notes an entry that is off the ledger, settled or accepted.
+func (p *Past) End(e activities.Entry, l Left) { p.add(e, l.item(e).report(), l.Undone.LookAgain) }
 
 // Join adds what another run knows.
 func (p *Past) Join(other Past) {
@@ -88,10 +111,11 @@ func (p *Past) add(e activities.Entry, s StepReport, again time.Duration) {
 
 // Carry is the saga as it stands, for Resume in the next run of the chain. No undo may be running: see Options.Pause.
 func (s *Saga) Carry() Carried {
+	s.takeSignals()
 	if s.plan != nil {
 		s.fold()
 	}
-	return Carried{Entries: s.ledger.Entries(), Last: s.ledger.last, Left: s.left, Past: s.past}
+	return Carried{Entries: s.ledger.Entries(), Last: s.ledger.last, Left: s.left, Part: s.part, Past: s.past, Ignored: s.ignored}
 }
 
 // maxShown is how many drifts are carried over with their whole diff.
@@ -107,7 +131,7 @@ func (s *Saga) fold() {
 	for _, it := range s.plan.items {
 		delete(left, it.entry.Token)
 		switch {
-		case it.state == Settled || it.state == Accepted:
+		case it.off():
 			ended[it.entry.Token] = true
 			s.past.add(it.entry, it.report(), it.Undone.LookAgain)
 		case it.Parks > 0 || it.state != Pending:
@@ -127,7 +151,7 @@ func Resume(ctx workflow.Context, o Options, c Carried) *Saga {
 	s := New(ctx, o)
 	s.ledger.Adopt(c.Entries)
 	s.ledger.last = max(s.ledger.last, c.Last)
-	s.past, s.left = c.Past, c.Left
+	s.past, s.left, s.part, s.ignored = c.Past, c.Left, c.Part, c.Ignored
 	return s
 }
 
@@ -158,8 +182,7 @@ func (s *Saga) Skipped() []StepReport {
 	var skipped []StepReport
 	for _, e := range s.ledger.Entries() {
 		if known, ok := s.left[e.Token]; ok && known.State == Skipped {
-			it := &item{entry: e, state: Skipped, progress: known.progress}
-			skipped = append(skipped, it.report())
+			skipped = append(skipped, known.item(e).report())
 		}
 	}
 	return skipped

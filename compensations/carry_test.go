@@ -2,6 +2,7 @@ package compensations_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,73 @@ func TestAPauseIsNotHeldUpByAHostThatIsGone(t *testing.T) {
 	require.Equal(t, []string{"undo b", "undo b", "undo a"}, w.calls)
 	require.Equal(t, []string{"b waiting"}, s.alerts)
 	require.Equal(t, compensations.Unwound, report.Status)
+}
+
+func TestAPartThatIsPausedGoesOnInTheNextRunAndEndsThere(t *testing.T) {
+	// a and what builds on it are undone, one in each run: c is skipped, so b waits for a person, who retries it alone. Then
+	// nothing but the first run knows that c is one of them.
+	s := &script{world: &world{undo: parks("c")}, steps: chain("a", "b", "c", "d"), decide: map[string]compensations.Do{
+		"c": compensations.Skip, "b": compensations.Retry,
+	}}
+	s.steps = append(s.steps, plain{ID: "x"})
+	var ended []string
+	var left []int
+	for runs := 1; ; runs++ {
+		require.Less(t, runs, 10)
+		before := len(s.world.calls)
+		s.options.Pause = func() bool { return len(s.world.calls) > before }
+		var carried *compensations.Carried
+		s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
+			r := saga.UnwindSteps(ctx, cause, named("a"))
+			require.False(t, saga.Unwinding())
+			carried = next(t, saga)
+			return r
+		}
+		report := s.run(t)
+		require.Equal(t, cause, *report.Cause)
+		for _, r := range report.Steps {
+			if r.Outcome != "" && r.State != string(compensations.Skipped) {
+				ended = append(ended, r.Step)
+			}
+		}
+		left = append(left, len(carried.Part))
+		if report.Status != compensations.Open {
+			require.Equal(t, []string{"c skipped unknown"}, rows(report.Steps)[1:], "also of those that an earlier run left")
+			break
+		}
+		s.from, s.steps = carried, nil
+	}
+	require.Equal(t, []string{"undo d", "undo c", "undo b", "undo a"}, s.world.calls)
+	require.Equal(t, []string{"d", "b", "a"}, ended)
+	require.Equal(t, []int{3, 3, 2, 0}, left)
+}
+
+func TestWhatIsLeftOutOfACarryIsStillCounted(t *testing.T) {
+	s := &script{world: &world{}, steps: chain("a", "b", "c")}
+	s.world.undo = func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
+		if step == "c" {
+			return activities.Undone{Outcome: activities.Residue, Observed: strings.Repeat("x", 500)}, nil
+		}
+		return restored, nil
+	}
+	var carried *compensations.Carried
+	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
+		r := saga.UnwindSteps(ctx, cause, named("b"))
+		carried = next(t, saga)
+		return r
+	}
+	s.run(t)
+	carried.Shorten(40)
+	require.Equal(t, strings.Repeat("x", 40)+"...", carried.Past.Steps[1].Observed)
+	require.Equal(t, 1, carried.Past.Leave(1), "the clean one first")
+	require.Equal(t, 1, carried.Past.Leave(0))
+	s.from, s.steps = carried, nil
+	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
+		return saga.Unwind(ctx, cause)
+	}
+	report := s.run(t)
+	require.Equal(t, compensations.Remains, report.Status)
+	require.Equal(t, map[string]int{"restored": 2, "residue": 1}, report.Outcomes)
 }
 
 func TestThePlacesInALedgerAreGivenOnceInAllRuns(t *testing.T) {

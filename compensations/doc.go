@@ -53,8 +53,11 @@
 //		report := saga.Unwind(ctx, compensations.Cause{
 //			Kind: compensations.Failure, Step: "hotel", Text: compensations.Reason(err),
 //		})
-//		return report, nil
+//		return report, report.Err("TripFailed")
 //	}
+//
+// The workflow ends as failed, or as canceled, and whoever waits for it reads the report back with [ReportOf]. Without Err it
+// completes with the report as its result.
 //
 // [Saga.Unwind] undoes every entry and returns when each one is settled. It runs on a context that no cancellation
 // reaches. The failed step is undone as well, for a step that reported an error may have acted. [Saga.UnwindSteps] undoes
@@ -68,20 +71,13 @@
 // # What cannot be undone is parked
 //
 // A parked undo holds back the steps that it needs, and nothing else. A person resolves it: [Retry], [Force], [Skip],
-// [Accept], or [Reset]. The workflow receives that as a signal, [SignalResolve], in a coroutine of a disconnected context:
+// [Accept], or [Reset]. That comes as a signal, [SignalResolve], which [Saga.Listen] takes from the beginning on:
 //
-//	calm, _ := workflow.NewDisconnectedContext(ctx)
-//	workflow.Go(calm, func(ctx workflow.Context) {
-//		for {
-//			var raw converter.RawValue
-//			workflow.GetSignalChannel(ctx, compensations.SignalResolve).Receive(ctx, &raw)
-//			resolution, err := compensations.ParseResolution(raw.Payload().GetData())
-//			if err == nil {
-//				err = saga.Resolve(resolution)
-//			}
-//			... // an error says why it decides nothing
-//		}
-//	})
+//	saga := compensations.New(ctx, compensations.Options{})
+//	saga.Listen(ctx)
+//
+// A signal that decides nothing, also an unreadable one, stands in the report's Notes with the reason. Who has signals of
+// his own, or wants to see the payload first, calls [ParseResolution] and [Saga.Resolve] himself.
 //
 // A [Resolution] carries the digest of the park that was shown ([Saga.Report], by a query), so that it never decides
 // another one. [Options].Alert is called when something is parked. An undo that no worker takes shows as [Waiting], and
@@ -102,5 +98,5 @@
 // # Long workflows
 //
 // [Saga.Carry] hands a saga to the next run of the chain, and [Resume] takes it up there, also in the middle of an
-// unwinding: see [Options].Pause.
+// unwinding, of all or of a part: see [Options].Pause. What does not fit into a payload is cut by [Carried.Shorten].
 package compensations

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -22,30 +21,13 @@ func Order(ctx workflow.Context) (compensations.Report, error) {
 	if err := workflow.SetQueryHandler(ctx, "report", func() (compensations.Report, error) { return saga.Report(), nil }); err != nil {
 		return compensations.Report{}, err
 	}
-	resolutions(ctx, saga)
+	saga.Listen(ctx)
 
 	saga.Register(ctx, compensations.Step{ID: "reserve", Undo: "Release"})
 	saga.Register(ctx, compensations.Step{ID: "charge", Undo: "Refund", Needs: []string{"reserve"}})
 	// ... the forwards run here, each with its entry, and the last one fails:
-	return saga.Unwind(ctx, compensations.Cause{Kind: compensations.Failure, Step: "charge", Text: "no answer"}), nil
-}
-
-// resolutions takes the signals that resolve what is parked, also when the workflow was canceled.
-func resolutions(ctx workflow.Context, saga *compensations.Saga) {
-	ctx, _ = workflow.NewDisconnectedContext(ctx)
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		for {
-			var raw converter.RawValue
-			workflow.GetSignalChannel(ctx, compensations.SignalResolve).Receive(ctx, &raw)
-			resolution, err := compensations.ParseResolution(raw.Payload().GetData())
-			if err == nil {
-				err = saga.Resolve(resolution)
-			}
-			if err != nil {
-				fmt.Println("ignored a signal:", resolution.Do, resolution.Step)
-			}
-		}
-	})
+	report := saga.Unwind(ctx, compensations.Cause{Kind: compensations.Failure, Step: "charge", Text: "no answer"})
+	return report, report.Err("OrderFailed")
 }
 
 // Release is an undo.
@@ -84,19 +66,19 @@ func Example_resolve() {
 	}, time.Hour)
 	env.ExecuteWorkflow(Order)
 
-	var report compensations.Report
-	if err := env.GetWorkflowResult(&report); err != nil {
-		fmt.Println(err)
-	}
+	report, _ := compensations.ReportOf(env.GetWorkflowError())
 	fmt.Println(report.Status)
 	for _, s := range report.Steps {
 		fmt.Println(s.Step, s.State, s.Outcome, s.Notes)
 	}
+	for _, note := range report.Notes {
+		fmt.Println(note[:len("ignored signal: resolve")])
+	}
 	// Output:
 	// reserve is pending: ""
 	// charge is parked: "AccountClosed: the account is closed"
-	// ignored a signal: accept charge
 	// unwound-with-remains
 	// reserve settled restored []
 	// charge accepted failed [accept by ann: paid in cash]
+	// ignored signal: resolve
 }

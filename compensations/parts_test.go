@@ -73,7 +73,7 @@ func (s *script) run(t *testing.T) compensations.Report {
 		s.world.mu.Unlock()
 		return s.world.Undo(ctx, b)
 	}, activity.RegisterOptions{Name: "Undo"})
-	env.SetTestTimeout(30 * time.Second)
+	env.SetTestTimeout(2 * time.Minute)
 	env.ExecuteWorkflow(s.flow)
 	require.NoError(t, env.GetWorkflowError())
 	var report compensations.Report
@@ -109,7 +109,7 @@ func TestAPartIsUndoneWithWhatBuildsOnItAndTheRestLater(t *testing.T) {
 	s := &script{world: &world{}, steps: []plain{{ID: "a"}, {ID: "b", Needs: []string{"a"}}, {ID: "c"}, {ID: "d", Needs: []string{"b"}}}}
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		part := saga.UnwindSteps(ctx, cause, named("b"))
-		require.Equal(t, []string{"b settled restored", "d settled restored"}, rows(part))
+		require.Equal(t, []string{"b settled restored", "d settled restored"}, rows(part.Steps))
 		require.False(t, saga.Unwinding())
 		require.Len(t, saga.Entries(), 2)
 		e := saga.Register(ctx, compensations.Step{ID: "e", Action: "Do", Undo: "Undo"})
@@ -130,8 +130,8 @@ func TestAPartIsUndoneWithWhatBuildsOnItAndTheRestLater(t *testing.T) {
 func TestWhatIsSkippedInAPartStaysOnTheLedgerThroughOtherParts(t *testing.T) {
 	s := &script{world: &world{undo: parks("b")}, steps: []plain{{ID: "a"}, {ID: "b"}, {ID: "c"}}, decide: map[string]compensations.Do{"b": compensations.Skip}}
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
-		require.Equal(t, []string{"b skipped unknown"}, rows(saga.UnwindSteps(ctx, cause, named("b"))))
-		require.Equal(t, []string{"c settled restored"}, rows(saga.UnwindSteps(ctx, cause, named("c"))))
+		require.Equal(t, []string{"b skipped unknown"}, rows(saga.UnwindSteps(ctx, cause, named("b")).Steps))
+		require.Equal(t, []string{"c settled restored"}, rows(saga.UnwindSteps(ctx, cause, named("c")).Steps))
 		require.Equal(t, []string{"b skipped unknown"}, rows(saga.Skipped()))
 		return saga.Unwind(ctx, cause)
 	}

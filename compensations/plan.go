@@ -26,6 +26,9 @@ const (
 // ended holds for the ends of an entry.
 func (s UndoState) ended() bool { return s == Settled || s == Accepted || s == Skipped }
 
+// off says that the entry comes off the ledger.
+func (it *item) off() bool { return it.state == Settled || it.state == Accepted }
+
 // item is an entry in an unwinding.
 type item struct {
 	entry  activities.Entry
@@ -47,6 +50,7 @@ type progress struct {
 	Reset    bool                `json:"reset,omitempty"`   // the next undo is a reset
 	Reason   string              `json:"reason,omitempty"`  // why it waits or is parked
 	Parks    int                 `json:"parks,omitempty"`   // how often it was parked: part of a park's digest
+	Shown    activities.Digest   `json:"shown,omitempty"`   // that of the present park, where its reason was shortened since
 	Alone    bool                `json:"alone,omitempty"`   // undo it although a skipped step needs it
 	Forced   int                 `json:"forced,omitempty"`  // how often its drift policy has overwritten drift
 	Notes    []string            `json:"notes,omitempty"`
@@ -188,7 +192,7 @@ func (p *plan) done() bool { return p.open == 0 }
 
 // park makes an item wait for a person; one of low criticality is taken as it is.
 func (p *plan) park(it *item, reason string) {
-	it.Reason = reason
+	it.Reason, it.Shown = reason, ""
 	it.Parks++
 	if it.entry.Policy.Criticality == activities.LowCritical {
 		it.Notes = append(it.Notes, "accepted as it is: its criticality is low")
@@ -201,6 +205,9 @@ func (p *plan) park(it *item, reason string) {
 
 // parkDigest fits one park of one entry: what was shown, and the how manieth time.
 func (it *item) parkDigest() activities.Digest {
+	if it.Shown != "" {
+		return it.Shown
+	}
 	var drift activities.Digest
 	if it.Undone.Drift != nil {
 		drift = it.Undone.Drift.Digest

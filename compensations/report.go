@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -84,9 +85,18 @@ type StepReport struct {
 	Took   time.Duration     `json:"took,omitempty"`
 }
 
-// Fit takes words out of a report until its JSON has at most limit bytes: diffs, then losses and notes, then the steps past
-// what fits. What is taken out is said in Notes.
+// maxNotes is how many notes a report has that would be too long.
+const maxNotes = 100
+
+// Fit takes words out of a report until its JSON has at most limit bytes: notes without number, diffs, then losses and notes
+// of steps, then steps: those with nothing to tell, then the last. What is taken out is said in Notes.
 func (r *Report) Fit(limit int) {
+	if more := len(r.Notes) - maxNotes; more > 0 && r.size() > limit {
+		r.Notes = append(slices.Clip(r.Notes[:maxNotes]), fmt.Sprintf("and %d more notes", more))
+		for i := range r.Notes {
+			r.Notes[i] = clip(r.Notes[i], maxWhy)
+		}
+	}
 	for _, cut := range []struct {
 		what string
 		from func(*StepReport)
@@ -105,12 +115,11 @@ func (r *Report) Fit(limit int) {
 		}
 		r.Notes = append(r.Notes, "left out, for they are too long: "+cut.what)
 	}
-	left := 0
-	for r.size() > limit && len(r.Steps) > 0 {
-		n := max(1, len(r.Steps)/4)
-		left += n
-		r.Steps = r.Steps[:len(r.Steps)-n]
+	left := len(r.Steps)
+	for n := left; r.size() > limit && n > 0; n = len(r.Steps) * 3 / 4 {
+		r.Steps = leave(r.Steps, n)
 	}
+	left -= len(r.Steps)
 	if left > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("left out, for they are too many: %d steps; the counts hold them", left))
 	}
@@ -154,6 +163,11 @@ func (p *plan) report(before Past, cause Cause) Report {
 	r := Report{Status: Unwound, Cause: &cause, Outcomes: maps.Clone(before.Outcomes)}
 	if r.Outcomes == nil {
 		r.Outcomes = map[string]int{}
+	}
+	for outcome := range before.Outcomes {
+		if !activities.Outcome(outcome).Clean() { // it may not be among the steps any more
+			r.Status = Remains
+		}
 	}
 	all := before.Count+len(p.items) <= MaxReported
 	add := func(s StepReport) {

@@ -60,15 +60,29 @@ func clip(s string, n int) string {
 // resolve applies a resolution. An error says why it decides nothing; nothing is changed then.
 func (p *plan) resolve(r Resolution) error {
 	it := p.byStep[r.Step]
-	switch {
-	case it == nil:
+	if it == nil {
 		return fmt.Errorf("step %q is not in the ledger", r.Step)
+	}
+	next, err := it.decide(r)
+	if err != nil {
+		return err
+	}
+	p.set(it, next)
+	if it.cancel != nil {
+		it.cancel()
+	}
+	return nil
+}
+
+// decide notes a resolution that fits the item's present park, and returns the state that it puts the item into.
+func (it *item) decide(r Resolution) (UndoState, error) {
+	switch {
 	case it.state == Waiting && (r.Do == Retry || r.Do == Force || r.Do == Reset):
-		return fmt.Errorf("step %q is %s, and goes on by itself; skip or accept ends that", r.Step, it.Reason)
+		return "", fmt.Errorf("step %q is %s, and goes on by itself; skip or accept ends that", r.Step, it.Reason)
 	case it.state != Parked && it.state != Waiting:
-		return fmt.Errorf("step %q is not parked; it is %s", r.Step, it.state)
+		return "", fmt.Errorf("step %q is not parked; it is %s", r.Step, it.state)
 	case r.Digest != it.parkDigest():
-		return fmt.Errorf("digest %s is not that of the present park of step %q, %s", r.Digest.Short(), r.Step, it.parkDigest().Short())
+		return "", fmt.Errorf("digest %s is not that of the present park of step %q, %s", r.Digest.Short(), r.Step, it.parkDigest().Short())
 	}
 	next := Pending
 	switch r.Do {
@@ -76,7 +90,7 @@ func (p *plan) resolve(r Resolution) error {
 		it.Decision, it.Reset, it.Alone = activities.Decision{Who: r.Who, Why: r.Why}, false, true
 	case Force:
 		if it.Undone.Outcome != activities.Drifted || it.Undone.Drift == nil {
-			return fmt.Errorf("step %q has not drifted: there is nothing to force; retry, skip or accept", r.Step)
+			return "", fmt.Errorf("step %q has not drifted: there is nothing to force; retry, skip or accept", r.Step)
 		}
 		it.Decision, it.Reset = activities.Decision{Force: it.Undone.Drift.Digest, Who: r.Who, Why: r.Why}, false
 	case Reset:
@@ -86,18 +100,14 @@ func (p *plan) resolve(r Resolution) error {
 	case Accept:
 		next = Accepted
 	default:
-		return fmt.Errorf("do: %q is not one of retry, force, skip, accept, reset", r.Do)
+		return "", fmt.Errorf("do: %q is not one of retry, force, skip, accept, reset", r.Do)
 	}
 	note := fmt.Sprintf("%s by %s", r.Do, orSomebody(r.Who))
 	if r.Why != "" {
 		note += ": " + r.Why
 	}
 	it.Notes = append(it.Notes, note)
-	p.set(it, next)
-	if it.cancel != nil {
-		it.cancel()
-	}
-	return nil
+	return next, nil
 }
 
 func orSomebody(who string) string {

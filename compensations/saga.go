@@ -42,8 +42,8 @@ type Options struct {
 	// Alert is called, in a coroutine of its own, when an undo needs a person or waits for its host. It may schedule
 	// activities. Defaults to nothing.
 	Alert func(ctx workflow.Context, s StepReport)
-	// Pause makes Unwind start no further undo, and return when none runs, so that the workflow can continue as new with
-	// Carry. Defaults to never.
+	// Pause makes Unwind and UnwindSteps start no further undo, and return when none runs, so that the workflow can continue
+	// as new with Carry. Defaults to never.
 	Pause func() bool
 }
 
@@ -66,9 +66,13 @@ type Saga struct {
 	ledger  Ledger
 	past    Past            // what earlier runs and partial unwindings have done
 	left    map[string]Left // what they know of entries that they have left, by token
+	part    []int           // the entries that UnwindSteps has still to undo, by sequence number, where it was paused
 	plan    *plan           // nil while nothing unwinds
 	cause   Cause
 	alerts  int // that are under way
+
+	signals workflow.ReceiveChannel // nil while nobody has called Listen
+	ignored []string                // of those
 }
 
 // New makes a saga for the workflow of ctx.
@@ -181,9 +185,9 @@ func (s *Saga) Pending() (pending, parked int) {
 // Report tells how the unwinding stands. Before Unwind it lists the ledger.
 func (s *Saga) Report() Report {
 	if s.plan != nil {
-		return s.plan.report(s.past, s.cause)
+		return s.report(s.past)
 	}
-	r := Report{Status: Open}
+	r := Report{Status: Open, Notes: slices.Clone(s.ignored)}
 	r.Steps = append(r.Steps, s.past.Steps...)
 	for _, e := range s.ledger.Entries() {
 		r.Steps = append(r.Steps, StepReport{Step: e.Step, Action: e.Action, State: string(Registered)})
@@ -225,28 +229,41 @@ func (s *Saga) Resolve(r Resolution) error {
 // its host or is parked holds back only what it needs.
 func (s *Saga) Unwind(ctx workflow.Context, cause Cause) Report {
 	began := workflow.Now(ctx)
+	s.part = nil
 	s.unwind(ctx, cause, s.ledger.Entries())
-	r := s.plan.report(s.past, cause)
+	r := s.report(s.past)
 	r.Took = workflow.Now(ctx).Sub(began)
 	return r
 }
 
+func (s *Saga) report(before Past) Report {
+	r := s.plan.report(before, s.cause)
+	r.Notes = slices.Clone(s.ignored)
+	return r
+}
+
 // UnwindSteps undoes the entries that which names and all that build on them, like Unwind, and leaves the others on the
-// ledger: the workflow may go on. It returns what became of those. An entry that a person has skipped stays on the ledger.
-// Options.Pause does not interrupt it.
-func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, which func(activities.Entry) bool) []StepReport {
-	entries := Closure(s.ledger.Entries(), which)
-	pause := s.options.Pause
-	s.options.Pause = func() bool { return false }
-	s.unwind(ctx, cause, entries)
-	s.options.Pause = pause
-	reports := make([]StepReport, 0, len(entries))
+// ledger: the workflow may go on. The report lists each of those entries. One that a person has skipped stays on the ledger.
+//
+// Where Options.Pause has interrupted it, the report's status is Open. The next call, of this saga or of the one that Resume
+// makes of its Carry, then goes on with what is left, whatever else it is asked for.
+func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, which func(activities.Entry) bool) Report {
+	began := workflow.Now(ctx)
+	s.unwind(ctx, cause, Closure(s.ledger.Entries(), func(e activities.Entry) bool {
+		_, left := slices.BinarySearch(s.part, e.Seq)
+		return left || which(e)
+	}))
+	r := s.report(Past{})
+	r.Took, r.Steps, s.part = workflow.Now(ctx).Sub(began), nil, nil
 	for _, it := range s.plan.items {
-		reports = append(reports, it.report())
+		r.Steps = append(r.Steps, it.report())
+		if r.Status == Open && !it.off() {
+			s.part = append(s.part, it.entry.Seq)
+		}
 	}
 	s.fold()
 	s.options.Changed()
-	return reports
+	return r
 }
 
 // Closure is those of entries, the oldest first, that which names, and all that build on them.
@@ -385,6 +402,7 @@ func (s *Saga) wait(ctx workflow.Context, it *item) {
 	if first {
 		it.Parks++
 	}
+	it.Shown = ""
 	it.Reason = "waiting for " + place(it.entry.Place)
 	s.plan.set(it, Waiting)
 	s.count(ctx, it)
@@ -461,7 +479,7 @@ func (s *Saga) attempt(ctx workflow.Context, it *item, hostWait time.Duration) (
 const maxAttempts = 1_000_000
 
 func (s *Saga) settle(ctx workflow.Context, it *item, undone activities.Undone) {
-	it.Undone, it.Reason = undone, ""
+	it.Undone, it.Reason, it.Shown = undone, "", ""
 	switch {
 	case undone.Outcome.Settles():
 		s.plan.set(it, Settled)

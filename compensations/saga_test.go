@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -140,7 +141,7 @@ func newRun(t *testing.T, w *world) *run {
 	env.RegisterWorkflow(sagaWorkflow)
 	env.RegisterActivityWithOptions(w.Do, activity.RegisterOptions{Name: "Do"})
 	env.RegisterActivityWithOptions(w.Undo, activity.RegisterOptions{Name: "Undo"})
-	env.SetTestTimeout(30 * time.Second)
+	env.SetTestTimeout(2 * time.Minute)
 	return &run{t, env, w}
 }
 
@@ -450,4 +451,19 @@ func TestAReportFitsIntoAPayload(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(raw), 5_000)
 	require.Contains(t, r.Notes[len(r.Notes)-1], "left out, for they are too many")
+}
+
+func TestOfAReportThatIsTooLongTheCleanStepsGoFirstAndTheNotesAreBounded(t *testing.T) {
+	r := compensations.Report{Status: compensations.Remains, Notes: slices.Repeat([]string{strings.Repeat("n", 2000)}, 1000)}
+	for i := range 100 {
+		s := compensations.StepReport{Step: fmt.Sprint(i), State: string(compensations.Settled), Outcome: activities.Restored}
+		if i == 99 {
+			s.Outcome = activities.Residue
+		}
+		r.Steps = append(r.Steps, s)
+	}
+	r.Fit(105_000)
+	require.Len(t, r.Notes, 105, "100, and what was left out: notes, diffs, notes and texts of steps, steps")
+	require.Contains(t, r.Notes, "and 900 more notes")
+	require.Equal(t, []string{"99 settled residue"}, rows(r.Steps))
 }

@@ -47,11 +47,12 @@ func TestEveryEndingAtEveryStepUnwinds(t *testing.T) {
 		kind compensations.CauseKind
 		set  func(r *run, at string)
 	}
-	// The test environment cancels no activity: one that hangs is let go by the test, and its result is not heard.
-	hang := func(at string, until chan struct{}) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+	// The test environment cancels no activity: one that is canceled or too late ends when then has come back, and its result
+	// is not heard.
+	in := func(at string, then func()) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
 		return func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
 			if s == at {
-				<-until
+				then()
 			}
 			return activities.Result{}, nil
 		}
@@ -67,16 +68,14 @@ func TestEveryEndingAtEveryStepUnwinds(t *testing.T) {
 			}
 		}},
 		{"is canceled", compensations.Canceled, func(r *run, at string) {
-			canceled := make(chan struct{})
-			r.world.do = hang(at, canceled)
-			r.at(20*time.Millisecond, func() { r.env.CancelWorkflow(); close(canceled) })
+			r.world.do = in(at, r.env.CancelWorkflow)
 			r.at(5*time.Minute, r.env.CancelWorkflow)
 		}},
 		{"passes its deadline", compensations.Deadline, func(r *run, at string) {
 			passed := make(chan struct{})
-			r.world.do = hang(at, passed)
-			r.world.deadline = 400 * time.Millisecond // real time, for a step runs then
-			r.at(500*time.Millisecond, func() { close(passed) })
+			r.world.do = in(at, func() { <-passed })
+			r.world.deadline = time.Second // real time, for a step runs then
+			r.at(1100*time.Millisecond, func() { close(passed) })
 		}},
 	}
 	undos := map[string]func(step string, n int, d activities.Decision) (activities.Undone, error){

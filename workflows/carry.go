@@ -31,6 +31,8 @@ type Carry struct {
 	Steps   map[string]CarriedStep    `json:"steps,omitempty"`
 	Outputs map[string]map[string]any `json:"outputs,omitempty"`
 	Redoes  map[string]string         `json:"redoes,omitempty"`
+	// Failed are those of them that are rolled back before anything else is done, in this order.
+	Failed []CarriedFailure `json:"failed,omitempty"`
 	// Past are the steps that have ended and have something to tell.
 	Past    []StepView     `json:"past,omitempty"`
 	Size    int            `json:"size,omitempty"` // steps of the whole task
@@ -58,6 +60,16 @@ type CarriedStep struct {
 	Error      string            `json:"error,omitempty"`
 }
 
+// CarriedFailure is a step that has failed and is rolled back.
+type CarriedFailure struct {
+	Step  string              `json:"step"`
+	Cause compensations.Cause `json:"cause"`
+	// Begun says that From is known, and that some of it may be undone.
+	Begun bool `json:"begun,omitempty"`
+	// From is the first place in the ledger that is undone.
+	From int `json:"from"`
+}
+
 // CarriedGate is a gate that is open. A signal may have decided it in the last moment.
 type CarriedGate struct {
 	View     GateView  `json:"view"`
@@ -76,8 +88,10 @@ func (c *Carry) UnmarshalJSON(raw []byte) error { return packed.Unmarshal(raw, (
 // continueAsNew ends the run with the next one of its chain. No activity is pending. Signals are taken first, with no
 // yield between that and the end.
 func (t *agentTask) continueAsNew(ctx workflow.Context) error {
-	t.takeSignals(ctx)
-	return t.next(ctx, t.carry())
+	t.takeSignals()
+	c := t.carry()
+	c.fit(carries)
+	return t.next(ctx, c)
 }
 
 // carry is the task as it stands, for the next run.
@@ -96,6 +110,11 @@ func (t *agentTask) snapshot() Carry {
 		Ignored: t.ignored, More: t.more, Notes: t.notes,
 	}
 	c.Past = append(c.Past, t.past...)
+	if t.phase == Forward {
+		for _, f := range t.failed {
+			c.Failed = append(c.Failed, CarriedFailure{Step: f.step.step.ID, Cause: f.cause, Begun: f.begun, From: f.from})
+		}
+	}
 	c.Compiled = t.compiled
 	c.Compiled.Steps = nil
 	again := t.savepoint()
@@ -112,6 +131,9 @@ func (t *agentTask) snapshot() Carry {
 
 // ended says that the step will not run any more, unless it is unwound to a savepoint before it.
 func (s *stepRun) ended() bool {
+	if s.failure != nil {
+		return false
+	}
 	switch s.view.State {
 	case NotStarted, Planning, AtGate, Running, Canceled:
 		return false
@@ -128,6 +150,9 @@ func (s *stepRun) toTell() (StepView, bool) {
 // savepoint is the lowest place in the ledger that the task may still unwind to, to go on from there.
 func (t *agentTask) savepoint() int {
 	places, lowest := t.savepoints(), math.MaxInt
+	for _, f := range t.failed {
+		lowest = min(lowest, f.from)
+	}
 	for lower := true; lower; { // a step that is done again may unwind further
 		lower = false
 		for _, s := range t.steps {
@@ -161,7 +186,7 @@ func (t *agentTask) carryStep(c *Carry, s *stepRun) {
 	if s.gate != nil {
 		carried.Gate = &CarriedGate{View: s.gate.view, Decision: s.gate.decision, Approved: s.gate.approved}
 	}
-	if carried.State != "" || s.generation > 1 || s.seq > 0 {
+	if carried.State != "" || s.generation > 1 || s.seq > 0 || s.failure != nil {
 		c.Steps[s.step.ID] = carried
 	}
 }
@@ -197,6 +222,11 @@ func (t *agentTask) resume(ctx workflow.Context, c Carry) error {
 		if g := carried.Gate; g != nil {
 			s.gate = &gate{view: g.View, decision: g.Decision, approved: g.Approved}
 		}
+	}
+	for _, f := range c.Failed {
+		s := t.byID[f.Step]
+		s.view.State, s.failure = StepFailed, &failure{step: s, cause: f.Cause, begun: f.Begun, from: f.From}
+		t.failed = append(t.failed, s.failure)
 	}
 	for _, e := range c.Saga.Entries {
 		t.room.grow(len(e.Params) + entryBytes)

@@ -561,7 +561,7 @@ func TestATaskWhoseLedgerCannotBeCarriedIsRefusedBeforeItActs(t *testing.T) {
 	r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
 	report, err := r.report()
 	r.failsAs(err, workflows.TaskFailed)
-	require.ErrorContains(t, err, "with this step it could be more than the 1000000 that can be carried: split the task")
+	require.ErrorContains(t, err, "with this step it could be more than the 900000 that can be carried: split the task")
 	done := w.count["do s0"] * len(w.calls) / 2
 	require.Greater(t, done, 5)
 	require.Less(t, done, 30)

@@ -3,7 +3,6 @@ package workflows
 import (
 	"fmt"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -32,20 +31,10 @@ func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *c
 	if cause == nil || t.repairs {
 		return r, nil
 	}
-	if cause.Kind == compensations.Canceled {
-		return r, temporal.NewCanceledError(r)
-	}
-	errorType := map[compensations.CauseKind]string{
+	return r, r.Err(map[compensations.CauseKind]string{
 		compensations.Failure: TaskFailed, compensations.Rejected: TaskRejected,
 		compensations.Deadline: TaskDeadline, compensations.WasReset: TaskReset,
-	}[cause.Kind]
-	message := string(r.Status) + ": "
-	if cause.Step != "" {
-		message += "step " + cause.Step + ": "
-	}
-	return r, temporal.NewApplicationErrorWithOptions(message+cause.Text, errorType, temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{r},
-	})
+	}[cause.Kind])
 }
 
 // tellForward adds to the report what the forwards did, and the steps that never came to the ledger.

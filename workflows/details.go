@@ -40,19 +40,8 @@ func (t *agentTask) state(ctx workflow.Context) State {
 	return s
 }
 
-// show has the current details written anew, once for all that changes in one workflow task.
+// show has the attendant write the current details anew, once for all that changes in one workflow task.
 func (t *agentTask) show() { t.stale = true }
-
-// keepDetails writes the details whenever they are stale.
-func (t *agentTask) keepDetails(ctx workflow.Context) {
-	ctx, _ = workflow.NewDisconnectedContext(ctx)
-	workflow.GoNamed(ctx, "details", func(ctx workflow.Context) {
-		for {
-			_ = workflow.Await(ctx, func() bool { return t.stale })
-			t.writeDetails(ctx)
-		}
-	})
-}
 
 // writeDetails puts the ledger into the workflow's current details, as Markdown.
 func (t *agentTask) writeDetails(ctx workflow.Context) {

@@ -31,9 +31,11 @@ type agentTask struct {
 	ready   []*stepRun // whose needs are done
 	gates   []*stepRun // that wait for a person
 	slots   workflow.Semaphore
-	running int // coroutines that run steps
-	failed  []*stepRun
-	rewound map[string]int // how often each step has unwound to its savepoint
+	running int             // coroutines that run steps
+	limit   workflow.Future // the deadline of the whole task; nil: it has none
+	failed  []*failure      // to be rolled back before the task goes on
+	pauses  bool            // a rollback of a part may be paused
+	rewound map[string]int  // how often each step has unwound to its savepoint
 
 	past      []StepView // what the runs before have to tell of steps that have ended
 	size      int        // steps of the task, in all runs
@@ -50,6 +52,7 @@ type agentTask struct {
 	next      func(workflow.Context, Carry) error
 	room      room
 
+	signals   []signal
 	frontier  int    // the last step that has begun
 	shownGate string // what the search attribute says
 	stale     bool   // the current details are not what they should be
@@ -70,8 +73,7 @@ func newTask(ctx workflow.Context, carry *Carry, next func(workflow.Context, Car
 	if err := workflow.SetQueryHandler(ctx, QueryState, func() (State, error) { return t.state(ctx), nil }); err != nil {
 		return nil, err
 	}
-	t.listen(ctx)
-	t.keepDetails(ctx)
+	t.attend(ctx)
 	t.publishOpen(ctx)
 	return t, nil
 }
@@ -79,7 +81,12 @@ func newTask(ctx workflow.Context, carry *Carry, next func(workflow.Context, Car
 // sagaOptions are o with what every task's saga has.
 func (t *agentTask) sagaOptions(ctx workflow.Context, o compensations.Options) compensations.Options {
 	o.Changed, o.Alert = t.show, t.alert
-	o.Pause = func() bool { return runIsLong(ctx) }
+	o.Pause = func() bool {
+		if t.phase == Forward { // what is undone is a part, and all of it where the task ends meanwhile
+			return t.pauses && (runIsLong(ctx) || t.over(ctx))
+		}
+		return runIsLong(ctx)
+	}
 	return o
 }
 
@@ -97,8 +104,9 @@ type stepRun struct {
 	want       activities.Digest // what was approved, until it is applied
 	seq        int               // of its entry; 0: it has none
 	err        error
-	cancel     func() // while it runs
-	rewinding  bool   // it is cancelled to be done again
+	cancel     func()   // while it runs
+	failure    *failure // while it is among those to be rolled back
+	rewinding  bool     // it is cancelled to be done again
 }
 
 func (s *stepRun) note(notes ...string) { s.view.Notes = append(s.view.Notes, notes...) }
@@ -179,15 +187,14 @@ func (t *agentTask) arrange() {
 func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 	stepsCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	var deadline workflow.Future
 	if t.compiled.Deadline > 0 {
 		left := max(t.began.Add(t.compiled.Deadline).Sub(workflow.Now(ctx)), time.Millisecond)
-		deadline = workflow.NewTimerWithOptions(stepsCtx, left, workflow.TimerOptions{Summary: "the task's deadline"})
+		t.limit = workflow.NewTimerWithOptions(stepsCtx, left, workflow.TimerOptions{Summary: "the task's deadline"})
 	}
-	passed := func() bool { return deadline != nil && deadline.IsReady() }
 	calm := func() bool { return t.running == len(t.gates) }
-	for t.cause == nil && len(t.ready)+t.running > 0 {
-		for !passed() && t.mayLaunch() {
+	t.reopen(stepsCtx)
+	for t.cause == nil && len(t.ready)+t.running+len(t.failed) > 0 {
+		for !t.passed() && t.mayLaunch() {
 			s := t.take(stepsCtx)
 			if s == nil {
 				break
@@ -195,15 +202,18 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 			t.launch(stepsCtx, s)
 		}
 		_ = workflow.Await(stepsCtx, func() bool {
-			return t.cause != nil || len(t.ready) > 0 && t.mayLaunch() || t.running == 0 || passed() || (t.holds() || runIsLong(ctx)) && calm()
+			return t.cause != nil || len(t.ready) > 0 && t.mayLaunch() || t.running == 0 || t.passed() || (t.holds() || runIsLong(ctx)) && calm()
 		})
 		switch {
 		case ctx.Err() != nil: // first: it makes the deadline's timer ready too
 			t.cause = &compensations.Cause{Kind: compensations.Canceled, Text: "the task was canceled"}
-		case t.cause == nil && passed():
+		case t.cause == nil && t.passed():
 			t.cause = &compensations.Cause{Kind: compensations.Deadline, Text: fmt.Sprintf("the task's deadline of %s has passed", t.compiled.Deadline)}
 		case t.cause == nil && len(t.failed) > 0 && calm():
-			t.rollBack(stepsCtx)
+			if !t.rollBack(stepsCtx) && !t.over(ctx) && calm() {
+				t.continues = true
+				return nil
+			}
 		case t.cause == nil && (t.continues || runIsLong(ctx)) && calm():
 			t.continues = len(t.ready)+t.running > 0
 			return nil
@@ -214,6 +224,29 @@ func (t *agentTask) goForward(ctx workflow.Context) *compensations.Cause {
 		t.settleDown(ctx)
 	}
 	return t.cause
+}
+
+func (t *agentTask) passed() bool { return t.limit != nil && t.limit.IsReady() }
+
+// over says that the task goes forward no more.
+func (t *agentTask) over(ctx workflow.Context) bool {
+	return t.cause != nil || ctx.Err() != nil || t.passed()
+}
+
+// reopen has what waited at a gate when the run before ended wait on, also while something is rolled back.
+func (t *agentTask) reopen(ctx workflow.Context) {
+	if len(t.failed) == 0 {
+		return // they come with all that is ready
+	}
+	ready := t.ready
+	t.ready = nil
+	for _, s := range ready {
+		if s.gate != nil {
+			t.launch(ctx, s)
+		} else {
+			t.ready = append(t.ready, s)
+		}
+	}
 }
 
 // holds says that no step is started for now.

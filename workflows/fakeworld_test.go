@@ -143,7 +143,7 @@ func newRun(t *testing.T, w *world) *run {
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
-	env.SetTestTimeout(30 * time.Second)
+	env.SetTestTimeout(2 * time.Minute)
 	return &run{t, env, w}
 }
 

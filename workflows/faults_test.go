@@ -344,7 +344,7 @@ func TestAnApprovalThatComesWithTheLimitIsTooLate(t *testing.T) {
 			}
 		}
 		return false
-	}, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	l.signal(workflows.SignalApprove, workflows.Decision{Step: "b", Digest: g.Digest})
 	l.startWorker()
 	_, err := l.report()

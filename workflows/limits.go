@@ -20,6 +20,9 @@ const (
 	// maxInFlight is how many activities of a task run at once: each may have 64 KiB of parameters, and all that are
 	// scheduled in one workflow task go in one message of at most 4 MB.
 	maxInFlight = 40
+	// maxLedger is the size of what a task may have to carry over before it unwinds, compressed: what the unwinding finds out
+	// comes to that.
+	maxLedger = packed.Max - 100_000
 	// maxReport is the size of a report: it stands in the history as the result or in the failure.
 	maxReport = 1_000_000
 	// maxDiffs is the size of all diffs of a Plan together.
@@ -52,7 +55,7 @@ type room struct {
 func (r *room) grow(bytes int) { r.since += bytes }
 
 // fits says that there is room for so many bytes, whatever they compress to.
-func (r *room) fits(bytes int) bool { return r.packed+r.since+bytes <= packed.Max }
+func (r *room) fits(bytes int) bool { return r.packed+r.since+bytes <= maxLedger }
 
 // makeRoom refuses a step whose entry would make the task too large to be carried over, before anything is touched.
 func (t *agentTask) makeRoom(params int) error {
@@ -67,7 +70,7 @@ func (t *agentTask) makeRoom(params int) error {
 		t.room = room{packed: size}
 		if !t.room.fits(need) {
 			return refused("the ledger of this task has %d bytes compressed; with this step it could be more than the %d that can be carried: split the task",
-				size, packed.Max)
+				size, maxLedger)
 		}
 	}
 	t.room.grow(need)

@@ -106,7 +106,9 @@ func (l *live) start() {
 
 // startWorker serves the test's queue until stop is called, or the test ends.
 func (l *live) startWorker() (stop func()) {
-	wk := worker.New(l.client, l.queue, worker.Options{WorkerStopTimeout: time.Second})
+	wk := worker.New(l.client, l.queue, worker.Options{
+		WorkerStopTimeout: time.Second, DeadlockDetectionTimeout: time.Minute, // packing is slow under the race detector
+	})
 	workflows.Register(wk)
 	wk.RegisterActivityWithOptions(l.world.Compile, activity.RegisterOptions{Name: workflows.CompileActivity})
 	wk.RegisterActivityWithOptions(l.ledger, activity.RegisterOptions{Name: workflows.LedgerActivity})
@@ -177,7 +179,7 @@ func (l *live) state() workflows.State {
 // until waits for the task to be as ok says, and returns its state then.
 func (l *live) until(ok func(workflows.State) bool) (s workflows.State) {
 	l.Helper()
-	require.Eventually(l, func() bool { s = l.state(); return ok(s) }, 40*time.Second, 20*time.Millisecond)
+	require.Eventually(l, func() bool { s = l.state(); return ok(s) }, 2*time.Minute, 20*time.Millisecond)
 	return s
 }
 
@@ -188,7 +190,7 @@ func (l *live) called(call string, n int) {
 		l.world.mu.Lock()
 		defer l.world.mu.Unlock()
 		return l.world.count[call] >= n
-	}, 40*time.Second, 10*time.Millisecond, call)
+	}, 2*time.Minute, 10*time.Millisecond, call)
 }
 
 func atGate(s workflows.State) bool { return len(s.Gates) == 1 }
@@ -224,7 +226,7 @@ func (l *live) resolve(do compensations.Do) {
 
 // report waits for the end of the newest run.
 func (l *live) report() (compensations.Report, error) {
-	ctx, cancel := context.WithTimeout(l.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(l.Context(), 4*time.Minute)
 	defer cancel()
 	var report compensations.Report
 	err := l.client.GetWorkflow(ctx, l.run.GetID(), "").Get(ctx, &report)

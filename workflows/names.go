@@ -50,6 +50,8 @@ type Places struct {
 type LedgerRequest struct {
 	WorkflowID string `json:"workflowId"`
 	RunID      string `json:"runId"`
+	// Without are rollbacks: what they have undone is left out.
+	Without []Chain `json:"without,omitempty"`
 }
 
 // Signals and queries of a task. SignalResolve is compensations.SignalResolve.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"go.temporal.io/sdk/workflow"
@@ -29,79 +30,110 @@ func (t *agentTask) fail(s *stepRun) {
 		s.note("the task goes on: on_failure is continue")
 		t.unlock(s)
 	case do == task.FailRollbackStep, do == task.FailUnwindTo && !isRejected && t.rewound[s.step.ID] < s.step.OnFailure.Times:
-		t.failed = append(t.failed, s)
+		s.failure = &failure{step: s, cause: *causeOf(s), from: math.MaxInt}
+		t.failed = append(t.failed, s.failure)
 	default:
 		t.cause = causeOf(s)
 	}
 }
 
+// failure is a step that has failed and, before the task goes on, is undone with what its on_failure says.
+type failure struct {
+	step  *stepRun
+	cause compensations.Cause
+	begun bool // what is undone is decided; some of it may be
+	from  int  // where in the ledger that begins
+}
+
+// covers holds for what is undone; what builds on that is as well.
+func (f *failure) covers(e activities.Entry) bool { return e.Seq >= f.from || e.Step == f.step.step.ID }
+
 // rollBack undoes what the steps that have failed want undone, and arranges the rest anew. Others may fail meanwhile: at a
-// gate that is rejected.
-func (t *agentTask) rollBack(ctx workflow.Context) {
+// gate that is rejected. It is false where it was paused: it goes on in the next run, unless the task ends.
+func (t *agentTask) rollBack(ctx workflow.Context) (done bool) {
+	t.pauses = workflow.GetVersion(ctx, "pause-partial", workflow.DefaultVersion, 1) != workflow.DefaultVersion
+	defer t.arrange() // also where it is paused: the next run knows nothing of what has ended in this one
 	for ; len(t.failed) > 0; t.failed = t.failed[1:] {
-		switch s := t.failed[0]; {
-		case t.cause != nil || s.err == nil: // another one has put it back to its start
-		case s.step.OnFailure.Do == task.FailUnwindTo:
-			t.unwindTo(ctx, s)
-		default:
-			t.rollBackStep(ctx, s)
+		f := t.failed[0]
+		if t.cause == nil && f.step.failure == f && !t.rollBackOne(ctx, f) { // another one may have put it back to its start
+			return false
+		}
+		f.step.failure = nil
+	}
+	return true
+}
+
+func (t *agentTask) rollBackOne(ctx workflow.Context, f *failure) (done bool) {
+	if !f.begun && !t.begin(ctx, f) {
+		return true
+	}
+	r := t.saga.UnwindSteps(ctx, f.cause, f.covers)
+	if f.step.step.OnFailure.Do == task.FailRollbackStep {
+		if r.Status != compensations.Open {
+			t.enter(f.step, RolledBack)
+		}
+		return r.Status != compensations.Open
+	}
+	if r.Status != compensations.Open {
+		for _, u := range r.Steps {
+			if compensations.UndoState(u.State) == compensations.Skipped {
+				f.cause.Text = fmt.Sprintf("step %s is not undone, so nothing is done again from savepoint %s on: %s", u.Step, f.step.step.OnFailure.To, f.cause.Text)
+				t.cause = &f.cause
+				return true
+			}
 		}
 	}
-	t.arrange()
-}
-
-// rollBackStep undoes a failed step and all that builds on it.
-func (t *agentTask) rollBackStep(ctx workflow.Context, s *stepRun) {
-	s.note("rolled back: on_failure is rollback_step")
-	t.saga.UnwindSteps(ctx, *causeOf(s), func(e activities.Entry) bool { return e.Step == s.step.ID })
-	t.enter(s, RolledBack)
-}
-
-// unwindTo undoes everything from a savepoint on, so that it is done again.
-func (t *agentTask) unwindTo(ctx workflow.Context, failed *stepRun) {
-	name := failed.step.OnFailure.To
-	from, known := t.savepoints()[name]
-	if first := cmp.Or(from, failed.seq); first > 0 && t.pivot >= first {
-		cause := causeOf(failed)
-		cause.Text = fmt.Sprintf("a pivot that is done stands after savepoint %s: %s", name, cause.Text)
-		t.cause = cause
-		return
-	}
-	again := map[string]bool{failed.step.ID: true} // also where it never came to the ledger
-	after := func(e activities.Entry) bool { return known && e.Seq >= from || e.Step == failed.step.ID }
-	for _, e := range t.saga.Entries() {
-		if s := t.byID[e.Step]; s != nil && after(e) {
-			again[e.Step] = true
-			if s.gate != nil {
-				s.rewinding = true
-				s.cancel()
+	for _, u := range r.Steps {
+		switch s := t.byID[u.Step]; compensations.UndoState(u.State) {
+		case compensations.Settled, compensations.Accepted:
+			if s != nil && s != f.step {
+				t.again(s)
 			}
+		default:
+		}
+	}
+	if r.Status == compensations.Open {
+		return false
+	}
+	t.again(f.step) // also where it never came to the ledger
+	return true
+}
+
+// begin decides what is undone. It is false where a pivot forbids that.
+func (t *agentTask) begin(ctx workflow.Context, f *failure) bool {
+	if f.step.step.OnFailure.Do == task.FailRollbackStep {
+		f.step.note("rolled back: on_failure is rollback_step")
+		f.begun = true
+		return true
+	}
+	id, name := f.step.step.ID, f.step.step.OnFailure.To
+	from, known := t.savepoints()[name]
+	if first := cmp.Or(from, f.step.seq); first > 0 && t.pivot >= first {
+		f.cause.Text = fmt.Sprintf("a pivot that is done stands after savepoint %s: %s", name, f.cause.Text)
+		t.cause = &f.cause
+		return false
+	}
+	f.begun = true
+	if known {
+		f.from = from
+	}
+	t.closeGates(ctx, f)
+	t.rewound[id]++
+	f.step.note(fmt.Sprintf("unwound to savepoint %s, %d of %d: %s", name, t.rewound[id], f.step.step.OnFailure.Times, f.cause.Text))
+	return true
+}
+
+// closeGates ends the waiting of what is undone: it is asked about anew when it is done again.
+func (t *agentTask) closeGates(ctx workflow.Context, f *failure) {
+	for _, e := range t.saga.Entries() {
+		if s := t.byID[e.Step]; s != nil && f.covers(e) && s.gate != nil {
+			s.rewinding = true
+			s.cancel()
 		}
 	}
 	_ = workflow.Await(ctx, func() bool {
-		for _, s := range t.gates {
-			if s.rewinding {
-				return false
-			}
-		}
-		return t.running == len(t.gates)
+		return t.running == len(t.gates) && !slices.ContainsFunc(t.gates, func(s *stepRun) bool { return s.rewinding })
 	})
-	t.rewound[failed.step.ID]++
-	cause := causeOf(failed)
-	failed.note(fmt.Sprintf("unwound to savepoint %s, %d of %d: %s", name, t.rewound[failed.step.ID], failed.step.OnFailure.Times, cause.Text))
-	for _, r := range t.saga.UnwindSteps(ctx, *cause, after) {
-		if compensations.UndoState(r.State) == compensations.Skipped {
-			cause.Text = fmt.Sprintf("step %s is not undone, so nothing is done again from savepoint %s on: %s", r.Step, name, cause.Text)
-			t.cause = cause
-			return
-		}
-		again[r.Step] = true
-	}
-	for _, s := range t.steps {
-		if again[s.step.ID] {
-			t.again(s)
-		}
-	}
 }
 
 // savepoints are the places in the ledger that have a name, also those of steps that are off it.
@@ -122,7 +154,7 @@ func (t *agentTask) again(s *stepRun) {
 	}
 	delete(t.outputs, s.step.ID)
 	s.generation++
-	s.err, s.want, s.seq, s.rewinding = nil, "", 0, false
+	s.err, s.failure, s.want, s.seq, s.rewinding = nil, nil, "", 0, false
 	s.view = StepView{ID: s.view.ID, Name: s.view.Name, Uses: s.view.Uses, Host: s.view.Host, Notes: s.view.Notes}
 	t.enter(s, NotStarted)
 }

@@ -24,12 +24,12 @@ func Recover(ctx workflow.Context, r RecoverRequest, carry *Carry) (compensation
 	}
 	t.repairs = true
 	return t.run(ctx, func(ctx workflow.Context) error {
-		ledger, err := readLedger(ctx, "read the ledger of the dead run", r.WorkflowID, r.RunID)
+		ledger, err := readLedger(ctx, "read the ledger of the dead run", LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID})
 		if err != nil {
 			t.unknown = true // nobody knows what is left
 			return err
 		}
-		t.redoable, t.unknown = ledger.Redoable, ledger.Unknown
+		t.redoable, t.unknown, t.kept, t.compiled.Unwind = ledger.Redoable, ledger.Unknown, ledger.Kept, ledger.Unwind
 		t.configure(ctx)
 		t.saga.TakeUp(ledger.carried())
 		t.cause = &compensations.Cause{Kind: compensations.Ended, Text: fmt.Sprintf("run %s of %s ended without unwinding: %s", r.RunID, r.WorkflowID, r.Ended)}
@@ -47,7 +47,7 @@ func Rollback(ctx workflow.Context, r RollbackRequest, carry *Carry) (compensati
 	}
 	t.repairs = true
 	return t.run(ctx, func(ctx workflow.Context) error {
-		ledger, err := readLedger(ctx, "read the ledger of the task", r.WorkflowID, r.RunID)
+		ledger, err := readLedger(ctx, "read the ledger of the task", LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID, Without: r.Without})
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func Rollback(ctx workflow.Context, r RollbackRequest, carry *Carry) (compensati
 		if err != nil {
 			return refused("%v", err)
 		}
-		t.redoable = true
+		t.redoable, t.compiled.Unwind = true, ledger.Unwind
 		t.configure(ctx)
 		t.saga.Adopt(entries)
 		t.cause = &compensations.Cause{Kind: compensations.RolledBack, Step: r.Step, Text: rolledBack(r)}
@@ -140,20 +140,19 @@ func Redo(ctx workflow.Context, r RedoRequest, carry *Carry) (compensations.Repo
 }
 
 // readLedger reads the ledger of a run that is over. No cancellation reaches it.
-func readLedger(ctx workflow.Context, summary, workflowID, runID string) (Ledger, error) {
+func readLedger(ctx workflow.Context, summary string, r LedgerRequest) (Ledger, error) {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	var ledger Ledger
-	err := workflow.ExecuteActivity(workflow.WithActivityOptions(calm, activityOptions(summary)), LedgerActivity, LedgerRequest{
-		WorkflowID: workflowID, RunID: runID,
-	}).Get(calm, &ledger)
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(calm, activityOptions(summary)), LedgerActivity, r).Get(calm, &ledger)
 	return ledger, err
 }
 
-// activityOptions are those of activities that belong to no world.
+// activityOptions are those of activities that belong to no world. They may take long, and beat: a worker that dies over one
+// is missed soon, for a task that has died waits to be unwound.
 func activityOptions(summary string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
-		StartToCloseTimeout: 5 * time.Minute, Summary: summary,
+		StartToCloseTimeout: 5 * time.Minute, HeartbeatTimeout: 30 * time.Second, Summary: summary,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 	}
 }

@@ -49,6 +49,21 @@ func (l *live) ended(run recovery.Run) (r compensations.Report) {
 	return r
 }
 
+// missedSoon requires that a worker which dies over an activity of a workflow is missed long before the activity's time is over.
+func (l *live) missedSoon(run recovery.Run, activity string) {
+	l.Helper()
+	history := l.client.GetWorkflowHistory(l.Context(), run.WorkflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		event, err := history.Next()
+		require.NoError(l, err)
+		if a := event.GetActivityTaskScheduledEventAttributes(); a.GetActivityType().GetName() == activity {
+			require.NotZero(l, a.GetHeartbeatTimeout().AsDuration())
+			return
+		}
+	}
+	require.Fail(l, "no "+activity+" was scheduled")
+}
+
 func TestATerminatedTaskIsRecovered(t *testing.T) {
 	l := startLive(t, &world{steps: chain("a", "b", "c"), do: hangAt("b", never)})
 	l.called("do b", 1)
@@ -57,6 +72,7 @@ func TestATerminatedTaskIsRecovered(t *testing.T) {
 	l.terminate(l.run.GetID())
 	run := l.recover()
 	report := l.ended(run)
+	l.missedSoon(run, workflows.LedgerActivity)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, compensations.Ended, report.Cause.Kind)
 	require.Contains(t, report.Cause.Text, "terminated")

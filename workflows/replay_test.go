@@ -166,6 +166,20 @@ var scenarios = map[string]scenario{
 		backTo(steps, "c", "half", 1)
 		return &world{steps: steps, do: refusing("c")}
 	}, nil},
+	"canceled-in-a-rollback": {
+		func() *world {
+			steps := chain("a", "b", "c", "d")
+			of(steps, "d").Needs = []string{"a"}
+			onFailure(steps, "b", task.FailRollbackStep)
+			return &world{steps: steps, do: refusing("b"), undo: parksOnce("b")}
+		},
+		func(l *live) {
+			l.until(parked)
+			require.NoError(l, l.client.CancelWorkflow(l.Context(), l.run.GetID(), ""))
+			l.called("undo d", 1)
+			l.resolve(compensations.Retry)
+		},
+	},
 	"pivot": {func() *world {
 		steps := chain("a", "b", "c")
 		of(steps, "b").Pivot = true

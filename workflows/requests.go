@@ -35,8 +35,10 @@ type RollbackRequest struct {
 	To string `json:"to,omitempty"`
 	// Step is undone, with all that depends on it.
 	Step string `json:"step,omitempty"`
-	Who  string `json:"who,omitempty"`
-	Why  string `json:"why,omitempty"`
+	// Without are the rollbacks before this one that have undone some of it: that is no part of this one.
+	Without []Chain `json:"without,omitempty"`
+	Who     string  `json:"who,omitempty"`
+	Why     string  `json:"why,omitempty"`
 }
 
 // RollbackID is the id of the one workflow that rolls this part of a task back.
@@ -81,15 +83,18 @@ type Retained struct {
 	Committed int `json:"committed"` // records whose task was found to have ended with its step in place
 	Released  int `json:"released"`
 	Forgotten int `json:"forgotten"`
-	// Orphans are open records whose workflow is gone: nobody will undo them by himself.
-	Orphans []Orphan `json:"orphans,omitempty"`
+	// Orphans are open records whose workflow is gone from the server: nobody will undo them by himself.
+	Orphans []RecordName `json:"orphans,omitempty"`
 	// More counts the orphans that are not listed.
-	More     int      `json:"more,omitempty"`
-	Problems []string `json:"problems,omitempty"`
+	More int `json:"more,omitempty"`
+	// Abandoned are records of undos that were given up: a person has decided to leave the world as it is, and the window
+	// after that is over.
+	Abandoned []RecordName `json:"abandoned,omitempty"`
+	Problems  []string     `json:"problems,omitempty"`
 }
 
-// Orphan is an open record whose workflow is gone from the server.
-type Orphan struct {
+// RecordName tells which record is meant, and whose it is.
+type RecordName struct {
 	World    string    `json:"world"`
 	Token    string    `json:"token"`
 	Workflow string    `json:"workflow"`

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows/packed"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // A reset never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it
@@ -31,12 +32,20 @@ func wasReset(ctx workflow.Context) *compensations.Cause {
 // takeOver adds to the ledger what the original run had registered after the reset point. It is false where that can
 // never be known.
 func (t *agentTask) takeOver(ctx workflow.Context, reset *compensations.Cause) bool {
-	ledger, err := readLedger(ctx, "read the ledger of the run that was reset", workflow.GetInfo(ctx).WorkflowExecution.ID, compensations.OriginalRun(ctx))
+	ledger, err := readLedger(ctx, "read the ledger of the run that was reset", LedgerRequest{
+		WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, RunID: compensations.OriginalRun(ctx),
+	})
 	if err != nil { // final: its history is gone
 		t.notes = append(t.notes, fmt.Sprintf("%s; the ledger of the original could not be read, so steps that it started after the reset point are not undone: %s",
 			reset.Text, compensations.Reason(err)))
 		return false
 	}
+	there := map[string]bool{}
+	for _, e := range ledger.Entries {
+		there[e.Token] = true
+	}
+	t.saga.Keep(func(e activities.Entry) bool { return e.Seq <= ledger.Pivot && !there[e.Token] })
+	t.kept = max(t.kept, ledger.Kept)
 	t.saga.TakeUp(ledger.carried())
 	return !ledger.Unknown
 }
@@ -51,6 +60,11 @@ type Ledger struct {
 	Unknown bool `json:"unknown,omitempty"`
 	// Redoable says that it is that of a rollback: what its undos take away is kept.
 	Redoable bool `json:"redoable,omitempty"`
+	// Kept is how many steps stay done, for they are not behind the last pivot that is done; Pivot is its place.
+	Kept  int `json:"kept,omitempty"`
+	Pivot int `json:"pivot,omitempty"`
+	// Unwind is the order in which its task wants to be undone.
+	Unwind task.UnwindMode `json:"unwind,omitempty"`
 }
 
 func (l Ledger) carried() compensations.Carried {

@@ -3,10 +3,6 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
-
-	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -20,56 +16,6 @@ type Decision struct {
 	// Who is a claim; a bare signal proves nothing.
 	Who string `json:"who,omitempty"`
 	Why string `json:"why,omitempty"`
-}
-
-// handler takes the payloads of one signal.
-type handler struct {
-	name string
-	take func(raw []byte) error
-}
-
-func (t *agentTask) handlers() []handler {
-	return []handler{ // of those that come together, a rejection first: gates fail closed
-		{SignalReject, func(raw []byte) error { return t.decide(raw, false) }},
-		{SignalApprove, func(raw []byte) error { return t.decide(raw, true) }},
-		{compensations.SignalResolve, t.resolve},
-	}
-}
-
-// handle gives a signal to its handler. What decides nothing is kept and shown, never dropped: an unreadable payload too,
-// which is why the payloads are received raw.
-func (t *agentTask) handle(h handler, raw converter.RawValue) {
-	if err := h.take(raw.Payload().GetData()); err != nil {
-		t.ignore(fmt.Sprintf("%s: %v", h.name, err))
-	}
-}
-
-// listen takes every signal of the task as it comes. It waits beside the channels: a selector that waits at one has taken a
-// signal before it runs, and a run that ends in that moment would lose it.
-func (t *agentTask) listen(ctx workflow.Context) {
-	ctx, _ = workflow.NewDisconnectedContext(ctx)
-	workflow.GoNamed(ctx, "signals", func(ctx workflow.Context) {
-		for {
-			_ = workflow.Await(ctx, func() bool {
-				return slices.ContainsFunc(t.handlers(), func(h handler) bool { return workflow.GetSignalChannel(ctx, h.name).Len() > 0 })
-			})
-			t.takeSignals(ctx)
-			t.show()
-		}
-	})
-}
-
-// takeSignals takes the signals that are there. It does not yield.
-func (t *agentTask) takeSignals(ctx workflow.Context) {
-	for _, h := range t.handlers() {
-		for {
-			var raw converter.RawValue
-			if !workflow.GetSignalChannel(ctx, h.name).ReceiveAsync(&raw) {
-				break
-			}
-			t.handle(h, raw)
-		}
-	}
 }
 
 // decide gives a decision to the gate that it fits.

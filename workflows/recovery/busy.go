@@ -58,15 +58,22 @@ func (s Server) Busy(ctx context.Context) (map[string]bool, error) {
 
 // Needed says that a run's ledger is still at work, or has to be: it runs, or it is dead and not recovered to the end.
 func (s Server) Needed(ctx context.Context, run Run) (bool, error) {
+	last, err := s.LastRecovery(ctx, run)
+	return last.Alive() || last.Dead(), err
+}
+
+// LastRecovery is the last recovery of a run that is dead, of its recovery where that is dead too, and so on; a run that is
+// not dead itself, or not recovered.
+func (s Server) LastRecovery(ctx context.Context, run Run) (Run, error) {
 	for run.Dead() {
 		next, err := s.Describe(ctx, workflows.RecoverID(run.Chain), "")
 		if WhyOf(err) == Unknown {
-			return true, nil
+			return run, nil
 		}
 		if err != nil {
-			return false, err
+			return run, err
 		}
 		run = next
 	}
-	return run.Alive(), nil
+	return run, nil
 }

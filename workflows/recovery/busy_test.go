@@ -39,6 +39,20 @@ func TestALedgerIsNeededUntilItsLastRecoveryIsOver(t *testing.T) {
 	require.False(t, s.needed(id))
 }
 
+func TestARecoveryThatFailedHasRecoveredNothing(t *testing.T) {
+	s := newStage(t)
+	id := s.start(workflows.AgentTaskType).GetID()
+	s.terminate(id)
+	for range 2 {
+		dead, err := s.Find(t.Context(), id)
+		require.NoError(t, err)
+		last, err := s.Recover(t.Context(), dead, "ann")
+		require.NoError(t, err)
+		s.end(last.WorkflowID, "fail")
+		require.True(t, s.needed(id), "its records are kept, and it can be recovered again")
+	}
+}
+
 func TestATaskIsBusyWhileItIsRolledBack(t *testing.T) {
 	s := newStage(t)
 	task, other := s.committed(0), s.committed(0)

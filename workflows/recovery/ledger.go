@@ -17,6 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // Ledger rebuilds the ledger of a run from histories alone: what it was handed by the run before it or took over, and what
@@ -24,6 +25,9 @@ import (
 func (s Server) Ledger(ctx context.Context, r workflows.LedgerRequest, dc converter.DataConverter) (workflows.Ledger, error) {
 	l := ledgers{Server: s, dc: dc}
 	ledger, err := l.of(ctx, r.WorkflowID, r.RunID, 0)
+	if err == nil {
+		ledger.Entries, err = l.without(ctx, ledger.Entries, r.Without)
+	}
 	if err != nil {
 		return ledger, err
 	}
@@ -31,6 +35,16 @@ func (s Server) Ledger(ctx context.Context, r workflows.LedgerRequest, dc conver
 		return ledger, refusef(TooLarge, r.WorkflowID, "the ledger of run %s of %s cannot be handed over: %v", r.RunID, r.WorkflowID, err)
 	}
 	return ledger, nil
+}
+
+// Readable refuses a dead run whose history a newer version wrote. Whether another data converter can read it is for the worker
+// to find out that recovers it.
+func (s Server) Readable(ctx context.Context, dead Run, dc converter.DataConverter) error {
+	_, err := ledgers{s, dc}.of(ctx, dead.WorkflowID, dead.RunID, 0)
+	if WhyOf(err) == Newer {
+		return err
+	}
+	return nil
 }
 
 // maxDeep bounds how many dead recoveries of recoveries are looked through.
@@ -55,9 +69,14 @@ func (l ledgers) of(ctx context.Context, id, run string, deep int) (workflows.Le
 	}
 	started := events[0].GetWorkflowExecutionStartedEventAttributes()
 	base, err := l.base(ctx, started, deep)
+	if version := base.version; version > workflows.CarryVersion {
+		return none, refusef(Newer, id, "run %s of %s was handed format %d by the run before it, and this version knows %d: upgrade, and recover it then",
+			run, id, version, workflows.CarryVersion)
+	}
 	if err != nil {
 		return none, fmt.Errorf("run %s of %s: %w", run, id, err)
 	}
+	kept := base.Kept
 	if original := started.OriginalExecutionRunId; original != "" && original != run { // it was reset from another
 		first, err := l.of(ctx, id, original, deep+1)
 		if err != nil {
@@ -69,22 +88,39 @@ func (l ledgers) of(ctx context.Context, id, run string, deep int) (workflows.Le
 	if err != nil {
 		return none, fmt.Errorf("run %s of %s: %w", run, id, err)
 	}
+	if mode := l.mode(events); mode != task.UnwindLIFO {
+		base.Unwind = mode
+	}
 	base.merge(workflows.Ledger{Entries: trace.Entries})
+	if err := l.decide(&base, events, trace); err != nil {
+		return none, fmt.Errorf("run %s of %s: %w", run, id, err)
+	}
 	for token := range trace.Done {
 		base.done[token] = true
 	}
 	for _, e := range base.Entries {
 		if e.Pivot && base.done[e.Token] {
-			base.pivot = max(base.pivot, e.Seq)
+			base.Pivot = max(base.Pivot, e.Seq)
 		}
 	}
 	base.Entries = slices.DeleteFunc(base.Entries, func(e activities.Entry) bool {
 		if undone, settled := trace.Settled[e.Token]; settled {
 			base.Past.Settle(e, undone)
+			delete(base.Left, e.Token)
 			return true
 		}
-		return e.Seq <= base.pivot && base.done[e.Token]
+		if left := base.Left[e.Token]; left.State == compensations.Accepted {
+			base.Past.End(e, left)
+			delete(base.Left, e.Token)
+			return true
+		}
+		keep := e.Seq <= base.Pivot && base.done[e.Token]
+		if keep {
+			kept++
+		}
+		return keep
 	})
+	base.Kept = max(base.Kept, kept)
 	return base.Ledger, nil
 }
 
@@ -97,11 +133,10 @@ func (l ledgers) base(ctx context.Context, started *historypb.WorkflowExecutionS
 		if err := l.dc.FromPayload(arguments[1], &carry); err != nil {
 			return k, fmt.Errorf("what it was handed by the run before it: %w", err)
 		}
-		if carry.Version > workflows.CarryVersion {
-			return k, fmt.Errorf("it was handed format %d by the run before it, newer than %d: upgrade", carry.Version, workflows.CarryVersion)
-		}
+		k.version = carry.Version
+		k.Unwind = carry.Compiled.Unwind
 		k.Entries, k.Left, k.Past = carry.Saga.Entries, carry.Saga.Left, carry.Saga.Past
-		k.Redoable, k.Unknown, k.pivot = carry.Redoable, carry.Unknown, carry.Pivot
+		k.Redoable, k.Unknown, k.Kept, k.Pivot = carry.Redoable, carry.Unknown, carry.Kept, carry.Pivot
 		failed := map[string]bool{}
 		for _, v := range carry.Past {
 			failed[v.ID] = v.State == workflows.StepFailed
@@ -128,7 +163,11 @@ func (l ledgers) base(ctx context.Context, started *historypb.WorkflowExecutionS
 		}
 		ledger, err := l.of(ctx, r.WorkflowID, r.RunID, deep+1)
 		if err == nil {
-			k.Entries, err = workflows.Part(ledger.Entries, r.To, r.Step)
+			k.Unwind = ledger.Unwind
+			k.Entries, err = l.without(ctx, ledger.Entries, r.Without)
+		}
+		if err == nil {
+			k.Entries, err = workflows.Part(k.Entries, r.To, r.Step)
 		}
 		k.Redoable = true // what the task itself had undone is no part of this
 		return k, err
@@ -144,16 +183,31 @@ func (l ledgers) base(ctx context.Context, started *historypb.WorkflowExecutionS
 	return k, nil
 }
 
+// localActivity is the name of the markers that a history has for local activities. A task has one: it was compiled.
+const localActivity = "LocalActivity"
+
+// mode is the order in which the task wants to be undone that a run has compiled.
+func (l ledgers) mode(events []*historypb.HistoryEvent) task.UnwindMode {
+	for _, e := range events {
+		marker := e.GetMarkerRecordedEventAttributes()
+		var compiled task.Compiled
+		if marker.GetMarkerName() == localActivity && l.dc.FromPayloads(marker.GetDetails()["result"], &compiled) == nil {
+			return compiled.Unwind
+		}
+	}
+	return task.UnwindLIFO
+}
+
 func isNull(dc converter.DataConverter, p *commonpb.Payload) bool {
 	var raw json.RawMessage
 	return dc.FromPayload(p, &raw) == nil && (len(raw) == 0 || string(raw) == "null")
 }
 
-// known is a ledger, which of its steps are done, and its last pivot that is.
+// known is a ledger, and which of its steps are done.
 type known struct {
 	workflows.Ledger
-	done  map[string]bool
-	pivot int
+	done    map[string]bool
+	version int // of what it was handed by the run before
 }
 
 func (k *known) merge(l workflows.Ledger) {
@@ -169,6 +223,7 @@ func (k *known) merge(l workflows.Ledger) {
 	slices.SortStableFunc(k.Entries, func(a, b activities.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 	k.Past.Join(l.Past)
 	k.Unknown = k.Unknown || l.Unknown
+	k.Kept, k.Pivot = max(k.Kept, l.Kept), max(k.Pivot, l.Pivot)
 	for token, left := range l.Left {
 		if k.Left == nil {
 			k.Left = map[string]compensations.Left{}

@@ -44,6 +44,10 @@ func waiting(ctx workflow.Context) error {
 	if word == "again" {
 		return workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, nil)
 	}
+	if word == "fail" {
+		_ = workflow.UpsertTypedSearchAttributes(ctx, workflows.AttributeStatus.ValueSet(string(compensations.Remains)))
+		return temporal.NewApplicationError("the history is gone", workflows.TaskFailed)
+	}
 	status := compensations.Status(word)
 	if err := workflow.UpsertTypedSearchAttributes(ctx, workflows.AttributeStatus.ValueSet(word)); err != nil {
 		return err

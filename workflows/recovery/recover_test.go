@@ -3,10 +3,12 @@ package recovery_test
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -57,6 +59,18 @@ func TestADeadTaskIsRecoveredOnceWhoeverAsks(t *testing.T) {
 	s.refused(err, recovery.Taken, task.GetID()+" was already recovered by "+one.WorkflowID)
 	_, err = s.Find(t.Context(), one.WorkflowID)
 	s.refused(err, recovery.Ended, one.WorkflowID+" has ended by itself as unwound")
+}
+
+func TestARunThatTimedOutIsDead(t *testing.T) {
+	s := newStage(t)
+	task, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		TaskQueue: s.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"), WorkflowRunTimeout: time.Second,
+	}, workflows.AgentTaskType, nil)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return !s.describe(task.GetID()).Alive() }, waitFor, tick)
+	dead, err := s.Find(t.Context(), task.GetID())
+	require.NoError(t, err)
+	require.Equal(t, "timed out", dead.Ending())
 }
 
 func TestWhatDidNotDieIsNotRecovered(t *testing.T) {
@@ -157,6 +171,25 @@ func TestAResetRunTakesThePlaceOfTheDeadOne(t *testing.T) {
 	dead, err := s.Find(t.Context(), task.GetID())
 	require.NoError(t, err)
 	require.Equal(t, workflows.Chain{WorkflowID: task.GetID(), RunID: reset.RunId, FirstRunID: task.GetRunID()}, dead.Chain)
+}
+
+func TestWhatANewerVersionWroteIsNotRecovered(t *testing.T) {
+	s := newStage(t)
+	start := func(version int) recovery.Run {
+		task, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+			TaskQueue: s.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"),
+		}, workflows.AgentTaskType, nil, workflows.Carry{Version: version})
+		require.NoError(t, err)
+		s.terminate(task.GetID())
+		dead, err := s.Find(t.Context(), task.GetID())
+		require.NoError(t, err)
+		return dead
+	}
+	require.NoError(t, s.Readable(t.Context(), start(workflows.CarryVersion), s.dc))
+	newer := start(workflows.CarryVersion + 1)
+	s.refused(s.Readable(t.Context(), newer, s.dc), recovery.Newer, "upgrade, and recover it then")
+	_, err := s.Ledger(t.Context(), workflows.LedgerRequest{WorkflowID: newer.WorkflowID, RunID: newer.RunID}, s.dc)
+	s.refused(err, recovery.Newer)
 }
 
 func TestTakingOverEndsTheLivingChain(t *testing.T) {

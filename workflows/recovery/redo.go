@@ -2,12 +2,9 @@ package recovery
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -27,15 +24,24 @@ func (s Server) FindRollback(ctx context.Context, id string) (Run, error) {
 			return run, err
 		}
 	}
-	switch {
-	case run.Type != workflows.RollbackType:
+	if run.Type != workflows.RollbackType {
 		return run, refusef(Foreign, id, "%s is a %s: there is nothing to redo", id, run.Type)
-	case run.Alive():
-		return run, refusef(Alive, run.WorkflowID, "%s is still rolling back: wait for its end", run.WorkflowID)
-	case run.Dead():
-		return run, refusef(Dead, run.WorkflowID, "%s was %s in the middle: recover it", run.WorkflowID, run.Ending())
 	}
-	return run, nil
+	return run, s.over(ctx, run)
+}
+
+// over refuses a rollback that is not at its end; of one that has died, its recovery has to be.
+func (s Server) over(ctx context.Context, rollback Run) error {
+	last, err := s.LastRecovery(ctx, rollback)
+	switch {
+	case err != nil:
+		return err
+	case last.Alive():
+		return refusef(Alive, last.WorkflowID, "%s is still rolling back: wait for its end", last.WorkflowID)
+	case last.Dead():
+		return refusef(Dead, last.WorkflowID, "%s was %s in the middle: recover it", last.WorkflowID, last.Ending())
+	}
+	return nil
 }
 
 // rollbackOf finds the rollback of a task: that of the whole task, else the only one of a part of it.
@@ -48,16 +54,9 @@ func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 	if WhyOf(err) != Unknown {
 		return run, err
 	}
-	page, err := s.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: s.Namespace, PageSize: most,
-		Query: fmt.Sprintf("WorkflowType = '%s' AND WorkflowId STARTS_WITH '%s-'", workflows.RollbackType, whole),
-	})
+	ids, err := s.parts(ctx, task.Chain)
 	if err != nil {
-		return run, fmt.Errorf("list the rollbacks of task %s: %w", task.WorkflowID, err)
-	}
-	var ids []string
-	for _, e := range page.GetExecutions() {
-		ids = append(ids, e.GetExecution().GetWorkflowId())
+		return run, err
 	}
 	switch len(ids) {
 	case 0:
@@ -70,14 +69,12 @@ func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 
 // Redo starts taking a rollback back that FindRollback has found; dc is the data converter of who started it.
 func (s Server) Redo(ctx context.Context, rollback Run, who string, dc converter.DataConverter) (Run, error) {
-	history := s.Client.GetWorkflowHistory(ctx, rollback.WorkflowID, rollback.FirstRunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	first, err := history.Next()
+	of, err := s.asked(ctx, rollback, dc)
 	if err != nil {
-		return Run{}, fmt.Errorf("history of %s: %w", rollback.WorkflowID, err)
+		return Run{}, err
 	}
-	var of workflows.RollbackRequest
-	if err := dc.FromPayloads(first.GetWorkflowExecutionStartedEventAttributes().GetInput(), &of); err != nil {
-		return Run{}, fmt.Errorf("argument of %s: %w", rollback.WorkflowID, err)
+	if err := (ledgers{s, dc}).last(ctx, rollback, of); err != nil {
+		return Run{}, err
 	}
 	r := workflows.RedoRequest{Rollback: rollback.Chain, Task: of.Chain, Who: who}
 	return s.start(ctx, rollback, workflows.RedoID(rollback.Chain), workflows.RedoType, "redo "+of.WorkflowID, r)

@@ -18,8 +18,10 @@ const (
 	Superseded Why = "superseded" // the chain went on after that run: it was reset
 	Taken      Why = "taken"      // another workflow does it, or has done it
 	TooLate    Why = "too-late"   // its rollback window is over
+	Order      Why = "order"      // what came after it has to be taken back first
 	NoSuchPart Why = "no-such-part"
 	TooLarge   Why = "too-large" // more than a payload can hold
+	Newer      Why = "newer"     // a newer version wrote it: upgrade
 )
 
 // Refused says why nothing was started.

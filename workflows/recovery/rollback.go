@@ -55,6 +55,9 @@ func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why stri
 		return Run{}, err
 	}
 	r := workflows.RollbackRequest{Chain: done.Chain, To: part.To, Step: part.Step, Who: who, Why: why}
+	if r.Without, err = (ledgers{s, dc}).undoneBefore(ctx, r, ledger.Entries); err != nil {
+		return Run{}, err
+	}
 	return s.start(ctx, done, workflows.RollbackID(r), workflows.RollbackType, "roll back "+done.WorkflowID, r)
 }
 

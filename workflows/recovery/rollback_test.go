@@ -33,22 +33,18 @@ func (s *stage) rollback(done recovery.Run, part recovery.Part) (recovery.Run, e
 
 func TestWhatIsRolledBackAndUnderWhichID(t *testing.T) {
 	s := newStage(t)
-	task := s.committed(0)
-	for id, part := range map[string]recovery.Part{
-		"rollback-" + task.RunID:               {},
-		"rollback-" + task.RunID + "-to-half":  {To: "half"},
-		"rollback-" + task.RunID + "-step-one": {Step: "one"},
-	} {
+	for suffix, part := range map[string]recovery.Part{"": {}, "-to-half": {To: "half"}, "-step-one": {Step: "one"}} {
+		task := s.committed(0)
 		run, err := s.rollback(task, part)
 		require.NoError(t, err)
-		require.Equal(t, id, run.WorkflowID)
+		require.Equal(t, "rollback-"+task.RunID+suffix, run.WorkflowID)
 		require.Equal(t, task.WorkflowID, run.Task)
 		require.Equal(t, compensations.Open, run.Unwind)
 		var request workflows.RollbackRequest
 		s.argument(run, &request)
 		require.Equal(t, workflows.RollbackRequest{Chain: task.Chain, To: part.To, Step: part.Step, Who: "ann", Why: "it was wrong"}, request)
 		_, err = s.rollback(task, part)
-		s.refused(err, recovery.Taken, task.WorkflowID+" is already being rolled back by "+id)
+		s.refused(err, recovery.Taken, task.WorkflowID+" is already being rolled back by "+run.WorkflowID)
 	}
 }
 
@@ -111,6 +107,18 @@ func TestARedoNamesTheRollbackAndItsTask(t *testing.T) {
 	s.terminate(other.WorkflowID)
 	_, err = s.FindRollback(t.Context(), other.WorkflowID)
 	s.refused(err, recovery.Dead, other.WorkflowID+" was terminated in the middle: recover it")
+	_, err = s.rollback(task, recovery.Part{})
+	s.refused(err, recovery.Dead, other.WorkflowID+" was terminated in the middle: recover it")
+	dead, err := s.Find(t.Context(), other.WorkflowID)
+	require.NoError(t, err)
+	recovering, err := s.Recover(t.Context(), dead, "ann")
+	require.NoError(t, err)
+	_, err = s.FindRollback(t.Context(), other.WorkflowID)
+	s.refused(err, recovery.Alive, recovering.WorkflowID+" is still rolling back")
+	s.end(recovering.WorkflowID, string(compensations.Unwound))
+	again, err := s.FindRollback(t.Context(), other.WorkflowID)
+	require.NoError(t, err, "its recovery has brought it to its end")
+	require.Equal(t, other.Chain, again.Chain)
 
 	whole, err := s.rollback(task, recovery.Part{})
 	require.NoError(t, err)
@@ -131,9 +139,9 @@ func TestARedoNamesTheRollbackAndItsTask(t *testing.T) {
 	s.refused(err, recovery.Foreign, whole.WorkflowID+" is a Rollback, and does no step")
 
 	s.end(redo.WorkflowID, string(compensations.Redone))
-	again, err := s.FindDone(t.Context(), redo.WorkflowID)
+	forward, err := s.FindDone(t.Context(), redo.WorkflowID)
 	require.NoError(t, err, "a redo goes forward: it can be rolled back itself")
-	require.Equal(t, redo.Chain, again.Chain)
+	require.Equal(t, redo.Chain, forward.Chain)
 	_, err = s.FindRollback(t.Context(), redo.WorkflowID)
 	s.refused(err, recovery.Ended, redo.WorkflowID+" was not rolled back")
 }

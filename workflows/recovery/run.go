@@ -87,10 +87,12 @@ func decode[T ~string](p *commonpb.Payload, into *T) {
 // Alive says that the run has not ended.
 func (r Run) Alive() bool { return r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING }
 
-// Dead says that the run has ended and did not unwind: what it did is still there.
+// Dead says that the run has ended and did not unwind: what it did is still there. So has a recovery that failed: it did not
+// get to know what was to be undone.
 func (r Run) Dead() bool {
 	_, ended := endings[r.Status]
-	return ended && (r.Unwind == compensations.Open || r.Unwind == "")
+	return ended && (r.Unwind == compensations.Open || r.Unwind == "" ||
+		r.Type == workflows.RecoverType && r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_FAILED)
 }
 
 // Settled says that the run has ended by itself, with its report.

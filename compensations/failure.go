@@ -1,0 +1,36 @@
+package compensations
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+)
+
+// Err is the report as the error that a workflow ends with, for ReportOf: nil where the report has no Cause, a CanceledError
+// where the workflow was canceled, and else an ApplicationError of the given type, which is not retried.
+func (r Report) Err(errorType string) error {
+	switch {
+	case r.Cause == nil:
+		return nil
+	case r.Cause.Kind == Canceled:
+		return temporal.NewCanceledError(r)
+	}
+	message := string(r.Status) + ": "
+	if r.Cause.Step != "" {
+		message += "step " + r.Cause.Step + ": "
+	}
+	return temporal.NewApplicationErrorWithOptions(message+r.Cause.Text, errorType, temporal.ApplicationErrorOptions{
+		NonRetryable: true, Details: []any{r},
+	})
+}
+
+// ReportOf is the report in an error that Err has made, as a client or a parent workflow gets it. It is false where err holds
+// none.
+func ReportOf(err error) (r Report, ok bool) {
+	if app, is := errors.AsType[*temporal.ApplicationError](err); is && app.HasDetails() {
+		ok = app.Details(&r) == nil
+	} else if canceled, is := errors.AsType[*temporal.CanceledError](err); is && canceled.HasDetails() {
+		ok = canceled.Details(&r) == nil
+	}
+	return r, ok && r.Status != ""
+}

@@ -1,0 +1,119 @@
+package compensations_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// listening is a workflow of one step whose undo is parked, with a saga that listens.
+type listening struct {
+	*testing.T
+	env  *testsuite.TestWorkflowEnvironment
+	saga *compensations.Saga
+}
+
+func newListening(t *testing.T, end func(ctx workflow.Context, saga *compensations.Saga) (compensations.Report, error)) (*listening, func()) {
+	var suite testsuite.WorkflowTestSuite
+	l := &listening{T: t, env: suite.NewTestWorkflowEnvironment()}
+	l.env.SetTestTimeout(time.Minute)
+	l.env.RegisterActivityWithOptions((&world{undo: parks("a")}).Undo, activity.RegisterOptions{Name: "Undo"})
+	flow := func(ctx workflow.Context) (compensations.Report, error) {
+		l.saga = compensations.New(ctx, compensations.Options{})
+		l.saga.Listen(ctx)
+		l.saga.Register(ctx, compensations.Step{ID: "a", Action: "Do", Undo: "Undo"})
+		return end(ctx, l.saga)
+	}
+	l.env.RegisterWorkflow(flow)
+	return l, func() { l.env.ExecuteWorkflow(flow) }
+}
+
+// resolves sends a resolution that fits the park.
+func (l *listening) resolves(do compensations.Do) {
+	s := l.saga.Report().Steps[0]
+	require.Equal(l, string(compensations.Parked), s.State)
+	l.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "a", Digest: s.Digest, Do: do, Who: "eve"})
+}
+
+func TestASagaListensAlsoWhenItsWorkflowWasCanceled(t *testing.T) {
+	l, run := newListening(t, func(ctx workflow.Context, saga *compensations.Saga) (compensations.Report, error) {
+		_ = workflow.Sleep(ctx, time.Hour)
+		r := saga.Unwind(ctx, compensations.Cause{Kind: compensations.Canceled, Text: "enough"})
+		return r, r.Err("Broken")
+	})
+	l.env.RegisterDelayedCallback(l.env.CancelWorkflow, time.Minute)
+	l.env.RegisterDelayedCallback(func() {
+		l.env.SignalWorkflow(compensations.SignalResolve, "this cannot be read")
+		for range 100 {
+			l.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "another"})
+		}
+		l.resolves(compensations.Retry)
+	}, 2*time.Minute)
+	run()
+	require.True(t, temporal.IsCanceledError(l.env.GetWorkflowError()))
+	report, ok := compensations.ReportOf(l.env.GetWorkflowError())
+	require.True(t, ok)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, []string{"retry by eve"}, report.Steps[0].Notes)
+	require.Len(t, report.Notes, 51)
+	require.Contains(t, report.Notes[0], "ignored signal: resolve: the payload is not {step, digest, do, who, why}")
+	require.Equal(t, `ignored signal: resolve: step "another" is not in the ledger`, report.Notes[1])
+	require.Equal(t, "and more ignored signals", report.Notes[50])
+}
+
+func TestASignalOfTheLastMomentIsCarriedOver(t *testing.T) {
+	var carried *compensations.Carried
+	paused := false
+	l, run := newListening(t, func(ctx workflow.Context, saga *compensations.Saga) (compensations.Report, error) {
+		saga.Configure(ctx, compensations.Options{Pause: func() bool { return paused }})
+		r := saga.Unwind(ctx, cause)
+		carried = next(t, saga)
+		return r, nil
+	})
+	l.env.RegisterDelayedCallback(func() {
+		// In the very workflow task that ends the run: a delay of nothing runs no workflow code before the signal.
+		l.env.RegisterDelayedCallback(func() { paused = true }, 0)
+		l.resolves(compensations.Skip)
+	}, time.Minute)
+	run()
+	require.NoError(t, l.env.GetWorkflowError())
+	require.Len(t, carried.Left, 1)
+	for _, left := range carried.Left {
+		require.Equal(t, compensations.Skipped, left.State)
+	}
+}
+
+func TestAReportIsReadBackFromTheErrorOfItsWorkflow(t *testing.T) {
+	for _, kind := range []compensations.CauseKind{compensations.Failure, compensations.Canceled} {
+		var suite testsuite.WorkflowTestSuite
+		env := suite.NewTestWorkflowEnvironment()
+		want := compensations.Report{Status: compensations.Unwound, Cause: &compensations.Cause{Kind: kind, Step: "a", Text: "no"}, Steps: []compensations.StepReport{{Step: "a"}}}
+		env.ExecuteWorkflow(func(workflow.Context) error { return want.Err("Broken") })
+		err := env.GetWorkflowError()
+		require.Error(t, err)
+		got, ok := compensations.ReportOf(fmt.Errorf("as a client gets it: %w", err))
+		require.True(t, ok)
+		require.Equal(t, want, got)
+		var app *temporal.ApplicationError
+		if kind == compensations.Failure {
+			require.ErrorAs(t, err, &app)
+			require.Equal(t, "Broken", app.Type())
+			require.True(t, app.NonRetryable())
+			require.Equal(t, "unwound: step a: no", app.Message())
+		}
+	}
+	require.NoError(t, compensations.Report{Status: compensations.Committed}.Err("Broken"))
+	for _, other := range []error{errors.New("another"), temporal.NewApplicationError("no details", "Other"), nil} {
+		_, ok := compensations.ReportOf(other)
+		require.False(t, ok, "%v", other)
+	}
+}

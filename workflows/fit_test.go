@@ -1,0 +1,110 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	mathrand "math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/packed"
+)
+
+// Undos that find a lot to tell: more than fits into what a run hands to the next, and into a report.
+func TestWhatIsToldIsShortenedUntilItCanBeCarriedAndReported(t *testing.T) {
+	const n = 60
+	steps := long(n)
+	for i := range steps {
+		steps[i].Needs = nil
+	}
+	steps[n-1].Needs = []string{steps[n-2].ID}
+	late(steps, steps[n-1].ID)
+	r := mathrand.New(mathrand.NewPCG(1, 2))
+	noise := func(bytes int) string { // that does not compress
+		raw := make([]byte, bytes*3/4)
+		for i := range raw {
+			raw[i] = byte(r.Uint32())
+		}
+		return base64.StdEncoding.EncodeToString(raw)
+	}
+	answers, drifted := map[string]activities.Undone{}, 0
+	for i, s := range steps {
+		u := activities.Undone{Outcome: activities.Residue, Observed: noise(activities.MaxText)}
+		if i%2 == 1 {
+			u.Outcome, u.Drift = activities.Drifted, &activities.Drift{Digest: activities.DigestOf([]byte(s.ID)), Diff: noise(activities.MaxDiff)}
+			drifted++
+		}
+		for range activities.MaxItems {
+			u.Losses = append(u.Losses, noise(activities.MaxItem))
+		}
+		answers[s.ID] = u
+	}
+	w := &world{steps: steps}
+	w.do = func(_ context.Context, s string, times int, _ activities.Forward) (activities.Result, error) {
+		switch {
+		case s == steps[n-1].ID && times == 1:
+			return activities.Result{}, errAgain // until all others are done
+		case s == steps[n-1].ID:
+			return activities.Result{}, errNo
+		}
+		return activities.Result{}, nil
+	}
+	w.undo = func(step string, _ int, d activities.Decision) (activities.Undone, error) {
+		u := answers[step]
+		if d.Force != "" {
+			if d.Force != u.Drift.Digest {
+				return activities.Undone{}, fmt.Errorf("%s is not what was shown", d.Force)
+			}
+			u.Outcome, u.Drift = activities.Residue, nil
+		}
+		return u, nil
+	}
+	var alerts []workflows.Alert
+	l := &chained{T: t, world: w}
+	l.in = func(run int, r *run) {
+		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
+		r.env.RegisterActivityWithOptions(func(_ context.Context, a workflows.Alert) error {
+			alerts = append(alerts, a)
+			return nil
+		}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
+		if run == 1 {
+			r.at(time.Hour, func() {
+				r.env.SetContinueAsNewSuggested(true)
+				r.env.SignalWorkflow(compensations.SignalResolve, "anything wakes it")
+			})
+			return
+		}
+		r.at(time.Minute, func() {
+			require.Len(t, alerts, drifted, "somebody is told of each, once")
+			for _, a := range alerts {
+				r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: a.Step, Digest: a.Digest, Do: compensations.Force, Who: "eve"})
+			}
+		})
+	}
+	l.pass = func(c *workflows.Carry) {
+		require.Len(t, c.Saga.Entries, drifted+1, "and what the last one builds on")
+		require.Len(t, c.Saga.Left, drifted)
+		raw, err := json.Marshal(c)
+		require.NoError(t, err)
+		require.Less(t, len(raw), packed.Max*3/2)
+		require.NotEmpty(t, c.Saga.Past.Steps[0].Observed, "not more than must be")
+	}
+	report, err := l.report()
+	l.last.failsAs(err, workflows.TaskFailed)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, compensations.Remains, report.Status)
+	require.Equal(t, map[string]int{"residue": n}, report.Outcomes)
+	require.Len(t, report.Steps, n)
+	raw, err := json.Marshal(report)
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(raw), 1_000_000)
+}

@@ -1,0 +1,95 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+)
+
+// rollsBack rolls a part of a task back, to its end.
+func (l *live) rollsBack(id string, part recovery.Part) (recovery.Run, error) {
+	done, err := l.server().FindDone(l.Context(), id)
+	require.NoError(l, err)
+	back, err := l.server().Rollback(l.Context(), done, part, "eve", "", converter.GetDefaultDataConverter())
+	if err == nil {
+		require.Equal(l, compensations.Unwound, l.ended(back).Status)
+	}
+	return back, err
+}
+
+// redo does again what a rollback has undone, to its end.
+func (l *live) redo(rollback string) (recovery.Run, error) {
+	found, err := l.server().FindRollback(l.Context(), rollback)
+	require.NoError(l, err)
+	redo, err := l.server().Redo(l.Context(), found, "eve", converter.GetDefaultDataConverter())
+	if err == nil {
+		require.Equal(l, compensations.Redone, l.ended(redo).Status)
+	}
+	return redo, err
+}
+
+// listed waits until the server's list holds the one rollback of a part of a task: it is a little behind.
+func (l *live) listed(task string) {
+	require.Eventually(l, func() bool {
+		_, err := l.server().FindRollback(l.Context(), task)
+		return recovery.WhyOf(err) != recovery.Ended
+	}, 2*time.Minute, 20*time.Millisecond)
+}
+
+func TestWhatWasRolledBackInPartAndDoneAgainIsNeitherForgottenNorUndoneTwice(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c")}
+	l := startLive(t, w)
+	_, err := l.report()
+	require.NoError(t, err)
+	task := l.run.GetID()
+	part, err := l.rollsBack(task, recovery.Part{Step: "c"})
+	require.NoError(t, err)
+	l.listed(task)
+	again, err := l.redo(part.WorkflowID)
+	require.NoError(t, err)
+
+	calls := len(l.calls())
+	_, err = l.rollsBack(task, wholeTask)
+	require.Equal(t, recovery.Order, recovery.WhyOf(err), "%v", err)
+	require.ErrorContains(t, err, "roll "+again.WorkflowID+" back first")
+	require.Len(t, l.calls(), calls, "nothing is touched")
+
+	_, err = l.rollsBack(again.WorkflowID, wholeTask)
+	require.NoError(t, err)
+	whole, err := l.rollsBack(task, wholeTask)
+	require.NoError(t, err)
+	require.Equal(t, []string{"undo c", "undo b", "undo a"}, l.calls()[calls:])
+	_, err = l.rollsBack(task, recovery.Part{Step: "b"})
+	require.Equal(t, recovery.Ended, recovery.WhyOf(err), "%v", err)
+	_, err = l.redo(whole.WorkflowID)
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b"}, l.calls()[calls+3:], "c was undone before that")
+}
+
+func TestOverlappingRollbacksAreRedoneTheLastOneFirst(t *testing.T) {
+	w := &world{steps: chain("a", "b")}
+	l := startLive(t, w)
+	_, err := l.report()
+	require.NoError(t, err)
+	task := l.run.GetID()
+	first, err := l.rollsBack(task, recovery.Part{Step: "b"})
+	require.NoError(t, err)
+	l.listed(task)
+	second, err := l.rollsBack(task, wholeTask)
+	require.NoError(t, err)
+	require.Equal(t, []string{"undo b", "undo a"}, l.calls()[2:])
+
+	_, err = l.redo(first.WorkflowID)
+	require.Equal(t, recovery.Order, recovery.WhyOf(err), "b needs a: %v", err)
+	require.ErrorContains(t, err, "redo "+second.WorkflowID+" first")
+	_, err = l.redo(second.WorkflowID)
+	require.NoError(t, err)
+	_, err = l.redo(first.WorkflowID)
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "do b"}, l.calls()[4:])
+}

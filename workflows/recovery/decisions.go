@@ -1,0 +1,131 @@
+package recovery
+
+import (
+	"fmt"
+
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// A person is not asked twice: what somebody has decided about the parks of a run that is dead now still holds. The run has
+// told each park by an alert, with the digest that a resolution must carry, and a resolution counts only behind the alert
+// and before the park was over. All else in the history decided nothing then, and does not now.
+
+// maxParks is how many parks of one entry are looked through for the one that an alert tells of.
+const maxParks = 100
+
+// parks are those that a run has opened, by step, and what it knows of each entry.
+type parks struct {
+	known *known
+	open  map[string]park
+	last  map[string]activities.Undone // what the last undo of a token returned
+}
+
+type park struct {
+	entry activities.Entry
+	left  compensations.Left
+}
+
+// decide adds to what is known of the entries what persons have decided about them in a run.
+func (l ledgers) decide(k *known, events []*historypb.HistoryEvent, trace activities.Trace) error {
+	p := parks{known: k, open: map[string]park{}, last: map[string]activities.Undone{}}
+	if k.Left == nil {
+		k.Left = map[string]compensations.Left{}
+	}
+	for _, e := range k.Entries {
+		if left, ok := k.Left[e.Token]; ok && waits(left.State) {
+			p.open[e.Step] = park{e, left}
+			p.last[e.Token] = left.Undone
+		}
+	}
+	attempts := trace.Attempts
+	for _, event := range events {
+		for len(attempts) > 0 && attempts[0].Event <= event.EventId {
+			p.tried(attempts[0])
+			attempts = attempts[1:]
+		}
+		scheduled, signal := event.GetActivityTaskScheduledEventAttributes(), event.GetWorkflowExecutionSignaledEventAttributes()
+		switch {
+		case scheduled.GetActivityType().GetName() == workflows.AlertActivity:
+			var alert workflows.Alert
+			if err := l.dc.FromPayloads(scheduled.Input, &alert); err != nil {
+				return fmt.Errorf("event %d, an alert: %w", event.EventId, err)
+			}
+			p.told(alert)
+		case signal.GetSignalName() == compensations.SignalResolve:
+			var raw converter.RawValue
+			if l.dc.FromPayloads(signal.Input, &raw) == nil {
+				p.resolve(raw.Payload().GetData())
+			}
+		}
+	}
+	for token, left := range k.Left { // what nobody has decided is undone again, and where it must be, asked again
+		if waits(left.State) {
+			left.State = compensations.Pending
+			k.Left[token] = left
+		}
+	}
+	return nil
+}
+
+func waits(s compensations.UndoState) bool {
+	return s == compensations.Parked || s == compensations.Waiting
+}
+
+// tried notes the end of an undo. One that was waited for is waited for no more, unless no worker had taken it.
+func (p *parks) tried(a activities.Attempt) {
+	if a.Unserved {
+		return
+	}
+	p.last[a.Token] = activities.Undone{Outcome: activities.Failed}
+	if a.Undone != nil {
+		p.last[a.Token] = *a.Undone
+	}
+	for step, open := range p.open {
+		if open.entry.Token == a.Token {
+			delete(p.open, step)
+		}
+	}
+}
+
+// told opens the park that an alert tells of.
+func (p *parks) told(alert workflows.Alert) {
+	delete(p.open, alert.Step)
+	for _, e := range p.known.Entries {
+		if e.Step != alert.Step {
+			continue
+		}
+		left := p.known.Left[e.Token]
+		left.State, left.Reason = alert.State, alert.Reason
+		for _, left.Undone = range []activities.Undone{p.last[e.Token], {Outcome: activities.Failed}} {
+			for left.Parks = range maxParks {
+				if left.Digest(e) == alert.Digest {
+					p.open[e.Step], p.known.Left[e.Token] = park{e, left}, left
+					return
+				}
+			}
+		}
+	}
+}
+
+// resolve takes a signal that fits a park which is open.
+func (p *parks) resolve(raw []byte) {
+	r, err := compensations.ParseResolution(raw)
+	if err != nil {
+		return
+	}
+	open, ok := p.open[r.Step]
+	if !ok {
+		return
+	}
+	left, err := open.left.Resolve(open.entry, r)
+	if err != nil {
+		return // as the run has found too
+	}
+	p.known.Left[open.entry.Token] = left
+	delete(p.open, r.Step)
+}

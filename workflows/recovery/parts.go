@@ -1,0 +1,198 @@
+package recovery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// A task can be rolled back in parts, and each part done again. Rollbacks that overlap are a stack: what an earlier one has
+// undone is no part of a later one, they are redone the last one first, and what was redone is rolled back itself before
+// more of the task is.
+
+// parts are the ids of the rollbacks of parts of a task. The list is at most seconds behind.
+func (s Server) parts(ctx context.Context, task workflows.Chain) ([]string, error) {
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: s.Namespace,
+		Query: fmt.Sprintf("WorkflowType = '%s' AND WorkflowId STARTS_WITH '%s-'",
+			workflows.RollbackType, workflows.RollbackID(workflows.RollbackRequest{Chain: task})),
+	}
+	var ids []string
+	for {
+		page, err := s.Client.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("list the rollbacks of task %s: %w", task.WorkflowID, err)
+		}
+		for _, e := range page.GetExecutions() { // a long one has several runs
+			if id := e.GetExecution().GetWorkflowId(); !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return ids, nil
+		}
+	}
+}
+
+// asked is what a rollback was asked for.
+func (s Server) asked(ctx context.Context, rollback Run, dc converter.DataConverter) (r workflows.RollbackRequest, err error) {
+	history := s.Client.GetWorkflowHistory(ctx, rollback.WorkflowID, rollback.FirstRunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	first, err := history.Next()
+	if err != nil {
+		return r, fmt.Errorf("history of %s: %w", rollback.WorkflowID, err)
+	}
+	if err := dc.FromPayloads(first.GetWorkflowExecutionStartedEventAttributes().GetInput(), &r); err != nil {
+		return r, fmt.Errorf("argument of %s: %w", rollback.WorkflowID, err)
+	}
+	return r, nil
+}
+
+// overlapping are the other rollbacks of a task that have, or had, a step in common with one.
+func (l ledgers) overlapping(ctx context.Context, one workflows.RollbackRequest, entries []activities.Entry) ([]Run, error) {
+	part, err := workflows.Part(entries, one.To, one.Step)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := l.parts(ctx, one.Chain)
+	if err != nil {
+		return nil, err
+	}
+	mine := map[string]bool{}
+	for _, e := range part {
+		mine[e.Token] = true
+	}
+	var found []Run
+	for _, id := range append(ids, workflows.RollbackID(workflows.RollbackRequest{Chain: one.Chain})) {
+		if id == workflows.RollbackID(one) {
+			continue
+		}
+		run, err := l.Describe(ctx, id, "")
+		if WhyOf(err) == Unknown {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		r, err := l.asked(ctx, run, l.dc)
+		if err != nil {
+			return nil, err
+		}
+		other, err := workflows.Part(entries, r.To, r.Step)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(other, func(e activities.Entry) bool { return mine[e.Token] }) {
+			found = append(found, run)
+		}
+	}
+	return found, nil
+}
+
+// undoneBefore are the rollbacks that have undone some of what r is to undo. It refuses where such a part was done again
+// since, and where nothing is left.
+func (l ledgers) undoneBefore(ctx context.Context, r workflows.RollbackRequest, entries []activities.Entry) ([]workflows.Chain, error) {
+	before, err := l.overlapping(ctx, r, entries)
+	if err != nil {
+		return nil, err
+	}
+	var chains []workflows.Chain
+	for _, rollback := range before {
+		if err := l.over(ctx, rollback); err != nil {
+			return nil, err
+		}
+		by, err := l.redone(ctx, rollback)
+		if err != nil {
+			return nil, err
+		}
+		if by.Type == workflows.RedoType {
+			return nil, refusef(Order, by.WorkflowID, "a part of %s was rolled back by %s and done again by %s: roll %s back first",
+				r.WorkflowID, rollback.WorkflowID, by.WorkflowID, by.WorkflowID)
+		}
+		chains = append(chains, rollback.Chain)
+	}
+	if len(chains) == 0 {
+		return nil, nil
+	}
+	if left, err := l.without(ctx, entries, chains); err != nil {
+		return nil, err
+	} else if part, err := workflows.Part(left, r.To, r.Step); err != nil || len(part) == 0 {
+		return nil, refusef(Ended, before[0].WorkflowID, "that part of %s was already rolled back by %s", r.WorkflowID, before[0].WorkflowID)
+	}
+	return chains, nil
+}
+
+// last refuses to redo a rollback while what was rolled back after it, and may be needed, is not done again.
+func (l ledgers) last(ctx context.Context, rollback Run, r workflows.RollbackRequest) error {
+	ledger, err := l.Ledger(ctx, workflows.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID}, l.dc)
+	if err != nil {
+		return err
+	}
+	others, err := l.overlapping(ctx, r, ledger.Entries)
+	if err != nil {
+		return err
+	}
+	for _, other := range others {
+		if !other.Alive() && other.Closed.Before(rollback.Closed) {
+			continue
+		}
+		by, err := l.redone(ctx, other)
+		if err != nil {
+			return err
+		}
+		if by.Type != workflows.RedoType {
+			return refusef(Order, by.WorkflowID, "more of %s was rolled back by %s after %s: redo %s first",
+				r.WorkflowID, by.WorkflowID, rollback.WorkflowID, by.WorkflowID)
+		}
+	}
+	return nil
+}
+
+// redone is the redo that has done again, or is doing, what a rollback has undone; where none has, or it was taken back, the
+// last rollback.
+func (s Server) redone(ctx context.Context, rollback Run) (Run, error) {
+	for {
+		redo, err := s.Describe(ctx, workflows.RedoID(rollback.Chain), "")
+		if WhyOf(err) == Unknown {
+			return rollback, nil
+		}
+		if err != nil {
+			return redo, err
+		}
+		if needed, err := s.Needed(ctx, redo); err != nil || needed {
+			return redo, err
+		}
+		if !redo.Done() {
+			return rollback, nil // it has failed, and unwound
+		}
+		back, err := s.Describe(ctx, workflows.RollbackID(workflows.RollbackRequest{Chain: redo.Chain}), "")
+		if WhyOf(err) == Unknown {
+			return redo, nil
+		}
+		if err != nil {
+			return back, err
+		}
+		if needed, err := s.Needed(ctx, back); err != nil || needed {
+			return redo, err
+		}
+		rollback = back
+	}
+}
+
+// without leaves out of entries what rollbacks have undone.
+func (l ledgers) without(ctx context.Context, entries []activities.Entry, rollbacks []workflows.Chain) ([]activities.Entry, error) {
+	for _, rollback := range rollbacks {
+		undone, err := l.undone(ctx, rollback)
+		if err != nil {
+			return nil, err
+		}
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e activities.Entry) bool { return undone[e.Token] })
+	}
+	return entries, nil
+}
