@@ -132,7 +132,7 @@ func (p *inContainer) wants() []found.Want {
 // before it did.
 func (p *inContainer) rerun(e ended) []string {
 	for i := range p.Commands {
-		if slices.ContainsFunc(e.step(p.id(i)).Notes, func(n string) bool { return strings.Contains(n, "the container was rolled back") }) {
+		if slices.ContainsFunc(e.notes(p.id(i)), func(n string) bool { return strings.Contains(n, "the container was rolled back") }) {
 			return []string{"it has another id", "its image is told by an id", "times below a second"}
 		}
 	}
@@ -210,10 +210,8 @@ func (p *inContainer) leftOver(ctx context.Context, r *run, e ended) (left []str
 		}
 	}
 	for _, i := range images {
-		for n := range p.Commands {
-			if e.committed() && slices.ContainsFunc(i.RepoTags, func(t string) bool { return strings.HasSuffix(t, ":"+e.token(p.id(n))) }) {
-				stand(i.ID)
-			}
+		if slices.ContainsFunc(i.RepoTags, func(t string) bool { return p.keeps(e, t) }) {
+			stand(i.ID)
 		}
 	}
 	for _, i := range images {
@@ -222,6 +220,21 @@ func (p *inContainer) leftOver(ctx context.Context, r *run, e ended) (left []str
 		}
 	}
 	return left, nil
+}
+
+// keeps says that a rollback, or a redo, needs the image of this name yet.
+func (p *inContainer) keeps(e ended, name string) bool {
+	for i := range p.Commands {
+		if e.committed() && strings.HasPrefix(name, "unwind/checkpoint:"+e.token(p.id(i))) {
+			return true
+		}
+		for _, token := range e.tokens(p.id(i)) {
+			if len(e.Earlier) > 0 && strings.HasPrefix(name, "unwind/kept:"+token) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // made are the containers and images with the part's mark.

@@ -1,6 +1,7 @@
 // Package crash is the crash matrix: random tasks over all worlds, several side by side on several workers, while workers
 // are killed at random moments and at every labelled point, frozen and thawed when all is over, the Temporal server is
-// killed and started again, tasks are ended with nothing undone and recovered by another workflow, the way to the container engine stalls or breaks off, and Stripe drops connections before or
+// killed and started again, tasks are ended with nothing undone and recovered by another workflow, or rolled back when they
+// have committed, and redone, the way to the container engine stalls or breaks off, and Stripe drops connections before or
 // after it has acted. After each task its world is looked at by code that shares nothing with the worlds' own Observe
 // (package found, and the looks in this package): either everything was applied exactly once, or all is as before, or the
 // report names exactly what is not.
@@ -8,7 +9,7 @@
 //	lost      a change that should be undone and is there, or a committed one that is not, and no report names it
 //	doubled   what was done twice
 //	orphaned  what is left over: containers, images, staged files, working copies, objects in no state, processes
-//	blocked   a task that did not close in time, or waits for a person without a cause
+//	blocked   a task that did not close in time, not even with nothing more going wrong, or waits for a person without a cause
 //
 // What is random is drawn from the seed, in a fixed order for each task: its steps, its ending, its faults. When they meet
 // it is a matter of timing, and no seed can fix that.

@@ -21,8 +21,15 @@ import (
 )
 
 // drive plays one task with its faults from the beginning to the verdict. An error is one of the matrix itself.
-func (r *run) drive(ctx context.Context, p plan) error {
+func (r *run) drive(ctx context.Context, p plan) (err error) {
 	began := time.Now()
+	defer func() {
+		for _, each := range p.Parts {
+			if failed := each.clear(context.WithoutCancel(ctx), r); failed != nil {
+				err = errors.Join(err, fmt.Errorf("clearing %s away: %w", each, failed))
+			}
+		}
+	}()
 	for _, each := range p.Parts {
 		if err := each.set(ctx, r, p.ID); err != nil {
 			return fmt.Errorf("setting up %s: %w", each, err)
@@ -40,11 +47,11 @@ func (r *run) drive(ctx context.Context, p plan) error {
 			return err
 		}
 	}
-	d := &driver{run: r, plan: p, decided: map[activities.Digest]bool{}, closed: make(chan ended, 1)}
+	d := &driver{run: r, plan: p, decided: map[activities.Digest]bool{}, closed: make(chan compensations.Report, 1)}
 	if err := d.start(ctx); err != nil {
 		return err
 	}
-	e, v, err := d.follow(ctx)
+	e, v, err := d.toTheEnd(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,11 +75,6 @@ func (r *run) drive(ctx context.Context, p plan) error {
 			v.add(w)
 		}
 	}
-	for _, each := range p.Parts {
-		if err := each.clear(context.WithoutCancel(ctx), r); err != nil {
-			return fmt.Errorf("clearing %s away: %w", each, err)
-		}
-	}
 	r.record(p, e, v, frozen, time.Since(began))
 	return nil
 }
@@ -86,7 +88,7 @@ func (r *run) record(p plan, e ended, v verdict, frozen int, took time.Duration)
 	f.Tasks++
 	f.Frozen += frozen
 	switch e.Report.Status {
-	case compensations.Committed:
+	case compensations.Committed, compensations.Redone:
 		f.Committed++
 		for _, each := range p.Parts {
 			if buys, ok := each.(*payments); ok {
@@ -104,7 +106,13 @@ func (r *run) record(p plan, e ended, v verdict, frozen int, took time.Duration)
 	if e.Report.Cause != nil {
 		cause = string(e.Report.Cause.Kind) + " " + e.Report.Cause.Step + " " + e.Report.Cause.Text
 	}
-	fmt.Fprintf(r.Log, "%-16s %5.1fs %-9s %s, kills so far %d. %s\n", p.ID, took.Seconds(), p.Ends, e.Report.Status, r.killed(), strings.TrimSpace(cause))
+	switch len(e.Earlier) {
+	case 1:
+		f.RolledBack++
+	case 2:
+		f.Redone++
+	}
+	fmt.Fprintf(r.Log, "%-16s %5.1fs %-9s %s %s, kills so far %d. %s\n", p.ID, took.Seconds(), p.Ends, p.Sequel, e.Report.Status, r.killed(), strings.TrimSpace(cause))
 	if !v.clean() {
 		fmt.Fprintf(r.Log, "   parts %v\n   faults %v\n   gate %q at once %v\n", p.Parts, p.Faults, p.Gate, p.AtOnce)
 		raw, _ := json.Marshal(e.Report) // plain data
@@ -122,7 +130,9 @@ type driver struct {
 	since   time.Time
 	stops   int // how often it was canceled or terminated
 	decided map[activities.Digest]bool
-	closed  chan ended
+	closed  chan compensations.Report
+	// chains are the first runs of the task and of the acts of its sequel so far.
+	chains []string
 }
 
 // own makes a workflow the one that is followed.
@@ -148,7 +158,7 @@ func (d *driver) document() (json.RawMessage, error) {
 			s["retry"] = map[string]any{"attempts": d.plan.Attempts, "backoff": "200ms", "max": "1s"}
 			if s["id"] == d.plan.Gate {
 				s["gate"] = "ask"
-			} else if s["uses"] != "terraform.apply" && strings.HasPrefix(fmt.Sprint(s["uses"]), "stripe.payment_intent.c") {
+			} else if uses := fmt.Sprint(s["uses"]); strings.HasPrefix(uses, "stripe.payment_intent.c") || uses == "stripe.refund.create" {
 				s["gate"] = "none" // else each payment would ask
 			}
 			steps = append(steps, s)
@@ -196,8 +206,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// follow lets the faults happen, decides the gates, cancels what is to be canceled, and returns how the task has ended.
-func (d *driver) follow(ctx context.Context) (e ended, v verdict, err error) {
+// toTheEnd lets the faults happen, and follows the task and its sequel.
+func (d *driver) toTheEnd(ctx context.Context) (e ended, v verdict, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var injected sync.WaitGroup
 	failed := make(chan error, len(d.plan.Faults))
@@ -206,37 +216,62 @@ func (d *driver) follow(ctx context.Context) (e ended, v verdict, err error) {
 	for _, f := range d.plan.Faults {
 		if inject := injectors[f.Kind]; inject != nil {
 			injected.Go(func() {
-				if pause(ctx, f.After); ctx.Err() == nil {
+				pause(ctx, f.After)
+				if d.truce.wait(ctx); ctx.Err() == nil {
 					failed <- inject(ctx, d.run, f)
 				}
 			})
 		}
 	}
+	d.chains = []string{d.first}
 	d.own(ctx, workflows.Chain{WorkflowID: d.plan.ID, RunID: d.first, FirstRunID: d.first})
-	limit := time.After(d.Patience)
+	e.Report, v, err = d.follow(ctx, failed)
+	for _, do := range d.plan.Sequel.acts() {
+		if err != nil || !v.clean() || len(e.Earlier) == 0 && !e.committed() {
+			break
+		}
+		if refused := d.play(ctx, do); refused != nil {
+			v.Blocked = []string{"what is to be " + string(d.plan.Sequel) + " is refused: " + refused.Error()}
+			break
+		}
+		e.Earlier = append(e.Earlier, e.Report)
+		e.Report, v, err = d.follow(ctx, failed)
+	}
+	e.Chains = d.chains
+	return e, v, err
+}
+
+// follow decides the gates, cancels what is to be canceled, and returns how the workflow has ended that is followed now.
+func (d *driver) follow(ctx context.Context, failed <-chan error) (report compensations.Report, v verdict, err error) {
+	limit, inPeace := time.After(d.Patience), false
 	tick := time.NewTicker(300 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return e, v, ctx.Err()
+			return report, v, ctx.Err()
 		case err := <-failed:
 			if err != nil {
-				return e, v, err
+				return report, v, err
 			}
-		case e := <-d.closed:
-			if e.Report.Status == "" {
+		case report := <-d.closed:
+			if report.Status == "" {
 				v.Blocked = []string{"the task has ended without a report"}
 			}
-			return e, v, nil
+			return report, v, nil
 		case <-limit:
+			if !inPeace {
+				defer d.truce.hold()()
+				limit, inPeace = time.After(d.Patience), true
+				continue
+			}
 			s, _ := d.state(ctx) // as far as it can be told
-			v.Blocked = []string{fmt.Sprintf("not closed within %s: %s %s", d.Patience, d.pending(ctx), tell(s))}
-			return ended{Task: d.plan.ID}, v, d.giveUp(ctx)
+			v.Blocked = []string{fmt.Sprintf("not closed within %s, nor in %[1]s of peace: %s %s", d.Patience, d.pending(ctx), tell(s))}
+			return report, v, d.giveUp(ctx)
 		case <-tick.C:
 			if stuck := d.look(ctx); stuck != "" {
 				v.Blocked = []string{stuck}
-				return ended{Task: d.plan.ID}, v, d.giveUp(ctx)
+				return report, v, d.giveUp(ctx)
 			}
 		}
 	}
@@ -245,9 +280,9 @@ func (d *driver) follow(ctx context.Context) (e ended, v verdict, err error) {
 // await tells how a workflow has ended, however often the server goes away before; of one that was terminated nothing is
 // told: another goes on with it.
 func (d *driver) await(ctx context.Context, c workflows.Chain) {
-	e := ended{Task: d.plan.ID, FirstRunID: d.first}
+	var report compensations.Report
 	for ctx.Err() == nil {
-		err := d.client.GetWorkflow(ctx, c.WorkflowID, c.RunID).Get(ctx, &e.Report)
+		err := d.client.GetWorkflow(ctx, c.WorkflowID, c.RunID).Get(ctx, &report)
 		var failed *temporal.ApplicationError
 		var canceled *temporal.CanceledError
 		var over *temporal.WorkflowExecutionError
@@ -255,9 +290,9 @@ func (d *driver) await(ctx context.Context, c workflows.Chain) {
 		switch {
 		case err == nil:
 		case errors.As(err, &failed):
-			_ = failed.Details(&e.Report) // without a report it counts as blocked
+			_ = failed.Details(&report) // without a report it counts as blocked
 		case errors.As(err, &canceled):
-			_ = canceled.Details(&e.Report)
+			_ = canceled.Details(&report)
 		case errors.As(err, &dead):
 			return
 		case !errors.As(err, &over):
@@ -265,7 +300,7 @@ func (d *driver) await(ctx context.Context, c workflows.Chain) {
 			continue
 		}
 		select {
-		case d.closed <- e:
+		case d.closed <- report:
 		case <-ctx.Done():
 		}
 		return
@@ -334,6 +369,12 @@ func (d *driver) look(ctx context.Context) (stuck string) {
 // stop cancels or terminates a task that is to end so, when its time has come.
 func (d *driver) stop(ctx context.Context) {
 	ran := time.Since(d.since)
+	if len(d.chains) > 1 { // the task has committed
+		if d.plan.StopSequel > 0 && d.stops == 0 && ran > d.plan.StopSequel && d.terminate(ctx) {
+			d.stops++
+		}
+		return
+	}
 	switch {
 	case d.plan.Ends == cancelled && d.stops == 0 && ran > d.plan.StopAfter:
 		if d.client.CancelWorkflow(ctx, d.now.WorkflowID, d.now.RunID) == nil {

@@ -95,7 +95,11 @@ func (p plan) faults(r *rand.Rand, first target, all []target, hosts int) (fault
 			faults = append(faults, p.breakAt(r, others[r.IntN(len(others))], hosts)...)
 		}
 	}
-	moment := func() time.Duration { return between(r, 100*time.Millisecond, 6*time.Second) }
+	last := 6 * time.Second
+	if p.Sequel != stays {
+		last = 12 * time.Second
+	}
+	moment := func() time.Duration { return between(r, 100*time.Millisecond, last) }
 	for range r.IntN(3) {
 		faults = append(faults, fault{Kind: killWorker, Host: r.IntN(hosts), After: moment()})
 	}
@@ -129,11 +133,27 @@ func (p plan) uses(prefix string) bool {
 // reachable are the points that the task can come to.
 func (p plan) reachable(all []target) (some []target) {
 	for _, t := range all {
-		if slices.Contains(p.actions(), t.Action) && (t.Phase != unwinding || p.Ends != commits) && (t.Phase != planning || p.Gate != "") {
+		if slices.Contains(p.actions(), t.Action) && p.comesBy(t.Phase) {
 			some = append(some, t)
 		}
 	}
 	return some
+}
+
+// comesBy says whether a step of the task is in that phase at some time.
+func (p plan) comesBy(when phase) bool {
+	switch when {
+	case planning:
+		return p.Gate != ""
+	case unwinding:
+		return p.Ends != commits || p.Sequel != stays
+	case rolling:
+		return p.Sequel != stays
+	case redoing:
+		return p.Sequel == redone
+	case forward:
+	}
+	return true
 }
 
 // breakAt breaks a process at a point, on the host of the step, or on all hosts where any can run it.

@@ -114,14 +114,22 @@ func (p *files) judge(_ context.Context, _ *run, e ended) (v verdict, err error)
 	for _, wrong := range differences(found.FilesWorld, p.before, now, p.wants(), e) {
 		v.Lost = append(v.Lost, p.id+": "+wrong)
 	}
-	if !e.committed() {
-		v.Orphaned, err = staged(p.root, e.token(p.id))
+	for _, token := range e.tokens(p.id) {
+		if e.committed() && token == e.token(p.id) {
+			break
+		}
+		staged, err := staged(p.root, token, len(e.Earlier) > 0)
+		if err != nil {
+			return v, err
+		}
+		v.Orphaned = append(v.Orphaned, staged...)
 	}
-	return v, err
+	return v, nil
 }
 
-// staged are the files that a token has left in the store beside a root: after an undo, its tombstones are plain and empty.
-func staged(root, token string) (left []string, err error) {
+// staged are the files that a token has left in the store beside a root: after an undo, its tombstones are plain and empty,
+// but for what a rollback keeps.
+func staged(root, token string, keeps bool) (left []string, err error) {
 	for _, where := range []string{"stage", "undo"} {
 		at := filepath.Join(root, ".unwind", where, token)
 		info, err := os.Lstat(at)
@@ -129,7 +137,7 @@ func staged(root, token string) (left []string, err error) {
 		case os.IsNotExist(err):
 		case err != nil:
 			return nil, err
-		case info.IsDir():
+		case info.IsDir() && (where != "undo" || !keeps):
 			left = append(left, at+" is staged yet")
 		}
 	}

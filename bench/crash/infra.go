@@ -132,9 +132,14 @@ func (p *infra) judge(_ context.Context, _ *run, e ended) (v verdict, err error)
 	} else {
 		p.back(&v, state, objects, e)
 	}
-	work, err := p.workIn(e.token(p.id))
-	v.Orphaned = append(v.Orphaned, work...)
-	return v, err
+	for _, token := range e.tokens(p.id) {
+		work, err := p.workIn(token)
+		if err != nil {
+			return v, err
+		}
+		v.Orphaned = append(v.Orphaned, work...)
+	}
+	return v, nil
 }
 
 // count looks for objects that no state knows, and for a region with more than one.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -31,7 +32,9 @@ var mutants = map[string]Opener{
 		a.undo = leavesWhatItStaged
 		return a
 	}),
-	"never comes back": mutate(func(a mutant) mutant { a.undo = neverComesBack; return a }),
+	"rolls nothing back": mutate(func(a mutant) mutant { a.undo = rollsNothingBack; return a }),
+	"redoes nothing":     mutate(func(a mutant) mutant { a.apply = redoesNothing; return a }),
+	"never comes back":   mutate(func(a mutant) mutant { a.undo = neverComesBack; return a }),
 }
 
 // mutant is an action with another Apply or Undo.
@@ -141,6 +144,20 @@ func leavesWhatItStaged(m mutant, ctx context.Context, e activities.Entry, d act
 	return undone, errors.Join(err, os.RemoveAll(left), os.Mkdir(left, 0o700))
 }
 
+func rollsNothingBack(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	if d.Redoable && m.Spec().Name == "file.delete" {
+		return activities.Undone{Outcome: activities.Restored, Observed: "all is as before"}, nil
+	}
+	return m.Action.Undo(ctx, e, d)
+}
+
+func redoesNothing(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	if e.Redoes != "" && m.Spec().Name == "file.delete" {
+		return activities.Result{Summary: "done again"}, nil
+	}
+	return m.Action.Apply(ctx, e, s, want)
+}
+
 func neverComesBack(mutant, context.Context, activities.Entry, activities.Decision) (activities.Undone, error) {
 	return activities.Undone{}, activities.Errorf(activities.ActionFailed, "not today")
 }
@@ -152,6 +169,7 @@ func TestMutantsAreFound(t *testing.T) {
 	for _, c := range []struct {
 		mutant string
 		ends   ending
+		sequel sequel
 		faults []fault
 		tries  int
 		part   part
@@ -159,17 +177,20 @@ func TestMutantsAreFound(t *testing.T) {
 	}{
 		{mutant: "unchanged", ends: fails, faults: killed, part: &files{Deletes: true}},
 		{mutant: "unchanged", ends: commits, faults: killed, part: &payments{Kind: "customer"}},
-		{"forgets the fence", fails, []fault{{Kind: freezeAt, At: entered, Nth: 1}}, 1, &files{}, lost},
-		{"drops a registration", fails, killed, 100, &files{Deletes: true}, lost},
-		{"loses its record", fails, nil, 100, &files{}, lost},
-		{"doubles an effect", commits, killed, 100, &payments{Kind: "customer"}, func(f Figures) int { return f.Doubled }},
-		{"leaves a process", fails, nil, 100, &files{}, orphaned},
-		{"leaves what it staged", fails, nil, 100, &files{}, orphaned},
-		{"never comes back", fails, nil, 100, &files{}, func(f Figures) int { return f.Blocked }},
+		{mutant: "unchanged", ends: commits, sequel: redone, faults: killed, part: &files{Deletes: true}},
+		{"forgets the fence", fails, stays, []fault{{Kind: freezeAt, At: entered, Nth: 1}}, 1, &files{}, lost},
+		{"drops a registration", fails, stays, killed, 100, &files{Deletes: true}, lost},
+		{"loses its record", fails, stays, nil, 100, &files{}, lost},
+		{"doubles an effect", commits, stays, killed, 100, &payments{Kind: "customer"}, func(f Figures) int { return f.Doubled }},
+		{"leaves a process", fails, stays, nil, 100, &files{}, orphaned},
+		{"leaves what it staged", fails, stays, nil, 100, &files{}, orphaned},
+		{"rolls nothing back", commits, rolledBack, nil, 100, &files{Deletes: true}, lost},
+		{"redoes nothing", commits, redone, nil, 100, &files{Deletes: true}, lost},
+		{"never comes back", fails, stays, nil, 100, &files{}, func(f Figures) int { return f.Blocked }},
 	} {
-		t.Run(c.mutant+", a task that "+string(c.ends), func(t *testing.T) {
+		t.Run(strings.TrimSpace(c.mutant+", a task that "+string(c.ends)+" "+string(c.sequel)), func(t *testing.T) {
 			t.Parallel()
-			p := plan{ID: "mutant", Ends: c.ends, Faults: c.faults, Attempts: max(c.tries, 1)}
+			p := plan{ID: "mutant", Ends: c.ends, Sequel: c.sequel, Faults: c.faults, Attempts: max(c.tries, 1)}
 			if c.finds == nil {
 				p.Attempts = 100
 			}

@@ -31,31 +31,55 @@ type part interface {
 
 // ended is how a task has ended.
 type ended struct {
-	Task       string
-	FirstRunID string
-	Report     compensations.Report
+	// Report is the last one; Earlier are those before it, of a task that was rolled back, and redone.
+	Report  compensations.Report
+	Earlier []compensations.Report
+	// Chains are the first runs of the task, and of the acts of its sequel.
+	Chains []string
 }
 
-func (e ended) committed() bool { return e.Report.Status == compensations.Committed }
+func (e ended) committed() bool {
+	return e.Report.Status == compensations.Committed || e.Report.Status == compensations.Redone
+}
 
-// token is that of a step.
-func (e ended) token(step string) string { return activities.NewToken(e.FirstRunID, step, 1) }
+// token is that of a step in its last forward; tokens are those of all.
+func (e ended) token(step string) string {
+	all := e.tokens(step)
+	return all[len(all)-1]
+}
 
-// losses are what the report names.
-func (e ended) losses() (all []string) {
-	for _, s := range e.Report.Steps {
-		all = append(all, s.Losses...)
+func (e ended) tokens(step string) (all []string) {
+	for i, chain := range e.Chains {
+		if i != 1 { // a rollback goes nowhere forward
+			all = append(all, activities.NewToken(chain, step, 1))
+		}
 	}
 	return all
 }
 
-// step is what the report says of a step.
-func (e ended) step(id string) compensations.StepReport {
-	i := slices.IndexFunc(e.Report.Steps, func(s compensations.StepReport) bool { return s.Step == id })
-	if i < 0 {
-		return compensations.StepReport{}
+// reports are all of them, in order.
+func (e ended) reports() []compensations.Report { return append(slices.Clone(e.Earlier), e.Report) }
+
+// losses are what the reports name.
+func (e ended) losses() (all []string) {
+	for _, r := range e.reports() {
+		for _, s := range r.Steps {
+			all = append(all, s.Losses...)
+		}
 	}
-	return e.Report.Steps[i]
+	return all
+}
+
+// notes are what the reports say of how a step went.
+func (e ended) notes(id string) (all []string) {
+	for _, r := range e.reports() {
+		for _, s := range r.Steps {
+			if s.Step == id {
+				all = append(all, s.Notes...)
+			}
+		}
+	}
+	return all
 }
 
 // verdict is what is wrong with the world after a task, a sentence each.

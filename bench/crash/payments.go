@@ -13,6 +13,8 @@ type purchase struct {
 	ID, Uses string
 	With     map[string]any
 	Live     string
+	// Ended says that a later step of the part makes an end of that.
+	Ended bool
 }
 
 // amount is what a payment is about.
@@ -35,6 +37,16 @@ var purchases = map[string][]purchase{
 	"hold": {
 		{ID: "intent", Uses: "stripe.payment_intent.create", With: intent("manual"), Live: "payment_intent"},
 		{ID: "confirm", Uses: "stripe.payment_intent.confirm"},
+	},
+	"release": {
+		{ID: "intent", Uses: "stripe.payment_intent.create", With: intent("manual"), Live: "payment_intent", Ended: true},
+		{ID: "confirm", Uses: "stripe.payment_intent.confirm"},
+		{ID: "cancel", Uses: "stripe.payment_intent.cancel"},
+	},
+	"refund": {
+		{ID: "intent", Uses: "stripe.payment_intent.create", With: intent("automatic"), Live: "payment_intent", Ended: true},
+		{ID: "confirm", Uses: "stripe.payment_intent.confirm"},
+		{ID: "refund", Uses: "stripe.refund.create"},
 	},
 	"capture": {
 		{ID: "intent", Uses: "stripe.payment_intent.create", With: intent("manual"), Live: "payment_intent"},
@@ -102,7 +114,7 @@ func (p *payments) steps() (all []map[string]any) {
 			with["product"] = made("product")
 		case "subscription":
 			with["customer"], with["price"] = made("customer"), made("price")
-		case "confirm", "capture":
+		case "confirm", "capture", "cancel", "refund":
 			with["payment_intent"] = made("intent")
 		}
 		all = append(all, map[string]any{"id": p.id(s.ID), "uses": s.Uses, "with": with})
@@ -123,7 +135,10 @@ func (p *payments) judge(_ context.Context, r *run, e ended) (v verdict, err err
 	}
 	if e.committed() {
 		for _, s := range purchases[p.Kind] {
-			if s.Live != "" && len(live[s.Live]) == 0 {
+			switch n := len(live[s.Live]); {
+			case s.Ended && n > 0:
+				v.Lost = append(v.Lost, fmt.Sprintf("%s: the end that the task made of it is undone: %s", p.id(s.ID), live[s.Live][0]))
+			case s.Live != "" && !s.Ended && n == 0:
 				v.Lost = append(v.Lost, fmt.Sprintf("%s: there is none, and the task has committed", p.id(s.ID)))
 			}
 		}

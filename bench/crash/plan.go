@@ -28,6 +28,9 @@ type plan struct {
 	Ends  ending
 	// StopAfter is when a task is canceled or terminated that is to be, and StopAgain when what recovers it is; zero: never.
 	StopAfter, StopAgain time.Duration
+	// Sequel is what is done with the task when it has committed, and StopSequel when that is terminated; zero: never.
+	Sequel     sequel
+	StopSequel time.Duration
 	// Gate is the step that a person is asked about, beside what is always asked; empty: none.
 	Gate string
 	// AtOnce lets the parts run side by side.
@@ -45,10 +48,24 @@ func draw(seed uint64, i int, hosts int, worlds []string) plan {
 	p := plan{ID: fmt.Sprintf("crash-%d-%d", seed, i)}
 
 	endings := []ending{commits, commits, commits, commits, commits, fails, rejected, cancelled, terminated}
-	if first.Phase == unwinding {
-		endings = []ending{fails, fails, rejected, cancelled, terminated}
+	sequels := []sequel{stays, rolledBack, redone}
+	switch first.Phase {
+	case unwinding:
+		endings = []ending{fails, fails, rejected, cancelled, terminated, commits}
+		sequels = []sequel{rolledBack, redone}
+	case rolling:
+		endings, sequels = []ending{commits}, []sequel{rolledBack, redone}
+	case redoing:
+		endings, sequels = []ending{commits}, []sequel{redone}
+	case forward, planning:
 	}
 	p.Ends = endings[r.IntN(len(endings))]
+	if p.Ends == commits {
+		p.Sequel = sequels[r.IntN(len(sequels))]
+	}
+	if r.IntN(4) == 0 {
+		p.StopSequel = between(r, 100*time.Millisecond, 3*time.Second)
+	}
 	p.StopAfter = between(r, 100*time.Millisecond, 5*time.Second)
 	if r.IntN(3) == 0 {
 		p.StopAgain = between(r, 500*time.Millisecond, 3*time.Second)
@@ -67,7 +84,7 @@ func draw(seed uint64, i int, hosts int, worlds []string) plan {
 	p.Gate = p.gateFor(r, first)
 	p.Faults = p.faults(r, first, all, hosts)
 	p.Attempts = 100
-	if slices.ContainsFunc(all, func(t target) bool { return t.Phase != unwinding && p.freezesAt(t.Label) }) {
+	if slices.ContainsFunc(all, func(t target) bool { return !t.Phase.back() && p.freezesAt(t.Label) }) {
 		// Another attempt of the same forward would wait for the one that is frozen, which is woken only when the task has
 		// ended: it has to be given up, and taken back, while it sleeps.
 		p.Attempts = 1

@@ -13,7 +13,12 @@ const (
 	forward   phase = iota // by a step that is applied
 	planning               // by a step with a gate
 	unwinding              // by a step that is undone
+	rolling                // by a step that is undone so that it can be redone
+	redoing                // by a step that is redone
 )
+
+// back says that a step is undone in it.
+func (p phase) back() bool { return p == unwinding || p == rolling }
 
 // target is a labelled point, with the action of which a task needs a step to come there.
 type target struct {
@@ -35,16 +40,20 @@ var points = map[string]map[phase]string{
 		planning:  "plan-staged plan-cleared",
 		forward:   "stage-begun stage-filled staged captured recorded swapped put left checked applied",
 		unwinding: "undo-begun moved-away undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times undo-settled undone",
+		redoing:   "times",
 	},
 	"file.delete": {
 		planning:  "plan-staged plan-cleared",
 		forward:   "stage-begun stage-filled staged captured recorded swapped put left checked applied",
 		unwinding: "undo-begun moved-away undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times undo-settled undone",
+		redoing:   "times",
 	},
 	"container.exec": {
 		forward: "captured recorded read checkpoint-taken ticket-taken before-supervisor rolled-back-to-rerun command-ended applied",
 		unwinding: "undo-begun drift-checked candidate-built successor-named old-renamed old-stopped new-named new-started " +
 			"rolled-back checkpoint-dropped",
+		rolling: "kept",
+		redoing: "put-back",
 	},
 	"terraform.apply":      {forward: "planned recorded applied left done"},
 	"terraform.front":      {forward: "ready passed-on"},
@@ -59,6 +68,8 @@ var points = map[string]map[phase]string{
 	"stripe.subscription.create":    {forward: "looked answered confirmed", unwinding: "fenced marked canceled invoice-cleared"},
 	"stripe.payment_intent.confirm": {forward: "recorded answered confirmed", unwinding: "fenced given-back canceled"},
 	"stripe.payment_intent.capture": {forward: "recorded answered confirmed", unwinding: "fenced given-back"},
+	"stripe.payment_intent.cancel":  {forward: "recorded answered confirmed", unwinding: "fenced"},
+	"stripe.refund.create":          {forward: "looked answered confirmed", unwinding: "fenced"},
 }
 
 var create = map[phase]string{forward: "looked answered confirmed", unwinding: "claimed settled taken-back"}
@@ -75,7 +86,7 @@ func targets(worlds []string) []target {
 		if world == "terraform" {
 			action = "terraform.apply"
 		}
-		for _, when := range []phase{planning, forward, unwinding} {
+		for _, when := range []phase{planning, forward, unwinding, rolling, redoing} {
 			for what := range strings.FieldsSeq(points[prefix][when]) {
 				all = append(all, target{
 					Label: prefix + ":" + what, Action: action, Phase: when,

@@ -35,7 +35,8 @@ type Options struct {
 	Seed uint64
 	// Within bounds the run: when it is over, no further task starts. Defaults to 20 minutes.
 	Within time.Duration
-	// Patience is how long a task may take before it counts as blocked. Defaults to 4 minutes.
+	// Patience is how long a task may take while things go wrong, and then once more in peace, before it counts as
+	// blocked. Defaults to 4 minutes.
 	Patience time.Duration
 	// Hosts is how many workers there are, Side how many tasks run side by side. Default to 3 and 6.
 	Hosts, Side int
@@ -108,6 +109,9 @@ type Figures struct {
 	Tasks     int      `json:"tasks"`
 	Committed int      `json:"committed"`
 	Unwound   int      `json:"unwound"`
+	// RolledBack counts tasks that had committed and were rolled back, Redone those that were redone after it.
+	RolledBack int `json:"rolled_back"`
+	Redone     int `json:"redone"`
 	// Named counts tasks whose report names something that is not as before.
 	Named int `json:"named"`
 	// Frozen counts workers that were stopped at a point and woken when their task was over.
@@ -136,6 +140,7 @@ type run struct {
 	closers  []func() error
 
 	kills atomic.Int64
+	truce truce
 
 	mu      sync.Mutex
 	figures Figures
@@ -296,6 +301,7 @@ func (r *run) play(ctx context.Context, began time.Time) error {
 	for range r.Side {
 		all.Go(func() {
 			for p, ok := more(); ok; p, ok = more() {
+				r.truce.wait(ctx)
 				if err := r.drive(ctx, p); err != nil {
 					stop(fmt.Errorf("task %s: %w", p.ID, err))
 				}
