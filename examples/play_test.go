@@ -106,7 +106,7 @@ func (p *player) start(id string, doc json.RawMessage) (client.WorkflowRun, erro
 // id is a name that no other test of this server uses.
 func (p *player) id() string { return strings.ReplaceAll(p.Name(), "/", "-") }
 
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 func (p *player) state(id string) (s workflows.State) {
 	v, err := p.client.QueryWorkflow(p.Context(), id, "", workflows.QueryState)

@@ -3,7 +3,6 @@ package main
 import (
 	"time"
 
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -22,7 +21,7 @@ func Trip(ctx workflow.Context, city string) (compensations.Report, error) {
 	if err := workflow.SetQueryHandler(ctx, QueryReport, func() (compensations.Report, error) { return saga.Report(), nil }); err != nil {
 		return compensations.Report{}, err
 	}
-	listen(ctx, saga)
+	saga.Listen(ctx) // a person resolves what is parked
 
 	cause := book(ctx, saga, city)
 	if cause == nil {
@@ -75,22 +74,4 @@ func because(ctx workflow.Context, e activities.Entry, err error) *compensations
 		kind = compensations.Canceled
 	}
 	return &compensations.Cause{Kind: kind, Step: e.Step, Text: compensations.Reason(err)}
-}
-
-// listen lets a person resolve what is parked. It goes on when the workflow is canceled.
-func listen(ctx workflow.Context, saga *compensations.Saga) {
-	ctx, _ = workflow.NewDisconnectedContext(ctx)
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		for {
-			var raw converter.RawValue // a payload that cannot be read must not be lost without a word
-			workflow.GetSignalChannel(ctx, compensations.SignalResolve).Receive(ctx, &raw)
-			resolution, err := compensations.ParseResolution(raw.Payload().GetData())
-			if err == nil {
-				err = saga.Resolve(resolution)
-			}
-			if err != nil {
-				workflow.GetLogger(ctx).Warn("a signal decided nothing", "error", err)
-			}
-		}
-	})
 }

@@ -25,7 +25,7 @@ import (
 func TestATripThatFailsLeavesNothing(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(time.Minute)
+	env.SetTestTimeout(2 * time.Minute)
 	agency := &Agency{}
 	register(env, agency)
 	env.ExecuteWorkflow(Trip, "Atlantis")

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/pkg/stdcopy"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/log"
+
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+func TestMain(m *testing.M) {
+	host.Hooks()
+	os.Exit(m.Run())
+}
+
+// TestAnAgentBuildsARealProgram: what the try that fails has left is gone, as an export of the container by the engine tells,
+// and the try after it builds a program that runs.
+func TestAnAgentBuildsARealProgram(t *testing.T) {
+	options := servertest.Shared(t).ClientOptions()
+	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	s, err := open(t.Context(), options, t.Output())
+	if errors.Is(err, errNoDebian) && os.Getenv("CI") != "true" {
+		t.Skipf("SKIPPED, no real program is built: %v", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	before := s.look(t)
+
+	var out bytes.Buffer
+	require.NoError(t, s.try(t.Context(), firstTry, &out))
+	require.Contains(t, out.String(), "build less: unwound\n")
+	require.Contains(t, out.String(), "Cannot find terminal libraries")
+	after := s.look(t)
+	for path, was := range before {
+		require.Equal(t, was, after[path], path)
+		delete(after, path)
+	}
+	require.Empty(t, after)
+
+	out.Reset()
+	require.NoError(t, s.try(t.Context(), secondTry, &out))
+	require.Contains(t, out.String(), "build less, with its terminal library: committed\n")
+	require.Contains(t, s.runs(t, "/opt/less/bin/less", "--version"), "less ")
+}
+
+// look is what an export of the container by the engine shows of each path, but for what the engine puts into every one.
+func (s *session) look(t *testing.T) map[string]string {
+	t.Helper()
+	stream, err := s.engine.ContainerExport(t.Context(), s.container)
+	require.NoError(t, err)
+	defer stream.Close()
+	seen, links := map[string]string{}, map[string]string{}
+	for r := tar.NewReader(stream); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		if strings.HasPrefix(h.Name, "dev/") || slices.Contains([]string{".dockerenv", "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab"}, h.Name) {
+			continue
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, r)
+		require.NoError(t, err)
+		seen[h.Name] = fmt.Sprintf("%c %o %d:%d %s %x", h.Typeflag, h.Mode, h.Uid, h.Gid, h.Linkname, sum.Sum(nil))
+		if h.Typeflag == tar.TypeReg {
+			seen[h.Name] += h.ModTime.UTC().String()
+		}
+		if h.Typeflag == tar.TypeLink { // the engine tells the same names now as links and now as files
+			links[h.Name] = h.Linkname
+		}
+	}
+	for name, to := range links {
+		seen[name] = seen[to]
+	}
+	return seen
+}
+
+// runs is what a program says that is run in the container by other means than the worker's.
+func (s *session) runs(t *testing.T, argv ...string) string {
+	t.Helper()
+	made, err := s.engine.ContainerExecCreate(t.Context(), s.container, container.ExecOptions{Cmd: argv, AttachStdout: true, AttachStderr: true})
+	require.NoError(t, err)
+	stream, err := s.engine.ContainerExecAttach(t.Context(), made.ID, container.ExecAttachOptions{})
+	require.NoError(t, err)
+	defer stream.Close()
+	var said bytes.Buffer
+	_, err = stdcopy.StdCopy(&said, &said, stream.Reader)
+	require.NoError(t, err)
+	return said.String()
+}
