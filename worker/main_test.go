@@ -104,7 +104,7 @@ func TestTheWorkerServesUntilItIsToldToStop(t *testing.T) {
 		"--config", config(t, "stopTimeout: 1s\n"),
 	}
 	go func() { ended <- run(ctx, args, &out, &log) }()
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), "\n") || len(ended) > 0 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "\n") || len(ended) > 0 }, time.Minute, 10*time.Millisecond)
 	line := regexp.MustCompile(`^worker: host build-1 serves no worlds \(its config opens none\) on queues ` + t.Name() + ` and ` + t.Name() +
 		`@build-1, health and metrics at (http://127\.0\.0\.1:\d+)\n$`).FindStringSubmatch(out.String())
 	require.NotNil(t, line, out.String()+log.String())
@@ -115,11 +115,11 @@ func TestTheWorkerServesUntilItIsToldToStop(t *testing.T) {
 	require.NoError(t, err)
 	var report compensations.Report
 	require.ErrorContains(t, run.Get(t.Context(), &report), "nothing was touched")
-	require.Eventually(t, func() bool { return strings.Contains(get(t, line[1]+"/metrics"), "temporal_workflow_failed") }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(get(t, line[1]+"/metrics"), "temporal_workflow_failed") }, time.Minute, 50*time.Millisecond)
 
 	unknown, err := servertest.Client(t).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: t.Name()}, "no.such.workflow")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "no.such.workflow") }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "no.such.workflow") }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, servertest.Client(t).TerminateWorkflow(t.Context(), unknown.GetID(), "", "seen"))
 
 	stop()

@@ -12,7 +12,7 @@ import (
 )
 
 // The server refreshes its view of a namespace every few seconds.
-const waitForCache = 30 * time.Second
+const waitForCache = 90 * time.Second
 
 func TestSearchAttributesThatAreMissing(t *testing.T) {
 	hideCLI(t)

@@ -143,7 +143,7 @@ func (d *desk) ended(r *running) typed {
 	select {
 	case e := <-r.end:
 		return e
-	case <-time.After(30 * time.Second):
+	case <-time.After(90 * time.Second):
 		require.FailNow(d, "the command has not ended", r.out.String())
 		return typed{}
 	}
@@ -218,7 +218,7 @@ func normal(s string) string {
 
 // How long, and how often, a test looks for what comes by itself.
 const (
-	waitFor = 20 * time.Second
+	waitFor = 60 * time.Second
 	tick    = 20 * time.Millisecond
 )
 

@@ -41,6 +41,9 @@ The history must still be there: keep the retention of the namespace longer than
 			if err != nil {
 				return refusal(err)
 			}
+			if err := c.after().Readable(ctx, dead, payloads()); err != nil {
+				return refusal(err)
+			}
 			run, err := c.after().Recover(ctx, dead, who())
 			if err != nil {
 				return refusal(err)

@@ -77,12 +77,14 @@ func (b builtin) places(ctx context.Context) (workflows.Places, error) {
 
 // ledger rebuilds the ledger of a run from histories.
 func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows.Ledger, error) {
+	defer activities.Beat(ctx)()
 	ledger, err := b.server.Ledger(ctx, r, b.converter)
 	return ledger, final(err)
 }
 
 // redoable reads what a rollback has undone.
 func (b builtin) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.Redoable, error) {
+	defer activities.Beat(ctx)()
 	before, err := b.server.Before(ctx, r, b.converter)
 	return before, final(err)
 }

@@ -19,15 +19,20 @@ import (
 
 // Bounds on what one round of retention tells.
 const (
-	retainOrphans  = 50
-	retainProblems = 50
+	retainOrphans   = 50
+	retainAbandoned = 50
+	retainProblems  = 50
 )
 
 // behind is how far lists of workflows and the clocks of others may lag.
 const behind = 5 * time.Second
 
-// orphaned counts, by world, the open records of this host whose workflow is gone.
-const orphaned = "unwind_orphan_records"
+// orphaned is, by world, how many open records of this host have a workflow that is gone; abandoned counts those that were
+// given up.
+const (
+	orphaned  = "unwind_orphan_records"
+	abandoned = "unwind_abandoned_records"
+)
 
 // retain is one round over the journals of this host: records whose task has committed are marked so, and what is over is
 // released, then forgotten. What is open, or what somebody works on, stays.
@@ -62,8 +67,9 @@ type standing struct {
 	recovery.Run
 	// gone says that the server does not know it any more.
 	gone bool
-	// needed says that its ledger is at work, or has to be.
+	// needed says that its ledger is at work, or has to be; else over is when it came to its end, by itself or recovered.
 	needed bool
+	over   time.Time
 	// doubtful says that the run is gone but its workflow id is there: only a token tells whether the chain is the same.
 	doubtful bool
 }
@@ -93,7 +99,7 @@ func (r *round) world(ctx context.Context, world string, journal activities.Reco
 		switch {
 		case err != nil:
 			r.problemf("world %s, token %s: %v", world, record.Entry.Token, err)
-		case owner.gone && record.State == activities.RecordOpen:
+		case owner.gone && record.Ended.IsZero():
 			orphans++
 			r.orphan(ctx, world, record)
 		case owner.needed || r.busy[owner.Task]:
@@ -105,26 +111,54 @@ func (r *round) world(ctx context.Context, world string, journal activities.Reco
 	return r.clear(ctx, world, journal, idle)
 }
 
-// date says until when a record is kept whose task is over. An open one is marked where its task has ended by itself: with
-// its step done for good, or left as it is by a person's decision.
+// date says until when a record is kept whose task is over. An open one is marked: its step is done for good, or left as it
+// is by a person's decision. So is the world where an undo has begun and not ended: that is given up when its time is over.
 func (r *round) date(ctx context.Context, world string, journal activities.Records, owner standing, record activities.Record) activities.Record {
-	keep := cmp.Or(record.Entry.Keep, activities.DefaultKeep)
+	until := owner.over.Add(cmp.Or(record.Entry.Keep, activities.DefaultKeep))
 	switch {
-	case record.State == activities.RecordOpen && owner.Settled():
-		until := owner.Closed.Add(keep)
+	case owner.gone:
+	case record.State == activities.RecordOpen:
 		if err := journal.Commit(ctx, record.Entry.Token, until); err != nil {
 			r.problemf("world %s, token %s: %v", world, record.Entry.Token, err)
 			return record
 		}
 		r.told.Committed++
-		record.State, record.Ended, record.Until = activities.RecordCommitted, owner.Closed, until
-	case record.State == activities.RecordUndone && !record.Ended.IsZero():
-		record.Until = record.Ended.Add(keep)
-		if owner.Closed.After(record.Ended) {
-			record.Until = owner.Closed.Add(keep)
+		record.State, record.Ended, record.Until = activities.RecordCommitted, owner.over, until
+	case record.State == activities.RecordUndone:
+		if until.After(record.Until) {
+			record.Until = until
+		}
+		if record.Ended.IsZero() && r.now.After(record.Until) {
+			return r.abandon(ctx, world, journal, record)
 		}
 	}
 	return record
+}
+
+// abandon gives up an undo that nobody will bring to its end.
+func (r *round) abandon(ctx context.Context, world string, journal activities.Records, record activities.Record) activities.Record {
+	if err := journal.Abandon(ctx, record.Entry.Token); err != nil {
+		r.problemf("world %s, token %s is not given up: %v", world, record.Entry.Token, err)
+		return record
+	}
+	record.Ended = r.now
+	if len(r.told.Abandoned) < retainAbandoned {
+		r.told.Abandoned = append(r.told.Abandoned, nameOf(world, record))
+	}
+	activity.GetMetricsHandler(ctx).WithTags(map[string]string{"world": world}).Counter(abandoned).Inc(1)
+	r.warn(ctx, "an undo that a person has left as it was is given up, and its record released", world, record)
+	return record
+}
+
+func nameOf(world string, record activities.Record) workflows.RecordName {
+	return workflows.RecordName{
+		World: world, Token: record.Entry.Token, Workflow: record.Owner.Workflow, Step: record.Entry.Step, Since: record.Since,
+	}
+}
+
+func (r *round) warn(ctx context.Context, what, world string, record activities.Record) {
+	activity.GetLogger(ctx).Warn(what, "world", world, "token", record.Entry.Token,
+		"workflow", record.Owner.Workflow, "step", record.Entry.Step, "since", record.Since)
 }
 
 // clear releases and forgets what the policy chooses.
@@ -194,7 +228,8 @@ func (r *round) stands(ctx context.Context, owner activities.Owner) (s standing,
 		return s, err
 	}
 	s.Run = run
-	s.needed, err = r.server.Needed(ctx, run)
+	last, err := r.server.LastRecovery(ctx, run)
+	s.needed, s.over = !last.Settled() || last.Dead(), last.Closed
 	return s, err
 }
 
@@ -216,11 +251,8 @@ func (r *round) orphan(ctx context.Context, world string, record activities.Reco
 		r.told.More++
 		return
 	}
-	r.told.Orphans = append(r.told.Orphans, workflows.Orphan{
-		World: world, Token: record.Entry.Token, Workflow: record.Owner.Workflow, Step: record.Entry.Step, Since: record.Since,
-	})
-	activity.GetLogger(ctx).Warn("an open record whose workflow is gone: nobody undoes it by himself",
-		"world", world, "token", record.Entry.Token, "workflow", record.Owner.Workflow, "step", record.Entry.Step, "since", record.Since)
+	r.told.Orphans = append(r.told.Orphans, nameOf(world, record))
+	r.warn(ctx, "an open record whose workflow is gone: nobody undoes it by himself", world, record)
 }
 
 func (r *round) problemf(format string, args ...any) {

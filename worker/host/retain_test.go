@@ -94,8 +94,12 @@ func (f files) parked(id, step string) (parked compensations.StepReport) {
 }
 
 func (f files) force(id string, parked compensations.StepReport) {
+	f.resolve(id, parked, compensations.Force)
+}
+
+func (f files) resolve(id string, parked compensations.StepReport, do compensations.Do) {
 	require.NoError(f, f.Client.SignalWorkflow(f.Context(), id, "", compensations.SignalResolve,
-		compensations.Resolution{Step: parked.Step, Digest: parked.Digest, Do: compensations.Force, Who: "ann"}))
+		compensations.Resolution{Step: parked.Step, Digest: parked.Digest, Do: do, Who: "ann"}))
 }
 
 const (
@@ -214,7 +218,7 @@ func TestAnOpenRecordWhoseWorkflowIsGoneIsToldAndKept(t *testing.T) {
 	require.Eventually(t, func() bool { told = f.retain(); return len(told.Orphans) > 0 }, waitFor, tick)
 	steps := map[string]bool{}
 	for _, o := range told.Orphans {
-		require.Equal(t, workflows.Orphan{
+		require.Equal(t, workflows.RecordName{
 			World: "file", Token: activities.NewToken(task.GetRunID(), o.Step, 1), Workflow: task.GetID(), Step: o.Step, Since: o.Since,
 		}, o)
 		require.WithinDuration(t, time.Now(), o.Since, time.Minute)
@@ -226,4 +230,59 @@ func TestAnOpenRecordWhoseWorkflowIsGoneIsToldAndKept(t *testing.T) {
 		return orphans.MatchString(f.metrics())
 	}, waitFor, tick)
 	require.Equal(t, []activities.RecordState{open, open}, f.states())
+}
+
+func TestWhatAPersonHasLeftAsItWasIsGivenUpWhenItsWindowIsOver(t *testing.T) {
+	const keep = 3 * time.Second
+	m := host.NewMetrics()
+	t.Cleanup(m.Close)
+	f := newFiles(t, host.RetentionConfig{}, m)
+	task := f.start(f.write(keep, f.atGate()))
+	require.Eventually(t, func() bool { return len(f.state(task.GetID()).Gates) == 1 }, waitFor, tick)
+	for _, name := range []string{"one", "two"} { // one drifts, of two the record is damaged
+		token := activities.NewToken(task.GetRunID(), name, 1)
+		if name == "one" {
+			require.NoError(t, os.WriteFile(filepath.Join(f.root, name), []byte("somebody else's"), 0o600))
+			continue
+		}
+		records, err := filepath.Glob(filepath.Join(f.root, ".*", "journal", "tokens", token, "record"))
+		require.NoError(t, err)
+		require.Len(t, records, 1)
+		require.NoError(t, os.Truncate(records[0], 10))
+	}
+	require.NoError(t, f.Client.TerminateWorkflow(t.Context(), task.GetID(), "", "a test"))
+	dead, err := f.Find(t.Context(), task.GetID())
+	require.NoError(t, err)
+	recovering, err := f.Recover(t.Context(), dead, "ann")
+	require.NoError(t, err)
+	f.resolve(recovering.WorkflowID, f.parked(recovering.WorkflowID, "two"), compensations.Skip)
+	f.resolve(recovering.WorkflowID, f.parked(recovering.WorkflowID, "one"), compensations.Accept)
+	require.Equal(t, compensations.Remains, f.report(recovering.WorkflowID).Status)
+	end, err := f.Describe(t.Context(), recovering.WorkflowID, "")
+	require.NoError(t, err)
+	over := end.Closed.Add(keep)
+	told := f.retain()
+	if time.Now().Before(over) {
+		require.Empty(t, told.Abandoned)
+	}
+
+	steps := map[string]bool{}
+	require.Eventually(t, func() bool {
+		told := f.retain()
+		require.Empty(t, told.Problems)
+		for _, a := range told.Abandoned {
+			steps[a.Step] = true
+		}
+		return !slices.Contains(f.states(), undone)
+	}, waitFor, 100*time.Millisecond)
+	require.False(t, time.Now().Before(over))
+	require.Equal(t, map[string]bool{"one": true, "two": true}, steps)
+	for name, content := range map[string]string{"one": "somebody else's", "two": "written"} {
+		raw, err := os.ReadFile(filepath.Join(f.root, name))
+		require.NoError(t, err)
+		require.Equal(t, content, string(raw))
+	}
+	require.Eventually(t, func() bool {
+		return regexp.MustCompile(`(?m)^unwind_abandoned_records(_total)?\{[^}]*world="file"[^}]*\} 2$`).MatchString(f.metrics())
+	}, waitFor, tick)
 }

@@ -21,7 +21,7 @@ import (
 
 // How long, and how often, a test looks for what comes by itself.
 const (
-	waitFor = 30 * time.Second
+	waitFor = 90 * time.Second
 	tick    = 20 * time.Millisecond
 )
 

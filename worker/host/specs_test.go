@@ -25,7 +25,7 @@ func TestSpecsOfAllWorldsWithNothingOpenedAndNothingLeft(t *testing.T) {
 	t.Setenv("PATH", "")
 	specs, err := host.Specs(nil)
 	require.NoError(t, err)
-	for _, action := range []string{"file.write", "file.delete", "container.exec", "terraform.apply", "stripe.customer.create"} {
+	for _, action := range []string{"file.write", "file.delete", "container.exec", "container.replace", "terraform.apply", "stripe.customer.create"} {
 		require.True(t, names(specs)[action], action)
 	}
 	left, err := os.ReadDir(folder)
@@ -36,7 +36,7 @@ func TestSpecsOfAllWorldsWithNothingOpenedAndNothingLeft(t *testing.T) {
 func TestSpecsOfAConfigAreThoseOfItsWorlds(t *testing.T) {
 	specs, err := host.Specs(&host.Config{Container: &host.ContainerConfig{}})
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{"container.exec": true}, names(specs))
+	require.Equal(t, map[string]bool{"container.exec": true, "container.replace": true}, names(specs))
 
 	specs, err = host.Specs(&host.Config{})
 	require.NoError(t, err)

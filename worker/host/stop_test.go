@@ -90,7 +90,7 @@ func TestAWorkerThatStopsCostsALongStepNoAttempt(t *testing.T) {
 		calls := <-a.calls
 		a.calls <- calls
 		return calls > 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 
 	stop()
 	t.Cleanup(process(t, a, nil))

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/activity"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
@@ -21,6 +21,7 @@ const (
 
 // sweep starts the recovery of every run on this worker's queue that has ended without unwinding.
 func (b builtin) sweep(ctx context.Context) (workflows.Swept, error) {
+	defer activities.Beat(ctx)()
 	swept := workflows.Swept{Problems: map[string]string{}}
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: b.server.Namespace, Query: deadQuery(b.config.Queue), PageSize: sweepPage,
@@ -31,7 +32,6 @@ func (b builtin) sweep(ctx context.Context) (workflows.Swept, error) {
 			return swept, fmt.Errorf("list the runs that are closed and open: %w", err)
 		}
 		for _, e := range page.GetExecutions() {
-			activity.RecordHeartbeat(ctx)
 			if err := b.recover(ctx, e.GetExecution().GetWorkflowId(), e.GetExecution().GetRunId(), &swept); err != nil {
 				return swept, err
 			}
@@ -52,6 +52,9 @@ func deadQuery(queue string) string {
 // recover starts the recovery of one run. An error is the end of the sweep; what concerns the run only is told in swept.
 func (b builtin) recover(ctx context.Context, id, runID string, swept *workflows.Swept) error {
 	dead, err := b.server.FindRun(ctx, id, runID)
+	if err == nil {
+		err = b.server.Readable(ctx, dead, b.converter) // else a worker that is upgraded sweeps it up
+	}
 	var run recovery.Run
 	if err == nil {
 		run, err = b.server.Recover(ctx, dead, "the sweep on host "+b.config.Host)
@@ -61,7 +64,7 @@ func (b builtin) recover(ctx context.Context, id, runID string, swept *workflows
 		swept.Recovering = append(swept.Recovering, run.WorkflowID)
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case recovery.WhyOf(err) != "": // somebody was faster, or the list is behind
+	case recovery.WhyOf(err) != "" && recovery.WhyOf(err) != recovery.Newer: // somebody was faster, or the list is behind
 	case len(swept.Problems) < sweepProblems:
 		swept.Problems[id] = err.Error()
 	}
