@@ -90,6 +90,8 @@ type left struct {
 	Digest  activities.Digest `json:"digest"`
 	Lineage string            `json:"lineage"`
 	Serial  uint64            `json:"serial"`
+	// Refused are the refusals of the step's runs, whose output is gone when the step is done.
+	Refused []string `json:"refused,omitempty"`
 	// Sealed holds the state, encrypted.
 	Sealed []byte `json:"sealed"`
 }

@@ -143,18 +143,37 @@ func (a *apply) resume(ctx context.Context, e activities.Entry, s activities.Ste
 		}
 		return a.finish(ctx, ws, s, c.Forward, said, "the result of an earlier attempt")
 	}
-	file := filepath.Join(ws.dir, planFile)
-	said, err := ws.plan(ctx, tfexec.Out(file))
+	said, err := ws.applyRest(ctx)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	if !said.unchanged() {
-		if said, err = ws.applyPlan(ctx, file); err != nil {
-			return activities.Result{}, err
-		}
-		point.Reach("terraform.apply:applied")
-	}
 	return a.finish(ctx, ws, s, c.Forward, said, "an earlier attempt had begun; what was missing was planned and applied anew")
+}
+
+// applyRest plans and applies what an earlier attempt has left to do.
+func (ws *workspace) applyRest(ctx context.Context) (report, error) {
+	file := filepath.Join(ws.dir, planFile)
+	for {
+		now, err := ws.pull(ctx)
+		if err != nil {
+			return report{}, err
+		}
+		anew, err := ws.mend(ctx, now, func(string) bool { return true })
+		if err != nil {
+			return report{}, err
+		}
+		said, err := ws.plan(ctx, append(replacing(anew), tfexec.Out(file))...)
+		if err != nil || said.unchanged() {
+			return said, err
+		}
+		if said, err = ws.applyPlan(ctx, file); err == nil {
+			point.Reach("terraform.apply:applied")
+			return said, nil
+		}
+		if !refuses(said, anew) {
+			return said, err
+		}
+	}
 }
 
 // finish writes down what the step has left, checks it and makes its result.
@@ -170,7 +189,11 @@ func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b 
 	if err != nil {
 		return activities.Result{}, err
 	}
-	l := left{Digest: now.digest(), Lineage: now.Lineage, Serial: now.Serial, Sealed: sealed}
+	refused, err := ws.refusals()
+	if err != nil {
+		return activities.Result{}, err
+	}
+	l := left{Digest: now.digest(), Lineage: now.Lineage, Serial: now.Serial, Refused: refused, Sealed: sealed}
 	if _, err := ws.token.Create(docLeft, &l); err != nil {
 		return activities.Result{}, err
 	}
@@ -186,7 +209,7 @@ func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b 
 		Summary: fmt.Sprintf("%d added, %d changed, %d destroyed", said.Counts.Add, said.Counts.Change, said.Counts.Remove),
 		Outputs: now.shown(said.Counts),
 		After:   l.Digest,
-		Notes:   notes,
+		Notes:   append(notes, refused...),
 	}
 	if _, err := a.settleAll(ctx, ws); err != nil {
 		return activities.Result{}, err

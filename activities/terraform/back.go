@@ -82,14 +82,28 @@ func (u *undo) added(now *state) []string {
 // subtract destroys what the step added, under the step's own configuration: provisioners and provider settings that
 // belong to it are only there.
 func (u *undo) subtract(ctx context.Context) error {
-	now, err := u.ws.pull(ctx)
-	if err != nil {
-		return err
+	for {
+		now, err := u.ws.pull(ctx)
+		if err != nil {
+			return err
+		}
+		added := u.added(now)
+		if len(added) == 0 && (u.record.Back != toNothing || now.empty()) {
+			return nil
+		}
+		half, err := u.ws.mend(ctx, now, func(address string) bool { return slices.Contains(added, address) })
+		if err != nil {
+			return err
+		}
+		said, err := u.destroy(ctx, added)
+		if err == nil || !refuses(said, half) {
+			return err
+		}
 	}
-	added := u.added(now)
-	if len(added) == 0 && (u.record.Back != toNothing || now.empty()) {
-		return nil
-	}
+}
+
+// destroy destroys what was added, unless something else would go with it.
+func (u *undo) destroy(ctx context.Context, added []string) (report, error) {
 	file := filepath.Join(u.ws.dir, "unwind.destroy.tfplan")
 	options := []tfexec.PlanOption{tfexec.Destroy(true), tfexec.Out(file)}
 	if u.record.Back != toNothing {
@@ -99,17 +113,16 @@ func (u *undo) subtract(ctx context.Context) error {
 	}
 	said, err := u.ws.plan(ctx, options...)
 	if err != nil {
-		return err
+		return said, err
 	}
 	for _, address := range said.loses() {
 		if !slices.Contains(added, address) {
 			// Something from before has come to depend on what was added: it would go too. The configuration from before
 			// lets go of it first and destroys what was added then.
-			return nil
+			return said, nil
 		}
 	}
-	_, err = u.ws.applyPlan(ctx, file)
-	return err
+	return u.ws.applyPlan(ctx, file)
 }
 
 // goBack applies the configuration from before on the state as it is now. remains are addresses that it would still
@@ -124,7 +137,15 @@ func (u *undo) goBack(ctx context.Context) (remains []string, drift *activities.
 	}
 	file := filepath.Join(ws.dir, planFile)
 	for {
-		said, err := ws.plan(ctx, tfexec.Out(file))
+		now, err := ws.pull(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		half, err := ws.mend(ctx, now, u.record.plans)
+		if err != nil {
+			return nil, nil, err
+		}
+		said, err := ws.plan(ctx, append(replacing(half), tfexec.Out(file))...)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -137,7 +158,7 @@ func (u *undo) goBack(ctx context.Context) (remains []string, drift *activities.
 		if said, err = ws.applyPlan(ctx, file); err == nil {
 			break
 		}
-		if !strings.Contains(said.failure(), "Saved plan is stale") {
+		if !strings.Contains(said.failure(), "Saved plan is stale") && !refuses(said, half) {
 			return nil, nil, err
 		}
 	}

@@ -83,6 +83,19 @@ func (s *state) managed() map[string]string {
 	return all
 }
 
+// tainted says of each managed object by its address whether terraform calls it tainted; deposed ones are left out.
+func (s *state) tainted() map[string]bool {
+	all := map[string]bool{}
+	for _, r := range s.Resources {
+		for _, i := range r.Instances {
+			if r.Mode == "managed" && i.Deposed == "" {
+				all[r.address(i)] = i.Status == "tainted"
+			}
+		}
+	}
+	return all
+}
+
 // address is the instance's address as terraform prints it; a deposed object's carries its key.
 func (r stateResource) address(i stateInstance) string {
 	a := r.Type + "." + r.Name

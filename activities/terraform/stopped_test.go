@@ -1,13 +1,10 @@
 package terraform
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -167,7 +164,7 @@ func (b *bench) work(e activities.Entry) []string {
 func (b *bench) stop(c *exec.Cmd) (sleeper process) {
 	b.Helper()
 	b.eventually("a stopped process of the worker's", func() bool {
-		sleeper = stoppedBelow(c.Process.Pid)
+		sleeper = b.stopped(c.Process.Pid)
 		return sleeper.PID != 0
 	})
 	require.NoError(b, unix.Kill(c.Process.Pid, unix.SIGSTOP))
@@ -210,32 +207,16 @@ func (b *bench) wake(c *exec.Cmd, sleeper process) error {
 	return err
 }
 
-// stoppedBelow is a stopped process that descends from another one; zero for none.
-func stoppedBelow(ancestor int) process {
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if s, err := statOf(pid); err == nil && s.state == "T" && descends(pid, ancestor) {
+// stopped is a stopped process that works below the folder, other than the worker; zero for none. Its parent tells nothing:
+// who started it may have ended.
+func (b *bench) stopped(worker int) process {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if s, err := statOf(pid); err == nil && s.state == "T" && pid != worker && b.employs(dir) {
 			p, _ := processOf(pid)
 			return p
 		}
 	}
 	return process{}
-}
-
-func descends(pid, ancestor int) bool {
-	for pid > 1 {
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return false
-		}
-		pid, _ = strconv.Atoi(strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))[1])
-		if pid == ancestor {
-			return true
-		}
-	}
-	return false
 }

@@ -16,7 +16,8 @@ type event struct {
 		Resource eventResource `json:"resource"`
 		Action   string        `json:"action"`
 	} `json:"change"`
-	// Hook is set in apply_start, apply_complete and apply_errored.
+	// Hook is set in apply_start, apply_complete and apply_errored, and without an action in provision_start and
+	// provision_errored.
 	Hook *struct {
 		Resource eventResource `json:"resource"`
 		Action   string        `json:"action"`
@@ -78,6 +79,8 @@ type report struct {
 	Begun bool
 	// Created are the creations, in the order of their beginning.
 	Created []creation
+	// Refused are the addresses of objects whose destroy-time provisioners failed.
+	Refused []string
 	// Updating are other actions that were begun and never completed.
 	Updating []string
 	// Outputs says that a value of the configuration's outputs changes.
@@ -86,15 +89,19 @@ type report struct {
 	Errors  []diagnostic
 }
 
-// readReport reads the stream of a run: its file may end in half a line.
-func readReport(path string) (report, error) {
-	var r report
+// readReport reads what a run has said.
+func readReport(path string) (r report, err error) {
+	return r, readEvents(path, r.add)
+}
+
+// readEvents reads the stream of a run, if there is one: its file may end in half a line.
+func readEvents(path string, add func(event)) error {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
-		return r, nil
+		return nil
 	}
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer f.Close()
 	in := bufio.NewReader(f)
@@ -102,10 +109,10 @@ func readReport(path string) (report, error) {
 		line, err := in.ReadBytes('\n')
 		var e event
 		if json.Unmarshal(line, &e) == nil {
-			r.add(e)
+			add(e)
 		}
 		if err != nil {
-			return r, nil
+			return nil
 		}
 	}
 }
@@ -122,6 +129,10 @@ func (r *report) add(e event) {
 			r.Created = append(r.Created, creation{Address: address, Fate: inFlight})
 		} else {
 			r.Updating = append(r.Updating, address)
+		}
+	case "provision_errored":
+		if slices.Contains(r.Updating, e.Hook.Resource.Address) {
+			r.Refused = append(r.Refused, e.Hook.Resource.Address)
 		}
 	case "apply_complete", "apply_errored":
 		r.ended(e)

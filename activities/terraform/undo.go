@@ -166,7 +166,21 @@ func (u *undo) run(ctx context.Context, unsaved []string) (activities.Undone, er
 		return activities.Undone{}, err
 	}
 	point.Reach("terraform.undo:tidied")
-	return u.verdict(now, lost, remains), nil
+	refused, err := u.refused()
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	return u.verdict(now, lost, remains, refused), nil
+}
+
+// refused are the refusals of the step and of its undo.
+func (u *undo) refused() ([]string, error) {
+	var l left
+	if _, err := u.ws.token.Read(docLeft, &l); err != nil {
+		return nil, err
+	}
+	here, err := u.ws.refusals()
+	return append(l.Refused, here...), err
 }
 
 func drifted(d *activities.Drift) activities.Undone {
@@ -175,7 +189,7 @@ func drifted(d *activities.Drift) activities.Undone {
 }
 
 // verdict says how it ended, by what was seen.
-func (u *undo) verdict(now *state, lost []creation, remains []string) activities.Undone {
+func (u *undo) verdict(now *state, lost []creation, remains, refused []string) activities.Undone {
 	differs := u.before.changes(now)
 	out := activities.Undone{Outcome: activities.Restored,
 		Observed: fmt.Sprintf("the state has the same %d objects, attributes and outputs as before", len(u.before.managed()))}
@@ -186,6 +200,10 @@ func (u *undo) verdict(now *state, lost []creation, remains []string) activities
 	for _, address := range remains {
 		out.Outcome = activities.Residue
 		out.Losses = append(out.Losses, address+": still differs from the configuration from before")
+	}
+	if len(refused) > 0 {
+		out.Outcome = activities.Residue
+		out.Losses = append(out.Losses, refused...)
 	}
 	for _, c := range lost {
 		switch c.Fate {

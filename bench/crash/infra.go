@@ -147,15 +147,20 @@ func (p *infra) count(v *verdict, objects, known map[string]string, e ended) {
 	regions := map[string]int{}
 	for id, region := range objects {
 		regions[region]++
-		if known[id] == "" && !named(e, id) && !named(e, address(region)) {
+		if known[id] == "" && !named(e, id) && !p.told(e, region) {
 			v.Orphaned = append(v.Orphaned, fmt.Sprintf("%s: object %s of region %s is in no state", p.id, id, region))
 		}
 	}
 	for region, n := range regions {
-		if n > 1 && !named(e, address(region)) {
+		if n > 1 && !p.told(e, region) {
 			v.Doubled = append(v.Doubled, fmt.Sprintf("%s: region %s has %d objects", p.id, region, n))
 		}
 	}
+}
+
+// told says that the report names the region's object, as lost or in how the step went.
+func (p *infra) told(e ended, region string) bool {
+	return named(e, address(region)) || slices.ContainsFunc(e.notes(p.id), func(n string) bool { return strings.Contains(n, address(region)) })
 }
 
 func address(region string) string { return fmt.Sprintf("terraform_data.object[%q]", region) }
