@@ -27,7 +27,7 @@ type Carried struct {
 
 // Left is what an unwinding knows of an entry that it has left on the ledger.
 type Left struct {
-	// State is Parked, Skipped, or Pending.
+	// State is Parked, Skipped, Pending, or Accepted where that was decided between two runs.
 	State UndoState `json:"state"`
 	progress
 }

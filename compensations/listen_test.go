@@ -92,6 +92,51 @@ func TestASignalOfTheLastMomentIsCarriedOver(t *testing.T) {
 	}
 }
 
+// What is parked in a part that is paused is decided also where no plan is there: in the last moment of a run, and before the
+// next one goes on with the part.
+func TestAParkOfAPausedPartIsResolvedBetweenTwoRuns(t *testing.T) {
+	for do, want := range map[compensations.Do]string{
+		compensations.Skip: "a skipped unknown", compensations.Accept: "a accepted unknown", compensations.Retry: "a settled restored",
+	} {
+		t.Run(string(do), func(t *testing.T) {
+			w := &world{undo: parks("a")}
+			s := &script{world: w, steps: chain("a")}
+			s.options.Pause = func() bool { return len(w.calls) > 0 }
+			var shown compensations.StepReport
+			var carried *compensations.Carried
+			s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
+				r := saga.UnwindSteps(ctx, cause, named("a"))
+				shown = r.Steps[0]
+				require.ErrorContains(t, saga.Resolve(compensations.Resolution{Step: "b", Digest: shown.Digest, Do: do}), `nothing is parked: no undo of step "b" waits for a person`)
+				carried = next(t, saga)
+				return r
+			}
+			require.Equal(t, compensations.Open, s.run(t).Status)
+			require.Equal(t, string(compensations.Parked), shown.State)
+
+			s.from, s.steps, s.options.Pause = carried, nil, nil
+			var again *compensations.Carried
+			s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
+				r := compensations.Resolution{Step: "a", Digest: shown.Digest, Do: do, Who: "eve"}
+				require.ErrorContains(t, saga.Resolve(compensations.Resolution{Step: "a", Digest: "sha256:forged", Do: do}), "is not that of the present park")
+				require.NoError(t, saga.Resolve(r))
+				require.ErrorContains(t, saga.Resolve(r), "is not parked")
+				again = next(t, saga)
+				return compensations.Report{}
+			}
+			s.run(t)
+			s.from = again
+			s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
+				return saga.UnwindSteps(ctx, cause, named())
+			}
+			report := s.run(t)
+			require.Equal(t, []string{want}, rows(report.Steps))
+			require.Equal(t, []string{string(do) + " by eve"}, report.Steps[0].Notes)
+			require.Equal(t, []string{"a parked"}, s.alerts, "nobody is asked again")
+		})
+	}
+}
+
 func TestAReportIsReadBackFromTheErrorOfItsWorkflow(t *testing.T) {
 	for _, kind := range []compensations.CauseKind{compensations.Failure, compensations.Canceled} {
 		var suite testsuite.WorkflowTestSuite

@@ -214,14 +214,32 @@ func (s *Saga) Past() Past { return s.past }
 
 // Resolve decides a parked undo. An error says why the resolution decides nothing.
 func (s *Saga) Resolve(r Resolution) error {
-	if s.plan == nil {
-		return errors.New("nothing is parked: the task is not unwinding")
+	decide := s.resolveLeft // between two runs, or before the second has begun its plan
+	if s.plan != nil {
+		decide = s.plan.resolve
 	}
-	if err := s.plan.resolve(r); err != nil {
+	if err := decide(r); err != nil {
 		return err
 	}
 	s.options.Changed()
 	return nil
+}
+
+// resolveLeft decides a park that an unwinding has left, for the plan that takes it up.
+func (s *Saga) resolveLeft(r Resolution) error {
+	for _, e := range slices.Backward(s.ledger.Entries()) {
+		known, left := s.left[e.Token]
+		if !left || e.Step != r.Step {
+			continue
+		}
+		decided, err := known.Resolve(e, r)
+		if err != nil {
+			return err
+		}
+		s.left[e.Token] = decided
+		return nil
+	}
+	return fmt.Errorf("nothing is parked: no undo of step %q waits for a person", r.Step)
 }
 
 // Unwind undoes every entry, last in first out among those that depend on each other, and returns when each one is

@@ -214,6 +214,37 @@ func TestAGateWaitsOnBesideAPartThatIsPaused(t *testing.T) {
 	}
 }
 
+// A decision that is there when the next run begins comes before that goes on with the part: a gate is opened first.
+func TestADecisionThatComesBeforeAPausedPartGoesOnHolds(t *testing.T) {
+	w := &world{steps: gated(chain("a", "g", "b"), "g", time.Hour), do: failingTimes(map[string]int{"b": 1}), undo: parksOnce("b")}
+	of(w.steps, "b").Needs = []string{"a"}
+	of(w.steps, "b").Savepoint = "sp"
+	backTo(w.steps, "b", "sp", 1)
+	var park compensations.StepReport
+	l := &chained{T: t, world: w}
+	l.in = func(n int, r *run) {
+		if n == 1 {
+			r.at(10*time.Minute, func() {
+				s := r.state().Report.Steps
+				park = s[len(s)-1]
+				r.env.SetContinueAsNewSuggested(true)
+			})
+			return
+		}
+		r.at(0, func() {
+			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: park.Digest, Do: compensations.Retry, Who: "eve"})
+		})
+		r.at(time.Minute, func() { r.decide(workflows.SignalApprove) })
+	}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, []string{"do a", "do b", "plan g", "undo b", "undo b", "do b", "do g"}, sortedAt(sortedAt(w.calls, 1, 3), 5, 7))
+	require.Equal(t, compensations.Committed, report.Status)
+	require.Contains(t, notesOf(report, "b"), "retry by eve")
+	require.Empty(t, report.Notes, "it is not ignored")
+}
+
 // On a real server, which says itself when a history is long: large parameters make few steps enough.
 func TestALongTaskUndoesAPartOverSeveralRunsAndIsRecoveredInTheMiddle(t *testing.T) {
 	const n = 50
