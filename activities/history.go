@@ -28,9 +28,11 @@ type Attempt struct {
 	// Event is the id of the event that tells the end.
 	Event int64
 	Token string
-	// Undone is what it returned; nil where it failed. Unserved says that no worker had taken it.
+	// Undone is what it returned; nil where it failed. Unserved says that no worker had taken it, Canceled that it was taken
+	// back.
 	Undone   *Undone
 	Unserved bool
+	Canceled bool
 }
 
 // EntriesIn are the entries of a TraceOf.
@@ -53,13 +55,9 @@ func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trac
 			}
 			continue
 		}
-		if token := undos[event.GetActivityTaskFailedEventAttributes().GetScheduledEventId()]; token != "" {
-			t.Attempts = append(t.Attempts, Attempt{Event: event.EventId, Token: token})
-		}
-		timedOut := event.GetActivityTaskTimedOutEventAttributes()
-		if token := undos[timedOut.GetScheduledEventId()]; token != "" {
-			unserved := timedOut.GetFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
-			t.Attempts = append(t.Attempts, Attempt{Event: event.EventId, Token: token, Unserved: unserved})
+		if a, ended := endedWithout(event, undos); ended {
+			t.Attempts = append(t.Attempts, a)
+			continue
 		}
 		scheduled := event.GetActivityTaskScheduledEventAttributes()
 		if len(scheduled.GetInput().GetPayloads()) != 1 {
@@ -83,6 +81,17 @@ func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trac
 		}
 	}
 	return t, nil
+}
+
+// endedWithout is the undo that an event ends without a result.
+func endedWithout(event *historypb.HistoryEvent, undos map[int64]string) (Attempt, bool) {
+	failed, canceled := event.GetActivityTaskFailedEventAttributes(), event.GetActivityTaskCanceledEventAttributes()
+	timedOut := event.GetActivityTaskTimedOutEventAttributes()
+	token := undos[max(failed.GetScheduledEventId(), canceled.GetScheduledEventId(), timedOut.GetScheduledEventId())] // one at most is there
+	return Attempt{
+		Event: event.EventId, Token: token, Canceled: canceled != nil,
+		Unserved: timedOut.GetFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START,
+	}, token != ""
 }
 
 func (t *Trace) completed(event int64, c *historypb.ActivityTaskCompletedEventAttributes, forward, undo string, dc converter.DataConverter) error {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/converter"
 
@@ -36,6 +38,34 @@ func TestTheLedgerIsRebuiltFromAHistoryAlone(t *testing.T) {
 	}, dc)
 	require.NoError(t, err)
 	require.Equal(t, []activities.Entry{a.Entry, b.Entry}, got)
+}
+
+func TestEveryEndOfAnUndoIsTold(t *testing.T) {
+	dc := converter.GetDefaultDataConverter()
+	e := ofThisRun(`{}`).Entry
+	undo := scheduled(t, dc, e.UndoType, activities.Backward{Entry: e})
+	unserved := &failurepb.Failure{FailureInfo: &failurepb.Failure_TimeoutFailureInfo{
+		TimeoutFailureInfo: &failurepb.TimeoutFailureInfo{TimeoutType: enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START}}}
+	done, err := dc.ToPayloads(activities.Undone{Outcome: activities.Restored})
+	require.NoError(t, err)
+	trace, err := activities.TraceOf([]*historypb.HistoryEvent{
+		undo,
+		{EventId: 6, Attributes: &historypb.HistoryEvent_ActivityTaskFailedEventAttributes{
+			ActivityTaskFailedEventAttributes: &historypb.ActivityTaskFailedEventAttributes{ScheduledEventId: 5}}},
+		{EventId: 7, Attributes: &historypb.HistoryEvent_ActivityTaskTimedOutEventAttributes{
+			ActivityTaskTimedOutEventAttributes: &historypb.ActivityTaskTimedOutEventAttributes{ScheduledEventId: 5, Failure: unserved}}},
+		{EventId: 8, Attributes: &historypb.HistoryEvent_ActivityTaskCanceledEventAttributes{
+			ActivityTaskCanceledEventAttributes: &historypb.ActivityTaskCanceledEventAttributes{ScheduledEventId: 5}}},
+		{EventId: 9, Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
+			ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: 5, Result: done}}},
+	}, dc)
+	require.NoError(t, err)
+	restored := activities.Undone{Outcome: activities.Restored}
+	require.Equal(t, []activities.Attempt{
+		{Event: 6, Token: e.Token}, {Event: 7, Token: e.Token, Unserved: true},
+		{Event: 8, Token: e.Token, Canceled: true}, {Event: 9, Token: e.Token, Undone: &restored},
+	}, trace.Attempts)
+	require.Equal(t, map[string]activities.Undone{e.Token: restored}, trace.Settled)
 }
 
 // sealed is a codec that hides what a payload holds.

@@ -65,6 +65,9 @@ func (l ledgers) decide(k *known, events []*historypb.HistoryEvent, trace activi
 	}
 	for token, left := range k.Left { // what nobody has decided is undone again, and where it must be, asked again
 		if waits(left.State) {
+			if left.State == compensations.Parked { // what was decided of an earlier park was acted on
+				left.Decision, left.Reset = activities.Decision{}, false
+			}
 			left.State = compensations.Pending
 			k.Left[token] = left
 		}
@@ -81,9 +84,11 @@ func (p *parks) tried(a activities.Attempt) {
 	if a.Unserved {
 		return
 	}
-	p.last[a.Token] = activities.Undone{Outcome: activities.Failed}
-	if a.Undone != nil {
+	switch {
+	case a.Undone != nil:
 		p.last[a.Token] = *a.Undone
+	case !a.Canceled: // that one has found out nothing
+		p.last[a.Token] = activities.Undone{Outcome: activities.Failed}
 	}
 	for step, open := range p.open {
 		if open.entry.Token == a.Token {
@@ -100,7 +105,7 @@ func (p *parks) told(alert workflows.Alert) {
 			continue
 		}
 		left := p.known.Left[e.Token]
-		left.State, left.Reason = alert.State, alert.Reason
+		left.State, left.Reason, left.Shown = alert.State, alert.Reason, ""
 		for _, left.Undone = range []activities.Undone{p.last[e.Token], {Outcome: activities.Failed}} {
 			for left.Parks = range maxParks {
 				if left.Digest(e) == alert.Digest {
