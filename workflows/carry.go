@@ -112,6 +112,9 @@ func (t *agentTask) snapshot() Carry {
 	c.Past = append(c.Past, t.past...)
 	if t.phase == Forward {
 		for _, f := range t.failed {
+			if f.step.failure != f {
+				continue // it was put back to its start with another one
+			}
 			c.Failed = append(c.Failed, CarriedFailure{Step: f.step.step.ID, Cause: f.cause, Begun: f.begun, From: f.from})
 		}
 	}

@@ -66,6 +66,42 @@ func TestARollbackOfSeveralStepsIsPausedAtEachUndo(t *testing.T) {
 	require.Equal(t, []string{"left out: it needs d"}, notesOf(report, "e"))
 }
 
+// What the first of two steps takes back also puts the second one back to its start: nothing is left to roll back then, also
+// not in the next run.
+func TestAFailureThatWasRolledBackWithAnotherIsNotCarriedOver(t *testing.T) {
+	w := &world{steps: chain("a", "b", "x", "y")}
+	of(w.steps, "y").Needs = []string{"b"}
+	of(w.steps, "b").Savepoint = "sp"
+	backTo(w.steps, "x", "sp", 1)
+	onFailure(w.steps, "y", task.FailRollbackStep)
+	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		switch {
+		case s == "y" && n == 1:
+			return activities.Result{}, errAgain // so that it fails after x
+		case s == "x" && n == 1, s == "y" && n == 2:
+			return activities.Result{}, errNo
+		}
+		return activities.Result{}, nil
+	}
+	late(w.steps, "y")
+	l := &chained{T: t, world: w}
+	l.in = func(_ int, r *run) { longFrom(r, func(calls int) bool { return calls == 6 }) } // undo y
+	var parts []string
+	l.pass = func(c *workflows.Carry) {
+		for _, f := range c.Failed {
+			parts = append(parts, f.Step)
+		}
+	}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, []string{"x"}, parts)
+	require.Equal(t, []string{
+		"do a", "do b", "do x", "do y", "do y", "undo y", "undo x", "undo b", "do b", "do x", "do y",
+	}, sortedAt(sortedAt(w.calls, 2, 4), 9, 11))
+	require.Equal(t, compensations.Committed, report.Status)
+}
+
 // parkedInAPart pauses backward where the undo of c is parked, and lets the second run see to it.
 func parkedInAPart(t *testing.T, second func(r *run)) (*chained, *[]workflows.Alert) {
 	w := backward()
