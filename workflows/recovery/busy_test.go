@@ -39,16 +39,16 @@ func TestALedgerIsNeededUntilItsLastRecoveryIsOver(t *testing.T) {
 	require.False(t, s.needed(id))
 }
 
-func TestARecoveryThatFailedHasRecoveredNothing(t *testing.T) {
+func TestARecoveryThatFailedOrWasCanceledHasRecoveredNothing(t *testing.T) {
 	s := newStage(t)
 	id := s.start(workflows.AgentTaskType).GetID()
 	s.terminate(id)
-	for range 2 {
+	for _, how := range []string{"fail", "cancel", "fail"} {
 		dead, err := s.Find(t.Context(), id)
 		require.NoError(t, err)
 		last, err := s.Recover(t.Context(), dead, "ann")
 		require.NoError(t, err)
-		s.end(last.WorkflowID, "fail")
+		s.end(last.WorkflowID, how)
 		require.True(t, s.needed(id), "its records are kept, and it can be recovered again")
 	}
 }

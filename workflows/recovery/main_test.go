@@ -44,8 +44,11 @@ func waiting(ctx workflow.Context) error {
 	if word == "again" {
 		return workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, nil)
 	}
-	if word == "fail" {
+	if word == "fail" || word == "cancel" { // a recovery that knows nothing of what is left
 		_ = workflow.UpsertTypedSearchAttributes(ctx, workflows.AttributeStatus.ValueSet(string(compensations.Remains)))
+		if word == "cancel" {
+			return temporal.NewCanceledError()
+		}
 		return temporal.NewApplicationError("the history is gone", workflows.TaskFailed)
 	}
 	status := compensations.Status(word)

@@ -87,12 +87,11 @@ func decode[T ~string](p *commonpb.Payload, into *T) {
 // Alive says that the run has not ended.
 func (r Run) Alive() bool { return r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING }
 
-// Dead says that the run has ended and did not unwind: what it did is still there. So has a recovery that failed: it did not
-// get to know what was to be undone.
+// Dead says that the run has ended and did not unwind: what it did is still there. So has every recovery that did not
+// complete: it did not get to know what was to be undone.
 func (r Run) Dead() bool {
 	_, ended := endings[r.Status]
-	return ended && (r.Unwind == compensations.Open || r.Unwind == "" ||
-		r.Type == workflows.RecoverType && r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_FAILED)
+	return ended && (r.Unwind == compensations.Open || r.Unwind == "" || r.Type == workflows.RecoverType)
 }
 
 // Settled says that the run has ended by itself, with its report.
