@@ -29,19 +29,20 @@ func harmlessPrograms() map[string]program {
 	}
 	add(anything,
 		"arch", "b2sum", "basename", "break", "cat", "cd", "cksum", "cmp", "comm", "continue", "cut", "df", "dirname", "du",
-		"echo", "exit", "expand", "expr", "false", "fold", "free", "getconf", "getent", "grep", "groups", "head", "hexdump",
+		"echo", "exit", "expand", "expr", "false", "fold", "free", "grep", "groups", "head", "hexdump",
 		"id", "join", "ls", "lsblk", "lscpu", "md5sum", "netstat", "nl", "nproc", "od", "paste", "pgrep", "printenv", "ps", "pwd",
 		"readlink", "realpath", "rev", "seq", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "sleep", "stat",
 		"sum", "tail", "tr", "true", "tty", "type", "uname", "unexpand", "uptime", "wc", "which", "who", "whoami", ":")
 	add(nothing, "env", "mount") // with arguments they mount, or run another program
+	add(harmlessGetent, "getent")
 	add(harmlessTest, "[", "test")
 	add(harmlessAwk, "awk", "gawk", "mawk")
 	add(harmlessSed, "sed")
-	add(flagsAmong(`^-[di]$`, "-w", 1), "base64") // some write with -o
-	add(flagsAmong(`^-[defgklnstx]+$`, "-c -l -N", -1), "column")
+	add(flagsAmong(`^-([di]|w.+)$`, "-w", 1), "base64") // some write with -o
+	add(flagsAmong(`^-([defgklnstx]+|[clN].+)$`, "-c -l -N", -1), "column")
 	add(harmlessDate, "date")
 	add(flagsAmong(`^-([qsuNraBbwiyceE]+|U[0-9]+|-brief|-color(=[a-z]+)?|-recursive|-unified)$`, "", 2), "diff")
-	add(flagsAmong(`^-[TH]+$`, "", 0), "dmesg")
+	add(flagsAmong(`^-T$`, "", 0), "dmesg")                              // -H runs a pager
 	add(flagsAmong(`^-[bhikL]+$|^--(brief|mime-type)$`, "", -1), "file") // -C compiles
 	add(harmlessFind, "find")
 	add(flagsAmong(`^-[fisdIA]$`, "", 0), "hostname") // with an operand it sets
@@ -49,20 +50,20 @@ func harmlessPrograms() map[string]program {
 	add(harmlessPrintf, "printf")
 	add(harmlessRead, "read")
 	add(harmlessSet, "set")
-	add(flagsAmong(`^-[tulnpaxes46rmoH]+$`, "", 0), "ss")            // -D writes, -K kills
-	add(flagsAmong(`^-[adfilpsughDhCnN]+$`, "-L -I -P", -1), "tree") // -o and -R write
-	add(flagsAmong(`^-[cdDuiz]+$`, "-f -s -w", 1), "uniq")           // the second file is written
-	add(flagsAmong(`^-[pbuiCeE]+$`, "-l -s -c -g", 1), "xxd")        // the second file is written
+	add(flagsAmong(`^-[tulnpaxes46rmoH]+$`, "", 0), "ss")                // -D writes, -K kills
+	add(flagsAmong(`^-[adfilpsughDhCnN]+$`, "-L -I -P", -1), "tree")     // -o and -R write, also at the end of -Io, which is -I and -o
+	add(flagsAmong(`^-([cdDuiz]+|[fsw].+)$`, "-f -s -w", 1), "uniq")     // the second file is written
+	add(flagsAmong(`^-([pbuiCeE]+|[lscg].+)$`, "-l -s -c -g", 1), "xxd") // the second file is written
 	add(oneOf("--version"), "bash", "gcc", "g++", "cc", "c++", "git", "make")
 	add(oneOf("--version", "-V"), "python", "python3")
 	add(oneOf("--version", "-v"), "node")
 	add(func(args []word) bool { return len(args) > 1 && fixed(args) && isOneOf(args[0], "-v", "-V") }, "command")
 
 	programs["tac"] = program{harmless: anything, scratch: true}
-	programs["sort"] = program{harmless: flagsAmong(`^-[bdfgiMhnRrVcCmsuz]+$`, "-k -t", -1), scratch: true}
+	programs["sort"] = program{harmless: flagsAmong(`^-([bdfgiMhnRrVcCmsuz]+|[kt].+)$`, "-k -t", -1), scratch: true}
 	programs["egrep"] = program{harmless: anything, runs: []string{"grep"}} // these two are scripts in places
 	programs["fgrep"] = program{harmless: anything, runs: []string{"grep"}}
-	programs["dpkg-query"] = program{harmless: flagsAmong(`^-([lsLSWp]|-list|-status|-listfiles|-search|-show)$`, "-f", -1)}
+	programs["dpkg-query"] = program{harmless: flagsAmong(`^-([lsLSWp]|f.+|-list|-status|-listfiles|-search|-show)$`, "-f", -1)}
 	programs["dpkg"] = program{
 		harmless: flagsAmong(`^-([lsLSp]|-list|-status|-listfiles|-search|-print-architecture)$`, "", -1), runs: []string{"dpkg-query"},
 	}
@@ -86,7 +87,8 @@ func oneOf(flags ...string) func([]word) bool {
 }
 
 // flagsAmong allows the flags that match, those of withValue (separated by spaces) followed by a value, and after them at
-// most so many operands (-1: any number). Long flags can be shortened in more ways than one can list, and not every
+// most so many operands (-1: any number). A value in the same word as its flag has to match: not every program takes the rest
+// of the word for the value, some find further flags there. Long flags can be shortened in more ways than one can list, and not every
 // implementation takes a flag after an operand for one: risky.
 func flagsAmong(flags, withValue string, operands int) func([]word) bool {
 	flag, values := regexp.MustCompile(flags), strings.Fields(withValue)
@@ -100,7 +102,6 @@ func flagsAmong(flags, withValue string, operands int) func([]word) bool {
 			case isOneOf(a, values...) && len(args) > 1:
 				args = args[1:]
 			case flag.MatchString(a.text):
-			case slices.ContainsFunc(values, func(f string) bool { return len(a.text) > len(f) && strings.HasPrefix(a.text, f) }):
 			default:
 				return false
 			}
@@ -111,6 +112,13 @@ func flagsAmong(flags, withValue string, operands int) func([]word) bool {
 		}
 		return all(args, func(a word) bool { return a.text == "-" || !strings.HasPrefix(a.text, "-") })
 	}
+}
+
+// harmlessGetent looks up in files and by the services of the container's own list: -s names others, and a database
+// whose names may be international loads a library for them.
+func harmlessGetent(args []word) bool {
+	return len(args) > 0 && fixed(args) && isOneOf(args[0], "passwd", "group", "hosts", "services", "protocols", "networks") &&
+		all(args, func(a word) bool { return !strings.HasPrefix(a.text, "-") })
 }
 
 var (

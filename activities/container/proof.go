@@ -87,14 +87,17 @@ func searchPath(env []string) (search []string, ok bool) {
 	return search, !slices.ContainsFunc(search, func(dir string) bool { return !path.IsAbs(dir) })
 }
 
-// misleading are the variables that shells, loaders and C libraries look at.
+// misleading are the variables that shells, loaders and C libraries look at, and those by which programs find a pager, a
+// filter or flags that nobody has written.
 func misleading(name string) bool {
-	for _, prefix := range []string{"LD_", "BASH", "GCONV", "GLIBC", "LOCPATH", "NLSPATH", "MALLOC_", "AWK", "GAWK", "OPENSSL_", "MAGIC"} {
+	for _, prefix := range []string{"LD_", "BASH", "GCONV", "GLIBC", "LOCPATH", "NLSPATH", "MALLOC_", "AWK", "GAWK", "OPENSSL_", "MAGIC",
+		"TERMINFO", "TERMCAP", "LESS", "GREP_", "DPKG_", "GIT_", "GCC_"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
 	}
-	return slices.Contains([]string{"ENV", "IFS", "PS4", "SHELLOPTS", "POSIXLY_CORRECT", "TMPDIR", "CDPATH", "NODE_OPTIONS"}, name)
+	return strings.HasSuffix(name, "PAGER") ||
+		slices.Contains([]string{"ENV", "IFS", "PS4", "MAKEFLAGS", "SHELLOPTS", "POSIXLY_CORRECT", "TMPDIR", "CDPATH", "NODE_OPTIONS"}, name)
 }
 
 // proof compares what a container would run with what its image holds.

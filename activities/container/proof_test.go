@@ -90,8 +90,10 @@ func TestContainerThatHidesWhatItWouldRunIsRisky(t *testing.T) {
 		"a PATH into a tmpfs": func(c *dockertypes.Config, h *dockertypes.HostConfig) {
 			h.Tmpfs = map[string]string{"/usr/local/bin": ""}
 		},
-		"a preload":      func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"LD_PRELOAD=/srv/x.so"} },
-		"another locale": func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"LC_ALL=de_DE.ISO-8859-1"} },
+		"a preload":             func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"LD_PRELOAD=/srv/x.so"} },
+		"programs of getconf's": func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"GETCONF_DIR=/srv/evil"} },
+		"a pager":               func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"MANPAGER=/srv/evil/cat"} },
+		"another locale":        func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"LC_ALL=de_DE.ISO-8859-1"} },
 		"a function of a shell": func(c *dockertypes.Config, _ *dockertypes.HostConfig) {
 			c.Env = []string{"BASH_FUNC_ls%%=() { rm a; }"}
 		},
