@@ -39,6 +39,10 @@ const (
 	checkpointComment    = "Unwind: checkpoint before a step"
 )
 
+// standingRepository names what has lost the name that its token gave it, and a container stands on. An engine takes the
+// last name of such an image only by force, and by force it takes the image away under a container that does not run.
+const standingRepository = "unwind/standing"
+
 // ours says that an image with this comment was made here.
 func ours(comment string) bool { return comment == checkpointComment || comment == keptComment }
 
@@ -171,7 +175,7 @@ func (c *commits) discard(ctx context.Context, s successor) error {
 		err = c.remove(ctx, s.ID)
 	}
 	if s.Kept != nil {
-		_, removed := c.engine.ImageRemove(ctx, s.Kept.Image, image.RemoveOptions{Force: true})
+		_, removed := c.engine.ImageRemove(ctx, s.Kept.Image, image.RemoveOptions{})
 		if removed != nil && !notFound(removed) && !conflict(removed) {
 			err = errors.Join(err, explain("dropping what was kept", removed))
 		}
@@ -199,9 +203,9 @@ func (c *commits) compare(ctx context.Context, r rollback, candidate string) ([]
 // model is the container to copy the settings of, and the one to retire.
 func (c *commits) model(ctx context.Context, r rollback, old string) (model container.InspectResponse, retire string, err error) {
 	switch present, err := c.engine.ContainerInspect(ctx, old); {
-	case err == nil:
+	case err == nil && !isPutAside(present):
 		return present, old, nil
-	case !notFound(err):
+	case err != nil && !notFound(err):
 		return model, "", explain("looking at the container", err)
 	}
 	return r.Container, r.Usurper, nil
@@ -328,6 +332,10 @@ func (c *commits) kill(ctx context.Context, id string, paused bool) error {
 
 // remove removes a container, never its volumes, and the checkpoint image that it alone was made from.
 func (c *commits) remove(ctx context.Context, id string) error {
+	return c.removeWith(ctx, id, container.RemoveOptions{Force: true})
+}
+
+func (c *commits) removeWith(ctx context.Context, id string, how container.RemoveOptions) error {
 	gone, err := c.engine.ContainerInspect(ctx, id)
 	if notFound(err) {
 		return nil
@@ -335,7 +343,7 @@ func (c *commits) remove(ctx context.Context, id string) error {
 	if err != nil {
 		return explain("looking at container "+id[:12], err)
 	}
-	err = c.engine.ContainerRemove(ctx, id, container.RemoveOptions{Force: true})
+	err = c.engine.ContainerRemove(ctx, id, how)
 	if err != nil && !notFound(err) && !conflict(err) { // conflict: its removal is in progress
 		return explain("removing container "+id[:12], err)
 	}
@@ -455,7 +463,12 @@ func (c *commits) dropRef(ctx context.Context, ref string) error {
 	if err != nil {
 		return explain("looking for image "+ref, err)
 	}
-	_, err = c.engine.ImageRemove(ctx, ref, image.RemoveOptions{Force: true})
+	_, err = c.engine.ImageRemove(ctx, ref, image.RemoveOptions{})
+	if conflict(err) { // a container stands on it
+		if err = c.engine.ImageTag(ctx, named.ID, standingRef(named.ID)); err == nil {
+			_, err = c.engine.ImageRemove(ctx, ref, image.RemoveOptions{})
+		}
+	}
 	if err != nil && !notFound(err) && !conflict(err) {
 		return explain("dropping image "+ref, err)
 	}
@@ -463,8 +476,12 @@ func (c *commits) dropRef(ctx context.Context, ref string) error {
 	return errors.Join(c.dropImage(ctx, named.ID), c.dropImage(ctx, named.Parent)) //nolint:staticcheck // see dropImage
 }
 
-// dropImage removes an image that was made here, has no name any more and that nothing stands on, and its parents
-// while they are the same. Images that are not ours are never touched.
+func standingRef(id string) string {
+	return standingRepository + ":" + strings.TrimPrefix(id, "sha256:")[:12]
+}
+
+// dropImage removes an image that was made here, that no token has a name for any more and that nothing stands on, and its
+// parents while they are the same. Images that are not ours are never touched.
 func (c *commits) dropImage(ctx context.Context, id string) error {
 	for id != "" {
 		img, err := c.engine.ImageInspect(ctx, id)
@@ -474,7 +491,8 @@ func (c *commits) dropImage(ctx context.Context, id string) error {
 		if err != nil {
 			return explain("looking at image "+id, err)
 		}
-		if !ours(img.Comment) || len(img.RepoTags) > 0 {
+		nameless := !slices.ContainsFunc(img.RepoTags, func(ref string) bool { return ref != standingRef(img.ID) })
+		if !ours(img.Comment) || !nameless {
 			return nil
 		}
 		switch _, err := c.engine.ImageRemove(ctx, id, image.RemoveOptions{}); {

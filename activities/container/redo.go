@@ -97,6 +97,8 @@ func (x *execAction) rolledBack(ctx context.Context, rec record) (container.Insp
 		return c, activities.Errorf(activities.Refused, "container %s has been removed since the rollback", nameOf(rec.Container))
 	case err != nil:
 		return c, explain("looking at the container", err)
+	case isPutAside(c):
+		return c, activities.Errorf(activities.Refused, "container %s has been replaced since the rollback", nameOf(rec.Container))
 	}
 	return c, awake(c, nameOf(c))
 }

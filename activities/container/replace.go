@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/go-connections/nat"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -67,6 +69,8 @@ var stepsOwn = regexp.MustCompile(`^unwind-[0-9a-f]{32}-`)
 type replacement struct {
 	Old   container.InspectResponse `json:"old"`
 	Image string                    `json:"image"`
+	// Volumes is where the image asks for volumes that the old container does not have.
+	Volumes []string `json:"volumes,omitempty"`
 }
 
 // aim finds the container and the image, and refuses what could not be taken back.
@@ -87,8 +91,18 @@ func (a *replaceAction) aim(ctx context.Context, p replaceParams) (r replacement
 	if notFound(err) {
 		return r, activities.Errorf(activities.Refused, "image: the engine has no image %q; docker pull or docker build brings it", p.Image)
 	}
+	if err != nil {
+		return r, explain("looking for image "+p.Image, err)
+	}
 	r.Image = img.ID
-	return r, explain("looking for image "+p.Image, err)
+	if img.Config != nil {
+		for _, at := range slices.Sorted(maps.Keys(img.Config.Volumes)) {
+			if !slices.ContainsFunc(r.Old.Mounts, func(m container.MountPoint) bool { return m.Destination == at }) {
+				r.Volumes = append(r.Volumes, at)
+			}
+		}
+	}
+	return r, nil
 }
 
 // digest covers what would be made, and the settings of what would be replaced.
@@ -108,6 +122,23 @@ func (r replacement) published() []string {
 	}
 	slices.Sort(ports)
 	return ports
+}
+
+// chosen names the addresses and ports that the engine may choose anew.
+func (r replacement) chosen() []string {
+	var lost []string
+	for _, name := range slices.Sorted(maps.Keys(r.Old.NetworkSettings.Networks)) {
+		if n := r.Old.NetworkSettings.Networks[name]; n.IPAddress != "" && (n.IPAMConfig == nil || n.IPAMConfig.IPv4Address == "") {
+			lost = append(lost, "the address in network "+name+" is the engine's choice ("+n.IPAddress+") and may be another")
+		}
+	}
+	for _, port := range slices.Sorted(maps.Keys(r.Old.NetworkSettings.Ports)) {
+		asked := r.Old.HostConfig.PortBindings[port]
+		if slices.ContainsFunc(asked, func(b nat.PortBinding) bool { return b.HostPort == "" || b.HostPort == "0" }) || len(asked) == 0 && r.Old.HostConfig.PublishAllPorts {
+			lost = append(lost, fmt.Sprintf("the port of the host that %s is published at is the engine's choice and may be another", port))
+		}
+	}
+	return lost
 }
 
 // Plan looks at both, and makes nothing.
@@ -135,9 +166,13 @@ func (a *replaceAction) Plan(ctx context.Context, e activities.Entry, s activiti
 		Strategy: activities.Snapshot,
 		Risk:     activities.Medium,
 		Undo:     a.Spec().Undo,
-		Losses:   append(replaceLosses(), outside(r.Old, p.ignored())...),
+		Losses:   slices.Concat(r.losses(), r.chosen(), outside(r.Old, p.ignored())),
 		Facts:    []string{name + " answers nobody from its stop to the start of the new one"},
 		Digest:   r.digest(),
+	}
+	if isTried(s) {
+		change.Facts = append(change.Facts, "the image is tried beside "+name+" first, with what that has mounted read-only: "+
+			"one that must write there before it is well does not pass; check it with when: live")
 	}
 	if ports := r.published(); len(ports) > 0 {
 		change.Risk = activities.High
@@ -146,12 +181,16 @@ func (a *replaceAction) Plan(ctx context.Context, e activities.Entry, s activiti
 	return change, nil
 }
 
-func replaceLosses() []string {
-	return []string{
-		"the processes of the old container start again: what they held in memory is gone",
-		"an address that the engine chooses (not one that was asked for) may be another",
+// losses is what an undo does not bring back, or takes away.
+func (r replacement) losses() []string {
+	lost := []string{
+		"the processes of the old container end and start again: what they held in memory is gone",
 		"what was written into the new container is gone with it",
 	}
+	for _, at := range r.Volumes {
+		lost = append(lost, "the new container gets a volume without a name at "+at+", which is gone with it")
+	}
+	return lost
 }
 
 // replaced is the record.

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/client"
 	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 
@@ -25,19 +27,29 @@ import (
 func asideName(token string) string  { return candidates(token) + "aside" }
 func returnName(token string) string { return candidates(token) + "return" }
 
+var asideNames = regexp.MustCompile(`^/unwind-[0-9a-f]{32}-(aside|return)$`)
+
+// isPutAside says that a replacement has put a container aside: it does not stand in its place.
+func isPutAside(c container.InspectResponse) bool { return asideNames.MatchString(c.Name) }
+
 // barrierCommand is nothing that any image has.
 const barrierCommand = "/unwind-holds-this-name"
 
 // barrier takes a name for good, so that the old container cannot get it any more. It is not taken where the old
 // container has it.
-func (a *replaceAction) barrier(ctx context.Context, name string, old container.InspectResponse) (taken bool, err error) {
-	_, err = a.x.engine.ContainerCreate(ctx, &container.Config{Image: old.Image, Entrypoint: []string{barrierCommand}},
-		&container.HostConfig{NetworkMode: "none"}, nil, nil, name)
+func (a *replaceAction) barrier(ctx context.Context, name string, r replacement) (taken bool, err error) {
+	for _, image := range []string{r.Old.Image, r.Image} { // somebody may have removed one
+		_, err = a.x.engine.ContainerCreate(ctx, &container.Config{Image: image, Entrypoint: []string{barrierCommand}},
+			&container.HostConfig{NetworkMode: "none"}, nil, nil, name)
+		if !notFound(err) {
+			break
+		}
+	}
 	if err != nil && !conflict(err) {
 		return false, explain("taking the name "+name, err)
 	}
 	holder, err := a.x.engine.ContainerInspect(ctx, name)
-	return err == nil && holder.ID != old.ID, explain("looking at "+name, err)
+	return err == nil && holder.ID != r.Old.ID, explain("looking at "+name, err)
 }
 
 // make makes a container, once, and names it in a document before anybody starts it.
@@ -78,14 +90,25 @@ func (m made) fenced() error {
 	return nil
 }
 
-// discard removes a container, running or not, and the checkpoint that it alone stood on: steps have run in it perhaps.
+// discard removes a container that a step has made, running or not, with the volumes that were made for it alone, and the
+// checkpoint that it alone stood on: steps have run in it perhaps.
 func (x *execAction) discard(ctx context.Context, id string) error {
+	return (&commits{engine: x.engine}).removeWith(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
+}
+
+// discardOthers removes a container that no step has made. Its volumes stay.
+func (x *execAction) discardOthers(ctx context.Context, id string) error {
 	return (&commits{engine: x.engine}).remove(ctx, id)
+}
+
+// isTried says that a step has checks for a trial.
+func isTried(s activities.Step) bool {
+	return slices.ContainsFunc(s.Checks, func(c activities.Check) bool { return c.When != activities.Live })
 }
 
 // try starts the image beside the old container and holds the checks of what is staged against it.
 func (w *swap) try(ctx context.Context) (*activities.Error, error) {
-	if !slices.ContainsFunc(w.step.Checks, func(c activities.Check) bool { return c.When != activities.Live }) {
+	if !isTried(w.step) {
 		return nil, nil //nolint:nilnil // there is nothing to try, and nothing wrong
 	}
 	var tried struct {
@@ -115,6 +138,9 @@ func (w *swap) try(ctx context.Context) (*activities.Error, error) {
 
 // change puts the old container aside, gives its name to the new one, and starts that.
 func (w *swap) change(ctx context.Context, fresh string) (*activities.Error, error) {
+	if err := w.takeTurn(); err != nil {
+		return nil, err
+	}
 	name, aside := nameOf(w.rec.Old), asideName(w.entry.Token)
 	old, err := w.x.engine.ContainerInspect(ctx, w.rec.Old.ID)
 	if err != nil {
@@ -127,10 +153,7 @@ func (w *swap) change(ctx context.Context, fresh string) (*activities.Error, err
 		}
 	}
 	point.Reach("container.replace:old-renamed")
-	if _, err := w.token.Create(asideDoc, &made{old.ID}); err != nil {
-		return nil, err
-	}
-	if w.rec.Old.HostConfig.RestartPolicy.IsAlways() { // it would come back with the engine
+	if !w.rec.Old.HostConfig.RestartPolicy.IsNone() { // it would come back with the engine, or count its end as a failure
 		if err := w.x.restarts(ctx, aside, container.RestartPolicy{Name: container.RestartPolicyDisabled}); err != nil {
 			return nil, err
 		}
@@ -152,6 +175,18 @@ func (w *swap) change(ctx context.Context, fresh string) (*activities.Error, err
 	failure, err := w.start(ctx, fresh)
 	point.Reach("container.replace:new-started")
 	return failure, err
+}
+
+// takeTurn is the last thing that an undo can forestall without a trace: whoever writes the document first, has the turn.
+func (w *swap) takeTurn() error {
+	if err := w.token.CheckOpen(); err != nil {
+		return err
+	}
+	m := made{w.rec.Old.ID}
+	if _, err := w.token.Create(asideDoc, &m); err != nil {
+		return err
+	}
+	return errors.Join(m.fenced(), w.token.CheckOpen())
 }
 
 func (x *execAction) restarts(ctx context.Context, name string, policy container.RestartPolicy) error {
@@ -233,8 +268,19 @@ func copyFrom(old container.InspectResponse, image string, had *dockerspec.Docke
 	return plan
 }
 
-// forTrial leaves out of a plan what only one container can have: published ports, fixed addresses, names in networks.
+// forTrial leaves out of a plan what only one container can have: published ports, fixed addresses, names in networks and of
+// its own. What the old container has mounted, a trial only reads: nothing gives back what it would write there.
 func forTrial(plan blueprint) blueprint {
+	plan.config.Hostname, plan.config.Domainname = "", ""
+	plan.host.Binds, plan.host.Mounts = onlyRead(plan.host.Binds), slices.Clone(plan.host.Mounts)
+	for i, m := range plan.host.Mounts {
+		plan.host.Mounts[i].ReadOnly = m.ReadOnly || m.Type != mount.TypeTmpfs
+	}
+	plan.host.VolumesFrom = slices.Clone(plan.host.VolumesFrom)
+	for i, from := range plan.host.VolumesFrom {
+		from, _, _ = strings.Cut(from, ":")
+		plan.host.VolumesFrom[i] = from + ":ro"
+	}
 	plan.host.PortBindings, plan.host.PublishAllPorts = nil, false
 	plan.host.RestartPolicy = container.RestartPolicy{}
 	plan.config.MacAddress = "" //nolint:staticcheck // what an engine before API 1.44 reads
@@ -245,6 +291,27 @@ func forTrial(plan blueprint) blueprint {
 		n.endpoint.Aliases, n.endpoint.IPAMConfig = nil, nil
 	}
 	return plan
+}
+
+// onlyRead is a list of binds ("what:where" or "what:where:options") without those to write.
+func onlyRead(binds []string) []string {
+	read := make([]string, 0, len(binds))
+	for _, b := range binds {
+		parts := strings.SplitN(b, ":", 3)
+		options := []string{"ro"}
+		if len(parts) == 3 {
+			for o := range strings.SplitSeq(parts[2], ",") {
+				if o != "rw" && o != "ro" {
+					options = append(options, o)
+				}
+			}
+		}
+		if len(parts) > 1 {
+			b = parts[0] + ":" + parts[1] + ":" + strings.Join(options, ",")
+		}
+		read = append(read, b)
+	}
+	return read
 }
 
 // sweep removes what the token's forwards have made and not named, or named and not removed; but not what is kept.

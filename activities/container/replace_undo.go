@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -65,50 +67,89 @@ func (a *replaceAction) settledOr(t *journal.Token, undone *activities.Undone, e
 }
 
 func (a *replaceAction) takeBack(ctx context.Context, e activities.Entry, t *journal.Token, d activities.Decision) (activities.Undone, error) {
-	var fresh, trial made
-	if _, err := t.Create(newDoc, &fresh); err != nil {
-		return activities.Undone{}, err
+	var fresh, trial, aside made
+	for doc, m := range map[string]*made{newDoc: &fresh, trialDoc: &trial, asideDoc: &aside} {
+		if _, err := t.Create(doc, m); err != nil {
+			return activities.Undone{}, err
+		}
 	}
-	if _, err := t.Create(trialDoc, &trial); err != nil {
-		return activities.Undone{}, err
+	if aside.ID == "" {
+		undone := activities.Undone{Outcome: activities.Nothing, Observed: "nothing was replaced, and no longer can be"}
+		return undone, a.clear(ctx, e.Token, fresh.ID, trial.ID)
 	}
-	if fresh.ID == "" {
-		return activities.Undone{Outcome: activities.Nothing, Observed: "nothing was replaced, and no longer can be"}, a.sweep(ctx, e.Token, "")
-	}
-	var rec replaced
-	if found, err := t.Read(journal.Record, &rec); err != nil || !found {
+	rec, found, err := a.record(ctx, t)
+	if err != nil || !found {
 		return activities.Undone{}, errors.Join(err, activities.Errorf(activities.DamagedRecord, "the record of token %s is gone", e.Token))
 	}
-	var back goingBack
-	found, err := t.Read(backDoc, &back)
-	if err != nil {
-		return activities.Undone{}, err
-	}
-	if !found {
-		seen, err := a.look(ctx, t, rec, fresh.ID)
-		if err != nil {
-			return activities.Undone{}, err
-		}
-		if drift := seen.drift(); drift != nil && d.Force != drift.Digest {
-			return activities.Undone{Outcome: activities.Drifted, Observed: seen.say(), Drift: drift}, nil
-		}
-		back.Usurper = seen.usurper
-		if _, err := t.Create(backDoc, &back); err != nil {
-			return activities.Undone{}, err
-		}
+	usurper, drifted, err := a.decide(ctx, t, rec, fresh.ID, d)
+	if err != nil || drifted.Outcome == activities.Drifted {
+		return drifted, err
 	}
 	if _, err := a.x.engine.ContainerInspect(ctx, rec.Old.ID); notFound(err) { // nothing is taken away for nothing
 		return activities.Undone{}, goneForGood(rec.Old)
 	}
 	point.Reach("container.replace:drift-checked")
-	if err := a.clear(ctx, e.Token, fresh.ID, trial.ID, back.Usurper); err != nil {
+	if err := a.clear(ctx, e.Token, fresh.ID, trial.ID); err != nil {
 		return activities.Undone{}, err
 	}
+	if usurper != "" {
+		if err := a.x.discardOthers(ctx, usurper); err != nil {
+			return activities.Undone{}, err
+		}
+	}
 	point.Reach("container.replace:new-removed")
-	if err := a.bringBack(ctx, e.Token, t, rec.Old); err != nil {
+	if err := a.bringBack(ctx, e.Token, rec.replacement); err != nil {
 		return activities.Undone{}, err
 	}
 	return a.report(ctx, rec)
+}
+
+// record reads the record of a token, with the id that the old container has now: a step before may have been rolled back
+// since, though this one stands in its way.
+func (a *replaceAction) record(ctx context.Context, t *journal.Token) (rec replaced, found bool, err error) {
+	if found, err = t.Read(journal.Record, &rec); err != nil || !found {
+		return rec, found, err
+	}
+	rec.Old.ID, err = a.x.backend.standing(ctx, rec.Old.ID)
+	return rec, true, err
+}
+
+// decide looks for drift, each time again for as long as the new container is there. What is not there any more once an undo
+// has decided, that undo may have removed.
+func (a *replaceAction) decide(ctx context.Context, t *journal.Token, rec replaced, fresh string, d activities.Decision) (usurper string, drifted activities.Undone, err error) {
+	seen, failed := a.look(ctx, t, rec, fresh)
+	var back goingBack
+	found, err := t.Read(backDoc, &back)
+	if err != nil {
+		return "", drifted, err
+	}
+	if found {
+		if stands, err := a.stands(ctx, fresh); err != nil || !stands {
+			return back.Usurper, drifted, err
+		}
+	}
+	if failed != nil {
+		return "", drifted, failed
+	}
+	if drift := seen.drift(); drift != nil && d.Force != drift.Digest {
+		return "", activities.Undone{Outcome: activities.Drifted, Observed: seen.say(), Drift: drift}, nil
+	}
+	back.Usurper = seen.usurper
+	_, err = t.Create(backDoc, &back)
+	return seen.usurper, drifted, err
+}
+
+// stands says whether a container is there, under whatever id it has now.
+func (a *replaceAction) stands(ctx context.Context, id string) (bool, error) {
+	now, err := a.x.backend.standing(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	_, err = a.x.engine.ContainerInspect(ctx, now)
+	if notFound(err) {
+		return false, nil
+	}
+	return true, explain("looking at the new container", err)
 }
 
 func goneForGood(old container.InspectResponse) error {
@@ -122,13 +163,17 @@ type goingBack struct {
 	Usurper string `json:"usurper,omitempty"`
 }
 
-// clear removes what stands in the way of the old container.
-func (a *replaceAction) clear(ctx context.Context, token string, ids ...string) error {
-	standing, err := a.x.backend.standing(ctx, ids[0]) // rolled back since, it has another id
-	if err != nil {
-		return err
+// clear removes what the step has made: the new container, under whatever id it has now, the trial, and what has no name yet.
+func (a *replaceAction) clear(ctx context.Context, token, fresh, trial string) error {
+	ids := []string{fresh, trial}
+	if fresh != "" {
+		standing, err := a.x.backend.standing(ctx, fresh)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, standing)
 	}
-	for _, id := range append(ids, standing) {
+	for _, id := range ids {
 		if id == "" {
 			continue
 		}
@@ -141,8 +186,9 @@ func (a *replaceAction) clear(ctx context.Context, token string, ids ...string) 
 
 // bringBack gives the old container its name again and starts it. It ends when no forward and no other undo of the token
 // can do anything to it any more: both names by which they could are taken.
-func (a *replaceAction) bringBack(ctx context.Context, token string, t *journal.Token, old container.InspectResponse) error {
-	name, back, aside := nameOf(old), returnName(token), asideName(token)
+func (a *replaceAction) bringBack(ctx context.Context, token string, r replacement) error {
+	old, back, aside := r.Old, returnName(token), asideName(token)
+	name := nameOf(old)
 	for {
 		holder, err := a.x.holderOf(ctx, back)
 		if err != nil || holder != "" && holder != old.ID { // it is done
@@ -162,13 +208,13 @@ func (a *replaceAction) bringBack(ctx context.Context, token string, t *journal.
 			}
 		}
 		point.Reach("container.replace:old-returning")
-		if fenced, err := a.barrier(ctx, aside, old); err != nil {
+		if fenced, err := a.barrier(ctx, aside, r); err != nil {
 			return err
 		} else if !fenced { // a forward was quicker
 			continue
 		}
 		point.Reach("container.replace:forward-fenced")
-		if err := a.restart(ctx, back, t, old); err != nil {
+		if err := a.restart(ctx, back, old); err != nil {
 			return err
 		}
 		point.Reach("container.replace:old-started")
@@ -176,7 +222,7 @@ func (a *replaceAction) bringBack(ctx context.Context, token string, t *journal.
 			return explain("giving the old container its name "+name, err)
 		}
 		point.Reach("container.replace:old-named")
-		if fenced, err := a.barrier(ctx, back, old); err != nil || fenced {
+		if fenced, err := a.barrier(ctx, back, r); err != nil || fenced {
 			point.Reach("container.replace:undo-fenced")
 			return err
 		}
@@ -185,19 +231,12 @@ func (a *replaceAction) bringBack(ctx context.Context, token string, t *journal.
 
 // restart starts the old container under the name that only an undo gives it. A forward may be stopping it at this moment:
 // it must not end after its start, so it is stopped first.
-func (a *replaceAction) restart(ctx context.Context, name string, t *journal.Token, old container.InspectResponse) error {
-	var stopped made
-	found, err := t.Read(asideDoc, &stopped)
-	if err != nil {
-		return err
-	}
-	if found {
-		if err := a.x.engine.ContainerStop(ctx, name, container.StopOptions{}); err != nil {
-			return explain("stopping the old container", err)
-		}
+func (a *replaceAction) restart(ctx context.Context, name string, old container.InspectResponse) error {
+	if err := a.x.engine.ContainerStop(ctx, name, container.StopOptions{}); err != nil {
+		return explain("stopping the old container", err)
 	}
 	point.Reach("container.replace:old-stopped-again")
-	if policy := old.HostConfig.RestartPolicy; policy.IsAlways() {
+	if policy := old.HostConfig.RestartPolicy; !policy.IsNone() {
 		if err := a.x.restarts(ctx, name, policy); err != nil {
 			return err
 		}
@@ -215,13 +254,33 @@ func (a *replaceAction) report(ctx context.Context, rec replaced) (activities.Un
 	undone := activities.Undone{
 		Outcome:  activities.Compensated,
 		Observed: fmt.Sprintf("container %s (%s) has its name %s again, and runs", rec.Old.ID[:12], rec.Old.Config.Image, name),
-		Losses:   append(replaceLosses(), outside(rec.Old, rec.Ignore)...),
+		Losses:   slices.Concat(rec.losses(), moved(rec.Old, now), outside(rec.Old, rec.Ignore)),
 	}
 	if nameOf(now) != name || !now.State.Running {
 		undone.Outcome = activities.Residue
 		undone.Observed = fmt.Sprintf("container %s is called %s and is %s; it was running as %s", rec.Old.ID[:12], nameOf(now), now.State.Status, name)
 	}
 	return undone, nil
+}
+
+// moved names the addresses and ports that an engine has chosen anew.
+func moved(was, is container.InspectResponse) []string {
+	var lost []string
+	for _, name := range slices.Sorted(maps.Keys(was.NetworkSettings.Networks)) {
+		had, has := was.NetworkSettings.Networks[name], is.NetworkSettings.Networks[name]
+		if has == nil {
+			lost = append(lost, "it is not in network "+name+" any more")
+		} else if had.IPAddress != has.IPAddress {
+			lost = append(lost, fmt.Sprintf("its address in network %s is %s; it was %s", name, has.IPAddress, had.IPAddress))
+		}
+	}
+	for _, port := range slices.Sorted(maps.Keys(was.NetworkSettings.Ports)) {
+		had := was.NetworkSettings.Ports[port]
+		if has := is.NetworkSettings.Ports[port]; !slices.Equal(had, has) {
+			lost = append(lost, fmt.Sprintf("its port %s is published at %v; it was at %v", port, has, had))
+		}
+	}
+	return lost
 }
 
 // look observes the container that has taken the old one's place.
@@ -242,6 +301,12 @@ func (a *replaceAction) look(ctx context.Context, t *journal.Token, rec replaced
 	if err != nil {
 		return s, err
 	}
+	if holder == rec.Old.ID {
+		if stands, err := a.stands(ctx, fresh); err != nil || !stands { // it is back already: nothing is in its way
+			s.after = nil
+			return s, err
+		}
+	}
 	if holder != id {
 		s.gone, s.usurper = true, holder
 		return s, nil
@@ -255,8 +320,7 @@ func (a *replaceAction) Observe(ctx context.Context, e activities.Entry) (activi
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	var rec replaced
-	found, err := t.Read(journal.Record, &rec)
+	rec, found, err := a.record(ctx, t)
 	if err != nil {
 		return activities.Observation{}, err
 	}
@@ -301,11 +365,15 @@ func (a *replaceAction) Release(ctx context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	var rec replaced
-	if _, err := t.Read(journal.Record, &rec); err != nil && !damaged(err) {
+	rec, _, err := a.record(ctx, t)
+	if err != nil && !damaged(err) {
 		return err
 	}
-	if err := a.dropNames(ctx, e.Token, fate, rec); err != nil {
+	var aside made
+	if _, err := t.Read(asideDoc, &aside); err != nil && !damaged(err) {
+		return err
+	}
+	if err := a.dropNames(ctx, e.Token, fate, rec, aside.ID); err != nil {
 		return err
 	}
 	bulk, err := filepath.Glob(filepath.Join(t.Dir(), "*.gz"))
@@ -321,8 +389,8 @@ func (a *replaceAction) Release(ctx context.Context, e activities.Entry) error {
 }
 
 // dropNames removes whatever has a name of the token: after a commit the old container, after an undo what fences it, and
-// never the old one.
-func (a *replaceAction) dropNames(ctx context.Context, token string, fate journal.Fate, rec replaced) error {
+// never the old one; unless that has been made anew since, so that it is not what was put aside any more.
+func (a *replaceAction) dropNames(ctx context.Context, token string, fate journal.Fate, rec replaced, aside string) error {
 	for _, name := range []string{asideName(token), returnName(token)} {
 		holder, err := a.x.holderOf(ctx, name)
 		if err != nil {
@@ -331,7 +399,11 @@ func (a *replaceAction) dropNames(ctx context.Context, token string, fate journa
 		if holder == "" || fate == journal.Undoing && (rec.Old.ContainerJSONBase == nil || holder == rec.Old.ID) {
 			continue
 		}
-		if err := a.x.discard(ctx, holder); err != nil {
+		drop := a.x.discard
+		if holder == aside {
+			drop = a.x.discardOthers
+		}
+		if err := drop(ctx, holder); err != nil {
 			return err
 		}
 	}

@@ -53,7 +53,7 @@ func (x *execAction) blueprint(ctx context.Context, e activities.Entry, t *journ
 	rec, found, err := readRecord(t)
 	if err == nil && found {
 		by.Container, err = x.present(ctx, rec.Container.ID)
-		if notFound(err) {
+		if notFound(err) || err == nil && isPutAside(by.Container) {
 			by.Container = rec.Container
 			by.Usurper, err = x.holderOf(ctx, nameOf(rec.Container))
 		}

@@ -123,7 +123,7 @@ func few(lines []string) []string {
 // sight is what a container looks like now, against what the step knew.
 type sight struct {
 	name string
-	// gone says that the container is not there; usurper is another one that has its name.
+	// gone says that the container is not in its place; usurper is another one that has its name.
 	gone    bool
 	usurper string
 	// stopped says that someone has stopped it since the step.
@@ -154,7 +154,7 @@ func (x *execAction) look(ctx context.Context, t *journal.Token, rec record) (si
 		return s, err
 	}
 	present, err := x.engine.ContainerInspect(ctx, id)
-	if notFound(err) {
+	if notFound(err) || err == nil && isPutAside(present) {
 		s.gone = true
 		s.usurper, err = x.holderOf(ctx, s.name)
 		return s, err
@@ -204,7 +204,7 @@ func (s sight) say() string {
 	case s.gone && s.usurper != "":
 		return "another container has the name " + s.name + " now"
 	case s.gone:
-		return "container " + s.name + " has been removed"
+		return "container " + s.name + " has been removed, or put aside"
 	}
 	return fmt.Sprintf("%d paths in %s are not as the step left them", len(s.after.diff(s.now)), s.name)
 }
