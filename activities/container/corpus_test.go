@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
 // sample is a command of the corpus with its expected verdict.
@@ -89,13 +90,13 @@ func TestCorpusIsRun(t *testing.T) {
 // runCorpus returns the paths that each command changes.
 func runCorpus(t testing.TB) [][]string {
 	t.Helper()
-	b := startBox(t, inUserland(t), func(config *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+	b := containertest.Start(t, inUserland(t), func(config *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		config.Cmd = []string{"/.runner"}
 	})
-	ended, failed := b.ContainerWait(t.Context(), b.id, dockertypes.WaitConditionNotRunning)
+	ended, failed := b.ContainerWait(t.Context(), b.ID, dockertypes.WaitConditionNotRunning)
 	select {
 	case e := <-ended:
-		log, err := b.ContainerLogs(t.Context(), b.id, dockertypes.LogsOptions{ShowStdout: true, ShowStderr: true})
+		log, err := b.ContainerLogs(t.Context(), b.ID, dockertypes.LogsOptions{ShowStdout: true, ShowStderr: true})
 		require.NoError(t, err)
 		defer log.Close()
 		var out, said bytes.Buffer

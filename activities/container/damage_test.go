@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
 // front is an engine before which a test stands: hook sees each request, and may answer in the engine's place.
@@ -32,7 +33,7 @@ type front struct {
 
 func newFront(t testing.TB) *front {
 	t.Helper()
-	docker(t)
+	containertest.Docker(t)
 	at, err := url.Parse(client.DefaultDockerHost)
 	require.NoError(t, err)
 	if host := os.Getenv(client.EnvOverrideHost); host != "" {
@@ -62,7 +63,7 @@ func newFront(t testing.TB) *front {
 	return f
 }
 
-// before sets what happens before a commit; nil: nothing.
+// beforeCommit sets what happens before a commit; nil: nothing.
 func (f *front) beforeCommit(do func(w http.ResponseWriter) (answered bool)) {
 	if do == nil {
 		f.hook.Store(nil)
@@ -70,6 +71,17 @@ func (f *front) beforeCommit(do func(w http.ResponseWriter) (answered bool)) {
 	}
 	hook := func(w http.ResponseWriter, r *http.Request) bool {
 		return strings.HasSuffix(r.URL.Path, "/commit") && do(w)
+	}
+	f.hook.Store(&hook)
+}
+
+// before sets what happens before each request of a method for a path.
+func (f *front) before(method, part string, do func(*http.Request)) {
+	hook := func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == method && strings.Contains(r.URL.Path, part) {
+			do(r)
+		}
+		return false
 	}
 	f.hook.Store(&hook)
 }
@@ -84,75 +96,71 @@ func full(w http.ResponseWriter) bool {
 
 func frontStage(t testing.TB, f *front) *stage {
 	t.Helper()
-	w, err := container.New(container.Config{State: t.TempDir(), Host: f.address})
-	require.NoError(t, err)
-	place, err := w.Journal(t.Context())
-	require.NoError(t, err)
-	return &stage{world: w, action: w.Actions[0], place: place}
+	return newStageAt(t, container.Config{State: t.TempDir(), Host: f.address})
 }
 
 func TestFullDiskOfTheEngineIsSaidAndWaitedFor(t *testing.T) {
 	t.Parallel()
-	f, b := newFront(t), startBox(t)
-	s, before := frontStage(t, f), files(t, b)
-	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": "echo two >/srv/a"})
+	f, b := newFront(t), containertest.Start(t)
+	s, before := frontStage(t, f), containertest.Files(t, b)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"})
 
 	f.beforeCommit(full)
 	_, err := s.action.Apply(t.Context(), e, with, "")
 	require.ErrorContains(t, err, "the container engine's disk is full")
 	require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "it is tried again")
-	require.Equal(t, before, files(t, b), "no command without a checkpoint")
+	require.Equal(t, before, containertest.Files(t, b), "no command without a checkpoint")
 	f.beforeCommit(nil)
 	_, err = s.action.Apply(t.Context(), e, with, "")
 	require.NoError(t, err)
-	left := files(t, b)
+	left := containertest.Files(t, b)
 
 	f.beforeCommit(full)
 	_, err = s.action.Undo(t.Context(), e, redoable)
 	require.ErrorContains(t, err, "the container engine's disk is full")
 	require.Equal(t, activities.ActionFailed, activities.TypeOf(err))
-	require.Equal(t, left, files(t, b), "nothing is taken away that is not kept")
-	require.Equal(t, b.id, b.inspect(t).ID)
-	assert.Empty(t, leftOver(t, b, e.Token))
+	require.Equal(t, left, containertest.Files(t, b), "nothing is taken away that is not kept")
+	require.Equal(t, b.ID, b.Inspect(t).ID)
+	assert.Empty(t, containertest.Left(t, e.Token))
 	f.beforeCommit(nil)
 	mustUndo(t, s, e, redoable)
-	assert.Equal(t, before, files(t, b))
-	assert.Len(t, keptImages(t, e.Token), 1)
+	assert.Equal(t, before, containertest.Files(t, b))
+	assert.Len(t, containertest.Kept(t, e.Token), 1)
 }
 
 func TestWhatChangesWhileItIsKeptIsNotPutBackAsIfItWereExact(t *testing.T) {
 	t.Parallel()
-	f, b := newFront(t), startBox(t)
-	s, before := frontStage(t, f), files(t, b)
-	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": "echo two >/srv/a"})
+	f, b := newFront(t), containertest.Start(t)
+	s, before := frontStage(t, f), containertest.Files(t, b)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"})
 	_, err := s.action.Apply(t.Context(), e, with, "")
 	require.NoError(t, err)
 	f.beforeCommit(func(http.ResponseWriter) bool {
-		b.run(t, "echo late >/srv/late")
+		b.Run(t, "echo late >/srv/late")
 		return false
 	})
 	mustUndo(t, s, e, redoable)
 	f.beforeCommit(nil)
-	stands, next := b.inspect(t).ID, s.again(t, e)
+	stands, next := b.Inspect(t).ID, s.again(t, e)
 	_, err = s.action.Apply(t.Context(), next, with, "")
 	require.ErrorContains(t, err, "+ /srv/late")
 	assert.Equal(t, activities.DamagedRecord, activities.TypeOf(err))
-	assert.Equal(t, stands, b.inspect(t).ID)
-	assert.Equal(t, before, files(t, b))
-	assert.Empty(t, leftOver(t, b, next.Token))
+	assert.Equal(t, stands, b.Inspect(t).ID)
+	assert.Equal(t, before, containertest.Files(t, b))
+	assert.Empty(t, containertest.Left(t, next.Token))
 	u, err := s.action.Undo(t.Context(), next, activities.Decision{})
 	require.NoError(t, err)
 	assert.True(t, u.Outcome.Clean(), "%+v", u)
-	assert.Equal(t, before, files(t, b))
+	assert.Equal(t, before, containertest.Files(t, b))
 }
 
 // TestRecordOfAnEarlierVersionIsUndone: one that does not tell whose it is.
 func TestRecordOfAnEarlierVersionIsUndone(t *testing.T) {
 	t.Parallel()
-	b, state := startBox(t), t.TempDir()
-	s, before := newStage(t, state), files(t, b)
+	b, state := containertest.Start(t), t.TempDir()
+	s, before := newStage(t, state), containertest.Files(t, b)
 	e := s.entry(t)
-	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "echo two >/srv/a"}), "")
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"}), "")
 	require.NoError(t, err)
 	file := filepath.Join(state, "container", "tokens", e.Token, "record")
 	raw, err := os.ReadFile(file)
@@ -174,5 +182,5 @@ func TestRecordOfAnEarlierVersionIsUndone(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, raw, 0o600))
 	mustUndo(t, s, e, activities.Decision{})
-	assert.Equal(t, before, files(t, b))
+	assert.Equal(t, before, containertest.Files(t, b))
 }

@@ -8,15 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
 // applied is a container in which a step has run.
-func applied(t *testing.T, with map[string]any) (b *box, s *stage, e activities.Entry, before string) {
+func applied(t *testing.T, with map[string]any) (b *containertest.Box, s *stage, e activities.Entry, before string) {
 	t.Helper()
-	b, s = startBox(t), newStage(t, t.TempDir())
-	b.run(t, "echo one >/srv/a")
-	before, e = files(t, b), s.entry(t)
-	with["container"], with["command"] = b.name, "echo two >/srv/a; mkdir /srv/d"
+	b, s = containertest.Start(t), newStage(t, t.TempDir())
+	b.Run(t, "echo one >/srv/a")
+	before, e = containertest.Files(t, b), s.entry(t)
+	with["container"], with["command"] = b.Name, "echo two >/srv/a; mkdir /srv/d"
 	_, err := s.action.Apply(t.Context(), e, step(t, with), "")
 	require.NoError(t, err)
 	return b, s, e, before
@@ -25,20 +26,20 @@ func applied(t *testing.T, with map[string]any) (b *box, s *stage, e activities.
 func TestDriftIsShownAndOnlyThatDriftIsForced(t *testing.T) {
 	t.Parallel()
 	b, s, e, before := applied(t, map[string]any{})
-	b.run(t, "echo mine >/srv/b; rm -r /srv/d; chmod 600 /srv/a")
-	drifted := files(t, b)
+	b.Run(t, "echo mine >/srv/b; rm -r /srv/d; chmod 600 /srv/a")
+	drifted := containertest.Files(t, b)
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	require.Equal(t, activities.Drifted, u.Outcome)
 	assert.Equal(t, "~ /srv (time)\n~ /srv/a (mode 0644 -> 0600)\n+ /srv/b\n- /srv/d\n", withTime(u.Drift.Diff))
-	assert.Equal(t, drifted, files(t, b))
-	assert.Equal(t, b.id, b.inspect(t).ID)
+	assert.Equal(t, drifted, containertest.Files(t, b))
+	assert.Equal(t, b.ID, b.Inspect(t).ID)
 	seen, err := s.action.Observe(t.Context(), e)
 	require.NoError(t, err)
 	assert.Equal(t, activities.Elsewise, seen.State)
 	assert.Equal(t, u.Drift, seen.Drift)
 
-	b.run(t, "echo more >>/srv/b")
+	b.Run(t, "echo more >>/srv/b")
 	newer, err := s.action.Undo(t.Context(), e, activities.Decision{Force: u.Drift.Digest})
 	require.NoError(t, err)
 	require.Equal(t, activities.Drifted, newer.Outcome, "it is not the drift that was shown")
@@ -47,7 +48,7 @@ func TestDriftIsShownAndOnlyThatDriftIsForced(t *testing.T) {
 	u, err = s.action.Undo(t.Context(), e, activities.Decision{Force: newer.Drift.Digest})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Compensated, u.Outcome)
-	assert.Equal(t, before, files(t, b))
+	assert.Equal(t, before, containertest.Files(t, b))
 }
 
 // withTime adds the line of a folder whose time may or may not have gone on by a second.
@@ -62,12 +63,12 @@ func withTime(diff string) string {
 func TestIgnoredPathsDoNotDriftAndAreNamedAsThrownAway(t *testing.T) {
 	t.Parallel()
 	b, s, e, before := applied(t, map[string]any{"ignore": []string{"/srv/cache", "/tmp"}})
-	b.run(t, "mkdir /srv/cache; echo x >/srv/cache/x; echo x >/tmp/x")
+	b.Run(t, "mkdir /srv/cache; echo x >/srv/cache/x; echo x >/tmp/x")
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
 	assert.Contains(t, u.Losses, "what is written below /srv/cache, /tmp is neither compared nor kept: it is thrown away")
-	assert.Equal(t, before, files(t, b))
+	assert.Equal(t, before, containertest.Files(t, b))
 }
 
 func TestSomeoneElseHasUndoneIt(t *testing.T) {
@@ -76,7 +77,7 @@ func TestSomeoneElseHasUndoneIt(t *testing.T) {
 	seen, err := s.action.Observe(t.Context(), e)
 	require.NoError(t, err)
 	require.Equal(t, activities.AsLeft, seen.State)
-	b.run(t, "rm /srv/a")
+	b.Run(t, "rm /srv/a")
 	seen, err = s.action.Observe(t.Context(), e)
 	require.NoError(t, err)
 	require.Equal(t, activities.Elsewise, seen.State)
@@ -85,30 +86,30 @@ func TestSomeoneElseHasUndoneIt(t *testing.T) {
 func TestContainerRemovedByHandComesBackOnlyByForce(t *testing.T) {
 	t.Parallel()
 	b, s, e, before := applied(t, map[string]any{})
-	require.NoError(t, b.ContainerRemove(t.Context(), b.id, dockertypes.RemoveOptions{Force: true}))
+	require.NoError(t, b.ContainerRemove(t.Context(), b.ID, dockertypes.RemoveOptions{Force: true}))
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	require.Equal(t, activities.Drifted, u.Outcome)
-	assert.Equal(t, "- container "+b.name+"\n", u.Drift.Diff)
+	assert.Equal(t, "- container "+b.Name+"\n", u.Drift.Diff)
 	u, err = s.action.Undo(t.Context(), e, activities.Decision{Force: u.Drift.Digest})
 	require.NoError(t, err)
 	require.Equal(t, activities.Compensated, u.Outcome)
-	assert.Equal(t, before, files(t, b))
+	assert.Equal(t, before, containertest.Files(t, b))
 }
 
 func TestContainerReplacedByHandIsReplacedOnlyByForce(t *testing.T) {
 	t.Parallel()
 	b, s, e, before := applied(t, map[string]any{})
-	require.NoError(t, b.ContainerRemove(t.Context(), b.id, dockertypes.RemoveOptions{Force: true}))
-	other, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: shell.id}, &dockertypes.HostConfig{NetworkMode: "none"}, nil, nil, b.name)
+	require.NoError(t, b.ContainerRemove(t.Context(), b.ID, dockertypes.RemoveOptions{Force: true}))
+	other, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: containertest.ShellImage(t, b.Client)}, &dockertypes.HostConfig{NetworkMode: "none"}, nil, nil, b.Name)
 	require.NoError(t, err)
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	require.Equal(t, activities.Drifted, u.Outcome)
 	assert.Contains(t, u.Drift.Diff, other.ID[:12])
-	assert.Equal(t, other.ID, b.inspect(t).ID)
+	assert.Equal(t, other.ID, b.Inspect(t).ID)
 	u, err = s.action.Undo(t.Context(), e, activities.Decision{Force: u.Drift.Digest})
 	require.NoError(t, err)
 	require.Equal(t, activities.Compensated, u.Outcome)
-	assert.Equal(t, before, files(t, b))
+	assert.Equal(t, before, containertest.Files(t, b))
 }

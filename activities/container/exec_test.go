@@ -6,29 +6,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types/image"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
 func TestChangeAndUndo(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
-	b.run(t, "echo one >/srv/a; mkdir /srv/d; chmod 750 /srv/d; echo x >/srv/d/x")
-	before := files(t, b)
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	b.Run(t, "echo one >/srv/a; mkdir /srv/d; chmod 750 /srv/d; echo x >/srv/d/x")
+	before := containertest.Files(t, b)
 	e := s.entry(t)
 	r, err := s.action.Apply(t.Context(), e, step(t, map[string]any{
-		"container": b.name, "command": "echo two >/srv/a; rm -r /srv/d; mkdir /srv/new; touch /srv/new/f; rm /bin/xargs; echo done",
+		"container": b.Name, "command": "echo two >/srv/a; rm -r /srv/d; mkdir /srv/new; touch /srv/new/f; rm /bin/xargs; echo done",
 	}), "")
 	require.NoError(t, err)
 	assert.Equal(t, "done\n", r.Outputs["stdout"])
 	assert.Equal(t, 0, r.Outputs["exit_code"])
 	assert.Equal(t, true, r.Outputs["changed"])
 	assert.FileExists(t, r.Outputs["log"].(string))
-	require.NotEqual(t, before, files(t, b))
+	require.NotEqual(t, before, containertest.Files(t, b))
 	seen, err := s.action.Observe(t.Context(), e)
 	require.NoError(t, err)
 	assert.Equal(t, activities.AsLeft, seen.State)
@@ -39,8 +39,8 @@ func TestChangeAndUndo(t *testing.T) {
 	for _, loss := range container.Losses() {
 		assert.Contains(t, u.Losses, loss)
 	}
-	assert.Equal(t, before, files(t, b))
-	assert.True(t, b.inspect(t).State.Running)
+	assert.Equal(t, before, containertest.Files(t, b))
+	assert.True(t, b.Inspect(t).State.Running)
 	seen, err = s.action.Observe(t.Context(), e)
 	require.NoError(t, err)
 	assert.Equal(t, activities.AsBefore, seen.State)
@@ -48,26 +48,20 @@ func TestChangeAndUndo(t *testing.T) {
 	again, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, u, again)
-	assert.Empty(t, checkpoints(t, e.Token))
-}
-
-// checkpoints lists the images that a token has.
-func checkpoints(t testing.TB, token string) []image.Summary {
-	t.Helper()
-	return imagesNamed(t, "unwind/checkpoint:"+token)
+	assert.Empty(t, containertest.Checkpoints(t, e.Token))
 }
 
 func TestReadOnlyCommandTakesNoCheckpoint(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
-	b.run(t, "echo one >/srv/a")
-	e, look := s.entry(t), step(t, map[string]any{"container": b.name, "command": "cat /srv/a | cat; cat /nope 2>/dev/null || true"})
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	b.Run(t, "echo one >/srv/a")
+	e, look := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "cat /srv/a | cat; cat /nope 2>/dev/null || true"})
 	r, err := s.action.Apply(t.Context(), e, look, "")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{"stdout": "one\n", "exit_code": 0, "changed": false}, r.Outputs)
-	assert.Empty(t, checkpoints(t, e.Token))
+	assert.Empty(t, containertest.Checkpoints(t, e.Token))
 
-	b.run(t, "echo two >/srv/a")
+	b.Run(t, "echo two >/srv/a")
 	again, err := s.action.Apply(t.Context(), e, look, "")
 	require.NoError(t, err)
 	assert.Equal(t, "one\n", again.Outputs["stdout"], "the step has run once")
@@ -75,21 +69,21 @@ func TestReadOnlyCommandTakesNoCheckpoint(t *testing.T) {
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Nothing, u.Outcome)
-	assert.Equal(t, b.id, b.inspect(t).ID, "the container was left alone")
+	assert.Equal(t, b.ID, b.Inspect(t).ID, "the container was left alone")
 	_, err = s.action.Apply(t.Context(), e, look, "")
 	assert.Equal(t, activities.Fenced, activities.TypeOf(err))
 }
 
 func TestFailedCommandIsDeniedAndUndone(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
-	before := files(t, b)
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	before := containertest.Files(t, b)
 	e := s.entry(t)
 	secret := "open-sesame-42"
 	m := &activities.Masker{}
 	m.Add(secret)
 	ctx := activities.WithMasker(t.Context(), m)
-	fail := step(t, map[string]any{"container": b.name, "command": "echo x >/srv/a; echo the cause is " + secret + " >&2; exit 7"})
+	fail := step(t, map[string]any{"container": b.Name, "command": "echo x >/srv/a; echo the cause is " + secret + " >&2; exit 7"})
 	for range 2 {
 		_, err := s.action.Apply(ctx, e, fail, "")
 		require.Equal(t, activities.ActionDenied, activities.TypeOf(err), "%v", err)
@@ -102,14 +96,14 @@ func TestFailedCommandIsDeniedAndUndone(t *testing.T) {
 	u, err := s.action.Undo(ctx, e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Compensated, u.Outcome)
-	assert.Equal(t, before, files(t, b))
+	assert.Equal(t, before, containertest.Files(t, b))
 }
 
 func TestArgvUserWorkdirEnv(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	r, err := s.action.Apply(t.Context(), s.entry(t), step(t, map[string]any{
-		"container": b.name, "argv": []string{"/bin/sh", "-c", `echo "$A $PWD" $(cat /root/x 2>&1)`},
+		"container": b.Name, "argv": []string{"/bin/sh", "-c", `echo "$A $PWD" $(cat /root/x 2>&1)`},
 		"workdir": "/srv", "env": map[string]string{"A": "$b c"}, "user": "nobody",
 	}), "")
 	require.NoError(t, err)
@@ -119,12 +113,12 @@ func TestArgvUserWorkdirEnv(t *testing.T) {
 
 func TestCommandThatCannotStart(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	for says, with := range map[string]map[string]any{
 		"no-such-program": {"argv": []string{"no-such-program"}},
 		"no-such-user":    {"command": "touch /srv/a", "user": "no-such-user"},
 	} {
-		with["container"] = b.name
+		with["container"] = b.Name
 		e := s.entry(t)
 		for range 2 {
 			_, err := s.action.Apply(t.Context(), e, step(t, with), "")
@@ -138,9 +132,9 @@ func TestCommandThatCannotStart(t *testing.T) {
 
 func TestCommandThatLeavesAProcessBehind(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	e, began := s.entry(t), time.Now()
-	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "/bin/sleep 300 & sleep 0.3; echo started"}), "")
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "/bin/sleep 300 & sleep 0.3; echo started"}), "")
 	require.NoError(t, err)
 	assert.Less(t, time.Since(began), 4*time.Minute, "it does not wait for what goes on")
 	require.Len(t, processes(t, b), 2)
@@ -149,18 +143,18 @@ func TestCommandThatLeavesAProcessBehind(t *testing.T) {
 	assert.Len(t, processes(t, b), 1, "the undo ends what the step has started")
 }
 
-func processes(t testing.TB, b *box) [][]string {
+func processes(t testing.TB, b *containertest.Box) [][]string {
 	t.Helper()
-	top, err := b.ContainerTop(t.Context(), b.name, nil)
+	top, err := b.ContainerTop(t.Context(), b.Name, nil)
 	require.NoError(t, err)
 	return top.Processes
 }
 
 func TestChecksLookIntoTheContainer(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	ctx := activities.WithCheckCommands(t.Context(), []string{"cat", "sh"})
-	with := map[string]any{"container": b.name, "command": `mkdir -p /srv/d; echo '{"port": 80}' >/srv/d/a.json`}
+	with := map[string]any{"container": b.Name, "command": `mkdir -p /srv/d; echo '{"port": 80}' >/srv/d/a.json`}
 	_, err := s.action.Apply(ctx, s.entry(t), step(t, with,
 		activities.Check{Exists: &activities.ExistsCheck{Path: "/srv/d"}},
 		activities.Check{Exists: &activities.ExistsCheck{Path: "/bin/ls"}},
@@ -183,17 +177,17 @@ func TestChecksLookIntoTheContainer(t *testing.T) {
 
 func TestApprovalIsForThisCommandInThisFilesystem(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	e := s.entry(t)
-	with := step(t, map[string]any{"container": b.name, "command": "echo x >/srv/a"})
+	with := step(t, map[string]any{"container": b.Name, "command": "echo x >/srv/a"})
 	change, err := s.action.Plan(t.Context(), e, with)
 	require.NoError(t, err)
 	assert.Equal(t, activities.Medium, change.Risk)
 	assert.Equal(t, activities.Snapshot, change.Strategy)
 	assert.Contains(t, change.Diff, "echo x >/srv/a")
-	_, err = s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "echo y >/srv/a"}), change.Digest)
+	_, err = s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo y >/srv/a"}), change.Digest)
 	require.Equal(t, activities.StaleApproval, activities.TypeOf(err))
-	b.run(t, "echo other >/srv/b")
+	b.Run(t, "echo other >/srv/b")
 	_, err = s.action.Apply(t.Context(), e, with, change.Digest)
 	require.Equal(t, activities.StaleApproval, activities.TypeOf(err))
 	change, err = s.action.Plan(t.Context(), e, with)
@@ -206,8 +200,8 @@ func TestApprovalIsForThisCommandInThisFilesystem(t *testing.T) {
 
 func TestPlanOfAReadOnlyCommandNeedsNobody(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
-	change, err := s.action.Plan(t.Context(), s.entry(t), step(t, map[string]any{"container": b.name, "command": "ls -l"}))
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	change, err := s.action.Plan(t.Context(), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "ls -l"}))
 	require.NoError(t, err)
 	assert.Equal(t, activities.Low, change.Risk)
 	assert.Equal(t, activities.NoUndo, change.Strategy)
@@ -216,36 +210,36 @@ func TestPlanOfAReadOnlyCommandNeedsNobody(t *testing.T) {
 
 func TestReleaseKeepsTheTombstoneOnly(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
-	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": "echo x >/srv/a"})
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "echo x >/srv/a"})
 	r, err := s.action.Apply(t.Context(), e, with, "")
 	require.NoError(t, err)
-	require.Len(t, checkpoints(t, e.Token), 1)
+	require.Len(t, containertest.Checkpoints(t, e.Token), 1)
 	for range 2 {
 		require.NoError(t, s.action.Release(t.Context(), e))
 	}
-	assert.Empty(t, checkpoints(t, e.Token))
+	assert.Empty(t, containertest.Checkpoints(t, e.Token))
 	assert.NoFileExists(t, r.Outputs["log"].(string))
 	_, err = s.action.Apply(t.Context(), e, with, "")
 	assert.Equal(t, activities.Fenced, activities.TypeOf(err))
 	_, err = s.action.Undo(t.Context(), e, activities.Decision{})
 	assert.Equal(t, activities.Fenced, activities.TypeOf(err))
-	assert.Equal(t, b.id, b.inspect(t).ID)
+	assert.Equal(t, b.ID, b.Inspect(t).ID)
 }
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	for name, c := range map[string]struct {
 		with map[string]any
 		says string
 	}{
 		"no such container": {map[string]any{"container": "unwind-none", "command": "rm a"}, `no container "unwind-none"; docker ps`},
-		"nothing to run":    {map[string]any{"container": b.name}, "give one of command"},
-		"two to run":        {map[string]any{"container": b.name, "command": "ls", "argv": []string{"ls"}}, "give one of command"},
-		"unknown field":     {map[string]any{"container": b.name, "cmd": "ls"}, "cmd"},
-		"relative ignore":   {map[string]any{"container": b.name, "command": "rm a", "ignore": []string{"tmp"}}, `"tmp" is not an absolute path`},
-		"relative workdir":  {map[string]any{"container": b.name, "command": "rm a", "workdir": "srv"}, "workdir"},
+		"nothing to run":    {map[string]any{"container": b.Name}, "give one of command"},
+		"two to run":        {map[string]any{"container": b.Name, "command": "ls", "argv": []string{"ls"}}, "give one of command"},
+		"unknown field":     {map[string]any{"container": b.Name, "cmd": "ls"}, "cmd"},
+		"relative ignore":   {map[string]any{"container": b.Name, "command": "rm a", "ignore": []string{"tmp"}}, `"tmp" is not an absolute path`},
+		"relative workdir":  {map[string]any{"container": b.Name, "command": "rm a", "workdir": "srv"}, "workdir"},
 	} {
 		for what, call := range map[string]func(context.Context) error{
 			"plan": func(ctx context.Context) error { _, err := s.action.Plan(ctx, s.entry(t), step(t, c.with)); return err },
@@ -259,20 +253,20 @@ func TestRefusals(t *testing.T) {
 			require.ErrorContains(t, err, c.says, "%s: %s", name, what)
 		}
 	}
-	require.NoError(t, b.ContainerKill(t.Context(), b.id, "KILL"))
-	require.Eventually(t, func() bool { return !b.inspect(t).State.Running }, time.Minute, 10*time.Millisecond)
-	_, err := s.action.Apply(t.Context(), s.entry(t), step(t, map[string]any{"container": b.name, "command": "rm a"}), "")
-	assert.ErrorContains(t, err, "docker start "+b.name)
+	require.NoError(t, b.ContainerKill(t.Context(), b.ID, "KILL"))
+	require.Eventually(t, func() bool { return !b.Inspect(t).State.Running }, time.Minute, 10*time.Millisecond)
+	_, err := s.action.Apply(t.Context(), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "rm a"}), "")
+	assert.ErrorContains(t, err, "docker start "+b.Name)
 }
 
 func TestOtherJournalOrEngineIsTheWrongPlace(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	journal, engine, _ := strings.Cut(s.place, "@")
 	for _, place := range []string{"0000000000000000@" + engine, journal + "@ANOTHER", ""} {
 		e := s.entry(t)
 		e.Place.Journal = place
-		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "rm a"}), "")
+		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "rm a"}), "")
 		assert.Equal(t, activities.WrongPlace, activities.TypeOf(err), place)
 		_, err = s.action.Undo(t.Context(), e, activities.Decision{})
 		assert.Equal(t, activities.WrongPlace, activities.TypeOf(err), place)

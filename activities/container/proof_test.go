@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
 // reads says that a command is taken for read-only in the box.
-func (b *box) reads(t testing.TB, s *stage, with map[string]any) bool {
+func reads(t testing.TB, b *containertest.Box, s *stage, with map[string]any) bool {
 	t.Helper()
-	with["container"] = b.name
+	with["container"] = b.Name
 	change, err := s.action.Plan(t.Context(), s.entry(t), step(t, with))
 	require.NoError(t, err)
 	return change.Strategy == activities.NoUndo
@@ -25,14 +26,14 @@ func (b *box) reads(t testing.TB, s *stage, with map[string]any) bool {
 const looking = `ls -l /srv/app | grep a | sort | awk '{print $1}' | sed s/a/b/ | head -n 2; which ls; egrep a a.txt; id; find . -type f; [ -f a ]`
 
 func TestProgramsOfTheImageAreProven(t *testing.T) {
-	b, s := startBox(t, inUserland(t)), newStage(t, t.TempDir())
-	assert.True(t, b.reads(t, s, map[string]any{"command": looking}))
-	assert.True(t, b.reads(t, s, map[string]any{"argv": []string{"ls", "-l"}}))
-	assert.True(t, b.reads(t, s, map[string]any{"argv": []string{"/usr/bin/cat", "/srv/app/a.txt"}}))
-	assert.True(t, b.reads(t, s, map[string]any{"command": "cat a.txt"}))
-	b.run(t, "echo more >>/srv/app/a.txt; mkdir /opt; cp /bin/ls /opt/ls; touch /usr/lib/unrelated")
-	assert.True(t, b.reads(t, s, map[string]any{"command": looking}), "what has changed is no part of it")
-	assert.False(t, b.reads(t, s, map[string]any{"command": looking, "ignore": []string{"/run"}}), "sort may write below /tmp")
+	b, s := containertest.Start(t, inUserland(t)), newStage(t, t.TempDir())
+	assert.True(t, reads(t, b, s, map[string]any{"command": looking}))
+	assert.True(t, reads(t, b, s, map[string]any{"argv": []string{"ls", "-l"}}))
+	assert.True(t, reads(t, b, s, map[string]any{"argv": []string{"/usr/bin/cat", "/srv/app/a.txt"}}))
+	assert.True(t, reads(t, b, s, map[string]any{"command": "cat a.txt"}))
+	b.Run(t, "echo more >>/srv/app/a.txt; mkdir /opt; cp /bin/ls /opt/ls; touch /usr/lib/unrelated")
+	assert.True(t, reads(t, b, s, map[string]any{"command": looking}), "what has changed is no part of it")
+	assert.False(t, reads(t, b, s, map[string]any{"command": looking, "ignore": []string{"/run"}}), "sort may write below /tmp")
 	looked, err := b.ContainerList(t.Context(), dockertypes.ListOptions{All: true, Filters: filters.NewArgs(
 		filters.Arg("name", "^/unwind-look-"), filters.Arg("ancestor", gnu.id))})
 	require.NoError(t, err)
@@ -42,6 +43,7 @@ func TestProgramsOfTheImageAreProven(t *testing.T) {
 // TestWhatMayHaveBeenReplacedIsRisky does what an earlier step could have done, and then looks at a command that would read.
 func TestWhatMayHaveBeenReplacedIsRisky(t *testing.T) {
 	t.Parallel()
+	s := newStage(t, t.TempDir()) // it remembers what it has seen in the image
 	for name, planted := range map[string]string{
 		"a program earlier on the PATH": "cp /srv/evil/ls /usr/local/bin/ls",
 		"the program itself":            "cp /srv/evil/ls /usr/bin/ls",
@@ -61,17 +63,17 @@ func TestWhatMayHaveBeenReplacedIsRisky(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, s := startBox(t, inUserland(t)), newStage(t, t.TempDir())
+			b := containertest.Start(t, inUserland(t))
 			plant(t, b, planted)
-			assert.False(t, b.reads(t, s, map[string]any{"command": "ls"}))
+			assert.False(t, reads(t, b, s, map[string]any{"command": "ls"}))
 		})
 	}
 }
 
 // plant runs a command whose own end nobody can tell, for it may have replaced the shell.
-func plant(t testing.TB, b *box, command string) {
+func plant(t testing.TB, b *containertest.Box, command string) {
 	t.Helper()
-	made, err := b.ContainerExecCreate(t.Context(), b.name, dockertypes.ExecOptions{Cmd: []string{"/bin/bash", "-c", command}, AttachStdout: true, AttachStderr: true})
+	made, err := b.ContainerExecCreate(t.Context(), b.Name, dockertypes.ExecOptions{Cmd: []string{"/bin/bash", "-c", command}, AttachStdout: true, AttachStderr: true})
 	require.NoError(t, err)
 	stream, err := b.ContainerExecAttach(t.Context(), made.ID, dockertypes.ExecAttachOptions{})
 	require.NoError(t, err)
@@ -84,26 +86,10 @@ func plant(t testing.TB, b *box, command string) {
 
 func TestContainerThatHidesWhatItWouldRunIsRisky(t *testing.T) {
 	t.Parallel()
-	for name, edit := range map[string]func(*dockertypes.Config, *dockertypes.HostConfig){
-		"a relative PATH": func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"PATH=.:/usr/bin:/bin"} },
-		"an empty one":    func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"PATH=/usr/bin::/bin"} },
-		"a PATH into a tmpfs": func(c *dockertypes.Config, h *dockertypes.HostConfig) {
-			h.Tmpfs = map[string]string{"/usr/local/bin": ""}
-		},
-		"a preload":             func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"LD_PRELOAD=/srv/x.so"} },
-		"programs of getconf's": func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"GETCONF_DIR=/srv/evil"} },
-		"a pager":               func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"MANPAGER=/srv/evil/cat"} },
-		"another locale":        func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"LC_ALL=de_DE.ISO-8859-1"} },
-		"a function of a shell": func(c *dockertypes.Config, _ *dockertypes.HostConfig) {
-			c.Env = []string{"BASH_FUNC_ls%%=() { rm a; }"}
-		},
-		"a prompt that runs": func(c *dockertypes.Config, _ *dockertypes.HostConfig) { c.Env = []string{"PS4=$(rm a)"} },
-		"the right to mount": func(_ *dockertypes.Config, h *dockertypes.HostConfig) { h.CapAdd = []string{"SYS_ADMIN"} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := startBox(t, inUserland(t), func(c *dockertypes.Config, h *dockertypes.HostConfig, _ *network.NetworkingConfig) { edit(c, h) })
-			assert.False(t, b.reads(t, newStage(t, t.TempDir()), map[string]any{"command": "ls"}))
-		})
-	}
+	b := containertest.Start(t, inUserland(t), func(c *dockertypes.Config, h *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		h.Tmpfs = map[string]string{"/usr/local/bin": ""}
+	})
+	s := newStage(t, t.TempDir())
+	assert.False(t, reads(t, b, s, map[string]any{"command": "ls"}))
+	assert.True(t, reads(t, b, s, map[string]any{"argv": []string{"/usr/bin/ls"}}), "the rest of it is seen")
 }

@@ -16,39 +16,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
 // networkOf makes a network with a subnet of its own; it is gone after the test.
 func networkOf(t testing.TB, name, subnet string) {
 	t.Helper()
-	c := docker(t)
+	c := containertest.Docker(t)
 	_, err := c.NetworkCreate(t.Context(), name, network.CreateOptions{
 		IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: subnet}}},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		d := docker(cleanup{t})
+		d := containertest.Docker(containertest.Outliving(t))
 		require.NoError(t, d.NetworkRemove(context.Background(), name))
 	})
 }
 
-// cleanup is a test whose context has not ended yet.
-type cleanup struct{ testing.TB }
-
-func (cleanup) Context() context.Context { return context.Background() }
-
 func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
 	t.Parallel()
-	c := docker(t)
-	one, two, named := "unwind-test-"+random(), "unwind-test-"+random(), "unwind-test-"+random()
+	c := containertest.Docker(t)
+	one, two, named := "unwind-test-"+containertest.Random(), "unwind-test-"+containertest.Random(), "unwind-test-"+containertest.Random()
 	networkOf(t, one, "10.213.17.0/24")
 	networkOf(t, two, "10.213.18.0/24")
 	_, err := c.VolumeCreate(t.Context(), volume.CreateOptions{Name: named})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, docker(cleanup{t}).VolumeRemove(context.Background(), named, true)) })
+	t.Cleanup(func() {
+		require.NoError(t, containertest.Docker(containertest.Outliving(t)).VolumeRemove(context.Background(), named, true))
+	})
 	bind := t.TempDir()
 
-	b := startBox(t, func(config *dockertypes.Config, host *dockertypes.HostConfig, net *network.NetworkingConfig) {
+	b := containertest.Start(t, func(config *dockertypes.Config, host *dockertypes.HostConfig, net *network.NetworkingConfig) {
 		config.Env = []string{"A=1", "B=two words"}
 		config.Labels = map[string]string{"team": "x", "empty": ""}
 		config.Cmd = []string{"/bin/sh", "-c", "echo hello; sleep infinity"}
@@ -67,13 +65,13 @@ func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
 			IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: "10.213.17.99"}, Aliases: []string{"web"},
 		}}
 	})
-	require.NoError(t, b.NetworkConnect(t.Context(), two, b.id, &network.EndpointSettings{Aliases: []string{"second"}}))
-	b.run(t, "echo v >/anonymous/v; echo v >/mounted/v; echo v >/named/v; touch /etc/mine")
-	before, as := rolledBack(files(t, b)), settings(b.inspect(t))
+	require.NoError(t, b.NetworkConnect(t.Context(), two, b.ID, &network.EndpointSettings{Aliases: []string{"second"}}))
+	b.Run(t, "echo v >/anonymous/v; echo v >/mounted/v; echo v >/named/v; touch /etc/mine")
+	before, as := rolledBack(containertest.Files(t, b)), settings(b.Inspect(t))
 
 	s := newStage(t, t.TempDir())
 	e := s.entry(t)
-	change, err := s.action.Plan(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "rm /etc/mine"}))
+	change, err := s.action.Plan(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "rm /etc/mine"}))
 	require.NoError(t, err)
 	all := strings.Join(change.Losses, "\n")
 	assert.Contains(t, all, "volume "+named+" at /named is not rolled back")
@@ -83,16 +81,16 @@ func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
 	for range 2 { // and a second time, from the container that was made anew
 		e := s.entry(t)
 		_, err = s.action.Apply(t.Context(), e, step(t, map[string]any{
-			"container": b.name, "command": "rm /etc/mine; touch /srv/x; echo w >/named/v",
+			"container": b.Name, "command": "rm /etc/mine; touch /srv/x; echo w >/named/v",
 		}), "")
 		require.NoError(t, err)
 		u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 		require.NoError(t, err)
 		require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
-		assert.Equal(t, before, rolledBack(files(t, b)))
-		assert.Equal(t, as, settings(b.inspect(t)))
-		assert.True(t, b.inspect(t).State.Running)
-		b.run(t, `test -e /anonymous/v && test -e /mounted/v && [ "$(cat /named/v)" = w ]`)
+		assert.Equal(t, before, rolledBack(containertest.Files(t, b)))
+		assert.Equal(t, as, settings(b.Inspect(t)))
+		assert.True(t, b.Inspect(t).State.Running)
+		b.Run(t, `test -e /anonymous/v && test -e /mounted/v && [ "$(cat /named/v)" = w ]`)
 	}
 }
 
@@ -132,32 +130,32 @@ func settings(c dockertypes.InspectResponse) map[string]any {
 
 func TestStepsInOneContainerAreUndoneOneAfterTheOther(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	states, entries := []string{}, []activities.Entry{}
 	for _, command := range []string{"echo 1 >/srv/a", "echo 2 >>/srv/a", "rm /srv/a"} {
-		states = append(states, files(t, b))
+		states = append(states, containertest.Files(t, b))
 		e := s.entry(t)
 		entries = append(entries, e)
-		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": command}), "")
+		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": command}), "")
 		require.NoError(t, err)
 	}
 	for i, e := range slices.Backward(entries) {
 		u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 		require.NoError(t, err)
 		require.Equal(t, activities.Compensated, u.Outcome, "%d: %+v", i, u)
-		assert.Equal(t, states[i], files(t, b))
-		assert.Empty(t, checkpoints(t, e.Token))
+		assert.Equal(t, states[i], containertest.Files(t, b))
+		assert.Empty(t, containertest.Checkpoints(t, e.Token))
 	}
-	c := b.inspect(t)
+	c := b.Inspect(t)
 	images := ourImages(t, b)
 	assert.Equal(t, []string{c.Image}, images, "all that is left is what the container stands on")
 }
 
 // ourImages lists the checkpoints that are made from the tests' own image.
-func ourImages(t testing.TB, b *box) []string {
+func ourImages(t testing.TB, b *containertest.Box) []string {
 	t.Helper()
 	var ids []string
-	for id := b.inspect(t).Image; id != shell.id; {
+	for id := b.Inspect(t).Image; id != containertest.ShellImage(t, b.Client); {
 		img, err := b.ImageInspect(t.Context(), id)
 		require.NoError(t, err)
 		ids, id = append(ids, id), img.Parent //nolint:staticcheck // the tests' engine tells it
@@ -167,47 +165,59 @@ func ourImages(t testing.TB, b *box) []string {
 
 func TestStoppedContainerStaysStopped(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	e := s.entry(t)
-	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "touch /srv/a"}), "")
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "touch /srv/a"}), "")
 	require.NoError(t, err)
 	zero := 0
-	require.NoError(t, b.ContainerStop(t.Context(), b.name, dockertypes.StopOptions{Timeout: &zero}))
+	require.NoError(t, b.ContainerStop(t.Context(), b.Name, dockertypes.StopOptions{Timeout: &zero}))
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	require.Equal(t, activities.Compensated, u.Outcome)
 	assert.Contains(t, u.Observed, "stays so")
-	assert.False(t, b.inspect(t).State.Running)
-	assert.False(t, b.has(t, "/srv/a"))
+	stopped := b.Inspect(t)
+	assert.False(t, stopped.State.Running)
+	_, err = b.ImageInspect(t.Context(), stopped.Image)
+	require.NoError(t, err, "it can be made anew")
+	assert.False(t, b.Has(t, "/srv/a"))
+
+	require.NoError(t, b.ContainerStart(t.Context(), b.Name, dockertypes.StartOptions{}))
+	e = s.entry(t)
+	_, err = s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "touch /srv/a"}), "")
+	require.NoError(t, err)
+	mustUndo(t, s, e, activities.Decision{})
+	assert.Equal(t, []string{b.Inspect(t).Image, stopped.Image}, ourImages(t, b))
+	require.NoError(t, s.action.Release(t.Context(), e))
+	assert.Empty(t, containertest.Checkpoints(t, e.Token))
 }
 
 func TestContainerThatIsRemovedAtItsEnd(t *testing.T) {
 	t.Parallel()
-	b := startBox(t, func(_ *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+	b := containertest.Start(t, func(_ *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		host.AutoRemove = true
 	})
 	s := newStage(t, t.TempDir())
 	e := s.entry(t)
-	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "touch /srv/a"}), "")
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "touch /srv/a"}), "")
 	require.NoError(t, err)
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	require.Equal(t, activities.Compensated, u.Outcome)
-	assert.False(t, b.has(t, "/srv/a"))
-	assert.True(t, b.inspect(t).HostConfig.AutoRemove)
+	assert.False(t, b.Has(t, "/srv/a"))
+	assert.True(t, b.Inspect(t).HostConfig.AutoRemove)
 }
 
 func TestContainerNamedByItsIDIsFoundAfterItWasMadeAnew(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
-	before := files(t, b)
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	before := containertest.Files(t, b)
 	for range 2 {
 		e := s.entry(t)
-		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.id, "command": "touch /srv/a"}), "")
+		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.ID, "command": "touch /srv/a"}), "")
 		require.NoError(t, err)
 		u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 		require.NoError(t, err)
 		require.Equal(t, activities.Compensated, u.Outcome)
-		assert.Equal(t, before, files(t, b))
+		assert.Equal(t, before, containertest.Files(t, b))
 	}
 }

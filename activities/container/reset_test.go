@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
 func (s *stage) reset(t testing.TB, e activities.Entry, d activities.Decision) activities.Undone {
@@ -35,93 +36,95 @@ func mustReset(t testing.TB, s *stage, e activities.Entry) {
 
 func TestResetMakesTheContainerAsItsImageMadeIt(t *testing.T) {
 	t.Parallel()
-	named := "unwind-test-" + random()
-	_, err := docker(t).VolumeCreate(t.Context(), volume.CreateOptions{Name: named})
+	named := "unwind-test-" + containertest.Random()
+	_, err := containertest.Docker(t).VolumeCreate(t.Context(), volume.CreateOptions{Name: named})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, docker(cleanup{t}).VolumeRemove(cleanup{t}.Context(), named, true)) })
-	b := startBox(t, func(config *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+	t.Cleanup(func() {
+		require.NoError(t, containertest.Docker(containertest.Outliving(t)).VolumeRemove(containertest.Outliving(t).Context(), named, true))
+	})
+	b := containertest.Start(t, func(config *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		config.Labels, config.Env = map[string]string{"team": "x"}, []string{"A=1"}
 		host.Binds, host.NetworkMode = []string{named + ":/named"}, "bridge"
 	})
 	s := newStage(t, t.TempDir())
-	b.run(t, "echo v >/named/v")
-	image, made := files(t, b), settings(b.inspect(t))
-	b.run(t, "echo by-hand >/srv/a")
+	b.Run(t, "echo v >/named/v")
+	image, made := containertest.Files(t, b), settings(b.Inspect(t))
+	b.Run(t, "echo by-hand >/srv/a")
 	rolledBack := s.entry(t)
-	_, err = s.action.Apply(t.Context(), rolledBack, step(t, map[string]any{"container": b.name, "command": "touch /srv/b"}), "")
+	_, err = s.action.Apply(t.Context(), rolledBack, step(t, map[string]any{"container": b.Name, "command": "touch /srv/b"}), "")
 	require.NoError(t, err)
 	mustUndo(t, s, rolledBack, activities.Decision{}) // so that the container stands on a checkpoint
-	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": "touch /srv/c; rm /bin/cat"})
+	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "touch /srv/c; rm /bin/cat"})
 	_, err = s.action.Apply(t.Context(), e, with, "")
 	require.NoError(t, err)
 
 	mustReset(t, s, e)
-	assert.Equal(t, image, files(t, b), "volumes are as they were")
-	assert.Equal(t, made, settings(b.inspect(t)))
-	assert.Equal(t, shell.id, b.inspect(t).Image)
-	assert.True(t, b.inspect(t).State.Running)
-	assert.Empty(t, checkpoints(t, e.Token))
-	assert.Empty(t, leftOver(t, b, e.Token))
+	assert.Equal(t, image, containertest.Files(t, b), "volumes are as they were")
+	assert.Equal(t, made, settings(b.Inspect(t)))
+	assert.Equal(t, containertest.ShellImage(t, b.Client), b.Inspect(t).Image)
+	assert.True(t, b.Inspect(t).State.Running)
+	assert.Empty(t, containertest.Checkpoints(t, e.Token))
+	assert.Empty(t, containertest.Left(t, e.Token))
 	_, err = s.action.Apply(t.Context(), e, with, "")
 	assert.Equal(t, activities.Fenced, activities.TypeOf(err))
 
 	next := s.entry(t)
-	before := files(t, b)
+	before := containertest.Files(t, b)
 	_, err = s.action.Apply(t.Context(), next, with, "")
 	require.NoError(t, err)
 	mustUndo(t, s, next, activities.Decision{})
-	assert.Equal(t, before, files(t, b), "the container goes on as any other")
+	assert.Equal(t, before, containertest.Files(t, b), "the container goes on as any other")
 }
 
 func TestResetWhereTheUndoIsBeyondRepair(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		damage func(t *testing.T, b *box, state string, e activities.Entry)
+		damage func(t *testing.T, b *containertest.Box, state string, e activities.Entry)
 		want   activities.ErrorType
 		says   string
 	}{
-		"someone has removed the checkpoint": {func(t *testing.T, _ *box, _ string, e activities.Entry) {
-			for _, img := range checkpoints(t, e.Token) {
-				removeImage(t, img.RepoTags[0])
+		"someone has removed the checkpoint": {func(t *testing.T, _ *containertest.Box, _ string, e activities.Entry) {
+			for _, img := range containertest.Checkpoints(t, e.Token) {
+				containertest.RemoveImage(t, img.RepoTags[0])
 			}
 		}, activities.DamagedRecord, "somebody has removed sha256:"},
-		"the record is truncated": {func(t *testing.T, _ *box, state string, e activities.Entry) {
+		"the record is truncated": {func(t *testing.T, _ *containertest.Box, state string, e activities.Entry) {
 			truncate(t, state, e, "record")
 		}, activities.DamagedRecord, "record"},
-		"the record is gone": {func(t *testing.T, _ *box, state string, e activities.Entry) {
+		"the record is gone": {func(t *testing.T, _ *containertest.Box, state string, e activities.Entry) {
 			require.NoError(t, os.Remove(filepath.Join(state, "container", "tokens", e.Token, "record")))
 		}, activities.DamagedRecord, "is gone"},
-		"the manifest is truncated": {func(t *testing.T, _ *box, state string, e activities.Entry) {
+		"the manifest is truncated": {func(t *testing.T, _ *containertest.Box, state string, e activities.Entry) {
 			truncate(t, state, e, "before.gz")
 		}, activities.DamagedRecord, "before.gz"},
-		"the ticket is truncated": {func(t *testing.T, _ *box, state string, e activities.Entry) {
+		"the ticket is truncated": {func(t *testing.T, _ *containertest.Box, state string, e activities.Entry) {
 			truncate(t, state, e, "ticket")
 		}, activities.DamagedRecord, "ticket"},
-		"how the step ended is truncated": {func(t *testing.T, _ *box, state string, e activities.Entry) {
+		"how the step ended is truncated": {func(t *testing.T, _ *containertest.Box, state string, e activities.Entry) {
 			truncate(t, state, e, "applied")
 		}, activities.DamagedRecord, "applied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, state := startBox(t), t.TempDir()
-			s, image := newStage(t, state), files(t, b)
+			b, state := containertest.Start(t), t.TempDir()
+			s, image := newStage(t, state), containertest.Files(t, b)
 			e := s.entry(t)
-			e.Params = []byte(`{"container":"` + b.name + `"}`)
-			_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "echo two >/srv/a"}), "")
+			e.Params = []byte(`{"container":"` + b.Name + `"}`)
+			_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"}), "")
 			require.NoError(t, err)
-			left := files(t, b)
+			left := containertest.Files(t, b)
 			c.damage(t, b, state, e)
 			for range 2 {
 				_, err = s.action.Undo(t.Context(), e, activities.Decision{})
 				require.ErrorContains(t, err, c.says)
 				require.Equal(t, c.want, activities.TypeOf(err), "%v", err)
-				assert.Equal(t, left, files(t, b), "nothing is half restored")
-				assert.Equal(t, b.id, b.inspect(t).ID)
-				assert.Empty(t, leftOver(t, b, e.Token))
+				assert.Equal(t, left, containertest.Files(t, b), "nothing is half restored")
+				assert.Equal(t, b.ID, b.Inspect(t).ID)
+				assert.Empty(t, containertest.Left(t, e.Token))
 			}
 			mustReset(t, s, e)
-			assert.Equal(t, image, files(t, b))
-			assert.Empty(t, leftOver(t, b, e.Token))
+			assert.Equal(t, image, containertest.Files(t, b))
+			assert.Empty(t, containertest.Left(t, e.Token))
 		})
 	}
 }
@@ -137,54 +140,54 @@ func truncate(t testing.TB, state string, e activities.Entry, name string) {
 
 func TestResetOfACommandThatNeverRanLeavesTheContainerAlone(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
-	b.run(t, "echo mine >/srv/mine")
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	b.Run(t, "echo mine >/srv/mine")
 	for range 2 {
 		e := s.entry(t)
 		assert.Equal(t, activities.Nothing, s.reset(t, e, activities.Decision{}).Outcome)
-		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "touch /srv/a"}), "")
+		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "touch /srv/a"}), "")
 		assert.Equal(t, activities.Fenced, activities.TypeOf(err))
 	}
-	assert.Equal(t, b.id, b.inspect(t).ID)
-	assert.True(t, b.has(t, "/srv/mine"))
+	assert.Equal(t, b.ID, b.Inspect(t).ID)
+	assert.True(t, b.Has(t, "/srv/mine"))
 }
 
 func TestResetBringsBackARemovedContainerButReplacesAnotherOnlyByForce(t *testing.T) {
 	t.Parallel()
-	b, s := startBox(t), newStage(t, t.TempDir())
-	image := files(t, b)
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	image := containertest.Files(t, b)
 	removed := s.entry(t)
-	_, err := s.action.Apply(t.Context(), removed, step(t, map[string]any{"container": b.name, "command": "touch /srv/a"}), "")
+	_, err := s.action.Apply(t.Context(), removed, step(t, map[string]any{"container": b.Name, "command": "touch /srv/a"}), "")
 	require.NoError(t, err)
-	require.NoError(t, b.ContainerRemove(t.Context(), b.name, dockertypes.RemoveOptions{Force: true}))
+	require.NoError(t, b.ContainerRemove(t.Context(), b.Name, dockertypes.RemoveOptions{Force: true}))
 	mustReset(t, s, removed)
-	require.Equal(t, image, files(t, b))
+	require.Equal(t, image, containertest.Files(t, b))
 
 	e := s.entry(t)
-	_, err = s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "touch /srv/a"}), "")
+	_, err = s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "touch /srv/a"}), "")
 	require.NoError(t, err)
-	require.NoError(t, b.ContainerRemove(t.Context(), b.name, dockertypes.RemoveOptions{Force: true}))
-	other, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: shell.id}, &dockertypes.HostConfig{NetworkMode: "none"}, nil, nil, b.name)
+	require.NoError(t, b.ContainerRemove(t.Context(), b.Name, dockertypes.RemoveOptions{Force: true}))
+	other, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: containertest.ShellImage(t, b.Client)}, &dockertypes.HostConfig{NetworkMode: "none"}, nil, nil, b.Name)
 	require.NoError(t, err)
 	u := s.reset(t, e, activities.Decision{})
 	require.Equal(t, activities.Drifted, u.Outcome)
 	assert.Contains(t, u.Drift.Diff, other.ID[:12])
-	require.Equal(t, other.ID, b.inspect(t).ID)
+	require.Equal(t, other.ID, b.Inspect(t).ID)
 	u = s.reset(t, e, activities.Decision{Force: u.Drift.Digest})
 	require.Equal(t, activities.Residue, u.Outcome)
-	assert.Equal(t, image, files(t, b))
+	assert.Equal(t, image, containertest.Files(t, b))
 }
 
 // TestUndosAndResetsAtOnceAgreeOnOneOutcome: whoever is quicker, the outcome that is kept is what the container came to.
 func TestUndosAndResetsAtOnceAgreeOnOneOutcome(t *testing.T) {
 	t.Parallel()
-	b, state := startBox(t), t.TempDir()
+	b, state := containertest.Start(t), t.TempDir()
 	stages := []*stage{newStage(t, state), newStage(t, state), newStage(t, state), newStage(t, state)}
-	image := files(t, b)
-	b.run(t, "echo one >/srv/a")
-	before := files(t, b)
+	image := containertest.Files(t, b)
+	b.Run(t, "echo one >/srv/a")
+	before := containertest.Files(t, b)
 	e := stages[0].entry(t)
-	_, err := stages[0].action.Apply(t.Context(), e, step(t, map[string]any{"container": b.name, "command": "touch /srv/b"}), "")
+	_, err := stages[0].action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "touch /srv/b"}), "")
 	require.NoError(t, err)
 	ends, errs := make([]activities.Undone, len(stages)), make([]error, len(stages))
 	atOnce(len(stages), func(i int) {
@@ -204,11 +207,11 @@ func TestUndosAndResetsAtOnceAgreeOnOneOutcome(t *testing.T) {
 	assert.True(t, slices.Contains(errs, nil), "%v", errs)
 	switch settled.Outcome {
 	case activities.Residue:
-		assert.Equal(t, image, files(t, b))
+		assert.Equal(t, image, containertest.Files(t, b))
 	case activities.Compensated:
-		assert.Equal(t, before, files(t, b))
+		assert.Equal(t, before, containertest.Files(t, b))
 	default:
 		t.Errorf("%+v", settled)
 	}
-	assert.Empty(t, leftOver(t, b, e.Token))
+	assert.Empty(t, containertest.Left(t, e.Token))
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
@@ -37,9 +38,8 @@ type workerJob struct {
 	Step  activities.Step
 	// Undo is the decision of an undo; nil: the step is applied.
 	Undo *activities.Decision
-	// Stop makes the worker stop itself at the point that it reaches after At others.
-	Stop bool
-	At   int
+	// Stop is the point at which the worker stops itself the first time that it comes by; empty: it runs on.
+	Stop string
 }
 
 func (j workerJob) text(t testing.TB) string {
@@ -54,10 +54,10 @@ func actAsWorker(job string) {
 	if err := json.Unmarshal([]byte(job), &j); err != nil {
 		panic(err)
 	}
-	reached := 0
 	point.Hook(func(label string) {
 		fmt.Println(label)
-		if reached++; j.Stop && reached-1 == j.At {
+		if label == j.Stop {
+			j.Stop = ""
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 			_, _ = io.ReadFull(os.Stdin, make([]byte, 1)) // the signal may take a moment to come
 		}
@@ -100,10 +100,10 @@ func startWorker(t testing.TB, j workerJob) worker {
 }
 
 // dyingInACommit is a step whose worker was killed while the engine took the checkpoint for it: the engine goes on.
-func dyingInACommit(t *testing.T) (b *box, s *stage, e activities.Entry, with activities.Step, label string) {
+func dyingInACommit(t *testing.T) (b *containertest.Box, s *stage, e activities.Entry, with activities.Step, label string) {
 	t.Helper()
-	state, mark := t.TempDir(), random()
-	b = startBox(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+	state, mark := t.TempDir(), containertest.Random()
+	b = containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		c.Labels = map[string]string{"unwind.test": mark}
 	})
 	var large bytes.Buffer // the engine needs a while for it
@@ -111,10 +111,10 @@ func dyingInACommit(t *testing.T) (b *box, s *stage, e activities.Entry, with ac
 	require.NoError(t, tarred.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "large", Mode: 0o600, Size: 100 << 20}))
 	_, err := tarred.Write(make([]byte, 100<<20))
 	require.NoError(t, err)
-	require.NoError(t, b.CopyToContainer(t.Context(), b.id, "/srv", &large, dockertypes.CopyToContainerOptions{}))
+	require.NoError(t, b.CopyToContainer(t.Context(), b.ID, "/srv", &large, dockertypes.CopyToContainerOptions{}))
 	s = newStage(t, state)
-	e, with = s.entry(t), step(t, map[string]any{"container": b.name, "command": "touch /srv/new"})
-	paused, failed := b.Events(t.Context(), events.ListOptions{Filters: filters.NewArgs(filters.Arg("container", b.id), filters.Arg("event", "pause"))})
+	e, with = s.entry(t), step(t, map[string]any{"container": b.Name, "command": "touch /srv/new"})
+	paused, failed := b.Events(t.Context(), events.ListOptions{Filters: filters.NewArgs(filters.Arg("container", b.ID), filters.Arg("event", "pause"))})
 	w := startWorker(t, workerJob{State: state, Entry: e, Step: with})
 	select {
 	case <-paused: // by the engine, while it commits
@@ -131,16 +131,16 @@ func TestACheckpointOfADeadAttemptIsNoOrphan(t *testing.T) {
 	b, s, e, with, label := dyingInACommit(t)
 	_, err := s.action.Apply(t.Context(), e, with, "")
 	require.NoError(t, err)
-	assert.Len(t, checkpoints(t, e.Token), 1)
+	assert.Len(t, containertest.Checkpoints(t, e.Token), 1)
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Compensated, u.Outcome)
-	assert.Empty(t, checkpoints(t, e.Token))
+	assert.Empty(t, containertest.Checkpoints(t, e.Token))
 	// What the container stands on is one image; all that are made from it have its label.
 	made, err := b.ImageList(t.Context(), image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
 	require.NoError(t, err)
 	require.Len(t, made, 1)
-	assert.Equal(t, b.inspect(t).Image, made[0].ID)
+	assert.Equal(t, b.Inspect(t).Image, made[0].ID)
 }
 
 func TestAnUndoLeavesNoCheckpointThatIsStillBeingTaken(t *testing.T) {
@@ -149,7 +149,7 @@ func TestAnUndoLeavesNoCheckpointThatIsStillBeingTaken(t *testing.T) {
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Nothing, u.Outcome)
-	require.False(t, b.inspect(t).State.Paused)
+	require.False(t, b.Inspect(t).State.Paused)
 	made, err := b.ImageList(t.Context(), image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
 	require.NoError(t, err)
 	assert.Empty(t, made)
@@ -174,23 +174,17 @@ func began(t testing.TB, state, token string, n int) int {
 	return doc.Body.PID
 }
 
-func (b *box) has(t testing.TB, name string) bool {
-	t.Helper()
-	_, err := b.ContainerStatPath(t.Context(), b.name, name)
-	return err == nil
-}
-
 func TestResultSurvivesAKilledWorker(t *testing.T) {
 	t.Parallel()
-	b, state := startBox(t), t.TempDir()
+	b, state := containertest.Start(t), t.TempDir()
 	s := newStage(t, state)
-	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": slow})
+	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": slow})
 	w := startWorker(t, workerJob{State: state, Entry: e, Step: with})
 	began(t, state, e.Token, 1)
-	require.Eventually(t, func() bool { return b.has(t, "/srv/count") }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.Has(t, "/srv/count") }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, syscall.Kill(-w.Process.Pid, syscall.SIGKILL))
 	w.Wait()
-	b.run(t, "touch /tmp/go")
+	b.Run(t, "touch /tmp/go")
 	r, err := s.action.Apply(t.Context(), e, with, "")
 	require.NoError(t, err)
 	assert.Equal(t, "first\nsecond\nrun\n", r.Outputs["stdout"], "all of the output of one run")
@@ -198,15 +192,15 @@ func TestResultSurvivesAKilledWorker(t *testing.T) {
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Compensated, u.Outcome)
-	assert.False(t, b.has(t, "/srv/count"))
+	assert.False(t, b.Has(t, "/srv/count"))
 }
 
 func TestLostResultRollsBackAndRunsAgain(t *testing.T) {
 	t.Parallel()
-	b, state := startBox(t), t.TempDir()
+	b, state := containertest.Start(t), t.TempDir()
 	s := newStage(t, state)
-	before := files(t, b)
-	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": slow})
+	before := containertest.Files(t, b)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": slow})
 	type answer struct {
 		r   activities.Result
 		err error
@@ -217,28 +211,28 @@ func TestLostResultRollsBackAndRunsAgain(t *testing.T) {
 		answered <- answer{r, err}
 	}()
 	supervisor := began(t, state, e.Token, 1)
-	require.Eventually(t, func() bool { return b.has(t, "/srv/count") }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.Has(t, "/srv/count") }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, syscall.Kill(supervisor, syscall.SIGKILL))
 	began(t, state, e.Token, 2)
-	b.run(t, "touch /tmp/go")
+	b.Run(t, "touch /tmp/go")
 	a := <-answered
 	require.NoError(t, a.err)
 	assert.Equal(t, "first\nsecond\nrun\n", a.r.Outputs["stdout"], "the second run finds nothing of the first")
 	require.Len(t, a.r.Notes, 1)
 	assert.Contains(t, a.r.Notes[0], "ran 2 times")
-	require.NotEqual(t, b.id, b.inspect(t).ID)
+	require.NotEqual(t, b.ID, b.Inspect(t).ID)
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
-	assert.Equal(t, before, files(t, b))
+	assert.Equal(t, before, containertest.Files(t, b))
 }
 
 func TestLostResultIsUnknownWhereNothingMayRunAgain(t *testing.T) {
 	t.Parallel()
-	b, state := startBox(t), t.TempDir()
+	b, state := containertest.Start(t), t.TempDir()
 	s := newStage(t, state)
-	before := files(t, b)
-	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": slow, "rerun": false})
+	before := containertest.Files(t, b)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": slow, "rerun": false})
 	failed := make(chan error, 1)
 	go func() {
 		_, err := s.action.Apply(context.Background(), e, with, "")
@@ -251,15 +245,15 @@ func TestLostResultIsUnknownWhereNothingMayRunAgain(t *testing.T) {
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Compensated, u.Outcome)
-	assert.Equal(t, before, files(t, b))
+	assert.Equal(t, before, containertest.Files(t, b))
 }
 
 func TestUndoEndsARunningCommand(t *testing.T) {
 	t.Parallel()
-	b, state := startBox(t), t.TempDir()
+	b, state := containertest.Start(t), t.TempDir()
 	s := newStage(t, state)
-	before := files(t, b)
-	e, with := s.entry(t), step(t, map[string]any{"container": b.name, "command": slow})
+	before := containertest.Files(t, b)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": slow})
 	failed := make(chan error, 1)
 	go func() {
 		_, err := s.action.Apply(context.Background(), e, with, "")
@@ -271,17 +265,17 @@ func TestUndoEndsARunningCommand(t *testing.T) {
 	assert.Equal(t, activities.Compensated, u.Outcome)
 	assert.Contains(t, strings.Join(u.Losses, "\n"), "had not come to its end")
 	assert.Equal(t, activities.Fenced, activities.TypeOf(<-failed))
-	assert.Equal(t, before, files(t, b))
+	assert.Equal(t, before, containertest.Files(t, b))
 	assert.Len(t, processes(t, b), 1)
 }
 
 // TestStoppedSupervisorWakesTooLate stops the one process that could still act for a step, undoes the step, and wakes it.
 func TestStoppedSupervisorWakesTooLate(t *testing.T) {
 	t.Parallel()
-	b, state := startBox(t), t.TempDir()
+	b, state := containertest.Start(t), t.TempDir()
 	s := newStage(t, state)
 	e := s.entry(t)
-	with := step(t, map[string]any{"container": b.name, "command": slow})
+	with := step(t, map[string]any{"container": b.Name, "command": slow})
 	failed := make(chan error, 1)
 	go func() {
 		_, err := s.action.Apply(context.Background(), e, with, "")
@@ -293,13 +287,13 @@ func TestStoppedSupervisorWakesTooLate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, activities.Compensated, u.Outcome)
 	next := s.entry(t)
-	_, err = s.action.Apply(t.Context(), next, step(t, map[string]any{"container": b.name, "command": "echo next >/srv/a"}), "")
+	_, err = s.action.Apply(t.Context(), next, step(t, map[string]any{"container": b.Name, "command": "echo next >/srv/a"}), "")
 	require.NoError(t, err)
-	left := files(t, b)
+	left := containertest.Files(t, b)
 	require.NoError(t, syscall.Kill(supervisor, syscall.SIGCONT))
 	require.Eventually(t, func() bool { return syscall.Kill(supervisor, 0) != nil }, time.Minute, 10*time.Millisecond)
 	assert.Equal(t, activities.Fenced, activities.TypeOf(<-failed))
-	assert.Equal(t, left, files(t, b))
+	assert.Equal(t, left, containertest.Files(t, b))
 	seen, err := s.action.Observe(t.Context(), next)
 	require.NoError(t, err)
 	assert.Equal(t, activities.AsLeft, seen.State)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/docker/docker/api/types/image"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
 // userland are this machine's own programs in an image: GNU's, on Debian, with all libraries that they load.
@@ -56,9 +58,9 @@ var gnu struct {
 // userlandImage makes the image once; it is gone when the tests are.
 func userlandImage(t testing.TB) string {
 	t.Helper()
-	c := docker(t)
+	c := containertest.Docker(t)
 	gnu.once.Do(func() {
-		gnu.ref = "unwind/test-userland:" + random()
+		gnu.ref = containertest.ImageRef("userland")
 		var root io.Reader
 		if root, gnu.err = userlandRoot(t); gnu.err != nil {
 			return

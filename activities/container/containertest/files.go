@@ -1,4 +1,4 @@
-package container_test
+package containertest
 
 import (
 	"archive/tar"
@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// files describes the filesystem of a container, its volumes included, as docker cp tells it, in whole seconds; but for
+// Files describes the filesystem of a box, its volumes included, as docker cp tells it, in whole seconds; but for
 // what the engine itself puts there, what a step ignores, and the times of the folders that these are in.
-func files(t testing.TB, b *box) string {
+func Files(t testing.TB, b *Box) string {
 	t.Helper()
-	stream, _, err := b.CopyFromContainer(t.Context(), b.name, "/")
+	stream, _, err := b.CopyFromContainer(t.Context(), b.Name, "/")
 	require.NoError(t, err)
 	defer stream.Close()
 	var lines []string
@@ -38,7 +38,7 @@ func files(t testing.TB, b *box) string {
 			when = 0
 		}
 		sum := sha256.New()
-		_, err = io.Copy(sum, r)
+		_, err = io.Copy(sum, r) //nolint:gosec // a container of the tests
 		require.NoError(t, err)
 		lines = append(lines, fmt.Sprintf("%s %c %o %d:%d %d %q %x", at, h.Typeflag, h.Mode, h.Uid, h.Gid, when, h.Linkname, sum.Sum(nil)[:8]))
 	}

@@ -1,0 +1,58 @@
+package containertest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
+)
+
+// What cases of actiontest have in common: a box whose name stands in a file of the case's folder, beside the journal.
+
+// StartIn starts the box of a case, with these files in /srv.
+func StartIn(t testing.TB, dir string, files map[string]string) {
+	t.Helper()
+	b := Start(t)
+	b.Put(t, "/srv", files)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "name"), []byte(b.Name), 0o600))
+	t.Cleanup(func() {
+		for _, token := range TokensIn(t, dir) {
+			Clear(t, token)
+		}
+	})
+}
+
+// Open opens the world of a case.
+func Open(dir string) (activities.World, error) {
+	return container.New(container.Config{State: dir})
+}
+
+// NameIn is the name of the box of a case.
+func NameIn(dir string) string {
+	name, err := os.ReadFile(filepath.Join(dir, "name"))
+	if err != nil {
+		panic(err)
+	}
+	return string(name)
+}
+
+// In is the box of a case.
+func In(t testing.TB, dir string) *Box { return &Box{Client: Docker(t), Name: NameIn(dir)} }
+
+// TokensIn are the tokens of a case's journal.
+func TokensIn(t testing.TB, dir string) []string {
+	t.Helper()
+	folders, err := os.ReadDir(filepath.Join(dir, "container", "tokens"))
+	if !os.IsNotExist(err) {
+		require.NoError(t, err)
+	}
+	names := make([]string, 0, len(folders))
+	for _, f := range folders {
+		names = append(names, f.Name())
+	}
+	return names
+}
