@@ -42,13 +42,25 @@ func (c *Carry) shorten(n int) {
 	}
 	c.Steps = maps.Clone(c.Steps)
 	for id, s := range c.Steps {
-		s.Error, s.Notes = clip(s.Error, n), clipAll(s.Notes, n)
+		s.Error, s.Notes, s.Gate = clip(s.Error, n), clipAll(s.Notes, n), s.Gate.shortened(n)
 		c.Steps[id] = s
 	}
 	if more := len(c.Notes) - maxCarriedNotes; more > 0 {
 		c.Notes = append(slices.Clip(c.Notes[:maxCarriedNotes]), fmt.Sprintf("and %d more notes", more))
 	}
 	c.Notes, c.Ignored = clipAll(c.Notes, max(n, maxName)), clipAll(c.Ignored, max(n, maxName))
+}
+
+// shortened tells less of the change. The digests, which decide, stay.
+func (g *CarriedGate) shortened(n int) *CarriedGate {
+	if g == nil {
+		return nil
+	}
+	short := *g
+	c := &short.View.Change
+	c.Summary, c.Diff, c.Undo = clip(c.Summary, n), clip(c.Diff, n), clip(c.Undo, n)
+	c.Losses, c.Facts, c.Keys = clipAll(c.Losses, n), clipAll(c.Facts, n), clipAll(c.Keys, n)
+	return &short
 }
 
 func clipAll(texts []string, n int) []string {

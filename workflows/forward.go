@@ -34,7 +34,7 @@ func (t *agentTask) runStep(ctx workflow.Context, s *stepRun) error {
 	if err != nil {
 		return temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
 	}
-	if err := t.makeRoom(len(params)); err != nil {
+	if err := t.makeRoom(ctx, len(params)); err != nil {
 		return err
 	}
 	undo := s.step.Uses + ".undo"

@@ -20,9 +20,11 @@ const (
 	// maxInFlight is how many activities of a task run at once: each may have 64 KiB of parameters, and all that are
 	// scheduled in one workflow task go in one message of at most 4 MB.
 	maxInFlight = 40
-	// maxLedger is the size of what a task may have to carry over before it unwinds, compressed: what the unwinding finds out
-	// comes to that.
-	maxLedger = packed.Max - 100_000
+	// What the unwinding finds out is carried over beside the ledger: texts, which are shortened until they fit, and a row for
+	// each entry that is parked or skipped, with two digests. Of those there is room for the first maxLeft.
+	reservedTexts = 100_000
+	leftBytes     = 100
+	maxLeft       = 2_000
 	// maxReport is the size of a report: it stands in the history as the result or in the failure.
 	maxReport = 1_000_000
 	// maxDiffs is the size of all diffs of a Plan together.
@@ -54,13 +56,19 @@ type room struct {
 
 func (r *room) grow(bytes int) { r.since += bytes }
 
-// fits says that there is room for so many bytes, whatever they compress to.
-func (r *room) fits(bytes int) bool { return r.packed+r.since+bytes <= maxLedger }
+// fits says that there is room for so many bytes in most, whatever they compress to.
+func (r *room) fits(bytes, most int) bool { return r.packed+r.since+bytes <= most }
+
+// mostLedger is how large a ledger of so many entries may be, compressed.
+func mostLedger(entries int) int { return packed.Max - reservedTexts - leftBytes*min(entries, maxLeft) }
 
 // makeRoom refuses a step whose entry would make the task too large to be carried over, before anything is touched.
-func (t *agentTask) makeRoom(params int) error {
-	need := params + entryBytes
-	if !t.room.fits(need) {
+func (t *agentTask) makeRoom(ctx workflow.Context, params int) error {
+	need, most := params+entryBytes, mostLedger(len(t.saga.Entries())+1)
+	if !t.room.fits(need, most) && workflow.GetVersion(ctx, "ledger-reserve", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		most = packed.Max
+	}
+	if !t.room.fits(need, most) {
 		c := t.snapshot()
 		c.Saga.Entries = t.saga.Entries()
 		size, err := packed.Size(bareCarry(c))
@@ -68,9 +76,9 @@ func (t *agentTask) makeRoom(params int) error {
 			return err
 		}
 		t.room = room{packed: size}
-		if !t.room.fits(need) {
+		if !t.room.fits(need, most) {
 			return refused("the ledger of this task has %d bytes compressed; with this step it could be more than the %d that can be carried: split the task",
-				size, maxLedger)
+				size, most)
 		}
 	}
 	t.room.grow(need)

@@ -1,0 +1,81 @@
+package workflows
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/packed"
+)
+
+// noise does not compress.
+func noise(r *rand.Rand, bytes int) string {
+	raw := make([]byte, bytes*3/4)
+	for i := range raw {
+		raw[i] = byte(r.Uint32())
+	}
+	return base64.StdEncoding.EncodeToString(raw)
+}
+
+func TestALedgerThatIsAsLargeAsItMayBeIsCarriedWithEveryEntryParked(t *testing.T) {
+	const n = maxLeft
+	r := rand.New(rand.NewPCG(1, 2))
+	var c Carry
+	for i := range n {
+		step := fmt.Sprintf("s%04d", i)
+		c.Saga.Entries = append(c.Saga.Entries, activities.Entry{
+			Version: 1, Seq: i + 1, Step: step, Action: "file.write", UndoType: "file.write.undo", Token: activities.NewToken("run", step, 1),
+		})
+	}
+	size, err := packed.Size(bareCarry(c))
+	require.NoError(t, err)
+	each := (mostLedger(n) - size) / n * 5 / 4 // base64 compresses to what it encodes
+	c.Saga.Left = map[string]compensations.Left{}
+	for i := range c.Saga.Entries {
+		e := &c.Saga.Entries[i]
+		e.Params = json.RawMessage(`"` + noise(r, each) + `"`)
+		var l compensations.Left
+		l.State, l.Parks, l.Reason = compensations.Parked, 1, "someone else changed it since: "+noise(r, activities.MaxText)
+		l.Undone = activities.Undone{
+			Outcome: activities.Drifted, Observed: noise(r, activities.MaxText),
+			Drift: &activities.Drift{Digest: activities.DigestOf([]byte(e.Step)), Diff: noise(r, 1000)},
+		}
+		c.Saga.Left[e.Token] = l
+	}
+	ledger := c
+	ledger.Saga.Left = nil
+	size, err = packed.Size(bareCarry(ledger))
+	require.NoError(t, err)
+	require.InDelta(t, mostLedger(n), size, 0.05*packed.Max, "the ledger is about as large as it may be")
+	c.fit(carries)
+	require.True(t, carries(c))
+	require.Len(t, c.Saga.Left, n)
+}
+
+func TestManyGatesWithLongDiffsAreCarried(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	c := Carry{Steps: map[string]CarriedStep{}}
+	for i := range 40 {
+		change := activities.Change{
+			Summary: "write", Diff: noise(r, activities.MaxDiff), Undo: noise(r, activities.MaxText), Digest: activities.DigestOf([]byte(fmt.Sprint(i))),
+			Losses: []string{noise(r, activities.MaxItem)}, Facts: []string{noise(r, activities.MaxItem)},
+		}
+		c.Steps[fmt.Sprint(i)] = CarriedStep{Gate: &CarriedGate{View: GateView{Step: fmt.Sprint(i), Digest: "sha256:opening", Change: change}}}
+	}
+	require.False(t, carries(c))
+	before := *c.Steps["7"].Gate
+	whole := c.Steps
+	c.fit(carries)
+	require.True(t, carries(c))
+	after := c.Steps["7"].Gate.View
+	require.Equal(t, before.View.Digest, after.Digest)
+	require.Equal(t, before.View.Change.Digest, after.Change.Digest)
+	require.NotEmpty(t, after.Change.Diff, "not more than must be")
+	require.Equal(t, before, *whole["7"].Gate, "what the run itself shows stays whole")
+}
