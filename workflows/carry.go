@@ -14,8 +14,12 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// CarryVersion is the format of Carry that this code writes.
-const CarryVersion = 1
+// CarryVersion is the newest format of Carry that this code reads; older ones it reads as well. It writes the oldest that
+// holds what there is: a worker that knows no newer one refuses what it would drop.
+//
+//	1  tasks, their gates and parks
+//	2  and parts of them that are rolled back over several runs, parks whose reason was shortened
+const CarryVersion = 2
 
 // Carry is a task as data: what a run hands to the next one of its chain. With what that run schedules, it is all that
 // undoing needs.
@@ -91,7 +95,21 @@ func (t *agentTask) continueAsNew(ctx workflow.Context) error {
 	t.takeSignals()
 	c := t.carry()
 	c.fit(carries)
+	c.Version = c.format()
 	return t.next(ctx, c)
+}
+
+// format is the oldest version of Carry that holds all of c.
+func (c *Carry) format() int {
+	if len(c.Failed)+len(c.Saga.Part) > 0 {
+		return 2
+	}
+	for _, l := range c.Saga.Left {
+		if l.Shown != "" {
+			return 2
+		}
+	}
+	return 1
 }
 
 // carry is the task as it stands, for the next run.
@@ -104,7 +122,7 @@ func (t *agentTask) carry() Carry {
 // snapshot is the task without its saga.
 func (t *agentTask) snapshot() Carry {
 	c := Carry{
-		Version: CarryVersion, Began: t.began, Phase: t.phase, Cause: t.cause,
+		Began: t.began, Phase: t.phase, Cause: t.cause,
 		Outputs: map[string]map[string]any{}, Steps: map[string]CarriedStep{}, Redoes: map[string]string{},
 		Size: t.size, Done: t.done, Kept: t.kept, Pivot: t.pivot, Rewound: t.rewound, Unknown: t.unknown, Redoable: t.redoable,
 		Ignored: t.ignored, More: t.more, Notes: t.notes,

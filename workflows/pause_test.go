@@ -45,6 +45,21 @@ func TestAnUnwindingToASavepointIsPausedAtEachUndo(t *testing.T) {
 	require.Equal(t, 3, report.Outcomes["restored"])
 }
 
+// A worker of before must not drop what it does not know, and one of today reads what was carried then.
+func TestOnlyACarryThatHoldsAPartIsOfTheFormatThatHasParts(t *testing.T) {
+	l := &chained{T: t, world: backward(), in: always}
+	var formats []int
+	l.pass = func(c *workflows.Carry) {
+		formats = append(formats, c.Version)
+		require.Equal(t, len(c.Failed) > 0, c.Version == 2)
+		c.Version = 1 // parts were carried before they had a format of their own
+	}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1, 1, 2, 2, 2, 1, 1, 1}, formats)
+	require.Equal(t, compensations.Committed, report.Status)
+}
+
 func TestARollbackOfSeveralStepsIsPausedAtEachUndo(t *testing.T) {
 	// b and d, beside each other, both fail and are rolled back; e and c need them, f nothing.
 	w := branches("d")
