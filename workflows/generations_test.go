@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
@@ -92,4 +93,47 @@ func TestOverlappingRollbacksAreRedoneTheLastOneFirst(t *testing.T) {
 	_, err = l.redo(first.WorkflowID)
 	require.NoError(t, err)
 	require.Equal(t, []string{"do a", "do b"}, l.calls()[4:])
+}
+
+// The step at the savepoint was rolled back before: the place in the ledger is still known, to the rollback and to its recovery.
+func TestATaskIsRolledBackToASavepointWhoseStepWasRolledBackBefore(t *testing.T) {
+	letGo := make(chan struct{})
+	w := &world{steps: chain("a", "b", "c", "d")}
+	of(w.steps, "b").Savepoint = "sp"
+	of(w.steps, "c").Needs = []string{"a"} // so that rolling back b leaves c and d
+	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "c" && n == 1 {
+			<-letGo
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	l := startLive(t, w)
+	_, err := l.report()
+	require.NoError(t, err)
+	task := l.run.GetID()
+	first, err := l.rollsBack(task, recovery.Part{Step: "b"})
+	require.NoError(t, err)
+	l.listed(task)
+
+	done, err := l.server().FindDone(t.Context(), task)
+	require.NoError(t, err)
+	back, err := l.server().Rollback(t.Context(), done, recovery.Part{To: "sp"}, "eve", "", converter.GetDefaultDataConverter())
+	require.NoError(t, err)
+	l.called("undo c", 1)
+	l.terminate(back.WorkflowID)
+	dead, err := l.server().Find(t.Context(), back.WorkflowID)
+	require.NoError(t, err)
+	run, err := l.server().Recover(t.Context(), dead, "eve")
+	require.NoError(t, err)
+	close(letGo)
+	require.Equal(t, compensations.Unwound, l.ended(run).Status)
+	require.Equal(t, []string{"undo b", "undo d", "undo c", "undo c"}, sortedAt(l.calls(), 1, 4)[4:], "a stays done")
+
+	_, err = l.rollsBack(task, recovery.Part{Step: "c"})
+	require.Equal(t, recovery.Ended, recovery.WhyOf(err), "%v", err)
+	_, err = l.redo(back.WorkflowID)
+	require.NoError(t, err)
+	_, err = l.redo(first.WorkflowID)
+	require.NoError(t, err)
+	require.Equal(t, []string{"do c", "do d", "do b"}, l.calls()[8:])
 }

@@ -50,7 +50,10 @@ type Places struct {
 type LedgerRequest struct {
 	WorkflowID string `json:"workflowId"`
 	RunID      string `json:"runId"`
-	// Without are rollbacks: what they have undone is left out.
+	// To and Step say which part of it is wanted: see RollbackRequest.
+	To   string `json:"to,omitempty"`
+	Step string `json:"step,omitempty"`
+	// Without are rollbacks: what they have undone is left out, also where it is what To or Step names.
 	Without []Chain `json:"without,omitempty"`
 }
 

@@ -47,13 +47,15 @@ func Rollback(ctx workflow.Context, r RollbackRequest, carry *Carry) (compensati
 	}
 	t.repairs = true
 	return t.run(ctx, func(ctx workflow.Context) error {
-		ledger, err := readLedger(ctx, "read the ledger of the task", LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID, Without: r.Without})
+		ledger, err := readLedger(ctx, "read the ledger of the task", r.Ledger())
 		if err != nil {
 			return err
 		}
-		entries, err := Part(ledger.Entries, r.To, r.Step)
-		if err != nil {
-			return refused("%v", err)
+		entries := ledger.Entries
+		if !ledger.Cut {
+			if entries, err = Part(entries, r.To, r.Step); err != nil {
+				return refused("%v", err)
+			}
 		}
 		t.redoable, t.compiled.Unwind = true, ledger.Unwind
 		t.configure(ctx)

@@ -41,6 +41,11 @@ type RollbackRequest struct {
 	Why     string  `json:"why,omitempty"`
 }
 
+// Ledger asks for what r rolls back.
+func (r RollbackRequest) Ledger() LedgerRequest {
+	return LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID, To: r.To, Step: r.Step, Without: r.Without}
+}
+
 // RollbackID is the id of the one workflow that rolls this part of a task back.
 func RollbackID(r RollbackRequest) string {
 	switch {

@@ -53,6 +53,8 @@ func (t *agentTask) takeOver(ctx workflow.Context, reset *compensations.Cause) b
 // Ledger is the result of LedgerActivity. A long one is packed.
 type Ledger struct {
 	Entries []activities.Entry `json:"entries"`
+	// Cut says that Entries are the part that was asked for. A worker that knows no parts hands over the whole.
+	Cut bool `json:"cut,omitempty"`
 	// Left is what is known of entries whose undo has begun, by token; Past what became of those that are undone.
 	Left map[string]compensations.Left `json:"left,omitempty"`
 	Past compensations.Past            `json:"past,omitzero"`

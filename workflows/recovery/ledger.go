@@ -25,16 +25,26 @@ import (
 func (s Server) Ledger(ctx context.Context, r workflows.LedgerRequest, dc converter.DataConverter) (workflows.Ledger, error) {
 	l := ledgers{Server: s, dc: dc}
 	ledger, err := l.of(ctx, r.WorkflowID, r.RunID, 0)
-	if err == nil {
-		ledger.Entries, err = l.without(ctx, ledger.Entries, r.Without)
-	}
 	if err != nil {
 		return ledger, err
 	}
+	if ledger.Entries, err = l.part(ctx, ledger.Entries, r); err != nil {
+		return ledger, err
+	}
+	ledger.Cut = r.To != "" || r.Step != ""
 	if _, err := ledger.MarshalJSON(); err != nil {
 		return ledger, refusef(TooLarge, r.WorkflowID, "the ledger of run %s of %s cannot be handed over: %v", r.RunID, r.WorkflowID, err)
 	}
 	return ledger, nil
+}
+
+// part is what of a ledger is wanted. What has been undone since still tells where a part begins.
+func (l ledgers) part(ctx context.Context, entries []activities.Entry, r workflows.LedgerRequest) ([]activities.Entry, error) {
+	part, err := workflows.Part(entries, r.To, r.Step)
+	if err != nil {
+		return nil, refusef(NoSuchPart, r.WorkflowID, "run %s of %s: %v", r.RunID, r.WorkflowID, err)
+	}
+	return l.without(ctx, part, r.Without)
 }
 
 // Readable refuses a dead run whose history a newer version wrote. Whether another data converter can read it is for the worker
@@ -164,10 +174,7 @@ func (l ledgers) base(ctx context.Context, started *historypb.WorkflowExecutionS
 		ledger, err := l.of(ctx, r.WorkflowID, r.RunID, deep+1)
 		if err == nil {
 			k.Unwind = ledger.Unwind
-			k.Entries, err = l.without(ctx, ledger.Entries, r.Without)
-		}
-		if err == nil {
-			k.Entries, err = workflows.Part(k.Entries, r.To, r.Step)
+			k.Entries, err = l.part(ctx, ledger.Entries, r.Ledger())
 		}
 		k.Redoable = true // what the task itself had undone is no part of this
 		return k, err

@@ -120,9 +120,10 @@ func (l ledgers) undoneBefore(ctx context.Context, r workflows.RollbackRequest, 
 	if len(chains) == 0 {
 		return nil, nil
 	}
-	if left, err := l.without(ctx, entries, chains); err != nil {
+	r.Without = chains
+	if left, err := l.part(ctx, entries, r.Ledger()); err != nil {
 		return nil, err
-	} else if part, err := workflows.Part(left, r.To, r.Step); err != nil || len(part) == 0 {
+	} else if len(left) == 0 {
 		return nil, refusef(Ended, before[0].WorkflowID, "that part of %s was already rolled back by %s", r.WorkflowID, before[0].WorkflowID)
 	}
 	return chains, nil
