@@ -27,8 +27,13 @@ func (s *Saga) Listen(ctx workflow.Context) {
 
 // takeSignals takes the signals that are there. It does not yield.
 func (s *Saga) takeSignals() {
-	var raw converter.RawValue // the SDK drops what does not decode, with a log line only
-	for s.signals != nil && s.signals.ReceiveAsync(&raw) {
+	for s.signals != nil {
+		// Raw, for the SDK drops what does not decode, with a log line only; of its own, for a signal without a payload leaves it
+		// as it was.
+		var raw converter.RawValue
+		if !s.signals.ReceiveAsync(&raw) {
+			return
+		}
 		r, err := ParseResolution(raw.Payload().GetData())
 		if err == nil {
 			err = s.Resolve(r)

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -68,6 +70,39 @@ func TestASagaListensAlsoWhenItsWorkflowWasCanceled(t *testing.T) {
 	require.Contains(t, report.Notes[0], "ignored signal: resolve: the payload is not {step, digest, do, who, why}")
 	require.Equal(t, `ignored signal: resolve: step "another" is not in the ledger`, report.Notes[1])
 	require.Equal(t, "and more ignored signals", report.Notes[50])
+}
+
+// empty is a signal with no payload at all, as a client of the server can send it.
+type empty struct{ converter.DataConverter }
+
+func (e empty) ToPayloads(values ...any) (*commonpb.Payloads, error) {
+	if len(values) == 1 && values[0] == (empty{}) {
+		return nil, nil
+	}
+	return e.DataConverter.ToPayloads(values...)
+}
+
+func TestASignalWithoutAPayloadIsNotTakenForTheOneBefore(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetDataConverter(empty{converter.GetDefaultDataConverter()})
+	env.RegisterDelayedCallback(func() {
+		env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "another"})
+		env.SignalWorkflow(compensations.SignalResolve, empty{})
+	}, time.Minute)
+	var notes []string
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		_ = workflow.Sleep(ctx, 2*time.Minute) // so that both are taken at once
+		saga := compensations.New(ctx, compensations.Options{})
+		saga.Listen(ctx)
+		err := workflow.Sleep(ctx, time.Minute)
+		notes = saga.Report().Notes
+		return err
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, notes, 2)
+	require.Contains(t, notes[0], `step "another"`)
+	require.Contains(t, notes[1], "the payload is not {step, digest, do, who, why}")
 }
 
 func TestASignalOfTheLastMomentIsCarriedOver(t *testing.T) {

@@ -51,8 +51,11 @@ func (t *agentTask) signaled() bool {
 // unreadable payload too, which is why the payloads are received raw.
 func (t *agentTask) takeSignals() {
 	for _, s := range t.signals {
-		var raw converter.RawValue
-		for s.queue.ReceiveAsync(&raw) {
+		for {
+			var raw converter.RawValue // of its own: a signal without a payload leaves it as it was
+			if !s.queue.ReceiveAsync(&raw) {
+				break
+			}
 			if err := s.take(raw.Payload().GetData()); err != nil {
 				t.ignore(fmt.Sprintf("%s: %v", s.name, err))
 			}

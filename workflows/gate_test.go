@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -97,6 +99,30 @@ func TestSignalsThatFitNoGateDecideNothingAndAreShown(t *testing.T) {
 	} {
 		require.Contains(t, report.Notes[i], want)
 	}
+}
+
+// empty is a signal with no payload at all, as a client of the server can send it.
+type empty struct{ converter.DataConverter }
+
+func (e empty) ToPayloads(values ...any) (*commonpb.Payloads, error) {
+	if len(values) == 1 && values[0] == (empty{}) {
+		return nil, nil
+	}
+	return e.DataConverter.ToPayloads(values...)
+}
+
+func TestASignalWithoutAPayloadIsNotTakenForTheOneBefore(t *testing.T) {
+	r := newRun(t, &world{steps: chain("a")})
+	r.env.SetDataConverter(empty{converter.GetDefaultDataConverter()})
+	r.at(0, func() { // both are there when the task begins
+		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "nowhere"})
+		r.env.SignalWorkflow(workflows.SignalApprove, empty{})
+	})
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Len(t, report.Notes, 2)
+	require.Contains(t, report.Notes[0], `there is no step "nowhere"`)
+	require.Contains(t, report.Notes[1], "the payload is not {step, digest, who, why}")
 }
 
 func TestAStaleApprovalGoesBackToTheGateAndNeedsANewOne(t *testing.T) {
