@@ -230,7 +230,7 @@ func TestAResetInTheMiddleOfAnUnwindFinishesIt(t *testing.T) {
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
 	l := startLive(t, w)
-	l.until(parked)
+	l.park("b", 1) // its workflow task is in the history then; a query may tell of one that is not
 	l.resetTo(-1)
 	l.resolve(compensations.Retry) // of the new run: parked again, by what its history says
 	report, err := l.report()

@@ -167,13 +167,13 @@ func (t *agentTask) pass(s *stepRun) {
 	if s.seq > t.pivot {
 		return
 	}
-	failed := map[string]bool{} // in an earlier run
+	open := map[string]bool{} // since an earlier run
 	for _, v := range t.past {
-		failed[v.ID] = v.State == StepFailed
+		open[v.ID] = v.State != Done
 	}
 	t.saga.Keep(func(e activities.Entry) bool {
 		o := t.byID[e.Step]
-		if e.Seq > t.pivot || o != nil && o.view.State != Done || failed[e.Step] {
+		if e.Seq > t.pivot || o != nil && o.view.State != Done || open[e.Step] {
 			return false
 		}
 		t.kept++

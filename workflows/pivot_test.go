@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,4 +83,37 @@ func TestWhatFailedBeforeThePivotIsUndoneAlthoughTheTaskWentOn(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, []string{"do a", "do b", "do p", "do d", "undo d", "undo b"}, w.calls, "nothing that is done is unwound past a pivot")
 	require.Equal(t, compensations.Partly, report.Status)
+}
+
+// A person has left the undo of b as it was: that is told, whichever run comes to the pivot.
+func TestAPivotDoesNotKeepWhatWasRolledBackAndLeft(t *testing.T) {
+	for _, in := range []func(int, *run){func(int, *run) {}, always} {
+		w := &world{steps: chain("a", "b", "d", "x", "p"), undo: parksOnce("b")}
+		of(w.steps, "d").Needs = []string{"a"}
+		of(w.steps, "p").Pivot = true
+		onFailure(w.steps, "b", task.FailRollbackStep)
+		late(w.steps, "d") // so that b has failed before x begins
+		w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+			switch {
+			case s == "d" && n == 1:
+				return activities.Result{}, errAgain
+			case s == "b":
+				return activities.Result{}, errNo
+			}
+			return activities.Result{}, nil
+		}
+		l := &chained{T: t, world: w, in: func(n int, r *run) {
+			in(n, r)
+			r.at(10*time.Minute, func() {
+				if s := r.state(); s.Report != nil && parked(s) {
+					r.resolveParked(compensations.Skip)
+				}
+			})
+		}}
+		report, err := l.report()
+		require.NoError(t, err)
+		require.Equal(t, compensations.Partly, report.Status)
+		require.Contains(t, outcomes(report), "b skipped unknown")
+		require.Contains(t, report.Notes, "4 steps up to the pivot stay done")
+	}
 }

@@ -147,13 +147,13 @@ func (l ledgers) base(ctx context.Context, started *historypb.WorkflowExecutionS
 		k.Unwind = carry.Compiled.Unwind
 		k.Entries, k.Left, k.Past = carry.Saga.Entries, carry.Saga.Left, carry.Saga.Past
 		k.Redoable, k.Unknown, k.Kept, k.Pivot = carry.Redoable, carry.Unknown, carry.Kept, carry.Pivot
-		failed := map[string]bool{}
+		open := map[string]bool{} // and what a pivot has kept is not among the entries
 		for _, v := range carry.Past {
-			failed[v.ID] = v.State == workflows.StepFailed
+			open[v.ID] = v.State != workflows.Done
 		}
 		for _, e := range k.Entries {
-			s, open := carry.Steps[e.Step]
-			k.done[e.Token] = s.State == workflows.Done || !open && !failed[e.Step]
+			s, carried := carry.Steps[e.Step]
+			k.done[e.Token] = e.Seq > carry.Pivot && (s.State == workflows.Done || !carried && !open[e.Step])
 		}
 		return k, nil
 	}

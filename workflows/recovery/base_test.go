@@ -1,0 +1,36 @@
+package recovery
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+func TestWhatARunWasHandedTellsWhichStepsAreDone(t *testing.T) {
+	var carry workflows.Carry
+	carry.Steps = map[string]workflows.CarriedStep{"kept": {State: workflows.Done}, "gated": {}}
+	carry.Past = []workflows.StepView{
+		{ID: "noted", State: workflows.Done}, {ID: "failed", State: workflows.StepFailed}, {ID: "left", State: workflows.RolledBack},
+	}
+	// held was planned before the pivot, and waits: what a pivot has kept is off the ledger.
+	carry.Pivot = 2
+	for i, step := range []string{"held", "pivot", "quiet", "noted", "failed", "left", "kept", "gated"} {
+		if step != "pivot" {
+			carry.Saga.Entries = append(carry.Saga.Entries, activities.Entry{Step: step, Token: step, Seq: i + 1})
+		}
+	}
+	dc := converter.GetDefaultDataConverter()
+	input, err := dc.ToPayloads(nil, carry)
+	require.NoError(t, err)
+	k, err := ledgers{dc: dc}.base(t.Context(), &historypb.WorkflowExecutionStartedEventAttributes{
+		WorkflowType: &commonpb.WorkflowType{Name: workflows.AgentTaskType}, Input: input,
+	}, 0)
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{"held": false, "quiet": true, "noted": true, "failed": false, "left": false, "kept": true, "gated": false}, k.done)
+}
