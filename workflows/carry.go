@@ -94,7 +94,7 @@ func (c *Carry) UnmarshalJSON(raw []byte) error { return packed.Unmarshal(raw, (
 func (t *agentTask) continueAsNew(ctx workflow.Context) error {
 	t.takeSignals()
 	c := t.carry()
-	c.fit(carries)
+	c.fit()
 	c.Version = c.format()
 	return t.next(ctx, c)
 }

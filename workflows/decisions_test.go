@@ -1,6 +1,9 @@
 package workflows_test
 
 import (
+	"encoding/base64"
+	mathrand "math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -126,4 +129,41 @@ func TestARecoveryUnwindsInParallelAsTheTaskSays(t *testing.T) {
 	l.called("do c", 1)
 	l.terminate(l.run.GetID())
 	require.Equal(t, compensations.Unwound, l.ended(l.recover()).Status)
+}
+
+// What a dead run has found out is handed to its recovery: shortened, where it is too much.
+func TestARunThatHasFoundOutTooMuchIsRecovered(t *testing.T) {
+	const n = 60
+	steps := long(n)
+	for i := range steps {
+		steps[i].Needs = nil
+	}
+	r := mathrand.New(mathrand.NewPCG(1, 2))
+	w := &world{steps: steps, do: refusing(steps[n-1].ID), compiled: task.Compiled{Unwind: task.UnwindParallel}}
+	w.steps[n-1].Retry = task.Retry{Attempts: 1}
+	for _, s := range steps[:n-1] { // the last one begins when all are done
+		w.steps[n-1].Needs = append(w.steps[n-1].Needs, s.ID)
+	}
+	var mu sync.Mutex
+	w.undo = func(step string, times int, _ activities.Decision) (activities.Undone, error) {
+		if times > 1 || step == steps[n-1].ID {
+			return activities.Undone{Outcome: activities.Restored}, nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		raw := make([]byte, activities.MaxDiff*3/4) // that does not compress
+		for i := range raw {
+			raw[i] = byte(r.Uint32())
+		}
+		diff := base64.StdEncoding.EncodeToString(raw)
+		return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: activities.DigestOf([]byte(diff)), Diff: diff}}, nil
+	}
+	l := startLive(t, w)
+	for _, s := range steps[:n-1] {
+		l.park(s.ID, 1)
+	}
+	l.terminate(l.run.GetID())
+	report := l.ended(l.recover())
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, map[string]int{"restored": n}, report.Outcomes)
 }

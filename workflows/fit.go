@@ -4,24 +4,45 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/seed-62bf7108/unwind/compensations"
 )
 
 // fit shortens what c tells people until it can be carried over: a run that cannot hand over what it has fails its workflow
 // tasks without end. What undoing needs, and what persons have decided, is left: makeRoom has seen to that.
-func (c *Carry) fit(fits func(Carry) bool) {
-	for _, n := range []int{1000, maxName, 40} {
-		if fits(*c) {
-			return
-		}
-		c.shorten(n)
-	}
-	told := 0
-	for n := len(c.Saga.Past.Steps); n > 0 && !fits(*c); n = n * 3 / 4 {
-		told += c.Saga.Past.Leave(n)
-	}
-	if told > 0 {
+func (c *Carry) fit() {
+	if told := shortenUntil(func() bool { return carries(*c) }, c.shorten, &c.Saga.Past); told > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("left out, for they are too many to be carried over: %d steps; the counts hold them", told))
 	}
+}
+
+// Fit shortens what l tells of undos, like that of a task that continues as new, until it can be handed over. An error says that
+// it is too large without.
+func (l *Ledger) Fit() error {
+	var err error
+	shortenUntil(func() bool {
+		_, err = l.MarshalJSON()
+		return err == nil
+	}, func(n int) {
+		c := l.carried()
+		c.Shorten(n)
+		l.Left, l.Past = c.Left, c.Past
+	}, &l.Past)
+	return err
+}
+
+// shortenUntil shortens texts until they fit, and then takes steps off what is past. It returns how many.
+func shortenUntil(fits func() bool, shorten func(n int), past *compensations.Past) (told int) {
+	for _, n := range []int{1000, maxName, 40} {
+		if fits() {
+			return 0
+		}
+		shorten(n)
+	}
+	for n := len(past.Steps); !fits() && n > 0; n = n * 3 / 4 {
+		told += past.Leave(n)
+	}
+	return told
 }
 
 // carries says that c fits into a payload.

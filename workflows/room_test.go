@@ -53,7 +53,7 @@ func TestALedgerThatIsAsLargeAsItMayBeIsCarriedWithEveryEntryParked(t *testing.T
 	size, err = packed.Size(bareCarry(ledger))
 	require.NoError(t, err)
 	require.InDelta(t, mostLedger(n), size, 0.05*packed.Max, "the ledger is about as large as it may be")
-	c.fit(carries)
+	c.fit()
 	require.True(t, carries(c))
 	require.Len(t, c.Saga.Left, n)
 }
@@ -71,7 +71,7 @@ func TestManyGatesWithLongDiffsAreCarried(t *testing.T) {
 	require.False(t, carries(c))
 	before := *c.Steps["7"].Gate
 	whole := c.Steps
-	c.fit(carries)
+	c.fit()
 	require.True(t, carries(c))
 	after := c.Steps["7"].Gate.View
 	require.Equal(t, before.View.Digest, after.Digest)

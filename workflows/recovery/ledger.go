@@ -32,7 +32,7 @@ func (s Server) Ledger(ctx context.Context, r workflows.LedgerRequest, dc conver
 		return ledger, err
 	}
 	ledger.Cut = r.To != "" || r.Step != ""
-	if _, err := ledger.MarshalJSON(); err != nil {
+	if err := ledger.Fit(); err != nil {
 		return ledger, refusef(TooLarge, r.WorkflowID, "the ledger of run %s of %s cannot be handed over: %v", r.RunID, r.WorkflowID, err)
 	}
 	return ledger, nil
