@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 	if worker := os.Getenv(workerEnv); worker != "" {
 		actAsWorker(worker)
 	}
-	code := m.Run()
+	code := actiontest.Main(m) // it has no case here, and runs more tests at once than there are processors: they mostly wait
 	if err := containertest.RemoveImages(); err != nil {
 		panic(err)
 	}
