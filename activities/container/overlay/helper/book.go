@@ -34,6 +34,10 @@ type book struct {
 	Marks map[string]int `json:"marks,omitempty"`
 	// Doors says which upper layer the commands of a checkpoint's step may enter.
 	Doors map[string]int `json:"doors,omitempty"`
+	// Busy are the checkpoints at whose taking processes of earlier steps stood in the container.
+	Busy map[string]bool `json:"busy,omitempty"`
+	// Over are the checkpoints whose steps a restore has ended.
+	Over map[string]bool `json:"over,omitempty"`
 	// Turns are the restores that have been done.
 	Turns map[string]bool `json:"turns,omitempty"`
 	// Merged are layers that stand for many.
@@ -50,11 +54,13 @@ type change struct {
 	Old  *stack.Top `json:"old,omitempty"`
 	Ends bool       `json:"ends,omitempty"`
 	// Mark is the checkpoint whose step may enter the new top; where Takes is set it is made, of what is Lower now. Turn
-	// is the restore that this is, and Keep the name under which the old layers are kept.
+	// is the restore that this is, Keep the name under which the old layers are kept, and Over the checkpoint whose step it
+	// ends.
 	Mark  string `json:"mark,omitempty"`
 	Takes bool   `json:"takes,omitempty"`
 	Turn  string `json:"turn,omitempty"`
 	Keep  string `json:"keep,omitempty"`
+	Over  string `json:"over,omitempty"`
 }
 
 // merged is a layer that holds what another one and all below that hold together; they are kept for the checkpoints
@@ -123,6 +129,9 @@ func (b *book) done(c change) {
 	if c.Turn != "" {
 		b.Turns[c.Turn] = true
 	}
+	if c.Over != "" {
+		b.Over[c.Over] = true
+	}
 	b.Lower, b.Upper, b.Doing = c.Lower, c.Upper, nil
 	now := b.fewer(b.Lower)
 	b.Merged = slices.DeleteFunc(b.Merged, func(m merged) bool { return !slices.Contains(now, m.As) })
@@ -175,10 +184,21 @@ func readBook(dir, container string) (*book, error) {
 	if b.Doors == nil {
 		b.Doors = map[string]int{}
 	}
-	if b.Turns == nil {
-		b.Turns = map[string]bool{}
+	for _, set := range []*map[string]bool{&b.Busy, &b.Over, &b.Turns} {
+		if *set == nil {
+			*set = map[string]bool{}
+		}
 	}
 	return b, nil
+}
+
+// Stands says whether the book in dir has layers of a container, or checkpoints. Nothing is locked: both may change.
+func Stands(dir, container string) (bool, error) {
+	if _, err := os.Stat(filepath.Join(dir, container, bookName)); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	b, err := readBook(filepath.Join(dir, container), container)
+	return err != nil || b.Upper != 0 || len(b.Marks) > 0 || b.Doing != nil, err
 }
 
 // write puts the book on the disk, whole. It outlives a loss of power too, unless that is told by the book before it.

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // processName is the name under which a program starts itself as a helper.
@@ -39,6 +40,9 @@ func Attend() {
 	os.Exit(0)
 }
 
+// idle is after how long a helper that nobody asks anything ends.
+const idle = time.Minute
+
 // Client starts a helper at the first need, and another where one has ended. It may be used by several goroutines.
 type Client struct {
 	dir string
@@ -54,6 +58,7 @@ type process struct {
 	pid     int
 	in      io.WriteCloser
 	waiting map[int]chan<- Answer
+	idle    *time.Timer
 	ended   chan struct{}
 }
 
@@ -106,6 +111,7 @@ func (c *Client) send(r Request) (*process, <-chan Answer, error) {
 		return nil, nil, err
 	}
 	answer := make(chan Answer, 1)
+	c.now.idle.Stop()
 	c.now.waiting[r.ID] = answer
 	if _, err := c.now.in.Write(append(line, '\n')); err != nil {
 		delete(c.now.waiting, r.ID)
@@ -135,6 +141,17 @@ func (c *Client) start() error {
 	}
 	p := &process{pid: cmd.Process.Pid, in: in, waiting: map[int]chan<- Answer{}, ended: make(chan struct{})}
 	c.now = p
+	p.idle = time.AfterFunc(idle, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(p.waiting) > 0 {
+			return
+		}
+		p.in.Close()
+		if c.now == p {
+			c.now = nil
+		}
+	})
 	go func() {
 		for answers := json.NewDecoder(bufio.NewReader(out)); ; {
 			var a Answer
@@ -146,8 +163,12 @@ func (c *Client) start() error {
 				waits <- a
 				delete(p.waiting, a.ID)
 			}
+			if len(p.waiting) == 0 {
+				p.idle.Reset(idle)
+			}
 			c.mu.Unlock()
 		}
+		p.idle.Stop()
 		in.Close()
 		_ = cmd.Wait() // how it ends is nobody's business: the book tells
 		c.mu.Lock()

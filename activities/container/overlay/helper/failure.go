@@ -11,6 +11,7 @@ type Kind string
 // The kinds of failures. All others are [Failed].
 const (
 	Unfit   Kind = "unfit"   // no stack may stand on this container, or on this host: take another backend
+	Foreign Kind = "foreign" // another worker's stack stands on the container: leave it to that one
 	Busy    Kind = "busy"    // another helper is at work on the container: ask again
 	Fenced  Kind = "fenced"  // the checkpoint's step may enter the container no more
 	Unknown Kind = "unknown" // there is no such checkpoint

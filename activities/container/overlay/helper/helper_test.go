@@ -68,7 +68,7 @@ func name(n string) func(*Request)    { return func(r *Request) { r.Name, r.Name
 func turn(n string) func(*Request)    { return func(r *Request) { r.Turn = n } }
 func keep(n string) func(*Request)    { return func(r *Request) { r.Keep = n } }
 func stopped(r *Request)              { r.PID = 0 }
-func again(r *Request)                { r.Again = true }
+func again(r *Request)                { r.Door = r.Name }
 func workdir(w string) func(*Request) { return func(r *Request) { r.Workdir = w } }
 
 func (k *kept) layersOnDisk() int {

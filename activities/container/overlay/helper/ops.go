@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
@@ -73,7 +72,7 @@ func (o *open) copyTop(name string) error {
 		after, err := stack.Changes(o.dir, []int{o.Upper}, nothing)
 		if err == nil && slices.Equal(before, copied) && slices.Equal(copied, after) {
 			o.Below[n] = o.Lower
-			o.Marks[name], o.Doors[name] = n, o.Upper
+			o.Marks[name], o.Doors[name], o.Busy[name] = n, o.Upper, true
 			return o.write(o.dir, false)
 		}
 	}
@@ -89,82 +88,34 @@ func (o *open) enter(name, workdir string) (string, error) {
 		return "", failure(Fenced, "the step may not enter the container: it has been rolled back, or another step has begun in the container")
 	}
 	sum := sha256.Sum256([]byte(workdir))
-	link := filepath.Join(strconv.Itoa(o.Upper), hex.EncodeToString(sum[:8]))
+	link := filepath.Join(o.room(o.Upper), hex.EncodeToString(sum[:8]))
 	if err := os.Symlink(workdir, filepath.Join(doorOf(o.dir, o.Upper), link)); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
 	return filepath.Join(stack.Doorway, link), nil
 }
 
-// changes lists what differs from a checkpoint, without what is below skip.
-func (o *open) changes(name string, skip []string) ([]stack.Change, error) {
-	mark, ok := o.Marks[name]
-	if !ok {
-		return nil, unknown(name)
-	}
-	was, now, common := o.chain(mark), o.chain(o.newest()), 0
-	for common < len(was) && common < len(now) && was[common] == now[common] {
-		common++
-	}
-	skips := func(at string) bool {
-		return slices.ContainsFunc(skip, func(s string) bool { return at == s || strings.HasPrefix(at, s+"/") })
-	}
-	had, err := stack.Changes(o.dir, was[common:], skips)
-	if err != nil {
-		return nil, err
-	}
-	has, err := stack.Changes(o.dir, now[common:], skips)
-	if err != nil {
-		return nil, err
-	}
-	return difference(had, has), nil
-}
-
-// difference lists what is in has and not in had, and as gone what is in had alone. Both are sorted by path.
-func difference(had, has []stack.Change) []stack.Change {
-	was, is := map[string]stack.Change{}, map[string]bool{}
-	for _, c := range had {
-		was[c.Path] = c
-	}
-	differs := []stack.Change{}
-	for _, c := range has {
-		is[c.Path] = true
-		if was[c.Path] != c {
-			differs = append(differs, c)
-		}
-	}
-	for _, c := range had {
-		if !is[c.Path] {
-			differs = append(differs, stack.Change{Path: c.Path, Kind: stack.KindGone})
-		}
-	}
-	slices.SortStableFunc(differs, func(a, b stack.Change) int { return strings.Compare(a.Path, b.Path) })
-	return differs
-}
-
-func unknown(name string) error {
-	return failure(Unknown, "there is no checkpoint %s of the container", name)
-}
-
-// restore brings the container back to a checkpoint, once for each turn, and ends every process that has entered it. The
-// step of the checkpoint may enter again where again is set. With keep set, what is taken away is kept under that name.
-func (o *open) restore(ctx context.Context, name, turn, keep string, again bool) error {
-	key := name + " " + turn
+// restore brings the container back to a checkpoint, once for each turn, and ends every process that has entered it.
+func (o *open) restore(ctx context.Context, r Request) error {
+	key := r.Name + " " + r.Turn
 	if o.Turns[key] {
 		return nil
 	}
-	mark, ok := o.Marks[name]
+	mark, ok := o.Marks[r.Name]
 	if !ok {
-		return unknown(name)
+		return unknown(r.Name)
+	}
+	if _, stands := o.Marks[r.Door]; r.Door != "" && (!stands || o.Over[r.Door]) {
+		return failure(Fenced, "the step of checkpoint %s has been taken back", r.Door)
 	}
 	for _, n := range o.chain(mark) {
 		if _, err := os.Stat(stack.Content(o.dir, n)); err != nil {
-			return failure(Damaged, "a layer of checkpoint %s is gone: %v", name, err)
+			return failure(Damaged, "a layer of checkpoint %s is gone: %v", r.Name, err)
 		}
 	}
-	c := change{Lower: mark, Ends: true, Turn: key, Keep: keep}
-	if again {
-		c.Mark = name
+	c := change{Lower: mark, Ends: true, Turn: key, Keep: r.Keep, Mark: r.Door}
+	if r.Door == "" {
+		c.Over = r.Name
 	}
 	return o.show(ctx, c)
 }
@@ -174,6 +125,8 @@ func (o *open) drop(names []string) error {
 	for _, name := range names {
 		delete(o.Marks, name)
 		delete(o.Doors, name)
+		delete(o.Busy, name)
+		delete(o.Over, name)
 		for turn := range o.Turns {
 			if strings.HasPrefix(turn, name+" ") {
 				delete(o.Turns, turn)

@@ -26,15 +26,24 @@ const (
 	Take Op = "take"
 	// Enter returns the Path in the container by which the step of checkpoint Name gets to Workdir.
 	Enter Op = "enter"
-	// Changes returns what differs from checkpoint Name, but below Skip.
+	// Changes returns what differs from checkpoint Name, but below Skip: now, or in checkpoint Keep where it is set. Whether
+	// a change is Over something, or the Same as it, is said where the container runs.
 	Changes Op = "changes"
+	// Files returns all that the container shows, but below Skip, and without what is mounted there.
+	Files Op = "files"
+	// Read returns the file at Path, with all links followed.
+	Read Op = "read"
 	// Restore brings back checkpoint Name: once for each Turn. With Keep, what it takes away is kept as a checkpoint of
-	// that name; with Again the checkpoint's step may enter again.
+	// that name. With Door, the step of that checkpoint may enter what is brought back, unless a restore without a Door has
+	// ended it: then the restore is Fenced.
 	Restore Op = "restore"
-	// Restored says in Yes whether Turn of Name is done.
+	// Restored says in Yes whether Turn of Name is done, and in Busy what Has says.
 	Restored Op = "restored"
-	// Has says in Yes whether there is a checkpoint Name.
+	// Has says in Yes whether there is a checkpoint Name, and in Busy whether processes of earlier steps stood in the
+	// container when it was taken.
 	Has Op = "has"
+	// Named returns in IDs the checkpoints whose names begin with Name.
+	Named Op = "named"
 	// Drop lets go of checkpoints Names.
 	Drop Op = "drop"
 	// Flatten writes all layers into the container's own filesystem and takes the stack off.
@@ -58,8 +67,10 @@ type Request struct {
 	Names     []string `json:"names,omitempty"`
 	Turn      string   `json:"turn,omitempty"`
 	Keep      string   `json:"keep,omitempty"`
-	Again     bool     `json:"again,omitempty"`
+	Door      string   `json:"door,omitempty"`
 	Workdir   string   `json:"workdir,omitempty"`
+	Path      string   `json:"path,omitempty"`
+	Limit     int64    `json:"limit,omitempty"`
 	Skip      []string `json:"skip,omitempty"`
 }
 
@@ -69,7 +80,10 @@ type Answer struct {
 	Failure *Failure       `json:"failure,omitempty"`
 	Path    string         `json:"path,omitempty"`
 	Yes     bool           `json:"yes,omitempty"`
+	Busy    bool           `json:"busy,omitempty"`
 	Changes []stack.Change `json:"changes,omitempty"`
+	Files   []stack.Shown  `json:"files,omitempty"`
+	File    stack.File     `json:"file,omitzero"`
 	IDs     []string       `json:"ids,omitempty"`
 }
 
@@ -141,13 +155,20 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	case Enter:
 		a.Path, err = o.enter(r.Name, r.Workdir)
 	case Changes:
-		a.Changes, err = o.changes(r.Name, r.Skip)
+		a.Changes, err = settled(func() ([]stack.Change, error) { return o.changes(r.Name, r.Keep, r.Skip) })
+	case Files:
+		a.Files, err = settled(func() ([]stack.Shown, error) { return o.files(r.Skip) })
+	case Read:
+		a.File, err = o.read(r.Path, r.Limit)
 	case Restore:
-		err = o.restore(ctx, r.Name, r.Turn, r.Keep, r.Again)
+		err = o.restore(ctx, r)
 	case Restored:
-		a.Yes = o.Turns[r.Name+" "+r.Turn]
+		a.Yes, a.Busy = o.Turns[r.Name+" "+r.Turn], o.Busy[r.Name]
 	case Has:
 		_, a.Yes = o.Marks[r.Name]
+		a.Busy = o.Busy[r.Name]
+	case Named:
+		a.IDs = o.named(r.Name)
 	case Drop:
 		err = o.drop(r.Names)
 	case Flatten:

@@ -41,6 +41,9 @@ var containerID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
 
 func doorOf(dir string, n int) string { return filepath.Join(dir, "doors", strconv.Itoa(n)) }
 
+// room is the folder behind the door of an upper layer. No other layer, and no other book, has one of its name.
+func (b *book) room(upper int) string { return b.ID + "-" + strconv.Itoa(upper) }
+
 // open takes the container's lock, and brings what stands on the container to what is in its book. pid is its first
 // process; 0 where it does not run.
 func (s *stacks) open(ctx context.Context, container string, pid int) (o *open, err error) {
@@ -63,7 +66,11 @@ func (s *stacks) open(ctx context.Context, container string, pid int) (o *open, 
 	if o.book, err = readBook(dir, container); err != nil || pid == 0 {
 		return o, err
 	}
-	if o.target, err = stack.Open(pid); err != nil {
+	o.target, err = stack.Open(pid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, failure(Unfit, "process %d, which the engine names as the container's first, is not on this host", pid)
+	}
+	if err != nil {
 		return o, err
 	}
 	if !s.owns(pid, container) {
@@ -122,7 +129,7 @@ func (o *open) look() error {
 	if err == nil && len(s.Tops) > 0 {
 		o.shown = &s.Tops[len(s.Tops)-1]
 		if !strings.HasPrefix(o.shown.Name, o.ID+":") {
-			err = failure(Unfit, "a stack that is in another worker's book stands on the container")
+			err = failure(Foreign, "layers that are in another worker's book stand on the container")
 		}
 	}
 	return err
@@ -159,7 +166,7 @@ func (o *open) show(ctx context.Context, c change) error {
 	if err := errors.Join(os.RemoveAll(filepath.Join(o.dir, strconv.Itoa(c.Upper))), stack.MakeLayer(o.dir, c.Upper)); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(doorOf(o.dir, c.Upper), strconv.Itoa(c.Upper)), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(doorOf(o.dir, c.Upper), o.room(c.Upper)), 0o755); err != nil {
 		return err
 	}
 	if err := o.write(o.dir, false); err != nil {

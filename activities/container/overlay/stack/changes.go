@@ -29,6 +29,10 @@ type Change struct {
 	Attributes string `json:"attributes,omitempty"`
 	Link       string `json:"link,omitempty"`
 	Device     uint64 `json:"device,omitempty"`
+	// Over says that something lies below at the path, and Same that it is the very same: an overlay copies a file up as
+	// soon as it is opened for writing, and a folder for what is in it. See [Target.Compare].
+	Over bool `json:"over,omitempty"`
+	Same bool `json:"same,omitempty"`
 }
 
 // Kinds of changes.
@@ -105,12 +109,21 @@ func (t *tree) add(folder item, at string, skip func(string) bool) error {
 }
 
 func look(it item, at string) (*tree, error) {
+	c, err := describedBy(it, at)
+	if err == nil && c.Kind == KindFile {
+		c.Digest, err = it.digest()
+	}
+	return &tree{Change: c}, err
+}
+
+// describedBy is all of a change but the content of a file.
+func describedBy(it item, at string) (Change, error) {
 	if it.gone() {
-		return &tree{Change: Change{Path: at, Kind: KindGone}}, nil
+		return Change{Path: at, Kind: KindGone}, nil
 	}
 	has, err := it.attributes()
 	if err != nil {
-		return nil, err
+		return Change{}, err
 	}
 	st := it.st
 	c := Change{Path: at, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, MTime: st.Mtim.Nano(), Attributes: digestOf(has)}
@@ -122,14 +135,13 @@ func look(it item, at string) (*tree, error) {
 		}
 	case unix.S_IFREG:
 		c.Kind, c.Size = KindFile, st.Size
-		c.Digest, err = it.digest()
 	case unix.S_IFLNK:
 		c.Kind = KindLink
 		c.Link, err = it.link()
 	default:
 		c.Kind, c.Device = KindOther, uint64(it.kind())<<32|st.Rdev
 	}
-	return &tree{Change: c}, err
+	return c, err
 }
 
 func (it item) digest() (string, error) {

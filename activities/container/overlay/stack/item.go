@@ -45,7 +45,7 @@ func (it item) open() (*os.File, error) {
 	return os.OpenFile(it.path(), os.O_RDONLY|unix.O_NOATIME, 0)
 }
 
-// each calls f for everything in a folder, sorted by name.
+// each calls f for everything in a folder, in no order.
 func (it item) each(f func(name string, sub item) error) error {
 	folder, err := it.open()
 	if err != nil {
