@@ -19,7 +19,9 @@ type execAction struct {
 	engine  engine
 	host    string
 	journal *journal.Journal
-	backend checkpoints
+	// backend is that of docker commit; it also knows which container took the place of which. See keeper.
+	backend *commits
+	choice  *choice
 	images  *images
 }
 
@@ -93,10 +95,16 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 			return activities.Change{}, err
 		}
 		change.Summary = fmt.Sprintf("run in %s: %s", nameOf(target), title)
+		by, err := x.choice.of(ctx, target)
+		if err != nil {
+			return activities.Change{}, err
+		}
 		change.Strategy, change.Risk = activities.Snapshot, activities.Medium
-		change.Undo = x.Spec().Undo
-		change.Losses = append(x.backend.losses(), outside(target, p.ignored())...)
+		change.Undo, change.Losses = x.undoOf(by, target, p.ignored())
 		change.Facts = []string{"the command cannot be proven to change nothing"}
+		if fact := by.fact(); fact != "" {
+			change.Facts = append(change.Facts, fact)
+		}
 	}
 	change.Digest = changeDigest(ctx, p, target, before, "")
 	return change, nil
@@ -104,15 +112,16 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 
 // planAgain is the plan of a redo.
 func (x *execAction) planAgain(ctx context.Context, p params, again *comeback) (activities.Change, error) {
-	now, err := takeManifest(ctx, x.engine, again.target.ID, again.ignore)
+	now, err := again.look(ctx)
 	if err != nil {
 		return activities.Change{}, err
 	}
 	if err := again.unchanged(now); err != nil {
 		return activities.Change{}, err
 	}
-	change := again.change(now, append(x.backend.losses(), outside(again.target, again.ignore)...))
-	change.Keys, change.Undo = []string{"container:" + p.Container}, x.Spec().Undo
+	undo, losses := x.undoOf(again.chosen, again.target, again.ignore)
+	change := again.change(now, losses)
+	change.Keys, change.Undo = []string{"container:" + p.Container}, undo
 	change.Digest = changeDigest(ctx, p, again.target, now, again.Kept.After)
 	return change, nil
 }
@@ -204,8 +213,12 @@ func outside(c container.InspectResponse, ignore []string) []string {
 	for at := range c.HostConfig.Tmpfs {
 		lost = append(lost, fmt.Sprintf("tmpfs at %s is lost when the container is made anew", at))
 	}
-	if len(ignore) > 0 {
-		lost = append(lost, "what is written below "+strings.Join(ignore, ", ")+" is neither compared nor kept: it is thrown away")
+	return append(lost, ignoring(ignore)...)
+}
+
+func ignoring(ignore []string) []string {
+	if len(ignore) == 0 {
+		return nil
 	}
-	return lost
+	return []string{"what is written below " + strings.Join(ignore, ", ") + " is neither compared nor kept: it is thrown away"}
 }

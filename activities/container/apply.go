@@ -55,6 +55,9 @@ func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 	if err := a.capture(ctx, want); err != nil {
 		return activities.Result{}, err
 	}
+	if a.rec.Chosen.Why != "" {
+		a.notes = append(a.notes, a.rec.Chosen.fact())
+	}
 	point.Reach("container.exec:recorded")
 	if a.rec.ReadOnly {
 		return result(a.read(ctx))
@@ -80,16 +83,16 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		return err
 	}
 	a.rec.Owned, a.rec.Want = journal.Own(ctx, a.entry), want
-	var before manifest
+	var before, seen manifest
 	if !a.rec.ReadOnly {
-		if before, err = takeManifest(ctx, a.engine, a.rec.Container.ID, a.rec.Ignore); err != nil {
+		if before, seen, err = a.lookBefore(ctx, again, want != ""); err != nil {
 			return err
 		}
 		a.rec.Before = before.digest()
 	}
 	kept := activities.Digest("")
 	if again != nil {
-		if err := again.unchanged(before); err != nil {
+		if err := again.unchanged(seen); err != nil {
 			return err
 		}
 		if err := a.take(again); err != nil {
@@ -97,7 +100,7 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		}
 		kept = again.Kept.After
 	}
-	if want != "" && want != changeDigest(ctx, a.params, a.rec.Container, before, kept) {
+	if want != "" && want != changeDigest(ctx, a.params, a.rec.Container, seen, kept) {
 		return activities.Errorf(activities.StaleApproval, "the command, or the filesystem of %s, is not what was approved", nameOf(a.rec.Container))
 	}
 	if before != nil {
@@ -120,7 +123,7 @@ func (a *application) aim(ctx context.Context) (*comeback, error) {
 		return nil, err
 	}
 	if again != nil {
-		a.rec = record{Container: again.target, Ignore: again.ignore}
+		a.rec = record{Container: again.target, Ignore: again.ignore, Chosen: again.chosen}
 		return again, nil
 	}
 	target, err := a.find(ctx, a.params.Container)
@@ -129,7 +132,25 @@ func (a *application) aim(ctx context.Context) (*comeback, error) {
 	}
 	reads, err := a.readsOnly(ctx, a.params, target)
 	a.rec = record{Container: target, ReadOnly: reads, Ignore: a.params.ignored()}
+	if err == nil && !reads {
+		a.rec.Chosen, err = a.choice.of(ctx, target)
+	}
 	return nil, err
+}
+
+// lookBefore is what later looks are compared with, and what an approval covers where there is one, or a redo finds. A
+// checkpoint in layers is compared with itself: nothing is read before it is taken.
+func (a *application) lookBefore(ctx context.Context, again *comeback, approved bool) (before, found manifest, err error) {
+	switch {
+	case again != nil:
+		found, err = again.look(ctx)
+	case approved || !a.rec.Chosen.Layers:
+		found, err = takeManifest(ctx, a.engine, a.rec.Container.ID, a.rec.Ignore)
+	}
+	if a.rec.Chosen.Layers {
+		return manifest{}, found, err
+	}
+	return found, found, err
 }
 
 // read runs a command that changes nothing. It needs no fence, and losing its result costs another run.
@@ -201,7 +222,7 @@ func (a *application) checkpoint(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if at.Checkpoint, err = a.backend.take(ctx, a.entry.Token, a.rec.Container.ID); err != nil {
+	if at.Checkpoint, err = a.keeper(a.rec).take(ctx, a.entry.Token, a.rec.Container.ID); err != nil {
 		return err
 	}
 	point.Reach("container.exec:checkpoint-taken")
@@ -219,7 +240,7 @@ func (a *application) takeTicket(ctx context.Context) error {
 		}
 	}
 	if activities.TypeOf(err) == activities.Fenced { // the undo may have looked before the checkpoint was there
-		return errors.Join(err, a.backend.drop(ctx, a.entry.Token, a.rec.Container.ID))
+		return errors.Join(err, a.keeper(a.rec).drop(ctx, a.entry.Token, a.rec.Container.ID))
 	}
 	return err
 }
@@ -237,7 +258,7 @@ func (a *application) lookAfter(ctx context.Context, in string) (left, error) {
 	if err != nil {
 		return left{}, err
 	}
-	after, err := takeManifest(ctx, a.engine, in, a.rec.Ignore)
+	after, err := a.keeper(a.rec).look(ctx, a.entry.Token, in, a.rec.Ignore)
 	if err == nil {
 		err = after.save(a.token.Dir(), afterFile)
 	}
@@ -320,7 +341,7 @@ func (a *application) failure(ctx context.Context, exit int, said string) *activ
 
 // check runs the step's checks in the container. One that does not hold is the step's failure; any other error is not.
 func (a *application) check(ctx context.Context, in string) (*activities.Error, error) {
-	err := activities.RunChecks(ctx, a.step.Checks, activities.Live, activities.Live, scene{a.execAction, in})
+	err := activities.RunChecks(ctx, a.step.Checks, activities.Live, activities.Live, stepScene{scene{a.execAction, in}, a})
 	var failed *activities.Error
 	if errors.As(err, &failed) && failed.Type.Final() {
 		return failed, nil

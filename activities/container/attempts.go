@@ -53,7 +53,7 @@ func (a *application) enterable(ctx context.Context, n int) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		back, err := a.backend.rollback(ctx, to)
+		back, err := a.keeper(a.rec).rollback(ctx, to)
 		if err != nil {
 			return "", err
 		}
@@ -86,7 +86,7 @@ func (a *application) await(ctx context.Context, n int, in string, starts *int) 
 			return end, over, err
 		}
 		pause = 5 * time.Millisecond
-		if err := a.launch(n, in, starts, lock); err != nil {
+		if err := a.launch(ctx, n, in, starts, lock); err != nil {
 			return end, false, err
 		}
 	}
@@ -104,7 +104,7 @@ func (a *application) lookAt(n int) (end ended, over, lost bool, err error) {
 
 // launch starts a supervisor for run n, unless the step has been undone, and hands it the lock: it is held without a gap
 // from before the supervisor lives until it is dead.
-func (a *application) launch(n int, in string, starts *int, lock *os.File) error {
+func (a *application) launch(ctx context.Context, n int, in string, starts *int, lock *os.File) error {
 	defer lock.Close()
 	if err := a.token.CheckOpen(); err != nil {
 		return err
@@ -113,9 +113,13 @@ func (a *application) launch(n int, in string, starts *int, lock *os.File) error
 		return activities.Errorf(activities.ActionFailed,
 			"the command in container %s has not begun: its supervisor ends before it reaches the container engine", nameOf(a.rec.Container))
 	}
+	command, err := a.through(ctx, a.params.command())
+	if err != nil {
+		return err
+	}
 	point.Reach("container.exec:before-supervisor")
 	return a.start(job{
-		Journal: a.journal.Dir(), Token: a.entry.Token, Attempt: n, Host: a.host, Target: in, Command: a.params.command(),
+		Journal: a.journal.Dir(), Token: a.entry.Token, Attempt: n, Host: a.host, Target: in, Command: command,
 	}, lock)
 }
 

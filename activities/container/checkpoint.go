@@ -14,17 +14,17 @@ type checkpoints interface {
 	// token it returns the same place. What runs in the container goes on.
 	take(ctx context.Context, token, id string) (checkpoint string, err error)
 
-	// standing resolves the id that a container had when a step recorded it to the one that it has now, after the
-	// rollbacks that have been since. Rollbacks that were cut short are finished first. The container may be gone.
-	standing(ctx context.Context, id string) (string, error)
+	// look tells a container's filesystem, without what is below ignore, so that what two looks for one token differ in is
+	// what has changed between them.
+	look(ctx context.Context, token, id string, ignore []string) (manifest, error)
 
 	// begun says whether this very rollback has begun: then what is there now is its own doing. One that was cut short is
 	// finished first.
 	begun(ctx context.Context, to rollback) (bool, error)
 
 	// rollback brings a container back to a checkpoint. When it returns, every process that entered the container before
-	// is dead, and what knows the container's former id (or an exec in it) can act in it no more. Called again for the
-	// same token and turn it returns the same.
+	// is dead, and what was on its way in (it knows the container's former id, an exec, or a door) can act in it no more.
+	// Called again for the same token and turn it returns the same.
 	rollback(ctx context.Context, to rollback) (restored, error)
 
 	// drop lets go of the token's checkpoint of the container id, also of one that is still being taken for a call that
@@ -40,9 +40,6 @@ type checkpoints interface {
 
 	// bytes is what the token's checkpoint and what its rollbacks have kept take in the engine, as far as it tells.
 	bytes(e activities.Entry) int64
-
-	// origin is the image that a container was made from in the first place.
-	origin(ctx context.Context, of container.InspectResponse) (image string, err error)
 
 	// losses names what a rollback does not bring back.
 	losses() []string
@@ -79,6 +76,8 @@ type restored struct {
 	Differs []string
 	// Stopped says that it was left stopped.
 	Stopped bool
+	// Stays says that it is the container that it was before, and Ended that processes of earlier steps had to end.
+	Stays, Ended bool
 }
 
 // The turns after which no forward of the token knows the container. A reset outdoes an undo.

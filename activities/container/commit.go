@@ -94,6 +94,12 @@ func (c *commits) taken(ctx context.Context, token, id string) (string, error) {
 	}
 }
 
+func (c *commits) look(ctx context.Context, _, id string, ignore []string) (manifest, error) {
+	return takeManifest(ctx, c.engine, id, ignore)
+}
+
+// standing resolves the id that a container had when a step recorded it to the one that it has now, after the rollbacks
+// that have been since. Rollbacks that were cut short are finished first. The container may be gone.
 func (c *commits) standing(ctx context.Context, id string) (string, error) {
 	last, err := c.lineage.walk(ctx, id, c.settle, func(successor) bool { return false })
 	return last.ID, err
@@ -113,7 +119,7 @@ func (c *commits) rollback(ctx context.Context, r rollback) (restored, error) {
 			return restored{}, err
 		}
 		if r.mine(last) {
-			return restored{last.ID, last.Differs, !last.Start}, c.sweep(ctx, r, last)
+			return restored{ID: last.ID, Differs: last.Differs, Stopped: !last.Start}, c.sweep(ctx, r, last)
 		}
 		if r.fencedBy(last) {
 			return restored{}, activities.Errorf(activities.Fenced, "the step has been taken back: this call came too late")

@@ -8,7 +8,7 @@
 // before the next begins:
 //
 //	record       the container's whole inspection, and a manifest of its filesystem
-//	checkpoint   of the container's filesystem, by a backend (see checkpoints); for now: docker commit
+//	checkpoint   of the container's filesystem, by a backend (see checkpoints): docker commit, or a layer
 //	ticket       a document that forward and undo both write and only one can: whoever is first
 //	exec         under a supervisor, a process of its own that outlives the worker (see Attend)
 //	result       exit status and output, written by the supervisor into the journal
@@ -42,6 +42,16 @@
 //
 // Two undos at once build a container each; the document that names the old container's successor is written once, so
 // that only one of the two can win, and the loser removes its own (see lineage).
+//
+// # Layers
+//
+// Where the worker's config asks for them, and the container's own processes do not use its files, a checkpoint is a list of
+// layers over the container's root (see layers, and package overlay/helper). A rollback takes the later ones off and the
+// container stays, with its id: so what is late is kept out in another way. Every command of a step, its checks too, starts
+// in a door: a folder that a helper shows in the container for this step alone. An engine starts nothing in a folder that is
+// not there. A rollback shows other layers, with another door or none, and ends every process that stands in the old ones.
+//
+// A manifest in layers says how the container differs from the step's checkpoint; the one from before the step is empty.
 //
 // # How a rollback is undone
 //

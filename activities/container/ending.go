@@ -78,11 +78,11 @@ func (x *execAction) finish(ctx context.Context, e activities.Entry, t *journal.
 			return activities.Undone{}, err
 		}
 	}
-	of := "" // where the record is damaged
+	of, backend := "", checkpoints(x.backend) // where the record is damaged
 	if rec, found, err := readRecord(t); err == nil && found {
-		of = rec.Container.ID
+		of, backend = rec.Container.ID, x.keeper(rec)
 	}
-	if err := x.backend.drop(ctx, e.Token, of); err != nil {
+	if err := backend.drop(ctx, e.Token, of); err != nil {
 		return activities.Undone{}, err
 	}
 	point.Reach("container.exec:checkpoint-dropped")

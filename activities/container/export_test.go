@@ -1,7 +1,26 @@
 package container
 
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
 // ReadScript says that a command line changes nothing, as far as its text tells.
 func ReadScript(script string) bool {
 	_, ok := readScript(script)
 	return ok
+}
+
+// ManifestOf is all that approvals cover of a container, a line for each path.
+func ManifestOf(ctx context.Context, exec activities.Action, id string) (string, error) {
+	m, err := takeManifest(ctx, exec.(*execAction).engine, id, []string{"/tmp"})
+	var lines []string
+	for _, at := range m.sorted() {
+		line, _ := json.Marshal(m[at])
+		lines = append(lines, string(line))
+	}
+	return strings.Join(lines, "\n"), err
 }

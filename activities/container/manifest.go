@@ -36,6 +36,9 @@ type node struct {
 	Link   string `json:"link,omitempty"`
 	Device string `json:"device,omitempty"`
 	Caps   string `json:"caps,omitempty"`
+	// Over and Same are of layers: see stack.Change.
+	Over bool `json:"over,omitempty"`
+	Same bool `json:"same,omitempty"`
 }
 
 // manifest describes a container's filesystem, without mounts, the engine's own files and what is ignored.
@@ -44,6 +47,11 @@ type manifest map[string]node
 // takeManifest reads the whole filesystem of a container, running or not, as the engine exports it. It costs reading
 // every byte in it: what is large and does not matter belongs into ignore, or into a volume.
 func takeManifest(ctx context.Context, e engine, id string, ignore []string) (manifest, error) {
+	if l, ok := e.(*layeredEngine); ok {
+		if m, ok, err := l.files(ctx, id, ignore); ok || err != nil {
+			return m, err
+		}
+	}
 	stream, err := e.ContainerExport(ctx, id)
 	if err != nil {
 		return nil, explain("reading the filesystem of the container", err)
@@ -156,7 +164,15 @@ func (m manifest) diff(now manifest) []string {
 	for _, at := range paths.sorted() {
 		was, had := m[at]
 		is, has := now[at]
+		had, has = had && !was.Same, has && !is.Same
 		switch {
+		case !had && !has:
+		case !had && is.Kind == kindGone:
+			lines = append(lines, "- "+at)
+		case !had && is.Over:
+			lines = append(lines, "~ "+at+" (changed)")
+		case !has && (was.Kind == kindGone || was.Over):
+			lines = append(lines, "~ "+at+" (as before the step)")
 		case !had:
 			lines = append(lines, "+ "+at)
 		case !has:

@@ -71,7 +71,7 @@ func (x *execAction) Release(ctx context.Context, e activities.Entry) error {
 	if _, err := t.Releasing(); err != nil {
 		return err
 	}
-	if err := x.backend.release(ctx, e.Token); err != nil {
+	if err := x.release(ctx, e.Token); err != nil {
 		return err
 	}
 	bulk, err := filepath.Glob(filepath.Join(t.Dir(), "*"))

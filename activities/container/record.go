@@ -27,9 +27,11 @@ type record struct {
 	Want activities.Digest `json:"want,omitempty"`
 	// Container is the engine's whole inspection.
 	Container container.InspectResponse `json:"container"`
+	// Chosen says which backend has the checkpoint. Records from before there were two have none: it is docker commit.
+	Chosen chosen `json:"backend,omitzero"`
 	// ReadOnly steps have no checkpoint, no ticket and no manifest.
 	ReadOnly bool `json:"readOnly,omitempty"`
-	// Before is the digest of the manifest in beforeFile, made without what is below Ignore.
+	// Before is the digest of the manifest in beforeFile, made without what is below Ignore. Of layers it is that of none.
 	Before activities.Digest `json:"before,omitempty"`
 	Ignore []string          `json:"ignore,omitempty"`
 	// Redo is set where the step puts back what a rollback had kept.

@@ -32,6 +32,9 @@ type comeback struct {
 	redo
 	target container.InspectResponse
 	ignore []string
+	// chosen is the backend that has kept it; look tells the container as it told it of the step that was rolled back.
+	chosen chosen
+	look   func(context.Context) (manifest, error)
 	// before is what the rollback brought back; after what it took away.
 	before, after manifest
 }
@@ -66,8 +69,8 @@ func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeb
 	if !found {
 		return nil, activities.Errorf(activities.Refused, "what the rollback of token %s had kept is released: its time is over", e.Redoes)
 	}
-	back := comeback{redo: redo{Of: e.Redoes, Done: done}, ignore: rec.Ignore}
-	at, err := x.backend.kept(ctx, rollback{Token: e.Redoes, Turn: undoTurn, Container: rec.Container})
+	back := comeback{redo: redo{Of: e.Redoes, Done: done}, ignore: rec.Ignore, chosen: rec.Chosen}
+	at, err := x.keeper(rec).kept(ctx, rollback{Token: e.Redoes, Turn: undoTurn, Container: rec.Container})
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +80,9 @@ func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeb
 	back.Kept = *at
 	if back.target, err = x.rolledBack(ctx, rec); err != nil {
 		return nil, err
+	}
+	back.look = func(ctx context.Context) (manifest, error) {
+		return x.keeper(rec).look(ctx, e.Redoes, back.target.ID, rec.Ignore)
 	}
 	if back.before, err = loadManifest(t.Dir(), beforeFile, rec.Before); err != nil {
 		return nil, err
@@ -151,7 +157,7 @@ func (a *application) putBack(ctx context.Context) (applied, error) {
 	if err != nil {
 		return applied{}, err
 	}
-	back, err := a.backend.rollback(ctx, rollback{
+	back, err := a.keeper(a.rec).rollback(ctx, rollback{
 		Token: a.entry.Token, Turn: redoTurn, Container: a.rec.Container, Checkpoint: r.Kept.Image, Before: before,
 		Ignore: a.rec.Ignore, Exactly: true, Stopped: r.Kept.Stopped || !a.rec.Container.State.Running,
 	})

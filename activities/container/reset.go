@@ -108,7 +108,7 @@ func (x *execAction) makeAnew(ctx context.Context, e activities.Entry, by ending
 		return activities.Undone{}, err
 	}
 	point.Reach("container.exec:reset-made")
-	if err := x.backend.release(ctx, e.Token); err != nil {
+	if err := x.release(ctx, e.Token); err != nil {
 		return activities.Undone{}, err
 	}
 	undone := activities.Undone{

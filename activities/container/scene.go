@@ -74,9 +74,13 @@ func (s scene) readOnce(ctx context.Context, name string) (content []byte, link 
 
 // Run runs a program in the container.
 func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
+	return s.run(ctx, command{Argv: argv})
+}
+
+func (s scene) run(ctx context.Context, c command) ([]byte, error) {
 	out := &bytes.Buffer{}
 	log := newLog(out)
-	exit, err := s.runHere(ctx, s.id, command{Argv: argv}, log, log)
+	exit, err := s.runHere(ctx, s.id, c, log, log)
 	if err == nil {
 		err = log.finish()
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -33,6 +34,7 @@ var attended atomic.Bool
 // of its own, in a session of its own, that survives the worker and writes what the command said and how it ended into
 // the journal. A worker that runs as a systemd unit needs KillMode=process for that.
 func Attend() {
+	helper.Attend()
 	if filepath.Base(os.Args[0]) != supervisorName {
 		attended.Store(true)
 		return

@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -42,7 +43,7 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	switch begun, err := x.backend.begun(ctx, to); {
+	switch begun, err := x.keeper(rec).begun(ctx, to); {
 	case err != nil:
 		return activities.Undone{}, err
 	case !begun:
@@ -54,7 +55,7 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 			return activities.Undone{Outcome: activities.Drifted, Observed: now.say(), Drift: drift}, nil
 		}
 		to.Usurper, to.Stopped = now.usurper, now.stopped
-		if d.Redoable && now.after != nil && !now.gone {
+		if d.Redoable && now.after != nil && !now.gone && !x.lacksLayers(rec, now.id) {
 			to.Keep = now.now.digest()
 			if err := now.now.save(t.Dir(), keptFile(to.Keep)); err != nil {
 				return activities.Undone{}, err
@@ -62,7 +63,7 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 		}
 	}
 	point.Reach("container.exec:drift-checked")
-	back, err := x.backend.rollback(ctx, to)
+	back, err := x.keeper(rec).rollback(ctx, to)
 	if err != nil {
 		return activities.Undone{}, err
 	}
@@ -71,9 +72,14 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 	if err != nil {
 		return undone, err
 	}
-	if _, ended, err := readApplied(t); err != nil || !ended {
-		undone.Losses = append(undone.Losses, "the step had not come to its end: what others changed in the container since the checkpoint cannot be told from its doings, and is gone too")
+	if _, ended, err := readApplied(t); err != nil || ended {
 		return undone, err
+	}
+	const meanwhile = "the step had not come to its end: what others changed in the container since the checkpoint cannot be told from its doings, and is gone too"
+	if undone.Outcome == activities.Restored {
+		undone.Observed += "; " + meanwhile
+	} else {
+		undone.Losses = append(undone.Losses, meanwhile)
 	}
 	return undone, nil
 }
@@ -84,7 +90,12 @@ func (x *execAction) report(ctx context.Context, rec record, to rollback, back r
 	undone := activities.Undone{
 		Outcome:  activities.Compensated,
 		Observed: fmt.Sprintf("the filesystem of %s equals that before the step (%d paths)", name, len(to.Before)),
-		Losses:   append(x.backend.losses(), outside(rec.Container, rec.Ignore)...),
+	}
+	_, undone.Losses = x.undoOf(rec.Chosen, rec.Container, rec.Ignore)
+	if back.Stays {
+		undone = exact(undone, rec, back)
+	} else if rec.Chosen.Why != "" {
+		undone.Observed += "; by docker commit, not by a layer: " + rec.Chosen.Why
 	}
 	if len(back.Differs) > 0 {
 		undone.Outcome = activities.Residue
@@ -122,7 +133,7 @@ func few(lines []string) []string {
 
 // sight is what a container looks like now, against what the step knew.
 type sight struct {
-	name string
+	name, id string
 	// gone says that the container is not in its place; usurper is another one that has its name.
 	gone    bool
 	usurper string
@@ -153,6 +164,7 @@ func (x *execAction) look(ctx context.Context, t *journal.Token, rec record) (si
 	if err != nil {
 		return s, err
 	}
+	s.id = id
 	present, err := x.engine.ContainerInspect(ctx, id)
 	if notFound(err) || err == nil && isPutAside(present) {
 		s.gone = true
@@ -163,7 +175,10 @@ func (x *execAction) look(ctx context.Context, t *journal.Token, rec record) (si
 		return s, explain("looking at the container", err)
 	}
 	s.stopped = ended && done.stoppedSince(present)
-	s.now, err = takeManifest(ctx, x.engine, id, rec.Ignore)
+	s.now, err = x.keeper(rec).look(ctx, filepath.Base(t.Dir()), id, rec.Ignore)
+	if !present.State.Running {
+		s.now.adopt(s.after)
+	}
 	return s, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -17,6 +18,9 @@ type Config struct {
 	State string
 	// Host is the engine's address, "unix:///var/run/docker.sock". Defaults to DOCKER_HOST, else to the usual socket.
 	Host string
+	// Overlay takes checkpoints as layers over the root of running containers, where that can be: see package overlay/helper.
+	// It needs the worker to be root on the engine's host. Defaults to docker commit for all containers.
+	Overlay bool
 }
 
 // New makes the world. The engine need not answer yet.
@@ -28,7 +32,7 @@ func New(c Config) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	engine, err := connect(c.Host)
+	plain, err := connect(c.Host)
 	if err != nil {
 		return activities.World{}, err
 	}
@@ -40,11 +44,16 @@ func New(c Config) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
+	dir := filepath.Join(state, "container", "layers")
+	over := &layers{engine: plain, dir: dir, helper: helper.NewClient(dir)}
+	engine := &layeredEngine{plain, over}
+	over.commits = &commits{engine: engine, lineage: family}
 	x := &execAction{
 		engine:  engine,
 		host:    c.Host,
 		journal: records,
-		backend: &commits{engine: engine, lineage: family},
+		backend: over.commits,
+		choice:  &choice{layers: over, wanted: c.Overlay},
 		images:  &images{},
 	}
 	return activities.World{

@@ -102,6 +102,10 @@ type FileConfig struct {
 type ContainerConfig struct {
 	// Engine is the Docker engine's address. Defaults to DOCKER_HOST, else the usual socket.
 	Engine string `yaml:"engine"`
+	// Overlay takes checkpoints of running containers as layers over their root, in milliseconds and exactly, where that can
+	// be: the worker has to be root on the engine's host, and the container's own processes must not use its files. All
+	// others take docker commit. Defaults to false: docker commit for all.
+	Overlay bool `yaml:"overlay"`
 }
 
 // TerraformConfig limits the world terraform.

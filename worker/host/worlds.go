@@ -31,7 +31,7 @@ func open(c Config) ([]activities.World, error) {
 		add(file.New(file.Config{Roots: c.File.Roots}))
 	}
 	if c.Container != nil {
-		add(container.New(container.Config{State: c.State, Host: c.Container.Engine}))
+		add(container.New(container.Config{State: c.State, Host: c.Container.Engine, Overlay: c.Container.Overlay}))
 	}
 	if c.Terraform != nil {
 		add(terraform.New(terraform.Config{

@@ -1,0 +1,44 @@
+package containertest
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	demoimage "github.com/seed-62bf7108/unwind/activities/container/image"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+)
+
+// Shows is all that the topmost root of a running box shows, to the nanosecond and with all attributes, but for what a step
+// ignores, the engine's own files, and the times of the folders that these are in.
+func Shows(t testing.TB, b *Box) string {
+	t.Helper()
+	now := b.Inspect(t)
+	require.True(t, now.State.Running)
+	return notCompared.ReplaceAllString(boxtest.At(t, now.State.Pid).Files(), "")
+}
+
+var notCompared = regexp.MustCompile(`(?m)^(/|/etc|/etc/(hosts|hostname|resolv.conf|mtab)|/\.dockerenv|(/tmp|/run|/var/log|/var)(/\S*)?) .*\n`)
+
+// StartOn starts a container on an engine of the test's own, which has the image of Prepare. It goes with the engine.
+func StartOn(t testing.TB, e *enginetest.Engine) *Box {
+	t.Helper()
+	b := &Box{Client: e.Client(), Name: "unwind-test-" + Random()}
+	made, err := b.ContainerCreate(t.Context(), &container.Config{Image: preparedRef}, &container.HostConfig{NetworkMode: "none"}, nil, nil, b.Name)
+	require.NoError(t, err)
+	b.ID = made.ID
+	require.NoError(t, b.ContainerStart(t.Context(), b.ID, container.StartOptions{}))
+	return b
+}
+
+const preparedRef = "unwind/test-layers:now"
+
+// Prepare gives an engine of the test's own the image of the small containers.
+func Prepare(t testing.TB, e *enginetest.Engine) {
+	t.Helper()
+	_, err := demoimage.Build(t.Context(), e.Client(), preparedRef)
+	require.NoError(t, err)
+}

@@ -1,0 +1,345 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// layers is the backend of overlays: a checkpoint is a list of layers over the root of the running container, which keeps
+// its id, its first process and all else after a rollback. It needs a helper that is root on the engine's host, and a
+// container whose own processes do not use its files.
+//
+// Its fence is the door: a folder that a helper puts into the container for the step that is under way, and that each of
+// the step's commands starts in. After a rollback there is another door, or none, and the engine starts nothing in the old
+// one; what had started is ended before the rollback returns.
+type layers struct {
+	// engine is the plain one: nothing that is asked of it looks for layers.
+	engine engine
+	// commits knows which container took the place of which, and makes them anew.
+	commits *commits
+	dir     string
+	helper  *helper.Client
+}
+
+// layersCheckpoint is where a checkpoint of this backend is: in the book of its container, under the token.
+const layersCheckpoint = "layers"
+
+// stands says whether a container has layers, or checkpoints of them. It costs no more than reading a file, and is no
+// where id is a name.
+func (l *layers) stands(id string) (bool, error) {
+	if len(id) != 64 {
+		return false, nil
+	}
+	is, err := helper.Stands(l.dir, id)
+	if err != nil {
+		err = activities.Errorf(activities.ActionFailed, "the layers of container %s cannot be read (%v); the worker must run as root, as it did when they were made", id[:12], err)
+	}
+	return is, err
+}
+
+// ask asks the helper about a container of the engine.
+func (l *layers) ask(ctx context.Context, r helper.Request) (helper.Answer, error) {
+	now, err := l.engine.ContainerInspect(ctx, r.Container)
+	if err != nil {
+		return helper.Answer{}, explain("looking at the container", err)
+	}
+	return l.askOf(ctx, now, r)
+}
+
+func (l *layers) askOf(ctx context.Context, now container.InspectResponse, r helper.Request) (helper.Answer, error) {
+	if r.PID = 0; now.State.Running {
+		r.PID = now.State.Pid
+	}
+	a, err := l.helper.Ask(ctx, r)
+	return a, tell(nameOf(now), err)
+}
+
+// tell makes a helper's failure an error of an action.
+func tell(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	kind := activities.ActionFailed
+	switch helper.KindOf(err) {
+	case helper.Foreign:
+		kind = activities.Refused
+	case helper.Fenced:
+		kind = activities.Fenced
+	case helper.Unknown, helper.Damaged:
+		kind = activities.DamagedRecord
+	case helper.Unfit, helper.InUse, helper.Busy, helper.Failed: // it may mend
+	}
+	return &failed{activities.Errorf(kind, "the layers over container %s: %v", name, err), err}
+}
+
+// failed is an error of an action that still knows the helper's own.
+type failed struct {
+	error
+	cause error
+}
+
+func (f *failed) Unwrap() []error { return []error{f.error, f.cause} }
+
+func (l *layers) take(ctx context.Context, token, id string) (string, error) {
+	_, err := l.ask(ctx, helper.Request{Op: helper.Take, Container: id, Name: token})
+	return layersCheckpoint, err
+}
+
+func (l *layers) begun(ctx context.Context, to rollback) (bool, error) {
+	a, err := l.ask(ctx, helper.Request{Op: helper.Restored, Container: to.Container.ID, Name: markOf(to), Turn: turnOf(to)})
+	if notFound(err) { // rollback says what has become of it
+		return false, nil
+	}
+	return a.Yes, err
+}
+
+// markOf is the checkpoint that a rollback brings back: a redo brings back what the rollback of another token has kept.
+func markOf(r rollback) string {
+	if r.Turn == redoTurn {
+		return r.Checkpoint
+	}
+	return r.Token
+}
+
+// turnOf tells the redos of one token from each other, all of which bring back the same.
+func turnOf(r rollback) string {
+	if r.Turn == redoTurn {
+		return r.Turn + " " + r.Token
+	}
+	return r.Turn
+}
+
+// rollback shows the layers of the checkpoint, and none above. The container stays.
+func (l *layers) rollback(ctx context.Context, r rollback) (restored, error) {
+	now, err := l.present(ctx, r)
+	if err != nil {
+		return restored{}, err
+	}
+	if r.Exactly {
+		if err := l.compare(ctx, now, r); err != nil {
+			return restored{}, err
+		}
+	}
+	if now.State.Paused { // what is frozen does not end
+		if err := l.engine.ContainerUnpause(ctx, now.ID); err != nil && !conflict(err) {
+			return restored{}, explain("unpausing the container", err)
+		}
+	}
+	ask := helper.Request{Op: helper.Restore, Container: now.ID, Name: markOf(r), Turn: turnOf(r)}
+	if r.Turn != undoTurn {
+		ask.Door = r.Token
+	}
+	if r.Keep != "" {
+		ask.Keep = keptMark(r.Token, r.Keep)
+	}
+	if _, err := l.askOf(ctx, now, ask); err != nil {
+		return restored{}, err
+	}
+	point.Reach("container.exec:layers-restored")
+	if err := l.start(ctx, now, r.Stopped); err != nil {
+		return restored{}, err
+	}
+	back := restored{ID: now.ID, Stopped: r.Stopped, Stays: true}
+	if r.Turn == redoTurn {
+		return back, nil
+	}
+	done, err := l.ask(ctx, helper.Request{Op: helper.Restored, Container: now.ID, Name: r.Token, Turn: r.Turn})
+	if err != nil {
+		return restored{}, err
+	}
+	back.Ended = done.Busy
+	seen, err := l.look(ctx, r.Token, now.ID, r.Ignore)
+	back.Differs = manifest{}.diff(seen)
+	return back, err
+}
+
+// present is the container that a rollback is in. Its layers lie over its own filesystem and are nothing without it.
+func (l *layers) present(ctx context.Context, r rollback) (container.InspectResponse, error) {
+	last, err := l.commits.lineage.walk(ctx, r.Container.ID, l.commits.settle, r.fencedBy)
+	if err != nil {
+		return container.InspectResponse{}, err
+	}
+	if r.fencedBy(last) {
+		return container.InspectResponse{}, activities.Errorf(activities.Fenced, "the step has been taken back: this call came too late")
+	}
+	now, err := l.engine.ContainerInspect(ctx, r.Container.ID)
+	if notFound(err) {
+		return now, activities.Errorf(activities.DamagedRecord,
+			"container %s is gone, and with it what the layers of the checkpoint lay over; a reset makes it anew from its image", nameOf(r.Container))
+	}
+	if err == nil && isPutAside(now) {
+		return now, activities.Errorf(activities.Refused,
+			"container %s was put aside when another took its place: undo that step first", nameOf(r.Container))
+	}
+	return now, explain("looking at the container", err)
+}
+
+// compare refuses to bring back what is not as it was kept. What was kept is told by how it differs from the checkpoint of
+// the step that was rolled back.
+func (l *layers) compare(ctx context.Context, now container.InspectResponse, r rollback) error {
+	of, _, _ := strings.Cut(strings.TrimPrefix(r.Checkpoint, keptMarks), ":")
+	a, err := l.askOf(ctx, now, helper.Request{Op: helper.Changes, Container: now.ID, Name: of, Keep: r.Checkpoint, Skip: r.Ignore})
+	if err != nil {
+		return err
+	}
+	seen := layered(a.Changes, r.Ignore)
+	if !now.State.Running {
+		seen.adopt(r.Before)
+	}
+	if differs := r.Before.diff(seen); len(differs) > 0 {
+		return activities.Errorf(activities.DamagedRecord, "%d paths of what was kept of %s are not as they were: %s",
+			len(differs), nameOf(r.Container), strings.Join(few(differs), "; "))
+	}
+	return nil
+}
+
+// startLimit bounds how long a container may need until its first process is one that lets layers stand.
+const startLimit = 10 * time.Second
+
+// start starts the container where it does not run and is not to stay so, and has its layers shown again.
+func (l *layers) start(ctx context.Context, was container.InspectResponse, stopped bool) error {
+	if was.State.Running || stopped {
+		return nil
+	}
+	if err := l.engine.ContainerStart(ctx, was.ID, container.StartOptions{}); err != nil {
+		return explain("starting container "+nameOf(was), err)
+	}
+	return l.settle(ctx, was.ID)
+}
+
+// settle has the layers shown that a restart has taken away. A container that has just been started may be busy for a
+// moment.
+func (l *layers) settle(ctx context.Context, id string) error {
+	for until := time.Now().Add(startLimit); ; {
+		_, err := l.ask(ctx, helper.Request{Op: helper.Stacked, Container: id})
+		if helper.KindOf(err) != helper.Unfit || time.Now().After(until) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// drop does nothing: a checkpoint that nothing was written over costs nothing, and one that a rollback has brought back is
+// what the container is compared with until the record is released.
+func (*layers) drop(context.Context, string, string) error { return nil }
+
+// What a rollback has kept is a checkpoint too, named by the token and by the digest of what is in it.
+const keptMarks = "kept:"
+
+func keptMark(token string, of activities.Digest) string { return keptMarks + token + ":" + string(of) }
+
+func (l *layers) kept(ctx context.Context, of rollback) (*kept, error) {
+	a, err := l.ask(ctx, helper.Request{Op: helper.Named, Container: of.Container.ID, Name: keptMark(of.Token, "")})
+	if notFound(err) {
+		return nil, activities.Errorf(activities.Refused, "container %s has been removed since the rollback", nameOf(of.Container))
+	}
+	if err != nil || len(a.IDs) == 0 {
+		return nil, err
+	}
+	return &kept{Image: a.IDs[0], After: activities.Digest(strings.TrimPrefix(a.IDs[0], keptMark(of.Token, "")))}, nil
+}
+
+// release lets go of a token's checkpoints, wherever they are. A container that nobody has a checkpoint of any more gets its
+// layers written into its own filesystem, so that its engine has all of it, as soon as no process stands in them.
+func (l *layers) release(ctx context.Context, token string) error {
+	if _, err := os.Stat(l.dir); os.IsNotExist(err) {
+		return nil
+	}
+	books, err := os.ReadDir(l.dir)
+	if err != nil {
+		return err
+	}
+	for _, b := range books {
+		if stands, err := l.stands(b.Name()); !stands || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := l.releaseIn(ctx, b.Name(), token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *layers) releaseIn(ctx context.Context, id, token string) error {
+	now, err := l.engine.ContainerInspect(ctx, id)
+	if notFound(err) {
+		_, err := l.helper.Ask(ctx, helper.Request{Op: helper.Forget, Container: id})
+		return tell(id[:12], err)
+	}
+	if err != nil {
+		return explain("looking at the container", err)
+	}
+	all, err := l.helper.Ask(ctx, helper.Request{Op: helper.Named, Container: id}) // without its process: nothing but its book is read
+	if err != nil {
+		return tell(nameOf(now), err)
+	}
+	mine := slices.DeleteFunc(slices.Clone(all.IDs), func(mark string) bool {
+		return mark != token && !strings.HasPrefix(mark, keptMark(token, ""))
+	})
+	if len(mine) > 0 {
+		if _, err := l.helper.Ask(ctx, helper.Request{Op: helper.Drop, Container: id, Names: mine}); err != nil {
+			return tell(nameOf(now), err)
+		}
+	}
+	if len(mine) < len(all.IDs) || !now.State.Running || now.State.Paused {
+		return nil
+	}
+	err = l.flatten(ctx, id)
+	if k := helper.KindOf(err); k == helper.InUse || k == helper.Unfit {
+		return nil // at the release of another
+	}
+	return err
+}
+
+func (l *layers) flatten(ctx context.Context, id string) error {
+	_, err := l.ask(ctx, helper.Request{Op: helper.Flatten, Container: id})
+	return err
+}
+
+// bytes is not told: layers are shared by all checkpoints that lie above them.
+func (*layers) bytes(activities.Entry) int64 { return 0 }
+
+func (*layers) losses() []string {
+	return []string{"processes that commands have left in the container, this step's or others', are ended"}
+}
+
+// through makes a command one that starts in the door of a step.
+func (l *layers) through(ctx context.Context, token string, in container.InspectResponse, c command) (command, error) {
+	if c.Workdir == "" {
+		c.Workdir = in.Config.WorkingDir
+	}
+	if c.Workdir == "" {
+		c.Workdir = "/"
+	}
+	a, err := l.ask(ctx, helper.Request{Op: helper.Enter, Container: in.ID, Name: token, Workdir: c.Workdir})
+	if err != nil {
+		return c, fmt.Errorf("entering the container: %w", err)
+	}
+	c.Workdir = a.Path
+	return c, nil
+}
+
+// look tells a container by how it differs from the token's checkpoint.
+func (l *layers) look(ctx context.Context, token, id string, ignore []string) (manifest, error) {
+	a, err := l.ask(ctx, helper.Request{Op: helper.Changes, Container: id, Name: token, Skip: ignore})
+	return layered(a.Changes, ignore), err
+}
+
+var _ checkpoints = (*layers)(nil)

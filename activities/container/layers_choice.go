@@ -1,0 +1,96 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+)
+
+// choice decides for each container which backend takes the next checkpoint of it.
+type choice struct {
+	layers *layers
+	// wanted says that the worker's config asks for layers.
+	wanted bool
+
+	mu     sync.Mutex
+	probed bool
+	unfit  string // why this host has no layers
+}
+
+// chosen is the backend that a step's checkpoint is taken by. Why says why it is not the one that the config asks for.
+type chosen struct {
+	Layers bool   `json:"layers,omitempty"`
+	Why    string `json:"why,omitempty"`
+}
+
+// of looks at a container. One that has layers goes on with layers, whatever the config says now: its engine knows nothing
+// of what is in them.
+func (c *choice) of(ctx context.Context, target container.InspectResponse) (chosen, error) {
+	stands, err := c.layers.stands(target.ID)
+	if err != nil || !stands && !c.wanted {
+		return chosen{}, err
+	}
+	if !stands {
+		if why, err := c.probe(ctx); why != "" || err != nil {
+			return chosen{Why: why}, err
+		}
+	}
+	_, err = c.layers.askOf(ctx, target, helper.Request{Op: helper.Fit, Container: target.ID})
+	switch {
+	case err == nil:
+		return chosen{Layers: true}, nil
+	case helper.KindOf(err) == helper.Unfit && !stands:
+		return chosen{Why: reason(err)}, nil
+	case helper.KindOf(err) == helper.Unfit:
+		return chosen{}, activities.Errorf(activities.Refused,
+			"container: %s has layers of earlier steps over its root, and can have no more: %s; once their records are released, its layers are written into it", nameOf(target), reason(err))
+	}
+	return chosen{}, err
+}
+
+// probe says once why this host has no layers.
+func (c *choice) probe(ctx context.Context) (why string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.probed {
+		return c.unfit, nil
+	}
+	_, err = c.layers.helper.Ask(ctx, helper.Request{Op: helper.Probe})
+	if helper.KindOf(err) == helper.Unfit {
+		c.unfit, err = reason(err), nil
+	}
+	c.probed = err == nil
+	return c.unfit, err
+}
+
+// reason is what a helper has said.
+func reason(err error) string {
+	if f, ok := errors.AsType[*helper.Failure](err); ok {
+		return f.Message
+	}
+	return err.Error()
+}
+
+// fact is what a plan says of the choice; empty where the config asks for nothing and gets it.
+func (c chosen) fact() string {
+	switch {
+	case c.Layers:
+		return "the checkpoint is a layer over the container's root (overlay)"
+	case c.Why != "":
+		return "the checkpoint is taken by docker commit, not by a layer: " + c.Why
+	}
+	return ""
+}
+
+// keeper is the backend that has the checkpoint of a record.
+func (x *execAction) keeper(rec record) checkpoints {
+	if rec.Chosen.Layers {
+		return x.choice.layers
+	}
+	return x.backend
+}

@@ -1,0 +1,126 @@
+package container
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"path"
+
+	"github.com/docker/docker/api/types/container"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+)
+
+// layeredEngine is the engine as it would be if it knew of the layers over its containers: it copies, commits and exports
+// what a container's own root holds, and nothing of what is over it.
+type layeredEngine struct {
+	engine
+	layers *layers
+}
+
+// files is the manifest of a container with layers; not ok for one that has none.
+func (e *layeredEngine) files(ctx context.Context, id string, ignore []string) (m manifest, ok bool, err error) {
+	if ok, err = e.layers.stands(id); !ok || err != nil {
+		return nil, ok, err
+	}
+	a, err := e.layers.ask(ctx, helper.Request{Op: helper.Files, Container: id, Skip: append([]string{"/dev", "/proc", "/sys"}, ignore...)})
+	return exported(a.Files, ignore), true, err
+}
+
+// CopyFromContainer has no content for anything but regular files.
+func (e *layeredEngine) CopyFromContainer(ctx context.Context, id, at string) (io.ReadCloser, container.PathStat, error) {
+	stands, err := e.layers.stands(id)
+	if err != nil {
+		return nil, container.PathStat{}, err
+	}
+	if !stands {
+		return e.engine.CopyFromContainer(ctx, id, at)
+	}
+	a, err := e.layers.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: maxProgram})
+	if err != nil {
+		return nil, container.PathStat{}, err
+	}
+	if a.File.Mode == 0 {
+		return nil, container.PathStat{}, nothingThere{at}
+	}
+	f := a.File
+	stat := container.PathStat{Name: path.Base(f.Name), Size: f.Size, Mode: modeOf(f.Mode)}
+	if f.Name != path.Clean(at) { // whoever asks wants to know where it is
+		stat.Mode, stat.LinkTarget = fs.ModeSymlink|fs.ModePerm, f.Name
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	err = w.WriteHeader(&tar.Header{Name: stat.Name, Mode: int64(f.Mode & 0o7777), Size: int64(len(f.Content)), Typeflag: tar.TypeReg})
+	if err == nil {
+		_, err = w.Write(f.Content)
+	}
+	return io.NopCloser(&b), stat, err
+}
+
+// nothingThere is an error as an engine has it for a path.
+type nothingThere struct{ path string }
+
+func (n nothingThere) Error() string { return "nothing is at " + n.path }
+func (nothingThere) NotFound()       {}
+
+func modeOf(mode uint32) fs.FileMode {
+	m := fs.FileMode(mode & 0o777)
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return m
+	case unix.S_IFDIR:
+		return m | fs.ModeDir
+	}
+	return m | fs.ModeIrregular
+}
+
+// ContainerExecCreate makes sure that what enters a container stands in its layers, also after a restart.
+func (e *layeredEngine) ContainerExecCreate(ctx context.Context, id string, o container.ExecOptions) (container.ExecCreateResponse, error) {
+	if stands, err := e.layers.stands(id); stands || err != nil {
+		if err == nil {
+			err = e.layers.settle(ctx, id)
+		}
+		if err != nil {
+			return container.ExecCreateResponse{}, err
+		}
+	}
+	return e.engine.ContainerExecCreate(ctx, id, o)
+}
+
+// ContainerStart shows the layers again.
+func (e *layeredEngine) ContainerStart(ctx context.Context, name string, o container.StartOptions) error {
+	if err := e.engine.ContainerStart(ctx, name, o); err != nil {
+		return err
+	}
+	started, err := e.ContainerInspect(ctx, name)
+	if notFound(err) { // someone has removed it since
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	stands, err := e.layers.stands(started.ID)
+	if !stands || err != nil {
+		return err
+	}
+	return e.layers.settle(ctx, started.ID)
+}
+
+// ContainerCommit is for containers whose layers can be written into their own filesystem first.
+func (e *layeredEngine) ContainerCommit(ctx context.Context, id string, o container.CommitOptions) (container.CommitResponse, error) {
+	stands, err := e.layers.stands(id)
+	if err == nil && stands {
+		err = e.layers.flatten(ctx, id)
+	}
+	if helper.KindOf(err) == helper.InUse {
+		err = activities.Errorf(activities.Refused, "an image of container %s would lack its layers, and they cannot be written into it: %v", id[:12], err)
+	}
+	if err != nil {
+		return container.CommitResponse{}, err
+	}
+	return e.engine.ContainerCommit(ctx, id, o)
+}

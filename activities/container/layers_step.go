@@ -1,0 +1,81 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// through makes a command one that the step's undo keeps from beginning too late, where the container itself stays.
+func (a *application) through(ctx context.Context, c command) (command, error) {
+	if !a.rec.Chosen.Layers {
+		return c, nil
+	}
+	return a.choice.layers.through(ctx, a.entry.Token, a.rec.Container, c)
+}
+
+// stepScene is the scene of a step whose checks may come too late as well as its command.
+type stepScene struct {
+	scene
+	step *application
+}
+
+// Run runs a program in the container.
+func (s stepScene) Run(ctx context.Context, argv []string) ([]byte, error) {
+	c, err := s.step.through(ctx, command{Argv: argv})
+	if err != nil {
+		return nil, err
+	}
+	return s.run(ctx, c)
+}
+
+// undoOf says how a step in a container would be undone, and what that would not bring back.
+func (x *execAction) undoOf(by chosen, c container.InspectResponse, ignore []string) (undo string, losses []string) {
+	if !by.Layers {
+		return x.Spec().Undo, append(x.backend.losses(), outside(c, ignore)...)
+	}
+	return "The layers that the step has written are taken off the container, which stays as it is but for them; every process " +
+		"that a command has left in it is ended. Volumes, binds and effects outside are not rolled back.", append(append(x.choice.layers.losses(), mounted(c)...), ignoring(ignore)...)
+}
+
+// mounted names what is not rolled back because it is not in the own filesystem of a container that stays.
+func mounted(c container.InspectResponse) []string {
+	var lost []string
+	for at := range c.HostConfig.Tmpfs {
+		lost = append(lost, fmt.Sprintf("tmpfs at %s is not rolled back", at))
+	}
+	c.ContainerJSONBase = &container.ContainerJSONBase{HostConfig: &container.HostConfig{}}
+	return append(lost, outside(c, nil)...)
+}
+
+// exact says what was seen after a rollback that has left the container as it was.
+func exact(undone activities.Undone, rec record, back restored) activities.Undone {
+	if len(back.Differs) > 0 {
+		return undone
+	}
+	undone.Outcome = activities.Restored
+	undone.Observed = fmt.Sprintf("the layers of %s are those before the step, and nothing is written over them", nameOf(rec.Container))
+	undone.Losses = mounted(rec.Container)
+	if back.Ended {
+		undone.Losses = append(undone.Losses, "processes that earlier commands had left in the container were ended")
+	}
+	if len(undone.Losses) > 0 {
+		undone.Outcome = activities.Compensated
+	}
+	return undone
+}
+
+// lacksLayers says that an image of the container would lack what is in layers over it.
+func (x *execAction) lacksLayers(rec record, id string) bool {
+	stands, err := x.choice.layers.stands(id)
+	return !rec.Chosen.Layers && (stands || err != nil)
+}
+
+// release lets go of all that the token has with any backend: its record may be gone.
+func (x *execAction) release(ctx context.Context, token string) error {
+	return errors.Join(x.backend.release(ctx, token), x.choice.layers.release(ctx, token))
+}

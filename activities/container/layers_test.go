@@ -1,0 +1,384 @@
+package container_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	dockertypes "github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/network"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+)
+
+// layersStage is a world that takes checkpoints as layers; without overlay it is what such a world is after its config has
+// changed.
+func layersStage(t testing.TB, state string, overlay bool) *stage {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: layers over containers are tested as root only")
+	}
+	return newStageAt(t, container.Config{State: state, Overlay: overlay})
+}
+
+// did runs a command as a step, and returns its entry.
+func (s *stage) did(t testing.TB, b *containertest.Box, command string) (activities.Entry, activities.Result) {
+	t.Helper()
+	e := s.layersEntry()
+	r, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": command}), "")
+	require.NoError(t, err)
+	return e, r
+}
+
+// layersEntry is that of a new step: nothing of it stays in the engine.
+func (s *stage) layersEntry() activities.Entry {
+	return activities.Entry{
+		Version: activities.EntryVersion, Seq: 1, Step: "it", Action: "container.exec", UndoType: "container.exec.undo",
+		Token: activities.NewToken(containertest.Random(), "it", 1), Place: activities.Place{Journal: s.place},
+	}
+}
+
+// undid undoes a step exactly.
+func (s *stage) undid(t testing.TB, e activities.Entry) {
+	t.Helper()
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, u.Outcome, "%+v", u)
+}
+
+func layersDir(state string, b *containertest.Box) string {
+	return filepath.Join(state, "container", "layers", b.ID)
+}
+
+func TestTheContainerStaysAndTheFilesAreExact(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	s, b := layersStage(t, state, true), containertest.Start(t)
+	b.Run(t, "mkdir -p /srv; echo base >/srv/a; echo b >/srv/b")
+	was, before := b.Inspect(t), containertest.Shows(t, b)
+	first, _ := s.did(t, b, "echo one >/srv/a; rm /srv/b; mkdir /srv/d")
+	one := containertest.Shows(t, b)
+	second, _ := s.did(t, b, "rm -r /srv")
+	change, err := s.action.Plan(t.Context(), s.layersEntry(), step(t, map[string]any{"container": b.Name, "command": "touch /x"}))
+	require.NoError(t, err)
+	assert.Contains(t, strings.Join(change.Facts, "\n"), "layer over the container's root")
+	s.undid(t, second)
+	assert.Equal(t, one, containertest.Shows(t, b))
+	s.undid(t, first)
+	assert.Equal(t, before, containertest.Shows(t, b))
+	now := b.Inspect(t)
+	assert.Equal(t, was.ID, now.ID)
+	assert.Equal(t, was.State.Pid, now.State.Pid)
+	assert.Equal(t, was.State.StartedAt, now.State.StartedAt)
+	for _, e := range []activities.Entry{first, second} {
+		require.NoError(t, s.action.Release(t.Context(), e))
+	}
+	assert.Equal(t, before, containertest.Shows(t, b))
+}
+
+func TestAContainerThatUsesItsFilesTakesDockerCommit(t *testing.T) {
+	t.Parallel()
+	s := layersStage(t, t.TempDir(), true)
+	b := containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		c.Entrypoint, c.Cmd = nil, []string{"sh", "-c", "while sleep 0.05; do cat /srv/say >/srv/said; done"}
+	})
+	b.Run(t, "mkdir -p /srv; echo one >/srv/say")
+	with := step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/say", "ignore": []string{"/srv/said"}})
+	e := s.entry(t)
+	change, err := s.action.Plan(t.Context(), e, with)
+	require.NoError(t, err)
+	facts := strings.Join(change.Facts, "\n")
+	assert.Contains(t, facts, "by docker commit, not by a layer: process ")
+	assert.Contains(t, facts, "stands on the container's own root")
+	_, err = s.action.Apply(t.Context(), e, with, "")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return saidBy(t, b, "cat /srv/said") == "two\n" }, time.Minute, 20*time.Millisecond, "it sees the change, and writes")
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
+	assert.Contains(t, u.Observed, "by docker commit, not by a layer: process ")
+	require.Eventually(t, func() bool { return saidBy(t, b, "cat /srv/said") == "one\n" }, time.Minute, 20*time.Millisecond)
+}
+
+// saidBy is what a command says, run beside all that is under test.
+func saidBy(t testing.TB, b *containertest.Box, command string) string {
+	t.Helper()
+	b.Run(t, "{ "+command+" ; } >/dev/shm/says")
+	raw, err := os.ReadFile("/proc/" + strconv.Itoa(b.Inspect(t).State.Pid) + "/root/dev/shm/says")
+	require.NoError(t, err)
+	return string(raw)
+}
+
+func TestARecordIsUndoneByItsBackendWhateverTheConfigSays(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	b := containertest.Start(t)
+	with, without := layersStage(t, state, true), layersStage(t, state, false)
+	b.Run(t, "mkdir -p /srv; echo base >/srv/a")
+	before := containertest.Shows(t, b)
+	inLayers, _ := with.did(t, b, "echo one >/srv/a")
+	one := containertest.Shows(t, b)
+	stays, _ := without.did(t, b, "echo two >/srv/a")
+	assert.Empty(t, containertest.Checkpoints(t, stays.Token), "the engine knows nothing of the layers: so there are more of them")
+	without.undid(t, stays)
+	assert.Equal(t, one, containertest.Shows(t, b))
+	without.undid(t, inLayers)
+	assert.Equal(t, before, containertest.Shows(t, b))
+
+	// And the other way round: a step by docker commit, and then one in layers.
+	b = containertest.Start(t)
+	b.Run(t, "mkdir -p /srv; echo base >/srv/a")
+	before = containertest.Shows(t, b)
+	byCommit := without.entry(t)
+	_, err := without.action.Apply(t.Context(), byCommit, step(t, map[string]any{"container": b.Name, "command": "echo one >/srv/a"}), "")
+	require.NoError(t, err)
+	over, _ := with.did(t, b, "echo two >/srv/a")
+	seen, err := with.action.Observe(t.Context(), byCommit)
+	require.NoError(t, err)
+	assert.Equal(t, activities.Elsewise, seen.State, "what is in layers is seen by those who know nothing of them")
+	with.undid(t, over)
+	u, err := with.action.Undo(t.Context(), byCommit, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
+	assert.Equal(t, "base\n", saidBy(t, b, "cat /srv/a"))
+	require.NoError(t, with.action.Release(t.Context(), over))
+	assert.NoDirExists(t, layersDir(state, b), "of a container that is no more")
+	_ = before
+}
+
+func TestARestartLosesNothing(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	s, b := layersStage(t, state, true), containertest.Start(t)
+	b.Run(t, "mkdir -p /srv; echo base >/srv/a")
+	first, _ := s.did(t, b, "echo one >/srv/a")
+	second, _ := s.did(t, b, "echo two >>/srv/a")
+	restart := func() {
+		require.NoError(t, b.ContainerRestart(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
+	}
+	restart()
+	_, r := s.did(t, b, "cat /srv/a; touch /srv/b")
+	assert.Equal(t, "one\ntwo\n", r.Outputs["stdout"])
+	restart()
+	s = layersStage(t, state, true)
+	e := s.layersEntry()
+	r, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "cat /srv/a"}), "")
+	require.NoError(t, err)
+	assert.Equal(t, "one\ntwo\n", r.Outputs["stdout"], "also of what only reads")
+	restart()
+	u, err := s.action.Undo(t.Context(), second, activities.Decision{})
+	require.NoError(t, err)
+	require.Equal(t, activities.Drifted, u.Outcome, "the third step has come after it: %+v", u)
+	u, err = s.action.Undo(t.Context(), second, activities.Decision{Force: u.Drift.Digest})
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, u.Outcome)
+	assert.Equal(t, "one\n", saidBy(t, b, "cat /srv/a"))
+	require.NoError(t, b.ContainerStop(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
+	s.undid(t, first)
+	assert.False(t, b.Inspect(t).State.Running, "it was stopped since, and stays so")
+	require.NoError(t, b.ContainerStart(t.Context(), b.ID, dockertypes.StartOptions{}))
+	_, r = s.did(t, b, "cat /srv/a; touch /srv/c")
+	assert.Equal(t, "base\n", r.Outputs["stdout"])
+}
+
+func TestReleasedLayersAreWrittenIntoTheContainer(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	s, b := layersStage(t, state, true), containertest.Start(t)
+	var entries []activities.Entry
+	for _, command := range []string{"mkdir -p /srv; echo 1 >/srv/1", "cat /proc/1/stat >/dev/null; true", "echo 2 >/srv/2"} {
+		e, _ := s.did(t, b, command)
+		entries = append(entries, e)
+	}
+	left := containertest.Shows(t, b)
+	for i, e := range entries {
+		stat, err := os.Stat(layersDir(state, b))
+		require.NoError(t, err, "%d", i)
+		require.True(t, stat.IsDir())
+		require.NoError(t, s.action.Release(t.Context(), e))
+	}
+	// The last exec may still have been on its way out: any release does it.
+	require.Eventually(t, func() bool {
+		require.NoError(t, s.action.Release(t.Context(), s.layersEntry()))
+		mounts, err := os.ReadFile("/proc/" + strconv.Itoa(b.Inspect(t).State.Pid) + "/mountinfo")
+		return err == nil && !strings.Contains(string(mounts), "unwind:")
+	}, time.Minute, 20*time.Millisecond)
+	assert.Equal(t, left, containertest.Shows(t, b))
+	require.NoError(t, b.ContainerRestart(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
+	assert.Equal(t, "1\n2\n", saidBy(t, b, "cat /srv/1 /srv/2"))
+}
+
+func TestAContainerThatIsGoneTakesItsLayersAlong(t *testing.T) {
+	t.Parallel()
+	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	e, _ := s.did(t, b, "touch /x")
+	require.NoError(t, b.ContainerRemove(t.Context(), b.ID, dockertypes.RemoveOptions{Force: true}))
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	require.Equal(t, activities.Drifted, u.Outcome)
+	_, err = s.action.Undo(t.Context(), e, activities.Decision{Force: u.Drift.Digest})
+	assert.Equal(t, activities.DamagedRecord, activities.TypeOf(err))
+	require.ErrorContains(t, err, "a reset makes it anew")
+}
+
+func TestWhatAnEarlierCommandLeftRunningEndsAndIsNamed(t *testing.T) {
+	t.Parallel()
+	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t, withGNU(t))
+	s.did(t, b, "(setsid sleep 500 >/dev/null 2>&1 &); echo x >/y")
+	e, _ := s.did(t, b, "echo one >/x")
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Compensated, u.Outcome)
+	assert.Equal(t, []string{"processes that earlier commands had left in the container were ended"}, u.Losses)
+	assert.Len(t, processes(t, b), 1)
+}
+
+// TestNothingLateChangesARestoredContainer stops the one process that can still act for a step at each moment of a
+// command's life, undoes the step, and wakes it.
+func TestNothingLateChangesARestoredContainer(t *testing.T) {
+	t.Parallel()
+	for moment, command := range map[string]string{
+		"before it begins":     "",
+		"while it runs":        slow,
+		"when a child goes on": "(setsid sh -c 'while true; do date >>/srv/count; sleep 0.02; done' >/dev/null 2>&1 &) ; " + slow,
+	} {
+		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
+			state := t.TempDir()
+			s, b := layersStage(t, state, true), containertest.Start(t, withGNU(t))
+			before := containertest.Shows(t, b)
+			e := s.layersEntry()
+			failed := make(chan error, 1)
+			go func() {
+				with := step(t, map[string]any{"container": b.Name, "command": orSlow(command)})
+				_, err := s.action.Apply(context.Background(), e, with, "")
+				failed <- err
+			}()
+			supervisor := began(t, state, e.Token, 1)
+			if command != "" {
+				require.Eventually(t, func() bool { return strings.Contains(containertest.Shows(t, b), "/srv/count") }, time.Minute, 10*time.Millisecond)
+			}
+			require.NoError(t, syscall.Kill(supervisor, syscall.SIGSTOP))
+			s.undid(t, e)
+			assert.Equal(t, before, containertest.Shows(t, b))
+			assert.Len(t, processes(t, b), 1)
+			next, _ := s.did(t, b, "echo next >/srv/a")
+			left := containertest.Shows(t, b)
+			require.NoError(t, syscall.Kill(supervisor, syscall.SIGCONT))
+			require.Eventually(t, func() bool { return syscall.Kill(supervisor, 0) != nil }, time.Minute, 10*time.Millisecond)
+			assert.Equal(t, activities.Fenced, activities.TypeOf(<-failed))
+			assert.Equal(t, left, containertest.Shows(t, b))
+			assert.Len(t, processes(t, b), 1)
+			seen, err := s.action.Observe(t.Context(), next)
+			require.NoError(t, err)
+			assert.Equal(t, activities.AsLeft, seen.State)
+		})
+	}
+}
+
+// withGNU makes a container of this machine's own programs.
+func withGNU(t testing.TB) func(*dockertypes.Config, *dockertypes.HostConfig, *network.NetworkingConfig) {
+	return func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		c.Image, c.Cmd = userlandImage(t), []string{"sleep", "600"}
+	}
+}
+
+func orSlow(command string) string {
+	if command == "" {
+		return slow
+	}
+	return command
+}
+
+func TestAManifestIsTheSameWithLayersAndWithout(t *testing.T) {
+	t.Parallel()
+	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	b.Run(t, "mkdir -p /srv/d; echo base >/srv/a")
+	boxtest.At(t, b.Inspect(t).State.Pid).Inside(func() error {
+		return errors.Join(
+			unix.Link("/srv/a", "/srv/b"), unix.Symlink("a", "/srv/l"), unix.Mkfifo("/srv/p", 0o640), unix.Chmod("/srv/b", 0o4755),
+			unix.Mknod("/srv/dev", unix.S_IFBLK|0o600, int(unix.Mkdev(7, 9))), unix.Lchown("/srv/l", 12, 34),
+			unix.Setxattr("/srv/a", "security.capability", []byte{1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0),
+			unix.UtimesNano("/srv/d", []unix.Timespec{{Sec: 1e9, Nsec: 5}, {Sec: 1e9, Nsec: 987654321}}),
+		)
+	})
+	plain, err := container.ManifestOf(t.Context(), s.action, b.ID)
+	require.NoError(t, err)
+	s.did(t, b, "touch /tmp/x")
+	over, err := container.ManifestOf(t.Context(), s.action, b.ID)
+	require.NoError(t, err)
+	assert.Equal(t, plain, over)
+	assert.Contains(t, plain, `"path":"/srv/p"`)
+}
+
+func TestWhatWasPutAsideComesBackWithItsLayers(t *testing.T) {
+	t.Parallel()
+	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	first, _ := s.did(t, b, "mkdir -p /srv; echo one >/srv/a")
+	e := s.layersEntry()
+	e.Action, e.UndoType = "container.replace", "container.replace.undo"
+	image := b.Inspect(t).Config.Image
+	_, err := s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": image}), "")
+	require.NoError(t, err)
+	require.NotEqual(t, b.ID, b.Inspect(t).ID)
+	u, err := s.replace.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	require.NotEqual(t, activities.Drifted, u.Outcome)
+	require.Equal(t, b.ID, b.Inspect(t).ID)
+	assert.Equal(t, "one\n", saidBy(t, b, "cat /srv/a"))
+	require.NoError(t, s.replace.Release(t.Context(), e))
+	s.undid(t, first)
+}
+
+// TestARestartOfTheEngineLosesNothing has an engine of its own.
+func TestARestartOfTheEngineLosesNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: layers over containers are tested as root only")
+	}
+	e := enginetest.Start(t)
+	containertest.Prepare(t, e)
+	s, b := newStageAt(t, container.Config{State: t.TempDir(), Overlay: true, Host: e.Host}), containertest.StartOn(t, e)
+	before := containertest.Shows(t, b)
+	first, _ := s.did(t, b, "mkdir -p /srv; echo one >/srv/a")
+	e.Stop()
+	_, err := s.action.Undo(t.Context(), first, activities.Decision{})
+	require.Error(t, err)
+	e.Run()
+	_, r := s.did(t, b, "cat /srv/a; touch /srv/b")
+	assert.Equal(t, "one\n", r.Outputs["stdout"])
+	u, err := s.action.Undo(t.Context(), first, activities.Decision{})
+	require.NoError(t, err)
+	require.Equal(t, activities.Drifted, u.Outcome)
+	_, err = s.action.Undo(t.Context(), first, activities.Decision{Force: u.Drift.Digest})
+	require.NoError(t, err)
+	assert.Equal(t, before, containertest.Shows(t, b))
+}
+
+func TestReadOnlyIsProvenByWhatTheLayersShow(t *testing.T) {
+	t.Parallel()
+	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	plan := func() activities.Change {
+		change, err := s.action.Plan(t.Context(), s.layersEntry(), step(t, map[string]any{"container": b.Name, "command": "cat /etc/passwd"}))
+		require.NoError(t, err)
+		return change
+	}
+	s.did(t, b, "touch /x")
+	assert.Equal(t, activities.NoUndo, plan().Strategy)
+	e, _ := s.did(t, b, "rm /bin/cat; cp /bin/sh /bin/cat; echo >>/bin/cat")
+	assert.Equal(t, activities.Snapshot, plan().Strategy)
+	s.undid(t, e)
+	assert.Equal(t, activities.NoUndo, plan().Strategy)
+}

@@ -1,0 +1,124 @@
+package layerstest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/docker/docker/client"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/actiontest"
+	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+)
+
+func TestMain(m *testing.M) {
+	container.Attend()
+	code := actiontest.Main(m, layering)
+	if err := containertest.RemoveImages(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// own is the engine with overlay2; nil while the one at hand is tested.
+var own *enginetest.Engine
+
+func TestLayers(t *testing.T) {
+	needsRoot(t)
+	containertest.Docker(t)
+	actiontest.Run(t, layering)
+}
+
+func TestLayersOnOverlay2(t *testing.T) {
+	needsRoot(t)
+	own = enginetest.Start(t)
+	containertest.Prepare(t, own)
+	t.Run("on it", func(t *testing.T) { actiontest.Run(t, layering) }) // the engine outlives the parallel tests in it
+	own = nil
+}
+
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("layers over containers are tested as root only")
+	}
+	t.Skip("SKIPPED: layers over containers are tested as root only")
+}
+
+var layering = actiontest.Case{
+	Name:   "container.exec in layers",
+	Action: "container.exec",
+	Start:  start,
+	Open:   open,
+	With: func(dir string) any {
+		return map[string]any{
+			"container": containertest.NameIn(dir), "command": "echo two >/srv/a; rm -r /srv/d; touch /srv/new; /bin/sleep 600 & echo canary-4711-secret",
+		}
+	},
+	Next: func(dir string) any {
+		return map[string]any{"container": containertest.NameIn(dir), "command": "echo next >>/srv/a; mkdir /srv/e"}
+	},
+	Checks: []activities.Check{
+		{Exists: &activities.ExistsCheck{Path: "/srv/a"}}, {Command: &activities.CommandCheck{Run: []string{"sh", "-c", "pwd >/tmp/check"}}},
+	},
+	Manifest:  func(t testing.TB, dir string) string { return containertest.Shows(t, in(t, dir)) },
+	Drift:     func(t testing.TB, dir string) { in(t, dir).Run(t, "echo drift >>/srv/drift") },
+	Meanwhile: func(t testing.TB, dir string) { in(t, dir).Run(t, "echo meanwhile >/srv/b") },
+	Undone:    activities.Restored,
+	Reset:     asTheImage,
+	Secret:    "canary-4711-secret",
+	Sample:    1,
+}
+
+// start starts a container on the engine of the case, whose address stands in a file, too.
+func start(t testing.TB, dir string) {
+	var b *containertest.Box
+	host := ""
+	if own == nil {
+		b = containertest.Start(t)
+	} else {
+		b, host = containertest.StartOn(t, own), own.Host
+	}
+	b.Run(t, "mkdir -p /srv; echo one >/srv/a; mkdir /srv/d; echo x >/srv/d/x")
+	for file, content := range map[string]string{"name": b.Name, "host": host} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
+	}
+}
+
+func open(dir string) (activities.World, error) {
+	host, err := os.ReadFile(filepath.Join(dir, "host"))
+	if err != nil {
+		return activities.World{}, err
+	}
+	return container.New(container.Config{State: dir, Host: string(host), Overlay: true})
+}
+
+func in(t testing.TB, dir string) *containertest.Box {
+	t.Helper()
+	var c *client.Client
+	if own == nil {
+		c = containertest.Docker(t)
+	} else {
+		c = own.Client()
+	}
+	return &containertest.Box{Client: c, Name: containertest.NameIn(dir)}
+}
+
+// asTheImage says that after is what the image made: all that the case and its steps do is in /srv.
+func asTheImage(before, after string) bool {
+	but := func(manifest string) []string {
+		return slices.DeleteFunc(strings.Split(manifest, "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "/srv ") || strings.HasPrefix(line, "/srv/")
+		})
+	}
+	return !strings.Contains(after, "\n/srv/") && slices.Equal(but(before), but(after))
+}
