@@ -9,19 +9,23 @@ import (
 	"os/signal"
 	"strings"
 
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/bench/containers"
 	"github.com/seed-62bf7108/unwind/bench/crash"
 	"github.com/seed-62bf7108/unwind/bench/faults"
 )
 
 // benches are the measurements by name. Each prints its table and returns its figures; missed says which targets were.
 var benches = map[string]func(ctx context.Context) (figures any, missed []string, err error){
-	"steps":  steps,
-	"long":   long,
-	"faults": faults.Run,
-	"crash":  func(ctx context.Context) (any, []string, error) { return crash.Command(ctx, os.Args[2:]) },
+	"steps":      steps,
+	"long":       long,
+	"faults":     faults.Run,
+	"containers": func(ctx context.Context) (any, []string, error) { return containers.Command(ctx, os.Args[2:]) },
+	"crash":      func(ctx context.Context) (any, []string, error) { return crash.Command(ctx, os.Args[2:]) },
 }
 
 func main() {
+	helper.Attend()
 	crash.Serve(nil)
 	if child, err := faults.Child(); child {
 		if err != nil {
@@ -30,13 +34,14 @@ func main() {
 		}
 		return
 	}
-	// Only crash takes flags.
-	if len(os.Args) < 2 || benches[os.Args[1]] == nil || len(os.Args) > 2 && os.Args[1] != "crash" {
+	flags := map[string]bool{"containers": true, "crash": true} // all others take none
+	if len(os.Args) < 2 || benches[os.Args[1]] == nil || len(os.Args) > 2 && !flags[os.Args[1]] {
 		fmt.Fprintln(os.Stderr, `usage: go run ./bench NAME
 
 steps    a task of no-op steps against a bare workflow of no-op activities
 long     10,000 steps that fail at the last, and are all undone; the same ended half way through the unwinding
 faults   the same faults thrown at the usual saga and at Unwind: who ends with what left over
+containers  checkpoints of a container and rollbacks: docker commit and a new container, against layers; -quick without 1 GB
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
 		os.Exit(2)
 	}

@@ -356,7 +356,7 @@ func TestARestartOfTheEngineLosesNothing(t *testing.T) {
 	e.Stop()
 	_, err := s.action.Undo(t.Context(), first, activities.Decision{})
 	require.Error(t, err)
-	e.Run()
+	require.NoError(t, e.Run())
 	_, r := s.did(t, b, "cat /srv/a; touch /srv/b")
 	assert.Equal(t, "one\n", r.Outputs["stdout"])
 	u, err := s.action.Undo(t.Context(), first, activities.Decision{})

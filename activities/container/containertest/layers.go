@@ -26,7 +26,7 @@ var notCompared = regexp.MustCompile(`(?m)^(/|/etc|/etc/(hosts|hostname|resolv.c
 // StartOn starts a container on an engine of the test's own, which has the image of Prepare. It goes with the engine.
 func StartOn(t testing.TB, e *enginetest.Engine) *Box {
 	t.Helper()
-	b := &Box{Client: e.Client(), Name: "unwind-test-" + Random()}
+	b := &Box{Client: e.Client(t), Name: "unwind-test-" + Random()}
 	made, err := b.ContainerCreate(t.Context(), &container.Config{Image: preparedRef}, &container.HostConfig{NetworkMode: "none"}, nil, nil, b.Name)
 	require.NoError(t, err)
 	b.ID = made.ID
@@ -39,6 +39,6 @@ const preparedRef = "unwind/test-layers:now"
 // Prepare gives an engine of the test's own the image of the small containers.
 func Prepare(t testing.TB, e *enginetest.Engine) {
 	t.Helper()
-	_, err := demoimage.Build(t.Context(), e.Client(), preparedRef)
+	_, err := demoimage.Build(t.Context(), e.Client(t), preparedRef)
 	require.NoError(t, err)
 }

@@ -1,11 +1,12 @@
 // Package enginetest starts a Docker engine of a test's own, with the storage driver overlay2, beside whatever engine
-// the machine has: in a network namespace, with folders of its own. It is for tests only, and needs root.
+// the machine has: in a network namespace, with folders of its own. It is for tests and measurements, and needs root.
 package enginetest
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,55 +22,77 @@ import (
 // limit is how long an engine may take to start or to end.
 const limit = 2 * time.Minute
 
-// Engine is a running engine. It is gone after the test, with all that it had.
+// Engine is a running engine.
 type Engine struct {
 	// Host is its address.
 	Host string
 
-	t   testing.TB
 	dir string
 	cmd *exec.Cmd
 	log *os.File
 }
 
-// Start starts an engine.
+// Start starts an engine that is gone after the test, with all that it had.
 func Start(t testing.TB) *Engine {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "ov2-") //nolint:usetesting // a short name: sockets are in it
+	e, err := Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{Host: "unix://" + dir + "/docker.sock", t: t, dir: dir}
-	t.Cleanup(e.remove)
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if e.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
-		t.Fatal(err)
-	}
-	e.Run()
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return e
 }
 
+// Open starts an engine.
+func Open() (*Engine, error) {
+	dir, err := os.MkdirTemp("", "ov2-") // a short name: sockets are in it
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{Host: "unix://" + dir + "/docker.sock", dir: dir}
+	if err = os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o600); err == nil {
+		if e.log, err = os.Create(filepath.Join(dir, "log")); err == nil {
+			err = e.Run()
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
 // Run starts the engine, where it does not run.
-func (e *Engine) Run() {
-	e.t.Helper()
+func (e *Engine) Run() error {
 	e.cmd = exec.Command("dockerd", "--config-file", e.dir+"/config.json", "--storage-driver", "overlay2", "--data-root", e.dir+"/data",
 		"--exec-root", e.dir+"/exec", "--pidfile", e.dir+"/pid", "-H", e.Host, "--bridge=none", "--iptables=false", "--ip6tables=false", "--live-restore")
 	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Setpgid: true}
 	if err := e.cmd.Start(); err != nil {
-		e.t.Fatal(err)
+		e.cmd = nil
+		return err
 	}
-	c := e.Client()
+	c, err := e.dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
 	answers := poll(func() bool {
 		_, err := c.Ping(context.Background())
 		return err == nil
 	})
 	if !answers {
-		said, _ := os.ReadFile(e.log.Name())
-		e.t.Fatalf("the engine does not answer\n%s", said)
+		said, err := os.ReadFile(e.log.Name())
+		return errors.Join(fmt.Errorf("the engine does not answer\n%s", said), err)
 	}
+	return nil
+}
+
+func (e *Engine) dial() (*client.Client, error) {
+	return client.NewClientWithOpts(client.WithHost(e.Host), client.WithAPIVersionNegotiation())
 }
 
 // poll waits until something holds.
@@ -87,19 +110,18 @@ func poll(holds func() bool) bool {
 }
 
 // Client is a client of the engine, until the test ends.
-func (e *Engine) Client() *client.Client {
-	e.t.Helper()
-	c, err := client.NewClientWithOpts(client.WithHost(e.Host), client.WithAPIVersionNegotiation())
+func (e *Engine) Client(t testing.TB) *client.Client {
+	t.Helper()
+	c, err := e.dial()
 	if err != nil {
-		e.t.Fatal(err)
+		t.Fatal(err)
 	}
-	e.t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { c.Close() })
 	return c
 }
 
 // Stop ends the engine as it ends when it is updated: its containers live on.
 func (e *Engine) Stop() {
-	e.t.Helper()
 	_ = e.cmd.Process.Signal(syscall.SIGTERM)
 	ended := make(chan struct{})
 	go func() { _ = e.cmd.Wait(); close(ended) }()
@@ -111,8 +133,8 @@ func (e *Engine) Stop() {
 	}
 }
 
-// remove ends the engine, and what it has left: containers' attendants, its containerd, and mounts.
-func (e *Engine) remove() {
+// Close ends the engine, and removes all that it had: containers' attendants, its containerd, mounts, and its folder.
+func (e *Engine) Close() error {
 	if e.cmd != nil && e.cmd.ProcessState == nil {
 		e.Stop()
 	}
@@ -129,8 +151,9 @@ func (e *Engine) remove() {
 		return err == nil
 	})
 	if err != nil {
-		e.t.Errorf("an engine of the tests has left something in %s: %v", e.dir, err)
+		return fmt.Errorf("an engine has left something in %s: %w", e.dir, err)
 	}
+	return nil
 }
 
 func (e *Engine) unmount() error {

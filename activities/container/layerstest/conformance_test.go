@@ -108,7 +108,7 @@ func in(t testing.TB, dir string) *containertest.Box {
 	if own == nil {
 		c = containertest.Docker(t)
 	} else {
-		c = own.Client()
+		c = own.Client(t)
 	}
 	return &containertest.Box{Client: c, Name: containertest.NameIn(dir)}
 }

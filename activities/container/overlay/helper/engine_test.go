@@ -45,7 +45,7 @@ func onEngines(t *testing.T, test func(t *testing.T, c *client.Client, restart f
 	})
 	t.Run("overlay2", func(t *testing.T) {
 		e := enginetest.Start(t)
-		test(t, e.Client(), func() { e.Stop(); e.Run() })
+		test(t, e.Client(t), func() { e.Stop(); require.NoError(t, e.Run()) })
 	})
 }
 

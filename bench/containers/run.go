@@ -1,0 +1,161 @@
+package containers
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/docker/docker/client"
+
+	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	shell "github.com/seed-62bf7108/unwind/activities/container/image"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+)
+
+// What the usual way takes must be at least so many times what layers take; the first two from 15 MB on, and without any
+// grace for the container's processes.
+const (
+	checkpointTarget = 20
+	rollbackTarget   = 50
+	pileTarget       = 50
+)
+
+// figures are medians in milliseconds.
+type figures struct {
+	Load string `json:"load"`
+	// Commit, and Grace and Stop with ten seconds and with none, are docker's; the others those of layers.
+	Commit     float64 `json:"commit_ms"`
+	Grace      float64 `json:"stop_grace_rm_run_ms"`
+	Stop       float64 `json:"stop_rm_run_ms"`
+	Checkpoint float64 `json:"layer_checkpoint_ms"`
+	Rollback   float64 `json:"layer_rollback_ms"`
+}
+
+// Command measures; args are its flags.
+func Command(ctx context.Context, args []string) (result any, missed []string, err error) {
+	flags := flag.NewFlagSet("containers", flag.ExitOnError)
+	quick := flags.Bool("quick", false, "leave out 1 GB")
+	rounds := flags.Int("rounds", 5, "how often each is measured; the median counts")
+	_ = flags.Parse(args) // it exits
+	r, err := begin(ctx, *rounds)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, r.end()) }()
+	fmt.Printf("Docker engine %s, %s; medians of %d, in ms\n\n", r.version, r.driver, *rounds)
+	const row = "%-13s %10s %8s %8s | %14s %10s %8s %8s\n"
+	fmt.Printf(row, "holds", "commit", "layer", "ratio", "stop, rm, run", "with -t 0", "layers", "ratio")
+	var all []figures
+	for _, l := range loads {
+		if l.large && *quick {
+			continue
+		}
+		f, err := r.measure(ctx, l)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", l.name, err)
+		}
+		all = append(all, f)
+		checkpoint, rollback := f.Commit/f.Checkpoint, f.Stop/f.Rollback
+		fmt.Printf(row, l.name, ms(f.Commit), ms(f.Checkpoint), times(checkpoint), ms(f.Grace), ms(f.Stop), ms(f.Rollback), times(rollback))
+		if l.files > 0 {
+			missed = append(missed, under(l.name+": a checkpoint", checkpoint, checkpointTarget)...)
+			missed = append(missed, under(l.name+": a rollback", rollback, rollbackTarget)...)
+		}
+	}
+	p, err := r.pile(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%d checkpoints: %w", piled, err)
+	}
+	ratio := sum(p.Commits) / sum(p.Layers)
+	fmt.Printf("\n%d checkpoints of 10 MB more each: docker commit %.0f ms (%.0f to %.0f each), layers %.0f ms (%.1f to %.1f): %s\n\n",
+		piled, sum(p.Commits), p.Commits[0], p.Commits[piled-1], sum(p.Layers), p.Layers[0], p.Layers[piled-1], times(ratio))
+	missed = append(missed, under("checkpoints that pile up", ratio, pileTarget)...)
+	return map[string]any{"engine": r.version, "driver": r.driver, "figures": all, "pile": p}, missed, nil
+}
+
+func ms(v float64) string {
+	if v < 100 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+func times(v float64) string { return fmt.Sprintf("%.0fx", v) }
+
+func under(what string, ratio, target float64) []string {
+	if ratio >= target {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s takes docker %.1f times as long, not %.0f", what, ratio, target)}
+}
+
+// run is one run of the bench.
+type run struct {
+	*client.Client
+	own             *enginetest.Engine // nil where the engine at hand has overlay2
+	helper          *helper.Client
+	dir, ref        string
+	version, driver string
+	rounds          int
+}
+
+func begin(ctx context.Context, rounds int) (_ *run, err error) {
+	r := &run{rounds: rounds, ref: fmt.Sprintf("unwind/bench-containers:%d", os.Getpid())}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.end())
+		}
+	}()
+	if err := r.connect(ctx); err != nil {
+		return nil, err
+	}
+	if r.dir, err = os.MkdirTemp("", "unwind-bench-"); err != nil {
+		return nil, err
+	}
+	r.helper = helper.NewClient(filepath.Join(r.dir, "layers"))
+	if _, err := r.helper.Ask(ctx, helper.Request{Op: helper.Probe}); err != nil {
+		return nil, fmt.Errorf("no layers here: %w", err)
+	}
+	_, err = shell.Build(ctx, r, r.ref)
+	return r, err
+}
+
+// connect connects to the engine at hand where it has overlay2, as most have, or else to one of its own.
+func (r *run) connect(ctx context.Context) (err error) {
+	options := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
+	for {
+		if r.Client, err = client.NewClientWithOpts(options...); err != nil {
+			return err
+		}
+		info, err := r.Info(ctx)
+		if r.version, r.driver = info.ServerVersion, info.Driver; err == nil && r.driver == "overlay2" {
+			return nil
+		}
+		r.Close()
+		if r.own != nil {
+			return errors.Join(err, fmt.Errorf("the engine has storage driver %s, not overlay2", r.driver))
+		}
+		if r.own, err = enginetest.Open(); err != nil {
+			return err
+		}
+		options = append(options, client.WithHost(r.own.Host))
+	}
+}
+
+func (r *run) end() (err error) {
+	if r.helper != nil {
+		r.helper.Close()
+	}
+	if r.own != nil {
+		err = r.own.Close()
+	} else if r.Client != nil {
+		_ = r.drop(r.ref)
+	}
+	if r.Client != nil {
+		r.Close()
+	}
+	return errors.Join(err, os.RemoveAll(r.dir))
+}
