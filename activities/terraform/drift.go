@@ -83,5 +83,6 @@ func (ws *workspace) moved(ctx context.Context) ([]string, []byte, error) {
 	}
 	hide(ctx, sensitiveInPlan(plan))
 	values, err := json.Marshal(plan.ResourceDrift)
+	slices.Sort(said.Drifted) // terraform tells them in any order, and a person decides on their digest
 	return said.Drifted, values, err
 }

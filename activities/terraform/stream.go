@@ -187,7 +187,7 @@ func (r report) onlyAdds() bool {
 	return !r.Outputs
 }
 
-// loses are the addresses whose present object a plan would end.
+// loses are the addresses whose present object a plan would end, sorted: terraform tells them in any order.
 func (r report) loses() []string {
 	var lost []string
 	for _, p := range r.Planned {
@@ -195,6 +195,7 @@ func (r report) loses() []string {
 			lost = append(lost, p.Address)
 		}
 	}
+	slices.Sort(lost)
 	return lost
 }
 
