@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"os"
+	"os/signal"
 	"path/filepath"
 	"testing"
 
@@ -26,8 +27,14 @@ func TestMain(m *testing.M) {
 			switch at {
 			case "kill:" + label:
 				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+				select {}
 			case "stop:" + label:
+				// The signal may take a moment to stop this thread: it goes on when the process is woken.
+				woken := make(chan os.Signal, 1)
+				signal.Notify(woken, unix.SIGCONT)
 				_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+				<-woken
+				signal.Stop(woken)
 			case "fill:" + label:
 				if err := fillDisk(os.Getenv(diskVar)); err != nil {
 					panic(err)
