@@ -12,7 +12,6 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
-	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/client"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -20,9 +19,10 @@ import (
 )
 
 // engine is all that this package asks of a Docker engine. Its client module is frozen and has a successor: what is
-// here is what a change would touch.
+// here is what a change would touch; see docker for the client.
 type engine interface { //nolint:interfacebloat // it is one client, and each method of it is used
-	Info(ctx context.Context) (system.Info, error)
+	// EngineID is the engine's own id: another engine behind the same address has another one.
+	EngineID(ctx context.Context) (string, error)
 
 	ContainerInspect(ctx context.Context, container string) (container.InspectResponse, error)
 	ContainerList(ctx context.Context, options container.ListOptions) ([]container.Summary, error)
@@ -57,11 +57,13 @@ func connect(host string) (engine, error) {
 	if host != "" {
 		options = append(options, client.WithHost(host))
 	}
-	c, err := client.NewClientWithOpts(options...)
+	d := &docker{}
+	c, err := client.NewClientWithOpts(append(options, d.countDials)...)
 	if err != nil {
 		return nil, fmt.Errorf("container engine: %w", err)
 	}
-	return c, nil
+	d.Client = c
+	return d, nil
 }
 
 // explain makes an engine's answer an error that says what, where and the way out. Whether it is retried is decided by
@@ -84,12 +86,3 @@ func notFound(err error) bool { return cerrdefs.IsNotFound(err) }
 func conflict(err error) bool { return cerrdefs.IsConflict(err) }
 
 func invalid(err error) bool { return cerrdefs.IsInvalidArgument(err) }
-
-// engineID is the engine's own id: another engine behind the same socket has another one.
-func engineID(ctx context.Context, e engine) (string, error) {
-	info, err := e.Info(ctx)
-	if err != nil {
-		return "", explain("asking the container engine who it is", err)
-	}
-	return info.ID, nil
-}

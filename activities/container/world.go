@@ -64,7 +64,7 @@ func New(c Config) (activities.World, error) {
 
 // place is the journal's id and the engine's: a record is worth nothing at another engine.
 func (x *execAction) place(ctx context.Context) (string, error) {
-	id, err := engineID(ctx, x.engine)
+	id, err := x.engine.EngineID(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -77,7 +77,7 @@ func (x *execAction) token(ctx context.Context, e activities.Entry) (*journal.To
 	if err := x.journal.Check(records); err != nil {
 		return nil, err
 	}
-	here, err := engineID(ctx, x.engine)
+	here, err := x.engine.EngineID(ctx)
 	if err != nil {
 		return nil, err
 	}
