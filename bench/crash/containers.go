@@ -35,6 +35,7 @@ type inContainer struct {
 	on     string
 	box    string // the container's name
 	mark   string // the label of it and of all that is made from it
+	within bool   // its host takes checkpoints as layers
 	before found.Snapshot
 }
 
@@ -78,8 +79,17 @@ func (p *inContainer) set(ctx context.Context, r *run, task string) error {
 	if err := r.engine.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
 		return err
 	}
-	p.before, err = found.Container(ctx, p.box)
+	p.within = r.fleet.members[p.Host].Container.Overlay
+	p.before, err = p.look(ctx)
 	return err
+}
+
+// look looks at the container: from within where something may lie over it that its engine does not see.
+func (p *inContainer) look(ctx context.Context) (found.Snapshot, error) {
+	if p.within {
+		return found.Within(ctx, p.box)
+	}
+	return found.Container(ctx, p.box)
 }
 
 // furniture is what is in the container before the task.
@@ -129,10 +139,13 @@ func (p *inContainer) wants() []found.Want {
 }
 
 // rerun are the losses of a command that has run again: the note of its step says that the container was rolled back
-// before it did.
+// before it did. Layers lose none of that.
 func (p *inContainer) rerun(e ended) []string {
 	for i := range p.Commands {
-		if slices.ContainsFunc(e.notes(p.id(i)), func(n string) bool { return strings.Contains(n, "the container was rolled back") }) {
+		noted := func(what string) bool {
+			return slices.ContainsFunc(e.notes(p.id(i)), func(n string) bool { return strings.Contains(n, what) })
+		}
+		if noted("the container was rolled back") && (!p.within || noted("by docker commit, not by a layer")) {
 			return []string{"it has another id", "its image is told by an id", "times below a second"}
 		}
 	}
@@ -143,14 +156,14 @@ func (p *inContainer) judge(ctx context.Context, r *run, e ended) (v verdict, er
 	if err := p.settle(ctx, r); err != nil {
 		return v, err
 	}
-	now, err := found.Container(ctx, p.box)
+	now, err := p.look(ctx)
 	if cerrdefs.IsNotFound(err) {
 		return verdict{Lost: []string{p.box + ": the container is gone"}}, nil
 	}
 	if err != nil {
 		return v, err
 	}
-	said, err := r.readFile(ctx, p.box, tally)
+	said, err := p.read(ctx, r, tally)
 	if err != nil {
 		return v, err
 	}
@@ -267,9 +280,12 @@ func (p *inContainer) clear(ctx context.Context, r *run) error {
 	return err
 }
 
-// readFile reads a file in a container.
-func (r *run) readFile(ctx context.Context, box, path string) (string, error) {
-	stream, _, err := r.engine.CopyFromContainer(ctx, box, path)
+// read reads a file in the container.
+func (p *inContainer) read(ctx context.Context, r *run, path string) (string, error) {
+	if p.within {
+		return found.ReadWithin(ctx, p.box, path)
+	}
+	stream, _, err := r.engine.CopyFromContainer(ctx, p.box, path)
 	if cerrdefs.IsNotFound(err) {
 		return "", nil
 	}
@@ -286,5 +302,5 @@ func (r *run) readFile(ctx context.Context, box, path string) (string, error) {
 }
 
 func (p *inContainer) String() string {
-	return fmt.Sprintf("exec-%d on host %d: %d commands of %v ms, reads %v", p.n, p.Host, p.Commands, p.Slow, p.Reads)
+	return fmt.Sprintf("exec-%d on host %d: %d commands of %v ms, reads %v, within %v", p.n, p.Host, p.Commands, p.Slow, p.Reads, p.within)
 }

@@ -14,5 +14,8 @@
 // What is random is drawn from the seed, in a fixed order for each task: its steps, its ending, its faults. When they meet
 // it is a matter of timing, and no seed can fix that.
 //
+// Where the machine lets them, every other worker takes checkpoints of containers as layers; of those the engine sees
+// nothing, so these containers are looked at from within.
+//
 // The engine itself is not ours to pause: a proxy between the workers and it stalls and drops connections instead.
 package crash

@@ -39,6 +39,7 @@ const (
 	killWorker  kind = "kill worker"   // at some moment
 	killAll     kind = "kill all"      // every host's worker at once
 	killExecs   kind = "kill execs"    // what supervises the commands of the host
+	killHelper  kind = "kill helper"   // what keeps the layers of its containers
 	cutOff      kind = "cut off"       // the connections of the host's worker to the server break
 	killServer  kind = "kill server"   // and start it again
 	stallEngine kind = "stall engine"  // it answers nothing for a while
@@ -60,7 +61,11 @@ var injectors = map[kind]func(context.Context, *run, fault) error{
 		return nil
 	},
 	killExecs: func(_ context.Context, r *run, f fault) error {
-		r.fleet.members[f.Host].killSupervisors()
+		r.fleet.members[f.Host].killThose("unwind-exec-supervisor")
+		return nil
+	},
+	killHelper: func(_ context.Context, r *run, f fault) error {
+		r.fleet.members[f.Host].killThose("unwind-overlay-helper")
 		return nil
 	},
 	cutOff: func(_ context.Context, r *run, f fault) error {
@@ -122,6 +127,7 @@ func (p plan) faults(r *rand.Rand, first target, all []target, hosts int) (fault
 		chance(4, fault{Kind: stallEngine})
 		chance(4, fault{Kind: dropEngine})
 		chance(4, fault{Kind: killExecs})
+		chance(4, fault{Kind: killHelper})
 	}
 	return faults
 }
@@ -133,11 +139,17 @@ func (p plan) uses(prefix string) bool {
 // reachable are the points that the task can come to.
 func (p plan) reachable(all []target) (some []target) {
 	for _, t := range all {
-		if slices.Contains(p.actions(), t.Action) && p.comesBy(t.Phase) {
+		if p.comesBy(t.Phase) && slices.ContainsFunc(p.Parts, func(each part) bool { return comesTo(each, t) }) {
 			some = append(some, t)
 		}
 	}
 	return some
+}
+
+// comesTo says whether a part has a step that comes to a point, where it runs.
+func comesTo(p part, t target) bool {
+	on, _ := p.host()
+	return slices.Contains(p.actions(), t.Action) && t.on(on)
 }
 
 // comesBy says whether a step of the task is in that phase at some time.
@@ -166,7 +178,7 @@ func (p plan) breakAt(r *rand.Rand, t target, hosts int) (faults []fault) {
 		f.Kind = freezeAt
 	}
 	for _, each := range p.Parts {
-		if !slices.Contains(each.actions(), t.Action) {
+		if !comesTo(each, t) {
 			continue
 		}
 		on, bound := each.host()

@@ -158,8 +158,8 @@ func (m *member) kill() {
 	}
 }
 
-// killSupervisors ends what supervises commands and terraform for this host, but not its worker.
-func (m *member) killSupervisors() {
+// killThose ends processes of a name that this host's worker has started, and that may outlive it.
+func (m *member) killThose(name string) {
 	m.mu.Lock()
 	worker := 0
 	if m.now != nil {
@@ -167,7 +167,7 @@ func (m *member) killSupervisors() {
 	}
 	m.mu.Unlock()
 	for pid, line := range processesOf(m.dir) {
-		if pid != worker && strings.HasPrefix(line, "unwind-exec-supervisor") {
+		if pid != worker && strings.HasPrefix(line, name) {
 			if syscall.Kill(pid, syscall.SIGKILL) == nil {
 				m.kills.Add(1)
 			}

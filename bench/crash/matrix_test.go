@@ -33,3 +33,26 @@ func TestMatrix(t *testing.T) {
 	require.GreaterOrEqual(t, f.Kills, 5, "too little was killed to tell anything")
 	require.NotZero(t, f.Unwound)
 }
+
+// TestLayersAreInTheMatrix kills a worker that has just taken layers off: what its container shows is looked at from within.
+func TestLayersAreInTheMatrix(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("layers over containers are tested as root only")
+		}
+		t.Skip("SKIPPED: layers over containers are tested as root only")
+	}
+	if err := hasEngine(); err != nil && os.Getenv("CI") != "true" {
+		t.Skipf("SKIPPED: no Docker engine answers: %v", err)
+	}
+	p := plan{ID: "layers", Ends: fails, Attempts: 100, Parts: []part{&inContainer{Host: 1, Commands: 2, Slow: []int{0, 0}}, &files{Fails: true}}}
+	for n, each := range p.Parts {
+		each.name(n)
+	}
+	p.Faults = []fault{{Kind: killAt, Host: 1, At: "container.exec:layers-restored", Nth: 1}}
+	f, err := Run(t.Context(), Options{Hosts: 2, Worlds: []string{"container", "file"}, Log: t.Output(), plans: []plan{p}})
+	require.NoError(t, err)
+	require.Zero(t, f.Lost+f.Doubled+f.Orphaned+f.Blocked, "%+v", f)
+	require.Equal(t, 1, f.Points, "the worker was not killed there")
+	require.Equal(t, 1, f.Unwound)
+}

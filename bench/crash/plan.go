@@ -137,6 +137,9 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 	case "container":
 		c := drawContainer(r, hosts)
 		c.Reads = c.Reads || t.Reads
+		if !t.on(c.Host) { // a fleet of one has no other
+			c.Host = (c.Host + 1) % hosts
+		}
 		return c
 	case "terraform":
 		return drawInfra(r, hosts)

@@ -27,7 +27,44 @@ type target struct {
 	Phase  phase
 	// Reads says that only a command which reads comes there, Reruns one whose result was lost.
 	Reads, Reruns bool
+	// Kept says which hosts' containers come there, by how they keep checkpoints; empty: all.
+	Kept keeping
 }
+
+// keeping is a way to keep the checkpoints of a container.
+type keeping string
+
+const (
+	inLayers keeping = "layers"
+	inImages keeping = "images" // docker commit
+)
+
+// keepingOf is that of a host: every other one takes checkpoints as layers, where the machine lets it.
+func keepingOf(host int) keeping {
+	if host%2 == 1 {
+		return inLayers
+	}
+	return inImages
+}
+
+// keptIn are the points that containers come to on some hosts alone.
+var keptIn = map[keeping]string{
+	inLayers: "layers-restored",
+	inImages: "candidate-built successor-named old-renamed old-stopped new-named new-started kept",
+}
+
+// keptOn says which hosts come to a point.
+func keptOn(what string) keeping {
+	for k, all := range keptIn {
+		if slices.Contains(strings.Fields(all), what) {
+			return k
+		}
+	}
+	return ""
+}
+
+// on says whether a host's steps come there.
+func (t target) on(host int) bool { return t.Kept == "" || t.Kept == keepingOf(host) }
 
 // supervised says that the point is one of what runs Terraform for a worker, in processes of their own.
 func (t target) supervised() bool {
@@ -51,7 +88,7 @@ var points = map[string]map[phase]string{
 	"container.exec": {
 		forward: "captured recorded read checkpoint-taken ticket-taken before-supervisor rolled-back-to-rerun command-ended applied",
 		unwinding: "undo-begun drift-checked candidate-built successor-named old-renamed old-stopped new-named new-started " +
-			"rolled-back checkpoint-dropped",
+			"layers-restored rolled-back checkpoint-dropped",
 		rolling: "kept",
 		redoing: "put-back",
 	},
@@ -88,10 +125,14 @@ func targets(worlds []string) []target {
 		}
 		for _, when := range []phase{planning, forward, unwinding, rolling, redoing} {
 			for what := range strings.FieldsSeq(points[prefix][when]) {
-				all = append(all, target{
+				t := target{
 					Label: prefix + ":" + what, Action: action, Phase: when,
 					Reads: what == "read", Reruns: what == "rolled-back-to-rerun",
-				})
+				}
+				if world == "container" {
+					t.Kept = keptOn(what)
+				}
+				all = append(all, t)
 			}
 		}
 	}

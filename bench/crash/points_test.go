@@ -19,7 +19,6 @@ var unreached = map[string]string{
 	"file:released":                  "only when a rollback window closes",
 	"file:release-dropped":           "the same",
 	"stripe:released":                "the same",
-	"container.exec:layers-restored": "only where a worker takes checkpoints in layers",
 	"container.exec:reset-begun":     "only when a person asks for it",
 	"container.exec:reset-decided":   "the same",
 	"container.exec:reset-made":      "the same",

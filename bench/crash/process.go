@@ -101,8 +101,8 @@ func (p *process) end(limit time.Duration) (inTime bool) {
 	}
 }
 
-// processesOf are the other processes that work below a folder: it stands in their environment, or a file below it is
-// open in them.
+// processesOf are the other processes that work below a folder: it stands in their environment or their arguments, or a
+// file below it is open in them.
 func processesOf(folder string) map[int]string {
 	found := map[int]string{}
 	all, _ := filepath.Glob("/proc/[0-9]*")
@@ -123,6 +123,9 @@ func worksIn(dir, folder string) bool {
 		return false // it is gone
 	}
 	if bytes.Contains(environ, []byte(orderVariable+"="+folder)) {
+		return true
+	}
+	if args, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil && bytes.Contains(args, []byte("\x00"+folder)) {
 		return true
 	}
 	open, _ := filepath.Glob(filepath.Join(dir, "fd", "*"))

@@ -259,8 +259,12 @@ func (r *run) setEngine(ctx context.Context) (err error) {
 		return err
 	}
 	r.closers = append(r.closers, func() error { r.wire.close(); return nil })
-	for _, m := range r.fleet.members {
-		m.Container = &host.ContainerConfig{Engine: "unix://" + socket}
+	layers := os.Geteuid() == 0
+	if !layers {
+		fmt.Fprintln(r.Log, "no checkpoints in layers: they need root")
+	}
+	for i, m := range r.fleet.members {
+		m.Container = &host.ContainerConfig{Engine: "unix://" + socket, Overlay: layers && keepingOf(i) == inLayers}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/client"
 )
 
@@ -32,11 +33,7 @@ func Container(ctx context.Context, name string) (Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("container %s: %w", name, err)
 	}
-	s := Snapshot{itself: {
-		"name": c.Name, "id": c.ID, "image": c.Image, "state": c.State.Status, "host name": c.Config.Hostname,
-		"program": text(c.Config.Entrypoint) + text(c.Config.Cmd), "environment": text(c.Config.Env), "labels": text(c.Config.Labels),
-		"network": string(c.HostConfig.NetworkMode), "mounts": text(c.HostConfig.Binds),
-	}}
+	s := Snapshot{itself: identity(c)}
 	stream, err := engine.ContainerExport(ctx, c.ID)
 	if err != nil {
 		return nil, fmt.Errorf("export of container %s: %w", name, err)
@@ -64,6 +61,15 @@ func Container(ctx context.Context, name string) (Snapshot, error) {
 			}
 			s[at]["part of a second"] = fmt.Sprintf("%09d", stat.Mtime.Nanosecond())
 		}
+	}
+}
+
+// identity is what a container is, beside its files.
+func identity(c container.InspectResponse) Facts {
+	return Facts{
+		"name": c.Name, "id": c.ID, "image": c.Image, "state": c.State.Status, "host name": c.Config.Hostname,
+		"program": text(c.Config.Entrypoint) + text(c.Config.Cmd), "environment": text(c.Config.Env), "labels": text(c.Config.Labels),
+		"network": string(c.HostConfig.NetworkMode), "mounts": text(c.HostConfig.Binds),
 	}
 }
 
