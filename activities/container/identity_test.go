@@ -31,18 +31,27 @@ func serveAt(t *testing.T, socket string, h http.Handler) *http.Server {
 	return s
 }
 
-func TestAnotherEngineBehindTheSameAddressIsNoticed(t *testing.T) {
-	t.Parallel()
+// watched serves the engine of the tests at a socket of its own, and tells of each request.
+func watched(t *testing.T, see func(r *http.Request)) (socket string, s *http.Server) {
+	t.Helper()
 	c := containertest.Docker(t)
-	socket, asked := filepath.Join(t.TempDir(), "s"), atomic.Int64{}
+	socket = filepath.Join(t.TempDir(), "s")
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "engine"})
 	proxy.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dialer()(ctx) }}
-	first := serveAt(t, socket, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return socket, serveAt(t, socket, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		see(r)
+		proxy.ServeHTTP(w, r)
+	}))
+}
+
+func TestAnotherEngineBehindTheSameAddressIsNoticed(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	socket, first := watched(t, func(r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/info") {
 			asked.Add(1)
 		}
-		proxy.ServeHTTP(w, r)
-	}))
+	})
 	b := containertest.Start(t)
 	s := newStageAt(t, container.Config{State: t.TempDir(), Host: "unix://" + socket})
 	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "cat /bin/absent"})

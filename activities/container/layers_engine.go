@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
 // layeredEngine is the engine as it would be if it knew of the layers over its containers: it copies, commits and exports
@@ -38,23 +39,30 @@ func (e *layeredEngine) CopyFromContainer(ctx context.Context, id, at string) (i
 		return nil, container.PathStat{}, err
 	}
 	if !stands {
+		if f, ok := direct(ctx, e.engine, id, at); ok {
+			return copied(f, at)
+		}
 		return e.engine.CopyFromContainer(ctx, id, at)
 	}
 	a, err := e.layers.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: maxProgram})
 	if err != nil {
 		return nil, container.PathStat{}, err
 	}
-	if a.File.Mode == 0 {
+	return copied(a.File, at)
+}
+
+// copied is a file as an engine copies it.
+func copied(f stack.File, at string) (io.ReadCloser, container.PathStat, error) {
+	if f.Mode == 0 {
 		return nil, container.PathStat{}, nothingThere{at}
 	}
-	f := a.File
 	stat := container.PathStat{Name: path.Base(f.Name), Size: f.Size, Mode: modeOf(f.Mode)}
 	if f.Name != path.Clean(at) { // whoever asks wants to know where it is
 		stat.Mode, stat.LinkTarget = fs.ModeSymlink|fs.ModePerm, f.Name
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	err = w.WriteHeader(&tar.Header{Name: stat.Name, Mode: int64(f.Mode & 0o7777), Size: int64(len(f.Content)), Typeflag: tar.TypeReg})
+	err := w.WriteHeader(&tar.Header{Name: stat.Name, Mode: int64(f.Mode & 0o7777), Size: int64(len(f.Content)), Typeflag: tar.TypeReg})
 	if err == nil {
 		_, err = w.Write(f.Content)
 	}

@@ -370,7 +370,7 @@ func TestADamagedBookIsSaid(t *testing.T) {
 func TestAForeignProcessIsNotTakenForTheContainers(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)
-	k.owns = inCgroup
+	k.owns = stack.InCgroup
 	_, err := k.ask(Take, name("one"))
 	assert.Equal(t, Unfit, KindOf(err))
 }

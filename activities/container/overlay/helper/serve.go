@@ -89,7 +89,7 @@ type Answer struct {
 
 // Serve answers requests until its input ends, and returns when the last has been answered. What is kept is in dir.
 func Serve(dir string, in io.Reader, out io.Writer) error {
-	return serve(&stacks{dir: dir, patience: patience, owns: inCgroup}, in, out)
+	return serve(&stacks{dir: dir, patience: patience, owns: stack.InCgroup}, in, out)
 }
 
 func serve(s *stacks, in io.Reader, out io.Writer) error {

@@ -22,12 +22,6 @@ type stacks struct {
 	owns func(pid int, container string) bool
 }
 
-// inCgroup finds the container's id among the control groups of a process, where engines put it.
-func inCgroup(pid int, container string) bool {
-	groups, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-	return err == nil && strings.Contains(string(groups), container)
-}
-
 // open is a container's book, under its lock.
 type open struct {
 	*book

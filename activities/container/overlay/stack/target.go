@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,6 +46,13 @@ func (t *Target) open() (err error) {
 	err = unix.Fstatat(t.proc, "ns/pid", &ns, 0)
 	t.pidns = ns.Ino
 	return wrap("its process namespace", err)
+}
+
+// InCgroup says whether a process is a container's: it finds the container's id among the control groups of the process,
+// where engines put it.
+func InCgroup(pid int, container string) bool {
+	groups, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	return err == nil && strings.Contains(string(groups), container)
 }
 
 // Close lets go of the handles.

@@ -1,0 +1,42 @@
+package container_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+)
+
+func TestARunningContainerIsReadWithoutItsEngine(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: others than root cannot look into a container")
+	}
+	b := containertest.Start(t)
+	b.Run(t, "echo 1 >/srv/a; mkdir /srv/d")
+	var copies atomic.Int64
+	socket, _ := watched(t, func(r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/containers/"+b.ID+"/archive") {
+			copies.Add(1)
+		}
+	})
+	s := newStageAt(t, container.Config{State: t.TempDir(), Host: "unix://" + socket})
+	with := map[string]any{"container": b.Name, "command": "cat /srv/a"}
+	out, err := s.action.Apply(t.Context(), s.entry(t), step(t, with, activities.Check{JSON: &activities.JSONCheck{File: "/srv/a", Equals: json.RawMessage("1")}},
+		activities.Check{Exists: &activities.ExistsCheck{Path: "/bin/cat"}}, activities.Check{Exists: &activities.ExistsCheck{Path: "/srv/d"}}), "")
+	require.NoError(t, err)
+	assert.Equal(t, "1\n", out.Outputs["stdout"])
+	assert.Contains(t, out.Summary, "read in")
+	assert.Zero(t, copies.Load())
+	_, err = s.action.Apply(t.Context(), s.entry(t), step(t, with, activities.Check{Exists: &activities.ExistsCheck{Path: "/srv/absent"}}), "")
+	assert.Equal(t, activities.CheckFailed, activities.TypeOf(err), "%v", err)
+}
