@@ -12,7 +12,7 @@ import (
 // every step is done; else it unwinds, and closes as Failed or Canceled with the Report in the details. A long one
 // continues as new, with what it carries over as the second argument.
 func AgentTask(ctx workflow.Context, doc json.RawMessage, carry *Carry) (compensations.Report, error) {
-	t, err := newTask(ctx, carry, func(ctx workflow.Context, next Carry) error {
+	t, err := newTask(ctx, carry, func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, AgentTaskType, json.RawMessage(nil), next)
 	})
 	if err != nil {

@@ -50,6 +50,8 @@ type Carry struct {
 	Ignored  []string `json:"ignored,omitempty"`
 	More     int      `json:"more,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
+
+	size int // bytes, as it was carried over
 }
 
 // CarriedStep is where a step stands.
@@ -87,16 +89,17 @@ type bareCarry Carry
 func (c Carry) MarshalJSON() ([]byte, error) { return packed.Marshal(bareCarry(c)) }
 
 // UnmarshalJSON reads what MarshalJSON has written. Numbers among the outputs stay as they are written.
-func (c *Carry) UnmarshalJSON(raw []byte) error { return packed.Unmarshal(raw, (*bareCarry)(c)) }
+func (c *Carry) UnmarshalJSON(raw []byte) error {
+	c.size = len(raw)
+	return packed.Unmarshal(raw, (*bareCarry)(c))
+}
 
 // continueAsNew ends the run with the next one of its chain. No activity is pending. Signals are taken first, with no
 // yield between that and the end.
 func (t *agentTask) continueAsNew(ctx workflow.Context) error {
 	t.takeSignals()
 	c := t.carry()
-	c.fit()
-	c.Version = c.format()
-	return t.next(ctx, c)
+	return t.next(ctx, c.fit())
 }
 
 // format is the oldest version of Carry that holds all of c.
@@ -249,9 +252,7 @@ func (t *agentTask) resume(ctx workflow.Context, c Carry) error {
 		s.view.State, s.failure = StepFailed, &failure{step: s, cause: f.Cause, begun: f.Begun, from: f.From}
 		t.failed = append(t.failed, s.failure)
 	}
-	for _, e := range c.Saga.Entries {
-		t.room.grow(len(e.Params) + entryBytes)
-	}
+	t.room = room{packed: c.size}
 	t.arrange()
 	return nil
 }

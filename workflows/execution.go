@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -49,7 +50,7 @@ type agentTask struct {
 	redo      bool // it does again what was rolled back
 	round     int  // of a late sweep
 	continues bool // it starts nothing more, to continue as new
-	next      func(workflow.Context, Carry) error
+	next      func(workflow.Context, json.RawMessage) error
 	room      room
 
 	signals   []signal
@@ -59,7 +60,7 @@ type agentTask struct {
 }
 
 // newTask makes the state of a run: a new one, or with what the run before has carried over. next continues it as new.
-func newTask(ctx workflow.Context, carry *Carry, next func(workflow.Context, Carry) error) (*agentTask, error) {
+func newTask(ctx workflow.Context, carry *Carry, next func(workflow.Context, json.RawMessage) error) (*agentTask, error) {
 	t := &agentTask{
 		began: workflow.Now(ctx), phase: Compiling, outputs: map[string]map[string]any{}, byID: map[string]*stepRun{},
 		rewound: map[string]int{}, next: next, slots: workflow.NewSemaphore(ctx, maxInFlight),

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,12 +9,25 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// fit shortens what c tells people until it can be carried over: a run that cannot hand over what it has fails its workflow
-// tasks without end. What undoing needs, and what persons have decided, is left: makeRoom has seen to that.
-func (c *Carry) fit() {
-	if told := shortenUntil(func() bool { return carries(*c) }, c.shorten, &c.Saga.Past); told > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("left out, for they are too many to be carried over: %d steps; the counts hold them", told))
+// fit returns c as it is carried over, and shortens what it tells people until it can be: a run that cannot hand over what it
+// has fails its workflow tasks without end. What undoing needs, and what persons have decided, is left: makeRoom has seen to
+// that.
+func (c *Carry) fit() json.RawMessage {
+	var raw []byte
+	var err error
+	fits := func() bool {
+		c.Version = c.format()
+		raw, err = c.MarshalJSON()
+		return err == nil
 	}
+	if told := shortenUntil(fits, c.shorten, &c.Saga.Past); told > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("left out, for they are too many to be carried over: %d steps; the counts hold them", told))
+		fits()
+	}
+	if err != nil {
+		panic(fmt.Sprintf("the task cannot be carried over: %v", err)) // the workflow task fails, and nothing is lost
+	}
+	return raw
 }
 
 // Fit shortens what l tells of undos, like that of a task that continues as new, until it can be handed over. An error says that
@@ -43,12 +57,6 @@ func shortenUntil(fits func() bool, shorten func(n int), past *compensations.Pas
 		told += past.Leave(n)
 	}
 	return told
-}
-
-// carries says that c fits into a payload.
-func carries(c Carry) bool {
-	_, err := c.MarshalJSON()
-	return err == nil
 }
 
 // maxCarriedNotes bounds the notes of a task whose carry is too large.

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -36,7 +37,7 @@ const maxRounds = 5
 // LateSweep undoes once more what was seen to be absent when that was not yet proof: a request may still have been under
 // way. It waits first, longer than the task itself would.
 func LateSweep(ctx workflow.Context, r LateSweepRequest, carry *Carry) (compensations.Report, error) {
-	t, err := newTask(ctx, carry, func(ctx workflow.Context, next Carry) error {
+	t, err := newTask(ctx, carry, func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, LateSweepType, LateSweepRequest{Task: r.Task, Round: r.Round}, next)
 	})
 	if err != nil {

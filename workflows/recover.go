@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
@@ -16,7 +17,7 @@ import (
 // it. It completes with the same report that the run would have closed with. Whoever starts it has made sure that the run
 // is dead, and that it is the last of its chain.
 func Recover(ctx workflow.Context, r RecoverRequest, carry *Carry) (compensations.Report, error) {
-	t, err := newTask(ctx, carry, func(ctx workflow.Context, next Carry) error {
+	t, err := newTask(ctx, carry, func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, RecoverType, r, next)
 	})
 	if err != nil {
@@ -39,7 +40,7 @@ func Recover(ctx workflow.Context, r RecoverRequest, carry *Carry) (compensation
 
 // Rollback undoes a task that has committed, or a part of it, so that it can be done again: see Redo.
 func Rollback(ctx workflow.Context, r RollbackRequest, carry *Carry) (compensations.Report, error) {
-	t, err := newTask(ctx, carry, func(ctx workflow.Context, next Carry) error {
+	t, err := newTask(ctx, carry, func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, RollbackType, r, next)
 	})
 	if err != nil {
@@ -106,7 +107,7 @@ func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entr
 // Redo does again what a rollback has undone, as a new generation of the same steps: from what the worlds have kept,
 // exactly, or anew. It is a task as any other: it unwinds when it fails, and can be rolled back.
 func Redo(ctx workflow.Context, r RedoRequest, carry *Carry) (compensations.Report, error) {
-	t, err := newTask(ctx, carry, func(ctx workflow.Context, next Carry) error {
+	t, err := newTask(ctx, carry, func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, RedoType, r, next)
 	})
 	if err != nil {
