@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,16 +18,18 @@ import (
 
 const (
 	longSteps = 10_000
-	stretch   = 1_000 // steps at each end that are compared
-	maxFlat   = 1.2   // the last stretch over the first, at most
+	stretch   = 1_000 // steps that are compared: those on a full ledger with those of a task that has no more
+	maxFlat   = 1.2   // on a full ledger over a short one, at most
 )
 
 type longFigures struct {
 	Steps        int     `json:"steps"`
 	ForwardMS    float64 `json:"forward_ms_a_step"`
-	ForwardRatio float64 `json:"forward_ratio"` // last stretch over first
+	ForwardRatio float64 `json:"forward_ratio"` // the last stretch over that of a short task, side by side
+	ForwardEnds  float64 `json:"forward_ends"`  // the last stretch over the first, minutes apart
 	UndoMS       float64 `json:"undo_ms_a_step"`
-	UndoRatio    float64 `json:"undo_ratio"`
+	UndoRatio    float64 `json:"undo_ratio"` // the first stretch, on a full ledger, over that of a short task
+	UndoEnds     float64 `json:"undo_ends"`
 	Undone       int     `json:"undone"`
 	Recovered    int     `json:"recovered"`       // undone by the recovery of the second task, which was ended half way
 	Twice        int     `json:"undone_twice"`    // of the second task, by its run and by its recovery
@@ -56,24 +59,24 @@ func long(ctx context.Context) (any, []string, error) {
 	}
 
 	fmt.Printf(`
-%-52s %10s %12s
-%-52s %7.2f ms %12.3f   (target at most %.2f)
-%-52s %7.2f ms %12.3f   (target at most %.2f)
-%-52s %10d of %d
-%-52s %10d, %d of them twice, the first after %.1f s
+%-44s %10s %34s %12s
+%-44s %7.2f ms %34.3f %12.3f   (target at most %.2f, side by side)
+%-44s %7.2f ms %34.3f %12.3f   (target at most %.2f, side by side)
+%-44s %10d of %d
+%-44s %10d, %d of them twice, the first after %.1f s
 
-`, fmt.Sprintf("a task of %d steps", longSteps), "a step", "last/first",
-		"forward", f.ForwardMS, f.ForwardRatio, maxFlat,
-		"undo", f.UndoMS, f.UndoRatio, maxFlat,
+`, fmt.Sprintf("a task of %d steps", longSteps), "a step", fmt.Sprintf("beside a task of %d steps", stretch), "last/first",
+		"forward", f.ForwardMS, f.ForwardRatio, f.ForwardEnds, maxFlat,
+		"undo", f.UndoMS, f.UndoRatio, f.UndoEnds, maxFlat,
 		"undone after a failure in the last step", f.Undone, longSteps,
 		"terminated half way: undone by the recovery", f.Recovered, f.Twice, f.RecoverFirst)
 
 	var missed []string
 	if f.ForwardRatio > maxFlat {
-		missed = append(missed, fmt.Sprintf("the last %d steps took %.3f times the first, target %.2f", stretch, f.ForwardRatio, maxFlat))
+		missed = append(missed, fmt.Sprintf("the last %d steps took %.3f times those of a short task, target %.2f", stretch, f.ForwardRatio, maxFlat))
 	}
 	if f.UndoRatio > maxFlat {
-		missed = append(missed, fmt.Sprintf("the last %d undos took %.3f times the first, target %.2f", stretch, f.UndoRatio, maxFlat))
+		missed = append(missed, fmt.Sprintf("the first %d undos took %.3f times those of a short task, target %.2f", stretch, f.UndoRatio, maxFlat))
 	}
 	if f.Missing > 0 {
 		missed = append(missed, fmt.Sprintf("%d steps were not undone", f.Missing))
@@ -83,7 +86,7 @@ func long(ctx context.Context) (any, []string, error) {
 
 // whole fails in the last step.
 func (s *stage) whole(ctx context.Context, c *calls, f *longFigures) error {
-	c.begin(0, nil)
+	c.begin(nil, nil)
 	run, err := s.start(ctx, "long", workflows.AgentTaskType, document(longSteps, ""))
 	if err != nil {
 		return err
@@ -97,26 +100,37 @@ func (s *stage) whole(ctx context.Context, c *calls, f *longFigures) error {
 	if err := failed.Details(&report); err != nil {
 		return err
 	}
-	f.ForwardMS, f.ForwardRatio = flat(c.forwards)
-	f.UndoMS, f.UndoRatio = flat(c.undos)
+	f.ForwardMS, f.ForwardEnds = flat(c.forwards)
+	f.UndoMS, f.UndoEnds = flat(c.undos)
 	f.Undone = report.Outcomes[string(activities.Restored)]
 	f.Missing += c.missing()
 	return nil
 }
 
-// half is terminated half way through the unwinding, and recovered.
+// half is terminated half way through the unwinding, and recovered. Beside its last steps and its first undos runs a short
+// task, whose ledger is never full.
 func (s *stage) half(ctx context.Context, c *calls, f *longFigures) error {
-	reached := make(chan struct{})
-	c.begin(longSteps/2, reached)
+	late, reached := make(chan struct{}), make(chan struct{})
+	c.begin(late, reached)
 	run, err := s.start(ctx, "half", workflows.AgentTaskType, document(longSteps, ""))
 	if err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-reached:
+	if err := closed(ctx, late); err != nil {
+		return err
 	}
+	short, err := s.start(ctx, "beside", workflows.AgentTaskType, map[string]any{"name": "bench", "agent": "bench", "steps": noops(beside, stretch)})
+	if err != nil {
+		return err
+	}
+	_ = short.Get(ctx, nil) // it fails in its last step
+	if err := closed(ctx, reached); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	f.ForwardRatio = took(c.forwards[longSteps-stretch:]) / took(c.beside.forwards)
+	f.UndoRatio = took(c.undos[:stretch]) / took(c.beside.undos)
+	c.mu.Unlock()
 	if err := s.client.TerminateWorkflow(ctx, run.GetID(), "", "the bench ends it"); err != nil {
 		return err
 	}
@@ -137,7 +151,7 @@ func (s *stage) half(ctx context.Context, c *calls, f *longFigures) error {
 	}
 	f.Recovered = c.undone() - before
 	f.RecoverFirst = c.undos[before].Sub(ended).Seconds()
-	f.Twice = len(c.undos) - c.distinct()
+	f.Twice = len(c.undos) + len(c.beside.undos) - c.distinct()
 	f.Missing += c.missing()
 	return nil
 }
@@ -152,20 +166,38 @@ func flat(at []time.Time) (ms, ratio float64) {
 	return at[n-1].Sub(at[0]).Seconds() * 1000 / float64(n-1), last.Seconds() / first.Seconds()
 }
 
-// calls keeps when the steps of one task were done and undone.
-type calls struct {
-	mu       sync.Mutex
-	forwards []time.Time
-	undos    []time.Time
-	done     map[string]bool // false: undone
-	at       int             // how many undos until reached is closed
-	reached  chan struct{}
+func closed(ctx context.Context, c <-chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c:
+		return nil
+	}
 }
 
-func (c *calls) begin(at int, reached chan struct{}) {
+// took is the time from the first of the calls to the last.
+func took(at []time.Time) float64 { return at[len(at)-1].Sub(at[0]).Seconds() }
+
+// beside begins the names of the steps of the short task.
+const beside = "beside"
+
+// times are those of the steps of one task.
+type times struct{ forwards, undos []time.Time }
+
+// calls keeps when the steps of a long task were done and undone, and those of the short one beside it.
+type calls struct {
+	mu sync.Mutex
+	times
+	beside  times
+	done    map[string]bool // of both; false: undone
+	late    chan struct{}   // closed when but a stretch of the long task's steps is to be done; nil: nobody waits
+	reached chan struct{}   // closed when half of its undos have begun; nil: nobody waits
+}
+
+func (c *calls) begin(late, reached chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forwards, c.undos, c.done, c.at, c.reached = nil, nil, map[string]bool{}, at, reached
+	c.times, c.beside, c.done, c.late, c.reached = times{}, times{}, map[string]bool{}, late, reached
 }
 
 func (c *calls) take(undo bool, e activities.Entry) error {
@@ -175,13 +207,22 @@ func (c *calls) take(undo bool, e activities.Entry) error {
 		return nil // the warm-up
 	}
 	c.done[e.Token] = !undo
+	t, steps := &c.times, longSteps
+	if strings.HasPrefix(e.Step, beside) {
+		t, steps = &c.beside, stretch
+	}
 	if undo {
-		if c.undos = append(c.undos, time.Now()); len(c.undos) == c.at {
+		t.undos = append(t.undos, time.Now())
+		if c.reached != nil && t == &c.times && len(t.undos) == longSteps/2 {
 			close(c.reached)
 		}
 		return nil
 	}
-	if c.forwards = append(c.forwards, time.Now()); len(c.forwards) == longSteps {
+	t.forwards = append(t.forwards, time.Now())
+	if c.late != nil && t == &c.times && len(t.forwards) == longSteps-stretch {
+		close(c.late)
+	}
+	if len(t.forwards) == steps {
 		return activities.Errorf(activities.CheckFailed, "the last step fails")
 	}
 	return nil

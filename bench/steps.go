@@ -18,10 +18,10 @@ import (
 
 const (
 	chainSteps = 100 // steps of the task that runs alone
-	pairs      = 15  // alternating pairs, after one of each to warm up
+	pairs      = 41  // alternating pairs, after one of each to warm up
 	manyTasks  = 50  // tasks at once ...
 	manySteps  = 20  // ... of so many steps
-	manyPairs  = 5
+	manyPairs  = 15
 	waiting    = 1000 // tasks at a gate
 )
 
@@ -143,14 +143,19 @@ func inTurn(i int, ours, theirs func() (float64, error)) (a, b float64, err erro
 
 // document is a task of n no-op steps, each of which needs the one before; gate is the last one's.
 func document(n int, gate string) map[string]any {
-	list := make([]map[string]any, n)
-	for i := range list {
-		list[i] = map[string]any{"id": fmt.Sprintf("step-%d", i), "uses": "noop.step", "with": map[string]any{}}
-	}
+	list := noops("step", n)
 	if gate != "" {
 		list[n-1]["gate"] = gate
 	}
 	return map[string]any{"name": "bench", "agent": "bench", "steps": list}
+}
+
+func noops(prefix string, n int) []map[string]any {
+	list := make([]map[string]any, n)
+	for i := range list {
+		list[i] = map[string]any{"id": fmt.Sprintf("%s-%d", prefix, i), "uses": "noop.step", "with": map[string]any{}}
+	}
+	return list
 }
 
 func (s *stage) start(ctx context.Context, id, workflowType string, argument any) (client.WorkflowRun, error) {
