@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -215,11 +214,11 @@ func (t *agentTask) carryStep(c *Carry, s *stepRun) {
 	}
 }
 
-// resume takes up what the run before has carried over.
-func (t *agentTask) resume(ctx workflow.Context, c Carry) error {
+// resume takes up what the run before has carried over. A worker that does not know its format fails the workflow task, which
+// waits for one that does: the ledger is in there.
+func (t *agentTask) resume(ctx workflow.Context, c Carry) {
 	if c.Version > CarryVersion {
-		return temporal.NewNonRetryableApplicationError(
-			fmt.Sprintf("the run before carries format %d over; this worker knows %d: upgrade it", c.Version, CarryVersion), string(activities.UnknownFormat), nil)
+		panic(fmt.Sprintf("%s: the run before carries format %d over; this worker knows %d: upgrade it", activities.UnknownFormat, c.Version, CarryVersion))
 	}
 	t.began, t.phase, t.cause, t.compiled = c.Began, c.Phase, c.Cause, c.Compiled
 	t.past, t.size, t.done, t.kept, t.pivot, t.unknown, t.redoable = c.Past, c.Size, c.Done, c.Kept, c.Pivot, c.Unknown, c.Redoable
@@ -254,5 +253,4 @@ func (t *agentTask) resume(ctx workflow.Context, c Carry) error {
 	}
 	t.room = room{packed: c.size}
 	t.arrange()
-	return nil
 }

@@ -67,9 +67,7 @@ func newTask(ctx workflow.Context, carry *Carry, next func(workflow.Context, jso
 	}
 	t.saga = compensations.New(ctx, t.sagaOptions(ctx, compensations.Options{}))
 	if carry != nil {
-		if err := t.resume(ctx, *carry); err != nil {
-			return nil, err
-		}
+		t.resume(ctx, *carry)
 	}
 	if err := workflow.SetQueryHandler(ctx, QueryState, func() (State, error) { return t.state(ctx), nil }); err != nil {
 		return nil, err
