@@ -13,6 +13,9 @@ import (
 
 func TestMain(m *testing.M) {
 	boxtest.Main()
+	if pid := os.Getenv(threadEnv); pid != "" {
+		oneThreadEnters(pid)
+	}
 	os.Exit(m.Run())
 }
 

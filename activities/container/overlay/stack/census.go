@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -52,6 +51,11 @@ func (t *Target) members() ([]process, error) {
 const nsGetParent = 0xb702 // NS_GET_PARENT
 
 func (t *Target) has(p process) bool {
+	link := make([]byte, 64)
+	n, err := unix.Readlink(p.dir+"/ns/pid", link)
+	if err != nil || string(link[:n]) == t.outside {
+		return false
+	}
 	fd, err := unix.Open(p.dir+"/ns/pid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	for err == nil {
 		var st unix.Stat_t
@@ -72,19 +76,49 @@ func (t *Target) has(p process) bool {
 
 // rootedIn says that a thread of the process has its root or its working directory on a device.
 func (p process) rootedIn(dev uint64) bool {
-	tasks, err := os.ReadDir(p.dir + "/task") // the first thread may have ended while others go on
+	if standsOn(p.dir, dev) {
+		return true
+	}
+	var st unix.Stat_t
+	if unix.Stat(p.dir+"/task", &st) != nil || st.Nlink == alone {
+		return false
+	}
+	tasks, err := os.ReadDir(p.dir + "/task")
 	if err != nil {
 		return false
 	}
 	for _, t := range tasks {
-		for _, what := range []string{"root", "cwd"} {
-			var st unix.Stat_t
-			if unix.Stat(filepath.Join(p.dir, "task", t.Name(), what), &st) == nil && st.Dev == dev {
-				return true
-			}
+		if !p.sharedBy(t.Name()) && standsOn(p.dir+"/task/"+t.Name(), dev) {
+			return true
 		}
 	}
 	return false
+}
+
+// alone is the count of links to the folder of the threads of a process that has one, be it its first or not.
+const alone = 3
+
+func standsOn(dir string, dev uint64) bool {
+	for _, what := range []string{"/root", "/cwd"} {
+		var st unix.Statx_t // a filesystem in user space is not asked
+		if unix.Statx(unix.AT_FDCWD, dir+what, unix.AT_STATX_DONT_SYNC, 0, &st) == nil && unix.Mkdev(st.Dev_major, st.Dev_minor) == dev {
+			return true
+		}
+	}
+	return false
+}
+
+const kcmpFS = 3 // KCMP_FS
+
+// sharedBy says that a thread has the root and the working directory of the process's first one. Where the kernel does not
+// tell, it has not; a first thread that has ended has none.
+func (p process) sharedBy(thread string) bool {
+	id, err := strconv.Atoi(thread)
+	if err != nil {
+		return false
+	}
+	order, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(p.pid), uintptr(id), kcmpFS, 0, 0, 0)
+	return errno == 0 && order == 0
 }
 
 // holds says that the process has something of a mount open.

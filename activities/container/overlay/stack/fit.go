@@ -66,11 +66,7 @@ func (t *Target) Fit() error {
 	if f := bytes.Fields(ids); len(f) != 3 || string(f[0]) != "0" || string(f[1]) != "0" || string(f[2]) != "4294967295" {
 		return unfit("the container is in a user namespace")
 	}
-	var own unix.Stat_t
-	if err := unix.Stat("/proc/self/ns/pid", &own); err != nil {
-		return err
-	}
-	if own.Ino == t.pidns {
+	if t.outside == "" {
 		return unfit("the container shares the host's process namespace")
 	}
 	s, err := t.Survey()

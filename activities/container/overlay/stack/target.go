@@ -19,6 +19,9 @@ type Target struct {
 	root  int // its base
 	mnt   int // its mount namespace
 	pidns uint64
+	// outside names the caller's own process namespace: what is in it is not in the container's. It is empty where they
+	// share one.
+	outside string
 }
 
 // Open opens the container whose first process is pid, in the caller's own process namespace.
@@ -42,9 +45,11 @@ func (t *Target) open() (err error) {
 	if t.mnt, err = unix.Openat(t.proc, "ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return wrap("its mounts", err)
 	}
-	var ns unix.Stat_t
-	err = unix.Fstatat(t.proc, "ns/pid", &ns, 0)
-	t.pidns = ns.Ino
+	var ns, own unix.Stat_t
+	err = errors.Join(unix.Fstatat(t.proc, "ns/pid", &ns, 0), unix.Stat("/proc/self/ns/pid", &own))
+	if t.pidns = ns.Ino; own.Ino != ns.Ino {
+		t.outside = fmt.Sprintf("pid:[%d]", own.Ino)
+	}
 	return wrap("its process namespace", err)
 }
 
