@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -58,6 +59,10 @@ func beBox(dir string) error {
 	must(unix.PivotRoot(root, root))
 	must(unix.Unmount("/", unix.MNT_DETACH))
 	must(unix.Chdir("/"))
+	if os.Getenv(boxEnv+"_WAITS") != "" {
+		fmt.Println(waits)
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it is closed
+	}
 	program := strings.Fields(os.Getenv(boxEnv + "_RUNS"))
 	return unix.Exec(program[0], program, nil)
 }
@@ -77,6 +82,34 @@ const Sleeps = "/usr/bin/sleep 600"
 // New starts a box whose first process is a program of the host's in /usr. It is gone after the test.
 func New(t testing.TB, runs string) *Box {
 	t.Helper()
+	b, c := made(t, runs)
+	c.Stdout = os.Stdout // where it says why it cannot be one
+	b.start(c)
+	b.wait(runs)
+	return b
+}
+
+const waits = "waits"
+
+// Starting starts a box that stands, but whose first process becomes its program only when run is called.
+func Starting(t testing.TB, runs string) (b *Box, run func()) {
+	t.Helper()
+	b, c := made(t, runs)
+	c.Env = append(c.Env, boxEnv+"_WAITS=yes")
+	in, err := c.StdinPipe()
+	require.NoError(t, err)
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	b.start(c)
+	said, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, waits+"\n", said)
+	return b, func() { _ = in.Close() }
+}
+
+// made is a box with its folders, and the command that becomes it.
+func made(t testing.TB, runs string) (*Box, *exec.Cmd) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("overlays are tested as root only")
@@ -93,14 +126,23 @@ func New(t testing.TB, runs string) *Box {
 	c := exec.Command("/proc/self/exe")
 	c.Env = []string{boxEnv + "=" + at, boxEnv + "_RUNS=" + runs}
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}
-	c.Stdout = os.Stdout // where it says why it cannot be one
-	require.NoError(t, c.Start())
-	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-	require.Eventually(t, func() bool {
-		line, _ := os.ReadFile("/proc/" + strconv.Itoa(c.Process.Pid) + "/cmdline")
+	return &Box{Dir: at, t: t}, c
+}
+
+func (b *Box) start(c *exec.Cmd) {
+	b.t.Helper()
+	require.NoError(b.t, c.Start())
+	b.t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	b.PID = c.Process.Pid
+}
+
+// wait waits until the program runs.
+func (b *Box) wait(runs string) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		line, _ := os.ReadFile("/proc/" + strconv.Itoa(b.PID) + "/cmdline")
 		return strings.HasPrefix(string(line), strings.Fields(runs)[0])
 	}, 60e9, 5e6, "the box does not run")
-	return &Box{PID: c.Process.Pid, Dir: at, t: t}
 }
 
 // At is a box that somebody else has started: a container of an engine.

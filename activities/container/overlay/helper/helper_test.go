@@ -39,8 +39,12 @@ type kept struct {
 
 func newKept(t *testing.T) *kept {
 	t.Helper()
-	b := boxtest.New(t, boxtest.Sleeps)
-	s := &stacks{dir: filepath.Join(b.Dir, "stacks"), patience: 20 * time.Second, owns: func(int, string) bool { return true }}
+	return keepIn(t, boxtest.New(t, boxtest.Sleeps))
+}
+
+func keepIn(t *testing.T, b *boxtest.Box) *kept {
+	t.Helper()
+	s := &stacks{dir: filepath.Join(b.Dir, "stacks"), patience: 20 * time.Second, starting: time.Minute, owns: func(int, string) bool { return true }}
 	require.NoError(t, os.Mkdir(s.dir, 0o700))
 	return &kept{b, s, t}
 }
@@ -266,6 +270,25 @@ func TestABusyBaseKeepsItsOwnFilesystem(t *testing.T) {
 	assert.Equal(t, "0", said())
 	assert.Equal(t, "z\n", k.Do("cat /srv/log"))
 	assert.False(t, k.must(Stacked).Yes)
+}
+
+func TestAContainerThatHasJustBeenStartedIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	b, run := boxtest.Starting(t, boxtest.Sleeps)
+	k := keepIn(t, b)
+	k.starting = 0
+	_, err := k.ask(Fit)
+	assert.Equal(t, Unfit, KindOf(err))
+	require.ErrorContains(t, err, "still runs a program from outside of the container")
+	k.starting = time.Minute
+	took := make(chan error, 1)
+	go func() {
+		_, err := k.ask(Take, name("one"))
+		took <- err
+	}()
+	run()
+	require.NoError(t, <-took)
+	assert.True(t, k.must(Stacked).Yes)
 }
 
 func TestACutShortChangeIsTakenUp(t *testing.T) {

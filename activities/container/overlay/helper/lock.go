@@ -12,6 +12,9 @@ import (
 // patience is how long a request waits for another helper.
 const patience = 30 * time.Second
 
+// starting is how long one waits for a container's program.
+const starting = 10 * time.Second
+
 // lock takes a lock file, or says Busy.
 func lock(ctx context.Context, name string, patience time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)

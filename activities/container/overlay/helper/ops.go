@@ -19,7 +19,7 @@ func (o *open) take(ctx context.Context, name string) error {
 	if _, taken := o.Marks[name]; taken {
 		return nil
 	}
-	if err := o.fit(); err != nil {
+	if err := o.fit(ctx); err != nil {
 		return err
 	}
 	if o.shown == nil {
@@ -148,7 +148,7 @@ func (o *open) flatten(ctx context.Context) error {
 	if o.shown == nil {
 		return nil
 	}
-	if err := o.fit(); err != nil {
+	if err := o.fit(ctx); err != nil {
 		return err
 	}
 	if err := o.unused(); err != nil {

@@ -89,7 +89,7 @@ type Answer struct {
 
 // Serve answers requests until its input ends, and returns when the last has been answered. What is kept is in dir.
 func Serve(dir string, in io.Reader, out io.Writer) error {
-	return serve(&stacks{dir: dir, patience: patience, owns: stack.InCgroup}, in, out)
+	return serve(&stacks{dir: dir, patience: patience, starting: starting, owns: stack.InCgroup}, in, out)
 }
 
 func serve(s *stacks, in io.Reader, out io.Writer) error {
@@ -149,7 +149,7 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	defer o.close()
 	switch r.Op {
 	case Fit:
-		err = o.fit()
+		err = o.fit(ctx)
 	case Take:
 		err = o.take(ctx, r.Name)
 	case Enter:

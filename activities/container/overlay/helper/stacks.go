@@ -18,6 +18,8 @@ import (
 type stacks struct {
 	dir      string
 	patience time.Duration
+	// starting is how long a container that has been started may need until its own program runs.
+	starting time.Duration
 	// owns says whether a process is the container's: its number may have gone to another.
 	owns func(pid int, container string) bool
 }
@@ -25,10 +27,11 @@ type stacks struct {
 // open is a container's book, under its lock.
 type open struct {
 	*book
-	dir    string
-	lock   *os.File
-	target *stack.Target // nil where the container does not run
-	shown  *stack.Top    // nil where the container's own root shows
+	dir      string
+	lock     *os.File
+	target   *stack.Target // nil where the container does not run
+	shown    *stack.Top    // nil where the container's own root shows
+	starting time.Duration
 }
 
 var containerID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
@@ -48,7 +51,7 @@ func (s *stacks) open(ctx context.Context, container string, pid int) (o *open, 
 	if err := os.MkdirAll(filepath.Join(dir, "doors"), 0o755); err != nil {
 		return nil, err
 	}
-	o = &open{dir: dir}
+	o = &open{dir: dir, starting: s.starting}
 	if o.lock, err = lock(ctx, filepath.Join(dir, "lock"), s.patience); err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func (o *open) settle(ctx context.Context) error {
 	case o.shown != nil:
 		return failure(Damaged, "layer %s stands over the container's root, and its book says %d", o.shown.Name, o.Upper)
 	}
-	if err := o.fit(); err != nil {
+	if err := o.fit(ctx); err != nil {
 		return err
 	}
 	return o.show(ctx, change{Lower: o.newest()})
@@ -138,9 +141,12 @@ func (o *open) number() int {
 	return n
 }
 
-func (o *open) fit() error {
+func (o *open) fit(ctx context.Context) error {
 	if o.target == nil {
 		return failure(Unfit, "the container does not run")
+	}
+	if err := o.target.Started(ctx, o.starting); err != nil {
+		return err
 	}
 	return errors.Join(o.target.Fit(), o.target.Quiet())
 }
