@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -46,7 +47,7 @@ func (x *execAction) Spec() activities.Spec {
 		Reset: "The container is made anew from the image that it was made from, with the same name, settings, networks and volumes: " +
 			"everything that was done in it since is lost, by this step and by all others.",
 		Redo: "The command does not run again: the container is made anew from an image of its filesystem that the rollback kept, " +
-			"with the same name and settings. One that has changed since the rollback is left alone.",
+			"with the same name and settings. One that has changed since the rollback is left alone. With volumes: snapshot it runs again.",
 	}
 }
 
@@ -94,17 +95,25 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		if before, err = takeManifest(ctx, x.engine, target.ID, p.ignored()); err != nil {
 			return activities.Change{}, err
 		}
+		kept, err := x.volumesOf(ctx, p, target)
+		if err != nil {
+			return activities.Change{}, err
+		}
+		if err := errors.Join(before.addVolumes(kept), before.weigh(kept)); err != nil {
+			return activities.Change{}, err
+		}
 		change.Summary = fmt.Sprintf("run in %s: %s", nameOf(target), title)
 		by, err := x.choice.of(ctx, target)
 		if err != nil {
 			return activities.Change{}, err
 		}
 		change.Strategy, change.Risk = activities.Snapshot, activities.Medium
-		change.Undo, change.Losses = x.undoOf(by, target, p.ignored())
+		change.Undo, change.Losses = x.undoOf(by, target, p.ignored(), kept...)
 		change.Facts = []string{"the command cannot be proven to change nothing"}
 		if fact := by.fact(); fact != "" {
 			change.Facts = append(change.Facts, fact)
 		}
+		change.Facts = append(change.Facts, p.costs(kept)...)
 	}
 	change.Digest = changeDigest(ctx, p, target, before, "")
 	return change, nil

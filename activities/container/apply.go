@@ -58,6 +58,9 @@ func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 	if a.rec.Chosen.Why != "" {
 		a.notes = append(a.notes, a.rec.Chosen.fact())
 	}
+	if !a.rec.ReadOnly && a.rec.Redo == nil {
+		a.notes = append(a.notes, p.costs(a.rec.Volumes)...)
+	}
 	point.Reach("container.exec:recorded")
 	if a.rec.ReadOnly {
 		return result(a.read(ctx))
@@ -83,6 +86,12 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		return err
 	}
 	a.rec.Owned, a.rec.Want = journal.Own(ctx, a.entry), want
+	recorded := false
+	defer func() {
+		if !recorded {
+			err = errors.Join(err, dropVolumes(a.token, record{}))
+		}
+	}()
 	var before, seen manifest
 	if !a.rec.ReadOnly {
 		if before, seen, err = a.lookBefore(ctx, again, want != ""); err != nil {
@@ -112,6 +121,7 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 	if err := a.token.CheckOpen(); err != nil {
 		return err
 	}
+	recorded = true // as soon as it may be
 	_, err = a.token.Create(journal.Record, &a.rec)
 	return err
 }
@@ -132,14 +142,17 @@ func (a *application) aim(ctx context.Context) (*comeback, error) {
 	}
 	reads, err := a.readsOnly(ctx, a.params, target)
 	a.rec = record{Container: target, ReadOnly: reads, Ignore: a.params.ignored()}
-	if err == nil && !reads {
-		a.rec.Chosen, err = a.choice.of(ctx, target)
+	if err != nil || reads {
+		return nil, err
+	}
+	if a.rec.Chosen, err = a.choice.of(ctx, target); err == nil {
+		a.rec.Volumes, err = a.volumesOf(ctx, a.params, target)
 	}
 	return nil, err
 }
 
 // lookBefore is what later looks are compared with, and what an approval covers where there is one, or a redo finds. A
-// checkpoint in layers is compared with itself: nothing is read before it is taken.
+// checkpoint in layers is compared with itself: nothing is read before it is taken. Of volumes it is what is in the copies.
 func (a *application) lookBefore(ctx context.Context, again *comeback, approved bool) (before, found manifest, err error) {
 	switch {
 	case again != nil:
@@ -147,10 +160,14 @@ func (a *application) lookBefore(ctx context.Context, again *comeback, approved 
 	case approved || !a.rec.Chosen.Layers:
 		found, err = takeManifest(ctx, a.engine, a.rec.Container.ID, a.rec.Ignore)
 	}
+	before = found
 	if a.rec.Chosen.Layers {
-		return manifest{}, found, err
+		before = manifest{}
 	}
-	return found, found, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return before, found, a.keepVolumes(before, found)
 }
 
 // read runs a command that changes nothing. It needs no fence, and losing its result costs another run.
@@ -259,6 +276,9 @@ func (a *application) lookAfter(ctx context.Context, in string) (left, error) {
 		return left{}, err
 	}
 	after, err := a.keeper(a.rec).look(ctx, a.entry.Token, in, a.rec.Ignore)
+	if err == nil {
+		err = after.addVolumes(a.rec.Volumes)
+	}
 	if err == nil {
 		err = after.save(a.token.Dir(), afterFile)
 	}

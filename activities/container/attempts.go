@@ -49,11 +49,11 @@ func (a *application) enterable(ctx context.Context, n int) (string, error) {
 		return "", err
 	}
 	if n > 1 {
-		to, err := rollbackOf(a.token, a.entry.Token, a.rec, attemptDoc(n))
+		to, before, err := rollbackOf(a.token, a.entry.Token, a.rec, attemptDoc(n))
 		if err != nil {
 			return "", err
 		}
-		back, err := a.keeper(a.rec).rollback(ctx, to)
+		back, err := a.roll(ctx, a.token, a.rec, to, before, nil)
 		if err != nil {
 			return "", err
 		}
@@ -123,14 +123,14 @@ func (a *application) launch(ctx context.Context, n int, in string, starts *int,
 	}, lock)
 }
 
-// rollbackOf is the rollback of a step to its checkpoint.
-func rollbackOf(t *journal.Token, token string, rec record, turn string) (rollback, error) {
+// rollbackOf is the rollback of a step to its checkpoint. Before is the step's whole manifest: of its volumes too.
+func rollbackOf(t *journal.Token, token string, rec record, turn string) (to rollback, before manifest, err error) {
 	var at checkpointAt
 	if found, err := t.Read(checkpointDoc, &at); err != nil || !found {
-		return rollback{}, errors.Join(err, activities.Errorf(activities.DamagedRecord, "the record of token %s names no checkpoint", token))
+		return to, nil, errors.Join(err, activities.Errorf(activities.DamagedRecord, "the record of token %s names no checkpoint", token))
 	}
-	before, err := loadManifest(t.Dir(), beforeFile, rec.Before)
+	before, err = loadManifest(t.Dir(), beforeFile, rec.Before)
 	return rollback{
-		Token: token, Turn: turn, Container: rec.Container, Checkpoint: at.Checkpoint, Before: before, Ignore: rec.Ignore,
-	}, err
+		Token: token, Turn: turn, Container: rec.Container, Checkpoint: at.Checkpoint, Before: before.files(), Ignore: rec.Ignore,
+	}, before, err
 }

@@ -79,8 +79,13 @@ func (x *execAction) finish(ctx context.Context, e activities.Entry, t *journal.
 		}
 	}
 	of, backend := "", checkpoints(x.backend) // where the record is damaged
-	if rec, found, err := readRecord(t); err == nil && found {
+	switch rec, found, err := readRecord(t); {
+	case err == nil && found:
 		of, backend = rec.Container.ID, x.keeper(rec)
+	case err == nil: // copies of a forward that died before it made its record
+		if err := dropVolumes(t, record{}); err != nil {
+			return activities.Undone{}, err
+		}
 	}
 	if err := backend.drop(ctx, e.Token, of); err != nil {
 		return activities.Undone{}, err

@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
+	dockervolume "github.com/docker/docker/api/types/volume"
 	"github.com/docker/docker/client"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -49,6 +50,8 @@ type engine interface { //nolint:interfacebloat // it is one client, and each me
 	ImageList(ctx context.Context, options image.ListOptions) ([]image.Summary, error)
 	ImageTag(ctx context.Context, image, ref string) error
 	ImageRemove(ctx context.Context, image string, options image.RemoveOptions) ([]image.DeleteResponse, error)
+
+	VolumeInspect(ctx context.Context, volume string) (dockervolume.Volume, error)
 }
 
 // connect makes a client for the engine at host; empty is DOCKER_HOST, else the usual socket. Nothing is sent yet.

@@ -34,12 +34,13 @@ func (s stepScene) Run(ctx context.Context, argv []string) ([]byte, error) {
 }
 
 // undoOf says how a step in a container would be undone, and what that would not bring back.
-func (x *execAction) undoOf(by chosen, c container.InspectResponse, ignore []string) (undo string, losses []string) {
+func (x *execAction) undoOf(by chosen, c container.InspectResponse, ignore []string, kept ...volume) (undo string, losses []string) {
+	c = without(c, kept)
 	if !by.Layers {
-		return x.Spec().Undo, append(x.backend.losses(), outside(c, ignore)...)
+		return x.Spec().Undo + fromCopies(kept), append(x.backend.losses(), outside(c, ignore)...)
 	}
 	return "The layers that the step has written are taken off the container, which stays as it is but for them; every process " +
-		"that a command has left in it is ended. Volumes, binds and effects outside are not rolled back.", append(append(x.choice.layers.losses(), mounted(c)...), ignoring(ignore)...)
+		"that a command has left in it is ended. Volumes, binds and effects outside are not rolled back." + fromCopies(kept), append(append(x.choice.layers.losses(), mounted(c)...), ignoring(ignore)...)
 }
 
 // mounted names what is not rolled back because it is not in the own filesystem of a container that stays.
@@ -59,7 +60,7 @@ func exact(undone activities.Undone, rec record, back restored) activities.Undon
 	}
 	undone.Outcome = activities.Restored
 	undone.Observed = fmt.Sprintf("the layers of %s are those before the step, and nothing is written over them", nameOf(rec.Container))
-	undone.Losses = mounted(rec.Container)
+	undone.Losses = mounted(without(rec.Container, rec.Volumes))
 	if back.Ended {
 		undone.Losses = append(undone.Losses, "processes that earlier commands had left in the container were ended")
 	}

@@ -36,6 +36,8 @@ type node struct {
 	Link   string `json:"link,omitempty"`
 	Device string `json:"device,omitempty"`
 	Caps   string `json:"caps,omitempty"`
+	// File is the first of the names of a file in a volume, where it has several: see volume.
+	File string `json:"file,omitempty"`
 	// Over and Same are of layers: see stack.Change.
 	Over bool `json:"over,omitempty"`
 	Same bool `json:"same,omitempty"`
@@ -194,6 +196,7 @@ func (n node) differs(is node) []string {
 	add(n.Kind != is.Kind || n.Device != is.Device, "kind")
 	add(n.Digest != is.Digest || n.Size != is.Size, "content, %d -> %d bytes", n.Size, is.Size)
 	add(n.Link != is.Link, "link %s -> %s", n.Link, is.Link)
+	add(n.File != is.File, "names of one file")
 	add(n.Mode != is.Mode, "mode %04o -> %04o", n.Mode, is.Mode)
 	add(n.Owner != is.Owner, "owner %s -> %s", n.Owner, is.Owner)
 	add(n.Caps != is.Caps, "capabilities")

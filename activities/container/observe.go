@@ -74,6 +74,13 @@ func (x *execAction) Release(ctx context.Context, e activities.Entry) error {
 	if err := x.release(ctx, e.Token); err != nil {
 		return err
 	}
+	rec, _, err := readRecord(t)
+	if err != nil && !damaged(err) {
+		return err
+	}
+	if err := dropVolumes(t, rec); err != nil {
+		return err
+	}
 	bulk, err := filepath.Glob(filepath.Join(t.Dir(), "*"))
 	if err != nil {
 		return err

@@ -18,8 +18,11 @@ type params struct {
 	Workdir   string            `json:"workdir,omitempty" jsonschema:"absolute folder to run in; defaults to the container's"`
 	Env       map[string]string `json:"env,omitempty" jsonschema:"more environment variables; with any, the command is never taken for read-only"`
 	Ignore    []string          `json:"ignore,omitempty" jsonschema:"absolute paths that an undo neither compares nor asks about before it throws them away; defaults to /tmp, /run and /var/log"`
+	Volumes   string            `json:"volumes,omitempty" jsonschema:"snapshot: a copy is kept of each volume that the container may write to, and the undo puts back what differs; the worker must be root on the engine's host. Defaults to leaving volumes as they are"`
 	Rerun     *bool             `json:"rerun,omitempty" jsonschema:"when the command's result is lost for good, roll back and run it again; defaults to true, false fails the step with UnknownOutcome instead"`
 }
+
+const snapshotVolumes = "snapshot"
 
 func decode(s activities.Step) (params, error) {
 	p, err := activities.DecodeParams[params](s.With)
@@ -34,6 +37,8 @@ func decode(s activities.Step) (params, error) {
 		return refuse("container: name the container to run in")
 	case (p.Command == "") == (len(p.Argv) == 0):
 		return refuse("give one of command (a shell command line) and argv (a program and its arguments)")
+	case p.Volumes != "" && p.Volumes != snapshotVolumes:
+		return refuse("volumes: %q is not known; use snapshot, or leave it out", p.Volumes)
 	case p.Workdir != "" && !path.IsAbs(p.Workdir):
 		return refuse("workdir: %q is not an absolute path", p.Workdir)
 	}

@@ -34,6 +34,8 @@ type record struct {
 	// Before is the digest of the manifest in beforeFile, made without what is below Ignore. Of layers it is that of none.
 	Before activities.Digest `json:"before,omitempty"`
 	Ignore []string          `json:"ignore,omitempty"`
+	// Volumes are those that a copy is kept of.
+	Volumes []volume `json:"volumes,omitempty"`
 	// Redo is set where the step puts back what a rollback had kept.
 	Redo *redo `json:"redo,omitempty"`
 }

@@ -69,6 +69,9 @@ func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeb
 	if !found {
 		return nil, activities.Errorf(activities.Refused, "what the rollback of token %s had kept is released: its time is over", e.Redoes)
 	}
+	if len(rec.Volumes) > 0 {
+		return nil, nil //nolint:nilnil // of what it wrote in volumes nothing is kept: the command runs again
+	}
 	back := comeback{redo: redo{Of: e.Redoes, Done: done}, ignore: rec.Ignore, chosen: rec.Chosen}
 	at, err := x.keeper(rec).kept(ctx, rollback{Token: e.Redoes, Turn: undoTurn, Container: rec.Container})
 	if err != nil {

@@ -2,11 +2,13 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -39,10 +41,11 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 
 // takeBack rolls the container back, unless someone else has changed it since the step.
 func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journal.Token, rec record, d activities.Decision) (activities.Undone, error) {
-	to, err := rollbackOf(t, e.Token, rec, undoTurn)
+	to, before, err := rollbackOf(t, e.Token, rec, undoTurn)
 	if err != nil {
 		return activities.Undone{}, err
 	}
+	var seen manifest // what may be overwritten in volumes
 	switch begun, err := x.keeper(rec).begun(ctx, to); {
 	case err != nil:
 		return activities.Undone{}, err
@@ -51,11 +54,18 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 		if err != nil {
 			return activities.Undone{}, err
 		}
-		if drift := now.drift(); drift != nil && d.Force != drift.Digest {
+		drift := now.drift()
+		if drift != nil && d.Force != drift.Digest {
 			return activities.Undone{Outcome: activities.Drifted, Observed: now.say(), Drift: drift}, nil
 		}
+		if drift != nil {
+			seen = now.now
+		}
+		if err := x.unwritten(ctx, rec, now.id); err != nil { // before anything is touched
+			return activities.Undone{}, err
+		}
 		to.Usurper, to.Stopped = now.usurper, now.stopped
-		if d.Redoable && now.after != nil && !now.gone && !x.lacksLayers(rec, now.id) {
+		if d.Redoable && now.after != nil && !now.gone && len(rec.Volumes) == 0 && !x.lacksLayers(rec, now.id) {
 			to.Keep = now.now.digest()
 			if err := now.now.save(t.Dir(), keptFile(to.Keep)); err != nil {
 				return activities.Undone{}, err
@@ -63,7 +73,15 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 		}
 	}
 	point.Reach("container.exec:drift-checked")
-	back, err := x.keeper(rec).rollback(ctx, to)
+	if seen == nil {
+		if seen, err = x.mayOverwrite(t, rec, d); err != nil {
+			return activities.Undone{}, err
+		}
+	}
+	back, err := x.roll(ctx, t, rec, to, before, seen)
+	if newer := (*volumes.Drifted)(nil); errors.As(err, &newer) {
+		return x.driftOfVolumes(t, rec, before)
+	}
 	if err != nil {
 		return activities.Undone{}, err
 	}
@@ -91,11 +109,14 @@ func (x *execAction) report(ctx context.Context, rec record, to rollback, back r
 		Outcome:  activities.Compensated,
 		Observed: fmt.Sprintf("the filesystem of %s equals that before the step (%d paths)", name, len(to.Before)),
 	}
-	_, undone.Losses = x.undoOf(rec.Chosen, rec.Container, rec.Ignore)
+	_, undone.Losses = x.undoOf(rec.Chosen, rec.Container, rec.Ignore, rec.Volumes...)
 	if back.Stays {
 		undone = exact(undone, rec, back)
 	} else if rec.Chosen.Why != "" {
 		undone.Observed += "; by docker commit, not by a layer: " + rec.Chosen.Why
+	}
+	if len(rec.Volumes) > 0 {
+		undone.Observed += "; its volumes hold what they held before"
 	}
 	if len(back.Differs) > 0 {
 		undone.Outcome = activities.Residue
@@ -176,10 +197,13 @@ func (x *execAction) look(ctx context.Context, t *journal.Token, rec record) (si
 	}
 	s.stopped = ended && done.stoppedSince(present)
 	s.now, err = x.keeper(rec).look(ctx, filepath.Base(t.Dir()), id, rec.Ignore)
+	if err != nil {
+		return s, err
+	}
 	if !present.State.Running {
 		s.now.adopt(s.after)
 	}
-	return s, err
+	return s, s.now.addVolumes(rec.Volumes)
 }
 
 // holderOf is the id of the container that has a name, and empty where none has.
