@@ -39,7 +39,7 @@ type Config struct {
 	// Heartbeat is after how long without a sign of life an attempt counts as dead. Defaults to 10s.
 	Heartbeat time.Duration `yaml:"heartbeat"`
 	// HostWait is how long an undo stays on the queue of its host before the task shows it as waiting for that host.
-	// Defaults to 2m.
+	// Zero, the default, leaves it to the engine, which waits for 2m.
 	HostWait time.Duration `yaml:"hostWait"`
 	// Secrets says which secrets tasks may refer to, and where their values are: "env:VARIABLE" or "file:/path".
 	// Defaults to none.
@@ -188,9 +188,6 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.Heartbeat == 0 {
 		c.Heartbeat = 10 * time.Second
 	}
-	if c.HostWait == 0 {
-		c.HostWait = 2 * time.Minute
-	}
 	c.Schedules = cmp.Or(c.Schedules, on)
 	return c, nil
 }
@@ -212,7 +209,7 @@ func (c Config) Validate() error {
 	if c.Heartbeat < time.Second {
 		bad("heartbeat", "%s is too short; give at least 1s", c.Heartbeat)
 	}
-	if c.HostWait < time.Second {
+	if c.HostWait != 0 && c.HostWait < time.Second {
 		bad("hostWait", "%s is too short; give at least 1s", c.HostWait)
 	}
 	if c.Schedules != on && c.Schedules != off {
