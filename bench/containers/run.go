@@ -39,12 +39,19 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 	flags := flag.NewFlagSet("containers", flag.ExitOnError)
 	quick := flags.Bool("quick", false, "leave out 1 GB")
 	rounds := flags.Int("rounds", 5, "how often each is measured; the median counts")
+	deep := flags.Int("depth", 0, "measure nothing but so many checkpoints of one container, each over all before it")
 	_ = flags.Parse(args) // it exits
+	if *deep != 0 && *deep < 2*ends {
+		return nil, nil, fmt.Errorf("-depth %d: the first %d checkpoints are compared with the last; name at least %d", *deep, ends, 2*ends)
+	}
 	r, err := begin(ctx, *rounds)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, r.end()) }()
+	if *deep > 0 {
+		return r.measureDepth(ctx, *deep)
+	}
 	fmt.Printf("Docker engine %s, %s; medians of %d, in ms\n\n", r.version, r.driver, *rounds)
 	const row = "%-13s %10s %8s %8s | %14s %10s %8s %8s\n"
 	fmt.Printf(row, "holds", "commit", "layer", "ratio", "stop, rm, run", "with -t 0", "layers", "ratio")
