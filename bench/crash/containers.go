@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +19,9 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/volume"
 
 	"github.com/seed-62bf7108/unwind/examples/found"
 )
@@ -30,17 +35,20 @@ type inContainer struct {
 	Slow     []int
 	// Reads adds one that only reads.
 	Reads bool
+	// Volume gives the container a volume, of which each command keeps a copy; it takes root.
+	Volume bool
 
 	n      int
 	on     string
 	box    string // the container's name
 	mark   string // the label of it and of all that is made from it
 	within bool   // its host takes checkpoints as layers
+	volume string // where the volume is; empty for none
 	before found.Snapshot
 }
 
 func drawContainer(r *rand.Rand, hosts int) *inContainer {
-	p := &inContainer{Host: r.IntN(hosts), Commands: 1 + r.IntN(2), Reads: r.IntN(4) == 0}
+	p := &inContainer{Host: r.IntN(hosts), Commands: 1 + r.IntN(2), Reads: r.IntN(4) == 0, Volume: r.IntN(4) == 0}
 	for range p.Commands {
 		p.Slow = append(p.Slow, r.IntN(3)*400)
 	}
@@ -50,7 +58,10 @@ func drawContainer(r *rand.Rand, hosts int) *inContainer {
 // markLabel is the label of every container here, and of every image that is made from one.
 const markLabel = "unwind.crash"
 
-const tally = "/srv/tally"
+const (
+	tally    = "/srv/tally"
+	volumeAt = "/data"
+)
 
 func (p *inContainer) name(n int) { p.n = n }
 
@@ -66,9 +77,20 @@ func (p *inContainer) set(ctx context.Context, r *run, task string) error {
 	p.on = r.fleet.members[p.Host].Host
 	p.box = fmt.Sprintf("unwind-%s-%d", task, p.n)
 	p.mark = p.box
+	settings := &container.HostConfig{NetworkMode: network.NetworkNone}
+	if p.Volume = p.Volume && os.Geteuid() == 0; p.Volume {
+		v, err := r.engine.VolumeCreate(ctx, volume.CreateOptions{Name: p.box, Labels: map[string]string{markLabel: p.mark}})
+		if err != nil {
+			return err
+		}
+		p.volume = v.Mountpoint
+		settings.Mounts = []mount.Mount{{Type: mount.TypeVolume, Source: p.box, Target: volumeAt}}
+		if err := os.WriteFile(filepath.Join(p.volume, "tally"), []byte("before\n"), 0o604); err != nil {
+			return err
+		}
+	}
 	made, err := r.engine.ContainerCreate(ctx,
-		&container.Config{Image: r.image, Labels: map[string]string{markLabel: p.mark}},
-		&container.HostConfig{NetworkMode: network.NetworkNone}, nil, nil, p.box)
+		&container.Config{Image: r.image, Labels: map[string]string{markLabel: p.mark}}, settings, nil, nil, p.box)
 	if err != nil {
 		return err
 	}
@@ -84,12 +106,21 @@ func (p *inContainer) set(ctx context.Context, r *run, task string) error {
 	return err
 }
 
-// look looks at the container: from within where something may lie over it that its engine does not see.
-func (p *inContainer) look(ctx context.Context) (found.Snapshot, error) {
+// look looks at the container: from within where something may lie over it that its engine does not see. Its volume is
+// looked at where it is.
+func (p *inContainer) look(ctx context.Context) (s found.Snapshot, err error) {
 	if p.within {
-		return found.Within(ctx, p.box)
+		s, err = found.Within(ctx, p.box)
+	} else {
+		s, err = found.Container(ctx, p.box)
 	}
-	return found.Container(ctx, p.box)
+	if err != nil || p.volume == "" {
+		return s, err
+	}
+	maps.DeleteFunc(s, func(at string, _ found.Facts) bool { return at == volumeAt || strings.HasPrefix(at, volumeAt+"/") })
+	held, err := found.Files("volume/", p.volume)
+	maps.Copy(s, held)
+	return s, err
 }
 
 // furniture is what is in the container before the task.
@@ -106,14 +137,19 @@ func furniture() io.Reader {
 
 func (p *inContainer) steps() (all []map[string]any) {
 	step := func(i int, command string) map[string]any {
-		return map[string]any{
-			"id": p.id(i), "uses": "container.exec", "on": p.on,
-			"with": map[string]any{"container": p.box, "command": command},
+		with := map[string]any{"container": p.box, "command": command}
+		if p.volume != "" {
+			with["volumes"] = "snapshot"
 		}
+		return map[string]any{"id": p.id(i), "uses": "container.exec", "on": p.on, "with": with}
 	}
 	for i := range p.Commands {
-		all = append(all, step(i, fmt.Sprintf("sleep 0.%03d; echo %s >>%s; rm /srv/doomed-%d; mkdir /srv/new-%d; echo 1 >/srv/new-%d/file",
-			p.Slow[i], p.id(i), tally, i, i, i)))
+		command := fmt.Sprintf("sleep 0.%03d; echo %s >>%s; rm /srv/doomed-%d; mkdir /srv/new-%d; echo 1 >/srv/new-%d/file",
+			p.Slow[i], p.id(i), tally, i, i, i)
+		if p.volume != "" {
+			command += fmt.Sprintf("; echo %s >>%s/tally; mkdir %s/new-%d", p.id(i), volumeAt, volumeAt, i)
+		}
+		all = append(all, step(i, command))
 	}
 	if p.Reads {
 		all = append(all, step(p.Commands, "cat "+tally))
@@ -134,6 +170,12 @@ func (p *inContainer) wants() []found.Want {
 	for i := range p.Commands {
 		all = append(all, found.Want{Change: fmt.Sprintf("- /srv/doomed-%d", i)}, found.Want{Change: fmt.Sprintf("+ /srv/new-%d", i)},
 			found.Want{Change: fmt.Sprintf("+ /srv/new-%d/file", i), Facts: holds("1\n")})
+		if p.volume != "" {
+			all = append(all, found.Want{Change: fmt.Sprintf("+ volume/new-%d", i)})
+		}
+	}
+	if p.volume != "" {
+		all = append(all, found.Want{Change: "~ volume/tally", Facts: holds(p.tallied())})
 	}
 	return all
 }
@@ -179,7 +221,15 @@ func (p *inContainer) judge(ctx context.Context, r *run, e ended) (v verdict, er
 			v.Lost = append(v.Lost, p.box+": "+wrong)
 		}
 	}
-	v.Orphaned, err = p.leftOver(ctx, r, e)
+	if v.Orphaned, err = p.leftOver(ctx, r, e); err != nil || p.volume == "" {
+		return v, err
+	}
+	beside, err := os.ReadDir(filepath.Dir(p.volume))
+	for _, b := range beside {
+		if b.Name() != filepath.Base(p.volume) {
+			v.Orphaned = append(v.Orphaned, b.Name()+" beside the volume of "+p.box)
+		}
+	}
 	return v, err
 }
 
@@ -268,6 +318,11 @@ func (p *inContainer) clear(ctx context.Context, r *run) error {
 			err = errors.Join(err, gone)
 		}
 	}
+	if p.volume != "" {
+		if gone := r.engine.VolumeRemove(ctx, p.box, true); !cerrdefs.IsNotFound(gone) {
+			err = errors.Join(err, gone)
+		}
+	}
 	// Those that others stand on go with the last of them.
 	for range images {
 		for _, i := range images {
@@ -302,5 +357,5 @@ func (p *inContainer) read(ctx context.Context, r *run, path string) (string, er
 }
 
 func (p *inContainer) String() string {
-	return fmt.Sprintf("exec-%d on host %d: %d commands of %v ms, reads %v, within %v", p.n, p.Host, p.Commands, p.Slow, p.Reads, p.within)
+	return fmt.Sprintf("exec-%d on host %d: %d commands of %v ms, reads %v, within %v, volume %v", p.n, p.Host, p.Commands, p.Slow, p.Reads, p.within, p.Volume)
 }

@@ -15,7 +15,7 @@
 // it is a matter of timing, and no seed can fix that.
 //
 // Where the machine lets them, every other worker takes checkpoints of containers as layers; of those the engine sees
-// nothing, so these containers are looked at from within.
+// nothing, so these containers are looked at from within. Some containers have a volume, of which each command keeps a copy.
 //
 // The engine itself is not ours to pause: a proxy between the workers and it stalls and drops connections instead.
 package crash

@@ -149,6 +149,9 @@ func (p plan) reachable(all []target) (some []target) {
 // comesTo says whether a part has a step that comes to a point, where it runs.
 func comesTo(p part, t target) bool {
 	on, _ := p.host()
+	if c, ok := p.(*inContainer); ok && (t.Volumes && !c.Volume || t.Plain && c.Volume) {
+		return false
+	}
 	return slices.Contains(p.actions(), t.Action) && t.on(on)
 }
 

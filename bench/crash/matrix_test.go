@@ -34,25 +34,32 @@ func TestMatrix(t *testing.T) {
 	require.NotZero(t, f.Unwound)
 }
 
-// TestLayersAreInTheMatrix kills a worker that has just taken layers off: what its container shows is looked at from within.
-func TestLayersAreInTheMatrix(t *testing.T) {
+// TestLayersAndVolumesAreInTheMatrix kills a worker that has just taken layers off, and one that has just put back what a
+// command had changed in a volume: what the engine does not see is looked at from within, and where the volume is.
+func TestLayersAndVolumesAreInTheMatrix(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") == "true" {
-			t.Fatal("layers over containers are tested as root only")
+			t.Fatal("layers over containers and copies of volumes are tested as root only")
 		}
-		t.Skip("SKIPPED: layers over containers are tested as root only")
+		t.Skip("SKIPPED: layers over containers and copies of volumes are tested as root only")
 	}
 	if err := hasEngine(); err != nil && os.Getenv("CI") != "true" {
 		t.Skipf("SKIPPED: no Docker engine answers: %v", err)
 	}
-	p := plan{ID: "layers", Ends: fails, Attempts: 100, Parts: []part{&inContainer{Host: 1, Commands: 2, Slow: []int{0, 0}}, &files{Fails: true}}}
-	for n, each := range p.Parts {
-		each.name(n)
+	layers := plan{ID: "layers", Ends: fails, Attempts: 100, Parts: []part{&inContainer{Host: 1, Commands: 2, Slow: []int{0, 0}}, &files{Fails: true}}}
+	layers.Faults = []fault{{Kind: killAt, Host: 1, At: "container.exec:layers-restored", Nth: 1}}
+	volumes := plan{ID: "volumes", Ends: commits, Sequel: redone, Attempts: 100, Parts: []part{&inContainer{Volume: true, Commands: 2, Slow: []int{0, 0}}, &files{}}}
+	volumes.Faults = []fault{{Kind: killAt, At: "container.exec:volumes-restored", Nth: 1}}
+	plans := []plan{layers, volumes}
+	for _, p := range plans {
+		for n, each := range p.Parts {
+			each.name(n)
+		}
 	}
-	p.Faults = []fault{{Kind: killAt, Host: 1, At: "container.exec:layers-restored", Nth: 1}}
-	f, err := Run(t.Context(), Options{Hosts: 2, Worlds: []string{"container", "file"}, Log: t.Output(), plans: []plan{p}})
+	f, err := Run(t.Context(), Options{Hosts: 2, Worlds: []string{"container", "file"}, Log: t.Output(), plans: plans})
 	require.NoError(t, err)
 	require.Zero(t, f.Lost+f.Doubled+f.Orphaned+f.Blocked, "%+v", f)
-	require.Equal(t, 1, f.Points, "the worker was not killed there")
+	require.Equal(t, 2, f.Points, "the workers were not killed there")
 	require.Equal(t, 1, f.Unwound)
+	require.Equal(t, 1, f.Redone)
 }

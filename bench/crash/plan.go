@@ -137,6 +137,7 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 	case "container":
 		c := drawContainer(r, hosts)
 		c.Reads = c.Reads || t.Reads
+		c.Volume = t.Volumes || c.Volume && !t.Plain
 		if !t.on(c.Host) { // a fleet of one has no other
 			c.Host = (c.Host + 1) % hosts
 		}

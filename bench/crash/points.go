@@ -27,6 +27,8 @@ type target struct {
 	Phase  phase
 	// Reads says that only a command which reads comes there, Reruns one whose result was lost.
 	Reads, Reruns bool
+	// Volumes says that only a command whose volumes are copied comes there, Plain only one that has none.
+	Volumes, Plain bool
 	// Kept says which hosts' containers come there, by how they keep checkpoints; empty: all.
 	Kept keeping
 }
@@ -86,9 +88,9 @@ var points = map[string]map[phase]string{
 		redoing:   "times",
 	},
 	"container.exec": {
-		forward: "captured recorded read checkpoint-taken ticket-taken before-supervisor rolled-back-to-rerun command-ended applied",
+		forward: "volumes-kept captured recorded read checkpoint-taken ticket-taken before-supervisor rolled-back-to-rerun command-ended applied",
 		unwinding: "undo-begun drift-checked candidate-built successor-named old-renamed old-stopped new-named new-started " +
-			"layers-restored rolled-back checkpoint-dropped",
+			"layers-restored volumes-restored rolled-back checkpoint-dropped",
 		rolling: "kept",
 		redoing: "put-back",
 	},
@@ -130,7 +132,8 @@ func targets(worlds []string) []target {
 					Reads: what == "read", Reruns: what == "rolled-back-to-rerun",
 				}
 				if world == "container" {
-					t.Kept = keptOn(what)
+					t.Kept, t.Volumes = keptOn(what), strings.HasPrefix(what, "volumes-")
+					t.Plain = what == "kept" || what == "put-back" // of volumes nothing is kept to redo from
 				}
 				all = append(all, t)
 			}
