@@ -46,7 +46,9 @@
 // # Layers
 //
 // Where the worker's config asks for them, and the container's own processes do not use its files, a checkpoint is a list of
-// layers over the container's root (see layers, and package overlay/helper). A rollback takes the later ones off and the
+// layers over the container's root (see layers, and package overlay/helper). The helper is a child of the worker, or a
+// sidecar (package overlay/sidecar): then the layers are where the worker cannot look, and it notes which containers have
+// some (see remote). A rollback takes the later ones off and the
 // container stays, with its id: so what is late is kept out in another way. Every command of a step, its checks too, starts
 // in a door: a folder that a helper shows in the container for this step alone. An engine starts nothing in a folder that is
 // not there. A rollback shows other layers, with another door or none, and ends every process that stands in the old ones.

@@ -27,6 +27,7 @@ type engine interface { //nolint:interfacebloat // it is one client, and each me
 
 	ContainerInspect(ctx context.Context, container string) (container.InspectResponse, error)
 	ContainerList(ctx context.Context, options container.ListOptions) ([]container.Summary, error)
+	ContainerAttach(ctx context.Context, container string, options container.AttachOptions) (types.HijackedResponse, error)
 	ContainerExport(ctx context.Context, container string) (io.ReadCloser, error)
 	CopyFromContainer(ctx context.Context, container, path string) (io.ReadCloser, container.PathStat, error)
 
@@ -46,6 +47,7 @@ type engine interface { //nolint:interfacebloat // it is one client, and each me
 	NetworkConnect(ctx context.Context, network, container string, config *network.EndpointSettings) error
 
 	ContainerCommit(ctx context.Context, container string, options container.CommitOptions) (container.CommitResponse, error)
+	ImageImport(ctx context.Context, source image.ImportSource, ref string, options image.ImportOptions) (io.ReadCloser, error)
 	ImageInspect(ctx context.Context, image string, _ ...client.ImageInspectOption) (image.InspectResponse, error)
 	ImageList(ctx context.Context, options image.ListOptions) ([]image.Summary, error)
 	ImageTag(ctx context.Context, image, ref string) error

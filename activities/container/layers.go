@@ -3,7 +3,6 @@ package container
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +15,8 @@ import (
 )
 
 // layers is the backend of overlays: a checkpoint is a list of layers over the root of the running container, which keeps
-// its id, its first process and all else after a rollback. It needs a helper that is root on the engine's host, and a
-// container whose own processes do not use its files.
+// its id, its first process and all else after a rollback. It needs a helper that is root on the engine's host (a child of
+// the worker, or a sidecar), and a container whose own processes do not use its files.
 //
 // Its fence is the door: a folder that a helper puts into the container for the step that is under way, and that each of
 // the step's commands starts in. After a rollback there is another door, or none, and the engine starts nothing in the old
@@ -27,25 +26,12 @@ type layers struct {
 	engine engine
 	// commits knows which container took the place of which, and makes them anew.
 	commits *commits
-	dir     string
+	home    home
 	helper  *helper.Client
 }
 
 // layersCheckpoint is where a checkpoint of this backend is: in the book of its container, under the token.
 const layersCheckpoint = "layers"
-
-// stands says whether a container has layers, or checkpoints of them. It costs no more than reading a file, and is no
-// where id is a name.
-func (l *layers) stands(id string) (bool, error) {
-	if len(id) != 64 {
-		return false, nil
-	}
-	is, err := helper.Stands(l.dir, id)
-	if err != nil {
-		err = activities.Errorf(activities.ActionFailed, "the layers of container %s cannot be read (%v); the worker must run as root, as it did when they were made", id[:12], err)
-	}
-	return is, err
-}
 
 // ask asks the helper about a container of the engine.
 func (l *layers) ask(ctx context.Context, r helper.Request) (helper.Answer, error) {
@@ -59,6 +45,11 @@ func (l *layers) ask(ctx context.Context, r helper.Request) (helper.Answer, erro
 func (l *layers) askOf(ctx context.Context, now container.InspectResponse, r helper.Request) (helper.Answer, error) {
 	if r.PID = 0; now.State.Running {
 		r.PID = now.State.Pid
+	}
+	if r.Op == helper.Take {
+		if err := l.home.begin(r.Container); err != nil {
+			return helper.Answer{}, err
+		}
 	}
 	a, err := l.helper.Ask(ctx, r)
 	return a, tell(nameOf(now), err)
@@ -256,21 +247,19 @@ func (l *layers) kept(ctx context.Context, of rollback) (*kept, error) {
 // release lets go of a token's checkpoints, wherever they are. A container that nobody has a checkpoint of any more gets its
 // layers written into its own filesystem, so that its engine has all of it, as soon as no process stands in them.
 func (l *layers) release(ctx context.Context, token string) error {
-	if _, err := os.Stat(l.dir); os.IsNotExist(err) {
-		return nil
-	}
-	books, err := os.ReadDir(l.dir)
+	known, err := l.home.containers()
 	if err != nil {
 		return err
 	}
-	for _, b := range books {
-		if stands, err := l.stands(b.Name()); !stands || err != nil {
-			if err != nil {
-				return err
-			}
+	for _, id := range known {
+		stands, err := l.home.stands(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !stands {
 			continue
 		}
-		if err := l.releaseIn(ctx, b.Name(), token); err != nil {
+		if err := l.releaseIn(ctx, id, token); err != nil {
 			return err
 		}
 	}
@@ -280,8 +269,10 @@ func (l *layers) release(ctx context.Context, token string) error {
 func (l *layers) releaseIn(ctx context.Context, id, token string) error {
 	now, err := l.engine.ContainerInspect(ctx, id)
 	if notFound(err) {
-		_, err := l.helper.Ask(ctx, helper.Request{Op: helper.Forget, Container: id})
-		return tell(id[:12], err)
+		if _, err := l.helper.Ask(ctx, helper.Request{Op: helper.Forget, Container: id}); err != nil {
+			return tell(id[:12], err)
+		}
+		return l.home.end(id)
 	}
 	if err != nil {
 		return explain("looking at the container", err)

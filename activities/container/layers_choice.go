@@ -13,9 +13,10 @@ import (
 
 // choice decides for each container which backend takes the next checkpoint of it.
 type choice struct {
-	layers *layers
-	// wanted says that the worker's config asks for layers.
-	wanted bool
+	// nearby are layers by a helper on this host, sidecar those by one on the engine.
+	nearby, sidecar *layers
+	// wanted is the one of them that the worker's config asks for; nil is docker commit.
+	wanted *layers
 
 	mu     sync.Mutex
 	probed bool
@@ -24,26 +25,48 @@ type choice struct {
 
 // chosen is the backend that a step's checkpoint is taken by. Why says why it is not the one that the config asks for.
 type chosen struct {
-	Layers bool   `json:"layers,omitempty"`
-	Why    string `json:"why,omitempty"`
+	Layers bool `json:"layers,omitempty"`
+	// Sidecar says that a sidecar on the engine has the layers, and no helper on the worker's host.
+	Sidecar bool   `json:"sidecar,omitempty"`
+	Why     string `json:"why,omitempty"`
 }
 
-// of looks at a container. One that has layers goes on with layers, whatever the config says now: its engine knows nothing
-// of what is in them.
+// over are the layers that a container has; nil where it has none.
+func (c *choice) over(ctx context.Context, id string) (*layers, error) {
+	for _, l := range []*layers{c.nearby, c.sidecar} {
+		if stands, err := l.home.stands(ctx, id); stands || err != nil {
+			return l, err
+		}
+	}
+	return nil, nil
+}
+
+// layersOf are those that a choice has fallen on.
+func (c *choice) layersOf(by chosen) *layers {
+	if by.Sidecar {
+		return c.sidecar
+	}
+	return c.nearby
+}
+
+// of looks at a container. One that has layers goes on with these, whatever the config says now: its engine knows nothing
+// of what is in them, and no other helper does.
 func (c *choice) of(ctx context.Context, target container.InspectResponse) (chosen, error) {
-	stands, err := c.layers.stands(target.ID)
-	if err != nil || !stands && !c.wanted {
+	by, err := c.over(ctx, target.ID)
+	if err != nil || by == nil && c.wanted == nil {
 		return chosen{}, err
 	}
+	stands := by != nil
 	if !stands {
+		by = c.wanted
 		if why, err := c.probe(ctx); why != "" || err != nil {
 			return chosen{Why: why}, err
 		}
 	}
-	_, err = c.layers.askOf(ctx, target, helper.Request{Op: helper.Fit, Container: target.ID})
+	_, err = by.askOf(ctx, target, helper.Request{Op: helper.Fit, Container: target.ID})
 	switch {
 	case err == nil:
-		return chosen{Layers: true}, nil
+		return chosen{Layers: true, Sidecar: by == c.sidecar}, nil
 	case helper.KindOf(err) == helper.Unfit && !stands:
 		return chosen{Why: reason(err)}, nil
 	case helper.KindOf(err) == helper.Unfit:
@@ -60,7 +83,7 @@ func (c *choice) probe(ctx context.Context) (why string, err error) {
 	if c.probed {
 		return c.unfit, nil
 	}
-	_, err = c.layers.helper.Ask(ctx, helper.Request{Op: helper.Probe})
+	_, err = c.wanted.helper.Ask(ctx, helper.Request{Op: helper.Probe})
 	if helper.KindOf(err) == helper.Unfit {
 		c.unfit, err = reason(err), nil
 	}
@@ -79,6 +102,8 @@ func reason(err error) string {
 // fact is what a plan says of the choice; empty where the config asks for nothing and gets it.
 func (c chosen) fact() string {
 	switch {
+	case c.Sidecar:
+		return "the checkpoint is a layer over the container's root (overlay), made by a sidecar container on the engine"
 	case c.Layers:
 		return "the checkpoint is a layer over the container's root (overlay)"
 	case c.Why != "":
@@ -90,7 +115,7 @@ func (c chosen) fact() string {
 // keeper is the backend that has the checkpoint of a record.
 func (x *execAction) keeper(rec record) checkpoints {
 	if rec.Chosen.Layers {
-		return x.choice.layers
+		return x.choice.layersOf(rec.Chosen)
 	}
 	return x.backend
 }

@@ -20,31 +20,32 @@ import (
 // what a container's own root holds, and nothing of what is over it.
 type layeredEngine struct {
 	engine
-	layers *layers
+	choice *choice
 }
 
 // files is the manifest of a container with layers; not ok for one that has none.
 func (e *layeredEngine) files(ctx context.Context, id string, ignore []string) (m manifest, ok bool, err error) {
-	if ok, err = e.layers.stands(id); !ok || err != nil {
-		return nil, ok, err
+	over, err := e.choice.over(ctx, id)
+	if over == nil || err != nil {
+		return nil, false, err
 	}
-	a, err := e.layers.ask(ctx, helper.Request{Op: helper.Files, Container: id, Skip: append([]string{"/dev", "/proc", "/sys"}, ignore...)})
+	a, err := over.ask(ctx, helper.Request{Op: helper.Files, Container: id, Skip: append([]string{"/dev", "/proc", "/sys"}, ignore...)})
 	return exported(a.Files, ignore), true, err
 }
 
 // CopyFromContainer has no content for anything but regular files.
 func (e *layeredEngine) CopyFromContainer(ctx context.Context, id, at string) (io.ReadCloser, container.PathStat, error) {
-	stands, err := e.layers.stands(id)
+	over, err := e.choice.over(ctx, id)
 	if err != nil {
 		return nil, container.PathStat{}, err
 	}
-	if !stands {
+	if over == nil {
 		if f, ok := direct(ctx, e.engine, id, at); ok {
 			return copied(f, at)
 		}
 		return e.engine.CopyFromContainer(ctx, id, at)
 	}
-	a, err := e.layers.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: maxProgram})
+	a, err := over.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: maxProgram})
 	if err != nil {
 		return nil, container.PathStat{}, err
 	}
@@ -88,9 +89,9 @@ func modeOf(mode uint32) fs.FileMode {
 
 // ContainerExecCreate makes sure that what enters a container stands in its layers, also after a restart.
 func (e *layeredEngine) ContainerExecCreate(ctx context.Context, id string, o container.ExecOptions) (container.ExecCreateResponse, error) {
-	if stands, err := e.layers.stands(id); stands || err != nil {
+	if over, err := e.choice.over(ctx, id); over != nil || err != nil {
 		if err == nil {
-			err = e.layers.settle(ctx, id)
+			err = over.settle(ctx, id)
 		}
 		if err != nil {
 			return container.ExecCreateResponse{}, err
@@ -111,18 +112,18 @@ func (e *layeredEngine) ContainerStart(ctx context.Context, name string, o conta
 	if err != nil {
 		return err
 	}
-	stands, err := e.layers.stands(started.ID)
-	if !stands || err != nil {
+	over, err := e.choice.over(ctx, started.ID)
+	if over == nil || err != nil {
 		return err
 	}
-	return e.layers.settle(ctx, started.ID)
+	return over.settle(ctx, started.ID)
 }
 
 // ContainerCommit is for containers whose layers can be written into their own filesystem first.
 func (e *layeredEngine) ContainerCommit(ctx context.Context, id string, o container.CommitOptions) (container.CommitResponse, error) {
-	stands, err := e.layers.stands(id)
-	if err == nil && stands {
-		err = e.layers.flatten(ctx, id)
+	over, err := e.choice.over(ctx, id)
+	if err == nil && over != nil {
+		err = over.flatten(ctx, id)
 	}
 	if helper.KindOf(err) == helper.InUse {
 		err = activities.Errorf(activities.Refused, "an image of container %s would lack its layers, and they cannot be written into it: %v", id[:12], err)

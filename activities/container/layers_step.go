@@ -15,7 +15,7 @@ func (a *application) through(ctx context.Context, c command) (command, error) {
 	if !a.rec.Chosen.Layers {
 		return c, nil
 	}
-	return a.choice.layers.through(ctx, a.entry.Token, a.rec.Container, c)
+	return a.choice.layersOf(a.rec.Chosen).through(ctx, a.entry.Token, a.rec.Container, c)
 }
 
 // stepScene is the scene of a step whose checks may come too late as well as its command.
@@ -40,7 +40,7 @@ func (x *execAction) undoOf(by chosen, c container.InspectResponse, ignore []str
 		return x.Spec().Undo + fromCopies(kept), append(x.backend.losses(), outside(c, ignore)...)
 	}
 	return "The layers that the step has written are taken off the container, which stays as it is but for them; every process " +
-		"that a command has left in it is ended. Volumes, binds and effects outside are not rolled back." + fromCopies(kept), append(append(x.choice.layers.losses(), mounted(c)...), ignoring(ignore)...)
+		"that a command has left in it is ended. Volumes, binds and effects outside are not rolled back." + fromCopies(kept), append(append(x.choice.layersOf(by).losses(), mounted(c)...), ignoring(ignore)...)
 }
 
 // mounted names what is not rolled back because it is not in the own filesystem of a container that stays.
@@ -60,6 +60,9 @@ func exact(undone activities.Undone, rec record, back restored) activities.Undon
 	}
 	undone.Outcome = activities.Restored
 	undone.Observed = fmt.Sprintf("the layers of %s are those before the step, and nothing is written over them", nameOf(rec.Container))
+	if rec.Chosen.Sidecar {
+		undone.Observed += "; by a sidecar on the engine"
+	}
 	undone.Losses = mounted(without(rec.Container, rec.Volumes))
 	if back.Ended {
 		undone.Losses = append(undone.Losses, "processes that earlier commands had left in the container were ended")
@@ -71,12 +74,12 @@ func exact(undone activities.Undone, rec record, back restored) activities.Undon
 }
 
 // lacksLayers says that an image of the container would lack what is in layers over it.
-func (x *execAction) lacksLayers(rec record, id string) bool {
-	stands, err := x.choice.layers.stands(id)
-	return !rec.Chosen.Layers && (stands || err != nil)
+func (x *execAction) lacksLayers(ctx context.Context, rec record, id string) bool {
+	over, err := x.choice.over(ctx, id)
+	return !rec.Chosen.Layers && (over != nil || err != nil)
 }
 
 // release lets go of all that the token has with any backend: its record may be gone.
 func (x *execAction) release(ctx context.Context, token string) error {
-	return errors.Join(x.backend.release(ctx, token), x.choice.layers.release(ctx, token))
+	return errors.Join(x.backend.release(ctx, token), x.choice.nearby.release(ctx, token), x.choice.sidecar.release(ctx, token))
 }

@@ -65,7 +65,7 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 			return activities.Undone{}, err
 		}
 		to.Usurper, to.Stopped = now.usurper, now.stopped
-		if d.Redoable && now.after != nil && !now.gone && len(rec.Volumes) == 0 && !x.lacksLayers(rec, now.id) {
+		if d.Redoable && now.after != nil && !now.gone && len(rec.Volumes) == 0 && !x.lacksLayers(ctx, rec, now.id) {
 			to.Keep = now.now.digest()
 			if err := now.now.save(t.Dir(), keptFile(to.Keep)); err != nil {
 				return activities.Undone{}, err

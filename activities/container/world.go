@@ -2,12 +2,15 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -19,8 +22,12 @@ type Config struct {
 	// Host is the engine's address, "unix:///var/run/docker.sock". Defaults to DOCKER_HOST, else to the usual socket.
 	Host string
 	// Overlay takes checkpoints as layers over the root of running containers, where that can be: see package overlay/helper.
-	// It needs the worker to be root on the engine's host. Defaults to docker commit for all containers.
+	// It needs the worker to be root on the engine's host, or Sidecar. Defaults to docker commit for all containers.
 	Overlay bool
+	// Sidecar has a container on the engine make the layers, with all rights there: see package overlay/sidecar.
+	Sidecar bool
+	// Helper is the static program that sidecars run. Defaults to the program that runs now.
+	Helper string
 }
 
 // New makes the world. The engine need not answer yet.
@@ -30,6 +37,16 @@ func New(c Config) (activities.World, error) {
 	}
 	state, err := filepath.Abs(c.State)
 	if err != nil {
+		return activities.World{}, err
+	}
+	program := sync.OnceValues(func() (*sidecar.Program, error) {
+		p, err := sidecar.ReadProgram(c.Helper)
+		if err != nil {
+			err = fmt.Errorf("container.helper: %w", err)
+		}
+		return p, err
+	})
+	if err := c.check(program); err != nil {
 		return activities.World{}, err
 	}
 	plain, err := connect(c.Host)
@@ -45,21 +62,46 @@ func New(c Config) (activities.World, error) {
 		return activities.World{}, err
 	}
 	dir := filepath.Join(state, "container", "layers")
-	over := &layers{engine: plain, dir: dir, helper: helper.NewClient(dir)}
-	engine := &layeredEngine{plain, over}
-	over.commits = &commits{engine: engine, lineage: family}
+	beside := helper.ClientOf(sidecar.Starter(plain, records.ID(), program))
+	choice := &choice{
+		nearby:  &layers{engine: plain, home: nearby(dir), helper: helper.NewClient(dir)},
+		sidecar: &layers{engine: plain, home: remote{filepath.Join(state, "container", "sidecar"), beside}, helper: beside},
+	}
+	switch {
+	case c.Sidecar:
+		choice.wanted = choice.sidecar
+	case c.Overlay:
+		choice.wanted = choice.nearby
+	}
+	engine := &layeredEngine{plain, choice}
+	backend := &commits{engine: engine, lineage: family}
+	choice.nearby.commits, choice.sidecar.commits = backend, backend
 	x := &execAction{
 		engine:  engine,
 		host:    c.Host,
 		journal: records,
-		backend: over.commits,
-		choice:  &choice{layers: over, wanted: c.Overlay},
+		backend: backend,
+		choice:  choice,
 		images:  &images{},
 	}
 	return activities.World{
 		Name: "container", Actions: []activities.Action{x, &replaceAction{x}}, Journal: x.place,
 		Records: journal.Records{Journal: records, Bytes: x.backend.bytes},
 	}, nil
+}
+
+// check refuses what cannot be meant.
+func (c Config) check(program func() (*sidecar.Program, error)) error {
+	switch {
+	case c.Sidecar && !c.Overlay:
+		return errors.New("container.sidecar: true is for checkpoints as layers; set container.overlay: true too")
+	case c.Helper != "" && !c.Sidecar:
+		return fmt.Errorf("container.helper: %q is the program of sidecars; set container.sidecar: true too, or leave it out", c.Helper)
+	case c.Sidecar:
+		_, err := program()
+		return err
+	}
+	return nil
 }
 
 // place is the journal's id and the engine's: a record is worth nothing at another engine.

@@ -103,9 +103,15 @@ type ContainerConfig struct {
 	// Engine is the Docker engine's address. Defaults to DOCKER_HOST, else the usual socket.
 	Engine string `yaml:"engine"`
 	// Overlay takes checkpoints of running containers as layers over their root, in milliseconds and exactly, where that can
-	// be: the worker has to be root on the engine's host, and the container's own processes must not use its files. All
-	// others take docker commit. Defaults to false: docker commit for all.
+	// be: the worker has to be root on the engine's host, or to have a sidecar, and the container's own processes must not
+	// use its files. All others take docker commit. Defaults to false: docker commit for all.
 	Overlay bool `yaml:"overlay"`
+	// Sidecar has a container on the engine make the layers, which is as good as root there. So the worker need not be root,
+	// nor on the engine's host. Defaults to false: a process of the worker's own makes them.
+	Sidecar bool `yaml:"sidecar"`
+	// Helper is the program that the sidecar runs: a static one for the engine's machine, from
+	// CGO_ENABLED=0 go build ./activities/container/overlay/standalone. Defaults to the worker's own, where that is static.
+	Helper string `yaml:"helper"`
 }
 
 // TerraformConfig limits the world terraform.

@@ -31,7 +31,9 @@ func open(c Config) ([]activities.World, error) {
 		add(file.New(file.Config{Roots: c.File.Roots}))
 	}
 	if c.Container != nil {
-		add(container.New(container.Config{State: c.State, Host: c.Container.Engine, Overlay: c.Container.Overlay}))
+		add(container.New(container.Config{
+			State: c.State, Host: c.Container.Engine, Overlay: c.Container.Overlay, Sidecar: c.Container.Sidecar, Helper: c.Container.Helper,
+		}))
 	}
 	if c.Terraform != nil {
 		add(terraform.New(terraform.Config{

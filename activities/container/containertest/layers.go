@@ -2,6 +2,8 @@ package containertest
 
 import (
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
@@ -22,6 +24,16 @@ func Shows(t testing.TB, b *Box) string {
 }
 
 var notCompared = regexp.MustCompile(`(?m)^(/|/etc|/etc/(hosts|hostname|resolv.conf|mtab)|/\.dockerenv|(/tmp|/run|/var/log|/var)(/\S*)?) .*\n`)
+
+// AsTheImage says of two looks of Shows that after is what the image made: all that a case and its steps do is in /srv.
+func AsTheImage(before, after string) bool {
+	but := func(shown string) []string {
+		return slices.DeleteFunc(strings.Split(shown, "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "/srv ") || strings.HasPrefix(line, "/srv/")
+		})
+	}
+	return !strings.Contains(after, "\n/srv/") && slices.Equal(but(before), but(after))
+}
 
 // StartOn starts a container on an engine of the test's own, which has the image of Prepare. It goes with the engine.
 func StartOn(t testing.TB, e *enginetest.Engine) *Box {

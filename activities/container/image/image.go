@@ -20,7 +20,7 @@ import (
 // Shell is the import path of the program that the image consists of.
 const Shell = "github.com/seed-62bf7108/unwind/examples/shell"
 
-// Importer is the part of a Docker client that Build needs.
+// Importer is the part of a Docker client that Build and Import need.
 type Importer interface {
 	ImageImport(ctx context.Context, source dockerimage.ImportSource, ref string, options dockerimage.ImportOptions) (io.ReadCloser, error)
 }
@@ -42,9 +42,13 @@ func Build(ctx context.Context, engine Importer, ref string) (id string, err err
 	if err != nil {
 		return "", err
 	}
+	return Import(ctx, engine, root, ref, "Unwind's demo shell", "ENV PATH=/bin", "WORKDIR /", `CMD ["/bin/sleep", "infinity"]`)
+}
+
+// Import makes an image of a tar stream, with changes as in a Dockerfile, and returns its id.
+func Import(ctx context.Context, engine Importer, root io.Reader, ref, message string, changes ...string) (id string, err error) {
 	answer, err := engine.ImageImport(ctx, dockerimage.ImportSource{Source: root, SourceName: "-"}, ref, dockerimage.ImportOptions{
-		Message: "Unwind's demo shell",
-		Changes: []string{"ENV PATH=/bin", "WORKDIR /", `CMD ["/bin/sleep", "infinity"]`},
+		Message: message, Changes: changes,
 	})
 	if err != nil {
 		return "", fmt.Errorf("importing image %s: %w", ref, err)

@@ -3,8 +3,6 @@ package layerstest
 import (
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/docker/docker/client"
@@ -74,7 +72,7 @@ var layering = actiontest.Case{
 	Drift:     func(t testing.TB, dir string) { in(t, dir).Run(t, "echo drift >>/srv/drift") },
 	Meanwhile: func(t testing.TB, dir string) { in(t, dir).Run(t, "echo meanwhile >/srv/b") },
 	Undone:    activities.Restored,
-	Reset:     asTheImage,
+	Reset:     containertest.AsTheImage,
 	Secret:    "canary-4711-secret",
 	Sample:    1,
 }
@@ -111,14 +109,4 @@ func in(t testing.TB, dir string) *containertest.Box {
 		c = own.Client(t)
 	}
 	return &containertest.Box{Client: c, Name: containertest.NameIn(dir)}
-}
-
-// asTheImage says that after is what the image made: all that the case and its steps do is in /srv.
-func asTheImage(before, after string) bool {
-	but := func(manifest string) []string {
-		return slices.DeleteFunc(strings.Split(manifest, "\n"), func(line string) bool {
-			return strings.HasPrefix(line, "/srv ") || strings.HasPrefix(line, "/srv/")
-		})
-	}
-	return !strings.Contains(after, "\n/srv/") && slices.Equal(but(before), but(after))
 }

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// processName is the name under which a program starts itself as a helper.
-const processName = "unwind-overlay-helper"
+// ProcessName is the name under which a program that calls Attend is a helper. Its one argument is the folder for layers.
+const ProcessName = "unwind-overlay-helper"
 
 func init() { //nolint:gochecknoinits // later the first thread may be another goroutine's
-	if filepath.Base(os.Args[0]) == processName {
+	if filepath.Base(os.Args[0]) == ProcessName {
 		runtime.LockOSThread() // what /proc tells of this process is its first thread, which is to stay where it is
 	}
 }
@@ -29,7 +29,7 @@ func init() { //nolint:gochecknoinits // later the first thread may be another g
 // Attend makes this program able to be its own helper: call it first in main. In a process that was started as one it
 // does that work and never returns.
 func Attend() {
-	if filepath.Base(os.Args[0]) != processName {
+	if filepath.Base(os.Args[0]) != ProcessName {
 		return
 	}
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
@@ -43,9 +43,23 @@ func Attend() {
 // idle is after how long a helper that nobody asks anything ends.
 const idle = time.Minute
 
+// Process is a helper that has been started.
+type Process struct {
+	// PID is its number, 0 where it is on another host.
+	PID int
+	// In is what it reads requests from: it ends when that is closed and all have been answered. Out is what it writes.
+	In  io.WriteCloser
+	Out io.Reader
+	// Wait returns when nothing is left of it. It is called at the end of Out.
+	Wait func()
+}
+
+// Starter starts a helper, which outlives ctx.
+type Starter func(ctx context.Context) (Process, error)
+
 // Client starts a helper at the first need, and another where one has ended. It may be used by several goroutines.
 type Client struct {
-	dir string
+	starter Starter
 
 	mu      sync.Mutex
 	now     *process
@@ -62,12 +76,18 @@ type process struct {
 	ended   chan struct{}
 }
 
-// NewClient makes a client of helpers that keep layers in dir, a folder that root alone may read.
-func NewClient(dir string) *Client { return &Client{dir: dir} }
+// NewClient makes a client of helpers that are children of this process and keep layers in dir, a folder that root alone
+// may read.
+func NewClient(dir string) *Client {
+	return ClientOf(func(context.Context) (Process, error) { return child(dir) })
+}
+
+// ClientOf makes a client of helpers that are started so.
+func ClientOf(start Starter) *Client { return &Client{starter: start} }
 
 // Ask sends a request and waits for its answer. An error that is not a [Failure] leaves open what has been done of it.
 func (c *Client) Ask(ctx context.Context, r Request) (Answer, error) {
-	p, answer, err := c.send(r)
+	p, answer, err := c.send(ctx, r)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -93,14 +113,14 @@ func (a Answer) result() (Answer, error) {
 	return a, nil
 }
 
-func (c *Client) send(r Request) (*process, <-chan Answer, error) {
+func (c *Client) send(ctx context.Context, r Request) (*process, <-chan Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing {
 		return nil, nil, errors.New("the worker is stopping")
 	}
 	if c.now == nil {
-		if err := c.start(); err != nil {
+		if err := c.start(ctx); err != nil {
 			return nil, nil, fmt.Errorf("starting the overlay helper: %w", err)
 		}
 	}
@@ -120,26 +140,38 @@ func (c *Client) send(r Request) (*process, <-chan Answer, error) {
 	return c.now, answer, nil
 }
 
-// start starts a helper. The lock is held.
-func (c *Client) start() error {
-	cmd := exec.Command("/proc/self/exe", c.dir)
-	cmd.Args[0] = processName
+// child starts a helper as a child of this process.
+func child(dir string) (Process, error) {
+	cmd := exec.Command("/proc/self/exe", dir)
+	cmd.Args[0] = ProcessName
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	cmd.Dir = "/"
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return err
+		return Process{}, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return Process{}, err
 	}
 	if err := cmd.Start(); err != nil {
+		return Process{}, err
+	}
+	return Process{
+		PID: cmd.Process.Pid, In: in, Out: out,
+		Wait: func() { _ = cmd.Wait() }, // how it ends is nobody's business: the book tells
+	}, nil
+}
+
+// start starts a helper. The lock is held.
+func (c *Client) start(ctx context.Context) error {
+	started, err := c.starter(ctx)
+	if err != nil {
 		return err
 	}
-	p := &process{pid: cmd.Process.Pid, in: in, waiting: map[int]chan<- Answer{}, ended: make(chan struct{})}
+	p := &process{pid: started.PID, in: started.In, waiting: map[int]chan<- Answer{}, ended: make(chan struct{})}
 	c.now = p
 	p.idle = time.AfterFunc(idle, func() {
 		c.mu.Lock()
@@ -153,7 +185,7 @@ func (c *Client) start() error {
 		}
 	})
 	go func() {
-		for answers := json.NewDecoder(bufio.NewReader(out)); ; {
+		for answers := json.NewDecoder(bufio.NewReader(started.Out)); ; {
 			var a Answer
 			if answers.Decode(&a) != nil {
 				break
@@ -169,8 +201,8 @@ func (c *Client) start() error {
 			c.mu.Unlock()
 		}
 		p.idle.Stop()
-		in.Close()
-		_ = cmd.Wait() // how it ends is nobody's business: the book tells
+		p.in.Close()
+		started.Wait()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.now == p {

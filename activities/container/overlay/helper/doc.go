@@ -1,5 +1,5 @@
 // Package helper keeps checkpoints of containers as stacks of layers, in a small process of its own that runs as root on
-// the engine's host and speaks JSON lines over its standard input and output.
+// the engine's host, or in a sidecar there, and speaks JSON lines over its standard input and output.
 //
 // # The book
 //
@@ -12,4 +12,7 @@
 //
 // A request holds the container's lock from its beginning to its end. Another helper on the same folder waits for at most
 // half a minute and then says Busy: a helper that is stopped holds nobody up for ever, and nobody does its work twice.
+//
+// Helpers on different folders lock each other out where it matters: the first layer over a container's own root is put
+// there under a lock that all helpers of a host share, and a helper touches no stack that another folder's book has.
 package helper

@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -367,6 +369,65 @@ func TestTheLocksPatienceHasAnEnd(t *testing.T) {
 	assert.Equal(t, Busy, KindOf(err))
 }
 
+// another is a helper with another home for the same box.
+func (k *kept) another() *kept {
+	s := *k.stacks
+	s.dir = filepath.Join(k.Dir, "others")
+	require.NoError(k.t, os.Mkdir(s.dir, 0o700))
+	return &kept{k.Box, &s, k.t}
+}
+
+func TestOneHomeHasAContainersLayers(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	homes := []*kept{k, k.another()}
+	before := k.Files()
+	for range 10 {
+		var kinds [2]Kind
+		var wg sync.WaitGroup
+		for i, h := range homes {
+			wg.Go(func() {
+				_, err := h.ask(Take, name("one"))
+				kinds[i] = KindOf(err)
+			})
+		}
+		wg.Wait()
+		winner := homes[slices.Index(kinds[:], "")]
+		assert.ElementsMatch(t, []Kind{"", Foreign}, kinds)
+		k.Do("echo x >/srv/x")
+		winner.must(Restore, name("one"), turn("undo"))
+		assert.Equal(t, before, k.Files())
+		winner.must(Drop, name("one"))
+		winner.must(Flatten)
+	}
+}
+
+func TestAnotherHomesChangeIsNotFinished(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	k.must(Take, name("one"))
+	at, err := stack.Open(k.PID)
+	require.NoError(t, err)
+	defer at.Close()
+	k.Inside(func() error { // as in the middle of a change: there are two tops
+		twin, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(twin)
+		return unix.MoveMount(twin, "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH)
+	})
+	_, err = k.another().ask(Stacked)
+	assert.Equal(t, Foreign, KindOf(err))
+	s, err := at.Survey()
+	require.NoError(t, err)
+	assert.Len(t, s.Tops, 2)
+	k.must(Stacked)
+	s, err = at.Survey()
+	require.NoError(t, err)
+	assert.Len(t, s.Tops, 1)
+}
+
 func TestForgetAndList(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)
@@ -433,7 +494,7 @@ func TestServeAnswersAllBeforeItReturns(t *testing.T) {
 		fmt.Fprintf(&in, `{"id":%d,"op":"list"}`+"\n", i)
 	}
 	go func() {
-		done <- serve(&stacks{dir: t.TempDir(), patience: time.Second}, strings.NewReader(in.String()), w)
+		done <- serve(&stacks{dir: t.TempDir(), patience: time.Second, alone: time.Hour}, strings.NewReader(in.String()), w)
 		w.Close()
 	}()
 	lines := 0
@@ -442,4 +503,11 @@ func TestServeAnswersAllBeforeItReturns(t *testing.T) {
 	}
 	assert.Equal(t, 20, lines)
 	require.NoError(t, <-done)
+}
+
+func TestAHelperThatNobodyAsksEnds(t *testing.T) {
+	t.Parallel()
+	in, silent := io.Pipe()
+	defer silent.Close()
+	require.NoError(t, serve(&stacks{dir: t.TempDir(), alone: time.Millisecond}, in, io.Discard))
 }

@@ -21,24 +21,39 @@ func lock(ctx context.Context, name string, patience time.Duration) (*os.File, e
 	if err != nil {
 		return nil, err
 	}
+	return f, hold(ctx, f, patience)
+}
+
+// lockHost takes a lock that the helpers of all homes on this host share: on their process namespace, which no container has
+// that layers may stand on. It leaves nothing.
+func lockHost(ctx context.Context, patience time.Duration) (*os.File, error) {
+	f, err := os.Open("/proc/self/ns/pid")
+	if err != nil {
+		return nil, err
+	}
+	return f, hold(ctx, f, patience)
+}
+
+// hold locks a file, or closes it.
+func hold(ctx context.Context, f *os.File, patience time.Duration) error {
 	until := time.Now().Add(patience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return f, nil
+			return nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			f.Close()
-			return nil, err
+			return err
 		}
 		if time.Now().After(until) {
 			f.Close()
-			return nil, failure(Busy, "another helper is at work on the container, or is stopped: %s is locked for %v", name, patience)
+			return failure(Busy, "another helper is at work on the container, or is stopped: %s is locked for %v", f.Name(), patience)
 		}
 		select {
 		case <-ctx.Done():
 			f.Close()
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-time.After(pause):
 		}
 	}

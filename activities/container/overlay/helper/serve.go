@@ -50,6 +50,8 @@ const (
 	Flatten Op = "flatten"
 	// Stacked says in Yes whether layers stand, or have to stand, over the container's own root.
 	Stacked Op = "stacked"
+	// Kept says in Yes whether anything is kept of the container: layers, or checkpoints of them. It waits for nobody.
+	Kept Op = "kept"
 	// Forget drops all that is kept of a container that is no more.
 	Forget Op = "forget"
 	// List returns the IDs of the containers that have a book.
@@ -87,9 +89,14 @@ type Answer struct {
 	IDs     []string       `json:"ids,omitempty"`
 }
 
-// Serve answers requests until its input ends, and returns when the last has been answered. What is kept is in dir.
+// alone is after how long a helper ends that is asked nothing. A client ends one long before that, where it still can: when
+// an engine is started anew, nobody can speak to a sidecar of before any more, nor end its input.
+const alone = 10 * time.Minute
+
+// Serve answers requests until its input ends or nobody asks any more, and returns when the last has been answered. What
+// is kept is in dir.
 func Serve(dir string, in io.Reader, out io.Writer) error {
-	return serve(&stacks{dir: dir, patience: patience, starting: starting, owns: stack.InCgroup}, in, out)
+	return serve(&stacks{dir: dir, patience: patience, alone: alone, starting: starting, owns: stack.InCgroup}, in, out)
 }
 
 func serve(s *stacks, in io.Reader, out io.Writer) error {
@@ -100,20 +107,41 @@ func serve(s *stacks, in io.Reader, out io.Writer) error {
 	defer wg.Wait()
 	var mu sync.Mutex
 	lines := json.NewEncoder(out)
-	for requests := json.NewDecoder(bufio.NewReader(in)); ; {
-		var r Request
-		if err := requests.Decode(&r); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
+	requests, end := make(chan Request), make(chan error, 1)
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for d := json.NewDecoder(bufio.NewReader(in)); ; {
+			var r Request
+			if err := d.Decode(&r); err != nil {
+				end <- err
+				return
+			}
+			select {
+			case requests <- r:
+			case <-over:
+				return
+			}
 		}
-		wg.Go(func() {
-			a, err := s.answer(context.Background(), r)
-			a.ID, a.Failure = r.ID, asFailure(err)
-			mu.Lock()
-			defer mu.Unlock()
-			_ = lines.Encode(a) // nobody may be there to read it any more: the book has it
-		})
+	}()
+	for {
+		select {
+		case r := <-requests:
+			wg.Go(func() {
+				a, err := s.answer(context.Background(), r)
+				a.ID, a.Failure = r.ID, asFailure(err)
+				mu.Lock()
+				defer mu.Unlock()
+				_ = lines.Encode(a) // nobody may be there to read it any more: the book has it
+			})
+		case err := <-end:
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		case <-time.After(s.alone):
+			return nil
+		}
 	}
 }
 
@@ -134,6 +162,9 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	switch r.Op {
 	case Probe:
 		return a, stack.Probe(s.dir)
+	case Kept:
+		a.Yes, err = Stands(s.dir, r.Container)
+		return a, err
 	case Forget:
 		return a, s.forget(ctx, r.Container)
 	case List:

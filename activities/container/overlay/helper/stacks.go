@@ -18,6 +18,7 @@ import (
 type stacks struct {
 	dir      string
 	patience time.Duration
+	alone    time.Duration
 	// starting is how long a container that has been started may need until its own program runs.
 	starting time.Duration
 	// owns says whether a process is the container's: its number may have gone to another.
@@ -31,6 +32,7 @@ type open struct {
 	lock     *os.File
 	target   *stack.Target // nil where the container does not run
 	shown    *stack.Top    // nil where the container's own root shows
+	patience time.Duration
 	starting time.Duration
 }
 
@@ -51,7 +53,7 @@ func (s *stacks) open(ctx context.Context, container string, pid int) (o *open, 
 	if err := os.MkdirAll(filepath.Join(dir, "doors"), 0o755); err != nil {
 		return nil, err
 	}
-	o = &open{dir: dir, starting: s.starting}
+	o = &open{dir: dir, patience: s.patience, starting: s.starting}
 	if o.lock, err = lock(ctx, filepath.Join(dir, "lock"), s.patience); err != nil {
 		return nil, err
 	}
@@ -85,6 +87,9 @@ func (o *open) close() {
 
 // settle finishes what has begun, or takes it back, and shows the layers again that a restart has taken away.
 func (o *open) settle(ctx context.Context) error {
+	if err := o.look(); err != nil { // what another helper is at is not for this one to finish
+		return err
+	}
 	if err := o.target.Finish(); err != nil {
 		return err
 	}
@@ -123,9 +128,8 @@ func (o *open) conclude(ctx context.Context, c change, done bool) error {
 func (o *open) look() error {
 	s, err := o.target.Survey()
 	o.shown = nil
-	if err == nil && len(s.Tops) > 0 {
-		o.shown = &s.Tops[len(s.Tops)-1]
-		if !strings.HasPrefix(o.shown.Name, o.ID+":") {
+	for i := range s.Tops {
+		if o.shown = &s.Tops[i]; err == nil && !strings.HasPrefix(o.shown.Name, o.ID+":") {
 			err = failure(Foreign, "layers that are in another worker's book stand on the container")
 		}
 	}
@@ -173,7 +177,7 @@ func (o *open) show(ctx context.Context, c change) error {
 		return err
 	}
 	if o.target != nil {
-		if err := o.target.Show(o.view(c.Lower, c.Upper), !c.Ends); err != nil {
+		if err := o.put(ctx, c); err != nil {
 			return err
 		}
 		if err := o.look(); err != nil {
@@ -181,6 +185,21 @@ func (o *open) show(ctx context.Context, c change) error {
 		}
 	}
 	return o.complete(ctx, c)
+}
+
+// put shows the top of a change. One helper at a time covers a container's own root: another home's helper has another lock.
+func (o *open) put(ctx context.Context, c change) error {
+	if o.shown == nil {
+		held, err := lockHost(ctx, o.patience)
+		if err != nil {
+			return err
+		}
+		defer held.Close()
+		if err := o.look(); err != nil {
+			return err
+		}
+	}
+	return o.target.Show(o.view(c.Lower, c.Upper), !c.Ends)
 }
 
 // merge makes one layer of all but the newest, where there are many.

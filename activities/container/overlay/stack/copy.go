@@ -104,7 +104,7 @@ func (c *copier) one(from item, in int, name string) error {
 		}
 	}
 	if first, ok := c.first[from.st.Ino]; ok && from.kind() != unix.S_IFDIR {
-		return unix.Linkat(first.fd, "", in, name, unix.AT_EMPTY_PATH)
+		return first.linkTo(in, name)
 	}
 	if err := create(from, in, name); err != nil {
 		return err

@@ -76,6 +76,11 @@ func (it item) link() (string, error) {
 	return string(target[:max(n, 0)]), err
 }
 
+// linkTo gives the item one more name. By its path: kernels before 6.10 want CAP_DAC_READ_SEARCH for it by its handle.
+func (it item) linkTo(in int, name string) error {
+	return unix.Linkat(unix.AT_FDCWD, it.path(), in, name, unix.AT_SYMLINK_FOLLOW)
+}
+
 func isMark(attribute string) bool { return strings.HasPrefix(attribute, overlayPrefix) }
 
 // attributes are the extended ones: access lists and capabilities are among them.

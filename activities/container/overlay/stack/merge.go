@@ -52,7 +52,7 @@ func merge(from, to item) error {
 		if sub.kind() == unix.S_IFDIR {
 			err = mergeFolder(sub, int(into.Fd()), name)
 		} else if err = remove(int(into.Fd()), name); err == nil {
-			err = unix.Linkat(sub.fd, "", int(into.Fd()), name, unix.AT_EMPTY_PATH)
+			err = sub.linkTo(int(into.Fd()), name)
 		}
 		return wrap(name, err)
 	})

@@ -1,0 +1,192 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/pkg/stdcopy"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/seed-62bf7108/unwind/activities/container/image"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+)
+
+// Engine is the part of a Docker client that sidecars need.
+type Engine interface {
+	image.Importer
+	ContainerCreate(ctx context.Context, config *container.Config, host *container.HostConfig, net *network.NetworkingConfig, platform *ocispec.Platform, name string) (container.CreateResponse, error)
+	ContainerAttach(ctx context.Context, container string, options container.AttachOptions) (types.HijackedResponse, error)
+	ContainerStart(ctx context.Context, container string, options container.StartOptions) error
+	ContainerList(ctx context.Context, options container.ListOptions) ([]container.Summary, error)
+	ContainerRemove(ctx context.Context, container string, options container.RemoveOptions) error
+}
+
+// Label is on each sidecar and on its volume, with the name of its home.
+const Label = "unwind.overlay"
+
+// Volume is the one in which a home's layers are.
+func Volume(home string) string { return "unwind-layers-" + home }
+
+// folder is where a sidecar has the volume.
+const folder = "/layers"
+
+// Starter starts sidecars on an engine. Those of one home share a volume: and so books and locks.
+func Starter(e Engine, home string, program func() (*Program, error)) helper.Starter {
+	return func(ctx context.Context) (helper.Process, error) {
+		p, err := program()
+		if err != nil {
+			return helper.Process{}, unable(err)
+		}
+		s := starting{e, home, p}
+		id, err := s.create(ctx)
+		if err != nil {
+			return helper.Process{}, err
+		}
+		started, err := s.start(ctx, id)
+		if err != nil {
+			return started, errors.Join(err, s.remove(context.WithoutCancel(ctx), id))
+		}
+		return started, nil
+	}
+}
+
+func unable(err error) error { return &helper.Failure{Kind: helper.Unfit, Message: err.Error()} }
+
+// starting is a sidecar that is being started.
+type starting struct {
+	engine  Engine
+	home    string
+	program *Program
+}
+
+// create makes the container, and the image where the engine has not got it, or has it no more.
+func (s starting) create(ctx context.Context) (string, error) {
+	config, host := s.settings()
+	for imported := false; ; imported = true {
+		made, err := s.engine.ContainerCreate(ctx, config, host, nil, nil, "")
+		switch {
+		case err == nil:
+			return made.ID, s.sweep(ctx, made.ID)
+		case !cerrdefs.IsNotFound(err) || imported:
+			return "", refused("making it", err)
+		}
+		root, err := s.program.root()
+		if err != nil {
+			return "", err
+		}
+		if _, err := image.Import(ctx, s.engine, root, config.Image, "Unwind's overlay helper"); err != nil {
+			return "", refused("importing its image", err)
+		}
+	}
+}
+
+// capabilities are all that a sidecar has: docker's own set is taken from it first. An overlay works with those of the
+// process that mounts it, so they are also what commands in the container need to write through it.
+var capabilities = []string{
+	"SYS_ADMIN",    // mounts, mount namespaces, and the trusted.* attributes that overlays are made of
+	"SYS_PTRACE",   // roots, mounts and open files of others' processes, in /proc
+	"SYS_CHROOT",   // entering a mount namespace asks for it too
+	"KILL",         // ending what has come in with a step, whoever it runs as
+	"DAC_OVERRIDE", // files and folders that belong to others
+	"FOWNER",       // their modes, times and attributes
+	"FSETID",       // set-group-id bits of what is copied
+	"CHOWN",        // owners of what is copied
+	"MKNOD",        // devices, and the marks of overlays for what is gone
+	"SETFCAP",      // files' capabilities of what is copied
+}
+
+func (s starting) settings() (*container.Config, *container.HostConfig) {
+	labels := map[string]string{Label: s.home}
+	return &container.Config{
+			Image: s.program.Ref(), Entrypoint: []string{"/" + helper.ProcessName, folder}, Labels: labels,
+			OpenStdin: true, StdinOnce: true, AttachStdin: true, AttachStdout: true, AttachStderr: true,
+		}, &container.HostConfig{
+			AutoRemove: true, ReadonlyRootfs: true, NetworkMode: "none",
+			PidMode:    "host",                            // the processes whose root it changes; and none of those can end it
+			UsernsMode: "host",                            // an engine that maps users would make it nobody there
+			LogConfig:  container.LogConfig{Type: "none"}, // what it says holds content of files
+			CapDrop:    []string{"ALL"}, CapAdd: capabilities,
+			// docker's profiles forbid mount and pivot_root, whatever capabilities there are.
+			SecurityOpt: []string{"apparmor=unconfined", "seccomp=unconfined", "label=disable"},
+			Mounts: []mount.Mount{{ // of the host's own filesystem: an overlay has no upper layer on another overlay
+				Type: mount.TypeVolume, Source: Volume(s.home), Target: folder, VolumeOptions: &mount.VolumeOptions{NoCopy: true, Labels: labels},
+			}},
+		}
+}
+
+// leftAfter is how old a sidecar is that was made and never started, when it counts as left by a worker that has died.
+const leftAfter = time.Minute
+
+// sweep removes what was made before and never started: an engine removes only what has run.
+func (s starting) sweep(ctx context.Context, made string) error {
+	found, err := s.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
+		filters.Arg("label", Label+"="+s.home), filters.Arg("status", container.StateCreated),
+	)})
+	now := int64(0) // by the engine's clock
+	for _, c := range found {
+		if c.ID == made {
+			now = c.Created
+		}
+	}
+	for _, c := range found {
+		if now-c.Created > int64(leftAfter/time.Second) {
+			err = errors.Join(err, s.remove(ctx, c.ID))
+		}
+	}
+	return err
+}
+
+func (s starting) remove(ctx context.Context, id string) error {
+	err := s.engine.ContainerRemove(ctx, id, container.RemoveOptions{Force: true})
+	if cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) { // it has removed itself, or is about to
+		return nil
+	}
+	return err
+}
+
+// start starts the container, attached from before its first word.
+func (s starting) start(ctx context.Context, id string) (helper.Process, error) {
+	conn, err := s.engine.ContainerAttach(ctx, id, container.AttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
+	if err != nil {
+		return helper.Process{}, refused("attaching to it", err)
+	}
+	if err := s.engine.ContainerStart(ctx, id, container.StartOptions{}); err != nil {
+		conn.Close()
+		return helper.Process{}, refused("starting "+s.program.file+" in it", err)
+	}
+	out, in := io.Pipe()
+	go func() {
+		_, err := stdcopy.StdCopy(in, os.Stderr, conn.Reader)
+		in.CloseWithError(err)
+	}()
+	return helper.Process{In: &input{conn}, Out: out, Wait: func() { out.Close(); conn.Close() }}, nil
+}
+
+// input is the standard input of an attached container.
+type input struct{ conn types.HijackedResponse }
+
+func (i *input) Write(p []byte) (int, error) { return i.conn.Conn.Write(p) }
+
+// Close ends the input; the output goes on.
+func (i *input) Close() error { return i.conn.CloseWrite() }
+
+// refused tells an engine that does not want a sidecar from one that cannot have it now.
+func refused(doing string, err error) error {
+	err = fmt.Errorf("the sidecar on the engine: %s: %w", doing, err)
+	for _, final := range []func(error) bool{cerrdefs.IsPermissionDenied, cerrdefs.IsUnauthorized, cerrdefs.IsInvalidArgument, cerrdefs.IsNotImplemented} {
+		if final(err) {
+			return unable(err)
+		}
+	}
+	return err
+}
