@@ -304,9 +304,6 @@ func (l *layers) flatten(ctx context.Context, id string) error {
 	return err
 }
 
-// bytes is not told: layers are shared by all checkpoints that lie above them.
-func (*layers) bytes(activities.Entry) int64 { return 0 }
-
 func (*layers) losses() []string {
 	return []string{"processes that commands have left in the container, this step's or others', are ended"}
 }

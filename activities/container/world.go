@@ -86,7 +86,7 @@ func New(c Config) (activities.World, error) {
 	}
 	return activities.World{
 		Name: "container", Actions: []activities.Action{x, &replaceAction{x}}, Journal: x.place,
-		Records: journal.Records{Journal: records, Bytes: x.backend.bytes},
+		Records: journal.Records{Journal: records, Bytes: x.bytes},
 	}, nil
 }
 

@@ -442,6 +442,25 @@ func TestForgetAndList(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestACheckpointWeighsWhatIsWrittenInItsLayers(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	weight := func(mark string, with ...func(*Request)) int64 {
+		return k.must(Weigh, append(with, name(mark), stopped)...).Bytes
+	}
+	const much = 1 << 20
+	k.must(Take, name("one"))
+	assert.Zero(t, weight("one"), "the container's own root is not of any layer")
+	k.Do("yes | head -c 1048576 >/srv/a; ln /srv/a /srv/b; truncate -s 100M /srv/sparse")
+	k.must(Take, name("two"))
+	assert.InDelta(t, much, weight("two"), much/4)
+	assert.Zero(t, weight("one"))
+	k.Do("yes | head -c 2097152 >/srv/c")
+	k.must(Restore, name("two"), turn("undo"), keep("kept"))
+	assert.InDelta(t, 3*much, weight("two", keep("kept")), much/2)
+	assert.InDelta(t, much, weight("two"), much/4)
+}
+
 func TestADamagedBookIsSaid(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)

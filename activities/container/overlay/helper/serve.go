@@ -44,6 +44,8 @@ const (
 	Has Op = "has"
 	// Named returns in IDs the checkpoints whose names begin with Name.
 	Named Op = "named"
+	// Weigh returns in Bytes what checkpoint Name takes, and those whose names begin with Keep beside it.
+	Weigh Op = "weigh"
 	// Drop lets go of checkpoints Names.
 	Drop Op = "drop"
 	// Flatten writes all layers into the container's own filesystem and takes the stack off.
@@ -87,6 +89,7 @@ type Answer struct {
 	Files   []stack.Shown  `json:"files,omitempty"`
 	File    stack.File     `json:"file,omitzero"`
 	IDs     []string       `json:"ids,omitempty"`
+	Bytes   int64          `json:"bytes,omitempty"`
 }
 
 // alone is after how long a helper ends that is asked nothing. A client ends one long before that, where it still can: when
@@ -200,6 +203,8 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 		a.Busy = o.Busy[r.Name]
 	case Named:
 		a.IDs = o.named(r.Name)
+	case Weigh:
+		a.Bytes, err = o.weigh(r.Name, r.Keep)
 	case Drop:
 		err = o.drop(r.Names)
 	case Flatten:

@@ -1,0 +1,35 @@
+package helper
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+)
+
+// weigh is what a checkpoint takes on the disk, in bytes, and what those have beside it whose names begin with kept: the layer
+// that was written last before it, and all that is only in theirs. A layer that several checkpoints begin with counts for each.
+func (o *open) weigh(name, kept string) (sum int64, err error) {
+	mark := o.Marks[name]
+	counts := map[int]bool{mark: mark != 0}
+	below := o.chain(mark)
+	for other, n := range o.Marks {
+		if kept == "" || !strings.HasPrefix(other, kept) {
+			continue
+		}
+		for _, layer := range o.chain(n) {
+			counts[layer] = counts[layer] || !slices.Contains(below, layer)
+		}
+	}
+	for layer, counted := range counts {
+		if !counted {
+			continue
+		}
+		n, err := stack.Weigh(o.dir, layer)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
