@@ -24,13 +24,6 @@ type commits struct {
 	lineage lineage
 }
 
-// Losses is what the commit backend does not bring back.
-func Losses() []string {
-	return append(anew(), "of files that were not in its image: times below a second, ACLs, user.* and trusted.* attributes, sockets, holes (sparse files are filled), and which names were links to one file")
-}
-
-func (c *commits) losses() []string { return Losses() }
-
 // A checkpoint is known by its name while a token needs it, and by its comment afterwards: a label would turn up among
 // those of the container made from it. Each attempt gives it a name of its own: an engine may still be committing for one
 // that died, and would take a common name away from the image that counts.

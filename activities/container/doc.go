@@ -87,5 +87,5 @@
 // Volumes, binds and tmpfs are not part of a container's filesystem: no backend rolls them back, and Plan names them. Of volumes
 // a step may ask for copies (volumes: snapshot): they are made before its record, and their undo puts back what differs, when
 // the container is rolled back and does not run yet (see package volumes).
-// See Losses for what the commit backend cannot keep.
+// LossTable says what each backend cannot keep.
 package container

@@ -304,10 +304,6 @@ func (l *layers) flatten(ctx context.Context, id string) error {
 	return err
 }
 
-func (*layers) losses() []string {
-	return []string{"processes that commands have left in the container, this step's or others', are ended"}
-}
-
 // through makes a command one that starts in the door of a step.
 func (l *layers) through(ctx context.Context, token string, in container.InspectResponse, c command) (command, error) {
 	if c.Workdir == "" {

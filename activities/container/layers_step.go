@@ -65,7 +65,7 @@ func exact(undone activities.Undone, rec record, back restored) activities.Undon
 	}
 	undone.Losses = mounted(without(rec.Container, rec.Volumes))
 	if back.Ended {
-		undone.Losses = append(undone.Losses, "processes that earlier commands had left in the container were ended")
+		undone.Losses = append(undone.Losses, leftRunning)
 	}
 	if len(undone.Losses) > 0 {
 		undone.Outcome = activities.Compensated

@@ -242,7 +242,7 @@ func TestWhatAnEarlierCommandLeftRunningEndsAndIsNamed(t *testing.T) {
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Compensated, u.Outcome)
-	assert.Equal(t, []string{"processes that earlier commands had left in the container were ended"}, u.Losses)
+	assert.Equal(t, []string{"processes that commands have left in the container, this step's or others', are ended"}, u.Losses)
 	assert.Len(t, processes(t, b), 1)
 }
 

@@ -24,15 +24,6 @@ type connection struct {
 	endpoint *network.EndpointSettings
 }
 
-// anew is what a container that is made like another has lost.
-func anew() []string {
-	return []string{
-		"the container is made anew: it has another id, its image is told by an id, anonymous volumes become named ones, and its log begins anew",
-		"its processes start again: what they held in memory is gone",
-		"addresses and ports that the engine chooses (not those that were asked for) may be others; what was linked to the old id, or shares its network or process namespace, has lost it",
-	}
-}
-
 // copyOf plans a container like the inspected one, with another image below it.
 func copyOf(model container.InspectResponse, image string) blueprint {
 	config, host := *model.Config, *model.HostConfig

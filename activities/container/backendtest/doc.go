@@ -1,0 +1,3 @@
+// Package backendtest holds tests of what each backend of container.exec does on each engine: the one at hand, and one with
+// overlay2.
+package backendtest

@@ -1,0 +1,82 @@
+package backendtest
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/docker/docker/client"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	"github.com/seed-62bf7108/unwind/activities/container/image"
+)
+
+func TestMain(m *testing.M) {
+	container.Attend()
+	os.Exit(m.Run())
+}
+
+// setting is an engine with an image of the demo's shell.
+type setting struct {
+	*client.Client
+
+	host, image string
+}
+
+// onEachBackend runs a test with each backend on each engine.
+func onEachBackend(t *testing.T, test func(t *testing.T, on setting, layers bool)) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("layers over containers are tested as root only")
+		}
+		t.Skip("SKIPPED: layers over containers are tested as root only")
+	}
+	atHand := setting{Client: containertest.Docker(t)}
+	own := enginetest.Start(t)
+	for name, on := range map[string]setting{"at hand": atHand, "overlay2": {Client: own.Client(t), host: own.Host}} {
+		on.image = "unwind/test-backend:" + containertest.Random()
+		_, err := image.Build(t.Context(), on, on.image)
+		require.NoError(t, err)
+		t.Cleanup(func() { removeImage(t, on.Client, on.image) })
+		t.Run(name+", docker commit", func(t *testing.T) { test(t, on, false) })
+		t.Run(name+", layers", func(t *testing.T) { test(t, on, true) })
+	}
+}
+
+// task is a step of a worker.
+type task struct {
+	*testing.T
+
+	action activities.Action
+	entry  activities.Entry
+	with   activities.Step
+}
+
+func newTask(t *testing.T, on setting, layers bool, with map[string]any) task {
+	t.Helper()
+	w, err := container.New(container.Config{State: t.TempDir(), Host: on.host, Overlay: layers})
+	require.NoError(t, err)
+	place, err := w.Journal(t.Context())
+	require.NoError(t, err)
+	k := task{T: t, action: w.Actions[0], entry: activities.Entry{
+		Version: activities.EntryVersion, Seq: 1, Step: "it", Action: "container.exec", UndoType: "container.exec.undo",
+		Place: activities.Place{Journal: place},
+	}}
+	return k.next(with)
+}
+
+// next is another step of the same worker. What it keeps is let go after the test.
+func (k task) next(with map[string]any) task {
+	k.Helper()
+	raw, err := json.Marshal(with)
+	require.NoError(k, err)
+	k.entry.Token, k.with = activities.NewToken(containertest.Random(), "it", 1), activities.Step{ID: "it", With: raw}
+	k.Cleanup(func() { require.NoError(k, k.action.Release(context.Background(), k.entry)) })
+	return k
+}
