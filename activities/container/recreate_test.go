@@ -41,8 +41,12 @@ func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
 	networkOf(t, two, "10.213.18.0/24")
 	_, err := c.VolumeCreate(t.Context(), volume.CreateOptions{Name: named})
 	require.NoError(t, err)
+	var volumes []string // of the containers, which are removed first
 	t.Cleanup(func() {
-		require.NoError(t, containertest.Docker(containertest.Outliving(t)).VolumeRemove(context.Background(), named, true))
+		d := containertest.Docker(containertest.Outliving(t))
+		for _, v := range volumes {
+			require.NoError(t, d.VolumeRemove(context.Background(), v, true))
+		}
 	})
 	bind := t.TempDir()
 
@@ -65,6 +69,11 @@ func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
 			IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: "10.213.17.99"}, Aliases: []string{"web"},
 		}}
 	})
+	for _, m := range b.Inspect(t).Mounts {
+		if m.Type == mount.TypeVolume {
+			volumes = append(volumes, m.Name)
+		}
+	}
 	require.NoError(t, b.NetworkConnect(t.Context(), two, b.ID, &network.EndpointSettings{Aliases: []string{"second"}}))
 	b.Run(t, "echo v >/anonymous/v; echo v >/mounted/v; echo v >/named/v; touch /etc/mine")
 	before, as := rolledBack(containertest.Files(t, b)), settings(b.Inspect(t))
