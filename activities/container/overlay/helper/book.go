@@ -44,6 +44,8 @@ type book struct {
 	Merged []merged `json:"merged,omitempty"`
 	// Doing is a change that has begun.
 	Doing *change `json:"doing,omitempty"`
+
+	on page // where it was read, or written last
 }
 
 // change is one of the top. It is written down before the top is changed, and is over when it is in the book.
@@ -160,18 +162,20 @@ func (b *book) used() map[int]bool {
 	return needed
 }
 
-const bookName = "book.json"
-
 // readBook reads the book in dir; a container that has none gets an empty one.
 func readBook(dir, container string) (*book, error) {
 	b := &book{Version: bookVersion, Container: container, ID: strings.ToLower(rand.Text()[:8]), Next: 1}
-	raw, err := os.ReadFile(filepath.Join(dir, bookName))
-	if err == nil {
-		err = json.Unmarshal(raw, b)
+	on, err := readPage(dir)
+	switch {
+	case err == nil && on.Number == 0:
+		err = readFirst(dir, b)
+	case err == nil:
+		err = json.Unmarshal(on.Book, b)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, failure(Damaged, "the book of container %s: %v", container, err)
 	}
+	b.on = on
 	if b.Version != bookVersion || b.Container != container {
 		return nil, failure(Damaged, "the book of container %s has format %d and is of %s", container, b.Version, b.Container)
 	}
@@ -192,12 +196,33 @@ func readBook(dir, container string) (*book, error) {
 	return b, nil
 }
 
+// readFirst reads the book of a helper that made no pages, if there is one.
+func readFirst(dir string, b *book) error {
+	raw, err := os.ReadFile(filepath.Join(dir, firstName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, b)
+	}
+	return err
+}
+
+// hasBook says whether there is a book in dir.
+func hasBook(dir string) bool {
+	return slices.ContainsFunc(append(pageNames[:], firstName), func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	})
+}
+
 // Stands says whether the book in dir has layers of a container, or checkpoints. Nothing is locked: both may change.
 func Stands(dir, container string) (bool, error) {
-	if _, err := os.Stat(filepath.Join(dir, container, bookName)); errors.Is(err, fs.ErrNotExist) {
+	dir = filepath.Join(dir, container)
+	if !hasBook(dir) {
 		return false, nil
 	}
-	b, err := readBook(filepath.Join(dir, container), container)
+	b, err := readBook(dir, container)
 	return err != nil || b.Upper != 0 || len(b.Marks) > 0 || b.Doing != nil, err
 }
 
@@ -207,30 +232,13 @@ func (b *book) write(dir string, told bool) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".book-*")
-	if err != nil {
+	if b.on, err = b.on.next(dir, raw, told); err != nil || b.on.Number > 1 {
 		return err
 	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(raw)
-	if !told {
-		err = errors.Join(err, f.Sync())
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err := os.Remove(filepath.Join(dir, firstName)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Rename(f.Name(), filepath.Join(dir, bookName)); err != nil || told {
-		return err
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
 
 // trash begins the names of what is being removed.
@@ -253,9 +261,15 @@ func (b *book) sweep(dir string) error {
 		case strings.HasPrefix(name.Name(), trash): // of a helper that has ended
 			gone = append(gone, filepath.Join(dir, name.Name()))
 		case notLayer == nil && !used[n]:
-			away := filepath.Join(dir, trash+name.Name())
-			errs = append(errs, os.Rename(filepath.Join(dir, name.Name()), away), os.RemoveAll(doorOf(dir, n)))
-			gone = append(gone, away)
+			for _, move := range [][2]string{ // the door first: it is found by its layer
+				{doorOf(dir, n), filepath.Join(dir, trash+"door-"+name.Name())},
+				{filepath.Join(dir, name.Name()), filepath.Join(dir, trash+name.Name())},
+			} {
+				if err := os.Rename(move[0], move[1]); !errors.Is(err, fs.ErrNotExist) {
+					errs = append(errs, err)
+				}
+				gone = append(gone, move[1])
+			}
 		}
 	}
 	go func() {

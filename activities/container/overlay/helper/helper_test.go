@@ -3,7 +3,6 @@ package helper
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -61,6 +60,20 @@ func (k *kept) ask(op Op, edit ...func(*Request)) (Answer, error) {
 		return a, f
 	}
 	return a, nil
+}
+
+func (k *kept) book() *book {
+	k.t.Helper()
+	b, err := readBook(filepath.Join(k.dir, boxID), boxID)
+	require.NoError(k.t, err)
+	return b
+}
+
+// rewrite makes a book, which may be of before, the newest.
+func (k *kept) rewrite(b *book) {
+	k.t.Helper()
+	b.on = k.book().on
+	require.NoError(k.t, b.write(filepath.Join(k.dir, boxID), false))
 }
 
 func (k *kept) must(op Op, edit ...func(*Request)) Answer {
@@ -144,8 +157,7 @@ func TestManyLayersAreMergedAndEachCheckpointStays(t *testing.T) {
 	for i := range many {
 		k.must(Take, name(strconv.Itoa(i)))
 		// As a command would, but for starting one.
-		book, err := readBook(filepath.Join(k.dir, boxID), boxID)
-		require.NoError(t, err)
+		book := k.book()
 		require.LessOrEqual(t, len(book.fewer(book.Lower)), mostLower)
 		k.Inside(func() error {
 			if i > 0 && i%10 == 0 {
@@ -298,20 +310,14 @@ func TestACutShortChangeIsTakenUp(t *testing.T) {
 	k := newKept(t)
 	k.must(Take, name("one"))
 	k.Do("echo 1 >/srv/1")
-	book := filepath.Join(k.dir, boxID, bookName)
-	before, err := os.ReadFile(book)
-	require.NoError(t, err)
+	before := k.book()
 	one := k.Files()
 
 	// A helper that is killed when the new top shows, and before that is in the book.
 	k.must(Take, name("two"))
-	var b map[string]any
-	require.NoError(t, json.Unmarshal(before, &b))
-	b["next"], b["below"] = 3, map[int]int{2: 1}
-	b["doing"] = change{Lower: 1, Upper: 2, Mark: "two", Takes: true}
-	cut, err := json.Marshal(b)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(book, cut, 0o600))
+	before.Next, before.Below[2] = 3, 1
+	before.Doing = &change{Lower: 1, Upper: 2, Mark: "two", Takes: true}
+	k.rewrite(before)
 	assert.True(t, k.must(Has, name("two")).Yes)
 	k.Do("echo 2 >/srv/2")
 	k.must(Restore, name("two"), turn("undo"))
@@ -321,14 +327,10 @@ func TestACutShortChangeIsTakenUp(t *testing.T) {
 	k.must(Take, name("three"))
 	k.Do("echo 3 >/srv/3")
 	three := k.Files()
-	now, err := os.ReadFile(book)
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(now, &b))
-	b["doing"] = change{Lower: int(b["lower"].(float64)), Upper: int(b["upper"].(float64)), Mark: "three", Takes: true}
-	b["upper"] = b["lower"]
-	cut, err = json.Marshal(b)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(book, cut, 0o600))
+	now := k.book()
+	now.Doing = &change{Lower: now.Lower, Upper: now.Upper, Mark: "three", Takes: true}
+	now.Upper = now.Lower
+	k.rewrite(now)
 	at, err := stack.Open(k.PID)
 	require.NoError(t, err)
 	require.NoError(t, at.Lift())
@@ -339,16 +341,12 @@ func TestACutShortChangeIsTakenUp(t *testing.T) {
 	assert.Equal(t, one, k.Files())
 
 	// One that is killed before the new top shows.
-	now, err = os.ReadFile(book)
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(now, &b))
-	require.NoError(t, stack.MakeLayer(filepath.Join(k.dir, boxID), int(b["next"].(float64))))
-	junk := filepath.Join(stack.Content(filepath.Join(k.dir, boxID), int(b["next"].(float64))), "junk")
-	require.NoError(t, os.WriteFile(junk, nil, 0o600))
-	b["doing"] = change{Upper: 77, Mark: "one", Turn: "one undo", Ends: true}
-	cut, err = json.Marshal(b)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(book, cut, 0o600))
+	now = k.book()
+	dir := filepath.Join(k.dir, boxID)
+	require.NoError(t, stack.MakeLayer(dir, now.Next))
+	require.NoError(t, os.WriteFile(filepath.Join(stack.Content(dir, now.Next), "junk"), nil, 0o600))
+	now.Doing = &change{Upper: 77, Mark: "one", Turn: "one undo", Ends: true}
+	k.rewrite(now)
 	assert.False(t, k.must(Restored, name("one"), turn("undo")).Yes)
 	assert.Equal(t, one, k.Files())
 	k.Do("touch /srv/3")
@@ -459,15 +457,6 @@ func TestACheckpointWeighsWhatIsWrittenInItsLayers(t *testing.T) {
 	k.must(Restore, name("two"), turn("undo"), keep("kept"))
 	assert.InDelta(t, 3*much, weight("two", keep("kept")), much/2)
 	assert.InDelta(t, much, weight("two"), much/4)
-}
-
-func TestADamagedBookIsSaid(t *testing.T) {
-	t.Parallel()
-	k := newKept(t)
-	k.must(Take, name("one"))
-	require.NoError(t, os.WriteFile(filepath.Join(k.dir, boxID, bookName), []byte("{"), 0o600))
-	_, err := k.ask(Take, name("two"))
-	assert.Equal(t, Damaged, KindOf(err))
 }
 
 func TestAForeignProcessIsNotTakenForTheContainers(t *testing.T) {

@@ -19,17 +19,14 @@ func (o *open) take(ctx context.Context, name string) error {
 	if _, taken := o.Marks[name]; taken {
 		return nil
 	}
-	if err := o.fit(ctx); err != nil {
+	users, err := o.fit(ctx)
+	if err != nil {
 		return err
 	}
 	if o.shown == nil {
 		return o.show(ctx, change{Mark: name, Takes: true})
 	}
 	untouched, err := o.target.Untouched(o.view(o.Lower, o.Upper))
-	if err != nil {
-		return err
-	}
-	users, err := o.target.Users(*o.shown)
 	if err != nil {
 		return err
 	}
@@ -148,10 +145,7 @@ func (o *open) flatten(ctx context.Context) error {
 	if o.shown == nil {
 		return nil
 	}
-	if err := o.fit(ctx); err != nil {
-		return err
-	}
-	if err := o.unused(); err != nil {
+	if err := o.unused(ctx); err != nil {
 		return err
 	}
 	if untouched, err := o.target.Untouched(o.view(o.Lower, o.Upper)); err != nil {
@@ -167,7 +161,7 @@ func (o *open) flatten(ctx context.Context) error {
 	if untouched, err := o.target.Untouched(o.view(o.Lower, o.Upper)); err != nil || !untouched {
 		return errors.Join(err, failure(InUse, "somebody writes in the container"))
 	}
-	if err := o.unused(); err != nil {
+	if err := o.unused(ctx); err != nil {
 		return err
 	}
 	o.Doing = &change{} // to no layers at all
@@ -177,10 +171,14 @@ func (o *open) flatten(ctx context.Context) error {
 	if err := o.target.Lift(); err != nil {
 		return err
 	}
-	return o.complete(ctx, *o.Doing)
+	return o.complete(ctx, *o.Doing, false)
 }
 
-func (o *open) unused() error {
+// unused says as an InUse that somebody stands in the layers.
+func (o *open) unused(ctx context.Context) error {
+	if _, err := o.fit(ctx); err != nil {
+		return err
+	}
 	users, err := o.target.Users(*o.shown)
 	if err == nil && users > 0 {
 		err = failure(InUse, "%d processes stand in the layers of the container", users)

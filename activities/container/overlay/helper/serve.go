@@ -183,7 +183,7 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	defer o.close()
 	switch r.Op {
 	case Fit:
-		err = o.fit(ctx)
+		_, err = o.fit(ctx)
 	case Take:
 		err = o.take(ctx, r.Name)
 	case Enter:

@@ -31,7 +31,8 @@ type open struct {
 	dir      string
 	lock     *os.File
 	target   *stack.Target // nil where the container does not run
-	shown    *stack.Top    // nil where the container's own root shows
+	survey   stack.Survey
+	shown    *stack.Top // nil where the container's own root shows
 	patience time.Duration
 	starting time.Duration
 }
@@ -90,11 +91,13 @@ func (o *open) settle(ctx context.Context) error {
 	if err := o.look(); err != nil { // what another helper is at is not for this one to finish
 		return err
 	}
-	if err := o.target.Finish(); err != nil {
-		return err
-	}
-	if err := o.look(); err != nil {
-		return err
+	if o.survey.Unfinished() {
+		if err := o.target.Finish(); err != nil {
+			return err
+		}
+		if err := o.look(); err != nil {
+			return err
+		}
 	}
 	if c := o.Doing; c != nil {
 		// Where nothing shows there was a restart, and more may have been done than was written; a restore is done again.
@@ -109,7 +112,7 @@ func (o *open) settle(ctx context.Context) error {
 	case o.shown != nil:
 		return failure(Damaged, "layer %s stands over the container's root, and its book says %d", o.shown.Name, o.Upper)
 	}
-	if err := o.fit(ctx); err != nil {
+	if _, err := o.fit(ctx); err != nil {
 		return err
 	}
 	return o.show(ctx, change{Lower: o.newest()})
@@ -118,7 +121,7 @@ func (o *open) settle(ctx context.Context) error {
 // conclude completes a change, or strikes it out of the book.
 func (o *open) conclude(ctx context.Context, c change, done bool) error {
 	if done {
-		return o.complete(ctx, c)
+		return o.complete(ctx, c, false)
 	}
 	o.Doing = nil
 	return o.write(o.dir, false)
@@ -127,7 +130,7 @@ func (o *open) conclude(ctx context.Context, c change, done bool) error {
 // look reads what stands on the container.
 func (o *open) look() error {
 	s, err := o.target.Survey()
-	o.shown = nil
+	o.survey, o.shown = s, nil
 	for i := range s.Tops {
 		if o.shown = &s.Tops[i]; err == nil && !strings.HasPrefix(o.shown.Name, o.ID+":") {
 			err = failure(Foreign, "layers that are in another worker's book stand on the container")
@@ -145,14 +148,19 @@ func (o *open) number() int {
 	return n
 }
 
-func (o *open) fit(ctx context.Context) error {
+// fit says as an Unfit why no layers may stand on the container now. It counts who stands in those that do.
+func (o *open) fit(ctx context.Context) (users int, err error) {
 	if o.target == nil {
-		return failure(Unfit, "the container does not run")
+		return 0, failure(Unfit, "the container does not run")
 	}
-	if err := o.target.Started(ctx, o.starting); err != nil {
-		return err
+	s, err := o.target.Started(ctx, o.starting)
+	if err != nil {
+		return 0, err
 	}
-	return errors.Join(o.target.Fit(), o.target.Quiet())
+	if err := o.target.Fit(s); err != nil {
+		return 0, err
+	}
+	return o.target.Quiet(s)
 }
 
 func (o *open) view(lower, upper int) stack.View {
@@ -160,7 +168,7 @@ func (o *open) view(lower, upper int) stack.View {
 }
 
 // show makes a change of the top with a new upper layer.
-func (o *open) show(ctx context.Context, c change) error {
+func (o *open) show(ctx context.Context, c change) (err error) {
 	if err := o.merge(c.Lower); err != nil {
 		return err
 	}
@@ -176,27 +184,29 @@ func (o *open) show(ctx context.Context, c change) error {
 	if err := o.write(o.dir, false); err != nil {
 		return err
 	}
+	vacant := false
 	if o.target != nil {
-		if err := o.put(ctx, c); err != nil {
+		if vacant, err = o.put(ctx, c); err != nil {
 			return err
 		}
 		if err := o.look(); err != nil {
 			return err
 		}
 	}
-	return o.complete(ctx, c)
+	return o.complete(ctx, c, vacant)
 }
 
-// put shows the top of a change. One helper at a time covers a container's own root: another home's helper has another lock.
-func (o *open) put(ctx context.Context, c change) error {
+// put shows the top of a change. One helper at a time covers a container's own root: another home's helper has another
+// lock. Vacant says that nobody stood in what was the top.
+func (o *open) put(ctx context.Context, c change) (vacant bool, err error) {
 	if o.shown == nil {
 		held, err := lockHost(ctx, o.patience)
 		if err != nil {
-			return err
+			return false, err
 		}
 		defer held.Close()
 		if err := o.look(); err != nil {
-			return err
+			return false, err
 		}
 	}
 	return o.target.Show(o.view(c.Lower, c.Upper), !c.Ends)
@@ -218,10 +228,11 @@ func (o *open) merge(lower int) error {
 	return nil
 }
 
-// complete ends a change whose new top shows.
-func (o *open) complete(ctx context.Context, c change) error {
-	if c.Ends && c.Old != nil && o.target != nil && (o.shown == nil || o.shown.Dev != c.Old.Dev) {
-		if err := o.target.End(ctx, *c.Old); err != nil {
+// complete ends a change whose new top shows. Who stood in the old one is ended or, where a checkpoint was taken of it,
+// noted: he may go on writing there. Vacant says that there is nobody.
+func (o *open) complete(ctx context.Context, c change, vacant bool) error {
+	if c.Old != nil && o.target != nil && (o.shown == nil || o.shown.Dev != c.Old.Dev) {
+		if err := o.leave(ctx, c, vacant); err != nil {
 			return err
 		}
 	}
@@ -230,6 +241,20 @@ func (o *open) complete(ctx context.Context, c change) error {
 		return err // what is added frees nothing
 	}
 	return o.sweep(o.dir)
+}
+
+func (o *open) leave(ctx context.Context, c change, vacant bool) error {
+	if c.Ends {
+		return o.target.End(ctx, *c.Old, vacant)
+	}
+	if !c.Takes || vacant {
+		return nil
+	}
+	users, err := o.target.Users(*c.Old)
+	if users > 0 {
+		o.Busy[c.Mark] = true
+	}
+	return err
 }
 
 // forget removes all that is kept of a container.
@@ -251,7 +276,7 @@ func (s *stacks) containers() ([]string, error) {
 	names, err := os.ReadDir(s.dir)
 	var ids []string
 	for _, n := range names {
-		if _, missing := os.Stat(filepath.Join(s.dir, n.Name(), bookName)); missing == nil && containerID.MatchString(n.Name()) {
+		if hasBook(filepath.Join(s.dir, n.Name())) && containerID.MatchString(n.Name()) {
 			ids = append(ids, n.Name())
 		}
 	}

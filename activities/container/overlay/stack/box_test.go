@@ -46,7 +46,8 @@ func boxThat(t *testing.T, runs string) *box {
 func (b *box) show(t *testing.T, n int, lower ...int) {
 	t.Helper()
 	require.NoError(t, MakeLayer(b.layers, n))
-	require.NoError(t, b.Show(b.view(n, lower...), false))
+	_, err := b.Show(b.view(n, lower...), false)
+	require.NoError(t, err)
 }
 
 func (b *box) view(n int, lower ...int) View {
@@ -55,8 +56,22 @@ func (b *box) view(n int, lower ...int) View {
 
 func (b *box) top(t *testing.T) Top {
 	t.Helper()
-	s, err := b.Survey()
-	require.NoError(t, err)
+	s := b.survey(t)
 	require.NotEmpty(t, s.Tops)
 	return s.Tops[len(s.Tops)-1]
+}
+
+func (b *box) survey(t *testing.T) Survey {
+	t.Helper()
+	s, err := b.Survey()
+	require.NoError(t, err)
+	return s
+}
+
+// users counts those who stand in a top.
+func (b *box) users(t *testing.T, top Top) int {
+	t.Helper()
+	n, err := b.Users(top)
+	require.NoError(t, err)
+	return n
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one of the container's, or one that has its root there.
+// process is one of the container's, or one of the host's.
 type process struct {
+	// pid is its number on this host; 0 where the container's own /proc has told of it.
 	pid int
 	dir string // its folder in /proc
 }
@@ -33,19 +35,37 @@ func processes() ([]process, error) {
 	return all, nil
 }
 
-// members lists the processes of the container: those of its process namespace and of the ones in it.
+// members lists the processes of the container's process namespace, and of those in it, as its own /proc does: so it does
+// not matter how many others there are.
 func (t *Target) members() ([]process, error) {
-	all, err := processes()
+	names, err := t.ownProcesses()
 	if err != nil {
 		return nil, err
 	}
-	var mine []process
-	for _, p := range all {
-		if t.has(p) {
-			mine = append(mine, p)
+	at := "/proc/self/fd/" + strconv.Itoa(t.procs) + "/"
+	all := make([]process, 0, len(names))
+	for _, n := range names {
+		if _, err := strconv.Atoi(n.Name()); err == nil {
+			all = append(all, process{dir: at + n.Name()})
 		}
 	}
-	return mine, nil
+	return all, nil
+}
+
+// ownProcesses reads the container's own /proc. What is mounted there must be of the container's process namespace.
+func (t *Target) ownProcesses() ([]os.DirEntry, error) {
+	if t.procs < 0 {
+		fd, err := unix.Openat(t.root, "proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, wrap("the container's /proc", err)
+		}
+		t.procs = fd
+	}
+	var first unix.Stat_t
+	if err := unix.Fstatat(t.procs, "1/ns/pid", &first, 0); err != nil || first.Ino != t.pidns {
+		return nil, unfit("the container's /proc does not show its own processes")
+	}
+	return os.ReadDir("/proc/self/fd/" + strconv.Itoa(t.procs) + "/")
 }
 
 const nsGetParent = 0xb702 // NS_GET_PARENT
@@ -74,9 +94,10 @@ func (t *Target) has(p process) bool {
 	return false
 }
 
-// rootedIn says that a thread of the process has its root or its working directory on a device.
-func (p process) rootedIn(dev uint64) bool {
-	if standsOn(p.dir, dev) {
+// stands calls on with the devices that the threads of the process have their root or working directory on, until it is
+// satisfied.
+func (p process) stands(on func(dev uint64) bool) bool {
+	if standsIn(p.dir, on) {
 		return true
 	}
 	var st unix.Stat_t
@@ -88,7 +109,7 @@ func (p process) rootedIn(dev uint64) bool {
 		return false
 	}
 	for _, t := range tasks {
-		if !p.sharedBy(t.Name()) && standsOn(p.dir+"/task/"+t.Name(), dev) {
+		if !p.sharedBy(t.Name()) && standsIn(p.dir+"/task/"+t.Name(), on) {
 			return true
 		}
 	}
@@ -98,10 +119,10 @@ func (p process) rootedIn(dev uint64) bool {
 // alone is the count of links to the folder of the threads of a process that has one, be it its first or not.
 const alone = 3
 
-func standsOn(dir string, dev uint64) bool {
+func standsIn(dir string, on func(dev uint64) bool) bool {
 	for _, what := range []string{"/root", "/cwd"} {
 		var st unix.Statx_t // a filesystem in user space is not asked
-		if unix.Statx(unix.AT_FDCWD, dir+what, unix.AT_STATX_DONT_SYNC, 0, &st) == nil && unix.Mkdev(st.Dev_major, st.Dev_minor) == dev {
+		if unix.Statx(unix.AT_FDCWD, dir+what, unix.AT_STATX_DONT_SYNC, 0, &st) == nil && on(unix.Mkdev(st.Dev_major, st.Dev_minor)) {
 			return true
 		}
 	}
@@ -114,7 +135,7 @@ const kcmpFS = 3 // KCMP_FS
 // tell, it has not; a first thread that has ended has none.
 func (p process) sharedBy(thread string) bool {
 	id, err := strconv.Atoi(thread)
-	if err != nil {
+	if err != nil || p.pid == 0 {
 		return false
 	}
 	order, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(p.pid), uintptr(id), kcmpFS, 0, 0, 0)
@@ -137,28 +158,50 @@ func (p process) holds(mount int) bool {
 	return false
 }
 
-// Users counts the processes, of the container or not, that stand in a top or hold something of it open. It may have been
-// taken off.
+// presence is where a process stands.
+type presence struct {
+	process
+	// inBase says that it stands on the container's own root, inTop that it stands in a top or holds something of it open.
+	inBase, inTop bool
+}
+
+// at looks where a process stands. The base is 0 where that does not matter; the top may have been taken off.
+func (p process) at(base uint64, top Top) presence {
+	at := presence{process: p}
+	p.stands(func(dev uint64) bool {
+		at.inBase, at.inTop = at.inBase || dev == base, at.inTop || dev == top.Dev
+		return at.inTop && (at.inBase || base == 0)
+	})
+	at.inTop = at.inTop || top.id != 0 && p.holds(top.id)
+	return at
+}
+
+// Users counts all processes of the host, of the container or not, that stand in a top or hold something of it open. It
+// may have been taken off.
 func (t *Target) Users(top Top) (int, error) {
 	all, err := processes()
-	if err != nil {
-		return 0, err
-	}
 	n := 0
 	for _, p := range all {
-		if p.rootedIn(top.Dev) || t.has(p) && p.holds(top.id) {
+		if p.at(0, top).inTop {
 			n++
 		}
 	}
-	return n, nil
+	return n, err
 }
 
 // passing is how long End waits for processes that are not the container's.
 const passing = 10 * time.Second
 
 // End kills the container's processes that stand in a top or hold something of it open, and returns when none is left.
-// Others that stand there (an engine's, on their way in or out) are waited for a while, not killed.
-func (t *Target) End(ctx context.Context, top Top) error {
+// Others that stand there (an engine's, on their way in or out) are waited for a while, not killed. Vacant says that the
+// kernel knows of none; then only what has mounts of its own can be there.
+func (t *Target) End(ctx context.Context, top Top, vacant bool) error {
+	if vacant {
+		all, err := t.members()
+		if err == nil && !slices.ContainsFunc(all, func(p process) bool { return p.at(0, top).inTop }) {
+			return nil
+		}
+	}
 	s, err := t.Survey()
 	if err != nil {
 		return err
@@ -195,11 +238,13 @@ func (t *Target) end(top Top, others bool) (left int, err error) {
 	}
 	for _, p := range all {
 		ours := t.has(p)
-		if !ours && !others || !p.rootedIn(top.Dev) && (!ours || !p.holds(top.id)) {
+		switch {
+		case ours && p.at(0, top).inTop:
+			left++
+		case !ours && others && p.at(0, Top{Dev: top.Dev}).inTop: // what another has open does no harm
+			left++
 			continue
-		}
-		left++
-		if !ours {
+		default:
 			continue
 		}
 		if err := p.kill(t, top); err != nil {
@@ -227,7 +272,7 @@ func (p process) kill(t *Target, top Top) error {
 		return err
 	}
 	defer unix.Close(pinned)
-	if p.pid == t.pid || !t.has(p) || !p.rootedIn(top.Dev) && !p.holds(top.id) {
+	if p.pid == t.pid || !t.has(p) || !p.at(0, top).inTop {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(pinned, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {

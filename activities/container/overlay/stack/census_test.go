@@ -39,11 +39,7 @@ func TestAThreadThatStandsInTheTopAloneIsSeen(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 	b.show(t, 1)
-	users := func() int {
-		n, err := b.Users(b.top(t))
-		require.NoError(t, err)
-		return n
-	}
+	users := func() int { return b.users(t, b.top(t)) }
 	require.Zero(t, users())
 	for _, ends := range []string{"", "yes"} {
 		c := exec.Command("/proc/self/exe")

@@ -58,7 +58,7 @@ func Probe(dir string) error {
 }
 
 // Fit says as an Unfit what keeps overlays of ours from standing on this container.
-func (t *Target) Fit() error {
+func (t *Target) Fit(s Survey) error {
 	ids, err := t.read("uid_map")
 	if err != nil {
 		return err
@@ -69,10 +69,6 @@ func (t *Target) Fit() error {
 	if t.outside == "" {
 		return unfit("the container shares the host's process namespace")
 	}
-	s, err := t.Survey()
-	if err != nil {
-		return err
-	}
 	for _, m := range s.mounts {
 		switch {
 		case m.id == s.baseID && m.shared:
@@ -81,11 +77,11 @@ func (t *Target) Fit() error {
 			return unfit("the container's filesystem numbers its folders with another device than its mount (btrfs does)")
 		}
 	}
-	return t.fitMounts(s)
+	return s.fitMounts()
 }
 
 // fitMounts looks for the engine's own filesystems that the top needs.
-func (t *Target) fitMounts(s Survey) error {
+func (s Survey) fitMounts() error {
 	kinds := map[string]string{}
 	for _, m := range s.mounts {
 		kinds[m.at] = m.kind
@@ -112,35 +108,48 @@ func idle(argv []string) bool {
 	return false
 }
 
-// Quiet says as an Unfit which process has the container's own root and may be using its files: it would not see what is
-// written over that root, and what it writes itself would lie below.
-func (t *Target) Quiet() error {
-	s, err := t.Survey()
-	if err != nil {
-		return err
+// Quiet says as an Unfit which process of the container has its own root and may be using its files: it would not see what
+// is written over that root, and what it writes itself would lie below. It counts those that stand in the top or hold
+// something of it open.
+func (t *Target) Quiet(s Survey) (users int, err error) {
+	var top Top
+	if n := len(s.Tops); n > 0 {
+		top = s.Tops[n-1]
 	}
 	all, err := t.members()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, p := range all {
-		if !p.rootedIn(s.Base) {
+		at := p.at(s.Base, top)
+		if at.inTop {
+			users++
+		}
+		if !at.inBase {
 			continue
 		}
-		line, err := os.ReadFile(p.dir + "/cmdline")
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && len(line) == 0 { // it has ended
-			continue
+		if err := p.waits(s.baseID); err != nil {
+			return 0, err
 		}
-		if err != nil {
-			return err
-		}
-		argv := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
-		if !idle(argv) {
-			return unfit("process %q stands on the container's own root and may use its files", short(strings.Join(argv, " ")))
-		}
-		if at := p.writes(s.baseID); at != "" {
-			return unfit("process %q has %s open for writing", short(argv[0]), at)
-		}
+	}
+	return users, nil
+}
+
+// waits says as an Unfit that the process may use the files of the mount that it has as its root.
+func (p process) waits(mount int) error {
+	line, err := os.ReadFile(p.dir + "/cmdline")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && len(line) == 0 { // it has ended
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	argv := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+	if !idle(argv) {
+		return unfit("process %q stands on the container's own root and may use its files", short(strings.Join(argv, " ")))
+	}
+	if at := p.writes(mount); at != "" {
+		return unfit("process %q has %s open for writing", short(argv[0]), at)
 	}
 	return nil
 }

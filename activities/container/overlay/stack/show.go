@@ -84,15 +84,16 @@ func reason(fs int) string {
 }
 
 // Show makes v the top, in place of the one that was there. Processes keep the root that they have, unless carry is set:
-// then those whose root is the former top's get the new one, which is for those that enter at this very moment. Where a
-// Show was cut short it has to be finished first ([Target.Finish]).
-func (t *Target) Show(v View, carry bool) error {
+// then those whose root is the former top's get the new one, which is for those that enter at this very moment. Vacant is
+// the kernel's word that nobody stood in the former top any more, or held anything of it open, when it was taken off. Where
+// a Show was cut short it has to be finished first ([Target.Finish]).
+func (t *Target) Show(v View, carry bool) (vacant bool, err error) {
 	s, err := t.Survey()
 	if err != nil {
-		return err
+		return false, err
 	}
-	if len(s.Tops) > 1 || s.stray() {
-		return errors.New("an earlier change of the container's top is not finished")
+	if s.Unfinished() {
+		return false, errors.New("an earlier change of the container's top is not finished")
 	}
 	change := cover
 	switch {
@@ -101,13 +102,17 @@ func (t *Target) Show(v View, carry bool) error {
 	case len(s.Tops) > 0:
 		change = slip
 	}
-	return onThread(func() error { return t.show(v, s, change, func() {}) })
+	err = onThread(func() (err error) {
+		vacant, err = t.show(v, s, change, func() {})
+		return err
+	})
+	return vacant, err
 }
 
 // show calls half between the halves of a change: there a test cuts it short.
-func (t *Target) show(v View, s Survey, change exchange, half func()) error {
+func (t *Target) show(v View, s Survey, change exchange, half func()) (vacant bool, err error) {
 	if err := t.dress(v); err != nil {
-		return wrap("the new layer's own attributes", err)
+		return false, wrap("the new layer's own attributes", err)
 	}
 	var fds handles
 	defer fds.close()
@@ -115,16 +120,19 @@ func (t *Target) show(v View, s Survey, change exchange, half func()) error {
 	layers := fds.tree(unix.AT_FDCWD, v.Dir, 0)
 	door := fds.tree(unix.AT_FDCWD, v.Door, 0)
 	if fds.err != nil {
-		return fds.err
+		return false, fds.err
 	}
-	err := unix.MountSetattr(door, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
+	err = unix.MountSetattr(door, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
 	if err != nil {
-		return wrap("the door", err)
+		return false, wrap("the door", err)
 	}
 	if err := t.enter(); err != nil {
-		return err
+		return false, err
 	}
 	top := fds.open(unix.AT_FDCWD, "/") // of the container, from here on
+	if len(s.Tops) > 0 {
+		fds.tree(top, "", unix.AT_EMPTY_PATH) // the last one who lets go of an overlay waits for its disk: see close
+	}
 	base := fds.tree(t.root, "", unix.AT_EMPTY_PATH)
 	direct, inDev := s.below()
 	subs := make([]int, 0, len(direct)+len(inDev))
@@ -136,42 +144,45 @@ func (t *Target) show(v View, s Survey, change exchange, half func()) error {
 		subs = append(subs, fds.tree(top, strings.TrimPrefix(m.at, "/"), deep|unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT))
 	}
 	if fds.err != nil {
-		return fds.err
+		return false, fds.err
 	}
 	if err := unix.Mkdirat(top, strings.TrimPrefix(Doorway, "/"), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return wrap("making "+Doorway, err)
+		return false, wrap("making "+Doorway, err)
 	}
 	attributes, err := attributesOf(t.root)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := aside(layers, base); err != nil {
-		return err
+		return false, err
 	}
 	over, err := overlay(v.Name, v.Lower, v.Upper, attributes)
 	if err != nil {
-		return err
+		return false, err
 	}
 	fds.all = append(fds.all, over)
 	if err := unix.MoveMount(over, "", unix.AT_FDCWD, "r", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return wrap("attaching the overlay", err)
+		return false, wrap("attaching the overlay", err)
 	}
 	for i, m := range append(direct, inDev...) {
 		if err := unix.MoveMount(subs[i], "", over, strings.TrimPrefix(m.at, "/"), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return wrap("attaching "+m.at, err)
+			return false, wrap("attaching "+m.at, err)
 		}
 	}
 	if err := unix.MoveMount(door, "", over, strings.TrimPrefix(Doorway, "/"), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return wrap("attaching the door", err)
+		return false, wrap("attaching the door", err)
 	}
 	whole := fds.tree(over, "", unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
 	if fds.err != nil {
-		return fds.err
+		return false, fds.err
 	}
 	if err := t.enter(); err != nil {
-		return err
+		return false, err
 	}
-	return change(host, top, whole, half)
+	if err := change(host, top, whole, half); err != nil || len(s.Tops) == 0 {
+		return true, err
+	}
+	return t.vacate(s, top, &fds, half)
 }
 
 // dress makes the root of a new upper layer like the one that it will cover.
@@ -193,8 +204,9 @@ func (t *Target) dress(v View) error {
 	return describe(from, to, own(has))
 }
 
-// An exchange puts the tree whole over the container's root, and takes the mount off that was the top. The thread is in
-// the container's namespace; host is a root outside of it.
+// An exchange puts the tree whole over the container's root, and below the mount that was the top. The thread is in the
+// container's namespace; host is a root outside of it. Afterwards nothing of the thread's stands in the former top but what
+// is open as top.
 type exchange func(host, top, whole int, half func()) error
 
 // cover puts the first top over the base.
@@ -214,7 +226,7 @@ func slip(host, top, whole int, half func()) error {
 		return wrap("changing the container's top", err)
 	}
 	half()
-	return takeOff(top)
+	return nil
 }
 
 // pivot changes the tops with pivot_root, which gives the new root to every process that has the old one. The new top
@@ -232,7 +244,29 @@ func pivot(_, top, whole int, half func()) error {
 		return errors.Join(wrap("changing the container's top", err), takeOff(whole))
 	}
 	half()
-	return takeOff(top)
+	return nil
+}
+
+// vacate takes the former top off, which is open as top, and first what is mounted on it. Where it can be taken off as any
+// mount can that is not in use, nobody is in it: the kernel counts who stands there, and every file that is open.
+func (t *Target) vacate(s Survey, top int, fds *handles, half func()) (vacant bool, err error) {
+	if err := unix.Fchdir(top); err != nil {
+		return false, wrap("the old top", err)
+	}
+	for _, m := range s.mounts {
+		if m.parent == s.topID() && m.at != "/" {
+			_ = unix.Unmount("."+m.at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // what stays keeps the old top in use
+		}
+	}
+	half()
+	if err := unix.Fchdir(t.root); err != nil { // the kernel takes off what is topmost there
+		return false, wrap("the container's own root", err)
+	}
+	fds.drop(top)
+	if err = unix.Unmount(".", 0); errors.Is(err, unix.EBUSY) {
+		return false, wrap("taking the old top off", unix.Unmount(".", unix.MNT_DETACH))
+	}
+	return err == nil, wrap("taking the old top off", err)
 }
 
 // takeOff takes the mount off whose root fd is.
@@ -277,6 +311,9 @@ func attributesOf(fd int) (int, error) {
 	}
 	return attributes, nil
 }
+
+// Unfinished says that a Show was cut short.
+func (s Survey) Unfinished() bool { return len(s.Tops) > 1 || s.stray() }
 
 // stray says that a new top still stands where it was to leave from.
 func (s Survey) stray() bool {
@@ -365,6 +402,12 @@ func (h *handles) open(at int, name string) int {
 func (h *handles) tree(at int, name string, how uint) int {
 	fd, err := unix.OpenTree(at, name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|how)
 	return h.add(fd, "copying the mount at /"+strings.TrimPrefix(name, "/"), err)
+}
+
+// drop closes one of them at once.
+func (h *handles) drop(fd int) {
+	h.all = slices.DeleteFunc(h.all, func(each int) bool { return each == fd })
+	unix.Close(fd)
 }
 
 // close lets go in the background: the last one who lets go of an overlay waits for its disk.

@@ -1,10 +1,14 @@
 package stack
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,8 +21,10 @@ func TestWhatEntersStandsInTheTop(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 	require.NoError(t, Probe(b.layers))
-	require.NoError(t, b.Fit())
-	require.NoError(t, b.Quiet())
+	require.NoError(t, b.Fit(b.survey(t)))
+	n, err := b.Quiet(b.survey(t))
+	require.NoError(t, err)
+	require.Zero(t, n)
 	b.Do("echo base >/srv/a; mkdir -m 1750 /srv/d; chmod 711 /")
 	before := b.Files()
 
@@ -35,9 +41,7 @@ func TestWhatEntersStandsInTheTop(t *testing.T) {
 	assert.Equal(t, one, b.Files(), "without layer 2")
 	b.show(t, 4)
 	assert.Equal(t, before, b.Files(), "without any layer")
-	s, err := b.Survey()
-	require.NoError(t, err)
-	require.Len(t, s.Tops, 1, "one top stands at a time")
+	require.Len(t, b.survey(t).Tops, 1, "one top stands at a time")
 	assert.Equal(t, "s\n", b.Do("cat /dev/shm/s"), "the engine's mounts are the same in each")
 	require.NoError(t, b.Lift())
 	assert.Equal(t, before, b.Files())
@@ -73,6 +77,7 @@ func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
 		"slipped beneath": {slip, 1, 2, "3"},
 		"at the doorway":  {pivot, 1, 1, "2"},
 		"pivoted":         {pivot, 2, 2, "3"},
+		"half taken off":  {slip, 2, 2, "3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t)
@@ -83,8 +88,7 @@ func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
 			b.Do("echo two >/srv/a")
 			two := b.Files()
 			require.NoError(t, MakeLayer(b.layers, 3))
-			s, err := b.Survey()
-			require.NoError(t, err)
+			s := b.survey(t)
 			cut, halves := make(chan struct{}), 0
 			half := func() {
 				if halves++; halves == c.half {
@@ -92,13 +96,19 @@ func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
 					select {} // the thread stops for ever, as when its process is killed
 				}
 			}
-			go func() { _ = onThread(func() error { return b.Target.show(b.view(3, 1), s, c.change, half) }) }()
+			go func() {
+				_ = onThread(func() error {
+					_, err := b.Target.show(b.view(3, 1), s, c.change, half)
+					return err
+				})
+			}()
 			<-cut
-			assert.Equal(t, "two\n", b.Do("cat /srv/a"), "the old top shows until it is taken off")
-			require.Error(t, b.Show(b.view(3, 1), false))
-			s, err = b.Survey()
-			require.NoError(t, err)
-			require.Len(t, s.Tops, c.tops)
+			if name != "half taken off" {
+				assert.Equal(t, "two\n", b.Do("cat /srv/a"), "the old top shows until it is taken off")
+			}
+			_, err := b.Show(b.view(3, 1), false)
+			require.Error(t, err)
+			require.Len(t, b.survey(t).Tops, c.tops)
 			require.NoError(t, b.Finish())
 			assert.Equal(t, "box:"+c.shows, b.top(t).Name)
 			assert.Equal(t, map[string]string{"2": two, "3": one}[c.shows], b.Files())
@@ -116,10 +126,9 @@ func TestWhoEntersMeanwhileIsCarriedOver(t *testing.T) {
 	said, _ := b.Start("echo x; while [ ! -e /srv/go ]; do sleep 0.01; done; echo new >/srv/b; cat /srv/a; sleep 100")
 	old := b.top(t)
 	require.NoError(t, MakeLayer(b.layers, 2))
-	require.NoError(t, b.Show(b.view(2, 1), true))
-	n, err := b.Users(old)
+	_, err := b.Show(b.view(2, 1), true)
 	require.NoError(t, err)
-	assert.Zero(t, n)
+	assert.Zero(t, b.users(t, old))
 	b.Do("touch /srv/go")
 	assert.Equal(t, "one", said())
 	changes, err := Changes(b.layers, []int{2}, func(string) bool { return false })
@@ -130,48 +139,98 @@ func TestWhoEntersMeanwhileIsCarriedOver(t *testing.T) {
 
 func TestEndKillsWhoStandsInTheTopAndNobodyElse(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
-	_, base := b.Start("echo base; read x")
-	b.show(t, 1)
-	_, stays := b.Start("cd /dev/shm; echo stands; sleep 1000")
-	_, holds := b.Start("exec 9>/srv/held; mkdir -p /dev/shm/usr; echo x; exec sleep 1000")
-	top := b.top(t)
-	n, err := b.Users(top)
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, n, 2)
-	b.show(t, 2)
-	_, newer := b.Start("echo newer; sleep 1000")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, b.End(ctx, top))
-	n, err = b.Users(top)
-	require.NoError(t, err)
-	assert.Zero(t, n)
-	require.Error(t, stays())
-	require.Error(t, holds())
-	n, err = b.Users(b.top(t))
-	require.NoError(t, err)
-	assert.NotZero(t, n, "what stands in the new top lives")
-	_, _ = base, newer
-	assert.Equal(t, "x\n", b.Do("echo x"), "the container runs on")
+	for _, vacant := range []bool{false, true} { // also where the kernel was wrong, for what has mounts of its own
+		b := newBox(t)
+		_, base := b.Start("echo base; read x")
+		b.show(t, 1)
+		_, stays := b.Start("cd /dev/shm; echo stands; sleep 1000")
+		_, holds := b.Start("exec 9>/srv/held; mkdir -p /dev/shm/usr; echo x; exec sleep 1000")
+		top := b.top(t)
+		assert.GreaterOrEqual(t, b.users(t, top), 2)
+		b.show(t, 2)
+		_, newer := b.Start("echo newer; sleep 1000")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, b.End(ctx, top, vacant))
+		assert.Zero(t, b.users(t, top))
+		require.Error(t, stays())
+		require.Error(t, holds())
+		assert.NotZero(t, b.users(t, b.top(t)), "what stands in the new top lives")
+		_, _ = base, newer
+		assert.Equal(t, "x\n", b.Do("echo x"), "the container runs on")
+	}
+}
+
+func TestTheKernelTellsWhetherATopIsVacant(t *testing.T) {
+	t.Parallel()
+	const inside, beside = "-p", "-m" // a process of the container, or of the host
+	for what, c := range map[string]struct {
+		as, command    string
+		slips, carried bool
+	}{
+		"nobody":                   {"", "", true, true},
+		"who stands there":         {inside, "echo x; read x", false, true},
+		"who stands in a mount":    {inside, "cd /dev/shm; echo x; read x", false, true},
+		"a working directory":      {inside, "cd /srv/d; echo x; read x", false, false},
+		"an open file":             {inside, "exec 9</srv/d/f; echo x; read x", false, false},
+		"the host has a directory": {beside, "cd /srv/d; echo x; read x", false, false},
+		"an open file of the host": {beside, "exec 9</srv/d/f; echo x; read x", false, false},
+		"the host stands there":    {beside, "echo x; read x", false, true},
+	} {
+		for carry, is := range map[bool]bool{false: c.slips, true: c.carried} {
+			t.Run(fmt.Sprintf("%s carried %v", what, carry), func(t *testing.T) {
+				b := newBox(t)
+				b.show(t, 1)
+				b.Do("mkdir /srv/d; echo x >/srv/d/f")
+				b.show(t, 2, 1)
+				if c.command != "" {
+					enters := exec.Command("nsenter", "-t", strconv.Itoa(b.PID), "-m", c.as, "/usr/bin/sh", "-c", c.command)
+					_, err := enters.StdinPipe() // nobody writes there
+					require.NoError(t, err)
+					out, err := enters.StdoutPipe()
+					require.NoError(t, err)
+					require.NoError(t, enters.Start())
+					t.Cleanup(func() { _ = enters.Process.Kill() })
+					_, err = bufio.NewReader(out).ReadString('\n')
+					require.NoError(t, err)
+				}
+				n, vacant, old := 2, false, Top{}
+				for n < 12 && !vacant { // others look at the processes too, and are in the top while they do
+					n++
+					old = b.top(t)
+					require.NoError(t, MakeLayer(b.layers, n))
+					var err error
+					vacant, err = b.Show(b.view(n, 1, 2), carry)
+					require.NoError(t, err)
+					if !is {
+						break
+					}
+				}
+				assert.Equal(t, is, vacant)
+				assert.Equal(t, is, b.users(t, old) == 0, "a look at every process says the same")
+			})
+		}
+	}
 }
 
 func TestABusyBaseIsUnfit(t *testing.T) {
 	t.Parallel()
 	b := boxThat(t, "/usr/bin/timeout 600 sleep 600")
-	err := b.Quiet()
+	_, err := b.Quiet(b.survey(t))
 	require.ErrorContains(t, err, "stands on the container's own root")
 	assert.True(t, IsUnfit(err))
 	b = newBox(t)
 	b.Start("echo x; exec sleep 500 >/srv/log")
-	require.ErrorContains(t, b.Quiet(), "/srv/log")
+	_, err = b.Quiet(b.survey(t))
+	require.ErrorContains(t, err, "/srv/log")
 }
 
 func TestSomethingElseOverTheRootIsUnfit(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 	b.Do("mount -t tmpfs none /")
-	assert.True(t, IsUnfit(b.Fit()))
+	_, err := b.Survey()
+	assert.True(t, IsUnfit(err))
 }
 
 func TestMergedLayersShowTheSame(t *testing.T) {
@@ -274,5 +333,6 @@ func TestAContainerThatHasEndedIsSaid(t *testing.T) {
 		_, err := b.Survey()
 		return err != nil
 	}, 60e9, 5e6)
-	require.Error(t, b.Show(b.view(1), false))
+	_, err = b.Show(b.view(1), false)
+	require.Error(t, err)
 }

@@ -16,6 +16,7 @@ import (
 type Target struct {
 	pid   int
 	proc  int // the folder of its first process in /proc
+	procs int // its own /proc; -1 until it is needed
 	root  int // its base
 	mnt   int // its mount namespace
 	pidns uint64
@@ -26,7 +27,7 @@ type Target struct {
 
 // Open opens the container whose first process is pid, in the caller's own process namespace.
 func Open(pid int) (*Target, error) {
-	t := &Target{pid: pid, proc: -1, root: -1, mnt: -1}
+	t := &Target{pid: pid, proc: -1, procs: -1, root: -1, mnt: -1}
 	if err := t.open(); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("the container's first process, %d: %w", pid, err)
@@ -62,7 +63,7 @@ func InCgroup(pid int, container string) bool {
 
 // Close lets go of the handles.
 func (t *Target) Close() {
-	for _, fd := range []int{t.proc, t.root, t.mnt} {
+	for _, fd := range []int{t.proc, t.procs, t.root, t.mnt} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
