@@ -4,39 +4,57 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
 )
 
 // A creation that was cut off in one of its provisioners leaves an object that terraform either calls tainted, and then
 // destroys without its destroy-time provisioners, or, where it was killed itself, takes for whole. Neither takes back what the
-// provisioner had done. What the runs of a token have said tells which objects these are.
+// provisioner had done. A destruction that was cut off there leaves one whose provisioners may find nothing to do any more,
+// and fail. What the runs of a token have said tells which objects these are.
 
 // halves are such objects by their addresses.
 type halves struct {
-	// made are those whose creation was cut off, and that no run has destroyed or made anew since.
-	made map[string]bool
-	// refused are those whose destroy-time provisioners failed: they are destroyed without.
-	refused map[string]bool
+	// made are those whose creation was cut off, and unmade those whose destruction was; no run has destroyed them or made
+	// them anew since.
+	made, unmade map[string]bool
+	// refused are those whose destroy-time provisioners failed, with what that means: they are destroyed without.
+	refused map[string]string
 
-	creating map[string]bool
+	// creating and ending are of the run that is read.
+	creating, ending map[string]bool
+	// interrupted says that it was: what failed in it then was cut off.
+	interrupted bool
 }
 
 // halves reads what a token's runs have said, in their order.
 func (ws *workspace) halves() (halves, error) {
-	h := halves{made: map[string]bool{}, refused: map[string]bool{}}
+	h := halves{made: map[string]bool{}, unmade: map[string]bool{}, refused: map[string]string{}}
 	all, err := runs(ws.token)
 	if err != nil {
 		return h, err
 	}
 	for _, r := range all {
-		h.creating = map[string]bool{}
+		h.creating, h.ending = map[string]bool{}, map[string]bool{}
+		var at time.Time
+		if h.interrupted, err = r.token.Read(r.doc(docInterrupted), &at); err != nil {
+			return h, err
+		}
 		if err := readEvents(stdoutOf(r.dir()), h.add); err != nil {
 			return h, err
 		}
+		maps.Copy(h.unmade, h.ending)
 	}
 	return h, nil
 }
+
+const (
+	refusedMade = "a provisioner was cut off while it was made, and those for its destruction failed: " +
+		"it was destroyed without them, and what the first had done by then may still be there"
+	refusedUnmade = "its destruction was cut off in a provisioner, and the next time its provisioners failed: " +
+		"it was destroyed without them, and what they were to take away may still be there"
+)
 
 func (h *halves) add(e event) {
 	if e.Hook == nil {
@@ -49,13 +67,24 @@ func (h *halves) add(e event) {
 	case "provision_start":
 		if h.creating[address] {
 			h.made[address] = true
+		} else {
+			h.ending[address] = true
 		}
 	case "provision_errored":
-		if !h.creating[address] && h.made[address] {
-			h.refused[address] = true
+		if h.creating[address] || h.interrupted {
+			return
+		}
+		delete(h.ending, address) // not cut off
+		switch {
+		case h.made[address]:
+			h.refused[address] = refusedMade
+		case h.unmade[address]:
+			h.refused[address] = refusedUnmade
 		}
 	case "apply_complete":
 		delete(h.made, address)
+		delete(h.unmade, address)
+		delete(h.ending, address)
 	}
 }
 
@@ -68,17 +97,19 @@ func (ws *workspace) mend(ctx context.Context, now *state, of func(address strin
 		return nil, err
 	}
 	tainted := now.tainted()
-	for _, address := range slices.Sorted(maps.Keys(h.made)) {
+	all := maps.Clone(h.made)
+	maps.Copy(all, h.unmade)
+	for _, address := range slices.Sorted(maps.Keys(all)) {
 		is, there := tainted[address]
 		if !there || !of(address) {
 			continue
 		}
 		addresses = append(addresses, address)
 		limit := tfexec.LockTimeout(ws.LockTimeout.String())
-		switch {
-		case h.refused[address] && !is:
+		switch refused := h.refused[address] != ""; {
+		case refused && !is:
 			_, err = ws.act(ctx, "taint", func(order) error { return ws.tf.Taint(ctx, address, limit) })
-		case !h.refused[address] && is:
+		case !refused && is:
 			_, err = ws.act(ctx, "untaint", func(order) error { return ws.tf.Untaint(ctx, address, limit) })
 		}
 		if err != nil {
@@ -107,8 +138,7 @@ func (ws *workspace) refusals() ([]string, error) {
 	h, err := ws.halves()
 	var all []string
 	for _, address := range slices.Sorted(maps.Keys(h.refused)) {
-		all = append(all, address+": a provisioner was cut off while it was made, and those for its destruction failed: "+
-			"it was destroyed without them, and what the first had done by then may still be there")
+		all = append(all, address+": "+h.refused[address])
 	}
 	return all, err
 }

@@ -3,6 +3,7 @@ package terraform
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -16,7 +17,8 @@ import (
 const served = `terraform_data.served["eu"]`
 
 // serving is a bench whose configuration makes an object with a provisioner that leaves a file of its id, and then hangs as
-// long as there is a file "hold"; another provisioner removes the file when the object is destroyed.
+// long as there is a file "hold"; another provisioner removes the file when the object is destroyed, and hangs while there is a
+// file "stay".
 func serving(t *testing.T, release string) *bench {
 	b := newBench(t, "")
 	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "effects"), 0o700))
@@ -36,7 +38,7 @@ resource "terraform_data" "served" {
   }
   provisioner "local-exec" {
     when    = destroy
-    command = "rm '${self.input}/effects/${self.id}'"
+    command = "rm '${self.input}/effects/${self.id}'; gone=$?; while [ -e '${self.input}/stay' ]; do sleep 0.02; done; exit $gone"
   }
 }
 output "id" { value = terraform_data.served["eu"].id }`, b.dir, release))
@@ -146,5 +148,45 @@ func TestProvisionerThatCannotBeTakenBack(t *testing.T) {
 		assert.Equal(t, activities.Residue, u.Outcome)
 		assert.Contains(t, u.Losses, loss)
 		assert.Len(t, b.effects(), 1)
+	})
+}
+
+// A destruction that was cut off has run its provisioners, which may fail the next time.
+func TestProvisionerThatIsCutOffInTheDestruction(t *testing.T) {
+	const loss = served + ": its destruction was cut off in a provisioner, and the next time its provisioners failed: " +
+		"it was destroyed without them, and what they were to take away may still be there"
+	cut := func(b *bench, e activities.Entry, work func() *exec.Cmd) {
+		b.Helper()
+		stay := filepath.Join(b.dir, "stay")
+		require.NoError(b, os.WriteFile(stay, nil, 0o600))
+		c := work()
+		b.eventually("a provisioner that has done its work", func() bool { return len(b.effects()) == 0 })
+		b.killLastRun(e)
+		require.NoError(b, os.Remove(stay))
+		_ = c.Wait() // it fails, or has begun again
+	}
+	t.Run("undone", func(t *testing.T) {
+		b := serving(t, "1")
+		e := b.apply(Params{})
+		cut(b, e, func() *exec.Cmd { return b.undoer(e) })
+		u := b.undo(e)
+		assert.Equal(t, activities.Residue, u.Outcome)
+		assert.Equal(t, []string{loss}, u.Losses)
+		assert.NoFileExists(t, b.state())
+		assert.Empty(t, b.effects())
+	})
+	t.Run("of one that was there before", func(t *testing.T) {
+		b := serving(t, "1")
+		b.apply(Params{})
+		b.serve("2")
+		e, s := b.step(Params{})
+		cut(b, e, func() *exec.Cmd { return b.worker(e, s) })
+		u := b.undo(e)
+		assert.Equal(t, activities.Residue, u.Outcome)
+		assert.Contains(t, u.Losses, loss)
+		now, err := parseState([]byte(b.stateText()))
+		require.NoError(t, err)
+		require.Len(t, b.effects(), 1)
+		assert.Contains(t, now.managed()[served], b.effects()[0], "once, and of the object that is there")
 	})
 }

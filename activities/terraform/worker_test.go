@@ -110,6 +110,20 @@ func (b *bench) run(e activities.Entry) run {
 	return run{t, 1}
 }
 
+// killLastRun kills the supervisor of the step's last run, its terraform and everything that they have started.
+func (b *bench) killLastRun(e activities.Entry) {
+	b.Helper()
+	all, err := runs(b.run(e).token)
+	require.NoError(b, err)
+	last := all[len(all)-1]
+	var s started
+	found, err := last.token.Read(last.doc(docProcess), &s)
+	require.NoError(b, err)
+	require.True(b, found)
+	require.NoError(b, unix.Kill(-s.PID, syscall.SIGKILL))
+	b.eventually("the end of the supervisor", func() bool { return !s.alive() })
+}
+
 // killRun kills the supervisor of the step's first run, its terraform and everything that they have started.
 func (b *bench) killRun(e activities.Entry) {
 	b.Helper()
