@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
@@ -24,6 +25,8 @@ type execAction struct {
 	backend *commits
 	choice  *choice
 	images  *images
+	// lookAfter is when a late sweep looks for a checkpoint that has come late.
+	lookAfter time.Duration
 }
 
 func (x *execAction) Spec() activities.Spec {

@@ -38,6 +38,9 @@ func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (t *jour
 		return nil, undone, false, err
 	}
 	if over, err = t.Read(journal.Outcome, &undone); over || err != nil {
+		if undone.LookAgain > 0 {
+			undone, err = x.lookAgain(ctx, e, t, undone)
+		}
 		return t, undone, over, err
 	}
 	fate, err := t.Decide(journal.Undoing)
@@ -91,6 +94,9 @@ func (x *execAction) finish(ctx context.Context, e activities.Entry, t *journal.
 		return activities.Undone{}, err
 	}
 	point.Reach("container.exec:checkpoint-dropped")
+	if undone, err = x.mayComeLate(t, undone); err != nil {
+		return activities.Undone{}, err
+	}
 	_, err = t.Create(journal.Outcome, &undone)
 	return undone, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -13,6 +14,9 @@ func ReadScript(script string) bool {
 	_, ok := readScript(script)
 	return ok
 }
+
+// LookAfter sets when a late sweep looks for what has come late.
+func LookAfter(exec activities.Action, after time.Duration) { exec.(*execAction).lookAfter = after }
 
 // ManifestOf is all that approvals cover of a container, a line for each path.
 func ManifestOf(ctx context.Context, exec activities.Action, id string) (string, error) {

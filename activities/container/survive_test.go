@@ -155,6 +155,42 @@ func TestAnUndoLeavesNoCheckpointThatIsStillBeingTaken(t *testing.T) {
 	assert.Empty(t, made)
 }
 
+// An engine that was stopped takes a checkpoint when the worker that asked for it is dead, and its step undone.
+func TestACheckpointThatComesAfterTheUndoIsDroppedByALateSweep(t *testing.T) {
+	t.Parallel()
+	b, s, e, _, _ := dyingInACommit(t)
+	container.LookAfter(s.action, time.Hour)
+	first, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Nothing, first.Outcome)
+	assert.Equal(t, time.Hour, first.LookAgain)
+	late := func() {
+		_, err := b.ContainerCommit(t.Context(), b.ID, dockertypes.CommitOptions{
+			Reference: "unwind/checkpoint:" + e.Token + "-late", Comment: "Unwind: checkpoint before a step", Pause: true,
+		})
+		require.NoError(t, err)
+		require.Len(t, containertest.Checkpoints(t, e.Token), 1)
+	}
+	late()
+	again, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, first, again, "an attempt of the same undo")
+	assert.Empty(t, containertest.Checkpoints(t, e.Token))
+
+	b, s, e, _, label := dyingInACommit(t)
+	container.LookAfter(s.action, time.Nanosecond)
+	first, err = s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, time.Nanosecond, first.LookAgain)
+	late()
+	again, err = s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Zero(t, again.LookAgain, "the late sweep's")
+	made, err := b.ImageList(t.Context(), image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
+	require.NoError(t, err)
+	assert.Empty(t, made)
+}
+
 // slow is a command that counts its runs, says so, and waits for a file outside of what is compared.
 const slow = `echo run >>/srv/count; echo first; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo second; cat /srv/count`
 

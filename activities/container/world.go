@@ -83,6 +83,8 @@ func New(c Config) (activities.World, error) {
 		backend: backend,
 		choice:  choice,
 		images:  &images{},
+
+		lookAfter: lookAfter,
 	}
 	return activities.World{
 		Name: "container", Actions: []activities.Action{x, &replaceAction{x}}, Journal: x.place,

@@ -285,13 +285,17 @@ func (p *inContainer) leftOver(ctx context.Context, r *run, e ended) (left []str
 	return left, nil
 }
 
-// keeps says that a rollback, or a redo, needs the image of this name yet.
+// keeps says that a rollback, or a redo, needs the image of this name yet, or that it is one that an undo has said it looks
+// for again: an engine may have come late to the request of a worker that was killed.
 func (p *inContainer) keeps(e ended, name string) bool {
 	for i := range p.Commands {
 		if e.committed() && strings.HasPrefix(name, "unwind/checkpoint:"+e.token(p.id(i))) {
 			return true
 		}
 		for _, token := range e.tokens(p.id(i)) {
+			if e.looksAgain() && strings.HasPrefix(name, "unwind/checkpoint:"+token) {
+				return true
+			}
 			if len(e.Earlier) > 0 && strings.HasPrefix(name, "unwind/kept:"+token) {
 				return true
 			}

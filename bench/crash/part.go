@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -59,6 +60,13 @@ func (e ended) tokens(step string) (all []string) {
 
 // reports are all of them, in order.
 func (e ended) reports() []compensations.Report { return append(slices.Clone(e.Earlier), e.Report) }
+
+// looksAgain says that a report promises a late sweep.
+func (e ended) looksAgain() bool {
+	return slices.ContainsFunc(e.reports(), func(r compensations.Report) bool {
+		return slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "looked at again later") })
+	})
+}
 
 // losses are what the reports name.
 func (e ended) losses() (all []string) {
