@@ -68,7 +68,7 @@ func tell(name string, err error) error {
 		kind = activities.Fenced
 	case helper.Unknown, helper.Damaged:
 		kind = activities.DamagedRecord
-	case helper.Unfit, helper.InUse, helper.Busy, helper.Failed: // it may mend
+	case helper.Unfit, helper.InUse, helper.Busy, helper.Full, helper.Failed: // it may mend
 	}
 	return &failed{activities.Errorf(kind, "the layers over container %s: %v", name, err), err}
 }

@@ -15,4 +15,10 @@
 //
 // Helpers on different folders lock each other out where it matters: the first layer over a container's own root is put
 // there under a lock that all helpers of a host share, and a helper touches no stack that another folder's book has.
+//
+// # A full disk
+//
+// No checkpoint is taken where there is little room ([Full]), and then nothing is touched. What fills the disk all the same
+// is taken back: a container's layers have a spare (see spareName), which its rollback takes up. Where that is not enough
+// either, all stays as it was, but for what the rollback has to end anyway, and it is done when it is asked for again.
 package helper

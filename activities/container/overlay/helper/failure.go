@@ -17,6 +17,7 @@ const (
 	Unknown Kind = "unknown" // there is no such checkpoint
 	InUse   Kind = "in-use"  // others' checkpoints, or processes, are in the way
 	Damaged Kind = "damaged" // the book, or a layer, is not as it was written
+	Full    Kind = "full"    // the disk that the layers are on has too little room: ask again when it has more
 	Failed  Kind = "failed"
 )
 

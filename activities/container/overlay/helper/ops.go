@@ -23,6 +23,12 @@ func (o *open) take(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := o.enough(0); err != nil {
+		return err
+	}
+	if err := o.keepSpare(); err != nil {
+		return err
+	}
 	if o.shown == nil {
 		return o.show(ctx, change{Mark: name, Takes: true})
 	}
@@ -41,8 +47,13 @@ func (o *open) take(ctx context.Context, name string) error {
 }
 
 // copyTop keeps a copy of the upper layer: processes that an earlier step has left stand in it, and go on writing there.
-func (o *open) copyTop(name string) error {
+func (o *open) copyTop(name string) (err error) {
 	const tries = 3
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.sweep(o.dir))
+		}
+	}()
 	n := o.Next
 	o.Next++
 	if err := o.write(o.dir, false); err != nil { // so that the number is never used again
@@ -55,6 +66,13 @@ func (o *open) copyTop(name string) error {
 		before, err := stack.Changes(o.dir, []int{o.Upper}, nothing)
 		if err != nil {
 			continue // a file went while it was looked at
+		}
+		size, err := stack.Weigh(o.dir, o.Upper)
+		if err != nil {
+			continue
+		}
+		if err := o.enough(size); err != nil {
+			return err
 		}
 		if err := stack.Copy(stack.Content(o.dir, o.Upper), stack.Content(o.dir, n)); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
@@ -73,7 +91,7 @@ func (o *open) copyTop(name string) error {
 			return o.write(o.dir, false)
 		}
 	}
-	return errors.Join(o.sweep(o.dir), failure(InUse, "a process that an earlier step has left in the container writes all the time: there is no moment to keep"))
+	return failure(InUse, "a process that an earlier step has left in the container writes all the time: there is no moment to keep")
 }
 
 func nothing(string) bool { return false }
@@ -171,7 +189,7 @@ func (o *open) flatten(ctx context.Context) error {
 	if err := o.target.Lift(); err != nil {
 		return err
 	}
-	return o.complete(ctx, *o.Doing, false)
+	return errors.Join(o.complete(ctx, *o.Doing, false), os.RemoveAll(filepath.Join(o.dir, spareName)))
 }
 
 // unused says as an InUse that somebody stands in the layers.

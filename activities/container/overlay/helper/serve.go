@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -99,7 +100,7 @@ const alone = 10 * time.Minute
 // Serve answers requests until its input ends or nobody asks any more, and returns when the last has been answered. What
 // is kept is in dir.
 func Serve(dir string, in io.Reader, out io.Writer) error {
-	return serve(&stacks{dir: dir, patience: patience, alone: alone, starting: starting, owns: stack.InCgroup}, in, out)
+	return serve(&stacks{dir: dir, patience: patience, alone: alone, starting: starting, least: least, owns: stack.InCgroup}, in, out)
 }
 
 func serve(s *stacks, in io.Reader, out io.Writer) error {
@@ -157,6 +158,8 @@ func asFailure(err error) *Failure {
 		return f
 	case stack.IsUnfit(err):
 		return &Failure{Unfit, err.Error()}
+	case stack.IsFull(err):
+		return &Failure{Full, fmt.Sprintf("a disk is full: %v; %s", err, wayOut)}
 	}
 	return &Failure{Failed, err.Error()}
 }
@@ -176,7 +179,16 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.patience+time.Minute)
 	defer cancel()
-	o, err := s.open(ctx, r.Container, r.PID)
+	a, err = s.try(ctx, r, false)
+	if stack.IsFull(err) && r.Op != Take && r.Op != Flatten {
+		return s.try(ctx, r, true)
+	}
+	return a, err
+}
+
+// try does what is left of a request. Cramped says that it has found the disk full.
+func (s *stacks) try(ctx context.Context, r Request, cramped bool) (a Answer, err error) {
+	o, err := s.open(ctx, r.Container, r.PID, cramped)
 	if err != nil {
 		return a, err
 	}

@@ -21,6 +21,8 @@ type stacks struct {
 	alone    time.Duration
 	// starting is how long a container that has been started may need until its own program runs.
 	starting time.Duration
+	// least is the room that a checkpoint is taken with.
+	least room
 	// owns says whether a process is the container's: its number may have gone to another.
 	owns func(pid int, container string) bool
 }
@@ -35,6 +37,9 @@ type open struct {
 	shown    *stack.Top // nil where the container's own root shows
 	patience time.Duration
 	starting time.Duration
+	least    room
+	// cramped says that the disk was found full: the spare is given up for what makes room.
+	cramped bool
 }
 
 var containerID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
@@ -46,7 +51,7 @@ func (b *book) room(upper int) string { return b.ID + "-" + strconv.Itoa(upper) 
 
 // open takes the container's lock, and brings what stands on the container to what is in its book. pid is its first
 // process; 0 where it does not run.
-func (s *stacks) open(ctx context.Context, container string, pid int) (o *open, err error) {
+func (s *stacks) open(ctx context.Context, container string, pid int, cramped bool) (o *open, err error) {
 	if !containerID.MatchString(container) {
 		return nil, failure(Failed, "%q is not a container's id", container)
 	}
@@ -54,7 +59,7 @@ func (s *stacks) open(ctx context.Context, container string, pid int) (o *open, 
 	if err := os.MkdirAll(filepath.Join(dir, "doors"), 0o755); err != nil {
 		return nil, err
 	}
-	o = &open{dir: dir, patience: s.patience, starting: s.starting}
+	o = &open{dir: dir, patience: s.patience, starting: s.starting, least: s.least, cramped: cramped}
 	if o.lock, err = lock(ctx, filepath.Join(dir, "lock"), s.patience); err != nil {
 		return nil, err
 	}
@@ -80,6 +85,9 @@ func (s *stacks) open(ctx context.Context, container string, pid int) (o *open, 
 }
 
 func (o *open) close() {
+	if o.cramped {
+		_ = o.keepSpare() // what is left of it
+	}
 	if o.target != nil {
 		o.target.Close()
 	}
@@ -124,7 +132,16 @@ func (o *open) conclude(ctx context.Context, c change, done bool) error {
 		return o.complete(ctx, c, false)
 	}
 	o.Doing = nil
-	return o.write(o.dir, false)
+	delete(o.Below, c.Upper)
+	if err := o.write(o.dir, false); err != nil {
+		return err
+	}
+	return o.remove(c.Upper) // at once: there may be no other room for the next
+}
+
+// remove removes a layer that no list names.
+func (o *open) remove(n int) error {
+	return errors.Join(os.RemoveAll(doorOf(o.dir, n)), os.RemoveAll(filepath.Join(o.dir, strconv.Itoa(n))))
 }
 
 // look reads what stands on the container.
@@ -169,8 +186,15 @@ func (o *open) view(lower, upper int) stack.View {
 
 // show makes a change of the top with a new upper layer.
 func (o *open) show(ctx context.Context, c change) (err error) {
-	if err := o.merge(c.Lower); err != nil {
-		return err
+	if o.cramped {
+		if err := o.giveSpare(ctx, c); err != nil {
+			return err
+		}
+	}
+	if !o.cramped || len(o.fewer(c.Lower)) > mostMounted {
+		if err := o.merge(c.Lower); err != nil {
+			return err
+		}
 	}
 	c.Upper, c.Old = o.Next, o.shown
 	o.Next, o.Doing, o.Below[c.Upper] = o.Next+1, &c, c.Lower
@@ -212,6 +236,9 @@ func (o *open) put(ctx context.Context, c change) (vacant bool, err error) {
 	return o.target.Show(o.view(c.Lower, c.Upper), !c.Ends)
 }
 
+// mostMounted is the most lower layers that a kernel takes. Where there is no room to merge them, it gets them all.
+const mostMounted = 490
+
 // merge makes one layer of all but the newest, where there are many.
 func (o *open) merge(lower int) error {
 	many := o.fewer(lower)
@@ -221,8 +248,8 @@ func (o *open) merge(lower int) error {
 	many = many[:len(many)-leastLower]
 	m := merged{Upto: many[len(many)-1], As: o.Next}
 	o.Next++
-	if err := stack.Merge(o.dir, many, m.As); err != nil {
-		return err
+	if err := stack.Merge(o.dir, many, m.As); err != nil { // what there is of it takes room
+		return errors.Join(err, o.remove(m.As))
 	}
 	o.Merged = append(o.Merged, m)
 	return nil

@@ -41,7 +41,9 @@ func Probe(dir string) error {
 		}
 		var over [2]int
 		for i, lower := range [][]int{nil, {1}} {
-			if over[i], err = overlay("probe", lower, i+1, 0); err != nil {
+			if over[i], err = overlay("probe", lower, i+1, 0); IsFull(err) {
+				return err
+			} else if err != nil {
 				return unfit("this kernel, or the filesystem of %s, cannot make overlays that grow (they need Linux 6.8): %v", dir, err)
 			}
 			defer unix.Close(over[i])

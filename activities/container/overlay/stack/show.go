@@ -70,7 +70,28 @@ func overlay(name string, lower []int, upper, attributes int) (int, error) {
 		return -1, fmt.Errorf("overlay of %d layers: %w%s", len(lower)+1, err, reason(fs))
 	}
 	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes)
-	return fd, wrap("overlay", err)
+	if err != nil {
+		return fd, wrap("overlay", err)
+	}
+	if err := writable(fd, n+"/w"); attributes&unix.MOUNT_ATTR_RDONLY == 0 && err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// writable says why an overlay may not be written to: a kernel that cannot make a folder of its own in work makes it
+// read-only, and says nothing.
+func writable(overlay int, work string) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(overlay, &fs); err != nil || fs.Flags&unix.ST_RDONLY == 0 {
+		return wrap("overlay", err)
+	}
+	try := work + "/try"
+	if err := unix.Mkdir(try, 0); err != nil {
+		return wrap("the overlay would be read-only", err)
+	}
+	return errors.Join(errors.New("the kernel made the overlay read-only"), unix.Rmdir(try))
 }
 
 // reason is what the kernel says of the last failure.

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 )
 
 func TestWhatEntersStandsInTheTop(t *testing.T) {
@@ -335,4 +337,26 @@ func TestAContainerThatHasEndedIsSaid(t *testing.T) {
 	}, 60e9, 5e6)
 	_, err = b.Show(b.view(1), false)
 	require.Error(t, err)
+}
+
+func TestNoTopIsReadOnlyForWantOfRoom(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	disk := filepath.Join(b.Dir, "disk")
+	require.NoError(t, os.Mkdir(disk, 0o755))
+	boxtest.Disk(t, disk, 16, 500)
+	b.layers = filepath.Join(disk, "layers")
+	require.NoError(t, MakeLayer(b.layers, 1))
+	boxtest.Fill(t, filepath.Join(disk, "fill"), 0)
+	_, err := b.Show(b.view(1), false)
+	require.ErrorIs(t, err, unix.ENOSPC)
+	require.ErrorContains(t, err, "the overlay would be read-only")
+	for leaves := range 20 {
+		require.NoError(t, os.RemoveAll(filepath.Join(disk, "fill")))
+		boxtest.Fill(t, filepath.Join(disk, "fill"), leaves)
+		require.False(t, IsUnfit(Probe(b.layers)), "that the disk is full says nothing of the host")
+	}
+	require.NoError(t, os.RemoveAll(filepath.Join(disk, "fill")))
+	b.show(t, 1)
+	b.Do("touch /srv/x")
 }

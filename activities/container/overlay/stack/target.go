@@ -114,6 +114,9 @@ func (u *Unfit) Error() string { return u.Why }
 
 func unfit(format string, args ...any) error { return &Unfit{fmt.Sprintf(format, args...)} }
 
+// IsFull says that err is one of a disk without room.
+func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
 // IsUnfit says that err is an [Unfit].
 func IsUnfit(err error) bool {
 	var u *Unfit
