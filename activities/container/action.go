@@ -45,8 +45,8 @@ func (x *execAction) Spec() activities.Spec {
 		HostBound:  true,
 		Risk:       activities.Low,
 		Strategy:   activities.Snapshot,
-		Undo: "The container is made anew from a checkpoint of its filesystem, with the same name and settings; " +
-			"its processes start again. Volumes, binds and effects outside are not rolled back.",
+		Undo: "The container is made anew from a checkpoint of its filesystem, with the same name and settings. " + noProcess +
+			"its program starts again, and whatever else runs in it is ended. Volumes, binds and effects outside are not rolled back.",
 		Reset: "The container is made anew from the image that it was made from, with the same name, settings, networks and volumes: " +
 			"everything that was done in it since is lost, by this step and by all others.",
 		Redo: "The command does not run again: the container is made anew from an image of its filesystem that the rollback kept, " +

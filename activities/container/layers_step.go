@@ -39,8 +39,8 @@ func (x *execAction) undoOf(by chosen, c container.InspectResponse, ignore []str
 	if !by.Layers {
 		return x.Spec().Undo + fromCopies(kept), append(x.backend.losses(), outside(c, ignore)...)
 	}
-	return "The layers that the step has written are taken off the container, which stays as it is but for them; every process " +
-		"that a command has left in it is ended. Volumes, binds and effects outside are not rolled back." + fromCopies(kept), append(append(x.choice.layersOf(by).losses(), mounted(c)...), ignoring(ignore)...)
+	return "The layers that the step has written are taken off the container, which stays as it is but for them. " + noProcess +
+		"every one that a command has left in it is ended, and the container's own go on. Volumes, binds and effects outside are not rolled back." + fromCopies(kept), append(append(x.choice.layersOf(by).losses(), mounted(c)...), ignoring(ignore)...)
 }
 
 // mounted names what is not rolled back because it is not in the own filesystem of a container that stays.

@@ -39,6 +39,9 @@ var LossTable = []Loss{
 
 const leftRunning = "processes that commands have left in the container, this step's or others', are ended"
 
+// noProcess begins what an undo says of processes.
+const noProcess = "No process is brought back to what it was: "
+
 // mayLose is what an engine may bring back or not.
 const mayLose = "addresses and ports that the engine chooses (not those that were asked for) may be others; what was linked to the old id, or shares its network or process namespace, has lost it"
 

@@ -50,6 +50,10 @@ func TestExactlyWhatTheTableSaysIsLost(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEqual(t, activities.Drifted, undone.Outcome)
 		after := lookAtEach(t, b)
+		assert.Contains(t, plan.Undo, "No process is brought back to what it was: "+map[bool]string{
+			false: "its program starts again, and whatever else runs in it is ended.",
+			true:  "every one that a command has left in it is ended, and the container's own go on.",
+		}[layers])
 		for _, l := range container.LossTable {
 			was, looked := before[l.What]
 			require.True(t, looked, "%s: nothing looks at it", l.What)
