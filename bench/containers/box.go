@@ -21,6 +21,8 @@ type load struct {
 	large bool  // left out where it has to be quick
 }
 
+func (l load) bytes() int64 { return int64(l.files) * l.size }
+
 var loads = []load{
 	{name: "0"},
 	{name: "15 MB", files: 1, size: 15 << 20},
@@ -50,9 +52,14 @@ func (r *run) source(l load) (dir string, err error) {
 
 // box starts a container that sees the source, and whose first process lets signals pass it by that ask it to end.
 func (r *run) box(ctx context.Context, ref, source string) (id string, err error) {
+	return r.named(ctx, ref, source, "none", "")
+}
+
+// named is a box that has a name and is in a network.
+func (r *run) named(ctx context.Context, ref, source string, network container.NetworkMode, name string) (id string, err error) {
 	made, err := r.ContainerCreate(ctx,
 		&container.Config{Image: ref, Cmd: []string{"sleep", "infinity"}, StopSignal: "SIGWINCH"},
-		&container.HostConfig{NetworkMode: "none", Binds: []string{source + ":/source:ro"}}, nil, nil, "")
+		&container.HostConfig{NetworkMode: network, Binds: []string{source + ":/source:ro"}}, nil, nil, name)
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 )
 
+// destroy is what a failed command has done.
+const destroy = "rm -rf /load; echo failed >/written"
+
 // measure measures one load, each way in containers of its own.
 func (r *run) measure(ctx context.Context, l load) (f figures, err error) {
 	source, err := r.source(l)
@@ -20,9 +23,16 @@ func (r *run) measure(ctx context.Context, l load) (f figures, err error) {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(source)) }()
+	c, err := r.chained(ctx, l, source)
+	defer func() { err = errors.Join(err, c.end()) }()
+	if err != nil {
+		return f, err
+	}
 	var commits, stops, checkpoints, rollbacks []float64
-	for range r.rounds { // side by side
-		commit, stop, err := r.byHand(ctx, l, source, 0)
+	var links []link
+	for i := range r.rounds { // side by side
+		progressf("%s: round %d of %d", l.name, i+1, r.rounds)
+		commit, stop, err := r.byHand(ctx, l, source)
 		if err != nil {
 			return f, err
 		}
@@ -30,18 +40,25 @@ func (r *run) measure(ctx context.Context, l load) (f figures, err error) {
 		if err != nil {
 			return f, err
 		}
+		chained, err := c.link()
+		if err != nil {
+			return f, fmt.Errorf("a chain: %w", err)
+		}
 		commits, stops = append(commits, commit), append(stops, stop)
 		checkpoints, rollbacks = append(checkpoints, checkpoint), append(rollbacks, rollback)
+		links = append(links, chained)
 	}
-	_, grace, err := r.byHand(ctx, l, source, 10) // once: ten seconds are ten seconds
+	progressf("%s: stop with ten seconds of grace", l.name)
+	grace, err := r.graceful(ctx, c.base, source)
 	return figures{
 		Load: l.name, Commit: median(commits), Stop: median(stops), Grace: grace, Checkpoint: median(checkpoints), Rollback: median(rollbacks),
+		Chain: typical(links), bytes: l.bytes(),
 	}, err
 }
 
 // byHand commits a container that holds a load, lets a command destroy it, stops and removes the container, and runs one from
 // the image.
-func (r *run) byHand(ctx context.Context, l load, source string, grace int) (commit, rollback float64, err error) {
+func (r *run) byHand(ctx context.Context, l load, source string) (commit, rollback float64, err error) {
 	id, err := r.box(ctx, r.ref, source)
 	defer func() { r.remove(id) }()
 	if err != nil {
@@ -63,20 +80,41 @@ func (r *run) byHand(ctx context.Context, l load, source string, grace int) (com
 		id = ""
 		err = errors.Join(err, r.drop(ref))
 	}()
-	if err := r.exec(ctx, id, "rm -rf /load; echo failed >/written"); err != nil {
+	if err := r.exec(ctx, id, destroy); err != nil {
 		return 0, 0, err
 	}
-	rollback, err = timed(func() error {
-		if err := r.ContainerStop(ctx, id, container.StopOptions{Timeout: &grace}); err != nil {
+	id, rollback, err = r.again(ctx, id, ref, source, 0)
+	return commit, rollback, err
+}
+
+// graceful is a rollback by hand that gives the processes of the container ten seconds. Once is enough: they are ten seconds.
+func (r *run) graceful(ctx context.Context, ref, source string) (rollback float64, err error) {
+	id, err := r.box(ctx, ref, source)
+	defer func() { r.remove(id) }()
+	if err != nil {
+		return 0, err
+	}
+	if err := r.exec(ctx, id, destroy); err != nil {
+		return 0, err
+	}
+	id, rollback, err = r.again(ctx, id, ref, source, 10)
+	return rollback, err
+}
+
+// again stops and removes a container, and runs one from the image: id is the one that there is then.
+func (r *run) again(ctx context.Context, old, ref, source string, grace int) (id string, took float64, err error) {
+	id = old
+	took, err = timed(func() error {
+		if err := r.ContainerStop(ctx, old, container.StopOptions{Timeout: &grace}); err != nil {
 			return err
 		}
-		if err := r.ContainerRemove(ctx, id, container.RemoveOptions{}); err != nil {
+		if err := r.ContainerRemove(ctx, old, container.RemoveOptions{}); err != nil {
 			return err
 		}
 		id, err = r.box(ctx, ref, source)
 		return err
 	})
-	return commit, rollback, err
+	return id, took, err
 }
 
 // byLayers takes a checkpoint of a running container that holds a load in a layer, lets a command destroy it, and rolls back.
@@ -95,7 +133,7 @@ func (r *run) byLayers(ctx context.Context, l load, source string) (checkpoint, 
 	if checkpoint, err = b.take("full"); err != nil {
 		return 0, 0, err
 	}
-	if err := r.exec(ctx, b.id, "rm -rf /load; echo failed >/written"); err != nil {
+	if err := r.exec(ctx, b.id, destroy); err != nil {
 		return 0, 0, err
 	}
 	rollback, err = b.ask(helper.Request{Op: helper.Restore, Name: "full", Turn: "undo"})

@@ -32,6 +32,9 @@ type figures struct {
 	Stop       float64 `json:"stop_rm_run_ms"`
 	Checkpoint float64 `json:"layer_checkpoint_ms"`
 	Rollback   float64 `json:"layer_rollback_ms"`
+	Chain      link    `json:"chain"`
+
+	bytes int64
 }
 
 // Command measures; args are its flags.
@@ -52,26 +55,13 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 	if *deep > 0 {
 		return r.measureDepth(ctx, *deep)
 	}
+	all, err := r.all(ctx, *quick)
 	fmt.Printf("Docker engine %s, %s; medians of %d, in ms\n\n", r.version, r.driver, *rounds)
-	const row = "%-13s %10s %8s %8s | %14s %10s %8s %8s\n"
-	fmt.Printf(row, "holds", "commit", "layer", "ratio", "stop, rm, run", "with -t 0", "layers", "ratio")
-	var all []figures
-	for _, l := range loads {
-		if l.large && *quick {
-			continue
-		}
-		f, err := r.measure(ctx, l)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", l.name, err)
-		}
-		all = append(all, f)
-		checkpoint, rollback := f.Commit/f.Checkpoint, f.Stop/f.Rollback
-		fmt.Printf(row, l.name, ms(f.Commit), ms(f.Checkpoint), times(checkpoint), ms(f.Grace), ms(f.Stop), ms(f.Rollback), times(rollback))
-		if l.files > 0 {
-			missed = append(missed, under(l.name+": a checkpoint", checkpoint, checkpointTarget)...)
-			missed = append(missed, under(l.name+": a rollback", rollback, rollbackTarget)...)
-		}
+	missed = append(printLayers(all), printChain(all)...) // what there is, where a later load has failed
+	if err != nil {
+		return nil, nil, err
 	}
+	progressf("%d checkpoints of 10 MB more each", piled)
 	p, err := r.pile(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%d checkpoints: %w", piled, err)
@@ -83,6 +73,39 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 	return map[string]any{"engine": r.version, "driver": r.driver, "figures": all, "pile": p}, missed, nil
 }
 
+// all measures all loads, or those before the one that fails.
+func (r *run) all(ctx context.Context, quick bool) (all []figures, err error) {
+	for _, l := range loads {
+		if l.large && quick {
+			continue
+		}
+		f, err := r.measure(ctx, l)
+		if err != nil {
+			return all, fmt.Errorf("%s: %w", l.name, err)
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// printLayers prints what layers take against docker's usual way.
+func printLayers(all []figures) (missed []string) {
+	const row = "%-13s %10s %8s %8s | %14s %10s %8s %8s\n"
+	fmt.Printf(row, "holds", "commit", "layer", "ratio", "stop, rm, run", "with -t 0", "layers", "ratio")
+	for _, f := range all {
+		checkpoint, rollback := f.Commit/f.Checkpoint, f.Stop/f.Rollback
+		fmt.Printf(row, f.Load, ms(f.Commit), ms(f.Checkpoint), times(checkpoint), ms(f.Grace), ms(f.Stop), ms(f.Rollback), times(rollback))
+		if f.bytes > 0 {
+			missed = append(missed, under(f.Load+": a checkpoint", checkpoint, checkpointTarget)...)
+			missed = append(missed, under(f.Load+": a rollback", rollback, rollbackTarget)...)
+		}
+	}
+	return missed
+}
+
+// progressf says what is measured now, for those who wait.
+func progressf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
 func ms(v float64) string {
 	if v < 100 {
 		return fmt.Sprintf("%.1f", v)
@@ -90,7 +113,12 @@ func ms(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-func times(v float64) string { return fmt.Sprintf("%.0fx", v) }
+func times(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.1fx", v)
+	}
+	return fmt.Sprintf("%.0fx", v)
+}
 
 func under(what string, ratio, target float64) []string {
 	if ratio >= target {
