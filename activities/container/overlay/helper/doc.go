@@ -3,7 +3,7 @@
 //
 // # The book
 //
-// What the layers of a container mean is written in its book, a file beside them; the book says what has to be, the kernel
+// What the layers of a container mean is written in its book, two pages beside them in turn; the book says what has to be, the kernel
 // what is, and every request first brings the second to the first (see [stacks.open]): so a stack stands again after a
 // restart of the container, of the engine and of the helper, and a change that was cut short is finished or taken back.
 // A layer that is below another is never written again. A checkpoint is a list of layers; what no list names is removed.
