@@ -182,6 +182,9 @@ func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b 
 	if err != nil {
 		return activities.Result{}, err
 	}
+	if err := ws.dropBackup(ctx, now); err != nil {
+		return activities.Result{}, err
+	}
 	if err := ws.token.CheckOpen(); err != nil {
 		return activities.Result{}, err // what was read may be half undone
 	}

@@ -337,6 +337,19 @@ func (ws *workspace) sweep(ctx context.Context, s sweeping) error {
 	return err
 }
 
+// dropBackup removes the backup beside a local state that commands make which cannot be told not to (taint, state push),
+// unless there was one before the step.
+func (ws *workspace) dropBackup(ctx context.Context, now *state) error {
+	if ws.state == "" || !isFile(ws.state+".backup") {
+		return nil
+	}
+	var r record
+	if _, err := ws.token.Read(journal.Record, &r); err != nil || r.Backup {
+		return err
+	}
+	return ws.sweep(ctx, sweeping{Path: ws.state, Lineage: now.Lineage, Backup: true})
+}
+
 // failed is the error of a terraform that did not succeed: what it reported, without what it printed on the way.
 func (ws *workspace) failed(ctx context.Context, what string, said report, err error) error {
 	if ctx.Err() != nil {
