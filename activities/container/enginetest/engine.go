@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -170,17 +171,25 @@ func (e *Engine) unmount() error {
 	return err
 }
 
-// processes are those that the engine has started and that name its folder.
-func (e *Engine) processes() []int {
-	var pids []int
-	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, file := range all {
-		line, err := os.ReadFile(file)
-		var pid int
-		for _, digit := range filepath.Base(filepath.Dir(file)) {
-			pid = 10*pid + int(digit-'0')
+// processes are those that the engine has started and that name its folder, and the containers' own, which are children of
+// such: an attendant that is killed leaves them running.
+func (e *Engine) processes() (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	named, parents := map[int]bool{}, map[int]int{}
+	for _, dir := range all {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || pid == os.Getpid() {
+			continue
 		}
-		if err == nil && pid != os.Getpid() && bytes.Contains(line, []byte(e.dir+"/")) {
+		line, _ := os.ReadFile(dir + "/cmdline") // it may have ended
+		named[pid] = bytes.Contains(line, []byte(e.dir+"/"))
+		stat, _ := os.ReadFile(dir + "/stat")
+		if f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(f) > 1 {
+			parents[pid], _ = strconv.Atoi(f[1])
+		}
+	}
+	for pid := range named {
+		if named[pid] || named[parents[pid]] {
 			pids = append(pids, pid)
 		}
 	}

@@ -176,17 +176,40 @@ func (p process) at(base uint64, top Top) presence {
 	return at
 }
 
-// Users counts all processes of the host, of the container or not, that stand in a top or hold something of it open. It
-// may have been taken off.
+// Users counts the processes that stand in a top, of the container or not, and those of the container that hold something
+// of it open. It may have been taken off.
 func (t *Target) Users(top Top) (int, error) {
+	top, err := t.known(top)
+	if err != nil {
+		return 0, err
+	}
 	all, err := processes()
 	n := 0
 	for _, p := range all {
-		if p.at(0, top).inTop {
+		if t.uses(p, top) {
 			n++
 		}
 	}
 	return n, err
+}
+
+// uses says that a process is in a top. What another than the container's has open there is not looked for.
+func (t *Target) uses(p process, top Top) bool {
+	if t.has(p) {
+		return p.at(0, top).inTop
+	}
+	return p.at(0, Top{Dev: top.Dev}).inTop
+}
+
+// known is the top without its mount's number, where that has gone to another.
+func (t *Target) known(top Top) (Top, error) {
+	s, err := t.Survey()
+	for _, m := range s.mounts {
+		if m.id == top.id && m.dev != top.Dev {
+			top.id = 0
+		}
+	}
+	return top, err
 }
 
 // passing is how long End waits for processes that are not the container's.
@@ -202,14 +225,9 @@ func (t *Target) End(ctx context.Context, top Top, vacant bool) error {
 			return nil
 		}
 	}
-	s, err := t.Survey()
+	top, err := t.known(top)
 	if err != nil {
 		return err
-	}
-	for _, m := range s.mounts {
-		if m.id == top.id && m.dev != top.Dev { // the number of the mount has gone to another
-			top.id = -1
-		}
 	}
 	clean, waits := 0, time.Now().Add(passing)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
@@ -238,13 +256,11 @@ func (t *Target) end(top Top, others bool) (left int, err error) {
 	}
 	for _, p := range all {
 		ours := t.has(p)
-		switch {
-		case ours && p.at(0, top).inTop:
-			left++
-		case !ours && others && p.at(0, Top{Dev: top.Dev}).inTop: // what another has open does no harm
-			left++
+		if !ours && !others || !t.uses(p, top) {
 			continue
-		default:
+		}
+		left++
+		if !ours {
 			continue
 		}
 		if err := p.kill(t, top); err != nil {
