@@ -47,7 +47,7 @@ func (r *run) drive(ctx context.Context, p plan) (err error) {
 			return err
 		}
 	}
-	d := &driver{run: r, plan: p, decided: map[activities.Digest]bool{}, closed: make(chan compensations.Report, 1)}
+	d := &driver{run: r, plan: p, decided: map[activities.Digest]time.Time{}, closed: make(chan compensations.Report, 1)}
 	if err := d.start(ctx); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ type driver struct {
 	now     workflows.Chain
 	since   time.Time
 	stops   int // how often it was canceled or terminated
-	decided map[activities.Digest]bool
+	decided map[activities.Digest]time.Time
 	closed  chan compensations.Report
 	// chains are the first runs of the task and of the acts of its sequel so far.
 	chains []string
@@ -413,9 +413,13 @@ func (d *driver) terminate(ctx context.Context) (done bool) {
 	return true // it had ended by itself
 }
 
-// decide decides a gate, once.
+// decideAgain is after how long a gate is decided once more that is still there: a worker may have told of a gate that went
+// with it, before it was in the history; the decision came before the gate then, and decided nothing.
+const decideAgain = 10 * time.Second
+
+// decide decides a gate.
 func (d *driver) decide(ctx context.Context, g workflows.GateView) {
-	if d.decided[g.Digest] {
+	if time.Since(d.decided[g.Digest]) < decideAgain {
 		return
 	}
 	signal := workflows.SignalApprove
@@ -423,7 +427,9 @@ func (d *driver) decide(ctx context.Context, g workflows.GateView) {
 		signal = workflows.SignalReject
 	}
 	err := d.client.SignalWorkflow(ctx, d.now.WorkflowID, d.now.RunID, signal, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "crash"})
-	d.decided[g.Digest] = err == nil
+	if err == nil {
+		d.decided[g.Digest] = time.Now()
+	}
 }
 
 // killedSupervisor says that a terraform was left to itself: only then may an outcome be unknown.
