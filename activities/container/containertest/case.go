@@ -1,8 +1,10 @@
 package containertest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,6 +26,28 @@ func StartIn(t testing.TB, dir string, files map[string]string) {
 			Clear(t, token)
 		}
 	})
+}
+
+// StartCase starts the box of a case of container.exec.
+func StartCase(t testing.TB, dir string) {
+	t.Helper()
+	StartIn(t, dir, map[string]string{"a": "one\n", "d/x": "x\n"})
+}
+
+// Manifest is the filesystem of a case's box, how it stands, and what a token has left beside it.
+func Manifest(t testing.TB, dir string) string {
+	t.Helper()
+	b := In(t, dir)
+	lines := []string{Files(t, b), b.Inspect(t).State.Status}
+	for _, token := range TokensIn(t, dir) {
+		for _, left := range Left(t, token) {
+			lines = append(lines, left.Names...)
+		}
+		if kept := Kept(t, token); len(kept) > 1 {
+			lines = append(lines, fmt.Sprintf("%d images of what a rollback has kept", len(kept)))
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Open opens the world of a case.

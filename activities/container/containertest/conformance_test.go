@@ -1,7 +1,6 @@
 package containertest_test
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -15,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) {
 	container.Attend()
-	code := actiontest.Main(m, changing, reading)
+	code := actiontest.Main(m, changing)
 	if err := containertest.RemoveImages(); err != nil {
 		panic(err)
 	}
@@ -27,15 +26,10 @@ func TestChanging(t *testing.T) {
 	actiontest.Run(t, changing)
 }
 
-func TestReading(t *testing.T) {
-	containertest.Docker(t)
-	actiontest.Run(t, reading)
-}
-
 var changing = actiontest.Case{
 	Name:   "container.exec that changes",
 	Action: "container.exec",
-	Start:  start,
+	Start:  containertest.StartCase,
 	Open:   containertest.Open,
 	With: func(dir string) any {
 		return map[string]any{
@@ -46,7 +40,7 @@ var changing = actiontest.Case{
 		return map[string]any{"container": containertest.NameIn(dir), "command": "echo next >>/srv/a; mkdir /srv/e"}
 	},
 	Checks:    []activities.Check{{Exists: &activities.ExistsCheck{Path: "/srv/a"}}},
-	Manifest:  manifest,
+	Manifest:  containertest.Manifest,
 	Drift:     func(t testing.TB, dir string) { containertest.In(t, dir).Run(t, "echo drift >>/srv/drift") },
 	Meanwhile: func(t testing.TB, dir string) { containertest.In(t, dir).Run(t, "echo meanwhile >/srv/b") },
 	Undone:    activities.Compensated,
@@ -63,43 +57,4 @@ func asTheImage(before, after string) bool {
 		}), "\n")
 	}
 	return !strings.Contains(after, "\nsrv/") && but(before) == but(after)
-}
-
-// reading is brief: what takes nothing back has few ways to go wrong about it, and each of its points is drawn in time.
-var reading = actiontest.Case{
-	Name:   "container.exec that reads",
-	Action: "container.exec",
-	Start:  start,
-	Open:   containertest.Open,
-	With: func(dir string) any {
-		return map[string]any{"container": containertest.NameIn(dir), "command": "cat /srv/a | cat"}
-	},
-	Next: func(dir string) any {
-		return map[string]any{"container": containertest.NameIn(dir), "command": "ls -l /srv"}
-	},
-	Manifest: manifest,
-	Undone:   activities.Nothing,
-	Anew:     true,
-	Brief:    true,
-	Sample:   1,
-}
-
-func start(t testing.TB, dir string) {
-	containertest.StartIn(t, dir, map[string]string{"a": "one\n", "d/x": "x\n"})
-}
-
-// manifest is the filesystem, how the container stands, and what a token has left beside it.
-func manifest(t testing.TB, dir string) string {
-	t.Helper()
-	b := containertest.In(t, dir)
-	lines := []string{containertest.Files(t, b), b.Inspect(t).State.Status}
-	for _, token := range containertest.TokensIn(t, dir) {
-		for _, left := range containertest.Left(t, token) {
-			lines = append(lines, left.Names...)
-		}
-		if kept := containertest.Kept(t, token); len(kept) > 1 {
-			lines = append(lines, fmt.Sprintf("%d images of what a rollback has kept", len(kept)))
-		}
-	}
-	return strings.Join(lines, "\n")
 }
