@@ -1,25 +1,16 @@
 package containertest_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
-	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
-func TestMain(m *testing.M) {
-	container.Attend()
-	code := actiontest.Main(m, changing)
-	if err := containertest.RemoveImages(); err != nil {
-		panic(err)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { containertest.Main(m, changing) }
 
 func TestChanging(t *testing.T) {
 	containertest.Docker(t)

@@ -15,41 +15,23 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
 )
 
-func TestMain(m *testing.M) {
-	container.Attend()
-	code := actiontest.Main(m, layering)
-	if err := containertest.RemoveImages(); err != nil {
-		panic(err)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { containertest.Main(m, layering) }
 
 // own is the engine with overlay2; nil while the one at hand is tested.
 var own *enginetest.Engine
 
 func TestLayers(t *testing.T) {
-	needsRoot(t)
+	containertest.NeedsRoot(t, "layers over containers")
 	containertest.Docker(t)
 	actiontest.Run(t, layering)
 }
 
 func TestLayersOnOverlay2(t *testing.T) {
-	needsRoot(t)
+	containertest.NeedsRoot(t, "layers over containers")
 	own = enginetest.Start(t)
 	containertest.Prepare(t, own)
 	t.Run("on it", func(t *testing.T) { actiontest.Run(t, layering) }) // the engine outlives the parallel tests in it
 	own = nil
-}
-
-func needsRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("layers over containers are tested as root only")
-	}
-	t.Skip("SKIPPED: layers over containers are tested as root only")
 }
 
 var layering = actiontest.Case{

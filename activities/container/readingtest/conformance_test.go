@@ -1,23 +1,14 @@
 package readingtest
 
 import (
-	"os"
 	"testing"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
-	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
-func TestMain(m *testing.M) {
-	container.Attend()
-	code := actiontest.Main(m, reading)
-	if err := containertest.RemoveImages(); err != nil {
-		panic(err)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { containertest.Main(m, reading) }
 
 func TestReading(t *testing.T) {
 	containertest.Docker(t)

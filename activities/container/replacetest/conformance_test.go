@@ -12,18 +12,10 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
-	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
-func TestMain(m *testing.M) {
-	container.Attend()
-	code := actiontest.Main(m, replacing)
-	if err := containertest.RemoveImages(); err != nil {
-		panic(err)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { containertest.Main(m, replacing) }
 
 func TestReplacing(t *testing.T) {
 	containertest.Docker(t)

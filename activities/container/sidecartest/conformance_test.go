@@ -29,21 +29,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestLayersBySidecar(t *testing.T) {
-	needsRoot(t)
+	containertest.NeedsRoot(t, "layers over containers")
 	containertest.Docker(t)
 	actiontest.Run(t, layering)
-}
-
-// needsRoot: the tests look into containers as only root can. The workers that they start need not be root.
-func needsRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("layers over containers are tested as root only")
-	}
-	t.Skip("SKIPPED: layers over containers are tested as root only")
 }
 
 var layering = actiontest.Case{

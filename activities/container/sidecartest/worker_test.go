@@ -88,7 +88,7 @@ func newEntry(ctx context.Context, w activities.World) (activities.Entry, error)
 
 // TestAWorkerThatIsNotRootHasLayers has a worker that is nobody, but for the group that may use the engine.
 func TestAWorkerThatIsNotRootHasLayers(t *testing.T) {
-	needsRoot(t)
+	containertest.NeedsRoot(t, "layers over containers")
 	const nobody = 65534
 	socket, err := os.Stat("/var/run/docker.sock")
 	if err != nil || os.Getenv("DOCKER_HOST") != "" {
@@ -162,7 +162,7 @@ func undo(t *testing.T, w activities.World, e activities.Entry) {
 
 // TestARecordIsUndoneByTheHelperThatMadeIt changes the config between steps in one container.
 func TestARecordIsUndoneByTheHelperThatMadeIt(t *testing.T) {
-	needsRoot(t)
+	containertest.NeedsRoot(t, "layers over containers")
 	state, program := t.TempDir(), Program(t)
 	nearby := world(t, state, func(c *container.Config) { c.Overlay = true })
 	beside := world(t, state, func(c *container.Config) { c.Overlay, c.Sidecar, c.Helper = true, true, program })

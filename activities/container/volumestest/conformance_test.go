@@ -15,34 +15,15 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
-	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
-func TestMain(m *testing.M) {
-	container.Attend()
-	code := actiontest.Main(m, keeping)
-	if err := containertest.RemoveImages(); err != nil {
-		panic(err)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { containertest.Main(m, keeping) }
 
 func TestKeeping(t *testing.T) {
-	needsRoot(t)
+	containertest.NeedsRoot(t, "copies of volumes")
 	containertest.Docker(t)
 	actiontest.Run(t, keeping)
-}
-
-func needsRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("copies of volumes are tested as root only")
-	}
-	t.Skip("SKIPPED: copies of volumes are tested as root only")
 }
 
 // keeping is brief: with docker commit, and what a rollback of the container itself may meet is tested in containertest.

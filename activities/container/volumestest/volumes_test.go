@@ -35,7 +35,7 @@ type scene struct {
 
 func newScene(t *testing.T, overlay bool) *scene {
 	t.Helper()
-	needsRoot(t)
+	containertest.NeedsRoot(t, "copies of volumes")
 	s := &scene{T: t, box: startWithVolume(t), state: t.TempDir()}
 	w, err := container.New(container.Config{State: s.state, Overlay: overlay})
 	require.NoError(t, err)

@@ -1,0 +1,31 @@
+package containertest
+
+import (
+	"os"
+	"testing"
+
+	"github.com/seed-62bf7108/unwind/activities/actiontest"
+	"github.com/seed-62bf7108/unwind/activities/container"
+)
+
+// Main is the TestMain of a package with cases of actiontest that work in containers.
+func Main(m *testing.M, cases ...actiontest.Case) {
+	container.Attend()
+	code := actiontest.Main(m, cases...)
+	if err := RemoveImages(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// NeedsRoot skips a test of what only root can do, and fails it where nothing is skipped.
+func NeedsRoot(t *testing.T, what string) {
+	t.Helper()
+	switch {
+	case os.Geteuid() == 0:
+	case os.Getenv("CI") == "true":
+		t.Fatalf("%s are tested as root only", what)
+	default:
+		t.Skipf("SKIPPED: %s are tested as root only", what)
+	}
+}
