@@ -22,6 +22,10 @@ type book struct {
 	Container string `json:"container"`
 	// ID tells the tops of this book from those of another.
 	ID string `json:"id"`
+	// Boot is the start of its host in which the book was written; the disk may have lost in an earlier one what is newest.
+	// Bare are layers that wait for the container to run: those that the disk has lost, and those made since it was stopped.
+	Boot string `json:"boot,omitempty"`
+	Bare []int  `json:"bare,omitempty"`
 	// Next is the number of the next layer; none is used twice.
 	Next int `json:"next"`
 	// Below says which layer each layer was made over; 0 is the container's own root. So layers are a tree.
@@ -178,6 +182,9 @@ func readBook(dir, container string) (*book, error) {
 	b.on = on
 	if b.Version != bookVersion || b.Container != container {
 		return nil, failure(Damaged, "the book of container %s has format %d and is of %s", container, b.Version, b.Container)
+	}
+	if b.Boot == "" {
+		b.Boot = boot()
 	}
 	if b.Marks == nil {
 		b.Marks = map[string]int{}

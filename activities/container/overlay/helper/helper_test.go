@@ -76,6 +76,15 @@ func (k *kept) rewrite(b *book) {
 	require.NoError(k.t, b.write(filepath.Join(k.dir, boxID), false))
 }
 
+// lift takes the top off, as a restart of the container does.
+func (k *kept) lift() {
+	k.t.Helper()
+	at, err := stack.Open(k.PID)
+	require.NoError(k.t, err)
+	defer at.Close()
+	require.NoError(k.t, at.Lift())
+}
+
 func (k *kept) must(op Op, edit ...func(*Request)) Answer {
 	k.t.Helper()
 	a, err := k.ask(op, edit...)
@@ -233,21 +242,62 @@ func TestARestartLosesNothing(t *testing.T) {
 	k.Do("echo 2 >/srv/2")
 	door := k.must(Enter, name("two"), workdir("/")).Path
 	two := k.Files()
-	lift := func() { // as a restart does
-		at, err := stack.Open(k.PID)
-		require.NoError(t, err)
-		defer at.Close()
-		require.NoError(t, at.Lift())
-	}
-	lift()
+	k.lift()
 	require.NotEqual(t, two, k.Files())
 	assert.NotEqual(t, door, k.must(Enter, name("two"), workdir("/")).Path)
 	assert.Equal(t, two, k.Files())
-	lift()
+	k.lift()
 	k.must(Restore, name("two"), turn("undo"), stopped)
 	k.must(Stacked)
 	assert.NotContains(t, k.Files(), "/srv/2 ")
 	assert.Contains(t, k.Files(), "/srv/1 ")
+}
+
+// TestALossOfPowerTakesNothingThatWasOnTheDisk leaves what a disk does: the last page that was waited for.
+func TestALossOfPowerTakesNothingThatWasOnTheDisk(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	dir := filepath.Join(k.dir, boxID)
+	k.must(Take, name("one"))
+	k.Do("echo 1 >/srv/1; chmod 711 /")
+	k.must(Take, name("two"))
+	two := k.Files()
+	k.Do("echo 2 >/srv/2; chmod 700 /")
+	k.must(Take, name("three"))
+	loss := func(layers ...string) {
+		for _, n := range layers { // their folders were not on the disk yet
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, n)))
+		}
+		b := k.book()
+		b.Boot = "an earlier one"
+		k.rewrite(b)
+		k.lift()
+	}
+	loss("2", "3")
+	k.must(Restore, name("three"), turn("undo"), stopped) // before the container is started again
+	k.must(Stacked)
+	assert.Equal(t, two, k.Files(), "what no disk has is not there")
+	k.must(Restore, name("two"), turn("undo"))
+	assert.Equal(t, two, k.Files())
+
+	k.Do("echo 3 >/srv/3")
+	k.must(Take, name("four"))
+	before := k.book()
+	k.must(Restore, name("two"), turn("again"), keep("kept"))
+	after := k.book()
+	before.Doing = &change{Lower: after.Lower, Upper: after.Upper, Ends: true, Turn: "two again", Keep: "kept", Over: "two"}
+	before.Next, before.Below[after.Upper] = after.Next, after.Lower
+	k.rewrite(before)
+	loss()
+	assert.True(t, k.must(Restored, name("two"), turn("again"), stopped).Yes, "nobody asks for it again")
+	assert.True(t, k.must(Restored, name("two"), turn("again")).Yes)
+	assert.Equal(t, two, k.Files())
+	k.must(Restore, name("kept"), turn("redo"))
+	assert.Contains(t, k.Files(), "/srv/3 ")
+
+	loss("1")
+	_, err := k.ask(Restore, name("two"), turn("and again"), stopped)
+	assert.Equal(t, Damaged, KindOf(err), "a folder below others was on the disk, and somebody has removed it")
 }
 
 func TestWhatAStepLeavesRunningIsNotFrozenAndLeaksIntoNoCheckpoint(t *testing.T) {
@@ -331,10 +381,7 @@ func TestACutShortChangeIsTakenUp(t *testing.T) {
 	now.Doing = &change{Lower: now.Lower, Upper: now.Upper, Mark: "three", Takes: true}
 	now.Upper = now.Lower
 	k.rewrite(now)
-	at, err := stack.Open(k.PID)
-	require.NoError(t, err)
-	require.NoError(t, at.Lift())
-	at.Close()
+	k.lift()
 	k.must(Enter, name("three"), workdir("/"))
 	assert.Equal(t, three, k.Files())
 	k.must(Restore, name("three"), turn("undo"))

@@ -68,8 +68,17 @@ func (s *stacks) open(ctx context.Context, container string, pid int, cramped bo
 			o.close()
 		}
 	}()
-	if o.book, err = readBook(dir, container); err != nil || pid == 0 {
+	if o.book, err = readBook(dir, container); err != nil {
 		return o, err
+	}
+	if err := o.miss(); err != nil {
+		return o, err
+	}
+	if pid == 0 {
+		if o.Doing != nil { // its start will complete it: see settle
+			o.done(*o.Doing)
+		}
+		return o, nil
 	}
 	o.target, err = stack.Open(pid)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,10 +116,12 @@ func (o *open) settle(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := o.clothe(); err != nil {
+		return err
+	}
 	if c := o.Doing; c != nil {
-		// Where nothing shows there was a restart, and more may have been done than was written; a restore is done again.
-		done := o.number() == c.Upper || o.shown == nil && !c.Ends
-		if err := o.conclude(ctx, *c, done); err != nil {
+		// Where nothing shows there was a restart: more may have been done than was written, and nobody is left to be ended.
+		if err := o.conclude(ctx, *c, o.number() == c.Upper || o.shown == nil); err != nil {
 			return err
 		}
 	}
@@ -209,7 +220,9 @@ func (o *open) show(ctx context.Context, c change) (err error) {
 		return err
 	}
 	vacant := false
-	if o.target != nil {
+	if o.target == nil {
+		o.Bare = append(o.Bare, c.Upper)
+	} else {
 		if vacant, err = o.put(ctx, c); err != nil {
 			return err
 		}
@@ -258,13 +271,13 @@ func (o *open) merge(lower int) error {
 // complete ends a change whose new top shows. Who stood in the old one is ended or, where a checkpoint was taken of it,
 // noted: he may go on writing there. Vacant says that there is nobody.
 func (o *open) complete(ctx context.Context, c change, vacant bool) error {
-	if c.Old != nil && o.target != nil && (o.shown == nil || o.shown.Dev != c.Old.Dev) {
+	if c.Old != nil && o.shown != nil && o.shown.Dev != c.Old.Dev {
 		if err := o.leave(ctx, c, vacant); err != nil {
 			return err
 		}
 	}
 	o.done(c)
-	if err := o.write(o.dir, !c.Ends && c.Upper != 0); err != nil || !c.Ends && c.Upper != 0 {
+	if err := o.write(o.dir, c.Upper != 0); err != nil || !c.Ends && c.Upper != 0 {
 		return err // what is added frees nothing
 	}
 	return o.sweep(o.dir)

@@ -132,7 +132,7 @@ func (t *Target) Show(v View, carry bool) (vacant bool, err error) {
 
 // show calls half between the halves of a change: there a test cuts it short.
 func (t *Target) show(v View, s Survey, change exchange, half func()) (vacant bool, err error) {
-	if err := t.dress(v); err != nil {
+	if err := t.Dress(v); err != nil {
 		return false, wrap("the new layer's own attributes", err)
 	}
 	var fds handles
@@ -206,8 +206,8 @@ func (t *Target) show(v View, s Survey, change exchange, half func()) (vacant bo
 	return t.vacate(s, top, &fds, half)
 }
 
-// dress makes the root of a new upper layer like the one that it will cover.
-func (t *Target) dress(v View) error {
+// Dress makes the root of a new upper layer like the one that it will cover.
+func (t *Target) Dress(v View) error {
 	from, err := t.rootOf(v)
 	if err != nil {
 		return err
