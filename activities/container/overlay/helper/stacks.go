@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
@@ -181,14 +182,18 @@ func (o *open) fit(ctx context.Context) (users int, err error) {
 	if o.target == nil {
 		return 0, failure(Unfit, "the container does not run")
 	}
-	s, err := o.target.Started(ctx, o.starting)
-	if err != nil {
+	if o.shown == nil {
+		if err := o.target.Started(ctx, o.starting); err != nil {
+			return 0, err
+		}
+		if err := o.look(); err != nil {
+			return 0, err
+		}
+	}
+	if err := o.target.Fit(o.survey); err != nil {
 		return 0, err
 	}
-	if err := o.target.Fit(s); err != nil {
-		return 0, err
-	}
-	return o.target.Quiet(s)
+	return o.target.Quiet(o.survey)
 }
 
 func (o *open) view(lower, upper int) stack.View {
@@ -216,26 +221,43 @@ func (o *open) show(ctx context.Context, c change) (err error) {
 	if err := os.MkdirAll(filepath.Join(doorOf(o.dir, c.Upper), o.room(c.Upper)), 0o755); err != nil {
 		return err
 	}
-	if err := o.write(o.dir, false); err != nil {
-		return err
-	}
-	vacant := false
 	if o.target == nil {
 		o.Bare = append(o.Bare, c.Upper)
-	} else {
-		if vacant, err = o.put(ctx, c); err != nil {
+		if err := o.write(o.dir, false); err != nil {
 			return err
 		}
-		if err := o.look(); err != nil {
-			return err
-		}
+		return o.complete(ctx, c, false)
+	}
+	vacant, err := o.put(ctx, c, o.writing())
+	if err != nil {
+		return err
+	}
+	if err := o.look(); err != nil {
+		return err
 	}
 	return o.complete(ctx, c, vacant)
 }
 
-// put shows the top of a change. One helper at a time covers a container's own root: another home's helper has another
-// lock. Vacant says that nobody stood in what was the top.
-func (o *open) put(ctx context.Context, c change) (vacant bool, err error) {
+// writing begins to put the book on the disk. The book may not be changed before written has returned.
+func (o *open) writing() (written func() error) {
+	done := make(chan error, 1)
+	write := func() { done <- o.write(o.dir, false) }
+	if o.cramped { // what is made meanwhile needs the room that writing makes
+		write()
+	} else {
+		go write()
+	}
+	return sync.OnceValue(func() error { return <-done })
+}
+
+// put shows the top of a change as soon as the change is written. One helper at a time covers a container's own root: another
+// home's helper has another lock. Vacant says that nobody stood in what was the top.
+func (o *open) put(ctx context.Context, c change, written func() error) (vacant bool, err error) {
+	defer func() {
+		if failed := written(); err == nil {
+			err = failed
+		}
+	}()
 	if o.shown == nil {
 		held, err := lockHost(ctx, o.patience)
 		if err != nil {
@@ -246,7 +268,7 @@ func (o *open) put(ctx context.Context, c change) (vacant bool, err error) {
 			return false, err
 		}
 	}
-	return o.target.Show(o.view(c.Lower, c.Upper), !c.Ends)
+	return o.target.Show(o.survey, o.view(c.Lower, c.Upper), !c.Ends, written)
 }
 
 // mostMounted is the most lower layers that a kernel takes. Where there is no room to merge them, it gets them all.

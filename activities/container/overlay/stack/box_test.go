@@ -46,9 +46,11 @@ func boxThat(t *testing.T, runs string) *box {
 func (b *box) show(t *testing.T, n int, lower ...int) {
 	t.Helper()
 	require.NoError(t, MakeLayer(b.layers, n))
-	_, err := b.Show(b.view(n, lower...), false)
+	_, err := b.Show(b.survey(t), b.view(n, lower...), false, atOnce)
 	require.NoError(t, err)
 }
+
+func atOnce() error { return nil }
 
 func (b *box) view(n int, lower ...int) View {
 	return View{Dir: b.layers, Name: "box:" + strconv.Itoa(n), Lower: lower, Upper: n, Door: filepath.Join(b.Dir, "door")}

@@ -3,7 +3,6 @@ package stack
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -11,7 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func readAll(f *os.File) ([]byte, error) { return io.ReadAll(f) }
+// readAll reads a file of /proc: those have no size, and each read costs.
+func readAll(f *os.File) ([]byte, error) {
+	var all bytes.Buffer
+	all.Grow(16 << 10)
+	_, err := all.ReadFrom(f)
+	return all.Bytes(), err
+}
 
 // Doorway is where the top shows its door: a folder in the engine's own filesystem at /dev.
 const Doorway = "/dev/.unwind"

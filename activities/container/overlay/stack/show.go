@@ -104,15 +104,12 @@ func reason(fs int) string {
 	return " (" + strings.TrimSpace(string(said[:n])) + ")"
 }
 
-// Show makes v the top, in place of the one that was there. Processes keep the root that they have, unless carry is set:
-// then those whose root is the former top's get the new one, which is for those that enter at this very moment. Vacant is
-// the kernel's word that nobody stood in the former top any more, or held anything of it open, when it was taken off. Where
-// a Show was cut short it has to be finished first ([Target.Finish]).
-func (t *Target) Show(v View, carry bool) (vacant bool, err error) {
-	s, err := t.Survey()
-	if err != nil {
-		return false, err
-	}
+// Show makes v the top, in place of the one that was there; s is what stands there. Before it changes anything of the
+// container's it waits for ready, which may take its time: the new top is made meanwhile. Processes keep the root that they
+// have, unless carry is set: then those whose root is the former top's get the new one, which is for those that enter at this
+// very moment. Vacant is the kernel's word that nobody stood in the former top any more, or held anything of it open, when it
+// was taken off. Where a Show was cut short it has to be finished first ([Target.Finish]).
+func (t *Target) Show(s Survey, v View, carry bool, ready func() error) (vacant bool, err error) {
 	if s.Unfinished() {
 		return false, errors.New("an earlier change of the container's top is not finished")
 	}
@@ -124,14 +121,14 @@ func (t *Target) Show(v View, carry bool) (vacant bool, err error) {
 		change = slip
 	}
 	err = onThread(func() (err error) {
-		vacant, err = t.show(v, s, change, func() {})
+		vacant, err = t.show(s, v, change, ready, func() {})
 		return err
 	})
 	return vacant, err
 }
 
 // show calls half between the halves of a change: there a test cuts it short.
-func (t *Target) show(v View, s Survey, change exchange, half func()) (vacant bool, err error) {
+func (t *Target) show(s Survey, v View, change exchange, ready func() error, half func()) (vacant bool, err error) {
 	if err := t.Dress(v); err != nil {
 		return false, wrap("the new layer's own attributes", err)
 	}
@@ -198,6 +195,9 @@ func (t *Target) show(v View, s Survey, change exchange, half func()) (vacant bo
 		return false, fds.err
 	}
 	if err := t.enter(); err != nil {
+		return false, err
+	}
+	if err := ready(); err != nil {
 		return false, err
 	}
 	if err := change(host, top, whole, half); err != nil || len(s.Tops) == 0 {

@@ -10,22 +10,22 @@ import (
 
 // Started waits until the container's first process has become the program that it was started for: before that it is its
 // engine's, which runs from outside of the container, and what it does with the container's files nobody can tell. What has
-// not become one after a while is Unfit. It returns what stands over its root then.
-func (t *Target) Started(ctx context.Context, patience time.Duration) (Survey, error) {
+// not become one after a while is Unfit.
+func (t *Target) Started(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		s, err := t.Survey()
 		if err != nil {
-			return s, err
+			return err
 		}
 		own, err := t.runsItsOwn(s)
 		if own || err != nil {
-			return s, err
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return s, unfit("the container's first process still runs a program from outside of the container after %v", patience)
+			return unfit("the container's first process still runs a program from outside of the container after %v", patience)
 		case <-time.After(pause):
 		}
 	}
