@@ -167,18 +167,26 @@ func (b *book) used() map[int]bool {
 }
 
 // readBook reads the book in dir; a container that has none gets an empty one.
-func readBook(dir, container string) (*book, error) {
+func readBook(dir, container string) (*book, error) { return new(memory).readBook(dir, container) }
+
+func (m *memory) readBook(dir, container string) (*book, error) {
+	on, line, err := newestPage(dir)
+	if known := m.recall(container, on); err == nil && known != nil {
+		return known, nil
+	}
 	b := &book{Version: bookVersion, Container: container, ID: strings.ToLower(rand.Text()[:8]), Next: 1}
-	on, err := readPage(dir)
 	switch {
 	case err == nil && on.Number == 0:
 		err = readFirst(dir, b)
 	case err == nil:
-		err = json.Unmarshal(on.Book, b)
+		if err = json.Unmarshal(line, &on); err == nil {
+			err = json.Unmarshal(on.Book, b)
+		}
 	}
 	if err != nil {
 		return nil, failure(Damaged, "the book of container %s: %v", container, err)
 	}
+	on.Book = nil
 	b.on = on
 	if b.Version != bookVersion || b.Container != container {
 		return nil, failure(Damaged, "the book of container %s has format %d and is of %s", container, b.Version, b.Container)

@@ -416,10 +416,9 @@ func TestTheLocksPatienceHasAnEnd(t *testing.T) {
 
 // another is a helper with another home for the same box.
 func (k *kept) another() *kept {
-	s := *k.stacks
-	s.dir = filepath.Join(k.Dir, "others")
-	require.NoError(k.t, os.Mkdir(s.dir, 0o700))
-	return &kept{k.Box, &s, k.t}
+	dir := filepath.Join(k.Dir, "others")
+	require.NoError(k.t, os.Mkdir(dir, 0o700))
+	return &kept{k.Box, &stacks{dir: dir, patience: k.patience, starting: k.starting, owns: k.owns}, k.t}
 }
 
 func TestOneHomeHasAContainersLayers(t *testing.T) {

@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,11 +32,13 @@ type page struct {
 	Told bool            `json:"told,omitempty"`
 	Book json.RawMessage `json:"book"`
 
-	place int
+	place  int
+	digest string
 }
 
-// readPage reads the newer page that is whole; its number is 0 where there is none at all.
-func readPage(dir string) (newest page, err error) {
+// newestPage finds the newer page that is whole, and returns its line, which is not read but for the number; that is 0 where
+// there is none at all.
+func newestPage(dir string) (newest page, line []byte, err error) {
 	found := false
 	for place, name := range pageNames {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
@@ -42,25 +46,42 @@ func readPage(dir string) (newest page, err error) {
 			continue
 		}
 		if err != nil {
-			return page{}, err
+			return page{}, nil, err
 		}
 		found = true
-		p := page{place: place}
-		if line, whole := contentOf(raw); whole && json.Unmarshal(line, &p) == nil && p.Number > newest.Number {
-			newest = p
+		digest, content, whole := contentOf(raw)
+		if number := numberOf(content); whole && number > newest.Number {
+			newest, line = page{Number: number, place: place, digest: digest}, content
 		}
 	}
 	if found && newest.Number == 0 {
-		return page{}, errors.New("neither of its pages is whole")
+		return page{}, nil, errors.New("neither of its pages is whole")
 	}
-	return newest, nil
+	return newest, line, nil
 }
 
 // contentOf is what a page holds, if it is whole.
-func contentOf(raw []byte) (line []byte, whole bool) {
+func contentOf(raw []byte) (digest string, line []byte, whole bool) {
 	line, _, _ = bytes.Cut(raw, []byte("\n"))
-	digest, line, _ := bytes.Cut(line, []byte(" "))
-	return line, string(digest) == digestOf(line)
+	said, line, _ := bytes.Cut(line, []byte(" "))
+	digest = string(said)
+	return digest, line, digest == digestOf(line)
+}
+
+// numberOf is the number in a line, which is the first that a page has.
+func numberOf(line []byte) int {
+	var number int
+	_, _ = fmt.Sscanf(string(line[:min(len(line), 40)]), `{"number":%d,`, &number)
+	return number
+}
+
+// line is what is written of the page: json.Marshal would read all of the book again.
+func (p page) line() []byte {
+	head, _ := json.Marshal(struct {
+		Number int  `json:"number"`
+		Told   bool `json:"told,omitempty"`
+	}{p.Number, p.Told})
+	return slices.Concat(head[:len(head)-1], []byte(`,"book":`), p.Book, []byte("}"))
 }
 
 func digestOf(line []byte) string {
@@ -87,11 +108,9 @@ func (p page) next(dir string, book []byte, told bool) (page, error) {
 	} else {
 		defer f.Close()
 	}
-	line, err := json.Marshal(to)
-	if err != nil {
-		return p, err
-	}
-	line = append([]byte(digestOf(line)+" "), append(line, '\n')...)
+	line := to.line()
+	to.Book, to.digest = nil, digestOf(line)
+	line = slices.Concat([]byte(to.digest+" "), line, []byte("\n"))
 	if f == nil {
 		err = create(dir, name, line)
 	} else {

@@ -66,7 +66,11 @@ func (o *open) write(dir string, told bool) error {
 			return err
 		}
 	}
-	return o.book.write(dir, told)
+	if err := o.book.write(dir, told); err != nil {
+		return err
+	}
+	o.memory.remember(o.book)
+	return nil
 }
 
 // yield returns when the disk has the room of the spare.

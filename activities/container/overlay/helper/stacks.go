@@ -26,12 +26,15 @@ type stacks struct {
 	least room
 	// owns says whether a process is the container's: its number may have gone to another.
 	owns func(pid int, container string) bool
+
+	memory memory
 }
 
 // open is a container's book, under its lock.
 type open struct {
 	*book
 	dir      string
+	memory   *memory
 	lock     *os.File
 	target   *stack.Target // nil where the container does not run
 	survey   stack.Survey
@@ -60,7 +63,7 @@ func (s *stacks) open(ctx context.Context, container string, pid int, cramped bo
 	if err := os.MkdirAll(filepath.Join(dir, "doors"), 0o755); err != nil {
 		return nil, err
 	}
-	o = &open{dir: dir, patience: s.patience, starting: s.starting, least: s.least, cramped: cramped}
+	o = &open{dir: dir, memory: &s.memory, patience: s.patience, starting: s.starting, least: s.least, cramped: cramped}
 	if o.lock, err = lock(ctx, filepath.Join(dir, "lock"), s.patience); err != nil {
 		return nil, err
 	}
@@ -69,7 +72,7 @@ func (s *stacks) open(ctx context.Context, container string, pid int, cramped bo
 			o.close()
 		}
 	}()
-	if o.book, err = readBook(dir, container); err != nil {
+	if o.book, err = s.memory.readBook(dir, container); err != nil {
 		return o, err
 	}
 	if err := o.miss(); err != nil {
@@ -330,6 +333,7 @@ func (s *stacks) forget(ctx context.Context, container string) error {
 		return err
 	}
 	defer held.Close()
+	s.memory.forget(container)
 	return os.RemoveAll(dir)
 }
 

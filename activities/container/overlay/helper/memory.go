@@ -1,0 +1,53 @@
+package helper
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// memory has the books that this helper has written last, of each container one: to read a page of a thousand checkpoints
+// takes longer than to make one more. The page on the disk is what counts: another helper may have written a newer one.
+type memory struct {
+	mu    sync.Mutex
+	books map[string]*book
+}
+
+// recall returns the book on a page, if it is the one that is remembered.
+func (m *memory) recall(container string, on page) *book {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b, ok := m.books[container]
+	if !ok || b.on.digest != on.digest || b.on.place != on.place {
+		return nil
+	}
+	return b.clone()
+}
+
+// remember keeps a book that has been written, as it is now.
+func (m *memory) remember(b *book) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.books == nil {
+		m.books = map[string]*book{}
+	}
+	m.books[b.Container] = b.clone()
+}
+
+func (m *memory) forget(container string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.books, container)
+}
+
+func (b *book) clone() *book {
+	c := *b
+	c.Below, c.Marks, c.Doors = maps.Clone(b.Below), maps.Clone(b.Marks), maps.Clone(b.Doors)
+	c.Busy, c.Over, c.Turns = maps.Clone(b.Busy), maps.Clone(b.Over), maps.Clone(b.Turns)
+	c.Bare, c.Merged = slices.Clone(b.Bare), slices.Clone(b.Merged)
+	if b.Doing != nil {
+		doing := *b.Doing
+		c.Doing = &doing
+	}
+	return &c
+}
