@@ -288,6 +288,9 @@ func (w *swap) run(ctx context.Context) (applied, error) {
 	if err != nil {
 		return applied{}, err
 	}
+	if err := w.sweep(ctx, w.entry.Token, fresh); err != nil { // what calls have left that were cut short
+		return applied{}, err
+	}
 	if failure != nil {
 		return w.finish(applied{Container: fresh, Failure: failure})
 	}
