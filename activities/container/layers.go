@@ -208,11 +208,16 @@ func (l *layers) start(ctx context.Context, was container.InspectResponse, stopp
 	return l.settle(ctx, was.ID)
 }
 
-// settle has the layers shown that a restart has taken away. A container that has just been started may be busy for a
-// moment.
+// settle has the layers shown that a restart has taken away.
 func (l *layers) settle(ctx context.Context, id string) error {
-	for until := time.Now().Add(startLimit); ; {
-		_, err := l.ask(ctx, helper.Request{Op: helper.Stacked, Container: id})
+	return l.patiently(ctx, helper.Request{Op: helper.Stacked, Container: id}, time.Now().Add(startLimit))
+}
+
+// patiently asks again until then: where a container has been started, its first process may prepare itself for a moment,
+// and use its files while it does.
+func (l *layers) patiently(ctx context.Context, r helper.Request, until time.Time) error {
+	for {
+		_, err := l.ask(ctx, r)
 		if helper.KindOf(err) != helper.Unfit || time.Now().After(until) {
 			return err
 		}
@@ -222,6 +227,12 @@ func (l *layers) settle(ctx context.Context, id string) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// prepared is when a container must be ready for layers, if it is to be at all.
+func prepared(now container.InspectResponse) time.Time {
+	began, _ := time.Parse(time.RFC3339Nano, now.State.StartedAt) // else it has long been
+	return began.Add(startLimit)
 }
 
 // drop does nothing: a checkpoint that nothing was written over costs nothing, and one that a rollback has brought back is

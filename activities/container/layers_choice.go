@@ -56,14 +56,17 @@ func (c *choice) of(ctx context.Context, target container.InspectResponse) (chos
 	if err != nil || by == nil && c.wanted == nil {
 		return chosen{}, err
 	}
+	fit := helper.Request{Op: helper.Fit, Container: target.ID}
 	stands := by != nil
-	if !stands {
+	if stands {
+		err = by.patiently(ctx, fit, prepared(target))
+	} else {
 		by = c.wanted
 		if why, err := c.probe(ctx); why != "" || err != nil {
 			return chosen{Why: why}, err
 		}
+		_, err = by.askOf(ctx, target, fit)
 	}
-	_, err = by.askOf(ctx, target, helper.Request{Op: helper.Fit, Container: target.ID})
 	switch {
 	case err == nil:
 		return chosen{Layers: true, Sidecar: by == c.sidecar}, nil

@@ -194,6 +194,27 @@ func TestARestartLosesNothing(t *testing.T) {
 	assert.Equal(t, "base\n", r.Outputs["stdout"])
 }
 
+func TestAContainerThatPreparesItselfAtItsStartIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := layersStage(t, t.TempDir(), true)
+	b := containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		c.Image, c.Cmd = userlandImage(t), []string{"sh", "-c", "sleep 1; exec sleep 600"}
+	})
+	prepared := func() bool {
+		name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(b.Inspect(t).State.Pid), "comm"))
+		return err == nil && string(name) == "sleep\n"
+	}
+	require.Eventually(t, prepared, time.Minute, 10*time.Millisecond)
+	first, _ := s.did(t, b, "echo one >/a")
+	require.Empty(t, containertest.Checkpoints(t, first.Token), "it has layers")
+	require.NoError(t, b.ContainerRestart(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
+	second, _ := s.did(t, b, "echo two >/a")
+	assert.Equal(t, "two\n", saidBy(t, b, "cat /a"))
+	s.undid(t, second)
+	assert.Equal(t, "one\n", saidBy(t, b, "cat /a"))
+	s.undid(t, first)
+}
+
 func TestReleasedLayersAreWrittenIntoTheContainer(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()

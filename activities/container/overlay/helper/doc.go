@@ -3,10 +3,15 @@
 //
 // # The book
 //
-// What the layers of a container mean is written in its book, two pages beside them in turn; the book says what has to be, the kernel
-// what is, and every request first brings the second to the first (see [stacks.open]): so a stack stands again after a
-// restart of the container, of the engine and of the helper, and a change that was cut short is finished or taken back.
-// A layer that is below another is never written again. A checkpoint is a list of layers; what no list names is removed.
+// What the layers of a container mean is written in its book, two pages beside them in turn; the book says what has to be,
+// the kernel what is, and every request first brings the second to the first (see [stacks.open]): so a stack stands again
+// after a restart of the container, of the engine and of the helper, and a change that was cut short is finished or taken
+// back. A layer that is below another is never written again. A checkpoint is a list of layers; what no list names is
+// removed.
+//
+// A change waits until its page is on the disk, and nothing waits for the page that says it is over: after a loss of power
+// the change is over all the same, for its container has been restarted. Folders of layers that the disk had not noted yet
+// are made again, empty, as what was in them is lost.
 //
 // # Several at once
 //
