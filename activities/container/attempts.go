@@ -12,20 +12,22 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// maxStarts bounds how often one call of Apply starts a supervisor that comes to nothing.
+// maxStarts bounds how often one call of Apply starts a supervisor for a run that does not begin.
 const maxStarts = 3
+
+// maxRuns bounds how often a command is run whose result is lost each time.
+const maxRuns = 5
 
 func attemptDoc(n int) string { return fmt.Sprintf("attempt-%d", n) }
 
 // attempts brings the command to its end: it waits for a run that is under way, starts one where none is, and where a
 // result is lost for good rolls back and starts another. It returns the number of the run that ended, and its container.
 func (a *application) attempts(ctx context.Context) (n int, in string, end ended, err error) {
-	starts := 0
 	for n = 1; ; n++ {
 		if in, err = a.enterable(ctx, n); err != nil {
 			return n, in, end, err
 		}
-		end, over, err := a.await(ctx, n, in, &starts)
+		end, over, err := a.await(ctx, n, in)
 		if err != nil || over {
 			if n > 1 {
 				a.notes = append(a.notes, fmt.Sprintf("the command ran %d times: the result of a run was lost, and the container was rolled back to the step's checkpoint before the next", n))
@@ -35,6 +37,11 @@ func (a *application) attempts(ctx context.Context) (n int, in string, end ended
 		if !a.params.mayRerun() {
 			return n, in, end, activities.Errorf(activities.UnknownOutcome,
 				"the result of the command in container %s is lost: its supervisor is gone; it may have run, and rerun: false forbids another run", nameOf(a.rec.Container))
+		}
+		if n == maxRuns {
+			return n, in, end, activities.Errorf(activities.ActionDenied,
+				"the result of the command in container %s has been lost %d times, and it is not run again: something ends its supervisor, or leaves no room in %s",
+				nameOf(a.rec.Container), n, a.journal.Dir())
 		}
 	}
 }
@@ -66,7 +73,8 @@ func (a *application) enterable(ctx context.Context, n int) (string, error) {
 
 // await waits for the end of run n and starts it where it has not begun. It is not over where the result is lost: the run
 // has begun, and its supervisor is dead.
-func (a *application) await(ctx context.Context, n int, in string, starts *int) (end ended, over bool, err error) {
+func (a *application) await(ctx context.Context, n int, in string) (end ended, over bool, err error) {
+	starts := 0
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		lock, free, err := lockAlive(a.token, n)
 		if err != nil {
@@ -86,7 +94,12 @@ func (a *application) await(ctx context.Context, n int, in string, starts *int) 
 			return end, over, err
 		}
 		pause = 5 * time.Millisecond
-		if err := a.launch(ctx, n, in, starts, lock); err != nil {
+		if starts++; starts > maxStarts {
+			lock.Close()
+			return end, false, activities.Errorf(activities.ActionFailed,
+				"the command in container %s has not begun: its supervisor ends before it reaches the container engine", nameOf(a.rec.Container))
+		}
+		if err := a.launch(ctx, n, in, lock); err != nil {
 			return end, false, err
 		}
 	}
@@ -104,14 +117,10 @@ func (a *application) lookAt(n int) (end ended, over, lost bool, err error) {
 
 // launch starts a supervisor for run n, unless the step has been undone, and hands it the lock: it is held without a gap
 // from before the supervisor lives until it is dead.
-func (a *application) launch(ctx context.Context, n int, in string, starts *int, lock *os.File) error {
+func (a *application) launch(ctx context.Context, n int, in string, lock *os.File) error {
 	defer lock.Close()
 	if err := a.token.CheckOpen(); err != nil {
 		return err
-	}
-	if *starts++; *starts > maxStarts {
-		return activities.Errorf(activities.ActionFailed,
-			"the command in container %s has not begun: its supervisor ends before it reaches the container engine", nameOf(a.rec.Container))
 	}
 	command, err := a.through(ctx, a.params.command())
 	if err != nil {

@@ -284,6 +284,29 @@ func TestLostResultIsUnknownWhereNothingMayRunAgain(t *testing.T) {
 	assert.Equal(t, before, containertest.Files(t, b))
 }
 
+func TestACommandThatAlwaysLosesItsResultIsNotRunForEver(t *testing.T) {
+	t.Parallel()
+	b, state := containertest.Start(t), t.TempDir()
+	s := newStage(t, state)
+	before := containertest.Files(t, b)
+	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": slow})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.action.Apply(context.Background(), e, with, "")
+		failed <- err
+	}()
+	for n := range container.MaxRuns {
+		require.NoError(t, syscall.Kill(began(t, state, e.Token, n+1), syscall.SIGKILL))
+	}
+	err := <-failed
+	require.Equal(t, activities.ActionDenied, activities.TypeOf(err))
+	require.ErrorContains(t, err, "has been lost 5 times")
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
+	assert.Equal(t, before, containertest.Files(t, b))
+}
+
 func TestUndoEndsARunningCommand(t *testing.T) {
 	t.Parallel()
 	b, state := containertest.Start(t), t.TempDir()
