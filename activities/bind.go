@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -213,6 +214,9 @@ func applicationError(err error, m *Masker) error {
 	var typed *Error
 	if !errors.As(err, &typed) {
 		typed = &Error{Type: ActionFailed, Message: err.Error()}
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // nobody's mistake, and only a person can mend it
+			typed.Message = "a disk is full: " + typed.Message + "; nothing is lost: make room on it, and it goes on by itself"
+		}
 	}
 	message := typed.Message
 	if typed.Output != "" {

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -129,6 +131,24 @@ func TestASecretCutInTwoByALimitIsStillMasked(t *testing.T) {
 	require.NoError(t, v.Get(&c))
 	require.NotContains(t, c.Summary, "correct")
 	require.LessOrEqual(t, len(c.Summary), activities.MaxSummary)
+}
+
+func TestAFullDiskIsNamedWithTheWayOut(t *testing.T) {
+	full := &fs.PathError{Op: "write", Path: "/srv/journal/record", Err: syscall.ENOSPC}
+	for name, c := range map[string]struct {
+		fail error
+		want string
+	}{
+		"as it comes":   {full, "a disk is full: write /srv/journal/record: no space left on device"},
+		"with its type": {errors.Join(activities.Errorf(activities.Fenced, "too late"), full), "too late"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := environment(echo{fail: c.fail}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: ofThisRun(`{}`).Entry})
+			app := applicationError(t, err)
+			require.Contains(t, app.Message(), c.want)
+			require.Equal(t, c.fail == full, strings.Contains(app.Message(), "make room on it"))
+		})
+	}
 }
 
 func TestSecretsThatAreNotAllowedAreRefusedByName(t *testing.T) {

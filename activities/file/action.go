@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -80,8 +78,7 @@ func (a *action) open(e activities.Entry) error {
 }
 
 // Release drops the originals, or what a rollback has kept for a redo. The tombstones stay.
-func (a *action) Release(_ context.Context, e activities.Entry) (err error) {
-	defer sayFull(&err)
+func (a *action) Release(_ context.Context, e activities.Entry) error {
 	all, err := a.tokens(e)
 	if err != nil {
 		return err
@@ -141,11 +138,4 @@ func (a *action) releaseIn(h held) error {
 		return err
 	}
 	return h.token.Released()
-}
-
-// sayFull names the one failure that is nobody's mistake and that only a person can mend.
-func sayFull(err *error) {
-	if (errors.Is(*err, unix.ENOSPC) || errors.Is(*err, unix.EDQUOT)) && !activities.TypeOf(*err).Final() {
-		*err = activities.Errorf(activities.ActionFailed, "the disk is full: %v; nothing is half done: make room on it, and it goes on by itself", *err)
-	}
 }

@@ -10,8 +10,7 @@ import (
 )
 
 // Plan stages the change, looks at it, runs the checks on it, and clears it away.
-func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step) (_ activities.Change, err error) {
-	defer sayFull(&err)
+func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
 	r, stage, err := a.how(e, s)
 	if err != nil {
 		return activities.Change{}, err
@@ -91,8 +90,7 @@ func (d *draft) check(ctx context.Context, checks []activities.Check, at scene) 
 }
 
 // Apply stages the change, records it, and lets each original trade places with what is staged.
-func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (_ activities.Result, err error) {
-	defer sayFull(&err)
+func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
 	// A record says more than the parameters: the paths may lead elsewhere by now.
 	h, rec, err := a.recorded(e)
 	if err != nil {

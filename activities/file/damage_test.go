@@ -143,7 +143,8 @@ func TestAFullDiskIsNamedAndNothingIsHalfDone(t *testing.T) {
 	before := shape(t, root)
 	full := func(err error) {
 		t.Helper()
-		requireError(t, err, activities.ActionFailed, "the disk is full", root, "make room on it")
+		require.ErrorIs(t, err, unix.ENOSPC)
+		requireError(t, err, activities.ActionFailed, root)
 	}
 	e := b.entry()
 	free := fill(t, root)
@@ -198,7 +199,8 @@ func TestADiskThatFillsInTheMiddleOfAnUndo(t *testing.T) {
 			at(t, "file.write:"+label, func() { free = fill(t, root) })
 			_, err := b.undo(e)
 			if err != nil {
-				requireError(t, err, activities.ActionFailed, "the disk is full")
+				require.ErrorIs(t, err, unix.ENOSPC)
+				requireError(t, err, activities.ActionFailed, root)
 				if !touched {
 					require.Equal(t, left, shape(t, root))
 				}

@@ -53,7 +53,6 @@ func (all records) Records(ctx context.Context) (found []activities.Record, prob
 
 // Commit implements activities.Records.
 func (all records) Commit(ctx context.Context, token string, until time.Time) (err error) {
-	defer sayFull(&err)
 	for _, one := range all {
 		err = errors.Join(err, one.Commit(ctx, token, until))
 	}

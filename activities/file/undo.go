@@ -19,8 +19,7 @@ import (
 
 // Undo lets originals and changes trade places again. All roots that could hold the record get the tombstone: the entry
 // does not say which one a late forward would use.
-func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (_ activities.Undone, err error) {
-	defer sayFull(&err)
+func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
 	all, err := a.tokens(e)
 	if err != nil {
 		return activities.Undone{}, err
