@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	dockertypes "github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
@@ -23,7 +24,14 @@ import (
 func networkOf(t testing.TB, name, subnet string) {
 	t.Helper()
 	c := containertest.Docker(t)
-	_, err := c.NetworkCreate(t.Context(), name, network.CreateOptions{
+	all, err := c.NetworkList(t.Context(), network.ListOptions{Filters: filters.NewArgs(filters.Arg("name", "unwind-test-"))})
+	require.NoError(t, err)
+	for _, left := range all { // by tests that were killed
+		if slices.ContainsFunc(left.IPAM.Config, func(part network.IPAMConfig) bool { return part.Subnet == subnet }) {
+			require.NoError(t, c.NetworkRemove(t.Context(), left.ID))
+		}
+	}
+	_, err = c.NetworkCreate(t.Context(), name, network.CreateOptions{
 		IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: subnet}}},
 	})
 	require.NoError(t, err)
