@@ -172,6 +172,9 @@ func (o *open) flatten(ctx context.Context) error {
 		if err := o.show(ctx, change{Lower: o.newest()}); err != nil {
 			return err
 		}
+		if err := o.look(); err != nil {
+			return err
+		}
 	}
 	if err := o.target.Flatten(o.dir, o.chain(o.Lower)); err != nil {
 		return err

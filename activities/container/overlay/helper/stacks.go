@@ -138,7 +138,10 @@ func (o *open) settle(ctx context.Context) error {
 	if _, err := o.fit(ctx); err != nil {
 		return err
 	}
-	return o.show(ctx, change{Lower: o.newest()})
+	if err := o.show(ctx, change{Lower: o.newest()}); err != nil {
+		return err
+	}
+	return o.look()
 }
 
 // conclude completes a change, or strikes it out of the book.
@@ -203,7 +206,7 @@ func (o *open) view(lower, upper int) stack.View {
 	return stack.View{Dir: o.dir, Name: o.ID + ":" + strconv.Itoa(upper), Lower: o.fewer(lower), Upper: upper, Door: doorOf(o.dir, upper)}
 }
 
-// show makes a change of the top with a new upper layer.
+// show makes a change of the top with a new upper layer. The survey is the one of before.
 func (o *open) show(ctx context.Context, c change) (err error) {
 	if o.cramped {
 		if err := o.giveSpare(ctx, c); err != nil {
@@ -231,13 +234,11 @@ func (o *open) show(ctx context.Context, c change) (err error) {
 		}
 		return o.complete(ctx, c, false)
 	}
-	vacant, err := o.put(ctx, c, o.writing())
+	top, vacant, err := o.put(ctx, c, o.writing())
 	if err != nil {
 		return err
 	}
-	if err := o.look(); err != nil {
-		return err
-	}
+	o.shown = &top
 	return o.complete(ctx, c, vacant)
 }
 
@@ -255,7 +256,7 @@ func (o *open) writing() (written func() error) {
 
 // put shows the top of a change as soon as the change is written. One helper at a time covers a container's own root: another
 // home's helper has another lock. Vacant says that nobody stood in what was the top.
-func (o *open) put(ctx context.Context, c change, written func() error) (vacant bool, err error) {
+func (o *open) put(ctx context.Context, c change, written func() error) (top stack.Top, vacant bool, err error) {
 	defer func() {
 		if failed := written(); err == nil {
 			err = failed
@@ -264,11 +265,11 @@ func (o *open) put(ctx context.Context, c change, written func() error) (vacant 
 	if o.shown == nil {
 		held, err := lockHost(ctx, o.patience)
 		if err != nil {
-			return false, err
+			return top, false, err
 		}
 		defer held.Close()
 		if err := o.look(); err != nil {
-			return false, err
+			return top, false, err
 		}
 	}
 	return o.target.Show(o.survey, o.view(c.Lower, c.Upper), !c.Ends, written)

@@ -46,8 +46,9 @@ func boxThat(t *testing.T, runs string) *box {
 func (b *box) show(t *testing.T, n int, lower ...int) {
 	t.Helper()
 	require.NoError(t, MakeLayer(b.layers, n))
-	_, err := b.Show(b.survey(t), b.view(n, lower...), false, atOnce)
+	top, _, err := b.Show(b.survey(t), b.view(n, lower...), false, atOnce)
 	require.NoError(t, err)
+	require.Equal(t, b.top(t), top)
 }
 
 func atOnce() error { return nil }

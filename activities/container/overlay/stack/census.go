@@ -217,11 +217,11 @@ const passing = 10 * time.Second
 
 // End kills the container's processes that stand in a top or hold something of it open, and returns when none is left.
 // Others that stand there (an engine's, on their way in or out) are waited for a while, not killed. Vacant says that the
-// kernel knows of none; then only what has mounts of its own can be there.
+// kernel knows of none; then only what has mounts of its own can be there, which have other numbers.
 func (t *Target) End(ctx context.Context, top Top, vacant bool) error {
 	if vacant {
 		all, err := t.members()
-		if err == nil && !slices.ContainsFunc(all, func(p process) bool { return p.at(0, top).inTop }) {
+		if err == nil && !slices.ContainsFunc(all, func(p process) bool { return p.at(0, Top{Dev: top.Dev}).inTop }) {
 			return nil
 		}
 	}

@@ -107,11 +107,11 @@ func reason(fs int) string {
 // Show makes v the top, in place of the one that was there; s is what stands there. Before it changes anything of the
 // container's it waits for ready, which may take its time: the new top is made meanwhile. Processes keep the root that they
 // have, unless carry is set: then those whose root is the former top's get the new one, which is for those that enter at this
-// very moment. Vacant is the kernel's word that nobody stood in the former top any more, or held anything of it open, when it
-// was taken off. Where a Show was cut short it has to be finished first ([Target.Finish]).
-func (t *Target) Show(s Survey, v View, carry bool, ready func() error) (vacant bool, err error) {
+// very moment. It returns the new top. Vacant is the kernel's word that nobody stood in the former one any more, or held
+// anything of it open, when it was taken off. Where a Show was cut short it has to be finished first ([Target.Finish]).
+func (t *Target) Show(s Survey, v View, carry bool, ready func() error) (top Top, vacant bool, err error) {
 	if s.Unfinished() {
-		return false, errors.New("an earlier change of the container's top is not finished")
+		return top, false, errors.New("an earlier change of the container's top is not finished")
 	}
 	change := cover
 	switch {
@@ -121,16 +121,16 @@ func (t *Target) Show(s Survey, v View, carry bool, ready func() error) (vacant 
 		change = slip
 	}
 	err = onThread(func() (err error) {
-		vacant, err = t.show(s, v, change, ready, func() {})
+		top, vacant, err = t.show(s, v, change, ready, func() {})
 		return err
 	})
-	return vacant, err
+	return top, vacant, err
 }
 
 // show calls half between the halves of a change: there a test cuts it short.
-func (t *Target) show(s Survey, v View, change exchange, ready func() error, half func()) (vacant bool, err error) {
+func (t *Target) show(s Survey, v View, change exchange, ready func() error, half func()) (shown Top, vacant bool, err error) {
 	if err := t.Dress(v); err != nil {
-		return false, wrap("the new layer's own attributes", err)
+		return shown, false, wrap("the new layer's own attributes", err)
 	}
 	var fds handles
 	defer fds.close()
@@ -138,14 +138,14 @@ func (t *Target) show(s Survey, v View, change exchange, ready func() error, hal
 	layers := fds.tree(unix.AT_FDCWD, v.Dir, 0)
 	door := fds.tree(unix.AT_FDCWD, v.Door, 0)
 	if fds.err != nil {
-		return false, fds.err
+		return shown, false, fds.err
 	}
 	err = unix.MountSetattr(door, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
 	if err != nil {
-		return false, wrap("the door", err)
+		return shown, false, wrap("the door", err)
 	}
 	if err := t.enter(); err != nil {
-		return false, err
+		return shown, false, err
 	}
 	top := fds.open(unix.AT_FDCWD, "/") // of the container, from here on
 	if len(s.Tops) > 0 {
@@ -162,48 +162,60 @@ func (t *Target) show(s Survey, v View, change exchange, ready func() error, hal
 		subs = append(subs, fds.tree(top, strings.TrimPrefix(m.at, "/"), deep|unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT))
 	}
 	if fds.err != nil {
-		return false, fds.err
+		return shown, false, fds.err
 	}
 	if err := unix.Mkdirat(top, strings.TrimPrefix(Doorway, "/"), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return false, wrap("making "+Doorway, err)
+		return shown, false, wrap("making "+Doorway, err)
 	}
 	attributes, err := attributesOf(t.root)
 	if err != nil {
-		return false, err
+		return shown, false, err
 	}
 	if err := aside(layers, base); err != nil {
-		return false, err
+		return shown, false, err
 	}
 	over, err := overlay(v.Name, v.Lower, v.Upper, attributes)
 	if err != nil {
-		return false, err
+		return shown, false, err
 	}
 	fds.all = append(fds.all, over)
 	if err := unix.MoveMount(over, "", unix.AT_FDCWD, "r", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return false, wrap("attaching the overlay", err)
+		return shown, false, wrap("attaching the overlay", err)
 	}
 	for i, m := range append(direct, inDev...) {
 		if err := unix.MoveMount(subs[i], "", over, strings.TrimPrefix(m.at, "/"), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return false, wrap("attaching "+m.at, err)
+			return shown, false, wrap("attaching "+m.at, err)
 		}
 	}
 	if err := unix.MoveMount(door, "", over, strings.TrimPrefix(Doorway, "/"), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return false, wrap("attaching the door", err)
+		return shown, false, wrap("attaching the door", err)
 	}
 	whole := fds.tree(over, "", unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
 	if fds.err != nil {
-		return false, fds.err
+		return shown, false, fds.err
+	}
+	if shown, err = topOf(whole, v.Name); err != nil {
+		return shown, false, err
 	}
 	if err := t.enter(); err != nil {
-		return false, err
+		return shown, false, err
 	}
 	if err := ready(); err != nil {
-		return false, err
+		return shown, false, err
 	}
 	if err := change(host, top, whole, half); err != nil || len(s.Tops) == 0 {
-		return true, err
+		return shown, true, err
 	}
-	return t.vacate(s, top, &fds, half)
+	vacant, err = t.vacate(s, top, &fds, half)
+	return shown, vacant, err
+}
+
+// topOf is the top whose root fd is.
+func topOf(fd int, name string) (Top, error) {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID|unix.STATX_BASIC_STATS, &st)
+	id := int(st.Mnt_id) //nolint:gosec // the kernel counts mounts in an int
+	return Top{Name: name, Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), id: id}, wrap("the new top", err)
 }
 
 // Dress makes the root of a new upper layer like the one that it will cover.

@@ -100,7 +100,7 @@ func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
 			}
 			go func() {
 				_ = onThread(func() error {
-					_, err := b.Target.show(s, b.view(3, 1), c.change, atOnce, half)
+					_, _, err := b.Target.show(s, b.view(3, 1), c.change, atOnce, half)
 					return err
 				})
 			}()
@@ -108,7 +108,7 @@ func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
 			if name != "half taken off" {
 				assert.Equal(t, "two\n", b.Do("cat /srv/a"), "the old top shows until it is taken off")
 			}
-			_, err := b.Show(b.survey(t), b.view(3, 1), false, atOnce)
+			_, _, err := b.Show(b.survey(t), b.view(3, 1), false, atOnce)
 			require.Error(t, err)
 			require.Len(t, b.survey(t).Tops, c.tops)
 			require.NoError(t, b.Finish())
@@ -128,7 +128,7 @@ func TestWhoEntersMeanwhileIsCarriedOver(t *testing.T) {
 	said, _ := b.Start("echo x; while [ ! -e /srv/go ]; do sleep 0.01; done; echo new >/srv/b; cat /srv/a; sleep 100")
 	old := b.top(t)
 	require.NoError(t, MakeLayer(b.layers, 2))
-	vacant, err := b.Show(b.survey(t), b.view(2, 1), true, atOnce)
+	_, vacant, err := b.Show(b.survey(t), b.view(2, 1), true, atOnce)
 	require.NoError(t, err)
 	assert.True(t, vacant || b.users(t, old) == 0) // another box's top may have the old one's number by now
 	b.Do("touch /srv/go")
@@ -201,7 +201,7 @@ func TestTheKernelTellsWhetherATopIsVacant(t *testing.T) {
 					old = b.top(t)
 					require.NoError(t, MakeLayer(b.layers, n))
 					var err error
-					vacant, err = b.Show(b.survey(t), b.view(n, 1, 2), carry, atOnce)
+					_, vacant, err = b.Show(b.survey(t), b.view(n, 1, 2), carry, atOnce)
 					require.NoError(t, err)
 					if !is {
 						break
@@ -337,7 +337,7 @@ func TestAContainerThatHasEndedIsSaid(t *testing.T) {
 		_, err := b.Survey()
 		return err != nil
 	}, 60e9, 5e6)
-	_, err = b.Show(before, b.view(1), false, atOnce)
+	_, _, err = b.Show(before, b.view(1), false, atOnce)
 	require.Error(t, err)
 }
 
@@ -350,7 +350,7 @@ func TestNoTopIsReadOnlyForWantOfRoom(t *testing.T) {
 	b.layers = filepath.Join(disk, "layers")
 	require.NoError(t, MakeLayer(b.layers, 1))
 	boxtest.Fill(t, filepath.Join(disk, "fill"), 0)
-	_, err := b.Show(b.survey(t), b.view(1), false, atOnce)
+	_, _, err := b.Show(b.survey(t), b.view(1), false, atOnce)
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, "the overlay would be read-only")
 	for leaves := range 20 {
