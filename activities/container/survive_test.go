@@ -99,7 +99,8 @@ func startWorker(t testing.TB, j workerJob) worker {
 	return worker{c, stdin, said}
 }
 
-// dyingInACommit is a step whose worker was killed while the engine took the checkpoint for it: the engine goes on.
+// dyingInACommit is a step whose worker was killed while the engine took the checkpoint for it, or just after: the engine
+// goes on.
 func dyingInACommit(t *testing.T) (b *containertest.Box, s *stage, e activities.Entry, with activities.Step, label string) {
 	t.Helper()
 	state, mark := t.TempDir(), containertest.Random()
@@ -115,7 +116,7 @@ func dyingInACommit(t *testing.T) (b *containertest.Box, s *stage, e activities.
 	s = newStage(t, state)
 	e, with = s.entry(t), step(t, map[string]any{"container": b.Name, "command": "touch /srv/new"})
 	paused, failed := b.Events(t.Context(), events.ListOptions{Filters: filters.NewArgs(filters.Arg("container", b.ID), filters.Arg("event", "pause"))})
-	w := startWorker(t, workerJob{State: state, Entry: e, Step: with})
+	w := startWorker(t, workerJob{State: state, Entry: e, Step: with, Stop: "container.exec:checkpoint-taken"})
 	select {
 	case <-paused: // by the engine, while it commits
 	case err := <-failed:
