@@ -17,13 +17,13 @@ import (
 // Provision is canceled while its step runs.
 func Provision(ctx workflow.Context) (compensations.Report, error) {
 	saga := compensations.New(ctx, compensations.Options{})
-	entry := saga.Register(ctx, compensations.Step{ID: "machine", Action: "Create", Undo: "Destroy"})
+	machine := saga.Forward(ctx, compensations.Step{ID: "machine", Action: "Create", Undo: "Destroy"})
 	forward := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Hour,
 		HeartbeatTimeout:    time.Minute,
 		WaitForCancellation: true, // it is undone when it has ended, or is known to be lost
 	})
-	if err := workflow.ExecuteActivity(forward, "Create", activities.Forward{Entry: entry}).Get(ctx, nil); err != nil {
+	if err := workflow.ExecuteActivity(forward, "Create", machine).Get(ctx, nil); err != nil {
 		cause := compensations.Cause{Kind: compensations.Failure, Step: "machine", Text: err.Error()}
 		if ctx.Err() != nil {
 			cause.Kind = compensations.Canceled

@@ -166,7 +166,7 @@ func TestAStuckTaskIsTakenOver(t *testing.T) {
 		defer w.mu.Unlock()
 		return len(l.alerts) == 1 && l.alerts[0].Step == "b" && l.alerts[0].State == compensations.Parked
 	}, 20*time.Second, 10*time.Millisecond, "somebody is told")
-	_, err := l.server().TakeOver(t.Context(), l.run.GetID(), "eve")
+	_, err := l.server().TakeOver(t.Context(), l.run.GetID(), "eve", converter.GetDefaultDataConverter())
 	require.NoError(t, err)
 	run := l.recover()
 	require.Eventually(t, func() bool { return w.times("undo a") == 1 || parked(l.stateOf(run.WorkflowID)) }, 40*time.Second, 20*time.Millisecond)
@@ -291,6 +291,66 @@ func TestATerminatedRollbackIsRecoveredAsARollback(t *testing.T) {
 	require.Equal(t, compensations.Unwound, l.ended(run).Status)
 	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo c", "undo b"}, l.calls())
 	require.NotContains(t, redoable, false)
+}
+
+// A recovery, or a rollback, that waits for a person may wait longer than the namespace keeps what it is about.
+func TestWhatUnwindsATaskOutlivesItsHistory(t *testing.T) {
+	unsure := func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "c" && n == 1 {
+			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	for name, c := range map[string]struct {
+		begin func(*testing.T, *live) recovery.Run
+		calls []string
+	}{
+		"recovery": {
+			begin: func(_ *testing.T, l *live) recovery.Run {
+				l.called("do c", 1)
+				l.terminate(l.run.GetID())
+				return l.recover()
+			},
+			calls: []string{"do a", "do b", "do c", "undo c", "undo c", "undo b", "undo a"},
+		},
+		"rollback": {
+			begin: func(t *testing.T, l *live) recovery.Run {
+				_, err := l.report()
+				require.NoError(t, err)
+				done, err := l.server().FindDone(t.Context(), l.run.GetID())
+				require.NoError(t, err)
+				back, err := l.server().Rollback(t.Context(), done, recovery.Part{Step: "b"}, "eve", "", converter.GetDefaultDataConverter())
+				require.NoError(t, err)
+				return back
+			},
+			calls: []string{"do a", "do b", "do c", "undo c", "undo c", "undo b"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{steps: chain("a", "b", "c"), undo: unsure}
+			if name == "recovery" {
+				w.do = hangAt("c", never)
+			}
+			l := startLive(t, w)
+			first := c.begin(t, l)
+			require.Eventually(t, func() bool { return parked(l.stateOf(first.WorkflowID)) }, 40*time.Second, 20*time.Millisecond)
+			_, err := l.client.WorkflowService().DeleteWorkflowExecution(t.Context(), &workflowservice.DeleteWorkflowExecutionRequest{
+				Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
+			})
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				_, err := l.server().Describe(t.Context(), l.run.GetID(), "")
+				return recovery.WhyOf(err) == recovery.Unknown
+			}, 40*time.Second, 20*time.Millisecond)
+			l.terminate(first.WorkflowID)
+			dead, err := l.server().Find(t.Context(), first.WorkflowID)
+			require.NoError(t, err)
+			second, err := l.server().Recover(t.Context(), dead, "eve")
+			require.NoError(t, err)
+			require.Equal(t, compensations.Unwound, l.ended(second).Status)
+			require.Equal(t, c.calls, l.calls())
+		})
+	}
 }
 
 func TestAnUndoWhoseAbsenceIsNoProofIsLookedAtAgainAfterTheEnd(t *testing.T) {

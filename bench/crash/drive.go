@@ -12,6 +12,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -392,7 +393,7 @@ func (d *driver) stop(ctx context.Context) {
 // answer: then the next look goes on with it.
 func (d *driver) terminate(ctx context.Context) (done bool) {
 	server := recovery.Server{Client: d.client, Namespace: d.server.Namespace}
-	dead, err := server.TakeOver(ctx, d.now.WorkflowID, "crash")
+	dead, err := server.TakeOver(ctx, d.now.WorkflowID, "crash", converter.GetDefaultDataConverter())
 	if err == nil {
 		dead, err = server.Recover(ctx, dead, "crash")
 	}

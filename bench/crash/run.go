@@ -33,7 +33,8 @@ type Options struct {
 	Kills int
 	// Seed is what all that is random is drawn from. Defaults to 1.
 	Seed uint64
-	// Within bounds the run: when it is over, no further task starts. Defaults to 20 minutes.
+	// Within bounds the run: when it is over, no further task starts. Defaults to 20 minutes, and where Kills are many to
+	// slowKill for each.
 	Within time.Duration
 	// Patience is how long a task may take while things go wrong, and then once more in peace, before it counts as
 	// blocked. Defaults to 4 minutes.
@@ -54,11 +55,14 @@ type Options struct {
 	plans  []plan
 }
 
+// slowKill is what a kill takes on a slow machine: a thousand have an hour and a half.
+const slowKill = 5400 * time.Millisecond
+
 // WithDefaults fills in what is left zero.
 func (o Options) WithDefaults() Options {
 	o.Kills = cmp.Or(o.Kills, 200)
 	o.Seed = cmp.Or(o.Seed, 1)
-	o.Within = cmp.Or(o.Within, 20*time.Minute)
+	o.Within = cmp.Or(o.Within, max(20*time.Minute, time.Duration(o.Kills)*slowKill))
 	o.Patience = cmp.Or(o.Patience, 4*time.Minute)
 	o.Hosts, o.Side = cmp.Or(o.Hosts, 3), cmp.Or(o.Side, 6)
 	if o.Log == nil {

@@ -69,7 +69,7 @@ func parkedSteps(s workflows.State) []string {
 		return nil
 	}
 	for _, r := range s.Report.Steps {
-		if compensations.UndoState(r.State) == compensations.Parked {
+		if resolvable(r) {
 			steps = append(steps, r.Step)
 		}
 	}

@@ -124,13 +124,29 @@ func (c *connection) running(ctx context.Context, id string) (taskRun, workflows
 		return t, workflows.State{}, err
 	}
 	if t.closed() {
-		return t, workflows.State{}, usagef("task %s is closed: nothing waits there, and nothing was sent; see it with `starter show %s`", id, quoted(id))
+		return t, workflows.State{}, c.elsewhere(ctx, t)
 	}
 	s, err := c.state(ctx, t.ID, t.RunID)
 	if why, silent := silence(err, t); silent {
 		err = fmt.Errorf("what waits at task %s cannot be shown, so nothing was sent: %s", id, why)
 	}
 	return t, s, err
+}
+
+// elsewhere says that nothing waits at a task that is closed, and what owns its ledger where something does.
+func (c *connection) elsewhere(ctx context.Context, t taskRun) error {
+	run, err := c.after().Describe(ctx, t.ID, t.RunID)
+	if err != nil {
+		return refusal(err)
+	}
+	last, err := c.after().LastRecovery(ctx, run)
+	if err != nil {
+		return refusal(err)
+	}
+	if last.Alive() {
+		return usagef("task %s is closed: nothing waits there, and nothing was sent; %s unwinds it, decide there", t.ID, last.WorkflowID)
+	}
+	return usagef("task %s is closed: nothing waits there, and nothing was sent; see it with `starter show %s`", t.ID, quoted(t.ID))
 }
 
 // gateOf is the open gate of a step.

@@ -22,7 +22,8 @@ in the same way. Workers do it by themselves every few minutes (the Schedule QUE
 With --take-over a task that still runs but is stuck (its code changed, say) is terminated first. Nothing else is: a task
 that runs is told to unwind by "starter cancel".
 
-The history must still be there: keep the retention of the namespace longer than a dead task may stay unnoticed.
+The history must still be there: keep the retention of the namespace longer than a dead task may stay unnoticed. A recovery
+that waits for a person may wait longer: it has the ledger in its own history.
 
 ` + exitStatuses,
 		Example: `  starter recover release-k3x9q2 --watch
@@ -32,7 +33,9 @@ The history must still be there: keep the retention of the namespace longer than
 		RunE: p.online(func(ctx context.Context, c *connection, args []string) error {
 			find := c.after().Find
 			if takeOver {
-				find = func(ctx context.Context, id string) (recovery.Run, error) { return c.after().TakeOver(ctx, id, who()) }
+				find = func(ctx context.Context, id string) (recovery.Run, error) {
+					return c.after().TakeOver(ctx, id, who(), payloads())
+				}
 			}
 			dead, err := find(ctx, args[0])
 			if recovery.WhyOf(err) == recovery.Alive && !takeOver {
@@ -41,7 +44,8 @@ The history must still be there: keep the retention of the namespace longer than
 			if err != nil {
 				return refusal(err)
 			}
-			if err := c.after().Readable(ctx, dead, payloads()); err != nil {
+			// Whether the workers' data converter can read it is for the one to find out that recovers it.
+			if err := c.after().Readable(ctx, dead, payloads()); err != nil && recovery.WhyOf(err) != recovery.Unreadable {
 				return refusal(err)
 			}
 			run, err := c.after().Recover(ctx, dead, who())

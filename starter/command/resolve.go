@@ -26,7 +26,8 @@ func (p *program) resolve() *cobra.Command {
 		Short:   "Resolve an undo that is parked",
 		Long: `Resolve decides about the undo of a step that needs a person: because someone else changed the resource since, because the
 undo failed for good, or because nobody can know whether the step acted. It shows why, asks, and sends the signal
-"resolve" with the digest of what it has shown; then it waits until the task has taken it.
+"resolve" with the digest of what it has shown; then it waits until the task has taken it. An undo that waits for its host
+goes on by itself when the host is back; skip and accept end the waiting.
 
   retry    undo it again
   force    overwrite exactly the drift that is shown, and nothing newer
@@ -69,8 +70,8 @@ func (p *program) resolvePark(ctx context.Context, c *connection, id, step strin
 	if err != nil {
 		return err
 	}
-	if do == compensations.Force && !drifted(park) {
-		return usagef("--do %s: step %s has not drifted, there is nothing to force: nothing was sent; retry, skip or accept", do, step)
+	if err := fits(park, do); err != nil {
+		return err
 	}
 	writePark(p.streams.Out, t.ID, park)
 	if err := p.consents(f, park.Digest, string(do)+" it?"); err != nil {
@@ -88,6 +89,17 @@ func (p *program) resolvePark(ctx context.Context, c *connection, id, step strin
 	return nil
 }
 
+// fits refuses a decision that would decide nothing.
+func fits(park compensations.StepReport, do compensations.Do) error {
+	switch {
+	case compensations.UndoState(park.State) == compensations.Waiting && do != compensations.Skip && do != compensations.Accept:
+		return usagef("--do %s: step %s is %s, and goes on by itself: nothing was sent; skip or accept ends that", do, park.Step, park.Reason)
+	case do == compensations.Force && !drifted(park):
+		return usagef("--do %s: step %s has not drifted, there is nothing to force: nothing was sent; retry, skip or accept", do, park.Step)
+	}
+	return nil
+}
+
 // said is how often a step's notes hold that decision.
 func said(s compensations.StepReport, r compensations.Resolution) int {
 	n := 0
@@ -99,11 +111,17 @@ func said(s compensations.StepReport, r compensations.Resolution) int {
 	return n
 }
 
-// parkOf is the parked undo of a step.
+// resolvable says that a person may decide about the undo: it is parked, or waits for a host that may never come back.
+func resolvable(r compensations.StepReport) bool {
+	s := compensations.UndoState(r.State)
+	return s == compensations.Parked || s == compensations.Waiting
+}
+
+// parkOf is the undo of a step that a person may decide about.
 func parkOf(s workflows.State, step string) (compensations.StepReport, error) {
 	r, found := reported(s, step)
 	switch {
-	case found && compensations.UndoState(r.State) == compensations.Parked:
+	case found && resolvable(r):
 		return r, nil
 	case s.Phase != workflows.Unwinding:
 		return r, usagef("task %s is not unwinding, it is %s: nothing is parked, and nothing was sent", s.Task, s.Phase)

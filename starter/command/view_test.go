@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -119,6 +121,29 @@ func TestTheStretchOfStepsThatIsDrawn(t *testing.T) {
 		from, to := visible(steps, nil, room)
 		if [2]int{from, to} != want {
 			t.Errorf("room %d: %d to %d, want %v", room, from, to, want)
+		}
+	}
+}
+
+func TestAnUndoThatWaitsForItsHostCanBeGivenUp(t *testing.T) {
+	waiting := compensations.StepReport{Step: "one", State: string(compensations.Waiting), Reason: "waiting for host far", Digest: "d"}
+	s := workflows.State{Phase: workflows.Unwinding, Report: &compensations.Report{Steps: []compensations.StepReport{
+		waiting, {Step: "two", State: string(compensations.Settled)},
+	}}}
+	found, err := parkOf(s, "one")
+	require.NoError(t, err)
+	require.Equal(t, waiting, found)
+	require.Equal(t, []string{"one"}, parkedSteps(s))
+	_, err = parkOf(s, "two")
+	require.ErrorContains(t, err, "the undo of step two of task  is not parked, it is settled: nothing was sent; parked: one")
+	for do, ok := range map[compensations.Do]bool{
+		compensations.Skip: true, compensations.Accept: true, compensations.Retry: false, compensations.Force: false, compensations.Reset: false,
+	} {
+		err := fits(waiting, do)
+		if ok {
+			require.NoError(t, err, do)
+		} else {
+			require.ErrorContains(t, err, "step one is waiting for host far, and goes on by itself: nothing was sent; skip or accept ends that", do)
 		}
 	}
 }

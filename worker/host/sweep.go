@@ -51,22 +51,36 @@ func deadQuery(queue string) string {
 
 // recover starts the recovery of one run. An error is the end of the sweep; what concerns the run only is told in swept.
 func (b builtin) recover(ctx context.Context, id, runID string, swept *workflows.Swept) error {
-	dead, err := b.server.FindRun(ctx, id, runID)
-	if err == nil {
-		err = b.server.Readable(ctx, dead, b.converter) // else a worker that is upgraded sweeps it up
-	}
-	var run recovery.Run
-	if err == nil {
-		run, err = b.server.Recover(ctx, dead, "the sweep on host "+b.config.Host)
-	}
+	run, err := b.startRecovery(ctx, id, runID)
 	switch {
 	case err == nil:
 		swept.Recovering = append(swept.Recovering, run.WorkflowID)
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case recovery.WhyOf(err) != "" && recovery.WhyOf(err) != recovery.Newer: // somebody was faster, or the list is behind
-	case len(swept.Problems) < sweepProblems:
+	case len(swept.Problems) < sweepProblems && problem(recovery.WhyOf(err)):
 		swept.Problems[id] = err.Error()
 	}
 	return nil
+}
+
+func (b builtin) startRecovery(ctx context.Context, id, runID string) (recovery.Run, error) {
+	dead, err := b.server.FindRun(ctx, id, runID)
+	if err != nil {
+		return dead, err
+	}
+	// What a newer version wrote, an upgraded worker sweeps up. What cannot be read has one recovery, which fails and says so
+	// to persons; that one has none.
+	if err := b.server.Readable(ctx, dead, b.converter); recovery.WhyOf(err) == recovery.Newer || err != nil && dead.Type == workflows.RecoverType {
+		return dead, err
+	}
+	return b.server.Recover(ctx, dead, "the sweep on host "+b.config.Host)
+}
+
+// problem says that somebody has to do something; else somebody was faster, or the list is behind.
+func problem(why recovery.Why) bool {
+	switch why {
+	case "", recovery.Newer, recovery.Gone, recovery.Unreadable, recovery.TooLarge:
+		return true
+	}
+	return false
 }

@@ -10,9 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
@@ -91,4 +93,32 @@ func TestSweepsAtOnceAndAgainRecoverEachTaskOnce(t *testing.T) {
 		require.Equal(t, compensations.Unwound, s.report(id).Status)
 	}
 	require.Equal(t, workflows.Swept{}, call[workflows.Swept](s, workflows.SweepType), "what is recovered is dead, and left alone")
+}
+
+func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
+	s, _ := dead(t, 0)
+	options := servertest.Shared(t).ClientOptions()
+	options.DataConverter = converter.NewCodecDataConverter(converter.GetDefaultDataConverter(),
+		converter.NewZlibCodec(converter.ZlibCodecOptions{AlwaysEncode: true}))
+	c, err := client.Dial(options)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	task, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		TaskQueue: t.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"),
+	}, workflows.AgentTaskType, json.RawMessage(endlessTask), workflows.Carry{Version: workflows.CarryVersion})
+	require.NoError(t, err)
+	require.NoError(t, c.TerminateWorkflow(t.Context(), task.GetID(), "", "a test"))
+
+	only := "recover-" + task.GetRunID()
+	require.Eventually(t, func() bool { // visibility follows
+		return slices.Equal([]string{only}, call[workflows.Swept](s, workflows.SweepType).Recovering)
+	}, waitFor, tick)
+	require.ErrorContains(t, s.Client.GetWorkflow(t.Context(), only, "").Get(t.Context(), nil), "what it was handed by the run before it")
+	var swept workflows.Swept
+	require.Eventually(t, func() bool {
+		swept = call[workflows.Swept](s, workflows.SweepType)
+		return len(swept.Problems) > 0
+	}, waitFor, tick)
+	require.Empty(t, swept.Recovering)
+	require.Contains(t, swept.Problems[task.GetID()], "what it was handed by the run before it")
 }

@@ -28,9 +28,11 @@ func TestWhatARunWasHandedTellsWhichStepsAreDone(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
 	input, err := dc.ToPayloads(nil, carry)
 	require.NoError(t, err)
-	k, err := ledgers{dc: dc}.base(t.Context(), &historypb.WorkflowExecutionStartedEventAttributes{
-		WorkflowType: &commonpb.WorkflowType{Name: workflows.AgentTaskType}, Input: input,
-	}, 0)
+	k, err := ledgers{dc: dc}.base(t.Context(), []*historypb.HistoryEvent{{Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
+			WorkflowType: &commonpb.WorkflowType{Name: workflows.AgentTaskType}, Input: input,
+		},
+	}}}, 0)
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"held": false, "quiet": true, "noted": true, "failed": false, "left": false, "kept": true, "gated": false}, k.done)
 }

@@ -47,14 +47,14 @@ func (l ledgers) part(ctx context.Context, entries []activities.Entry, r workflo
 	return l.without(ctx, part, r.Without)
 }
 
-// Readable refuses a dead run whose history a newer version wrote. Whether another data converter can read it is for the worker
-// to find out that recovers it.
-func (s Server) Readable(ctx context.Context, dead Run, dc converter.DataConverter) error {
-	_, err := ledgers{s, dc}.of(ctx, dead.WorkflowID, dead.RunID, 0)
-	if WhyOf(err) == Newer {
+// Readable refuses a run that no recovery could unwind, for its ledger cannot be read. That it is Unreadable says nothing of
+// another data converter than dc.
+func (s Server) Readable(ctx context.Context, run Run, dc converter.DataConverter) error {
+	_, err := s.Ledger(ctx, workflows.LedgerRequest{WorkflowID: run.WorkflowID, RunID: run.RunID}, dc)
+	if WhyOf(err) != "" {
 		return err
 	}
-	return nil
+	return nil // a server that does not answer has not said no
 }
 
 // maxDeep bounds how many dead recoveries of recoveries are looked through.
@@ -68,7 +68,7 @@ type ledgers struct {
 func (l ledgers) of(ctx context.Context, id, run string, deep int) (workflows.Ledger, error) {
 	var none workflows.Ledger
 	if deep > maxDeep {
-		return none, fmt.Errorf("run %s of %s: more than %d recoveries of recoveries", run, id, maxDeep)
+		return none, refusef(TooLarge, id, "run %s of %s is one of more than %d recoveries of recoveries", run, id, maxDeep)
 	}
 	events, err := l.events(ctx, id, run)
 	if err != nil {
@@ -78,32 +78,38 @@ func (l ledgers) of(ctx context.Context, id, run string, deep int) (workflows.Le
 		return l.of(ctx, id, next.NewExecutionRunId, deep) // the last run of a chain holds all
 	}
 	started := events[0].GetWorkflowExecutionStartedEventAttributes()
-	base, err := l.base(ctx, started, deep)
+	base, err := l.base(ctx, events, deep)
 	if version := base.version; version > workflows.CarryVersion {
 		return none, refusef(Newer, id, "run %s of %s was handed format %d by the run before it, and this version knows %d: upgrade, and recover it then",
 			run, id, version, workflows.CarryVersion)
 	}
+	if cannot, ok := errors.AsType[unread](err); ok {
+		return none, unreadable(id, run, cannot)
+	}
 	if err != nil {
-		return none, fmt.Errorf("run %s of %s: %w", run, id, err)
+		return none, err
 	}
 	kept := base.Kept
 	if original := started.OriginalExecutionRunId; original != "" && original != run { // it was reset from another
-		first, err := l.of(ctx, id, original, deep+1)
-		if err != nil {
+		first, _, err := l.ofAnother(ctx, events, id, original, deep)
+		switch {
+		case WhyOf(err) == Gone: // what both have in common is undone
+			base.Unknown = true
+		case err != nil:
 			return none, err
 		}
 		base.merge(first)
 	}
 	trace, err := activities.TraceOf(events, l.dc)
 	if err != nil {
-		return none, fmt.Errorf("run %s of %s: %w", run, id, err)
+		return none, unreadable(id, run, err)
 	}
 	if mode := l.mode(events); mode != task.UnwindLIFO {
 		base.Unwind = mode
 	}
 	base.merge(workflows.Ledger{Entries: trace.Entries})
 	if err := l.decide(&base, events, trace); err != nil {
-		return none, fmt.Errorf("run %s of %s: %w", run, id, err)
+		return none, unreadable(id, run, err)
 	}
 	for token := range trace.Done {
 		base.done[token] = true
@@ -134,14 +140,47 @@ func (l ledgers) of(ctx context.Context, id, run string, deep int) (workflows.Le
 	return base.Ledger, nil
 }
 
+// unread is what keeps a part of a history from being read.
+type unread struct{ error }
+
+func unreadable(id, run string, err error) error {
+	return refusef(Unreadable, id, "run %s of %s: %v", run, id, err)
+}
+
+// ofAnother is the ledger of a run that this one has to do with. Told says that this one has read it, and that it is from its
+// own history: however long that of the other is kept.
+func (l ledgers) ofAnother(ctx context.Context, events []*historypb.HistoryEvent, id, run string, deep int) (ledger workflows.Ledger, told bool, err error) {
+	asked := map[int64]bool{}
+	for _, e := range events {
+		if s := e.GetActivityTaskScheduledEventAttributes(); s.GetActivityType().GetName() == workflows.LedgerActivity {
+			var r workflows.LedgerRequest
+			if err := l.dc.FromPayloads(s.Input, &r); err != nil {
+				return ledger, false, unread{fmt.Errorf("event %d, a request for a ledger: %w", e.EventId, err)}
+			}
+			asked[e.EventId] = r.WorkflowID == id && r.RunID == run
+		}
+		if c := e.GetActivityTaskCompletedEventAttributes(); asked[c.GetScheduledEventId()] {
+			if err := l.dc.FromPayloads(c.Result, &ledger); err != nil {
+				return ledger, false, unread{fmt.Errorf("event %d, a ledger: %w", e.EventId, err)}
+			}
+			told = true
+		}
+	}
+	if !told {
+		ledger, err = l.of(ctx, id, run, deep+1)
+	}
+	return ledger, told, err
+}
+
 // base is what a run begins with.
-func (l ledgers) base(ctx context.Context, started *historypb.WorkflowExecutionStartedEventAttributes, deep int) (known, error) {
-	k := known{done: map[string]bool{}}
+func (l ledgers) base(ctx context.Context, events []*historypb.HistoryEvent, deep int) (k known, err error) {
+	k.done = map[string]bool{}
+	started := events[0].GetWorkflowExecutionStartedEventAttributes()
 	arguments := started.Input.GetPayloads()
 	if len(arguments) == 2 && !isNull(l.dc, arguments[1]) {
 		var carry workflows.Carry
 		if err := l.dc.FromPayload(arguments[1], &carry); err != nil {
-			return k, fmt.Errorf("what it was handed by the run before it: %w", err)
+			return k, unread{fmt.Errorf("what it was handed by the run before it: %w", err)}
 		}
 		k.version = carry.Version
 		k.Unwind = carry.Compiled.Unwind
@@ -161,27 +200,30 @@ func (l ledgers) base(ctx context.Context, started *historypb.WorkflowExecutionS
 	case workflows.RecoverType:
 		var r workflows.RecoverRequest
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
-			return k, err
+			return k, unread{err}
 		}
-		ledger, err := l.of(ctx, r.WorkflowID, r.RunID, deep+1)
-		k.Ledger = ledger
+		k.Ledger, _, err = l.ofAnother(ctx, events, r.WorkflowID, r.RunID, deep)
 		return k, err
 	case workflows.RollbackType:
 		var r workflows.RollbackRequest
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
-			return k, err
+			return k, unread{err}
 		}
-		ledger, err := l.of(ctx, r.WorkflowID, r.RunID, deep+1)
-		if err == nil {
-			k.Unwind = ledger.Unwind
+		ledger, told, err := l.ofAnother(ctx, events, r.WorkflowID, r.RunID, deep)
+		k.Unwind, k.Entries = ledger.Unwind, ledger.Entries
+		switch {
+		case err != nil:
+		case !told:
 			k.Entries, err = l.part(ctx, ledger.Entries, r.Ledger())
+		case !ledger.Cut:
+			k.Entries, err = workflows.Part(ledger.Entries, r.To, r.Step)
 		}
 		k.Redoable = true // what the task itself had undone is no part of this
 		return k, err
 	case workflows.LateSweepType:
 		var r workflows.LateSweepRequest
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
-			return k, err
+			return k, unread{err}
 		}
 		for _, again := range r.Again {
 			k.Entries = append(k.Entries, again.Entry)
@@ -246,7 +288,7 @@ func (s Server) events(ctx context.Context, id, run string) ([]*historypb.Histor
 	for history.HasNext() {
 		event, err := history.Next()
 		if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
-			return nil, refusef(Unknown, id, "the history of run %s of %s is gone: %v", run, id, err)
+			return nil, refusef(Gone, id, "the history of run %s of %s is gone: %v", run, id, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("history of run %s of %s: %w", run, id, err)
@@ -254,7 +296,7 @@ func (s Server) events(ctx context.Context, id, run string) ([]*historypb.Histor
 		events = append(events, event)
 	}
 	if len(events) == 0 {
-		return nil, refusef(Unknown, id, "the history of run %s of %s is empty", run, id)
+		return nil, refusef(Gone, id, "the history of run %s of %s is empty", run, id)
 	}
 	return events, nil
 }

@@ -7,6 +7,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/workflows"
 )
@@ -77,9 +78,9 @@ func (s Server) Recover(ctx context.Context, dead Run, who string) (Run, error) 
 		workflows.RecoverRequest{Chain: dead.Chain, Ended: dead.Ending(), Who: who})
 }
 
-// TakeOver terminates the running chain of a workflow id, and finds what is to be recovered. On one that is dead already it
-// is Find.
-func (s Server) TakeOver(ctx context.Context, id, who string) (Run, error) {
+// TakeOver terminates the running chain of a workflow id, and finds what is to be recovered; not where it could not be: see
+// Readable. On one that is dead already it is Find.
+func (s Server) TakeOver(ctx context.Context, id, who string, dc converter.DataConverter) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
 		return run, err
@@ -88,6 +89,9 @@ func (s Server) TakeOver(ctx context.Context, id, who string) (Run, error) {
 		return run, err
 	}
 	if run.Alive() {
+		if err := s.free(ctx, run, dc); err != nil {
+			return run, err
+		}
 		_, err := s.Client.WorkflowService().TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
 			Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
 			FirstExecutionRunId: run.FirstRunID, // whichever run of the chain it has come to
@@ -99,4 +103,19 @@ func (s Server) TakeOver(ctx context.Context, id, who string) (Run, error) {
 		}
 	}
 	return s.Find(ctx, id)
+}
+
+// free is nil where a run that is alive could be recovered if it were dead.
+func (s Server) free(ctx context.Context, run Run, dc converter.DataConverter) error {
+	by, err := s.Describe(ctx, workflows.RecoverID(run.Chain), "") // there is one where the run was reset
+	switch {
+	case err == nil && !by.Dead():
+		return taking(run, by)
+	case err != nil && WhyOf(err) != Unknown:
+		return err
+	}
+	if err := s.Readable(ctx, run, dc); WhyOf(err) != Unreadable {
+		return err
+	}
+	return nil
 }

@@ -81,7 +81,7 @@ func TestWhatDidNotDieIsNotRecovered(t *testing.T) {
 	foreign := s.start("SomebodyElses").GetID()
 	_, err = s.Find(t.Context(), foreign)
 	s.refused(err, recovery.Foreign, "is a workflow of type SomebodyElses, and no task")
-	_, err = s.TakeOver(t.Context(), foreign, "ann")
+	_, err = s.TakeOver(t.Context(), foreign, "ann", s.dc)
 	s.refused(err, recovery.Foreign)
 	require.True(t, s.describe(foreign).Alive(), "and it is not touched")
 
@@ -98,7 +98,7 @@ func TestWhatDidNotDieIsNotRecovered(t *testing.T) {
 		s.end(task, string(how))
 		_, err = s.Find(t.Context(), task)
 		s.refused(err, recovery.Ended, task+" "+text)
-		_, err = s.TakeOver(t.Context(), task, "ann")
+		_, err = s.TakeOver(t.Context(), task, "ann", s.dc)
 		s.refused(err, recovery.Ended)
 	}
 }
@@ -171,24 +171,43 @@ func TestAResetRunTakesThePlaceOfTheDeadOne(t *testing.T) {
 	dead, err := s.Find(t.Context(), task.GetID())
 	require.NoError(t, err)
 	require.Equal(t, workflows.Chain{WorkflowID: task.GetID(), RunID: reset.RunId, FirstRunID: task.GetRunID()}, dead.Chain)
+
+	by, err := s.Recover(t.Context(), dead, "ann")
+	require.NoError(t, err)
+	s.end(by.WorkflowID, string(compensations.Unwound))
+	_, err = s.Client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
+		WorkflowTaskFinishEventId: 4, RequestId: "twice", Reason: "a test",
+	})
+	require.NoError(t, err)
+	_, err = s.TakeOver(t.Context(), task.GetID(), "ann", s.dc)
+	s.refused(err, recovery.Taken, "was already recovered by "+by.WorkflowID)
+	require.True(t, s.describe(task.GetID()).Alive(), "nothing is ended that could not be recovered")
 }
 
 func TestWhatANewerVersionWroteIsNotRecovered(t *testing.T) {
 	s := newStage(t)
-	start := func(version int) recovery.Run {
+	start := func(version int) string {
 		task, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
 			TaskQueue: s.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"),
 		}, workflows.AgentTaskType, nil, workflows.Carry{Version: version})
 		require.NoError(t, err)
-		s.terminate(task.GetID())
-		dead, err := s.Find(t.Context(), task.GetID())
+		return task.GetID()
+	}
+	dead := func(id string) recovery.Run {
+		s.terminate(id)
+		dead, err := s.Find(t.Context(), id)
 		require.NoError(t, err)
 		return dead
 	}
-	require.NoError(t, s.Readable(t.Context(), start(workflows.CarryVersion), s.dc))
-	newer := start(workflows.CarryVersion + 1)
+	require.NoError(t, s.Readable(t.Context(), dead(start(workflows.CarryVersion)), s.dc))
+	id := start(workflows.CarryVersion + 1)
+	_, err := s.TakeOver(t.Context(), id, "ann", s.dc)
+	s.refused(err, recovery.Newer, "upgrade, and recover it then")
+	require.True(t, s.describe(id).Alive(), "nothing is ended that could not be recovered")
+	newer := dead(id)
 	s.refused(s.Readable(t.Context(), newer, s.dc), recovery.Newer, "upgrade, and recover it then")
-	_, err := s.Ledger(t.Context(), workflows.LedgerRequest{WorkflowID: newer.WorkflowID, RunID: newer.RunID}, s.dc)
+	_, err = s.Ledger(t.Context(), workflows.LedgerRequest{WorkflowID: newer.WorkflowID, RunID: newer.RunID}, s.dc)
 	s.refused(err, recovery.Newer)
 }
 
@@ -196,11 +215,11 @@ func TestTakingOverEndsTheLivingChain(t *testing.T) {
 	s := newStage(t)
 	task := s.start(workflows.AgentTaskType)
 	s.end(task.GetID(), "again")
-	dead, err := s.TakeOver(t.Context(), task.GetID(), "ann")
+	dead, err := s.TakeOver(t.Context(), task.GetID(), "ann", s.dc)
 	require.NoError(t, err)
 	require.Equal(t, task.GetRunID(), dead.FirstRunID)
 	require.True(t, s.describe(task.GetID()).Dead())
-	again, err := s.TakeOver(t.Context(), task.GetID(), "ann")
+	again, err := s.TakeOver(t.Context(), task.GetID(), "ann", s.dc)
 	require.NoError(t, err, "on a dead one it finds it")
 	require.Equal(t, dead, again)
 }

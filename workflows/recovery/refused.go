@@ -20,8 +20,10 @@ const (
 	TooLate    Why = "too-late"   // its rollback window is over
 	Order      Why = "order"      // what came after it has to be taken back first
 	NoSuchPart Why = "no-such-part"
-	TooLarge   Why = "too-large" // more than a payload can hold
-	Newer      Why = "newer"     // a newer version wrote it: upgrade
+	Gone       Why = "gone"       // the namespace no longer keeps its history
+	Unreadable Why = "unreadable" // this data converter cannot read its history, or this version does not understand it
+	TooLarge   Why = "too-large"  // more than a payload can hold, or than is looked through
+	Newer      Why = "newer"      // a newer version wrote it: upgrade
 )
 
 // Refused says why nothing was started.
