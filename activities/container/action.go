@@ -21,6 +21,7 @@ type execAction struct {
 	engine  engine
 	host    string
 	journal *journal.Journal
+	leases  leases
 	// backend is that of docker commit; it also knows which container took the place of which. See keeper.
 	backend *commits
 	choice  *choice

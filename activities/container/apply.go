@@ -85,6 +85,18 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 	if err != nil {
 		return err
 	}
+	if !a.rec.ReadOnly {
+		if err := a.token.Make(); err != nil { // who finds the lease looks for its step
+			return err
+		}
+		waited, err := a.leases.take(ctx, nameOf(a.rec.Container), a.entry)
+		if err == nil && waited { // it may be another container by now
+			again, err = a.aim(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	a.rec.Owned, a.rec.Want = journal.Own(ctx, a.entry), want
 	recorded := false
 	defer func() {

@@ -1,13 +1,16 @@
 package container_test
 
 import (
+	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
@@ -71,4 +74,70 @@ func atOnce(n int, do func(i int)) {
 		all.Go(func() { do(i) })
 	}
 	all.Wait()
+}
+
+func TestStepsOfTwoTasksAreInAContainerOneAfterTheOther(t *testing.T) {
+	for name, stageOf := range map[string]func(*testing.T) *stage{
+		"commit": func(t *testing.T) *stage { return newStage(t, t.TempDir()) },
+		"layers": func(t *testing.T) *stage { return layersStage(t, t.TempDir(), true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, s := containertest.Start(t), stageOf(t)
+			container.LeasePatience(s.action, 300*time.Millisecond)
+			before := containertest.Files(t, b)
+			of := func(task string) context.Context {
+				return activities.WithOwner(t.Context(), activities.Owner{Workflow: task})
+			}
+			busy := func(err error, task string) {
+				t.Helper()
+				require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "it is tried again: %v", err)
+				require.ErrorContains(t, err, "container "+b.Name+": step it of task "+task+" is at work there")
+			}
+			begin := func(task string, e activities.Entry) chan error {
+				failed := inBackground(func() error {
+					_, err := s.action.Apply(of(task), e, step(t, map[string]any{"container": b.Name, "command": slow}), "")
+					return err
+				})
+				began(t, s.state, e.Token, 1)
+				return failed
+			}
+			one, two, three := s.entry(t), s.entry(t), s.entry(t)
+			write := step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/two"})
+			failed := begin("first", one)
+			_, err := s.action.Apply(of("second"), two, write, "")
+			busy(err, "first")
+			r, err := s.action.Apply(of("second"), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "cat /proc/1/comm"}), "")
+			require.NoError(t, err, "who only reads is not in the way")
+			require.NotEmpty(t, r.Outputs["stdout"])
+			b.Run(t, "touch /tmp/go")
+			require.NoError(t, <-failed)
+			_, err = s.action.Apply(of("second"), two, write, "")
+			require.NoError(t, err)
+			u, err := s.action.Undo(t.Context(), one, activities.Decision{})
+			require.NoError(t, err)
+			require.Equal(t, activities.Drifted, u.Outcome, "what the second task has done is not taken away")
+
+			b.Run(t, "rm /tmp/go")
+			failed = begin("third", three)
+			_, err = s.action.Undo(t.Context(), two, activities.Decision{})
+			busy(err, "third")
+			u, err = s.action.Undo(t.Context(), three, activities.Decision{}) // it has the lease, and gives it back
+			require.NoError(t, err)
+			require.True(t, u.Outcome.Clean(), "%+v", u)
+			require.Error(t, <-failed)
+			for _, e := range []activities.Entry{two, one} {
+				u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+				require.NoError(t, err)
+				require.True(t, u.Outcome.Clean(), "%+v", u)
+			}
+			assert.Equal(t, before, containertest.Files(t, b))
+		})
+	}
+}
+
+func inBackground(do func() error) chan error {
+	failed := make(chan error, 1)
+	go func() { failed <- do() }()
+	return failed
 }

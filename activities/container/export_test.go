@@ -21,6 +21,11 @@ func ReadScript(script string) bool {
 // LookAfter sets when a late sweep looks for what has come late.
 func LookAfter(exec activities.Action, after time.Duration) { exec.(*execAction).lookAfter = after }
 
+// LeasePatience sets how long one waits for another step in the same container.
+func LeasePatience(exec activities.Action, patience time.Duration) {
+	exec.(*execAction).leases.patience = patience
+}
+
 // ManifestOf is all that approvals cover of a container, a line for each path.
 func ManifestOf(ctx context.Context, exec activities.Action, id string) (string, error) {
 	m, err := takeManifest(ctx, exec.(*execAction).engine, id, []string{"/tmp"})

@@ -265,6 +265,16 @@ func (w *swap) capture(ctx context.Context, p replaceParams, want activities.Dig
 	if err != nil {
 		return err
 	}
+	if err := w.token.Make(); err != nil {
+		return err
+	}
+	waited, err := w.x.leases.take(ctx, p.Container, w.entry)
+	if err == nil && waited {
+		r, err = w.aim(ctx, p)
+	}
+	if err != nil {
+		return err
+	}
 	if want != "" && want != r.digest() {
 		return activities.Errorf(activities.StaleApproval, "the image, or container %s, is not what was approved", p.Container)
 	}

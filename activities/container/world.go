@@ -61,6 +61,10 @@ func New(c Config) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
+	leases, err := openLeases(filepath.Join(state, "container", "leases"), records)
+	if err != nil {
+		return activities.World{}, err
+	}
 	dir := filepath.Join(state, "container", "layers")
 	beside := helper.ClientOf(sidecar.Starter(plain, records.ID(), program))
 	choice := &choice{
@@ -80,6 +84,7 @@ func New(c Config) (activities.World, error) {
 		engine:  engine,
 		host:    c.Host,
 		journal: records,
+		leases:  leases,
 		backend: backend,
 		choice:  choice,
 		images:  &images{},

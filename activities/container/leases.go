@@ -1,0 +1,181 @@
+package container
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// leases let one step at a time be at work in a container, whichever tasks the steps belong to: what two do at once cannot be
+// told apart, and the undo of one would take what the other has done with it. A step takes the lease before it looks at the
+// container, and has it until it has come to its end or is undone, be its worker alive or dead; an undo waits until no other
+// step has it. A step that only reads takes none.
+//
+// The leases of a container are numbered documents, each written once: who has written the last one has the lease.
+type leases struct {
+	journal *journal.Journal
+	steps   *journal.Journal // of the tokens that take leases
+	// patience is how long one waits. After that it is for the retries of the step, or of the undo, to wait on.
+	patience time.Duration
+}
+
+const leasePatience = 30 * time.Second
+
+// lease is that of a step.
+type lease struct {
+	Token string           `json:"token"`
+	Step  string           `json:"step"`
+	Owner activities.Owner `json:"owner"`
+}
+
+func openLeases(dir string, steps *journal.Journal) (leases, error) {
+	j, err := journal.Open(dir)
+	return leases{j, steps, leasePatience}, err
+}
+
+// of opens the leases of a container, which keeps its name when it is made anew.
+func (l leases) of(name string) (*journal.Token, error) {
+	sum := sha256.Sum256([]byte(name))
+	return l.journal.Token(hex.EncodeToString(sum[:16]))
+}
+
+const leaseDoc = "lease-"
+
+// last is the lease that counts, and its number; 0 for none.
+func last(t *journal.Token) (n int, has lease, err error) {
+	names, err := os.ReadDir(t.Dir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, has, nil
+	}
+	for _, name := range names {
+		number, _ := strings.CutPrefix(name.Name(), leaseDoc)
+		if i, err := strconv.Atoi(number); err == nil {
+			n = max(n, i)
+		}
+	}
+	if err != nil || n == 0 {
+		return n, has, err
+	}
+	_, err = t.Read(leaseDoc+strconv.Itoa(n), &has)
+	if activities.TypeOf(err) == activities.DamagedRecord { // it is nobody's
+		return n, lease{}, nil
+	}
+	return n, has, err
+}
+
+// take takes the lease of a container for a step. Waited says that others were at work there since it was asked for.
+func (l leases) take(ctx context.Context, name string, e activities.Entry) (waited bool, err error) {
+	t, err := l.of(name)
+	if err != nil {
+		return false, err
+	}
+	for {
+		n, now, err := last(t)
+		if err != nil || now.Token == e.Token {
+			return waited, err
+		}
+		over, err := l.over(now)
+		if err != nil {
+			return waited, err
+		}
+		if !over {
+			waited = true
+			if err := l.wait(ctx, name, e.Token); err != nil {
+				return waited, err
+			}
+			continue
+		}
+		mine := lease{e.Token, e.Step, activities.OwnerOf(ctx)}
+		created, err := t.Create(leaseDoc+strconv.Itoa(n+1), &mine)
+		if err != nil {
+			return waited, err
+		}
+		after, _, err := last(t)
+		switch {
+		case err != nil:
+			return waited, err
+		case !created:
+			continue
+		case after == n+1:
+			return waited, l.forget(t, n)
+		}
+		if err := l.forget(t, n+1); err != nil { // it was slow: there is a later one already
+			return waited, err
+		}
+	}
+}
+
+func (l leases) forget(t *journal.Token, n int) error {
+	if n == 0 {
+		return nil
+	}
+	return t.Drop(leaseDoc + strconv.Itoa(n))
+}
+
+// wait waits until no other step has the lease of the container.
+func (l leases) wait(ctx context.Context, name, token string) error {
+	t, err := l.of(name)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		_, now, err := last(t)
+		if err != nil || now.Token == token {
+			return err
+		}
+		if over, err := l.over(now); over || err != nil {
+			return err
+		}
+		if time.Since(began) > l.patience {
+			return activities.Errorf(activities.ActionFailed, "container %s: step %s of %s is at work there, and is waited for; where that task has ended, `starter recover` undoes it",
+				name, now.Step, now.task())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (h lease) task() string {
+	if h.Owner.Workflow == "" {
+		return "token " + h.Token
+	}
+	return "task " + h.Owner.Workflow
+}
+
+// over says that a step has come to its end: it has its result, or is undone, or nothing is known of it any more.
+func (l leases) over(now lease) (bool, error) {
+	if now.Token == "" {
+		return true, nil
+	}
+	t, err := l.steps.Token(now.Token)
+	if err != nil {
+		return false, err
+	}
+	for _, doc := range []string{journal.Applied, journal.Outcome} {
+		switch _, err := os.Lstat(t.Dir() + "/" + doc); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return false, fmt.Errorf("the lease of a container: %w", err)
+		}
+	}
+	_, err = os.Lstat(t.Dir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return false, err
+}
