@@ -97,6 +97,11 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 			return err
 		}
 	}
+	if a.rec.Chosen.Layers {
+		if a.rec.Beside, err = a.choice.layersOf(a.rec.Chosen).beside(ctx, a.rec.Container.ID); err != nil {
+			return err
+		}
+	}
 	a.rec.Owned, a.rec.Want = journal.Own(ctx, a.entry), want
 	recorded := false
 	defer func() {
@@ -310,13 +315,20 @@ func (a *application) settle(ctx context.Context, in string, n int, end ended, f
 	if err != nil {
 		return applied{}, err
 	}
-	outputs := a.outputs(ctx, end.Stdout, end.Exit, left.changes > 0)
+	beside, err := a.besides(ctx, a.rec, in)
+	if err != nil {
+		return applied{}, err
+	}
+	if len(beside) > 0 {
+		a.notes = append(a.notes, "the command has changed what no rollback takes back: "+strings.Join(few(beside), "; "))
+	}
+	outputs := a.outputs(ctx, end.Stdout, end.Exit, left.changes+len(beside) > 0)
 	outputs["log"] = filepath.Join(a.token.Dir(), logName(n))
 	if end.More {
 		a.notes = append(a.notes, fmt.Sprintf("output stdout is only the beginning; %s has all", outputs["log"]))
 	}
 	return a.finish(applied{
-		Container: in, After: left.digest, Running: left.running, Failure: failure,
+		Container: in, After: left.digest, Beside: beside, Running: left.running, Failure: failure,
 		Result: activities.Result{
 			Summary: fmt.Sprintf("ran in %s: %s (%d paths changed)", nameOf(a.rec.Container), a.title(ctx), left.changes),
 			Outputs: outputs, After: left.digest, Notes: a.notes,

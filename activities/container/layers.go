@@ -2,6 +2,9 @@ package container
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -335,6 +338,28 @@ func (l *layers) through(ctx context.Context, token string, in container.Inspect
 func (l *layers) look(ctx context.Context, token, id string, ignore []string) (manifest, error) {
 	a, err := l.ask(ctx, helper.Request{Op: helper.Changes, Container: id, Name: token, Skip: ignore})
 	return layered(a.Changes, ignore), err
+}
+
+// beside tells by digests what a container has in the engine's own mounts, which no rollback of layers takes back. Of one that
+// does not run nothing is told.
+func (l *layers) beside(ctx context.Context, id string) (map[string]string, error) {
+	a, err := l.ask(ctx, helper.Request{Op: helper.Beside, Container: id})
+	switch {
+	case helper.KindOf(err) == helper.Unfit:
+		return nil, nil //nolint:nilnil // it is not running
+	case err != nil:
+		return nil, err
+	}
+	seen := map[string]string{}
+	for _, c := range a.Changes {
+		line, err := json.Marshal(c)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(line)
+		seen[c.Path] = hex.EncodeToString(sum[:8])
+	}
+	return seen, nil
 }
 
 var _ checkpoints = (*layers)(nil)

@@ -61,6 +61,9 @@ func (c *choice) of(ctx context.Context, target container.InspectResponse) (chos
 	if stands {
 		err = by.patiently(ctx, fit, prepared(target))
 	} else {
+		if mayMount(target) {
+			return chosen{Why: "its processes may mount filesystems (it is privileged, or has SYS_ADMIN), and no layer takes a mount back"}, nil
+		}
 		by = c.wanted
 		if why, err := c.probe(ctx); why != "" || err != nil {
 			return chosen{Why: why}, err

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
 // through makes a command one that the step's undo keeps from beginning too late, where the container itself stays.
@@ -40,7 +42,7 @@ func (x *execAction) undoOf(by chosen, c container.InspectResponse, ignore []str
 		return x.Spec().Undo + fromCopies(kept), append(x.backend.losses(), outside(c, ignore)...)
 	}
 	return "The layers that the step has written are taken off the container, which stays as it is but for them. " + noProcess +
-		"every one that a command has left in it is ended, and the container's own go on. Volumes, binds and effects outside are not rolled back." + fromCopies(kept), append(append(x.choice.layersOf(by).losses(), mounted(c)...), ignoring(ignore)...)
+		"every one that a command has left in it is ended, and the container's own go on. Volumes, binds and effects outside are not rolled back." + fromCopies(kept), slices.Concat(x.choice.layersOf(by).losses(), mounted(c), []string{notOnLayers}, ignoring(ignore))
 }
 
 // mounted names what is not rolled back because it is not in the own filesystem of a container that stays.
@@ -51,6 +53,48 @@ func mounted(c container.InspectResponse) []string {
 	}
 	c.ContainerJSONBase = &container.ContainerJSONBase{HostConfig: &container.HostConfig{}}
 	return append(lost, outside(c, nil)...)
+}
+
+// notOnLayers is said of each undo by layers.
+const notOnLayers = "what the command writes to /etc/hosts, /etc/hostname, /etc/resolv.conf or /dev is not rolled back: the engine mounts them"
+
+// besides lists what of that is not as it was before the step.
+func (x *execAction) besides(ctx context.Context, rec record, id string) (differs []string, err error) {
+	if rec.Beside == nil {
+		return nil, nil
+	}
+	now, err := x.choice.layersOf(rec.Chosen).beside(ctx, id)
+	if err != nil || now == nil {
+		return nil, err
+	}
+	for at, was := range rec.Beside {
+		switch is, there := now[at]; {
+		case !there:
+			differs = append(differs, "- "+at)
+		case is != was:
+			differs = append(differs, "~ "+at)
+		}
+	}
+	for at := range now {
+		if _, there := rec.Beside[at]; !there {
+			differs = append(differs, "+ "+at)
+		}
+	}
+	slices.Sort(differs)
+	return differs, nil
+}
+
+// remains are those that are of the step's making: the engine and others write there too.
+func (x *execAction) remains(ctx context.Context, t *journal.Token, rec record, id string) ([]string, error) {
+	differs, err := x.besides(ctx, rec, id)
+	if err != nil || len(differs) == 0 {
+		return nil, err
+	}
+	done, ended, err := readApplied(t)
+	if ended {
+		differs = slices.DeleteFunc(differs, func(line string) bool { return !slices.Contains(done.Beside, line) })
+	}
+	return differs, err
 }
 
 // exact says what was seen after a rollback that has left the container as it was.

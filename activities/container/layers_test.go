@@ -89,6 +89,25 @@ func TestTheContainerStaysAndTheFilesAreExact(t *testing.T) {
 	assert.Equal(t, before, containertest.Shows(t, b))
 }
 
+func TestWhatIsOnNoLayerIsTold(t *testing.T) {
+	t.Parallel()
+	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	plain, _ := s.did(t, b, "echo plain >/srv-plain")
+	e, said := s.did(t, b, "echo 10.0.0.1 db >>/etc/hosts; echo x >/dev/x")
+	require.Contains(t, said.Notes, "the command has changed what no rollback takes back: + /dev/x; ~ /etc/hosts")
+	change, err := s.action.Plan(t.Context(), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "touch /a"}))
+	require.NoError(t, err)
+	require.Contains(t, change.Losses, "what the command writes to /etc/hosts, /etc/hostname, /etc/resolv.conf or /dev is not rolled back: the engine mounts them")
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Residue, u.Outcome)
+	assert.Contains(t, u.Observed, "2 paths of "+b.Name+" are not as before the step")
+	assert.Equal(t, []string{"+ /dev/x", "~ /etc/hosts"}, u.Losses[:2])
+	u, err = s.action.Undo(t.Context(), plain, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Restored, u.Outcome, "what others have left is not of its making: %+v", u)
+}
+
 func TestAContainerThatUsesItsFilesTakesDockerCommit(t *testing.T) {
 	t.Parallel()
 	s := layersStage(t, t.TempDir(), true)

@@ -29,6 +29,8 @@ type record struct {
 	Container container.InspectResponse `json:"container"`
 	// Chosen says which backend has the checkpoint. Records from before there were two have none: it is docker commit.
 	Chosen chosen `json:"backend,omitzero"`
+	// Beside are digests, by path, of what layers do not have: see [layers.beside].
+	Beside map[string]string `json:"beside,omitempty"`
 	// ReadOnly steps have no checkpoint, no ticket and no manifest.
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Before is the digest of the manifest in beforeFile, made without what is below Ignore. Of layers it is that of none.
@@ -66,6 +68,8 @@ type applied struct {
 	Container string `json:"container"`
 	// After is the digest of the manifest in afterFile.
 	After activities.Digest `json:"after,omitempty"`
+	// Beside is what the step has changed that layers do not have.
+	Beside []string `json:"beside,omitempty"`
 	// Running says whether the container ran on.
 	Running bool `json:"running"`
 	// Result is set where the step has succeeded, Failure where it has not.

@@ -89,6 +89,11 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 		return activities.Undone{}, err
 	}
 	point.Reach("container.exec:rolled-back")
+	remains, err := x.remains(ctx, t, rec, back.ID)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	back.Differs = append(back.Differs, remains...)
 	undone, err := x.report(ctx, rec, to, back)
 	if err != nil {
 		return undone, err

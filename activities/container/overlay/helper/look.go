@@ -89,6 +89,13 @@ func (o *open) files(skip []string) ([]stack.Shown, error) {
 	return o.target.List(func(at string) bool { return below(at, skip) })
 }
 
+func (o *open) beside() ([]stack.Change, error) {
+	if o.target == nil {
+		return nil, failure(Unfit, "the container does not run")
+	}
+	return o.target.Beside()
+}
+
 func (o *open) read(at string, limit int64) (stack.File, error) {
 	if o.target == nil {
 		return stack.File{}, failure(Unfit, "the container does not run")

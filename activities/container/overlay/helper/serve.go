@@ -32,6 +32,8 @@ const (
 	Changes Op = "changes"
 	// Files returns all that the container shows, but below Skip, and without what is mounted there.
 	Files Op = "files"
+	// Beside returns in Changes what the container has in the engine's own mounts, which is on no layer.
+	Beside Op = "beside"
 	// Read returns the file at Path, with all links followed.
 	Read Op = "read"
 	// Restore brings back checkpoint Name: once for each Turn. With Keep, what it takes away is kept as a checkpoint of
@@ -204,6 +206,8 @@ func (s *stacks) try(ctx context.Context, r Request, cramped bool) (a Answer, er
 		a.Changes, err = settled(func() ([]stack.Change, error) { return o.changes(r.Name, r.Keep, r.Skip) })
 	case Files:
 		a.Files, err = settled(func() ([]stack.Shown, error) { return o.files(r.Skip) })
+	case Beside:
+		a.Changes, err = settled(o.beside)
 	case Read:
 		a.File, err = o.read(r.Path, r.Limit)
 	case Restore:

@@ -73,8 +73,8 @@ func (t *Target) Fit(s Survey) error {
 	}
 	for _, m := range s.mounts {
 		switch {
-		case m.id == s.baseID && m.shared:
-			return unfit("mounts on the container's root propagate to other namespaces")
+		case m.shared: // what is taken off a copy of it is taken off there
+			return unfit("mounts at %s in the container propagate to other namespaces", m.at)
 		case m.id == s.baseID && m.dev != s.Base:
 			return unfit("the container's filesystem numbers its folders with another device than its mount (btrfs does)")
 		}

@@ -23,9 +23,18 @@ func openItem(folder int, name string) (it item, err error) {
 	if err != nil {
 		return it, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	if err := unix.Fstat(it.fd, &it.st); err != nil {
-		unix.Close(it.fd)
+	if it, err = itemOf(it.fd); err != nil {
 		return it, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return it, nil
+}
+
+// itemOf is the item that fd is a handle on.
+func itemOf(fd int) (it item, err error) {
+	it.fd = fd
+	if err := unix.Fstat(fd, &it.st); err != nil {
+		unix.Close(fd)
+		return it, err
 	}
 	return it, nil
 }

@@ -63,6 +63,46 @@ func shown(it item, at string, skip func(string) bool, all *[]Shown) error {
 	return it.each(func(name string, sub item) error { return shown(sub, path.Join(at, name), skip, all) })
 }
 
+// engines are what an engine mounts into each container as its own, beside what is in no disk: /proc and /sys.
+var engines = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev"}
+
+// Beside lists what the container has in the engine's own mounts, without what is mounted there and without times: no layer
+// has any of it.
+func (t *Target) Beside() (all []Change, err error) {
+	for _, at := range engines {
+		var mounted int
+		err := onThread(func() (err error) {
+			if err = t.enter(); err == nil {
+				mounted, err = unix.OpenTree(unix.AT_FDCWD, at, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+			}
+			return err
+		})
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) { // nothing is there, or nothing is mounted there
+			continue
+		}
+		if err != nil {
+			return nil, wrap(at, err)
+		}
+		var there []Shown
+		it, err := itemOf(mounted)
+		if err == nil {
+			err = shown(it, at, func(path string) bool { return path == Doorway }, &there)
+			it.close()
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range there {
+			s.MTime = 0
+			if s.Kind == KindFolder {
+				s.Size = 0
+			}
+			all = append(all, s.Change)
+		}
+	}
+	return all, nil
+}
+
 // File is a file in a container, with all links followed. Mode is 0 where nothing is there.
 type File struct {
 	Name    string `json:"name,omitempty"`

@@ -3,6 +3,7 @@ package stack
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -49,6 +50,18 @@ func TestWhatEntersStandsInTheTop(t *testing.T) {
 	assert.Equal(t, before, b.Files())
 	require.Error(t, b.Lift(), "the container's own root stays")
 	assert.Equal(t, before, b.Files())
+}
+
+func TestNoLayersOverMountsThatPropagate(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.Do("mkdir /srv/disk")
+	b.Inside(func() error {
+		return errors.Join(unix.Mount("none", "/srv/disk", "tmpfs", 0, ""), unix.Mount("", "/srv/disk", "", unix.MS_SHARED, ""))
+	})
+	err := b.Fit(b.survey(t))
+	require.True(t, IsUnfit(err))
+	require.ErrorContains(t, err, "mounts at /srv/disk in the container propagate to other namespaces")
 }
 
 func TestTheDoorIsShownAndCannotBeWritten(t *testing.T) {
