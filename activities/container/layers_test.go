@@ -13,6 +13,7 @@ import (
 
 	dockertypes "github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
+	"github.com/docker/go-connections/nat"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -39,6 +40,9 @@ func (s *stage) did(t testing.TB, b *containertest.Box, command string) (activit
 	t.Helper()
 	e := s.layersEntry()
 	r, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": command}), "")
+	if failed, ok := errors.AsType[*activities.Error](err); ok {
+		t.Log(failed.Output)
+	}
 	require.NoError(t, err)
 	return e, r
 }
@@ -86,6 +90,75 @@ func TestTheContainerStaysAndTheFilesAreExact(t *testing.T) {
 	for _, e := range []activities.Entry{first, second} {
 		require.NoError(t, s.action.Release(t.Context(), e))
 	}
+	assert.Equal(t, before, containertest.Shows(t, b))
+}
+
+// withNetwork gives a container an address, a published port and a variable.
+func withNetwork(c *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+	c.Env, c.ExposedPorts = []string{"COLOR=blue"}, nat.PortSet{"80/tcp": {}}
+	host.NetworkMode, host.PortBindings = "bridge", nat.PortMap{"80/tcp": {{HostIP: "127.0.0.1"}}}
+}
+
+func TestWhatAgentsDoToAContainerIsTakenBackExactly(t *testing.T) {
+	t.Parallel()
+	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t, withGNU(t), withNetwork)
+	b.Run(t, `mkdir -p /srv/app/src /srv/out /var/lib/dpkg/info /var/lib/dpkg/updates /srv/p/DEBIAN /srv/p/usr/share/tool &&
+touch /var/lib/dpkg/status /var/lib/dpkg/available && echo log >/srv/app/log && ln -s src /srv/app/current && ln /srv/app/log /srv/app/same &&
+printf 'Package: tool\nVersion: 1\nArchitecture: all\nMaintainer: us\nDescription: a tool\n' >/srv/p/DEBIAN/control &&
+echo data >/srv/p/usr/share/tool/data && dpkg-deb --build /srv/p /srv/tool.deb >/dev/null`)
+	was := b.Inspect(t)
+	for name, command := range map[string]string{
+		"a package is installed": "dpkg --force-bad-path --install /srv/tool.deb && test -f /usr/share/tool/data && grep -q tool /var/lib/dpkg/status",
+		"whole trees go":         "rm -r /srv/app /var/lib/dpkg",
+		"folders are renamed":    "mv /srv/app /srv/old && mkdir /srv/app && mv /srv/old/src /srv/app/source && mv /var/lib /var/lob",
+		"permissions change":     "chmod -R 700 /srv && chmod 4755 /srv/app/log && chown -R 1234:4321 /srv/app && chown -h 5:6 /srv/app/current",
+		"a file stays open":      "exec 3>>/srv/app/log; rm /srv/app/log; echo more >&3; setsid sh -c 'while :; do echo more >&3; sleep 0.01; done' & sleep 0.2",
+		"links lead elsewhere": "rm /srv/app/current; ln -s / /srv/app/current; rmdir /srv/app/src; ln -s ../../../../etc /srv/app/src; " +
+			"echo x >/srv/app/src/new; echo x >/srv/app/current/srv/out/new; mv /srv/out /srv/in; ln -s /srv/in /srv/out; echo y >/srv/out/newer",
+		"twenty thousand files": "mkdir /srv/many && cd /srv/many && seq 20000 | split -l 1 -a 4 - f && test $(ls | wc -l) = 20000",
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := containertest.Shows(t, b)
+			e, _ := s.did(t, b, command)
+			require.NotEqual(t, before, containertest.Shows(t, b))
+			u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+			require.NoError(t, err)
+			require.Empty(t, u.Drift, "%+v", u)
+			require.Equal(t, before, containertest.Shows(t, b))
+		})
+	}
+	now := b.Inspect(t)
+	assert.Equal(t, was.NetworkSettings, now.NetworkSettings)
+	assert.Equal(t, was.Config, now.Config)
+	assert.Equal(t, was.Name, now.Name)
+	assert.Equal(t, was.State, now.State)
+}
+
+func TestAReadOnlyContainerAndAnotherUser(t *testing.T) {
+	t.Parallel()
+	s := layersStage(t, t.TempDir(), true)
+	b := containertest.Start(t, func(_ *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		host.ReadonlyRootfs, host.Tmpfs = true, map[string]string{"/tmp": ""}
+	})
+	before := containertest.Shows(t, b)
+	e := s.layersEntry()
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo x >/x"}), "")
+	require.Equal(t, activities.ActionDenied, activities.TypeOf(err))
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	require.True(t, u.Outcome.Clean(), "%+v", u)
+	assert.Equal(t, before, containertest.Shows(t, b))
+
+	b = containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		c.User = "1234:4321"
+	})
+	boxtest.At(t, b.Inspect(t).State.Pid).Inside(func() error {
+		return errors.Join(os.Mkdir("/home", 0o755), os.Mkdir("/home/it", 0o755), os.Chown("/home/it", 1234, 4321))
+	})
+	before = containertest.Shows(t, b)
+	first, _ := s.did(t, b, "echo x >/home/it/x")
+	require.Contains(t, containertest.Shows(t, b), "/home/it/x")
+	s.undid(t, first)
 	assert.Equal(t, before, containertest.Shows(t, b))
 }
 

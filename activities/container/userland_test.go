@@ -24,7 +24,7 @@ import (
 // userland are this machine's own programs in an image: GNU's, on Debian, with all libraries that they load.
 var userland = []string{
 	"arch", "awk", "b2sum", "base64", "basename", "bash", "cat", "chgrp", "chmod", "chown", "cksum", "cmp", "column", "comm",
-	"cp", "csplit", "cut", "dash", "date", "dd", "df", "diff", "dirname", "dmesg", "dpkg", "dpkg-query", "du", "echo", "egrep",
+	"cp", "csplit", "cut", "dash", "date", "dd", "df", "diff", "dirname", "dmesg", "dpkg", "dpkg-deb", "dpkg-query", "dpkg-split", "du", "echo", "egrep",
 	"env", "expand", "expr", "fallocate", "false", "fgrep", "file", "find", "flock", "fold", "free", "getconf", "getent", "git",
 	"grep", "groups", "gzip", "head", "hexdump", "hostname", "iconv", "id", "install", "join", "jq", "kill", "link", "ln", "ls",
 	"lsblk", "lscpu", "make", "mawk", "md5sum", "mkdir", "mkfifo", "mknod", "mktemp", "mount", "mv", "netstat", "nice", "nl",
