@@ -82,10 +82,17 @@
 // started and cannot be, then the second one as well. They stay until the record is released. An undo finds the new one under
 // whatever id later rollbacks have given it, and the old one too.
 //
+// # Several tasks
+//
+// Steps that change something in one container are at work there one after the other, whichever tasks they belong to: see
+// leases. One that only reads waits for nobody.
+//
 // # What does not come back
 //
 // Volumes, binds and tmpfs are not part of a container's filesystem: no backend rolls them back, and Plan names them. Of volumes
 // a step may ask for copies (volumes: snapshot): they are made before its record, and their undo puts back what differs, when
 // the container is rolled back and does not run yet (see package volumes).
+// What an engine mounts into each container itself (/etc/hosts, /etc/hostname, /etc/resolv.conf, /dev) is on no layer: what a step
+// does there is told by its result, and an undo of it leaves a residue.
 // LossTable says what each backend cannot keep.
 package container
