@@ -104,7 +104,7 @@ func (s *suite) draw(how string, points []string, each bool) (drawn []int) {
 	var others []int
 	for at, label := range points {
 		switch {
-		case every, !seen[label] && (s.Sample == 0 || each || !s.Brief && !s.broke[how+label]):
+		case every, !seen[label] && (s.Sample == 0 || each || !s.Brief && !s.broke[how+label] || slices.Contains(s.Own, label)):
 			drawn = append(drawn, at)
 		case !seen[label]:
 			others = append(others, at)

@@ -21,6 +21,10 @@ func TestASampleLeavesNoPointUnbroken(t *testing.T) {
 
 	brief := &suite{Case: Case{Sample: 2, Brief: true}, broke: map[string]bool{}}
 	require.Len(t, brief.draw(breakKill, points, false), 2)
+	brief.Own, brief.Sample = []string{"c"}, 1
+	for range 10 {
+		require.Contains(t, brief.draw(breakKill, points, false), 3, "what is its own is in no sample, but always")
+	}
 	all := &suite{broke: map[string]bool{}}
 	require.Len(t, all.draw(breakKill, points, false), 3)
 	require.Len(t, all.draw(breakKill, points, false), 3, "without a sample each test breaks at each")

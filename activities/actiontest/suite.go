@@ -57,6 +57,8 @@ type Case struct {
 	// case has broken it in the same way (killed, or stopped) already, drawn anew each time that the suite runs: for worlds
 	// that are slow to set up. Of a Brief case every test takes a sample. Defaults to all points.
 	Sample int
+	// Own are points of a Brief case that the other one does not come by: no sample leaves them out.
+	Own []string
 	// Reset says that manifest after, seen after a reset, is the resource's start. Defaults to Same.
 	Reset func(before, after string) bool
 	// Secret is a value that With puts into its parameters as a secret's value; it must be in nothing that is returned.

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+
+	"github.com/seed-62bf7108/unwind/workflows"
 )
 
 const saved = `name: set two
@@ -42,6 +44,10 @@ func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
 	require.Equal(t, statusFailed, d.do("run", d.file(failing), "--id", name("unwound"), "--watch").status)
 	_, err := d.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: name("foreign"), TaskQueue: "nobody's"}, "SomebodyElses")
 	require.NoError(t, err)
+	_, err = d.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID: name("newer"), TaskQueue: "nobody's", TypedSearchAttributes: workflows.OpenAttributes("bot"),
+	}, workflows.AgentTaskType, nil, workflows.Carry{Version: workflows.CarryVersion + 1})
+	require.NoError(t, err)
 	before := d.list()
 
 	for line, want := range map[string]string{
@@ -49,6 +55,7 @@ func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
 		"recover none --take-over":            `there is no task "none"`,
 		"recover @foreign":                    "is a workflow of type SomebodyElses, and no task",
 		"recover @alive":                      "@alive is running: cancel it and it unwinds by itself; where it is stuck, take it over: `starter cancel @alive`, or `starter recover @alive --take-over`",
+		"recover @newer --take-over":          "upgrade, and recover it then",
 		"recover @done":                       "@done has ended by itself as committed: there is nothing to recover; to take it back, roll it back; `starter show @done`",
 		"recover @unwound":                    "@unwound has ended by itself as unwound: there is nothing to recover; `starter show @unwound`",
 		"rollback none":                       `there is no task "none"`,

@@ -77,6 +77,9 @@ func (f files) state(id string) (s workflows.State) {
 // orphans is how the metrics tell of two orphans.
 var orphans = regexp.MustCompile(`(?m)^unwind_orphan_records\{[^}]*world="file"[^}]*\} 2$`)
 
+// parkedOnce is how they tell of a park.
+var parkedOnce = regexp.MustCompile(`(?m)^unwind_undo_parked(_total)?\{[^}]*action="file_write"[^}]*\} 1$`)
+
 // parked waits until the undo of a step is parked.
 func (f files) parked(id, step string) (parked compensations.StepReport) {
 	f.Helper()
@@ -138,8 +141,45 @@ func TestRecordsAreCommittedReleasedAndForgotten(t *testing.T) {
 	}
 }
 
+func TestMoreThanIsKeptIsReleasedBeforeItsTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		keeps host.RetentionConfig
+		want  []activities.RecordState
+	}{
+		"versions":     {host.RetentionConfig{Versions: 2}, []activities.RecordState{released, committed, committed}},
+		"bytes":        {host.RetentionConfig{Bytes: 1}, []activities.RecordState{released, released, released}},
+		"neither more": {host.RetentionConfig{}, []activities.RecordState{committed, committed, committed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFiles(t, c.keeps, nil)
+			for _, content := range []string{"first", "second", "third"} {
+				task := f.start(map[string]any{"name": "write", "keep": "1h", "steps": []any{map[string]any{
+					"id": content, "uses": "file.write", "with": map[string]any{"path": filepath.Join(f.root, "one"), "content": content},
+				}}})
+				require.Equal(t, compensations.Committed, f.report(task.GetID()).Status)
+			}
+			var now []activities.RecordState
+			require.Eventually(t, func() bool {
+				require.Empty(t, f.retain().Problems)
+				records, _, err := f.worker.Registry.Records()["file"].Records(t.Context())
+				require.NoError(t, err)
+				slices.SortFunc(records, func(a, b activities.Record) int { return a.Since.Compare(b.Since) })
+				now = nil
+				for _, r := range records {
+					now = append(now, r.State)
+				}
+				return slices.Equal(c.want, now)
+			}, waitFor, 100*time.Millisecond)
+			require.Equal(t, workflows.Retained{}, f.retain(), "and that is all")
+			require.Equal(t, c.want, now)
+		})
+	}
+}
+
 func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
-	f := newFiles(t, host.RetentionConfig{Versions: 1, Bytes: 1}, nil)
+	m := host.NewMetrics()
+	t.Cleanup(m.Close)
+	f := newFiles(t, host.RetentionConfig{Versions: 1, Bytes: 1}, m)
 	task := f.start(f.write(time.Millisecond, f.atGate()))
 	require.Eventually(t, func() bool { return len(f.state(task.GetID()).Gates) == 1 }, waitFor, tick)
 	require.Equal(t, workflows.Retained{}, f.retain())
@@ -148,6 +188,7 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(f.root, "two"), []byte("somebody else's"), 0o600))
 	require.NoError(t, f.Client.CancelWorkflow(t.Context(), task.GetID(), ""))
 	f.parked(task.GetID(), "two")
+	require.Eventually(t, func() bool { return parkedOnce.MatchString(f.metrics()) }, waitFor, tick, "it is counted")
 	require.Eventually(t, func() bool { return !slices.Contains(f.states(), open) }, waitFor, tick)
 	left := f.states()
 	require.Equal(t, workflows.Retained{}, f.retain())

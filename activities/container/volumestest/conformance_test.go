@@ -61,6 +61,7 @@ var keeping = actiontest.Case{
 	Sample:    1,
 	Anew:      true,
 	Brief:     true,
+	Own:       []string{"container.exec:volumes-kept", "container.exec:volumes-restored"},
 }
 
 var times = regexp.MustCompile(`(?m)^(\S+ . \d+ \d+:\d+) \d+ `)
