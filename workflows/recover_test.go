@@ -151,6 +151,25 @@ func TestAResetOfARunThatWasRecoveredForgetsNothingAndChangesNothing(t *testing.
 	require.NotContains(t, l.calls()[2:], "do a")
 }
 
+func TestAResetOfARunThatHasUnwoundGoesNotForward(t *testing.T) {
+	l := startLive(t, &world{steps: chain("a", "b"), do: refusing("b")})
+	_, err := l.report()
+	require.Error(t, err)
+	before := []string{"do a", "do b", "undo b", "undo a"}
+	require.Equal(t, before, l.calls())
+	_, err = l.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
+		Reason: "a test", RequestId: t.Name(), WorkflowTaskFinishEventId: 4,
+	})
+	require.NoError(t, err)
+	report, err := l.report()
+	require.Error(t, err)
+	require.Equal(t, compensations.WasReset, report.Cause.Kind)
+	require.Equal(t, compensations.Unwound, report.Status)
+	// What the reset run was about to do again, and was kept from, is asked for again: a world then answers what it did before.
+	require.Equal(t, append(before, "undo a"), l.calls())
+}
+
 func TestAStuckTaskIsTakenOver(t *testing.T) {
 	w := &world{steps: chain("a", "b"), do: refusing("b")}
 	w.undo = func(_ string, n int, _ activities.Decision) (activities.Undone, error) {
