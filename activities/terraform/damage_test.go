@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -156,7 +157,9 @@ func smallBench(t *testing.T, configuration string) (b *bench, fill func(), free
 		}
 		t.Skipf("NOT TESTED: no small disk can be mounted: %v", err)
 	}
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, 0)) })
+	t.Cleanup(func() { // a supervisor may still be on its way out
+		require.Eventually(t, func() bool { return unix.Unmount(disk, 0) == nil }, time.Minute, 10*time.Millisecond)
+	})
 	b = newBenchIn(t, dir, configuration)
 	return b, func() { require.NoError(t, fillDisk(disk)) }, func() { require.NoError(t, os.Remove(filler(disk))) }
 }
