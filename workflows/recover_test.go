@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 	"github.com/seed-62bf7108/unwind/workflows/task"
@@ -81,6 +82,33 @@ func TestATerminatedTaskIsRecovered(t *testing.T) {
 	_, err = l.server().Find(t.Context(), l.run.GetID())
 	require.Equal(t, recovery.Taken, recovery.WhyOf(err), "it is recovered once")
 	require.Len(t, l.calls(), 4)
+}
+
+// A server ends a run whose history is larger than it allows: 50 MB, unless it is told otherwise.
+func TestARunThatTheServerEndsIsRecovered(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c"), do: hangAt("b", never)}
+	l := newLive(t, servertest.Client(t), w)
+	stop := l.startWorker()
+	l.start()
+	l.called("do b", 1)
+	stop() // nobody takes what comes now, and so nobody continues the task in a new run
+	note := make([]byte, 1900<<10)
+	var told error
+	for range 40 {
+		if told = l.client.SignalWorkflow(t.Context(), l.run.GetID(), "", "note", note); told != nil {
+			break
+		}
+	}
+	require.Error(t, told, "76 MB are more than a server takes")
+	events := l.events(t.Context(), l.run.GetRunID())
+	last := events[len(events)-1].GetWorkflowExecutionTerminatedEventAttributes()
+	require.Contains(t, last.GetReason(), "size exceeds limit", told)
+
+	l.startWorker()
+	report := l.ended(l.recover())
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, compensations.Ended, report.Cause.Kind)
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo a"}, l.calls())
 }
 
 func TestATaskTerminatedWhileItUnwindsIsUndoneOnceAsIsItsTerminatedRecovery(t *testing.T) {
@@ -360,7 +388,7 @@ func TestWhatUnwindsATaskOutlivesItsHistory(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := l.server().Describe(t.Context(), l.run.GetID(), "")
 				return recovery.WhyOf(err) == recovery.Unknown
-			}, 40*time.Second, 20*time.Millisecond)
+			}, 3*time.Minute, 100*time.Millisecond) // a server deletes a run once it has noted how far its queues are: each half minute
 			l.terminate(first.WorkflowID)
 			dead, err := l.server().Find(t.Context(), first.WorkflowID)
 			require.NoError(t, err)
