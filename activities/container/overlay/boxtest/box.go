@@ -49,6 +49,9 @@ func beBox(dir string) error {
 		}
 	}
 	must(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	if os.Getenv(boxEnv+"_DEEP") != "" {
+		must(unix.Mount("overlay", dir+"/lower", "overlay", 0, fmt.Sprintf("lowerdir=%s/lower,upperdir=%[1]s/deep/u,workdir=%[1]s/deep/w", dir)))
+	}
 	must(unix.Mount("overlay", root, "overlay", 0, fmt.Sprintf("lowerdir=%s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)))
 	must(unix.Mount("/usr", root+"/usr", "", unix.MS_BIND, ""))
 	must(unix.Mount("proc", root+"/proc", "proc", 0, ""))
@@ -89,6 +92,18 @@ func New(t testing.TB, runs string) *Box {
 	return b
 }
 
+// Deep starts a box whose root is an overlay over an overlay, as that of a container whose engine runs in a container may be: it
+// bears no third one.
+func Deep(t testing.TB) *Box {
+	t.Helper()
+	b, c := made(t, Sleeps)
+	c.Stdout = os.Stdout
+	c.Env = append(c.Env, boxEnv+"_DEEP=yes")
+	b.start(c)
+	b.wait(Sleeps)
+	return b
+}
+
 const waits = "waits"
 
 // Starting starts a box that stands, but whose first process becomes its program only when run is called.
@@ -117,7 +132,7 @@ func made(t testing.TB, runs string) (*Box, *exec.Cmd) {
 		t.Skip("SKIPPED: overlays are tested as root only")
 	}
 	at := t.TempDir()
-	for _, d := range []string{"root", "lower", "upper", "work", "lower/usr", "lower/proc", "lower/dev", "lower/srv", "lower/tmp"} {
+	for _, d := range []string{"root", "lower", "upper", "work", "deep/u", "deep/w", "lower/usr", "lower/proc", "lower/dev", "lower/srv", "lower/tmp"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(at, d), 0o755))
 	}
 	for _, link := range []string{"bin", "lib", "lib64", "sbin"} {

@@ -52,13 +52,16 @@ type book struct {
 	on page // where it was read, or written last
 }
 
-// change is one of the top. It is written down before the top is changed, and is over when it is in the book.
+// change is one of the top. It is written down before the top is changed, and is over when it is in the book. Without an
+// upper layer it takes all layers off: what they hold has been written into the container's own root.
 type change struct {
 	Lower int `json:"lower,omitempty"`
 	Upper int `json:"upper"`
-	// Old is the top that goes, with those who stand in it where Ends is set.
+	// Old is the top that goes, with those who stand in it where Ends is set. Born tells the start of the container in which
+	// the change was begun.
 	Old  *stack.Top `json:"old,omitempty"`
 	Ends bool       `json:"ends,omitempty"`
+	Born string     `json:"born,omitempty"`
 	// Mark is the checkpoint whose step may enter the new top; where Takes is set it is made, of what is Lower now. Turn
 	// is the restore that this is, Keep the name under which the old layers are kept, and Over the checkpoint whose step it
 	// ends.
@@ -112,6 +115,25 @@ func (b *book) newest() int {
 		return b.Lower
 	}
 	return b.Upper
+}
+
+// drop lets go of a checkpoint, also of one that a change is to make.
+func (b *book) drop(name string) {
+	delete(b.Marks, name)
+	delete(b.Doors, name)
+	delete(b.Busy, name)
+	delete(b.Over, name)
+	for turn := range b.Turns {
+		if strings.HasPrefix(turn, name+" ") {
+			delete(b.Turns, turn)
+		}
+	}
+	if c := b.Doing; c != nil {
+		c.Takes = c.Takes && c.Mark != name
+		if c.Keep == name {
+			c.Keep = ""
+		}
+	}
 }
 
 // done puts a change into the book.

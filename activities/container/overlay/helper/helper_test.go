@@ -45,7 +45,7 @@ func newKept(t *testing.T) *kept {
 
 func keepIn(t *testing.T, b *boxtest.Box) *kept {
 	t.Helper()
-	s := &stacks{dir: filepath.Join(b.Dir, "stacks"), patience: 20 * time.Second, starting: time.Minute, owns: func(int, string) bool { return true }}
+	s := &stacks{dir: filepath.Join(b.Dir, "stacks"), patience: 20 * time.Second, starting: time.Minute, leaving: 50 * time.Millisecond, owns: func(int, string) bool { return true }}
 	require.NoError(t, os.Mkdir(s.dir, 0o700))
 	return &kept{b, s, t}
 }
@@ -79,10 +79,16 @@ func (k *kept) rewrite(b *book) {
 // lift takes the top off, as a restart of the container does.
 func (k *kept) lift() {
 	k.t.Helper()
+	require.NoError(k.t, k.at().Lift())
+}
+
+// at is the box as a helper opens it.
+func (k *kept) at() *stack.Target {
+	k.t.Helper()
 	at, err := stack.Open(k.PID)
 	require.NoError(k.t, err)
-	defer at.Close()
-	require.NoError(k.t, at.Lift())
+	k.t.Cleanup(at.Close)
+	return at
 }
 
 func (k *kept) must(op Op, edit ...func(*Request)) Answer {
@@ -355,52 +361,6 @@ func TestAContainerThatHasJustBeenStartedIsWaitedFor(t *testing.T) {
 	assert.True(t, k.must(Stacked).Yes)
 }
 
-func TestACutShortChangeIsTakenUp(t *testing.T) {
-	t.Parallel()
-	k := newKept(t)
-	k.must(Take, name("one"))
-	k.Do("echo 1 >/srv/1")
-	before := k.book()
-	one := k.Files()
-
-	// A helper that is killed when the new top shows, and before that is in the book.
-	k.must(Take, name("two"))
-	before.Next, before.Below[2] = 3, 1
-	before.Doing = &change{Lower: 1, Upper: 2, Mark: "two", Takes: true}
-	k.rewrite(before)
-	assert.True(t, k.must(Has, name("two")).Yes)
-	k.Do("echo 2 >/srv/2")
-	k.must(Restore, name("two"), turn("undo"))
-	assert.Equal(t, one, k.Files())
-
-	// One after which the container was restarted: what the step has written may be in the new layer already.
-	k.must(Take, name("three"))
-	k.Do("echo 3 >/srv/3")
-	three := k.Files()
-	now := k.book()
-	now.Doing = &change{Lower: now.Lower, Upper: now.Upper, Mark: "three", Takes: true}
-	now.Upper = now.Lower
-	k.rewrite(now)
-	k.lift()
-	k.must(Enter, name("three"), workdir("/"))
-	assert.Equal(t, three, k.Files())
-	k.must(Restore, name("three"), turn("undo"))
-	assert.Equal(t, one, k.Files())
-
-	// One that is killed before the new top shows.
-	now = k.book()
-	dir := filepath.Join(k.dir, boxID)
-	require.NoError(t, stack.MakeLayer(dir, now.Next))
-	require.NoError(t, os.WriteFile(filepath.Join(stack.Content(dir, now.Next), "junk"), nil, 0o600))
-	now.Doing = &change{Upper: 77, Mark: "one", Turn: "one undo", Ends: true}
-	k.rewrite(now)
-	assert.False(t, k.must(Restored, name("one"), turn("undo")).Yes)
-	assert.Equal(t, one, k.Files())
-	k.Do("touch /srv/3")
-	k.must(Take, name("three"))
-	assert.NotContains(t, k.Files(), "junk", "what a killed helper has left in a layer that is in no book")
-}
-
 func TestTheLocksPatienceHasAnEnd(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)
@@ -418,7 +378,7 @@ func TestTheLocksPatienceHasAnEnd(t *testing.T) {
 func (k *kept) another() *kept {
 	dir := filepath.Join(k.Dir, "others")
 	require.NoError(k.t, os.Mkdir(dir, 0o700))
-	return &kept{k.Box, &stacks{dir: dir, patience: k.patience, starting: k.starting, owns: k.owns}, k.t}
+	return &kept{k.Box, &stacks{dir: dir, patience: k.patience, starting: k.starting, leaving: k.leaving, owns: k.owns}, k.t}
 }
 
 func TestOneHomeHasAContainersLayers(t *testing.T) {
@@ -444,32 +404,6 @@ func TestOneHomeHasAContainersLayers(t *testing.T) {
 		winner.must(Drop, name("one"))
 		winner.must(Flatten)
 	}
-}
-
-func TestAnotherHomesChangeIsNotFinished(t *testing.T) {
-	t.Parallel()
-	k := newKept(t)
-	k.must(Take, name("one"))
-	at, err := stack.Open(k.PID)
-	require.NoError(t, err)
-	defer at.Close()
-	k.Inside(func() error { // as in the middle of a change: there are two tops
-		twin, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.OPEN_TREE_CLOEXEC)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(twin)
-		return unix.MoveMount(twin, "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH)
-	})
-	_, err = k.another().ask(Stacked)
-	assert.Equal(t, Foreign, KindOf(err))
-	s, err := at.Survey()
-	require.NoError(t, err)
-	assert.Len(t, s.Tops, 2)
-	k.must(Stacked)
-	s, err = at.Survey()
-	require.NoError(t, err)
-	assert.Len(t, s.Tops, 1)
 }
 
 func TestForgetAndList(t *testing.T) {

@@ -11,6 +11,23 @@ import (
 type memory struct {
 	mu    sync.Mutex
 	books map[string]*book
+	// bearers are the containers whose own root bears an overlay, and the start in which that was tried.
+	bearers map[string]string
+}
+
+func (m *memory) bears(container, born string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bearers[container] == born
+}
+
+func (m *memory) bore(container, born string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.bearers == nil {
+		m.bearers = map[string]string{}
+	}
+	m.bearers[container] = born
 }
 
 // recall returns the book on a page, if it is the one that is remembered.
@@ -38,6 +55,7 @@ func (m *memory) forget(container string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.books, container)
+	delete(m.bearers, container)
 }
 
 func (b *book) clone() *book {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
@@ -138,71 +137,10 @@ func (o *open) restore(ctx context.Context, r Request) error {
 // drop lets go of checkpoints.
 func (o *open) drop(names []string) error {
 	for _, name := range names {
-		delete(o.Marks, name)
-		delete(o.Doors, name)
-		delete(o.Busy, name)
-		delete(o.Over, name)
-		for turn := range o.Turns {
-			if strings.HasPrefix(turn, name+" ") {
-				delete(o.Turns, turn)
-			}
-		}
+		o.book.drop(name)
 	}
 	if err := o.write(o.dir, false); err != nil {
 		return err
 	}
 	return o.sweep(o.dir)
-}
-
-// flatten writes what the layers hold into the container's own filesystem and takes the stack off. It leaves all as it is
-// and says InUse where a checkpoint or a process is in the way.
-func (o *open) flatten(ctx context.Context) error {
-	if len(o.Marks) > 0 {
-		return failure(InUse, "%d checkpoints of the container are kept", len(o.Marks))
-	}
-	if o.shown == nil {
-		return nil
-	}
-	if err := o.unused(ctx); err != nil {
-		return err
-	}
-	if untouched, err := o.target.Untouched(o.view(o.Lower, o.Upper)); err != nil {
-		return err
-	} else if !untouched { // from here on nobody writes to what is copied
-		if err := o.show(ctx, change{Lower: o.newest()}); err != nil {
-			return err
-		}
-		if err := o.look(); err != nil {
-			return err
-		}
-	}
-	if err := o.target.Flatten(o.dir, o.chain(o.Lower)); err != nil {
-		return err
-	}
-	if untouched, err := o.target.Untouched(o.view(o.Lower, o.Upper)); err != nil || !untouched {
-		return errors.Join(err, failure(InUse, "somebody writes in the container"))
-	}
-	if err := o.unused(ctx); err != nil {
-		return err
-	}
-	o.Doing = &change{} // to no layers at all
-	if err := o.write(o.dir, false); err != nil {
-		return err
-	}
-	if err := o.target.Lift(); err != nil {
-		return err
-	}
-	return errors.Join(o.complete(ctx, *o.Doing, false), os.RemoveAll(filepath.Join(o.dir, spareName)))
-}
-
-// unused says as an InUse that somebody stands in the layers.
-func (o *open) unused(ctx context.Context) error {
-	if _, err := o.fit(ctx); err != nil {
-		return err
-	}
-	users, err := o.target.Users(*o.shown)
-	if err == nil && users > 0 {
-		err = failure(InUse, "%d processes stand in the layers of the container", users)
-	}
-	return err
 }

@@ -99,10 +99,13 @@ type Answer struct {
 // an engine is started anew, nobody can speak to a sidecar of before any more, nor end its input.
 const alone = 10 * time.Minute
 
+// leaving is how long somebody who is in layers that are taken off is waited for: a command is, a service is not.
+const leaving = 5 * time.Second
+
 // Serve answers requests until its input ends or nobody asks any more, and returns when the last has been answered. What
 // is kept is in dir.
 func Serve(dir string, in io.Reader, out io.Writer) error {
-	return serve(&stacks{dir: dir, patience: patience, alone: alone, starting: starting, least: least, owns: stack.InCgroup}, in, out)
+	return serve(&stacks{dir: dir, patience: patience, alone: alone, starting: starting, leaving: leaving, least: least, owns: stack.InCgroup}, in, out)
 }
 
 func serve(s *stacks, in io.Reader, out io.Writer) error {
@@ -195,6 +198,9 @@ func (s *stacks) try(ctx context.Context, r Request, cramped bool) (a Answer, er
 		return a, err
 	}
 	defer o.close()
+	if r.PID == 0 && r.Op != Drop { // that is asked of running containers too, without a look at them
+		o.stopped()
+	}
 	switch r.Op {
 	case Fit:
 		_, err = o.fit(ctx)

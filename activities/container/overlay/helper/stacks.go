@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,8 @@ type stacks struct {
 	alone    time.Duration
 	// starting is how long a container that has been started may need until its own program runs.
 	starting time.Duration
+	// leaving is how long somebody who is in layers that are taken off is waited for.
+	leaving time.Duration
 	// least is the room that a checkpoint is taken with.
 	least room
 	// owns says whether a process is the container's: its number may have gone to another.
@@ -37,10 +40,12 @@ type open struct {
 	memory   *memory
 	lock     *os.File
 	target   *stack.Target // nil where the container does not run
+	born     string        // tells this start of the container from others
 	survey   stack.Survey
 	shown    *stack.Top // nil where the container's own root shows
 	patience time.Duration
 	starting time.Duration
+	leaving  time.Duration
 	least    room
 	// cramped says that the disk was found full: the spare is given up for what makes room.
 	cramped bool
@@ -63,7 +68,7 @@ func (s *stacks) open(ctx context.Context, container string, pid int, cramped bo
 	if err := os.MkdirAll(filepath.Join(dir, "doors"), 0o755); err != nil {
 		return nil, err
 	}
-	o = &open{dir: dir, memory: &s.memory, patience: s.patience, starting: s.starting, least: s.least, cramped: cramped}
+	o = &open{dir: dir, memory: &s.memory, patience: s.patience, starting: s.starting, leaving: s.leaving, least: s.least, cramped: cramped}
 	if o.lock, err = lock(ctx, filepath.Join(dir, "lock"), s.patience); err != nil {
 		return nil, err
 	}
@@ -79,9 +84,6 @@ func (s *stacks) open(ctx context.Context, container string, pid int, cramped bo
 		return o, err
 	}
 	if pid == 0 {
-		if o.Doing != nil { // its start will complete it: see settle
-			o.done(*o.Doing)
-		}
 		return o, nil
 	}
 	o.target, err = stack.Open(pid)
@@ -94,7 +96,18 @@ func (s *stacks) open(ctx context.Context, container string, pid int, cramped bo
 	if !s.owns(pid, container) {
 		return o, failure(Unfit, "process %d, which the engine names as the container's first, is not in a control group of it on this host", pid)
 	}
+	born, err := o.target.Born()
+	if o.born = boot() + " " + born; err != nil {
+		return o, err
+	}
 	return o, o.settle(ctx)
+}
+
+// stopped takes a change that was begun for made, where the container does not run: its start will complete it, see settle.
+func (o *open) stopped() {
+	if o.Doing != nil {
+		o.done(*o.Doing)
+	}
 }
 
 func (o *open) close() {
@@ -123,9 +136,8 @@ func (o *open) settle(ctx context.Context) error {
 	if err := o.clothe(); err != nil {
 		return err
 	}
-	if c := o.Doing; c != nil {
-		// Where nothing shows there was a restart: more may have been done than was written, and nobody is left to be ended.
-		if err := o.conclude(ctx, *c, o.number() == c.Upper || o.shown == nil); err != nil {
+	if o.Doing != nil {
+		if err := o.conclude(ctx, *o.Doing); err != nil {
 			return err
 		}
 	}
@@ -144,9 +156,23 @@ func (o *open) settle(ctx context.Context) error {
 	return o.look()
 }
 
+// happened says whether a change that was begun has been made. Where nothing shows there was a restart: more may have been done
+// than was written, and nobody is left to be ended. But a first layer of which nothing shows in that very start of the container
+// has never been shown.
+func (o *open) happened(c change) bool {
+	if o.shown != nil {
+		return o.number() == c.Upper
+	}
+	return c.Old != nil || c.Born != o.born
+}
+
 // conclude completes a change, or strikes it out of the book.
-func (o *open) conclude(ctx context.Context, c change, done bool) error {
-	if done {
+func (o *open) conclude(ctx context.Context, c change) error {
+	switch {
+	case !o.happened(c):
+	case c.Upper == 0:
+		return o.lift(ctx)
+	default:
 		return o.complete(ctx, c, false)
 	}
 	o.Doing = nil
@@ -166,12 +192,22 @@ func (o *open) remove(n int) error {
 func (o *open) look() error {
 	s, err := o.target.Survey()
 	o.survey, o.shown = s, nil
-	for i := range s.Tops {
-		if o.shown = &s.Tops[i]; err == nil && !strings.HasPrefix(o.shown.Name, o.ID+":") {
-			err = failure(Foreign, "layers that are in another worker's book stand on the container")
+	if err != nil {
+		return err
+	}
+	if n := len(s.Tops); n > 0 {
+		o.shown = &s.Tops[n-1]
+	}
+	all := s.Tops
+	if s.Aside != nil {
+		all = append(slices.Clone(all), *s.Aside)
+	}
+	for _, top := range all {
+		if !strings.HasPrefix(top.Name, o.ID+":") {
+			return failure(Foreign, "layers that are in another worker's book stand on the container")
 		}
 	}
-	return err
+	return nil
 }
 
 // number is that of the upper layer which is shown.
@@ -199,7 +235,29 @@ func (o *open) fit(ctx context.Context) (users int, err error) {
 	if err := o.target.Fit(o.survey); err != nil {
 		return 0, err
 	}
+	if o.shown == nil {
+		if err := o.bears(); err != nil {
+			return 0, err
+		}
+	}
 	return o.target.Quiet(o.survey)
+}
+
+// bears says as an Unfit that the container's own root bears no overlay. It is tried once in each of the container's starts.
+func (o *open) bears() error {
+	if o.memory.bears(o.Container, o.born) {
+		return nil
+	}
+	dir, err := os.MkdirTemp(o.dir, trash) // a killed helper's is found by the next sweep
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := o.target.Try(dir); err != nil {
+		return err
+	}
+	o.memory.bore(o.Container, o.born)
+	return nil
 }
 
 func (o *open) view(lower, upper int) stack.View {
@@ -218,7 +276,7 @@ func (o *open) show(ctx context.Context, c change) (err error) {
 			return err
 		}
 	}
-	c.Upper, c.Old = o.Next, o.shown
+	c.Upper, c.Old, c.Born = o.Next, o.shown, o.born
 	o.Next, o.Doing, o.Below[c.Upper] = o.Next+1, &c, c.Lower
 	// A helper that was killed before it wrote its book may have used the number.
 	if err := errors.Join(os.RemoveAll(filepath.Join(o.dir, strconv.Itoa(c.Upper))), stack.MakeLayer(o.dir, c.Upper)); err != nil {

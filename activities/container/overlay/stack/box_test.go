@@ -26,11 +26,11 @@ type box struct {
 	layers string
 }
 
-func newBox(t *testing.T) *box { return boxThat(t, boxtest.Sleeps) }
+func newBox(t *testing.T) *box { return boxOf(t, boxtest.New(t, boxtest.Sleeps)) }
 
-func boxThat(t *testing.T, runs string) *box {
+func boxOf(t *testing.T, of *boxtest.Box) *box {
 	t.Helper()
-	b := &box{Box: boxtest.New(t, runs)}
+	b := &box{Box: of}
 	b.layers = filepath.Join(b.Dir, "layers")
 	for _, d := range []string{"layers", "door"} {
 		require.NoError(t, os.Mkdir(filepath.Join(b.Dir, d), 0o755))

@@ -229,9 +229,36 @@ func (t *Target) End(ctx context.Context, top Top, vacant bool) error {
 	if err != nil {
 		return err
 	}
-	clean, waits := 0, time.Now().Add(passing)
+	waits := time.Now().Add(passing)
+	return emptied(ctx, func() (int, error) { return t.end(top, time.Now().Before(waits)) })
+}
+
+// Deserted waits until nobody stands in a top any more, or holds something of it open. Where somebody still does when ctx ends
+// it is false.
+func (t *Target) Deserted(ctx context.Context, top Top) (bool, error) {
+	err := emptied(ctx, func() (int, error) { return t.Users(top) })
+	if _, left := errors.AsType[*stay](err); left {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// stay says how many have not gone.
+type stay struct {
+	left int
+	err  error
+}
+
+func (s *stay) Error() string {
+	return fmt.Sprintf("%d processes in the container do not end: %v", s.left, s.err)
+}
+func (s *stay) Unwrap() error { return s.err }
+
+// emptied asks until nobody is left. Where ctx ends before that it is a [stay].
+func emptied(ctx context.Context, count func() (left int, err error)) error {
+	clean := 0
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		left, err := t.end(top, time.Now().Before(waits))
+		left, err := count()
 		if err != nil {
 			return err
 		}
@@ -242,7 +269,7 @@ func (t *Target) End(ctx context.Context, top Top, vacant bool) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d processes in the container do not end: %w", left, ctx.Err())
+			return &stay{left, ctx.Err()}
 		case <-time.After(pause):
 		}
 	}

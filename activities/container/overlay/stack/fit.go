@@ -59,6 +59,35 @@ func Probe(dir string) error {
 	})
 }
 
+// Try makes an overlay of a new layer in dir over the container's own root, and lets go of it. It says as an Unfit that this
+// root bears none: an overlay over an overlay does not, nor do some filesystems.
+func (t *Target) Try(dir string) error {
+	if err := MakeLayer(dir, 1); err != nil {
+		return err
+	}
+	return onThread(func() error {
+		var fds handles
+		defer fds.close()
+		layers := fds.tree(unix.AT_FDCWD, dir, 0)
+		if err := t.enter(); err != nil {
+			return err
+		}
+		base := fds.tree(t.root, "", unix.AT_EMPTY_PATH)
+		if fds.err != nil {
+			return fds.err
+		}
+		if err := apart(layers, base); err != nil {
+			return err
+		}
+		over, err := overlay("try", nil, 1, 0)
+		if err != nil && !IsFull(err) {
+			return unfit("the container's own root bears no overlay: %v", err)
+		}
+		fds.add(over, "", err)
+		return err
+	})
+}
+
 // Fit says as an Unfit what keeps overlays of ours from standing on this container.
 func (t *Target) Fit(s Survey) error {
 	ids, err := t.read("uid_map")

@@ -76,6 +76,8 @@ type Top struct {
 type Survey struct {
 	// Tops are the overlays, the lowest first. There are two where a Show was cut short: the lower one is the newer.
 	Tops []Top
+	// Aside is the one that stands at the doorway: of no top, [Target.SetAside] has put it there.
+	Aside *Top
 	// Base is the device number of the folders of the container's own root.
 	Base uint64
 
@@ -139,13 +141,24 @@ func (t *Target) Survey() (s Survey, err error) {
 		return s, err
 	}
 	for over := s.on(s.baseID); over != nil; over = s.on(over.id) {
-		name, ours := strings.CutPrefix(over.source, sourcePrefix)
-		if over.kind != "overlay" || !ours {
+		top, ours := over.top()
+		if !ours {
 			return s, unfit("something else (%s) is mounted over the container's root", over.kind)
 		}
-		s.Tops = append(s.Tops, Top{Name: name, Dev: over.dev, id: over.id})
+		s.Tops = append(s.Tops, top)
+	}
+	for _, m := range s.mounts {
+		if top, ours := m.top(); ours && m.at == Doorway {
+			s.Aside = &top
+		}
 	}
 	return s, nil
+}
+
+// top is the overlay of ours that is mounted, if it is one.
+func (m mount) top() (top Top, ours bool) {
+	name, ours := strings.CutPrefix(m.source, sourcePrefix)
+	return Top{Name: name, Dev: m.dev, id: m.id}, ours && m.kind == "overlay"
 }
 
 // on is the mount that stands on the root of another.

@@ -113,12 +113,12 @@ func (t *Target) Show(s Survey, v View, carry bool, ready func() error) (top Top
 	if s.Unfinished() {
 		return top, false, errors.New("an earlier change of the container's top is not finished")
 	}
-	change := cover
+	change := (*Target).cover
 	switch {
 	case len(s.Tops) > 0 && carry:
-		change = pivot
+		change = (*Target).pivot
 	case len(s.Tops) > 0:
-		change = slip
+		change = (*Target).slip
 	}
 	err = onThread(func() (err error) {
 		top, vacant, err = t.show(s, v, change, ready, func() {})
@@ -164,14 +164,14 @@ func (t *Target) show(s Survey, v View, change exchange, ready func() error, hal
 	if fds.err != nil {
 		return shown, false, fds.err
 	}
-	if err := unix.Mkdirat(top, strings.TrimPrefix(Doorway, "/"), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := unix.Mkdirat(top, doorway, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return shown, false, wrap("making "+Doorway, err)
 	}
 	attributes, err := attributesOf(t.root)
 	if err != nil {
 		return shown, false, err
 	}
-	if err := aside(layers, base); err != nil {
+	if err := apart(layers, base); err != nil {
 		return shown, false, err
 	}
 	over, err := overlay(v.Name, v.Lower, v.Upper, attributes)
@@ -187,7 +187,7 @@ func (t *Target) show(s Survey, v View, change exchange, ready func() error, hal
 			return shown, false, wrap("attaching "+m.at, err)
 		}
 	}
-	if err := unix.MoveMount(door, "", over, strings.TrimPrefix(Doorway, "/"), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	if err := unix.MoveMount(door, "", over, doorway, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return shown, false, wrap("attaching the door", err)
 	}
 	whole := fds.tree(over, "", unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
@@ -203,10 +203,11 @@ func (t *Target) show(s Survey, v View, change exchange, ready func() error, hal
 	if err := ready(); err != nil {
 		return shown, false, err
 	}
-	if err := change(host, top, whole, half); err != nil || len(s.Tops) == 0 {
+	old, err := change(t, host, top, whole, half)
+	if err != nil || len(s.Tops) == 0 {
 		return shown, true, err
 	}
-	vacant, err = t.vacate(s, top, &fds, half)
+	vacant, err = old.vacate(s, top, &fds, half)
 	return shown, vacant, err
 }
 
@@ -237,52 +238,61 @@ func (t *Target) Dress(v View) error {
 	return describe(from, to, own(has))
 }
 
-// An exchange puts the tree whole over the container's root, and below the mount that was the top. The thread is in the
-// container's namespace; host is a root outside of it. Afterwards nothing of the thread's stands in the former top but what
-// is open as top.
-type exchange func(host, top, whole int, half func()) error
+// An exchange puts the tree whole over the container's root, and returns where the mount stands that was the top. The thread
+// is in the container's namespace; host is a root outside of it. Afterwards nothing of the thread's stands in the former top
+// but what is open as top.
+type exchange func(t *Target, host, top, whole int, half func()) (old place, err error)
+
+// place is where a mount can be taken off: a name below an open folder.
+type place struct {
+	folder int
+	name   string
+}
+
+// doorway is [Doorway] as a name below a root.
+var doorway = strings.TrimPrefix(Doorway, "/")
 
 // cover puts the first top over the base.
-func cover(_, top, whole int, _ func()) error {
+func (t *Target) cover(_, top, whole int, _ func()) (none place, err error) {
 	how := unix.MOVE_MOUNT_F_EMPTY_PATH | unix.MOVE_MOUNT_T_EMPTY_PATH
-	return wrap("covering the container's root", unix.MoveMount(whole, "", top, "", how))
+	return none, wrap("covering the container's root", unix.MoveMount(whole, "", top, "", how))
 }
 
 // slip mounts the new top beneath the old one.
-func slip(host, top, whole int, half func()) error {
+func (t *Target) slip(host, top, whole int, half func()) (old place, err error) {
 	// The kernel mounts nothing beneath the root of the calling thread.
 	if err := errors.Join(unix.Fchdir(host), unix.Chroot(".")); err != nil {
-		return wrap("leaving the container's root", err)
+		return old, wrap("leaving the container's root", err)
 	}
 	how := unix.MOVE_MOUNT_F_EMPTY_PATH | unix.MOVE_MOUNT_T_EMPTY_PATH | moveMountBeneath
 	if err := unix.MoveMount(whole, "", top, "", how); err != nil {
-		return wrap("changing the container's top", err)
+		return old, wrap("changing the container's top", err)
 	}
 	half()
-	return nil
+	return place{t.root, "."}, nil // the kernel takes off what is topmost there
 }
 
 // pivot changes the tops with pivot_root, which gives the new root to every process that has the old one. The new top
-// needs a place to stand at first: the doorway of the old one.
-func pivot(_, top, whole int, half func()) error {
-	place := strings.TrimPrefix(Doorway, "/")
-	if err := unix.MoveMount(whole, "", top, place, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return wrap("attaching the new top", err)
+// needs a place to stand at first: the doorway of the old one; and so does the old one then, for whoever enters while it is
+// taken to pieces is to find the new one.
+func (t *Target) pivot(_, top, whole int, half func()) (old place, err error) {
+	if err := unix.MoveMount(whole, "", top, doorway, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return old, wrap("attaching the new top", err)
 	}
 	half()
 	if err := unix.Fchdir(whole); err != nil {
-		return wrap("the new top", err)
+		return old, wrap("the new top", err)
 	}
-	if err := unix.PivotRoot(".", "."); err != nil {
-		return errors.Join(wrap("changing the container's top", err), takeOff(whole))
+	if err := unix.PivotRoot(".", doorway); err != nil {
+		return old, errors.Join(wrap("changing the container's top", err), takeOff(whole))
 	}
 	half()
-	return nil
+	return place{whole, doorway}, nil
 }
 
 // vacate takes the former top off, which is open as top, and first what is mounted on it. Where it can be taken off as any
 // mount can that is not in use, nobody is in it: the kernel counts who stands there, and every file that is open.
-func (t *Target) vacate(s Survey, top int, fds *handles, half func()) (vacant bool, err error) {
+func (old place) vacate(s Survey, top int, fds *handles, half func()) (vacant bool, err error) {
 	if err := unix.Fchdir(top); err != nil {
 		return false, wrap("the old top", err)
 	}
@@ -292,12 +302,12 @@ func (t *Target) vacate(s Survey, top int, fds *handles, half func()) (vacant bo
 		}
 	}
 	half()
-	if err := unix.Fchdir(t.root); err != nil { // the kernel takes off what is topmost there
-		return false, wrap("the container's own root", err)
+	if err := unix.Fchdir(old.folder); err != nil {
+		return false, wrap("where the old top is", err)
 	}
 	fds.drop(top)
-	if err = unix.Unmount(".", 0); errors.Is(err, unix.EBUSY) {
-		return false, wrap("taking the old top off", unix.Unmount(".", unix.MNT_DETACH))
+	if err = unix.Unmount(old.name, 0); errors.Is(err, unix.EBUSY) {
+		return false, wrap("taking the old top off", unix.Unmount(old.name, unix.MNT_DETACH))
 	}
 	return err == nil, wrap("taking the old top off", err)
 }
@@ -310,8 +320,8 @@ func takeOff(fd int) error {
 	return wrap("taking the old top off", unix.Unmount(".", unix.MNT_DETACH))
 }
 
-// aside gives the thread mounts of its own, with the layers at its working directory and the base at b in it.
-func aside(layers, base int) error {
+// apart gives the thread mounts of its own, with the layers at its working directory and the base at b in it.
+func apart(layers, base int) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return wrap("making a mount namespace", err)
 	}
@@ -343,70 +353,6 @@ func attributesOf(fd int) (int, error) {
 		}
 	}
 	return attributes, nil
-}
-
-// Unfinished says that a Show was cut short.
-func (s Survey) Unfinished() bool { return len(s.Tops) > 1 || s.stray() }
-
-// stray says that a new top still stands where it was to leave from.
-func (s Survey) stray() bool {
-	return slices.ContainsFunc(s.mounts, func(m mount) bool {
-		return m.at == Doorway && m.kind == "overlay" && strings.HasPrefix(m.source, sourcePrefix)
-	})
-}
-
-// Finish clears away what a Show that was cut short has left. Whether it had got as far as changing the tops, the survey
-// tells then.
-func (t *Target) Finish() error {
-	for {
-		s, err := t.Survey()
-		if err != nil {
-			return err
-		}
-		switch {
-		case s.stray():
-			err = onThread(func() error {
-				return errors.Join(t.enter(), wrap("taking what is left off", unix.Unmount(Doorway, unix.MNT_DETACH)))
-			})
-		case len(s.Tops) > 1: // what is newer stands below what it replaces
-			err = t.Lift()
-		default:
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// Lift takes the topmost overlay of ours off; what is below it shows. The container's own root is never taken off.
-func (t *Target) Lift() error {
-	s, err := t.Survey()
-	if err != nil {
-		return err
-	}
-	if len(s.Tops) == 0 {
-		return errors.New("nothing of ours stands over the container's root")
-	}
-	return onThread(func() error {
-		var fds handles
-		defer fds.close()
-		if err := t.enter(); err != nil {
-			return err
-		}
-		top := fds.open(unix.AT_FDCWD, "/")
-		if fds.err != nil {
-			return fds.err
-		}
-		var st unix.Statx_t
-		if err := unix.Statx(top, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
-			return err
-		}
-		if int(st.Mnt_id) != s.topID() { //nolint:gosec // the kernel counts mounts in an int
-			return errors.New("the container's top has changed meanwhile")
-		}
-		return takeOff(top)
-	})
 }
 
 // handles are descriptors that are closed together; the first error stays.

@@ -89,10 +89,11 @@ func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
 		tops   int
 		shows  string
 	}{
-		"slipped beneath": {slip, 1, 2, "3"},
-		"at the doorway":  {pivot, 1, 1, "2"},
-		"pivoted":         {pivot, 2, 2, "3"},
-		"half taken off":  {slip, 2, 2, "3"},
+		"slipped beneath":             {(*Target).slip, 1, 2, "3"},
+		"at the doorway":              {(*Target).pivot, 1, 1, "2"},
+		"pivoted":                     {(*Target).pivot, 2, 1, "3"},
+		"half taken off":              {(*Target).slip, 2, 2, "3"},
+		"half taken off when pivoted": {(*Target).pivot, 3, 1, "3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t)
@@ -118,8 +119,11 @@ func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
 				})
 			}()
 			<-cut
-			if name != "half taken off" {
+			switch name {
+			case "slipped beneath", "at the doorway":
 				assert.Equal(t, "two\n", b.Do("cat /srv/a"), "the old top shows until it is taken off")
+			case "pivoted", "half taken off when pivoted":
+				assert.Equal(t, "one\n", b.Do("cat /srv/a /proc/self/comm | head -n 1"), "the new top shows")
 			}
 			_, _, err := b.Show(b.survey(t), b.view(3, 1), false, atOnce)
 			require.Error(t, err)
@@ -131,6 +135,79 @@ func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
 			assert.Equal(t, one, b.Files())
 		})
 	}
+}
+
+func TestWhoEntersWhileTheTopsChangeFindsAWholeContainer(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.show(t, 1)
+	b.Do("echo one >/srv/a")
+	require.NoError(t, MakeLayer(b.layers, 2))
+	s, enters := b.survey(t), 0
+	half := func() { // the thread that changes the tops waits meanwhile
+		enters++
+		entered := make(chan struct{})
+		go func() {
+			defer close(entered)
+			command := "cat /srv/a /proc/self/comm && ls -A /dev/shm && echo x >/srv/" + strconv.Itoa(enters)
+			out, err := b.Command(command).CombinedOutput()
+			assert.NoError(t, err)
+			assert.Equal(t, "one\ncat\n", string(out))
+		}()
+		<-entered
+	}
+	require.NoError(t, onThread(func() error {
+		_, vacant, err := b.Target.show(s, b.view(2, 1), (*Target).pivot, atOnce, half)
+		assert.True(t, vacant)
+		return err
+	}))
+	assert.Equal(t, 3, enters)
+	assert.NoFileExists(t, filepath.Join(Content(b.layers, 2), "srv/1"), "who enters before the change writes to the old one")
+	assert.Equal(t, "1\n2\n3\na\n", b.Do("ls /srv"), "and nothing of it is lost")
+}
+
+func TestWhoStandsInATopThatIsSetAsideStaysThere(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	base := b.Files()
+	b.show(t, 1)
+	b.Do("echo one >/srv/a")
+	said, ended := b.Start("echo x; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; cat /srv/a; echo two >/srv/b; cat /proc/self/comm")
+	require.NoError(t, b.SetAside())
+	assert.Equal(t, base, b.Files(), "the container's own root shows")
+	s := b.survey(t)
+	require.Empty(t, s.Tops)
+	require.NotNil(t, s.Aside)
+	assert.False(t, s.Unfinished())
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	gone, err := b.Deserted(soon, *s.Aside)
+	require.NoError(t, err)
+	assert.False(t, gone)
+	b.Do("touch /dev/shm/go")
+	assert.Equal(t, "one", said())
+	assert.Equal(t, "cat", said())
+	require.NoError(t, ended())
+	gone, err = b.Deserted(t.Context(), *s.Aside)
+	require.NoError(t, err)
+	assert.True(t, gone)
+	assert.FileExists(t, filepath.Join(Content(b.layers, 1), "srv/b"))
+	require.NoError(t, b.Clear())
+	assert.Nil(t, b.survey(t).Aside)
+	require.Error(t, b.SetAside(), "there is no top")
+	b.show(t, 2, 1)
+	assert.Equal(t, "two\n", b.Do("cat /srv/b"))
+}
+
+func TestABaseThatBearsNoOverlayIsUnfit(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	require.NoError(t, b.Try(filepath.Join(b.layers, "try")))
+	b = boxOf(t, boxtest.Deep(t))
+	require.NoError(t, b.Fit(b.survey(t)), "nothing else tells")
+	err := b.Try(filepath.Join(b.layers, "try"))
+	assert.True(t, IsUnfit(err))
+	require.ErrorContains(t, err, "the container's own root bears no overlay")
 }
 
 func TestWhoEntersMeanwhileIsCarriedOver(t *testing.T) {
@@ -231,7 +308,7 @@ func TestTheKernelTellsWhetherATopIsVacant(t *testing.T) {
 
 func TestABusyBaseIsUnfit(t *testing.T) {
 	t.Parallel()
-	b := boxThat(t, "/usr/bin/timeout 600 sleep 600")
+	b := boxOf(t, boxtest.New(t, "/usr/bin/timeout 600 sleep 600"))
 	_, err := b.Quiet(b.survey(t))
 	require.ErrorContains(t, err, "stands on the container's own root")
 	assert.True(t, IsUnfit(err))

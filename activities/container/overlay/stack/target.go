@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -52,6 +53,21 @@ func (t *Target) open() (err error) {
 		t.outside = fmt.Sprintf("pid:[%d]", own.Ino)
 	}
 	return wrap("its process namespace", err)
+}
+
+// Born is when the container's first process was started, in the kernel's ticks since its own start: after a restart of the
+// container it is another.
+func (t *Target) Born() (string, error) {
+	stat, err := t.read("stat")
+	if err != nil {
+		return "", err
+	}
+	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // a program may have any name
+	const startTime = 19                                                 // of what stands behind the name
+	if len(f) <= startTime {
+		return "", fmt.Errorf("the container's first process: cannot read %q", stat)
+	}
+	return f[startTime], nil
 }
 
 // InCgroup says whether a process is a container's: it finds the container's id among the control groups of the process,
