@@ -45,6 +45,8 @@ type Entry struct {
 	Pivot bool `json:"pivot,omitempty"`
 	// Keep is for how long after the task has committed its step can still be rolled back. Zero is DefaultKeep.
 	Keep time.Duration `json:"keep,omitempty"`
+	// Pinned says that its record stays for all of that time, however many newer ones there are and however much they take.
+	Pinned bool `json:"pinned,omitempty"`
 	// Redoes is the token of an earlier generation of the step that was rolled back: this forward does it again. A world
 	// that has kept what the rollback took away puts exactly that back; others go forward anew.
 	Redoes string `json:"redoes,omitempty"`

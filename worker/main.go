@@ -86,7 +86,8 @@ Exit status:
   webhook:                                 # told about undos that need a person
     url: https://alerts.example.com/unwind
   retention:                               # of undo records of tasks that have ended
-    versions: 50
+    versions: 50                           # of a file
+    checkpoints: 1000                      # of a container
     bytes: 500000000
     audit: 168h`,
 		Args:          cobra.NoArgs,

@@ -21,7 +21,9 @@ import (
 type Policy struct {
 	// Versions is how many records of one file are kept. Defaults to 50.
 	Versions int `json:"versions,omitempty"`
-	// Bytes is how many bytes all of them together take. Defaults to 500 MB.
+	// Checkpoints is how many records of one container are kept. Defaults to 1,000.
+	Checkpoints int `json:"checkpoints,omitempty"`
+	// Bytes is how many bytes all of them together take. Defaults to 500 MB. Pinned records count, here and above, and stay.
 	Bytes int64 `json:"bytes,omitempty"`
 	// Audit is for how long a released record still tells whose it was and how it ended. Defaults to 7 days.
 	Audit time.Duration `json:"audit,omitempty"`
@@ -29,25 +31,35 @@ type Policy struct {
 
 // The defaults of a Policy.
 const (
-	DefaultVersions = 50
-	DefaultBytes    = 500_000_000
-	DefaultAudit    = 7 * 24 * time.Hour
+	DefaultVersions    = 50
+	DefaultCheckpoints = 1000
+	DefaultBytes       = 500_000_000
+	DefaultAudit       = 7 * 24 * time.Hour
 )
 
 // WithDefaults is p with every zero field at its default.
 func (p Policy) WithDefaults() Policy {
 	p.Versions = cmp.Or(p.Versions, DefaultVersions)
+	p.Checkpoints = cmp.Or(p.Checkpoints, DefaultCheckpoints)
 	p.Bytes = cmp.Or(p.Bytes, DefaultBytes)
 	p.Audit = cmp.Or(p.Audit, DefaultAudit)
 	return p
 }
 
-// fileKey begins the resource keys whose versions are counted.
-const fileKey = "file:"
+// most is how many records of a resource are kept; 0 where they are not counted.
+func (p Policy) most(key string) int {
+	switch world, _, _ := strings.Cut(key, ":"); world {
+	case "file":
+		return p.Versions
+	case "container":
+		return p.Checkpoints
+	}
+	return 0
+}
 
 // Choose says which of one world's records are to be released and which of the released ones are to be forgotten, each
 // list the oldest first. A record is released when its time has passed, and before that where newer ones fill the
-// policy's bounds.
+// policy's bounds and it is not pinned.
 func Choose(records []activities.Record, p Policy, now time.Time) (release, forget []activities.Record) {
 	p = p.WithDefaults()
 	passed := func(t time.Time) bool { return !now.Before(t) }
@@ -66,20 +78,18 @@ func Choose(records []activities.Record, p Policy, now time.Time) (release, forg
 		}
 	}
 	slices.SortFunc(kept, func(a, b activities.Record) int { return older(b, a) })
-	versions, total, full := map[string]int{}, int64(0), false
+	counts, total, full := map[string]int{}, int64(0), false
 	for _, r := range kept {
-		if full || crowded(r, versions, p.Versions) {
-			release = append(release, r)
-			continue
-		}
+		crowded := p.crowded(r, counts)
 		// Beyond the first that does not fit, nothing older is kept in its place: rolling back goes from the newest on.
-		if full = total+r.Bytes > p.Bytes; full {
+		full = full || !crowded && total+r.Bytes > p.Bytes
+		if (full || crowded) && !r.Entry.Pinned {
 			release = append(release, r)
 			continue
 		}
 		total += r.Bytes
-		for _, key := range fileKeys(r) {
-			versions[key]++
+		for _, key := range p.counted(r) {
+			counts[key]++
 		}
 	}
 	slices.SortFunc(release, older)
@@ -92,20 +102,15 @@ func releasable(r activities.Record) bool {
 	return r.State == activities.RecordCommitted || r.State == activities.RecordUndone && !r.Ended.IsZero()
 }
 
-// crowded says that one of the record's files has as many newer versions as are kept.
-func crowded(r activities.Record, versions map[string]int, most int) bool {
-	return slices.ContainsFunc(fileKeys(r), func(key string) bool { return versions[key] >= most })
+// crowded says that there are as many newer records of one of the record's resources as are kept.
+func (p Policy) crowded(r activities.Record, counts map[string]int) bool {
+	return slices.ContainsFunc(p.counted(r), func(key string) bool { return counts[key] >= p.most(key) })
 }
 
-// fileKeys are the files that a record is a version of.
-func fileKeys(r activities.Record) []string {
-	var keys []string
-	for _, key := range r.Entry.Keys {
-		if strings.HasPrefix(key, fileKey) && !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
+// counted are the resources of a record whose records are counted.
+func (p Policy) counted(r activities.Record) []string {
+	keys := slices.Compact(slices.Sorted(slices.Values(r.Entry.Keys)))
+	return slices.DeleteFunc(keys, func(key string) bool { return p.most(key) == 0 })
 }
 
 // older orders records by when they were made.

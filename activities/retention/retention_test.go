@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ func made(token string, minutes int, state activities.RecordState, more ...func(
 func of(keys ...string) func(*activities.Record) {
 	return func(r *activities.Record) { r.Entry.Keys = keys }
 }
+
+func pinned(r *activities.Record) { r.Entry.Pinned = true }
 
 func bytes(n int64) func(*activities.Record) { return func(r *activities.Record) { r.Bytes = n } }
 
@@ -101,9 +104,22 @@ func TestChoose(t *testing.T) {
 			policy:  retention.Policy{Versions: 2},
 			records: []activities.Record{made("b", 10, committed, of("file:/a", "file:/a")), made("a", 20, committed, of("file:/a", "file:/a"))},
 		},
-		"versions are counted of files only": {
-			policy:  retention.Policy{Versions: 1},
-			records: []activities.Record{made("b", 10, committed, of("container:web")), made("a", 20, committed, of("container:web"))},
+		"checkpoints of a container have a count of their own, and other resources none": {
+			policy: retention.Policy{Versions: 1, Checkpoints: 2},
+			records: []activities.Record{
+				made("d", 10, committed, of("container:web")), made("c", 20, committed, of("container:web")), made("b", 30, committed, of("container:web")),
+				made("a", 40, committed, of("container:db")), made("f", 10, committed, of("stripe:x")), made("e", 20, committed, of("stripe:x")),
+			},
+			release: []string{"b"},
+		},
+		"what is pinned counts, and stays for its time": {
+			policy: retention.Policy{Versions: 2, Bytes: 100},
+			records: []activities.Record{
+				made("d", 10, committed, of("file:/a"), bytes(40)), made("c", 20, committed, of("file:/a"), bytes(90), pinned),
+				made("b", 30, committed, of("file:/a"), bytes(1), pinned), made("a", 40, committed, of("file:/a"), bytes(1)),
+				made("x", 50, committed, bytes(1)), made("p", 60, committed, pinned, until(now)),
+			},
+			release: []string{"p", "x", "a"},
 		},
 		"beyond the bytes the oldest go": {
 			policy: retention.Policy{Bytes: 100},
@@ -155,16 +171,17 @@ func TestChooseAmongManyRecords(t *testing.T) {
 	states := []activities.RecordState{activities.RecordOpen, activities.RecordCommitted, activities.RecordUndone, activities.RecordReleased}
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		policy := retention.Policy{Versions: 1 + random.IntN(4), Bytes: int64(1 + random.IntN(200)), Audit: time.Hour}
+		policy := retention.Policy{Versions: 1 + random.IntN(4), Checkpoints: 1 + random.IntN(4), Bytes: int64(1 + random.IntN(200)), Audit: time.Hour}
 		var records []activities.Record
 		for i := range random.IntN(40) {
 			r := made(fmt.Sprint(i), random.IntN(180), states[random.IntN(4)], bytes(int64(random.IntN(30))), until(now.Add(time.Duration(random.IntN(4)-1)*time.Hour)))
 			for range random.IntN(3) {
-				r.Entry.Keys = append(r.Entry.Keys, fmt.Sprint("file:", random.IntN(4)))
+				r.Entry.Keys = append(r.Entry.Keys, fmt.Sprint([]string{"file:", "container:"}[random.IntN(2)], random.IntN(4)))
 			}
 			if random.IntN(5) == 0 {
 				r.Ended = time.Time{}
 			}
+			r.Entry.Pinned = random.IntN(5) == 0
 			records = append(records, r)
 		}
 		release, forget := retention.Choose(records, policy, now)
@@ -177,17 +194,21 @@ func TestChooseAmongManyRecords(t *testing.T) {
 			require.Equal(t, activities.RecordReleased, r.State)
 			require.False(t, now.Before(r.Ended.Add(time.Hour)))
 		}
-		total, versions, dropped := int64(0), map[string]int{}, int64(0)
+		total, versions, dropped := int64(0), map[string]int{}, int64(0) // of what is not pinned
 		for _, r := range records {
 			kept := r.State == activities.RecordCommitted || r.State == activities.RecordUndone && !r.Ended.IsZero()
 			switch {
 			case !kept:
 			case out[r.Entry.Token]:
 				if now.Before(r.Until) {
+					require.False(t, r.Entry.Pinned, "seed %d: %+v", seed, r)
 					dropped++
 				}
 			default:
 				require.True(t, now.Before(r.Until), "seed %d: its time has passed: %+v", seed, r)
+				if r.Entry.Pinned {
+					continue
+				}
 				total += r.Bytes
 				for _, key := range slices.Compact(slices.Sorted(slices.Values(r.Entry.Keys))) {
 					versions[key]++
@@ -196,10 +217,14 @@ func TestChooseAmongManyRecords(t *testing.T) {
 		}
 		require.LessOrEqual(t, total, policy.Bytes, "seed %d", seed)
 		for key, n := range versions {
-			require.LessOrEqual(t, n, policy.Versions, "seed %d: %s", seed, key)
+			most := policy.Versions
+			if strings.HasPrefix(key, "container:") {
+				most = policy.Checkpoints
+			}
+			require.LessOrEqual(t, n, most, "seed %d: %s", seed, key)
 		}
 		if dropped > 0 { // and with room for all, all stay
-			release, _ = retention.Choose(records, retention.Policy{Versions: 100, Bytes: 10_000, Audit: time.Hour}, now)
+			release, _ = retention.Choose(records, retention.Policy{Versions: 100, Checkpoints: 100, Bytes: 10_000, Audit: time.Hour}, now)
 			for _, r := range release {
 				require.False(t, now.Before(r.Until), "seed %d: %+v", seed, r)
 			}

@@ -84,9 +84,12 @@ type WebhookConfig struct {
 
 // RetentionConfig bounds what is kept to roll committed tasks back; what an open task needs is always kept.
 type RetentionConfig struct {
-	// Versions is how many records of one resource are kept. Defaults to 50.
+	// Versions is how many records of one file are kept. Defaults to 50.
 	Versions int `yaml:"versions"`
-	// Bytes is how much the records of one world may take. Defaults to 500 MB.
+	// Checkpoints is how many records of one container are kept. Defaults to 1000.
+	Checkpoints int `yaml:"checkpoints"`
+	// Bytes is how much the records of one world may take. Defaults to 500 MB. What a task has pinned counts, here and above,
+	// and stays for as long as its task says.
 	Bytes int64 `yaml:"bytes"`
 	// Audit is how long the outcome of a released record is kept. Defaults to 168h.
 	Audit time.Duration `yaml:"audit"`
@@ -221,7 +224,7 @@ func (c Config) Validate() error {
 	if c.Schedules != on && c.Schedules != off {
 		bad("schedules", "%q must be %s or %s", c.Schedules, on, off)
 	}
-	if c.Retention.Versions < 0 || c.Retention.Bytes < 0 || c.Retention.Audit < 0 {
+	if min(c.Retention.Versions, c.Retention.Checkpoints) < 0 || c.Retention.Bytes < 0 || c.Retention.Audit < 0 {
 		bad("retention", "%+v: give no negative number", c.Retention)
 	}
 	if c.Webhook != nil {

@@ -164,7 +164,7 @@ func (r *round) warn(ctx context.Context, what, world string, record activities.
 // clear releases and forgets what the policy chooses.
 func (r *round) clear(ctx context.Context, world string, journal activities.Records, idle []activities.Record) error {
 	p := r.config.Retention
-	release, forget := retention.Choose(idle, retention.Policy{Versions: p.Versions, Bytes: p.Bytes, Audit: p.Audit}, r.now)
+	release, forget := retention.Choose(idle, retention.Policy{Versions: p.Versions, Checkpoints: p.Checkpoints, Bytes: p.Bytes, Audit: p.Audit}, r.now)
 	if len(release) > 0 { // a rollback may have begun since
 		busy, err := r.server.Busy(ctx)
 		if err != nil {

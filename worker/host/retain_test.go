@@ -143,17 +143,19 @@ func TestRecordsAreCommittedReleasedAndForgotten(t *testing.T) {
 
 func TestMoreThanIsKeptIsReleasedBeforeItsTime(t *testing.T) {
 	for name, c := range map[string]struct {
-		keeps host.RetentionConfig
-		want  []activities.RecordState
+		keeps  host.RetentionConfig
+		pinned bool
+		want   []activities.RecordState
 	}{
-		"versions":     {host.RetentionConfig{Versions: 2}, []activities.RecordState{released, committed, committed}},
-		"bytes":        {host.RetentionConfig{Bytes: 1}, []activities.RecordState{released, released, released}},
-		"neither more": {host.RetentionConfig{}, []activities.RecordState{committed, committed, committed}},
+		"versions":     {host.RetentionConfig{Versions: 2}, false, []activities.RecordState{released, committed, committed}},
+		"bytes":        {host.RetentionConfig{Bytes: 1}, false, []activities.RecordState{released, released, released}},
+		"neither more": {host.RetentionConfig{}, false, []activities.RecordState{committed, committed, committed}},
+		"pinned":       {host.RetentionConfig{Versions: 1, Bytes: 1}, true, []activities.RecordState{committed, committed, committed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFiles(t, c.keeps, nil)
 			for _, content := range []string{"first", "second", "third"} {
-				task := f.start(map[string]any{"name": "write", "keep": "1h", "steps": []any{map[string]any{
+				task := f.start(map[string]any{"name": "write", "keep": "1h", "pinned": c.pinned, "steps": []any{map[string]any{
 					"id": content, "uses": "file.write", "with": map[string]any{"path": filepath.Join(f.root, "one"), "content": content},
 				}}})
 				require.Equal(t, compensations.Committed, f.report(task.GetID()).Status)

@@ -38,7 +38,7 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 		return nil, err
 	}
 	compiled := &Compiled{
-		Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Unwind: doc.unwind, Keep: c.window(), Steps: make([]Step, len(doc.steps)),
+		Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Unwind: doc.unwind, Keep: c.window(), Pinned: doc.pinned, Steps: make([]Step, len(doc.steps)),
 	}
 	for i := range doc.steps {
 		c.byID[doc.steps[i].id] = i

@@ -19,6 +19,8 @@ type Compiled struct {
 	// Keep is the rollback window: for how long after it has committed the task can be rolled back. Zero is
 	// activities.DefaultKeep.
 	Keep time.Duration `json:"keep,omitempty"`
+	// Pinned keeps what a rollback needs for all of that time, past the bounds of its worlds.
+	Pinned bool `json:"pinned,omitempty"`
 	// Steps are in file order.
 	Steps []Step `json:"steps"`
 }

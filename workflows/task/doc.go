@@ -11,6 +11,7 @@
 //	on_failure: unwind                  # what a step that fails leads to: unwind, rollback_step or continue
 //	unwind: parallel                    # independent branches are undone at once; lifo: strictly the last step first
 //	keep: 3h                            # how long it can be rolled back after it is done; 1h where it is left out
+//	pinned: true                        # and what that needs stays for all of that time, however much newer records take
 //	vars:                               # values of any kind; a command line may override them
 //	  site: /srv/site
 //	  workers: 8

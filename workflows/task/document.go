@@ -25,6 +25,7 @@ type Document struct {
 	onFailure FailureMode // of steps that do not say
 	unwind    UnwindMode
 	keep      time.Duration // zero: the default
+	pinned    bool
 }
 
 // Parse reads a task file, YAML or JSON. Its error is a Problems: all that is wrong with the file as far as it can be seen
@@ -46,7 +47,7 @@ func Parse(filename string, src []byte) (*Document, error) {
 func parse(root *node, c collector) (*Document, error) {
 	p := parser{collector: c}
 	d := &Document{File: c.file, root: root, vars: map[string]*node{}}
-	f := p.fields(root, nil, "$schema", "name", "agent", "vars", "timeout", "on_failure", "unwind", "keep", "steps")
+	f := p.fields(root, nil, "$schema", "name", "agent", "vars", "timeout", "on_failure", "unwind", "keep", "pinned", "steps")
 	if f == nil {
 		return nil, c.err()
 	}
@@ -59,6 +60,7 @@ func parse(root *node, c collector) (*Document, error) {
 	d.onFailure = p.failureMode(f["on_failure"], p.at("on_failure"))
 	d.unwind = p.unwindMode(f["unwind"], p.at("unwind"))
 	d.keep = p.duration(f["keep"], p.at("keep"))
+	d.pinned = p.boolean(f["pinned"], p.at("pinned"))
 	p.vars(f["vars"], d.vars)
 	if p.required(root, f, nil, "steps", "steps: a list of steps") {
 		d.steps = p.steps(f["steps"])

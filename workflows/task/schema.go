@@ -56,6 +56,7 @@ func Schema(specs []activities.Spec) ([]byte, error) {
 			},
 			"unwind": m{"description": "How the task is undone: strictly the last step first (the default), or independent branches at once.", "enum": unwindWords},
 			"keep":   describe(durationSchema, "How long the task can be rolled back after it is done. 1h where it is left out."),
+			"pinned": m{"type": "boolean", "description": "Whether what rolling it back needs is kept for all of that time, however many newer records there are and however much it takes."},
 			"vars": m{
 				"description":   "Values that steps use as ${{ vars.NAME }}; a command line may override them.",
 				"type":          "object",

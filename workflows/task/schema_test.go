@@ -135,6 +135,7 @@ func TestSchemaAgreesOnEachFieldOfTheTask(t *testing.T) {
 	for field, values := range map[string]struct{ good, bad []string }{
 		"on_failure": {[]string{`"unwind"`, `"rollback_step"`, `"continue"`}, []string{`"unwind_to"`, `{"unwind_to":"start"}`, `"stop"`, `null`, `""`}},
 		"unwind":     {[]string{`"lifo"`, `"parallel"`}, []string{`"LIFO"`, `"unwind"`, `true`, `null`, `""`}},
+		"pinned":     {[]string{`true`, `false`}, []string{`"yes"`, `1`, `null`, `"${{ vars.v }}"`}},
 		"keep":       {[]string{`"1h"`, `"1d12h"`}, []string{`"0s"`, `3600`, `"for ever"`, `null`, `"${{ vars.v }}"`}},
 	} {
 		try := func(value string) (parsed, fits error) {
