@@ -105,6 +105,7 @@ func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
 	t.Cleanup(c.Close)
 	task, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
 		TaskQueue: t.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"),
+		StartDelay: time.Hour, // it is dead before a worker can fail to read it
 	}, workflows.AgentTaskType, json.RawMessage(endlessTask), workflows.Carry{Version: workflows.CarryVersion})
 	require.NoError(t, err)
 	require.NoError(t, c.TerminateWorkflow(t.Context(), task.GetID(), "", "a test"))
