@@ -43,9 +43,12 @@ func ours(comment string) bool { return comment == checkpointComment || comment 
 func checkpointRefs(token string) string { return checkpointRepository + ":" + token }
 
 func (c *commits) take(ctx context.Context, token, id string) (string, error) {
-	had, err := c.taken(ctx, token, id)
+	had, now, err := c.taken(ctx, token, id)
 	if had != "" || err != nil {
 		return had, err
+	}
+	if err := c.enough(ctx, now); err != nil {
+		return "", err
 	}
 	made, err := c.engine.ContainerCommit(ctx, id, container.CommitOptions{
 		Reference: checkpointRefs(token) + "-" + strings.ToLower(rand.Text()[:8]), Comment: checkpointComment, Pause: true,
@@ -60,28 +63,27 @@ func (c *commits) take(ctx context.Context, token, id string) (string, error) {
 }
 
 // taken is the checkpoint that an attempt has taken which died; empty for none. Where the engine is at it still, the
-// container is paused, and the image has its name before the container goes on.
-func (c *commits) taken(ctx context.Context, token, id string) (string, error) {
+// container is paused, and the image has its name before the container goes on. It returns the container as it is now.
+func (c *commits) taken(ctx context.Context, token, id string) (had string, now container.InspectResponse, err error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		now, err := c.engine.ContainerInspect(ctx, id)
-		if err != nil {
-			return "", explain("looking at the container", err)
+		if now, err = c.engine.ContainerInspect(ctx, id); err != nil {
+			return "", now, explain("looking at the container", err)
 		}
 		found, err := c.named(ctx, checkpointRefs(token))
 		if err != nil {
-			return "", err
+			return "", now, err
 		}
 		switch {
 		case len(found) > 0:
-			return found[0].ID, nil
+			return found[0].ID, now, nil
 		case !now.State.Paused:
-			return "", nil
+			return "", now, nil
 		}
 		select {
 		case <-ctx.Done():
-			return "", activities.Errorf(activities.ActionFailed, "container %s is paused; docker unpause %[1]s wakes it", nameOf(now))
+			return "", now, activities.Errorf(activities.ActionFailed, "container %s is paused; docker unpause %[1]s wakes it", nameOf(now))
 		case <-tick.C:
 		}
 	}

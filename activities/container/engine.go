@@ -24,8 +24,11 @@ import (
 type engine interface { //nolint:interfacebloat // it is one client, and each method of it is used
 	// EngineID is the engine's own id: another engine behind the same address has another one.
 	EngineID(ctx context.Context) (string, error)
+	// DataRoot is the folder on the engine's host where it has its images and containers.
+	DataRoot(ctx context.Context) (string, error)
 
 	ContainerInspect(ctx context.Context, container string) (container.InspectResponse, error)
+	ContainerInspectWithRaw(ctx context.Context, container string, size bool) (container.InspectResponse, []byte, error)
 	ContainerList(ctx context.Context, options container.ListOptions) ([]container.Summary, error)
 	ContainerAttach(ctx context.Context, container string, options container.AttachOptions) (types.HijackedResponse, error)
 	ContainerExport(ctx context.Context, container string) (io.ReadCloser, error)

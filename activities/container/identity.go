@@ -22,8 +22,8 @@ type docker struct {
 
 // identity is what an engine has said after so many dials.
 type identity struct {
-	id    string
-	dials int64
+	id, root string
+	dials    int64
 }
 
 // idleConnections is how many connections wait for the next request: one that is closed for want of room has to be dialed
@@ -48,24 +48,37 @@ func (d *docker) countDials(c *client.Client) error {
 	return nil
 }
 
-// EngineID asks the engine who it is, unless it has said so over a connection that still leads to it.
+// EngineID is the engine's own id.
 func (d *docker) EngineID(ctx context.Context) (string, error) {
+	is, err := d.identify(ctx)
+	return is.id, err
+}
+
+// DataRoot is the folder on the engine's host where it has its images and containers.
+func (d *docker) DataRoot(ctx context.Context) (string, error) {
+	is, err := d.identify(ctx)
+	return is.root, err
+}
+
+// identify asks the engine who it is, unless it has said so over a connection that still leads to it.
+func (d *docker) identify(ctx context.Context) (identity, error) {
 	const doing = "asking the container engine who it is"
 	if _, err := d.Ping(ctx); err != nil { // it dials, where what there was is closed
-		return "", explain(doing, err)
+		return identity{}, explain(doing, err)
 	}
 	dials := d.dials.Load()
 	if k := d.known.Load(); k != nil && k.dials == dials {
-		return k.id, nil
+		return *k, nil
 	}
 	info, err := d.Info(ctx)
 	if err != nil {
-		return "", explain(doing, err)
+		return identity{}, explain(doing, err)
 	}
+	is := identity{info.ID, info.DockerRootDir, dials}
 	if dials > 0 && dials == d.dials.Load() { // else it may have been another one
-		d.known.Store(&identity{info.ID, dials})
+		d.known.Store(&is)
 	}
-	return info.ID, nil
+	return is, nil
 }
 
 // CopyFromContainer leaves a connection that can be used again.

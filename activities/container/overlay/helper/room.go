@@ -7,29 +7,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// room is what is left on a filesystem for root, or has to be.
-type room struct{ bytes, inodes int64 }
+// Room is what is left on a filesystem for root, or has to be.
+type Room struct{ Bytes, Inodes int64 }
 
-// least is the room without which no checkpoint is taken. All that the step writes goes there too, and it is to come to its
+// Least is the room without which no checkpoint is taken. All that the step writes goes there too, and it is to come to its
 // end: what it takes to note that, and to take the step back, is a hundredth of this. An ext4 tells of up to 16 MiB that it
 // gives nobody.
-var least = room{bytes: 64 << 20, inodes: 1000}
+var Least = Room{Bytes: 64 << 20, Inodes: 1000}
 
-// roomAt is what is left where a folder is. What a filesystem does not count is without end.
-func roomAt(dir string) (room, error) {
+// RoomAt is what is left where a folder is. What a filesystem does not count is without end.
+func RoomAt(dir string) (Room, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
-		return room{}, fmt.Errorf("the room for layers in %s: %w", dir, err)
+		return Room{}, fmt.Errorf("the room in %s: %w", dir, err)
 	}
-	left := room{math.MaxInt64, math.MaxInt64}
+	left := Room{math.MaxInt64, math.MaxInt64}
 	if fs.Blocks > 0 {
-		left.bytes = int64(fs.Bfree) * fs.Frsize //nolint:gosec // a disk's size
+		left.Bytes = int64(fs.Bfree) * fs.Frsize //nolint:gosec // a disk's size
 	}
 	if fs.Files > 0 {
-		left.inodes = int64(fs.Ffree) //nolint:gosec // a count
+		left.Inodes = int64(fs.Ffree) //nolint:gosec // a count
 	}
 	return left, nil
 }
+
+// Holds says that there is as much as is needed.
+func (r Room) Holds(need Room) bool { return r.Bytes >= need.Bytes && r.Inodes >= need.Inodes }
 
 // wayOut says how there is more room for layers.
 const wayOut = "layers go when the records of their steps are released (keep: in the task file, retention: in the worker's config); " +
@@ -37,17 +40,17 @@ const wayOut = "layers go when the records of their steps are released (keep: in
 
 // enough says as a Full that there is too little room for a checkpoint, which itself takes some bytes.
 func (o *open) enough(takes int64) error {
-	left, err := roomAt(o.dir)
+	left, err := RoomAt(o.dir)
 	if err != nil {
 		return err
 	}
-	need := room{o.least.bytes + takes, o.least.inodes}
-	if left.bytes >= need.bytes && left.inodes >= need.inodes {
+	need := Room{o.least.Bytes + takes, o.least.Inodes}
+	if left.Holds(need) {
 		return nil
 	}
 	return failure(Full, "the filesystem of %s, where the layers are, has %s left, and a checkpoint needs %s; %s", o.dir, left, need, wayOut)
 }
 
-func (r room) String() string {
-	return fmt.Sprintf("%d MiB and %d inodes", r.bytes>>20, r.inodes)
+func (r Room) String() string {
+	return fmt.Sprintf("%d MiB and %d inodes", r.Bytes>>20, r.Inodes)
 }

@@ -38,7 +38,7 @@ func (k *kept) free(as string) {
 func TestACheckpointNeedsRoom(t *testing.T) {
 	t.Parallel()
 	k := keptOnDisk(t, 100, 2000)
-	k.least = least
+	k.least = Least
 	k.must(Take, name("one"))
 	k.Do("yes | head -c 60M >/srv/x")
 	was, layers := k.Files(), k.layersOnDisk()
@@ -83,9 +83,9 @@ func TestAStepThatFillsTheDiskIsTakenBack(t *testing.T) {
 			k.must(Take, name("two"))
 			k.Do("(" + command + ") 2>/dev/null")
 			full := k.Files()
-			left, err := roomAt(k.dir)
+			left, err := RoomAt(k.dir)
 			require.NoError(t, err)
-			require.True(t, left.bytes < 1<<20 || left.inodes == 0, "%d bytes, %d inodes", left.bytes, left.inodes)
+			require.True(t, left.Bytes < 1<<20 || left.Inodes == 0, "%d bytes, %d inodes", left.Bytes, left.Inodes)
 
 			k.must(Restore, name("two"), turn("undo"), keep("kept"))
 			assert.Equal(t, two, k.Files())
@@ -99,8 +99,8 @@ func TestAStepThatFillsTheDiskIsTakenBack(t *testing.T) {
 			k.must(Drop, name("kept"))
 			k.free("others")
 			require.Eventually(t, func() bool {
-				left, err := roomAt(k.dir)
-				return err == nil && left.bytes > 8<<20 && left.inodes > 300
+				left, err := RoomAt(k.dir)
+				return err == nil && left.Bytes > 8<<20 && left.Inodes > 300
 			}, 60e9, 5e6, "what nobody keeps goes")
 			k.must(Take, name("three"))
 			k.Do("echo x >/srv/x")
@@ -182,19 +182,19 @@ func TestACopyOfTheTopNeedsRoomForIt(t *testing.T) {
 	k := keptOnDisk(t, 64, 1000)
 	k.must(Take, name("one"))
 	_, ended := k.Start("cd /srv; yes | head -c 20M >x; i=0; while [ $i -lt 100 ]; do echo $i >f$i; i=$((i+1)); done; echo x; exec sleep 600")
-	k.least.bytes = 30 << 20
+	k.least.Bytes = 30 << 20
 	was, layers := k.Files(), k.layersOnDisk()
 	_, err := k.ask(Take, name("two"))
 	assert.Equal(t, Full, KindOf(err))
 	require.ErrorContains(t, err, "a checkpoint needs 50 MiB")
 	assert.Equal(t, layers, k.layersOnDisk())
 
-	k.least = room{} // as if others had been quicker
+	k.least = Room{} // as if others had been quicker
 	require.NoError(t, os.Mkdir(filepath.Join(k.dir, "fill"), 0o700))
 	for i := range 2000 {
-		left, err := roomAt(k.dir)
+		left, err := RoomAt(k.dir)
 		require.NoError(t, err)
-		if left.inodes <= 50 {
+		if left.Inodes <= 50 {
 			break
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(k.dir, "fill", strconv.Itoa(i)), nil, 0o600))

@@ -105,7 +105,7 @@ const leaving = 5 * time.Second
 // Serve answers requests until its input ends or nobody asks any more, and returns when the last has been answered. What
 // is kept is in dir.
 func Serve(dir string, in io.Reader, out io.Writer) error {
-	return serve(&stacks{dir: dir, patience: patience, alone: alone, starting: starting, leaving: leaving, least: least, owns: stack.InCgroup}, in, out)
+	return serve(&stacks{dir: dir, patience: patience, alone: alone, starting: starting, leaving: leaving, least: Least, owns: stack.InCgroup}, in, out)
 }
 
 func serve(s *stacks, in io.Reader, out io.Writer) error {

@@ -26,7 +26,7 @@ type stacks struct {
 	// leaving is how long somebody who is in layers that are taken off is waited for.
 	leaving time.Duration
 	// least is the room that a checkpoint is taken with.
-	least room
+	least Room
 	// owns says whether a process is the container's: its number may have gone to another.
 	owns func(pid int, container string) bool
 
@@ -46,7 +46,7 @@ type open struct {
 	patience time.Duration
 	starting time.Duration
 	leaving  time.Duration
-	least    room
+	least    Room
 	// cramped says that the disk was found full: the spare is given up for what makes room.
 	cramped bool
 }
