@@ -480,6 +480,56 @@ func TestARestartOfTheEngineLosesNothing(t *testing.T) {
 	assert.Equal(t, before, containertest.Shows(t, b))
 }
 
+func TestARestartOfAnEngineThatEndsItsContainersLosesNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: layers over containers are tested as root only")
+	}
+	e := enginetest.Start(t, enginetest.EndsAll)
+	containertest.Prepare(t, e)
+	s, b := newStageAt(t, container.Config{State: t.TempDir(), Overlay: true, Host: e.Host}), containertest.StartOn(t, e)
+	before := containertest.Shows(t, b)
+	first, _ := s.did(t, b, "mkdir -p /srv; echo one >/srv/a")
+	one := containertest.Shows(t, b)
+	second, _ := s.did(t, b, "echo two >/srv/a")
+	was := b.Inspect(t)
+	e.Stop()
+	require.NoError(t, e.Run())
+	require.False(t, b.Inspect(t).State.Running)
+	require.NoError(t, b.ContainerStart(t.Context(), b.ID, dockertypes.StartOptions{}))
+	s.undid(t, second)
+	assert.Equal(t, one, containertest.Shows(t, b))
+	s.undid(t, first)
+	assert.Equal(t, before, containertest.Shows(t, b))
+	assert.Equal(t, was.ID, b.Inspect(t).ID)
+}
+
+func TestWhatIsMountedInAContainerIsNamedInPlanAndReport(t *testing.T) {
+	t.Parallel()
+	s, folder := layersStage(t, t.TempDir(), true), t.TempDir()
+	volume := "unwind-test-" + containertest.Random()
+	outlives := containertest.Docker(containertest.Outliving(t))
+	t.Cleanup(func() { require.NoError(t, outlives.VolumeRemove(context.Background(), volume, true)) })
+	b := containertest.Start(t, func(_ *dockertypes.Config, h *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		h.Binds = []string{volume + ":/data", folder + ":/bound"}
+		h.Tmpfs = map[string]string{"/scratch": ""}
+	})
+	with := step(t, map[string]any{"container": b.Name, "command": "touch /data/x /bound/x /scratch/x /x"})
+	e := s.layersEntry()
+	plan, err := s.action.Plan(t.Context(), e, with)
+	require.NoError(t, err)
+	_, err = s.action.Apply(t.Context(), e, with, plan.Digest)
+	require.NoError(t, err)
+	undone, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	for _, said := range [][]string{plan.Losses, undone.Losses} {
+		for _, at := range []string{"/data", "/bound", "/scratch"} {
+			assert.Contains(t, strings.Join(said, "\n"), at)
+		}
+	}
+	assert.Equal(t, "no\n", saidBy(t, b, "[ -e /x ] && echo yes || echo no"))
+	assert.FileExists(t, filepath.Join(folder, "x"), "it says so, and it is so")
+}
+
 func TestReadOnlyIsProvenByWhatTheLayersShow(t *testing.T) {
 	t.Parallel()
 	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)

@@ -28,15 +28,19 @@ type Engine struct {
 	// Host is its address.
 	Host string
 
-	dir string
-	cmd *exec.Cmd
-	log *os.File
+	dir   string
+	flags []string
+	cmd   *exec.Cmd
+	log   *os.File
 }
 
+// EndsAll has an engine end its containers when it is stopped; else they live on.
+func EndsAll(e *Engine) { e.flags = []string{"--shutdown-timeout", "1"} }
+
 // Start starts an engine that is gone after the test, with all that it had.
-func Start(t testing.TB) *Engine {
+func Start(t testing.TB, options ...func(*Engine)) *Engine {
 	t.Helper()
-	e, err := Open()
+	e, err := Open(options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +53,15 @@ func Start(t testing.TB) *Engine {
 }
 
 // Open starts an engine.
-func Open() (*Engine, error) {
+func Open(options ...func(*Engine)) (*Engine, error) {
 	dir, err := os.MkdirTemp("", "ov2-") // a short name: sockets are in it
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{Host: "unix://" + dir + "/docker.sock", dir: dir}
+	e := &Engine{Host: "unix://" + dir + "/docker.sock", dir: dir, flags: []string{"--live-restore"}}
+	for _, o := range options {
+		o(e)
+	}
 	if err = os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o600); err == nil {
 		if e.log, err = os.Create(filepath.Join(dir, "log")); err == nil {
 			err = e.Run()
@@ -68,8 +75,10 @@ func Open() (*Engine, error) {
 
 // Run starts the engine, where it does not run.
 func (e *Engine) Run() error {
-	e.cmd = exec.Command("dockerd", "--config-file", e.dir+"/config.json", "--storage-driver", "overlay2", "--data-root", e.dir+"/data",
-		"--exec-root", e.dir+"/exec", "--pidfile", e.dir+"/pid", "-H", e.Host, "--bridge=none", "--iptables=false", "--ip6tables=false", "--live-restore")
+	e.cmd = exec.Command("dockerd", append([]string{
+		"--config-file", e.dir + "/config.json", "--storage-driver", "overlay2", "--data-root", e.dir + "/data",
+		"--exec-root", e.dir + "/exec", "--pidfile", e.dir + "/pid", "-H", e.Host, "--bridge=none", "--iptables=false", "--ip6tables=false",
+	}, e.flags...)...)
 	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Setpgid: true}
 	if err := e.cmd.Start(); err != nil {
@@ -121,7 +130,7 @@ func (e *Engine) Client(t testing.TB) *client.Client {
 	return c
 }
 
-// Stop ends the engine as it ends when it is updated: its containers live on.
+// Stop ends the engine as it ends when it is updated.
 func (e *Engine) Stop() {
 	_ = e.cmd.Process.Signal(syscall.SIGTERM)
 	ended := make(chan struct{})

@@ -1,0 +1,77 @@
+package sidecartest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+)
+
+// withoutSidecars is the address of the engine at hand, with a rule of its administrator's before it: no container has the
+// host's processes.
+func withoutSidecars(t *testing.T) string {
+	t.Helper()
+	engine := containertest.Docker(t)
+	through := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "engine" },
+		Transport:     engine.HTTPClient().Transport,
+		FlushInterval: -1,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/containers/create") {
+			raw, err := io.ReadAll(r.Body)
+			assert.NoError(t, err)
+			if bytes.Contains(raw, []byte(`"PidMode":"host"`)) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusForbidden)
+				assert.NoError(t, json.NewEncoder(w).Encode(map[string]string{"message": "the rule of the house: no host processes"}))
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(raw))
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return "tcp://" + server.Listener.Addr().String()
+}
+
+func TestAnEngineThatRefusesSidecarsTakesDockerCommit(t *testing.T) {
+	containertest.NeedsRoot(t, "layers over containers")
+	b := containertest.Start(t)
+	b.Put(t, "/srv", map[string]string{"a": "one\n"})
+	before := containertest.Files(t, b)
+	state := t.TempDir()
+	w := world(t, state, func(c *container.Config) {
+		c.Overlay, c.Sidecar, c.Helper, c.Host = true, true, Program(t), withoutSidecars(t)
+	})
+	e, err := newEntry(t.Context(), w)
+	require.NoError(t, err)
+	t.Cleanup(func() { containertest.Clear(t, e.Token) })
+	with, err := json.Marshal(map[string]any{"container": b.Name, "command": "echo two >/srv/a"})
+	require.NoError(t, err)
+	s := activities.Step{ID: "it", With: with}
+	const why = "by docker commit, not by a layer: the sidecar on the engine: making it: "
+	plan, err := w.Actions[0].Plan(t.Context(), e, s)
+	require.NoError(t, err)
+	assert.Contains(t, strings.Join(plan.Facts, "\n"), why)
+	assert.Contains(t, strings.Join(plan.Facts, "\n"), "the rule of the house")
+	_, err = w.Actions[0].Apply(t.Context(), e, s, plan.Digest)
+	require.NoError(t, err)
+	undone, err := w.Actions[0].Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Compensated, undone.Outcome)
+	assert.Contains(t, undone.Observed, why)
+	assert.Equal(t, before, containertest.Files(t, b))
+	assert.Empty(t, Left(t, b.Client, homeOf(t, w)))
+}
