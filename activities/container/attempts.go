@@ -96,6 +96,9 @@ func (a *application) await(ctx context.Context, n int, in string) (end ended, o
 		pause = 5 * time.Millisecond
 		if starts++; starts > maxStarts {
 			lock.Close()
+			if err := writable(a.token.Dir()); err != nil {
+				return end, false, fmt.Errorf("the command in container %s has not begun: %w", nameOf(a.rec.Container), err)
+			}
 			return end, false, activities.Errorf(activities.ActionFailed,
 				"the command in container %s has not begun: its supervisor ends before it reaches the container engine", nameOf(a.rec.Container))
 		}

@@ -17,8 +17,7 @@ import (
 )
 
 // commits is the plain backend: docker commit, and a new container from the image. It needs nothing but the engine's
-// API, works with any storage driver, and costs what the container's own layer weighs. Each rollback that is followed by
-// another step adds a layer; an engine takes about 125.
+// API, works with any storage driver, and costs what the container's own layer weighs.
 type commits struct {
 	engine  engine
 	lineage lineage
@@ -50,16 +49,8 @@ func (c *commits) take(ctx context.Context, token, id string) (string, error) {
 	if err := c.enough(ctx, now); err != nil {
 		return "", err
 	}
-	made, err := c.engine.ContainerCommit(ctx, id, container.CommitOptions{
-		Reference: checkpointRefs(token) + "-" + strings.ToLower(rand.Text()[:8]), Comment: checkpointComment, Pause: true,
-	})
-	if err != nil && strings.Contains(err.Error(), "max depth exceeded") {
-		return "", activities.Errorf(activities.Refused, "the container's image has as many layers as the engine takes; make the container anew from a flat image (docker export, docker import)")
-	}
-	if err != nil {
-		return "", explain("checkpoint of the container", err)
-	}
-	return made.ID, nil
+	made, err := c.snapshot(ctx, id, checkpointRefs(token)+"-"+strings.ToLower(rand.Text()[:8]), checkpointComment)
+	return made, explain("checkpoint of the container", err)
 }
 
 // taken is the checkpoint that an attempt has taken which died; empty for none. Where the engine is at it still, the

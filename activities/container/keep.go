@@ -35,14 +35,12 @@ func keptRefs(token string) string { return keptRepository + ":" + token + "-" }
 
 // keep commits the container that a rollback is about to replace.
 func (c *commits) keep(ctx context.Context, r rollback, old container.InspectResponse) (*kept, error) {
-	made, err := c.engine.ContainerCommit(ctx, old.ID, container.CommitOptions{
-		Reference: keptRefs(r.Token) + strings.ToLower(rand.Text()[:8]), Comment: keptComment, Pause: true,
-	})
+	made, err := c.snapshot(ctx, old.ID, keptRefs(r.Token)+strings.ToLower(rand.Text()[:8]), keptComment)
 	if err != nil {
 		return nil, explain("keeping what the rollback takes away", err)
 	}
 	point.Reach("container.exec:kept")
-	return &kept{Image: made.ID, After: r.Keep, Stopped: !old.State.Running}, nil
+	return &kept{Image: made, After: r.Keep, Stopped: !old.State.Running}, nil
 }
 
 func (c *commits) kept(ctx context.Context, r rollback) (*kept, error) {

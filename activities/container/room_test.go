@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
@@ -56,4 +57,42 @@ func TestACheckpointByCommitNeedsRoomOnTheEnginesDisk(t *testing.T) {
 	require.Equal(t, 1, commits)
 	mustUndo(t, s, e, activities.Decision{})
 	require.Equal(t, before, containertest.Files(t, b))
+}
+
+// TestAFullDiskUnderTheJournalIsSaidAndNothingIsHalfDone has the worker's state on a disk of its own.
+func TestAFullDiskUnderTheJournalIsSaidAndNothingIsHalfDone(t *testing.T) {
+	t.Parallel()
+	containertest.NeedsRoot(t, "full disks")
+	state := t.TempDir()
+	boxtest.Disk(t, state, 16, 1000)
+	s, b := newStage(t, state), containertest.Start(t)
+	b.Put(t, "/srv", map[string]string{"a": "one\n"})
+	before := containertest.Files(t, b)
+	with := step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"})
+	fill, ended := filepath.Join(state, "fill"), false
+	for leaves := 0; !ended; leaves++ { // so it comes to its end at each of the documents
+		e := s.entry(t)
+		boxtest.Fill(t, fill, leaves)
+		_, err := s.action.Apply(t.Context(), e, with, "")
+		if ended = err == nil; !ended {
+			require.ErrorIs(t, err, unix.ENOSPC, "%d blocks are left", leaves)
+		}
+		require.NoError(t, os.RemoveAll(fill))
+		if leaves%2 == 1 {
+			_, err := s.action.Apply(t.Context(), e, with, "")
+			require.NoError(t, err, "%d blocks were left", leaves)
+			require.NotEqual(t, before, containertest.Files(t, b))
+		}
+		if ended {
+			boxtest.Fill(t, fill, 0)
+			was := containertest.Files(t, b)
+			_, err := s.action.Undo(t.Context(), e, activities.Decision{})
+			require.ErrorIs(t, err, unix.ENOSPC)
+			require.Equal(t, was, containertest.Files(t, b))
+			require.NoError(t, os.RemoveAll(fill))
+		}
+		_, err = s.action.Undo(t.Context(), e, activities.Decision{})
+		require.NoError(t, err)
+		require.Equal(t, before, containertest.Files(t, b), "%d blocks were left", leaves)
+	}
 }

@@ -176,6 +176,17 @@ func supervisorEnv() []string {
 	return env
 }
 
+// writable says why a supervisor can write nothing in a folder.
+func writable(dir string) error {
+	f, err := os.CreateTemp(dir, ".try-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(make([]byte, 16<<10)) // a log and two documents
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
 // lockAlive takes the lock that the supervisor of an attempt holds for its life. It is not ok while one lives.
 func lockAlive(t *journal.Token, attempt int) (lock *os.File, ok bool, err error) {
 	f, err := os.OpenFile(filepath.Join(t.Dir(), aliveName(attempt)), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
