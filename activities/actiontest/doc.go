@@ -91,6 +91,7 @@
 //	broken/redo_killed_and_retried   killed at each point of a redo, then applied again
 //	broken/redo_stopped        stopped at each point of a redo, undone, the next generation applied, woken
 //	broken/reset_killed        killed at each point of Reset, then reset again
+//	broken/reset_stopped       stopped at each point of Reset, reset by another process, the next generation applied, woken
 //
 // A point is the same each time that a call comes by it: it is broken at the first. UNWIND_TEST_EVERY_OCCURRENCE=1 breaks
 // at each, and where a case says Sample, at each point in each of the tests.

@@ -62,6 +62,7 @@ func (s *suite) brokenResets(t *testing.T) {
 		t.FailNow()
 	}
 	s.some(t, "reset_killed", breakKill, points, resetKilled)
+	s.some(t, "reset_stopped", breakStop, points, resetStopped)
 }
 
 func resetKilled(w *world, at int) {
@@ -72,4 +73,20 @@ func resetKilled(w *world, at int) {
 	w.mustBeSameUndone(undone, w.mustUndo(w.first, activities.Residue))
 	_, err := w.apply(w.first, "")
 	w.mustFail("Apply after a reset", err, activities.Fenced)
+}
+
+func resetStopped(w *world, at int) {
+	w.mustApply(w.first, "")
+	sleeper := w.spawn(order{Op: opReset, Work: w.first, Decision: person, Break: breakStop, At: at})
+	sleeper.mustStop()
+	undone := w.mustReset(w.first)
+	w.mustBeReset("after a reset beside a stopped one")
+	w.mustApply(w.next, "")
+	left := w.manifest()
+	sleeper.wake()
+	sleeper.wait()
+	w.mustBe(left, "after a reset that was stopped before the other has woken up")
+	w.mustUndo(w.next, w.Undone)
+	w.mustBeReset("after the undo of the next generation")
+	w.mustBeSameUndone(undone, w.mustReset(w.first))
 }
