@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	dockertypes "github.com/docker/docker/api/types/container"
@@ -53,24 +52,22 @@ func deepImage(t *testing.T) string {
 	empty := make([]byte, 1024)
 	digest := sha256.Sum256(empty)
 	root := config["rootfs"].(map[string]any)
+	require.Len(t, list[0].Layers, 1)
 	for len(list[0].Layers) < mostLayers {
 		list[0].Layers = append(list[0].Layers, "empty/layer.tar")
 		root["diff_ids"] = append(root["diff_ids"].([]any), "sha256:"+hex.EncodeToString(digest[:]))
 	}
 	delete(config, "history")
-	list[0].RepoTags, files["empty/layer.tar"] = []string{ref}, empty
-	files["manifest.json"], err = json.Marshal(list)
+	load := map[string][]byte{"empty/layer.tar": empty, list[0].Layers[0]: files[list[0].Layers[0]]}
+	list[0].Config, list[0].RepoTags = "config.json", []string{ref}
+	load["manifest.json"], err = json.Marshal(list)
 	require.NoError(t, err)
-	files[list[0].Config], err = json.Marshal(config)
+	load["config.json"], err = json.Marshal(config)
 	require.NoError(t, err)
-	delete(files, "repositories")
 
 	var deep bytes.Buffer
 	w := tar.NewWriter(&deep)
-	for name, content := range files {
-		if strings.HasSuffix(name, "/") {
-			continue
-		}
+	for name, content := range load {
 		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content))}))
 		_, err = w.Write(content)
 		require.NoError(t, err)
