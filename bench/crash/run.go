@@ -382,12 +382,15 @@ func (r *run) close() error {
 
 // processes are those that are left over when all workers have ended. They may take a moment to end.
 func (r *run) processes() (left []string) {
-	dir := filepath.Join(r.dir, "host-")
+	hosts, _ := filepath.Glob(filepath.Join(r.dir, "host-*"))
 	limit := time.After(stopLimit)
 	t := time.NewTicker(100 * time.Millisecond)
 	defer t.Stop()
 	for {
-		found := processesOf(dir)
+		found := map[int]string{}
+		for _, dir := range hosts {
+			maps.Copy(found, processesOf(dir))
+		}
 		if len(found) == 0 {
 			return nil
 		}

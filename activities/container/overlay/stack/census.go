@@ -254,7 +254,7 @@ func (s *stay) Error() string {
 }
 func (s *stay) Unwrap() error { return s.err }
 
-// emptied asks until nobody is left. Where ctx ends before that it is a [stay].
+// emptied asks until nobody is left. Where ctx ends and somebody is, it is a [stay].
 func emptied(ctx context.Context, count func() (left int, err error)) error {
 	clean := 0
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
@@ -269,7 +269,9 @@ func emptied(ctx context.Context, count func() (left int, err error)) error {
 		}
 		select {
 		case <-ctx.Done():
-			return &stay{left, ctx.Err()}
+			if left > 0 {
+				return &stay{left, ctx.Err()}
+			}
 		case <-time.After(pause):
 		}
 	}
