@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/docker/docker/api/types/container"
@@ -58,22 +59,24 @@ type rereading struct {
 
 	stream  io.Closer
 	copied  *io.PipeWriter
-	is      chan error
+	verdict func() error
 	differs atomic.Bool // the transport reads in a goroutine of its own
 }
 
 func reread(stream io.ReadCloser, first manifest) *rereading {
 	seen, copied := io.Pipe()
-	r := &rereading{Reader: io.TeeReader(stream, copied), stream: stream, copied: copied, is: make(chan error, 1)}
+	is := make(chan error, 1)
 	go func() {
 		m, err := readManifest(seen, unsettled)
 		if lines := first.diff(m); err == nil && len(lines) > 0 {
 			err = fmt.Errorf("%d paths were written to meanwhile: %s", len(lines), strings.Join(few(lines), "; "))
 		}
 		_, _ = io.Copy(io.Discard, seen) // what comes after the archive's own end
-		r.is <- err
+		is <- err
 	}()
-	return r
+	return &rereading{
+		Reader: io.TeeReader(stream, copied), stream: stream, copied: copied, verdict: sync.OnceValue(func() error { return <-is }),
+	}
 }
 
 func (r *rereading) Read(p []byte) (int, error) {
@@ -82,11 +85,10 @@ func (r *rereading) Read(p []byte) (int, error) {
 		return n, err
 	}
 	r.copied.Close()
-	if failed := <-r.is; failed != nil {
+	if failed := r.verdict(); failed != nil {
 		r.differs.Store(true)
 		return n, failed
 	}
-	r.is <- nil
 	return n, io.EOF
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 )
@@ -30,16 +31,19 @@ func (r *run) measure(ctx context.Context, l load) (f figures, err error) {
 	}
 	var commits, stops, checkpoints, rollbacks []float64
 	var links []link
-	for i := range r.rounds { // side by side
+	for i := range r.rounds { // side by side, each on a disk at rest: one writes for longer than it takes
 		progressf("%s: round %d of %d", l.name, i+1, r.rounds)
+		unix.Sync()
 		commit, stop, err := r.byHand(ctx, l, source)
 		if err != nil {
 			return f, err
 		}
+		unix.Sync()
 		checkpoint, rollback, err := r.byLayers(ctx, l, source)
 		if err != nil {
 			return f, err
 		}
+		unix.Sync()
 		chained, err := c.link()
 		if err != nil {
 			return f, fmt.Errorf("a chain: %w", err)
