@@ -313,6 +313,9 @@ func (b *book) sweep(dir string) error {
 		for _, away := range gone {
 			_ = os.RemoveAll(away) // what is left is found by the next sweep
 		}
+		if len(gone) > 0 { // and the disk has its room
+			stack.LetGo()
+		}
 	}()
 	return errors.Join(append(errs, err)...)
 }

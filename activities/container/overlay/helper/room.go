@@ -40,13 +40,10 @@ const wayOut = "layers go when the records of their steps are released (keep: in
 
 // enough says as a Full that there is too little room for a checkpoint, which itself takes some bytes.
 func (o *open) enough(takes int64) error {
-	left, err := RoomAt(o.dir)
-	if err != nil {
-		return err
-	}
 	need := Room{o.least.Bytes + takes, o.least.Inodes}
-	if left.Holds(need) {
-		return nil
+	left, err := RoomAt(o.dir)
+	if err != nil || left.Holds(need) {
+		return err
 	}
 	return failure(Full, "the filesystem of %s, where the layers are, has %s left, and a checkpoint needs %s; %s", o.dir, left, need, wayOut)
 }

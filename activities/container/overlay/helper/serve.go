@@ -186,6 +186,7 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	defer cancel()
 	a, err = s.try(ctx, r, false)
 	if stack.IsFull(err) && r.Op != Take && r.Op != Flatten {
+		stack.LetGo()
 		return s.try(ctx, r, true)
 	}
 	return a, err

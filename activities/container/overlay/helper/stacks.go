@@ -393,7 +393,9 @@ func (s *stacks) forget(ctx context.Context, container string) error {
 	}
 	defer held.Close()
 	s.memory.forget(container)
-	return os.RemoveAll(dir)
+	err = os.RemoveAll(dir)
+	stack.LetGo()
+	return err
 }
 
 // containers lists those that have a book.

@@ -148,8 +148,9 @@ func (t *Target) show(s Survey, v View, change exchange, ready func() error, hal
 		return shown, false, err
 	}
 	top := fds.open(unix.AT_FDCWD, "/") // of the container, from here on
+	former := -1
 	if len(s.Tops) > 0 {
-		fds.tree(top, "", unix.AT_EMPTY_PATH) // the last one who lets go of an overlay waits for its disk: see close
+		former = fds.tree(top, "", unix.AT_EMPTY_PATH) // see lingering
 	}
 	base := fds.tree(t.root, "", unix.AT_EMPTY_PATH)
 	direct, inDev := s.below()
@@ -208,6 +209,7 @@ func (t *Target) show(s Survey, v View, change exchange, ready func() error, hal
 		return shown, true, err
 	}
 	vacant, err = old.vacate(s, top, &fds, half)
+	departed.add(fds.take(former), v.Dir)
 	return shown, vacant, err
 }
 
@@ -383,11 +385,14 @@ func (h *handles) tree(at int, name string, how uint) int {
 	return h.add(fd, "copying the mount at /"+strings.TrimPrefix(name, "/"), err)
 }
 
-// drop closes one of them at once.
-func (h *handles) drop(fd int) {
+// take leaves one of them to the caller.
+func (h *handles) take(fd int) int {
 	h.all = slices.DeleteFunc(h.all, func(each int) bool { return each == fd })
-	unix.Close(fd)
+	return fd
 }
+
+// drop closes one of them at once.
+func (h *handles) drop(fd int) { unix.Close(h.take(fd)) }
 
 // close lets go in the background: the last one who lets go of an overlay waits for its disk.
 func (h *handles) close() {

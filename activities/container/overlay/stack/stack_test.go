@@ -452,3 +452,40 @@ func TestNoTopIsReadOnlyForWantOfRoom(t *testing.T) {
 	b.show(t, 1)
 	b.Do("touch /srv/x")
 }
+
+// TestFormerTopsAreLetGoTogether is alone: all tops of this process linger in one place.
+func TestFormerTopsAreLetGoTogether(t *testing.T) {
+	count := func() int {
+		departed.mu.Lock()
+		defer departed.mu.Unlock()
+		return len(departed.fds)
+	}
+	b := newBox(t)
+	LetGo()
+	for n := range 3 {
+		b.show(t, n+1)
+	}
+	assert.Equal(t, 2, count())
+	LetGo()
+	assert.Zero(t, count())
+
+	disk := filepath.Join(b.Dir, "disk")
+	require.NoError(t, os.Mkdir(disk, 0o755))
+	boxtest.Disk(t, disk, 64, 1000)
+	b.layers = filepath.Join(disk, "layers")
+	for n := range 3 {
+		b.show(t, n+4)
+	}
+	assert.Zero(t, count(), "a small disk needs its room")
+	for range mostLingering {
+		departed.add(openAgain(t), b.Dir)
+	}
+	require.Eventually(t, func() bool { return count() == 0 }, time.Minute, time.Millisecond, "nor are there more than so many")
+}
+
+func openAgain(t *testing.T) int {
+	t.Helper()
+	fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	return fd
+}
