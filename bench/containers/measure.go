@@ -31,19 +31,25 @@ func (r *run) measure(ctx context.Context, l load) (f figures, err error) {
 	}
 	var commits, stops, checkpoints, rollbacks []float64
 	var links []link
-	for i := range r.rounds { // side by side, each on a disk at rest: one writes for longer than it takes
+	for i := range r.rounds { // side by side
 		progressf("%s: round %d of %d", l.name, i+1, r.rounds)
-		unix.Sync()
+		if err := r.rest(); err != nil {
+			return f, err
+		}
 		commit, stop, err := r.byHand(ctx, l, source)
 		if err != nil {
 			return f, err
 		}
-		unix.Sync()
+		if err := r.rest(); err != nil {
+			return f, err
+		}
 		checkpoint, rollback, err := r.byLayers(ctx, l, source)
 		if err != nil {
 			return f, err
 		}
-		unix.Sync()
+		if err := r.rest(); err != nil {
+			return f, err
+		}
 		chained, err := c.link()
 		if err != nil {
 			return f, fmt.Errorf("a chain: %w", err)
@@ -58,6 +64,32 @@ func (r *run) measure(ctx context.Context, l load) (f figures, err error) {
 		Load: l.name, Commit: median(commits), Stop: median(stops), Grace: grace, Checkpoint: median(checkpoints), Rollback: median(rollbacks),
 		Chain: typical(links), bytes: l.bytes(),
 	}, err
+}
+
+// rest returns when the disk is at rest, or does not come to it: each way leaves it something to write, or to free, that takes
+// longer than the way itself.
+func (r *run) rest() error {
+	unix.Sync()
+	probe, err := os.CreateTemp(r.dir, "probe-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(probe.Name())
+	defer probe.Close()
+	const calm, enough, most = 2 * time.Millisecond, 20, 2000
+	for quiet, i := 0, 0; quiet < enough && i < most; i++ {
+		began := time.Now()
+		if _, err := probe.WriteAt(make([]byte, 512), 0); err != nil {
+			return err
+		}
+		if err := unix.Fdatasync(int(probe.Fd())); err != nil {
+			return err
+		}
+		if quiet++; time.Since(began) > calm {
+			quiet = 0
+		}
+	}
+	return nil
 }
 
 // byHand commits a container that holds a load, lets a command destroy it, stops and removes the container, and runs one from
