@@ -26,9 +26,10 @@ const (
 	mostLingering = 100
 )
 
-// add takes a former top that is open as fd, with layers in dir.
-func (l *lingering) add(fd int, dir string) {
-	if tight(dir) {
+// add takes a former top that is open as fd, with layers below the folder that is open as layers: by its path whoever has
+// entered the container finds another folder, or none.
+func (l *lingering) add(fd, layers int) {
+	if tight(layers) {
 		go unix.Close(fd)
 		return
 	}
@@ -44,9 +45,9 @@ func (l *lingering) add(fd int, dir string) {
 }
 
 // tight says that a disk needs the little that a former top holds of it: inodes, and what has been removed in it.
-func tight(dir string) bool {
+func tight(folder int) bool {
 	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
+	if err := unix.Fstatfs(folder, &fs); err != nil {
 		return true
 	}
 	return fs.Bavail*uint64(fs.Bsize) < leastRoom || fs.Files > 0 && fs.Ffree < leastInodes //nolint:gosec // a block's size

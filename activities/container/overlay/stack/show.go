@@ -209,7 +209,7 @@ func (t *Target) show(s Survey, v View, change exchange, ready func() error, hal
 		return shown, true, err
 	}
 	vacant, err = old.vacate(s, top, &fds, half)
-	departed.add(fds.take(former), v.Dir)
+	departed.add(fds.take(former), layers)
 	return shown, vacant, err
 }
 
