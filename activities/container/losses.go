@@ -3,6 +3,8 @@ package container
 import (
 	"fmt"
 	"strings"
+
+	"github.com/docker/docker/api/types/container"
 )
 
 // Loss is something that an undo of container.exec does not bring back, whatever the container is like.
@@ -71,6 +73,14 @@ func Losses() []string {
 func (c *commits) losses() []string { return Losses() }
 
 func (*layers) losses() []string { return sentences(func(l Loss) bool { return l.Layers }) }
+
+// late is what cannot be told of a container, and so is not compared.
+func late(c container.InspectResponse) []string {
+	if !tellsTimesLate(c) {
+		return nil
+	}
+	return []string{"times of folders come back, but are not compared: the engine's storage driver, " + c.Driver + ", tells them late"}
+}
 
 // anew is what a container that is made like another has lost.
 func anew() []string {

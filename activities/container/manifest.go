@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/docker/docker/api/types/container"
+
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
@@ -49,6 +51,18 @@ type manifest map[string]node
 // takeManifest reads the whole filesystem of a container, running or not, as the engine exports it. It costs reading
 // every byte in it: what is large and does not matter belongs into ignore, or into a volume.
 func takeManifest(ctx context.Context, e engine, id string, ignore []string) (manifest, error) {
+	of, err := e.ContainerInspect(ctx, id)
+	if err != nil {
+		return nil, explain("looking at the container", err)
+	}
+	m, err := readAll(ctx, e, id, ignore)
+	if err == nil && tellsTimesLate(of) {
+		m.leaveTimesOpen()
+	}
+	return m, err
+}
+
+func readAll(ctx context.Context, e engine, id string, ignore []string) (manifest, error) {
 	if l, ok := e.(*layeredEngine); ok {
 		if m, ok, err := l.files(ctx, id, ignore); ok || err != nil {
 			return m, err
@@ -64,6 +78,23 @@ func takeManifest(ctx context.Context, e engine, id string, ignore []string) (ma
 		return nil, fmt.Errorf("reading the filesystem of the container: %w", err)
 	}
 	return m, nil
+}
+
+// untold is the time of a folder in a manifest that leaves it open.
+const untold = -1
+
+// tellsTimesLate says that the time that a container shows of a folder may be one that it no longer has: fuse-overlayfs gives
+// a folder of a lower layer a new time when it copies it, two folders above what is written, and the kernel goes on telling
+// the old one for as long as it remembers it.
+func tellsTimesLate(c container.InspectResponse) bool { return c.Driver == "fuse-overlayfs" }
+
+func (m manifest) leaveTimesOpen() {
+	for at, n := range m {
+		if n.Kind == tar.TypeDir {
+			n.MTime = untold
+			m[at] = n
+		}
+	}
 }
 
 // readManifest takes a name that the engine tells as a hard link for the file itself: of two names of one file it calls
@@ -166,6 +197,9 @@ func (m manifest) diff(now manifest) []string {
 	for _, at := range paths.sorted() {
 		was, had := m[at]
 		is, has := now[at]
+		if was.MTime == untold || is.MTime == untold {
+			was.MTime = is.MTime
+		}
 		had, has = had && !was.Same, has && !is.Same
 		switch {
 		case !had && !has:
