@@ -83,10 +83,10 @@ func TestPublishRejectedIsTakenBackAndItsGatedStepNeverRuns(t *testing.T) {
 
 func TestPublishCanceledStopsTwoRunningStepsAndTakesThemBack(t *testing.T) {
 	p, before := begin(t, "publish-canceled")
-	// Both have acted, and neither has ended.
+	// Both have acted, and neither has ended. What they write may go between two parts of one look.
 	require.Eventually(t, func() bool {
-		now := p.look()
-		return now[found.ContainerWorld]["/srv/app/migration"] != nil && now[found.FilesWorld]["current.json"] != nil
+		now, err := found.Look(t.Context(), p.stage.Place())
+		return err == nil && now[found.ContainerWorld]["/srv/app/migration"] != nil && now[found.FilesWorld]["current.json"] != nil
 	}, patience, 100*time.Millisecond)
 	require.NoError(t, p.client.CancelWorkflow(t.Context(), p.id(), ""))
 	r, err := p.end(p.id())

@@ -75,7 +75,7 @@ func (c chain) link() (l link, err error) {
 		return l, err
 	}
 	// Frozen, it cannot write what the image would not have. All that runs in it ends with the swap anyway.
-	if l.Freeze, err = timed(func() error { return c.ContainerPause(c.ctx, c.name) }); err != nil {
+	if l.Freeze, err = c.freeze(); err != nil {
 		return l, err
 	}
 	l.Commit, err = timed(func() error {
@@ -100,9 +100,15 @@ func (c chain) link() (l link, err error) {
 	if err := c.exec(c.ctx, c.name, destroy); err != nil {
 		return l, err
 	}
-	if l.Rollback, err = c.swap(); err != nil {
+	freeze, err := c.freeze()
+	if err != nil {
 		return l, err
 	}
+	swap, err := c.swap()
+	if err != nil {
+		return l, err
+	}
+	l.Rollback = freeze + swap
 	return l, c.exec(c.ctx, c.name, `[ "$(cat /written)" = done ]`)
 }
 
@@ -113,19 +119,20 @@ func (c chain) start(ref, name string) error {
 
 func (c chain) standby() string { return c.name + "-standby" }
 
-// swap ends the container and puts the standby, which runs, in its place.
+func (c chain) freeze() (float64, error) {
+	return timed(func() error { return c.ContainerPause(c.ctx, c.name) })
+}
+
+// swap puts the standby, which runs, in the place of the frozen container: that it ends is waited for by nobody.
 func (c chain) swap() (float64, error) {
 	before := c.name + "-before"
 	took, err := timed(func() error {
-		if err := c.ContainerKill(c.ctx, c.name, "SIGKILL"); err != nil {
-			return err
-		}
 		if err := c.ContainerRename(c.ctx, c.name, before); err != nil {
 			return err
 		}
 		return c.ContainerRename(c.ctx, c.standby(), c.name)
 	})
-	c.remove(before) // nobody waits for that
+	c.remove(before)
 	return took, err
 }
 
