@@ -40,6 +40,8 @@ func (x *execAction) Spec() activities.Spec {
 			"exit_code": "its exit status: 0, for any other fails the step",
 			"changed":   "whether anything in the container's filesystem is another than before",
 			"log":       "where on the worker's host all of its output is kept until the step's record is dropped",
+			"checkpoint": "id of an image of the container as it was before the command, until the step's record is dropped; " +
+				"none where the checkpoint is a layer, or the command only read",
 		},
 		UndoParams: []string{"container"},
 		Keys:       []activities.Key{{Prefix: "container:", Param: "container"}},

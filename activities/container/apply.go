@@ -324,6 +324,9 @@ func (a *application) settle(ctx context.Context, in string, n int, end ended, f
 	}
 	outputs := a.outputs(ctx, end.Stdout, end.Exit, left.changes+len(beside) > 0)
 	outputs["log"] = filepath.Join(a.token.Dir(), logName(n))
+	if err := a.nameCheckpoint(outputs); err != nil {
+		return applied{}, err
+	}
 	if end.More {
 		a.notes = append(a.notes, fmt.Sprintf("output stdout is only the beginning; %s has all", outputs["log"]))
 	}
@@ -351,6 +354,18 @@ func (a *application) outputs(ctx context.Context, stdout []byte, exit int, chan
 		said = strings.ToValidUTF8(said[:maxStdoutOutput], "")
 	}
 	return map[string]any{"stdout": said, "exit_code": exit, "changed": changed}
+}
+
+// nameCheckpoint adds the image that has the container as it was before the step: layers are none.
+func (a *application) nameCheckpoint(outputs map[string]any) error {
+	delete(outputs, "checkpoint")
+	if a.rec.Chosen.Layers {
+		return nil
+	}
+	var at checkpointAt
+	_, err := a.token.Read(checkpointDoc, &at)
+	outputs["checkpoint"] = at.Checkpoint
+	return err
 }
 
 // title is the command in one short line.

@@ -28,6 +28,7 @@ func TestChangeAndUndo(t *testing.T) {
 	assert.Equal(t, 0, r.Outputs["exit_code"])
 	assert.Equal(t, true, r.Outputs["changed"])
 	assert.FileExists(t, r.Outputs["log"].(string))
+	assert.Equal(t, containertest.Checkpoints(t, e.Token)[0].ID, r.Outputs["checkpoint"])
 	require.NotEqual(t, before, containertest.Files(t, b))
 	seen, err := s.action.Observe(t.Context(), e)
 	require.NoError(t, err)

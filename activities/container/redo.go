@@ -185,6 +185,9 @@ func (a *application) putBack(ctx context.Context) (applied, error) {
 	if result.Outputs, err = a.adoptLog(result.Outputs); err != nil {
 		return applied{}, err
 	}
+	if err := a.nameCheckpoint(result.Outputs); err != nil {
+		return applied{}, err
+	}
 	return a.finish(applied{Container: back.ID, After: left.digest, Running: left.running, Failure: failure, Result: result})
 }
 

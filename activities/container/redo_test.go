@@ -72,6 +72,7 @@ func TestRedoPutsBackExactlyWhatTheRollbackTookAway(t *testing.T) {
 		assert.Equal(t, true, r.Outputs["changed"])
 		assert.FileExists(t, r.Outputs["log"].(string))
 		assert.NotEqual(t, ran.Outputs["log"], r.Outputs["log"])
+		assert.Equal(t, containertest.Checkpoints(t, next.Token)[0].ID, r.Outputs["checkpoint"], "its own")
 		assert.Contains(t, r.Notes[0], "did not run again")
 		assert.Equal(t, made, settings(b.Inspect(t)))
 		seen, err := s.action.Observe(t.Context(), next)

@@ -25,7 +25,7 @@ type replaceAction struct{ x *execAction }
 // replaceParams are what a task file writes below with:.
 type replaceParams struct {
 	Container string   `json:"container" jsonschema:"name of the container to replace; it must be running"`
-	Image     string   `json:"image" jsonschema:"name or id of the image to make the new container from; the engine must have it"`
+	Image     string   `json:"image" jsonschema:"name or id of the image to make the new container from, or a checkpoint of container.exec; the engine must have it"`
 	Ignore    []string `json:"ignore,omitempty" jsonschema:"absolute paths that an undo neither compares nor asks about before it throws them away; defaults to /tmp, /run and /var/log"`
 }
 

@@ -172,6 +172,48 @@ func TestAStepBeforeAReplaceIsUndoneInItsPlace(t *testing.T) {
 	assert.True(t, cerrdefs.IsNotFound(err))
 }
 
+// TestAContainerIsReplacedByOneFromACheckpoint: and that is taken back, with the step before it, whether or not the record
+// that has the checkpoint is released first.
+func TestAContainerIsReplacedByOneFromACheckpoint(t *testing.T) {
+	t.Parallel()
+	for name, released := range map[string]bool{"undone in turn": false, "checkpoint released first": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, s := containertest.Start(t), newStage(t, t.TempDir())
+			b.Run(t, "echo before >/srv/a")
+			before, first, e := containertest.Files(t, b), s.entry(t), s.entry(t)
+			ran, err := s.action.Apply(t.Context(), first, step(t, map[string]any{"container": b.Name, "command": "echo after >/srv/a"}), "")
+			require.NoError(t, err)
+			after := containertest.Files(t, b)
+			_, err = s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": ran.Outputs["checkpoint"]}), "")
+			require.NoError(t, err)
+			require.Equal(t, before, containertest.Files(t, b))
+			require.NotEqual(t, b.ID, b.Inspect(t).ID)
+			if released {
+				require.NoError(t, s.action.Release(t.Context(), first))
+				require.True(t, b.Inspect(t).State.Running)
+			}
+			u, err := s.replace.Undo(t.Context(), e, activities.Decision{})
+			require.NoError(t, err)
+			require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
+			require.Equal(t, b.ID, b.Inspect(t).ID)
+			require.Equal(t, after, containertest.Files(t, b))
+			require.NoError(t, s.replace.Release(t.Context(), e))
+			if !released {
+				mustUndo(t, s, first, activities.Decision{})
+				require.Equal(t, before, containertest.Files(t, b))
+				require.NoError(t, s.action.Release(t.Context(), first))
+			}
+			assert.Empty(t, containertest.Left(t, e.Token))
+			assert.Empty(t, containertest.Left(t, first.Token))
+			if released {
+				_, err = b.ImageInspect(t.Context(), ran.Outputs["checkpoint"].(string))
+				assert.True(t, cerrdefs.IsNotFound(err), "%v", err)
+			}
+		})
+	}
+}
+
 // TestWhatRunsInTheNewContainerIsUndoneBeforeIt: it is another container by then.
 func TestWhatRunsInTheNewContainerIsUndoneBeforeIt(t *testing.T) {
 	t.Parallel()

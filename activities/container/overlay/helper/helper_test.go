@@ -406,6 +406,39 @@ func TestOneHomeHasAContainersLayers(t *testing.T) {
 	}
 }
 
+// TestLayersAreRemovedWithTheTopsThatHoldThem is alone: former tops of this process are counted.
+func TestLayersAreRemovedWithTheTopsThatHoldThem(t *testing.T) {
+	overlays := func() (n int) {
+		all, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		for _, each := range all {
+			fd, err := strconv.Atoi(each.Name())
+			require.NoError(t, err)
+			var fs unix.Statfs_t
+			if unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC { // the folder that is read is closed by now
+				n++
+			}
+		}
+		return n
+	}
+	for what, remove := range map[string]func(*kept){
+		"by a sweep":  func(k *kept) { k.must(Restore, name("one"), turn("undo")) },
+		"by a forget": func(k *kept) { k.must(Forget) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			k := newKept(t)
+			stack.LetGo()
+			before := overlays()
+			k.must(Take, name("one"))
+			k.Do("echo 1 >/srv/one")
+			k.must(Take, name("two"))
+			require.Greater(t, overlays(), before, "it waits for others")
+			remove(k)
+			require.Eventually(t, func() bool { return overlays() == before }, 20*time.Second, time.Millisecond, "not only after a while, as they go anyway")
+		})
+	}
+}
+
 func TestForgetAndList(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)
