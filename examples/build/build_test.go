@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/pkg/stdcopy"
@@ -39,9 +41,12 @@ func TestAnAgentBuildsARealProgram(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	before := s.look(t)
+	// An undo that is parked waits for a person, of whom there is none.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
 
 	var out bytes.Buffer
-	require.NoError(t, s.try(t.Context(), firstTry, &out))
+	require.NoError(t, s.try(ctx, firstTry, &out))
 	require.Contains(t, out.String(), "build less: unwound\n")
 	require.Contains(t, out.String(), "Cannot find terminal libraries")
 	after := s.look(t)
@@ -52,7 +57,7 @@ func TestAnAgentBuildsARealProgram(t *testing.T) {
 	require.Empty(t, after)
 
 	out.Reset()
-	require.NoError(t, s.try(t.Context(), secondTry, &out))
+	require.NoError(t, s.try(ctx, secondTry, &out))
 	require.Contains(t, out.String(), "build less, with its terminal library: committed\n")
 	require.Contains(t, s.runs(t, "/opt/less/bin/less", "--version"), "less ")
 }
