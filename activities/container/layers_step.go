@@ -39,7 +39,7 @@ func (s stepScene) Run(ctx context.Context, argv []string) ([]byte, error) {
 func (x *execAction) undoOf(by chosen, c container.InspectResponse, ignore []string, kept ...volume) (undo string, losses []string) {
 	c = without(c, kept)
 	if !by.Layers {
-		return x.Spec().Undo + fromCopies(kept), slices.Concat(x.backend.losses(), late(c), outside(c, ignore))
+		return x.Spec().Undo + fromCopies(kept), slices.Concat(x.backend.losses(), uncompared(c), outside(c, ignore))
 	}
 	return "The layers that the step has written are taken off the container, which stays as it is but for them. " + noProcess +
 		"every one that a command has left in it is ended, and the container's own go on. Volumes, binds and effects outside are not rolled back." + fromCopies(kept), slices.Concat(x.choice.layersOf(by).losses(), mounted(c), []string{notOnLayers}, ignoring(ignore))

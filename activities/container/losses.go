@@ -74,8 +74,8 @@ func (c *commits) losses() []string { return Losses() }
 
 func (*layers) losses() []string { return sentences(func(l Loss) bool { return l.Layers }) }
 
-// late is what cannot be told of a container, and so is not compared.
-func late(c container.InspectResponse) []string {
+// uncompared is what an engine does not tell reliably of a container.
+func uncompared(c container.InspectResponse) []string {
 	if !tellsTimesLate(c) {
 		return nil
 	}
