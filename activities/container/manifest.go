@@ -80,17 +80,17 @@ func readAll(ctx context.Context, e engine, id string, ignore []string) (manifes
 	return m, nil
 }
 
-// untold is the time of a folder in a manifest that leaves it open.
+// untold is a time that a manifest leaves open.
 const untold = -1
 
-// tellsTimesLate says that the time that a container shows of a folder may be one that it no longer has: fuse-overlayfs gives
-// a folder of a lower layer a new time when it copies it, two folders above what is written, and the kernel goes on telling
-// the old one for as long as it remembers it.
+// tellsTimesLate says that a container may show another time of a file or a folder than it has. With fuse-overlayfs a kernel
+// notes what is written itself, and goes on telling that until it forgets it; what is on the disk is some milliseconds later,
+// and of a folder whose content is copied up, two folders above what is written, it is that of the copy.
 func tellsTimesLate(c container.InspectResponse) bool { return c.Driver == "fuse-overlayfs" }
 
 func (m manifest) leaveTimesOpen() {
 	for at, n := range m {
-		if n.Kind == tar.TypeDir {
+		if n.Kind == tar.TypeDir || n.Kind == tar.TypeReg {
 			n.MTime = untold
 			m[at] = n
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // Random is a part of a name that nothing else has.
@@ -118,6 +119,22 @@ func (b *Box) Run(t testing.TB, command string) {
 		seen, err := b.ContainerExecInspect(t.Context(), made.ID)
 		return err == nil && !seen.Running && seen.ExitCode == 0
 	}, time.Minute, 10*time.Millisecond, "%s: %s", command, sink.String())
+	if os.Geteuid() == 0 {
+		_ = b.Forget(t) // it may have ended the box, or what lies over it holds on to it
+	}
+}
+
+// Forget has the kernel of a box on this host forget what it remembers of the box's own filesystem, as when it needs the room:
+// of fuse-overlayfs it tells old times until then.
+func (b *Box) Forget(t testing.TB) error {
+	t.Helper()
+	at := b.Inspect(t).GraphDriver.Data["MergedDir"]
+	var fs unix.Statfs_t
+	if err := unix.Statfs(at, &fs); err != nil || fs.Type != unix.FUSE_SUPER_MAGIC {
+		return err
+	}
+	const same = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME
+	return unix.Mount("", at, "", uintptr(unix.MS_REMOUNT|fs.Flags&same), "") //nolint:gosec // these flags are a mount's
 }
 
 // Put puts files into a folder of the box, with times that are whole seconds: an engine whose filesystem keeps times in memory

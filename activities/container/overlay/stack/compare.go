@@ -9,7 +9,7 @@ import (
 )
 
 // Compare says of each change what lies below it, in layers (the oldest first) and in the container's own root: see
-// Change.Over and Change.Same. The time of a path that timeless names does not count.
+// Change.Over and Change.Same. The time of a path that timeless names does not count, nor one that may be told late.
 func (t *Target) Compare(dir string, layers []int, changes []Change, timeless func(path string) bool) error {
 	below, err := t.opened(dir, layers)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Change) compare(below []item, timeless bool) error {
 	}
 	is := *c
 	is.Over, is.Digest = false, ""
-	if timeless {
+	if had.MTime != is.MTime && (timeless || was.tellsTimesLate()) {
 		had.MTime = is.MTime
 	}
 	if c.Same = had == is; c.Same && c.Kind == KindFile {
@@ -83,6 +83,13 @@ func (c *Change) compare(below []item, timeless bool) error {
 		c.Same = content == c.Digest
 	}
 	return nil
+}
+
+// tellsTimesLate says that an item is on a filesystem in user space: of its times a kernel goes on telling what it remembers
+// of them, also where they have changed.
+func (it item) tellsTimesLate() bool {
+	var fs unix.Statfs_t
+	return unix.Fstatfs(it.fd, &fs) == nil && fs.Type == unix.FUSE_SUPER_MAGIC
 }
 
 // showing opens what layers, the newest first, show together at a path: ENOENT for nothing.
