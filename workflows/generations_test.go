@@ -1,10 +1,12 @@
 package workflows_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -34,11 +36,14 @@ func (l *live) redo(rollback string) (recovery.Run, error) {
 	return redo, err
 }
 
-// listed waits until the server's list holds the one rollback of a part of a task: it is a little behind.
-func (l *live) listed(task string) {
+// listed waits until the server's list, by which the rollbacks of parts are found, holds one: it is a little behind.
+func (l *live) listed(rollback recovery.Run) {
+	query := &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: l.server().Namespace, Query: fmt.Sprintf("WorkflowId = '%s'", rollback.WorkflowID),
+	}
 	require.Eventually(l, func() bool {
-		_, err := l.server().FindRollback(l.Context(), task)
-		return recovery.WhyOf(err) != recovery.Ended
+		found, err := l.server().Client.ListWorkflow(l.Context(), query)
+		return err == nil && len(found.GetExecutions()) > 0
 	}, 2*time.Minute, 20*time.Millisecond)
 }
 
@@ -50,7 +55,7 @@ func TestWhatWasRolledBackInPartAndDoneAgainIsNeitherForgottenNorUndoneTwice(t *
 	task := l.run.GetID()
 	part, err := l.rollsBack(task, recovery.Part{Step: "c"})
 	require.NoError(t, err)
-	l.listed(task)
+	l.listed(part)
 	again, err := l.redo(part.WorkflowID)
 	require.NoError(t, err)
 
@@ -80,7 +85,7 @@ func TestOverlappingRollbacksAreRedoneTheLastOneFirst(t *testing.T) {
 	task := l.run.GetID()
 	first, err := l.rollsBack(task, recovery.Part{Step: "b"})
 	require.NoError(t, err)
-	l.listed(task)
+	l.listed(first)
 	second, err := l.rollsBack(task, wholeTask)
 	require.NoError(t, err)
 	require.Equal(t, []string{"undo b", "undo a"}, l.calls()[2:])
@@ -113,7 +118,7 @@ func TestATaskIsRolledBackToASavepointWhoseStepWasRolledBackBefore(t *testing.T)
 	task := l.run.GetID()
 	first, err := l.rollsBack(task, recovery.Part{Step: "b"})
 	require.NoError(t, err)
-	l.listed(task)
+	l.listed(first)
 
 	done, err := l.server().FindDone(t.Context(), task)
 	require.NoError(t, err)
@@ -129,6 +134,7 @@ func TestATaskIsRolledBackToASavepointWhoseStepWasRolledBackBefore(t *testing.T)
 	require.Equal(t, compensations.Unwound, l.ended(run).Status)
 	require.Equal(t, []string{"undo b", "undo d", "undo c", "undo c"}, sortedAt(l.calls(), 1, 4)[4:], "a stays done")
 
+	l.listed(back)
 	_, err = l.rollsBack(task, recovery.Part{Step: "c"})
 	require.Equal(t, recovery.Ended, recovery.WhyOf(err), "%v", err)
 	_, err = l.redo(back.WorkflowID)
