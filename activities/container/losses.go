@@ -79,7 +79,7 @@ func uncompared(c container.InspectResponse) []string {
 	if !tellsTimesLate(c) {
 		return nil
 	}
-	return []string{"times of files and folders come back, but are not compared: the engine's storage driver, " + c.Driver + ", tells them late"}
+	return []string{"times of files and folders are not compared: the storage driver " + c.Driver + " tells them late"}
 }
 
 // anew is what a container that is made like another has lost.
