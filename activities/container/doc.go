@@ -21,11 +21,11 @@
 // # What only reads
 //
 // Two proofs make a command read-only. Its text: a parser knows every construct in it, and a table every program with its
-// arguments (see reading and programs). And the container: the shell, the programs, the libraries that they load and what
+// arguments (see package readonly). And the container: the shell, the programs, the libraries that they load and what
 // tells the loader which are compared byte by byte with the image's, in a container of it that is never started (see proof).
 // A container that has mounted a tmpfs over them, or may mount by itself, a relative PATH, and variables that make programs
 // load others prove nothing. What is read out of a pipe of another process is no part of either proof, and neither is a
-// process in the container that replaces a program between the proof and the command. testdata/commands holds the corpus
+// process in the container that replaces a program between the proof and the command. readonly/testdata holds the corpus
 // that both are judged by.
 //
 // # How it is undone

@@ -291,7 +291,7 @@ func TestAContainerThatPreparesItselfAtItsStartIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := layersStage(t, t.TempDir(), true)
 	b := containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
-		c.Image, c.Cmd = userlandImage(t), []string{"sh", "-c", "sleep 1; exec sleep 600"}
+		c.Image, c.Cmd = containertest.UserlandImage(t), []string{"sh", "-c", "sleep 1; exec sleep 600"}
 	})
 	prepared := func() bool {
 		name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(b.Inspect(t).State.Pid), "comm"))
@@ -406,7 +406,7 @@ func TestNothingLateChangesARestoredContainer(t *testing.T) {
 // withGNU makes a container of this machine's own programs.
 func withGNU(t testing.TB) func(*dockertypes.Config, *dockertypes.HostConfig, *network.NetworkingConfig) {
 	return func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
-		c.Image, c.Cmd = userlandImage(t), []string{"sleep", "600"}
+		c.Image, c.Cmd = containertest.UserlandImage(t), []string{"sleep", "600"}
 	}
 }
 

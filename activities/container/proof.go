@@ -12,6 +12,8 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
+
+	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 )
 
 // readsOnly says that a command can be proven to change nothing in a container: by its text, and by the programs that it
@@ -19,7 +21,7 @@ import (
 // in their place, or a library below them. What cannot be seen is not proven.
 func (x *execAction) readsOnly(ctx context.Context, p params, in container.InspectResponse) (bool, error) {
 	r, ok := p.reading()
-	if !ok || r.scratch && !below("/tmp", p.ignored()) || mayMount(in) {
+	if !ok || r.Scratch && !below("/tmp", p.ignored()) || mayMount(in) {
 		return false, nil
 	}
 	search, ok := searchPath(in.Config.Env)
@@ -37,7 +39,7 @@ func (x *execAction) readsOnly(ctx context.Context, p params, in container.Inspe
 		now: liveTree(x.engine, in.ID), then: x.images.tree(x.engine, from), hides: hidden(in), path: search, same: map[string]*file{},
 		loads: map[string]bool{},
 	}
-	ok, err = proof.of(ctx, r.programs)
+	ok, err = proof.of(ctx, r.Programs)
 	return ok && err == nil, errors.Join(err, proof.then.close(ctx))
 }
 
@@ -76,7 +78,7 @@ func searchPath(env []string) (search []string, ok bool) {
 		case name == "PATH":
 			all = value
 		case name == "LANG" || strings.HasPrefix(name, "LC_") || name == "LANGUAGE":
-			if name != "LANGUAGE" && !plainLocale(value) {
+			if name != "LANGUAGE" && !readonly.PlainLocale(value) {
 				return nil, false
 			}
 		case misleading(name):

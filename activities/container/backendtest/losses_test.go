@@ -24,10 +24,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 )
 
-// TestTheREADMEHasTheTable compares the two.
-func TestTheREADMEHasTheTable(t *testing.T) {
+// TestThePageOnContainersHasTheTable compares the two.
+func TestThePageOnContainersHasTheTable(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../README.md")
+	page, err := os.ReadFile("../../../docs/containers.md")
 	require.NoError(t, err)
 	assert.Contains(t, string(page), container.LossesAsMarkdown())
 }

@@ -59,6 +59,14 @@ type Box struct {
 // Start starts a container; each of edit changes how it is made. It is gone, whatever became of it, after the test.
 func Start(t testing.TB, edit ...func(*container.Config, *container.HostConfig, *network.NetworkingConfig)) *Box {
 	t.Helper()
+	b := Create(t, edit...)
+	require.NoError(t, b.ContainerStart(t.Context(), b.ID, container.StartOptions{}))
+	return b
+}
+
+// Create makes the container that Start starts.
+func Create(t testing.TB, edit ...func(*container.Config, *container.HostConfig, *network.NetworkingConfig)) *Box {
+	t.Helper()
 	c := Docker(t)
 	b := &Box{Client: c, Name: "unwind-test-" + Random()}
 	config := &container.Config{Image: ShellImage(t, c)}
@@ -70,7 +78,6 @@ func Start(t testing.TB, edit ...func(*container.Config, *container.HostConfig, 
 	require.NoError(t, err)
 	b.ID = made.ID
 	t.Cleanup(func() { b.removeAll(t) })
-	require.NoError(t, c.ContainerStart(t.Context(), b.ID, container.StartOptions{}))
 	return b
 }
 
@@ -155,7 +162,7 @@ func (b *Box) Put(t testing.TB, dir string, files map[string]string) {
 	for name, content := range files {
 		name = path.Join(strings.TrimPrefix(dir, "/"), name)
 		folder(path.Dir(name))
-		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: when}))
+		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content)), ModTime: when}))
 		_, err := w.Write([]byte(content))
 		require.NoError(t, err)
 	}

@@ -1,4 +1,4 @@
-package container
+package readonly
 
 import (
 	"path"
@@ -9,82 +9,82 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// reading is a command that can be proven to change nothing, as far as its text tells. That rests on the programs being
-// what their names say, which the container tells: see [execAction.readsOnly].
-type reading struct {
-	// programs are those that it runs, as it names them.
-	programs map[string]bool
-	// scratch says that they may use /tmp on the way.
-	scratch bool
+// Command is one that changes nothing, as far as its text tells. That rests on its programs being what their names say, which
+// only the container can tell.
+type Command struct {
+	// Programs are those that it runs, as it names them.
+	Programs map[string]bool
+	// Scratch says that they may write to /tmp on the way.
+	Scratch bool
 }
 
-// readScript says that a command line changes nothing. It is parsed as a POSIX shell would; every construct and every
-// program that is not known to be harmless makes the whole line risky, whatever stands first in it.
-func readScript(script string) (*reading, bool) {
+// ParseScript parses a command line as a POSIX shell would. It is not ok where any construct or program in it is not known to
+// be harmless, whatever stands first in it.
+func ParseScript(script string) (cmd *Command, ok bool) {
 	if strings.ContainsAny(script, "\x00\r") || strings.Contains(script, "((") || strings.Contains(script, "$[") {
 		return nil, false // what other shells take for arithmetic runs what it finds in a variable
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(script), "")
-	r := &reading{programs: map[string]bool{"sh": true}}
-	return r, err == nil && len(file.Stmts) > 0 && r.stmts(file.Stmts)
+	cmd = &Command{Programs: map[string]bool{"sh": true}}
+	return cmd, err == nil && len(file.Stmts) > 0 && cmd.allowStmts(file.Stmts)
 }
 
-// readArgv says the same of a program that runs without a shell.
-func readArgv(argv []string) (*reading, bool) {
+// ParseArgv does the same for a program that runs without a shell.
+func ParseArgv(argv []string) (cmd *Command, ok bool) {
 	words := make([]word, len(argv))
 	for i, a := range argv {
 		words[i] = word{text: a, fixed: true, one: true}
 	}
-	r := &reading{programs: map[string]bool{}}
-	return r, len(words) > 0 && r.call(words)
+	cmd = &Command{Programs: map[string]bool{}}
+	return cmd, len(words) > 0 && cmd.allowCall(words)
 }
 
-func (r *reading) stmts(stmts []*syntax.Stmt) bool {
+func (cmd *Command) allowStmts(stmts []*syntax.Stmt) bool {
 	for _, s := range stmts {
-		if s.Background || s.Coprocess || s.Disown || !r.redirs(s.Redirs) || !r.command(s.Cmd) {
+		if s.Background || s.Coprocess || s.Disown || !cmd.allowRedirects(s.Redirs) || !cmd.allowCommand(s.Cmd) {
 			return false
 		}
 	}
 	return true
 }
 
-// command knows calls, and what only puts calls together. Functions and arithmetic are risky.
-func (r *reading) command(cmd syntax.Command) bool {
-	switch c := cmd.(type) {
+// allowCommand knows calls, and what only puts calls together. Functions and arithmetic are risky.
+func (cmd *Command) allowCommand(node syntax.Command) bool {
+	switch c := node.(type) {
 	case *syntax.CallExpr:
-		return r.callExpr(c)
+		return cmd.allowCallExpr(c)
 	case *syntax.BinaryCmd:
-		return r.stmts([]*syntax.Stmt{c.X, c.Y})
+		return cmd.allowStmts([]*syntax.Stmt{c.X, c.Y})
 	case *syntax.Subshell:
-		return r.stmts(c.Stmts)
+		return cmd.allowStmts(c.Stmts)
 	case *syntax.Block:
-		return r.stmts(c.Stmts)
+		return cmd.allowStmts(c.Stmts)
 	case *syntax.IfClause:
 		for c != nil {
-			if !r.stmts(c.Cond) || !r.stmts(c.Then) {
+			if !cmd.allowStmts(c.Cond) || !cmd.allowStmts(c.Then) {
 				return false
 			}
 			c = c.Else
 		}
 		return true
 	case *syntax.WhileClause:
-		return r.stmts(c.Cond) && r.stmts(c.Do)
+		return cmd.allowStmts(c.Cond) && cmd.allowStmts(c.Do)
 	case *syntax.ForClause:
 		each, ok := c.Loop.(*syntax.WordIter)
-		return ok && !c.Select && ownVariable(each.Name.Value) && r.words(each.Items) && r.stmts(c.Do)
+		return ok && !c.Select && ownVariable(each.Name.Value) && cmd.allowWords(each.Items) && cmd.allowStmts(c.Do)
 	case *syntax.CaseClause:
 		for _, item := range c.Items {
-			if !r.words(item.Patterns) || !r.stmts(item.Stmts) {
+			if !cmd.allowWords(item.Patterns) || !cmd.allowStmts(item.Stmts) {
 				return false
 			}
 		}
-		return r.words([]*syntax.Word{c.Word})
+		return cmd.allowWords([]*syntax.Word{c.Word})
 	}
 	return false
 }
 
-// callExpr is a call, or assignments to the script's own variables. Before a call only the language may be set.
-func (r *reading) callExpr(c *syntax.CallExpr) bool {
+// allowCallExpr is a call, or assignments to the script's own variables. Before a call only the language may be set.
+func (cmd *Command) allowCallExpr(c *syntax.CallExpr) bool {
 	for _, a := range c.Assigns {
 		if a.Append || a.Naked || a.Index != nil || a.Array != nil {
 			return false
@@ -92,14 +92,14 @@ func (r *reading) callExpr(c *syntax.CallExpr) bool {
 		value := word{fixed: true, one: true}
 		if a.Value != nil {
 			var ok bool
-			if value, ok = r.word(a.Value); !ok {
+			if value, ok = cmd.parseWord(a.Value); !ok {
 				return false
 			}
 		}
 		if len(c.Args) == 0 && ownVariable(a.Name.Value) {
 			continue
 		}
-		if len(c.Args) == 0 || !strings.HasPrefix(a.Name.Value, "LC_") && a.Name.Value != "LANG" || !value.fixed || !plainLocale(value.text) {
+		if len(c.Args) == 0 || !strings.HasPrefix(a.Name.Value, "LC_") && a.Name.Value != "LANG" || !value.fixed || !PlainLocale(value.text) {
 			return false
 		}
 	}
@@ -109,11 +109,11 @@ func (r *reading) callExpr(c *syntax.CallExpr) bool {
 	words := make([]word, len(c.Args))
 	for i, a := range c.Args {
 		var ok bool
-		if words[i], ok = r.word(a); !ok {
+		if words[i], ok = cmd.parseWord(a); !ok {
 			return false
 		}
 	}
-	return r.call(words)
+	return cmd.allowCall(words)
 }
 
 var variable = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
@@ -124,20 +124,20 @@ func ownVariable(name string) bool {
 	return variable.MatchString(name) && !strings.HasSuffix(name, "path")
 }
 
-// plainLocale says that a program loads no code for a locale.
-func plainLocale(name string) bool {
+// PlainLocale says that a program loads no code for a locale.
+func PlainLocale(name string) bool {
 	return slices.Contains([]string{"", "C", "POSIX", "C.UTF-8", "C.utf8", "en_US.UTF-8", "en_US.utf8"}, name)
 }
 
 var fileDescriptor = regexp.MustCompile(`^([0-9]|-)$`)
 
-// redirs allows reading, throwing away and joining streams.
-func (r *reading) redirs(redirs []*syntax.Redirect) bool {
+// allowRedirects allows reading, throwing away and joining streams.
+func (cmd *Command) allowRedirects(redirs []*syntax.Redirect) bool {
 	for _, redir := range redirs {
 		if redir.Word == nil || redir.Hdoc != nil {
 			return false
 		}
-		target, ok := r.word(redir.Word)
+		target, ok := cmd.parseWord(redir.Word)
 		if !ok {
 			return false
 		}
@@ -168,26 +168,26 @@ type word struct {
 	fixed, one bool
 }
 
-// word is not ok where merely expanding the word could change something.
-func (r *reading) word(w *syntax.Word) (word, bool) {
+// parseWord is not ok where merely expanding the word could change something.
+func (cmd *Command) parseWord(w *syntax.Word) (word, bool) {
 	out := word{fixed: true, one: true}
-	ok := r.parts(w.Parts, false, &out)
+	ok := cmd.parseParts(w.Parts, false, &out)
 	if lone := w.Lit(); lone == "[" || lone == "]" || lone == "!" { // alone they stand for themselves
 		out.fixed, out.one = true, true
 	}
 	return out, ok
 }
 
-func (r *reading) words(words []*syntax.Word) bool {
+func (cmd *Command) allowWords(words []*syntax.Word) bool {
 	for _, w := range words {
-		if _, ok := r.word(w); !ok {
+		if _, ok := cmd.parseWord(w); !ok {
 			return false
 		}
 	}
 	return true
 }
 
-func (r *reading) parts(parts []syntax.WordPart, quoted bool, out *word) bool {
+func (cmd *Command) parseParts(parts []syntax.WordPart, quoted bool, out *word) bool {
 	for i, part := range parts {
 		switch p := part.(type) {
 		case *syntax.Lit:
@@ -205,17 +205,17 @@ func (r *reading) parts(parts []syntax.WordPart, quoted bool, out *word) bool {
 			}
 			out.text += p.Value
 		case *syntax.DblQuoted:
-			if p.Dollar || !r.parts(p.Parts, true, out) {
+			if p.Dollar || !cmd.parseParts(p.Parts, true, out) {
 				return false
 			}
 		case *syntax.ParamExp:
 			out.fixed, out.one = false, out.one && quoted && p.Param != nil && p.Param.Value != "@"
-			if !r.expansion(p) {
+			if !cmd.allowExpansion(p) {
 				return false
 			}
 		case *syntax.CmdSubst:
 			out.fixed, out.one = false, out.one && quoted
-			if p.TempFile || p.ReplyVar || !r.stmts(p.Stmts) {
+			if p.TempFile || p.ReplyVar || !cmd.allowStmts(p.Stmts) {
 				return false
 			}
 		default:
@@ -225,8 +225,8 @@ func (r *reading) parts(parts []syntax.WordPart, quoted bool, out *word) bool {
 	return true
 }
 
-// expansion allows a parameter, its length, another word in its place and a part cut off. ${x:=y} assigns.
-func (r *reading) expansion(p *syntax.ParamExp) bool {
+// allowExpansion allows a parameter, its length, another word in its place and a part cut off. ${x:=y} assigns.
+func (cmd *Command) allowExpansion(p *syntax.ParamExp) bool {
 	if p.Param == nil || p.Repl != nil || p.Slice != nil || p.Index != nil || p.Excl || p.Width || p.Names != 0 {
 		return false
 	}
@@ -236,14 +236,14 @@ func (r *reading) expansion(p *syntax.ParamExp) bool {
 	switch p.Exp.Op {
 	case syntax.DefaultUnset, syntax.DefaultUnsetOrNull, syntax.AlternateUnset, syntax.AlternateUnsetOrNull,
 		syntax.RemSmallPrefix, syntax.RemLargePrefix, syntax.RemSmallSuffix, syntax.RemLargeSuffix:
-		return p.Exp.Word == nil || r.words([]*syntax.Word{p.Exp.Word})
+		return p.Exp.Word == nil || cmd.allowWords([]*syntax.Word{p.Exp.Word})
 	}
 	return false
 }
 
 var standardPlace = regexp.MustCompile(`^/(usr/)?bin/[^/]+$`)
 
-func (r *reading) call(words []word) bool {
+func (cmd *Command) allowCall(words []word) bool {
 	name := words[0].text
 	base := name
 	if standardPlace.MatchString(name) {
@@ -253,11 +253,11 @@ func (r *reading) call(words []word) bool {
 	if !known || !words[0].fixed || slices.ContainsFunc(words[1:], special) || !p.harmless(words[1:]) {
 		return false
 	}
-	r.programs[name] = true
+	cmd.Programs[name] = true
 	for _, other := range p.runs {
-		r.programs[other] = true
+		cmd.Programs[other] = true
 	}
-	r.scratch = r.scratch || p.scratch
+	cmd.Scratch = cmd.Scratch || p.scratch
 	return true
 }
 

@@ -1,10 +1,11 @@
-package container_test
+package readonly_test
 
 import (
 	"bufio"
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,8 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 )
 
 // sample is a command of the corpus with its expected verdict.
@@ -33,7 +34,7 @@ func corpus(t testing.TB) []sample {
 	t.Helper()
 	var all []sample
 	for _, file := range []string{"everyday.txt", "adversarial.txt"} {
-		raw, err := os.ReadFile(filepath.Join("testdata", "commands", file))
+		raw, err := os.ReadFile(filepath.Join("testdata", file))
 		require.NoError(t, err)
 		for line := range strings.Lines(string(raw)) {
 			if strings.HasPrefix(line, "#") {
@@ -51,7 +52,7 @@ func TestCorpusHasTheVerdictsThatWereWritten(t *testing.T) {
 	t.Parallel()
 	all, adversarial := corpus(t), 0
 	for _, s := range all {
-		assert.Equal(t, s.reads, container.ReadScript(s.command), "read-only: %q", s.command)
+		assert.Equal(t, s.reads, reads(s.command), "read-only: %q", s.command)
 		if !s.everyday {
 			adversarial++
 		}
@@ -90,9 +91,12 @@ func TestCorpusIsRun(t *testing.T) {
 // runCorpus returns the paths that each command changes.
 func runCorpus(t testing.TB) [][]string {
 	t.Helper()
-	b := containertest.Start(t, inUserland(t), func(config *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
-		config.Cmd = []string{"/.runner"}
+	image := containertest.UserlandImage(t)
+	b := containertest.Create(t, func(config *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		config.Image, config.Cmd = image, []string{"/.runner"}
 	})
+	b.Put(t, "/", runnerFiles(t))
+	require.NoError(t, b.ContainerStart(t.Context(), b.ID, dockertypes.StartOptions{}))
 	ended, failed := b.ContainerWait(t.Context(), b.ID, dockertypes.WaitConditionNotRunning)
 	select {
 	case e := <-ended:
@@ -116,10 +120,34 @@ func runCorpus(t testing.TB) [][]string {
 	return nil
 }
 
-// inUserland makes a container of the userland's image.
-func inUserland(t testing.TB) func(*dockertypes.Config, *dockertypes.HostConfig, *network.NetworkingConfig) {
-	ref := userlandImage(t)
-	return func(config *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
-		config.Image = ref
+// runnerFiles are the program that runs the corpus, and the corpus.
+func runnerFiles(t testing.TB) map[string]string {
+	t.Helper()
+	runner := filepath.Join(t.TempDir(), "runner")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", runner, "./testdata/runner")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	said, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	program, err := os.ReadFile(runner)
+	require.NoError(t, err)
+	var commands []string
+	for _, s := range corpus(t) {
+		commands = append(commands, s.command)
 	}
+	list, err := json.Marshal(commands)
+	require.NoError(t, err)
+	return map[string]string{".runner": string(program), ".commands": string(list)}
+}
+
+func reads(command string) bool {
+	_, ok := readonly.ParseScript(command)
+	return ok
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := containertest.RemoveImages(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
 }

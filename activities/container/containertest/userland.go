@@ -1,24 +1,22 @@
-package container_test
+package containertest
 
 import (
 	"archive/tar"
 	"bytes"
-	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
 // userland are this machine's own programs in an image: GNU's, on Debian, with all libraries that they load.
@@ -51,16 +49,15 @@ const busyboxVariable = "UNWIND_TEST_BUSYBOX"
 var gnu struct {
 	once sync.Once
 	ref  string
-	id   string
 	err  error
 }
 
-// userlandImage makes the image once; it is gone when the tests are.
-func userlandImage(t testing.TB) string {
+// UserlandImage is an image with this machine's own programs, made at the first need.
+func UserlandImage(t testing.TB) string {
 	t.Helper()
-	c := containertest.Docker(t)
+	c := Docker(t)
 	gnu.once.Do(func() {
-		gnu.ref = containertest.ImageRef("userland")
+		gnu.ref = ImageRef("userland")
 		var root io.Reader
 		if root, gnu.err = userlandRoot(t); gnu.err != nil {
 			return
@@ -72,11 +69,6 @@ func userlandImage(t testing.TB) string {
 		if gnu.err == nil {
 			_, gnu.err = io.Copy(io.Discard, answer)
 			answer.Close()
-		}
-		var made image.InspectResponse
-		if gnu.err == nil {
-			made, gnu.err = c.ImageInspect(t.Context(), gnu.ref)
-			gnu.id = made.ID
 		}
 	})
 	require.NoError(t, gnu.err)
@@ -137,25 +129,6 @@ func userlandRoot(t testing.TB) (io.Reader, error) {
 		tree.text("srv/app/"+name, content)
 	}
 	tree.put(&tar.Header{Typeflag: tar.TypeSymlink, Name: "srv/app/link", Linkname: "a.txt", Mode: 0o777}, nil)
-	runner := filepath.Join(t.TempDir(), "runner")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", runner, "./testdata/commands/runner")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Logf("%s", said)
-		return nil, err
-	}
-	tree.file(runner, ".runner")
-	commands, err := json.Marshal(slices.Collect(func(yield func(string) bool) {
-		for _, c := range corpus(t) {
-			if !yield(c.command) {
-				return
-			}
-		}
-	}))
-	if err != nil {
-		return nil, err
-	}
-	tree.text(".commands", string(commands))
 	if tree.err == nil {
 		tree.err = tree.Close()
 	}
@@ -214,4 +187,12 @@ func (a *archive) library(at string) error {
 	a.dir(filepath.Dir(name))
 	a.file(file, name)
 	return nil
+}
+
+// InUserland makes a container of the userland's image.
+func InUserland(t testing.TB) func(*container.Config, *container.HostConfig, *network.NetworkingConfig) {
+	ref := UserlandImage(t)
+	return func(config *container.Config, _ *container.HostConfig, _ *network.NetworkingConfig) {
+		config.Image = ref
+	}
 }
