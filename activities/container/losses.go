@@ -26,7 +26,7 @@ const (
 // LossTable is what plans, reports and docs/containers.md say, and what a test finds on engines.
 var LossTable = []Loss{
 	{Of: ofContainer, What: "it has another id", Commit: true},
-	{Of: ofContainer, What: "its image is told by an id", Commit: true},
+	{Of: ofContainer, What: "its image is named by id", Commit: true},
 	{Of: ofContainer, What: "anonymous volumes become named ones", Commit: true},
 	{Of: ofContainer, What: "its log begins anew", Commit: true},
 	{What: "its processes start again: what they held in memory is gone", Commit: true},

@@ -188,7 +188,7 @@ func (p *inContainer) rerun(e ended) []string {
 			return slices.ContainsFunc(e.notes(p.id(i)), func(n string) bool { return strings.Contains(n, what) })
 		}
 		if noted("the container was rolled back") && (!p.within || noted("by docker commit, not by a layer")) {
-			return []string{"it has another id", "its image is told by an id", "times below a second"}
+			return []string{"it has another id", "its image is named by id", "times below a second"}
 		}
 	}
 	return nil
