@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -23,7 +24,7 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 	c := &compiler{
 		parser: parser{collector: collector{file: doc.File, problems: &problems}, resolved: true},
 		doc:    doc, cat: cat, defaults: cat.Defaults.WithDefaults(),
-		actions: map[string]*action{}, byID: make(map[string]int, len(doc.steps)),
+		actions: map[string]*action{}, byID: make(map[string]int, len(doc.file.Steps)),
 	}
 	for _, s := range cat.Specs {
 		c.specs = append(c.specs, s.Name)
@@ -38,12 +39,12 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 		return nil, err
 	}
 	compiled := &Compiled{
-		Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Unwind: doc.unwind, Keep: c.window(), Pinned: doc.pinned, Steps: make([]Step, len(doc.steps)),
+		Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Unwind: doc.file.Unwind, Keep: c.window(), Pinned: bool(doc.file.Pinned), Steps: make([]Step, len(doc.file.Steps)),
 	}
-	for i := range doc.steps {
-		c.byID[doc.steps[i].id] = i
+	for i := range doc.file.Steps {
+		c.byID[string(doc.file.Steps[i].ID)] = i
 		if compiled.Steps[i] = c.step(i); c.filled > MaxCompiled {
-			c.add(doc.steps[i].node, doc.steps[i].at, "", fmt.Sprintf("the steps up to here have more than %d bytes with their vars filled in", MaxCompiled), largeTask)
+			c.add(doc.file.Steps[i].node, doc.file.Steps[i].at, "", fmt.Sprintf("the steps up to here have more than %d bytes with their vars filled in", MaxCompiled), largeTask)
 			break
 		}
 	}
@@ -76,8 +77,8 @@ type compiler struct {
 // prepare reads the schemas of the actions that the task uses.
 func (c *compiler) prepare() error {
 	used := map[string]bool{}
-	for _, s := range c.doc.steps {
-		used[s.uses] = true
+	for _, s := range c.doc.file.Steps {
+		used[string(s.Uses)] = true
 	}
 	for _, spec := range c.cat.Specs {
 		if used[spec.Name] {
@@ -88,42 +89,43 @@ func (c *compiler) prepare() error {
 			c.actions[spec.Name] = a
 		}
 	}
-	c.sizes = make(map[string]int, len(c.doc.vars))
-	for name, v := range c.doc.vars {
+	c.sizes = make(map[string]int, len(c.doc.file.Vars))
+	for name, v := range c.doc.file.Vars {
 		c.sizes[name] = v.size()
 	}
-	n := len(c.doc.steps)
+	n := len(c.doc.file.Steps)
 	c.touches, c.refs = make([]touch, n), make([][]int, n)
 	return nil
 }
 
 // step compiles step i.
 func (c *compiler) step(i int) Step {
-	written := c.doc.steps[i]
-	s := c.parser.step(c.withVars(written.node), written.at) // vars are in it now: read it again
-	a := c.actions[s.uses]
+	written := c.doc.file.Steps[i]
+	var s step
+	c.decode(c.withVars(written.node), written.at, &s) // again, as vars are in it now
+	a := c.actions[string(s.Uses)]
 	if a == nil {
 		c.unknownAction(s)
 		return Step{}
 	}
-	with := s.with
+	with := s.With.node
 	if with == nil {
 		with = &node{kind: object, line: s.node.line, column: s.node.column}
 	}
 	c.with(i, a, with, s)
 	compiled := Step{
-		ID: s.id, Name: s.name, Uses: s.uses, With: with.json(nil), Check: s.check,
+		ID: string(s.ID), Name: string(s.Name), Uses: string(s.Uses), With: with.json(nil), Check: s.Check.actions(),
 		Gate: c.gate(s, a.Spec), Retry: c.retry(s), Place: c.place(s, a.Spec),
-		Timeout: cmp.Or(s.timeout, c.defaults.Timeout), Heartbeat: c.defaults.Heartbeat,
+		Timeout: cmp.Or(time.Duration(s.Timeout), c.defaults.Timeout), Heartbeat: c.defaults.Heartbeat,
 		UndoParams: a.UndoParams, Digested: a.Digested, ReadOnly: a.ReadOnly,
-		OnFailure: OnFailure{Do: c.doc.onFailure}, Savepoint: s.savepoint, Pivot: s.pivot,
+		OnFailure: OnFailure{Do: c.doc.file.OnFailure}, Savepoint: string(s.Savepoint), Pivot: bool(s.Pivot),
 	}
-	if s.onFailure != nil {
-		compiled.OnFailure = *s.onFailure
+	if s.OnFailure != nil {
+		compiled.OnFailure = *s.OnFailure
 	}
 	compiled.Undo = activities.UndoPolicy{
-		Within: cmp.Or(s.undo.within, c.defaults.UndoWithin), Attempts: s.undo.attempts, Heartbeat: c.defaults.Heartbeat,
-		HostWait: c.defaults.HostWait, Drift: s.undo.drift, Criticality: s.undo.criticality,
+		Within: cmp.Or(time.Duration(s.Undo.Within), c.defaults.UndoWithin), Attempts: int(s.Undo.Attempts), Heartbeat: c.defaults.Heartbeat,
+		HostWait: c.defaults.HostWait, Drift: activities.DriftPolicy(s.Undo.Drift), Criticality: activities.Criticality(s.Undo.Criticality),
 	}
 	compiled.Undo.Attempt = min(c.defaults.UndoAttempt, compiled.Undo.Within)
 	compiled.Undo = compiled.Undo.Compact()
@@ -139,22 +141,22 @@ func (c *compiler) step(i int) Step {
 }
 
 func (c *compiler) unknownAction(s step) {
-	n := s.node.get("uses")
-	world := activities.WorldOf(s.uses)
+	n, uses := s.node.get("uses"), string(s.Uses)
+	world := activities.WorldOf(uses)
 	var siblings []string
 	for _, name := range c.specs {
 		if activities.WorldOf(name) == world {
 			siblings = append(siblings, name)
 		}
 	}
-	fix := nearest(s.uses, c.specs)
+	fix := nearest(uses, c.specs)
 	switch {
 	case len(siblings) > 0 && fix != "":
 		fix += " " + meant("", siblings, "world "+world+" has")
 	case len(siblings) > 0:
-		fix = meant(s.uses, siblings, "world "+world+" has")
+		fix = meant(uses, siblings, "world "+world+" has")
 	case fix == "":
-		fix = meant(s.uses, c.specs, "actions of this worker")
+		fix = meant(uses, c.specs, "actions of this worker")
 	}
 	c.add(n, s.at.key("uses"), n.shown(), "there is no such action", fix)
 }
@@ -164,11 +166,8 @@ func (c *compiler) withVars(n *node) *node {
 	m := *n
 	m.fields = slices.Clone(n.fields)
 	for i, f := range m.fields {
-		switch f.key.text {
-		case "with":
-			m.fields[i].value = f.value.mapText(func(n *node) *node { return c.substitute(n, true) })
-		case "name", "check", "gate", "on":
-			m.fields[i].value = f.value.mapText(func(n *node) *node { return c.substitute(n, false) })
+		if allowed := expressionsIn(f.key.text); allowed != "" {
+			m.fields[i].value = f.value.mapText(func(n *node) *node { return c.substitute(n, allowed == allExpressions) })
 		}
 	}
 	return &m
@@ -181,7 +180,7 @@ func (c *compiler) substitute(n *node, asTemplate bool) *node {
 		return n
 	}
 	if ref, ok := t.whole(); ok && ref.kind == varRef {
-		v := c.doc.vars[ref.name].moved(n)
+		v := c.doc.file.Vars[ref.name].moved(n)
 		if c.filled += c.sizes[ref.name]; c.filled > MaxCompiled {
 			return n
 		}
@@ -197,7 +196,7 @@ func (c *compiler) substitute(n *node, asTemplate bool) *node {
 	var filled joiner
 	for _, p := range t {
 		if p.kind == varRef {
-			p = part{text: inText(c.doc.vars[p.name])}
+			p = part{text: inText(c.doc.file.Vars[p.name])}
 			c.filled += len(p.text)
 		}
 		if c.filled > MaxCompiled {
@@ -260,7 +259,7 @@ func (c *compiler) refer(i int, n *node, at *trail) {
 		case outputRef:
 			j := c.byID[p.step]
 			c.refs[i] = append(c.refs[i], j)
-			if a := c.actions[c.doc.steps[j].uses]; a != nil && a.Outputs != nil {
+			if a := c.actions[string(c.doc.file.Steps[j].Uses)]; a != nil && a.Outputs != nil {
 				if _, has := a.Outputs[p.name]; !has {
 					c.add(n, at, strconv.Quote(p.text), a.Name+" has no such output", meant(p.name, sortedKeys(a.Outputs), "outputs of "+a.Name))
 				}
@@ -275,11 +274,11 @@ func (c *compiler) refer(i int, n *node, at *trail) {
 
 func (c *compiler) retry(s step) Retry {
 	r := Retry{
-		Attempts: cmp.Or(s.retry.attempts, c.defaults.Attempts),
-		Backoff:  cmp.Or(s.retry.backoff, c.defaults.Backoff),
-		Max:      cmp.Or(s.retry.max, c.defaults.MaxBackoff),
+		Attempts: cmp.Or(int(s.Retry.Attempts), c.defaults.Attempts),
+		Backoff:  cmp.Or(time.Duration(s.Retry.Backoff), c.defaults.Backoff),
+		Max:      cmp.Or(time.Duration(s.Retry.Max), c.defaults.MaxBackoff),
 	}
-	if s.retry.max == 0 {
+	if s.Retry.Max == 0 {
 		r.Max = max(r.Max, r.Backoff)
 	}
 	r.Backoff = min(r.Backoff, r.Max)
@@ -290,7 +289,7 @@ func (c *compiler) retry(s step) Retry {
 // and where the file says auto, unless the file says none.
 func (c *compiler) gate(s step, spec activities.Spec) Gate {
 	risky := spec.Risk == activities.High || spec.Strategy == activities.Irreversible
-	g := Gate{Mode: s.gate.mode}
+	g := Gate{Mode: s.Gate.Mode}
 	switch {
 	case g.Mode == GateNone && !risky && !spec.MayAsk:
 		g.Mode = GateOpen // there is no gate that could be left out
@@ -308,22 +307,22 @@ func (c *compiler) gate(s step, spec activities.Spec) Gate {
 	default:
 		g.Mode, g.Plans = GateOpen, spec.MayAsk
 	}
-	if s.gate.why != "" && g.Mode != GateOpen {
-		g.Why = s.gate.why
+	if s.Gate.Why != "" && g.Mode != GateOpen {
+		g.Why = string(s.Gate.Why)
 	}
 	switch {
 	case !g.Plans:
 	case g.Mode == GateAuto:
-		g.Limit = cmp.Or(s.gate.limit, c.defaults.AutoGateLimit)
+		g.Limit = cmp.Or(time.Duration(s.Gate.Timeout), c.defaults.AutoGateLimit)
 	default:
-		g.Limit = cmp.Or(s.gate.limit, c.defaults.GateLimit)
+		g.Limit = cmp.Or(time.Duration(s.Gate.Timeout), c.defaults.GateLimit)
 	}
 	return g
 }
 
 // place says where a step runs. The journals of other hosts are not known here.
 func (c *compiler) place(s step, spec activities.Spec) activities.Place {
-	host := s.on
+	host := string(s.On)
 	if host == "" && spec.HostBound {
 		if host = c.cat.Host; host == "" {
 			c.add(s.node, s.at.key("on"), "", spec.Name+" changes things of one host, and none is known", "add on: the name of the host")

@@ -40,7 +40,7 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	note(doc.root, root)
-	for _, s := range doc.steps {
+	for _, s := range doc.file.Steps {
 		note(s.node, step)
 	}
 	raw, err := Schema(nil)

@@ -29,7 +29,6 @@ type part struct {
 type template []part
 
 const (
-	idPattern     = `[a-z][a-z0-9_-]{0,62}`
 	varPattern    = `[A-Za-z_][A-Za-z0-9_-]{0,99}`
 	secretPattern = `[A-Za-z_][A-Za-z0-9_]{0,99}`
 )

@@ -10,18 +10,18 @@ func (c *compiler) order(steps []Step) {
 	needed := make([]bool, len(steps))  // by a later step
 	var loose []int                     // the last step that follows all before it, and all since
 	for i := range steps {
-		written := c.doc.steps[i]
+		written := c.doc.file.Steps[i]
 		t := c.touches[i]
 		if places[t.place] == nil {
 			places[t.place] = newClaims()
 		}
 		needs := places[t.place].claim(i, t)
-		if written.inOrder {
+		if !written.Needs.written {
 			needs = slices.DeleteFunc(loose, func(j int) bool { return needed[j] }) // together they follow all that is before
 			loose = nil
 		} else {
 			needs = append(slices.Clone(needs), c.refs[i]...)
-			for _, n := range written.needs {
+			for _, n := range written.Needs.ids {
 				needs = append(needs, c.byID[n.text])
 			}
 		}

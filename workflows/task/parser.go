@@ -3,16 +3,15 @@ package task
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
 
-// parser makes typed values of nodes, and collects what is wrong with them. All its methods take a nil node for a field
-// that is not there.
+// parser makes typed values of nodes, and collects what is wrong with them.
 type parser struct {
 	collector
 	// resolved says that expressions were replaced: a "${{" that is left is text.
@@ -21,40 +20,13 @@ type parser struct {
 
 func (p *parser) at(name string) *trail { return &trail{name: name} }
 
-// is says whether n is there and of a kind; it complains about another kind.
+// is says whether n is of a kind; it complains about another one.
 func (p *parser) is(n *node, at *trail, k kind, fix string) bool {
-	if n == nil {
-		return false
-	}
 	if n.kind != k {
 		if n.kind == null {
 			fix = "give it a value, or leave it out"
 		}
 		p.add(n, at, n.shown(), "must be "+k.String(), fix)
-		return false
-	}
-	return true
-}
-
-// fields is the values of a map by name; it complains about those that are not known. Nil where n is no map.
-func (p *parser) fields(n *node, at *trail, known ...string) map[string]*node {
-	if !p.is(n, at, object, "it has the fields "+strings.Join(known, ", ")) {
-		return nil
-	}
-	values := make(map[string]*node, len(n.fields))
-	for _, f := range n.fields {
-		if !slices.Contains(known, f.key.text) {
-			p.add(f.key, at.key(f.key.text), "", "unknown field", meant(f.key.text, known, "known are"))
-			continue
-		}
-		values[f.key.text] = f.value
-	}
-	return values
-}
-
-func (p *parser) required(parent *node, values map[string]*node, at *trail, name, fix string) bool {
-	if values[name] == nil {
-		p.add(parent, at.key(name), "", "is missing", "add "+fix)
 		return false
 	}
 	return true
@@ -66,7 +38,7 @@ func (p *parser) templated(n *node) bool { return !p.resolved && strings.Contain
 // text reads text of a length.
 func (p *parser) text(n *node, at *trail, limit int) string {
 	fix := ""
-	if n != nil && (n.kind == number || n.kind == boolean) {
+	if n.kind == number || n.kind == boolean {
 		fix = `write it in quotes: "` + n.source + `"`
 	}
 	if !p.is(n, at, text, fix) {
@@ -82,7 +54,7 @@ func (p *parser) text(n *node, at *trail, limit int) string {
 func (p *parser) line(n *node, at *trail, limit int) string {
 	s := p.text(n, at, limit)
 	switch {
-	case n == nil || n.kind != text:
+	case n.kind != text:
 	case strings.TrimSpace(s) == "":
 		p.add(n, at, n.shown(), "is empty", "give it a value, or leave it out")
 	case strings.ContainsFunc(s, unicode.IsControl):
@@ -116,19 +88,12 @@ func (p *parser) count(n *node, at *trail, limit int, fix string) int {
 	return int(f)
 }
 
-// boolean reads true or false; false where it is left out.
-func (p *parser) boolean(n *node, at *trail) bool {
-	return p.is(n, at, boolean, "write true, or leave it out") && n.text == "true"
-}
-
-func (p *parser) duration(n *node, at *trail) time.Duration {
-	const fix = "write it like 30s, 5m, 2h, 3d or 1h30m"
-	if !p.is(n, at, text, fix) {
-		return 0
+// form reads text of a form.
+func (p *parser) form(n *node, at *trail, form *regexp.Regexp, message string) string {
+	s := p.text(n, at, MaxFile)
+	if n.kind == text && !form.MatchString(s) {
+		p.add(n, at, n.shown(), message, "rename it")
+		return ""
 	}
-	d, ok := parseDuration(n.text)
-	if !ok {
-		p.add(n, at, n.shown(), "must be a time longer than zero and at most 3650d", fix)
-	}
-	return d
+	return s
 }
