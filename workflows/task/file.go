@@ -80,7 +80,7 @@ type check struct {
 	Command command      `json:"command,omitempty" jsonschema:"A program and its arguments as a list, without a shell; it must exit with status 0. {path} stands for the checked file."`
 	JSON    *jsonCheck   `json:"json,omitempty" jsonschema:"What must stand in a JSON file."`
 	Exists  *existsCheck `json:"exists,omitempty" jsonschema:"A path that must be there; {} is the target of the step."`
-	When    when         `json:"when,omitempty" jsonschema:"staged checks the new content before it takes its place, live checks the target afterwards. Left out: staged for an action that stages its change, else live."`
+	When    when         `json:"when,omitempty" jsonschema:"When the condition is checked: staged on the new content before it takes its place, live on the target afterwards. Left out: staged for an action that stages its change, else live."`
 }
 
 type jsonCheck struct {

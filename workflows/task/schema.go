@@ -2,7 +2,6 @@ package task
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -16,7 +15,7 @@ import (
 // Schema is the JSON Schema (draft 2020-12) of the task file, for editors to complete from: with the parameters of each
 // action of specs, or, without specs, for any action. What fits it can still be refused: it knows nothing of what a step
 // refers to.
-func Schema(specs []activities.Spec) ([]byte, error) {
+func Schema(specs []activities.Spec) (*jsonschema.Schema, error) {
 	step := objectSchema(reflect.TypeFor[step]())
 	step.Description = "One action, with its parameters, checks and gate."
 	if len(specs) > 0 {
@@ -41,7 +40,7 @@ func Schema(specs []activities.Spec) ([]byte, error) {
 	root.Title = "Unwind task"
 	root.Description = "What an agent sets out to do, step by step; undone as a whole if it fails."
 	root.Defs = map[string]*jsonschema.Schema{"step": step}
-	return json.MarshalIndent(root, "", "  ")
+	return root, nil
 }
 
 // stepSchema is what holds of a step that uses an action.
