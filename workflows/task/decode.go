@@ -96,26 +96,26 @@ func (p *parser) decodeObject(n *node, at *trail, into any) bool {
 	for i, f := range all {
 		known[i] = f.name
 	}
-	if !p.is(n, at, object, "it has the fields "+strings.Join(known, ", ")) {
+	if !p.requireKind(n, at, object, "it has the fields "+strings.Join(known, ", ")) {
 		return false
 	}
 	for _, f := range n.fields {
 		i := slices.Index(known, f.key.text)
 		if i < 0 {
-			p.add(f.key, at.key(f.key.text), "", "unknown field", meant(f.key.text, known, "known are"))
+			p.complain(f.key, at.key(f.key.text), "", "unknown field", suggestOrList(f.key.text, known, "known are"))
 			continue
 		}
 		p.decode(f.value, at.key(f.key.text), v.Field(all[i].index).Addr().Interface())
 	}
 	for _, f := range all {
 		if f.required && n.get(f.name) == nil {
-			p.add(n, at.key(f.name), "", "is missing", "add "+f.name+": "+f.hint())
+			p.complain(n, at.key(f.name), "", "is missing", "add "+f.name+": "+f.hint())
 		}
 	}
 	return true
 }
 
-// hint is the first clause of the description, as a part of a sentence.
+// hint returns the first sentence of the description, to end another sentence with.
 func (f property) hint() string {
 	clause, _, _ := strings.Cut(strings.TrimSuffix(f.description, "."), ". ")
 	return strings.ToLower(clause[:1]) + clause[1:]
@@ -130,7 +130,7 @@ func decodeList[T any](p *parser, n *node, at *trail) []T {
 	return items
 }
 
-// schemaOf is the schema of a type. It mirrors decode; jsonschema.For would let null stand for what is left out, which
+// schemaOf returns the schema of a type. It mirrors decode; jsonschema.For would accept null for what is left out, which
 // decode refuses.
 func schemaOf(t reflect.Type) *jsonschema.Schema {
 	if d, ok := reflect.New(t).Interface().(describer); ok {
@@ -142,7 +142,7 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	return objectSchema(t)
 }
 
-// objectSchema is the schema of a struct type.
+// objectSchema returns the schema of a struct type.
 func objectSchema(t reflect.Type) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
 	for _, f := range propertiesOf(t) {
@@ -163,7 +163,7 @@ func objectSchema(t reflect.Type) *jsonschema.Schema {
 	return s
 }
 
-// presetJSON is a default as JSON: a number or truth value as it stands, all else as text.
+// presetJSON returns a default as JSON: a number or truth value as it is, all else as text.
 func presetJSON(preset string) json.RawMessage {
 	if scalarKind(preset) != text {
 		return json.RawMessage(preset)

@@ -20,22 +20,22 @@ type Document struct {
 	file file
 }
 
-// Parse reads a task file, YAML or JSON. Its error is a Problems: all that is wrong with the file as far as it can be seen
-// without knowing the actions; Compile sees the rest.
+// Parse reads a task file, YAML or JSON. Its error is a Problems: everything that is wrong with the file and can be
+// seen without knowing the actions; Compile sees the rest.
 func Parse(filename string, src []byte) (*Document, error) {
 	if filename == "" {
 		filename = "task"
 	}
 	var problems Problems
 	c := collector{file: filename, problems: &problems}
-	root := read(src, &c)
+	root := readSource(src, &c)
 	if root == nil || c.full() {
 		return nil, c.err()
 	}
 	return parse(root, c)
 }
 
-// parse makes a document of a tree.
+// parse makes a document from a tree.
 func parse(root *node, c collector) (*Document, error) {
 	p := parser{collector: c}
 	d := &Document{File: c.file, root: root}
@@ -43,9 +43,9 @@ func parse(root *node, c collector) (*Document, error) {
 		return nil, c.err()
 	}
 	d.Name, d.Agent, d.Timeout = string(d.file.Name), string(d.file.Agent), time.Duration(d.file.Timeout)
-	p.references(d)
+	p.checkReferences(d)
 	if size := root.size(); size > MaxDocument {
-		p.add(root, nil, "", fmt.Sprintf("the task has %d bytes as JSON, more than %d", size, MaxDocument), largeTask)
+		p.complain(root, nil, "", fmt.Sprintf("the task has %d bytes as JSON, more than %d", size, MaxDocument), largeTask)
 	}
 	if err := c.err(); err != nil {
 		return nil, err
@@ -53,8 +53,7 @@ func parse(root *node, c collector) (*Document, error) {
 	return d, nil
 }
 
-// JSON is the document in the shape that it was written in: what a workflow is started with. Parse reads the same
-// document from it.
+// JSON returns the document as it was written, to start a workflow with. Parse reads the same document from it.
 func (d *Document) JSON() ([]byte, error) {
 	if d.root == nil {
 		return nil, fmt.Errorf("the document was not made by Parse")
@@ -62,8 +61,8 @@ func (d *Document) JSON() ([]byte, error) {
 	return d.root.json(nil), nil
 }
 
-// Override is the document with other values for some of its vars. A text takes the place of a number or of true and
-// false where it reads like one, so that values can come from a command line.
+// Override returns the document with other values for some of its vars. A text replaces a number or a truth value if it
+// reads like one, so that values can come from a command line.
 func (d *Document) Override(vars map[string]any) (*Document, error) {
 	if len(vars) == 0 {
 		return d, nil
@@ -77,19 +76,19 @@ func (d *Document) Override(vars map[string]any) (*Document, error) {
 		at := (&trail{name: "vars"}).key(name)
 		old := declared.get(name)
 		if old == nil {
-			c.add(declared, at, "", "the task file has no such var", meant(name, known, "its vars"))
+			c.complain(declared, at, "", "the task file has no such var", suggestOrList(name, known, "its vars"))
 			continue
 		}
 		n, err := nodeOf(vars[name], old)
 		if err != nil {
-			c.add(old, at, "", "the new value cannot be written as JSON: "+err.Error(), "")
+			c.complain(old, at, "", "the new value cannot be written as JSON: "+err.Error(), "")
 			continue
 		}
 		if n.kind == text && (old.kind == number || old.kind == boolean) {
-			if read := read([]byte(n.text), &collector{problems: new(Problems)}); read != nil && read.kind == old.kind {
-				n = read.moved(old)
+			if read := readSource([]byte(n.text), &collector{problems: new(Problems)}); read != nil && read.kind == old.kind {
+				n = read.moveTo(old)
 			} else {
-				c.add(old, at, n.shown(), "the new value must be "+old.kind.String()+" as in the file", "")
+				c.complain(old, at, n.display(), "the new value must be "+old.kind.String()+" as in the file", "")
 				continue
 			}
 		}

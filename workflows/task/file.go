@@ -94,7 +94,7 @@ type existsCheck struct {
 	Path line `json:"path,omitempty" jsonschema:"The path. Left out: the target of the step."`
 }
 
-// actions are the checks as actions know them.
+// actions returns the checks as actions take them.
 func (c checks) actions() []activities.Check {
 	var all []activities.Check
 	for _, one := range c {
@@ -103,7 +103,7 @@ func (c checks) actions() []activities.Check {
 	return all
 }
 
-// action is the check as actions know it.
+// action returns the check as actions take it.
 func (c check) action() activities.Check {
 	a := activities.Check{When: activities.When(c.When)}
 	switch {

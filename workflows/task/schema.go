@@ -12,9 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Schema is the JSON Schema (draft 2020-12) of the task file, for editors to complete from: with the parameters of each
-// action of specs, or, without specs, for any action. What fits it can still be refused: it knows nothing of what a step
-// refers to.
+// Schema returns the JSON Schema (draft 2020-12) of the task file, for editors: with the parameters of each action of
+// specs, or, without specs, for any action. What fits it can still be refused, since it cannot check references.
 func Schema(specs []activities.Spec) (*jsonschema.Schema, error) {
 	step := objectSchema(reflect.TypeFor[step]())
 	step.Description = "One action, with its parameters, checks and gate."
@@ -43,7 +42,7 @@ func Schema(specs []activities.Spec) (*jsonschema.Schema, error) {
 	return root, nil
 }
 
-// stepSchema is what holds of a step that uses an action.
+// stepSchema returns what must hold of a step that uses an action.
 func stepSchema(s activities.Spec) (*jsonschema.Schema, error) {
 	a, err := newAction(s)
 	if err != nil {
@@ -63,7 +62,7 @@ func refers(schema []byte) bool {
 	return bytes.Contains(schema, []byte(`"$ref"`)) || bytes.Contains(schema, []byte(`"$dynamicRef"`))
 }
 
-// orReference is a schema of parameters that takes expressions too, wherever a value may stand.
+// orReference returns a schema of parameters that accepts an expression in place of any value.
 func orReference(s *jsonschema.Schema, root bool) *jsonschema.Schema {
 	if s == nil || isFalse(s) {
 		return s

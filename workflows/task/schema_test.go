@@ -80,7 +80,7 @@ func TestSchemaAgreesWithTheParser(t *testing.T) {
 		src, err := os.ReadFile(file)
 		require.NoError(t, err)
 		var unread Problems
-		root := read(src, &collector{problems: &unread})
+		root := readSource(src, &collector{problems: &unread})
 		if len(unread) > 0 {
 			continue // no document, so nothing for a schema
 		}
@@ -181,7 +181,7 @@ func TestSchemaAgreesOnEachFieldOfTheTask(t *testing.T) {
 func instanceOf(t *testing.T, src string) any {
 	t.Helper()
 	var problems Problems
-	root := read([]byte(src), &collector{problems: &problems})
+	root := readSource([]byte(src), &collector{problems: &problems})
 	require.Empty(t, problems)
 	return root.value()
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// The types of the values of a task file. Each reads itself and has a schema that says the same.
+// The types of values in a task file. Each reads itself, and has a schema that says the same.
 type (
 	link        string // where an editor finds the schema
 	title       string // one line without expressions
@@ -87,20 +87,20 @@ func wordSchema(words []string) *jsonschema.Schema {
 	return s
 }
 
-// orExpression is a schema that also takes a text with an expression in it.
+// orExpression returns a schema that also accepts a text with an expression in it.
 func orExpression(s *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{s, {Type: "string", Pattern: hasExpression}}}
 }
 
-func (l *link) read(p *parser, n *node, at *trail) { *l = link(p.text(n, at, MaxKey)) }
+func (l *link) read(p *parser, n *node, at *trail) { *l = link(p.readText(n, at, MaxKey)) }
 func (*link) schema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", MaxLength: new(MaxKey)}
 }
 
 func (t *title) read(p *parser, n *node, at *trail) {
-	*t = title(p.line(n, at, MaxName))
+	*t = title(p.readLine(n, at, MaxName))
 	if strings.Contains(string(*t), "${{") {
-		p.add(n, at, n.shown(), "no expression may stand here", "write the text out")
+		p.complain(n, at, n.display(), "no expression may stand here", "write the text out")
 	}
 }
 
@@ -110,48 +110,48 @@ func (*title) schema() *jsonschema.Schema {
 	return s
 }
 
-func (l *label) read(p *parser, n *node, at *trail) { *l = label(p.line(n, at, MaxName)) }
+func (l *label) read(p *parser, n *node, at *trail) { *l = label(p.readLine(n, at, MaxName)) }
 func (*label) schema() *jsonschema.Schema           { return lineSchema(MaxName) }
 
-func (r *reason) read(p *parser, n *node, at *trail) { *r = reason(p.line(n, at, MaxWhy)) }
+func (r *reason) read(p *parser, n *node, at *trail) { *r = reason(p.readLine(n, at, MaxWhy)) }
 func (*reason) schema() *jsonschema.Schema           { return orExpression(lineSchema(MaxWhy)) }
 
-func (l *line) read(p *parser, n *node, at *trail) { *l = line(p.line(n, at, MaxFile)) }
+func (l *line) read(p *parser, n *node, at *trail) { *l = line(p.readLine(n, at, MaxFile)) }
 func (*line) schema() *jsonschema.Schema           { return lineSchema(0) }
 
 func (id *identifier) read(p *parser, n *node, at *trail) {
-	*id = identifier(p.form(n, at, idForm, "must begin with a small letter and have at most 63 of a-z, 0-9, _ and -"))
+	*id = identifier(p.readForm(n, at, idForm, "must begin with a small letter and have at most 63 of a-z, 0-9, _ and -"))
 }
 func (*identifier) schema() *jsonschema.Schema { return textSchema("^" + idPattern + "$") }
 
 func (a *actionName) read(p *parser, n *node, at *trail) {
-	*a = actionName(p.form(n, at, usesForm, "must be the name of an action, as in file.write"))
+	*a = actionName(p.readForm(n, at, usesForm, "must be the name of an action, as in file.write"))
 }
 func (*actionName) schema() *jsonschema.Schema { return textSchema("^" + usesPattern + "$") }
 
 func (h *hostName) read(p *parser, n *node, at *trail) {
 	if !p.templated(n) {
-		*h = hostName(p.form(n, at, hostForm, "must be the name of a host"))
+		*h = hostName(p.readForm(n, at, hostForm, "must be the name of a host"))
 	}
 }
 func (*hostName) schema() *jsonschema.Schema { return textSchema("^" + hostPattern + "$") }
 
 func (j *pointer) read(p *parser, n *node, at *trail) {
-	*j = pointer(p.text(n, at, MaxFile))
+	*j = pointer(p.readText(n, at, MaxFile))
 	if *j != "" && (*j)[0] != '/' && !p.templated(n) {
-		p.add(n, at, n.shown(), "must be a JSON Pointer", `write it like /server/port; "" is the whole document`)
+		p.complain(n, at, n.display(), "must be a JSON Pointer", `write it like /server/port; "" is the whole document`)
 	}
 }
 func (*pointer) schema() *jsonschema.Schema { return textSchema(`^$|^/|` + hasExpression) }
 
 func (d *duration) read(p *parser, n *node, at *trail) {
 	const fix = "write it like 30s, 5m, 2h, 3d or 1h30m"
-	if !p.is(n, at, text, fix) {
+	if !p.requireKind(n, at, text, fix) {
 		return
 	}
 	read, ok := parseDuration(n.text)
 	if !ok {
-		p.add(n, at, n.shown(), "must be a time longer than zero and at most 3650d", fix)
+		p.complain(n, at, n.display(), "must be a time longer than zero and at most 3650d", fix)
 	}
 	*d = duration(read)
 }
@@ -163,43 +163,45 @@ func (*duration) schema() *jsonschema.Schema {
 }
 
 func (f *toggle) read(p *parser, n *node, at *trail) {
-	*f = toggle(p.is(n, at, boolean, "write true, or leave it out") && n.text == "true")
+	*f = toggle(p.requireKind(n, at, boolean, "write true, or leave it out") && n.text == "true")
 }
 func (*toggle) schema() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} }
 
 func (a *attempts) read(p *parser, n *node, at *trail) {
-	*a = attempts(p.count(n, at, MaxAttempts, "write how often it is tried, as in 3; 1 is no second try"))
+	*a = attempts(p.readCount(n, at, MaxAttempts, "write how often it is tried, as in 3; 1 is no second try"))
 }
 func (*attempts) schema() *jsonschema.Schema { return countSchema(MaxAttempts) }
 
 func (t *times) read(p *parser, n *node, at *trail) {
-	*t = times(p.count(n, at, MaxTimes, "write how often it goes back, as in 2"))
+	*t = times(p.readCount(n, at, MaxTimes, "write how often it goes back, as in 2"))
 }
 func (*times) schema() *jsonschema.Schema { return countSchema(MaxTimes) }
 
 var whenWords = []string{string(activities.Staged), string(activities.Live)}
 
-func (w *when) read(p *parser, n *node, at *trail) { *w = when(p.word(n, at, whenWords...)) }
+func (w *when) read(p *parser, n *node, at *trail) { *w = when(p.readWord(n, at, whenWords...)) }
 func (*when) schema() *jsonschema.Schema           { return wordSchema(whenWords) }
 
 var driftWords = []string{string(activities.DriftAsk), string(activities.DriftForce), string(activities.DriftSkip)}
 
-func (d *drift) read(p *parser, n *node, at *trail) { *d = drift(p.word(n, at, driftWords...)) }
+func (d *drift) read(p *parser, n *node, at *trail) { *d = drift(p.readWord(n, at, driftWords...)) }
 func (*drift) schema() *jsonschema.Schema           { return wordSchema(driftWords) }
 
 var criticalityWords = []string{string(activities.Normal), string(activities.LowCritical)}
 
 func (c *criticality) read(p *parser, n *node, at *trail) {
-	*c = criticality(p.word(n, at, criticalityWords...))
+	*c = criticality(p.readWord(n, at, criticalityWords...))
 }
 func (*criticality) schema() *jsonschema.Schema { return wordSchema(criticalityWords) }
 
 var gateWords = []string{string(GateAsk), string(GateAuto), string(GateNone)}
 
-func (m *GateMode) read(p *parser, n *node, at *trail) { *m = GateMode(p.word(n, at, gateWords...)) }
-func (*GateMode) schema() *jsonschema.Schema           { return wordSchema(gateWords) }
+func (m *GateMode) read(p *parser, n *node, at *trail) {
+	*m = GateMode(p.readWord(n, at, gateWords...))
+}
+func (*GateMode) schema() *jsonschema.Schema { return wordSchema(gateWords) }
 
-// The words of the file for what takes no room once it is compiled.
+// The words for defaults, which are empty once compiled.
 const (
 	wordUnwind = "unwind"
 	wordLIFO   = "lifo"
@@ -210,11 +212,11 @@ var failureWords = []string{wordUnwind, string(FailRollbackStep), string(FailCon
 func (m *FailureMode) read(p *parser, n *node, at *trail) {
 	switch {
 	case n.kind == object:
-		p.add(n, at, n.shown(), "must be text", "one of unwind, rollback_step, continue; unwind_to stands in the step that it is for")
+		p.complain(n, at, n.display(), "must be text", "one of unwind, rollback_step, continue; unwind_to stands in the step that it is for")
 	case n.text == string(FailUnwindTo):
-		p.add(n, at, n.shown(), "names no savepoint", "write it in the step that it is for, as {unwind_to: SAVEPOINT}")
+		p.complain(n, at, n.display(), "names no savepoint", "write it in the step that it is for, as {unwind_to: SAVEPOINT}")
 	default:
-		if word := p.word(n, at, failureWords...); word != wordUnwind {
+		if word := p.readWord(n, at, failureWords...); word != wordUnwind {
 			*m = FailureMode(word)
 		}
 	}
@@ -224,7 +226,7 @@ func (*FailureMode) schema() *jsonschema.Schema { return wordSchema(failureWords
 var unwindWords = []string{wordLIFO, string(UnwindParallel)}
 
 func (m *UnwindMode) read(p *parser, n *node, at *trail) {
-	if word := p.word(n, at, unwindWords...); word != wordLIFO {
+	if word := p.readWord(n, at, unwindWords...); word != wordLIFO {
 		*m = UnwindMode(word)
 	}
 }
@@ -261,22 +263,22 @@ func (r *retry) read(p *parser, n *node, at *trail) {
 	p.decodeObject(n, at, r)
 	if r.Max > 0 && r.Backoff > r.Max {
 		backoff := n.get("backoff")
-		p.add(backoff, at.key("backoff"), backoff.shown(), "is longer than max", "raise max, or lower backoff")
+		p.complain(backoff, at.key("backoff"), backoff.display(), "is longer than max", "raise max, or lower backoff")
 	}
 }
 
 func (v *vars) read(p *parser, n *node, at *trail) {
-	if !p.is(n, at, object, "write a key and a value a line") {
+	if !p.requireKind(n, at, object, "write a key and a value a line") {
 		return
 	}
 	if size := n.size(); size > MaxVars {
-		p.add(n, at, "", fmt.Sprintf("the vars have %d bytes, more than %d", size, MaxVars), "keep large content in a file and name it with source:")
+		p.complain(n, at, "", fmt.Sprintf("the vars have %d bytes, more than %d", size, MaxVars), "keep large content in a file and name it with source:")
 	}
 	*v = make(vars, len(n.fields))
 	for _, f := range n.fields {
 		at := at.key(f.key.text)
 		if !varName.MatchString(f.key.text) {
-			p.add(f.key, at, "", "the name of a var has letters, digits, _ and -, begins with no digit, and is at most 100 long", "rename it")
+			p.complain(f.key, at, "", "the name of a var has letters, digits, _ and -, begins with no digit, and is at most 100 long", "rename it")
 		}
 		(*v)[f.key.text] = p.unescape(f.value, at)
 	}
@@ -286,17 +288,17 @@ func (*vars) schema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "object", PropertyNames: &jsonschema.Schema{Pattern: "^" + varPattern + "$"}}
 }
 
-// unescape is the value of a var with the escapes of expressions taken out.
+// unescape returns the value of a var without its escapes of expressions.
 func (p *parser) unescape(n *node, at *trail) *node {
 	return n.mapText(func(n *node) *node {
 		t, bad := parseTemplate(n.text)
 		if bad != nil {
-			p.add(n, at, strconv.Quote(bad.found), bad.message, expressionForms)
+			p.complain(n, at, strconv.Quote(bad.found), bad.message, expressionForms)
 			return n
 		}
 		plain, ok := t.plain()
 		if !ok {
-			p.add(n, at, n.shown(), "a var cannot hold an expression", "write the expression where the var is used; for the text itself write $${{")
+			p.complain(n, at, n.display(), "a var cannot hold an expression", "write the expression where the var is used; for the text itself write $${{")
 		}
 		m := *n
 		m.text = plain
@@ -305,16 +307,16 @@ func (p *parser) unescape(n *node, at *trail) *node {
 }
 
 func (w *params) read(p *parser, n *node, at *trail) {
-	if p.is(n, at, object, "write a key and a value a line") {
+	if p.requireKind(n, at, object, "write a key and a value a line") {
 		w.node = n
 	}
 }
 func (*params) schema() *jsonschema.Schema { return &jsonschema.Schema{Type: "object"} }
 
-// read leaves the ids to referee.needs, which knows all steps.
+// read leaves the ids to referenceChecker.checkNeeds, which knows all steps.
 func (d *needs) read(p *parser, n *node, at *trail) {
 	d.written = true
-	if p.is(n, at, list, "write it as a list of ids: [build, test]; [] is none") {
+	if p.requireKind(n, at, list, "write it as a list of ids: [build, test]; [] is none") {
 		d.ids = n.items
 	}
 }
@@ -325,9 +327,9 @@ func (*needs) schema() *jsonschema.Schema {
 
 func (s *steps) read(p *parser, n *node, at *trail) {
 	switch {
-	case !p.is(n, at, list, "begin each step with -"):
+	case !p.requireKind(n, at, list, "begin each step with -"):
 	case len(n.items) == 0 || len(n.items) > MaxSteps:
-		p.add(n, at, "", fmt.Sprintf("has %d steps; a task has 1 to %d", len(n.items), MaxSteps), "split the task")
+		p.complain(n, at, "", fmt.Sprintf("has %d steps; a task has 1 to %d", len(n.items), MaxSteps), "split the task")
 	default:
 		*s = decodeList[step](p, n, at)
 	}
@@ -344,9 +346,9 @@ func (s *step) read(p *parser, n *node, at *trail) {
 
 func (c *checks) read(p *parser, n *node, at *trail) {
 	switch {
-	case !p.is(n, at, list, "begin each check with -"):
+	case !p.requireKind(n, at, list, "begin each check with -"):
 	case len(n.items) > MaxChecks:
-		p.add(n, at, "", fmt.Sprintf("has %d checks, more than %d", len(n.items), MaxChecks), "put them into one program and check that")
+		p.complain(n, at, "", fmt.Sprintf("has %d checks, more than %d", len(n.items), MaxChecks), "put them into one program and check that")
 	default:
 		*c = decodeList[check](p, n, at)
 	}
@@ -369,7 +371,7 @@ func (c *check) read(p *parser, n *node, at *trail) {
 		}
 	}
 	if kinds != 1 {
-		p.add(n, at, "", fmt.Sprintf("has %d kinds of check; each item has one", kinds), "write one of command, json, exists, and a new item for another")
+		p.complain(n, at, "", fmt.Sprintf("has %d kinds of check; each item has one", kinds), "write one of command, json, exists, and a new item for another")
 	}
 }
 
@@ -383,17 +385,17 @@ func (*check) schema() *jsonschema.Schema {
 }
 
 func (c *command) read(p *parser, n *node, at *trail) {
-	if !p.is(n, at, list, `write the program and its arguments as a list: [sh, -c, "..."]; no shell stands between`) {
+	if !p.requireKind(n, at, list, `write the program and its arguments as a list: [sh, -c, "..."]; no shell stands between`) {
 		return
 	}
 	const fix = "write the program and its arguments as a list"
 	if len(n.items) == 0 {
-		p.add(n, at, n.shown(), "names no program", fix)
+		p.complain(n, at, n.display(), "names no program", fix)
 	}
 	for i, item := range n.items {
-		s := p.text(item, at.item(i), MaxFile)
+		s := p.readText(item, at.item(i), MaxFile)
 		if i == 0 && item.kind == text && s == "" {
-			p.add(item, at.item(i), item.shown(), "names no program", fix)
+			p.complain(item, at.item(i), item.display(), "names no program", fix)
 		}
 		*c = append(*c, s)
 	}
