@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -89,8 +88,7 @@ YAML. With --config only the worlds of that worker's config are in it.
 			if err != nil {
 				return err
 			}
-			p.printf("%s\n", bytes.TrimSpace(schema))
-			return nil
+			return p.printJSON(schema)
 		},
 	}
 	f.addConfig(c)
