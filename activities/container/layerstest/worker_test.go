@@ -1,4 +1,4 @@
-package sidecartest
+package layerstest
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 )
 
 // workerEnv makes a child of the test binary a worker that plans a step, applies it and undoes it.
-const workerEnv = "UNWIND_TEST_SIDECAR_WORKER"
+const workerEnv = "UNWIND_TEST_LAYERS_WORKER"
 
 type job struct {
 	Config    container.Config
@@ -101,13 +101,9 @@ func TestAWorkerThatIsNotRootHasLayers(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(state) })
 	require.NoError(t, os.Chown(state, nobody, nobody))
-	t.Cleanup(func() { RemoveOf(t, dial(t), state) })
-	program := filepath.Join(state, "helper")
-	content, err := os.ReadFile(Program(t))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(program, content, 0o755))
+	t.Cleanup(func() { containertest.RemoveLayers(t, state) })
 
-	text, err := json.Marshal(job{container.Config{State: state, Overlay: true, Sidecar: true, Helper: program}, b.Name})
+	text, err := json.Marshal(job{container.Config{State: state}, b.Name})
 	require.NoError(t, err)
 	worker := exec.Command("/proc/self/exe") // the folder of the test binary is root's
 	worker.Env = append(os.Environ(), workerEnv+"="+string(text))
@@ -122,10 +118,10 @@ func TestAWorkerThatIsNotRootHasLayers(t *testing.T) {
 	require.NoError(t, json.Unmarshal(out.Bytes(), &said))
 
 	assert.Equal(t, nobody, said.UID)
-	assert.Contains(t, strings.Join(said.Plan.Facts, "\n"), "made by a sidecar container on the engine")
+	assert.Contains(t, strings.Join(said.Plan.Facts, "\n"), "a layer over the container's root")
 	assert.Equal(t, "two\n", said.Result.Outputs["stdout"])
 	assert.Equal(t, activities.Restored, said.Undone.Outcome)
-	assert.Contains(t, said.Undone.Observed, "by a sidecar on the engine")
+	assert.Contains(t, said.Undone.Observed, "the layers of "+b.Name)
 	assert.Equal(t, before, containertest.Shows(t, b))
 	now := b.Inspect(t)
 	assert.Equal(t, was.ID, now.ID)
@@ -142,83 +138,29 @@ func world(t *testing.T, state string, edit func(*container.Config)) activities.
 	return w
 }
 
-func do(t *testing.T, w activities.World, b *containertest.Box, command string) activities.Entry {
+func homeOf(t *testing.T, state string) string {
 	t.Helper()
-	e, err := newEntry(t.Context(), w)
+	home, err := container.Home(state)
 	require.NoError(t, err)
-	with, err := json.Marshal(map[string]any{"container": b.Name, "command": command})
-	require.NoError(t, err)
-	_, err = w.Actions[0].Apply(t.Context(), e, activities.Step{ID: "it", With: with}, "")
-	require.NoError(t, err)
-	return e
-}
-
-func undo(t *testing.T, w activities.World, e activities.Entry) {
-	t.Helper()
-	u, err := w.Actions[0].Undo(t.Context(), e, activities.Decision{})
-	require.NoError(t, err)
-	require.Equal(t, activities.Restored, u.Outcome, "%+v", u)
-}
-
-// TestARecordIsUndoneByTheHelperThatMadeIt changes the config between steps in one container.
-func TestARecordIsUndoneByTheHelperThatMadeIt(t *testing.T) {
-	containertest.NeedsRoot(t, "layers over containers")
-	state, program := t.TempDir(), Program(t)
-	nearby := world(t, state, func(c *container.Config) { c.Overlay = true })
-	beside := world(t, state, func(c *container.Config) { c.Overlay, c.Sidecar, c.Helper = true, true, program })
-	t.Cleanup(func() { RemoveOf(t, dial(t), state) })
-	b := containertest.Start(t)
-	sidecars := func() int { return len(Left(t, b.Client, homeOf(t, nearby))) }
-
-	before := containertest.Shows(t, b)
-	first := do(t, nearby, b, "echo one >/srv/a")
-	one := containertest.Shows(t, b)
-	second := do(t, beside, b, "echo two >/srv/a")
-	assert.Zero(t, sidecars(), "it goes on with the layers that stand")
-	undo(t, beside, second)
-	assert.Equal(t, one, containertest.Shows(t, b))
-	undo(t, beside, first)
-	assert.Equal(t, before, containertest.Shows(t, b))
-	assert.Zero(t, sidecars())
-
-	b = containertest.Start(t)
-	before = containertest.Shows(t, b)
-	first = do(t, beside, b, "echo one >/srv/a")
-	assert.Equal(t, 1, sidecars())
-	one = containertest.Shows(t, b)
-	second = do(t, beside, b, "echo two >/srv/a")
-	undo(t, beside, second)
-	assert.Equal(t, one, containertest.Shows(t, b))
-
-	plain := world(t, state, func(c *container.Config) { c.Helper = "" })
-	_, err := plain.Actions[0].Undo(t.Context(), first, activities.Decision{})
-	if err == nil { // this test is linked statically: its own program will do
-		assert.Equal(t, before, containertest.Shows(t, b))
-		return
-	}
-	require.ErrorContains(t, err, "container.helper")
-	require.ErrorContains(t, err, "go build ./activities/container/overlay/standalone")
-	undo(t, beside, first)
-	assert.Equal(t, before, containertest.Shows(t, b))
-}
-
-func homeOf(t *testing.T, w activities.World) string {
-	t.Helper()
-	place, err := w.Journal(t.Context())
-	require.NoError(t, err)
-	home, _, _ := strings.Cut(place, "@")
 	return home
 }
 
 func TestAConfigThatCannotBeMeantIsRefused(t *testing.T) {
 	t.Parallel()
-	for said, c := range map[string]container.Config{
-		"container.sidecar: true is for checkpoints as layers; set container.overlay: true too":                     {Sidecar: true},
-		`container.helper: "/no/such" is the program of sidecars; set container.sidecar: true too, or leave it out`: {Overlay: true, Helper: "/no/such"},
-		`container.helper: "/no/such" cannot be read`:                                                               {Overlay: true, Sidecar: true, Helper: "/no/such"},
-	} {
-		c.State = t.TempDir()
-		_, err := container.New(c)
-		require.ErrorContains(t, err, said)
-	}
+	_, err := container.New(container.Config{State: t.TempDir(), Layers: "always"})
+	require.EqualError(t, err, `container.layers: "always" must be auto, never or require`)
+}
+
+// TestLayersOfAnEarlierVersionAreNotLostSilently: it made them below the state folder, with nobody's help.
+func TestLayersOfAnEarlierVersionAreNotLostSilently(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	book := filepath.Join(state, "container", "layers", strings.Repeat("a", 64))
+	require.NoError(t, os.MkdirAll(book, 0o700))
+	_, err := container.New(container.Config{State: state})
+	require.ErrorContains(t, err, filepath.Dir(book)+" has layers of containers that an earlier version of Unwind made")
+	require.ErrorContains(t, err, "remove the folder to give them up")
+	require.NoError(t, os.Remove(book))
+	_, err = container.New(container.Config{State: state})
+	require.NoError(t, err)
 }
