@@ -18,6 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
 )
 
 // workerEnv makes a child of the test binary a worker that plans a step, applies it and undoes it.
@@ -86,40 +87,64 @@ func newEntry(ctx context.Context, w activities.World) (activities.Entry, error)
 	}, err
 }
 
+const nobody = 65534
+
 // TestAWorkerThatIsNotRootHasLayers has a worker that is nobody, but for the group that may use the engine.
 func TestAWorkerThatIsNotRootHasLayers(t *testing.T) {
 	containertest.NeedsRoot(t, "layers over containers")
-	const nobody = 65534
 	socket, err := os.Stat("/var/run/docker.sock")
 	if err != nil || os.Getenv("DOCKER_HOST") != "" {
 		t.Skipf("SKIPPED: the engine is not at the usual socket, whose group lets others in: %v", err)
 	}
 	b := containertest.Start(t)
 	b.Put(t, "/srv", map[string]string{"a": "one\n", "d/x": "x\n"})
-	was, before := b.Inspect(t), containertest.Shows(t, b)
+	state := folderOfNobody(t)
+	t.Cleanup(func() { containertest.RemoveLayers(t, state) })
+	worksAsNobody(t, b, container.Config{State: state}, socket.Sys().(*syscall.Stat_t).Gid, func(start func() error) error { return start() })
+}
+
+// TestAWorkerOfARemoteEngineHasLayers has an engine in a network namespace of its own, and a worker there that reaches it over
+// TCP and can read none of its files.
+func TestAWorkerOfARemoteEngineHasLayers(t *testing.T) {
+	containertest.NeedsRoot(t, "layers over containers")
+	e := enginetest.Start(t, enginetest.OnTCP)
+	containertest.Prepare(t, e)
+	b := containertest.StartOn(t, e)
+	b.Put(t, "/srv", map[string]string{"a": "one\n", "d/x": "x\n"})
+	worksAsNobody(t, b, container.Config{State: folderOfNobody(t), Host: enginetest.Address}, nobody, e.Inside)
+}
+
+// folderOfNobody is a state folder for a worker that is not root.
+func folderOfNobody(t *testing.T) string {
+	t.Helper()
 	state, err := os.MkdirTemp("", "unwind-nobody-") //nolint:usetesting // what t.TempDir makes is root's all the way
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(state) })
 	require.NoError(t, os.Chown(state, nobody, nobody))
-	t.Cleanup(func() { containertest.RemoveLayers(t, state) })
+	return state
+}
 
-	text, err := json.Marshal(job{container.Config{State: state}, b.Name})
+// worksAsNobody has a worker take a step and undo it, in a process of its own that starts within.
+func worksAsNobody(t *testing.T, b *containertest.Box, c container.Config, group uint32, within func(start func() error) error) {
+	t.Helper()
+	was, before := b.Inspect(t), containertest.Shows(t, b)
+	text, err := json.Marshal(job{c, b.Name})
 	require.NoError(t, err)
 	worker := exec.Command("/proc/self/exe") // the folder of the test binary is root's
 	worker.Env = append(os.Environ(), workerEnv+"="+string(text))
 	worker.Dir = "/"
-	worker.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{
-		Uid: nobody, Gid: nobody, Groups: []uint32{socket.Sys().(*syscall.Stat_t).Gid},
-	}}
+	worker.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody, Groups: []uint32{group}}}
 	var out, failed bytes.Buffer
 	worker.Stdout, worker.Stderr = &out, &failed
-	require.NoError(t, worker.Run(), "%s", &failed)
+	require.NoError(t, within(worker.Start))
+	require.NoError(t, worker.Wait(), "%s", &failed)
 	var said told
 	require.NoError(t, json.Unmarshal(out.Bytes(), &said))
 
 	assert.Equal(t, nobody, said.UID)
 	assert.Contains(t, strings.Join(said.Plan.Facts, "\n"), "a layer over the container's root")
 	assert.Equal(t, "two\n", said.Result.Outputs["stdout"])
+	assert.Equal(t, "layers", said.Result.Outputs["kept_by"])
 	assert.Equal(t, activities.Restored, said.Undone.Outcome)
 	assert.Contains(t, said.Undone.Observed, "the layers of "+b.Name)
 	assert.Equal(t, before, containertest.Shows(t, b))
