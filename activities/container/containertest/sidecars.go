@@ -3,7 +3,6 @@ package containertest
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
@@ -25,9 +24,7 @@ func Sidecars(t testing.TB, c *client.Client, home string) []container.Summary {
 // RemoveHome removes what a home has on an engine.
 func RemoveHome(t testing.TB, c *client.Client, home string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	require.NoError(t, sidecar.Remove(ctx, c, home))
+	require.NoError(t, sidecar.Remove(context.Background(), c, home))
 }
 
 // RemoveLayers removes what a worker with a state folder has on the engine at hand. It is for a Cleanup.

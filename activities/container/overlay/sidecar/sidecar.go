@@ -249,26 +249,26 @@ func refused(doing string, err error) error {
 	return err
 }
 
+// removeLimit is how long Remove tries: an engine cannot end a sidecar whose last layers the kernel is still writing to the disk.
+const removeLimit = time.Minute
+
 // Remove ends the sidecars of a home and removes its volume, with all layers in it: for a home whose containers are gone.
 func Remove(ctx context.Context, e Remover, home string) error {
 	const pause = 20 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, removeLimit)
+	defer cancel()
 	for {
 		left, err := e.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", Label+"="+home))})
-		if err != nil {
-			return err
-		}
-		if len(left) == 0 {
+		if err == nil && len(left) == 0 {
 			break
 		}
-		for _, c := range left {
-			if err := remove(ctx, e, c.ID); err != nil {
-				return err
-			}
+		for _, c := range left { // one that is removing itself is listed until it has
+			err = errors.Join(err, remove(ctx, e, c.ID))
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause): // one that is removing itself is listed until it has
+			return errors.Join(err, ctx.Err())
+		case <-time.After(pause):
 		}
 	}
 	if err := e.VolumeRemove(ctx, Volume(home), true); !cerrdefs.IsNotFound(err) {
