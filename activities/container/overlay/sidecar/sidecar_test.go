@@ -27,7 +27,15 @@ import (
 
 const workerEnv = "UNWIND_TEST_SIDECAR_OF"
 
+// lazyEnv makes a child of the test binary a program that does not call helper.Attend.
+const lazyEnv = "UNWIND_TEST_SIDECAR_LAZY"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(lazyEnv) != "" {
+		_, err := sidecar.Ref()
+		fmt.Println(err)
+		os.Exit(0)
+	}
 	helper.Attend()
 	if home := os.Getenv(workerEnv); home != "" {
 		beWorker(home)
@@ -240,4 +248,14 @@ func TestASidecarThatIsKilledLosesNothing(t *testing.T) {
 	}
 	y.must(helper.Restore, "one")
 	assert.Equal(t, before, y.files())
+}
+
+// TestAProgramThatDoesNotAttendIsNoSidecar: it would do there whatever it does, with all rights.
+func TestAProgramThatDoesNotAttendIsNoSidecar(t *testing.T) {
+	t.Parallel()
+	lazy := exec.Command("/proc/self/exe")
+	lazy.Env = append(os.Environ(), lazyEnv+"=1")
+	said, err := lazy.Output()
+	require.NoError(t, err)
+	assert.Contains(t, string(said), "have its main function call container.Attend first")
 }
