@@ -21,7 +21,7 @@ import (
 // in their place, or a library below them. What cannot be seen is not proven.
 func (x *execAction) readsOnly(ctx context.Context, p params, in container.InspectResponse) (bool, error) {
 	r, ok := p.reading()
-	if !ok || r.Scratch && !below("/tmp", p.ignored()) || mayMount(in) {
+	if !ok || r.Scratch && !below("/tmp", p.ignored()) || mountsMayBeMade(in) {
 		return false, nil
 	}
 	search, ok := searchPath(in.Config.Env)
@@ -43,8 +43,8 @@ func (x *execAction) readsOnly(ctx context.Context, p params, in container.Inspe
 	return ok && err == nil, errors.Join(err, proof.then.close(ctx))
 }
 
-// mayMount says that a container's processes may have mounted something over its files, where the engine does not see it.
-func mayMount(c container.InspectResponse) bool {
+// mountsMayBeMade says that a container's processes may have mounted something over its files, where the engine does not see it.
+func mountsMayBeMade(c container.InspectResponse) bool {
 	host := c.HostConfig
 	return host.Privileged || slices.ContainsFunc(host.CapAdd, func(capability string) bool {
 		return slices.Contains([]string{"ALL", "CAP_ALL", "SYS_ADMIN", "CAP_SYS_ADMIN"}, strings.ToUpper(capability))

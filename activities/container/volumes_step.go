@@ -345,7 +345,7 @@ func (x *execAction) startAgain(ctx context.Context, t *journal.Token, rec recor
 		return explain("looking at the container after the rollback", err)
 	}
 	if rec.Chosen.Layers {
-		return x.choice.layersOf(rec.Chosen).start(ctx, now, false)
+		return x.choice.layers.start(ctx, now, false)
 	}
 	return explain("starting container "+nameOf(now), x.engine.ContainerStart(ctx, id, container.StartOptions{}))
 }

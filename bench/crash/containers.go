@@ -23,6 +23,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
 
+	world "github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/examples/found"
 )
 
@@ -101,7 +102,7 @@ func (p *inContainer) set(ctx context.Context, r *run, task string) error {
 	if err := r.engine.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
 		return err
 	}
-	p.within = r.fleet.members[p.Host].Container.Overlay
+	p.within = r.fleet.members[p.Host].Container.Layers == world.LayersRequire
 	p.before, err = p.look(ctx)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/examples/found"
 )
 
@@ -44,7 +45,9 @@ func TestWithinSeesWhatLiesOverAContainer(t *testing.T) {
 		}
 	}
 
-	layers := helper.NewClient(t.TempDir())
+	home := containertest.Random()
+	layers := helper.ClientOf(sidecar.Starter(b.Client, home))
+	t.Cleanup(func() { containertest.RemoveHome(t, containertest.Docker(containertest.Outliving(t)), home) })
 	t.Cleanup(layers.Close)
 	ask := func(r helper.Request) {
 		r.Container, r.PID = b.ID, b.Inspect(t).State.Pid

@@ -15,7 +15,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
 )
 
-func TestMain(m *testing.M) { containertest.Main(m, layering) }
+func TestMain(m *testing.M) {
+	container.Attend()
+	if job := os.Getenv(workerEnv); job != "" {
+		actAsWorker(job)
+	}
+	containertest.Main(m, layering)
+}
 
 // own is the engine with overlay2; nil while the one at hand is tested.
 var own *enginetest.Engine
@@ -68,6 +74,11 @@ func start(t testing.TB, dir string) {
 	} else {
 		b, host = containertest.StartOn(t, own), own.Host
 	}
+	t.Cleanup(func() { // after the worlds of the case
+		if own == nil {
+			containertest.RemoveLayers(t, dir)
+		}
+	})
 	b.Run(t, "mkdir -p /srv; echo one >/srv/a; mkdir /srv/d; echo x >/srv/d/x")
 	for file, content := range map[string]string{"name": b.Name, "host": host} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
@@ -79,7 +90,7 @@ func open(dir string) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	return container.New(container.Config{State: dir, Host: string(host), Overlay: true})
+	return container.New(container.Config{State: dir, Host: string(host), Layers: container.LayersRequire})
 }
 
 func in(t testing.TB, dir string) *containertest.Box {

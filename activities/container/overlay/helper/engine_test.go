@@ -133,7 +133,7 @@ func TestOnEngines(t *testing.T) {
 			_, err := c.ImageRemove(context.Background(), ref, image.RemoveOptions{Force: true, PruneChildren: true})
 			assert.NoError(t, err)
 		})
-		h := NewClient(filepath.Join(t.TempDir(), "stacks"))
+		h := newClient(filepath.Join(t.TempDir(), "stacks"), func(int) {})
 		t.Cleanup(h.Close)
 		_, err = h.Ask(t.Context(), Request{Op: Probe})
 		require.NoError(t, err)

@@ -486,7 +486,8 @@ func TestTheHelperIsAProcessOfItsOwn(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: overlays are tested as root only")
 	}
-	c := NewClient(filepath.Join(t.TempDir(), "stacks"))
+	pid := 0
+	c := newClient(filepath.Join(t.TempDir(), "stacks"), func(started int) { pid = started })
 	for range 2 {
 		_, err := c.Ask(t.Context(), Request{Op: Probe})
 		require.NoError(t, err)
@@ -496,7 +497,7 @@ func TestTheHelperIsAProcessOfItsOwn(t *testing.T) {
 		c.mu.Lock()
 		p := c.now
 		c.mu.Unlock()
-		require.NoError(t, syscall.Kill(p.pid, syscall.SIGKILL))
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		<-p.ended
 	}
 	_, err := c.Ask(t.Context(), Request{Op: Probe})

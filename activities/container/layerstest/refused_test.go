@@ -1,4 +1,4 @@
-package sidecartest
+package layerstest
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	dockertypes "github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -53,7 +55,7 @@ func TestAnEngineThatRefusesSidecarsTakesDockerCommit(t *testing.T) {
 	before := containertest.Files(t, b)
 	state := t.TempDir()
 	w := world(t, state, func(c *container.Config) {
-		c.Overlay, c.Sidecar, c.Helper, c.Host = true, true, Program(t), withoutSidecars(t)
+		c.Host = withoutSidecars(t)
 	})
 	e, err := newEntry(t.Context(), w)
 	require.NoError(t, err)
@@ -73,5 +75,54 @@ func TestAnEngineThatRefusesSidecarsTakesDockerCommit(t *testing.T) {
 	assert.Equal(t, activities.Compensated, undone.Outcome)
 	assert.Contains(t, undone.Observed, why)
 	assert.Equal(t, before, containertest.Files(t, b))
-	assert.Empty(t, Left(t, b.Client, homeOf(t, w)))
+	assert.Empty(t, containertest.Sidecars(t, b.Client, homeOf(t, state)))
+}
+
+func TestAWorkerThatRequiresLayersDoesNotStartWithoutThem(t *testing.T) {
+	containertest.Docker(t)
+	refusing, absent := withoutSidecars(t), "tcp://127.0.0.1:1"
+	for mode, c := range map[container.LayersMode][]string{
+		container.LayersRequire: {refusing, absent}, container.LayersAuto: {refusing, absent}, container.LayersNever: {refusing, absent}, "": {refusing, absent},
+	} {
+		for _, address := range c {
+			w, err := container.New(container.Config{State: t.TempDir(), Host: address, Layers: mode})
+			require.NoError(t, err)
+			err = w.Prepare(t.Context())
+			if mode != container.LayersRequire {
+				require.NoError(t, err, "%q, %s", mode, address)
+				continue
+			}
+			require.ErrorContains(t, err, "container.layers: require: layers do not work here: ")
+			require.ErrorContains(t, err, map[string]string{refusing: "the rule of the house: no host processes", absent: "Cannot connect to the Docker daemon"}[address])
+			require.ErrorContains(t, err, "or write layers: auto, and docker commit is used")
+		}
+	}
+}
+
+func TestAContainerWithoutLayersIsRefusedWhereTheyAreRequired(t *testing.T) {
+	containertest.NeedsRoot(t, "layers over containers")
+	b := containertest.Start(t, func(_ *dockertypes.Config, h *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		h.CapAdd = []string{"SYS_ADMIN"}
+	})
+	state := t.TempDir()
+	w := world(t, state, func(c *container.Config) { c.Layers = container.LayersRequire })
+	e, err := newEntry(t.Context(), w)
+	require.NoError(t, err)
+	with, err := json.Marshal(map[string]any{"container": b.Name, "command": "touch /x"})
+	require.NoError(t, err)
+	for _, act := range []func() error{
+		func() error {
+			_, err := w.Actions[0].Plan(t.Context(), e, activities.Step{ID: "it", With: with})
+			return err
+		},
+		func() error {
+			_, err := w.Actions[0].Apply(t.Context(), e, activities.Step{ID: "it", With: with}, "")
+			return err
+		},
+	} {
+		err := act()
+		require.Equal(t, activities.Refused, activities.TypeOf(err), "%v", err)
+		require.ErrorContains(t, err, "run it without --privileged and SYS_ADMIN; or write layers: auto")
+	}
+	assert.False(t, b.Has(t, "/x"))
 }
