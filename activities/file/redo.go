@@ -131,7 +131,7 @@ func (b *rollback) restage(ctx context.Context, from, to string, kept tree) erro
 		return activities.Errorf(activities.DamagedRecord,
 			"what the rollback has kept at %s is not as it was taken away; nothing was touched: run the task again", filepath.Join(b.store.Name(), from))
 	}
-	return b.copyTree(held, from, to)
+	return b.copyTree(from, to)
 }
 
 // folder is where the tickets are: with the attempt of the undo that had them last.

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/pkg/xattr"
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -281,7 +282,7 @@ func hand(f *os.File, old node) error {
 		case "security.capability", "security.ima", "security.evm":
 			continue
 		}
-		err = unix.Fsetxattr(int(f.Fd()), name, raw, 0)
+		err = xattr.FSet(f, name, raw)
 		if err != nil && (strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "system.")) {
 			return fmt.Errorf("extended attribute %s cannot be handed on: %w", name, err)
 		}

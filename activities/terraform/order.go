@@ -30,10 +30,8 @@ type order struct {
 // whatApply is a run that applies a plan.
 const whatApply = "apply"
 
-const (
-	orderVar      = "UNWIND_TERRAFORM_ORDER"
-	supervisorVar = "UNWIND_TERRAFORM_SUPERVISOR"
-)
+// orderVar names the environment variable that holds an order.
+const orderVar = "UNWIND_TERRAFORM_ORDER"
 
 func (o order) String() string {
 	b, _ := json.Marshal(o) // strings and numbers

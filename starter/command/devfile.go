@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
+	"github.com/seed-62bf7108/unwind/internal/filelock"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
@@ -76,16 +76,12 @@ func lockFolder(folder string) (unlock func(), err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(folder, "dev.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	l, err := filelock.Try(filepath.Join(folder, "dev.lock"))
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, folderTaken{folder}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, folderTaken{folder}
-		}
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-	}
-	return func() { f.Close() }, nil
+	return l.Release, nil
 }

@@ -1,6 +1,7 @@
 package terraformtest
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"runtime"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
 // Source is the provider's address, for required_providers. Its resource is fake_thing: a file in the provider's dir.
@@ -93,9 +94,9 @@ func lock(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	l, err := filelock.Acquire(context.Background(), path)
 	if err != nil {
 		return nil, err
 	}
-	return func() { f.Close() }, unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	return l.Release, nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // take keeps what the container shows now under a name; once. What is written from now on is not part of it.
@@ -73,7 +74,7 @@ func (o *open) copyTop(name string) (err error) {
 		if err := o.enough(size); err != nil {
 			return err
 		}
-		if err := stack.Copy(stack.Content(o.dir, o.Upper), stack.Content(o.dir, n)); err != nil {
+		if err := filetree.CopyTo(stack.Content(o.dir, o.Upper), stack.Content(o.dir, n)); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // Change is what layers make of a path.
@@ -50,12 +52,12 @@ const (
 func Changes(dir string, layers []int, skip func(path string) bool) ([]Change, error) {
 	root := &tree{}
 	for _, n := range layers {
-		layer, err := openItem(unix.AT_FDCWD, Content(dir, n))
+		layer, err := openLayer(dir, n)
 		if err != nil {
 			return nil, fmt.Errorf("reading layer %d: %w", n, err)
 		}
 		err = root.add(layer, "/", skip)
-		layer.close()
+		layer.Close()
 		if err != nil {
 			return nil, fmt.Errorf("reading layer %d: %w", n, err)
 		}
@@ -80,8 +82,8 @@ func (t *tree) list(all *[]Change) {
 }
 
 // add puts what a folder of a layer holds over what is known of its path.
-func (t *tree) add(folder item, at string, skip func(string) bool) error {
-	return folder.each(func(name string, sub item) error {
+func (t *tree) add(folder filetree.Node, at string, skip func(string) bool) error {
+	return folder.Each(func(name string, sub filetree.Node) error {
 		here := path.Join(at, name)
 		if skip(here) {
 			return nil
@@ -108,26 +110,26 @@ func (t *tree) add(folder item, at string, skip func(string) bool) error {
 	})
 }
 
-func look(it item, at string) (*tree, error) {
+func look(it filetree.Node, at string) (*tree, error) {
 	c, err := describedBy(it, at)
 	if err == nil && c.Kind == KindFile {
-		c.Digest, err = it.digest()
+		c.Digest, err = it.Digest()
 	}
 	return &tree{Change: c}, err
 }
 
 // describedBy is all of a change but the content of a file.
-func describedBy(it item, at string) (Change, error) {
-	if it.gone() {
+func describedBy(it filetree.Node, at string) (Change, error) {
+	if isWhiteout(it) {
 		return Change{Path: at, Kind: KindGone}, nil
 	}
-	has, err := it.attributes()
+	has, err := it.Attributes()
 	if err != nil {
 		return Change{}, err
 	}
-	st := it.st
+	st := it.Stat
 	c := Change{Path: at, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, MTime: st.Mtim.Nano(), Attributes: digestOf(has)}
-	switch it.kind() {
+	switch it.Kind() {
 	case unix.S_IFDIR:
 		c.Kind = KindFolder
 		if string(has[opaque]) == "y" {
@@ -137,29 +139,16 @@ func describedBy(it item, at string) (Change, error) {
 		c.Kind, c.Size = KindFile, st.Size
 	case unix.S_IFLNK:
 		c.Kind = KindLink
-		c.Link, err = it.link()
+		c.Link, err = it.ReadLink()
 	default:
-		c.Kind, c.Device = KindOther, uint64(it.kind())<<32|st.Rdev
+		c.Kind, c.Device = KindOther, uint64(it.Kind())<<32|st.Rdev
 	}
 	return c, err
 }
 
-func (it item) digest() (string, error) {
-	f, err := it.open()
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
 // digestOf covers attributes that are the container's own.
 func digestOf(has map[string][]byte) string {
-	mine := own(has)
+	mine := withoutMarks(has)
 	if len(mine) == 0 {
 		return ""
 	}
@@ -172,13 +161,13 @@ func digestOf(has map[string][]byte) string {
 
 // Untouched says that nothing has been written to the upper layer of a view since it was shown.
 func (t *Target) Untouched(v View) (bool, error) {
-	upper, err := openItem(unix.AT_FDCWD, Content(v.Dir, v.Upper))
+	upper, err := openLayer(v.Dir, v.Upper)
 	if err != nil {
 		return false, wrap("the upper layer", err)
 	}
-	defer upper.close()
+	defer upper.Close()
 	empty := true
-	err = upper.each(func(string, item) error {
+	err = upper.Each(func(string, filetree.Node) error {
 		empty = false
 		return io.EOF // one is enough
 	})
@@ -189,7 +178,7 @@ func (t *Target) Untouched(v View) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer shown.close()
+	defer shown.Close()
 	was, err := look(shown, "/")
 	if err != nil {
 		return false, err
@@ -203,9 +192,9 @@ func (t *Target) Untouched(v View) (bool, error) {
 }
 
 // rootOf is the folder that the upper layer of a view is made like.
-func (t *Target) rootOf(v View) (item, error) {
+func (t *Target) rootOf(v View) (filetree.Node, error) {
 	if n := len(v.Lower); n > 0 {
-		return openItem(unix.AT_FDCWD, Content(v.Dir, v.Lower[n-1]))
+		return openLayer(v.Dir, v.Lower[n-1])
 	}
-	return openItem(t.root, ".")
+	return filetree.Open(t.root, ".")
 }
