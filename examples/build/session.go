@@ -47,32 +47,35 @@ type session struct {
 }
 
 // open makes the container and starts the worker. What it has done is cleared away again where it fails.
-func open(ctx context.Context, server client.Options, log io.Writer) (s *session, err error) {
+func open(ctx context.Context, server client.Options, log io.Writer) (*session, error) {
 	name := "unwind-build-" + strings.ToLower(rand.Text()[:8])
-	s = &session{container: name, queue: name}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
-	if s.state, err = os.MkdirTemp("", name+"-"); err != nil {
-		return nil, err
+	s := &session{container: name, queue: name}
+	if err := s.start(ctx, server, log); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *session) start(ctx context.Context, server client.Options, log io.Writer) error {
+	var err error
+	if s.state, err = os.MkdirTemp("", s.container+"-"); err != nil {
+		return err
 	}
 	s.closers = append(s.closers, func() error { return os.RemoveAll(s.state) })
 	if err := s.makeContainer(ctx, log); err != nil {
-		return nil, err
+		return err
 	}
 	if s.client, err = client.DialContext(ctx, server); err != nil {
-		return nil, err
+		return err
 	}
 	s.closers = append(s.closers, func() error { s.client.Close(); return nil })
-	w, err := host.Start(ctx, host.Config{Host: name, Queue: s.queue, State: s.state, Container: &host.ContainerConfig{}},
+	w, err := host.Start(ctx, host.Config{Host: s.container, Queue: s.queue, State: s.state, Container: &host.ContainerConfig{}},
 		host.Options{Client: s.client, Namespace: server.Namespace})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.closers = append(s.closers, func() error { w.Stop(); return nil })
-	return s, nil
+	return nil
 }
 
 // makeContainer starts a container from the root filesystem, without a network.
