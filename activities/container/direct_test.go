@@ -3,7 +3,6 @@ package container_test
 import (
 	"encoding/json"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,13 +15,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestARunningContainerIsReadWithoutItsEngine(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: others than root cannot look into a container")
-	}
+	testrun.NeedRoot(t, "what a container holds")
 	b := containertest.Start(t, usesItsFiles) // so that its steps take docker commit, and what only reads is proven
 	b.Run(t, "echo 1 >/srv/a; mkdir /srv/d")
 	var copies atomic.Int64

@@ -25,14 +25,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // layersStage is a world that takes checkpoints as layers.
 func layersStage(t testing.TB, state string) *stage {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: layers over containers are tested as root only")
-	}
+	testrun.NeedRoot(t, "layers over containers")
 	t.Cleanup(func() { containertest.RemoveLayers(t, state) })
 	return newStageAt(t, container.Config{State: state})
 }
@@ -467,9 +466,7 @@ func TestWhatWasPutAsideComesBackWithItsLayers(t *testing.T) {
 
 // TestARestartOfTheEngineLosesNothing has an engine of its own.
 func TestARestartOfTheEngineLosesNothing(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: layers over containers are tested as root only")
-	}
+	testrun.NeedRoot(t, "layers over containers")
 	e := enginetest.Start(t)
 	containertest.Prepare(t, e)
 	s, b := newStageAt(t, container.Config{State: t.TempDir(), Host: e.Host}), containertest.StartOn(t, e)
@@ -490,9 +487,7 @@ func TestARestartOfTheEngineLosesNothing(t *testing.T) {
 }
 
 func TestARestartOfAnEngineThatEndsItsContainersLosesNothing(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: layers over containers are tested as root only")
-	}
+	testrun.NeedRoot(t, "layers over containers")
 	e := enginetest.Start(t, enginetest.EndsAll)
 	containertest.Prepare(t, e)
 	s, b := newStageAt(t, container.Config{State: t.TempDir(), Host: e.Host}), containertest.StartOn(t, e)

@@ -153,7 +153,7 @@ func lookAtEach(t *testing.T, b *containertest.Box) map[string]string {
 	require.NoError(t, err)
 	is := map[string]string{
 		"it has another id":                                           now.ID,
-		"its image is named by id":                                  now.Config.Image,
+		"its image is named by id":                                    now.Config.Image,
 		"anonymous volumes become named ones":                         fmt.Sprint(now.HostConfig.Binds),
 		"its log begins anew":                                         string(first[:n]),
 		"its processes start again: what they held in memory is gone": fmt.Sprint(now.State.Pid),

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
 	"github.com/seed-62bf7108/unwind/activities/container/image"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestMain(m *testing.M) {
@@ -32,18 +33,17 @@ type setting struct {
 	host, image string
 }
 
-// onEachBackend runs a test with each backend on each engine.
+// onEachBackend runs a test with each backend, on one of the two engines, which is drawn; a deep run takes both.
 func onEachBackend(t *testing.T, test func(t *testing.T, on setting, layers bool)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("layers over containers are tested as root only")
-		}
-		t.Skip("SKIPPED: layers over containers are tested as root only")
-	}
+	testrun.NeedRoot(t, "layers over containers")
 	atHand := setting{Client: containertest.Docker(t)}
-	own := enginetest.Start(t)
-	for name, on := range map[string]setting{"at hand": atHand, "overlay2": {Client: own.Client(t), host: own.Host}} {
+	for _, name := range testrun.Draw(t, "at hand", "overlay2") {
+		on := atHand
+		if name == "overlay2" {
+			own := enginetest.Start(t)
+			on = setting{Client: own.Client(t), host: own.Host}
+		}
 		on.image = "unwind/test-backend:" + containertest.Random()
 		_, err := image.Build(t.Context(), on, on.image)
 		require.NoError(t, err)

@@ -19,6 +19,8 @@ import (
 
 	"github.com/docker/docker/client"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // limit is how long an engine may take to start or to end.
@@ -85,6 +87,7 @@ func raiseLoopback() error {
 // Start starts an engine that is gone after the test, with all that it had.
 func Start(t testing.TB, options ...func(*Engine)) *Engine {
 	t.Helper()
+	testrun.NeedProgram(t, "dockerd", "it is part of the Docker engine (Debian's package docker.io)")
 	e, err := Open(options...)
 	if err != nil {
 		t.Fatal(err)

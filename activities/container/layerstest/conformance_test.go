@@ -13,6 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestMain(m *testing.M) {
@@ -26,17 +27,23 @@ func TestMain(m *testing.M) {
 // own is the engine with overlay2; nil while the one at hand is tested.
 var own *enginetest.Engine
 
+// TestLayers runs the suite on one of the two engines, which is drawn; a deep run takes both.
 func TestLayers(t *testing.T) {
-	containertest.NeedsRoot(t, "layers over containers")
-	containertest.Docker(t)
-	actiontest.Run(t, layering)
+	testrun.NeedRoot(t, "layers over containers")
+	for _, engine := range testrun.Draw(t, onOneAtHand, onOverlay2) {
+		engine(t)
+	}
 }
 
-func TestLayersOnOverlay2(t *testing.T) {
-	containertest.NeedsRoot(t, "layers over containers")
+func onOneAtHand(t *testing.T) {
+	containertest.Docker(t)
+	t.Run("at hand", func(t *testing.T) { actiontest.Run(t, layering) })
+}
+
+func onOverlay2(t *testing.T) {
 	own = enginetest.Start(t)
 	containertest.Prepare(t, own)
-	t.Run("on it", func(t *testing.T) { actiontest.Run(t, layering) }) // the engine outlives the parallel tests in it
+	t.Run("overlay2", func(t *testing.T) { actiontest.Run(t, layering) }) // the engine outlives the parallel tests in it
 	own = nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // withoutSidecars is the address of the engine at hand, with a rule of its administrator's before it: no container has the
@@ -49,7 +50,7 @@ func withoutSidecars(t *testing.T) string {
 }
 
 func TestAnEngineThatRefusesSidecarsTakesDockerCommit(t *testing.T) {
-	containertest.NeedsRoot(t, "layers over containers")
+	testrun.NeedRoot(t, "layers over containers")
 	b := containertest.Start(t)
 	b.Put(t, "/srv", map[string]string{"a": "one\n"})
 	before := containertest.Files(t, b)
@@ -100,7 +101,7 @@ func TestAWorkerThatRequiresLayersDoesNotStartWithoutThem(t *testing.T) {
 }
 
 func TestAContainerWithoutLayersIsRefusedWhereTheyAreRequired(t *testing.T) {
-	containertest.NeedsRoot(t, "layers over containers")
+	testrun.NeedRoot(t, "layers over containers")
 	b := containertest.Start(t, func(_ *dockertypes.Config, h *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		h.CapAdd = []string{"SYS_ADMIN"}
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // workerEnv makes a child of the test binary a worker that plans a step, applies it and undoes it.
@@ -91,10 +92,10 @@ const nobody = 65534
 
 // TestAWorkerThatIsNotRootHasLayers has a worker that is nobody, but for the group that may use the engine.
 func TestAWorkerThatIsNotRootHasLayers(t *testing.T) {
-	containertest.NeedsRoot(t, "layers over containers")
+	testrun.NeedRoot(t, "layers over containers")
 	socket, err := os.Stat("/var/run/docker.sock")
 	if err != nil || os.Getenv("DOCKER_HOST") != "" {
-		t.Skipf("SKIPPED: the engine is not at the usual socket, whose group lets others in: %v", err)
+		testrun.Skip(t, "the engine is not at the usual socket, whose group lets others in: %v", err)
 	}
 	b := containertest.Start(t)
 	b.Put(t, "/srv", map[string]string{"a": "one\n", "d/x": "x\n"})
@@ -106,7 +107,7 @@ func TestAWorkerThatIsNotRootHasLayers(t *testing.T) {
 // TestAWorkerOfARemoteEngineHasLayers has an engine in a network namespace of its own, and a worker there that reaches it over
 // TCP and can read none of its files.
 func TestAWorkerOfARemoteEngineHasLayers(t *testing.T) {
-	containertest.NeedsRoot(t, "layers over containers")
+	testrun.NeedRoot(t, "layers over containers")
 	e := enginetest.Start(t, enginetest.OnTCP)
 	containertest.Prepare(t, e)
 	b := containertest.StartOn(t, e)

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 	"github.com/seed-62bf7108/unwind/examples/found"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // scene is a box with a volume, and the world of a worker.
@@ -35,7 +36,7 @@ type scene struct {
 
 func newScene(t *testing.T, layers bool) *scene {
 	t.Helper()
-	containertest.NeedsRoot(t, "copies of volumes")
+	testrun.NeedRoot(t, "copies of volumes")
 	s := &scene{T: t, box: startWithVolume(t), state: t.TempDir()}
 	c := container.Config{State: s.state, Layers: container.LayersNever}
 	if layers {

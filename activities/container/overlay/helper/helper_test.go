@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestMain(m *testing.M) {
@@ -484,7 +485,7 @@ func TestAForeignProcessIsNotTakenForTheContainers(t *testing.T) {
 func TestTheHelperIsAProcessOfItsOwn(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: overlays are tested as root only")
+		testrun.Skip(t, "overlays are tested as root only")
 	}
 	pid := 0
 	c := newClient(filepath.Join(t.TempDir(), "stacks"), func(started int) { pid = started })

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 const workerEnv = "UNWIND_TEST_SIDECAR_OF"
@@ -91,8 +92,8 @@ func atHand(t *testing.T) *client.Client {
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
-	if _, err := c.Ping(t.Context()); err != nil && os.Getenv("CI") != "true" {
-		t.Skipf("SKIPPED: no Docker engine answers: %v", err)
+	if _, err := c.Ping(t.Context()); err != nil {
+		testrun.Skip(t, "no Docker engine answers: %v", err)
 	}
 	return c
 }
@@ -121,9 +122,7 @@ func (y *yard) files() string { return engines.ReplaceAllString(boxtest.At(y, y.
 
 func needsRoot(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: only root can look into containers as this test does")
-	}
+	testrun.NeedRoot(t, "what a container holds")
 }
 
 func TestASidecarDoesWhatAHelperOnTheHostDoes(t *testing.T) {
