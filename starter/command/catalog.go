@@ -23,8 +23,8 @@ func (p *program) catalog() *cobra.Command {
 		Use:     "catalog [ACTION]",
 		GroupID: groupLook,
 		Short:   "List the actions, or show one with its parameters",
-		Long: `Catalog lists what a step can use: each action with its risk and how it is undone. With the name of an action it shows its
-parameters and outputs. With --config only the worlds of that worker's config are listed.
+		Long: `Catalog lists the actions that a step can use, each with its risk and how it is undone. With the name of an action, it shows
+its parameters and outputs. With --config, it lists only the worlds of that worker's config.
 
 ` + exitStatuses,
 		Example: `  starter catalog
@@ -72,7 +72,7 @@ func (p *program) schema() *cobra.Command {
 		GroupID: groupLook,
 		Short:   "Print the JSON Schema of the task file",
 		Long: `Schema prints the JSON Schema of the task file with the parameters of every action, for editors that complete and check
-YAML. With --config only the worlds of that worker's config are in it.
+YAML. With --config, it holds only the worlds of that worker's config.
 
 ` + exitStatuses,
 		Example: `  starter schema > task.schema.json

@@ -68,7 +68,7 @@ func (d devFile) write(folder string) (remove func(), err error) {
 type folderTaken struct{ folder string }
 
 func (e folderTaken) Error() string {
-	return fmt.Sprintf("a starter dev runs already on %s; use it, stop it, or set UNWIND_STATE to another folder", e.folder)
+	return fmt.Sprintf("starter dev is already running on %s; use it, stop it, or set UNWIND_STATE to another folder", e.folder)
 }
 
 // lockFolder keeps a second server off the database of a state folder, for as long as this process lives or until unlock.

@@ -131,7 +131,6 @@ func (c *compiler) compileStep(i int) Step {
 	if len(compiled.With) > MaxInline {
 		c.complain(with, s.at.key("with"), "", fmt.Sprintf("has %d bytes, more than %d", len(compiled.With), MaxInline),
 			"put large content into a file and name it with source:")
-
 	}
 	t := nameTouched(a.Spec, with)
 	t.place = compiled.Place.Queue
@@ -347,7 +346,6 @@ func (c *compiler) rollbackWindow() time.Duration {
 			c.complain(c.doc.root, c.at("keep"), "",
 				fmt.Sprintf("is missing, and its default of %s is longer than the %s that the server keeps closed runs", writeDuration(keep), kept),
 				"add keep: "+kept+", "+way)
-
 		} else {
 			c.complain(n, c.at("keep"), n.display(), "is longer than the "+kept+" that the server keeps closed runs", "write at most "+kept+", "+way)
 		}

@@ -51,7 +51,7 @@ func propertiesOf(t reflect.Type) []property {
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		all = append(all, property{
-			index: i, name: name, required: options != "omitempty", description: f.Tag.Get("jsonschema"),
+			index: i, name: name, required: options == "", description: f.Tag.Get("jsonschema"),
 			preset: f.Tag.Get("default"), expressions: f.Tag.Get("expressions"),
 		})
 	}
@@ -133,7 +133,7 @@ func decodeList[T any](p *parser, n *node, at *trail) []T {
 // schemaOf returns the schema of a type. It mirrors decode; jsonschema.For would accept null for what is left out, which
 // decode refuses.
 func schemaOf(t reflect.Type) *jsonschema.Schema {
-	if d, ok := reflect.New(t).Interface().(describer); ok {
+	if d, ok := reflect.TypeAssert[describer](reflect.New(t)); ok {
 		return d.schema()
 	}
 	if t.Kind() == reflect.Pointer {

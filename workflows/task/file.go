@@ -10,7 +10,7 @@ import (
 // hold: the parser reads their fields, and the JSON Schema and docs/task-file-reference.md are derived from them. The tags of
 // a field:
 //
-//	json        its name; without omitempty it is required
+//	json        its name; without omitempty or omitzero it is required
 //	jsonschema  what it means, for the schema, the reference and the message that it is missing
 //	default     what holds where it is left out
 //	expressions which expressions may stand in it: "vars", or "all" three kinds; none where there is no such tag
@@ -32,14 +32,14 @@ type step struct {
 	ID      identifier `json:"id" jsonschema:"A short name for the step, unique in the file."`
 	Name    label      `expressions:"vars" json:"name,omitempty" jsonschema:"A title for people."`
 	Uses    actionName `json:"uses" jsonschema:"The action, as in file.write."`
-	With    params     `expressions:"all" json:"with,omitempty" jsonschema:"The parameters of the action."`
-	Needs   needs      `json:"needs,omitempty" jsonschema:"The ids of the steps that must be done first. Left out: all steps above. []: none."`
+	With    params     `expressions:"all" json:"with,omitzero" jsonschema:"The parameters of the action."`
+	Needs   needs      `json:"needs,omitzero" jsonschema:"The ids of the steps that must be done first. Left out: all steps above. []: none."`
 	Check   checks     `expressions:"vars" json:"check,omitempty" jsonschema:"Conditions on the result; the step fails where one does not hold."`
-	Gate    gate       `expressions:"vars" json:"gate,omitempty" jsonschema:"When a person must approve the step: ask always, auto where the change has medium or high risk, none never. Left out: always for a risky or irreversible action, else never."`
-	Retry   retry      `json:"retry,omitempty" jsonschema:"How often the step is tried, and the wait between two attempts."`
+	Gate    gate       `expressions:"vars" json:"gate,omitzero" jsonschema:"When a person must approve the step: ask always, auto where the change has medium or high risk, none never. Left out: always for a risky or irreversible action, else never."`
+	Retry   retry      `json:"retry,omitzero" jsonschema:"How often the step is tried, and the wait between two attempts."`
 	Timeout duration   `default:"5m" json:"timeout,omitempty" jsonschema:"How long one attempt may take."`
 	On      hostName   `expressions:"vars" json:"on,omitempty" jsonschema:"The host whose worker runs the step. Left out: any worker, or for an action that is bound to a host the worker that compiles the task."`
-	Undo    undo       `json:"undo,omitempty" jsonschema:"How the step is undone."`
+	Undo    undo       `json:"undo,omitzero" jsonschema:"How the step is undone."`
 	// OnFailure is nil where the step does as the task says.
 	OnFailure *OnFailure `json:"on_failure,omitempty" jsonschema:"What happens when the step has failed, its retries used up. Left out: what the on_failure of the task says."`
 	Savepoint identifier `json:"savepoint,omitempty" jsonschema:"A name for the place just before this step, for unwind_to and for starter rollback --to."`

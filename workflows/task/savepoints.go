@@ -57,6 +57,5 @@ func (r *referenceChecker) checkWayBack(i int, savepoints map[identifier]int, pi
 	case on <= pivot:
 		r.complain(n, at, n.display(), fmt.Sprintf("step %s in line %d stands in between and is a pivot, which is never unwound", r.doc.file.Steps[pivot].ID, r.doc.file.Steps[pivot].node.line),
 			"name a savepoint below that step, or take its pivot away")
-
 	}
 }
