@@ -55,6 +55,7 @@ func compile(file, src string) error {
 func TestTaskFilesCompile(t *testing.T) {
 	pages, err := filepath.Glob("*.md")
 	require.NoError(t, err)
+	pages = append(pages, "../README.md")
 	found := map[string]int{}
 	for _, page := range pages {
 		content, err := os.ReadFile(page)
@@ -70,6 +71,7 @@ func TestTaskFilesCompile(t *testing.T) {
 		}
 	}
 	require.Equal(t, 10, found["task-file.md"])
+	require.Equal(t, 1, found["../README.md"])
 }
 
 func TestPackageDocumentationCompiles(t *testing.T) {
