@@ -66,7 +66,7 @@ func newTask(t *testing.T, on setting, layers bool, with map[string]any) task {
 	t.Helper()
 	c := container.Config{State: t.TempDir(), Host: on.host, Layers: container.LayersNever}
 	if layers {
-		c.Layers = container.LayersRequire
+		c.Layers = container.LayersAuto
 	}
 	w, err := container.New(c)
 	require.NoError(t, err)
