@@ -162,9 +162,7 @@ var oldNames = []struct{ world, field, instead string }{
 // refuseOldNames says what has become of a field that is gone.
 func refuseOldNames(raw []byte) error {
 	var worlds map[string]any
-	if yaml.Unmarshal(raw, &worlds) != nil {
-		return nil // whoever decodes it says why
-	}
+	_ = yaml.Unmarshal(raw, &worlds) // whoever decodes it says what is wrong
 	var problems []error
 	for _, old := range oldNames {
 		fields, _ := worlds[old.world].(map[string]any)

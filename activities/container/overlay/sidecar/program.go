@@ -81,7 +81,7 @@ func (p *program) read() error {
 			}
 		}
 	}
-	p.files = append(p.files, file{programAt, exe, int64(loaded)}) //nolint:gosec // the size of a file
+	p.files = append(p.files, file{programAt, exe, int64(loaded)})
 	if len(p.files) > 1 {
 		if err := p.addLibraries(); err != nil {
 			return err
