@@ -255,7 +255,7 @@ func (s *supervision) terraform(ctx context.Context, args []string) (code int, e
 
 // start runs terraform to its end. It and its providers inherit the lock and so hold it, should the supervisor be killed.
 func (s *supervision) start(ctx context.Context, args []string, inherits ...*os.File) (code int, err error) {
-	c := exec.Command(s.Terraform, args...) //nolint:gosec // our own arguments, handed on
+	c := exec.Command(s.Terraform, args...)
 	c.Env = ownEnv()
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	c.ExtraFiles = inherits
