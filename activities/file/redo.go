@@ -193,7 +193,7 @@ func (a *action) tell(d *draft) (summary string, outputs map[string]any, risk ac
 }
 
 // keep notes in the plan of an undo what it takes away.
-func (u *unwinding) keep(p *plan, sights []sight) (err error) {
+func (u *undoRun) keep(p *plan, sights []sight) (err error) {
 	for _, s := range sights {
 		kept := s.Pre
 		if s.swap {

@@ -27,7 +27,7 @@ var errWorking = &activities.Error{Type: activities.ActionFailed, NextRetry: 5 *
 func (w *world) await(ctx context.Context, r run, interrupt bool) (ending, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Ending)
 	defer cancel()
-	var supervisor started
+	var supervisor supervisorRecord
 	var child process
 	woken := false
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -70,8 +70,8 @@ const (
 	docSettled     = "settled"     // what is to be said of it, worked out by the first to come after it
 )
 
-// started is who supervises a run, and for whom.
-type started struct {
+// supervisorRecord is who supervises a run, and for whom.
+type supervisorRecord struct {
 	process
 	// Turn is the number of the undo that runs it; zero for a forward.
 	Turn int `json:"turn,omitempty"`

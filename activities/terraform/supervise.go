@@ -28,13 +28,13 @@ const (
 	lockWait = time.Minute
 )
 
-// supervised is what the front hands the supervisor.
-type supervised struct {
+// supervisorJob is what the front hands the supervisor.
+type supervisorJob struct {
 	Order order    `json:"order"`
 	Args  []string `json:"args"`
 }
 
-var supervisorRole = supervisor.Role[supervised]{Name: frontName + "-supervisor"}
+var supervisorRole = supervisor.Role[supervisorJob]{Name: frontName + "-supervisor"}
 
 // Attend makes the program its own supervisor of terraform. Call it first thing in main, and in TestMain: it returns at
 // once, except in the processes that the world starts from the program itself. These are two:
@@ -80,7 +80,7 @@ func front(o order, args []string) error {
 		return err
 	}
 	o.reach("ready")
-	p, err := supervisorRole.Start(supervised{o, args}, supervisor.Setup{Env: ownEnv(), Stdout: stdout.file, Stderr: stderr.file})
+	p, err := supervisorRole.Start(supervisorJob{o, args}, supervisor.Setup{Env: ownEnv(), Stdout: stdout.file, Stderr: stderr.file})
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (t *tail) copy() {
 }
 
 // supervise runs terraform for an order, if its fence still lets it.
-func supervise(job supervised, front io.Reader) error {
+func supervise(job supervisorJob, front io.Reader) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -176,7 +176,7 @@ func (s *supervision) register() error {
 	if err != nil {
 		return err
 	}
-	if first, err := t.Create(s.run.doc(docProcess), &started{self, s.Turn, s.What}); err != nil || !first {
+	if first, err := t.Create(s.run.doc(docProcess), &supervisorRecord{self, s.Turn, s.What}); err != nil || !first {
 		return fmt.Errorf("run %d of token %s has a supervisor already (%w)", s.Run, s.Token, err)
 	}
 	point.Reach("terraform.supervisor:registered")
@@ -255,7 +255,7 @@ func (s *supervision) terraform(ctx context.Context, args []string) (code int, e
 
 // start runs terraform to its end. It and its providers inherit the lock and so hold it, should the supervisor be killed.
 func (s *supervision) start(ctx context.Context, args []string, inherits ...*os.File) (code int, err error) {
-	c := exec.Command(s.Terraform, args...) //nolint:gosec // our own arguments, handed on
+	c := exec.Command(s.Terraform, args...)
 	c.Env = ownEnv()
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	c.ExtraFiles = inherits

@@ -10,8 +10,8 @@ import (
 
 	"github.com/docker/docker/client"
 
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
-	shell "github.com/seed-62bf7108/unwind/activities/container/image"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 )
@@ -155,7 +155,7 @@ func begin(ctx context.Context, rounds int) (_ *run, err error) {
 	if _, err := r.helper.Ask(ctx, helper.Request{Op: helper.Probe}); err != nil {
 		return nil, fmt.Errorf("no layers here: %w", err)
 	}
-	_, err = shell.Build(ctx, r, r.ref)
+	_, err = demoimage.Build(ctx, r, r.ref)
 	return r, err
 }
 

@@ -24,7 +24,7 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/seed-62bf7108/unwind/activities/container"
-	"github.com/seed-62bf7108/unwind/activities/container/image"
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
@@ -258,7 +258,7 @@ func (r *run) setEngine(ctx context.Context) (err error) {
 	}
 	r.closers = append(r.closers, r.engine.Close)
 	tag := "unwind-crash:" + filepath.Base(r.dir)
-	if r.image, err = image.Build(ctx, r.engine, tag); err != nil {
+	if r.image, err = demoimage.Build(ctx, r.engine, tag); err != nil {
 		return err
 	}
 	r.closers = append(r.closers, func() error { return r.removeImage(tag) })

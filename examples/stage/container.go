@@ -15,7 +15,7 @@ import (
 	"github.com/docker/docker/client"
 
 	world "github.com/seed-62bf7108/unwind/activities/container"
-	demoimage "github.com/seed-62bf7108/unwind/activities/container/image"
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
-	"github.com/seed-62bf7108/unwind/activities/container/image"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
@@ -45,7 +45,7 @@ func onEachBackend(t *testing.T, test func(t *testing.T, on setting, layers bool
 			on = setting{Client: own.Client(t), host: own.Host}
 		}
 		on.image = "unwind/test-backend:" + containertest.Random()
-		_, err := image.Build(t.Context(), on, on.image)
+		_, err := demoimage.Build(t.Context(), on, on.image)
 		require.NoError(t, err)
 		t.Cleanup(func() { removeImage(t, on.Client, on.image) })
 		t.Run(name+", docker commit", func(t *testing.T) { test(t, on, false) })

@@ -9,8 +9,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
-	demoimage "github.com/seed-62bf7108/unwind/activities/container/image"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
-	demoimage "github.com/seed-62bf7108/unwind/activities/container/image"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 	"github.com/seed-62bf7108/unwind/testrun"
 )

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
-	"github.com/seed-62bf7108/unwind/activities/container/image"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
@@ -69,7 +69,7 @@ type yard struct {
 func newYard(t *testing.T, c *client.Client) *yard {
 	t.Helper()
 	ref := "unwind/test-sidecar:" + containertest.Random()
-	_, err := image.Build(t.Context(), c, ref)
+	_, err := demoimage.Build(t.Context(), c, ref)
 	require.NoError(t, err)
 	y := &yard{Client: c, T: t, home: containertest.Random()}
 	made, err := c.ContainerCreate(t.Context(), &container.Config{Image: ref}, &container.HostConfig{NetworkMode: "none"}, nil, nil, "")
