@@ -45,7 +45,7 @@ func newPlayer(t *testing.T, secrets map[string]string) *player {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 	for world, why := range s.Missing {
-		testrun.Skip(t, "the examples are not played: world %s: %s", world, why)
+		testrun.Skipf(t, "the examples are not played: world %s: %s", world, why)
 	}
 	p := dial(t, s.Config().Queue)
 	p.stage = s

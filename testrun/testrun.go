@@ -112,8 +112,8 @@ func Draw[T any](t testing.TB, all ...T) []T {
 	return all[drawn : drawn+1]
 }
 
-// Skip skips a test that lacks a part of the machine, saying which and how to get it. Where CI=true it fails the test.
-func Skip(t testing.TB, format string, args ...any) {
+// Skipf skips a test that lacks a part of the machine, saying which and how to get it. Where CI=true it fails the test.
+func Skipf(t testing.TB, format string, args ...any) {
 	t.Helper()
 	why := fmt.Sprintf(format, args...)
 	if os.Getenv("CI") == "true" {
@@ -126,7 +126,7 @@ func Skip(t testing.TB, format string, args ...any) {
 func NeedRoot(t testing.TB, what string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		Skip(t, "only root can test %s", what)
+		Skipf(t, "only root can test %s", what)
 	}
 }
 
@@ -134,6 +134,6 @@ func NeedRoot(t testing.TB, what string) {
 func NeedProgram(t testing.TB, name, wayOut string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
-		Skip(t, "there is no %s on the PATH; %s", name, wayOut)
+		Skipf(t, "there is no %s on the PATH; %s", name, wayOut)
 	}
 }

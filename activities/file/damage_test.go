@@ -96,7 +96,7 @@ func small(t *testing.T, size string) string {
 	testrun.NeedRoot(t, "full disks")
 	dir := t.TempDir()
 	if err := unix.Mount("unwind-test", dir, "tmpfs", 0, "size="+size+",mode=755"); err != nil {
-		testrun.Skip(t, "full disks are not tested: a small filesystem cannot be mounted: %v", err)
+		testrun.Skipf(t, "full disks are not tested: a small filesystem cannot be mounted: %v", err)
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "room"), 0o755))

@@ -153,7 +153,7 @@ func smallBench(t *testing.T, configuration string) (b *bench, fill func(), free
 	disk := filepath.Join(dir, "worker")
 	require.NoError(t, os.Mkdir(disk, 0o700))
 	if err := unix.Mount("none", disk, "tmpfs", 0, "size=16m"); err != nil {
-		testrun.Skip(t, "full disks are not tested: a small filesystem cannot be mounted: %v", err)
+		testrun.Skipf(t, "full disks are not tested: a small filesystem cannot be mounted: %v", err)
 	}
 	t.Cleanup(func() { // a supervisor may still be on its way out
 		require.Eventually(t, func() bool { return unix.Unmount(disk, 0) == nil }, time.Minute, 10*time.Millisecond)

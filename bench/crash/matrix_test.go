@@ -18,7 +18,7 @@ func worlds(t *testing.T) []string {
 			all = append(all, world)
 			continue
 		}
-		t.Run("world "+world, func(t *testing.T) { testrun.Skip(t, "nothing of world %s is tested: %v", world, why) })
+		t.Run("world "+world, func(t *testing.T) { testrun.Skipf(t, "nothing of world %s is tested: %v", world, why) })
 	}
 	return all
 }
@@ -43,7 +43,7 @@ func TestMatrix(t *testing.T) {
 func TestLayersAndVolumesAreInTheMatrix(t *testing.T) {
 	testrun.NeedRoot(t, "layers over containers and copies of volumes")
 	if err := hasEngine(); err != nil {
-		testrun.Skip(t, "no Docker engine answers: %v", err)
+		testrun.Skipf(t, "no Docker engine answers: %v", err)
 	}
 	layers := plan{ID: "layers", Ends: fails, Attempts: 100, Parts: []part{&inContainer{Host: 1, Commands: 2, Slow: []int{0, 0}}, &files{Fails: true}}}
 	layers.Faults = []fault{{Kind: killAt, Host: 1, At: "container.exec:layers-restored", Nth: 1}}

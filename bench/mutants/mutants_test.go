@@ -50,9 +50,9 @@ var mutants = []mutant{
 		tests: "activities/file", run: "TestConformance/replace_a_file$",
 	},
 	{
-		name: "container has no fence", in: "activities/container",
-		from: "_, err := t.Create(ticketDoc, &holder)", to: "_, err := t.Read(ticketDoc, &holder)",
-		tests: "activities/container/containertest", run: "TestChanging/broken/(no_break|apply_stopped)$",
+		name: "container lets in who comes after the undo", in: "activities/journal",
+		from: "\tif f != Undecided {", to: "\tif f == Releasing {",
+		tests: "activities/container/containertest", run: "TestChanging/(undo_without_apply|apply_then_undo)$",
 	},
 	{
 		name: "container keeps no record", in: "activities/container",
@@ -60,9 +60,9 @@ var mutants = []mutant{
 		tests: "activities/container/containertest", run: "TestChanging/(apply_then_undo|undo_twice)$",
 	},
 	{
-		name: "terraform has no fence", in: "activities/terraform",
-		from: "\tif o.Turn == 0 {\n\t\treturn t.CheckOpen()", to: "\tif o.Turn == 0 {\n\t\treturn nil",
-		tests: "activities/terraform", run: "TestStoppedOnTheWayToTerraform",
+		name: "terraform lets in who comes after the undo", in: "activities/journal",
+		from: "\tif f != Undecided {", to: "\tif f == Releasing {",
+		tests: "activities/terraform/terraformtest", run: "TestBuiltin/undo_without_apply$",
 	},
 	{
 		name: "terraform keeps no record", in: "activities/terraform",

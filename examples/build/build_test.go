@@ -42,7 +42,7 @@ func TestAnAgentBuildsARealProgram(t *testing.T) {
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	s, err := open(t.Context(), options, t.Output())
 	if errors.Is(err, errNoDebian) {
-		testrun.Skip(t, "no real program is built: %v", err)
+		testrun.Skipf(t, "no real program is built: %v", err)
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

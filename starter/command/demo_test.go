@@ -34,7 +34,7 @@ func newTheater(t *testing.T) theater {
 		lacks = "no Docker engine answers: " + err.Error()
 	}
 	if lacks != "" {
-		testrun.Skip(t, "the whole demo is not tested: %s", lacks)
+		testrun.Skipf(t, "the whole demo is not tested: %s", lacks)
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("XDG_STATE_HOME", t.TempDir())

@@ -64,7 +64,7 @@ func nginx(t *testing.T) []byte {
 	t.Helper()
 	at := t.TempDir()
 	if err := unpack(t, at); err != nil {
-		testrun.Skip(t, "nginx cannot be had, so no server is tested: %v", err)
+		testrun.Skipf(t, "nginx cannot be had, so no server is tested: %v", err)
 	}
 	for name, content := range map[string]string{
 		"etc/answer.conf": "return 200 one;\n",

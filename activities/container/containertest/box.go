@@ -38,7 +38,7 @@ func Docker(t testing.TB) *client.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	if _, err := c.Ping(t.Context()); err != nil {
-		testrun.Skip(t, "no Docker engine answers: %v", err)
+		testrun.Skipf(t, "no Docker engine answers: %v", err)
 	}
 	return c
 }

@@ -95,7 +95,7 @@ func TestAWorkerThatIsNotRootHasLayers(t *testing.T) {
 	testrun.NeedRoot(t, "layers over containers")
 	socket, err := os.Stat("/var/run/docker.sock")
 	if err != nil || os.Getenv("DOCKER_HOST") != "" {
-		testrun.Skip(t, "the engine is not at the usual socket, whose group lets others in: %v", err)
+		testrun.Skipf(t, "the engine is not at the usual socket, whose group lets others in: %v", err)
 	}
 	b := containertest.Start(t)
 	b.Put(t, "/srv", map[string]string{"a": "one\n", "d/x": "x\n"})

@@ -37,7 +37,7 @@ func onEngines(t *testing.T, test func(t *testing.T, c *client.Client, restart f
 		require.NoError(t, err)
 		t.Cleanup(func() { c.Close() })
 		if _, err := c.Ping(t.Context()); err != nil {
-			testrun.Skip(t, "no Docker engine answers: %v", err)
+			testrun.Skipf(t, "no Docker engine answers: %v", err)
 		}
 		test(t, c, nil)
 	})

@@ -485,7 +485,7 @@ func TestAForeignProcessIsNotTakenForTheContainers(t *testing.T) {
 func TestTheHelperIsAProcessOfItsOwn(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		testrun.Skip(t, "overlays are tested as root only")
+		testrun.Skipf(t, "overlays are tested as root only")
 	}
 	pid := 0
 	c := newClient(filepath.Join(t.TempDir(), "stacks"), func(started int) { pid = started })

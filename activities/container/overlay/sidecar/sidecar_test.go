@@ -93,7 +93,7 @@ func atHand(t *testing.T) *client.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	if _, err := c.Ping(t.Context()); err != nil {
-		testrun.Skip(t, "no Docker engine answers: %v", err)
+		testrun.Skipf(t, "no Docker engine answers: %v", err)
 	}
 	return c
 }
