@@ -41,8 +41,8 @@ func main() {
 steps    a task of no-op steps against a bare workflow of no-op activities
 long     10,000 steps that fail at the last, and are all undone; the same ended half way through the unwinding
 faults   the same faults thrown at the usual saga and at Unwind: who ends with what left over
-containers  checkpoints of a container and rollbacks: docker commit and a new container, against layers and against a chain
-            of containers; -quick without 1 GB, -depth N for N checkpoints over one another alone
+containers  checkpoints of a container and rollbacks: docker commit and a new container, against layers;
+            -quick without 1 GB, -depth N for N checkpoints over one another alone
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
 		os.Exit(2)
 	}

@@ -52,14 +52,9 @@ func (r *run) source(l load) (dir string, err error) {
 
 // box starts a container that sees the source, and whose first process lets signals pass it by that ask it to end.
 func (r *run) box(ctx context.Context, ref, source string) (id string, err error) {
-	return r.named(ctx, ref, source, "none", "")
-}
-
-// named is a box that has a name and is in a network.
-func (r *run) named(ctx context.Context, ref, source string, network container.NetworkMode, name string) (id string, err error) {
 	made, err := r.ContainerCreate(ctx,
 		&container.Config{Image: ref, Cmd: []string{"sleep", "infinity"}, StopSignal: "SIGWINCH"},
-		&container.HostConfig{NetworkMode: network, Binds: []string{source + ":/source:ro"}}, nil, nil, name)
+		&container.HostConfig{NetworkMode: "none", Binds: []string{source + ":/source:ro"}}, nil, nil, "")
 	if err != nil {
 		return "", err
 	}

@@ -33,7 +33,6 @@ type figures struct {
 	Stop       float64 `json:"stop_rm_run_ms"`
 	Checkpoint float64 `json:"layer_checkpoint_ms"`
 	Rollback   float64 `json:"layer_rollback_ms"`
-	Chain      link    `json:"chain"`
 
 	bytes int64
 }
@@ -58,7 +57,7 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 	}
 	all, err := r.all(ctx, *quick)
 	fmt.Printf("Docker engine %s, %s; medians of %d, in ms\n\n", r.version, r.driver, *rounds)
-	missed = append(printLayers(all), printChain(all)...) // what there is, where a later load has failed
+	missed = printLayers(all) // what there is, where a later load has failed
 	if err != nil {
 		return nil, nil, err
 	}
