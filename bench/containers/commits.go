@@ -20,7 +20,7 @@ const (
 	inARow       = 10
 )
 
-// commits are steps of a task without layers against the same by hand; medians in milliseconds.
+// commits are steps in a container that layers cannot serve, for it uses its own files, against the same by hand; medians in milliseconds.
 type commits struct {
 	Driver string `json:"driver"`
 	Load   string `json:"load"`
@@ -64,7 +64,7 @@ func (r *run) measureCommits(ctx context.Context) (all []commits, err error) {
 }
 
 func (r *run) commitsHere(ctx context.Context) (all []commits, err error) {
-	t, err := startTasks(ctx, r.address(), false)
+	t, err := startTasks(ctx, r.address())
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (r *run) taskOver(ctx context.Context, t *tasks, l load, source string, n i
 
 // filled is a new container that holds a load, with the disk at rest.
 func (r *run) filled(ctx context.Context, l load, source string) (id string, err error) {
-	if id, err = r.box(ctx, r.ref, source); err != nil {
+	if id, err = r.server(ctx, r.ref, source); err != nil {
 		return id, err
 	}
 	if err := r.fill(ctx, id, l); err != nil {
@@ -174,13 +174,13 @@ func (r *run) stepByHand(ctx context.Context, l load, source string) (step, undo
 	if err != nil {
 		return 0, 0, err
 	}
-	id, undo, err = r.again(ctx, id, ref, source, 0)
+	id, undo, err = r.again(ctx, id, 0, func() (string, error) { return r.server(ctx, ref, source) })
 	return step, seen + undo, err
 }
 
 func printCommits(all []commits) (missed []string) {
 	const row = "%-15s %-13s %10s %10s %8s | %10s %10s %8s | %10s %8s\n"
-	fmt.Print("\nSteps of a task without layers (docker commit), ms\n\n")
+	fmt.Print("\nSteps in a container that uses its own files, by docker commit, ms\n\n")
 	fmt.Printf(row, "driver", "holds", "by hand", "step", "ratio", "by hand", "undo", "ratio", "ten undos", "of one")
 	for _, c := range all {
 		step, undo, ten := c.Step/c.HandStep, c.Undo/c.HandUndo, c.Ten/c.Undo

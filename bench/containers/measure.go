@@ -105,7 +105,7 @@ func (r *run) byHand(ctx context.Context, l load, source string, grace int) (com
 	if err := r.exec(ctx, id, destroy); err != nil {
 		return 0, 0, err
 	}
-	id, rollback, err = r.again(ctx, id, ref, source, grace)
+	id, rollback, err = r.again(ctx, id, grace, func() (string, error) { return r.box(ctx, ref, source) })
 	return commit, rollback, err
 }
 
@@ -115,8 +115,8 @@ func (r *run) graceful(ctx context.Context, l load, source string) (rollback flo
 	return rollback, err
 }
 
-// again stops and removes a container, and runs one from the image: id is the one that there is then.
-func (r *run) again(ctx context.Context, old, ref, source string, grace int) (id string, took float64, err error) {
+// again stops and removes a container, and starts another: id is the one that there is then.
+func (r *run) again(ctx context.Context, old string, grace int, start func() (string, error)) (id string, took float64, err error) {
 	id = old
 	took, err = timed(func() error {
 		if err := r.ContainerStop(ctx, old, container.StopOptions{Timeout: &grace}); err != nil {
@@ -125,7 +125,7 @@ func (r *run) again(ctx context.Context, old, ref, source string, grace int) (id
 		if err := r.ContainerRemove(ctx, old, container.RemoveOptions{}); err != nil {
 			return err
 		}
-		id, err = r.box(ctx, ref, source)
+		id, err = start()
 		return err
 	})
 	return id, took, err

@@ -28,7 +28,7 @@ type steps struct {
 
 // measureSteps measures tasks of commands against the same commands by docker exec, side by side in one container.
 func (r *run) measureSteps(ctx context.Context) (all []steps, err error) {
-	t, err := startTasks(ctx, r.address(), true)
+	t, err := startTasks(ctx, r.address())
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ type long struct {
 
 // measureLong prints whether the steps of a long task stay as quick as they begin.
 func (r *run) measureLong(ctx context.Context, n int) (figures any, missed []string, err error) {
-	t, err := startTasks(ctx, r.address(), true)
+	t, err := startTasks(ctx, r.address())
 	if err != nil {
 		return nil, nil, err
 	}

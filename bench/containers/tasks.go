@@ -33,8 +33,8 @@ type tasks struct {
 	count  int
 }
 
-// startTasks starts a server, and a worker for the engine at address; with layers, or with docker commit alone.
-func startTasks(ctx context.Context, address string, layers bool) (t *tasks, err error) {
+// startTasks starts a server, and a worker for the engine at address that takes layers where a container can have some.
+func startTasks(ctx context.Context, address string) (t *tasks, err error) {
 	t = &tasks{}
 	defer func() {
 		if err != nil {
@@ -53,7 +53,7 @@ func startTasks(ctx context.Context, address string, layers bool) (t *tasks, err
 		return t, err
 	}
 	state := filepath.Join(t.dir, "state")
-	world, err := container.New(container.Config{State: state, Host: address, Overlay: layers})
+	world, err := container.New(container.Config{State: state, Host: address})
 	if err != nil {
 		return t, err
 	}

@@ -86,7 +86,7 @@ func (o *open) files(skip []string) ([]stack.Shown, error) {
 	if o.target == nil {
 		return nil, failure(Unfit, "the container does not run")
 	}
-	return o.target.List(func(at string) bool { return below(at, skip) })
+	return o.target.List(&o.memory.digests, func(at string) bool { return below(at, skip) })
 }
 
 func (o *open) beside() ([]stack.Change, error) {
