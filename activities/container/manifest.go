@@ -48,8 +48,9 @@ type node struct {
 // manifest describes a container's filesystem, without mounts, the engine's own files and what is ignored.
 type manifest map[string]node
 
-// takeManifest reads the whole filesystem of a container, running or not, as the engine exports it. It costs reading
-// every byte in it: what is large and does not matter belongs into ignore, or into a volume.
+// takeManifest describes the whole filesystem of a container. Where a helper can look into it, that reads what has changed
+// since the last look. Else it is what the engine exports, and costs reading every byte: what is large and does not matter
+// belongs into ignore, or into a volume.
 func takeManifest(ctx context.Context, e engine, id string, ignore []string) (manifest, error) {
 	of, err := e.ContainerInspect(ctx, id)
 	if err != nil {
