@@ -1,6 +1,8 @@
 package stack
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -82,16 +84,13 @@ func (d *Digests) add(read map[inode]string) {
 // writesUnseen says that a process of the container may write to files without the kernel's noting when: through a shared
 // mapping, whose pages are noted only when they are written to for the first time.
 func (t *Target) writesUnseen() bool {
-	all, err := processes()
+	all, err := t.members()
 	if err != nil {
 		return true
 	}
 	for _, p := range all {
-		if !t.has(p) {
-			continue
-		}
 		maps, err := os.ReadFile(p.dir + "/maps")
-		if err != nil && !os.IsNotExist(err) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 			return true
 		}
 		for line := range strings.Lines(string(maps)) {
