@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"strings"
 
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/bench/containers"
 	"github.com/seed-62bf7108/unwind/bench/crash"
 	"github.com/seed-62bf7108/unwind/bench/faults"
@@ -25,7 +25,7 @@ var benches = map[string]func(ctx context.Context) (figures any, missed []string
 }
 
 func main() {
-	helper.Attend()
+	container.Attend()
 	crash.Serve(nil)
 	if child, err := faults.Child(); child {
 		if err != nil {
@@ -41,8 +41,10 @@ func main() {
 steps    a task of no-op steps against a bare workflow of no-op activities
 long     10,000 steps that fail at the last, and are all undone; the same ended half way through the unwinding
 faults   the same faults thrown at the usual saga and at Unwind: who ends with what left over
-containers  checkpoints of a container and rollbacks: docker commit and a new container, against layers and against a chain
-            of containers; -quick without 1 GB, -depth N for N checkpoints over one another alone
+containers  checkpoints of a container and rollbacks: docker commit and a new container, against layers;
+            whole steps through a task against docker exec, and against docker commit by hand; -quick without 1 GB,
+            -steps for whole steps alone, -commands N for a task of N commands alone, -depth N for N checkpoints
+            over one another alone
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
 		os.Exit(2)
 	}

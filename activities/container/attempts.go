@@ -48,26 +48,27 @@ func (a *application) attempts(ctx context.Context) (n int, in string, end ended
 
 // enterable is the container that run n happens in: the step's own, or that of a rollback after the run before.
 func (a *application) enterable(ctx context.Context, n int) (string, error) {
-	in := attempt{Container: a.rec.Container.ID}
+	if n == 1 {
+		return a.rec.Container.ID, nil
+	}
+	var in attempt
 	if found, err := a.token.Read(attemptDoc(n), &in); found || err != nil {
 		return in.Container, err
 	}
 	if err := a.token.CheckOpen(); err != nil {
 		return "", err
 	}
-	if n > 1 {
-		to, before, err := rollbackOf(a.token, a.entry.Token, a.rec, attemptDoc(n))
-		if err != nil {
-			return "", err
-		}
-		back, err := a.roll(ctx, a.token, a.rec, to, before, nil)
-		if err != nil {
-			return "", err
-		}
-		in.Container = back.ID
-		point.Reach("container.exec:rolled-back-to-rerun")
+	to, before, err := rollbackOf(a.token, a.entry.Token, a.rec, attemptDoc(n))
+	if err != nil {
+		return "", err
 	}
-	_, err := a.token.Create(attemptDoc(n), &in)
+	back, err := a.roll(ctx, a.token, a.rec, to, before, nil)
+	if err != nil {
+		return "", err
+	}
+	in.Container = back.ID
+	point.Reach("container.exec:rolled-back-to-rerun")
+	_, err = a.token.Create(attemptDoc(n), &in)
 	return in.Container, err
 }
 
@@ -75,12 +76,15 @@ func (a *application) enterable(ctx context.Context, n int) (string, error) {
 // has begun, and its supervisor is dead.
 func (a *application) await(ctx context.Context, n int, in string) (end ended, over bool, err error) {
 	starts := 0
+	var exited <-chan struct{} // of a supervisor that this call has started; one of another process is asked for by its lock
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		lock, err := lockAlive(a.token, n)
 		if errors.Is(err, filelock.ErrHeld) {
 			select {
 			case <-ctx.Done():
 				return end, false, ctx.Err()
+			case <-exited:
+				exited = nil
 			case <-time.After(pause):
 			}
 			continue
@@ -102,7 +106,7 @@ func (a *application) await(ctx context.Context, n int, in string) (end ended, o
 			return end, false, activities.Errorf(activities.ActionFailed,
 				"the command in container %s has not begun: its supervisor ends before it reaches the container engine", nameOf(a.rec.Container))
 		}
-		if err := a.launch(ctx, n, in, lock); err != nil {
+		if exited, err = a.launch(ctx, n, in, lock); err != nil {
 			return end, false, err
 		}
 	}
@@ -120,14 +124,15 @@ func (a *application) lookAt(n int) (end ended, over, lost bool, err error) {
 
 // launch starts a supervisor for run n, unless the step has been undone, and hands it the lock: it is held without a gap
 // from before the supervisor lives until it is dead.
-func (a *application) launch(ctx context.Context, n int, in string, lock *filelock.Lock) error {
+// The channel is closed when that supervisor has exited.
+func (a *application) launch(ctx context.Context, n int, in string, lock *filelock.Lock) (exited <-chan struct{}, err error) {
 	defer lock.Release()
 	if err := a.token.CheckOpen(); err != nil {
-		return err
+		return nil, err
 	}
 	command, err := a.through(ctx, a.params.command())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	point.Reach("container.exec:before-supervisor")
 	return startSupervisor(job{

@@ -62,7 +62,7 @@ func run(ctx context.Context, e engine, exec string, stdout, stderr io.Writer) (
 
 // exitOf waits until the engine has taken note of the end of an exec whose output has ended.
 func exitOf(ctx context.Context, e engine, exec string) (int, error) {
-	for {
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		seen, err := e.ContainerExecInspect(ctx, exec)
 		if err != nil {
 			return 0, err
@@ -73,7 +73,7 @@ func exitOf(ctx context.Context, e engine, exec string) (int, error) {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

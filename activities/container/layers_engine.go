@@ -7,6 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/docker/docker/api/types/container"
 	"golang.org/x/sys/unix"
@@ -23,14 +26,27 @@ type layeredEngine struct {
 	choice *choice
 }
 
-// files is the manifest of a container with layers; not ok for one that has none.
+// files is the manifest of a running container, where a helper can look into it; one with layers only a helper can tell.
 func (e *layeredEngine) files(ctx context.Context, id string, ignore []string) (m manifest, ok bool, err error) {
 	over, err := e.choice.over(ctx, id)
-	if over == nil || err != nil {
+	if err != nil {
 		return nil, false, err
 	}
-	a, err := over.ask(ctx, helper.Request{Op: helper.Files, Container: id, Skip: append([]string{"/dev", "/proc", "/sys"}, ignore...)})
+	if over == nil && !e.choice.able() {
+		return nil, false, nil
+	}
+	a, err := e.choice.layers.ask(ctx, helper.Request{Op: helper.Files, Container: id, Skip: append([]string{"/dev", "/proc", "/sys"}, ignore...)})
+	if over == nil && (err != nil || !tellsNames(a.Files)) { // the engine can tell as well
+		return nil, false, nil //nolint:nilerr // see above
+	}
 	return exported(a.Files, ignore), true, err
+}
+
+// tellsNames says that all names are as they are in the container: a helper's answers are JSON, which has only text.
+func tellsNames(files []stack.Shown) bool {
+	return !slices.ContainsFunc(files, func(f stack.Shown) bool {
+		return strings.ContainsRune(f.Path, utf8.RuneError) || strings.ContainsRune(f.Link, utf8.RuneError)
+	})
 }
 
 // CopyFromContainer asks a sidecar where there is one: an engine starts a program for each file. It has no content for

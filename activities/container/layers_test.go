@@ -213,6 +213,28 @@ func TestAContainerThatUsesItsFilesTakesDockerCommit(t *testing.T) {
 	require.Eventually(t, func() bool { return saidBy(t, b, "cat /srv/said") == "one\n" }, time.Minute, 20*time.Millisecond)
 }
 
+func TestAnEditThatHidesItsTimeIsSeen(t *testing.T) {
+	t.Parallel()
+	s := layersStage(t, t.TempDir())
+	b := containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+		c.Entrypoint, c.Cmd = nil, []string{"sh", "-c", "sleep 100000 & exec sleep 100000"}
+	})
+	const then = 1_000_000_000
+	b.Run(t, "mkdir -p /srv; echo one >/srv/f")
+	inside := boxtest.At(t, b.Inspect(t).State.Pid)
+	inside.Inside(func() error { return unix.Utimes("/srv/f", []unix.Timeval{{Sec: then}, {Sec: then}}) })
+	e := s.entry(t)
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo it >/srv/it"}), "")
+	require.NoError(t, err)
+	inside.Inside(func() error {
+		return errors.Join(os.WriteFile("/srv/f", []byte("two\n"), 0o600), unix.Utimes("/srv/f", []unix.Timeval{{Sec: then}, {Sec: then}}))
+	})
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	require.Equal(t, activities.Drifted, u.Outcome, "%+v", u)
+	assert.Equal(t, "~ /srv/f (content, 4 -> 4 bytes)\n", u.Drift.Diff)
+}
+
 // saidBy is what a command says, run beside all that is under test.
 func saidBy(t testing.TB, b *containertest.Box, command string) string {
 	t.Helper()
@@ -424,9 +446,10 @@ func orSlow(command string) string {
 	return command
 }
 
-func TestAManifestIsTheSameWithLayersAndWithout(t *testing.T) {
+func TestAManifestIsTheSameWhoeverReadsIt(t *testing.T) {
 	t.Parallel()
 	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
+	export := newStageAt(t, container.Config{State: t.TempDir(), Layers: container.LayersNever})
 	b.Run(t, "mkdir -p /srv/d; echo base >/srv/a")
 	boxtest.At(t, b.Inspect(t).State.Pid).Inside(func() error {
 		return errors.Join(
@@ -436,12 +459,15 @@ func TestAManifestIsTheSameWithLayersAndWithout(t *testing.T) {
 			unix.UtimesNano("/srv/d", []unix.Timespec{{Sec: 1e9, Nsec: 5}, {Sec: 1e9, Nsec: 987654321}}),
 		)
 	})
-	plain, err := container.ManifestOf(t.Context(), s.action, b.ID)
+	plain, err := container.ManifestOf(t.Context(), export.action, b.ID)
 	require.NoError(t, err)
+	by, err := container.ManifestOf(t.Context(), s.action, b.ID)
+	require.NoError(t, err)
+	assert.Equal(t, plain, by, "by a helper, without layers")
 	s.did(t, b, "touch /tmp/x")
 	over, err := container.ManifestOf(t.Context(), s.action, b.ID)
 	require.NoError(t, err)
-	assert.Equal(t, plain, over)
+	assert.Equal(t, plain, over, "by a helper, with layers")
 	assert.Contains(t, plain, `"path":"/srv/p"`)
 }
 

@@ -48,8 +48,9 @@ type node struct {
 // manifest describes a container's filesystem, without mounts, the engine's own files and what is ignored.
 type manifest map[string]node
 
-// takeManifest reads the whole filesystem of a container, running or not, as the engine exports it. It costs reading
-// every byte in it: what is large and does not matter belongs into ignore, or into a volume.
+// takeManifest describes the whole filesystem of a container. Where a helper can look into it, that reads what has changed
+// since the last look. Else it is what the engine exports, and costs reading every byte: what is large and does not matter
+// belongs into ignore, or into a volume.
 func takeManifest(ctx context.Context, e engine, id string, ignore []string) (manifest, error) {
 	of, err := e.ContainerInspect(ctx, id)
 	if err != nil {
@@ -238,8 +239,11 @@ func (n node) differs(is node) []string {
 	return what
 }
 
-// save writes the manifest below dir, whole or not at all.
+// save writes the manifest below dir, whole or not at all. One of nothing is told by its digest, and has no file.
 func (m manifest) save(dir, name string) (err error) {
+	if len(m) == 0 {
+		return nil
+	}
 	f, err := os.CreateTemp(dir, "."+name+"-*")
 	if err != nil {
 		return err
@@ -261,6 +265,9 @@ func (m manifest) save(dir, name string) (err error) {
 
 // loadManifest reads what save wrote, and refuses it unless it has the digest that the record holds.
 func loadManifest(dir, name string, want activities.Digest) (manifest, error) {
+	if want == (manifest{}).digest() {
+		return manifest{}, nil
+	}
 	damaged := func(err error) (manifest, error) {
 		return nil, activities.Errorf(activities.DamagedRecord, "manifest %s: %v", filepath.Join(dir, name), err)
 	}

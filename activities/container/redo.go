@@ -141,6 +141,9 @@ func (c *comeback) change(now manifest, losses []string) activities.Change {
 // released at any time.
 func (a *application) take(c *comeback) error {
 	a.rec.Redo = &c.redo
+	if len(c.after) == 0 { // it has no file
+		return nil
+	}
 	name := keptFile(c.Kept.After)
 	of, err := a.journal.Token(c.Of)
 	if err != nil {

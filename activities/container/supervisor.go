@@ -115,17 +115,17 @@ func attend(ctx context.Context, e engine, t *journal.Token, j job, id string) e
 	return err
 }
 
-// startSupervisor starts a supervisor that holds lock for as long as it lives. It returns when it has handed over the job.
-func startSupervisor(j job, lock *filelock.Lock) error {
+// startSupervisor starts a supervisor that holds lock for as long as it lives. It returns when it has handed over the job; exited
+// is closed when the supervisor has exited.
+func startSupervisor(j job, lock *filelock.Lock) (exited <-chan struct{}, err error) {
 	if !supervisorRole.Attended() {
-		return activities.Errorf(activities.Refused, "this program cannot run commands in containers: its main function must call container.Attend first")
+		return nil, activities.Errorf(activities.Refused, "this program cannot run commands in containers: its main function must call container.Attend first")
 	}
 	p, err := supervisorRole.Start(j, supervisor.Setup{Env: supervisorEnv(), Dir: "/", Lock: lock})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.Leave() // the journal says how it ends
-	return nil
+	return p.Leave(), nil // the journal says how it ends
 }
 
 // supervisorEnv is what a client of the engine needs to find it, and nothing else of the worker's.

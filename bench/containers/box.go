@@ -52,14 +52,18 @@ func (r *run) source(l load) (dir string, err error) {
 
 // box starts a container that sees the source, and whose first process lets signals pass it by that ask it to end.
 func (r *run) box(ctx context.Context, ref, source string) (id string, err error) {
-	return r.named(ctx, ref, source, "none", "")
+	return r.running(ctx, ref, source, "sleep", "infinity")
 }
 
-// named is a box that has a name and is in a network.
-func (r *run) named(ctx context.Context, ref, source string, network container.NetworkMode, name string) (id string, err error) {
+// server starts one that has more processes than the first, as servers do: they would not see what a layer holds.
+func (r *run) server(ctx context.Context, ref, source string) (id string, err error) {
+	return r.running(ctx, ref, source, "sh", "-c", "sleep infinity & exec sleep infinity")
+}
+
+func (r *run) running(ctx context.Context, ref, source string, program ...string) (id string, err error) {
 	made, err := r.ContainerCreate(ctx,
-		&container.Config{Image: ref, Cmd: []string{"sleep", "infinity"}, StopSignal: "SIGWINCH"},
-		&container.HostConfig{NetworkMode: network, Binds: []string{source + ":/source:ro"}}, nil, nil, name)
+		&container.Config{Image: ref, Cmd: program, StopSignal: "SIGWINCH"},
+		&container.HostConfig{NetworkMode: "none", Binds: []string{source + ":/source:ro"}}, nil, nil, "")
 	if err != nil {
 		return "", err
 	}

@@ -24,19 +24,13 @@ func (r *run) measure(ctx context.Context, l load) (f figures, err error) {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(source)) }()
-	c, err := r.chained(ctx, l, source)
-	defer func() { err = errors.Join(err, c.end()) }()
-	if err != nil {
-		return f, err
-	}
 	var commits, stops, checkpoints, rollbacks []float64
-	var links []link
 	for i := range r.rounds { // side by side
 		progressf("%s: round %d of %d", l.name, i+1, r.rounds)
 		if err := r.rest(); err != nil {
 			return f, err
 		}
-		commit, stop, err := r.byHand(ctx, l, source)
+		commit, stop, err := r.byHand(ctx, l, source, 0)
 		if err != nil {
 			return f, err
 		}
@@ -47,22 +41,14 @@ func (r *run) measure(ctx context.Context, l load) (f figures, err error) {
 		if err != nil {
 			return f, err
 		}
-		if err := r.rest(); err != nil {
-			return f, err
-		}
-		chained, err := c.link()
-		if err != nil {
-			return f, fmt.Errorf("a chain: %w", err)
-		}
 		commits, stops = append(commits, commit), append(stops, stop)
 		checkpoints, rollbacks = append(checkpoints, checkpoint), append(rollbacks, rollback)
-		links = append(links, chained)
 	}
 	progressf("%s: stop with ten seconds of grace", l.name)
-	grace, err := r.graceful(ctx, c.base, source)
+	grace, err := r.graceful(ctx, l, source)
 	return figures{
 		Load: l.name, Commit: median(commits), Stop: median(stops), Grace: grace, Checkpoint: median(checkpoints), Rollback: median(rollbacks),
-		Chain: typical(links), bytes: l.bytes(),
+		bytes: l.bytes(),
 	}, err
 }
 
@@ -94,7 +80,7 @@ func (r *run) rest() error {
 
 // byHand commits a container that holds a load, lets a command destroy it, stops and removes the container, and runs one from
 // the image.
-func (r *run) byHand(ctx context.Context, l load, source string) (commit, rollback float64, err error) {
+func (r *run) byHand(ctx context.Context, l load, source string, grace int) (commit, rollback float64, err error) {
 	id, err := r.box(ctx, r.ref, source)
 	defer func() { r.remove(id) }()
 	if err != nil {
@@ -119,26 +105,18 @@ func (r *run) byHand(ctx context.Context, l load, source string) (commit, rollba
 	if err := r.exec(ctx, id, destroy); err != nil {
 		return 0, 0, err
 	}
-	id, rollback, err = r.again(ctx, id, ref, source, 0)
+	id, rollback, err = r.again(ctx, id, grace, func() (string, error) { return r.box(ctx, ref, source) })
 	return commit, rollback, err
 }
 
 // graceful is a rollback by hand that gives the processes of the container ten seconds. Once is enough: they are ten seconds.
-func (r *run) graceful(ctx context.Context, ref, source string) (rollback float64, err error) {
-	id, err := r.box(ctx, ref, source)
-	defer func() { r.remove(id) }()
-	if err != nil {
-		return 0, err
-	}
-	if err := r.exec(ctx, id, destroy); err != nil {
-		return 0, err
-	}
-	id, rollback, err = r.again(ctx, id, ref, source, 10)
+func (r *run) graceful(ctx context.Context, l load, source string) (rollback float64, err error) {
+	_, rollback, err = r.byHand(ctx, l, source, 10)
 	return rollback, err
 }
 
-// again stops and removes a container, and runs one from the image: id is the one that there is then.
-func (r *run) again(ctx context.Context, old, ref, source string, grace int) (id string, took float64, err error) {
+// again stops and removes a container, and starts another: id is the one that there is then.
+func (r *run) again(ctx context.Context, old string, grace int, start func() (string, error)) (id string, took float64, err error) {
 	id = old
 	took, err = timed(func() error {
 		if err := r.ContainerStop(ctx, old, container.StopOptions{Timeout: &grace}); err != nil {
@@ -147,7 +125,7 @@ func (r *run) again(ctx context.Context, old, ref, source string, grace int) (id
 		if err := r.ContainerRemove(ctx, old, container.RemoveOptions{}); err != nil {
 			return err
 		}
-		id, err = r.box(ctx, ref, source)
+		id, err = start()
 		return err
 	})
 	return id, took, err

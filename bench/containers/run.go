@@ -33,7 +33,6 @@ type figures struct {
 	Stop       float64 `json:"stop_rm_run_ms"`
 	Checkpoint float64 `json:"layer_checkpoint_ms"`
 	Rollback   float64 `json:"layer_rollback_ms"`
-	Chain      link    `json:"chain"`
 
 	bytes int64
 }
@@ -44,7 +43,12 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 	quick := flags.Bool("quick", false, "leave out 1 GB")
 	rounds := flags.Int("rounds", 5, "how often each is measured; the median counts")
 	deep := flags.Int("depth", 0, "measure nothing but so many checkpoints of one container, each over all before it")
+	many := flags.Int("commands", 0, "measure nothing but a task of so many commands, with layers")
+	whole := flags.Bool("steps", false, "measure nothing but whole steps through tasks")
 	_ = flags.Parse(args) // it exits
+	if *many != 0 && *many < 2*ends {
+		return nil, nil, fmt.Errorf("-commands %d: the first %d commands are compared with the last; name at least %d", *many, ends, 2*ends)
+	}
 	if *deep != 0 && *deep < 2*ends {
 		return nil, nil, fmt.Errorf("-depth %d: the first %d checkpoints are compared with the last; name at least %d", *deep, ends, 2*ends)
 	}
@@ -53,12 +57,17 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, r.end()) }()
-	if *deep > 0 {
+	switch {
+	case *deep > 0:
 		return r.measureDepth(ctx, *deep)
+	case *many > 0:
+		return r.measureLong(ctx, *many)
+	case *whole:
+		return r.wholeSteps(ctx)
 	}
 	all, err := r.all(ctx, *quick)
 	fmt.Printf("Docker engine %s, %s; medians of %d, in ms\n\n", r.version, r.driver, *rounds)
-	missed = append(printLayers(all), printChain(all)...) // what there is, where a later load has failed
+	missed = printLayers(all) // what there is, where a later load has failed
 	if err != nil {
 		return nil, nil, err
 	}
@@ -71,8 +80,29 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 	fmt.Printf("\n%d checkpoints of 10 MB more each: docker commit %.0f ms (%.0f to %.0f each), layers %.0f ms (%.1f to %.1f): %s\n\n",
 		piled, sum(p.Commits), p.Commits[0], p.Commits[piled-1], sum(p.Layers), p.Layers[0], p.Layers[piled-1], times(ratio))
 	missed = append(missed, under("checkpoints that pile up", ratio, pileTarget)...)
-	return map[string]any{"engine": r.version, "driver": r.driver, "figures": all, "pile": p}, missed, nil
+	figures, late, err := r.wholeSteps(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	figures["figures"], figures["pile"] = all, p
+	return figures, append(missed, late...), nil
 }
+
+// wholeSteps measures steps through tasks.
+func (r *run) wholeSteps(ctx context.Context) (figures map[string]any, missed []string, err error) {
+	layers, err := r.measureSteps(ctx)
+	missed = printSteps(layers) // what there is, where a later load has failed
+	if err != nil {
+		return nil, nil, err
+	}
+	commits, err := r.measureCommits(ctx)
+	missed = append(missed, printCommits(commits)...)
+	fmt.Println()
+	return map[string]any{"engine": r.version, "driver": r.driver, "steps": layers, "commits": commits}, missed, err
+}
+
+// address is that of the engine.
+func (r *run) address() string { return r.DaemonHost() }
 
 // all measures all loads, or those before the one that fails.
 func (r *run) all(ctx context.Context, quick bool) (all []figures, err error) {

@@ -130,8 +130,13 @@ func (p *Process) Wait() (status int, err error) {
 	return 0, err
 }
 
-// Leave leaves the process to itself.
-func (p *Process) Leave() {
+// Leave leaves the process to itself. The channel is closed when it has ended.
+func (p *Process) Leave() (ended <-chan struct{}) {
 	p.sender.Close()
-	go func() { _ = p.cmd.Wait() }() // its exit status matters to nobody
+	over := make(chan struct{})
+	go func() {
+		_ = p.cmd.Wait() // its exit status matters to nobody
+		close(over)
+	}()
+	return over
 }

@@ -83,10 +83,27 @@ func difference(had, has []stack.Change) []stack.Change {
 
 // files lists all that the container shows.
 func (o *open) files(skip []string) ([]stack.Shown, error) {
-	if o.target == nil {
+	return list(o.target, o.memory, skip)
+}
+
+// filesOf lists all that a container shows of which nothing is kept: there is nobody to wait for, and it gets no folder here.
+func (s *stacks) filesOf(r Request) ([]stack.Shown, error) {
+	if r.PID == 0 {
+		return list(nil, &s.memory, r.Skip)
+	}
+	t, err := s.target(r.Container, r.PID)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	return settled(func() ([]stack.Shown, error) { return list(t, &s.memory, r.Skip) })
+}
+
+func list(t *stack.Target, known *memory, skip []string) ([]stack.Shown, error) {
+	if t == nil {
 		return nil, failure(Unfit, "the container does not run")
 	}
-	return o.target.List(func(at string) bool { return below(at, skip) })
+	return t.List(&known.digests, func(at string) bool { return below(at, skip) })
 }
 
 func (o *open) beside() ([]stack.Change, error) {

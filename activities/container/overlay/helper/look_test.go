@@ -1,6 +1,8 @@
 package helper
 
 import (
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,4 +146,16 @@ func TestBusyIsACheckpointThatProcessesStoodIn(t *testing.T) {
 	is, err = Stands(k.dir, boxID)
 	require.NoError(t, err)
 	assert.False(t, is)
+}
+
+func TestALookIntoAContainerOfWhichNothingIsKeptLeavesNothing(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	k.Do("mkdir -p /srv; echo it >/srv/it")
+	seen := k.must(Files, func(r *Request) { r.Skip = []string{"/proc", "/dev", "/sys"} }).Files
+	assert.True(t, slices.ContainsFunc(seen, func(f stack.Shown) bool { return f.Path == "/srv/it" && f.Digest != "" }))
+	assert.NoDirExists(t, filepath.Join(k.dir, boxID))
+	_, err := k.ask(Files, func(r *Request) { r.PID = 0 })
+	assert.Equal(t, Unfit, KindOf(err))
+	assert.NoDirExists(t, filepath.Join(k.dir, boxID))
 }

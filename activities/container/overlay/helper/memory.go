@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
 // memory has the books that this helper has written last, of each container one: to read a page of a thousand checkpoints
@@ -13,6 +15,8 @@ type memory struct {
 	books map[string]*book
 	// bearers are the containers whose own root bears an overlay, and the start in which that was tried.
 	bearers map[string]string
+	// digests are of files that containers have shown.
+	digests stack.Digests
 }
 
 func (m *memory) bears(container, born string) bool {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -181,6 +182,11 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	case List:
 		a.IDs, err = s.containers()
 		return a, err
+	case Files:
+		if !hasBook(filepath.Join(s.dir, r.Container)) {
+			a.Files, err = s.filesOf(r)
+			return a, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.patience+time.Minute)
 	defer cancel()

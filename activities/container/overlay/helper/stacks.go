@@ -87,21 +87,30 @@ func (s *stacks) open(ctx context.Context, container string, pid int, cramped bo
 	if pid == 0 {
 		return o, nil
 	}
-	o.target, err = stack.Open(pid)
-	if errors.Is(err, fs.ErrNotExist) {
-		return o, failure(Unfit, "process %d, which the engine names as the container's first, is not on this host", pid)
-	}
-	if err != nil {
+	if o.target, err = s.target(container, pid); err != nil {
 		return o, err
-	}
-	if !s.owns(pid, container) {
-		return o, failure(Unfit, "process %d, which the engine names as the container's first, is not in a control group of it on this host", pid)
 	}
 	born, err := o.target.Born()
 	if o.born = boot() + " " + born; err != nil {
 		return o, err
 	}
 	return o, o.settle(ctx)
+}
+
+// target opens a container whose first process is pid, as its engine says.
+func (s *stacks) target(container string, pid int) (*stack.Target, error) {
+	t, err := stack.Open(pid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, failure(Unfit, "process %d, which the engine names as the container's first, is not on this host", pid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !s.owns(pid, container) {
+		t.Close()
+		return nil, failure(Unfit, "process %d, which the engine names as the container's first, is not in a control group of it on this host", pid)
+	}
+	return t, nil
 }
 
 // stopped takes a change that was begun for made, where the container does not run: its start will complete it, see settle.

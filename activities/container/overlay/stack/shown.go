@@ -20,8 +20,8 @@ type Shown struct {
 }
 
 // List lists all that the topmost root shows, without what is mounted on it: a mount's place is there as it lies below
-// the mount. What skip wants skipped is left out, with all below it.
-func (t *Target) List(skip func(path string) bool) (all []Shown, err error) {
+// the mount. What skip wants skipped is left out, with all below it. What known knows of is not read.
+func (t *Target) List(known *Digests, skip func(path string) bool) (all []Shown, err error) {
 	var root int
 	err = onThread(func() (err error) {
 		if err = t.enter(); err == nil {
@@ -38,19 +38,29 @@ func (t *Target) List(skip func(path string) bool) (all []Shown, err error) {
 		return nil, err
 	}
 	defer top.Close()
-	err = shown(top, "/", skip, &all)
+	unseen := t.writesUnseen()
+	r := &reading{known, map[inode]string{}}
+	if unseen {
+		r.known = &Digests{}
+	}
+	if err = r.list(top, "/", skip, &all); err == nil && !unseen && !t.writesUnseen() {
+		known.add(r.read)
+	}
 	return all, err
 }
 
-func shown(it filetree.Node, at string, skip func(string) bool, all *[]Shown) error {
+func (r *reading) list(it filetree.Node, at string, skip func(string) bool, all *[]Shown) error {
 	if skip(at) {
 		return nil
 	}
-	now, err := look(it, at)
+	now, err := describedBy(it, at)
+	if err == nil && now.Kind == KindFile {
+		now.Digest, err = r.digest(it)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
-	s := Shown{Change: now.Change}
+	s := Shown{Change: now}
 	if s.Attributes != "" {
 		has, err := it.Attributes()
 		if err != nil {
@@ -62,7 +72,7 @@ func shown(it filetree.Node, at string, skip func(string) bool, all *[]Shown) er
 	if it.Kind() != unix.S_IFDIR {
 		return nil
 	}
-	return it.Each(func(name string, sub filetree.Node) error { return shown(sub, path.Join(at, name), skip, all) })
+	return it.Each(func(name string, sub filetree.Node) error { return r.list(sub, path.Join(at, name), skip, all) })
 }
 
 // engines are what an engine mounts into each container as its own, beside what is in no disk: /proc and /sys.
@@ -88,7 +98,8 @@ func (t *Target) Beside() (all []Change, err error) {
 		var there []Shown
 		it, err := filetree.NodeOf(mounted)
 		if err == nil {
-			err = shown(it, at, func(path string) bool { return path == Doorway }, &there)
+			r := &reading{&Digests{}, map[inode]string{}}
+			err = r.list(it, at, func(path string) bool { return path == Doorway }, &there)
 			it.Close()
 		}
 		if err != nil {
