@@ -98,5 +98,5 @@
 // # Long workflows
 //
 // [Saga.Carry] hands a saga to the next run of the chain, and [Resume] takes it up there, also in the middle of an
-// unwinding, of all or of a part: see [Options].Pause. What does not fit into a payload is cut by [Carried.Shorten].
+// unwinding, of all or of a part: see [Options].Pause. What does not fit into a payload is cut by [Carry.Shorten].
 package compensations

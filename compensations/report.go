@@ -115,13 +115,13 @@ func (r *Report) Fit(limit int) {
 		}
 		r.Notes = append(r.Notes, "left out, for they are too long: "+cut.what)
 	}
-	left := len(r.Steps)
-	for n := left; r.size() > limit && n > 0; n = len(r.Steps) * 3 / 4 {
-		r.Steps = leave(r.Steps, n)
+	dropped := len(r.Steps)
+	for n := dropped; r.size() > limit && n > 0; n = len(r.Steps) * 3 / 4 {
+		r.Steps = dropSteps(r.Steps, n)
 	}
-	left -= len(r.Steps)
-	if left > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("left out, for they are too many: %d steps; the counts hold them", left))
+	dropped -= len(r.Steps)
+	if dropped > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("left out, for they are too many: %d steps; the counts hold them", dropped))
 	}
 }
 
@@ -170,7 +170,7 @@ func (p *plan) report(before Past, cause Cause) Report {
 		}
 	}
 	all := before.Count+len(p.items) <= MaxReported
-	add := func(s StepReport) {
+	list := func(s StepReport) {
 		if !s.Clean() {
 			r.Status = Remains
 		}
@@ -179,16 +179,16 @@ func (p *plan) report(before Past, cause Cause) Report {
 		}
 	}
 	for _, s := range before.Steps {
-		add(s)
+		list(s)
 	}
 	for _, it := range p.items {
 		s := it.report()
 		if s.Outcome != "" {
 			r.Outcomes[string(s.Outcome)]++
 		}
-		add(s)
+		list(s)
 	}
-	if !p.done() {
+	if !p.isDone() {
 		r.Status = Open
 	}
 	return r

@@ -67,7 +67,7 @@ func (p *plan) resolve(r Resolution) error {
 	if err != nil {
 		return err
 	}
-	p.set(it, next)
+	p.setState(it, next)
 	if it.cancel != nil {
 		it.cancel()
 	}

@@ -70,7 +70,7 @@ func (b builtin) startRecovery(ctx context.Context, id, runID string) (recovery.
 	}
 	// What a newer version wrote, an upgraded worker sweeps up. What cannot be read has one recovery, which fails and says so
 	// to persons; that one has none.
-	if err := b.server.Readable(ctx, dead, b.converter); recovery.WhyOf(err) == recovery.Newer || err != nil && dead.Type == workflows.RecoverType {
+	if err := b.server.Readable(ctx, dead, b.converter); recovery.WhyOf(err) == recovery.OtherVersion || err != nil && dead.Type == workflows.RecoverType {
 		return dead, err
 	}
 	return b.server.Recover(ctx, dead, "the sweep on host "+b.config.Host)
@@ -79,7 +79,7 @@ func (b builtin) startRecovery(ctx context.Context, id, runID string) (recovery.
 // problem says that somebody has to do something; else somebody was faster, or the list is behind.
 func problem(why recovery.Why) bool {
 	switch why {
-	case "", recovery.Newer, recovery.Gone, recovery.Unreadable, recovery.TooLarge:
+	case "", recovery.OtherVersion, recovery.Gone, recovery.Unreadable, recovery.TooLarge:
 		return true
 	}
 	return false

@@ -119,8 +119,8 @@ var endings = map[enumspb.WorkflowExecutionStatus]string{
 	enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:   "canceled",
 }
 
-// ours is a refusal of a workflow that has no ledger.
-func (r Run) ours() error {
+// checkType refuses a workflow that has no ledger.
+func (r Run) checkType() error {
 	if !slices.Contains(Types, r.Type) {
 		return refusef(Foreign, r.WorkflowID, "%q is a workflow of type %s, and no task", r.WorkflowID, r.Type)
 	}
