@@ -32,7 +32,7 @@ type Progress struct {
 	findings
 }
 
-// Digest is what a resolution of the park that p tells of carries.
+// Digest is the digest that a resolution of the park must carry.
 func (p Progress) Digest(e activities.Entry) activities.Digest { return p.item(e).parkDigest() }
 
 // Resolve is p after a person's resolution of its park. An error says why that decides nothing.
@@ -120,7 +120,7 @@ func (s *Saga) restoreProgress() {
 	}
 }
 
-// Skipped tells of the entries that an unwinding of a part has left on the ledger.
+// Skipped reports the entries that an unwinding of a part was told to leave on the ledger.
 func (s *Saga) Skipped() []StepReport {
 	var skipped []StepReport
 	for _, e := range s.ledger.Entries() {

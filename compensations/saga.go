@@ -13,7 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations/inbox"
 )
 
-// Metrics of the workflow's worker, with the tag action, and outcome for what was undone.
+// Metrics of the workflow's worker. They have the tag action, and MetricUndone also outcome.
 const (
 	MetricParked = "unwind_undo_parked"
 	// MetricWaiting counts undos that wait for a worker.
@@ -23,12 +23,12 @@ const (
 
 // Options are the settings of a Saga. The zero value is right.
 type Options struct {
-	// Identity makes the tokens: the same in every run of a chain. Defaults to the FirstRunID of the workflow.
+	// Identity is what tokens are made from: the same in every run of a chain. Defaults to the FirstRunID of the workflow.
 	Identity string
 	// Undo is the policy of steps that bring none. Defaults to UndoPolicy's own defaults.
 	Undo activities.UndoPolicy
 	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host, where its policy
-	// does not say; it is then scheduled anew, for as long as it takes. Defaults to 2 minutes.
+	// does not say; it is then scheduled again, for as long as it takes. Defaults to 2 minutes.
 	HostWait time.Duration
 	// Parallel is how many undos run at once; those that depend on each other never do. Defaults to 1: strictly the last
 	// one first.
@@ -139,8 +139,8 @@ func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 	return e
 }
 
-// Forward registers a step and returns what its forward gets: the argument from which a history alone tells the ledger, and
-// by which a run that was reset is known (activities.SameRun). An argument of your own embeds it.
+// Forward registers a step and returns the argument of its forward. A ledger can be rebuilt from these arguments in a history,
+// and a forward knows by it that its run was reset (activities.SameRun). An argument of your own embeds it.
 func (s *Saga) Forward(ctx workflow.Context, step Step) activities.Forward {
 	return activities.Forward{Entry: s.Register(ctx, step), OriginalRunID: OriginalRun(ctx)}
 }
@@ -148,7 +148,7 @@ func (s *Saga) Forward(ctx workflow.Context, step Step) activities.Forward {
 // OriginalRun is the id of the run that this one was reset from; its own where it was not.
 func OriginalRun(ctx workflow.Context) string {
 	info := workflow.GetInfo(ctx)
-	return cmp.Or(info.OriginalRunID, info.WorkflowExecution.RunID) // the test environment tells no original
+	return cmp.Or(info.OriginalRunID, info.WorkflowExecution.RunID) // the test environment has no original
 }
 
 // Configure changes the options of a saga that does not unwind yet. Its ledger is kept.
@@ -182,7 +182,7 @@ func (s *Saga) Pending() (pending, parked int) {
 	return s.plan.unsettled, len(s.plan.parked)
 }
 
-// Report tells how the unwinding stands. Before Unwind it lists the ledger.
+// Report says how far the unwinding has come. Before Unwind it lists the ledger.
 func (s *Saga) Report() Report {
 	if s.plan != nil {
 		return s.report(s.past)

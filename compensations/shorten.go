@@ -8,9 +8,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Shorten cuts what c tells people, for a workflow whose Carry is too large for a payload: every text to n bytes, every list
-// of texts to a few, each drift to its digest. Entries and what persons have decided stay, and the digests of parks that were
-// shown still fit. c shares nothing with the saga afterwards.
+// Shorten cuts the texts in c, for a workflow whose Carry is too large for a payload: every text to n bytes, every list of texts
+// to a few, each drift to its digest. Entries and the decisions of persons stay, and the digests of parks that were shown remain
+// valid. c shares nothing with the saga afterwards.
 func (c *Carry) Shorten(n int) {
 	c.Past.Steps = slices.Clone(c.Past.Steps)
 	for i := range c.Past.Steps {

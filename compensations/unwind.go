@@ -36,7 +36,7 @@ func (s *Saga) report(before Past) Report {
 // ledger: the workflow may go on. The report lists each of those entries. One that a person has skipped stays on the ledger.
 //
 // Where Options.Pause has interrupted it, the report's status is Open. The next call, of this saga or of the one that Resume
-// makes of its Carry, then goes on with what is left, whatever else it is asked for.
+// makes of its Carry, then also undoes what is left of it.
 func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, isMeant func(activities.Entry) bool) Report {
 	began := workflow.Now(ctx)
 	s.unwindEntries(ctx, cause, Closure(s.ledger.Entries(), func(e activities.Entry) bool {
@@ -122,7 +122,7 @@ func (s *Saga) startUndo(ctx workflow.Context, it *item) {
 	})
 }
 
-// Bounds of what goes on by itself: each round is a few events in a history that has an end.
+// Bounds on what repeats without a person: each round is a few events, and a history has an end.
 const (
 	maxForced   = 5                // how often a drift policy overwrites drift that differs each time
 	maxPause    = 10 * time.Minute // between looks at an open circuit breaker

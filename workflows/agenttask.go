@@ -110,7 +110,7 @@ func newSaga(ctx workflow.Context, o compensations.Options, carry *Carry) *compe
 
 // sagaOptions are o with what the saga of every task has.
 func (t *agentTask) sagaOptions(ctx workflow.Context, o compensations.Options) compensations.Options {
-	o.Changed, o.Alert = t.details.markStale, t.alert
+	o.Changed, o.Alert = t.details.markStale, t.sendAlert
 	o.Pause = func() bool {
 		if t.phase == Forward { // a part is undone; where the task ends meanwhile, everything will be
 			return runIsLong(ctx) || t.executor.isOver(ctx)

@@ -35,7 +35,7 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time
 		x.deadline = workflow.NewTimerWithOptions(stepsCtx, left, workflow.TimerOptions{Summary: "the task's deadline"})
 	}
 	x.reopenGates(stepsCtx)
-	for x.ending.cause == nil && (len(x.schedule.ready)+x.running > 0 || x.rollbacks.areDue()) {
+	for x.ending.cause == nil && (len(x.schedule.ready)+x.running > 0 || x.rollbacks.hasDue()) {
 		for !x.isPastDeadline() && x.mayLaunch() {
 			s := x.takeStep(stepsCtx)
 			if s == nil {
@@ -52,7 +52,7 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time
 			x.ending.cause = canceled()
 		case x.ending.cause == nil && x.isPastDeadline():
 			x.ending.cause = pastDeadline(deadline)
-		case x.ending.cause == nil && x.rollbacks.areDue() && x.isQuiet():
+		case x.ending.cause == nil && x.rollbacks.hasDue() && x.isQuiet():
 			if finished := x.rollbacks.undoDue(stepsCtx); !finished && !x.isOver(ctx) && x.isQuiet() {
 				x.draining = true
 				return
@@ -76,7 +76,7 @@ func (x *executor) isOver(ctx workflow.Context) bool {
 func (x *executor) isPastDeadline() bool { return x.deadline != nil && x.deadline.IsReady() }
 
 // isHolding says that no step is started for now.
-func (x *executor) isHolding() bool { return x.draining || x.rollbacks.areDue() }
+func (x *executor) isHolding() bool { return x.draining || x.rollbacks.hasDue() }
 
 // isQuiet says that whatever still runs waits at a gate.
 func (x *executor) isQuiet() bool { return x.running == len(x.gates.open) }
@@ -88,7 +88,7 @@ func (x *executor) mayLaunch() bool {
 
 // reopenGates has steps that waited at a gate when the run before ended go on waiting, also while something is rolled back.
 func (x *executor) reopenGates(ctx workflow.Context) {
-	if !x.rollbacks.areDue() {
+	if !x.rollbacks.hasDue() {
 		return // they start with all that is ready
 	}
 	ready := x.schedule.ready
@@ -102,8 +102,8 @@ func (x *executor) reopenGates(ctx workflow.Context) {
 	}
 }
 
-// launch runs a step in a coroutine, which then goes on with what the step made ready: a task whose steps follow each other
-// is one coroutine.
+// launch runs a step in a coroutine, which then continues with the steps that became ready: a task whose steps follow each
+// other is one coroutine.
 func (x *executor) launch(ctx workflow.Context, s *stepRun) {
 	x.running++
 	workflow.GoNamed(ctx, "steps from "+s.step.ID, func(ctx workflow.Context) {

@@ -34,8 +34,8 @@ func (r *LateSweepRequest) UnmarshalJSON(raw []byte) error {
 // maxRounds bounds how often the same undo is checked again.
 const maxRounds = 5
 
-// LateSweep undoes once more what was seen to be absent when that was not yet proof: a request may still have been under
-// way. It waits first, longer than the task itself would.
+// LateSweep repeats undos that found no effect when that was not yet proof: a request may still have been on its way. It waits
+// first, longer than the task itself would.
 func LateSweep(ctx workflow.Context, r LateSweepRequest, carry *Carry) (compensations.Report, error) {
 	t, err := newTask(ctx, carry, variant{repairs: true, round: r.Round, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, LateSweepType, LateSweepRequest{Task: r.Task, Round: r.Round}, next)

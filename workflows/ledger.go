@@ -42,14 +42,14 @@ func (l Ledger) MarshalJSON() ([]byte, error) { return packed.Marshal(bareLedger
 // UnmarshalJSON reads what MarshalJSON has written.
 func (l *Ledger) UnmarshalJSON(raw []byte) error { return packed.Unmarshal(raw, (*bareLedger)(l)) }
 
-// RedoInput is the result of RedoableActivity: what a rolled back task was. A long one is packed.
+// RedoInput is the result of RedoableActivity: what a redo must know of the task that was rolled back. A long one is packed.
 type RedoInput struct {
 	// Document is the task document.
 	Document json.RawMessage `json:"document"`
 	// Tokens and Places are those of the steps that were undone, by step.
 	Tokens map[string]string           `json:"tokens"`
 	Places map[string]activities.Place `json:"places"`
-	// Outputs are those of the steps that were not.
+	// Outputs are those of the steps that were not undone.
 	Outputs map[string]map[string]any `json:"outputs,omitempty"`
 }
 
@@ -72,8 +72,8 @@ func readLedger(ctx workflow.Context, summary string, r LedgerRequest) (Ledger, 
 	return ledger, err
 }
 
-// activityOptions are those of activities that belong to no world. They may take long, and beat: a worker that dies over one
-// is missed soon, for a task that has died waits to be unwound.
+// activityOptions are those of activities that belong to no world. They may take long, and they heartbeat, so that the loss of
+// a worker shows soon: a dead task waits to be unwound.
 func activityOptions(summary string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		StartToCloseTimeout: 5 * time.Minute, HeartbeatTimeout: 30 * time.Second, Summary: summary,

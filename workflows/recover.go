@@ -11,9 +11,9 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Recover unwinds what a run has left that ended without unwinding: it was terminated, it timed out, or the server ended
-// it. It completes with the same report that the run would have closed with. Whoever starts it has made sure that the run
-// is dead, and that it is the last of its chain.
+// Recover unwinds a run that ended without unwinding: it was terminated, it timed out, or the server ended it. It completes
+// with the report that the run would have closed with. Its starter has made sure that the run is dead, and the last of its
+// chain.
 func Recover(ctx workflow.Context, r RecoverRequest, carry *Carry) (compensations.Report, error) {
 	t, err := newTask(ctx, carry, variant{repairs: true, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, RecoverType, r, next)
@@ -67,8 +67,8 @@ func describeRollback(r RollbackRequest) string {
 	return text
 }
 
-// Part is what of a ledger a rollback undoes: with a savepoint what is from there on, with a step that and all that builds
-// on it, with neither everything.
+// Part is the part of a ledger that a rollback undoes: everything since a savepoint, or a step and all that builds on it; with
+// neither, the whole ledger.
 func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entry, error) {
 	from, found := 0, savepoint == "" && step == ""
 	for _, e := range entries {
@@ -94,8 +94,8 @@ func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entr
 	return compensations.Closure(entries, func(e activities.Entry) bool { return e.Step == step }), nil
 }
 
-// Redo does again what a rollback has undone, as a new generation of the same steps: from what the worlds have kept,
-// exactly, or anew. It is a task as any other: it unwinds when it fails, and can be rolled back.
+// Redo does again what a rollback has undone: exactly, from what the worlds have kept, or anew. It is a task like any other: it
+// unwinds when it fails, and can be rolled back.
 func Redo(ctx workflow.Context, r RedoRequest, carry *Carry) (compensations.Report, error) {
 	t, err := newTask(ctx, carry, variant{redoes: true, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, RedoType, r, next)

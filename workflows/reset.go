@@ -10,7 +10,7 @@ import (
 )
 
 // A reset never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it
-// in another run (activities.ResetRun). Before it opens a gate, commits or unwinds, a run looks for itself.
+// in another run (activities.ResetRun). A run also checks by itself before it opens a gate, commits or unwinds.
 
 // wasReset is the cause where this run was reset from another.
 func wasReset(ctx workflow.Context) *compensations.Cause {

@@ -41,7 +41,7 @@ func (r *rollback) covers(e activities.Entry) bool {
 	return e.Seq >= r.from || e.Step == r.step.step.ID
 }
 
-func (b *rollbacks) areDue() bool { return len(b.due) > 0 }
+func (b *rollbacks) hasDue() bool { return len(b.due) > 0 }
 
 // mayUnwindAgain says that a step has not yet unwound to its savepoint as often as it may.
 func (b *rollbacks) mayUnwindAgain(s *stepRun) bool {
@@ -59,7 +59,7 @@ func (b *rollbacks) undoDue(ctx workflow.Context) (finished bool) {
 	defer b.schedule.arrange() // also where it is paused: the next run knows nothing of what has ended in this one
 	for ; len(b.due) > 0; b.due = b.due[1:] {
 		r := b.due[0]
-		if b.ending.cause == nil && r.step.rollback == r && !b.undo(ctx, r) { // another one may have put it back to its start
+		if b.ending.cause == nil && r.step.rollback == r && !b.undoOne(ctx, r) { // another one may have put it back to its start
 			return false
 		}
 		r.step.rollback = nil
@@ -67,8 +67,8 @@ func (b *rollbacks) undoDue(ctx workflow.Context) (finished bool) {
 	return true
 }
 
-func (b *rollbacks) undo(ctx workflow.Context, r *rollback) (finished bool) {
-	if !r.begun && !b.begin(ctx, r) {
+func (b *rollbacks) undoOne(ctx workflow.Context, r *rollback) (finished bool) {
+	if !r.begun && !b.decideScope(ctx, r) {
 		return true
 	}
 	report := b.saga.UnwindSteps(ctx, r.cause, r.covers)
@@ -92,19 +92,19 @@ func (b *rollbacks) undo(ctx workflow.Context, r *rollback) (finished bool) {
 		switch s := b.schedule.byID[u.Step]; compensations.UndoState(u.State) {
 		case compensations.Settled, compensations.Accepted:
 			if s != nil && s != r.step {
-				b.restart(s)
+				b.restartStep(s)
 			}
 		default:
 		}
 	}
 	if finished {
-		b.restart(r.step) // also where it never came to the ledger
+		b.restartStep(r.step) // also where it never came to the ledger
 	}
 	return finished
 }
 
-// begin decides what is undone. It is false where a pivot forbids that.
-func (b *rollbacks) begin(ctx workflow.Context, r *rollback) bool {
+// decideScope decides what is undone. It is false where a pivot forbids that.
+func (b *rollbacks) decideScope(ctx workflow.Context, r *rollback) bool {
 	s := r.step
 	if s.step.OnFailure.Do == task.FailRollbackStep {
 		s.addNotes("rolled back: on_failure is rollback_step")
@@ -141,7 +141,7 @@ func (b *rollbacks) closeGates(ctx workflow.Context, r *rollback) {
 	})
 }
 
-func (b *rollbacks) restart(s *stepRun) {
+func (b *rollbacks) restartStep(s *stepRun) {
 	delete(b.outputs, s.step.ID)
 	b.schedule.restartStep(s)
 }

@@ -19,7 +19,7 @@ type room struct {
 // grow notes that so many bytes more are to be carried over.
 func (r *room) grow(bytes int) { r.added += bytes }
 
-// reset begins anew from a size that is known.
+// reset starts again from a known size.
 func (r *room) reset(packed int) { r.packed, r.added = packed, 0 }
 
 // reserve makes room for a step's entry on a ledger that has so many entries with it. It refuses a step whose entry would make

@@ -15,14 +15,14 @@ import (
 // maxPlans bounds how often a step is planned anew because its target changed under it without anybody being asked.
 const maxPlans = 100
 
-// errHeld ends a step's coroutine where nothing is started for now: the step goes on from there when a rollback is over, or
-// in the next run.
+// errHeld ends the coroutine of a step while nothing may start: the step continues from there after a rollback, or in the next
+// run.
 var errHeld = errors.New("held")
 
 // outputs are those of the steps, by step. The parts of a task share one.
 type outputs map[string]map[string]any
 
-// stepRunner brings one step at a time of each coroutine to its end: plan, gate, forward, probe.
+// stepRunner brings a step to its end: plan, gate, forward, probe. Each coroutine of the executor has one step at a time.
 type stepRunner struct {
 	saga     *compensations.Saga
 	schedule *schedule

@@ -43,8 +43,8 @@ type State struct {
 	Agent string               `json:"agent,omitempty"`
 	Phase Phase                `json:"phase"`
 	Cause *compensations.Cause `json:"cause,omitempty"`
-	// Steps are those of the present run of the chain, and those before that have something to tell; of a long task, the
-	// last that have begun and what comes next.
+	// Steps are those of the present run of the chain, and the notable ones of earlier runs; of a long task, the last that have
+	// started and those that come next.
 	Steps []StepView `json:"steps"`
 	// Done is how many steps are done, in all runs; Total how many there are.
 	Done   int                   `json:"done"`

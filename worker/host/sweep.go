@@ -20,9 +20,9 @@ const (
 )
 
 // sweep starts the recovery of every run on this worker's queue that has ended without unwinding.
-func (b builtin) sweep(ctx context.Context) (workflows.Swept, error) {
+func (b builtin) sweep(ctx context.Context) (workflows.SweepResult, error) {
 	defer activities.Beat(ctx)()
-	swept := workflows.Swept{Problems: map[string]string{}}
+	swept := workflows.SweepResult{Problems: map[string]string{}}
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: b.server.Namespace, Query: deadQuery(b.config.Queue), PageSize: sweepPage,
 	}
@@ -50,7 +50,7 @@ func deadQuery(queue string) string {
 }
 
 // recover starts the recovery of one run. An error is the end of the sweep; what concerns the run only is told in swept.
-func (b builtin) recover(ctx context.Context, id, runID string, swept *workflows.Swept) error {
+func (b builtin) recover(ctx context.Context, id, runID string, swept *workflows.SweepResult) error {
 	run, err := b.startRecovery(ctx, id, runID)
 	switch {
 	case err == nil:

@@ -11,14 +11,14 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// A person is not asked twice: what somebody has decided about the parks of a run that is dead now still holds. The run has
-// told each park by an alert, with the digest that a resolution must carry, and a resolution counts only behind the alert
-// and before the park was over. All else in the history decided nothing then, and does not now.
+// A person is not asked twice: decisions about the parks of a dead run still hold. The run announced each park by an alert, with
+// the digest that a resolution must carry. A resolution counts only after that alert and before the park ended; any other
+// decided nothing then, and decides nothing now.
 
-// maxParks is how many parks of one entry are looked through for the one that an alert tells of.
+// maxParks bounds the search for the park of an entry that an alert announced.
 const maxParks = 100
 
-// parks are those that a run has opened, by step, and what it knows of each entry.
+// parks are the parks of a run while its history is read.
 type parks struct {
 	known *reading
 	open  map[string]park
@@ -79,7 +79,7 @@ func isForPerson(s compensations.UndoState) bool {
 	return s == compensations.Parked || s == compensations.Waiting
 }
 
-// addAttempt notes the end of an undo. One that was waited for is waited for no more, unless no worker had taken it.
+// addAttempt records the end of an undo. It ends the park of its entry, unless no worker had taken it.
 func (p *parks) addAttempt(a activities.Attempt) {
 	if a.Unserved {
 		return
@@ -97,7 +97,7 @@ func (p *parks) addAttempt(a activities.Attempt) {
 	}
 }
 
-// addAlert opens the park that an alert tells of.
+// addAlert opens the park that an alert announced.
 func (p *parks) addAlert(alert workflows.Alert) {
 	delete(p.open, alert.Step)
 	for _, e := range p.known.Entries {
@@ -117,7 +117,7 @@ func (p *parks) addAlert(alert workflows.Alert) {
 	}
 }
 
-// addResolution takes a signal that fits a park which is open.
+// addResolution applies a signal that fits an open park.
 func (p *parks) addResolution(raw []byte) {
 	r, err := compensations.ParseResolution(raw)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 // told is the history of a run, as far as it tells of the parks of one entry.
 type told struct {
 	*testing.T
-	entry  activities.Entry
-	progress   compensations.Progress
-	events []*historypb.HistoryEvent
-	trace  activities.Trace
+	entry    activities.Entry
+	progress compensations.Progress
+	events   []*historypb.HistoryEvent
+	trace    activities.Trace
 }
 
 func (h *told) event(e *historypb.HistoryEvent) int64 {

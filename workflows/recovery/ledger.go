@@ -57,7 +57,7 @@ type ledgerReader struct {
 // unreadableError is what keeps a part of a history from being read.
 type unreadableError struct{ error }
 
-// readRun is the whole ledger of a run; depth counts the recoveries of recoveries on the way to it.
+// readRun reads the whole ledger of a run. depth counts the recoveries of recoveries on the way to it.
 func (l ledgerReader) readRun(ctx context.Context, id, run string, depth int) (workflows.Ledger, error) {
 	if depth > maxDepth {
 		return workflows.Ledger{}, refusef(TooLarge, id, "run %s of %s is one of more than %d recoveries of recoveries", run, id, maxDepth)
@@ -76,7 +76,7 @@ func (l ledgerReader) readRun(ctx context.Context, id, run string, depth int) (w
 	return ledger, err
 }
 
-// readEnd is the ledger of a chain, from the history of its last run.
+// readEnd reads the ledger of a chain from the history of its last run.
 func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEvent, id, run string, depth int) (workflows.Ledger, error) {
 	r, err := l.readStart(ctx, events, depth)
 	if err != nil {
@@ -111,7 +111,7 @@ func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEv
 	return r.Ledger, nil
 }
 
-// selectPart is what of a ledger is wanted. What was undone since still tells where a part begins.
+// selectPart is the part of a ledger that r asks for. What was undone since may still mark where a part begins.
 func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry, r workflows.LedgerRequest) ([]activities.Entry, error) {
 	part, err := workflows.Part(entries, r.To, r.Step)
 	if err != nil {
@@ -120,8 +120,8 @@ func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry
 	return l.dropUndone(ctx, part, r.Without)
 }
 
-// readOther is the ledger of a run that this one has to do with. Where this one has read it already, it comes from its own
-// history, however long that of the other is kept.
+// readOther reads the ledger of a run that this one unwinds or was reset from. isRead says that it comes from this run's own
+// history, for this run has read it before: the history of the other may be gone.
 func (l ledgerReader) readOther(ctx context.Context, events []*historypb.HistoryEvent, id, run string, depth int) (ledger workflows.Ledger, isRead bool, err error) {
 	isAsked := map[int64]bool{}
 	for _, e := range events {
@@ -145,7 +145,7 @@ func (l ledgerReader) readOther(ctx context.Context, events []*historypb.History
 	return ledger, isRead, err
 }
 
-// readStart is what a run begins with.
+// readStart reads what a run begins with.
 func (l ledgerReader) readStart(ctx context.Context, events []*historypb.HistoryEvent, depth int) (k reading, err error) {
 	k.done = map[string]bool{}
 	started := events[0].GetWorkflowExecutionStartedEventAttributes()
@@ -206,7 +206,7 @@ func (l ledgerReader) readStart(ctx context.Context, events []*historypb.History
 // localActivity is the name of the markers that a history has for local activities. A task has one: it was compiled.
 const localActivity = "LocalActivity"
 
-// findUnwindMode is the order in which the task wants to be undone that a run has compiled.
+// findUnwindMode finds the order in which the task that a run compiled is to be undone.
 func (l ledgerReader) findUnwindMode(events []*historypb.HistoryEvent) task.UnwindMode {
 	for _, e := range events {
 		marker := e.GetMarkerRecordedEventAttributes()
@@ -223,7 +223,7 @@ func isNull(dc converter.DataConverter, p *commonpb.Payload) bool {
 	return dc.FromPayload(p, &raw) == nil && (len(raw) == 0 || string(raw) == "null")
 }
 
-// readEvents is the whole history of a run.
+// readEvents reads the whole history of a run.
 func (s Server) readEvents(ctx context.Context, id, run string) ([]*historypb.HistoryEvent, error) {
 	var events []*historypb.HistoryEvent
 	history := s.Client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

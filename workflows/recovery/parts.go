@@ -13,11 +13,10 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// A task can be rolled back in parts, and each part done again. Rollbacks that overlap are a stack: what an earlier one has
-// undone is no part of a later one, they are redone the last one first, and what was redone is rolled back itself before
-// more of the task is.
+// A task can be rolled back in parts, and each part redone. Rollbacks that overlap are a stack: a later one leaves out what an
+// earlier one has undone, the last one is redone first, and a redone part is rolled back before more of the task is.
 
-// listPartRollbacks are the ids of the rollbacks of parts of a task. The list is at most seconds behind.
+// listPartRollbacks lists the ids of the rollbacks of parts of a task. The list is at most seconds behind.
 func (s Server) listPartRollbacks(ctx context.Context, task workflows.Chain) ([]string, error) {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: s.Namespace,
@@ -41,7 +40,7 @@ func (s Server) listPartRollbacks(ctx context.Context, task workflows.Chain) ([]
 	}
 }
 
-// readRequest is what a rollback was asked for.
+// readRequest reads what a rollback was asked for.
 func (s Server) readRequest(ctx context.Context, rollback Run, dc converter.DataConverter) (r workflows.RollbackRequest, err error) {
 	history := s.Client.GetWorkflowHistory(ctx, rollback.WorkflowID, rollback.FirstRunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	first, err := history.Next()
@@ -54,7 +53,7 @@ func (s Server) readRequest(ctx context.Context, rollback Run, dc converter.Data
 	return r, nil
 }
 
-// findOverlapping are the other rollbacks of a task that have, or had, a step in common with one.
+// findOverlapping finds the other rollbacks of a task that have, or had, a step in common with one.
 func (l ledgerReader) findOverlapping(ctx context.Context, one workflows.RollbackRequest, entries []activities.Entry) ([]Run, error) {
 	part, err := workflows.Part(entries, one.To, one.Step)
 	if err != nil {
@@ -95,7 +94,7 @@ func (l ledgerReader) findOverlapping(ctx context.Context, one workflows.Rollbac
 	return found, nil
 }
 
-// findEarlier are the rollbacks that have undone some of what r is to undo. It refuses where such a part was done again
+// findEarlier finds the rollbacks that have undone some of what r is to undo. It refuses where such a part was done again
 // since, and where nothing is left.
 func (l ledgerReader) findEarlier(ctx context.Context, r workflows.RollbackRequest, entries []activities.Entry) ([]workflows.Chain, error) {
 	before, err := l.findOverlapping(ctx, r, entries)
@@ -129,7 +128,7 @@ func (l ledgerReader) findEarlier(ctx context.Context, r workflows.RollbackReque
 	return chains, nil
 }
 
-// checkOrder refuses to redo a rollback while what was rolled back after it, and may be needed, is not done again.
+// checkOrder refuses to redo a rollback before those that came after it and may be needed.
 func (l ledgerReader) checkOrder(ctx context.Context, rollback Run, r workflows.RollbackRequest) error {
 	ledger, err := l.Ledger(ctx, workflows.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID}, l.dc)
 	if err != nil {
@@ -155,7 +154,7 @@ func (l ledgerReader) checkOrder(ctx context.Context, rollback Run, r workflows.
 	return nil
 }
 
-// findRedo is the redo that has done again, or is doing, what a rollback has undone; where none has, or it was taken back, the
+// findRedo finds the redo of a rollback, finished or running. Where there is none, or it was rolled back itself, it returns the
 // last rollback.
 func (s Server) findRedo(ctx context.Context, rollback Run) (Run, error) {
 	for {

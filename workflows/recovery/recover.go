@@ -12,8 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// Find finds the run that recovering a workflow id means: its own last one, or, where that was being recovered by a
-// workflow that has died itself, the last one of that.
+// Find finds the run to recover for a workflow id: its last run, or, where the recovery of that has died, the last run of the
+// recovery.
 func (s Server) Find(ctx context.Context, id string) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
@@ -22,8 +22,8 @@ func (s Server) Find(ctx context.Context, id string) (Run, error) {
 	return s.findUnrecovered(ctx, run)
 }
 
-// FindRun is Find for a closed run out of a list, which may be long out of date. The id may have been used again since: then
-// it is a task of its own.
+// FindRun is Find for a closed run from a list, which may be long out of date. Where the id was used again since, the run is a
+// task of its own.
 func (s Server) FindRun(ctx context.Context, id, runID string) (Run, error) {
 	last, err := s.LastOf(ctx, id, runID)
 	if err != nil {
@@ -78,8 +78,8 @@ func (s Server) Recover(ctx context.Context, dead Run, who string) (Run, error) 
 		workflows.RecoverRequest{Chain: dead.Chain, Ended: dead.Ending(), Who: who})
 }
 
-// TakeOver terminates the running chain of a workflow id, and finds what is to be recovered; not where it could not be: see
-// Readable. On one that is dead already it is Find.
+// TakeOver terminates the running chain of a workflow id and finds the run to recover. It terminates nothing that could not be
+// recovered: see Readable. On a chain that is dead already it is Find.
 func (s Server) TakeOver(ctx context.Context, id, who string, dc converter.DataConverter) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
@@ -94,7 +94,7 @@ func (s Server) TakeOver(ctx context.Context, id, who string, dc converter.DataC
 		}
 		_, err := s.Client.WorkflowService().TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
 			Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
-			FirstExecutionRunId: run.FirstRunID, // whichever run of the chain it has come to
+			FirstExecutionRunId: run.FirstRunID, // whichever run of the chain is the last by now
 			Reason:              "taken over by " + who + ": " + workflows.RecoverID(run.Chain) + " unwinds it",
 			Identity:            who,
 		})

@@ -67,7 +67,7 @@ func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 	return run, refusef(NoSuchPart, task.WorkflowID, "task %s was rolled back in parts: name one of %s", task.WorkflowID, strings.Join(ids, ", "))
 }
 
-// Redo starts taking a rollback back that FindRollback has found; dc is the data converter of who started it.
+// Redo starts the redo of a rollback that FindRollback has found. dc is the data converter that the rollback was started with.
 func (s Server) Redo(ctx context.Context, rollback Run, who string, dc converter.DataConverter) (Run, error) {
 	of, err := s.readRequest(ctx, rollback, dc)
 	if err != nil {

@@ -29,7 +29,7 @@ func (s Server) RedoInput(ctx context.Context, r workflows.RedoRequest, dc conve
 	return input, nil
 }
 
-// findUndone are the tokens that a rollback has undone, or a recovery of it.
+// findUndone finds the tokens that a rollback has undone, or a recovery of it.
 func (l ledgerReader) findUndone(ctx context.Context, rollback workflows.Chain) (map[string]bool, error) {
 	undone := map[string]bool{}
 	for range maxDepth {
@@ -94,7 +94,7 @@ func (l ledgerReader) readDone(ctx context.Context, c workflows.Chain, undone ma
 	return nil
 }
 
-// readChain are the histories of a chain, the first run first.
+// readChain reads the histories of a chain, the first run first.
 func (l ledgerReader) readChain(ctx context.Context, c workflows.Chain) (runs [][]*historypb.HistoryEvent, err error) {
 	for id := c.RunID; id != ""; {
 		events, err := l.readEvents(ctx, c.WorkflowID, id)

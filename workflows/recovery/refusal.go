@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Why is the reason for a refusal: stable, for who branches on it.
+// Why is the reason for a refusal. The values are stable, for callers that branch on them.
 type Why string
 
 // The reasons.
@@ -29,7 +29,7 @@ const (
 // Refusal says why nothing was started.
 type Refusal struct {
 	Why Why
-	// ID is the workflow that stands in the way: to be looked at, ended or recovered first.
+	// ID is the workflow that stands in the way: to be inspected, ended or recovered first.
 	ID      string
 	Message string
 }

@@ -45,7 +45,7 @@ func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 }
 
 // Rollback starts the rollback of a run that FindDone has found. It refuses a part that the task does not have, and what
-// is past its rollback window; dc is the data converter of who ran the task.
+// is past its rollback window. dc is the data converter that the task was run with.
 func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why string, dc converter.DataConverter) (Run, error) {
 	ledger, err := s.Ledger(ctx, workflows.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
 	if err != nil {
@@ -89,18 +89,18 @@ func checkPart(done Run, part Part, entries []activities.Entry) error {
 	return nil
 }
 
-// margin is the end of a rollback window, or a tenth of it, in which none begins: retention must see it in time.
+// margin is the last part of a rollback window, at most a tenth of it, in which no rollback begins: retention must see it in time.
 const margin = time.Minute
 
-// most is how many names an error lists.
-const most = 20
+// maxListed is how many names an error lists.
+const maxListed = 20
 
 func listNames(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	if len(names) > maxListed {
+		return strings.Join(names[:maxListed], ", ") + fmt.Sprintf(" and %d more", len(names)-maxListed)
 	}
 	return strings.Join(names, ", ")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// startOnce starts a workflow about the run from, on the queue of that run, once for all time.
+// startOnce starts a workflow about the run from, on that run's task queue. Its id can be used once, ever.
 func (s Server) startOnce(ctx context.Context, from Run, id, workflowType, summary string, request any) (Run, error) {
 	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: id, TaskQueue: from.Queue,
@@ -36,7 +36,7 @@ func (s Server) startOnce(ctx context.Context, from Run, id, workflowType, summa
 	return s.Describe(ctx, run.GetID(), run.GetRunID())
 }
 
-// refuseTaken is the refusal of what another workflow does already.
+// refuseTaken refuses what another workflow does or has done.
 func refuseTaken(of, by Run) error {
 	verb := map[string]string{
 		workflows.RecoverType: "recovered", workflows.RollbackType: "rolled back", workflows.RedoType: "redone",
