@@ -142,9 +142,10 @@ func call[T any](ctx context.Context, host Host, e *Entry, do func(context.Conte
 			v, err = none, ended(ctx, Errorf(ActionFailed, "the action panicked: %v", p), masker)
 		}
 	}()
-	if e.Version > EntryVersion {
+	if e.Version != EntryVersion {
 		return none, applicationError(Errorf(UnknownFormat,
-			"entry format %d is newer than this worker's %d; upgrade the worker", e.Version, EntryVersion), masker)
+			"recorded by a version that this one cannot undo: the entry has format %d, and this worker knows %d; run a worker of the version that recorded it",
+			e.Version, EntryVersion), masker)
 	}
 	params, err := resolveSecrets(e.Params, host.Secrets, masker)
 	if err != nil {

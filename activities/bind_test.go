@@ -211,9 +211,13 @@ func TestAResetIsSeenBeforeAnythingElseIsWrong(t *testing.T) {
 	}
 }
 
-func TestAnEntryOfANewerFormatIsRefused(t *testing.T) {
-	e := ofThisRun(`{}`).Entry
-	e.Version = activities.EntryVersion + 1
-	_, err := environment(echo{}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: e})
-	require.Equal(t, string(activities.UnknownFormat), applicationError(t, err).Type())
+func TestAnEntryOfAnotherFormatIsRefused(t *testing.T) {
+	for _, version := range []int{0, activities.EntryVersion + 1} {
+		e := ofThisRun(`{}`).Entry
+		e.Version = version
+		_, err := environment(echo{}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: e})
+		require.Equal(t, string(activities.UnknownFormat), applicationError(t, err).Type())
+		require.ErrorContains(t, err, "recorded by a version that this one cannot undo")
+		require.ErrorContains(t, err, "run a worker of the version that recorded it")
+	}
 }

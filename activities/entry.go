@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// EntryVersion is the format that this code writes. A worker undoes every released format; an unknown one parks.
+// EntryVersion is the format that this code writes and undoes. An entry of another one parks.
 const EntryVersion = 1
 
 // Entry is what the ledger holds of a step: with the world's journal, all that undoing it needs. It is an argument of

@@ -19,7 +19,7 @@ type ErrorType string
 //	UnknownOutcome  | no      | the forward may or may not have acted, and must not run again
 //	WrongPlace      | no      | this journal is not the one that holds the record
 //	DamagedRecord   | no      | the journal's record does not match its digest
-//	UnknownFormat   | no      | the entry or record was written by a newer version
+//	UnknownFormat   | no      | the entry or record is of another version
 //	ResetRun        | no      | the run was reset; it only unwinds
 //	WorkerStopping  | no      | the worker is being stopped; the engine schedules anew, at no cost of an attempt
 //	BreakerOpen     | no      | the dependency's circuit breaker is open; the engine waits (NextRetry) and schedules anew

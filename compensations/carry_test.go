@@ -16,11 +16,11 @@ import (
 )
 
 // next is what the next run of a chain gets: as JSON, as a server keeps it.
-func next(t *testing.T, saga *compensations.Saga) *compensations.Carried {
+func next(t *testing.T, saga *compensations.Saga) *compensations.Carry {
 	t.Helper()
 	raw, err := json.Marshal(saga.Carry())
 	require.NoError(t, err)
-	var c compensations.Carried
+	var c compensations.Carry
 	require.NoError(t, json.Unmarshal(raw, &c))
 	return &c
 }
@@ -33,7 +33,7 @@ func unwindInRuns(t *testing.T, s *script, undos int) (compensations.Report, int
 		require.Less(t, runs, 20, "%v", s.world.calls)
 		before := len(s.world.calls)
 		s.options.Pause = func() bool { return len(s.world.calls)-before >= undos }
-		var carried *compensations.Carried
+		var carried *compensations.Carry
 		s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 			r := saga.Unwind(ctx, cause)
 			carried = next(t, saga)
@@ -99,7 +99,7 @@ func TestAPartThatIsPausedGoesOnInTheNextRunAndEndsThere(t *testing.T) {
 		require.Less(t, runs, 10)
 		before := len(s.world.calls)
 		s.options.Pause = func() bool { return len(s.world.calls) > before }
-		var carried *compensations.Carried
+		var carried *compensations.Carry
 		s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 			r := saga.UnwindSteps(ctx, cause, named("a"))
 			require.False(t, saga.Unwinding())
@@ -113,7 +113,7 @@ func TestAPartThatIsPausedGoesOnInTheNextRunAndEndsThere(t *testing.T) {
 				ended = append(ended, r.Step)
 			}
 		}
-		left = append(left, len(carried.Part))
+		left = append(left, len(carried.Unfinished))
 		if report.Status != compensations.Open {
 			require.Equal(t, []string{"c skipped unknown"}, rows(report.Steps)[1:], "also of those that an earlier run left")
 			break
@@ -133,7 +133,7 @@ func TestWhatIsLeftOutOfACarryIsStillCounted(t *testing.T) {
 		}
 		return restored, nil
 	}
-	var carried *compensations.Carried
+	var carried *compensations.Carry
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		r := saga.UnwindSteps(ctx, cause, named("b"))
 		carried = next(t, saga)
@@ -142,8 +142,8 @@ func TestWhatIsLeftOutOfACarryIsStillCounted(t *testing.T) {
 	s.run(t)
 	carried.Shorten(40)
 	require.Equal(t, strings.Repeat("x", 40)+"...", carried.Past.Steps[1].Observed)
-	require.Equal(t, 1, carried.Past.Leave(1), "the clean one first")
-	require.Equal(t, 1, carried.Past.Leave(0))
+	require.Equal(t, 1, carried.Past.DropSteps(1), "the clean one first")
+	require.Equal(t, 1, carried.Past.DropSteps(0))
 	s.from, s.steps = carried, nil
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		return saga.Unwind(ctx, cause)
@@ -155,7 +155,7 @@ func TestWhatIsLeftOutOfACarryIsStillCounted(t *testing.T) {
 
 func TestThePlacesInALedgerAreGivenOnceInAllRuns(t *testing.T) {
 	s := &script{world: &world{}, steps: chain("a", "b")}
-	var carried *compensations.Carried
+	var carried *compensations.Carry
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		saga.UnwindSteps(ctx, cause, named("b"))
 		carried = next(t, saga)

@@ -44,7 +44,7 @@
 // before it acts, and returns Drifted for what someone else has changed since; and it looks afterwards, and returns what
 // it saw. The token (Entry.Token) is the same at every attempt, so it is the idempotency key of the forward.
 //
-// An error is retried within [Step].Policy, or Options.Undo: by default for an hour, with attempts without number. A
+// An error is retried within [Step].Policy, or Options.Undo: by default for an hour, as often as it takes. A
 // non-retryable ApplicationError, and the outcomes Drifted, Unknown and Failed, are for a person: see below.
 //
 // # Unwinding
@@ -76,8 +76,8 @@
 //	saga := compensations.New(ctx, compensations.Options{})
 //	saga.Listen(ctx)
 //
-// A signal that decides nothing, also an unreadable one, stands in the report's Notes with the reason. Who has signals of
-// his own, or wants to see the payload first, calls [ParseResolution] and [Saga.Resolve] himself.
+// A signal that decides nothing, also an unreadable one, is in the report's Notes with the reason. A workflow with signals of its
+// own, or one that must see the payload first, calls [ParseResolution] and [Saga.Resolve] itself.
 //
 // A [Resolution] carries the digest of the park that was shown ([Saga.Report], by a query), so that it never decides
 // another one. [Options].Alert is called when something is parked. An undo that no worker takes shows as [Waiting], and
@@ -93,10 +93,10 @@
 //	saga.Adopt(entries)
 //	report := saga.Unwind(ctx, cause)
 //
-// A reset runs the workflow again from some event on. activities.SameRun tells a forward of yours that its run was reset.
+// A reset runs the workflow again from some event on. In a forward, activities.SameRun returns an error where the run was reset.
 //
 // # Long workflows
 //
 // [Saga.Carry] hands a saga to the next run of the chain, and [Resume] takes it up there, also in the middle of an
-// unwinding, of all or of a part: see [Options].Pause. What does not fit into a payload is cut by [Carried.Shorten].
+// unwinding, of all or of a part: see [Options].Pause. [Carry.Shorten] cuts what does not fit into a payload.
 package compensations

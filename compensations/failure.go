@@ -2,6 +2,7 @@ package compensations
 
 import (
 	"errors"
+	"fmt"
 
 	"go.temporal.io/sdk/temporal"
 )
@@ -33,4 +34,24 @@ func ReportOf(err error) (r Report, ok bool) {
 		ok = canceled.Details(&r) == nil
 	}
 	return r, ok && r.Status != ""
+}
+
+// Reason is an activity's error in the words that a person needs: the innermost message, with its type.
+func Reason(err error) string {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		if app.Type() == "" {
+			return app.Message()
+		}
+		return fmt.Sprintf("%s: %s", app.Type(), app.Message())
+	}
+	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
+		if last := timeout.Unwrap(); last != nil {
+			return fmt.Sprintf("timed out (%s); the last error was: %s", timeout.TimeoutType(), Reason(last))
+		}
+		return fmt.Sprintf("timed out (%s)", timeout.TimeoutType())
+	}
+	if panicked, ok := errors.AsType[*temporal.PanicError](err); ok {
+		return "the activity panicked: " + panicked.Error()
+	}
+	return err.Error()
 }

@@ -13,37 +13,34 @@ type Ledger struct {
 	last    int // the highest sequence number that was ever given
 }
 
-// Push registers an entry at the top and gives it its sequence number. A token that is there already is refused, with the
-// entry that has it: the same step registers once.
+// Push registers an entry at the top and gives it its sequence number. For a token that is on the ledger already it returns
+// the entry that has it: the same step registers once.
 func (l *Ledger) Push(e activities.Entry) (_ activities.Entry, fresh bool) {
 	if l.tokens[e.Token] {
-		i := slices.IndexFunc(l.entries, func(known activities.Entry) bool { return known.Token == e.Token })
+		i := slices.IndexFunc(l.entries, func(other activities.Entry) bool { return other.Token == e.Token })
 		return l.entries[i], false
 	}
 	e.Version = activities.EntryVersion
 	e.Seq = l.last + 1
-	l.add(e)
+	l.insert(e)
 	return e, true
 }
 
-// Adopt takes the entries of another ledger of the same task, as they are, where their tokens are not here yet.
+// Adopt takes the entries of another ledger of the same task as they are, except for tokens that are here already.
 func (l *Ledger) Adopt(entries []activities.Entry) {
-	if l.tokens == nil {
-		l.tokens = make(map[string]bool, len(entries))
-	}
 	l.entries = slices.Grow(l.entries, len(entries))
 	for _, e := range entries {
 		if !l.tokens[e.Token] {
-			l.add(e)
+			l.insert(e)
 		}
 	}
 	slices.SortStableFunc(l.entries, func(a, b activities.Entry) int { return a.Seq - b.Seq })
 }
 
 // Drop takes entries off the ledger, by token: they are undone, or never will be.
-func (l *Ledger) Drop(which func(token string) bool) {
+func (l *Ledger) Drop(isDropped func(token string) bool) {
 	l.entries = slices.DeleteFunc(l.entries, func(e activities.Entry) bool {
-		if !which(e.Token) {
+		if !isDropped(e.Token) {
 			return false
 		}
 		delete(l.tokens, e.Token)
@@ -51,7 +48,10 @@ func (l *Ledger) Drop(which func(token string) bool) {
 	})
 }
 
-func (l *Ledger) add(e activities.Entry) {
+// Entries are all entries, the oldest first. The caller does not change them.
+func (l *Ledger) Entries() []activities.Entry { return l.entries }
+
+func (l *Ledger) insert(e activities.Entry) {
 	if l.tokens == nil {
 		l.tokens = map[string]bool{}
 	}
@@ -59,6 +59,3 @@ func (l *Ledger) add(e activities.Entry) {
 	l.entries = append(l.entries, e)
 	l.last = max(l.last, e.Seq)
 }
-
-// Entries are all entries, the oldest first. The caller does not change them.
-func (l *Ledger) Entries() []activities.Entry { return l.entries }

@@ -69,7 +69,7 @@ func TestASagaListensAlsoWhenItsWorkflowWasCanceled(t *testing.T) {
 	require.Len(t, report.Notes, 51)
 	require.Contains(t, report.Notes[0], "ignored signal: resolve: the payload is not {step, digest, do, who, why}")
 	require.Equal(t, `ignored signal: resolve: step "another" is not in the ledger`, report.Notes[1])
-	require.Equal(t, "and more ignored signals", report.Notes[50])
+	require.Equal(t, "and 51 more ignored signals", report.Notes[50])
 }
 
 // empty is a signal with no payload at all, as a client of the server can send it.
@@ -106,7 +106,7 @@ func TestASignalWithoutAPayloadIsNotTakenForTheOneBefore(t *testing.T) {
 }
 
 func TestASignalOfTheLastMomentIsCarriedOver(t *testing.T) {
-	var carried *compensations.Carried
+	var carried *compensations.Carry
 	paused := false
 	l, run := newListening(t, func(ctx workflow.Context, saga *compensations.Saga) (compensations.Report, error) {
 		saga.Configure(ctx, compensations.Options{Pause: func() bool { return paused }})
@@ -121,8 +121,8 @@ func TestASignalOfTheLastMomentIsCarriedOver(t *testing.T) {
 	}, time.Minute)
 	run()
 	require.NoError(t, l.env.GetWorkflowError())
-	require.Len(t, carried.Left, 1)
-	for _, left := range carried.Left {
+	require.Len(t, carried.Progress, 1)
+	for _, left := range carried.Progress {
 		require.Equal(t, compensations.Skipped, left.State)
 	}
 }
@@ -138,7 +138,7 @@ func TestAParkOfAPausedPartIsResolvedBetweenTwoRuns(t *testing.T) {
 			s := &script{world: w, steps: chain("a")}
 			s.options.Pause = func() bool { return len(w.calls) > 0 }
 			var shown compensations.StepReport
-			var carried *compensations.Carried
+			var carried *compensations.Carry
 			s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 				r := saga.UnwindSteps(ctx, cause, named("a"))
 				shown = r.Steps[0]
@@ -150,7 +150,7 @@ func TestAParkOfAPausedPartIsResolvedBetweenTwoRuns(t *testing.T) {
 			require.Equal(t, string(compensations.Parked), shown.State)
 
 			s.from, s.steps, s.options.Pause = carried, nil, nil
-			var again *compensations.Carried
+			var again *compensations.Carry
 			s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 				r := compensations.Resolution{Step: "a", Digest: shown.Digest, Do: do, Who: "eve"}
 				require.ErrorContains(t, saga.Resolve(compensations.Resolution{Step: "a", Digest: "sha256:forged", Do: do}), "is not that of the present park")

@@ -25,7 +25,7 @@ type script struct {
 	steps   []plain
 	then    func(ctx workflow.Context, saga *compensations.Saga) compensations.Report
 	decide  map[string]compensations.Do
-	from    *compensations.Carried
+	from    *compensations.Carry
 
 	world  *world
 	alerts []string
@@ -144,7 +144,7 @@ func TestWhatIsSkippedInAPartStaysOnTheLedgerThroughOtherParts(t *testing.T) {
 func TestWhatIsKeptIsUndoneNoMore(t *testing.T) {
 	s := &script{world: &world{}, steps: chain("a", "b", "c")}
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
-		saga.Keep(func(e activities.Entry) bool { return e.Seq <= 2 })
+		saga.CommitEntries(func(e activities.Entry) bool { return e.Seq <= 2 })
 		pending, _ := saga.Pending()
 		require.Equal(t, 1, pending)
 		return saga.Unwind(ctx, cause)
@@ -215,12 +215,12 @@ func TestWhatIsNotYetProofIsLookedAtAgainAndRedoableReachesEveryUndo(t *testing.
 		return activities.Undone{Outcome: activities.Nothing, LookAgain: map[string]time.Duration{"a": time.Hour, "c": time.Minute}[step]}, nil
 	}}
 	s.decide = map[string]compensations.Do{"b": compensations.Retry}
-	var again []compensations.Again
+	var again []compensations.Recheck
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		saga.UnwindSteps(ctx, cause, named("c"))
-		require.Len(t, saga.LookAgain(), 1)
+		require.Len(t, saga.Rechecks(), 1)
 		r := saga.Unwind(ctx, cause)
-		again = saga.LookAgain()
+		again = saga.Rechecks()
 		return r
 	}
 	s.run(t)

@@ -23,28 +23,28 @@ const (
 	Skipped    UndoState = "skipped"    // a person leaves it as it is, and what it needs waits on
 )
 
-// ended holds for the ends of an entry.
-func (s UndoState) ended() bool { return s == Settled || s == Accepted || s == Skipped }
+// isEnd says that nothing more happens to an entry.
+func (s UndoState) isEnd() bool { return s == Settled || s == Accepted || s == Skipped }
 
-// off says that the entry comes off the ledger.
-func (it *item) off() bool { return it.state == Settled || it.state == Accepted }
+// leavesLedger says that the entry comes off the ledger.
+func (it *item) leavesLedger() bool { return it.state == Settled || it.state == Accepted }
 
 // item is an entry in an unwinding.
 type item struct {
 	entry  activities.Entry
-	state  UndoState // changed by plan.set only
+	state  UndoState // changed by plan.setState only
 	cancel func()    // ends the undo that is scheduled
-	progress
+	findings
 
 	needs    []*item // those in the same unwinding
 	blockers int     // of those that need it, how many are neither settled nor accepted
 	skips    int     // of the blockers, how many are skipped
 	queued   bool    // it is in the heap of what is ready
-	begun    bool    // it is among plan.begun
+	started  bool    // it is among plan.started
 }
 
-// progress is what an unwinding has found out about an entry so far.
-type progress struct {
+// findings are what an unwinding has found out about an entry so far. They are carried over.
+type findings struct {
 	Undone   activities.Undone   `json:"undone,omitzero"`
 	Decision activities.Decision `json:"decision,omitzero"` // a person's word for the next undo
 	Reset    bool                `json:"reset,omitempty"`   // the next undo is a reset
@@ -61,18 +61,20 @@ type progress struct {
 type plan struct {
 	items  []*item
 	byStep map[string]*item
-	ready  newest             // pending, and nothing holds them back
-	sent   map[string]int     // undos that wait for a worker, by queue
-	behind map[string][]*item // ready ones behind those
-	begun  []*item            // in the order of their first undo
-	parked []*item            // for a person
-	untold []*item            // of these, those that nobody was told about
-	open   int                // how many are not at an end
-	busy   int                // of these, with an undo scheduled on a queue that is served
+	ready  itemHeap // pending, and nothing holds them back
+
+	waiting      map[string]int     // undos that wait for a worker, by task queue
+	queuedBehind map[string][]*item // ready items behind those
+	running      int                // undos scheduled on a queue that is served
+
+	started     []*item // in the order of their first undo
+	parked      []*item // for a person
+	unannounced []*item // parked items that nobody was alerted to yet
+	unsettled   int     // how many items are not at an end
 }
 
 func newPlan(entries []activities.Entry) *plan {
-	p := &plan{byStep: make(map[string]*item, len(entries)), sent: map[string]int{}, behind: map[string][]*item{}}
+	p := &plan{byStep: make(map[string]*item, len(entries)), waiting: map[string]int{}, queuedBehind: map[string][]*item{}}
 	p.items = make([]*item, 0, len(entries))
 	for _, e := range entries {
 		it := &item{entry: e, state: Registered}
@@ -87,64 +89,64 @@ func newPlan(entries []activities.Entry) *plan {
 			}
 		}
 	}
-	p.open = len(p.items)
+	p.unsettled = len(p.items)
 	for _, it := range p.items {
-		p.set(it, Pending)
+		p.setState(it, Pending)
 	}
 	return p
 }
 
-// set changes the state of an item, and with it what may be undone next.
-func (p *plan) set(it *item, s UndoState) {
+// setState changes the state of an item, and with it what may be undone next.
+func (p *plan) setState(it *item, s UndoState) {
 	was := it.state
 	it.state = s
 	if was == Running {
-		p.busy--
+		p.running--
 	}
 	if was == Parked {
 		p.parked = slices.DeleteFunc(p.parked, func(o *item) bool { return o == it })
 	}
 	switch s {
 	case Running:
-		p.busy++
+		p.running++
 	case Parked:
 		p.parked = append(p.parked, it)
 	default:
 	}
-	if s != Pending && !it.begun {
-		it.begun = true
-		p.begun = append(p.begun, it)
+	if s != Pending && !it.started {
+		it.started = true
+		p.started = append(p.started, it)
 	}
 	if queue := it.entry.Place.Queue; (was == Waiting) != (s == Waiting) {
 		if s == Waiting {
-			p.sent[queue]++
-		} else if p.sent[queue]--; p.sent[queue] == 0 {
-			for _, behind := range p.behind[queue] {
-				p.offer(behind)
+			p.waiting[queue]++
+		} else if p.waiting[queue]--; p.waiting[queue] == 0 {
+			for _, behind := range p.queuedBehind[queue] {
+				p.queueIfReady(behind)
 			}
-			delete(p.behind, queue)
-			delete(p.sent, queue)
+			delete(p.queuedBehind, queue)
+			delete(p.waiting, queue)
 		}
 	}
 	switch {
 	case s == Pending:
-		p.offer(it)
-	case s.ended():
-		p.open--
+		p.queueIfReady(it)
+	case s.isEnd():
+		p.unsettled--
 		for _, need := range it.needs {
 			if s == Skipped {
 				need.skips++
 			} else {
 				need.blockers--
 			}
-			p.offer(need)
+			p.queueIfReady(need)
 		}
 	}
 }
 
-// offer puts a pending item among the ready where nothing holds it back, and parks it where nothing but skipped steps do:
-// it would wait for ever without a word.
-func (p *plan) offer(it *item) {
+// queueIfReady queues a pending item that nothing holds back, and parks one that only skipped steps hold back: it would wait
+// for ever without a word.
+func (p *plan) queueIfReady(it *item) {
 	switch {
 	case it.state != Pending:
 	case it.blockers == 0 || it.Alone && it.blockers == it.skips:
@@ -153,12 +155,12 @@ func (p *plan) offer(it *item) {
 			heap.Push(&p.ready, it)
 		}
 	case it.blockers == it.skips:
-		p.park(it, fmt.Sprintf("step %s, which builds on it, was skipped: retry undoes it all the same", p.skipped(it)))
+		p.park(it, fmt.Sprintf("step %s, which builds on it, was skipped: retry undoes it all the same", p.findSkipped(it)))
 	}
 }
 
-// skipped is the last of the skipped steps that need an item.
-func (p *plan) skipped(it *item) (by string) {
+// findSkipped is the last of the skipped steps that need an item.
+func (p *plan) findSkipped(it *item) (by string) {
 	for _, d := range p.items {
 		for _, need := range d.needs {
 			if need == it && d.state == Skipped {
@@ -169,26 +171,26 @@ func (p *plan) skipped(it *item) (by string) {
 	return by
 }
 
-// next is the newest entry that may be undone now; nil where none may. Where one undo waits for a worker, no other one is
-// sent.
+// next is the newest entry that may be undone now; nil where none may. While an undo waits for a worker, no other is scheduled
+// on that queue.
 func (p *plan) next() *item {
 	for len(p.ready) > 0 {
 		it := p.ready[0]
 		queue := it.entry.Place.Queue
-		if it.state == Pending && p.sent[queue] == 0 {
+		if it.state == Pending && p.waiting[queue] == 0 {
 			return it
 		}
 		heap.Pop(&p.ready)
 		it.queued = false
 		if it.state == Pending {
-			p.behind[queue] = append(p.behind[queue], it)
+			p.queuedBehind[queue] = append(p.queuedBehind[queue], it)
 		}
 	}
 	return nil
 }
 
-// done holds when every entry has come to an end.
-func (p *plan) done() bool { return p.open == 0 }
+// isDone holds when every entry has come to an end.
+func (p *plan) isDone() bool { return p.unsettled == 0 }
 
 // park makes an item wait for a person; one of low criticality is taken as it is.
 func (p *plan) park(it *item, reason string) {
@@ -196,14 +198,14 @@ func (p *plan) park(it *item, reason string) {
 	it.Parks++
 	if it.entry.Policy.Criticality == activities.LowCritical {
 		it.Notes = append(it.Notes, "accepted as it is: its criticality is low")
-		p.set(it, Accepted)
+		p.setState(it, Accepted)
 		return
 	}
-	p.set(it, Parked)
-	p.untold = append(p.untold, it)
+	p.setState(it, Parked)
+	p.unannounced = append(p.unannounced, it)
 }
 
-// parkDigest fits one park of one entry: what was shown, and the how manieth time.
+// parkDigest identifies one park of one entry: it covers what was shown and how often the entry was parked.
 func (it *item) parkDigest() activities.Digest {
 	if it.Shown != "" {
 		return it.Shown
@@ -215,15 +217,15 @@ func (it *item) parkDigest() activities.Digest {
 	return activities.DigestOf([]byte(it.entry.Token), fmt.Appendf(nil, "park %d", it.Parks), []byte(it.Reason), []byte(drift))
 }
 
-// newest is a heap of items, the last registered on top.
-type newest []*item
+// itemHeap is a heap of items, the last registered on top.
+type itemHeap []*item
 
-func (n newest) Len() int           { return len(n) }
-func (n newest) Less(i, j int) bool { return n[i].entry.Seq > n[j].entry.Seq }
-func (n newest) Swap(i, j int)      { n[i], n[j] = n[j], n[i] }
-func (n *newest) Push(x any)        { *n = append(*n, x.(*item)) } //nolint:forcetypeassert // heap.Push of items only
-func (n *newest) Pop() any {
-	last := (*n)[len(*n)-1]
-	*n = (*n)[:len(*n)-1]
+func (h itemHeap) Len() int           { return len(h) }
+func (h itemHeap) Less(i, j int) bool { return h[i].entry.Seq > h[j].entry.Seq }
+func (h itemHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *itemHeap) Push(x any)        { *h = append(*h, x.(*item)) } //nolint:forcetypeassert // heap.Push of items only
+func (h *itemHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
 	return last
 }

@@ -65,16 +65,16 @@ func carried(t *testing.T, p *plan) *plan {
 	t.Helper()
 	s := &Saga{plan: p}
 	for _, it := range p.items {
-		s.ledger.add(it.entry)
+		s.ledger.insert(it.entry)
 	}
 	raw, err := json.Marshal(s.Carry())
 	require.NoError(t, err)
-	var c Carried
+	var c Carry
 	require.NoError(t, json.Unmarshal(raw, &c))
-	next := &Saga{past: c.Past, left: c.Left}
+	next := &Saga{past: c.Past, progress: c.Progress}
 	next.ledger.Adopt(c.Entries)
 	next.plan = newPlan(next.ledger.Entries())
-	next.restore()
+	next.restoreProgress()
 	return next.plan
 }
 
@@ -87,7 +87,7 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 		p := newPlan(graph(r, 1+r.IntN(12)))
 		var trace []string
 		settled := map[string]bool{}
-		for steps := 0; !p.done(); steps++ {
+		for steps := 0; !p.isDone(); steps++ {
 			require.Less(t, steps, 1000, "seed %d does not end: %v", seed, trace)
 			require.Equal(t, free(p), p.next(), "seed %d: %v", seed, trace)
 			for _, it := range p.items {
@@ -105,14 +105,14 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 				default:
 				}
 			}
-			require.Equal(t, len(running), p.busy)
+			require.Equal(t, len(running), p.running)
 			require.ElementsMatch(t, parked, p.parked)
 			pick := func(from []*item) *item { return from[r.IntN(len(from))] }
 			switch it := p.next(); {
 			case it != nil && r.IntN(3) > 0:
 				trace = append(trace, "undo "+it.entry.Step)
 				require.False(t, settled[it.entry.Step], "seed %d: %v", seed, trace)
-				p.set(it, Running)
+				p.setState(it, Running)
 			case len(running) > 0:
 				switch it := pick(running); r.IntN(6) {
 				case 0:
@@ -121,18 +121,18 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 					it.Undone = activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:d"}}
 					p.park(it, "drifted")
 				case 2:
-					p.set(it, Waiting)
+					p.setState(it, Waiting)
 				default:
 					it.Undone.Outcome = activities.Restored
 					settled[it.entry.Step] = true
-					p.set(it, Settled)
+					p.setState(it, Settled)
 				}
 			case len(waiting) > 0 && r.IntN(2) == 0:
 				it := pick(waiting)
 				trace = append(trace, "back "+it.entry.Step)
 				it.Undone.Outcome = activities.Restored
 				settled[it.entry.Step] = true
-				p.set(it, Settled)
+				p.setState(it, Settled)
 			case len(waiting) == 0 && r.IntN(3) == 0:
 				trace = append(trace, "carry")
 				digests := map[string]activities.Digest{}
@@ -160,7 +160,7 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 				require.NotNil(t, p.next(), "seed %d: nothing can go on, and nobody is asked: %v", seed, trace)
 			}
 		}
-		require.Zero(t, len(p.parked)+p.busy+p.open)
+		require.Zero(t, len(p.parked)+p.running+p.unsettled)
 	}
 }
 
@@ -195,10 +195,10 @@ func TestUndoingTakesTheSameTimeForEveryEntry(t *testing.T) {
 		it := p.next()
 		require.Equal(t, n-1-i, it.entry.Seq-1)
 		require.LessOrEqual(t, len(p.ready), 1, "only what is free is looked at")
-		p.set(it, Running)
-		p.set(it, Settled)
+		p.setState(it, Running)
+		p.setState(it, Settled)
 	}
-	require.True(t, p.done())
+	require.True(t, p.isDone())
 }
 
 func TestAParkHasADigestOfItsOwnEachTime(t *testing.T) {
@@ -222,7 +222,7 @@ func TestAReportCountsWhatIsCleanAndListsWhatIsNot(t *testing.T) {
 	p := newPlan(entries)
 	for _, it := range p.items {
 		it.Undone.Outcome = activities.Restored
-		p.set(it, Settled)
+		p.setState(it, Settled)
 	}
 	p.items[7].Undone = activities.Undone{Outcome: activities.Residue, Losses: []string{"an invoice"}}
 	r := p.report(Past{}, Cause{Kind: Failure})

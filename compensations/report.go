@@ -20,8 +20,8 @@ const (
 	Canceled CauseKind = "canceled"
 	Deadline CauseKind = "deadline"
 	WasReset CauseKind = "reset"
-	// Ended, RolledBack and Late are causes of what another workflow unwinds: a run that ended without, a committed task,
-	// an undo whose effect was not sure.
+	// With Ended, RolledBack and Late another workflow unwinds: a run that ended without unwinding, a committed task, an undo
+	// whose effect was not certain.
 	Ended      CauseKind = "ended"
 	RolledBack CauseKind = "rolled-back"
 	Late       CauseKind = "late"
@@ -85,11 +85,11 @@ type StepReport struct {
 	Took   time.Duration     `json:"took,omitempty"`
 }
 
-// maxNotes is how many notes a report has that would be too long.
+// maxNotes is how many notes remain in a report that is too long.
 const maxNotes = 100
 
-// Fit takes words out of a report until its JSON has at most limit bytes: notes without number, diffs, then losses and notes
-// of steps, then steps: those with nothing to tell, then the last. What is taken out is said in Notes.
+// Fit cuts a report until its JSON has at most limit bytes: surplus notes first, then diffs, then losses and notes of steps, then
+// steps: those with nothing to tell, then the last. Notes say what was cut.
 func (r *Report) Fit(limit int) {
 	if more := len(r.Notes) - maxNotes; more > 0 && r.size() > limit {
 		r.Notes = append(slices.Clip(r.Notes[:maxNotes]), fmt.Sprintf("and %d more notes", more))
@@ -115,13 +115,13 @@ func (r *Report) Fit(limit int) {
 		}
 		r.Notes = append(r.Notes, "left out, for they are too long: "+cut.what)
 	}
-	left := len(r.Steps)
-	for n := left; r.size() > limit && n > 0; n = len(r.Steps) * 3 / 4 {
-		r.Steps = leave(r.Steps, n)
+	dropped := len(r.Steps)
+	for n := dropped; r.size() > limit && n > 0; n = len(r.Steps) * 3 / 4 {
+		r.Steps = dropSteps(r.Steps, n)
 	}
-	left -= len(r.Steps)
-	if left > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("left out, for they are too many: %d steps; the counts hold them", left))
+	dropped -= len(r.Steps)
+	if dropped > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("left out, for they are too many: %d steps; the counts hold them", dropped))
 	}
 }
 
@@ -158,7 +158,7 @@ func (it *item) report() StepReport {
 	return r
 }
 
-// report tells how an unwinding stands, or how it ended, with what was undone before it.
+// report says how an unwinding stands, or how it ended, with what was undone before it.
 func (p *plan) report(before Past, cause Cause) Report {
 	r := Report{Status: Unwound, Cause: &cause, Outcomes: maps.Clone(before.Outcomes)}
 	if r.Outcomes == nil {
@@ -170,7 +170,7 @@ func (p *plan) report(before Past, cause Cause) Report {
 		}
 	}
 	all := before.Count+len(p.items) <= MaxReported
-	add := func(s StepReport) {
+	list := func(s StepReport) {
 		if !s.Clean() {
 			r.Status = Remains
 		}
@@ -179,16 +179,16 @@ func (p *plan) report(before Past, cause Cause) Report {
 		}
 	}
 	for _, s := range before.Steps {
-		add(s)
+		list(s)
 	}
 	for _, it := range p.items {
 		s := it.report()
 		if s.Outcome != "" {
 			r.Outcomes[string(s.Outcome)]++
 		}
-		add(s)
+		list(s)
 	}
-	if !p.done() {
+	if !p.isDone() {
 		r.Status = Open
 	}
 	return r

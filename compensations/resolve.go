@@ -26,7 +26,7 @@ const (
 // Resolution resolves one park of one step.
 type Resolution struct {
 	Step string `json:"step"`
-	// Digest is the park's own: it fits what was shown, once.
+	// Digest is that of the park: it fits what was shown, once.
 	Digest activities.Digest `json:"digest"`
 	Do     Do                `json:"do"`
 	// Who is a claim; a bare signal proves nothing.
@@ -67,14 +67,14 @@ func (p *plan) resolve(r Resolution) error {
 	if err != nil {
 		return err
 	}
-	p.set(it, next)
+	p.setState(it, next)
 	if it.cancel != nil {
 		it.cancel()
 	}
 	return nil
 }
 
-// decide notes a resolution that fits the item's present park, and returns the state that it puts the item into.
+// decide records a resolution that fits the item's present park, and returns the state that it puts the item into.
 func (it *item) decide(r Resolution) (UndoState, error) {
 	switch {
 	case it.state == Waiting && (r.Do == Retry || r.Do == Force || r.Do == Reset):

@@ -2,19 +2,23 @@ package workflows
 
 import (
 	"encoding/json"
+	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/compensations/inbox"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // AgentTask runs one task. Its argument is the task document as people write it, as JSON. It completes with a Report when
 // every step is done; else it unwinds, and closes as Failed or Canceled with the Report in the details. A long one
 // continues as new, with what it carries over as the second argument.
 func AgentTask(ctx workflow.Context, doc json.RawMessage, carry *Carry) (compensations.Report, error) {
-	t, err := newTask(ctx, carry, func(ctx workflow.Context, next json.RawMessage) error {
+	t, err := newTask(ctx, carry, variant{continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, AgentTaskType, json.RawMessage(nil), next)
-	})
+	}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
@@ -26,33 +30,173 @@ func AgentTask(ctx workflow.Context, doc json.RawMessage, carry *Carry) (compens
 		if err != nil {
 			return err
 		}
-		t.adopt(ctx, compiled)
+		t.adoptSteps(ctx, compiled)
 		return nil
 	})
 }
 
-// run brings a task from its preparation, which only its first run needs, to its end.
+// agentTask is one run of a task: of an AgentTask, or of what recovers one, rolls it back or does it again. It decides what
+// comes next, and leaves the rest to its parts, each of which owns its state and can be read without the others.
+type agentTask struct {
+	variant  variant
+	began    time.Time // of the chain's first run
+	phase    Phase
+	compiled task.Compiled
+	notes    []string
+	report   *compensations.Report
+	redoable bool // what it undoes is kept, so that it can be done again
+	unknown  bool // the ledger of a run that this one was reset from, or recovers, could not be read
+
+	saga       *compensations.Saga // the ledger, and undoing what is on it
+	ending     *ending             // why the task goes forward no more
+	schedule   *schedule           // the steps, and which of them may start
+	executor   *executor           // the coroutines that run them
+	runner     *stepRunner         // the way of one step: plan, gate, forward, probe
+	gates      *gates              // the steps that wait for approval
+	pivot      *pivot              // the steps that are never unwound
+	rollbacks  *rollbacks          // the parts that are undone while the task goes on
+	room       *room               // whether the ledger still fits into a payload
+	inbox      *inbox.Inbox        // the signals
+	details    *details            // what the Temporal UI shows
+	attributes *attributes         // the search attributes
+}
+
+// variant is what sets a workflow apart from the others that are built on agentTask.
+type variant struct {
+	repairs bool // it undoes what another workflow did: having done so is no failure
+	redoes  bool // it does again what was rolled back
+	round   int  // of a late sweep
+	// continueAsNew ends the run with the next one of its chain.
+	continueAsNew func(ctx workflow.Context, carry json.RawMessage) error
+}
+
+// newTask makes a run: the first one of its chain, or with what the run before has carried over.
+func newTask(ctx workflow.Context, carry *Carry, v variant) (*agentTask, error) {
+	t := &agentTask{
+		variant: v, began: workflow.Now(ctx), phase: Compiling,
+		ending: &ending{}, inbox: &inbox.Inbox{}, details: &details{}, attributes: &attributes{},
+	}
+	t.saga = newSaga(ctx, t.sagaOptions(ctx, compensations.Options{}), carry)
+	t.schedule = newSchedule(t.details.markStale)
+	t.gates = &gates{schedule: t.schedule, attributes: t.attributes}
+	t.pivot = &pivot{saga: t.saga, schedule: t.schedule}
+	t.room = &room{measure: t.measureCarry}
+	t.executor = &executor{schedule: t.schedule, gates: t.gates, pivot: t.pivot, ending: t.ending}
+	t.runner = &stepRunner{
+		saga: t.saga, schedule: t.schedule, gates: t.gates, room: t.room, outputs: outputs{}, calls: newCalls(ctx, t.executor.isHolding),
+	}
+	t.rollbacks = &rollbacks{
+		saga: t.saga, schedule: t.schedule, gates: t.gates, pivot: t.pivot, ending: t.ending, outputs: t.runner.outputs,
+		unwound: map[string]int{}, isQuiet: t.executor.isQuiet,
+	}
+	t.executor.runner, t.executor.rollbacks = t.runner, t.rollbacks
+	if carry != nil {
+		t.resume(ctx, *carry)
+	}
+	if err := workflow.SetQueryHandler(ctx, QueryState, func() (State, error) { return t.state(ctx), nil }); err != nil {
+		return nil, err
+	}
+	t.attend(ctx)
+	t.attributes.publishOpen(ctx)
+	return t, nil
+}
+
+func newSaga(ctx workflow.Context, o compensations.Options, carry *Carry) *compensations.Saga {
+	if carry == nil {
+		return compensations.New(ctx, o)
+	}
+	return compensations.Resume(ctx, o, carry.Saga)
+}
+
+// sagaOptions are o with what the saga of every task has.
+func (t *agentTask) sagaOptions(ctx workflow.Context, o compensations.Options) compensations.Options {
+	o.Changed, o.Alert = t.details.markStale, t.sendAlert
+	o.Pause = func() bool {
+		if t.phase == Forward { // a part is undone; where the task ends meanwhile, everything will be
+			return runIsLong(ctx) || t.executor.isOver(ctx)
+		}
+		return runIsLong(ctx)
+	}
+	return o
+}
+
+// attend handles signals as they come, and writes the current details when they are stale. It is one coroutine for both: each
+// one that waits is woken several times for each step.
+func (t *agentTask) attend(ctx workflow.Context) {
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	t.inbox.Open(ctx, // of those that come together a rejection first: gates fail closed
+		inbox.Handler{Signal: SignalReject, Handle: t.gates.reject},
+		inbox.Handler{Signal: SignalApprove, Handle: t.gates.approve},
+		inbox.Handler{Signal: compensations.SignalResolve, Handle: t.resolve},
+	)
+	workflow.GoNamed(ctx, "attendant", func(ctx workflow.Context) {
+		for {
+			_ = workflow.Await(ctx, func() bool { return t.details.stale || t.inbox.HasSignals() })
+			t.inbox.HandleSignals()
+			t.writeDetails(ctx)
+		}
+	})
+}
+
+func (t *agentTask) resolve(payload []byte) error {
+	r, err := compensations.ParseResolution(payload)
+	if err != nil {
+		return err
+	}
+	return t.saga.Resolve(r)
+}
+
+// adoptSteps takes up the steps of a compiled task.
+func (t *agentTask) adoptSteps(ctx workflow.Context, compiled task.Compiled) {
+	t.compiled, t.schedule.size = compiled, len(compiled.Steps)
+	t.configure(ctx)
+	for _, step := range compiled.Steps {
+		t.addStep(step)
+		if step.Gate.Mode == task.GateNone {
+			t.notes = append(t.notes, fmt.Sprintf("step %s runs without its gate: the task file says gate: none", step.ID))
+		}
+	}
+	t.schedule.arrange()
+}
+
+func (t *agentTask) addStep(step task.Step) *stepRun {
+	t.room.grow(len(step.With) + stepBytes)
+	return t.schedule.addStep(step)
+}
+
+// configure passes on what the task file says of the whole task.
+func (t *agentTask) configure(ctx workflow.Context) {
+	o := t.sagaOptions(ctx, compensations.Options{Redoable: t.redoable})
+	if t.compiled.Unwind == task.UnwindParallel {
+		o.Parallel = maxInFlight
+	}
+	t.saga.Configure(ctx, o)
+	t.runner.keep, t.runner.pinned = t.compiled.Keep, t.compiled.Pinned
+}
+
+// run brings a task from its preparation, which only the first run of a chain needs, to its end.
 func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) error) (compensations.Report, error) {
 	if t.phase == Compiling {
 		if err := prepare(ctx); err != nil {
-			t.repairs, t.cause = false, &compensations.Cause{Kind: kindOf(ctx, err), Text: compensations.Reason(err)}
-		} else if t.cause == nil {
+			t.variant.repairs = false
+			t.ending.cause = &compensations.Cause{Kind: kindOf(ctx, err), Text: compensations.Reason(err)}
+		} else if t.ending.cause == nil {
 			t.phase = Forward
 		}
 	}
 	if t.phase == Forward {
-		t.publishAgent(ctx)
-		t.cause = t.goForward(ctx)
+		t.attributes.publishAgent(ctx, t.compiled.Agent)
+		t.executor.runSteps(ctx, t.began, t.compiled.Deadline)
 	}
 	reset := wasReset(ctx) // also before it continues as new: the next run could not tell
 	switch {
-	case t.cause == nil && reset == nil && t.continues:
+	case t.ending.cause == nil && reset == nil && t.executor.draining:
 		return compensations.Report{}, t.continueAsNew(ctx)
-	case t.cause == nil && reset == nil:
-		return t.close(ctx, t.committed(), nil)
-	case t.cause == nil:
-		t.cause = reset
-		t.settleDown(ctx)
+	case t.ending.cause == nil && reset == nil:
+		return t.close(ctx, t.reportCommitted(), nil)
+	case t.ending.cause == nil:
+		t.ending.cause = reset
+		t.executor.awaitSteps(ctx)
 	}
 	return t.unwind(ctx, reset)
 }
@@ -60,26 +204,43 @@ func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) err
 // unwind takes back what is on the ledger.
 func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (compensations.Report, error) {
 	begins := t.phase != Unwinding
-	t.phase, t.continues = Unwinding, false
-	if reset != nil && !t.takeOver(ctx, reset) {
+	t.phase = Unwinding
+	if reset != nil && !t.takeOverLedger(ctx, reset) {
 		t.unknown = true
 	}
 	if begins {
-		if len(t.saga.Entries()) == 0 && t.kept == 0 && !t.unknown && t.saga.Past().Count == 0 {
-			t.cause.Text = "nothing was touched: " + t.cause.Text
+		if len(t.saga.Entries()) == 0 && t.pivot.committed == 0 && !t.unknown && t.saga.Past().Count == 0 {
+			t.ending.cause.Text = "nothing was touched: " + t.ending.cause.Text
 		} else {
-			t.publishPending(ctx)
+			pending, _ := t.saga.Pending()
+			t.attributes.publishPending(ctx, pending)
 		}
 	}
-	report := t.saga.Unwind(ctx, *t.cause)
+	report := t.saga.Unwind(ctx, *t.ending.cause)
 	if report.Status == compensations.Open {
 		return report, t.continueAsNew(ctx)
 	}
 	switch {
 	case t.unknown:
 		report.Status = compensations.Remains
-	case report.Status == compensations.Unwound && t.kept > 0:
+	case report.Status == compensations.Unwound && t.pivot.committed > 0:
 		report.Status = compensations.Partly
 	}
-	return t.close(ctx, report, t.cause)
+	return t.close(ctx, report, t.ending.cause)
+}
+
+// close ends the task with its report: as the result where it committed or has repaired another, else in the details of a
+// failure or of a cancellation.
+func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *compensations.Cause) (compensations.Report, error) {
+	t.completeReport(ctx, &r, cause)
+	t.phase, t.ending.cause, t.report = Closed, cause, &r
+	t.attributes.publishClosed(ctx, r.Status)
+	t.writeDetails(ctx)
+	if cause == nil || t.variant.repairs {
+		return r, nil
+	}
+	return r, r.Err(map[compensations.CauseKind]string{
+		compensations.Failure: TaskFailed, compensations.Rejected: TaskRejected,
+		compensations.Deadline: TaskDeadline, compensations.WasReset: TaskReset,
+	}[cause.Kind])
 }

@@ -9,12 +9,9 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// alert tells the worker's webhook about an undo that needs a person, or waits for its host. What cannot be told within a
-// time stands in the details and in the metrics all the same.
-func (t *agentTask) alert(ctx workflow.Context, s compensations.StepReport) {
-	if workflow.GetVersion(ctx, "alert", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return
-	}
+// sendAlert sends an undo that needs a person, or waits for its host, to the worker's webhook. The details and the metrics show it
+// even where the webhook cannot be reached.
+func (t *agentTask) sendAlert(ctx workflow.Context, s compensations.StepReport) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute, ScheduleToCloseTimeout: 15 * time.Minute, Summary: "alert: " + s.Step,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},

@@ -7,9 +7,6 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Search attributes are hints for lists and sweeps. Each upsert is an event, so they change when a task opens, waits at a
-// gate, unwinds and closes: never per step.
-
 // OpenAttributes are what a client starts a task with: it is open from its first event on.
 func OpenAttributes(agent string) temporal.SearchAttributes {
 	updates := []temporal.SearchAttributeUpdate{AttributeStatus.ValueSet(string(compensations.Open))}
@@ -19,47 +16,48 @@ func OpenAttributes(agent string) temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(updates...)
 }
 
+// attributes are the search attributes of a task: hints for lists and sweeps. Each upsert is an event, so they change when a
+// task opens, waits at a gate, unwinds and closes, never per step.
+type attributes struct {
+	gate string // the step at a gate; empty: none
+}
+
 // publishOpen sets the status where the client that started the task did not.
-func (t *agentTask) publishOpen(ctx workflow.Context) {
-	t.shownGate, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeGate)
+func (a *attributes) publishOpen(ctx workflow.Context) {
+	a.gate, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeGate)
 	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeStatus); !set {
-		t.upsert(ctx, AttributeStatus.ValueSet(string(compensations.Open)))
+		upsert(ctx, AttributeStatus.ValueSet(string(compensations.Open)))
 	}
 }
 
-func (t *agentTask) publishAgent(ctx workflow.Context) {
-	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeAgent); !set && t.compiled.Agent != "" {
-		t.upsert(ctx, AttributeAgent.ValueSet(t.compiled.Agent))
+func (a *attributes) publishAgent(ctx workflow.Context, agent string) {
+	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeAgent); !set && agent != "" {
+		upsert(ctx, AttributeAgent.ValueSet(agent))
 	}
 }
 
-// publishGate names the first step that waits at a gate, in file order.
-func (t *agentTask) publishGate(ctx workflow.Context) {
-	waits := ""
-	if len(t.gates) > 0 {
-		waits = t.gates[0].step.ID
-	}
-	switch waits {
-	case t.shownGate:
+// publishGate names the first step that waits at a gate; empty: none does.
+func (a *attributes) publishGate(ctx workflow.Context, step string) {
+	switch step {
+	case a.gate:
 		return
 	case "":
-		t.upsert(ctx, AttributeGate.ValueUnset())
+		upsert(ctx, AttributeGate.ValueUnset())
 	default:
-		t.upsert(ctx, AttributeGate.ValueSet(waits))
+		upsert(ctx, AttributeGate.ValueSet(step))
 	}
-	t.shownGate = waits
+	a.gate = step
 }
 
-func (t *agentTask) publishPending(ctx workflow.Context) {
-	pending, _ := t.saga.Pending()
-	t.upsert(ctx, AttributePending.ValueSet(int64(pending)))
+func (a *attributes) publishPending(ctx workflow.Context, pending int) {
+	upsert(ctx, AttributePending.ValueSet(int64(pending)))
 }
 
-func (t *agentTask) publishClosed(ctx workflow.Context, status compensations.Status) {
-	t.upsert(ctx, AttributeStatus.ValueSet(string(status)), AttributePending.ValueSet(0))
+func (a *attributes) publishClosed(ctx workflow.Context, status compensations.Status) {
+	upsert(ctx, AttributeStatus.ValueSet(string(status)), AttributePending.ValueSet(0))
 }
 
-func (t *agentTask) upsert(ctx workflow.Context, updates ...temporal.SearchAttributeUpdate) {
+func upsert(ctx workflow.Context, updates ...temporal.SearchAttributeUpdate) {
 	if err := workflow.UpsertTypedSearchAttributes(ctx, updates...); err != nil {
 		workflow.GetLogger(ctx).Warn("search attributes not set", "error", err)
 	}

@@ -448,13 +448,21 @@ func TestALongHistoryIsEnough(t *testing.T) {
 	require.Equal(t, []string{"do a", "do b"}, l.world.calls)
 }
 
-func TestACarryOfANewerVersionWaitsForAWorkerThatKnowsIt(t *testing.T) {
-	r := newRun(t, &world{steps: chain("a", "b")})
-	r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{}`), workflows.Carry{Version: workflows.CarryVersion + 1})
-	var failed *temporal.PanicError // of the workflow task: the run goes on
-	require.ErrorAs(t, r.env.GetWorkflowError(), &failed)
-	require.ErrorContains(t, failed, "upgrade it")
-	require.Empty(t, r.world.calls)
+func TestACarryOfAnotherVersionWaitsForAWorkerThatKnowsIt(t *testing.T) {
+	for carry, wayOut := range map[string]string{
+		// One of format 2, whose fields had other types.
+		`{"v": 2, "ignored": ["approve: no"], "saga": {"left": {"token": {"state": "parked"}}}}`: "run workers of the version that recorded it until its task is over",
+		`{"v": 4, "saga": "in a place of its own"}`:                                              "upgrade this one",
+		`{"saga": {}}`: "run workers of the version that recorded it",
+	} {
+		r := newRun(t, &world{steps: chain("a", "b")})
+		r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{}`), json.RawMessage(carry))
+		var failed *temporal.PanicError // of the workflow task: the run goes on
+		require.ErrorAs(t, r.env.GetWorkflowError(), &failed, carry)
+		require.ErrorContains(t, failed, "this run was recorded by a version that this one cannot undo")
+		require.ErrorContains(t, failed, wayOut)
+		require.Empty(t, r.world.calls)
+	}
 }
 
 // story makes a random task whose steps follow each other, so that the order of all calls is one.
@@ -539,14 +547,6 @@ func TestContinuingAsNewChangesNothing(t *testing.T) {
 }
 
 func TestATaskWhoseLedgerCannotBeCarriedIsRefusedBeforeItActs(t *testing.T) {
-	reserved := untilRefused(t, 1)
-	// A run that was begun before there was a reserve goes on as it was: else its history would not replay.
-	require.Greater(t, untilRefused(t, workflow.DefaultVersion), reserved)
-}
-
-// untilRefused is how many steps are done until their ledger is too large.
-func untilRefused(t *testing.T, reserve workflow.Version) int {
-	t.Helper()
 	var ids []string
 	for i := range 30 {
 		ids = append(ids, fmt.Sprint("s", i))
@@ -567,7 +567,6 @@ func untilRefused(t *testing.T, reserve workflow.Version) int {
 		return activities.Result{Outputs: map[string]any{"much": base64.StdEncoding.EncodeToString(noise)}}, nil
 	}
 	r := newRun(t, w)
-	r.env.OnGetVersion("ledger-reserve", workflow.DefaultVersion, workflow.Version(1)).Return(reserve)
 	r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
 	report, err := r.report()
 	r.failsAs(err, workflows.TaskFailed)
@@ -575,6 +574,7 @@ func untilRefused(t *testing.T, reserve workflow.Version) int {
 	done := w.count["do s0"] * len(w.calls) / 2
 	require.Greater(t, done, 5)
 	require.Less(t, done, 30)
+	require.ErrorContains(t, err, fmt.Sprintf("more than the %d that can be carried", 900_000-100*(done+1)), "what the unwinding finds out has room beside it")
 	var want []string
 	for _, id := range ids[:done] {
 		want = append(want, "do "+id)
@@ -585,5 +585,4 @@ func untilRefused(t *testing.T, reserve workflow.Version) int {
 	require.Equal(t, want, w.calls)
 	require.Equal(t, ids[done], report.Cause.Step)
 	require.Equal(t, compensations.Unwound, report.Status)
-	return done
 }

@@ -15,8 +15,8 @@ import (
 // error is better than patience.
 const hostWait = time.Minute
 
-// compile turns the document into steps on a worker that knows the actions, and asks each host that the task names for
-// its journals.
+// compile has a worker that knows the actions turn the document into steps, and asks each host that the task names for its
+// journals.
 func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
 	var compiled task.Compiled
 	// A local activity: whoever runs the workflow knows the actions, and a document that is checked twice is harmless.
@@ -29,7 +29,7 @@ func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
 		return compiled, err
 	}
 	options := workflow.ActivityOptions{
-		StartToCloseTimeout:    10 * time.Second, // a world that does not answer is told as a problem after 5
+		StartToCloseTimeout:    10 * time.Second, // a world that does not answer is reported as a problem after 5
 		ScheduleToStartTimeout: hostWait,
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 	}

@@ -14,68 +14,30 @@ import (
 // shownSteps bounds the table in the Temporal UI: all that waits for a person, and the last of the rest.
 const shownSteps = 50
 
-// maxViewed bounds the steps in the answer to a query.
-const maxViewed = 1000
-
-func (t *agentTask) state(ctx workflow.Context) State {
-	s := State{
-		Task: workflow.GetInfo(ctx).WorkflowExecution.ID, Name: t.compiled.Name, Agent: t.compiled.Agent,
-		Phase: t.phase, Cause: t.cause, Ignored: t.ignored, Report: t.report, Done: t.done, Total: t.size,
-	}
-	s.Steps = append(s.Steps, t.past[max(0, len(t.past)-maxViewed/2):]...)
-	from, to := window(len(t.steps), t.frontier, maxViewed)
-	for _, step := range t.steps[from:to] {
-		s.Steps = append(s.Steps, step.view)
-	}
-	for _, step := range t.gates {
-		if step.gate.decision == nil {
-			s.Gates = append(s.Gates, step.gate.view)
-		}
-	}
-	if t.report == nil && t.saga.Unwinding() {
-		r := t.saga.Report()
-		r.Fit(maxReport)
-		s.Report = &r
-	}
-	return s
+// details are the task as the Temporal UI shows it: Markdown in the workflow's current details.
+type details struct {
+	stale bool // they are not what they should be
 }
 
-// show has the attendant write the current details anew, once for all that changes in one workflow task.
-func (t *agentTask) show() { t.stale = true }
+// markStale has the details written anew, once for all that changes in one workflow task.
+func (d *details) markStale() { d.stale = true }
 
-// writeDetails puts the ledger into the workflow's current details, as Markdown.
 func (t *agentTask) writeDetails(ctx workflow.Context) {
-	t.stale = false
-	var b strings.Builder
-	b.Grow(4 << 10)
-	fmt.Fprintf(&b, "**%s**\n\n", t.headline())
-	for _, s := range t.gates {
-		if s.gate.decision == nil {
-			writeGate(&b, s.gate.view)
-		}
-	}
-	if t.saga.Unwinding() {
-		t.writeUnwinding(&b)
-	} else {
-		t.writeForward(&b)
-	}
-	for _, why := range t.ignored[max(0, len(t.ignored)-5):] {
-		fmt.Fprintf(&b, "- ignored signal: %s\n", cell(why))
-	}
-	b.WriteString("\n\u00a0\n\n\u00a0\n") // the UI clips the last row
-	workflow.SetCurrentDetails(ctx, b.String())
+	t.details.stale = false
+	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), t.gates.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons))
 }
 
 func (t *agentTask) headline() string {
+	cause := t.ending.cause
 	switch {
-	case t.report != nil && t.cause != nil:
-		return fmt.Sprintf("%s (%s: %s)", t.report.Status, t.cause.Kind, cell(t.cause.Text))
+	case t.report != nil && cause != nil:
+		return fmt.Sprintf("%s (%s: %s)", t.report.Status, cause.Kind, cell(cause.Text))
 	case t.report != nil:
 		return string(t.report.Status)
 	case t.saga.Unwinding():
 		what := "rolling back a part"
-		if t.cause != nil {
-			what = fmt.Sprintf("unwinding (%s)", t.cause.Kind)
+		if cause != nil {
+			what = fmt.Sprintf("unwinding (%s)", cause.Kind)
 		}
 		pending, parked := t.saga.Pending()
 		if parked > 0 {
@@ -83,7 +45,26 @@ func (t *agentTask) headline() string {
 		}
 		return fmt.Sprintf("%s: %d to go", what, pending)
 	}
-	return fmt.Sprintf("%s: %d of %d steps done", t.phase, t.done, t.size)
+	return fmt.Sprintf("%s: %d of %d steps done", t.phase, t.schedule.done, t.schedule.size)
+}
+
+func renderDetails(headline string, gates []GateView, c *schedule, saga *compensations.Saga, ignored []string) string {
+	var b strings.Builder
+	b.Grow(4 << 10)
+	fmt.Fprintf(&b, "**%s**\n\n", headline)
+	for _, g := range gates {
+		writeGate(&b, g)
+	}
+	if saga.Unwinding() {
+		writeUndos(&b, saga)
+	} else {
+		writeSteps(&b, c)
+	}
+	for _, why := range ignored[max(0, len(ignored)-5):] {
+		fmt.Fprintf(&b, "- ignored signal: %s\n", cell(why))
+	}
+	b.WriteString("\n\u00a0\n\n\u00a0\n") // the UI clips the last row
+	return b.String()
 }
 
 func writeGate(b *strings.Builder, g GateView) {
@@ -98,16 +79,16 @@ func writeGate(b *strings.Builder, g GateView) {
 	fmt.Fprintf(b, "\nSend the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", SignalApprove, SignalReject, payload)
 }
 
-func (t *agentTask) writeForward(b *strings.Builder) {
-	if len(t.steps) == 0 {
+func writeSteps(b *strings.Builder, c *schedule) {
+	if len(c.steps) == 0 {
 		return
 	}
 	b.WriteString("| step | action | state | what |\n|---|---|---|---|\n")
-	from, to := window(len(t.steps), t.frontier, shownSteps)
-	if before := t.size - len(t.steps) + from; before > 0 {
+	from, to := window(len(c.steps), c.latest, shownSteps)
+	if before := c.size - len(c.steps) + from; before > 0 {
 		fmt.Fprintf(b, "| ... %d before | | | |\n", before)
 	}
-	for _, s := range t.steps[from:to] {
+	for _, s := range c.steps[from:to] {
 		if s.row == "" {
 			text := s.view.Summary
 			if s.view.Error != "" {
@@ -117,20 +98,20 @@ func (t *agentTask) writeForward(b *strings.Builder) {
 		}
 		b.WriteString(s.row)
 	}
-	if to < len(t.steps) {
-		fmt.Fprintf(b, "| ... %d more | | | |\n", len(t.steps)-to)
+	if to < len(c.steps) {
+		fmt.Fprintf(b, "| ... %d more | | | |\n", len(c.steps)-to)
 	}
 }
 
-// window is a stretch of room steps around the last one that has begun.
-func window(n, frontier, room int) (from, to int) {
-	to = min(n, frontier+room/5)
-	from = max(0, to-room)
-	return from, min(n, from+room)
+// window is a stretch of so many of n steps around the last one that has started.
+func window(n, latest, width int) (from, to int) {
+	to = min(n, latest+width/5)
+	from = max(0, to-width)
+	return from, min(n, from+width)
 }
 
-func (t *agentTask) writeUnwinding(b *strings.Builder) {
-	steps, parked := t.saga.Recent(shownSteps)
+func writeUndos(b *strings.Builder, saga *compensations.Saga) {
+	steps, parked := saga.Recent(shownSteps)
 	b.WriteString("| step | action | undo | observed |\n|---|---|---|---|\n")
 	for _, s := range steps {
 		text, state := s.Observed, s.State

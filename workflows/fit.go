@@ -9,19 +9,17 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// fit returns c as it is carried over, and shortens what it tells people until it can be: a run that cannot hand over what it
-// has fails its workflow tasks without end. What undoing needs, and what persons have decided, is left: makeRoom has seen to
-// that.
+// fit returns c as it is carried over, with what it tells people shortened until it fits: a run that cannot hand over what it
+// has fails its workflow tasks without end. What undoing needs and what persons have decided stays: room has seen to that.
 func (c *Carry) fit() json.RawMessage {
 	var raw []byte
 	var err error
 	fits := func() bool {
-		c.Version = c.format()
 		raw, err = c.MarshalJSON()
 		return err == nil
 	}
-	if told := shortenUntil(fits, c.shorten, &c.Saga.Past); told > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("left out, for they are too many to be carried over: %d steps; the counts hold them", told))
+	if dropped := shortenUntil(fits, c.shorten, &c.Saga.Past); dropped > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("left out, for they are too many to be carried over: %d steps; the counts hold them", dropped))
 		fits()
 	}
 	if err != nil {
@@ -31,22 +29,22 @@ func (c *Carry) fit() json.RawMessage {
 }
 
 // Fit shortens what l tells of undos, like that of a task that continues as new, until it can be handed over. An error says that
-// it is too large without.
+// it is too large even so.
 func (l *Ledger) Fit() error {
 	var err error
 	shortenUntil(func() bool {
 		_, err = l.MarshalJSON()
 		return err == nil
 	}, func(n int) {
-		c := l.carried()
+		c := l.carry()
 		c.Shorten(n)
-		l.Left, l.Past = c.Left, c.Past
+		l.Progress, l.Past = c.Progress, c.Past
 	}, &l.Past)
 	return err
 }
 
-// shortenUntil shortens texts until they fit, and then takes steps off what is past. It returns how many.
-func shortenUntil(fits func() bool, shorten func(n int), past *compensations.Past) (told int) {
+// shortenUntil shortens texts until they fit, and then drops steps from past. It returns how many.
+func shortenUntil(fits func() bool, shorten func(n int), past *compensations.Past) (dropped int) {
 	for _, n := range []int{1000, maxName, 40} {
 		if fits() {
 			return 0
@@ -54,9 +52,9 @@ func shortenUntil(fits func() bool, shorten func(n int), past *compensations.Pas
 		shorten(n)
 	}
 	for n := len(past.Steps); !fits() && n > 0; n = n * 3 / 4 {
-		told += past.Leave(n)
+		dropped += past.DropSteps(n)
 	}
-	return told
+	return dropped
 }
 
 // maxCarriedNotes bounds the notes of a task whose carry is too large.
@@ -71,17 +69,17 @@ func (c *Carry) shorten(n int) {
 	}
 	c.Steps = maps.Clone(c.Steps)
 	for id, s := range c.Steps {
-		s.Error, s.Notes, s.Gate = clip(s.Error, n), clipAll(s.Notes, n), s.Gate.shortened(n)
+		s.Error, s.Notes, s.Gate = clip(s.Error, n), clipAll(s.Notes, n), s.Gate.shorten(n)
 		c.Steps[id] = s
 	}
 	if more := len(c.Notes) - maxCarriedNotes; more > 0 {
 		c.Notes = append(slices.Clip(c.Notes[:maxCarriedNotes]), fmt.Sprintf("and %d more notes", more))
 	}
-	c.Notes, c.Ignored = clipAll(c.Notes, max(n, maxName)), clipAll(c.Ignored, max(n, maxName))
+	c.Notes, c.Ignored.Reasons = clipAll(c.Notes, max(n, maxName)), clipAll(c.Ignored.Reasons, max(n, maxName))
 }
 
-// shortened tells less of the change. The digests, which decide, stay.
-func (g *CarriedGate) shortened(n int) *CarriedGate {
+// shorten is g with less told of the change. The digests, which decide, stay.
+func (g *GateCarry) shorten(n int) *GateCarry {
 	if g == nil {
 		return nil
 	}

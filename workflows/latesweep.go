@@ -15,10 +15,10 @@ import (
 
 // LateSweepRequest is the argument of LateSweep.
 type LateSweepRequest struct {
-	// Task is the workflow whose undos these were, Round the how manieth look this is.
-	Task  string                `json:"task"`
-	Round int                   `json:"round"`
-	Again []compensations.Again `json:"again,omitempty"`
+	// Task is the workflow whose undos these were, Round the number of this look.
+	Task     string                  `json:"task"`
+	Round    int                     `json:"round"`
+	Rechecks []compensations.Recheck `json:"again,omitempty"`
 }
 
 type bareLateSweep LateSweepRequest
@@ -31,49 +31,48 @@ func (r *LateSweepRequest) UnmarshalJSON(raw []byte) error {
 	return packed.Unmarshal(raw, (*bareLateSweep)(r))
 }
 
-// maxRounds bounds how often the same undo is looked at again.
+// maxRounds bounds how often the same undo is checked again.
 const maxRounds = 5
 
-// LateSweep undoes once more what was seen to be absent when that was not yet proof: a request may still have been under
-// way. It waits first, longer than the task itself would.
+// LateSweep repeats undos that found no effect when that was not yet proof: a request may still have been on its way. It waits
+// first, longer than the task itself would.
 func LateSweep(ctx workflow.Context, r LateSweepRequest, carry *Carry) (compensations.Report, error) {
-	t, err := newTask(ctx, carry, func(ctx workflow.Context, next json.RawMessage) error {
+	t, err := newTask(ctx, carry, variant{repairs: true, round: r.Round, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, LateSweepType, LateSweepRequest{Task: r.Task, Round: r.Round}, next)
-	})
+	}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
-	t.repairs, t.round = true, r.Round
 	return t.run(ctx, func(ctx workflow.Context) error {
 		calm, done := workflow.NewDisconnectedContext(ctx)
 		defer done()
 		var wait time.Duration
 		var entries []activities.Entry
-		for _, again := range r.Again {
-			wait = max(wait, again.After)
-			entries = append(entries, again.Entry)
+		for _, recheck := range r.Rechecks {
+			wait = max(wait, recheck.After)
+			entries = append(entries, recheck.Entry)
 		}
 		t.saga.Adopt(entries)
 		_ = workflow.NewTimerWithOptions(calm, wait, workflow.TimerOptions{Summary: "until it is sure"}).Get(calm, nil)
-		t.cause = &compensations.Cause{Kind: compensations.Late, Text: fmt.Sprintf("a late look at undos of %s, number %d", r.Task, r.Round)}
+		t.ending.cause = &compensations.Cause{Kind: compensations.Late, Text: fmt.Sprintf("a late look at undos of %s, number %d", r.Task, r.Round)}
 		return nil
 	})
 }
 
-// lookAgain starts the late sweep of a task that closes, and returns its id. It outlives the task.
-func (t *agentTask) lookAgain(ctx workflow.Context, again []compensations.Again) string {
-	if t.round >= maxRounds {
+// startLateSweep starts the late sweep of a task that closes, and returns its id. It outlives the task.
+func (t *agentTask) startLateSweep(ctx workflow.Context, rechecks []compensations.Recheck) string {
+	if t.variant.round >= maxRounds {
 		return fmt.Sprintf("none: this was the last of %d looks", maxRounds)
 	}
 	info := workflow.GetInfo(ctx)
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	id := fmt.Sprintf("late-sweep-%s-%d", info.WorkflowExecution.RunID, t.round+1)
+	id := fmt.Sprintf("late-sweep-%s-%d", info.WorkflowExecution.RunID, t.variant.round+1)
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(calm, workflow.ChildWorkflowOptions{
 		WorkflowID: id, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		TypedSearchAttributes: OpenAttributes(t.compiled.Agent), StaticSummary: "late sweep of " + info.WorkflowExecution.ID,
-	}), LateSweepType, LateSweepRequest{Task: info.WorkflowExecution.ID, Round: t.round + 1, Again: again})
+	}), LateSweepType, LateSweepRequest{Task: info.WorkflowExecution.ID, Round: t.variant.round + 1, Rechecks: rechecks})
 	if err := child.GetChildWorkflowExecution().Get(calm, nil); err != nil {
 		return id + " (not started: " + err.Error() + ")"
 	}

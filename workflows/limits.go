@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -20,11 +19,11 @@ const (
 	// maxInFlight is how many activities of a task run at once: each may have 64 KiB of parameters, and all that are
 	// scheduled in one workflow task go in one message of at most 4 MB.
 	maxInFlight = 40
-	// What the unwinding finds out is carried over beside the ledger: texts, which are shortened until they fit, and a row for
-	// each entry that is parked or skipped, with two digests. Of those there is room for the first maxLeft.
+	// What unwinding finds out is carried over beside the ledger: texts, which are shortened until they fit, and a row with two
+	// digests for each entry that is parked or skipped. There is room for the first maxProgress of those.
 	reservedTexts = 100_000
-	leftBytes     = 100
-	maxLeft       = 2_000
+	progressBytes = 100
+	maxProgress   = 2_000
 	// maxReport is the size of a report: it stands in the history as the result or in the failure.
 	maxReport = 1_000_000
 	// maxDiffs is the size of all diffs of a Plan together.
@@ -36,62 +35,21 @@ const (
 	maxBytes  = 20 << 20
 )
 
+// Bounds on the texts in signals.
+const (
+	maxName = 200
+	maxWhy  = 1000
+)
+
+// maxLedger is how large a ledger of so many entries may be, compressed.
+func maxLedger(entries int) int {
+	return packed.Max - reservedTexts - progressBytes*min(entries, maxProgress)
+}
+
 // runIsLong says that the history should not grow much more.
 func runIsLong(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > maxEvents || info.GetCurrentHistorySize() > maxBytes
-}
-
-// stepBytes and entryBytes are about what a compiled step and an entry take beside their parameters.
-const (
-	stepBytes  = 400
-	entryBytes = 400
-)
-
-// room watches the size of what a task would carry over: it must fit into one payload, compressed, at any time.
-type room struct {
-	packed int // compressed, when it was last measured
-	since  int // bytes that were added since
-}
-
-func (r *room) grow(bytes int) { r.since += bytes }
-
-// fits says that there is room for so many bytes in most, whatever they compress to.
-func (r *room) fits(bytes, most int) bool { return r.packed+r.since+bytes <= most }
-
-// mostLedger is how large a ledger of so many entries may be, compressed.
-func mostLedger(entries int) int { return packed.Max - reservedTexts - leftBytes*min(entries, maxLeft) }
-
-// makeRoom refuses a step whose entry would make the task too large to be carried over, before anything is touched.
-func (t *agentTask) makeRoom(ctx workflow.Context, params int) error {
-	need, most := params+entryBytes, mostLedger(len(t.saga.Entries())+1)
-	if !t.room.fits(need, most) && workflow.GetVersion(ctx, "ledger-reserve", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		most = packed.Max
-	}
-	if !t.room.fits(need, most) {
-		c := t.snapshot()
-		c.Saga.Entries = t.saga.Entries()
-		size, err := packed.Size(bareCarry(c))
-		if err != nil {
-			return err
-		}
-		t.room = room{packed: size}
-		if !t.room.fits(need, most) {
-			return refused("the ledger of this task has %d bytes compressed; with this step it could be more than the %d that can be carried: split the task",
-				size, most)
-		}
-	}
-	t.room.grow(need)
-	return nil
-}
-
-func sizeOf(v any) int {
-	raw, _ := json.Marshal(v) // plain data
-	return len(raw)
-}
-
-func refused(format string, args ...any) error {
-	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), string(activities.Refused), nil)
 }
 
 // forEver is longer than any task: what the test environment has for a timeout where none is set.
@@ -110,4 +68,18 @@ func checkStart(ctx workflow.Context) error {
 		return refused("execution or run timeout: it would end the task with nothing undone; use timeout: in the task file")
 	}
 	return nil
+}
+
+func refused(format string, args ...any) error {
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), string(activities.Refused), nil)
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
 }

@@ -138,8 +138,8 @@ func (l *live) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows
 	return l.server().Ledger(ctx, r, converter.GetDefaultDataConverter())
 }
 
-func (l *live) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.Redoable, error) {
-	return l.server().Before(ctx, r, converter.GetDefaultDataConverter())
+func (l *live) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.RedoInput, error) {
+	return l.server().RedoInput(ctx, r, converter.GetDefaultDataConverter())
 }
 
 // alert keeps what people are told.

@@ -6,18 +6,18 @@ import "go.temporal.io/sdk/temporal"
 const (
 	AgentTaskType = "AgentTask"
 	PlanTaskType  = "PlanTask"
-	// RecoverType unwinds what a run left that ended without unwinding: argument RecoverRequest, id RecoverID.
+	// RecoverType unwinds a run that ended without unwinding: argument RecoverRequest, id RecoverID.
 	RecoverType = "Recover"
 	// RollbackType undoes a committed task, or a part of it: argument RollbackRequest, id RollbackID.
 	RollbackType = "Rollback"
 	// RedoType takes a rollback back: argument RedoRequest, id RedoID.
 	RedoType = "Redo"
-	// LateSweepType looks again at undos whose absence of effects was not yet proof.
+	// LateSweepType checks again undos that found no effect when that was not yet proof.
 	LateSweepType = "LateSweep"
-	// SweepType starts Recover for every closed run that is still open: no argument, result Swept. A Schedule starts it.
+	// SweepType starts Recover for every closed run that is still open: no argument, result SweepResult. A Schedule starts it.
 	SweepType = "Sweep"
-	// RetainType releases the records of one host whose time is over: argument RetainRequest, result Retained. A Schedule
-	// starts it for each host.
+	// RetainType releases the expired records of one host: argument RetainRequest, result RetentionResult. A Schedule starts it for
+	// each host.
 	RetainType = "Retain"
 )
 
@@ -26,17 +26,17 @@ const (
 const (
 	// CompileActivity checks a task document: argument the document, result task.Compiled. Refused is final.
 	CompileActivity = "task.compile"
-	// PlacesActivity tells the journals of the host that runs it: result Places.
+	// PlacesActivity lists the journals of the host that runs it: result Places.
 	PlacesActivity = "task.places"
 	// LedgerActivity rebuilds a ledger from a run's history: argument LedgerRequest, result Ledger.
 	LedgerActivity = "task.ledger"
 	// RedoableActivity reads what a rollback has undone: argument RedoRequest, result Redoable.
 	RedoableActivity = "task.redoable"
-	// SweepActivity looks for closed runs that are still open and starts Recover for each: result Swept.
+	// SweepActivity starts Recover for each closed run that is still open: result SweepResult.
 	SweepActivity = "task.sweep"
-	// RetainActivity releases what is over in the journals of the host that runs it: result Retained.
+	// RetainActivity releases the expired records in the journals of the host that runs it: result RetentionResult.
 	RetainActivity = "task.retain"
-	// AlertActivity tells the configured webhook about an undo that needs a person: argument Alert.
+	// AlertActivity sends an undo that needs a person to the configured webhook: argument Alert.
 	AlertActivity = "task.alert"
 )
 
@@ -46,14 +46,14 @@ type Places struct {
 	Problems map[string]string `json:"problems,omitempty"`
 }
 
-// LedgerRequest names the run whose ledger is wanted.
+// LedgerRequest asks for the ledger of a run, or for a part of it.
 type LedgerRequest struct {
 	WorkflowID string `json:"workflowId"`
 	RunID      string `json:"runId"`
-	// To and Step say which part of it is wanted: see RollbackRequest.
+	// To and Step name the part: see RollbackRequest.
 	To   string `json:"to,omitempty"`
 	Step string `json:"step,omitempty"`
-	// Without are rollbacks: what they have undone is left out, also where it is what To or Step names.
+	// Without are rollbacks. What they have undone is left out, even where To or Step names it.
 	Without []Chain `json:"without,omitempty"`
 }
 

@@ -31,8 +31,8 @@ func TestAnUnwindingToASavepointIsPausedAtEachUndo(t *testing.T) {
 	l := &chained{T: t, world: backward(), in: always}
 	var parts []string
 	l.pass = func(c *workflows.Carry) {
-		for _, f := range c.Failed {
-			parts = append(parts, fmt.Sprintf("%s %s from %d: %v", f.Step, f.Cause.Kind, f.From, c.Saga.Part))
+		for _, f := range c.Rollbacks {
+			parts = append(parts, fmt.Sprintf("%s %s from %d: %v", f.Step, f.Cause.Kind, f.From, c.Saga.Unfinished))
 		}
 	}
 	report, err := l.report()
@@ -43,21 +43,6 @@ func TestAnUnwindingToASavepointIsPausedAtEachUndo(t *testing.T) {
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Equal(t, []string{"unwound to savepoint sp, 1 of 1: CheckFailed: no"}, notesOf(report, "d"))
 	require.Equal(t, 3, report.Outcomes["restored"])
-}
-
-// A worker of before must not drop what it does not know, and one of today reads what was carried then.
-func TestOnlyACarryThatHoldsAPartIsOfTheFormatThatHasParts(t *testing.T) {
-	l := &chained{T: t, world: backward(), in: always}
-	var formats []int
-	l.pass = func(c *workflows.Carry) {
-		formats = append(formats, c.Version)
-		require.Equal(t, len(c.Failed) > 0, c.Version == 2)
-		c.Version = 1 // parts were carried before they had a format of their own
-	}
-	report, err := l.report()
-	require.NoError(t, err)
-	require.Equal(t, []int{1, 1, 1, 2, 2, 2, 1, 1, 1}, formats)
-	require.Equal(t, compensations.Committed, report.Status)
 }
 
 func TestARollbackOfSeveralStepsIsPausedAtEachUndo(t *testing.T) {
@@ -103,7 +88,7 @@ func TestAFailureThatWasRolledBackWithAnotherIsNotCarriedOver(t *testing.T) {
 	l.in = func(_ int, r *run) { longFrom(r, func(calls int) bool { return calls == 6 }) } // undo y
 	var parts []string
 	l.pass = func(c *workflows.Carry) {
-		for _, f := range c.Failed {
+		for _, f := range c.Rollbacks {
 			parts = append(parts, f.Step)
 		}
 	}

@@ -40,7 +40,8 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 	if n := len(compiled.Steps); n > maxPlanned {
 		return Plan{}, refused("steps: %d are more than the %d that can be planned at once; split the task to plan it", n, maxPlanned)
 	}
-	t := &agentTask{saga: compensations.New(ctx, compensations.Options{}), slots: workflow.NewSemaphore(ctx, maxInFlight)}
+	saga := compensations.New(ctx, compensations.Options{})
+	calls := newCalls(ctx, func() bool { return false })
 	plan, diffs := Plan{Name: compiled.Name}, 0
 	for _, step := range compiled.Steps {
 		p := PlannedStep{ID: step.ID, Name: step.Name, Uses: step.Uses, Needs: step.Needs, Host: step.Place.Host}
@@ -56,11 +57,11 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 			plan.Steps = append(plan.Steps, p)
 			continue
 		}
-		forward := t.saga.Forward(ctx, compensations.Step{
+		forward := saga.Forward(ctx, compensations.Step{
 			ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo,
 		})
 		forward.Step = activities.Step{ID: step.ID, Name: step.Name, With: with, Checks: step.Check}
-		change, err := call[activities.Change](ctx, t, step, step.Uses+".plan", "plan "+step.ID, forward)
+		change, err := callStep[activities.Change](ctx, calls, step, step.Uses+".plan", "plan "+step.ID, forward)
 		if err != nil {
 			p.Unknown = compensations.Reason(err)
 		} else {
@@ -68,15 +69,15 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 				change.Diff = "(left out: the diffs of this plan are too long together)"
 			}
 			p.Change = &change
-			p.Asks, _ = asks(step, change)
+			p.Asks, _ = needsApproval(step, change)
 		}
 		plan.Steps = append(plan.Steps, p)
 	}
-	return plan, release(ctx, t.saga.Entries())
+	return plan, releaseEntries(ctx, saga.Entries())
 }
 
-// release drops what planning left behind, also when the task was canceled meanwhile.
-func release(ctx workflow.Context, entries []activities.Entry) error {
+// releaseEntries drops what planning left behind, also when the task was canceled meanwhile.
+func releaseEntries(ctx workflow.Context, entries []activities.Entry) error {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	slots := workflow.NewSemaphore(calm, maxInFlight)

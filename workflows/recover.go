@@ -4,69 +4,59 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Recover unwinds what a run has left that ended without unwinding: it was terminated, it timed out, or the server ended
-// it. It completes with the same report that the run would have closed with. Whoever starts it has made sure that the run
-// is dead, and that it is the last of its chain.
+// Recover unwinds a run that ended without unwinding: it was terminated, it timed out, or the server ended it. It completes
+// with the report that the run would have closed with. Its starter has made sure that the run is dead, and the last of its
+// chain.
 func Recover(ctx workflow.Context, r RecoverRequest, carry *Carry) (compensations.Report, error) {
-	t, err := newTask(ctx, carry, func(ctx workflow.Context, next json.RawMessage) error {
+	t, err := newTask(ctx, carry, variant{repairs: true, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, RecoverType, r, next)
-	})
+	}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
-	t.repairs = true
 	return t.run(ctx, func(ctx workflow.Context) error {
 		ledger, err := readLedger(ctx, "read the ledger of the dead run", LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID})
 		if err != nil {
 			t.unknown = true // nobody knows what is left
 			return err
 		}
-		t.redoable, t.unknown, t.kept, t.compiled.Unwind = ledger.Redoable, ledger.Unknown, ledger.Kept, ledger.Unwind
+		t.redoable, t.unknown, t.pivot.committed, t.compiled.Unwind = ledger.Redoable, ledger.Unknown, ledger.Committed, ledger.Unwind
 		t.configure(ctx)
-		t.saga.TakeUp(ledger.carried())
-		t.cause = &compensations.Cause{Kind: compensations.Ended, Text: fmt.Sprintf("run %s of %s ended without unwinding: %s", r.RunID, r.WorkflowID, r.Ended)}
+		t.saga.Merge(ledger.carry())
+		t.ending.cause = &compensations.Cause{Kind: compensations.Ended, Text: fmt.Sprintf("run %s of %s ended without unwinding: %s", r.RunID, r.WorkflowID, r.Ended)}
 		return nil
 	})
 }
 
 // Rollback undoes a task that has committed, or a part of it, so that it can be done again: see Redo.
 func Rollback(ctx workflow.Context, r RollbackRequest, carry *Carry) (compensations.Report, error) {
-	t, err := newTask(ctx, carry, func(ctx workflow.Context, next json.RawMessage) error {
+	t, err := newTask(ctx, carry, variant{repairs: true, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, RollbackType, r, next)
-	})
+	}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
-	t.repairs = true
 	return t.run(ctx, func(ctx workflow.Context) error {
 		ledger, err := readLedger(ctx, "read the ledger of the task", r.Ledger())
 		if err != nil {
 			return err
 		}
-		entries := ledger.Entries
-		if !ledger.Cut {
-			if entries, err = Part(entries, r.To, r.Step); err != nil {
-				return refused("%v", err)
-			}
-		}
 		t.redoable, t.compiled.Unwind = true, ledger.Unwind
 		t.configure(ctx)
-		t.saga.Adopt(entries)
-		t.cause = &compensations.Cause{Kind: compensations.RolledBack, Step: r.Step, Text: rolledBack(r)}
+		t.saga.Adopt(ledger.Entries)
+		t.ending.cause = &compensations.Cause{Kind: compensations.RolledBack, Step: r.Step, Text: describeRollback(r)}
 		return nil
 	})
 }
 
-func rolledBack(r RollbackRequest) string {
+func describeRollback(r RollbackRequest) string {
 	text := "rolled back by " + orSomebody(r.Who)
 	if r.To != "" {
 		text += " to savepoint " + r.To
@@ -77,8 +67,8 @@ func rolledBack(r RollbackRequest) string {
 	return text
 }
 
-// Part is what of a ledger a rollback undoes: with a savepoint what is from there on, with a step that and all that builds
-// on it, with neither everything.
+// Part is the part of a ledger that a rollback undoes: everything since a savepoint, or a step and all that builds on it; with
+// neither, the whole ledger.
 func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entry, error) {
 	from, found := 0, savepoint == "" && step == ""
 	for _, e := range entries {
@@ -104,18 +94,17 @@ func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entr
 	return compensations.Closure(entries, func(e activities.Entry) bool { return e.Step == step }), nil
 }
 
-// Redo does again what a rollback has undone, as a new generation of the same steps: from what the worlds have kept,
-// exactly, or anew. It is a task as any other: it unwinds when it fails, and can be rolled back.
+// Redo does again what a rollback has undone: exactly, from what the worlds have kept, or anew. It is a task like any other: it
+// unwinds when it fails, and can be rolled back.
 func Redo(ctx workflow.Context, r RedoRequest, carry *Carry) (compensations.Report, error) {
-	t, err := newTask(ctx, carry, func(ctx workflow.Context, next json.RawMessage) error {
+	t, err := newTask(ctx, carry, variant{redoes: true, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, RedoType, r, next)
-	})
+	}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
-	t.redo = true
 	return t.run(ctx, func(ctx workflow.Context) error {
-		var before Redoable
+		var before RedoInput
 		options := activityOptions("read what was rolled back")
 		if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), RedoableActivity, r).Get(ctx, &before); err != nil {
 			return err
@@ -135,27 +124,9 @@ func Redo(ctx workflow.Context, r RedoRequest, carry *Carry) (compensations.Repo
 		if len(compiled.Steps) == 0 {
 			return refused("rollback %s has undone no step of task %s: there is nothing to redo", r.Rollback.WorkflowID, r.Task.WorkflowID)
 		}
-		t.redoes = before.Tokens
-		maps.Copy(t.outputs, before.Outputs) // nil where all steps are done again
-		t.adopt(ctx, compiled)
+		t.runner.redoes = before.Tokens
+		maps.Copy(t.runner.outputs, before.Outputs)
+		t.adoptSteps(ctx, compiled)
 		return nil
 	})
-}
-
-// readLedger reads the ledger of a run that is over. No cancellation reaches it.
-func readLedger(ctx workflow.Context, summary string, r LedgerRequest) (Ledger, error) {
-	calm, done := workflow.NewDisconnectedContext(ctx)
-	defer done()
-	var ledger Ledger
-	err := workflow.ExecuteActivity(workflow.WithActivityOptions(calm, activityOptions(summary)), LedgerActivity, r).Get(calm, &ledger)
-	return ledger, err
-}
-
-// activityOptions are those of activities that belong to no world. They may take long, and beat: a worker that dies over one
-// is missed soon, for a task that has died waits to be unwound.
-func activityOptions(summary string) workflow.ActivityOptions {
-	return workflow.ActivityOptions{
-		StartToCloseTimeout: 5 * time.Minute, HeartbeatTimeout: 30 * time.Second, Summary: summary,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-	}
 }

@@ -22,8 +22,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// The stored histories were recorded once, by the code of their day. They are never rewritten: a change that they do not
-// replay needs workflow.GetVersion, and a history of its own (record_test.go records those that are missing).
+// The stored histories were recorded once; record_test.go records those that are missing. From the first release on they are
+// never rewritten: a change that they do not replay needs workflow.GetVersion, and a history of its own. Until then such a change
+// records them anew.
 const histories = "testdata/histories"
 
 // replay replays a history with the workflows of today, or with another one in the place of each of them.

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Chain names a task by the last run of its chain. FirstRunID is its identity: workflow ids may be used again where a
-// server allows it, a first run id never.
+// Chain names a task by the last run of its chain. FirstRunID is its identity: a server may allow a workflow id to be used
+// again, but never a first run id.
 type Chain struct {
 	WorkflowID string `json:"workflowId"`
 	// RunID is the last run: the one that is dead, committed, or rolled back.
@@ -35,7 +35,7 @@ type RollbackRequest struct {
 	To string `json:"to,omitempty"`
 	// Step is undone, with all that depends on it.
 	Step string `json:"step,omitempty"`
-	// Without are the rollbacks before this one that have undone some of it: that is no part of this one.
+	// Without are earlier rollbacks that have undone some of it: this one leaves that out.
 	Without []Chain `json:"without,omitempty"`
 	Who     string  `json:"who,omitempty"`
 	Why     string  `json:"why,omitempty"`
@@ -69,36 +69,36 @@ type RedoRequest struct {
 // RedoID is the id of the one workflow that takes a rollback back.
 func RedoID(rollback Chain) string { return "redo-" + rollback.FirstRunID }
 
-// Swept is what one sweep did.
-type Swept struct {
+// SweepResult is what one sweep did.
+type SweepResult struct {
 	// Recovering are the ids of the workflows that it started.
 	Recovering []string `json:"recovering,omitempty"`
-	// Problems are what keeps it from recovering a run, by workflow id.
+	// Problems say why a run could not be recovered, by workflow id.
 	Problems map[string]string `json:"problems,omitempty"`
 }
 
 // RetainRequest is the argument of Retain.
 type RetainRequest struct {
-	// Queue is that of the host whose journals are looked at.
+	// Queue is the task queue of the host whose journals are meant.
 	Queue string `json:"queue"`
 }
 
-// Retained is what one round of retention did on a host.
-type Retained struct {
+// RetentionResult is what one round of retention did on a host.
+type RetentionResult struct {
 	Committed int `json:"committed"` // records whose task was found to have ended with its step in place
 	Released  int `json:"released"`
 	Forgotten int `json:"forgotten"`
-	// Orphans are open records whose workflow is gone from the server: nobody will undo them by himself.
+	// Orphans are open records whose workflow is gone from the server: nothing will undo them.
 	Orphans []RecordName `json:"orphans,omitempty"`
 	// More counts the orphans that are not listed.
 	More int `json:"more,omitempty"`
-	// Abandoned are records of undos that were given up: a person has decided to leave the world as it is, and the window
-	// after that is over.
+	// Abandoned are records of undos that were given up: a person decided to leave the world as it is, and the window after
+	// that is over.
 	Abandoned []RecordName `json:"abandoned,omitempty"`
 	Problems  []string     `json:"problems,omitempty"`
 }
 
-// RecordName tells which record is meant, and whose it is.
+// RecordName names a record and its owner.
 type RecordName struct {
 	World    string    `json:"world"`
 	Token    string    `json:"token"`

@@ -24,9 +24,9 @@ func noise(r *rand.Rand, bytes int) string {
 }
 
 func TestALedgerThatIsAsLargeAsItMayBeIsCarriedWithEveryEntryParked(t *testing.T) {
-	const n = maxLeft
+	const n = maxProgress
 	r := rand.New(rand.NewPCG(1, 2))
-	var c Carry
+	c := Carry{Version: CarryVersion}
 	for i := range n {
 		step := fmt.Sprintf("s%04d", i)
 		c.Saga.Entries = append(c.Saga.Entries, activities.Entry{
@@ -35,33 +35,33 @@ func TestALedgerThatIsAsLargeAsItMayBeIsCarriedWithEveryEntryParked(t *testing.T
 	}
 	size, err := packed.Size(bareCarry(c))
 	require.NoError(t, err)
-	each := (mostLedger(n) - size) / n * 5 / 4 // base64 compresses to what it encodes
-	c.Saga.Left = map[string]compensations.Left{}
+	each := (maxLedger(n) - size) / n * 5 / 4 // base64 compresses to what it encodes
+	c.Saga.Progress = map[string]compensations.Progress{}
 	for i := range c.Saga.Entries {
 		e := &c.Saga.Entries[i]
 		e.Params = json.RawMessage(`"` + noise(r, each) + `"`)
-		var l compensations.Left
+		var l compensations.Progress
 		l.State, l.Parks, l.Reason = compensations.Parked, 1, "someone else changed it since: "+noise(r, 40)
 		l.Undone = activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: activities.DigestOf([]byte(e.Step))}}
-		c.Saga.Left[e.Token] = l
+		c.Saga.Progress[e.Token] = l
 	}
 	ledger := c
-	ledger.Saga.Left = nil
+	ledger.Saga.Progress = nil
 	size, err = packed.Size(bareCarry(ledger))
 	require.NoError(t, err)
-	require.InDelta(t, mostLedger(n), size, 0.05*packed.Max, "the ledger is about as large as it may be")
-	require.Len(t, back(t, c.fit()).Saga.Left, n)
+	require.InDelta(t, maxLedger(n), size, 0.05*packed.Max, "the ledger is about as large as it may be")
+	require.Len(t, back(t, c.fit()).Saga.Progress, n)
 }
 
 func TestManyGatesWithLongDiffsAreCarried(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	c := Carry{Steps: map[string]CarriedStep{}}
+	c := Carry{Version: CarryVersion, Steps: map[string]StepCarry{}}
 	for i := range 40 {
 		change := activities.Change{
 			Summary: "write", Diff: noise(r, activities.MaxDiff), Undo: noise(r, activities.MaxText), Digest: activities.DigestOf([]byte(fmt.Sprint(i))),
 			Losses: []string{noise(r, activities.MaxItem)}, Facts: []string{noise(r, activities.MaxItem)},
 		}
-		c.Steps[fmt.Sprint(i)] = CarriedStep{Gate: &CarriedGate{View: GateView{Step: fmt.Sprint(i), Digest: "sha256:opening", Change: change}}}
+		c.Steps[fmt.Sprint(i)] = StepCarry{Gate: &GateCarry{View: GateView{Step: fmt.Sprint(i), Digest: "sha256:opening", Change: change}}}
 	}
 	_, err := c.MarshalJSON()
 	require.Error(t, err)

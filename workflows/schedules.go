@@ -8,17 +8,17 @@ import (
 )
 
 // Sweep starts Recover for each run that has ended without unwinding. A Schedule starts it.
-func Sweep(ctx workflow.Context) (Swept, error) {
-	var swept Swept
+func Sweep(ctx workflow.Context) (SweepResult, error) {
+	var swept SweepResult
 	options := activityOptions("look for runs that ended without unwinding")
 	options.ScheduleToCloseTimeout = 30 * time.Minute
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), SweepActivity).Get(ctx, &swept)
 	return swept, err
 }
 
-// Retain releases what a host keeps longer than it must. A Schedule starts it for each host.
-func Retain(ctx workflow.Context, r RetainRequest) (Retained, error) {
-	var retained Retained
+// Retain releases the records that a host need not keep any longer. A Schedule starts it for each host.
+func Retain(ctx workflow.Context, r RetainRequest) (RetentionResult, error) {
+	var retained RetentionResult
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: r.Queue, Summary: "release what is over",
 		StartToCloseTimeout: time.Hour, ScheduleToStartTimeout: 10 * time.Minute, ScheduleToCloseTimeout: 3 * time.Hour, HeartbeatTimeout: time.Minute,

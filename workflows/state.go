@@ -3,6 +3,8 @@ package workflows
 import (
 	"time"
 
+	"go.temporal.io/sdk/workflow"
+
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 )
@@ -41,8 +43,8 @@ type State struct {
 	Agent string               `json:"agent,omitempty"`
 	Phase Phase                `json:"phase"`
 	Cause *compensations.Cause `json:"cause,omitempty"`
-	// Steps are those of the present run of the chain, and those before that have something to tell; of a long task, the
-	// last that have begun and what comes next.
+	// Steps are those of the present run of the chain, and the notable ones of earlier runs; of a long task, the last that have
+	// started and those that come next.
 	Steps []StepView `json:"steps"`
 	// Done is how many steps are done, in all runs; Total how many there are.
 	Done   int                   `json:"done"`
@@ -78,4 +80,26 @@ type GateView struct {
 	Change  activities.Change `json:"change"`
 	Since   time.Time         `json:"since"`
 	Until   time.Time         `json:"until"`
+}
+
+// maxViewed bounds the steps in the answer to a query.
+const maxViewed = 1000
+
+func (t *agentTask) state(ctx workflow.Context) State {
+	s := State{
+		Task: workflow.GetInfo(ctx).WorkflowExecution.ID, Name: t.compiled.Name, Agent: t.compiled.Agent,
+		Phase: t.phase, Cause: t.ending.cause, Ignored: t.inbox.Ignored().Reasons, Report: t.report,
+		Gates: t.gates.views(), Done: t.schedule.done, Total: t.schedule.size,
+	}
+	s.Steps = append(s.Steps, t.schedule.past[max(0, len(t.schedule.past)-maxViewed/2):]...)
+	from, to := window(len(t.schedule.steps), t.schedule.latest, maxViewed)
+	for _, step := range t.schedule.steps[from:to] {
+		s.Steps = append(s.Steps, step.view)
+	}
+	if t.report == nil && t.saga.Unwinding() {
+		r := t.saga.Report()
+		r.Fit(maxReport)
+		s.Report = &r
+	}
+	return s
 }

@@ -1,9 +1,6 @@
 package file_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -368,54 +365,4 @@ func TestSeveralRootsListATokenOnce(t *testing.T) {
 	require.Len(t, problems, 1)
 	require.ErrorContains(t, problems[0], broken.Token)
 	require.Len(t, records, 1)
-}
-
-// A record as it was written before there were owners and redos.
-func TestAnOlderRecordIsUndone(t *testing.T) {
-	b := newBench(t)
-	path := b.put("f", "old")
-	before := describe(t, b.root)
-	e := b.entry()
-	with := params{"path": path, "content": "new"}
-	require.NoError(t, b.apply("write", e, with))
-	old := rewrite(t, b.document(e, "record"), func(body map[string]json.RawMessage) {
-		for _, name := range []string{"entry", "owner", "made", "given"} {
-			require.Contains(t, body, name)
-			delete(body, name)
-		}
-	})
-	require.Equal(t, []string{"attempt", "ops", "parents", "result"}, old, "what records of format 1 have")
-	require.Equal(t, activities.Entry{Token: e.Token}, b.listed(e).Entry)
-	b.rollback(e)
-	_, _, err := b.redo("write", e, with)
-	requireError(t, err, activities.Refused, "has kept nothing for a redo")
-	require.Equal(t, before, describe(t, b.root))
-	require.NoError(t, b.action("write").Release(t.Context(), e))
-	require.Equal(t, activities.RecordReleased, b.listed(e).State)
-}
-
-// rewrite changes a document as if an older version had written it, and names what is in it.
-func rewrite(t *testing.T, file string, change func(map[string]json.RawMessage)) (names []string) {
-	t.Helper()
-	raw, err := os.ReadFile(file)
-	require.NoError(t, err)
-	var envelope struct {
-		Digest string                     `json:"sha256"`
-		Body   map[string]json.RawMessage `json:"body"`
-	}
-	require.NoError(t, json.Unmarshal(raw, &envelope))
-	change(envelope.Body)
-	body, err := json.Marshal(envelope.Body)
-	require.NoError(t, err)
-	sum := sha256.Sum256(body)
-	envelope.Digest = hex.EncodeToString(sum[:])
-	raw, err = json.Marshal(envelope)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, raw, 0o600))
-	for _, name := range []string{"attempt", "given", "ops", "owner", "parents", "result", "want"} {
-		if _, there := envelope.Body[name]; there {
-			names = append(names, name)
-		}
-	}
-	return names
 }

@@ -107,8 +107,10 @@ func (w *world) readRecord(ctx context.Context, t *journal.Token) (r record, c c
 	if found, err = t.Read(journal.Record, &r); err != nil || !found {
 		return r, c, found, err
 	}
-	if r.Version > recordVersion {
-		return r, c, true, activities.Errorf(activities.UnknownFormat, "record format %d is newer than this worker's %d; upgrade the worker", r.Version, recordVersion)
+	if r.Version != recordVersion {
+		return r, c, true, activities.Errorf(activities.UnknownFormat,
+			"recorded by a version that this one cannot undo: the record has format %d, and this worker knows %d; run a worker of the version that recorded it",
+			r.Version, recordVersion)
 	}
 	err = w.seal.open(journal.Record, r.Sealed, &c)
 	hide(ctx, c.Secrets)

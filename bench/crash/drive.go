@@ -397,7 +397,7 @@ func (d *driver) terminate(ctx context.Context) (done bool) {
 	if err == nil {
 		dead, err = server.Recover(ctx, dead, "crash")
 	}
-	var refused *recovery.Refused
+	var refused *recovery.Refusal
 	switch {
 	case err == nil:
 		d.own(ctx, dead.Chain)

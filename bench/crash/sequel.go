@@ -54,7 +54,7 @@ func (d *driver) play(ctx context.Context, do act) error {
 	server := recovery.Server{Client: d.client, Namespace: d.server.Namespace}
 	for ; ctx.Err() == nil; pause(ctx, again) {
 		run, err := do(ctx, server, d.plan.ID)
-		if refused, ok := errors.AsType[*recovery.Refused](err); ok {
+		if refused, ok := errors.AsType[*recovery.Refusal](err); ok {
 			if refused.Why != recovery.Taken {
 				return err
 			}

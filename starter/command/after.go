@@ -27,7 +27,7 @@ var wayOut = map[recovery.Why]string{
 
 // refusal is err with the way out, as bad input where nothing was started.
 func refusal(err error) error {
-	refused, ok := err.(*recovery.Refused) //nolint:errorlint // it is returned as it is
+	refused, ok := err.(*recovery.Refusal) //nolint:errorlint // it is returned as it is
 	if !ok {
 		return err
 	}

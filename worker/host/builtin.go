@@ -83,15 +83,15 @@ func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) (workflo
 }
 
 // redoable reads what a rollback has undone.
-func (b builtin) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.Redoable, error) {
+func (b builtin) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.RedoInput, error) {
 	defer activities.Beat(ctx)()
-	before, err := b.server.Before(ctx, r, b.converter)
+	before, err := b.server.RedoInput(ctx, r, b.converter)
 	return before, final(err)
 }
 
 // final makes what no retry mends an error that is not retried: a history that is gone.
 func final(err error) error {
-	if _, ok := errors.AsType[*recovery.Refused](err); ok {
+	if _, ok := errors.AsType[*recovery.Refusal](err); ok {
 		return refused(err)
 	}
 	return err

@@ -36,12 +36,12 @@ const (
 
 // retain is one round over the journals of this host: records whose task has committed are marked so, and what is over is
 // released, then forgotten. What is open, or what somebody works on, stays.
-func (b builtin) retain(ctx context.Context, _ workflows.RetainRequest) (workflows.Retained, error) {
+func (b builtin) retain(ctx context.Context, _ workflows.RetainRequest) (workflows.RetentionResult, error) {
 	// What a rollback needs that began after this look is not over at this time: a list is seconds behind, clocks a little.
 	now := time.Now().Add(-behind)
 	busy, err := b.server.Busy(ctx)
 	if err != nil {
-		return workflows.Retained{}, err
+		return workflows.RetentionResult{}, err
 	}
 	r := &round{builtin: b, busy: busy, owners: map[activities.Owner]standing{}, now: now}
 	journals := b.registry.Records()
@@ -59,7 +59,7 @@ type round struct {
 	busy   map[string]bool // tasks
 	owners map[activities.Owner]standing
 	now    time.Time
-	told   workflows.Retained
+	told   workflows.RetentionResult
 }
 
 // standing is what became of the workflow that a record belongs to.

@@ -116,10 +116,10 @@ func TestRecordsAreCommittedReleasedAndForgotten(t *testing.T) {
 	require.Equal(t, compensations.Committed, f.report(task.GetID()).Status)
 	require.Equal(t, []activities.RecordState{open, open}, f.states())
 
-	require.Equal(t, workflows.Retained{Committed: 2}, f.retain())
+	require.Equal(t, workflows.RetentionResult{Committed: 2}, f.retain())
 	require.Equal(t, []activities.RecordState{committed, committed}, f.states())
-	require.Equal(t, workflows.Retained{}, f.retain(), "until its window is over")
-	var all workflows.Retained
+	require.Equal(t, workflows.RetentionResult{}, f.retain(), "until its window is over")
+	var all workflows.RetentionResult
 	require.Eventually(t, func() bool {
 		r := f.retain()
 		require.Empty(t, r.Problems)
@@ -127,7 +127,7 @@ func TestRecordsAreCommittedReleasedAndForgotten(t *testing.T) {
 		all.Forgotten += r.Forgotten
 		return all.Forgotten == 2
 	}, waitFor, 100*time.Millisecond)
-	require.Equal(t, workflows.Retained{Released: 2, Forgotten: 2}, all)
+	require.Equal(t, workflows.RetentionResult{Released: 2, Forgotten: 2}, all)
 	require.Empty(t, f.states())
 
 	done, err := f.FindDone(t.Context(), task.GetID())
@@ -172,7 +172,7 @@ func TestMoreThanIsKeptIsReleasedBeforeItsTime(t *testing.T) {
 				}
 				return slices.Equal(c.want, now)
 			}, waitFor, 100*time.Millisecond)
-			require.Equal(t, workflows.Retained{}, f.retain(), "and that is all")
+			require.Equal(t, workflows.RetentionResult{}, f.retain(), "and that is all")
 			require.Equal(t, c.want, now)
 		})
 	}
@@ -184,7 +184,7 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	f := newFiles(t, host.RetentionConfig{Versions: 1, Bytes: 1}, m)
 	task := f.start(f.write(time.Millisecond, f.atGate()))
 	require.Eventually(t, func() bool { return len(f.state(task.GetID()).Gates) == 1 }, waitFor, tick)
-	require.Equal(t, workflows.Retained{}, f.retain())
+	require.Equal(t, workflows.RetentionResult{}, f.retain())
 	require.Equal(t, []activities.RecordState{open, open}, f.states(), "it waits")
 
 	require.NoError(t, os.WriteFile(filepath.Join(f.root, "two"), []byte("somebody else's"), 0o600))
@@ -193,11 +193,11 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	require.Eventually(t, func() bool { return parkedOnce.MatchString(f.metrics()) }, waitFor, tick, "it is counted")
 	require.Eventually(t, func() bool { return !slices.Contains(f.states(), open) }, waitFor, tick)
 	left := f.states()
-	require.Equal(t, workflows.Retained{}, f.retain())
+	require.Equal(t, workflows.RetentionResult{}, f.retain())
 	require.Equal(t, left, f.states(), "it unwinds")
 
 	require.NoError(t, f.Client.TerminateWorkflow(t.Context(), task.GetID(), "", "a test"))
-	require.Equal(t, workflows.Retained{}, f.retain())
+	require.Equal(t, workflows.RetentionResult{}, f.retain())
 	require.Equal(t, left, f.states(), "it is dead")
 
 	dead, err := f.Find(t.Context(), task.GetID())
@@ -205,7 +205,7 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	recovering, err := f.Recover(t.Context(), dead, "ann")
 	require.NoError(t, err)
 	parked := f.parked(recovering.WorkflowID, "two")
-	require.Equal(t, workflows.Retained{}, f.retain())
+	require.Equal(t, workflows.RetentionResult{}, f.retain())
 	require.Equal(t, left, f.states(), "it is being recovered")
 
 	f.force(recovering.WorkflowID, parked)
@@ -257,7 +257,7 @@ func TestAnOpenRecordWhoseWorkflowIsGoneIsToldAndKept(t *testing.T) {
 		Namespace: f.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
 	})
 	require.NoError(t, err)
-	var told workflows.Retained
+	var told workflows.RetentionResult
 	require.Eventually(t, func() bool { told = f.retain(); return len(told.Orphans) > 0 }, waitFor, tick)
 	steps := map[string]bool{}
 	for _, o := range told.Orphans {

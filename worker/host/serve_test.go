@@ -65,8 +65,8 @@ func call[T any](s *stage, workflowType string, args ...any) (result T) {
 	return result
 }
 
-func (s *stage) retain() workflows.Retained {
-	return call[workflows.Retained](s, workflows.RetainType, workflows.RetainRequest{Queue: task.HostQueue(s.Name(), "build-1")})
+func (s *stage) retain() workflows.RetentionResult {
+	return call[workflows.RetentionResult](s, workflows.RetainType, workflows.RetainRequest{Queue: task.HostQueue(s.Name(), "build-1")})
 }
 
 // report waits for the report that a workflow completes with.

@@ -20,9 +20,9 @@ const (
 )
 
 // sweep starts the recovery of every run on this worker's queue that has ended without unwinding.
-func (b builtin) sweep(ctx context.Context) (workflows.Swept, error) {
+func (b builtin) sweep(ctx context.Context) (workflows.SweepResult, error) {
 	defer activities.Beat(ctx)()
-	swept := workflows.Swept{Problems: map[string]string{}}
+	swept := workflows.SweepResult{Problems: map[string]string{}}
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: b.server.Namespace, Query: deadQuery(b.config.Queue), PageSize: sweepPage,
 	}
@@ -50,7 +50,7 @@ func deadQuery(queue string) string {
 }
 
 // recover starts the recovery of one run. An error is the end of the sweep; what concerns the run only is told in swept.
-func (b builtin) recover(ctx context.Context, id, runID string, swept *workflows.Swept) error {
+func (b builtin) recover(ctx context.Context, id, runID string, swept *workflows.SweepResult) error {
 	run, err := b.startRecovery(ctx, id, runID)
 	switch {
 	case err == nil:
@@ -70,7 +70,7 @@ func (b builtin) startRecovery(ctx context.Context, id, runID string) (recovery.
 	}
 	// What a newer version wrote, an upgraded worker sweeps up. What cannot be read has one recovery, which fails and says so
 	// to persons; that one has none.
-	if err := b.server.Readable(ctx, dead, b.converter); recovery.WhyOf(err) == recovery.Newer || err != nil && dead.Type == workflows.RecoverType {
+	if err := b.server.Readable(ctx, dead, b.converter); recovery.WhyOf(err) == recovery.OtherVersion || err != nil && dead.Type == workflows.RecoverType {
 		return dead, err
 	}
 	return b.server.Recover(ctx, dead, "the sweep on host "+b.config.Host)
@@ -79,7 +79,7 @@ func (b builtin) startRecovery(ctx context.Context, id, runID string) (recovery.
 // problem says that somebody has to do something; else somebody was faster, or the list is behind.
 func problem(why recovery.Why) bool {
 	switch why {
-	case "", recovery.Newer, recovery.Gone, recovery.Unreadable, recovery.TooLarge:
+	case "", recovery.OtherVersion, recovery.Gone, recovery.Unreadable, recovery.TooLarge:
 		return true
 	}
 	return false

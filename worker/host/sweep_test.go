@@ -77,7 +77,7 @@ func TestSweepsAtOnceAndAgainRecoverEachTaskOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range sweeps {
 			wg.Go(func() {
-				did := call[workflows.Swept](s, workflows.SweepType)
+				did := call[workflows.SweepResult](s, workflows.SweepType)
 				mu.Lock()
 				defer mu.Unlock()
 				swept = append(swept, did.Recovering...)
@@ -92,7 +92,7 @@ func TestSweepsAtOnceAndAgainRecoverEachTaskOnce(t *testing.T) {
 	for _, id := range recoveries {
 		require.Equal(t, compensations.Unwound, s.report(id).Status)
 	}
-	require.Equal(t, workflows.Swept{}, call[workflows.Swept](s, workflows.SweepType), "what is recovered is dead, and left alone")
+	require.Equal(t, workflows.SweepResult{}, call[workflows.SweepResult](s, workflows.SweepType), "what is recovered is dead, and left alone")
 }
 
 func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
@@ -112,12 +112,12 @@ func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
 
 	only := "recover-" + task.GetRunID()
 	require.Eventually(t, func() bool { // visibility follows
-		return slices.Equal([]string{only}, call[workflows.Swept](s, workflows.SweepType).Recovering)
+		return slices.Equal([]string{only}, call[workflows.SweepResult](s, workflows.SweepType).Recovering)
 	}, waitFor, tick)
 	require.ErrorContains(t, s.Client.GetWorkflow(t.Context(), only, "").Get(t.Context(), nil), "what it was handed by the run before it")
-	var swept workflows.Swept
+	var swept workflows.SweepResult
 	require.Eventually(t, func() bool {
-		swept = call[workflows.Swept](s, workflows.SweepType)
+		swept = call[workflows.SweepResult](s, workflows.SweepType)
 		return len(swept.Problems) > 0
 	}, waitFor, tick)
 	require.Empty(t, swept.Recovering)

@@ -19,7 +19,7 @@ type envelope struct {
 	Gzip []byte `json:"gzip"`
 }
 
-// prefix is how the JSON of an envelope begins, and of no value that is packed: none has a field of that name.
+// prefix begins the JSON of an envelope. No value that is packed has a field of that name.
 const prefix = `{"gzip":`
 
 // Marshal writes a small value as it stands, so that a history reads by itself, and one of more than Max bytes compressed.

@@ -13,8 +13,8 @@ import (
 )
 
 func TestWhatARunWasHandedTellsWhichStepsAreDone(t *testing.T) {
-	var carry workflows.Carry
-	carry.Steps = map[string]workflows.CarriedStep{"kept": {State: workflows.Done}, "gated": {}}
+	carry := workflows.Carry{Version: workflows.CarryVersion}
+	carry.Steps = map[string]workflows.StepCarry{"kept": {State: workflows.Done}, "gated": {}}
 	carry.Past = []workflows.StepView{
 		{ID: "noted", State: workflows.Done}, {ID: "failed", State: workflows.StepFailed}, {ID: "left", State: workflows.RolledBack},
 	}
@@ -28,7 +28,7 @@ func TestWhatARunWasHandedTellsWhichStepsAreDone(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
 	input, err := dc.ToPayloads(nil, carry)
 	require.NoError(t, err)
-	k, err := ledgers{dc: dc}.base(t.Context(), []*historypb.HistoryEvent{{Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+	k, err := ledgerReader{dc: dc}.readStart(t.Context(), []*historypb.HistoryEvent{{Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
 		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
 			WorkflowType: &commonpb.WorkflowType{Name: workflows.AgentTaskType}, Input: input,
 		},

@@ -11,41 +11,41 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// A person is not asked twice: what somebody has decided about the parks of a run that is dead now still holds. The run has
-// told each park by an alert, with the digest that a resolution must carry, and a resolution counts only behind the alert
-// and before the park was over. All else in the history decided nothing then, and does not now.
+// A person is not asked twice: decisions about the parks of a dead run still hold. The run announced each park by an alert, with
+// the digest that a resolution must carry. A resolution counts only after that alert and before the park ended; any other
+// decided nothing then, and decides nothing now.
 
-// maxParks is how many parks of one entry are looked through for the one that an alert tells of.
+// maxParks bounds the search for the park of an entry that an alert announced.
 const maxParks = 100
 
-// parks are those that a run has opened, by step, and what it knows of each entry.
+// parks are the parks of a run while its history is read.
 type parks struct {
-	known *known
+	known *reading
 	open  map[string]park
 	last  map[string]activities.Undone // what the last undo of a token returned
 }
 
 type park struct {
-	entry activities.Entry
-	left  compensations.Left
+	entry    activities.Entry
+	progress compensations.Progress
 }
 
-// decide adds to what is known of the entries what persons have decided about them in a run.
-func (l ledgers) decide(k *known, events []*historypb.HistoryEvent, trace activities.Trace) error {
+// applyDecisions adds to what is known of the entries what persons have decided about them in a run.
+func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEvent, trace activities.Trace) error {
 	p := parks{known: k, open: map[string]park{}, last: map[string]activities.Undone{}}
-	if k.Left == nil {
-		k.Left = map[string]compensations.Left{}
+	if k.Progress == nil {
+		k.Progress = map[string]compensations.Progress{}
 	}
 	for _, e := range k.Entries {
-		if left, ok := k.Left[e.Token]; ok && waits(left.State) {
-			p.open[e.Step] = park{e, left}
-			p.last[e.Token] = left.Undone
+		if progress, ok := k.Progress[e.Token]; ok && isForPerson(progress.State) {
+			p.open[e.Step] = park{e, progress}
+			p.last[e.Token] = progress.Undone
 		}
 	}
 	attempts := trace.Attempts
 	for _, event := range events {
 		for len(attempts) > 0 && attempts[0].Event <= event.EventId {
-			p.tried(attempts[0])
+			p.addAttempt(attempts[0])
 			attempts = attempts[1:]
 		}
 		scheduled, signal := event.GetActivityTaskScheduledEventAttributes(), event.GetWorkflowExecutionSignaledEventAttributes()
@@ -55,32 +55,32 @@ func (l ledgers) decide(k *known, events []*historypb.HistoryEvent, trace activi
 			if err := l.dc.FromPayloads(scheduled.Input, &alert); err != nil {
 				return fmt.Errorf("event %d, an alert: %w", event.EventId, err)
 			}
-			p.told(alert)
+			p.addAlert(alert)
 		case signal.GetSignalName() == compensations.SignalResolve:
 			var raw converter.RawValue
 			if l.dc.FromPayloads(signal.Input, &raw) == nil {
-				p.resolve(raw.Payload().GetData())
+				p.addResolution(raw.Payload().GetData())
 			}
 		}
 	}
-	for token, left := range k.Left { // what nobody has decided is undone again, and where it must be, asked again
-		if waits(left.State) {
-			if left.State == compensations.Parked { // what was decided of an earlier park was acted on
-				left.Decision, left.Reset = activities.Decision{}, false
+	for token, progress := range k.Progress { // what nobody has decided is undone again, and where it must be, asked again
+		if isForPerson(progress.State) {
+			if progress.State == compensations.Parked { // what was decided of an earlier park was acted on
+				progress.Decision, progress.Reset = activities.Decision{}, false
 			}
-			left.State = compensations.Pending
-			k.Left[token] = left
+			progress.State = compensations.Pending
+			k.Progress[token] = progress
 		}
 	}
 	return nil
 }
 
-func waits(s compensations.UndoState) bool {
+func isForPerson(s compensations.UndoState) bool {
 	return s == compensations.Parked || s == compensations.Waiting
 }
 
-// tried notes the end of an undo. One that was waited for is waited for no more, unless no worker had taken it.
-func (p *parks) tried(a activities.Attempt) {
+// addAttempt records the end of an undo. It ends the park of its entry, unless no worker had taken it.
+func (p *parks) addAttempt(a activities.Attempt) {
 	if a.Unserved {
 		return
 	}
@@ -97,19 +97,19 @@ func (p *parks) tried(a activities.Attempt) {
 	}
 }
 
-// told opens the park that an alert tells of.
-func (p *parks) told(alert workflows.Alert) {
+// addAlert opens the park that an alert announced.
+func (p *parks) addAlert(alert workflows.Alert) {
 	delete(p.open, alert.Step)
 	for _, e := range p.known.Entries {
 		if e.Step != alert.Step {
 			continue
 		}
-		left := p.known.Left[e.Token]
-		left.State, left.Reason, left.Shown = alert.State, alert.Reason, ""
-		for _, left.Undone = range []activities.Undone{p.last[e.Token], {Outcome: activities.Failed}} {
-			for left.Parks = range maxParks {
-				if left.Digest(e) == alert.Digest {
-					p.open[e.Step], p.known.Left[e.Token] = park{e, left}, left
+		progress := p.known.Progress[e.Token]
+		progress.State, progress.Reason, progress.Shown = alert.State, alert.Reason, ""
+		for _, progress.Undone = range []activities.Undone{p.last[e.Token], {Outcome: activities.Failed}} {
+			for progress.Parks = range maxParks {
+				if progress.Digest(e) == alert.Digest {
+					p.open[e.Step], p.known.Progress[e.Token] = park{e, progress}, progress
 					return
 				}
 			}
@@ -117,8 +117,8 @@ func (p *parks) told(alert workflows.Alert) {
 	}
 }
 
-// resolve takes a signal that fits a park which is open.
-func (p *parks) resolve(raw []byte) {
+// addResolution applies a signal that fits an open park.
+func (p *parks) addResolution(raw []byte) {
 	r, err := compensations.ParseResolution(raw)
 	if err != nil {
 		return
@@ -127,10 +127,10 @@ func (p *parks) resolve(raw []byte) {
 	if !ok {
 		return
 	}
-	left, err := open.left.Resolve(open.entry, r)
+	progress, err := open.progress.Resolve(open.entry, r)
 	if err != nil {
 		return // as the run has found too
 	}
-	p.known.Left[open.entry.Token] = left
+	p.known.Progress[open.entry.Token] = progress
 	delete(p.open, r.Step)
 }

@@ -16,10 +16,10 @@ import (
 // told is the history of a run, as far as it tells of the parks of one entry.
 type told struct {
 	*testing.T
-	entry  activities.Entry
-	left   compensations.Left
-	events []*historypb.HistoryEvent
-	trace  activities.Trace
+	entry    activities.Entry
+	progress compensations.Progress
+	events   []*historypb.HistoryEvent
+	trace    activities.Trace
 }
 
 func (h *told) event(e *historypb.HistoryEvent) int64 {
@@ -42,7 +42,7 @@ func (h *told) ends(a activities.Attempt) {
 
 // parks tells of a park, and returns its digest.
 func (h *told) parks(s compensations.UndoState, reason string, times int, u activities.Undone) activities.Digest {
-	var l compensations.Left
+	var l compensations.Progress
 	l.State, l.Reason, l.Parks, l.Undone = s, reason, times, u
 	d := l.Digest(h.entry)
 	h.event(&historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
@@ -62,12 +62,12 @@ func (h *told) resolves(d activities.Digest, do compensations.Do) {
 }
 
 // known is what a recovery of the run knows of the entry.
-func (h *told) known() compensations.Left {
-	k := known{Ledger: workflows.Ledger{
-		Entries: []activities.Entry{h.entry}, Left: map[string]compensations.Left{h.entry.Token: h.left},
+func (h *told) known() compensations.Progress {
+	k := reading{Ledger: workflows.Ledger{
+		Entries: []activities.Entry{h.entry}, Progress: map[string]compensations.Progress{h.entry.Token: h.progress},
 	}}
-	require.NoError(h, ledgers{dc: converter.GetDefaultDataConverter()}.decide(&k, h.events, h.trace))
-	return k.Left[h.entry.Token]
+	require.NoError(h, ledgerReader{dc: converter.GetDefaultDataConverter()}.applyDecisions(&k, h.events, h.trace))
+	return k.Progress[h.entry.Token]
 }
 
 func newTold(t *testing.T) *told {
@@ -110,7 +110,7 @@ func TestADecisionHoldsWhileItsUndoWaitsForAHost(t *testing.T) {
 
 func TestANewParkHasADigestOfItsOwnAlsoWhereTheOldOneWasShortened(t *testing.T) {
 	h := newTold(t)
-	h.left.State, h.left.Reason, h.left.Parks, h.left.Shown = compensations.Parked, "cha...", 1, "sha256:shown"
+	h.progress.State, h.progress.Reason, h.progress.Parks, h.progress.Shown = compensations.Parked, "cha...", 1, "sha256:shown"
 	h.resolves("sha256:shown", compensations.Retry)
 	h.ends(activities.Attempt{})
 	d := h.parks(compensations.Parked, "down", 2, failed)

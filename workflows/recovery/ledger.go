@@ -1,12 +1,10 @@
 package recovery
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -15,36 +13,25 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // Ledger rebuilds the ledger of a run from histories alone: what it was handed by the run before it or took over, and what
-// it scheduled; without what is undone, and what a pivot keeps. dc is the data converter of who ran it.
+// it scheduled; without what is undone, and what a pivot has committed. dc is the data converter of who ran it.
 func (s Server) Ledger(ctx context.Context, r workflows.LedgerRequest, dc converter.DataConverter) (workflows.Ledger, error) {
-	l := ledgers{Server: s, dc: dc}
-	ledger, err := l.of(ctx, r.WorkflowID, r.RunID, 0)
+	l := ledgerReader{Server: s, dc: dc}
+	ledger, err := l.readRun(ctx, r.WorkflowID, r.RunID, 0)
 	if err != nil {
 		return ledger, err
 	}
-	if ledger.Entries, err = l.part(ctx, ledger.Entries, r); err != nil {
+	if ledger.Entries, err = l.selectPart(ctx, ledger.Entries, r); err != nil {
 		return ledger, err
 	}
-	ledger.Cut = r.To != "" || r.Step != ""
 	if err := ledger.Fit(); err != nil {
 		return ledger, refusef(TooLarge, r.WorkflowID, "the ledger of run %s of %s cannot be handed over: %v", r.RunID, r.WorkflowID, err)
 	}
 	return ledger, nil
-}
-
-// part is what of a ledger is wanted. What has been undone since still tells where a part begins.
-func (l ledgers) part(ctx context.Context, entries []activities.Entry, r workflows.LedgerRequest) ([]activities.Entry, error) {
-	part, err := workflows.Part(entries, r.To, r.Step)
-	if err != nil {
-		return nil, refusef(NoSuchPart, r.WorkflowID, "run %s of %s: %v", r.RunID, r.WorkflowID, err)
-	}
-	return l.without(ctx, part, r.Without)
 }
 
 // Readable refuses a run that no recovery could unwind, for its ledger cannot be read. That it is Unreadable says nothing of
@@ -57,142 +44,130 @@ func (s Server) Readable(ctx context.Context, run Run, dc converter.DataConverte
 	return nil // a server that does not answer has not said no
 }
 
-// maxDeep bounds how many dead recoveries of recoveries are looked through.
-const maxDeep = 50
+// maxDepth bounds how many dead recoveries of recoveries are looked through.
+const maxDepth = 50
 
-type ledgers struct {
+// ledgerReader reads ledgers out of histories.
+type ledgerReader struct {
 	Server
+
 	dc converter.DataConverter
 }
 
-func (l ledgers) of(ctx context.Context, id, run string, deep int) (workflows.Ledger, error) {
-	var none workflows.Ledger
-	if deep > maxDeep {
-		return none, refusef(TooLarge, id, "run %s of %s is one of more than %d recoveries of recoveries", run, id, maxDeep)
+// unreadableError is what keeps a part of a history from being read.
+type unreadableError struct{ error }
+
+// readRun reads the whole ledger of a run. depth counts the recoveries of recoveries on the way to it.
+func (l ledgerReader) readRun(ctx context.Context, id, run string, depth int) (workflows.Ledger, error) {
+	if depth > maxDepth {
+		return workflows.Ledger{}, refusef(TooLarge, id, "run %s of %s is one of more than %d recoveries of recoveries", run, id, maxDepth)
 	}
-	events, err := l.events(ctx, id, run)
+	events, err := l.readEvents(ctx, id, run)
 	if err != nil {
-		return none, err
+		return workflows.Ledger{}, err
 	}
 	if next := events[len(events)-1].GetWorkflowExecutionContinuedAsNewEventAttributes(); next != nil {
-		return l.of(ctx, id, next.NewExecutionRunId, deep) // the last run of a chain holds all
+		return l.readRun(ctx, id, next.NewExecutionRunId, depth) // the last run of a chain holds all
 	}
-	started := events[0].GetWorkflowExecutionStartedEventAttributes()
-	base, err := l.base(ctx, events, deep)
-	if version := base.version; version > workflows.CarryVersion {
-		return none, refusef(Newer, id, "run %s of %s was handed format %d by the run before it, and this version knows %d: upgrade, and recover it then",
-			run, id, version, workflows.CarryVersion)
+	ledger, err := l.readEnd(ctx, events, id, run, depth)
+	if why, ok := errors.AsType[unreadableError](err); ok {
+		return ledger, refusef(Unreadable, id, "run %s of %s: %v", run, id, why)
 	}
-	if cannot, ok := errors.AsType[unread](err); ok {
-		return none, unreadable(id, run, cannot)
-	}
+	return ledger, err
+}
+
+// readEnd reads the ledger of a chain from the history of its last run.
+func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEvent, id, run string, depth int) (workflows.Ledger, error) {
+	r, err := l.readStart(ctx, events, depth)
 	if err != nil {
-		return none, err
+		return workflows.Ledger{}, err
 	}
-	kept := base.Kept
-	if original := started.OriginalExecutionRunId; original != "" && original != run { // it was reset from another
-		first, _, err := l.ofAnother(ctx, events, id, original, deep)
+	if r.wrongVersion != "" {
+		return workflows.Ledger{}, refusef(OtherVersion, id, "run %s of %s was %s", run, id, r.wrongVersion)
+	}
+	committed := r.Committed
+	if original := events[0].GetWorkflowExecutionStartedEventAttributes().OriginalExecutionRunId; original != "" && original != run { // it was reset from another
+		first, _, err := l.readOther(ctx, events, id, original, depth)
 		switch {
 		case WhyOf(err) == Gone: // what both have in common is undone
-			base.Unknown = true
+			r.Unknown = true
 		case err != nil:
-			return none, err
+			return workflows.Ledger{}, err
 		}
-		base.merge(first)
+		r.merge(first)
 	}
 	trace, err := activities.TraceOf(events, l.dc)
 	if err != nil {
-		return none, unreadable(id, run, err)
+		return workflows.Ledger{}, unreadableError{err}
 	}
-	if mode := l.mode(events); mode != task.UnwindLIFO {
-		base.Unwind = mode
+	if mode := l.findUnwindMode(events); mode != task.UnwindLIFO {
+		r.Unwind = mode
 	}
-	base.merge(workflows.Ledger{Entries: trace.Entries})
-	if err := l.decide(&base, events, trace); err != nil {
-		return none, unreadable(id, run, err)
+	r.merge(workflows.Ledger{Entries: trace.Entries})
+	if err := l.applyDecisions(&r, events, trace); err != nil {
+		return workflows.Ledger{}, unreadableError{err}
 	}
-	for token := range trace.Done {
-		base.done[token] = true
-	}
-	for _, e := range base.Entries {
-		if e.Pivot && base.done[e.Token] {
-			base.Pivot = max(base.Pivot, e.Seq)
-		}
-	}
-	base.Entries = slices.DeleteFunc(base.Entries, func(e activities.Entry) bool {
-		if undone, settled := trace.Settled[e.Token]; settled {
-			base.Past.Settle(e, undone)
-			delete(base.Left, e.Token)
-			return true
-		}
-		if left := base.Left[e.Token]; left.State == compensations.Accepted {
-			base.Past.End(e, left)
-			delete(base.Left, e.Token)
-			return true
-		}
-		keep := e.Seq <= base.Pivot && base.done[e.Token]
-		if keep {
-			kept++
-		}
-		return keep
-	})
-	base.Kept = max(base.Kept, kept)
-	return base.Ledger, nil
+	r.applyTrace(trace, committed)
+	return r.Ledger, nil
 }
 
-// unread is what keeps a part of a history from being read.
-type unread struct{ error }
-
-func unreadable(id, run string, err error) error {
-	return refusef(Unreadable, id, "run %s of %s: %v", run, id, err)
+// selectPart is the part of a ledger that r asks for. What was undone since may still mark where a part begins.
+func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry, r workflows.LedgerRequest) ([]activities.Entry, error) {
+	part, err := workflows.Part(entries, r.To, r.Step)
+	if err != nil {
+		return nil, refusef(NoSuchPart, r.WorkflowID, "run %s of %s: %v", r.RunID, r.WorkflowID, err)
+	}
+	return l.dropUndone(ctx, part, r.Without)
 }
 
-// ofAnother is the ledger of a run that this one has to do with. Told says that this one has read it, and that it is from its
-// own history: however long that of the other is kept.
-func (l ledgers) ofAnother(ctx context.Context, events []*historypb.HistoryEvent, id, run string, deep int) (ledger workflows.Ledger, told bool, err error) {
-	asked := map[int64]bool{}
+// readOther reads the ledger of a run that this one unwinds or was reset from. isRead says that it comes from this run's own
+// history, for this run has read it before: the history of the other may be gone.
+func (l ledgerReader) readOther(ctx context.Context, events []*historypb.HistoryEvent, id, run string, depth int) (ledger workflows.Ledger, isRead bool, err error) {
+	isAsked := map[int64]bool{}
 	for _, e := range events {
 		if s := e.GetActivityTaskScheduledEventAttributes(); s.GetActivityType().GetName() == workflows.LedgerActivity {
 			var r workflows.LedgerRequest
 			if err := l.dc.FromPayloads(s.Input, &r); err != nil {
-				return ledger, false, unread{fmt.Errorf("event %d, a request for a ledger: %w", e.EventId, err)}
+				return ledger, false, unreadableError{fmt.Errorf("event %d, a request for a ledger: %w", e.EventId, err)}
 			}
-			asked[e.EventId] = r.WorkflowID == id && r.RunID == run
+			isAsked[e.EventId] = r.WorkflowID == id && r.RunID == run
 		}
-		if c := e.GetActivityTaskCompletedEventAttributes(); asked[c.GetScheduledEventId()] {
+		if c := e.GetActivityTaskCompletedEventAttributes(); isAsked[c.GetScheduledEventId()] {
 			if err := l.dc.FromPayloads(c.Result, &ledger); err != nil {
-				return ledger, false, unread{fmt.Errorf("event %d, a ledger: %w", e.EventId, err)}
+				return ledger, false, unreadableError{fmt.Errorf("event %d, a ledger: %w", e.EventId, err)}
 			}
-			told = true
+			isRead = true
 		}
 	}
-	if !told {
-		ledger, err = l.of(ctx, id, run, deep+1)
+	if !isRead {
+		ledger, err = l.readRun(ctx, id, run, depth+1)
 	}
-	return ledger, told, err
+	return ledger, isRead, err
 }
 
-// base is what a run begins with.
-func (l ledgers) base(ctx context.Context, events []*historypb.HistoryEvent, deep int) (k known, err error) {
+// readStart reads what a run begins with.
+func (l ledgerReader) readStart(ctx context.Context, events []*historypb.HistoryEvent, depth int) (k reading, err error) {
 	k.done = map[string]bool{}
 	started := events[0].GetWorkflowExecutionStartedEventAttributes()
 	arguments := started.Input.GetPayloads()
 	if len(arguments) == 2 && !isNull(l.dc, arguments[1]) {
 		var carry workflows.Carry
 		if err := l.dc.FromPayload(arguments[1], &carry); err != nil {
-			return k, unread{fmt.Errorf("what it was handed by the run before it: %w", err)}
+			return k, unreadableError{fmt.Errorf("what it was handed by the run before it: %w", err)}
 		}
-		k.version = carry.Version
+		if k.wrongVersion = carry.WrongVersion(); k.wrongVersion != "" {
+			return k, nil
+		}
 		k.Unwind = carry.Compiled.Unwind
-		k.Entries, k.Left, k.Past = carry.Saga.Entries, carry.Saga.Left, carry.Saga.Past
-		k.Redoable, k.Unknown, k.Kept, k.Pivot = carry.Redoable, carry.Unknown, carry.Kept, carry.Pivot
-		open := map[string]bool{} // and what a pivot has kept is not among the entries
+		k.Entries, k.Progress, k.Past = carry.Saga.Entries, carry.Saga.Progress, carry.Saga.Past
+		k.Redoable, k.Unknown, k.Committed, k.Pivot = carry.Redoable, carry.Unknown, carry.Committed, carry.Pivot
+		isOpen := map[string]bool{} // and what a pivot has committed is not among the entries
 		for _, v := range carry.Past {
-			open[v.ID] = v.State != workflows.Done
+			isOpen[v.ID] = v.State != workflows.Done
 		}
 		for _, e := range k.Entries {
 			s, carried := carry.Steps[e.Step]
-			k.done[e.Token] = e.Seq > carry.Pivot && (s.State == workflows.Done || !carried && !open[e.Step])
+			k.done[e.Token] = e.Seq > carry.Pivot && (s.State == workflows.Done || !carried && !isOpen[e.Step])
 		}
 		return k, nil
 	}
@@ -200,32 +175,28 @@ func (l ledgers) base(ctx context.Context, events []*historypb.HistoryEvent, dee
 	case workflows.RecoverType:
 		var r workflows.RecoverRequest
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
-			return k, unread{err}
+			return k, unreadableError{err}
 		}
-		k.Ledger, _, err = l.ofAnother(ctx, events, r.WorkflowID, r.RunID, deep)
+		k.Ledger, _, err = l.readOther(ctx, events, r.WorkflowID, r.RunID, depth)
 		return k, err
 	case workflows.RollbackType:
 		var r workflows.RollbackRequest
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
-			return k, unread{err}
+			return k, unreadableError{err}
 		}
-		ledger, told, err := l.ofAnother(ctx, events, r.WorkflowID, r.RunID, deep)
+		ledger, isPart, err := l.readOther(ctx, events, r.WorkflowID, r.RunID, depth)
 		k.Unwind, k.Entries = ledger.Unwind, ledger.Entries
-		switch {
-		case err != nil:
-		case !told:
-			k.Entries, err = l.part(ctx, ledger.Entries, r.Ledger())
-		case !ledger.Cut:
-			k.Entries, err = workflows.Part(ledger.Entries, r.To, r.Step)
+		if err == nil && !isPart { // what it has read itself is the part that it asked for
+			k.Entries, err = l.selectPart(ctx, ledger.Entries, r.Ledger())
 		}
 		k.Redoable = true // what the task itself had undone is no part of this
 		return k, err
 	case workflows.LateSweepType:
 		var r workflows.LateSweepRequest
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
-			return k, unread{err}
+			return k, unreadableError{err}
 		}
-		for _, again := range r.Again {
+		for _, again := range r.Rechecks {
 			k.Entries = append(k.Entries, again.Entry)
 		}
 	}
@@ -235,8 +206,8 @@ func (l ledgers) base(ctx context.Context, events []*historypb.HistoryEvent, dee
 // localActivity is the name of the markers that a history has for local activities. A task has one: it was compiled.
 const localActivity = "LocalActivity"
 
-// mode is the order in which the task wants to be undone that a run has compiled.
-func (l ledgers) mode(events []*historypb.HistoryEvent) task.UnwindMode {
+// findUnwindMode finds the order in which the task that a run compiled is to be undone.
+func (l ledgerReader) findUnwindMode(events []*historypb.HistoryEvent) task.UnwindMode {
 	for _, e := range events {
 		marker := e.GetMarkerRecordedEventAttributes()
 		var compiled task.Compiled
@@ -252,37 +223,8 @@ func isNull(dc converter.DataConverter, p *commonpb.Payload) bool {
 	return dc.FromPayload(p, &raw) == nil && (len(raw) == 0 || string(raw) == "null")
 }
 
-// known is a ledger, and which of its steps are done.
-type known struct {
-	workflows.Ledger
-	done    map[string]bool
-	version int // of what it was handed by the run before
-}
-
-func (k *known) merge(l workflows.Ledger) {
-	seen := map[string]bool{}
-	for _, e := range k.Entries {
-		seen[e.Token] = true
-	}
-	for _, e := range l.Entries {
-		if !seen[e.Token] {
-			k.Entries = append(k.Entries, e)
-		}
-	}
-	slices.SortStableFunc(k.Entries, func(a, b activities.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
-	k.Past.Join(l.Past)
-	k.Unknown = k.Unknown || l.Unknown
-	k.Kept, k.Pivot = max(k.Kept, l.Kept), max(k.Pivot, l.Pivot)
-	for token, left := range l.Left {
-		if k.Left == nil {
-			k.Left = map[string]compensations.Left{}
-		}
-		k.Left[token] = left
-	}
-}
-
-// events is the whole history of a run.
-func (s Server) events(ctx context.Context, id, run string) ([]*historypb.HistoryEvent, error) {
+// readEvents reads the whole history of a run.
+func (s Server) readEvents(ctx context.Context, id, run string) ([]*historypb.HistoryEvent, error) {
 	var events []*historypb.HistoryEvent
 	history := s.Client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
@@ -299,100 +241,4 @@ func (s Server) events(ctx context.Context, id, run string) ([]*historypb.Histor
 		return nil, refusef(Gone, id, "the history of run %s of %s is empty", run, id)
 	}
 	return events, nil
-}
-
-// Before reads what a rolled back task was, for doing it again: its document, and the outputs of all its steps.
-func (s Server) Before(ctx context.Context, r workflows.RedoRequest, dc converter.DataConverter) (workflows.Redoable, error) {
-	l := ledgers{Server: s, dc: dc}
-	before := workflows.Redoable{Outputs: map[string]map[string]any{}, Tokens: map[string]string{}, Places: map[string]activities.Place{}}
-	undone, err := l.undone(ctx, r.Rollback)
-	if err != nil {
-		return before, err
-	}
-	if err := l.done(ctx, r.Task, undone, &before, 0); err != nil {
-		return before, err
-	}
-	if _, err := before.MarshalJSON(); err != nil {
-		return before, refusef(TooLarge, r.Task.WorkflowID, "what task %s was cannot be handed over: %v", r.Task.WorkflowID, err)
-	}
-	return before, nil
-}
-
-// undone are the tokens that a rollback has undone, or a recovery of it.
-func (l ledgers) undone(ctx context.Context, rollback workflows.Chain) (map[string]bool, error) {
-	undone := map[string]bool{}
-	for range maxDeep {
-		runs, err := l.runs(ctx, rollback)
-		if err != nil {
-			return nil, err
-		}
-		for _, run := range runs {
-			trace, err := activities.TraceOf(run, l.dc)
-			if err != nil {
-				return nil, fmt.Errorf("rollback %s: %w", rollback.WorkflowID, err)
-			}
-			for token := range trace.Settled {
-				undone[token] = true
-			}
-		}
-		recovery, err := l.Describe(ctx, workflows.RecoverID(rollback), "")
-		if WhyOf(err) == Unknown {
-			return undone, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		rollback = recovery.Chain
-	}
-	return undone, nil
-}
-
-// done reads what a task has done, and its document: that of a redo is the document of the task that it does again.
-func (l ledgers) done(ctx context.Context, c workflows.Chain, undone map[string]bool, before *workflows.Redoable, deep int) error {
-	runs, err := l.runs(ctx, c)
-	if err != nil {
-		return err
-	}
-	started := runs[0][0].GetWorkflowExecutionStartedEventAttributes()
-	first := started.Input.GetPayloads()[0]
-	if started.WorkflowType.GetName() == workflows.RedoType && deep < maxDeep {
-		var r workflows.RedoRequest
-		if err := l.dc.FromPayload(first, &r); err != nil {
-			return fmt.Errorf("redo %s: %w", c.WorkflowID, err)
-		}
-		if err := l.done(ctx, r.Task, undone, before, deep+1); err != nil {
-			return err
-		}
-	} else if err := l.dc.FromPayload(first, &before.Document); err != nil {
-		return fmt.Errorf("task %s: its document: %w", c.WorkflowID, err)
-	}
-	for _, run := range runs {
-		trace, err := activities.TraceOf(run, l.dc)
-		if err != nil {
-			return fmt.Errorf("task %s: %w", c.WorkflowID, err)
-		}
-		for _, e := range trace.Entries {
-			if undone[e.Token] {
-				before.Tokens[e.Step], before.Places[e.Step] = e.Token, e.Place
-				delete(before.Outputs, e.Step)
-			} else if result, done := trace.Done[e.Token]; done {
-				before.Outputs[e.Step] = result.Outputs
-			}
-		}
-	}
-	return nil
-}
-
-// runs are the histories of a chain, the first run first.
-func (l ledgers) runs(ctx context.Context, c workflows.Chain) (runs [][]*historypb.HistoryEvent, err error) {
-	for id := c.RunID; id != ""; {
-		events, err := l.events(ctx, c.WorkflowID, id)
-		if err != nil {
-			return nil, err
-		}
-		runs = append(runs, events)
-		id = events[0].GetWorkflowExecutionStartedEventAttributes().ContinuedExecutionRunId
-	}
-	slices.Reverse(runs)
-	return runs, nil
 }

@@ -13,12 +13,11 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// A task can be rolled back in parts, and each part done again. Rollbacks that overlap are a stack: what an earlier one has
-// undone is no part of a later one, they are redone the last one first, and what was redone is rolled back itself before
-// more of the task is.
+// A task can be rolled back in parts, and each part redone. Rollbacks that overlap are a stack: a later one leaves out what an
+// earlier one has undone, the last one is redone first, and a redone part is rolled back before more of the task is.
 
-// parts are the ids of the rollbacks of parts of a task. The list is at most seconds behind.
-func (s Server) parts(ctx context.Context, task workflows.Chain) ([]string, error) {
+// listPartRollbacks lists the ids of the rollbacks of parts of a task. The list is at most seconds behind.
+func (s Server) listPartRollbacks(ctx context.Context, task workflows.Chain) ([]string, error) {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: s.Namespace,
 		Query: fmt.Sprintf("WorkflowType = '%s' AND WorkflowId STARTS_WITH '%s-'",
@@ -41,8 +40,8 @@ func (s Server) parts(ctx context.Context, task workflows.Chain) ([]string, erro
 	}
 }
 
-// asked is what a rollback was asked for.
-func (s Server) asked(ctx context.Context, rollback Run, dc converter.DataConverter) (r workflows.RollbackRequest, err error) {
+// readRequest reads what a rollback was asked for.
+func (s Server) readRequest(ctx context.Context, rollback Run, dc converter.DataConverter) (r workflows.RollbackRequest, err error) {
 	history := s.Client.GetWorkflowHistory(ctx, rollback.WorkflowID, rollback.FirstRunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	first, err := history.Next()
 	if err != nil {
@@ -54,13 +53,13 @@ func (s Server) asked(ctx context.Context, rollback Run, dc converter.DataConver
 	return r, nil
 }
 
-// overlapping are the other rollbacks of a task that have, or had, a step in common with one.
-func (l ledgers) overlapping(ctx context.Context, one workflows.RollbackRequest, entries []activities.Entry) ([]Run, error) {
+// findOverlapping finds the other rollbacks of a task that have, or had, a step in common with one.
+func (l ledgerReader) findOverlapping(ctx context.Context, one workflows.RollbackRequest, entries []activities.Entry) ([]Run, error) {
 	part, err := workflows.Part(entries, one.To, one.Step)
 	if err != nil {
 		return nil, err
 	}
-	ids, err := l.parts(ctx, one.Chain)
+	ids, err := l.listPartRollbacks(ctx, one.Chain)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +79,7 @@ func (l ledgers) overlapping(ctx context.Context, one workflows.RollbackRequest,
 		if err != nil {
 			return nil, err
 		}
-		r, err := l.asked(ctx, run, l.dc)
+		r, err := l.readRequest(ctx, run, l.dc)
 		if err != nil {
 			return nil, err
 		}
@@ -95,19 +94,19 @@ func (l ledgers) overlapping(ctx context.Context, one workflows.RollbackRequest,
 	return found, nil
 }
 
-// undoneBefore are the rollbacks that have undone some of what r is to undo. It refuses where such a part was done again
+// findEarlier finds the rollbacks that have undone some of what r is to undo. It refuses where such a part was done again
 // since, and where nothing is left.
-func (l ledgers) undoneBefore(ctx context.Context, r workflows.RollbackRequest, entries []activities.Entry) ([]workflows.Chain, error) {
-	before, err := l.overlapping(ctx, r, entries)
+func (l ledgerReader) findEarlier(ctx context.Context, r workflows.RollbackRequest, entries []activities.Entry) ([]workflows.Chain, error) {
+	before, err := l.findOverlapping(ctx, r, entries)
 	if err != nil {
 		return nil, err
 	}
 	var chains []workflows.Chain
 	for _, rollback := range before {
-		if err := l.over(ctx, rollback); err != nil {
+		if err := l.checkOver(ctx, rollback); err != nil {
 			return nil, err
 		}
-		by, err := l.redone(ctx, rollback)
+		by, err := l.findRedo(ctx, rollback)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +120,7 @@ func (l ledgers) undoneBefore(ctx context.Context, r workflows.RollbackRequest, 
 		return nil, nil
 	}
 	r.Without = chains
-	if left, err := l.part(ctx, entries, r.Ledger()); err != nil {
+	if left, err := l.selectPart(ctx, entries, r.Ledger()); err != nil {
 		return nil, err
 	} else if len(left) == 0 {
 		return nil, refusef(Ended, before[0].WorkflowID, "that part of %s was already rolled back by %s", r.WorkflowID, before[0].WorkflowID)
@@ -129,13 +128,13 @@ func (l ledgers) undoneBefore(ctx context.Context, r workflows.RollbackRequest, 
 	return chains, nil
 }
 
-// last refuses to redo a rollback while what was rolled back after it, and may be needed, is not done again.
-func (l ledgers) last(ctx context.Context, rollback Run, r workflows.RollbackRequest) error {
+// checkOrder refuses to redo a rollback before those that came after it and may be needed.
+func (l ledgerReader) checkOrder(ctx context.Context, rollback Run, r workflows.RollbackRequest) error {
 	ledger, err := l.Ledger(ctx, workflows.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID}, l.dc)
 	if err != nil {
 		return err
 	}
-	others, err := l.overlapping(ctx, r, ledger.Entries)
+	others, err := l.findOverlapping(ctx, r, ledger.Entries)
 	if err != nil {
 		return err
 	}
@@ -143,7 +142,7 @@ func (l ledgers) last(ctx context.Context, rollback Run, r workflows.RollbackReq
 		if !other.Alive() && other.Closed.Before(rollback.Closed) {
 			continue
 		}
-		by, err := l.redone(ctx, other)
+		by, err := l.findRedo(ctx, other)
 		if err != nil {
 			return err
 		}
@@ -155,9 +154,9 @@ func (l ledgers) last(ctx context.Context, rollback Run, r workflows.RollbackReq
 	return nil
 }
 
-// redone is the redo that has done again, or is doing, what a rollback has undone; where none has, or it was taken back, the
+// findRedo finds the redo of a rollback, finished or running. Where there is none, or it was rolled back itself, it returns the
 // last rollback.
-func (s Server) redone(ctx context.Context, rollback Run) (Run, error) {
+func (s Server) findRedo(ctx context.Context, rollback Run) (Run, error) {
 	for {
 		redo, err := s.Describe(ctx, workflows.RedoID(rollback.Chain), "")
 		if WhyOf(err) == Unknown {
@@ -186,10 +185,10 @@ func (s Server) redone(ctx context.Context, rollback Run) (Run, error) {
 	}
 }
 
-// without leaves out of entries what rollbacks have undone.
-func (l ledgers) without(ctx context.Context, entries []activities.Entry, rollbacks []workflows.Chain) ([]activities.Entry, error) {
+// dropUndone leaves out of entries what rollbacks have undone.
+func (l ledgerReader) dropUndone(ctx context.Context, entries []activities.Entry, rollbacks []workflows.Chain) ([]activities.Entry, error) {
 	for _, rollback := range rollbacks {
-		undone, err := l.undone(ctx, rollback)
+		undone, err := l.findUndone(ctx, rollback)
 		if err != nil {
 			return nil, err
 		}

@@ -12,18 +12,18 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// Find finds the run that recovering a workflow id means: its own last one, or, where that was being recovered by a
-// workflow that has died itself, the last one of that.
+// Find finds the run to recover for a workflow id: its last run, or, where the recovery of that has died, the last run of the
+// recovery.
 func (s Server) Find(ctx context.Context, id string) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
 		return run, err
 	}
-	return s.latest(ctx, run)
+	return s.findUnrecovered(ctx, run)
 }
 
-// FindRun is Find for a closed run out of a list, which may be long out of date. The id may have been used again since: then
-// it is a task of its own.
+// FindRun is Find for a closed run from a list, which may be long out of date. Where the id was used again since, the run is a
+// task of its own.
 func (s Server) FindRun(ctx context.Context, id, runID string) (Run, error) {
 	last, err := s.LastOf(ctx, id, runID)
 	if err != nil {
@@ -32,13 +32,13 @@ func (s Server) FindRun(ctx context.Context, id, runID string) (Run, error) {
 	if last.RunID != runID {
 		return last, refusef(Superseded, id, "run %s of %s was reset: run %s goes on in its place", runID, id, last.RunID)
 	}
-	return s.latest(ctx, last)
+	return s.findUnrecovered(ctx, last)
 }
 
-// latest follows dead recoveries of a dead run to the one that nobody recovers yet.
-func (s Server) latest(ctx context.Context, run Run) (Run, error) {
+// findUnrecovered follows dead recoveries of a dead run to the one that nobody recovers yet.
+func (s Server) findUnrecovered(ctx context.Context, run Run) (Run, error) {
 	for {
-		if err := run.recoverable(); err != nil {
+		if err := run.checkDead(); err != nil {
 			return run, err
 		}
 		next, err := s.Describe(ctx, workflows.RecoverID(run.Chain), "")
@@ -48,15 +48,15 @@ func (s Server) latest(ctx context.Context, run Run) (Run, error) {
 		case err != nil:
 			return run, err
 		case !next.Dead():
-			return run, taking(run, next)
+			return run, refuseTaken(run, next)
 		}
 		run = next
 	}
 }
 
-// recoverable is nil for a dead run.
-func (r Run) recoverable() error {
-	if err := r.ours(); err != nil {
+// checkDead refuses a run that is not dead.
+func (r Run) checkDead() error {
+	if err := r.checkType(); err != nil {
 		return err
 	}
 	switch {
@@ -74,27 +74,27 @@ func (r Run) recoverable() error {
 
 // Recover starts the recovery of a run that Find has found.
 func (s Server) Recover(ctx context.Context, dead Run, who string) (Run, error) {
-	return s.start(ctx, dead, workflows.RecoverID(dead.Chain), workflows.RecoverType, "recover "+dead.WorkflowID,
+	return s.startOnce(ctx, dead, workflows.RecoverID(dead.Chain), workflows.RecoverType, "recover "+dead.WorkflowID,
 		workflows.RecoverRequest{Chain: dead.Chain, Ended: dead.Ending(), Who: who})
 }
 
-// TakeOver terminates the running chain of a workflow id, and finds what is to be recovered; not where it could not be: see
-// Readable. On one that is dead already it is Find.
+// TakeOver terminates the running chain of a workflow id and finds the run to recover. It terminates nothing that could not be
+// recovered: see Readable. On a chain that is dead already it is Find.
 func (s Server) TakeOver(ctx context.Context, id, who string, dc converter.DataConverter) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
 		return run, err
 	}
-	if err := run.ours(); err != nil {
+	if err := run.checkType(); err != nil {
 		return run, err
 	}
 	if run.Alive() {
-		if err := s.free(ctx, run, dc); err != nil {
+		if err := s.checkTakeOver(ctx, run, dc); err != nil {
 			return run, err
 		}
 		_, err := s.Client.WorkflowService().TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
 			Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
-			FirstExecutionRunId: run.FirstRunID, // whichever run of the chain it has come to
+			FirstExecutionRunId: run.FirstRunID, // whichever run of the chain is the last by now
 			Reason:              "taken over by " + who + ": " + workflows.RecoverID(run.Chain) + " unwinds it",
 			Identity:            who,
 		})
@@ -105,12 +105,12 @@ func (s Server) TakeOver(ctx context.Context, id, who string, dc converter.DataC
 	return s.Find(ctx, id)
 }
 
-// free is nil where a run that is alive could be recovered if it were dead.
-func (s Server) free(ctx context.Context, run Run, dc converter.DataConverter) error {
+// checkTakeOver is nil where a run that is alive could be recovered if it were dead.
+func (s Server) checkTakeOver(ctx context.Context, run Run, dc converter.DataConverter) error {
 	by, err := s.Describe(ctx, workflows.RecoverID(run.Chain), "") // there is one where the run was reset
 	switch {
 	case err == nil && !by.Dead():
-		return taking(run, by)
+		return refuseTaken(run, by)
 	case err != nil && WhyOf(err) != Unknown:
 		return err
 	}

@@ -185,7 +185,7 @@ func TestAResetRunTakesThePlaceOfTheDeadOne(t *testing.T) {
 	require.True(t, s.describe(task.GetID()).Alive(), "nothing is ended that could not be recovered")
 }
 
-func TestWhatANewerVersionWroteIsNotRecovered(t *testing.T) {
+func TestWhatAnotherVersionWroteIsNotRecovered(t *testing.T) {
 	s := newStage(t)
 	start := func(version int) string {
 		task, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
@@ -201,14 +201,19 @@ func TestWhatANewerVersionWroteIsNotRecovered(t *testing.T) {
 		return dead
 	}
 	require.NoError(t, s.Readable(t.Context(), dead(start(workflows.CarryVersion)), s.dc))
-	id := start(workflows.CarryVersion + 1)
-	_, err := s.TakeOver(t.Context(), id, "ann", s.dc)
-	s.refused(err, recovery.Newer, "upgrade, and recover it then")
-	require.True(t, s.describe(id).Alive(), "nothing is ended that could not be recovered")
-	newer := dead(id)
-	s.refused(s.Readable(t.Context(), newer, s.dc), recovery.Newer, "upgrade, and recover it then")
-	_, err = s.Ledger(t.Context(), workflows.LedgerRequest{WorkflowID: newer.WorkflowID, RunID: newer.RunID}, s.dc)
-	s.refused(err, recovery.Newer)
+	for version, wayOut := range map[int]string{
+		workflows.CarryVersion + 1: "upgrade this one",
+		workflows.CarryVersion - 1: "run workers of the version that recorded it until its task is over",
+	} {
+		id := start(version)
+		_, err := s.TakeOver(t.Context(), id, "ann", s.dc)
+		s.refused(err, recovery.OtherVersion, "recorded by a version that this one cannot undo", wayOut)
+		require.True(t, s.describe(id).Alive(), "nothing is ended that could not be recovered")
+		other := dead(id)
+		s.refused(s.Readable(t.Context(), other, s.dc), recovery.OtherVersion, wayOut)
+		_, err = s.Ledger(t.Context(), workflows.LedgerRequest{WorkflowID: other.WorkflowID, RunID: other.RunID}, s.dc)
+		s.refused(err, recovery.OtherVersion)
+	}
 }
 
 func TestTakingOverEndsTheLivingChain(t *testing.T) {

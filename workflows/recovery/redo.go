@@ -16,7 +16,7 @@ func (s Server) FindRollback(ctx context.Context, id string) (Run, error) {
 	if err != nil {
 		return run, err
 	}
-	if err := run.ours(); err != nil {
+	if err := run.checkType(); err != nil {
 		return run, err
 	}
 	if slices.Contains(GoForward, run.Type) {
@@ -27,11 +27,11 @@ func (s Server) FindRollback(ctx context.Context, id string) (Run, error) {
 	if run.Type != workflows.RollbackType {
 		return run, refusef(Foreign, id, "%s is a %s: there is nothing to redo", id, run.Type)
 	}
-	return run, s.over(ctx, run)
+	return run, s.checkOver(ctx, run)
 }
 
-// over refuses a rollback that is not at its end; of one that has died, its recovery has to be.
-func (s Server) over(ctx context.Context, rollback Run) error {
+// checkOver refuses a rollback that is not at its end; of one that has died, its recovery has to be.
+func (s Server) checkOver(ctx context.Context, rollback Run) error {
 	last, err := s.LastRecovery(ctx, rollback)
 	switch {
 	case err != nil:
@@ -54,7 +54,7 @@ func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 	if WhyOf(err) != Unknown {
 		return run, err
 	}
-	ids, err := s.parts(ctx, task.Chain)
+	ids, err := s.listPartRollbacks(ctx, task.Chain)
 	if err != nil {
 		return run, err
 	}
@@ -67,15 +67,15 @@ func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 	return run, refusef(NoSuchPart, task.WorkflowID, "task %s was rolled back in parts: name one of %s", task.WorkflowID, strings.Join(ids, ", "))
 }
 
-// Redo starts taking a rollback back that FindRollback has found; dc is the data converter of who started it.
+// Redo starts the redo of a rollback that FindRollback has found. dc is the data converter that the rollback was started with.
 func (s Server) Redo(ctx context.Context, rollback Run, who string, dc converter.DataConverter) (Run, error) {
-	of, err := s.asked(ctx, rollback, dc)
+	of, err := s.readRequest(ctx, rollback, dc)
 	if err != nil {
 		return Run{}, err
 	}
-	if err := (ledgers{s, dc}).last(ctx, rollback, of); err != nil {
+	if err := (ledgerReader{s, dc}).checkOrder(ctx, rollback, of); err != nil {
 		return Run{}, err
 	}
 	r := workflows.RedoRequest{Rollback: rollback.Chain, Task: of.Chain, Who: who}
-	return s.start(ctx, rollback, workflows.RedoID(rollback.Chain), workflows.RedoType, "redo "+of.WorkflowID, r)
+	return s.startOnce(ctx, rollback, workflows.RedoID(rollback.Chain), workflows.RedoType, "redo "+of.WorkflowID, r)
 }

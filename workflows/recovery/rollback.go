@@ -28,7 +28,7 @@ func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 	if err != nil {
 		return run, err
 	}
-	if err := run.ours(); err != nil {
+	if err := run.checkType(); err != nil {
 		return run, err
 	}
 	switch {
@@ -45,24 +45,24 @@ func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 }
 
 // Rollback starts the rollback of a run that FindDone has found. It refuses a part that the task does not have, and what
-// is past its rollback window; dc is the data converter of who ran the task.
+// is past its rollback window. dc is the data converter that the task was run with.
 func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why string, dc converter.DataConverter) (Run, error) {
 	ledger, err := s.Ledger(ctx, workflows.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
 	if err != nil {
 		return Run{}, err
 	}
-	if err := check(done, part, ledger.Entries); err != nil {
+	if err := checkPart(done, part, ledger.Entries); err != nil {
 		return Run{}, err
 	}
 	r := workflows.RollbackRequest{Chain: done.Chain, To: part.To, Step: part.Step, Who: who, Why: why}
-	if r.Without, err = (ledgers{s, dc}).undoneBefore(ctx, r, ledger.Entries); err != nil {
+	if r.Without, err = (ledgerReader{s, dc}).findEarlier(ctx, r, ledger.Entries); err != nil {
 		return Run{}, err
 	}
-	return s.start(ctx, done, workflows.RollbackID(r), workflows.RollbackType, "roll back "+done.WorkflowID, r)
+	return s.startOnce(ctx, done, workflows.RollbackID(r), workflows.RollbackType, "roll back "+done.WorkflowID, r)
 }
 
-// check refuses a part that is not on the ledger, and a task of which nothing can be rolled back any more.
-func check(done Run, part Part, entries []activities.Entry) error {
+// checkPart refuses a part that is not on the ledger, and a task of which nothing can be rolled back any more.
+func checkPart(done Run, part Part, entries []activities.Entry) error {
 	var steps, savepoints []string
 	var until time.Time
 	for _, e := range entries {
@@ -78,9 +78,9 @@ func check(done Run, part Part, entries []activities.Entry) error {
 	}
 	switch {
 	case part.To != "" && !slices.Contains(savepoints, part.To):
-		return refusef(NoSuchPart, done.WorkflowID, "task %s has no savepoint %q; it has %s", done.WorkflowID, part.To, listed(savepoints))
+		return refusef(NoSuchPart, done.WorkflowID, "task %s has no savepoint %q; it has %s", done.WorkflowID, part.To, listNames(savepoints))
 	case part.Step != "" && !slices.Contains(steps, part.Step):
-		return refusef(NoSuchPart, done.WorkflowID, "task %s has done no step %q; it has done %s", done.WorkflowID, part.Step, listed(steps))
+		return refusef(NoSuchPart, done.WorkflowID, "task %s has done no step %q; it has done %s", done.WorkflowID, part.Step, listNames(steps))
 	case len(entries) == 0:
 		return refusef(Ended, done.WorkflowID, "task %s has done nothing that could be rolled back", done.WorkflowID)
 	case time.Now().After(until): //nolint:forbidigo // a client's clock, not a workflow's
@@ -89,18 +89,18 @@ func check(done Run, part Part, entries []activities.Entry) error {
 	return nil
 }
 
-// margin is the end of a rollback window, or a tenth of it, in which none begins: retention must see it in time.
+// margin is the last part of a rollback window, at most a tenth of it, in which no rollback begins: retention must see it in time.
 const margin = time.Minute
 
-// most is how many names an error lists.
-const most = 20
+// maxListed is how many names an error lists.
+const maxListed = 20
 
-func listed(names []string) string {
+func listNames(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	if len(names) > maxListed {
+		return strings.Join(names[:maxListed], ", ") + fmt.Sprintf(" and %d more", len(names)-maxListed)
 	}
 	return strings.Join(names, ", ")
 }

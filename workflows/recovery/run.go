@@ -25,7 +25,7 @@ var Types = []string{
 // GoForward are those of Types that do steps, and so can be rolled back.
 var GoForward = []string{workflows.AgentTaskType, workflows.RedoType}
 
-// memoTask is the memo of a Recover, Rollback or Redo that holds the workflow id of the task which it is about in the end.
+// memoTask is the memo of a Recover, Rollback or Redo with the workflow id of the task that it serves in the end.
 const memoTask = "UnwindTask"
 
 // Server is where tasks run.
@@ -40,11 +40,11 @@ type Run struct {
 	workflows.Chain
 	Type   string
 	Status enumspb.WorkflowExecutionStatus
-	// Unwind is the search attribute UnwindStatus; empty before the first workflow task of a run that was started without.
+	// Unwind is the search attribute UnwindStatus. It is empty before the first workflow task of a run that was started without.
 	Unwind compensations.Status
 	Agent  string
 	Queue  string
-	// Task is the workflow id of the task that it is about in the end: its own, for a task.
+	// Task is the workflow id of the task that the run serves in the end; of a task its own.
 	Task string
 	// Closed is when it closed; zero while it runs.
 	Closed time.Time
@@ -87,8 +87,8 @@ func decode[T ~string](p *commonpb.Payload, into *T) {
 // Alive says that the run has not ended.
 func (r Run) Alive() bool { return r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING }
 
-// Dead says that the run has ended and did not unwind: what it did is still there. So has every recovery that did not
-// complete: it did not get to know what was to be undone.
+// Dead says that the run has ended and did not unwind: what it did is still there. A recovery that did not complete is dead too:
+// it never learned what to undo.
 func (r Run) Dead() bool {
 	_, ended := endings[r.Status]
 	return ended && (r.Unwind == compensations.Open || r.Unwind == "" || r.Type == workflows.RecoverType)
@@ -108,7 +108,7 @@ func (r Run) Done() bool {
 	return false
 }
 
-// Ending says in a word how a run ended that did not complete: "terminated".
+// Ending is the word for how a run ended that did not complete: "terminated".
 func (r Run) Ending() string { return endings[r.Status] }
 
 // endings are the ways in which a run can end without completing.
@@ -119,8 +119,8 @@ var endings = map[enumspb.WorkflowExecutionStatus]string{
 	enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:   "canceled",
 }
 
-// ours is a refusal of a workflow that has no ledger.
-func (r Run) ours() error {
+// checkType refuses a workflow that has no ledger.
+func (r Run) checkType() error {
 	if !slices.Contains(Types, r.Type) {
 		return refusef(Foreign, r.WorkflowID, "%q is a workflow of type %s, and no task", r.WorkflowID, r.Type)
 	}

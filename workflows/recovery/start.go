@@ -12,8 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// start starts a workflow about the run from, on the queue of that run, once for all time.
-func (s Server) start(ctx context.Context, from Run, id, workflowType, summary string, request any) (Run, error) {
+// startOnce starts a workflow about the run from, on that run's task queue. Its id can be used once, ever.
+func (s Server) startOnce(ctx context.Context, from Run, id, workflowType, summary string, request any) (Run, error) {
 	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: id, TaskQueue: from.Queue,
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
@@ -28,7 +28,7 @@ func (s Server) start(ctx context.Context, from Run, id, workflowType, summary s
 		if err != nil {
 			return Run{}, err
 		}
-		return Run{}, taking(from, other)
+		return Run{}, refuseTaken(from, other)
 	}
 	if err != nil {
 		return Run{}, fmt.Errorf("start %s: %w", id, err)
@@ -36,8 +36,8 @@ func (s Server) start(ctx context.Context, from Run, id, workflowType, summary s
 	return s.Describe(ctx, run.GetID(), run.GetRunID())
 }
 
-// taking is the refusal of what another workflow does already.
-func taking(of, by Run) error {
+// refuseTaken refuses what another workflow does or has done.
+func refuseTaken(of, by Run) error {
 	verb := map[string]string{
 		workflows.RecoverType: "recovered", workflows.RollbackType: "rolled back", workflows.RedoType: "redone",
 	}[by.Type]

@@ -1,0 +1,107 @@
+// Package inbox receives the signals of a workflow so that none is lost, and none is dropped without a word.
+//
+// The SDK drops a signal whose payload does not decode and leaves no more than a log line. And a Receive that waits has taken
+// a signal before its coroutine runs: a run that ends in that moment loses it. An Inbox therefore receives raw payloads, never
+// waits at a channel, and keeps the reason why a signal decided nothing.
+package inbox
+
+import (
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+)
+
+// Bounds on what signals can put into a history and a report.
+const (
+	maxIgnored = 50
+	maxReason  = 1000
+)
+
+// Handler handles the signals of one name.
+type Handler struct {
+	Signal string
+	// Handle acts on a payload and does not yield. An error says why the signal decided nothing.
+	Handle func(payload []byte) error
+}
+
+// Inbox holds the signals of one workflow. The zero value receives none. All calls come from that workflow's coroutines.
+type Inbox struct {
+	mailboxes []mailbox
+	ignored   Ignored
+}
+
+type mailbox struct {
+	Handler
+
+	channel workflow.ReceiveChannel
+}
+
+// Open begins to receive. Where several signals are there at once, those of an earlier handler are handled first.
+func (b *Inbox) Open(ctx workflow.Context, handlers ...Handler) {
+	for _, h := range handlers {
+		b.mailboxes = append(b.mailboxes, mailbox{h, workflow.GetSignalChannel(ctx, h.Signal)})
+	}
+}
+
+// HasSignals says that a signal waits to be handled. It serves as the condition of a workflow.Await.
+func (b *Inbox) HasSignals() bool {
+	for _, m := range b.mailboxes {
+		if m.channel.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// HandleSignals handles every signal that is there. It does not yield: a run that ends right after it loses none.
+func (b *Inbox) HandleSignals() {
+	for _, m := range b.mailboxes {
+		for {
+			var raw converter.RawValue // a new one each time: a signal without a payload leaves it as it was
+			if !m.channel.ReceiveAsync(&raw) {
+				break
+			}
+			if err := m.Handle(raw.Payload().GetData()); err != nil {
+				b.ignored.add(fmt.Sprintf("%s: %v", m.Signal, err))
+			}
+		}
+	}
+}
+
+// Ignored are the signals that decided nothing so far.
+func (b *Inbox) Ignored() Ignored { return b.ignored }
+
+// Restore takes up what an earlier run of the chain has ignored.
+func (b *Inbox) Restore(ignored Ignored) { b.ignored = ignored }
+
+// Ignored are signals that decided nothing.
+type Ignored struct {
+	// Reasons name the first of them, each with why it decided nothing; More counts the rest.
+	Reasons []string `json:"reasons,omitempty"`
+	More    int      `json:"more,omitempty"`
+}
+
+func (i *Ignored) add(reason string) {
+	if len(i.Reasons) >= maxIgnored {
+		i.More++
+		return
+	}
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "") + "..."
+	}
+	i.Reasons = append(i.Reasons, reason)
+}
+
+// Notes are i in the words of a report.
+func (i Ignored) Notes() []string {
+	var notes []string
+	for _, reason := range i.Reasons {
+		notes = append(notes, "ignored signal: "+reason)
+	}
+	if i.More > 0 {
+		notes = append(notes, fmt.Sprintf("and %d more ignored signals", i.More))
+	}
+	return notes
+}

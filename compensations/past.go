@@ -1,0 +1,80 @@
+package compensations
+
+import (
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Past is what became of the entries that are off the ledger.
+type Past struct {
+	// Steps are those with something to tell. The clean ones are there while they are few.
+	Steps []StepReport `json:"steps,omitempty"`
+	// Count is how many there are, Outcomes how many of each.
+	Count    int            `json:"count,omitempty"`
+	Outcomes map[string]int `json:"outcomes,omitempty"`
+	// Rechecks are those to be checked again.
+	Rechecks []Recheck `json:"again,omitempty"`
+}
+
+// Recheck is an undo that found no effect when that was not yet proof: a request may still have been under way.
+type Recheck struct {
+	Entry activities.Entry `json:"entry"`
+	// After is how long after the undo it is checked again.
+	After time.Duration `json:"after"`
+}
+
+// AddUndone records an undo that settled its entry.
+func (p *Past) AddUndone(e activities.Entry, undone activities.Undone) {
+	p.AddEnd(e, Progress{State: Settled, findings: findings{Undone: undone}})
+}
+
+// AddEnd records an entry that is off the ledger, settled or accepted.
+func (p *Past) AddEnd(e activities.Entry, end Progress) {
+	p.addReport(e, end.item(e).report(), end.Undone.LookAgain)
+}
+
+// Merge adds what another run knows.
+func (p *Past) Merge(other Past) {
+	p.Steps = append(p.Steps, other.Steps...)
+	p.Count += other.Count
+	for outcome, n := range other.Outcomes {
+		if p.Outcomes == nil {
+			p.Outcomes = map[string]int{}
+		}
+		p.Outcomes[outcome] += n
+	}
+	p.Rechecks = append(p.Rechecks, other.Rechecks...)
+}
+
+func (p *Past) addReport(e activities.Entry, s StepReport, recheckAfter time.Duration) {
+	p.Count++
+	if s.Outcome != "" {
+		if p.Outcomes == nil {
+			p.Outcomes = map[string]int{}
+		}
+		p.Outcomes[string(s.Outcome)]++
+	}
+	switch {
+	case len(p.Steps) < MaxReported:
+		p.Steps = append(p.Steps, s)
+	case !s.Clean(): // briefly: what is carried must fit
+		s.Losses, s.Drift, s.Notes = nil, nil, nil
+		s.Observed, s.Reason = clip(s.Observed, maxName), clip(s.Reason, maxName)
+		p.Steps = append(p.Steps, s)
+	}
+	if recheckAfter > 0 {
+		p.Rechecks = append(p.Rechecks, Recheck{e, recheckAfter})
+	}
+}
+
+// DropSteps takes steps off the list until at most n remain, those with nothing to tell first, then the last ones. They stay
+// counted. It returns how many it has dropped.
+func (p *Past) DropSteps(n int) (dropped int) {
+	before := len(p.Steps)
+	if before <= n {
+		return 0
+	}
+	p.Steps = dropSteps(p.Steps, n)
+	return before - len(p.Steps)
+}

@@ -1,0 +1,312 @@
+package compensations
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Unwind undoes every entry, last in first out among those that depend on each other, and returns when each one is
+// settled, or when Options.Pause says so: then the report's status is Open. No cancellation reaches it. One that waits for
+// its host or is parked holds back only what it needs.
+func (s *Saga) Unwind(ctx workflow.Context, cause Cause) Report {
+	began := workflow.Now(ctx)
+	s.unfinished = nil
+	s.unwindEntries(ctx, cause, s.ledger.Entries())
+	r := s.report(s.past)
+	r.Took = workflow.Now(ctx).Sub(began)
+	return r
+}
+
+func (s *Saga) report(before Past) Report {
+	r := s.plan.report(before, s.cause)
+	r.Notes = s.inbox.Ignored().Notes()
+	return r
+}
+
+// UnwindSteps undoes the entries that isMeant selects and all that build on them, like Unwind, and leaves the others on the
+// ledger: the workflow may go on. The report lists each of those entries. One that a person has skipped stays on the ledger.
+//
+// Where Options.Pause has interrupted it, the report's status is Open. The next call, of this saga or of the one that Resume
+// makes of its Carry, then also undoes what is left of it.
+func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, isMeant func(activities.Entry) bool) Report {
+	began := workflow.Now(ctx)
+	s.unwindEntries(ctx, cause, Closure(s.ledger.Entries(), func(e activities.Entry) bool {
+		_, unfinished := slices.BinarySearch(s.unfinished, e.Seq)
+		return unfinished || isMeant(e)
+	}))
+	r := s.report(Past{})
+	r.Took, r.Steps, s.unfinished = workflow.Now(ctx).Sub(began), nil, nil
+	for _, it := range s.plan.items {
+		r.Steps = append(r.Steps, it.report())
+		if r.Status == Open && !it.leavesLedger() {
+			s.unfinished = append(s.unfinished, it.entry.Seq)
+		}
+	}
+	s.closePlan()
+	s.options.Changed()
+	return r
+}
+
+// Closure is those of entries, the oldest first, that isMeant selects, and all that build on them.
+func Closure(entries []activities.Entry, isMeant func(activities.Entry) bool) []activities.Entry {
+	var closure []activities.Entry
+	in := map[string]bool{}
+	for _, e := range entries { // what builds on an entry was registered after it
+		if isMeant(e) || slices.ContainsFunc(e.Needs, func(need string) bool { return in[need] }) {
+			in[e.Step] = true
+			closure = append(closure, e)
+		}
+	}
+	return closure
+}
+
+func (s *Saga) unwindEntries(ctx workflow.Context, cause Cause, entries []activities.Entry) {
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	s.plan, s.cause = newPlan(entries), cause
+	s.restoreProgress()
+	s.options.Changed()
+	for {
+		s.announceParks(ctx)
+		paused := s.options.Pause()
+		for !paused && s.plan.running < s.options.Parallel && s.plan.next() != nil {
+			s.startUndo(ctx, s.plan.next())
+		}
+		if paused {
+			s.recallWaiting()
+		}
+		if s.plan.isDone() || paused && s.isIdle() {
+			return
+		}
+		// Something must end, become free by a person, or be served again by a host that is back.
+		_ = workflow.Await(ctx, func() bool {
+			return s.plan.isDone() || len(s.plan.unannounced) > 0 || s.options.Pause() != paused || paused && s.isIdle() ||
+				!paused && s.plan.running < s.options.Parallel && s.plan.next() != nil
+		})
+	}
+}
+
+// isIdle holds when no activity of the unwinding is pending.
+func (s *Saga) isIdle() bool { return s.plan.running == 0 && len(s.plan.waiting) == 0 && s.alerts == 0 }
+
+// recallWaiting cancels the undos that wait for their host.
+func (s *Saga) recallWaiting() {
+	for _, it := range s.plan.items {
+		if it.state == Waiting {
+			it.cancel()
+		}
+	}
+}
+
+// startUndo undoes one entry in a coroutine of its own.
+func (s *Saga) startUndo(ctx workflow.Context, it *item) {
+	if it.entry.UndoType == "" { // a step that only reads
+		it.Undone = activities.Undone{Outcome: activities.Nothing}
+		s.plan.setState(it, Settled)
+		return
+	}
+	s.plan.setState(it, Running)
+	s.options.Changed()
+	workflow.GoNamed(ctx, "undo "+it.entry.Step, func(ctx workflow.Context) {
+		s.undoEntry(ctx, it)
+		s.options.Changed()
+	})
+}
+
+// Bounds on what repeats without a person: each round is a few events, and a history has an end.
+const (
+	maxForced   = 5                // how often a drift policy overwrites drift that differs each time
+	maxPause    = 10 * time.Minute // between looks at an open circuit breaker
+	maxHostWait = time.Hour        // between two schedulings of an undo that waits for its host
+)
+
+// undoEntry schedules the undo of one entry until it is settled, parked, or decided by a person.
+func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
+	ctx, it.cancel = workflow.WithCancel(ctx)
+	policy := it.entry.Policy.WithDefaults()
+	began, pause, hostWait := workflow.Now(ctx), time.Second, cmp.Or(it.entry.Policy.HostWait, s.options.HostWait)
+	for {
+		undone, err := s.runUndo(ctx, it, hostWait)
+		if it.state != Running && it.state != Waiting {
+			return // resolved meanwhile
+		}
+		var timeout *temporal.TimeoutError
+		var app *temporal.ApplicationError
+		switch {
+		case err == nil && it.overwritesDrift(undone):
+			it.Forced++
+			it.Decision = activities.Decision{Force: undone.Drift.Digest, Who: "the step's drift policy"}
+			continue
+		case err == nil:
+			if it.Forced > 0 && undone.Outcome.Settles() {
+				it.Notes = append(it.Notes, "drift was overwritten, as the step's drift policy says")
+			}
+			s.settleUndo(ctx, it, undone)
+			return
+		case ctx.Err() != nil: // recalled, so that the workflow can continue as new
+			s.plan.setState(it, Pending)
+			return
+		case errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
+			s.markWaiting(ctx, it)
+			if s.options.Pause() {
+				s.plan.setState(it, Pending)
+				return
+			}
+			began, hostWait = workflow.Now(ctx), min(2*hostWait, maxHostWait)
+			continue
+		case errors.As(err, &app) && app.Type() == string(activities.WorkerStopping):
+			continue
+		case errors.As(err, &app) && app.Type() == string(activities.BreakerOpen):
+			pause = min(max(2*pause, app.NextRetryDelay()), maxPause)
+		case temporal.IsCanceledError(err): // nobody asked for it: a worker let go of the attempt
+		default:
+			s.parkFailed(ctx, it, Reason(err))
+			return
+		}
+		if workflow.Now(ctx).Add(pause).Sub(began) > policy.Within {
+			s.parkFailed(ctx, it, fmt.Sprintf("not done within %s: %s", policy.Within, Reason(err)))
+			return
+		}
+		_ = workflow.Sleep(ctx, pause)
+	}
+}
+
+// overwritesDrift says that the step's drift policy overwrites the drift that an undo has found.
+func (it *item) overwritesDrift(undone activities.Undone) bool {
+	return undone.Outcome == activities.Drifted && undone.Drift != nil && it.entry.Policy.Drift == activities.DriftForce &&
+		it.Decision.Force != undone.Drift.Digest && it.Forced < maxForced
+}
+
+// markWaiting shows that no worker serves the entry's place.
+func (s *Saga) markWaiting(ctx workflow.Context, it *item) {
+	first := it.state != Waiting
+	if first {
+		it.Parks++
+	}
+	it.Shown = ""
+	it.Reason = "waiting for " + describePlace(it.entry.Place)
+	s.plan.setState(it, Waiting)
+	s.countState(ctx, it)
+	if first {
+		s.alertPerson(ctx, it)
+	}
+	s.options.Changed()
+}
+
+func (s *Saga) parkFailed(ctx workflow.Context, it *item, reason string) {
+	it.Undone = activities.Undone{Outcome: activities.Failed}
+	s.parkUndo(ctx, it, reason)
+}
+
+func (s *Saga) parkUndo(ctx workflow.Context, it *item, reason string) {
+	s.plan.park(it, reason)
+	if it.state != Parked {
+		s.countState(ctx, it)
+	}
+	s.announceParks(ctx)
+}
+
+// announceParks alerts somebody to what was parked, also by what became of another entry.
+func (s *Saga) announceParks(ctx workflow.Context) {
+	for _, it := range s.plan.unannounced {
+		if it.state == Parked {
+			s.countState(ctx, it)
+			s.alertPerson(ctx, it)
+		}
+	}
+	s.plan.unannounced = nil
+}
+
+// alertPerson alerts somebody to an undo that needs a person.
+func (s *Saga) alertPerson(ctx workflow.Context, it *item) {
+	if s.options.Alert == nil || it.state != Parked && it.state != Waiting {
+		return
+	}
+	report := it.report()
+	ctx, _ = workflow.NewDisconnectedContext(ctx) // the alert goes out even when it was resolved meanwhile
+	s.alerts++
+	workflow.GoNamed(ctx, "alert "+it.entry.Step, func(ctx workflow.Context) {
+		s.options.Alert(ctx, report)
+		s.alerts--
+	})
+}
+
+func (s *Saga) runUndo(ctx workflow.Context, it *item, hostWait time.Duration) (activities.Undone, error) {
+	e, policy := it.entry, it.entry.Policy.WithDefaults()
+	activityType, summary := e.UndoType, "undo "+e.Step
+	if it.Reset {
+		activityType, summary = e.Action+".reset", "reset "+e.Step
+	}
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              e.Place.Queue,
+		ScheduleToCloseTimeout: policy.Within,
+		ScheduleToStartTimeout: min(hostWait, policy.Within),
+		StartToCloseTimeout:    min(policy.Attempt, policy.Within),
+		HeartbeatTimeout:       policy.Heartbeat,
+		Summary:                summary,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
+			MaximumAttempts: int32(min(policy.Attempts, maxAttempts)), //nolint:gosec // bounded
+		},
+	})
+	decision := it.Decision
+	decision.Redoable = s.options.Redoable
+	var undone activities.Undone
+	err := workflow.ExecuteActivity(ctx, activityType, activities.Backward{Entry: e, Decision: decision}).Get(ctx, &undone)
+	return undone, err
+}
+
+// maxAttempts bounds what a policy may ask for.
+const maxAttempts = 1_000_000
+
+func (s *Saga) settleUndo(ctx workflow.Context, it *item, undone activities.Undone) {
+	it.Undone, it.Reason, it.Shown = undone, "", ""
+	switch {
+	case undone.Outcome.Settles():
+		s.plan.setState(it, Settled)
+	case undone.Outcome == activities.Drifted && it.entry.Policy.Drift == activities.DriftSkip:
+		it.Reason = "drifted; skipped, as the step's drift policy says"
+		s.plan.setState(it, Skipped)
+	case undone.Outcome == "":
+		s.parkFailed(ctx, it, fmt.Sprintf("the undo %s returned no outcome: whether it has undone anything is not known", it.entry.UndoType))
+		return
+	case undone.Outcome == activities.Drifted:
+		s.parkUndo(ctx, it, "someone else changed it since: "+undone.Observed)
+		return
+	default:
+		s.parkUndo(ctx, it, undone.Observed)
+		return
+	}
+	s.countState(ctx, it)
+}
+
+// countState adds to the worker's metrics how an undo ended, or that it needs somebody's eyes.
+func (s *Saga) countState(ctx workflow.Context, it *item) {
+	metrics := workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"action": it.entry.Action})
+	switch it.state {
+	case Parked:
+		metrics.Counter(MetricParked).Inc(1)
+		return
+	case Waiting:
+		metrics.Counter(MetricWaiting).Inc(1)
+		return
+	case Registered, Pending, Running, Settled, Accepted, Skipped:
+	}
+	metrics.WithTags(map[string]string{"outcome": string(it.Undone.Outcome)}).Counter(MetricUndone).Inc(1)
+}
+
+func describePlace(p activities.Place) string {
+	if p.Host != "" {
+		return "host " + p.Host
+	}
+	return "a worker on queue " + p.Queue
+}

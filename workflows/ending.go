@@ -1,0 +1,47 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// ending is why a task goes forward no more. The parts of a task share one; it has no cause while the task goes on.
+type ending struct {
+	cause *compensations.Cause
+}
+
+func canceled() *compensations.Cause {
+	return &compensations.Cause{Kind: compensations.Canceled, Text: "the task was canceled"}
+}
+
+func pastDeadline(deadline time.Duration) *compensations.Cause {
+	return &compensations.Cause{Kind: compensations.Deadline, Text: fmt.Sprintf("the task's deadline of %s has passed", deadline)}
+}
+
+// causeOf is the end of a task that the error of a step makes.
+func causeOf(s *stepRun) *compensations.Cause {
+	cause := &compensations.Cause{Kind: compensations.Failure, Step: s.step.ID, Text: compensations.Reason(s.err)}
+	var rejected rejection
+	switch {
+	case errors.As(s.err, &rejected):
+		cause.Kind, cause.Text = compensations.Rejected, rejected.text
+	case isType(s.err, activities.ResetRun):
+		cause.Kind = compensations.WasReset
+	}
+	return cause
+}
+
+// kindOf is the kind of end that an error before the first step makes.
+func kindOf(ctx workflow.Context, err error) compensations.CauseKind {
+	if ctx.Err() != nil || temporal.IsCanceledError(err) {
+		return compensations.Canceled
+	}
+	return compensations.Failure
+}

@@ -1,0 +1,72 @@
+package recovery
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// reading is a ledger as far as it is read.
+type reading struct {
+	workflows.Ledger
+
+	done         map[string]bool // the steps that are done, by token
+	wrongVersion string          // why what the run was handed cannot be read; empty: it can
+}
+
+// merge adds the ledger of another run of the same task.
+func (r *reading) merge(l workflows.Ledger) {
+	isKnown := map[string]bool{}
+	for _, e := range r.Entries {
+		isKnown[e.Token] = true
+	}
+	for _, e := range l.Entries {
+		if !isKnown[e.Token] {
+			r.Entries = append(r.Entries, e)
+		}
+	}
+	slices.SortStableFunc(r.Entries, func(a, b activities.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	r.Past.Merge(l.Past)
+	r.Unknown = r.Unknown || l.Unknown
+	r.Committed, r.Pivot = max(r.Committed, l.Committed), max(r.Pivot, l.Pivot)
+	for token, progress := range l.Progress {
+		if r.Progress == nil {
+			r.Progress = map[string]compensations.Progress{}
+		}
+		r.Progress[token] = progress
+	}
+}
+
+// applyTrace takes off the ledger what the run has undone, what persons have accepted, and what its pivot has committed, in
+// addition to so many steps.
+func (r *reading) applyTrace(trace activities.Trace, committed int) {
+	for token := range trace.Done {
+		r.done[token] = true
+	}
+	for _, e := range r.Entries {
+		if e.Pivot && r.done[e.Token] {
+			r.Pivot = max(r.Pivot, e.Seq)
+		}
+	}
+	r.Entries = slices.DeleteFunc(r.Entries, func(e activities.Entry) bool {
+		if undone, isSettled := trace.Settled[e.Token]; isSettled {
+			r.Past.AddUndone(e, undone)
+			delete(r.Progress, e.Token)
+			return true
+		}
+		if progress := r.Progress[e.Token]; progress.State == compensations.Accepted {
+			r.Past.AddEnd(e, progress)
+			delete(r.Progress, e.Token)
+			return true
+		}
+		isCommitted := e.Seq <= r.Pivot && r.done[e.Token]
+		if isCommitted {
+			committed++
+		}
+		return isCommitted
+	})
+	r.Committed = max(r.Committed, committed)
+}

@@ -1,0 +1,49 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Why is the reason for a refusal. The values are stable, for callers that branch on them.
+type Why string
+
+// The reasons.
+const (
+	Unknown      Why = "unknown"    // there is no such workflow
+	Foreign      Why = "foreign"    // it is no task of Unwind's
+	Alive        Why = "alive"      // it runs
+	Ended        Why = "ended"      // it closed by itself, with its report
+	Dead         Why = "dead"       // it ended without unwinding: it has to be recovered first
+	Superseded   Why = "superseded" // the chain went on after that run: it was reset
+	Taken        Why = "taken"      // another workflow does it, or has done it
+	TooLate      Why = "too-late"   // its rollback window is over
+	Order        Why = "order"      // what came after it has to be taken back first
+	NoSuchPart   Why = "no-such-part"
+	Gone         Why = "gone"          // the namespace no longer keeps its history
+	Unreadable   Why = "unreadable"    // this data converter cannot read its history, or this version does not understand it
+	TooLarge     Why = "too-large"     // more than a payload can hold, or than is looked through
+	OtherVersion Why = "other-version" // a version wrote it that this one cannot read: use that one
+)
+
+// Refusal says why nothing was started.
+type Refusal struct {
+	Why Why
+	// ID is the workflow that stands in the way: to be inspected, ended or recovered first.
+	ID      string
+	Message string
+}
+
+func (r *Refusal) Error() string { return r.Message }
+
+func refusef(why Why, id, format string, args ...any) error {
+	return &Refusal{why, id, fmt.Sprintf(format, args...)}
+}
+
+// WhyOf is the reason of err, empty where it is no refusal.
+func WhyOf(err error) Why {
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return r.Why
+	}
+	return ""
+}

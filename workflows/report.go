@@ -1,0 +1,73 @@
+package workflows
+
+import (
+	"fmt"
+	"maps"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// reportCommitted is the report of a task that has come to its end.
+func (t *agentTask) reportCommitted() compensations.Report {
+	past := t.saga.Past()
+	r := compensations.Report{Status: compensations.Committed, Outcomes: maps.Clone(past.Outcomes)}
+	r.Steps = append(append(r.Steps, past.Steps...), t.saga.Skipped()...)
+	switch {
+	case t.schedule.isPartial():
+		r.Status = compensations.Partly
+	case t.variant.redoes:
+		r.Status = compensations.Redone
+	}
+	return r
+}
+
+// completeReport adds to the report of the undos what else is to be told at the end of a task, and starts the late sweep where
+// one is due.
+func (t *agentTask) completeReport(ctx workflow.Context, r *compensations.Report, cause *compensations.Cause) {
+	r.Task, r.Cause = workflow.GetInfo(ctx).WorkflowExecution.ID, cause
+	r.Took = workflow.Now(ctx).Sub(t.began)
+	r.Notes = append(r.Notes, t.notes...)
+	r.Notes = append(r.Notes, t.inbox.Ignored().Notes()...)
+	t.schedule.addToReport(r, cause == nil)
+	if t.pivot.committed > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d steps up to the pivot stay done", t.pivot.committed))
+	}
+	r.Fit(maxReport)
+	if rechecks := t.saga.Rechecks(); len(rechecks) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d undos are looked at again later: workflow %s", len(rechecks), t.startLateSweep(ctx, rechecks)))
+	}
+}
+
+// addToReport adds what the forwards did, and the steps that never came to the ledger.
+func (c *schedule) addToReport(r *compensations.Report, committed bool) {
+	reported := make(map[string]int, len(r.Steps))
+	for i, s := range r.Steps {
+		reported[s.Step] = i // the last one: an earlier row tells of an earlier generation
+	}
+	addStep := func(v StepView) {
+		i, isReported := reported[v.ID]
+		if !isReported || v.State == Done && committed {
+			r.Steps = append(r.Steps, compensations.StepReport{Step: v.ID, Action: v.Uses, State: string(v.State), Took: v.Ended.Sub(v.Began)})
+			i = len(r.Steps) - 1
+		}
+		r.Steps[i].Summary = v.Summary
+		if v.Error != "" {
+			r.Steps[i].Summary = v.Error
+		}
+		r.Steps[i].Notes = append(append([]string(nil), v.Notes...), r.Steps[i].Notes...)
+	}
+	for _, v := range c.past {
+		addStep(v)
+	}
+	areFew := c.done <= compensations.MaxReported
+	for _, s := range c.steps {
+		if _, isReported := reported[s.step.ID]; isReported || s.isNotable() || areFew {
+			addStep(s.view)
+		}
+	}
+	if !areFew && committed {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d steps are done; those with nothing to tell are not listed", c.done))
+	}
+}
