@@ -41,6 +41,9 @@ type player struct {
 // newPlayer sets a stage up; a machine that lacks a part of it skips the test, or fails it where nothing may be skipped.
 func newPlayer(t *testing.T, secrets map[string]string) *player {
 	t.Helper()
+	for _, program := range []string{"rm", "sleep"} { // on this host: Terraform's provisioners, and a check
+		testrun.NeedProgram(t, program, "install coreutils: the examples run it")
+	}
 	s, err := stage.Set(t.Context(), stage.Options{Secrets: secrets})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
