@@ -10,7 +10,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/client"
 
-	shell "github.com/seed-62bf7108/unwind/activities/container/image"
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 )
 
 // What a step by docker commit, and its undo, may take against the same by hand; and ten undos in a row against one.
@@ -48,7 +48,7 @@ func (r *run) measureCommits(ctx context.Context) (all []commits, err error) {
 			return nil, err
 		}
 		other.driver = info.Driver
-		if _, err := shell.Build(ctx, other.Client, other.ref); err != nil {
+		if _, err := demoimage.Build(ctx, other.Client, other.ref); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, other.drop(other.ref)) }()

@@ -16,8 +16,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
