@@ -12,6 +12,9 @@ import (
 // MaxRuns is how often a command is run whose result is lost each time.
 const MaxRuns = maxRuns
 
+// HasSidecar says whether a sidecar can be asked by now.
+func HasSidecar(exec activities.Action) bool { return exec.(*execAction).choice.able() }
+
 // LookAfter sets when a late sweep looks for what has come late.
 func LookAfter(exec activities.Action, after time.Duration) { exec.(*execAction).lookAfter = after }
 

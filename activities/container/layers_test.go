@@ -36,6 +36,15 @@ func layersStage(t testing.TB, state string) *stage {
 	return newStageAt(t, container.Config{State: state})
 }
 
+// withSidecar is a layersStage whose sidecar runs: what can be asked of it is not asked of the engine.
+func withSidecar(t testing.TB) *stage {
+	t.Helper()
+	s := layersStage(t, t.TempDir())
+	require.NoError(t, s.world.Prepare(t.Context()))
+	require.Eventually(t, func() bool { return container.HasSidecar(s.action) }, time.Minute, 10*time.Millisecond)
+	return s
+}
+
 // did runs a command as a step, and returns its entry.
 func (s *stage) did(t testing.TB, b *containertest.Box, command string) (activities.Entry, activities.Result) {
 	t.Helper()
@@ -215,7 +224,7 @@ func TestAContainerThatUsesItsFilesTakesDockerCommit(t *testing.T) {
 
 func TestAnEditThatHidesItsTimeIsSeen(t *testing.T) {
 	t.Parallel()
-	s := layersStage(t, t.TempDir())
+	s := withSidecar(t)
 	b := containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		c.Entrypoint, c.Cmd = nil, []string{"sh", "-c", "sleep 100000 & exec sleep 100000"}
 	})
@@ -448,7 +457,7 @@ func orSlow(command string) string {
 
 func TestAManifestIsTheSameWhoeverReadsIt(t *testing.T) {
 	t.Parallel()
-	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
+	s, b := withSidecar(t), containertest.Start(t)
 	export := newStageAt(t, container.Config{State: t.TempDir(), Layers: container.LayersNever})
 	b.Run(t, "mkdir -p /srv/d; echo base >/srv/a")
 	boxtest.At(t, b.Inspect(t).State.Pid).Inside(func() error {
