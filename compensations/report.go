@@ -20,8 +20,8 @@ const (
 	Canceled CauseKind = "canceled"
 	Deadline CauseKind = "deadline"
 	WasReset CauseKind = "reset"
-	// With Ended, RolledBack and Late another workflow unwinds: a run that ended without unwinding, a committed task, an undo
-	// whose effect was not certain.
+	// Ended, RolledBack and Late are the causes of a workflow that unwinds another: a run that ended without unwinding, a
+	// committed task, an undo whose effect was not certain.
 	Ended      CauseKind = "ended"
 	RolledBack CauseKind = "rolled-back"
 	Late       CauseKind = "late"

@@ -55,7 +55,7 @@ func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
 		"recover none --take-over":            `there is no task "none"`,
 		"recover @foreign":                    "is a workflow of type SomebodyElses, and no task",
 		"recover @alive":                      "@alive is running: cancel it and it unwinds by itself; where it is stuck, take it over: `starter cancel @alive`, or `starter recover @alive --take-over`",
-		"recover @newer --take-over":          "upgrade, and recover it then",
+		"recover @newer --take-over":          "recorded by a version that this one cannot undo",
 		"recover @done":                       "@done has ended by itself as committed: there is nothing to recover; to take it back, roll it back; `starter show @done`",
 		"recover @unwound":                    "@unwound has ended by itself as unwound: there is nothing to recover; `starter show @unwound`",
 		"rollback none":                       `there is no task "none"`,

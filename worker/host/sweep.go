@@ -68,7 +68,7 @@ func (b builtin) startRecovery(ctx context.Context, id, runID string) (recovery.
 	if err != nil {
 		return dead, err
 	}
-	// What a newer version wrote, an upgraded worker sweeps up. What cannot be read has one recovery, which fails and says so
+	// What another version wrote, a worker of that version sweeps up. What cannot be read has one recovery, which fails and says so
 	// to persons; that one has none.
 	if err := b.server.Readable(ctx, dead, b.converter); recovery.WhyOf(err) == recovery.OtherVersion || err != nil && dead.Type == workflows.RecoverType {
 		return dead, err
