@@ -50,14 +50,8 @@ const (
 func Changes(dir string, layers []int, skip func(path string) bool) ([]Change, error) {
 	root := &tree{}
 	for _, n := range layers {
-		layer, err := openItem(unix.AT_FDCWD, Content(dir, n))
-		if err != nil {
-			return nil, fmt.Errorf("reading layer %d: %w", n, err)
-		}
-		err = root.add(layer, "/", skip)
-		layer.close()
-		if err != nil {
-			return nil, fmt.Errorf("reading layer %d: %w", n, err)
+		if err := root.addLayer(dir, n, skip); err != nil {
+			return nil, err
 		}
 	}
 	var all []Change
@@ -77,6 +71,19 @@ func (t *tree) list(all *[]Change) {
 	for _, name := range slices.Sorted(maps.Keys(t.sub)) {
 		t.sub[name].list(all)
 	}
+}
+
+// addLayer puts what layer n in dir holds over what is known.
+func (t *tree) addLayer(dir string, n int, skip func(string) bool) error {
+	layer, err := openItem(unix.AT_FDCWD, Content(dir, n))
+	if err == nil {
+		defer layer.close()
+		err = t.add(layer, "/", skip)
+	}
+	if err != nil {
+		return fmt.Errorf("reading layer %d: %w", n, err)
+	}
+	return nil
 }
 
 // add puts what a folder of a layer holds over what is known of its path.
