@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -48,8 +49,9 @@ func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) err
 	switch {
 	case t.cause == nil && reset == nil && t.continues:
 		return compensations.Report{}, t.continueAsNew(ctx)
-	case t.cause == nil && reset == nil:
+	case t.cause == nil && reset == nil && t.commit(ctx):
 		return t.close(ctx, t.committed(), nil)
+	case t.cause != nil && reset == nil: // it is unwound
 	case t.cause == nil:
 		t.cause = reset
 		t.settleDown(ctx)
@@ -71,7 +73,9 @@ func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (co
 			t.publishPending(ctx)
 		}
 	}
+	undone := slices.Clone(t.saga.Entries())
 	report := t.saga.Unwind(ctx, *t.cause)
+	t.commitAnyway(ctx, undone)
 	if report.Status == compensations.Open {
 		return report, t.continueAsNew(ctx)
 	}

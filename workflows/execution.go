@@ -283,6 +283,7 @@ func (t *agentTask) bring(ctx workflow.Context, s *stepRun) {
 	case s.rewinding:
 	case s.err == nil:
 		t.done++
+		t.commitPivot(ctx, s)
 		t.pass(s)
 		t.unlock(s)
 	default:

@@ -115,7 +115,7 @@ func (c *compiler) step(i int) Step {
 		ID: s.id, Name: s.name, Uses: s.uses, With: with.json(nil), Check: s.check,
 		Gate: c.gate(s, a.Spec), Retry: c.retry(s), Place: c.place(s, a.Spec),
 		Timeout: cmp.Or(s.timeout, c.defaults.Timeout), Heartbeat: c.defaults.Heartbeat,
-		UndoParams: a.UndoParams, Digested: a.Digested, ReadOnly: a.ReadOnly,
+		UndoParams: a.UndoParams, Digested: a.Digested, ReadOnly: a.ReadOnly, Commits: a.Commits,
 		OnFailure: OnFailure{Do: c.doc.onFailure}, Savepoint: s.savepoint, Pivot: s.pivot,
 	}
 	if s.onFailure != nil {

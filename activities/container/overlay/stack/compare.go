@@ -86,8 +86,11 @@ func (c *Change) compare(below []item, timeless bool) error {
 }
 
 // tellsTimesLate says that an item is on a filesystem in user space: of its times a kernel goes on telling what it remembers
-// of them, also where they have changed.
+// of them, also where they have changed. So has been what was copied from there.
 func (it item) tellsTimesLate() bool {
+	if n, err := unix.Getxattr(it.path(), toldLate, nil); err == nil && n > 0 {
+		return true
+	}
 	var fs unix.Statfs_t
 	return unix.Fstatfs(it.fd, &fs) == nil && fs.Type == unix.FUSE_SUPER_MAGIC
 }

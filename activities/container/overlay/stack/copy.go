@@ -14,6 +14,8 @@ import (
 const (
 	overlayPrefix = "trusted.overlay."
 	opaque        = overlayPrefix + "opaque"
+	// toldLate is a mark of our own, which no overlay shows either.
+	toldLate = overlayPrefix + "unwind.late"
 )
 
 // Copy makes to a copy of the layer content from, exact in all that an overlay shows of it, and on the disk when it
@@ -52,6 +54,8 @@ func Copy(from, to string) error {
 type copier struct {
 	// marks says that those of an overlay are copied too; else they are obeyed.
 	marks bool
+	// late says that the times that are copied may have been told late: see item.tellsTimesLate.
+	late bool
 	// first is where a file that has several names was copied to.
 	first map[uint64]item
 }
@@ -70,6 +74,9 @@ func (c *copier) like(from, to item) error {
 	}
 	if !c.marks {
 		has = own(has)
+	}
+	if c.late {
+		has[toldLate] = []byte("y")
 	}
 	return describe(from, to, has)
 }

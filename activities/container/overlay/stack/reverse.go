@@ -27,7 +27,7 @@ func (t *Target) Reverse(dir string, layers []int, into int) error {
 		return err
 	}
 	defer to.close()
-	r := &reverser{copier{first: map[uint64]item{}}}
+	r := &reverser{copier{late: base.tellsTimesLate(), first: map[uint64]item{}}}
 	defer r.close()
 	for _, n := range layers {
 		if err := r.layer(Content(dir, n), base, to); err != nil {
