@@ -125,7 +125,7 @@ func (a *application) launch(ctx context.Context, n int, in string, lock *os.Fil
 	if err := a.token.CheckOpen(); err != nil {
 		return err
 	}
-	command, err := a.through(ctx, a.params.command())
+	command, err := a.through(ctx, a.params.command().marked(a.entry.Token))
 	if err != nil {
 		return err
 	}

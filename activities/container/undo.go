@@ -49,13 +49,21 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 		return activities.Undone{}, err
 	}
 	var seen manifest // what may be overwritten in volumes
+	left := false
 	switch begun, err := x.keeper(rec).begun(ctx, to); {
 	case err != nil:
 		return activities.Undone{}, err
 	case !begun:
+		if left, err = x.endLeft(ctx, rec, e.Token); err != nil {
+			return activities.Undone{}, err
+		}
+		point.Reach("container.exec:left-ended")
 		now, err := x.look(ctx, t, rec)
 		if err != nil {
 			return activities.Undone{}, err
+		}
+		if left && now.after != nil {
+			now.ownSince()
 		}
 		drift := now.drift()
 		if drift != nil && d.Force != drift.Digest {
@@ -172,6 +180,8 @@ type sight struct {
 	before  manifest
 	// after is nil where the step has not come to its end: then nobody can tell its doings from others'.
 	after manifest
+	// unread says that now could not be read.
+	unread bool
 }
 
 // look observes the container of a step, under whatever id it has now.
@@ -205,6 +215,9 @@ func (x *execAction) look(ctx context.Context, t *journal.Token, rec record) (si
 	}
 	s.stopped = ended && done.stoppedSince(present)
 	s.now, err = x.keeper(rec).look(ctx, filepath.Base(t.Dir()), id, rec.Ignore)
+	if err != nil && s.after == nil { // no drift can be told anyway, and the step itself may have made it unreadable
+		s.now, s.unread, err = manifest{}, true, nil
+	}
 	if err != nil {
 		return s, err
 	}

@@ -406,7 +406,7 @@ func (b *book) sweep(dir string) error {
 	}
 	go func() {
 		for _, away := range gone {
-			_ = os.RemoveAll(away) // what is left is found by the next sweep
+			_ = stack.RemoveAll(away) // what is left is found by the next sweep
 		}
 		if len(gone) > 0 { // and the disk has its room
 			stack.LetGo()

@@ -153,6 +153,14 @@ func (o *open) restore(ctx context.Context, r Request) error {
 	return o.show(ctx, c)
 }
 
+// end ends the container's processes that have a variable.
+func (o *open) end(ctx context.Context, variable string) (ended bool, err error) {
+	if o.target == nil || variable == "" {
+		return false, nil
+	}
+	return o.target.EndMarked(ctx, variable)
+}
+
 // drop lets go of checkpoints.
 func (o *open) drop(names []string) error {
 	for _, name := range names {

@@ -51,6 +51,8 @@ const (
 	Weigh Op = "weigh"
 	// Drop lets go of checkpoints Names.
 	Drop Op = "drop"
+	// End ends the container's processes that have the variable Name in their environment. Yes says that there were some.
+	End Op = "end"
 	// Commit makes what the steps of checkpoints Names have done a part of the container's own filesystem, also where it
 	// does not run or where processes are left in the layers. Checkpoints stay. Yes says that no layers stand any more.
 	Commit Op = "commit"
@@ -231,6 +233,8 @@ func (s *stacks) try(ctx context.Context, r Request, cramped bool) (a Answer, er
 		a.Bytes, err = o.weigh(r.Name, r.Keep)
 	case Drop:
 		err = o.drop(r.Names)
+	case End:
+		a.Yes, err = o.end(ctx, r.Name)
 	case Commit:
 		a.Yes, err = o.commit(ctx, r.Names)
 	case Stacked:

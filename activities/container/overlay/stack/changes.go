@@ -1,13 +1,17 @@
 package stack
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +38,12 @@ type Change struct {
 	Over bool `json:"over,omitempty"`
 	Same bool `json:"same,omitempty"`
 }
+
+// MostNested is how deep folders are looked into. What is in deeper ones is not told: their digest is TooDeep.
+const (
+	MostNested = 1000
+	TooDeep    = "too-deep"
+)
 
 // Kinds of changes.
 const (
@@ -108,10 +118,14 @@ func (t *tree) add(folder item, at string, skip func(string) bool) error {
 			t.sub = map[string]*tree{}
 		}
 		t.sub[name] = now
-		if now.Kind == KindFolder || now.Kind == KindOpaque {
-			return now.add(sub, here, skip)
+		if now.Kind != KindFolder && now.Kind != KindOpaque {
+			return nil
 		}
-		return nil
+		if strings.Count(here, "/") >= MostNested {
+			now.Digest, now.sub = TooDeep, nil
+			return nil
+		}
+		return now.add(sub, here, skip)
 	})
 }
 
@@ -157,11 +171,48 @@ func (it item) digest() (string, error) {
 		return "", err
 	}
 	defer f.Close()
+	if it.st.Size >= mostRead {
+		return digestOfData(f, it.st.Size)
+	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// mostRead is the size from which on a file's digest is that of its data.
+const mostRead = 64 << 20
+
+// digestOfData covers the blocks of a file that are not all zero, and where they are: holes are not read, and it does not
+// matter which zeros are holes.
+func digestOfData(f *os.File, size int64) (string, error) {
+	const block = 64 << 10
+	sum, data, zero := sha256.New(), make([]byte, block), make([]byte, block)
+	for at := int64(0); at < size; {
+		next, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // nothing but a hole
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		at = next / block * block
+		n, err := f.ReadAt(data, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		if n == 0 { // it has become shorter
+			break
+		}
+		if !bytes.Equal(data[:n], zero[:n]) {
+			fmt.Fprintf(sum, "%d:", at)
+			sum.Write(data[:n])
+		}
+		at += block
+	}
+	fmt.Fprintf(sum, "%d", size)
+	return "data:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // digestOf covers attributes that are the container's own.
