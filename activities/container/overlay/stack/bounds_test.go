@@ -29,7 +29,7 @@ func TestFoldersThatAreNestedDeepAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, MakeLayer(dir, 1))
-	nest(t, Content(dir, 1), 60_000)
+	nest(t, Content(dir, 1), 25_000)
 	changes, err := Changes(dir, []int{1}, func(string) bool { return false })
 	require.NoError(t, err)
 	assert.Len(t, changes, MostNested)
