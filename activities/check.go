@@ -2,6 +2,7 @@ package activities
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -137,10 +138,7 @@ func (c CommandCheck) run(ctx context.Context, scene Scene) error {
 }
 
 func (c JSONCheck) run(ctx context.Context, scene Scene) error {
-	name := c.File
-	if name == "" {
-		name = scene.Target()
-	}
+	name := cmp.Or(c.File, scene.Target())
 	if name == "" {
 		return Errorf(Refused, "file: name the file to look at; this step has no single target")
 	}
@@ -171,10 +169,7 @@ func (c JSONCheck) run(ctx context.Context, scene Scene) error {
 }
 
 func (c ExistsCheck) run(ctx context.Context, scene Scene) error {
-	name := c.Path
-	if name == "" {
-		name = scene.Target()
-	}
+	name := cmp.Or(c.Path, scene.Target())
 	if name == "" {
 		return Errorf(Refused, "path: name what must be there; this step has no single target")
 	}

@@ -24,6 +24,9 @@ type World struct {
 	// Records lists what the journal holds, for retention and for finding what nobody owns any more. Nil for a world that
 	// keeps nothing on the worker.
 	Records Records
+	// Prepare is called when a worker starts, before it takes a step. It makes ready what the first step would wait for, and
+	// fails where the world cannot do what its config requires. Nil for a world that has nothing to prepare.
+	Prepare func(ctx context.Context) error
 }
 
 // Registry holds the actions that a worker knows.

@@ -36,7 +36,7 @@ func TestPublishReleaseFailsAtTheEndAndEveryWorldIsFoundAsBefore(t *testing.T) {
 	require.Equal(t, compensations.Unwound, r.Status)
 	require.Equal(t, &compensations.Cause{Kind: compensations.Failure, Step: "go-live", Text: r.Cause.Text}, r.Cause)
 	require.Equal(t, []string{
-		"configure restored", "install compensated", "customer compensated", "product compensated", "price compensated",
+		"configure restored", "install restored", "customer compensated", "product compensated", "price compensated",
 		"subscription compensated", "infrastructure restored", "go-live restored",
 	}, outcomes(r))
 	p.asBefore(before, nil, r)
@@ -73,7 +73,7 @@ func TestPublishRejectedIsTakenBackAndItsGatedStepNeverRuns(t *testing.T) {
 	require.ErrorContains(t, err, "rejected by ann: it is her call")
 	require.Equal(t, compensations.Rejected, r.Cause.Kind)
 	require.Equal(t, compensations.Unwound, r.Status)
-	require.Equal(t, []string{"configure restored", "install compensated", "customer compensated", "go-live nothing-to-undo"}, outcomes(r))
+	require.Equal(t, []string{"configure restored", "install restored", "customer compensated", "go-live nothing-to-undo"}, outcomes(r))
 	p.asBefore(before, nil, r)
 	require.Equal(t, []string{
 		"file.write", "container.exec", "stripe.customer.create", "file.delete.plan",
@@ -94,7 +94,7 @@ func TestPublishCanceledStopsTwoRunningStepsAndTakesThemBack(t *testing.T) {
 	require.True(t, temporal.IsCanceledError(err), "%v", err)
 	require.Equal(t, compensations.Canceled, r.Cause.Kind)
 	require.Equal(t, compensations.Unwound, r.Status)
-	require.Equal(t, []string{"configure restored", "customer compensated", "migrate compensated", "smoke-test restored"}, outcomes(r))
+	require.Equal(t, []string{"configure restored", "customer compensated", "migrate restored", "smoke-test restored"}, outcomes(r))
 	p.asBefore(before, nil, r)
 	require.Equal(t, []string{
 		"file.write", "stripe.customer.create", "container.exec", "file.write",

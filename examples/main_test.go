@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(name)
 	}
 	status := m.Run()
+	if err := containertest.RemoveImages(); err != nil {
+		panic(err)
+	}
 	_ = os.RemoveAll(folder)
 	os.Exit(status)
 }

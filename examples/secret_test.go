@@ -138,7 +138,7 @@ func TestASecretUsedEverywhereIsShownNowhere(t *testing.T) {
 		}
 	}
 	require.Contains(t, shown["the history"], activities.Mask, "what was hidden shows as hidden")
-	require.Equal(t, []string{"content restored", "echo compensated", "customer compensated", "infra restored", "error compensated"}, outcomes(r))
+	require.Equal(t, []string{"content restored", "echo restored", "customer compensated", "infra restored", "error restored"}, outcomes(r))
 }
 
 // isUsed makes sure that the canary has come to where it was meant to be: else there were nothing to hide.

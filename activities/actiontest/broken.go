@@ -3,12 +3,12 @@ package actiontest
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // broken tests what is left by processes that are killed or stopped at each point of each call.
@@ -29,6 +29,20 @@ func (s *suite) broken(t *testing.T) {
 	})
 }
 
+// runExtra runs what the sample left out, in drawn order, as far as this run goes.
+func (s *suite) runExtra(t *testing.T) {
+	if testrun.Plain() {
+		return
+	}
+	random := testrun.Rand(t)
+	random.Shuffle(len(s.extra), func(i, j int) { s.extra[i], s.extra[j] = s.extra[j], s.extra[i] })
+	t.Run("extra", func(t *testing.T) {
+		for _, each := range s.extra {
+			each(t)
+		}
+	})
+}
+
 // discover runs every call once in a child, and returns the points that each reaches: Plan, Apply without and with an
 // approved plan before it, and Undo; and the tests for what not every action has.
 func (s *suite) discover(t *testing.T) (plan, apply, undo, want []string, more []func(*testing.T)) {
@@ -42,6 +56,7 @@ func (s *suite) discover(t *testing.T) (plan, apply, undo, want []string, more [
 		want = w.run(order{Op: opApply, Work: w.first, Want: w.mustPlan(w.first).Digest}).Points
 		w.mustUndo(w.first, w.Undone)
 		w.mustBeBefore("after plan and apply in processes of their own")
+		t.Logf("points (labels): Plan %s, Apply %s, Undo %s", count(plan), count(apply), count(undo))
 		if redoes(w) && !s.Brief {
 			more = append(more, s.brokenRedos)
 		}
@@ -58,6 +73,13 @@ func (s *suite) discover(t *testing.T) (plan, apply, undo, want []string, more [
 	return plan, apply, undo, want, more
 }
 
+// count is how many points there are, and of how many labels.
+func count(points []string) string {
+	labels := slices.Clone(points)
+	slices.Sort(labels)
+	return fmt.Sprintf("%d (%d)", len(points), len(slices.Compact(labels)))
+}
+
 // run runs a child to its end, which must be a good one.
 func (w *world) run(o order) report {
 	w.t.Helper()
@@ -71,48 +93,53 @@ func (w *world) run(o order) report {
 	return r
 }
 
-// everyOccurrence is the environment variable that makes the suite break a call at every point, also those that a sample
-// leaves out, and each time that it comes by one, not the first time only: many times as long.
-const everyOccurrence = "UNWIND_TEST_EVERY_OCCURRENCE"
-
 // each runs a test for each point of a plan, a forward or an undo; of a Brief case, for a sample. A test at a point is
-// named for it: one that fails is found again with the variable above.
+// named for it: one that fails is found again with the seed that drew it.
 func (s *suite) each(t *testing.T, name, how string, points []string, do func(*world, int)) {
-	s.at(t, name, s.draw(how, points, !s.Brief), points, do)
+	s.at(t, name, how, points, !s.Brief, do)
 }
 
 // some runs a test for each point where no test before has broken the action in this way, and for a sample of the others.
 func (s *suite) some(t *testing.T, name, how string, points []string, do func(*world, int)) {
-	s.at(t, name, s.draw(how, points, false), points, do)
+	s.at(t, name, how, points, false, do)
 }
 
-func (s *suite) at(t *testing.T, name string, drawn []int, points []string, do func(*world, int)) {
+func (s *suite) at(t *testing.T, name, how string, points []string, each bool, do func(*world, int)) {
+	called := func(at int) string { return fmt.Sprintf("%02d_%s", at, strings.ReplaceAll(points[at], "/", "_")) }
 	t.Run(name, func(t *testing.T) {
+		drawn := s.draw(testrun.Rand(t), how, points, each)
+		for at := range points {
+			if !slices.Contains(drawn, at) {
+				s.extra = append(s.extra, func(t *testing.T) {
+					s.test(t, name+"_"+called(at), func(w *world) { do(w, at) }, testrun.Extra)
+				})
+			}
+		}
 		if !s.Serial {
 			t.Parallel()
 		}
 		for _, at := range drawn {
-			s.test(t, fmt.Sprintf("%02d_%s", at, strings.ReplaceAll(points[at], "/", "_")), func(w *world) { do(w, at) })
+			s.test(t, called(at), func(w *world) { do(w, at) })
 		}
 	})
 }
 
-// draw chooses at which of the points that a call reaches it is broken.
-func (s *suite) draw(how string, points []string, each bool) (drawn []int) {
-	every := os.Getenv(everyOccurrence) != ""
+// draw chooses at which of the points that a call reaches it is broken: at each one's first time, but for what Sample and
+// Brief leave out, and at some of those that are left.
+func (s *suite) draw(random *rand.Rand, how string, points []string, each bool) (drawn []int) {
 	seen := map[string]bool{}
 	var others []int
 	for at, label := range points {
 		switch {
-		case every, !seen[label] && (s.Sample == 0 || each || !s.Brief && !s.broke[how+label] || slices.Contains(s.Own, label)):
+		case !seen[label] && (s.Sample == 0 || each || !s.Brief && !s.broke[how+label] || slices.Contains(s.Own, label)):
 			drawn = append(drawn, at)
-		case !seen[label]:
+		default:
 			others = append(others, at)
 		}
 		seen[label], s.broke[how+label] = true, true
 	}
-	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] }) //nolint:gosec // nobody gains by guessing it
-	drawn = append(drawn, others[:min(s.Sample, len(others))]...)
+	random.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	drawn = append(drawn, others[:min(max(s.Sample, 1), len(others))]...)
 	slices.Sort(drawn)
 	return drawn
 }

@@ -93,6 +93,10 @@
 //	broken/reset_killed        killed at each point of Reset, then reset again
 //	broken/reset_stopped       stopped at each point of Reset, reset by another process, the next generation applied, woken
 //
-// A point is the same each time that a call comes by it: it is broken at the first. UNWIND_TEST_EVERY_OCCURRENCE=1 breaks
-// at each, and where a case says Sample, at each point in each of the tests.
+// # How much of it
+//
+// A call may reach one point several times: it is broken at the first, and at one of the others, which is drawn. Where a
+// case says Sample or Brief, more is left to the draw, but each point is broken in each way by at least one test. With
+// UNWIND_TEST_DEEP=1 nothing is left out; UNWIND_TEST_SEED repeats a draw, and stands first in what a package prints. See
+// package testrun.
 package actiontest

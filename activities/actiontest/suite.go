@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // Case is one use of an action, in a world of its own for each test.
@@ -51,11 +52,12 @@ type Case struct {
 	Redone func(left, now string) bool
 	// Anew says that a redo goes forward anew, and keeps nothing: it is not held back by what has changed or was released.
 	Anew bool
-	// Brief leaves out breaking rollback, redo and reset at each of their points: another case of the same code does that.
+	// Brief leaves out breaking rollback, redo and reset at each of their points, and half of the tests that break nothing:
+	// another case of the same code does that.
 	Brief bool
 	// Sample is at how many points the tests of retries, rollback, redo and reset break the action where another test of the
-	// case has broken it in the same way (killed, or stopped) already, drawn anew each time that the suite runs: for worlds
-	// that are slow to set up. Of a Brief case every test takes a sample. Defaults to all points.
+	// case has broken it in the same way (killed, or stopped) already, drawn by the run's seed: for worlds that are slow to
+	// set up. Of a Brief case every test takes a sample. Defaults to all points.
 	Sample int
 	// Own are points of a Brief case that the other one does not come by: no sample leaves them out.
 	Own []string
@@ -101,51 +103,75 @@ func Main(m *testing.M, cases ...Case) int {
 	return m.Run()
 }
 
-// Run tests that an action keeps the contract in package activities. With -short, a point that is reached several times
-// is broken at the first time only.
+// Run tests that an action keeps the contract in package activities. See package testrun for what a run leaves out.
 func Run(t *testing.T, c Case) {
 	c = c.withDefaults()
 	s := &suite{Case: c, broke: map[string]bool{}}
-	s.test(t, "apply_then_undo", applyThenUndo)
-	s.test(t, "plan_touches_nothing", planTouchesNothing)
-	s.test(t, "undo_without_apply", undoWithoutApply)
-	s.test(t, "apply_twice", applyTwice)
-	s.test(t, "undo_twice", undoTwice)
-	s.test(t, "failed_check", failedCheck)
-	s.test(t, "two_applies_at_once", twoAppliesAtOnce)
-	s.test(t, "two_undos_at_once", twoUndosAtOnce)
-	s.test(t, "apply_and_undo_at_once", applyAndUndoAtOnce)
-	s.test(t, "stale_digest", staleDigest)
-	s.test(t, "release", release)
-	s.test(t, "wrong_place", wrongPlace)
+	var all []oneTest
+	add := func(name string, do func(*world)) { all = append(all, oneTest{name, do}) }
+	add("apply_then_undo", applyThenUndo)
+	add("plan_touches_nothing", planTouchesNothing)
+	add("undo_without_apply", undoWithoutApply)
+	add("apply_twice", applyTwice)
+	add("undo_twice", undoTwice)
+	add("failed_check", failedCheck)
+	add("two_applies_at_once", twoAppliesAtOnce)
+	add("two_undos_at_once", twoUndosAtOnce)
+	add("apply_and_undo_at_once", applyAndUndoAtOnce)
+	add("stale_digest", staleDigest)
+	add("release", release)
+	add("wrong_place", wrongPlace)
 	if c.Drift != nil {
-		s.test(t, "drift", drift)
+		add("drift", drift)
 	}
 	if c.Meanwhile != nil {
-		s.test(t, "changed_meanwhile", changedMeanwhile)
+		add("changed_meanwhile", changedMeanwhile)
 	}
 	if c.Secret != "" {
-		s.test(t, "secret", secret)
+		add("secret", secret)
 	}
-	s.test(t, "records", having(lists, records))
-	s.test(t, "records_undone", having(lists, recordsUndone))
+	add("records", having(lists, records))
+	add("records_undone", having(lists, recordsUndone))
 	if c.Drift != nil {
-		s.test(t, "records_abandoned", having(lists, recordsAbandoned))
+		add("records_abandoned", having(lists, recordsAbandoned))
 	}
-	s.test(t, "redo", having(redoes, redoThenUndo))
-	s.test(t, "redo_planned", having(redoes, redoPlanned))
+	add("redo", having(redoes, redoThenUndo))
+	add("redo_planned", having(redoes, redoPlanned))
 	if !c.Anew {
-		s.test(t, "redo_released", having(redoes, redoReleased))
-		s.test(t, "redo_not_rolled_back", having(redoes, redoNotRolledBack))
+		add("redo_released", having(redoes, redoReleased))
+		add("redo_not_rolled_back", having(redoes, redoNotRolledBack))
 	}
 	if !c.Anew && c.Drift != nil {
-		s.test(t, "redo_drift", having(redoes, redoDrift))
+		add("redo_drift", having(redoes, redoDrift))
 	}
 	if !c.Anew && c.Meanwhile != nil {
-		s.test(t, "redo_meanwhile", having(redoes, redoMeanwhile))
+		add("redo_meanwhile", having(redoes, redoMeanwhile))
 	}
-	s.test(t, "reset", having(resets, reset))
+	add("reset", having(resets, reset))
+	for i, each := range s.drawTests(t, all) {
+		if each {
+			s.test(t, all[i].name, all[i].do)
+		} else {
+			s.extra = append(s.extra, func(t *testing.T) { s.test(t, all[i].name, all[i].do, testrun.Extra) })
+		}
+	}
 	s.broken(t)
+	s.runExtra(t)
+}
+
+// oneTest is a test of the suite that breaks nothing.
+type oneTest struct {
+	name string
+	do   func(*world)
+}
+
+// drawTests says which tests are run in any case: all of them; of a Brief case the first, that of drift, and half of the others.
+func (s *suite) drawTests(t *testing.T, all []oneTest) []bool {
+	runs := make([]bool, len(all))
+	for i, place := range testrun.Rand(t).Perm(len(all)) {
+		runs[i] = !s.Brief || place < len(all)/2 || i == 0 || all[i].name == "drift"
+	}
+	return runs
 }
 
 // What not every action has: a world of the case tells.
@@ -168,13 +194,18 @@ type suite struct {
 	Case
 	// broke are the ways in which the action was broken with the points where it was.
 	broke map[string]bool
+	// extra are the tests that the sample left out.
+	extra []func(*testing.T)
 }
 
-// test runs one test in a world of its own.
-func (s *suite) test(t *testing.T, name string, do func(*world)) {
+// test runs one test in a world of its own, if each of begin lets it.
+func (s *suite) test(t *testing.T, name string, do func(*world), begin ...func(testing.TB)) {
 	t.Run(name, func(t *testing.T) {
 		if !s.Serial {
 			t.Parallel()
+		}
+		for _, each := range begin {
+			each(t)
 		}
 		do(s.bring(t))
 	})

@@ -40,6 +40,7 @@ func (x *execAction) Spec() activities.Spec {
 			"exit_code": "its exit status: 0, for any other fails the step",
 			"changed":   "whether anything in the container's filesystem is another than before",
 			"log":       "where on the worker's host all of its output is kept until the step's record is dropped",
+			"kept_by":   "how the container as it was before the command is kept: layers, or docker commit; none where the command only read",
 			"checkpoint": "id of an image of the container as it was before the command, until the step's record is dropped; " +
 				"none where the checkpoint is a layer, or the command only read",
 		},
@@ -90,7 +91,7 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		Undo:     "nothing: the command only reads",
 		Facts:    []string{"every program in the command is known to change nothing with these arguments, and is that of the container's image"},
 	}
-	reads, err := x.readsOnly(ctx, p, target)
+	by, reads, err := x.chooseFor(ctx, p, target)
 	if err != nil {
 		return activities.Change{}, err
 	}
@@ -110,15 +111,11 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 			return activities.Change{}, err
 		}
 		change.Summary = fmt.Sprintf("run in %s: %s", nameOf(target), title)
-		by, err := x.choice.of(ctx, target)
-		if err != nil {
-			return activities.Change{}, err
-		}
 		change.Strategy, change.Risk = activities.Snapshot, activities.Medium
 		change.Undo, change.Losses = x.undoOf(by, target, p.ignored(), kept...)
-		change.Facts = []string{"the command cannot be proven to change nothing"}
-		if fact := by.fact(); fact != "" {
-			change.Facts = append(change.Facts, fact)
+		change.Facts = []string{by.fact()}
+		if !by.Layers {
+			change.Facts = append(change.Facts, "the command cannot be proven to change nothing")
 		}
 		change.Facts = append(change.Facts, p.costs(kept)...)
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/docker/docker/api/types/container"
+
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -99,7 +101,7 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		}
 	}
 	if a.rec.Chosen.Layers {
-		if a.rec.Beside, err = a.choice.layersOf(a.rec.Chosen).beside(ctx, a.rec.Container.ID); err != nil {
+		if a.rec.Beside, err = a.choice.layers.beside(ctx, a.rec.Container.ID); err != nil {
 			return err
 		}
 	}
@@ -158,15 +160,23 @@ func (a *application) aim(ctx context.Context) (*comeback, error) {
 	if err != nil {
 		return nil, err
 	}
-	reads, err := a.readsOnly(ctx, a.params, target)
-	a.rec = record{Container: target, ReadOnly: reads, Ignore: a.params.ignored()}
-	if err != nil || reads {
-		return nil, err
-	}
-	if a.rec.Chosen, err = a.choice.of(ctx, target); err == nil {
+	a.rec = record{Container: target, Ignore: a.params.ignored()}
+	if a.rec.Chosen, a.rec.ReadOnly, err = a.chooseFor(ctx, a.params, target); err == nil && !a.rec.ReadOnly {
 		a.rec.Volumes, err = a.volumesOf(ctx, a.params, target)
 	}
 	return nil, err
+}
+
+// chooseFor decides how a step's checkpoint is taken, or that it needs none. A layer costs so little that nothing has to be
+// proven: it is taken for what only reads too.
+func (x *execAction) chooseFor(ctx context.Context, p params, target container.InspectResponse) (by chosen, reads bool, err error) {
+	if by, err = x.choice.of(ctx, target); err != nil || by.Layers {
+		return by, false, err
+	}
+	if reads, err = x.readsOnly(ctx, p, target); reads {
+		by = chosen{}
+	}
+	return by, reads, err
 }
 
 // lookBefore is what later looks are compared with, and what an approval covers where there is one, or a redo finds. A
@@ -363,12 +373,13 @@ func (a *application) outputs(ctx context.Context, stdout []byte, exit int, chan
 	return map[string]any{"stdout": said, "exit_code": exit, "changed": changed}
 }
 
-// nameCheckpoint adds the image that has the container as it was before the step: layers are none.
+// nameCheckpoint adds how the container as it was before the step is kept, and the image that it is in: layers are none.
 func (a *application) nameCheckpoint(outputs map[string]any) error {
 	delete(outputs, "checkpoint")
-	if a.rec.Chosen.Layers {
+	if outputs["kept_by"] = "layers"; a.rec.Chosen.Layers {
 		return nil
 	}
+	outputs["kept_by"] = "docker commit"
 	var at checkpointAt
 	_, err := a.token.Read(checkpointDoc, &at)
 	outputs["checkpoint"] = at.Checkpoint

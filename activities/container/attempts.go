@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
 // maxStarts bounds how often one call of Apply starts a supervisor for a run that does not begin.
@@ -76,11 +76,8 @@ func (a *application) enterable(ctx context.Context, n int) (string, error) {
 func (a *application) await(ctx context.Context, n int, in string) (end ended, over bool, err error) {
 	starts := 0
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		lock, free, err := lockAlive(a.token, n)
-		if err != nil {
-			return end, false, err
-		}
-		if !free {
+		lock, err := lockAlive(a.token, n)
+		if errors.Is(err, filelock.ErrHeld) {
 			select {
 			case <-ctx.Done():
 				return end, false, ctx.Err()
@@ -88,14 +85,17 @@ func (a *application) await(ctx context.Context, n int, in string) (end ended, o
 			}
 			continue
 		}
+		if err != nil {
+			return end, false, err
+		}
 		end, over, lost, err := a.lookAt(n)
 		if over || lost || err != nil {
-			lock.Close()
+			lock.Release()
 			return end, over, err
 		}
 		pause = 5 * time.Millisecond
 		if starts++; starts > maxStarts {
-			lock.Close()
+			lock.Release()
 			if err := writable(a.token.Dir()); err != nil {
 				return end, false, fmt.Errorf("the command in container %s has not begun: %w", nameOf(a.rec.Container), err)
 			}
@@ -120,8 +120,8 @@ func (a *application) lookAt(n int) (end ended, over, lost bool, err error) {
 
 // launch starts a supervisor for run n, unless the step has been undone, and hands it the lock: it is held without a gap
 // from before the supervisor lives until it is dead.
-func (a *application) launch(ctx context.Context, n int, in string, lock *os.File) error {
-	defer lock.Close()
+func (a *application) launch(ctx context.Context, n int, in string, lock *filelock.Lock) error {
+	defer lock.Release()
 	if err := a.token.CheckOpen(); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (a *application) launch(ctx context.Context, n int, in string, lock *os.Fil
 		return err
 	}
 	point.Reach("container.exec:before-supervisor")
-	return a.start(job{
+	return startSupervisor(job{
 		Journal: a.journal.Dir(), Token: a.entry.Token, Attempt: n, Host: a.host, Target: in, Command: command,
 	}, lock)
 }

@@ -79,7 +79,7 @@ func atOnce(n int, do func(i int)) {
 func TestStepsOfTwoTasksAreInAContainerOneAfterTheOther(t *testing.T) {
 	for name, stageOf := range map[string]func(*testing.T) *stage{
 		"commit": func(t *testing.T) *stage { return newStage(t, t.TempDir()) },
-		"layers": func(t *testing.T) *stage { return layersStage(t, t.TempDir(), true) },
+		"layers": func(t *testing.T) *stage { return layersStage(t, t.TempDir()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,9 +107,12 @@ func TestStepsOfTwoTasksAreInAContainerOneAfterTheOther(t *testing.T) {
 			failed := begin("first", one)
 			_, err := s.action.Apply(of("second"), two, write, "")
 			busy(err, "first")
-			r, err := s.action.Apply(of("second"), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "cat /proc/1/comm"}), "")
-			require.NoError(t, err, "who only reads is not in the way")
-			require.NotEmpty(t, r.Outputs["stdout"])
+			_, err = s.action.Apply(of("second"), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "cat /proc/1/comm"}), "")
+			if name == "layers" { // it has a checkpoint too
+				busy(err, "first")
+			} else {
+				require.NoError(t, err, "who only reads is not in the way")
+			}
 			b.Run(t, "touch /tmp/go")
 			require.NoError(t, <-failed)
 			_, err = s.action.Apply(of("second"), two, write, "")

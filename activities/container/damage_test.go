@@ -96,7 +96,7 @@ func full(w http.ResponseWriter) bool {
 
 func frontStage(t testing.TB, f *front) *stage {
 	t.Helper()
-	return newStageAt(t, container.Config{State: t.TempDir(), Host: f.address})
+	return newStageAt(t, container.Config{State: t.TempDir(), Host: f.address, Layers: container.LayersNever})
 }
 
 func TestFullDiskOfTheEngineIsSaidAndWaitedFor(t *testing.T) {

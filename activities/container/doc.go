@@ -4,8 +4,8 @@
 //
 // # How a step runs
 //
-// A command that is proven to be read-only just runs. Every other one runs in this order, each line durable
-// before the next begins:
+// A command whose checkpoint would be taken by docker commit, and that is proven to be read-only, just runs. Every other one
+// runs in this order, each line durable before the next begins:
 //
 //	record       the container's whole inspection, and a manifest of its filesystem
 //	checkpoint   of the container's filesystem, by a backend (see checkpoints): docker commit, or a layer
@@ -21,11 +21,11 @@
 // # What only reads
 //
 // Two proofs make a command read-only. Its text: a parser knows every construct in it, and a table every program with its
-// arguments (see reading and programs). And the container: the shell, the programs, the libraries that they load and what
+// arguments (see package readonly). And the container: the shell, the programs, the libraries that they load and what
 // tells the loader which are compared byte by byte with the image's, in a container of it that is never started (see proof).
 // A container that has mounted a tmpfs over them, or may mount by itself, a relative PATH, and variables that make programs
 // load others prove nothing. What is read out of a pipe of another process is no part of either proof, and neither is a
-// process in the container that replaces a program between the proof and the command. testdata/commands holds the corpus
+// process in the container that replaces a program between the proof and the command. readonly/testdata holds the corpus
 // that both are judged by.
 //
 // # How it is undone
@@ -45,10 +45,9 @@
 //
 // # Layers
 //
-// Where the worker's config asks for them, and the container's own processes do not use its files, a checkpoint is a list of
-// layers over the container's root (see layers, and package overlay/helper). The helper is a child of the worker, or a
-// sidecar (package overlay/sidecar): then the layers are where the worker cannot look, and it notes which containers have
-// some (see remote). A rollback takes the later ones off and the
+// Wherever that works, and the container's own processes do not use its files, a checkpoint is a list of layers over the
+// container's root (see layers, and package overlay/helper). A sidecar on the engine makes them (package overlay/sidecar), where
+// the worker cannot look, and the worker notes which containers have some (see home). A rollback takes the later ones off and the
 // container stays, with its id: so what is late is kept out in another way. Every command of a step, its checks too, starts
 // in a door: a folder that a helper shows in the container for this step alone. An engine starts nothing in a folder that is
 // not there. A rollback shows other layers, with another door or none, and ends every process that stands in the old ones.
@@ -85,7 +84,7 @@
 // # Several tasks
 //
 // Steps that change something in one container are at work there one after the other, whichever tasks they belong to: see
-// leases. One that only reads waits for nobody.
+// leases. One that is proven to only read waits for nobody; on layers nothing is proven, for every command has a checkpoint.
 //
 // # What does not come back
 //

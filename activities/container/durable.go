@@ -18,8 +18,8 @@ func (x *execAction) Commit(ctx context.Context, c activities.Commitment) (done 
 	if err := x.here(ctx, c.Place); err != nil {
 		return done, err
 	}
-	var order []layeredContainer
-	tokens := map[layeredContainer][]string{}
+	var order []string
+	tokens := map[string][]string{}
 	for _, token := range c.Tokens {
 		t, err := x.journal.Token(token)
 		if err != nil {
@@ -35,14 +35,14 @@ func (x *execAction) Commit(ctx context.Context, c activities.Commitment) (done 
 		if !found || rec.ReadOnly || !rec.Chosen.Layers {
 			continue
 		}
-		in := layeredContainer{x.choice.layersOf(rec.Chosen), rec.Container.ID}
+		in := rec.Container.ID
 		if tokens[in] == nil {
 			order = append(order, in)
 		}
 		tokens[in] = append(tokens[in], token)
 	}
 	for _, in := range order {
-		note, err := in.commit(ctx, tokens[in])
+		note, err := x.choice.layers.commit(ctx, in, tokens[in])
 		if err != nil {
 			return done, err
 		}
@@ -53,22 +53,16 @@ func (x *execAction) Commit(ctx context.Context, c activities.Commitment) (done 
 	return done, nil
 }
 
-// layeredContainer is a container with the layers that it has.
-type layeredContainer struct {
-	*layers
-	id string
-}
-
-// commit makes what steps did in the container a part of its filesystem. The note says what is not yet.
-func (in layeredContainer) commit(ctx context.Context, tokens []string) (note string, err error) {
-	now, err := in.engine.ContainerInspect(ctx, in.id)
+// commit makes what steps did in a container a part of its filesystem. The note says what is not yet.
+func (l *layers) commit(ctx context.Context, id string, tokens []string) (note string, err error) {
+	now, err := l.engine.ContainerInspect(ctx, id)
 	if notFound(err) {
 		return "", nil
 	}
 	if err != nil {
 		return "", explain("looking at the container", err)
 	}
-	off, err := in.commitIn(ctx, in.id, tokens)
+	off, err := l.commitIn(ctx, id, tokens)
 	if err != nil {
 		return "", err
 	}
@@ -106,14 +100,12 @@ func (x *execAction) listen(ctx context.Context) {
 	started, ended := x.engine.Events(ctx, events.ListOptions{Filters: filters.NewArgs(
 		filters.Arg("type", string(events.ContainerEventType)), filters.Arg("event", string(events.ActionStart)),
 	)})
-	for _, l := range []*layers{x.choice.nearby, x.choice.sidecar} {
-		known, err := l.home.containers()
-		if err != nil {
-			return
-		}
-		for _, id := range known {
-			l.showAgain(ctx, id)
-		}
+	known, err := x.choice.layers.home.containers()
+	if err != nil {
+		return
+	}
+	for _, id := range known {
+		x.choice.layers.showAgain(ctx, id)
 	}
 	for {
 		select {

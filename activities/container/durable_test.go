@@ -13,9 +13,7 @@ import (
 	"time"
 
 	dockertypes "github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
-	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -24,6 +22,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // tells is a container whose program says with its first instruction what is at /srv/a, and then waits.
@@ -62,47 +61,30 @@ func (s *stage) commit(t *testing.T, entries ...activities.Entry) []string {
 	return done.Notes
 }
 
-func importUserland(t *testing.T, c *client.Client) string {
-	t.Helper()
-	root, err := userlandRoot(t)
-	require.NoError(t, err)
-	ref := containertest.ImageRef("userland-own")
-	answer, err := c.ImageImport(t.Context(), image.ImportSource{Source: root, SourceName: "-"}, ref, image.ImportOptions{
-		Changes: []string{"ENV PATH=/usr/local/bin:/usr/bin:/bin", `CMD ["/bin/sleep", "1000000"]`},
-	})
-	require.NoError(t, err)
-	defer answer.Close()
-	_, err = io.Copy(io.Discard, answer)
-	require.NoError(t, err)
-	return ref
-}
-
 func TestWhatIsCommittedIsThereFromTheFirstInstructionOn(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: layers over containers are tested as root only")
-	}
+	testrun.NeedRoot(t, "layers over containers")
 	restarted := func(t *testing.T, b *containertest.Box) {
 		t.Helper()
 		require.NoError(t, b.ContainerRestart(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
 	}
 	t.Run("a restart of the container", func(t *testing.T) {
 		t.Parallel()
-		b := containertest.Start(t, tells(userlandImage(t)))
-		s := newStageAt(t, container.Config{State: t.TempDir(), Overlay: true})
+		b := containertest.Start(t, tells(containertest.UserlandImage(t)))
+		s := layersStage(t, t.TempDir())
 		staysCommitted(t, s, b, func() { restarted(t, b) })
 	})
 	t.Run("on overlay2", func(t *testing.T) {
 		e := enginetest.Start(t)
 		containertest.Prepare(t, e)
-		b := containertest.StartOn(t, e, tells(importUserland(t, e.Client(t))))
-		s := newStageAt(t, container.Config{State: t.TempDir(), Overlay: true, Host: e.Host})
+		b := containertest.StartOn(t, e, tells(containertest.ImportUserland(t, e)))
+		s := newStageAt(t, container.Config{State: t.TempDir(), Host: e.Host})
 		staysCommitted(t, s, b, func() { restarted(t, b) })
 	})
 	t.Run("a restart of the engine", func(t *testing.T) {
 		e := enginetest.Start(t, enginetest.EndsAll)
 		containertest.Prepare(t, e)
-		b := containertest.StartOn(t, e, tells(importUserland(t, e.Client(t))))
-		s := newStageAt(t, container.Config{State: t.TempDir(), Overlay: true, Host: e.Host})
+		b := containertest.StartOn(t, e, tells(containertest.ImportUserland(t, e)))
+		s := newStageAt(t, container.Config{State: t.TempDir(), Host: e.Host})
 		staysCommitted(t, s, b, func() {
 			e.Stop()
 			require.NoError(t, e.Run())
@@ -164,7 +146,7 @@ func staysCommitted(t *testing.T, s *stage, b *containertest.Box, again func()) 
 func TestLayersAreBackSoonAfterARestart(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
-	s, b := layersStage(t, state, true), containertest.Start(t)
+	s, b := layersStage(t, state), containertest.Start(t)
 	e, _ := s.did(t, b, "mkdir -p /srv; echo one >/srv/a")
 	stands := func() bool {
 		mounts, err := os.ReadFile(filepath.Join("/proc", pidOf(t, b), "mountinfo"))
@@ -190,7 +172,7 @@ func TestLayersAreBackSoonAfterARestart(t *testing.T) {
 
 func TestOthersChangesAfterACommitAreDrift(t *testing.T) {
 	t.Parallel()
-	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
 	b.Put(t, "/srv", map[string]string{"a": "base\n", "d/x": "x\n"})
 	before := containertest.Shows(t, b)
 	e, _ := s.did(t, b, "echo one >/srv/a; mkdir /srv/new; echo n >/srv/new/n")
@@ -226,7 +208,7 @@ func names(shown string) (paths []string) {
 
 func TestACommitOfAStoppedContainerSaysThatItWaits(t *testing.T) {
 	t.Parallel()
-	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
 	e, _ := s.did(t, b, "mkdir -p /srv; echo one >/srv/a")
 	require.NoError(t, b.ContainerStop(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
 	notes := s.commit(t, e)
@@ -246,7 +228,7 @@ func TestACommitOfAStoppedContainerSaysThatItWaits(t *testing.T) {
 
 func TestACommitInAnotherPlaceIsRefused(t *testing.T) {
 	t.Parallel()
-	s := layersStage(t, t.TempDir(), true)
+	s := layersStage(t, t.TempDir())
 	_, err := s.action.(activities.Committer).Commit(t.Context(), activities.Commitment{Place: activities.Place{Journal: "another@engine"}, Tokens: []string{"t"}})
 	require.Equal(t, activities.WrongPlace, activities.TypeOf(err))
 	require.False(t, errors.Is(err, context.Canceled))

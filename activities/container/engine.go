@@ -27,6 +27,7 @@ type engine interface { //nolint:interfacebloat // it is one client, and each me
 	EngineID(ctx context.Context) (string, error)
 	// DataRoot is the folder on the engine's host where it has its images and containers.
 	DataRoot(ctx context.Context) (string, error)
+	ServerVersion(ctx context.Context) (types.Version, error)
 
 	ContainerInspect(ctx context.Context, container string) (container.InspectResponse, error)
 	ContainerInspectWithRaw(ctx context.Context, container string, size bool) (container.InspectResponse, []byte, error)

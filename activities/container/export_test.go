@@ -12,12 +12,6 @@ import (
 // MaxRuns is how often a command is run whose result is lost each time.
 const MaxRuns = maxRuns
 
-// ReadScript says that a command line changes nothing, as far as its text tells.
-func ReadScript(script string) bool {
-	_, ok := readScript(script)
-	return ok
-}
-
 // LookAfter sets when a late sweep looks for what has come late.
 func LookAfter(exec activities.Action, after time.Duration) { exec.(*execAction).lookAfter = after }
 

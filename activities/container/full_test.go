@@ -1,33 +1,36 @@
 package container_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/docker/docker/api/types/volume"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 )
 
 // layersOnDisk is a world whose layers are on a disk of their own, of so many MiB.
-func layersOnDisk(t *testing.T, size int) (s *stage, layers string) {
+func layersOnDisk(t *testing.T, size int) (s *stage) {
 	t.Helper()
 	state := t.TempDir()
-	s = layersStage(t, state, true)
-	layers = filepath.Join(state, "container", "layers")
-	require.NoError(t, os.MkdirAll(layers, 0o700))
-	boxtest.Disk(t, layers, size, 2000)
-	return s, layers
+	s = layersStage(t, state)
+	home, err := container.Home(state)
+	require.NoError(t, err)
+	made, err := containertest.Docker(t).VolumeCreate(t.Context(), volume.CreateOptions{Name: sidecar.Volume(home)})
+	require.NoError(t, err)
+	boxtest.Disk(t, made.Mountpoint, size, 2000)
+	return s
 }
 
 func TestAStepWithoutRoomForItsLayersDoesNotBegin(t *testing.T) {
 	t.Parallel()
-	s, layers := layersOnDisk(t, 32)
+	s := layersOnDisk(t, 32)
 	b := containertest.Start(t)
 	b.Run(t, "mkdir -p /srv")
 	before := containertest.Shows(t, b)
@@ -35,7 +38,7 @@ func TestAStepWithoutRoomForItsLayersDoesNotBegin(t *testing.T) {
 	for range 2 {
 		_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "touch /srv/x"}), "")
 		require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "it is tried again: %v", err)
-		require.ErrorContains(t, err, "the layers over container "+b.Name+": the filesystem of "+layers)
+		require.ErrorContains(t, err, "the layers over container "+b.Name+": the filesystem of /layers")
 		require.ErrorContains(t, err, " MiB and ")
 		require.ErrorContains(t, err, "a checkpoint needs 64 MiB and 1000 inodes; layers go when the records of their steps are released")
 		assert.Equal(t, before, containertest.Shows(t, b))
@@ -48,7 +51,7 @@ func TestAStepWithoutRoomForItsLayersDoesNotBegin(t *testing.T) {
 
 func TestACommandThatFillsTheDiskIsTakenBack(t *testing.T) {
 	t.Parallel()
-	s, _ := layersOnDisk(t, 128)
+	s := layersOnDisk(t, 128)
 	b := containertest.Start(t)
 	b.Run(t, "mkdir -p /srv")
 	before := containertest.Shows(t, b)

@@ -53,7 +53,7 @@ func TestAnotherEngineBehindTheSameAddressIsNoticed(t *testing.T) {
 		}
 	})
 	b := containertest.Start(t)
-	s := newStageAt(t, container.Config{State: t.TempDir(), Host: "unix://" + socket})
+	s := newStageAt(t, container.Config{State: t.TempDir(), Host: "unix://" + socket, Layers: container.LayersNever})
 	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "cat /bin/absent"})
 	for range 3 {
 		_, err := s.action.Plan(t.Context(), e, with)

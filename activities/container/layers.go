@@ -18,8 +18,8 @@ import (
 )
 
 // layers is the backend of overlays: a checkpoint is a list of layers over the root of the running container, which keeps
-// its id, its first process and all else after a rollback. It needs a helper that is root on the engine's host (a child of
-// the worker, or a sidecar), and a container whose own processes do not use its files.
+// its id, its first process and all else after a rollback. It needs a sidecar on the engine, and a container whose own
+// processes do not use its files.
 //
 // Its fence is the door: a folder that a helper puts into the container for the step that is under way, and that each of
 // the step's commands starts in. After a rollback there is another door, or none, and the engine starts nothing in the old

@@ -33,19 +33,20 @@ func (e *layeredEngine) files(ctx context.Context, id string, ignore []string) (
 	return exported(a.Files, ignore), true, err
 }
 
-// CopyFromContainer has no content for anything but regular files.
+// CopyFromContainer asks a sidecar where there is one: an engine starts a program for each file. It has no content for
+// anything but regular files.
 func (e *layeredEngine) CopyFromContainer(ctx context.Context, id, at string) (io.ReadCloser, container.PathStat, error) {
 	over, err := e.choice.over(ctx, id)
 	if err != nil {
 		return nil, container.PathStat{}, err
 	}
-	if over == nil {
-		if f, ok := direct(ctx, e.engine, id, at); ok {
-			return copied(f, at)
-		}
+	if over == nil && !e.choice.able() {
 		return e.engine.CopyFromContainer(ctx, id, at)
 	}
-	a, err := over.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: maxProgram})
+	a, err := e.choice.layers.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: maxProgram})
+	if err != nil && over == nil { // such as that it does not run
+		return e.engine.CopyFromContainer(ctx, id, at)
+	}
 	if err != nil {
 		return nil, container.PathStat{}, err
 	}

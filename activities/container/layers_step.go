@@ -17,7 +17,7 @@ func (a *application) through(ctx context.Context, c command) (command, error) {
 	if !a.rec.Chosen.Layers {
 		return c, nil
 	}
-	return a.choice.layersOf(a.rec.Chosen).through(ctx, a.entry.Token, a.rec.Container, c)
+	return a.choice.layers.through(ctx, a.entry.Token, a.rec.Container, c)
 }
 
 // stepScene is the scene of a step whose checks may come too late as well as its command.
@@ -42,7 +42,7 @@ func (x *execAction) undoOf(by chosen, c container.InspectResponse, ignore []str
 		return x.Spec().Undo + fromCopies(kept), slices.Concat(x.backend.losses(), uncompared(c), outside(c, ignore))
 	}
 	return "The layers that the step has written are taken off the container, which stays as it is but for them. " + noProcess +
-		"every one that a command has left in it is ended, and the container's own go on. Volumes, binds and effects outside are not rolled back." + fromCopies(kept), slices.Concat(x.choice.layersOf(by).losses(), mounted(c), []string{notOnLayers}, ignoring(ignore))
+		"every one that a command has left in it is ended, and the container's own go on. Volumes, binds and effects outside are not rolled back." + fromCopies(kept), slices.Concat(x.choice.layers.losses(), mounted(c), []string{notOnLayers}, ignoring(ignore))
 }
 
 // mounted names what is not rolled back because it is not in the own filesystem of a container that stays.
@@ -63,7 +63,7 @@ func (x *execAction) besides(ctx context.Context, rec record, id string) (differ
 	if rec.Beside == nil {
 		return nil, nil
 	}
-	now, err := x.choice.layersOf(rec.Chosen).beside(ctx, id)
+	now, err := x.choice.layers.beside(ctx, id)
 	if err != nil || now == nil {
 		return nil, err
 	}
@@ -104,9 +104,6 @@ func exact(undone activities.Undone, rec record, back restored) activities.Undon
 	}
 	undone.Outcome = activities.Restored
 	undone.Observed = fmt.Sprintf("the layers of %s are those before the step, and nothing is written over them", nameOf(rec.Container))
-	if rec.Chosen.Sidecar {
-		undone.Observed += "; by a sidecar on the engine"
-	}
 	undone.Losses = mounted(without(rec.Container, rec.Volumes))
 	if back.Ended {
 		undone.Losses = append(undone.Losses, leftRunning)
@@ -125,5 +122,5 @@ func (x *execAction) lacksLayers(ctx context.Context, rec record, id string) boo
 
 // release lets go of all that the token has with any backend: its record may be gone.
 func (x *execAction) release(ctx context.Context, token string) error {
-	return errors.Join(x.backend.release(ctx, token), x.choice.nearby.release(ctx, token), x.choice.sidecar.release(ctx, token))
+	return errors.Join(x.backend.release(ctx, token), x.choice.layers.release(ctx, token))
 }

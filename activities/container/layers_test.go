@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,16 +24,16 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// layersStage is a world that takes checkpoints as layers; without overlay it is what such a world is after its config has
-// changed.
-func layersStage(t testing.TB, state string, overlay bool) *stage {
+// layersStage is a world that takes checkpoints as layers.
+func layersStage(t testing.TB, state string) *stage {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: layers over containers are tested as root only")
-	}
-	return newStageAt(t, container.Config{State: state, Overlay: overlay})
+	testrun.NeedRoot(t, "layers over containers")
+	t.Cleanup(func() { containertest.RemoveLayers(t, state) })
+	return newStageAt(t, container.Config{State: state})
 }
 
 // did runs a command as a step, and returns its entry.
@@ -63,14 +64,20 @@ func (s *stage) undid(t testing.TB, e activities.Entry) {
 	require.Equal(t, activities.Restored, u.Outcome, "%+v", u)
 }
 
-func layersDir(state string, b *containertest.Box) string {
-	return filepath.Join(state, "container", "layers", b.ID)
+// layersDir is where a sidecar on the engine at hand keeps the layers of a box.
+func layersDir(t testing.TB, state string, b *containertest.Box) string {
+	t.Helper()
+	home, err := container.Home(state)
+	require.NoError(t, err)
+	volume, err := b.VolumeInspect(t.Context(), sidecar.Volume(home))
+	require.NoError(t, err)
+	return filepath.Join(volume.Mountpoint, b.ID)
 }
 
 func TestTheContainerStaysAndTheFilesAreExact(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
-	s, b := layersStage(t, state, true), containertest.Start(t)
+	s, b := layersStage(t, state), containertest.Start(t)
 	b.Run(t, "mkdir -p /srv; echo base >/srv/a; echo b >/srv/b")
 	was, before := b.Inspect(t), containertest.Shows(t, b)
 	first, did := s.did(t, b, "echo one >/srv/a; rm /srv/b; mkdir /srv/d")
@@ -102,7 +109,7 @@ func withNetwork(c *dockertypes.Config, host *dockertypes.HostConfig, _ *network
 
 func TestWhatAgentsDoToAContainerIsTakenBackExactly(t *testing.T) {
 	t.Parallel()
-	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t, withGNU(t), withNetwork)
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t, withGNU(t), withNetwork)
 	b.Run(t, `mkdir -p /srv/app/src /srv/out /var/lib/dpkg/info /var/lib/dpkg/updates /srv/p/DEBIAN /srv/p/usr/share/tool &&
 touch /var/lib/dpkg/status /var/lib/dpkg/available && echo log >/srv/app/log && ln -s src /srv/app/current && ln /srv/app/log /srv/app/same &&
 printf 'Package: tool\nVersion: 1\nArchitecture: all\nMaintainer: us\nDescription: a tool\n' >/srv/p/DEBIAN/control &&
@@ -137,7 +144,7 @@ echo data >/srv/p/usr/share/tool/data && dpkg-deb --build /srv/p /srv/tool.deb >
 
 func TestAReadOnlyContainerAndAnotherUser(t *testing.T) {
 	t.Parallel()
-	s := layersStage(t, t.TempDir(), true)
+	s := layersStage(t, t.TempDir())
 	b := containertest.Start(t, func(_ *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		host.ReadonlyRootfs, host.Tmpfs = true, map[string]string{"/tmp": ""}
 	})
@@ -165,7 +172,7 @@ func TestAReadOnlyContainerAndAnotherUser(t *testing.T) {
 
 func TestWhatIsOnNoLayerIsTold(t *testing.T) {
 	t.Parallel()
-	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
 	plain, _ := s.did(t, b, "echo plain >/srv-plain")
 	e, said := s.did(t, b, "echo 10.0.0.1 db >>/etc/hosts; echo x >/dev/x")
 	require.Contains(t, said.Notes, "the command has changed what no rollback takes back: + /dev/x; ~ /etc/hosts")
@@ -184,7 +191,7 @@ func TestWhatIsOnNoLayerIsTold(t *testing.T) {
 
 func TestAContainerThatUsesItsFilesTakesDockerCommit(t *testing.T) {
 	t.Parallel()
-	s := layersStage(t, t.TempDir(), true)
+	s := layersStage(t, t.TempDir())
 	b := containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		c.Entrypoint, c.Cmd = nil, []string{"sh", "-c", "while sleep 0.05; do cat /srv/say >/srv/said; done"}
 	})
@@ -219,7 +226,7 @@ func TestARecordIsUndoneByItsBackendWhateverTheConfigSays(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
 	b := containertest.Start(t)
-	with, without := layersStage(t, state, true), layersStage(t, state, false)
+	with, without := layersStage(t, state), newStage(t, state)
 	b.Run(t, "mkdir -p /srv; echo base >/srv/a")
 	before := containertest.Shows(t, b)
 	inLayers, _ := with.did(t, b, "echo one >/srv/a")
@@ -248,14 +255,14 @@ func TestARecordIsUndoneByItsBackendWhateverTheConfigSays(t *testing.T) {
 	assert.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
 	assert.Equal(t, "base\n", saidBy(t, b, "cat /srv/a"))
 	require.NoError(t, with.action.Release(t.Context(), over))
-	assert.NoDirExists(t, layersDir(state, b), "of a container that is no more")
+	assert.NoDirExists(t, layersDir(t, state, b), "of a container that is no more")
 	_ = before
 }
 
 func TestARestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
-	s, b := layersStage(t, state, true), containertest.Start(t)
+	s, b := layersStage(t, state), containertest.Start(t)
 	b.Run(t, "mkdir -p /srv; echo base >/srv/a")
 	first, _ := s.did(t, b, "echo one >/srv/a")
 	second, _ := s.did(t, b, "echo two >>/srv/a")
@@ -266,7 +273,7 @@ func TestARestartLosesNothing(t *testing.T) {
 	_, r := s.did(t, b, "cat /srv/a; touch /srv/b")
 	assert.Equal(t, "one\ntwo\n", r.Outputs["stdout"])
 	restart()
-	s = layersStage(t, state, true)
+	s = layersStage(t, state)
 	e := s.layersEntry()
 	r, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "cat /srv/a"}), "")
 	require.NoError(t, err)
@@ -289,9 +296,9 @@ func TestARestartLosesNothing(t *testing.T) {
 
 func TestAContainerThatPreparesItselfAtItsStartIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	s := layersStage(t, t.TempDir(), true)
+	s := layersStage(t, t.TempDir())
 	b := containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
-		c.Image, c.Cmd = userlandImage(t), []string{"sh", "-c", "sleep 1; exec sleep 600"}
+		c.Image, c.Cmd = containertest.UserlandImage(t), []string{"sh", "-c", "sleep 1; exec sleep 600"}
 	})
 	prepared := func() bool {
 		name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(b.Inspect(t).State.Pid), "comm"))
@@ -311,7 +318,7 @@ func TestAContainerThatPreparesItselfAtItsStartIsWaitedFor(t *testing.T) {
 func TestReleasedLayersAreWrittenIntoTheContainer(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
-	s, b := layersStage(t, state, true), containertest.Start(t)
+	s, b := layersStage(t, state), containertest.Start(t)
 	var entries []activities.Entry
 	for _, command := range []string{"mkdir -p /srv; echo 1 >/srv/1", "cat /proc/1/stat >/dev/null; true", "echo 2 >/srv/2"} {
 		e, _ := s.did(t, b, command)
@@ -319,7 +326,7 @@ func TestReleasedLayersAreWrittenIntoTheContainer(t *testing.T) {
 	}
 	left := containertest.Shows(t, b)
 	for i, e := range entries {
-		stat, err := os.Stat(layersDir(state, b))
+		stat, err := os.Stat(layersDir(t, state, b))
 		require.NoError(t, err, "%d", i)
 		require.True(t, stat.IsDir())
 		require.NoError(t, s.action.Release(t.Context(), e))
@@ -337,7 +344,7 @@ func TestReleasedLayersAreWrittenIntoTheContainer(t *testing.T) {
 
 func TestAContainerThatIsGoneTakesItsLayersAlong(t *testing.T) {
 	t.Parallel()
-	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
 	e, _ := s.did(t, b, "touch /x")
 	require.NoError(t, b.ContainerRemove(t.Context(), b.ID, dockertypes.RemoveOptions{Force: true}))
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
@@ -350,7 +357,7 @@ func TestAContainerThatIsGoneTakesItsLayersAlong(t *testing.T) {
 
 func TestWhatAnEarlierCommandLeftRunningEndsAndIsNamed(t *testing.T) {
 	t.Parallel()
-	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t, withGNU(t))
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t, withGNU(t))
 	s.did(t, b, "(setsid sleep 500 >/dev/null 2>&1 &); echo x >/y")
 	e, _ := s.did(t, b, "echo one >/x")
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
@@ -372,7 +379,7 @@ func TestNothingLateChangesARestoredContainer(t *testing.T) {
 		t.Run(moment, func(t *testing.T) {
 			t.Parallel()
 			state := t.TempDir()
-			s, b := layersStage(t, state, true), containertest.Start(t, withGNU(t))
+			s, b := layersStage(t, state), containertest.Start(t, withGNU(t))
 			before := containertest.Shows(t, b)
 			e := s.layersEntry()
 			failed := make(chan error, 1)
@@ -406,7 +413,7 @@ func TestNothingLateChangesARestoredContainer(t *testing.T) {
 // withGNU makes a container of this machine's own programs.
 func withGNU(t testing.TB) func(*dockertypes.Config, *dockertypes.HostConfig, *network.NetworkingConfig) {
 	return func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
-		c.Image, c.Cmd = userlandImage(t), []string{"sleep", "600"}
+		c.Image, c.Cmd = containertest.UserlandImage(t), []string{"sleep", "600"}
 	}
 }
 
@@ -419,7 +426,7 @@ func orSlow(command string) string {
 
 func TestAManifestIsTheSameWithLayersAndWithout(t *testing.T) {
 	t.Parallel()
-	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
 	b.Run(t, "mkdir -p /srv/d; echo base >/srv/a")
 	boxtest.At(t, b.Inspect(t).State.Pid).Inside(func() error {
 		return errors.Join(
@@ -440,7 +447,7 @@ func TestAManifestIsTheSameWithLayersAndWithout(t *testing.T) {
 
 func TestWhatWasPutAsideComesBackWithItsLayers(t *testing.T) {
 	t.Parallel()
-	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
 	first, _ := s.did(t, b, "mkdir -p /srv; echo one >/srv/a")
 	e := s.layersEntry()
 	e.Action, e.UndoType = "container.replace", "container.replace.undo"
@@ -459,12 +466,10 @@ func TestWhatWasPutAsideComesBackWithItsLayers(t *testing.T) {
 
 // TestARestartOfTheEngineLosesNothing has an engine of its own.
 func TestARestartOfTheEngineLosesNothing(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: layers over containers are tested as root only")
-	}
+	testrun.NeedRoot(t, "layers over containers")
 	e := enginetest.Start(t)
 	containertest.Prepare(t, e)
-	s, b := newStageAt(t, container.Config{State: t.TempDir(), Overlay: true, Host: e.Host}), containertest.StartOn(t, e)
+	s, b := newStageAt(t, container.Config{State: t.TempDir(), Host: e.Host}), containertest.StartOn(t, e)
 	before := containertest.Shows(t, b)
 	first, _ := s.did(t, b, "mkdir -p /srv; echo one >/srv/a")
 	e.Stop()
@@ -482,12 +487,10 @@ func TestARestartOfTheEngineLosesNothing(t *testing.T) {
 }
 
 func TestARestartOfAnEngineThatEndsItsContainersLosesNothing(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: layers over containers are tested as root only")
-	}
+	testrun.NeedRoot(t, "layers over containers")
 	e := enginetest.Start(t, enginetest.EndsAll)
 	containertest.Prepare(t, e)
-	s, b := newStageAt(t, container.Config{State: t.TempDir(), Overlay: true, Host: e.Host}), containertest.StartOn(t, e)
+	s, b := newStageAt(t, container.Config{State: t.TempDir(), Host: e.Host}), containertest.StartOn(t, e)
 	before := containertest.Shows(t, b)
 	first, _ := s.did(t, b, "mkdir -p /srv; echo one >/srv/a")
 	one := containertest.Shows(t, b)
@@ -506,7 +509,7 @@ func TestARestartOfAnEngineThatEndsItsContainersLosesNothing(t *testing.T) {
 
 func TestWhatIsMountedInAContainerIsNamedInPlanAndReport(t *testing.T) {
 	t.Parallel()
-	s, folder := layersStage(t, t.TempDir(), true), t.TempDir()
+	s, folder := layersStage(t, t.TempDir()), t.TempDir()
 	volume := "unwind-test-" + containertest.Random()
 	outlives := containertest.Docker(containertest.Outliving(t))
 	t.Cleanup(func() { require.NoError(t, outlives.VolumeRemove(context.Background(), volume, true)) })
@@ -531,18 +534,26 @@ func TestWhatIsMountedInAContainerIsNamedInPlanAndReport(t *testing.T) {
 	assert.FileExists(t, filepath.Join(folder, "x"), "it says so, and it is so")
 }
 
-func TestReadOnlyIsProvenByWhatTheLayersShow(t *testing.T) {
+// TestWhatOnlyReadsHasACheckpointToo: a layer costs less than a proof may overlook.
+func TestWhatOnlyReadsHasACheckpointToo(t *testing.T) {
 	t.Parallel()
-	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
-	plan := func() activities.Change {
-		change, err := s.action.Plan(t.Context(), s.layersEntry(), step(t, map[string]any{"container": b.Name, "command": "cat /etc/passwd"}))
-		require.NoError(t, err)
-		return change
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
+	b.Run(t, "echo one >/a")
+	before := containertest.Shows(t, b)
+	with := step(t, map[string]any{"container": b.Name, "command": "cat /a"})
+	plan, err := s.action.Plan(t.Context(), s.layersEntry(), with)
+	require.NoError(t, err)
+	assert.Equal(t, activities.Snapshot, plan.Strategy)
+	var entries []activities.Entry
+	for range 3 {
+		e, r := s.did(t, b, "cat /a")
+		assert.Equal(t, "one\n", r.Outputs["stdout"])
+		assert.Equal(t, "layers", r.Outputs["kept_by"])
+		assert.Equal(t, false, r.Outputs["changed"])
+		entries = append(entries, e)
 	}
-	s.did(t, b, "touch /x")
-	assert.Equal(t, activities.NoUndo, plan().Strategy)
-	e, _ := s.did(t, b, "rm /bin/cat; cp /bin/sh /bin/cat; echo >>/bin/cat")
-	assert.Equal(t, activities.Snapshot, plan().Strategy)
-	s.undid(t, e)
-	assert.Equal(t, activities.NoUndo, plan().Strategy)
+	for _, e := range slices.Backward(entries) {
+		s.undid(t, e)
+		assert.Equal(t, before, containertest.Shows(t, b))
+	}
 }

@@ -16,10 +16,12 @@ const writer = "mkdir -p /srv/own; echo 0 >/srv/log; (i=0; while :; do i=$((i+1)
 
 func TestWhatAStepLeavesRunningDoesNotKeepItFromBeingUndone(t *testing.T) {
 	t.Parallel()
-	for name, overlay := range map[string]bool{"layers": true, "docker commit": false} {
+	for name, mode := range map[string]container.LayersMode{"layers": container.LayersRequire, "docker commit": container.LayersNever} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStageAt(t, container.Config{State: t.TempDir(), Overlay: overlay})
+			state := t.TempDir()
+			t.Cleanup(func() { containertest.RemoveLayers(t, state) })
+			s := newStageAt(t, container.Config{State: state, Layers: mode})
 			b := containertest.Start(t, withGNU(t))
 			b.Put(t, "/srv", map[string]string{"a": "base\n"})
 			e, other := s.entry(t), s.entry(t)

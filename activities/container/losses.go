@@ -23,10 +23,10 @@ const (
 	ofFiles     = "of files that were not in its image: "
 )
 
-// LossTable is what plans, reports and the README say, and what a test finds on engines.
+// LossTable is what plans, reports and docs/containers.md say, and what a test finds on engines.
 var LossTable = []Loss{
 	{Of: ofContainer, What: "it has another id", Commit: true},
-	{Of: ofContainer, What: "its image is told by an id", Commit: true},
+	{Of: ofContainer, What: "its image is named by id", Commit: true},
 	{Of: ofContainer, What: "anonymous volumes become named ones", Commit: true},
 	{Of: ofContainer, What: "its log begins anew", Commit: true},
 	{What: "its processes start again: what they held in memory is gone", Commit: true},
@@ -87,7 +87,7 @@ func anew() []string {
 	return append(sentences(func(l Loss) bool { return l.Commit && l.Of != ofFiles }), mayLose)
 }
 
-// LossesAsMarkdown is the table as the README has it.
+// LossesAsMarkdown is the table as docs/containers.md has it.
 func LossesAsMarkdown() string {
 	var b strings.Builder
 	b.WriteString("| lost or changed by an undo of `container.exec` | docker commit | layers |\n|---|---|---|\n")

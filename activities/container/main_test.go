@@ -36,9 +36,10 @@ type stage struct {
 	place   string
 }
 
+// newStage is a world that takes checkpoints by docker commit, but of containers that have layers.
 func newStage(t testing.TB, state string) *stage {
 	t.Helper()
-	return newStageAt(t, container.Config{State: state})
+	return newStageAt(t, container.Config{State: state, Layers: container.LayersNever})
 }
 
 func newStageAt(t testing.TB, c container.Config) *stage {

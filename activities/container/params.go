@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 )
 
 // params are what a task file writes below with:.
@@ -93,14 +94,14 @@ func (p params) environ() []string {
 }
 
 // reading says that the command changes nothing, as far as its text tells.
-func (p params) reading() (*reading, bool) {
+func (p params) reading() (*readonly.Command, bool) {
 	switch {
 	case len(p.Env) > 0: // a variable can make a harmless program run another
 		return nil, false
 	case p.Command != "":
-		return readScript(p.Command)
+		return readonly.ParseScript(p.Command)
 	default:
-		return readArgv(p.Argv)
+		return readonly.ParseArgv(p.Argv)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
+
+	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 )
 
 // readsOnly says that a command can be proven to change nothing in a container: by its text, and by the programs that it
@@ -19,7 +21,7 @@ import (
 // in their place, or a library below them. What cannot be seen is not proven.
 func (x *execAction) readsOnly(ctx context.Context, p params, in container.InspectResponse) (bool, error) {
 	r, ok := p.reading()
-	if !ok || r.scratch && !below("/tmp", p.ignored()) || mayMount(in) {
+	if !ok || r.Scratch && !below("/tmp", p.ignored()) || mountsMayBeMade(in) {
 		return false, nil
 	}
 	search, ok := searchPath(in.Config.Env)
@@ -37,12 +39,12 @@ func (x *execAction) readsOnly(ctx context.Context, p params, in container.Inspe
 		now: liveTree(x.engine, in.ID), then: x.images.tree(x.engine, from), hides: hidden(in), path: search, same: map[string]*file{},
 		loads: map[string]bool{},
 	}
-	ok, err = proof.of(ctx, r.programs)
+	ok, err = proof.of(ctx, r.Programs)
 	return ok && err == nil, errors.Join(err, proof.then.close(ctx))
 }
 
-// mayMount says that a container's processes may have mounted something over its files, where the engine does not see it.
-func mayMount(c container.InspectResponse) bool {
+// mountsMayBeMade says that a container's processes may have mounted something over its files, where the engine does not see it.
+func mountsMayBeMade(c container.InspectResponse) bool {
 	host := c.HostConfig
 	return host.Privileged || slices.ContainsFunc(host.CapAdd, func(capability string) bool {
 		return slices.Contains([]string{"ALL", "CAP_ALL", "SYS_ADMIN", "CAP_SYS_ADMIN"}, strings.ToUpper(capability))
@@ -76,7 +78,7 @@ func searchPath(env []string) (search []string, ok bool) {
 		case name == "PATH":
 			all = value
 		case name == "LANG" || strings.HasPrefix(name, "LC_") || name == "LANGUAGE":
-			if name != "LANGUAGE" && !plainLocale(value) {
+			if name != "LANGUAGE" && !readonly.PlainLocale(value) {
 				return nil, false
 			}
 		case misleading(name):

@@ -26,7 +26,7 @@ func reads(t testing.TB, b *containertest.Box, s *stage, with map[string]any) bo
 const looking = `ls -l /srv/app | grep a | sort | awk '{print $1}' | sed s/a/b/ | head -n 2; which ls; egrep a a.txt; id; find . -type f; [ -f a ]`
 
 func TestProgramsOfTheImageAreProven(t *testing.T) {
-	b, s := containertest.Start(t, inUserland(t)), newStage(t, t.TempDir())
+	b, s := containertest.Start(t, containertest.InUserland(t)), newStage(t, t.TempDir())
 	assert.True(t, reads(t, b, s, map[string]any{"command": looking}))
 	assert.True(t, reads(t, b, s, map[string]any{"argv": []string{"ls", "-l"}}))
 	assert.True(t, reads(t, b, s, map[string]any{"argv": []string{"/usr/bin/cat", "/srv/app/a.txt"}}))
@@ -35,7 +35,7 @@ func TestProgramsOfTheImageAreProven(t *testing.T) {
 	assert.True(t, reads(t, b, s, map[string]any{"command": looking}), "what has changed is no part of it")
 	assert.False(t, reads(t, b, s, map[string]any{"command": looking, "ignore": []string{"/run"}}), "sort may write below /tmp")
 	looked, err := b.ContainerList(t.Context(), dockertypes.ListOptions{All: true, Filters: filters.NewArgs(
-		filters.Arg("name", "^/unwind-look-"), filters.Arg("ancestor", gnu.id))})
+		filters.Arg("name", "^/unwind-look-"), filters.Arg("ancestor", containertest.UserlandImage(t)))})
 	require.NoError(t, err)
 	assert.Empty(t, looked, "nothing is left of looking into the image")
 }
@@ -63,7 +63,7 @@ func TestWhatMayHaveBeenReplacedIsRisky(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := containertest.Start(t, inUserland(t))
+			b := containertest.Start(t, containertest.InUserland(t))
 			plant(t, b, planted)
 			assert.False(t, reads(t, b, s, map[string]any{"command": "ls"}))
 		})
@@ -86,7 +86,7 @@ func plant(t testing.TB, b *containertest.Box, command string) {
 
 func TestContainerThatHidesWhatItWouldRunIsRisky(t *testing.T) {
 	t.Parallel()
-	b := containertest.Start(t, inUserland(t), func(c *dockertypes.Config, h *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+	b := containertest.Start(t, containertest.InUserland(t), func(c *dockertypes.Config, h *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		h.Tmpfs = map[string]string{"/usr/local/bin": ""}
 	})
 	s := newStage(t, t.TempDir())

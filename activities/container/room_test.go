@@ -14,12 +14,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // TestACheckpointByCommitNeedsRoomOnTheEnginesDisk has an engine that says it is on another disk than it is.
 func TestACheckpointByCommitNeedsRoomOnTheEnginesDisk(t *testing.T) {
 	t.Parallel()
-	containertest.NeedsRoot(t, "full disks")
+	testrun.NeedRoot(t, "full disks")
 	f, b, disk := newFront(t), containertest.Start(t), t.TempDir()
 	boxtest.Disk(t, disk, 200, 4000)
 	fill := filepath.Join(disk, "fill")
@@ -62,7 +63,7 @@ func TestACheckpointByCommitNeedsRoomOnTheEnginesDisk(t *testing.T) {
 // TestAFullDiskUnderTheJournalIsSaidAndNothingIsHalfDone has the worker's state on a disk of its own.
 func TestAFullDiskUnderTheJournalIsSaidAndNothingIsHalfDone(t *testing.T) {
 	t.Parallel()
-	containertest.NeedsRoot(t, "full disks")
+	testrun.NeedRoot(t, "full disks")
 	state := t.TempDir()
 	boxtest.Disk(t, state, 16, 1000)
 	s, b := newStage(t, state), containertest.Start(t)

@@ -2,52 +2,36 @@ package container
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/internal/filelock"
+	"github.com/seed-62bf7108/unwind/internal/supervisor"
 )
 
-// supervisorName is the name under which a program starts itself as a supervisor.
-const supervisorName = "unwind-exec-supervisor"
-
-var attended atomic.Bool
+var supervisorRole = supervisor.Role[job]{Name: "unwind-exec-supervisor"}
 
 // Attend makes this program able to supervise commands in containers. Call it first in main, and first in TestMain: in
 // a process that was started as a supervisor it does that work and never returns.
 //
 // An engine forgets the output of a command whose client has gone, and soon its exit status. So the client is a process
-// of its own, in a session of its own, that survives the worker and writes what the command said and how it ended into
-// the journal. A worker that runs as a systemd unit needs KillMode=process for that.
+// of its own that survives the worker and writes what the command said and how it ended into the journal.
 func Attend() {
 	helper.Attend()
-	if filepath.Base(os.Args[0]) != supervisorName {
-		attended.Store(true)
-		return
-	}
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
-	if err := supervise(os.Stdin); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	supervisorRole.Attend(supervise)
 }
 
-// job is what a supervisor is told on its standard input: it may hold secrets and is never on the disk.
+// job is one run of a command. It may hold secrets.
 type job struct {
 	Journal string  `json:"journal"`
 	Token   string  `json:"token"`
@@ -81,11 +65,8 @@ func logName(attempt int) string   { return fmt.Sprintf("log-%d", attempt) }
 func aliveName(attempt int) string { return fmt.Sprintf("alive-%d", attempt) }
 
 // supervise runs one command to its end. It returns without an ended document where it cannot tell how it ended.
-func supervise(input *os.File) error {
-	var j job
-	if err := json.NewDecoder(input).Decode(&j); err != nil {
-		return fmt.Errorf("no job: %w", err) // the worker died before it had said all
-	}
+func supervise(j job, _ io.Reader) error {
+	signal.Ignore(syscall.SIGINT)
 	ctx := context.Background()
 	e, err := connect(j.Host)
 	if err != nil {
@@ -134,35 +115,17 @@ func attend(ctx context.Context, e engine, t *journal.Token, j job, id string) e
 	return err
 }
 
-// start starts a supervisor that holds lock for as long as it lives. It returns when the supervisor has been told all.
-func (x *execAction) start(j job, lock *os.File) error {
-	if !attended.Load() {
+// startSupervisor starts a supervisor that holds lock for as long as it lives. It returns when it has handed over the job.
+func startSupervisor(j job, lock *filelock.Lock) error {
+	if !supervisorRole.Attended() {
 		return activities.Errorf(activities.Refused, "this program cannot run commands in containers: its main function must call container.Attend first")
 	}
-	told, err := json.Marshal(j)
+	p, err := supervisorRole.Start(j, supervisor.Setup{Env: supervisorEnv(), Dir: "/", Lock: lock})
 	if err != nil {
 		return err
 	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	c := exec.Command("/proc/self/exe")
-	c.Args = []string{supervisorName}
-	c.Env = supervisorEnv()
-	c.Dir = "/"
-	c.Stdin = r
-	c.ExtraFiles = []*os.File{lock}
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = c.Start()
-	r.Close()
-	if err != nil {
-		return fmt.Errorf("starting a supervisor for the command: %w", err)
-	}
-	go func() { _ = c.Wait() }() // how it exits is nobody's business: the journal tells
-	_, err = w.Write(told)
-	return err
+	p.Leave() // the journal says how it ends
+	return nil
 }
 
 // supervisorEnv is what a client of the engine needs to find it, and nothing else of the worker's.
@@ -187,19 +150,7 @@ func writable(dir string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// lockAlive takes the lock that the supervisor of an attempt holds for its life. It is not ok while one lives.
-func lockAlive(t *journal.Token, attempt int) (lock *os.File, ok bool, err error) {
-	f, err := os.OpenFile(filepath.Join(t.Dir(), aliveName(attempt)), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, false, err
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		return f, true, nil
-	}
-	f.Close()
-	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-		return nil, false, nil
-	}
-	return nil, false, err
+// lockAlive takes the lock that the supervisor of an attempt holds for its life: [filelock.ErrHeld] while one lives.
+func lockAlive(t *journal.Token, attempt int) (*filelock.Lock, error) {
+	return filelock.Try(filepath.Join(t.Dir(), aliveName(attempt)))
 }

@@ -62,7 +62,7 @@ func actAsWorker(job string) {
 			_, _ = io.ReadFull(os.Stdin, make([]byte, 1)) // the signal may take a moment to come
 		}
 	})
-	w, err := container.New(container.Config{State: j.State})
+	w, err := container.New(container.Config{State: j.State, Layers: container.LayersNever})
 	switch {
 	case err != nil:
 	case j.Undo != nil:

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
 // volume is one that a step keeps a copy of. Its paths are in the manifests of the step beside those of the container, after
@@ -345,7 +346,7 @@ func (x *execAction) startAgain(ctx context.Context, t *journal.Token, rec recor
 		return explain("looking at the container after the rollback", err)
 	}
 	if rec.Chosen.Layers {
-		return x.choice.layersOf(rec.Chosen).start(ctx, now, false)
+		return x.choice.layers.start(ctx, now, false)
 	}
 	return explain("starting container "+nameOf(now), x.engine.ContainerStart(ctx, id, container.StartOptions{}))
 }
@@ -356,19 +357,16 @@ const turnPatience = 5 * time.Second
 
 // turnAt waits for another call's turn to be over.
 func turnAt(ctx context.Context, t *journal.Token) (over func(), err error) {
-	f, err := os.OpenFile(filepath.Join(t.Dir(), "volumes.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	patient, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
+	lock, err := filelock.Acquire(patient, filepath.Join(t.Dir(), "volumes.lock"))
+	if errors.Is(err, filelock.ErrHeld) {
+		return func() {}, ctx.Err()
+	}
 	if err != nil {
 		return nil, err
 	}
-	for until := time.Now().Add(turnPatience); unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil && time.Now().Before(until); {
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return func() { f.Close() }, nil
+	return lock.Release, nil
 }
 
 // unwritten is an error where another container may be writing to what is brought back.

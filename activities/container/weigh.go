@@ -9,7 +9,7 @@ import (
 
 // bytes is what a token takes outside its own folder, with any backend: its record may be gone.
 func (x *execAction) bytes(e activities.Entry) int64 {
-	return x.backend.bytes(e) + x.choice.nearby.bytes(e) + x.choice.sidecar.bytes(e)
+	return x.backend.bytes(e) + x.choice.layers.bytes(e)
 }
 
 // bytes is what the layers of the token's checkpoint take, wherever it is; as far as a helper tells.

@@ -11,7 +11,7 @@ import (
 
 func TestLayersCountAmongWhatRecordsTake(t *testing.T) {
 	t.Parallel()
-	s, b := layersStage(t, t.TempDir(), true), containertest.Start(t)
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
 	first, _ := s.did(t, b, "cat /bin/sh /bin/sh >/big")
 	second, _ := s.did(t, b, "echo small >/small")
 	records, problems, err := s.world.Records.Records(t.Context())

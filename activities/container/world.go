@@ -2,11 +2,10 @@ package container
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
@@ -21,13 +20,24 @@ type Config struct {
 	State string
 	// Host is the engine's address, "unix:///var/run/docker.sock". Defaults to DOCKER_HOST, else to the usual socket.
 	Host string
-	// Overlay takes checkpoints as layers over the root of running containers, where that can be: see package overlay/helper.
-	// It needs the worker to be root on the engine's host, or Sidecar. Defaults to docker commit for all containers.
-	Overlay bool
-	// Sidecar has a container on the engine make the layers, with all rights there: see package overlay/sidecar.
-	Sidecar bool
-	// Helper is the static program that sidecars run. Defaults to the program that runs now.
-	Helper string
+	// Layers says whether checkpoints are layers over the root of running containers, which a helper container on the engine
+	// makes: see package overlay/sidecar. Defaults to LayersAuto.
+	Layers LayersMode
+}
+
+// LayersMode says when a checkpoint is a layer. All others are images, taken by docker commit.
+type LayersMode string
+
+// The modes. Empty is LayersAuto.
+const (
+	LayersAuto    LayersMode = "auto"    // wherever layers work
+	LayersNever   LayersMode = "never"   // only over containers that have layers already
+	LayersRequire LayersMode = "require" // always: a worker without layers does not start, and a step that cannot have one is refused
+)
+
+// Valid says whether it is one of the modes.
+func (m LayersMode) Valid() bool {
+	return slices.Contains([]LayersMode{"", LayersAuto, LayersNever, LayersRequire}, m)
 }
 
 // New makes the world. The engine need not answer yet.
@@ -39,14 +49,10 @@ func New(c Config) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	program := sync.OnceValues(func() (*sidecar.Program, error) {
-		p, err := sidecar.ReadProgram(c.Helper)
-		if err != nil {
-			err = fmt.Errorf("container.helper: %w", err)
-		}
-		return p, err
-	})
-	if err := c.check(program); err != nil {
+	if !c.Layers.Valid() {
+		return activities.World{}, fmt.Errorf("container.layers: %q must be %s, %s or %s", c.Layers, LayersAuto, LayersNever, LayersRequire)
+	}
+	if err := refuseForeignLayers(filepath.Join(state, "container", "layers")); err != nil {
 		return activities.World{}, err
 	}
 	plain, err := connect(c.Host)
@@ -65,21 +71,13 @@ func New(c Config) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	dir := filepath.Join(state, "container", "layers")
-	beside := helper.ClientOf(sidecar.Starter(plain, records.ID(), program))
-	choice := &choice{
-		nearby:  &layers{engine: plain, home: nearby(dir), helper: helper.NewClient(dir)},
-		sidecar: &layers{engine: plain, home: remote{filepath.Join(state, "container", "sidecar"), beside}, helper: beside},
-	}
-	switch {
-	case c.Sidecar:
-		choice.wanted = choice.sidecar
-	case c.Overlay:
-		choice.wanted = choice.nearby
-	}
+	client := helper.ClientOf(sidecar.Starter(plain, records.ID()))
+	choice := &choice{mode: c.Layers, layers: &layers{
+		engine: plain, helper: client, home: home{notes: filepath.Join(state, "container", "sidecar"), helper: client},
+	}}
 	engine := &layeredEngine{plain, choice}
 	backend := &commits{engine: engine, lineage: family}
-	choice.nearby.commits, choice.sidecar.commits = backend, backend
+	choice.layers.commits = backend
 	x := &execAction{
 		engine:  engine,
 		host:    c.Host,
@@ -92,23 +90,28 @@ func New(c Config) (activities.World, error) {
 		lookAfter: lookAfter,
 	}
 	return activities.World{
-		Name: "container", Actions: []activities.Action{x, &replaceAction{x}}, Journal: x.place, Watch: x.watch,
-		Records: journal.Records{Journal: records, Bytes: x.bytes},
+		Name: "container", Actions: []activities.Action{x, &replaceAction{x}}, Journal: x.place,
+		Records: journal.Records{Journal: records, Bytes: x.bytes}, Prepare: choice.prepare, Watch: x.watch,
 	}, nil
 }
 
-// check refuses what cannot be meant.
-func (c Config) check(program func() (*sidecar.Program, error)) error {
-	switch {
-	case c.Sidecar && !c.Overlay:
-		return errors.New("container.sidecar: true is for checkpoints as layers; set container.overlay: true too")
-	case c.Helper != "" && !c.Sidecar:
-		return fmt.Errorf("container.helper: %q is the program of sidecars; set container.sidecar: true too, or leave it out", c.Helper)
-	case c.Sidecar:
-		_, err := program()
-		return err
+// refuseForeignLayers refuses a state folder of a worker that was root and made layers by itself: nobody can show them any more.
+func refuseForeignLayers(dir string) error {
+	found, err := namesIn(dir)
+	if len(found) > 0 {
+		return fmt.Errorf("state: %s has layers of containers that an earlier version of Unwind made in a way that is gone, and their steps cannot be undone by this one: "+
+			"roll back or release them with that version, or remove the folder to give them up", dir)
 	}
-	return nil
+	return err
+}
+
+// Home names what the sidecars of a worker with this state folder have on an engine: see [sidecar.Remove].
+func Home(state string) (string, error) {
+	records, err := journal.Open(filepath.Join(state, "container"))
+	if err != nil {
+		return "", err
+	}
+	return records.ID(), nil
 }
 
 // place is the journal's id and the engine's: a record is worth nothing at another engine.

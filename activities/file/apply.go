@@ -182,7 +182,7 @@ func (f *forward) finish(ctx context.Context) (activities.Result, error) {
 	if found, err := f.token.Read(journal.Applied, &result); found || err != nil {
 		return result, err
 	}
-	var l left
+	var l parentsAfter
 	found, err := f.token.Read(leftDoc, &l)
 	if err != nil {
 		return result, err

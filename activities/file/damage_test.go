@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // Whatever is damaged of what a step of two files has kept: the undo says so, each time, and touches neither.
@@ -92,18 +93,10 @@ func swapBytes(file, old, replacement string) error {
 // small is a root on a filesystem of its own, of so many bytes.
 func small(t *testing.T, size string) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("only root can mount a small filesystem, and CI must test full disks")
-		}
-		t.Skip("SKIPPED: only root can mount a small filesystem; full disks are not tested")
-	}
+	testrun.NeedRoot(t, "full disks")
 	dir := t.TempDir()
 	if err := unix.Mount("unwind-test", dir, "tmpfs", 0, "size="+size+",mode=755"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("a small filesystem cannot be mounted: %v", err)
-		}
-		t.Skipf("SKIPPED: a small filesystem cannot be mounted (%v); full disks are not tested", err)
+		testrun.Skipf(t, "full disks are not tested: a small filesystem cannot be mounted: %v", err)
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "room"), 0o755))

@@ -173,7 +173,7 @@ func orNull(root, target string, t tree) string {
 }
 
 // contentDiff compares one file's content line by line, where it is short and may be seen.
-func (d *draft) contentDiff(g given) string {
+func (d *draft) contentDiff(g namedPath) string {
 	o := d.rec.Ops[g.Op]
 	if o.Private || o.Pre.there() && o.Pre.top().Kind != kindFile {
 		return ""

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 const someUser = 12345
@@ -18,9 +19,7 @@ const someUser = 12345
 // as does something with the rights of an ordinary user. Only this thread gets them.
 func as(t *testing.T, user int, do func()) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: only root can become another user; what an ordinary worker may not do is not tested")
-	}
+	testrun.NeedRoot(t, "what an ordinary user may not do")
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	require.NoError(t, unix.Setfsuid(user))

@@ -27,8 +27,8 @@ type removeParams struct {
 	Paths []string `json:"paths,omitempty" jsonschema:"several of them; instead of path"`
 }
 
-// wanted is a file to write, located.
-type wanted struct {
+// fileToWrite is a file to write, located.
+type fileToWrite struct {
 	spot
 	given  string
 	text   []byte
@@ -36,7 +36,7 @@ type wanted struct {
 	mode   uint32 // 0: that of the file that is replaced
 }
 
-func (w *world) wanted(s activities.Step) ([]wanted, error) {
+func (w *world) filesToWrite(s activities.Step) ([]fileToWrite, error) {
 	if len(s.With) > activities.MaxInline {
 		return nil, activities.Errorf(activities.Refused,
 			"content: the parameters have %d bytes, more than %d; put the content into a file below an allowed root and name it as source: instead", len(s.With), activities.MaxInline)
@@ -51,7 +51,7 @@ func (w *world) wanted(s activities.Step) ([]wanted, error) {
 	} else if p.content != (content{}) {
 		return nil, activities.Errorf(activities.Refused, "files: give either path with content or source, or a list of files, not both")
 	}
-	out := make([]wanted, len(all))
+	out := make([]fileToWrite, len(all))
 	for i, c := range all {
 		name := field
 		if name != "" {
@@ -61,10 +61,10 @@ func (w *world) wanted(s activities.Step) ([]wanted, error) {
 			return nil, err
 		}
 	}
-	return out, oneRoot(out, func(x wanted) spot { return x.spot })
+	return out, oneRoot(out, func(x fileToWrite) spot { return x.spot })
 }
 
-func (w *world) want(field string, c content) (x wanted, err error) {
+func (w *world) want(field string, c content) (x fileToWrite, err error) {
 	x.given = c.Path
 	if x.spot, err = w.locate(field+"path", c.Path, true); err != nil {
 		return x, err
@@ -91,13 +91,13 @@ func (w *world) want(field string, c content) (x wanted, err error) {
 	return x, nil
 }
 
-// doomed is a path to delete, located.
-type doomed struct {
+// pathToDelete is a path to delete, located.
+type pathToDelete struct {
 	spot
 	given string
 }
 
-func (w *world) doomed(s activities.Step) ([]doomed, error) {
+func (w *world) pathsToDelete(s activities.Step) ([]pathToDelete, error) {
 	p, err := activities.DecodeParams[removeParams](s.With)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (w *world) doomed(s activities.Step) ([]doomed, error) {
 	case len(paths) == 0:
 		paths, field = []string{p.Path}, "path"
 	}
-	out := make([]doomed, len(paths))
+	out := make([]pathToDelete, len(paths))
 	for i, path := range paths {
 		name := field
 		if p.Path == "" {
@@ -119,9 +119,9 @@ func (w *world) doomed(s activities.Step) ([]doomed, error) {
 		if err != nil {
 			return nil, err
 		}
-		out[i] = doomed{at, path}
+		out[i] = pathToDelete{at, path}
 	}
-	return out, oneRoot(out, func(x doomed) spot { return x.spot })
+	return out, oneRoot(out, func(x pathToDelete) spot { return x.spot })
 }
 
 // oneRoot refuses paths in two roots, and paths of which one is, or is in, another.

@@ -23,7 +23,7 @@ type record struct {
 	Attempt string `json:"attempt"`
 	Ops     []op   `json:"ops"`
 	// Given are the paths as the step names them.
-	Given []given `json:"given,omitempty"`
+	Given []namedPath `json:"given,omitempty"`
 	// Parents are the folders that the changes are in.
 	Parents []parent `json:"parents,omitempty"`
 	// Times are what a redo sets the times of those folders to.
@@ -43,8 +43,8 @@ type op struct {
 	Text *string `json:"text,omitempty"`
 }
 
-// given is a path that a step names, with the change that it is part of and its place in it.
-type given struct {
+// namedPath is a path that a step names, with the change that it is part of and its place in it.
+type namedPath struct {
 	Path  string `json:"path"`
 	Op    int    `json:"op"`
 	Below string `json:"below"` // the file's path in the op's tree, "." for its top
@@ -57,8 +57,8 @@ type parent struct {
 	Time int64  `json:"time"` // nanoseconds since 1970
 }
 
-// left is what leftDoc holds: the parents as the step left them.
-type left struct {
+// parentsAfter is what leftDoc holds: the parents as the step left them.
+type parentsAfter struct {
 	Parents []parent `json:"parents,omitempty"`
 }
 

@@ -131,7 +131,7 @@ func (b *rollback) restage(ctx context.Context, from, to string, kept tree) erro
 		return activities.Errorf(activities.DamagedRecord,
 			"what the rollback has kept at %s is not as it was taken away; nothing was touched: run the task again", filepath.Join(b.store.Name(), from))
 	}
-	return b.copyTree(held, from, to)
+	return b.copyTree(from, to)
 }
 
 // folder is where the tickets are: with the attempt of the undo that had them last.
@@ -193,7 +193,7 @@ func (a *action) tell(d *draft) (summary string, outputs map[string]any, risk ac
 }
 
 // keep notes in the plan of an undo what it takes away.
-func (u *unwinding) keep(p *plan, sights []sight) (err error) {
+func (u *undoRun) keep(p *plan, sights []sight) (err error) {
 	for _, s := range sights {
 		kept := s.Pre
 		if s.swap {

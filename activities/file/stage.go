@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/pkg/xattr"
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -151,7 +152,7 @@ func (d *draft) digest() activities.Digest {
 }
 
 // write makes a file of the draft. A file that is replaced hands on its owner, its mode and its extended attributes.
-func (d *draft) write(ctx context.Context, at string, x wanted) (err error) {
+func (d *draft) write(ctx context.Context, at string, x fileToWrite) (err error) {
 	old, replaces, err := x.replaced(ctx)
 	if err != nil {
 		return err
@@ -194,7 +195,7 @@ func (d *draft) write(ctx context.Context, at string, x wanted) (err error) {
 }
 
 // replaced is the node that the file replaces.
-func (x wanted) replaced(ctx context.Context) (node, bool, error) {
+func (x fileToWrite) replaced(ctx context.Context) (node, bool, error) {
 	info, err := x.dir.Lstat(x.rel)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -211,7 +212,7 @@ func (x wanted) replaced(ctx context.Context) (node, bool, error) {
 }
 
 // copyTo writes the file's content.
-func (x wanted) copyTo(f *os.File) error {
+func (x fileToWrite) copyTo(f *os.File) error {
 	if x.source == nil {
 		_, err := io.Copy(f, bytes.NewReader(x.text))
 		return err
@@ -281,7 +282,7 @@ func hand(f *os.File, old node) error {
 		case "security.capability", "security.ima", "security.evm":
 			continue
 		}
-		err = unix.Fsetxattr(int(f.Fd()), name, raw, 0)
+		err = xattr.FSet(f, name, raw)
 		if err != nil && (strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "system.")) {
 			return fmt.Errorf("extended attribute %s cannot be handed on: %w", name, err)
 		}

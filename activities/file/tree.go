@@ -1,7 +1,6 @@
 package file
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -18,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // node is all that is kept of one file, folder or link. The time of a folder is not: it changes with what others put
@@ -86,12 +85,16 @@ func (t tree) content() []byte {
 
 // scan looks at name in a folder, without following any symlink.
 func scan(ctx context.Context, dir *os.File, name string) (tree, error) {
-	s := scanner{hash: sha256.New()}
-	err := s.add(ctx, dir, name, ".")
-	if errors.Is(err, fs.ErrNotExist) && len(s.nodes) == 0 {
+	top, err := filetree.Open(int(dir.Fd()), name)
+	if errors.Is(err, fs.ErrNotExist) {
 		return tree{}, nil
 	}
 	if err != nil {
+		return tree{}, fmt.Errorf("looking at %s: %w", name, err)
+	}
+	defer top.Close()
+	s := scanner{hash: sha256.New()}
+	if err := s.scan(ctx, top, "."); err != nil {
 		return tree{}, fmt.Errorf("looking at %s: %w", name, err)
 	}
 	digest := activities.Digest("sha256:" + hex.EncodeToString(s.hash.Sum(nil)))
@@ -105,34 +108,11 @@ type scanner struct {
 	bytes int64
 }
 
-func (s *scanner) add(ctx context.Context, dir *os.File, name, at string) error {
+func (s *scanner) scan(ctx context.Context, from filetree.Node, at string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return &fs.PathError{Op: "stat", Path: at, Err: err}
-	}
-	n := node{Path: at, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid}
-	var err error
-	if n.Xattrs, err = xattrs(dir, name); err != nil {
-		return err
-	}
-	var names []string
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		n.Kind, n.Size, n.Time = kindFile, st.Size, unix.TimespecToNsec(st.Mtim)
-		n.Sum, err = sum(dir, name)
-	case unix.S_IFDIR:
-		n.Kind = kindFolder
-		names, err = list(dir, name)
-	case unix.S_IFLNK:
-		n.Kind, n.Time = kindLink, unix.TimespecToNsec(st.Mtim)
-		n.Link, err = readlink(dir, name)
-	default:
-		n.Kind, n.Time, n.Device = kindOther, unix.TimespecToNsec(st.Mtim), st.Rdev
-		n.Mode = st.Mode
-	}
+	n, err := describeNode(from, at)
 	if err != nil {
 		return err
 	}
@@ -146,107 +126,34 @@ func (s *scanner) add(ctx context.Context, dir *os.File, name, at string) error 
 	if n.Kind != kindFolder {
 		return nil
 	}
-	sub, err := openFolder(dir, name)
+	return from.Each(func(name string, sub filetree.Node) error { return s.scan(ctx, sub, path.Join(at, name)) })
+}
+
+func describeNode(from filetree.Node, at string) (node, error) {
+	st := from.Stat
+	n := node{Path: at, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid}
+	attributes, err := from.Attributes()
 	if err != nil {
-		return err
+		return n, err
 	}
-	defer sub.Close()
-	for _, each := range names {
-		if err := s.add(ctx, sub, each, path.Join(at, each)); err != nil {
-			return err
+	for name, value := range attributes {
+		if n.Xattrs == nil {
+			n.Xattrs = map[string]string{}
 		}
+		n.Xattrs[name] = hex.EncodeToString(value)
 	}
-	return nil
-}
-
-// openNode opens name in dir itself, never what it links to.
-func openNode(dir *os.File, name string, flags int) (*os.File, error) {
-	fd, err := unix.Openat(int(dir.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	switch from.Kind() {
+	case unix.S_IFREG:
+		n.Kind, n.Size, n.Time = kindFile, st.Size, unix.TimespecToNsec(st.Mtim)
+		n.Sum, err = from.Digest()
+	case unix.S_IFDIR:
+		n.Kind = kindFolder
+	case unix.S_IFLNK:
+		n.Kind, n.Time = kindLink, unix.TimespecToNsec(st.Mtim)
+		n.Link, err = from.ReadLink()
+	default:
+		n.Kind, n.Time, n.Device = kindOther, unix.TimespecToNsec(st.Mtim), st.Rdev
+		n.Mode = st.Mode
 	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
-func openFolder(dir *os.File, name string) (*os.File, error) {
-	return openNode(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
-}
-
-func sum(dir *os.File, name string) (string, error) {
-	f, err := openNode(dir, name, unix.O_RDONLY|unix.O_NONBLOCK) // it may have become a pipe
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-func list(dir *os.File, name string) ([]string, error) {
-	sub, err := openFolder(dir, name)
-	if err != nil {
-		return nil, err
-	}
-	defer sub.Close()
-	names, err := sub.Readdirnames(-1)
-	slices.Sort(names)
-	return names, err
-}
-
-func readlink(dir *os.File, name string) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(int(dir.Fd()), name, buf)
-	if err != nil {
-		return "", &fs.PathError{Op: "readlink", Path: name, Err: err}
-	}
-	return string(buf[:n]), nil
-}
-
-// through is a path to name in an open folder, for calls that take only paths: it cannot lead anywhere else.
-func through(dir *os.File, name string) string {
-	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)
-}
-
-func xattrs(dir *os.File, name string) (map[string]string, error) {
-	at := through(dir, name)
-	raw, err := sized(func(buf []byte) (int, error) { return unix.Llistxattr(at, buf) })
-	if len(raw) == 0 || err != nil {
-		return nil, ignoreUnsupported(err)
-	}
-	all := map[string]string{}
-	for attr := range bytes.SplitSeq(bytes.TrimRight(raw, "\x00"), []byte{0}) {
-		value, err := sized(func(buf []byte) (int, error) { return unix.Lgetxattr(at, string(attr), buf) })
-		if errors.Is(err, unix.ENODATA) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("extended attribute %s: %w", attr, err)
-		}
-		all[string(attr)] = hex.EncodeToString(value)
-	}
-	return all, nil
-}
-
-func ignoreUnsupported(err error) error {
-	if errors.Is(err, unix.ENOTSUP) {
-		return nil
-	}
-	return err
-}
-
-// sized calls a function that tells the size it needs when it is given no buffer.
-func sized(get func([]byte) (int, error)) ([]byte, error) {
-	for {
-		n, err := get(nil)
-		if n == 0 || err != nil {
-			return nil, err
-		}
-		buf := make([]byte, n)
-		if n, err = get(buf); !errors.Is(err, unix.ERANGE) {
-			return buf[:max(n, 0)], err
-		}
-	}
+	return n, err
 }

@@ -43,12 +43,12 @@ const keptName = "kept"
 // errOvertaken tells an attempt that another one has its tickets.
 var errOvertaken = activities.Errorf(activities.ActionFailed, "another attempt has taken this undo over; look again")
 
-// unwinding is one attempt of an undo in one root.
-type unwinding struct {
+// undoRun is one attempt of an undo in one root.
+type undoRun struct {
 	*action
 	held
 	rec     record
-	left    left
+	left    parentsAfter
 	done    bool // the forward had seen each original come out
 	plan    plan
 	planned bool
@@ -70,7 +70,7 @@ func (a *action) undoIn(ctx context.Context, h held, d activities.Decision) (act
 		return undone, activities.Errorf(activities.Fenced, "the step's originals are released: its rollback window has closed")
 	}
 	a.reach("undo-begun")
-	u := &unwinding{action: a, held: h, attempt: rand.Text(), decided: d}
+	u := &undoRun{action: a, held: h, attempt: rand.Text(), decided: d}
 	settled, err := u.fence()
 	if err != nil {
 		return undone, err
@@ -89,7 +89,7 @@ func (a *action) undoIn(ctx context.Context, h held, d activities.Decision) (act
 }
 
 // fence takes the forward's tickets away. settled says that an earlier attempt has come to its end.
-func (u *unwinding) fence() (settled bool, err error) {
+func (u *undoRun) fence() (settled bool, err error) {
 	if err := u.mkdir(undoPath(u.id)); err != nil {
 		return false, err
 	}
@@ -103,7 +103,7 @@ func (u *unwinding) fence() (settled bool, err error) {
 	return false, err
 }
 
-func (u *unwinding) read() (err error) {
+func (u *undoRun) read() (err error) {
 	if _, err = u.token.Read(journal.Record, &u.rec); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ type sight struct {
 }
 
 // restore takes the changes back, the last first, or says Drifted and leaves all as it is.
-func (u *unwinding) restore(ctx context.Context) (activities.Undone, error) {
+func (u *undoRun) restore(ctx context.Context) (activities.Undone, error) {
 	var none activities.Undone
 	if err := u.claim(); err != nil {
 		return none, err
@@ -178,7 +178,7 @@ func (u *unwinding) restore(ctx context.Context) (activities.Undone, error) {
 
 // claim takes the tickets from wherever they are: from the forward, or from another attempt, which then fails. They
 // move together, in one rename, so that the last of several attempts has them all.
-func (u *unwinding) claim() error {
+func (u *undoRun) claim() error {
 	const tries = 10 // they may move on while their holders are gone through
 	for range tries {
 		holders, err := u.holders()
@@ -199,7 +199,7 @@ func (u *unwinding) claim() error {
 }
 
 // holders are the folders in which the tickets can be: those of the forward and of other attempts, dead or alive.
-func (u *unwinding) holders() ([]string, error) {
+func (u *undoRun) holders() ([]string, error) {
 	f, err := u.store.Open(undoPath(u.id))
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (u *unwinding) holders() ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == u.attempt }), err
 }
 
-func (u *unwinding) look(ctx context.Context, s *sight) (err error) {
+func (u *undoRun) look(ctx context.Context, s *sight) (err error) {
 	if s.held, err = u.atTicket(ctx, s.ticket); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (u *unwinding) look(ctx context.Context, s *sight) (err error) {
 }
 
 // isDamaged says that an original is not what it was, or is gone.
-func (u *unwinding) isDamaged(s sight) bool {
+func (u *undoRun) isDamaged(s sight) bool {
 	switch {
 	case s.held.is(s.Pre):
 		return false
@@ -234,7 +234,7 @@ func (u *unwinding) isDamaged(s sight) bool {
 }
 
 // judge says whether a change is to be taken back, and whether someone else has changed it since.
-func (u *unwinding) judge(ctx context.Context, s *sight) (drift bool, err error) {
+func (u *undoRun) judge(ctx context.Context, s *sight) (drift bool, err error) {
 	if !s.held.is(s.Pre) && !s.held.is(s.Post) && s.held.there() {
 		// A process died between an exchange and its look at what came out: this is someone else's.
 		if s.stood.is(s.Pre) && u.planned && u.decided.Force == u.drift([]difference{{s.op, s.held}}).Digest {
@@ -260,7 +260,7 @@ func (u *unwinding) judge(ctx context.Context, s *sight) (drift bool, err error)
 }
 
 // decide makes what is to be done durable before any of it is. The first attempt that comes here decides.
-func (u *unwinding) decide(sights []sight, forced bool) error {
+func (u *undoRun) decide(sights []sight, forced bool) error {
 	if u.planned {
 		return nil
 	}
@@ -296,7 +296,7 @@ func (u *unwinding) decide(sights []sight, forced bool) error {
 }
 
 // takeBack does one change backwards.
-func (u *unwinding) takeBack(ctx context.Context, s sight) error {
+func (u *undoRun) takeBack(ctx context.Context, s sight) error {
 	if err := u.swap(s.ticket, s.Target, s.held.there(), s.stood.there()); err != nil {
 		return overtaken(err)
 	}
@@ -320,7 +320,7 @@ func overtaken(err error) error {
 }
 
 // setTimes gives the folders that the changes are in their times back.
-func (u *unwinding) setTimes() error {
+func (u *undoRun) setTimes() error {
 	if !u.plan.Acted {
 		return nil
 	}
@@ -338,7 +338,7 @@ func (u *unwinding) setTimes() error {
 }
 
 // settle makes all other attempts fail, looks at the world once more, and keeps the outcome.
-func (u *unwinding) settle(ctx context.Context, began time.Time) (activities.Undone, error) {
+func (u *undoRun) settle(ctx context.Context, began time.Time) (activities.Undone, error) {
 	to := "" // what was taken away is not needed any more
 	if u.plan.Kept != nil {
 		to = redoPath(u.id)
@@ -358,7 +358,7 @@ func (u *unwinding) settle(ctx context.Context, began time.Time) (activities.Und
 }
 
 // verify says what the world is seen to be.
-func (u *unwinding) verify(ctx context.Context) (activities.Undone, error) {
+func (u *undoRun) verify(ctx context.Context) (activities.Undone, error) {
 	if !u.plan.Acted {
 		said := append([]string{"the step had changed nothing, and no longer can"}, u.plan.Notes...)
 		return activities.Undone{Outcome: activities.Nothing, Observed: strings.Join(said, "; ")}, nil

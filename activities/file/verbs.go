@@ -48,7 +48,7 @@ func (write) spec() activities.Spec {
 }
 
 func (write) in(w *world, s activities.Step) (*root, func(context.Context, *draft) error, error) {
-	all, err := w.wanted(s)
+	all, err := w.filesToWrite(s)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,7 +81,7 @@ func (write) in(w *world, s activities.Step) (*root, func(context.Context, *draf
 			if err := d.show(ctx, n, x, at); err != nil {
 				return err
 			}
-			d.rec.Given = append(d.rec.Given, given{x.given, n, below, x.rel})
+			d.rec.Given = append(d.rec.Given, namedPath{x.given, n, below, x.rel})
 		}
 		return nil
 	}, nil
@@ -144,7 +144,7 @@ const maxText = 64 << 10
 
 // show decides whether a content may be seen, and keeps a short one for later comparison. What comes from a source was
 // meant to stay out of the history; so was what only its owner may read, and a secret's value.
-func (d *draft) show(ctx context.Context, n int, x wanted, at string) error {
+func (d *draft) show(ctx context.Context, n int, x fileToWrite, at string) error {
 	o := &d.rec.Ops[n]
 	info, err := d.store.Stat(at)
 	if err != nil {
@@ -217,7 +217,7 @@ func (remove) spec() activities.Spec {
 }
 
 func (remove) in(w *world, s activities.Step) (*root, func(context.Context, *draft) error, error) {
-	all, err := w.doomed(s)
+	all, err := w.pathsToDelete(s)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -234,7 +234,7 @@ func (remove) in(w *world, s activities.Step) (*root, func(context.Context, *dra
 			if err != nil {
 				return err
 			}
-			d.rec.Given = append(d.rec.Given, given{x.given, n, ".", x.rel})
+			d.rec.Given = append(d.rec.Given, namedPath{x.given, n, ".", x.rel})
 		}
 		return nil
 	}, nil

@@ -79,7 +79,7 @@ func TestResultsAndPlans(t *testing.T) {
 	change, err := b.action("write").Plan(t.Context(), b.entry(), step(one))
 	require.NoError(t, err)
 	require.Equal(t, "replace "+b.path("f")+" (4 -> 4 bytes)", change.Summary)
-	require.Contains(t, change.Diff, "@@ -1,1 +1,1 @@\n-old\n+new\n")
+	require.Contains(t, change.Diff, "@@ -1 +1 @@\n-old\n+new\n")
 	require.Equal(t, []string{"file:" + b.path("f")}, change.Keys)
 	require.Equal(t, activities.Low, change.Risk)
 

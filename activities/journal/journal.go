@@ -16,9 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
 // Names of the documents that every world uses. A world may add its own.
@@ -215,28 +214,14 @@ func (t *Token) Lock(ctx context.Context) (unlock func(), err error) {
 	if err := t.Make(); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(t.dir, "lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, err
+	l, err := filelock.Acquire(ctx, filepath.Join(t.dir, "lock"))
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
+		return nil, fmt.Errorf("another attempt of token %s is running: %w", filepath.Base(t.dir), ctx.Err())
+	case err != nil:
+		return nil, fmt.Errorf("lock of token %s: %w", filepath.Base(t.dir), err)
 	}
-	wait := time.NewTicker(10 * time.Millisecond)
-	defer wait.Stop()
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("lock of token %s: %w", filepath.Base(t.dir), err)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("another attempt of token %s is running: %w", filepath.Base(t.dir), ctx.Err())
-		case <-wait.C:
-		}
-	}
+	return l.Release, nil
 }
 
 // envelope is what a document's file holds: the body and its digest, so that damage is seen and never believed.

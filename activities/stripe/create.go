@@ -55,8 +55,8 @@ func (a *action) undoCreate(c *session, e activities.Entry, req request, d activ
 	return undone, nil
 }
 
-// claimed is what a token's request has made.
-type claimed struct {
+// claim is what a token's request has made.
+type claim struct {
 	objects []object
 	// fresh: the undo itself has made it, so that nobody can later.
 	fresh bool
@@ -68,8 +68,8 @@ type claimed struct {
 
 // claim finds what the token's request has made, or makes it now so that nobody can later. A key that may be forgotten is
 // no proof: then the list is asked first.
-func (a *action) claim(c *session, e activities.Entry, req request) (claimed, error) {
-	its := claimed{complete: true, unproven: a.forgotten(e.Since)}
+func (a *action) claim(c *session, e activities.Entry, req request) (claim, error) {
+	its := claim{complete: true, unproven: a.forgotten(e.Since)}
 	var err error
 	if its.unproven {
 		its.objects, its.complete, err = c.search(req, e)
@@ -84,7 +84,7 @@ func (a *action) claim(c *session, e activities.Entry, req request) (claimed, er
 		its.objects, its.fresh, its.complete = []object{o}, !replayed, its.complete || replayed
 		return its, nil
 	case spent(err):
-		return claimed{}, a.late(e)
+		return claim{}, a.late(e)
 	case stuck(err), denied(err):
 		its.unproven = its.unproven || stuck(err)
 		its.objects, its.complete, err = c.search(req, e)
@@ -94,7 +94,7 @@ func (a *action) claim(c *session, e activities.Entry, req request) (claimed, er
 		its.complete = true
 		return its, err
 	}
-	return claimed{}, err
+	return claim{}, err
 }
 
 // takeBack removes one object, unless someone has changed it since.

@@ -40,7 +40,7 @@ type kind struct {
 	users *users
 
 	// spend takes back what may have moved money; nil for the creates that move none.
-	spend func(u *undoing) (activities.Undone, error)
+	spend func(u *undoRun) (activities.Undone, error)
 	// moved says that an object is as the forward makes it, for the verbs on an object that is there.
 	moved func(o object) bool
 	// unmoved says that it is as the forward finds it: the forward has not acted.

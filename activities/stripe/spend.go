@@ -10,8 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// undoing is the undo of a forward that may move money. It never sends that forward, not even to ask for its answer.
-type undoing struct {
+// undoRun is the undo of a forward that may move money. It never sends that forward, not even to ask for its answer.
+type undoRun struct {
 	*session
 	action   *action
 	entry    activities.Entry
@@ -39,7 +39,7 @@ func (c *session) spend(k *kind, path, token string) (arrived bool, err error) {
 
 // undoSpend fences, looks, and lets the kind take back what it sees.
 func (a *action) undoSpend(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone, error) {
-	u := &undoing{session: c, action: a, entry: e, req: req, decision: d}
+	u := &undoRun{session: c, action: a, entry: e, req: req, decision: d}
 	path := req.parents[0]
 	target, err := c.get(path)
 	if err != nil && !gone(err) {
@@ -72,7 +72,7 @@ func (a *action) undoSpend(c *session, e activities.Entry, req request, d activi
 	return a.kind.spend(u)
 }
 
-func (u *undoing) nothing() (activities.Undone, error) {
+func (u *undoRun) nothing() (activities.Undone, error) {
 	undone := activities.Undone{Outcome: activities.Nothing, Observed: "the request had not arrived, and its key is blocked: a late one does nothing"}
 	if u.arrived {
 		undone.Observed = "Stripe shows nothing that the request has done, and its key is spent"
@@ -86,7 +86,7 @@ func (u *undoing) nothing() (activities.Undone, error) {
 // unproven says that nothing which is seen of the request proves that it has done nothing, or never will. On the object
 // that a verb acts on its effect shows, as long as the key keeps a late one away. A create has no such object: its spent
 // key may hold a refusal, or an answer 500 to what Stripe has done after all.
-func (u *undoing) unproven() bool {
+func (u *undoRun) unproven() bool {
 	if !u.action.kind.acts() {
 		return u.arrived || u.action.forgotten(u.entry.Since)
 	}
@@ -99,7 +99,7 @@ func done(observed string, losses ...string) (activities.Undone, error) {
 }
 
 // repaid is the end of an undo that gave an intent's money back.
-func (u *undoing) repaid() (activities.Undone, error) {
+func (u *undoRun) repaid() (activities.Undone, error) {
 	losses := []string{lossFee, lossMails}
 	if u.action.kind.verb == "capture" {
 		losses = append(losses, lossHold)
@@ -108,12 +108,12 @@ func (u *undoing) repaid() (activities.Undone, error) {
 }
 
 // freed is the end of an undo that let go of the money that an intent held.
-func (u *undoing) freed() (activities.Undone, error) {
+func (u *undoRun) freed() (activities.Undone, error) {
 	return done(fmt.Sprintf("payment_intent %s is canceled, and holds no money", u.target.text("id")), lossIntent)
 }
 
 // refuses returns drift that nobody has decided on.
-func (u *undoing) refuses(diff string) *activities.Undone {
+func (u *undoRun) refuses(diff string) *activities.Undone {
 	drift := &activities.Drift{Digest: activities.DigestOf([]byte(u.target.text("id")), []byte(diff)), Diff: diff}
 	if drift.Digest == u.decision.Force {
 		return nil
@@ -126,7 +126,7 @@ func statusIn(states ...string) func(object) bool {
 	return func(o object) bool { return slices.Contains(states, o.text("status")) }
 }
 
-func undoConfirm(u *undoing) (activities.Undone, error) {
+func undoConfirm(u *undoRun) (activities.Undone, error) {
 	paid, failed := []string{}, []string{}
 	if u.target == nil || !u.arrived {
 		return u.nothing()
@@ -171,7 +171,7 @@ func undoConfirm(u *undoing) (activities.Undone, error) {
 }
 
 // release gives an intent's money back: what was taken, or what is held.
-func (u *undoing) release(path, status string) (activities.Undone, error) {
+func (u *undoRun) release(path, status string) (activities.Undone, error) {
 	id := u.target.text("id")
 	if status == "succeeded" {
 		err := u.giveBack(path, u.entry.Token)
@@ -195,21 +195,21 @@ func (u *undoing) release(path, status string) (activities.Undone, error) {
 	return u.freed()
 }
 
-func undoCapture(u *undoing) (activities.Undone, error) {
+func undoCapture(u *undoRun) (activities.Undone, error) {
 	if u.target == nil || !u.arrived || u.target.text("status") != "succeeded" {
 		return u.nothing()
 	}
 	return u.release(u.req.parents[0], "succeeded")
 }
 
-func undoCancel(u *undoing) (activities.Undone, error) {
+func undoCancel(u *undoRun) (activities.Undone, error) {
 	if u.target == nil || !u.arrived || u.target.text("status") != "canceled" {
 		return u.nothing()
 	}
 	return activities.Undone{Outcome: activities.Final, Observed: fmt.Sprintf("payment_intent %s is canceled for good", u.target.text("id"))}, nil
 }
 
-func undoRefund(u *undoing) (activities.Undone, error) {
+func undoRefund(u *undoRun) (activities.Undone, error) {
 	made, undone, err := u.made()
 	if err != nil || undone != nil {
 		return orZero(undone), err
@@ -240,7 +240,7 @@ func undoRefund(u *undoing) (activities.Undone, error) {
 }
 
 // made are the objects that carry the token; or how the undo has to end without looking at them.
-func (u *undoing) made() (made []object, undone *activities.Undone, err error) {
+func (u *undoRun) made() (made []object, undone *activities.Undone, err error) {
 	made, complete, err := u.search(u.req, u.entry)
 	if err != nil {
 		return nil, nil, err

@@ -9,7 +9,7 @@ import (
 )
 
 // undoSubscription cancels what carries the token, gives back what was paid for it, and voids what still asks for money.
-func undoSubscription(u *undoing) (activities.Undone, error) {
+func undoSubscription(u *undoRun) (activities.Undone, error) {
 	made, undone, err := u.made()
 	if err != nil || undone != nil {
 		return orZero(undone), err
@@ -40,7 +40,7 @@ func undoSubscription(u *undoing) (activities.Undone, error) {
 	return result, err
 }
 
-func (u *undoing) cancelSubscription(o object) (*activities.Undone, error) {
+func (u *undoRun) cancelSubscription(o object) (*activities.Undone, error) {
 	k, id := u.action.kind, o.text("id")
 	path := u.req.list + "/" + id
 	if o.text("status") != "canceled" {
@@ -75,7 +75,7 @@ func (u *undoing) cancelSubscription(o object) (*activities.Undone, error) {
 }
 
 // clearInvoices ends every invoice of a subscription, and says what it could not end and what it gave back.
-func (u *undoing) clearInvoices(subscription string) (residue, seen []string, err error) {
+func (u *undoRun) clearInvoices(subscription string) (residue, seen []string, err error) {
 	var invoices []object
 	if _, err := u.list("/v1/invoices", url.Values{"subscription": {subscription}}, func(o object) { invoices = append(invoices, o) }); err != nil {
 		return nil, nil, err

@@ -63,8 +63,8 @@ type record struct {
 	Serial    uint64   `json:"serial,omitempty"`
 	Addresses []string `json:"addresses,omitempty"`
 	// Planned is what the step is going to do. Unchanged: nothing, so there is nothing to go back from.
-	Planned   []planned `json:"planned,omitempty"`
-	Unchanged bool      `json:"unchanged,omitempty"`
+	Planned   []plannedChange `json:"planned,omitempty"`
+	Unchanged bool            `json:"unchanged,omitempty"`
 	// Back is where an undo goes.
 	Back back `json:"back"`
 	// Sealed holds the contents, encrypted.
@@ -85,8 +85,8 @@ type contents struct {
 	Secrets []string `json:"secrets,omitempty"`
 }
 
-// left is what the step left behind.
-type left struct {
+// resultState is what the step left behind.
+type resultState struct {
 	Digest  activities.Digest `json:"digest"`
 	Lineage string            `json:"lineage"`
 	Serial  uint64            `json:"serial"`
@@ -117,7 +117,7 @@ func (w *world) readRecord(ctx context.Context, t *journal.Token) (r record, c c
 
 // left reads what a step left; found is false where it did not come so far.
 func (w *world) readLeft(ctx context.Context, t *journal.Token) (s *state, found bool, err error) {
-	var l left
+	var l resultState
 	if found, err = t.Read(docLeft, &l); err != nil || !found {
 		return nil, found, err
 	}
@@ -129,13 +129,13 @@ func (w *world) readLeft(ctx context.Context, t *journal.Token) (s *state, found
 	return s, true, err
 }
 
-// applied is the result of the step, encrypted: only in what leaves the worker is everything masked.
-type applied struct {
+// appliedRecord is the result of the step, encrypted: only in what leaves the worker is everything masked.
+type appliedRecord struct {
 	Sealed []byte `json:"sealed"`
 }
 
 func (w *world) readApplied(t *journal.Token) (r activities.Result, found bool, err error) {
-	var done applied
+	var done appliedRecord
 	if found, err = t.Read(journal.Applied, &done); err != nil || !found {
 		return r, found, err
 	}
@@ -148,7 +148,7 @@ func (w *world) writeApplied(t *journal.Token, r *activities.Result) error {
 	if err != nil {
 		return err
 	}
-	done := applied{sealed}
+	done := appliedRecord{sealed}
 	if _, err := t.Create(journal.Applied, &done); err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (a *apply) begin(ctx context.Context, e activities.Entry, s activities.Step
 }
 
 // chosen is the plan to apply: the one that was shown, or a new one with the digest that is wanted, or any.
-func (a *apply) chosen(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*prepared, *record, error) {
+func (a *apply) chosen(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*preparation, *record, error) {
 	if want != "" {
 		if pr, r, err := a.offered(ctx, e, s, want); err != nil || pr != nil {
 			return pr, r, err
@@ -196,7 +196,7 @@ func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b 
 	if err != nil {
 		return activities.Result{}, err
 	}
-	l := left{Digest: now.digest(), Lineage: now.Lineage, Serial: now.Serial, Refused: refused, Sealed: sealed}
+	l := resultState{Digest: now.digest(), Lineage: now.Lineage, Serial: now.Serial, Refused: refused, Sealed: sealed}
 	if _, err := ws.token.Create(docLeft, &l); err != nil {
 		return activities.Result{}, err
 	}

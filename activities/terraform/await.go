@@ -2,14 +2,12 @@ package terraform
 
 import (
 	"context"
-	"errors"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
 // ending says how a run has come to its end.
@@ -29,7 +27,7 @@ var errWorking = &activities.Error{Type: activities.ActionFailed, NextRetry: 5 *
 func (w *world) await(ctx context.Context, r run, interrupt bool) (ending, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Ending)
 	defer cancel()
-	var supervisor started
+	var supervisor supervisorRecord
 	var child process
 	woken := false
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -52,11 +50,12 @@ func (w *world) await(ctx context.Context, r run, interrupt bool) (ending, error
 			wake(r, supervisor.process, child)
 		}
 		if !supervisor.alive() && !child.alive() {
-			free, err := lockFree(r.token)
+			// The lock is free once no terraform of this token is left, nor anything that one has started.
+			held, err := filelock.Held(lockFile(r.token))
 			if err != nil {
 				return ending{}, err
 			}
-			if free {
+			if !held {
 				// The exit may have been written between the look for it and the death of its writer.
 				found, err := r.token.Read(r.doc(docExit), &e)
 				return ending{exit: e, Killed: !found}, err
@@ -85,21 +84,4 @@ func wake(r run, supervisor, child process) {
 		return
 	}
 	interruptOnce(r, func() { child.signal(unix.SIGINT) })
-}
-
-// lockFree says whether no terraform of this token, and nothing that one has started, is left.
-func lockFree(t *journal.Token) (bool, error) {
-	f, err := os.Open(lockFile(t))
-	if os.IsNotExist(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -210,7 +210,7 @@ func (u *undo) tidy(ctx context.Context, now *state) error {
 	if path == "" {
 		return nil
 	}
-	s := sweeping{
+	s := sweepJob{
 		Path: path, Lineage: now.Lineage,
 		State:  !u.record.Had && now.empty() && isFile(path),
 		Backup: !u.record.Backup && isFile(path+".backup"),

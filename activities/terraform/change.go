@@ -66,7 +66,7 @@ func (a *apply) Plan(ctx context.Context, e activities.Entry, s activities.Step)
 }
 
 // keep makes the plan the one that Apply takes for digest.
-func (pr *prepared) keep(ctx context.Context, t *journal.Token, digest activities.Digest) error {
+func (pr *preparation) keep(ctx context.Context, t *journal.Token, digest activities.Digest) error {
 	r, err := pr.record(ctx, digest)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (pr *prepared) keep(ctx context.Context, t *journal.Token, digest activitie
 }
 
 // change describes the plan.
-func (pr *prepared) change(digest activities.Digest, text string) activities.Change {
+func (pr *preparation) change(digest activities.Digest, text string) activities.Change {
 	lost := pr.said.loses()
 	c := activities.Change{
 		Summary:  fmt.Sprintf("terraform apply %s: %s", pr.bundle.Dir, pr.tally()),
@@ -101,7 +101,7 @@ func (pr *prepared) change(digest activities.Digest, text string) activities.Cha
 }
 
 // tally counts the actions.
-func (pr *prepared) tally() string {
+func (pr *preparation) tally() string {
 	n := map[string]int{}
 	for _, p := range pr.said.actions() {
 		n[p.Action]++
@@ -113,7 +113,7 @@ func (pr *prepared) tally() string {
 }
 
 // offered takes up the plan that was shown with digest want, if nothing has changed since; nil where it is not at hand.
-func (a *apply) offered(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*prepared, *record, error) {
+func (a *apply) offered(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*preparation, *record, error) {
 	t, err := a.token(e)
 	if err != nil {
 		return nil, nil, err
@@ -145,7 +145,7 @@ func (a *apply) offered(ctx context.Context, e activities.Entry, s activities.St
 	if o.Record.Want != want || b.digest() != o.Bundle || now.Lineage != o.Record.Lineage || now.Serial != o.Record.Serial {
 		return nil, nil, stale(o.Record.Dir)
 	}
-	pr := &prepared{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), back: o.Record.Back, notes: notes}
+	pr := &preparation{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), back: o.Record.Back, notes: notes}
 	return pr, &o.Record, nil
 }
 

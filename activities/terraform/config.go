@@ -76,10 +76,10 @@ func (c Config) validate() error {
 	return nil
 }
 
-// New makes the world. The program must have called [Supervise] first: it is its own supervisor.
+// New makes the world. The program must have called [Attend] first: it is its own supervisor.
 func New(c Config) (activities.World, error) {
-	if !supervises.Load() {
-		return activities.World{}, fmt.Errorf("terraform: call terraform.Supervise() first thing in main (or TestMain)")
+	if !supervisorRole.Attended() {
+		return activities.World{}, fmt.Errorf("terraform: call terraform.Attend() first thing in main (or TestMain)")
 	}
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {

@@ -64,7 +64,7 @@ func (r record) foreign(now *state) []string {
 // plans says that the step was going to touch the object at address.
 func (r record) plans(address string) bool {
 	address, _, _ = strings.Cut(address, " (deposed")
-	return slices.ContainsFunc(r.Planned, func(p planned) bool { return p.Address == address })
+	return slices.ContainsFunc(r.Planned, func(p plannedChange) bool { return p.Address == address })
 }
 
 // moved are the addresses of objects that are not as the state says, and a digestible form of how.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +23,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if at := os.Getenv(breakVar); at != "" && (filepath.Base(os.Args[0]) == frontName || os.Getenv(workerVar) != "") {
+	if at := os.Getenv(breakVar); at != "" && (strings.HasPrefix(filepath.Base(os.Args[0]), frontName) || os.Getenv(workerVar) != "") {
 		point.Hook(func(label string) {
 			switch at {
 			case "kill:" + label:
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 			}
 		})
 	}
-	Supervise()
+	Attend()
 	// A program with the race detector sleeps a second at its end; fronts and supervisors are such programs here.
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	if task := os.Getenv(workerVar); task != "" {

@@ -124,7 +124,7 @@ func (ws *workspace) doubt(now *state) (string, error) {
 	objects := now.managed()
 	var lost []creation
 	for _, r := range all {
-		var s started
+		var s supervisorRecord
 		if found, err := ws.token.Read(r.doc(docProcess), &s); err != nil {
 			return "", err
 		} else if !found || s.Turn != 0 {

@@ -30,10 +30,8 @@ type order struct {
 // whatApply is a run that applies a plan.
 const whatApply = "apply"
 
-const (
-	orderVar      = "UNWIND_TERRAFORM_ORDER"
-	supervisorVar = "UNWIND_TERRAFORM_SUPERVISOR"
-)
+// orderVar names the environment variable that holds an order.
+const orderVar = "UNWIND_TERRAFORM_ORDER"
 
 func (o order) String() string {
 	b, _ := json.Marshal(o) // strings and numbers
@@ -72,8 +70,8 @@ const (
 	docSettled     = "settled"     // what is to be said of it, worked out by the first to come after it
 )
 
-// started is who supervises a run, and for whom.
-type started struct {
+// supervisorRecord is who supervises a run, and for whom.
+type supervisorRecord struct {
 	process
 	// Turn is the number of the undo that runs it; zero for a forward.
 	Turn int `json:"turn,omitempty"`

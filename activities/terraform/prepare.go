@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// prepared is a step that is planned and whose undo is prepared; nothing has been touched.
-type prepared struct {
+// preparation is a step that is planned and whose undo is prepared; nothing has been touched.
+type preparation struct {
 	ws     *workspace
 	bundle bundle
 	state  *state // before
@@ -30,7 +30,7 @@ type prepared struct {
 const planFile = "unwind.tfplan"
 
 // prepare reads the configuration and the state, plans, and sees to it that the step could be undone.
-func (a *apply) prepare(ctx context.Context, e activities.Entry, s activities.Step) (*prepared, error) {
+func (a *apply) prepare(ctx context.Context, e activities.Entry, s activities.Step) (*preparation, error) {
 	if err := a.installed(); err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (a *apply) prepare(ctx context.Context, e activities.Entry, s activities.St
 	if err := activities.RunChecks(ctx, s.Checks, activities.Staged, activities.Live, scene{ws.dir, p.Dir}); err != nil {
 		return nil, err
 	}
-	pr := &prepared{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), notes: notes}
+	pr := &preparation{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), notes: notes}
 	if pr.said, err = ws.plan(ctx, tfexec.Out(pr.file)); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (a *apply) configuration(ctx context.Context, e activities.Entry, dir strin
 }
 
 // wayBack finds out how the step will be undone, and proves what it can of it.
-func (a *apply) wayBack(ctx context.Context, e activities.Entry, previous *Previous, pr *prepared) (err error) {
+func (a *apply) wayBack(ctx context.Context, e activities.Entry, previous *Previous, pr *preparation) (err error) {
 	switch {
 	case pr.said.unchanged():
 		pr.back = nowhere
@@ -125,7 +125,7 @@ func (a *apply) wayBack(ctx context.Context, e activities.Entry, previous *Previ
 
 // proveWayBack initialises the configuration to go back to, with the providers of the step, and plans it: that must work,
 // and one that was only named must make exactly the present state.
-func (a *apply) proveWayBack(ctx context.Context, e activities.Entry, pr *prepared) error {
+func (a *apply) proveWayBack(ctx context.Context, e activities.Entry, pr *preparation) error {
 	pr.prior.lockLike(pr.lock())
 	ws, err := a.workspace(ctx, e, "prior", *pr.prior, 0)
 	if err != nil {
@@ -143,9 +143,9 @@ func (a *apply) proveWayBack(ctx context.Context, e activities.Entry, pr *prepar
 }
 
 // lock is the lock file of the providers that init has chosen for the step.
-func (pr *prepared) lock() file { return readLock(pr.ws.dir) }
+func (pr *preparation) lock() file { return readLock(pr.ws.dir) }
 
-func addresses(ps []planned) []string {
+func addresses(ps []plannedChange) []string {
 	var all []string
 	for _, p := range ps {
 		all = append(all, p.Address)
@@ -154,7 +154,7 @@ func addresses(ps []planned) []string {
 }
 
 // digest covers what the plan would do to which state.
-func (pr *prepared) digest(ctx context.Context) (activities.Digest, *tfjson.Plan, error) {
+func (pr *preparation) digest(ctx context.Context) (activities.Digest, *tfjson.Plan, error) {
 	if err := pr.ws.plainly(); err != nil {
 		return "", nil, err
 	}
@@ -175,7 +175,7 @@ func (pr *prepared) digest(ctx context.Context) (activities.Digest, *tfjson.Plan
 }
 
 // record makes the undo record.
-func (pr *prepared) record(ctx context.Context, want activities.Digest) (record, error) {
+func (pr *preparation) record(ctx context.Context, want activities.Digest) (record, error) {
 	c := contents{Forward: pr.bundle, Prior: pr.prior, State: pr.state.raw, Secrets: pr.secrets(ctx)}
 	c.Forward.lockLike(pr.lock())
 	sealed, err := pr.ws.seal.close("record", c)
@@ -189,7 +189,7 @@ func (pr *prepared) record(ctx context.Context, want activities.Digest) (record,
 
 // secrets are the values that an undo must hide too: those among the variables that the masker hides now, for an undo is
 // not told them again, and the sensitive ones of the state before.
-func (pr *prepared) secrets(ctx context.Context) []string {
+func (pr *preparation) secrets(ctx context.Context) []string {
 	m := activities.MaskerFrom(ctx)
 	found := pr.state.sensitive()
 	for _, v := range leaves(pr.bundle.Vars) {

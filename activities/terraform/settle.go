@@ -45,7 +45,7 @@ func (w *world) awaitAll(ctx context.Context, t *journal.Token, interrupt bool) 
 		if err != nil {
 			return nil, err
 		}
-		var s started
+		var s supervisorRecord
 		if _, err := t.Read(r.doc(docProcess), &s); err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func (w *world) settleAll(ctx context.Context, ws *workspace) (lost []creation, 
 	}
 	var now map[string]string
 	for _, r := range all {
-		var s started
+		var s supervisorRecord
 		if found, err := ws.token.Read(r.doc(docProcess), &s); err != nil || !found || s.Turn != 0 {
 			if err != nil {
 				return nil, err

@@ -36,7 +36,7 @@ func TestKilledOnTheWayToTerraform(t *testing.T) {
 			assert.Empty(t, b.names())
 			assert.NoFileExists(t, b.state())
 			assert.Eventually(t, func() bool { // a supervisor that is on its way out may take a moment
-				var p started
+				var p supervisorRecord
 				_, err := b.run(e).token.Read(b.run(e).doc(docProcess), &p)
 				return err == nil && !p.alive()
 			}, time.Minute, 10*time.Millisecond, "nothing of the step is left running")

@@ -50,8 +50,8 @@ type counts struct {
 	Operation string `json:"operation"`
 }
 
-// planned is one action of a plan.
-type planned struct{ Address, Action string }
+// plannedChange is one action of a plan.
+type plannedChange struct{ Address, Action string }
 
 // creation is an object that a run began to make.
 type creation struct {
@@ -72,7 +72,7 @@ const (
 
 // report is what a run has said.
 type report struct {
-	Planned []planned
+	Planned []plannedChange
 	// Drifted are the addresses that refreshing has found changed.
 	Drifted []string
 	// Begun says that at least one object was touched.
@@ -120,7 +120,7 @@ func readEvents(path string, add func(event)) error {
 func (r *report) add(e event) {
 	switch e.Type {
 	case "planned_change":
-		r.Planned = append(r.Planned, planned{e.Change.Resource.Address, e.Change.Action})
+		r.Planned = append(r.Planned, plannedChange{e.Change.Resource.Address, e.Change.Action})
 	case "resource_drift":
 		r.Drifted = append(r.Drifted, e.Change.Resource.Address)
 	case "apply_start":
@@ -171,8 +171,8 @@ func (r *report) ended(e event) {
 func (r report) unchanged() bool { return len(r.actions()) == 0 && !r.Outputs }
 
 // actions are the planned ones that change something.
-func (r report) actions() []planned {
-	return slices.DeleteFunc(slices.Clone(r.Planned), func(p planned) bool {
+func (r report) actions() []plannedChange {
+	return slices.DeleteFunc(slices.Clone(r.Planned), func(p plannedChange) bool {
 		return p.Action == "noop" || p.Action == "read" || p.Action == "move"
 	})
 }

@@ -1,23 +1,23 @@
 package terraform
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/internal/filelock"
+	"github.com/seed-62bf7108/unwind/internal/supervisor"
 )
 
 const (
@@ -28,10 +28,16 @@ const (
 	lockWait = time.Minute
 )
 
-var supervises atomic.Bool
+// supervisorJob is what the front hands the supervisor.
+type supervisorJob struct {
+	Order order    `json:"order"`
+	Args  []string `json:"args"`
+}
 
-// Supervise makes the program its own supervisor of terraform. Call it first thing in main, and in TestMain: it returns
-// at once, except in the processes that the world starts from the program itself. These are two:
+var supervisorRole = supervisor.Role[supervisorJob]{Name: frontName + "-supervisor"}
+
+// Attend makes the program its own supervisor of terraform. Call it first thing in main, and in TestMain: it returns at
+// once, except in the processes that the world starts from the program itself. These are two:
 //
 // The front is what terraform-exec takes for terraform. terraform-exec kills it when the worker dies, and interrupts it
 // when a call is cancelled. It starts the supervisor and passes on what terraform says.
@@ -40,16 +46,9 @@ var supervises atomic.Bool
 // which terraform inherits, asks the journal whether the token is still open, and only then starts terraform, with its
 // output in files. A byte from the front, the end of the front, or a signal makes it interrupt terraform: once in all,
 // for a second interrupt would make terraform drop what is in flight.
-func Supervise() {
-	supervises.Store(true)
-	if filepath.Base(os.Args[0]) != frontName {
-		return
-	}
-	if err := serve(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+func Attend() {
+	supervisorRole.Attend(supervise)
+	supervisor.Dispatch(frontName, serve)
 }
 
 func serve() error {
@@ -57,20 +56,15 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case os.Getenv(supervisorVar) != "":
-		return supervise(o, os.Args[1:])
-	case o.Out != "":
+	if o.Out != "" {
 		return front(o, os.Args[1:])
 	}
 	return syscall.Exec(o.Terraform, append([]string{o.Terraform}, os.Args[1:]...), ownEnv()) //nolint:gosec // our own arguments, handed on
 }
 
-// ownEnv is the environment without what only front and supervisor read.
+// ownEnv is the environment without what only the front reads.
 func ownEnv() []string {
-	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return strings.HasPrefix(kv, orderVar+"=") || strings.HasPrefix(kv, supervisorVar+"=")
-	})
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, orderVar+"=") })
 }
 
 // front starts the supervisor and passes on its output and, as exit status, its end.
@@ -85,39 +79,36 @@ func front(o order, args []string) error {
 	if err != nil {
 		return err
 	}
-	control, hold, err := os.Pipe()
+	o.reach("ready")
+	p, err := supervisorRole.Start(supervisorJob{o, args}, supervisor.Setup{Env: ownEnv(), Stdout: stdout.file, Stderr: stderr.file})
 	if err != nil {
 		return err
 	}
-	c := exec.Command("/proc/self/exe", args...) //nolint:gosec // our own arguments, handed on
-	c.Args[0] = frontName
-	c.Env = append(os.Environ(), supervisorVar+"=1")
-	c.Stdout, c.Stderr = stdout.file, stderr.file
-	c.ExtraFiles = []*os.File{control}
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	o.reach("ready")
-	if err := c.Start(); err != nil {
-		return err
-	}
 	o.reach("passed-on")
-	control.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }()
+	type end struct {
+		status int
+		err    error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		status, err := p.Wait()
+		ended <- end{status, err}
+	}()
 	beat := time.NewTicker(5 * time.Millisecond)
 	for {
 		select {
 		case <-interrupts:
-			_, _ = hold.Write([]byte{'i'}) // a supervisor that has ended needs none
+			p.Interrupt()
 		case <-beat.C:
 			stdout.copy()
 			stderr.copy()
-		case err := <-ended:
+		case end := <-ended:
 			stdout.copy()
 			stderr.copy()
-			if bad, ok := errors.AsType[*exec.ExitError](err); ok {
-				os.Exit(max(bad.ExitCode(), 1))
+			if end.status != 0 {
+				os.Exit(max(end.status, 1)) // -1: a signal has ended it
 			}
-			return err
+			return end.err
 		}
 	}
 }
@@ -154,17 +145,14 @@ func (t *tail) copy() {
 }
 
 // supervise runs terraform for an order, if its fence still lets it.
-func supervise(o order, args []string) error {
+func supervise(job supervisorJob, front io.Reader) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
-	control := os.NewFile(3, "control")
-	syscall.CloseOnExec(3)
-
-	s := &supervisor{order: o}
-	go s.interruptOn(control, signals)
-	if o.Run == 0 {
-		code, err := s.start(args)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	s := &supervision{order: job.Order, stop: cancel}
+	go s.interruptOn(front, signals)
+	if s.Run == 0 {
+		code, err := s.start(ctx, job.Args)
 		if err != nil {
 			return err
 		}
@@ -173,11 +161,11 @@ func supervise(o order, args []string) error {
 	if err := s.register(); err != nil {
 		return err
 	}
-	return s.end(s.terraform(args))
+	return s.end(s.terraform(ctx, job.Args))
 }
 
 // register writes down who supervises this run.
-func (s *supervisor) register() error {
+func (s *supervision) register() error {
 	t, err := s.order.token()
 	if err != nil {
 		return err
@@ -188,29 +176,30 @@ func (s *supervisor) register() error {
 	if err != nil {
 		return err
 	}
-	if first, err := t.Create(s.run.doc(docProcess), &started{self, s.Turn, s.What}); err != nil || !first {
+	if first, err := t.Create(s.run.doc(docProcess), &supervisorRecord{self, s.Turn, s.What}); err != nil || !first {
 		return fmt.Errorf("run %d of token %s has a supervisor already (%w)", s.Run, s.Token, err)
 	}
 	point.Reach("terraform.supervisor:registered")
 	return nil
 }
 
-// supervisor is one run, or one look: a terraform that changes nothing and has no number, no token and no lock.
-type supervisor struct {
+// supervision is one run, or one look: a terraform that changes nothing and has no number, no token and no lock.
+type supervision struct {
 	order
 	token *journal.Token
 	run   run
+	// stop ends the context of all that comes before terraform is started.
+	stop context.CancelCauseFunc
 
-	mu          sync.Mutex
-	interrupted bool
-	child       *os.Process
+	mu    sync.Mutex
+	child *os.Process
 }
 
-// interruptOn interrupts at the first byte or the end of control, or at the first signal.
-func (s *supervisor) interruptOn(control *os.File, signals <-chan os.Signal) {
+// interruptOn interrupts at the first byte or the end of what the front sends, or at the first signal.
+func (s *supervision) interruptOn(front io.Reader, signals <-chan os.Signal) {
 	spoken := make(chan struct{})
 	go func() {
-		_, _ = control.Read(make([]byte, 1)) // an error is the end as well
+		_, _ = front.Read(make([]byte, 1)) // an error is the end as well
 		close(spoken)
 	}()
 	select {
@@ -221,10 +210,10 @@ func (s *supervisor) interruptOn(control *os.File, signals <-chan os.Signal) {
 }
 
 // interrupt lets terraform finish what is in flight and end; one that has not started will not.
-func (s *supervisor) interrupt() {
+func (s *supervision) interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.interrupted = true
+	s.stop(errInterrupted)
 	send := func() { _ = s.child.Signal(syscall.SIGINT) } // it may have ended just now
 	switch {
 	case s.child == nil:
@@ -247,30 +236,30 @@ func interruptOnce(r run, send func()) {
 var errInterrupted = errors.New("interrupted before terraform was started")
 
 // terraform takes the lock, asks the fence and runs the program; its error is why that did not come about.
-func (s *supervisor) terraform(args []string) (code int, err error) {
-	lock, err := s.lock()
+func (s *supervision) terraform(ctx context.Context, args []string) (code int, err error) {
+	lock, err := s.lock(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer lock.Close()
+	defer lock.Release()
 	point.Reach("terraform.supervisor:locked")
 	if err := s.fenced(s.token); err != nil {
 		return 0, err
 	}
 	point.Reach("terraform.supervisor:allowed")
 	if len(args) > 0 && args[0] == sweepCommand {
-		return 0, s.inside(func() error { return sweep(args[1:]) })
+		return 0, s.inside(ctx, func() error { return sweep(args[1:]) })
 	}
-	return s.start(args, lock)
+	return s.start(ctx, args, lock.File())
 }
 
 // start runs terraform to its end. It and its providers inherit the lock and so hold it, should the supervisor be killed.
-func (s *supervisor) start(args []string, lock ...*os.File) (code int, err error) {
-	c := exec.Command(s.Terraform, args...) //nolint:gosec // our own arguments, handed on
+func (s *supervision) start(ctx context.Context, args []string, inherits ...*os.File) (code int, err error) {
+	c := exec.Command(s.Terraform, args...)
 	c.Env = ownEnv()
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
-	c.ExtraFiles = lock
-	if err := s.inside(func() error {
+	c.ExtraFiles = inherits
+	if err := s.inside(ctx, func() error {
 		if err := c.Start(); err != nil {
 			return err
 		}
@@ -296,41 +285,28 @@ func (s *supervisor) start(args []string, lock ...*os.File) (code int, err error
 }
 
 // inside does something unless the run has been interrupted, and lets no interrupt fall between the two.
-func (s *supervisor) inside(do func() error) error {
+func (s *supervision) inside(ctx context.Context, do func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.interrupted {
-		return errInterrupted
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return do()
 }
 
 // lock takes the token's terraform lock.
-func (s *supervisor) lock() (*os.File, error) {
-	f, err := os.OpenFile(lockFile(s.token), os.O_CREATE|os.O_RDWR, 0o600)
+func (s *supervision) lock(ctx context.Context) (*filelock.Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	l, err := filelock.Acquire(ctx, lockFile(s.token))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("lock of token %s: %w", s.Token, err)
 	}
-	for deadline := time.Now().Add(lockWait); ; <-time.After(5 * time.Millisecond) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		s.mu.Lock()
-		stop := s.interrupted
-		s.mu.Unlock()
-		if stop {
-			err = errInterrupted
-		}
-		if stop || !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || time.Now().After(deadline) {
-			f.Close()
-			return nil, fmt.Errorf("lock of token %s: %w", s.Token, err)
-		}
-	}
+	return l, nil
 }
 
 // end writes down how the run has ended, and ends the process likewise.
-func (s *supervisor) end(code int, err error) error {
+func (s *supervision) end(code int, err error) error {
 	e := exit{Code: code}
 	if err != nil {
 		e = exit{Code: exitRefused, Refused: err.Error()}

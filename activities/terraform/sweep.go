@@ -16,8 +16,8 @@ import (
 // happen outside the lock and the fence.
 const sweepCommand = "unwind-sweep"
 
-// sweeping says what to remove of a local backend's files.
-type sweeping struct {
+// sweepJob says what to remove of a local backend's files.
+type sweepJob struct {
 	Path string `json:"path"`
 	// State: the state itself, if it is empty and of this lineage (or of no bytes).
 	State   bool   `json:"state,omitempty"`
@@ -27,7 +27,7 @@ type sweeping struct {
 }
 
 func sweep(args []string) error {
-	var s sweeping
+	var s sweepJob
 	if err := json.Unmarshal([]byte(args[0]), &s); err != nil {
 		return err
 	}

@@ -9,72 +9,73 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
 // turn is one undo of a token at work. Undos take turns; the document of a turn fences all earlier ones: no terraform of
 // theirs starts any more. So a turn need not wait for one that is stopped and holds the lock for ever.
 type turn struct {
 	n    int
-	lock *os.File
+	lock *filelock.Lock // nil where the holder of the turn before is stopped
 }
 
 func (t *turn) end() {
 	if t.lock != nil {
-		t.lock.Close()
+		t.lock.Release()
 	}
 }
 
 // takeTurn waits until no other undo of the token is at work, or the one that is cannot go on. settled is set where one
 // has come to an outcome meanwhile.
 func takeTurn(ctx context.Context, t *journal.Token) (mine *turn, settled bool, err error) {
-	f, err := os.OpenFile(filepath.Join(t.Dir(), "undo.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, false, err
-	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		var v json.RawMessage
 		if found, err := t.Read(journal.Outcome, &v); err != nil || found {
-			f.Close()
 			return nil, found, err
 		}
-		n, holder, err := lastTurn(t)
-		if err != nil {
-			f.Close()
-			return nil, false, err
-		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			f.Close()
-			return nil, false, err
-		}
-		if err == nil || n > 0 && holder.stopped() {
-			self, err := processOf(os.Getpid())
-			if err != nil {
-				f.Close()
-				return nil, false, err
-			}
-			first, err := t.Create(turnDoc(n+1), &self)
-			if err != nil {
-				f.Close()
-				return nil, false, err
-			}
-			if first {
-				return &turn{n + 1, f}, false, nil
-			}
+		mine, err := tryTurn(t)
+		if mine != nil || err != nil {
+			return mine, false, err
 		}
 		select {
 		case <-ctx.Done():
-			f.Close()
 			return nil, false, fmt.Errorf("another undo of this step is at work: %w", ctx.Err())
 		case <-tick.C:
 		}
 	}
+}
+
+// tryTurn takes the next turn where nobody holds the lock of the last one, or its holder is stopped.
+func tryTurn(t *journal.Token) (*turn, error) {
+	n, holder, err := lastTurn(t)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := filelock.Try(filepath.Join(t.Dir(), "undo.lock"))
+	if errors.Is(err, filelock.ErrHeld) && n > 0 && holder.stopped() {
+		err = nil // overtaken: the document of the new turn fences it
+	} else if errors.Is(err, filelock.ErrHeld) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	mine := &turn{n + 1, lock}
+	self, err := processOf(os.Getpid())
+	if err != nil {
+		mine.end()
+		return nil, err
+	}
+	first, err := t.Create(turnDoc(mine.n), &self)
+	if err != nil || !first {
+		mine.end()
+		return nil, err
+	}
+	return mine, nil
 }
 
 // lastTurn is the number of the latest turn, zero for none, and whose it is.

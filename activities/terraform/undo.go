@@ -175,7 +175,7 @@ func (u *undo) run(ctx context.Context, unsaved []string) (activities.Undone, er
 
 // refused are the refusals of the step and of its undo.
 func (u *undo) refused() ([]string, error) {
-	var l left
+	var l resultState
 	if _, err := u.ws.token.Read(docLeft, &l); err != nil {
 		return nil, err
 	}

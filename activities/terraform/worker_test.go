@@ -93,7 +93,7 @@ func (b *bench) kill(c *exec.Cmd) {
 // supervisor waits until the step's first run is registered, and returns who supervises it.
 func (b *bench) supervisor(e activities.Entry) process {
 	b.Helper()
-	var s started
+	var s supervisorRecord
 	b.eventually("a supervisor", func() bool {
 		found, err := b.run(e).token.Read(b.run(e).doc(docProcess), &s)
 		require.NoError(b, err)
@@ -116,7 +116,7 @@ func (b *bench) killLastRun(e activities.Entry) {
 	all, err := runs(b.run(e).token)
 	require.NoError(b, err)
 	last := all[len(all)-1]
-	var s started
+	var s supervisorRecord
 	found, err := last.token.Read(last.doc(docProcess), &s)
 	require.NoError(b, err)
 	require.True(b, found)

@@ -319,7 +319,7 @@ func hide(ctx context.Context, secrets []string) {
 }
 
 // sweep removes an empty state, and what terraform leaves beside it, under the same lock and fence as terraform itself.
-func (ws *workspace) sweep(ctx context.Context, s sweeping) error {
+func (ws *workspace) sweep(ctx context.Context, s sweepJob) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -347,7 +347,7 @@ func (ws *workspace) dropBackup(ctx context.Context, now *state) error {
 	if _, err := ws.token.Read(journal.Record, &r); err != nil || r.Backup {
 		return err
 	}
-	return ws.sweep(ctx, sweeping{Path: ws.state, Lineage: now.Lineage, Backup: true})
+	return ws.sweep(ctx, sweepJob{Path: ws.state, Lineage: now.Lineage, Backup: true})
 }
 
 // failed is the error of a terraform that did not succeed: what it reported, without what it printed on the way.

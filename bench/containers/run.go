@@ -10,9 +10,10 @@ import (
 
 	"github.com/docker/docker/client"
 
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
-	shell "github.com/seed-62bf7108/unwind/activities/container/image"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 )
 
 // What the usual way takes must be at least so many times what layers take; the first two from 15 MB on, and without any
@@ -150,11 +151,11 @@ func begin(ctx context.Context, rounds int) (_ *run, err error) {
 	if r.dir, err = os.MkdirTemp("", "unwind-bench-"); err != nil {
 		return nil, err
 	}
-	r.helper = helper.NewClient(filepath.Join(r.dir, "layers"))
+	r.helper = helper.ClientOf(sidecar.Starter(r, filepath.Base(r.dir)))
 	if _, err := r.helper.Ask(ctx, helper.Request{Op: helper.Probe}); err != nil {
 		return nil, fmt.Errorf("no layers here: %w", err)
 	}
-	_, err = shell.Build(ctx, r, r.ref)
+	_, err = demoimage.Build(ctx, r, r.ref)
 	return r, err
 }
 
@@ -188,6 +189,7 @@ func (r *run) end() (err error) {
 		err = r.own.Close()
 	} else if r.Client != nil {
 		_ = r.drop(r.ref)
+		err = sidecar.Remove(context.Background(), r, filepath.Base(r.dir))
 	}
 	if r.Client != nil {
 		r.Close()

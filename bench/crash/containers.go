@@ -23,6 +23,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
 
+	world "github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/examples/found"
 )
 
@@ -101,7 +102,7 @@ func (p *inContainer) set(ctx context.Context, r *run, task string) error {
 	if err := r.engine.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
 		return err
 	}
-	p.within = r.fleet.members[p.Host].Container.Overlay
+	p.within = r.fleet.members[p.Host].Container.Layers == world.LayersRequire
 	p.before, err = p.look(ctx)
 	return err
 }
@@ -188,7 +189,7 @@ func (p *inContainer) rerun(e ended) []string {
 			return slices.ContainsFunc(e.notes(p.id(i)), func(n string) bool { return strings.Contains(n, what) })
 		}
 		if noted("the container was rolled back") && (!p.within || noted("by docker commit, not by a layer")) {
-			return []string{"it has another id", "its image is told by an id", "times below a second"}
+			return []string{"it has another id", "its image is named by id", "times below a second"}
 		}
 	}
 	return nil

@@ -64,10 +64,7 @@ var injectors = map[kind]func(context.Context, *run, fault) error{
 		r.fleet.members[f.Host].killThose("unwind-exec-supervisor")
 		return nil
 	},
-	killHelper: func(_ context.Context, r *run, f fault) error {
-		r.fleet.members[f.Host].killThose("unwind-overlay-helper")
-		return nil
-	},
+	killHelper: func(ctx context.Context, r *run, f fault) error { return r.killSidecars(ctx, r.fleet.members[f.Host]) },
 	cutOff: func(_ context.Context, r *run, f fault) error {
 		r.fleet.members[f.Host].wire.drop()
 		return nil

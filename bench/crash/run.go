@@ -17,11 +17,15 @@ import (
 	"syscall"
 	"time"
 
+	dockercontainer "github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
 	docker "github.com/docker/docker/client"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
-	"github.com/seed-62bf7108/unwind/activities/container/image"
+	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -254,7 +258,7 @@ func (r *run) setEngine(ctx context.Context) (err error) {
 	}
 	r.closers = append(r.closers, r.engine.Close)
 	tag := "unwind-crash:" + filepath.Base(r.dir)
-	if r.image, err = image.Build(ctx, r.engine, tag); err != nil {
+	if r.image, err = demoimage.Build(ctx, r.engine, tag); err != nil {
 		return err
 	}
 	r.closers = append(r.closers, func() error { return r.removeImage(tag) })
@@ -268,9 +272,37 @@ func (r *run) setEngine(ctx context.Context) (err error) {
 		fmt.Fprintln(r.Log, "no checkpoints in layers: they need root")
 	}
 	for i, m := range r.fleet.members {
-		m.Container = &host.ContainerConfig{Engine: "unix://" + socket, Overlay: layers && keepingOf(i) == inLayers}
+		m.Container = &host.ContainerConfig{Engine: "unix://" + socket, Layers: container.LayersNever}
+		if layers && keepingOf(i) == inLayers {
+			m.Container.Layers = container.LayersRequire
+		}
+		r.closers = append(r.closers, func() error { return r.removeLayers(m) })
 	}
 	return nil
+}
+
+// removeLayers removes what a host's sidecars have on the engine.
+func (r *run) removeLayers(m *member) error {
+	home, err := container.Home(m.State)
+	if err != nil {
+		return err
+	}
+	return sidecar.Remove(context.Background(), r.engine, home)
+}
+
+// killSidecars ends what makes the layers of a host's containers.
+func (r *run) killSidecars(ctx context.Context, m *member) error {
+	home, err := container.Home(m.State)
+	if err != nil {
+		return err
+	}
+	all, err := r.engine.ContainerList(ctx, dockercontainer.ListOptions{Filters: filters.NewArgs(filters.Arg("label", sidecar.Label+"="+home))})
+	for _, c := range all {
+		if r.engine.ContainerKill(ctx, c.ID, "KILL") == nil { // else it has ended by itself
+			m.kills.Add(1)
+		}
+	}
+	return err
 }
 
 func (r *run) setTerraform(ctx context.Context) error {

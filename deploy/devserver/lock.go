@@ -4,35 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"syscall"
-	"time"
+
+	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
-// lockFile takes the lock at path and returns what gives it back. Where another process holds it, it calls waiting once
-// and goes on trying until ctx ends. The lock of a killed process is free.
+// lockFile takes the lock at path and returns the function that releases it. Where another process holds it, it first calls
+// waiting, and waits until ctx ends.
 func lockFile(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	l, err := filelock.Try(path)
+	if errors.Is(err, filelock.ErrHeld) {
+		waiting()
+		l, err = filelock.Acquire(ctx, path)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("wait for the lock %s: %w", path, err)
 	}
-	for try := 0; ; try++ {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		if try == 0 {
-			waiting()
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("wait for the lock %s: %w", path, context.Cause(ctx))
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	return l.Release, nil
 }

@@ -20,23 +20,29 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/log"
 
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
 func TestMain(m *testing.M) {
 	host.Hooks()
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := containertest.RemoveImages(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
 }
 
-// TestAnAgentBuildsARealProgram: what the try that fails has left is gone, as an export of the container by the engine tells,
+// TestAnAgentBuildsARealProgram: what the try that fails has left is gone, as the container's own tar tells,
 // and the try after it builds a program that runs.
 func TestAnAgentBuildsARealProgram(t *testing.T) {
 	options := servertest.Shared(t).ClientOptions()
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	s, err := open(t.Context(), options, t.Output())
-	if errors.Is(err, errNoDebian) && os.Getenv("CI") != "true" {
-		t.Skipf("SKIPPED, no real program is built: %v", err)
+	if errors.Is(err, errNoDebian) {
+		testrun.Skipf(t, "no real program is built: %v", err)
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -62,20 +68,23 @@ func TestAnAgentBuildsARealProgram(t *testing.T) {
 	require.Contains(t, s.runs(t, "/opt/less/bin/less", "--version"), "less ")
 }
 
-// look is what an export of the container by the engine shows of each path, but for what the engine puts into every one.
+// look is what the container's own tar shows of each path, but for what the engine puts into every one: an export by the
+// engine has nothing of layers.
 func (s *session) look(t *testing.T) map[string]string {
 	t.Helper()
-	stream, err := s.engine.ContainerExport(t.Context(), s.container)
-	require.NoError(t, err)
-	defer stream.Close()
+	all := s.runs(t, "tar", "--create", "--one-file-system", "--numeric-owner", "--directory=/", ".")
 	seen, links := map[string]string{}, map[string]string{}
-	for r := tar.NewReader(stream); ; {
+	for r := tar.NewReader(strings.NewReader(all)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)
-		if strings.HasPrefix(h.Name, "dev/") || slices.Contains([]string{".dockerenv", "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab"}, h.Name) {
+		h.Name = strings.TrimPrefix(h.Name, "./")
+		if h.Typeflag == tar.TypeLink {
+			h.Linkname = strings.TrimPrefix(h.Linkname, "./")
+		}
+		if h.Name == "" || strings.HasPrefix(h.Name, "dev/") || slices.Contains([]string{".dockerenv", "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab"}, h.Name) {
 			continue
 		}
 		sum := sha256.New()
@@ -104,7 +113,7 @@ func (s *session) runs(t *testing.T, argv ...string) string {
 	require.NoError(t, err)
 	defer stream.Close()
 	var said bytes.Buffer
-	_, err = stdcopy.StdCopy(&said, &said, stream.Reader)
+	_, err = stdcopy.StdCopy(&said, t.Output(), stream.Reader)
 	require.NoError(t, err)
 	return said.String()
 }

@@ -19,6 +19,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	world "github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -39,38 +41,41 @@ type session struct {
 	container string
 	client    client.Client
 	queue     string
+	state     string
 	tries     int
 	closers   []func() error
 }
 
 // open makes the container and starts the worker. What it has done is cleared away again where it fails.
-func open(ctx context.Context, server client.Options, log io.Writer) (s *session, err error) {
+func open(ctx context.Context, server client.Options, log io.Writer) (*session, error) {
 	name := "unwind-build-" + strings.ToLower(rand.Text()[:8])
-	s = &session{container: name, queue: name}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
+	s := &session{container: name, queue: name}
+	if err := s.start(ctx, server, log); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *session) start(ctx context.Context, server client.Options, log io.Writer) error {
+	var err error
+	if s.state, err = os.MkdirTemp("", s.container+"-"); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() error { return os.RemoveAll(s.state) })
 	if err := s.makeContainer(ctx, log); err != nil {
-		return nil, err
+		return err
 	}
-	state, err := os.MkdirTemp("", name+"-")
-	if err != nil {
-		return nil, err
-	}
-	s.closers = append(s.closers, func() error { return os.RemoveAll(state) })
 	if s.client, err = client.DialContext(ctx, server); err != nil {
-		return nil, err
+		return err
 	}
 	s.closers = append(s.closers, func() error { s.client.Close(); return nil })
-	w, err := host.Start(ctx, host.Config{Host: name, Queue: s.queue, State: state, Container: &host.ContainerConfig{}},
+	w, err := host.Start(ctx, host.Config{Host: s.container, Queue: s.queue, State: s.state, Container: &host.ContainerConfig{}},
 		host.Options{Client: s.client, Namespace: server.Namespace})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.closers = append(s.closers, func() error { w.Stop(); return nil })
-	return s, nil
+	return nil
 }
 
 // makeContainer starts a container from the root filesystem, without a network.
@@ -99,6 +104,7 @@ func (s *session) makeContainer(ctx context.Context, log io.Writer) (err error) 
 		return fmt.Errorf("import %s: %w", root, err)
 	}
 	s.closers = append(s.closers, s.removeImages)
+	s.closers = append(s.closers, s.removeLayers)
 	s.closers = append(s.closers, s.removeContainer)
 	made, err := s.engine.ContainerCreate(ctx, &container.Config{Image: s.container + ":latest"},
 		&container.HostConfig{NetworkMode: network.NetworkNone}, nil, nil, s.container)
@@ -114,6 +120,15 @@ func (s *session) removeContainer() error {
 		return nil
 	}
 	return err
+}
+
+// removeLayers removes what the worker has on the engine, after the container.
+func (s *session) removeLayers() error {
+	home, err := world.Home(s.state)
+	if err != nil {
+		return err
+	}
+	return sidecar.Remove(context.Background(), s.engine, home)
 }
 
 // removeImages removes the image and the checkpoints that were made from it, the newest first.

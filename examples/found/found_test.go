@@ -142,7 +142,7 @@ func TestALossOfAContainerIsForgivenOnlyWhereTheReportNamesIt(t *testing.T) {
 		}}
 	}
 	before := is("1", "123456789", "x")
-	named := []string{"the container is made anew: it has another id, its image is told by an id", "of files: times below a second, sockets"}
+	named := []string{"the container is made anew: it has another id, its image is named by id", "of files: times below a second, sockets"}
 	finding := func(now found.Sight, losses []string) found.Finding { return before.Compare(now, nil, losses)[0] }
 
 	require.True(t, finding(is("2", "000000000", "x"), named).OK)

@@ -16,7 +16,7 @@ type loss struct {
 
 var known = []loss{
 	{thing: itself, fact: "id", named: "it has another id"},
-	{thing: itself, fact: "image", named: "its image is told by an id"},
+	{thing: itself, fact: "image", named: "its image is named by id"},
 	{fact: "part of a second", named: "times below a second", only: func(is string) bool { return strings.Trim(is, "0") == "" }},
 }
 

@@ -5,9 +5,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/docker/docker/client"
 )
 
 // Place says where to look. What is empty is not looked at.
@@ -47,7 +50,11 @@ func Look(ctx context.Context, p Place) (Sight, error) {
 		}
 	}
 	if p.Container != "" {
-		if s[ContainerWorld], err = Container(ctx, p.Container); err != nil {
+		look := Container
+		if os.Geteuid() == 0 && os.Getenv(client.EnvOverrideHost) == "" {
+			look = Within // an engine exports nothing of layers
+		}
+		if s[ContainerWorld], err = look(ctx, p.Container); err != nil {
 			return nil, err
 		}
 	}

@@ -8,7 +8,9 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/examples/found"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestMain(m *testing.M) {
@@ -22,12 +24,7 @@ func TestMain(m *testing.M) {
 
 // TestWithinSeesWhatLiesOverAContainer puts a layer over a container, of which its engine knows nothing.
 func TestWithinSeesWhatLiesOverAContainer(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("containers are looked at from within as root only")
-		}
-		t.Skip("SKIPPED: containers are looked at from within as root only")
-	}
+	testrun.NeedRoot(t, "what lies over a container")
 	b := containertest.Start(t)
 	b.Run(t, "mkdir /srv; echo one >/srv/a; echo two >/srv/b")
 	within := func() found.Snapshot {
@@ -44,7 +41,9 @@ func TestWithinSeesWhatLiesOverAContainer(t *testing.T) {
 		}
 	}
 
-	layers := helper.NewClient(t.TempDir())
+	home := containertest.Random()
+	layers := helper.ClientOf(sidecar.Starter(b.Client, home))
+	t.Cleanup(func() { containertest.RemoveHome(t, containertest.Docker(containertest.Outliving(t)), home) })
 	t.Cleanup(layers.Close)
 	ask := func(r helper.Request) {
 		r.Container, r.PID = b.ID, b.Inspect(t).State.Pid

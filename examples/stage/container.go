@@ -14,7 +14,9 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
 
-	demoimage "github.com/seed-62bf7108/unwind/activities/container/image"
+	world "github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 )
 
 // pingLimit is how long an engine may take to answer at all.
@@ -42,6 +44,13 @@ func (s *Stage) setContainer(ctx context.Context, log io.Writer) error {
 		return missingError{err.Error()}
 	}
 	s.closers = append(s.closers, func(ctx context.Context) error { return removeImages(ctx, engine, base) })
+	s.closers = append(s.closers, func(ctx context.Context) error { // after the container that they lie over, and the worker
+		home, err := world.Home(s.path(stateFolder))
+		if err != nil {
+			return err
+		}
+		return sidecar.Remove(ctx, engine, home)
+	})
 	made, err := engine.ContainerCreate(ctx, &container.Config{Image: base}, &container.HostConfig{NetworkMode: network.NetworkNone}, nil, nil, name)
 	if err != nil {
 		return err

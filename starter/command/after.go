@@ -32,7 +32,7 @@ func refusal(err error) error {
 		return err
 	}
 	if refused.Why == recovery.Unknown {
-		return usagef("%w; `starter list` shows those that are there", err)
+		return usagef("%w; `starter list` shows the tasks", err)
 	}
 	if verb := wayOut[refused.Why]; verb != "" {
 		return usagef("%w; `%s %s`", err, verb, quoted(refused.ID))

@@ -51,7 +51,7 @@ func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
 	before := d.list()
 
 	for line, want := range map[string]string{
-		"recover none":                        `there is no task "none" in namespace default; ` + "`starter list` shows those that are there",
+		"recover none":                        `there is no task "none" in namespace default; ` + "`starter list` shows the tasks",
 		"recover none --take-over":            `there is no task "none"`,
 		"recover @foreign":                    "is a workflow of type SomebodyElses, and no task",
 		"recover @alive":                      "@alive is running: cancel it and it unwinds by itself; where it is stuck, take it over: `starter cancel @alive`, or `starter recover @alive --take-over`",
@@ -136,7 +136,7 @@ func TestARecoveryThatWaitsForAPersonIsResolvedAndNotCanceled(t *testing.T) {
 	require.Contains(t, elsewhere.err, "task "+t.Name()+" is closed: nothing waits there, and nothing was sent; "+id+" unwinds it, decide there")
 	canceled := d.do("cancel", id)
 	require.Equal(t, statusUsage, canceled.status)
-	require.Contains(t, canceled.err, id+" takes a task back, and goes on until that is done")
+	require.Contains(t, canceled.err, id+" undoes a task and cannot be cancelled")
 
 	d.terminate(id)
 	second := "recover-" + d.runID(id)

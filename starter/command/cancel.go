@@ -14,8 +14,8 @@ func (p *program) cancel() *cobra.Command {
 		Use:     "cancel ID",
 		GroupID: groupDecide,
 		Short:   "Cancel a task; it unwinds",
-		Long: `Cancel asks a task to end: the step that runs is stopped, and every step that acted is taken back. Cancelling a task that
-unwinds already changes nothing.
+		Long: `Cancel stops a task: the running step is stopped, and every step that acted is undone. Cancelling a task that is already
+unwinding changes nothing.
 
 ` + exitStatuses,
 		Example:           `  starter cancel release-k3x9q2 && starter watch release-k3x9q2`,
@@ -26,12 +26,12 @@ unwinds already changes nothing.
 			case t.closed():
 				return usagef("task %s is closed: there is nothing to cancel; see it with `starter show %s`", t.ID, quoted(t.ID))
 			case t.Type == workflows.RecoverType || t.Type == workflows.RollbackType:
-				return usagef("%s takes a task back, and goes on until that is done: there is nothing to cancel", t.ID)
+				return usagef("%s undoes a task and cannot be cancelled: it ends when everything is undone", t.ID)
 			}
 			if err := c.CancelWorkflow(ctx, t.ID, t.RunID); err != nil {
 				return fmt.Errorf("cancel task %s: %w", t.ID, err)
 			}
-			p.printf("task %s is asked to end; it unwinds\nfollow it: starter watch %s\n", t.ID, quoted(t.ID))
+			p.printf("task %s is being cancelled; it unwinds\nfollow it: starter watch %s\n", t.ID, quoted(t.ID))
 			return nil
 		}),
 	}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -24,8 +23,8 @@ func (p *program) catalog() *cobra.Command {
 		Use:     "catalog [ACTION]",
 		GroupID: groupLook,
 		Short:   "List the actions, or show one with its parameters",
-		Long: `Catalog lists what a step can use: each action with its risk and how it is undone. With the name of an action it shows its
-parameters and outputs. With --config only the worlds of that worker's config are listed.
+		Long: `Catalog lists the actions that a step can use, each with its risk and how it is undone. With the name of an action, it shows
+its parameters and outputs. With --config, it lists only the worlds of that worker's config.
 
 ` + exitStatuses,
 		Example: `  starter catalog
@@ -73,7 +72,7 @@ func (p *program) schema() *cobra.Command {
 		GroupID: groupLook,
 		Short:   "Print the JSON Schema of the task file",
 		Long: `Schema prints the JSON Schema of the task file with the parameters of every action, for editors that complete and check
-YAML. With --config only the worlds of that worker's config are in it.
+YAML. With --config, it holds only the worlds of that worker's config.
 
 ` + exitStatuses,
 		Example: `  starter schema > task.schema.json
@@ -89,8 +88,7 @@ YAML. With --config only the worlds of that worker's config are in it.
 			if err != nil {
 				return err
 			}
-			p.printf("%s\n", bytes.TrimSpace(schema))
-			return nil
+			return p.printJSON(schema)
 		},
 	}
 	f.addConfig(c)

@@ -78,7 +78,7 @@ func (p *program) connect(ctx context.Context) (*connection, error) {
 	_, err = c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: c.Namespace})
 	if _, missing := errors.AsType[*serviceerror.NamespaceNotFound](err); missing {
 		c.Close()
-		return nil, fmt.Errorf("the Temporal server %s has no namespace %q; set TEMPORAL_NAMESPACE to one that is there", c.Address, c.Namespace)
+		return nil, fmt.Errorf("the Temporal server %s has no namespace %q; set TEMPORAL_NAMESPACE to an existing one", c.Address, c.Namespace)
 	}
 	return c, nil
 }

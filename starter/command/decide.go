@@ -38,8 +38,8 @@ func (p *program) approve() *cobra.Command {
 		Use:     "approve ID STEP",
 		GroupID: groupDecide,
 		Short:   "Approve what waits at a step's gate",
-		Long: `Approve shows the change that waits at the gate of a step, asks, and sends the signal "approve" with the digest of what
-it has shown: if the change is another one by then, the approval decides nothing. It waits until the task has taken it.
+		Long: `Approve shows the change that waits at the gate of a step, asks, and sends the signal "approve" with the digest of
+that change: if the change is different by then, the approval has no effect. It waits until the task has acted on it.
 
 In a script, where nobody can be asked, give --digest (from "starter show ID -o json": .gates[].digest) to approve exactly
 one change, or --yes to approve whatever is there.
@@ -67,7 +67,7 @@ func (p *program) reject() *cobra.Command {
 		GroupID: groupDecide,
 		Short:   "Reject what waits at a step's gate; the task unwinds",
 		Long: `Reject sends the signal "reject" for the gate that a step waits at, with the reason. The task then unwinds: every step that
-acted is taken back. It waits until the task has taken it.
+acted is undone. It waits until the task has acted on it.
 
 The signal can be sent by other means too; its payload is {"step": ..., "digest": ..., "who": ..., "why": ...}.
 
@@ -176,11 +176,11 @@ func others(s workflows.State) string {
 func (p *program) consents(f consent, shown activities.Digest, question string) error {
 	switch {
 	case f.digest != "" && f.digest != string(shown):
-		return usagef("--digest %s is not that of what is there now, %s: nothing was sent; look at it again", f.digest, shown)
+		return usagef("--digest %s is out of date, it is now %s: nothing was sent; look at the change again", f.digest, shown)
 	case f.digest != "" || f.yes:
 		return nil
 	case !isTerminal(p.streams.In):
-		return usagef("the standard input is no terminal, so nobody can be asked: nothing was sent; give --digest %s to decide about exactly this, or --yes", shown)
+		return usagef("the standard input is not a terminal, so nobody can be asked: nothing was sent; give --digest %s to decide about exactly this, or --yes", shown)
 	}
 	p.printf("%s [y/N] ", question)
 	answer, err := bufio.NewReader(p.streams.In).ReadString('\n')
@@ -243,7 +243,7 @@ func (c *connection) signal(ctx context.Context, t taskRun, name string, payload
 	}
 	err = c.SignalWorkflow(ctx, t.ID, t.RunID, name, payload)
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
-		return fmt.Errorf("task %s was closed in the meantime: the signal %s was not taken", t.ID, name)
+		return fmt.Errorf("task %s closed in the meantime: the signal %s was not received", t.ID, name)
 	}
 	if err != nil {
 		return fmt.Errorf("signal %s: %w", name, err)
@@ -267,5 +267,5 @@ func (c *connection) signal(ctx context.Context, t taskRun, name string, payload
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return fmt.Errorf("the signal %s was sent, but the task has not taken it within %s; see `starter show %s`", name, effectLimit, quoted(t.ID))
+	return fmt.Errorf("the signal %s was sent, but the task has not acted on it within %s; see `starter show %s`", name, effectLimit, quoted(t.ID))
 }

@@ -33,17 +33,17 @@ func (p *program) demo() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "demo",
 		GroupID: groupServe,
-		Short:   "Play an example task on real input, with nothing prepared",
+		Short:   "Play an example task on real input, nothing to prepare",
 		Long: `Demo sets up a site, a container, a bit of infrastructure and an emulator of Stripe in a temporary folder, starts a
-Temporal server with its UI and a worker that may touch nothing else, and lets the task of an agent loose on them. It shows
-each step as it happens, the report, and then what it finds itself, by code that the worlds have no part in.
+Temporal server with its UI and a worker that may touch nothing else, and runs the task of an agent on them. It shows
+each step as it happens, the report, and then an independent check of the world, by code that shares nothing with Unwind's.
 
 At a gate it shows the change and the three ways to approve it. On a terminal it waits for you, for a minute; after that,
 or without a terminal, it sends the signal itself.
 
-It stays up until Ctrl-C, so that the run can be looked at in the Temporal UI; the server's database survives in the state
-folder. With --exit it never waits, and leaves at the end: with status 0 only if it has found the world as it was before
-(after publish-ok: as the task was to leave it). Where there is no Docker engine or no Terraform, it leaves those steps out
+It stays up until Ctrl-C, so that you can look at the run in the Temporal UI; the server's database stays in the state
+folder. With --exit it never waits and exits at the end: with status 0 only if the world is as it was before (after
+publish-ok: as the task should have left it). Without a Docker engine or Terraform, it leaves those steps out
 and says so. Where TEMPORAL_ADDRESS or a profile of the temporal CLI names a server, it plays there.
 
 The examples: ` + strings.Join(names, ", ") + ".\n\n" + exitStatuses,
@@ -203,9 +203,9 @@ func (p *program) judge(ctx context.Context, s *stage.Stage, example examples.Ex
 	ok := writeFindings(p.streams.Out, findings)
 	switch {
 	case !ok && example.Ends == examples.Commits:
-		return errors.New("the world was found otherwise than the task was to leave it"), nil
+		return errors.New("the world is not as the task should have left it"), nil
 	case !ok:
-		return errors.New("the world was not found as before"), nil
+		return errors.New("the world is not as it was before"), nil
 	case e.Report.Status != status:
 		return fmt.Errorf("the task ended as %s, and not as %s", e.Report.Status, status), nil
 	}

@@ -60,6 +60,6 @@ func TestDemoIsAFailureWhereTheWorldIsFoundOtherwise(t *testing.T) {
 	require.Equal(t, statusFailed, e.status)
 	require.Contains(t, e.out, " !  files")
 	require.Contains(t, e.out, "otherwise: ~ status.json: sha256")
-	require.Contains(t, e.err, "the world was not found as before")
+	require.Contains(t, e.err, "the world is not as it was before")
 	th.cleared(e.out)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/examples"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // theater is where a test has demos played, and looks at what they leave.
@@ -32,10 +33,8 @@ func newTheater(t *testing.T) theater {
 	if _, err := engine.Ping(t.Context()); err != nil {
 		lacks = "no Docker engine answers: " + err.Error()
 	}
-	if lacks != "" && os.Getenv("CI") == "true" {
-		t.Fatal(lacks)
-	} else if lacks != "" {
-		t.Skipf("SKIPPED, the whole demo is not tested: %s", lacks)
+	if lacks != "" {
+		testrun.Skipf(t, "the whole demo is not tested: %s", lacks)
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
@@ -94,12 +93,12 @@ func TestDemoPlaysTheMainJobAndFindsTheWorldAsBefore(t *testing.T) {
 		`--exit does not wait: the demo approves step infrastructure itself, by the signal "approve"`,
 		"gate: step go-live waits for a person",
 		"unwinding, last in first out: failed at step go-live",
+		"install          container.exec           undo: restored: the layers of ",
 		"report of " + id,
-		"in all: 5 compensated, 3 restored",
+		"in all: 4 compensated, 4 restored",
 		"found as before, by a look of its own:",
 		" ✓  files      paths: 11, ",
 		" ✓  container  ",
-		"but for what the report names as lost: ",
 		" ✓  terraform  resources with all attributes: 2, outputs: 1, effects on disk: 1",
 		" ✓  stripe     live objects: 0, charges: 0, refunds: 0, mails: 0",
 	} {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
@@ -42,6 +43,9 @@ func TestMain(m *testing.M) {
 	}
 	time.Local = time.UTC //nolint:gosmopolitan // the clock on everybody's wall
 	status := m.Run()
+	if err := containertest.RemoveImages(); err != nil {
+		panic(err)
+	}
 	_ = os.RemoveAll(folder)
 	os.Exit(status)
 }

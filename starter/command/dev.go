@@ -17,15 +17,15 @@ func (p *program) dev() *cobra.Command {
 		Use:     "dev",
 		GroupID: groupServe,
 		Short:   "Run a Temporal server with its UI and a worker, until Ctrl-C",
-		Long: `Dev runs all that tasks need in one process, for trying out and for development: a Temporal server with its UI and a worker.
+		Long: `Dev runs everything that tasks need in one process, for development: a Temporal server with its UI, and a worker.
 Tasks survive a restart: the server's database and the worker's journals are in the state folder (UNWIND_STATE, else
 $XDG_STATE_HOME/unwind, else ~/.local/state/unwind). Other commands find the server by themselves.
 
-The server is the temporal CLI's where that is on PATH, else one that is built on first use, which takes a few minutes.
-Where TEMPORAL_ADDRESS or a profile of the temporal CLI names a server, only the worker is started, on that server.
+The server is that of the temporal CLI if it is on PATH, else one that is built on first use, which takes a few minutes. If
+TEMPORAL_ADDRESS or a profile of the temporal CLI names a server, dev starts only the worker, on that server.
 
 Without --config the worker may change files and apply Terraform configurations below the current folder, and run commands
-in the containers of the local engine. A step that needs a program which is not there is refused.
+in the containers of the local engine. A step that needs a missing program is refused.
 
 ` + exitStatuses,
 		Example: `  starter dev
@@ -49,7 +49,7 @@ in the containers of the local engine. A step that needs a program which is not 
 				p.printf("UI        %s\n", l.UI)
 			}
 			p.printf("worker    %s\n", l.Worker)
-			p.printf("try       starter run FILE --watch\nCtrl-C ends it; tasks that are open go on at the next start\n")
+			p.printf("try       starter run FILE --watch\nCtrl-C stops it; open tasks continue at the next start\n")
 			return l.Wait(ctx)
 		},
 	}

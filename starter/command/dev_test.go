@@ -40,7 +40,7 @@ func TestDevServesEverythingAndItsTasksSurviveARestart(t *testing.T) {
 	require.Contains(t, out, "committed: every step is done and stays")
 	second := d.do("dev", "--port", "0", "--ui-port", "0")
 	require.Equal(t, statusFailed, second.status)
-	require.Contains(t, second.err, "a starter dev runs already on "+state)
+	require.Contains(t, second.err, "starter dev is already running on "+state)
 
 	dev.stop()
 	e := d.ended(dev)
@@ -71,7 +71,7 @@ func TestDevRefusesAPortThatIsTaken(t *testing.T) {
 	t.Setenv("UNWIND_STATE", t.TempDir())
 	r := d.do("dev", "--port", port)
 	require.Equal(t, statusUsage, r.status)
-	require.Contains(t, r.err, "port "+port+": something listens there already")
+	require.Contains(t, r.err, "port "+port+" is already in use")
 }
 
 func TestAStaleDevFileIsNotBelieved(t *testing.T) {

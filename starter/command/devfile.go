@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
+	"github.com/seed-62bf7108/unwind/internal/filelock"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
@@ -68,7 +68,7 @@ func (d devFile) write(folder string) (remove func(), err error) {
 type folderTaken struct{ folder string }
 
 func (e folderTaken) Error() string {
-	return fmt.Sprintf("a starter dev runs already on %s; use it, stop it, or set UNWIND_STATE to another folder", e.folder)
+	return fmt.Sprintf("starter dev is already running on %s; use it, stop it, or set UNWIND_STATE to another folder", e.folder)
 }
 
 // lockFolder keeps a second server off the database of a state folder, for as long as this process lives or until unlock.
@@ -76,16 +76,12 @@ func lockFolder(folder string) (unlock func(), err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(folder, "dev.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	l, err := filelock.Try(filepath.Join(folder, "dev.lock"))
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, folderTaken{folder}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, folderTaken{folder}
-		}
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-	}
-	return func() { f.Close() }, nil
+	return l.Release, nil
 }

@@ -102,7 +102,7 @@ func TestApproveShowsTheChangeAndLetsTheTaskGoOn(t *testing.T) {
 	require.Contains(t, nobody.err, "nothing was sent; give --digest "+digest)
 	stale := d.do("approve", t.Name(), "two", "--digest", "sha256:00")
 	require.Equal(t, statusUsage, stale.status)
-	require.Contains(t, stale.err, "--digest sha256:00 is not that of what is there now")
+	require.Contains(t, stale.err, "--digest sha256:00 is out of date")
 	for step, want := range map[string]string{"one": "step one of task " + t.Name() + " is not at a gate, it is done: nothing was sent; at a gate: two", "three": `has no step "three"`} {
 		r := d.do("approve", t.Name(), step, "--yes")
 		require.Equal(t, statusUsage, r.status)
@@ -209,7 +209,7 @@ func TestNothingIsForcedWithoutDrift(t *testing.T) {
 	d.until(t.Name(), parked)
 	r := d.do("resolve", t.Name(), "two", "--do", "force", "--yes")
 	require.Equal(t, statusUsage, r.status)
-	require.Contains(t, r.err, "step two has not drifted, there is nothing to force")
+	require.Contains(t, r.err, "step two has not drifted, so there is nothing to force")
 	require.NotContains(t, d.ok("show", t.Name()), "--do force")
 
 	d.ok("resolve", t.Name(), "two", "--do", "accept", "--yes")
@@ -376,7 +376,7 @@ func TestAnUnknownNamespaceIsNamed(t *testing.T) {
 	r := do(t.Context(), fakeOptions(), "list")
 	require.Equal(t, statusFailed, r.status)
 	require.Contains(t, r.err, `has no namespace "nowhere"`)
-	require.Contains(t, r.err, "set TEMPORAL_NAMESPACE to one that is there")
+	require.Contains(t, r.err, "set TEMPORAL_NAMESPACE to an existing one")
 }
 
 func TestWorkersThatFailToRunATaskAreToldApartFromNone(t *testing.T) {

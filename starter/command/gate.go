@@ -36,7 +36,7 @@ func writeChange(w io.Writer, c activities.Change) {
 func writeGate(w io.Writer, g workflows.GateView) {
 	again := ""
 	if g.Opening > 1 {
-		again = fmt.Sprintf(" (opened for the %s time: the change is another one now)", ordinal(g.Opening))
+		again = fmt.Sprintf(" (opened for the %s time: the change is different now)", ordinal(g.Opening))
 	}
 	fmt.Fprintf(w, "gate: step %s waits for a person%s\n", g.Step, again)
 	if g.Why != "" {

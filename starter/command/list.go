@@ -29,9 +29,8 @@ func (p *program) list() *cobra.Command {
 		Use:     "list",
 		GroupID: groupTasks,
 		Short:   "List tasks, the newest first",
-		Long: `List prints the tasks of the namespace that the Temporal server still keeps, and what recovers, rolls back and redoes
-tasks. The columns come from their search
-attributes, which follow what happens within about a second.
+		Long: `List prints the tasks of the namespace that the Temporal server still keeps, with their recoveries, rollbacks and redos. The
+columns come from search attributes, which lag by about a second.
 
 ` + exitStatuses,
 		Example: `  starter list
@@ -55,7 +54,7 @@ attributes, which follow what happens within about a second.
 				return err
 			}
 			if len(tasks) == 0 {
-				p.printf("no tasks in namespace %s of %s fit\n", c.Namespace, c.Address)
+				p.printf("no matching tasks in namespace %s of %s\n", c.Namespace, c.Address)
 				return nil
 			}
 			p.listTasks(tasks)

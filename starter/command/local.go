@@ -103,7 +103,7 @@ func (l *local) startServer(ctx context.Context, o localOptions, namespace strin
 	l.closers = append(l.closers, unlock)
 	for _, port := range []int{o.Port, o.UIPort} {
 		if port != 0 && answers(net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) {
-			return usagef("port %d: something listens there already; give another port, or 0 for a free one", port)
+			return usagef("port %d is already in use; give another port, or 0 for a free one", port)
 		}
 	}
 	l.Server, err = devserver.Start(ctx, devserver.Options{

@@ -38,7 +38,7 @@ func (c *connection) describe(ctx context.Context, id string) (taskRun, error) {
 	var missing *serviceerror.NotFound
 	switch {
 	case errors.As(err, &missing):
-		return taskRun{}, usagef("there is no task %q in namespace %s of %s; `starter list` shows those that are there", id, c.Namespace, c.Address)
+		return taskRun{}, usagef("there is no task %q in namespace %s of %s; `starter list` shows the tasks", id, c.Namespace, c.Address)
 	case err != nil:
 		return taskRun{}, fmt.Errorf("task %s: %w", id, err)
 	case !slices.Contains(recovery.Types, d.WorkflowType.Name):

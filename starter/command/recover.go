@@ -15,15 +15,15 @@ func (p *program) recover() *cobra.Command {
 		Use:     "recover ID",
 		GroupID: groupAfter,
 		Short:   "Unwind a task that ended without unwinding",
-		Long: `Recover unwinds what a task left that was terminated, timed out or ended by the server: it rebuilds the ledger from the
-history and undoes every step that may have acted, last in first out. A recovery that was terminated itself is recovered
-in the same way. Workers do it by themselves every few minutes (the Schedule QUEUE-sweep); this does it at once.
+		Long: `Recover unwinds a task that was terminated, timed out or ended by the server: it rebuilds the ledger from the history and
+undoes every step that may have acted, last in first out. A recovery that was itself terminated is recovered in the same
+way. Workers look for such tasks every few minutes (the Schedule QUEUE-sweep); this does it at once.
 
-With --take-over a task that still runs but is stuck (its code changed, say) is terminated first. Nothing else is: a task
-that runs is told to unwind by "starter cancel".
+With --take-over, a task that is still running but stuck (because its code changed, say) is terminated first. To unwind a
+task that is running normally, use "starter cancel".
 
-The history must still be there: keep the retention of the namespace longer than a dead task may stay unnoticed. A recovery
-that waits for a person may wait longer: it has the ledger in its own history.
+The history must still be there, so the retention of the namespace must be longer than a dead task may stay unnoticed. A
+recovery that waits for a person may wait longer: its own history holds the ledger.
 
 ` + exitStatuses,
 		Example: `  starter recover release-k3x9q2 --watch

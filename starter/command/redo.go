@@ -16,9 +16,8 @@ func (p *program) redo() *cobra.Command {
 		Use:     "redo ID",
 		GroupID: groupAfter,
 		Short:   "Take a rollback back",
-		Long: `Redo does again what a rollback has undone, while the undo records are kept: files and containers get exactly what was
-taken away, other resources are made anew, with new ids. ID is that of the task, or of one of its rollbacks where several
-parts were rolled back.
+		Long: `Redo takes a rollback back, while the undo records are kept: files and containers get back exactly what was taken away;
+other resources are created again, with new ids. ID is the task, or one of its rollbacks if several parts were rolled back.
 
 ` + exitStatuses,
 		Example:           `  starter redo release-k3x9q2 --watch`,

@@ -24,10 +24,10 @@ func (p *program) resolve() *cobra.Command {
 		Use:     "resolve ID STEP --do retry|force|skip|accept|reset",
 		GroupID: groupDecide,
 		Short:   "Resolve an undo that is parked",
-		Long: `Resolve decides about the undo of a step that needs a person: because someone else changed the resource since, because the
+		Long: `Resolve decides about the undo of a step that needs a person: because someone else has changed the resource, because the
 undo failed for good, or because nobody can know whether the step acted. It shows why, asks, and sends the signal
-"resolve" with the digest of what it has shown; then it waits until the task has taken it. An undo that waits for its host
-goes on by itself when the host is back; skip and accept end the waiting.
+"resolve" with the digest of what it showed; then it waits until the task has acted on it. An undo that waits for its host
+continues by itself when the host is back; skip and accept end the wait.
 
   retry    undo it again
   force    overwrite exactly the drift that is shown, and nothing newer
@@ -93,9 +93,9 @@ func (p *program) resolvePark(ctx context.Context, c *connection, id, step strin
 func fits(park compensations.StepReport, do compensations.Do) error {
 	switch {
 	case compensations.UndoState(park.State) == compensations.Waiting && do != compensations.Skip && do != compensations.Accept:
-		return usagef("--do %s: step %s is %s, and goes on by itself: nothing was sent; skip or accept ends that", do, park.Step, park.Reason)
+		return usagef("--do %s: step %s is %s, and continues by itself: nothing was sent; use skip or accept to end it", do, park.Step, park.Reason)
 	case do == compensations.Force && !drifted(park):
-		return usagef("--do %s: step %s has not drifted, there is nothing to force: nothing was sent; retry, skip or accept", do, park.Step)
+		return usagef("--do %s: step %s has not drifted, so there is nothing to force: nothing was sent; use retry, skip or accept", do, park.Step)
 	}
 	return nil
 }

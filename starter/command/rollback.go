@@ -19,7 +19,7 @@ func (p *program) rollback() *cobra.Command {
 		GroupID: groupAfter,
 		Short:   "Take a committed task back, or a part of it",
 		Long: `Rollback undoes a task that has committed, last in first out, while its undo records are kept: for an hour, unless its
-task file says otherwise (keep:). What somebody else has changed since is not overwritten: that undo parks and asks.
+task file says otherwise (keep:). It does not overwrite what somebody else has changed since: that undo parks and asks.
 
   --to     undo only what was done after that savepoint
   --step   undo only that step, and all that depends on it

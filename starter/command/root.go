@@ -116,7 +116,7 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 "starter dev", else localhost:7233.
 
 ` + exitStatuses,
-		Example: `  starter demo                               # an example on real input, with nothing prepared
+		Example: `  starter demo                               # an example on real input, nothing to prepare
   starter dev                                # a server, its UI and a worker, until Ctrl-C
   starter run release.yaml --watch           # run a task and follow it
   starter approve release-k3x9q2 publish     # decide what waits at its gate

@@ -20,7 +20,7 @@ func (p *program) show() *cobra.Command {
 		Long: `Show prints a task as it is now: its steps, the gates and the undos that wait for a person, and its report once there is
 one. With -o json it prints the answer of the task's query "state".
 
-A closed task is shown from what it ended with, and an open one that no worker answers for from its history.
+A closed task is shown from its result, and an open one without a worker from its history.
 
 ` + exitStatuses,
 		Example: `  starter show release-k3x9q2

@@ -86,7 +86,7 @@ func (p *program) source(file string) ([]byte, error) {
 	}
 	src, err := os.ReadFile(file)
 	if err != nil {
-		return nil, usagef("task file: %w; name a file that is there, or - for the standard input", err)
+		return nil, usagef("task file: %w; name an existing file, or - for the standard input", err)
 	}
 	return src, nil
 }

@@ -44,7 +44,7 @@ func TestBadInputIsStatusTwoAndOneClearLineBeforeAnythingStarts(t *testing.T) {
 		"two parts":          {[]string{"rollback", "x", "--to", "a", "--step", "b"}, "give --to or --step, not both"},
 		"nothing to recover": {[]string{"recover"}, "starter recover takes ID, but got 0 arguments"},
 		"nothing to redo":    {[]string{"redo", ""}, "ID is empty"},
-		"no file":            {[]string{"run", "/nowhere/task.yaml"}, "no such file or directory; name a file that is there"},
+		"no file":            {[]string{"run", "/nowhere/task.yaml"}, "no such file or directory; name an existing file"},
 		"bad variable":       {[]string{"validate", write(t, good), "--var", "x"}, `--var "x": give name=value`},
 		"unknown variable":   {[]string{"validate", write(t, good), "--var", "x=1"}, "vars.x: the task file has no such var"},
 		"unknown action":     {[]string{"catalog", "fake.sett"}, `there is no action "fake.sett"; there are:`},
@@ -73,7 +73,7 @@ func TestABadTaskFileIsToldByFileLineAndColumnAndNothingStarts(t *testing.T) {
 func TestValidateNeedsNoServer(t *testing.T) {
 	file := write(t, good)
 	r := do(t.Context(), fakeOptions(), "validate", file)
-	require.Equal(t, typed{statusOK, file + `: task "set two" is good: 2 steps` + "\n", ""}, r)
+	require.Equal(t, typed{statusOK, file + `: task "set two" is valid: 2 steps` + "\n", ""}, r)
 }
 
 func TestNoServerIsNamedWithTheWayOut(t *testing.T) {

@@ -21,7 +21,7 @@ func (p *program) validate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p.printf("%s: task %q is good: %s\n", args[0], file.compiled.Name, count(len(file.compiled.Steps), "step"))
+			p.printf("%s: task %q is valid: %s\n", args[0], file.compiled.Name, count(len(file.compiled.Steps), "step"))
 			return nil
 		},
 	}

@@ -143,7 +143,7 @@ func TestAnUndoThatWaitsForItsHostCanBeGivenUp(t *testing.T) {
 		if ok {
 			require.NoError(t, err, do)
 		} else {
-			require.ErrorContains(t, err, "step one is waiting for host far, and goes on by itself: nothing was sent; skip or accept ends that", do)
+			require.ErrorContains(t, err, "step one is waiting for host far, and continues by itself: nothing was sent; use skip or accept to end it", do)
 		}
 	}
 }

@@ -16,11 +16,11 @@ func (p *program) watch() *cobra.Command {
 		Use:     "watch ID",
 		GroupID: groupTasks,
 		Short:   "Follow a task until its end",
-		Long: `Watch shows what a task does until it is closed, and then its report: a view that redraws itself on a terminal, a line
-for each thing that happens elsewhere. A gate is shown with the change and the ways to approve it, an undo that needs a
-person with the command that resolves it.
+		Long: `Watch follows a task until it is closed, and then shows its report. On a terminal it redraws one view; elsewhere it prints a
+line for each event. It shows a gate with the change and the ways to approve it, and a parked undo with the command that
+resolves it.
 
-Ctrl-C ends the watching, not the task.
+Ctrl-C stops watching; the task goes on.
 
 ` + exitStatuses,
 		Example: `  starter watch release-k3x9q2

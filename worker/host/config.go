@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-62bf7108/unwind/activities/container"
 )
 
 // DefaultQueue is the shared task queue where no other is named.
@@ -105,16 +107,11 @@ type FileConfig struct {
 type ContainerConfig struct {
 	// Engine is the Docker engine's address. Defaults to DOCKER_HOST, else the usual socket.
 	Engine string `yaml:"engine"`
-	// Overlay takes checkpoints of running containers as layers over their root, in milliseconds and exactly, where that can
-	// be: the worker has to be root on the engine's host, or to have a sidecar, and the container's own processes must not
-	// use its files. All others take docker commit. Defaults to false: docker commit for all.
-	Overlay bool `yaml:"overlay"`
-	// Sidecar has a container on the engine make the layers, which is as good as root there. So the worker need not be root,
-	// nor on the engine's host. Defaults to false: a process of the worker's own makes them.
-	Sidecar bool `yaml:"sidecar"`
-	// Helper is the program that the sidecar runs: a static one for the engine's machine, from
-	// CGO_ENABLED=0 go build ./activities/container/overlay/standalone. Defaults to the worker's own, where that is static.
-	Helper string `yaml:"helper"`
+	// Layers is "auto", "never" or "require": whether checkpoints of running containers are layers over their root, exact and
+	// made in milliseconds, by a helper container on the engine. Auto takes docker commit where layers do not work: an old
+	// kernel, or a container whose own processes use its files. Require refuses there: a worker whose engine has no layers
+	// does not start. Defaults to "auto".
+	Layers container.LayersMode `yaml:"layers"`
 }
 
 // TerraformConfig limits the world terraform.
@@ -144,12 +141,36 @@ func ReadConfig(file string) (Config, error) {
 	if err != nil {
 		return c, fmt.Errorf("config: %w", err)
 	}
+	if err := refuseOldNames(raw); err != nil {
+		return c, fmt.Errorf("config %s: %w", file, err)
+	}
 	d := yaml.NewDecoder(bytes.NewReader(raw))
 	d.KnownFields(true)
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, fmt.Errorf("config %s: %w", file, err)
 	}
 	return c, nil
+}
+
+// oldNames are fields that are gone, and what to write instead.
+var oldNames = []struct{ world, field, instead string }{
+	{"container", "overlay", "layers are the default now; leave it out, or write layers: require, or layers: never for docker commit alone"},
+	{"container", "sidecar", "a helper container on the engine makes all layers now; leave it out"},
+	{"container", "helper", "the helper container runs the worker's own program now; leave it out"},
+}
+
+// refuseOldNames says what has become of a field that is gone.
+func refuseOldNames(raw []byte) error {
+	var worlds map[string]any
+	_ = yaml.Unmarshal(raw, &worlds) // whoever decodes it says what is wrong
+	var problems []error
+	for _, old := range oldNames {
+		fields, _ := worlds[old.world].(map[string]any)
+		if _, given := fields[old.field]; given {
+			problems = append(problems, fmt.Errorf("%s.%s is gone: %s", old.world, old.field, old.instead))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // WithEnvironment overrides fields by the variables that are set.
@@ -237,6 +258,9 @@ func (c Config) Validate() error {
 	}
 	if c.File != nil {
 		checkRoots("file.roots", c.File.Roots, bad)
+	}
+	if c.Container != nil && !c.Container.Layers.Valid() {
+		bad("container.layers", "%q must be %s, %s or %s", c.Container.Layers, container.LayersAuto, container.LayersNever, container.LayersRequire)
 	}
 	if c.Terraform != nil {
 		checkRoots("terraform.roots", c.Terraform.Roots, bad)

@@ -9,5 +9,5 @@ import (
 // worker. Call it first thing in main, and in TestMain: in a supervisor it never returns.
 func Hooks() {
 	container.Attend()
-	terraform.Supervise()
+	terraform.Attend()
 }

@@ -75,6 +75,14 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, w := range append(worlds, o.Worlds...) {
+		if w.Prepare == nil {
+			continue
+		}
+		if err := w.Prepare(ctx); err != nil {
+			return nil, fmt.Errorf("config: %w", err)
+		}
+	}
 	own := builtin{
 		server: recovery.Server{Client: o.Client, Namespace: o.Namespace}, converter: o.DataConverter,
 		registry: registry, config: config, retention: keeps,

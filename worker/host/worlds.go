@@ -32,7 +32,7 @@ func open(c Config) ([]activities.World, error) {
 	}
 	if c.Container != nil {
 		add(container.New(container.Config{
-			State: c.State, Host: c.Container.Engine, Overlay: c.Container.Overlay, Sidecar: c.Container.Sidecar, Helper: c.Container.Helper,
+			State: c.State, Host: c.Container.Engine, Layers: c.Container.Layers,
 		}))
 	}
 	if c.Terraform != nil {

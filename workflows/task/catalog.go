@@ -17,7 +17,7 @@ type Catalog struct {
 	Specs []activities.Spec
 	// Vars override those of the task file; see Document.Override.
 	Vars map[string]any
-	// Host is the worker's own host name: where host-bound steps run that name no other.
+	// Host is the worker's own host name: host-bound steps run there unless they name another.
 	Host string
 	// SharedQueue is the task queue of steps that any worker may run.
 	SharedQueue string
@@ -25,17 +25,17 @@ type Catalog struct {
 	Journals map[string]string
 	// Secrets are the names of the secrets that the worker's config allows. Nil: not known here, so not checked.
 	Secrets []string
-	// Retention is how long the server keeps runs that are closed: no task can be rolled back for longer. Zero: not known
-	// here, so not checked.
+	// Retention is how long the server keeps closed runs: no task can be rolled back for longer. Zero: not known here, so
+	// not checked.
 	Retention time.Duration
-	// Defaults are what a task file leaves out.
+	// Defaults hold where the task file says nothing.
 	Defaults Defaults
 }
 
-// HostQueue is the task queue of one host's steps.
+// HostQueue returns the task queue of the steps of one host.
 func HostQueue(shared, host string) string { return shared + "@" + host }
 
-// Defaults are what holds where a task file says nothing.
+// Defaults hold where a task file says nothing.
 type Defaults struct {
 	// Attempts is how often a forward is tried. Defaults to 3.
 	Attempts int
@@ -45,7 +45,7 @@ type Defaults struct {
 	MaxBackoff time.Duration
 	// Timeout bounds one attempt of a forward. Defaults to 5m.
 	Timeout time.Duration
-	// Heartbeat is after how long without a sign of life an attempt counts as dead. Defaults to 10s.
+	// Heartbeat is how long an attempt may show no sign of life before it counts as dead. Defaults to 10s.
 	Heartbeat time.Duration
 	// UndoAttempt bounds one attempt of an undo. Defaults to 10m.
 	UndoAttempt time.Duration
@@ -54,13 +54,13 @@ type Defaults struct {
 	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host. Zero leaves it to
 	// the engine.
 	HostWait time.Duration
-	// GateLimit is how long a gate waits that always asks. Defaults to 365 days.
+	// GateLimit is how long a gate that always asks waits. Defaults to 365 days.
 	GateLimit time.Duration
-	// AutoGateLimit is how long a gate waits that asks by the change's risk. Defaults to 24h.
+	// AutoGateLimit is how long a gate that asks by risk waits. Defaults to 24h.
 	AutoGateLimit time.Duration
 }
 
-// WithDefaults is d with every zero field at its default.
+// WithDefaults returns d with every zero field at its default.
 func (d Defaults) WithDefaults() Defaults {
 	return Defaults{
 		Attempts:      cmp.Or(d.Attempts, 3),

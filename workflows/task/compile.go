@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Compile checks a document against a catalog and makes the steps that a workflow runs. Its error is a Problems where the
-// document is at fault, and any other where the catalog is.
+// Compile checks a document against a catalog and makes the steps that a workflow runs. Its error is a Problems if the
+// document is at fault, and any other if the catalog is.
 func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 	if doc.root == nil {
 		return nil, fmt.Errorf("the document was not made by Parse")
@@ -23,7 +24,7 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 	c := &compiler{
 		parser: parser{collector: collector{file: doc.File, problems: &problems}, resolved: true},
 		doc:    doc, cat: cat, defaults: cat.Defaults.WithDefaults(),
-		actions: map[string]*action{}, byID: make(map[string]int, len(doc.steps)),
+		actions: map[string]*action{}, byID: make(map[string]int, len(doc.file.Steps)),
 	}
 	for _, s := range cat.Specs {
 		c.specs = append(c.specs, s.Name)
@@ -34,24 +35,24 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 		c.cat.Secrets = append([]string{}, cat.Secrets...)
 		slices.Sort(c.cat.Secrets)
 	}
-	if err := c.prepare(); err != nil {
+	if err := c.readSchemas(); err != nil {
 		return nil, err
 	}
 	compiled := &Compiled{
-		Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Unwind: doc.unwind, Keep: c.window(), Pinned: doc.pinned, Steps: make([]Step, len(doc.steps)),
+		Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Unwind: doc.file.Unwind, Keep: c.rollbackWindow(), Pinned: bool(doc.file.Pinned), Steps: make([]Step, len(doc.file.Steps)),
 	}
-	for i := range doc.steps {
-		c.byID[doc.steps[i].id] = i
-		if compiled.Steps[i] = c.step(i); c.filled > MaxCompiled {
-			c.add(doc.steps[i].node, doc.steps[i].at, "", fmt.Sprintf("the steps up to here have more than %d bytes with their vars filled in", MaxCompiled), largeTask)
+	for i := range doc.file.Steps {
+		c.byID[string(doc.file.Steps[i].ID)] = i
+		if compiled.Steps[i] = c.compileStep(i); c.filled > MaxCompiled {
+			c.complain(doc.file.Steps[i].node, doc.file.Steps[i].at, "", fmt.Sprintf("the steps up to here have more than %d bytes with their vars filled in", MaxCompiled), largeTask)
 			break
 		}
 	}
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	c.order(compiled.Steps)
-	if err := c.fits(compiled); err != nil {
+	c.orderSteps(compiled.Steps)
+	if err := c.checkSize(compiled); err != nil {
 		return nil, err
 	}
 	return compiled, nil
@@ -73,11 +74,11 @@ type compiler struct {
 	filled   int            // bytes of vars that were put into steps
 }
 
-// prepare reads the schemas of the actions that the task uses.
-func (c *compiler) prepare() error {
+// readSchemas reads the schemas of the actions that the task uses.
+func (c *compiler) readSchemas() error {
 	used := map[string]bool{}
-	for _, s := range c.doc.steps {
-		used[s.uses] = true
+	for _, s := range c.doc.file.Steps {
+		used[string(s.Uses)] = true
 	}
 	for _, spec := range c.cat.Specs {
 		if used[spec.Name] {
@@ -88,100 +89,97 @@ func (c *compiler) prepare() error {
 			c.actions[spec.Name] = a
 		}
 	}
-	c.sizes = make(map[string]int, len(c.doc.vars))
-	for name, v := range c.doc.vars {
+	c.sizes = make(map[string]int, len(c.doc.file.Vars))
+	for name, v := range c.doc.file.Vars {
 		c.sizes[name] = v.size()
 	}
-	n := len(c.doc.steps)
+	n := len(c.doc.file.Steps)
 	c.touches, c.refs = make([]touch, n), make([][]int, n)
 	return nil
 }
 
-// step compiles step i.
-func (c *compiler) step(i int) Step {
-	written := c.doc.steps[i]
-	s := c.parser.step(c.withVars(written.node), written.at) // vars are in it now: read it again
-	a := c.actions[s.uses]
+func (c *compiler) compileStep(i int) Step {
+	written := c.doc.file.Steps[i]
+	var s step
+	c.decode(c.fillVars(written.node), written.at, &s) // again, as vars are in it now
+	a := c.actions[string(s.Uses)]
 	if a == nil {
-		c.unknownAction(s)
+		c.refuseAction(s)
 		return Step{}
 	}
-	with := s.with
+	with := s.With.node
 	if with == nil {
 		with = &node{kind: object, line: s.node.line, column: s.node.column}
 	}
-	c.with(i, a, with, s)
+	c.checkParams(i, a, with, s)
 	compiled := Step{
-		ID: s.id, Name: s.name, Uses: s.uses, With: with.json(nil), Check: s.check,
-		Gate: c.gate(s, a.Spec), Retry: c.retry(s), Place: c.place(s, a.Spec),
-		Timeout: cmp.Or(s.timeout, c.defaults.Timeout), Heartbeat: c.defaults.Heartbeat,
+		ID: string(s.ID), Name: string(s.Name), Uses: string(s.Uses), With: with.json(nil), Check: s.Check.actions(),
+		Gate: c.compileGate(s, a.Spec), Retry: c.compileRetry(s), Place: c.placeStep(s, a.Spec),
+		Timeout: cmp.Or(time.Duration(s.Timeout), c.defaults.Timeout), Heartbeat: c.defaults.Heartbeat,
 		UndoParams: a.UndoParams, Digested: a.Digested, ReadOnly: a.ReadOnly, Commits: a.Commits,
-		OnFailure: OnFailure{Do: c.doc.onFailure}, Savepoint: s.savepoint, Pivot: s.pivot,
+		OnFailure: OnFailure{Do: c.doc.file.OnFailure}, Savepoint: string(s.Savepoint), Pivot: bool(s.Pivot),
 	}
-	if s.onFailure != nil {
-		compiled.OnFailure = *s.onFailure
+	if s.OnFailure != nil {
+		compiled.OnFailure = *s.OnFailure
 	}
 	compiled.Undo = activities.UndoPolicy{
-		Within: cmp.Or(s.undo.within, c.defaults.UndoWithin), Attempts: s.undo.attempts, Heartbeat: c.defaults.Heartbeat,
-		HostWait: c.defaults.HostWait, Drift: s.undo.drift, Criticality: s.undo.criticality,
+		Within: cmp.Or(time.Duration(s.Undo.Within), c.defaults.UndoWithin), Attempts: int(s.Undo.Attempts), Heartbeat: c.defaults.Heartbeat,
+		HostWait: c.defaults.HostWait, Drift: activities.DriftPolicy(s.Undo.Drift), Criticality: activities.Criticality(s.Undo.Criticality),
 	}
 	compiled.Undo.Attempt = min(c.defaults.UndoAttempt, compiled.Undo.Within)
 	compiled.Undo = compiled.Undo.Compact()
 	if len(compiled.With) > MaxInline {
-		c.add(with, s.at.key("with"), "", fmt.Sprintf("has %d bytes, more than %d", len(compiled.With), MaxInline),
+		c.complain(with, s.at.key("with"), "", fmt.Sprintf("has %d bytes, more than %d", len(compiled.With), MaxInline),
 			"put large content into a file and name it with source:")
 	}
-	t := touches(a.Spec, with)
+	t := nameTouched(a.Spec, with)
 	t.place = compiled.Place.Queue
-	compiled.Keys = t.names()
+	compiled.Keys = t.keyNames()
 	c.touches[i] = t
 	return compiled
 }
 
-func (c *compiler) unknownAction(s step) {
-	n := s.node.get("uses")
-	world := activities.WorldOf(s.uses)
+func (c *compiler) refuseAction(s step) {
+	n, uses := s.node.get("uses"), string(s.Uses)
+	world := activities.WorldOf(uses)
 	var siblings []string
 	for _, name := range c.specs {
 		if activities.WorldOf(name) == world {
 			siblings = append(siblings, name)
 		}
 	}
-	fix := nearest(s.uses, c.specs)
+	fix := suggestNearest(uses, c.specs)
 	switch {
 	case len(siblings) > 0 && fix != "":
-		fix += " " + meant("", siblings, "world "+world+" has")
+		fix += " " + suggestOrList("", siblings, "world "+world+" has")
 	case len(siblings) > 0:
-		fix = meant(s.uses, siblings, "world "+world+" has")
+		fix = suggestOrList(uses, siblings, "world "+world+" has")
 	case fix == "":
-		fix = meant(s.uses, c.specs, "actions of this worker")
+		fix = suggestOrList(uses, c.specs, "actions of this worker")
 	}
-	c.add(n, s.at.key("uses"), n.shown(), "there is no such action", fix)
+	c.complain(n, s.at.key("uses"), n.display(), "there is no such action", fix)
 }
 
-// withVars is a step with the vars in it: with keeps its other expressions, all else is plain text afterwards.
-func (c *compiler) withVars(n *node) *node {
+// fillVars returns a step with its vars filled in. Only with keeps its other expressions.
+func (c *compiler) fillVars(n *node) *node {
 	m := *n
 	m.fields = slices.Clone(n.fields)
 	for i, f := range m.fields {
-		switch f.key.text {
-		case "with":
-			m.fields[i].value = f.value.mapText(func(n *node) *node { return c.substitute(n, true) })
-		case "name", "check", "gate", "on":
-			m.fields[i].value = f.value.mapText(func(n *node) *node { return c.substitute(n, false) })
+		if allowed := expressionsIn(f.key.text); allowed != "" {
+			m.fields[i].value = f.value.mapText(func(n *node) *node { return c.fillText(n, allowed == allExpressions) })
 		}
 	}
 	return &m
 }
 
-// substitute puts the vars into a text. The result is a template again, or plain text.
-func (c *compiler) substitute(n *node, asTemplate bool) *node {
+// fillText fills the vars of a text in. The result is a template again, or plain text.
+func (c *compiler) fillText(n *node, asTemplate bool) *node {
 	t, bad := parseTemplate(n.text)
 	if bad != nil { // Parse has refused it
 		return n
 	}
 	if ref, ok := t.whole(); ok && ref.kind == varRef {
-		v := c.doc.vars[ref.name].moved(n)
+		v := c.doc.file.Vars[ref.name].moveTo(n)
 		if c.filled += c.sizes[ref.name]; c.filled > MaxCompiled {
 			return n
 		}
@@ -197,7 +195,7 @@ func (c *compiler) substitute(n *node, asTemplate bool) *node {
 	var filled joiner
 	for _, p := range t {
 		if p.kind == varRef {
-			p = part{text: inText(c.doc.vars[p.name])}
+			p = part{text: renderVar(c.doc.file.Vars[p.name])}
 			c.filled += len(p.text)
 		}
 		if c.filled > MaxCompiled {
@@ -212,25 +210,25 @@ func (c *compiler) substitute(n *node, asTemplate bool) *node {
 	return &m
 }
 
-// inText is a value as a part of a text: text as it is, all else as JSON.
-func inText(n *node) string {
+// renderVar writes a value as a part of a text: text as it is, all else as JSON.
+func renderVar(n *node) string {
 	if n.kind == text {
 		return n.text
 	}
 	return string(n.json(nil))
 }
 
-// with checks a step's parameters, and notes what they refer to.
-func (c *compiler) with(i int, a *action, with *node, s step) {
+// checkParams checks a step's parameters, and notes what they refer to.
+func (c *compiler) checkParams(i int, a *action, with *node, s step) {
 	at := s.at.key("with")
 	v := &conformer{parser: &c.parser, whole: true}
 	before := len(*c.problems)
-	v.conform(with, a.params, at)
-	c.refer(i, with, at)
+	v.checkValue(with, a.params, at)
+	c.checkReferences(i, with, at)
 	if v.whole && len(*c.problems) == before {
-		// What the walk above does not know (anyOf, if, uniqueItems) is left to the library, which knows no positions.
+		// The library checks what checkValue does not (anyOf, if, uniqueItems); it knows no positions.
 		if err := a.resolved.Validate(with.mapText(plainText).value()); err != nil {
-			c.add(with, at, "", "does not fit "+a.Name+": "+err.Error(), "")
+			c.complain(with, at, "", "does not fit "+a.Name+": "+err.Error(), "")
 		}
 	}
 }
@@ -243,13 +241,13 @@ func plainText(n *node) *node {
 	return &m
 }
 
-// refer checks and notes the references of step i.
-func (c *compiler) refer(i int, n *node, at *trail) {
+// checkReferences checks and notes the references of step i.
+func (c *compiler) checkReferences(i int, n *node, at *trail) {
 	for j, item := range n.items {
-		c.refer(i, item, at.item(j))
+		c.checkReferences(i, item, at.item(j))
 	}
 	for _, f := range n.fields {
-		c.refer(i, f.value, at.key(f.key.text))
+		c.checkReferences(i, f.value, at.key(f.key.text))
 	}
 	if n.kind != text {
 		return
@@ -260,37 +258,36 @@ func (c *compiler) refer(i int, n *node, at *trail) {
 		case outputRef:
 			j := c.byID[p.step]
 			c.refs[i] = append(c.refs[i], j)
-			if a := c.actions[c.doc.steps[j].uses]; a != nil && a.Outputs != nil {
+			if a := c.actions[string(c.doc.file.Steps[j].Uses)]; a != nil && a.Outputs != nil {
 				if _, has := a.Outputs[p.name]; !has {
-					c.add(n, at, strconv.Quote(p.text), a.Name+" has no such output", meant(p.name, sortedKeys(a.Outputs), "outputs of "+a.Name))
+					c.complain(n, at, strconv.Quote(p.text), a.Name+" has no such output", suggestOrList(p.name, sortedKeys(a.Outputs), "outputs of "+a.Name))
 				}
 			}
 		case secretRef:
 			if c.cat.Secrets != nil && !slices.Contains(c.cat.Secrets, p.name) {
-				c.add(n, at, strconv.Quote(p.text), "this worker's config does not allow this secret", meant(p.name, c.cat.Secrets, "allowed are"))
+				c.complain(n, at, strconv.Quote(p.text), "this worker's config does not allow this secret", suggestOrList(p.name, c.cat.Secrets, "allowed are"))
 			}
 		}
 	}
 }
 
-func (c *compiler) retry(s step) Retry {
+func (c *compiler) compileRetry(s step) Retry {
 	r := Retry{
-		Attempts: cmp.Or(s.retry.attempts, c.defaults.Attempts),
-		Backoff:  cmp.Or(s.retry.backoff, c.defaults.Backoff),
-		Max:      cmp.Or(s.retry.max, c.defaults.MaxBackoff),
+		Attempts: cmp.Or(int(s.Retry.Attempts), c.defaults.Attempts),
+		Backoff:  cmp.Or(time.Duration(s.Retry.Backoff), c.defaults.Backoff),
+		Max:      cmp.Or(time.Duration(s.Retry.Max), c.defaults.MaxBackoff),
 	}
-	if s.retry.max == 0 {
+	if s.Retry.Max == 0 {
 		r.Max = max(r.Max, r.Backoff)
 	}
 	r.Backoff = min(r.Backoff, r.Max)
 	return r
 }
 
-// gate says when a step waits for a person: an action that is risky or irreversible is asked for without being told to,
-// and where the file says auto, unless the file says none.
-func (c *compiler) gate(s step, spec activities.Spec) Gate {
+// compileGate says when a step waits for a person. A risky or irreversible action waits unless the file says none.
+func (c *compiler) compileGate(s step, spec activities.Spec) Gate {
 	risky := spec.Risk == activities.High || spec.Strategy == activities.Irreversible
-	g := Gate{Mode: s.gate.mode}
+	g := Gate{Mode: s.Gate.Mode}
 	switch {
 	case g.Mode == GateNone && !risky && !spec.MayAsk:
 		g.Mode = GateOpen // there is no gate that could be left out
@@ -308,25 +305,25 @@ func (c *compiler) gate(s step, spec activities.Spec) Gate {
 	default:
 		g.Mode, g.Plans = GateOpen, spec.MayAsk
 	}
-	if s.gate.why != "" && g.Mode != GateOpen {
-		g.Why = s.gate.why
+	if s.Gate.Why != "" && g.Mode != GateOpen {
+		g.Why = string(s.Gate.Why)
 	}
 	switch {
 	case !g.Plans:
 	case g.Mode == GateAuto:
-		g.Limit = cmp.Or(s.gate.limit, c.defaults.AutoGateLimit)
+		g.Limit = cmp.Or(time.Duration(s.Gate.Timeout), c.defaults.AutoGateLimit)
 	default:
-		g.Limit = cmp.Or(s.gate.limit, c.defaults.GateLimit)
+		g.Limit = cmp.Or(time.Duration(s.Gate.Timeout), c.defaults.GateLimit)
 	}
 	return g
 }
 
-// place says where a step runs. The journals of other hosts are not known here.
-func (c *compiler) place(s step, spec activities.Spec) activities.Place {
-	host := s.on
+// placeStep says where a step runs. It leaves the journals of other hosts empty: they are not known here.
+func (c *compiler) placeStep(s step, spec activities.Spec) activities.Place {
+	host := string(s.On)
 	if host == "" && spec.HostBound {
 		if host = c.cat.Host; host == "" {
-			c.add(s.node, s.at.key("on"), "", spec.Name+" changes things of one host, and none is known", "add on: the name of the host")
+			c.complain(s.node, s.at.key("on"), "", spec.Name+" changes things of one host, and none is known", "add on: the name of the host")
 		}
 	}
 	p := activities.Place{Queue: c.cat.SharedQueue, Host: host}
@@ -339,10 +336,30 @@ func (c *compiler) place(s step, spec activities.Spec) activities.Place {
 	return p
 }
 
-// fits refuses a task whose compiled form is too large to be carried.
-func (c *compiler) fits(compiled *Compiled) error {
+// rollbackWindow returns the rollback window, zero for the default. It refuses one that is longer than the server keeps
+// closed runs.
+func (c *compiler) rollbackWindow() time.Duration {
+	keep, n := cmp.Or(time.Duration(c.doc.file.Keep), activities.DefaultKeep), c.doc.root.get("keep")
+	if kept := writeDuration(c.cat.Retention); c.cat.Retention > 0 && keep > c.cat.Retention {
+		const way = "or raise the retention of the namespace"
+		if n == nil {
+			c.complain(c.doc.root, c.at("keep"), "",
+				fmt.Sprintf("is missing, and its default of %s is longer than the %s that the server keeps closed runs", writeDuration(keep), kept),
+				"add keep: "+kept+", "+way)
+		} else {
+			c.complain(n, c.at("keep"), n.display(), "is longer than the "+kept+" that the server keeps closed runs", "write at most "+kept+", "+way)
+		}
+	}
+	if keep == activities.DefaultKeep {
+		return 0
+	}
+	return keep
+}
+
+// checkSize refuses a task whose compiled form is too large to be carried.
+func (c *compiler) checkSize(compiled *Compiled) error {
 	if _, err := compiled.MarshalJSON(); err != nil {
-		c.add(c.doc.root.get("steps"), c.at("steps"), "", err.Error(), largeTask)
+		c.complain(c.doc.root.get("steps"), c.at("steps"), "", err.Error(), largeTask)
 	}
 	return c.err()
 }

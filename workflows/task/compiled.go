@@ -8,7 +8,7 @@ import (
 )
 
 // Compiled is a task that was checked against a catalog: all that the workflow needs to run it, as data. It is the
-// result of the activity task.compile, so determinism never hangs on a catalog that is compiled into a workflow.
+// result of the activity task.compile, so determinism never depends on a catalog that is built into a workflow.
 type Compiled struct {
 	Name  string `json:"name"`
 	Agent string `json:"agent,omitempty"`
@@ -19,7 +19,7 @@ type Compiled struct {
 	// Keep is the rollback window: for how long after it has committed the task can be rolled back. Zero is
 	// activities.DefaultKeep.
 	Keep time.Duration `json:"keep,omitempty"`
-	// Pinned keeps what a rollback needs for all of that time, past the bounds of its worlds.
+	// Pinned keeps what a rollback needs for all of that time, whatever the retention limits say.
 	Pinned bool `json:"pinned,omitempty"`
 	// Steps are in file order.
 	Steps []Step `json:"steps"`
@@ -45,18 +45,18 @@ type Step struct {
 	Retry Retry `json:"retry"`
 	// Timeout bounds one attempt of the forward (StartToClose).
 	Timeout time.Duration `json:"timeout"`
-	// Heartbeat is after how long without a sign of life an attempt counts as dead.
+	// Heartbeat is how long an attempt may show no sign of life before it counts as dead.
 	Heartbeat time.Duration `json:"heartbeat"`
-	// Place is where the step, its plan and its undo run. Journal is filled in when the host's worker has told it.
+	// Place is where the step, its plan and its undo run. Journal is filled in once the host's worker has answered.
 	Place activities.Place `json:"place"`
-	// UndoParams and Digested are the Spec's: what of With goes into the Entry.
+	// UndoParams and Digested come from the Spec: the part of With that goes into the Entry.
 	UndoParams []string `json:"undoParams,omitempty"`
 	Digested   []string `json:"digested,omitempty"`
 	// ReadOnly steps get no undo.
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Commits says that the action is told when the task has committed: see activities.Committer.
 	Commits bool `json:"commits,omitempty"`
-	// Undo bounds the undo. What is at its default is zero: see UndoPolicy.Compact.
+	// Undo bounds the undo; fields at their default are zero (UndoPolicy.Compact).
 	Undo activities.UndoPolicy `json:"undo,omitzero"`
 	// OnFailure says what happens when the step has failed.
 	OnFailure OnFailure `json:"onFailure,omitzero"`

@@ -16,22 +16,22 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// conformer compares parameters with their JSON Schema, and says where they differ. A text that is partly an expression
+// conformer compares parameters with their JSON Schema, and complains where they differ. A text that is partly an expression
 // is text; one that is wholly a reference to an output may become anything.
 type conformer struct {
 	*parser
-	// whole says that nothing was left out because it is not known yet.
+	// whole is false once something was skipped because its value is not known yet.
 	whole bool
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-func (c *conformer) conform(n *node, s *jsonschema.Schema, at *trail) {
+func (c *conformer) checkValue(n *node, s *jsonschema.Schema, at *trail) {
 	if s == nil {
 		return
 	}
 	if isFalse(s) {
-		c.add(n, at, n.shown(), "nothing may stand here", "take it out")
+		c.complain(n, at, n.display(), "nothing may stand here", "take it out")
 		return
 	}
 	plain := n
@@ -41,31 +41,31 @@ func (c *conformer) conform(n *node, s *jsonschema.Schema, at *trail) {
 		if !ok {
 			c.whole = false
 			if ref, whole := t.whole(); !whole || ref.kind == secretRef {
-				c.kind(n, s, at)
+				c.checkType(n, s, at)
 			}
 			return
 		}
 		plain = &node{kind: text, line: n.line, column: n.column, text: literal}
 	}
-	if !c.kind(plain, s, at) || !c.enum(plain, s, at) {
+	if !c.checkType(plain, s, at) || !c.checkEnum(plain, s, at) {
 		return
 	}
 	switch plain.kind {
 	case text:
-		c.text(plain, s, at)
+		c.checkText(plain, s, at)
 	case number:
-		c.number(plain, s, at)
+		c.checkNumber(plain, s, at)
 	case list:
-		c.list(plain, s, at)
+		c.checkItems(plain, s, at)
 	case object:
-		c.object(plain, s, at)
+		c.checkFields(plain, s, at)
 	}
 	for _, all := range s.AllOf {
-		c.conform(n, all, at)
+		c.checkValue(n, all, at)
 	}
 }
 
-// isFalse says that nothing fits s.
+// isFalse says whether s is the schema that nothing fits.
 func isFalse(s *jsonschema.Schema) bool {
 	return s.Not != nil && reflect.DeepEqual(s, &jsonschema.Schema{Not: &jsonschema.Schema{}})
 }
@@ -75,8 +75,7 @@ var kindNames = map[string]string{
 	"string": "text", "array": "a list", "object": "a map",
 }
 
-// kind checks the type of n.
-func (c *conformer) kind(n *node, s *jsonschema.Schema, at *trail) bool {
+func (c *conformer) checkType(n *node, s *jsonschema.Schema, at *trail) bool {
 	types := s.Types
 	if s.Type != "" {
 		types = []string{s.Type}
@@ -86,7 +85,7 @@ func (c *conformer) kind(n *node, s *jsonschema.Schema, at *trail) bool {
 	}
 	var wanted []string
 	for _, t := range types {
-		if n.is(t) {
+		if n.hasType(t) {
 			return true
 		}
 		if t != "null" || len(types) == 1 { // that it may be left out helps nobody
@@ -101,14 +100,14 @@ func (c *conformer) kind(n *node, s *jsonschema.Schema, at *trail) bool {
 		fix = `write it in quotes: "` + n.source + `"`
 	case slices.Contains(types, "array") && n.kind != object:
 		fix = "write it as a list: [...]"
-	case n.kind == text && slices.ContainsFunc(types, (&node{kind: scalarKind(n.text), text: n.text}).is):
+	case n.kind == text && slices.ContainsFunc(types, (&node{kind: scalarKind(n.text), text: n.text}).hasType):
 		fix = "write it without quotes"
 	}
-	c.add(n, at, n.shown(), "must be "+strings.Join(wanted, " or "), fix)
+	c.complain(n, at, n.display(), "must be "+strings.Join(wanted, " or "), fix)
 	return false
 }
 
-// scalarKind is what a text would be without quotes.
+// scalarKind returns what a text would be without quotes.
 func scalarKind(s string) kind {
 	if _, err := strconv.ParseFloat(s, 64); err == nil {
 		return number
@@ -119,8 +118,8 @@ func scalarKind(s string) kind {
 	return text
 }
 
-// is says whether n is of a type of JSON Schema.
-func (n *node) is(t string) bool {
+// hasType says whether n is of a type of JSON Schema.
+func (n *node) hasType(t string) bool {
 	switch t {
 	case "integer":
 		f, err := strconv.ParseFloat(n.text, 64)
@@ -139,7 +138,7 @@ func (n *node) is(t string) bool {
 	return n.kind == object
 }
 
-func (c *conformer) enum(n *node, s *jsonschema.Schema, at *trail) bool {
+func (c *conformer) checkEnum(n *node, s *jsonschema.Schema, at *trail) bool {
 	allowed := s.Enum
 	if s.Const != nil {
 		allowed = []any{*s.Const}
@@ -156,30 +155,30 @@ func (c *conformer) enum(n *node, s *jsonschema.Schema, at *trail) bool {
 		}
 		words = append(words, strings.Trim(string(raw), `"`))
 	}
-	c.add(n, at, n.shown(), "must be one of "+strings.Join(words, ", "), nearest(n.text, words))
+	c.complain(n, at, n.display(), "must be one of "+strings.Join(words, ", "), suggestNearest(n.text, words))
 	return false
 }
 
-func (c *conformer) text(n *node, s *jsonschema.Schema, at *trail) {
+func (c *conformer) checkText(n *node, s *jsonschema.Schema, at *trail) {
 	size := utf8.RuneCountInString(n.text)
-	c.bound(n, at, size, s.MinLength, s.MaxLength, "characters")
+	c.checkLength(n, at, size, s.MinLength, s.MaxLength, "characters")
 	if s.Pattern != "" {
 		if form, err := regexp.Compile(s.Pattern); err == nil && !form.MatchString(n.text) {
-			c.add(n, at, n.shown(), "must have the form "+s.Pattern, "")
+			c.complain(n, at, n.display(), "must have the form "+s.Pattern, "")
 		}
 	}
 }
 
-func (c *conformer) bound(n *node, at *trail, size int, least, most *int, what string) {
+func (c *conformer) checkLength(n *node, at *trail, size int, least, most *int, what string) {
 	if least != nil && size < *least {
-		c.add(n, at, n.shown(), fmt.Sprintf("must have at least %d %s", *least, what), "")
+		c.complain(n, at, n.display(), fmt.Sprintf("must have at least %d %s", *least, what), "")
 	}
 	if most != nil && size > *most {
-		c.add(n, at, "", fmt.Sprintf("has %d %s, more than %d", size, what, *most), "")
+		c.complain(n, at, "", fmt.Sprintf("has %d %s, more than %d", size, what, *most), "")
 	}
 }
 
-func (c *conformer) number(n *node, s *jsonschema.Schema, at *trail) {
+func (c *conformer) checkNumber(n *node, s *jsonschema.Schema, at *trail) {
 	f, _ := strconv.ParseFloat(n.text, 64)
 	for _, b := range []struct {
 		limit *float64
@@ -192,19 +191,19 @@ func (c *conformer) number(n *node, s *jsonschema.Schema, at *trail) {
 		{s.ExclusiveMaximum, func(l float64) bool { return f < l }, "less than"},
 	} {
 		if b.limit != nil && !b.holds(*b.limit) {
-			c.add(n, at, n.shown(), fmt.Sprintf("must be %s %v", b.words, *b.limit), "")
+			c.complain(n, at, n.display(), fmt.Sprintf("must be %s %v", b.words, *b.limit), "")
 		}
 	}
 }
 
-func (c *conformer) list(n *node, s *jsonschema.Schema, at *trail) {
-	c.bound(n, at, len(n.items), s.MinItems, s.MaxItems, "items")
+func (c *conformer) checkItems(n *node, s *jsonschema.Schema, at *trail) {
+	c.checkLength(n, at, len(n.items), s.MinItems, s.MaxItems, "items")
 	for i, item := range n.items {
-		c.conform(item, s.Items, at.item(i))
+		c.checkValue(item, s.Items, at.item(i))
 	}
 }
 
-func (c *conformer) object(n *node, s *jsonschema.Schema, at *trail) {
+func (c *conformer) checkFields(n *node, s *jsonschema.Schema, at *trail) {
 	known := sortedKeys(s.Properties)
 	for _, name := range s.Required {
 		if n.get(name) == nil {
@@ -212,33 +211,33 @@ func (c *conformer) object(n *node, s *jsonschema.Schema, at *trail) {
 			if p := s.Properties[name]; p != nil && p.Description != "" {
 				fix += ": " + p.Description
 			}
-			c.add(n, at.key(name), "", "is missing", fix)
+			c.complain(n, at.key(name), "", "is missing", fix)
 		}
 	}
 	for _, f := range n.fields {
 		name := f.key.text
 		if p, ok := s.Properties[name]; ok {
-			c.conform(f.value, p, at.key(name))
+			c.checkValue(f.value, p, at.key(name))
 			continue
 		}
 		rest := s.AdditionalProperties
 		if rest != nil && isFalse(rest) && len(s.PatternProperties) == 0 {
-			c.add(f.key, at.key(name), "", "unknown parameter", meant(name, known, "known are"))
-			c.skip(f.value)
+			c.complain(f.key, at.key(name), "", "unknown parameter", suggestOrList(name, known, "known are"))
+			c.noteReferences(f.value)
 			continue
 		}
 		if len(s.PatternProperties) == 0 {
-			c.conform(f.value, rest, at.key(name))
+			c.checkValue(f.value, rest, at.key(name))
 			if rest != nil {
 				continue
 			}
 		}
-		c.skip(f.value)
+		c.noteReferences(f.value)
 	}
 }
 
-// skip notes whether a value that is not looked at holds references.
-func (c *conformer) skip(n *node) {
+// noteReferences notes whether a value that is not checked holds references.
+func (c *conformer) noteReferences(n *node) {
 	n.mapText(func(n *node) *node {
 		if t, _ := parseTemplate(n.text); c.whole {
 			_, c.whole = t.plain()

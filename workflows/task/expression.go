@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// refKind is what a part of a template stands for.
+// refKind says what a part of a template stands for.
 type refKind uint8
 
 const (
@@ -25,11 +25,10 @@ type part struct {
 	name string
 }
 
-// template is a text with expressions in it, taken apart. No two literals follow each other.
+// template is a text split into literals and references. No two literals follow each other.
 type template []part
 
 const (
-	idPattern     = `[a-z][a-z0-9_-]{0,62}`
 	varPattern    = `[A-Za-z_][A-Za-z0-9_-]{0,99}`
 	secretPattern = `[A-Za-z_][A-Za-z0-9_]{0,99}`
 )
@@ -49,7 +48,7 @@ func (e *badExpression) Error() string {
 	return fmt.Sprintf("%s, found %q; %s", e.message, e.found, expressionForms)
 }
 
-// parseTemplate takes s apart. "$${{" is the text "${{"; ${{ 'text' }} is text too, with a doubled quote for a quote.
+// parseTemplate splits s. "$${{" is the text "${{"; ${{ 'text' }} is text too, with a doubled quote for a quote.
 func parseTemplate(s string) (template, *badExpression) {
 	var t joiner
 	for s != "" {
@@ -75,7 +74,7 @@ func parseTemplate(s string) (template, *badExpression) {
 	return t.template(), nil
 }
 
-// joiner makes a template of parts, and one literal of those that follow each other.
+// joiner builds a template from parts; literals that follow each other become one.
 type joiner struct {
 	parts   template
 	literal strings.Builder
@@ -97,7 +96,7 @@ func (j *joiner) template() template {
 	return append(j.parts, part{text: j.literal.String()})
 }
 
-// parseExpression reads the expression that s begins with.
+// parseExpression reads the expression at the start of s.
 func parseExpression(s string) (p part, rest string, bad *badExpression) {
 	body := strings.TrimLeft(s[3:], " \t\r\n")
 	if strings.HasPrefix(body, "'") {
@@ -121,7 +120,7 @@ func parseExpression(s string) (p part, rest string, bad *badExpression) {
 	return p, rest, nil
 }
 
-// parseQuoted reads the text of ${{ 'text' }} behind its first quote.
+// parseQuoted reads ${{ 'text' }}; body is what follows its first quote.
 func parseQuoted(s, body string) (p part, rest string, bad *badExpression) {
 	var b strings.Builder
 	for {
@@ -143,7 +142,7 @@ func parseQuoted(s, body string) (p part, rest string, bad *badExpression) {
 	}
 }
 
-// plain is the text of a template without references.
+// plain returns the text of a template without references.
 func (t template) plain() (string, bool) {
 	switch {
 	case len(t) == 0:
@@ -154,7 +153,7 @@ func (t template) plain() (string, bool) {
 	return "", false
 }
 
-// whole is the reference that is all of the template.
+// whole returns the reference that is all of the template.
 func (t template) whole() (part, bool) {
 	if len(t) == 1 && t[0].kind != literal {
 		return t[0], true
@@ -162,7 +161,7 @@ func (t template) whole() (part, bool) {
 	return part{}, false
 }
 
-// String writes the template so that parseTemplate reads the same again.
+// String writes the template in a form that parseTemplate reads back.
 func (t template) String() string {
 	var b strings.Builder
 	for i, p := range t {
@@ -184,5 +183,5 @@ func (t template) String() string {
 	return b.String()
 }
 
-// escape writes a text so that no expression is seen in it.
+// escape writes a text so that no expression is read from it.
 func escape(s string) string { return strings.ReplaceAll(s, "${{", "$${{") }

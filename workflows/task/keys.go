@@ -8,10 +8,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// touch is what a step touches.
+// touch names what a step touches.
 type touch struct {
 	place string
-	// unknown: it cannot be named, so it may be anything in the place.
+	// unknown: the resource cannot be named, so it may be any in the place.
 	unknown bool
 	keys    []key
 }
@@ -24,8 +24,8 @@ type key struct {
 
 func (k key) String() string { return k.prefix + k.value }
 
-// names are the keys as a Step holds them; nil where they cannot be named.
-func (t touch) names() []string {
+// keyNames returns the keys as a Step holds them; nil where they cannot be named.
+func (t touch) keyNames() []string {
 	if t.unknown {
 		return nil
 	}
@@ -37,8 +37,8 @@ func (t touch) names() []string {
 	return slices.Compact(names)
 }
 
-// touches names the resources that a step with these parameters touches.
-func touches(spec activities.Spec, with *node) touch {
+// nameTouched names the resources that a step with these parameters touches.
+func nameTouched(spec activities.Spec, with *node) touch {
 	t := touch{unknown: spec.Keys == nil}
 	for _, k := range spec.Keys {
 		for _, n := range valuesAt(with, strings.Split(k.Param, ".")) {
@@ -64,8 +64,8 @@ func touches(spec activities.Spec, with *node) touch {
 	return t
 }
 
-// valuesAt is the values at a dotted path; "*" is each item of a list or map. A text with an expression in place of a list or
-// map is returned itself: what it will hold is not known.
+// valuesAt returns the values at a dotted path; "*" is each item of a list or map. A text with an expression in place of a list or
+// map is returned itself, because what it will hold is not known.
 func valuesAt(n *node, names []string) []*node {
 	if len(names) == 0 {
 		return []*node{n}
@@ -89,8 +89,8 @@ func valuesAt(n *node, names []string) []*node {
 	return nil
 }
 
-// claims finds, for steps in file order, those before them in one place that touch the same. It remembers only the last
-// step on each resource: that one follows all earlier ones there.
+// claims finds, for steps in file order, the earlier ones in the same place that touch the same resource. It remembers
+// only the last step on each resource, which follows all earlier ones there.
 type claims struct {
 	trees map[string]*claim // paths by prefix
 	exact map[string]int    // all other keys
@@ -108,8 +108,8 @@ func newClaims() *claims {
 	return &claims{trees: map[string]*claim{}, exact: map[string]int{}}
 }
 
-// claim enters step i, and returns the steps that it must follow.
-func (c *claims) claim(i int, t touch) (follows []int) {
+// claimStep enters step i, and returns the steps that it must follow.
+func (c *claims) claimStep(i int, t touch) (follows []int) {
 	if t.unknown {
 		follows = c.since
 		*c = *newClaims()
@@ -138,8 +138,7 @@ func (c *claims) claim(i int, t touch) (follows []int) {
 	return follows
 }
 
-// components are the steps of a path from the root. Where a relative path begins is not known here, so it may be
-// anywhere: it has none.
+// components splits a path into its names. A relative path has none: it may begin anywhere.
 func components(p string) []string {
 	if !path.IsAbs(p) || p == "/" {
 		return nil
@@ -163,17 +162,17 @@ func (c *claim) enter(i int, components []string) (met []int) {
 		}
 		c = next
 	}
-	met = c.gather(met)
+	met = c.lastBelow(met)
 	c.last, c.below = i, nil // what was below is followed by i
 	return met
 }
 
-func (c *claim) gather(met []int) []int {
+func (c *claim) lastBelow(met []int) []int {
 	if c.last >= 0 {
 		met = append(met, c.last)
 	}
 	for _, name := range sortedKeys(c.below) {
-		met = c.below[name].gather(met)
+		met = c.below[name].lastBelow(met)
 	}
 	return met
 }

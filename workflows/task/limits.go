@@ -36,6 +36,6 @@ const (
 	MaxTimes = 100
 	// MaxDuration is the longest time that can be written.
 	MaxDuration = 3650 * 24 * time.Hour
-	// MaxProblems is how many problems are told of one file.
+	// MaxProblems is how many problems of one file are reported.
 	MaxProblems = 100
 )

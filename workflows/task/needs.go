@@ -2,30 +2,30 @@ package task
 
 import "slices"
 
-// order fills in Needs: those that are written (all steps before, where none are), the steps whose outputs are referred
-// to, and those before that touch the same; without those that follow from the others.
-func (c *compiler) order(steps []Step) {
+// orderSteps fills in Needs: those that are written (all steps above if none are), the steps whose outputs a step refers
+// to, and those above that touch the same resource; without those that others of them imply.
+func (c *compiler) orderSteps(steps []Step) {
 	places := map[string]*claims{}
 	ahead := make([]bitset, len(steps)) // all that must be done before each step
 	needed := make([]bool, len(steps))  // by a later step
 	var loose []int                     // the last step that follows all before it, and all since
 	for i := range steps {
-		written := c.doc.steps[i]
+		written := c.doc.file.Steps[i]
 		t := c.touches[i]
 		if places[t.place] == nil {
 			places[t.place] = newClaims()
 		}
-		needs := places[t.place].claim(i, t)
-		if written.inOrder {
+		needs := places[t.place].claimStep(i, t)
+		if !written.Needs.written {
 			needs = slices.DeleteFunc(loose, func(j int) bool { return needed[j] }) // together they follow all that is before
 			loose = nil
 		} else {
 			needs = append(slices.Clone(needs), c.refs[i]...)
-			for _, n := range written.needs {
+			for _, n := range written.Needs.ids {
 				needs = append(needs, c.byID[n.text])
 			}
 		}
-		direct := reduce(i, needs, ahead)
+		direct := dropImplied(i, needs, ahead)
 		for _, j := range direct {
 			steps[i].Needs = append(steps[i].Needs, steps[j].ID)
 			needed[j] = true
@@ -34,9 +34,9 @@ func (c *compiler) order(steps []Step) {
 	}
 }
 
-// reduce returns the needs of step i, in file order, without those that others of them need; and notes all that is
-// ahead of i.
-func reduce(i int, needs []int, ahead []bitset) []int {
+// dropImplied returns the needs of step i, in file order, without those that others of them need. It notes in ahead all
+// steps that must be done before i.
+func dropImplied(i int, needs []int, ahead []bitset) []int {
 	slices.Sort(needs)
 	needs = slices.Compact(needs)
 	ahead[i] = make(bitset, i/64+1)

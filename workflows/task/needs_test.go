@@ -131,7 +131,7 @@ func TestNeedsFollowTheRules(t *testing.T) {
 				}
 			}
 			for j := range i {
-				if doc.steps[i].inOrder || strings.Contains(lines[i], fmt.Sprintf("s%d.", j)) || strings.Contains(lines[i], fmt.Sprintf("[s%d]", j)) || overlap(at[i], at[j]) {
+				if !doc.file.Steps[i].Needs.written || strings.Contains(lines[i], fmt.Sprintf("s%d.", j)) || strings.Contains(lines[i], fmt.Sprintf("[s%d]", j)) || overlap(at[i], at[j]) {
 					add(j)
 				}
 			}

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// kind is what a node is, in JSON's terms.
+// kind is the type of a node, in JSON's terms.
 type kind uint8
 
 const (
@@ -23,7 +23,7 @@ func (k kind) String() string {
 	return [...]string{"nothing", "true or false", "a number", "text", "a list", "a map"}[k]
 }
 
-// node is a value of a task file, YAML or JSON, with the position that it was written at. Nodes are never changed once
+// node is a value of a task file, YAML or JSON, with the position that it was written at. Nodes never change once
 // they are read.
 type node struct {
 	kind         kind
@@ -42,7 +42,7 @@ type field struct {
 	value *node
 }
 
-// get is the value of a key, or nil.
+// get returns the value of a key, or nil.
 func (n *node) get(name string) *node {
 	if n == nil {
 		return nil
@@ -55,15 +55,15 @@ func (n *node) get(name string) *node {
 	return nil
 }
 
-// moved is n as if it had been written where at is.
-func (n *node) moved(at *node) *node {
+// moveTo returns n with the position of at.
+func (n *node) moveTo(at *node) *node {
 	m := *n
 	m.line, m.column = at.line, at.column
 	return &m
 }
 
-// shown is n as a message shows it.
-func (n *node) shown() string {
+// display returns n as a message shows it.
+func (n *node) display() string {
 	switch n.kind {
 	case text:
 		return strconv.Quote(clip(n.text))
@@ -90,7 +90,7 @@ func clip(s string) string {
 	return string([]rune(s)[:limit-3]) + "..."
 }
 
-// size is the number of bytes of n as JSON, without making it.
+// size returns the number of bytes of n as JSON.
 func (n *node) size() int { return len(n.json(nil)) }
 
 // json appends n as JSON, keys in file order.
@@ -149,7 +149,7 @@ func appendTextBody(to []byte, s string) []byte {
 	return to
 }
 
-// value is n as encoding/json would decode it.
+// value returns n as encoding/json would decode it.
 func (n *node) value() any {
 	switch n.kind {
 	case boolean:
@@ -175,7 +175,7 @@ func (n *node) value() any {
 	return nil
 }
 
-// mapText is n with every text in it, but for keys, replaced by what f makes of it.
+// mapText returns n with f applied to every text in it but the keys.
 func (n *node) mapText(f func(*node) *node) *node {
 	switch n.kind {
 	case text:
@@ -198,7 +198,7 @@ func (n *node) mapText(f func(*node) *node) *node {
 	return n
 }
 
-// nodeOf is a Go value as a node; every part of it stands where at is.
+// nodeOf makes a node from a Go value; all of it has the position of at.
 func nodeOf(v any, at *node) (*node, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {

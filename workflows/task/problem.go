@@ -38,8 +38,8 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// Problems is the error of Parse and Compile: all that was found, in file order, at most MaxProblems and a last one that
-// counts the others.
+// Problems is the error of Parse and Compile: all problems in file order, at most MaxProblems and a last one that counts
+// the others.
 type Problems []Problem
 
 // Error has a line for each problem.
@@ -57,10 +57,10 @@ type collector struct {
 	problems *Problems
 }
 
-// maxKept bounds what is kept of a file that is wrong all over.
+// maxKept bounds the problems that are kept of a file that is wrong throughout.
 const maxKept = 10 * MaxProblems
 
-func (c collector) add(at *node, field *trail, value, message, fix string) {
+func (c collector) complain(at *node, field *trail, value, message, fix string) {
 	if c.full() {
 		return
 	}
@@ -71,10 +71,10 @@ func (c collector) add(at *node, field *trail, value, message, fix string) {
 	*c.problems = append(*c.problems, p)
 }
 
-// full says that no further problem is kept.
+// full says whether no further problem is kept.
 func (c collector) full() bool { return len(*c.problems) >= maxKept }
 
-// err is the problems as they are told, or nil.
+// err returns the problems as Problems, or nil.
 func (c collector) err() error {
 	all := *c.problems
 	if len(all) == 0 {
@@ -96,9 +96,9 @@ func (c collector) err() error {
 	return all
 }
 
-// meant says "did you mean ...?" where a known word is near the one that was written, else it lists what is known.
-func meant(written string, known []string, what string) string {
-	switch near := nearest(written, known); {
+// suggestOrList returns "did you mean ...?" if a known word is near the one that was written, else a list of all known.
+func suggestOrList(written string, known []string, what string) string {
+	switch near := suggestNearest(written, known); {
 	case near != "":
 		return near
 	case len(known) == 0:
@@ -109,11 +109,11 @@ func meant(written string, known []string, what string) string {
 	return what + ": " + strings.Join(known, ", ")
 }
 
-// nearest says "did you mean ...?", or nothing.
-func nearest(written string, known []string) string {
+// suggestNearest returns "did you mean ...?", or nothing.
+func suggestNearest(written string, known []string) string {
 	best, distance := "", min(3, (len(written)+1)/3)+1
 	for _, k := range known {
-		if d := edits(strings.ToLower(written), strings.ToLower(k), distance); d < distance {
+		if d := editDistance(strings.ToLower(written), strings.ToLower(k), distance); d < distance {
 			best, distance = k, d
 		}
 	}
@@ -123,8 +123,9 @@ func nearest(written string, known []string) string {
 	return "did you mean " + best + "?"
 }
 
-// edits is how many characters must be put in, left out, changed or swapped to make b of a; limit where it is more.
-func edits(a, b string, limit int) int {
+// editDistance counts the characters to insert, delete, change or swap to turn a into b, up to limit. A swap of neighbours,
+// the commonest slip, is one edit; the usual Levenshtein packages count it as two.
+func editDistance(a, b string, limit int) int {
 	if len(a) > len(b)+limit || len(b) > len(a)+limit {
 		return limit
 	}

@@ -15,13 +15,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// read makes a tree of a source; nil where it cannot be read.
+// readSource makes a tree from a source; nil if it cannot be read.
 //
-// JSON has a reader of its own: YAML reads most of it, but folds some characters in strings, and has no surrogate pairs.
-func read(src []byte, c *collector) *node {
+// JSON has a reader of its own, because YAML folds some characters in strings and has no surrogate pairs.
+func readSource(src []byte, c *collector) *node {
 	if len(src) > MaxFile {
-		c.add(nil, nil, "", fmt.Sprintf("the file has %d bytes, more than %d", len(src), MaxFile),
+		c.complain(nil, nil, "", fmt.Sprintf("the file has %d bytes, more than %d", len(src), MaxFile),
 			"split the task, or keep large content in files of its own and name them with source:")
+
 		return nil
 	}
 	var n *node
@@ -30,19 +31,19 @@ func read(src []byte, c *collector) *node {
 		n = readJSON(src, c)
 	} else if n = readYAML(src, c); n == nil && braced {
 		*c.problems = nil
-		notJSON(src, c)
+		explainJSON(src, c)
 	}
 	if len(*c.problems) > 0 {
 		return nil
 	}
-	wellFormed(n, nil, c)
+	checkMaps(n, nil, c)
 	return n
 }
 
-// wellFormed checks what holds of every map in the file.
-func wellFormed(n *node, at *trail, c *collector) {
+// checkMaps checks what must hold of every map in the file.
+func checkMaps(n *node, at *trail, c *collector) {
 	for i, item := range n.items {
-		wellFormed(item, at.item(i), c)
+		checkMaps(item, at.item(i), c)
 	}
 	var lines map[string]int
 	if len(n.fields) > 0 {
@@ -54,34 +55,34 @@ func wellFormed(n *node, at *trail, c *collector) {
 		}
 		name := f.key.text
 		if line, twice := lines[name]; twice {
-			c.add(f.key, at.key(name), "", fmt.Sprintf("stands here a second time; the first is in line %d", line), "keep one of them")
+			c.complain(f.key, at.key(name), "", fmt.Sprintf("stands here a second time; the first is in line %d", line), "keep one of them")
 		}
 		lines[name] = f.key.line
 		switch {
 		case utf8.RuneCountInString(name) > MaxKey:
-			c.add(f.key, at.key(name), "", fmt.Sprintf("a key has at most %d characters", MaxKey), "shorten it")
+			c.complain(f.key, at.key(name), "", fmt.Sprintf("a key has at most %d characters", MaxKey), "shorten it")
 		case strings.Contains(name, "${{"):
-			c.add(f.key, at.key(name), strconv.Quote(clip(name)), "a key cannot hold an expression", "write the key out")
+			c.complain(f.key, at.key(name), strconv.Quote(clip(name)), "a key cannot hold an expression", "write the key out")
 		}
-		wellFormed(f.value, at.key(name), c)
+		checkMaps(f.value, at.key(name), c)
 	}
 }
 
-// readJSON reads what json.Valid approves of.
+// readJSON reads what json.Valid accepts.
 func readJSON(src []byte, c *collector) *node {
 	r := &jsonReader{collector: c, src: src, dec: json.NewDecoder(bytes.NewReader(src)), line: 1, column: 1}
 	r.dec.UseNumber()
-	return r.value(0)
+	return r.readValue(0)
 }
 
-// notJSON says why src is not JSON.
-func notJSON(src []byte, c *collector) {
+// explainJSON says why src is not JSON.
+func explainJSON(src []byte, c *collector) {
 	r := jsonReader{collector: c, src: src, line: 1, column: 1}
 	err := json.Unmarshal(src, new(any))
 	if bad, ok := errors.AsType[*json.SyntaxError](err); ok {
 		r.advance(min(len(src), max(0, int(bad.Offset)-1)))
 	}
-	c.add(&node{line: r.line, column: r.column}, nil, "", fmt.Sprintf("is not JSON: %v", err), "")
+	c.complain(&node{line: r.line, column: r.column}, nil, "", fmt.Sprintf("is not JSON: %v", err), "")
 }
 
 type jsonReader struct {
@@ -92,15 +93,15 @@ type jsonReader struct {
 	line, column int
 }
 
-// token reads the next token; n is a scalar, or stands where a list or map begins.
-func (r *jsonReader) token() (t json.Token, n *node) {
+// readToken reads the next token; n is a scalar, or the beginning of a list or map.
+func (r *jsonReader) readToken() (t json.Token, n *node) {
 	for r.offset < len(r.src) && strings.IndexByte(" \t\r\n,:", r.src[r.offset]) >= 0 {
 		r.advance(r.offset + 1)
 	}
 	n = &node{line: r.line, column: r.column}
 	t, err := r.dec.Token()
 	if err != nil {
-		r.add(n, nil, "", "is not JSON: "+err.Error(), "")
+		r.complain(n, nil, "", "is not JSON: "+err.Error(), "")
 		return nil, n
 	}
 	start := r.offset
@@ -113,7 +114,7 @@ func (r *jsonReader) token() (t json.Token, n *node) {
 	case json.Number:
 		n.kind, n.text = number, v.String()
 		if _, err := v.Float64(); err != nil {
-			r.add(n, nil, clip(n.text), "this number is too large", "write it as text, in quotes")
+			r.complain(n, nil, clip(n.text), "this number is too large", "write it as text, in quotes")
 		}
 	}
 	n.source = string(r.src[start:r.offset])
@@ -131,26 +132,26 @@ func (r *jsonReader) advance(to int) {
 	}
 }
 
-func (r *jsonReader) value(depth int) *node {
-	t, n := r.token()
+func (r *jsonReader) readValue(depth int) *node {
+	t, n := r.readToken()
 	if depth > MaxDepth {
-		r.add(n, nil, "", fmt.Sprintf("lists and maps are nested deeper than %d", MaxDepth), "flatten them")
+		r.complain(n, nil, "", fmt.Sprintf("lists and maps are nested deeper than %d", MaxDepth), "flatten them")
 		return n
 	}
 	switch t {
 	case json.Delim('['):
 		n.kind = list
 		for r.dec.More() && len(*r.problems) == 0 {
-			n.items = append(n.items, r.value(depth+1))
+			n.items = append(n.items, r.readValue(depth+1))
 		}
-		r.token()
+		r.readToken()
 	case json.Delim('{'):
 		n.kind = object
 		for r.dec.More() && len(*r.problems) == 0 {
-			_, key := r.token()
-			n.fields = append(n.fields, field{key, r.value(depth + 1)})
+			_, key := r.readToken()
+			n.fields = append(n.fields, field{key, r.readValue(depth + 1)})
 		}
-		r.token()
+		r.readToken()
 	}
 	return n
 }
@@ -162,17 +163,17 @@ func readYAML(src []byte, c *collector) *node {
 	var doc, second yaml.Node
 	err := dec.Decode(&doc)
 	if err == nil && doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
-		n := yamlReader{c}.value(doc.Content[0], nil, 0)
+		n := yamlReader{c}.readValue(doc.Content[0], nil, 0)
 		if err = dec.Decode(&second); errors.Is(err, io.EOF) {
 			return n
 		}
 		if err == nil {
-			c.add(&node{line: second.Line, column: second.Column}, nil, "", "a second document begins here", "a file holds one task")
+			c.complain(&node{line: second.Line, column: second.Column}, nil, "", "a second document begins here", "a file holds one task")
 			return nil
 		}
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		c.add(nil, nil, "", "the file is empty", "begin with name: and steps:")
+		c.complain(nil, nil, "", "the file is empty", "begin with name: and steps:")
 		return nil
 	}
 	at := &node{line: 1, column: 1}
@@ -180,57 +181,57 @@ func readYAML(src []byte, c *collector) *node {
 	if line, e := strconv.Atoi(m[1]); e == nil {
 		at.line = max(1, line)
 	}
-	c.add(at, nil, "", "is not YAML: "+strings.TrimPrefix(err.Error(), m[0]), "")
+	c.complain(at, nil, "", "is not YAML: "+strings.TrimPrefix(err.Error(), m[0]), "")
 	return nil
 }
 
 type yamlReader struct{ *collector }
 
-func (r yamlReader) value(y *yaml.Node, at *trail, depth int) *node {
+func (r yamlReader) readValue(y *yaml.Node, at *trail, depth int) *node {
 	n := &node{line: y.Line, column: y.Column, source: y.Value}
 	switch {
 	case depth > MaxDepth:
-		r.add(n, nil, "", fmt.Sprintf("lists and maps are nested deeper than %d", MaxDepth), "flatten them")
+		r.complain(n, nil, "", fmt.Sprintf("lists and maps are nested deeper than %d", MaxDepth), "flatten them")
 		return n
 	case y.Kind == yaml.AliasNode:
-		r.add(n, at, "*"+y.Value, "aliases are not allowed", "write the value out, or use vars:")
+		r.complain(n, at, "*"+y.Value, "aliases are not allowed", "write the value out, or use vars:")
 		return n
 	case y.Anchor != "":
-		r.add(n, at, "&"+y.Anchor, "anchors are not allowed", "leave it out, or use vars:")
+		r.complain(n, at, "&"+y.Anchor, "anchors are not allowed", "leave it out, or use vars:")
 	}
 	switch y.Kind {
 	case yaml.SequenceNode:
 		n.kind = list
-		r.tag(y, n, at, "!!seq")
+		r.checkTag(y, n, at, "!!seq")
 		for i, item := range y.Content {
-			n.items = append(n.items, r.value(item, at.item(i), depth+1))
+			n.items = append(n.items, r.readValue(item, at.item(i), depth+1))
 		}
 	case yaml.MappingNode:
 		n.kind = object
-		r.tag(y, n, at, "!!map")
+		r.checkTag(y, n, at, "!!map")
 		for i := 0; i+1 < len(y.Content); i += 2 {
 			k := y.Content[i]
 			key := &node{kind: text, line: k.Line, column: k.Column, text: k.Value}
 			switch {
 			case k.Kind != yaml.ScalarNode:
-				r.add(key, at, "", "a key must be text", "write it out")
+				r.complain(key, at, "", "a key must be text", "write it out")
 				continue
 			case k.ShortTag() == "!!merge":
-				r.add(key, at, "<<", "merge keys are not allowed", "write the fields out, or use vars:")
+				r.complain(key, at, "<<", "merge keys are not allowed", "write the fields out, or use vars:")
 				continue
 			case k.Anchor != "":
-				r.add(key, at, "&"+k.Anchor, "anchors are not allowed", "leave it out")
+				r.complain(key, at, "&"+k.Anchor, "anchors are not allowed", "leave it out")
 			}
-			n.fields = append(n.fields, field{key, r.value(y.Content[i+1], at.key(k.Value), depth+1)})
+			n.fields = append(n.fields, field{key, r.readValue(y.Content[i+1], at.key(k.Value), depth+1)})
 		}
 	default:
-		r.scalar(y, n, at)
+		r.readScalar(y, n, at)
 	}
 	return n
 }
 
-func (r yamlReader) scalar(y *yaml.Node, n *node, at *trail) {
-	r.tag(y, n, at, "!!str", "!!int", "!!float", "!!bool", "!!null")
+func (r yamlReader) readScalar(y *yaml.Node, n *node, at *trail) {
+	r.checkTag(y, n, at, "!!str", "!!int", "!!float", "!!bool", "!!null")
 	switch y.ShortTag() {
 	case "!!null":
 		n.kind = null
@@ -238,7 +239,7 @@ func (r yamlReader) scalar(y *yaml.Node, n *node, at *trail) {
 	case "!!bool", "!!int", "!!float":
 		var v any
 		if err := y.Decode(&v); err != nil {
-			r.add(n, at, strconv.Quote(clip(y.Value)), "does not fit its tag "+y.ShortTag(), "leave the tag out")
+			r.complain(n, at, strconv.Quote(clip(y.Value)), "does not fit its tag "+y.ShortTag(), "leave the tag out")
 			return
 		}
 		n.kind = number
@@ -247,7 +248,7 @@ func (r yamlReader) scalar(y *yaml.Node, n *node, at *trail) {
 			n.kind = boolean
 		case float64:
 			if math.IsInf(v, 0) || math.IsNaN(v) {
-				r.add(n, at, y.Value, "is not a number that JSON has", "write it as text, in quotes")
+				r.complain(n, at, y.Value, "is not a number that JSON has", "write it as text, in quotes")
 				return
 			}
 		}
@@ -258,8 +259,8 @@ func (r yamlReader) scalar(y *yaml.Node, n *node, at *trail) {
 	}
 }
 
-// tag refuses tags that are written out and mean nothing here.
-func (r yamlReader) tag(y *yaml.Node, n *node, at *trail, allowed ...string) {
+// checkTag refuses explicit tags that have no meaning here.
+func (r yamlReader) checkTag(y *yaml.Node, n *node, at *trail, allowed ...string) {
 	if y.Style&yaml.TaggedStyle == 0 {
 		return
 	}
@@ -268,5 +269,5 @@ func (r yamlReader) tag(y *yaml.Node, n *node, at *trail, allowed ...string) {
 			return
 		}
 	}
-	r.add(n, at, y.Tag, "this tag is not allowed", "leave it out")
+	r.complain(n, at, y.Tag, "this tag is not allowed", "leave it out")
 }

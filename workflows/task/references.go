@@ -2,101 +2,102 @@ package task
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// references checks all that refers to something else in the document: needs, savepoints and expressions.
-func (p *parser) references(d *Document) {
-	index := make(map[string]int, len(d.steps))
-	for i, s := range d.steps {
-		if s.id == "" {
+// checkReferences checks needs, savepoints and expressions.
+func (p *parser) checkReferences(d *Document) {
+	index := make(map[string]int, len(d.file.Steps))
+	for i, s := range d.file.Steps {
+		if s.ID == "" {
 			continue
 		}
-		if first, taken := index[s.id]; taken {
+		if first, taken := index[string(s.ID)]; taken {
 			n := s.node.get("id")
-			p.add(n, s.at.key("id"), n.shown(), "this id is taken by "+d.steps[first].at.String()+" in line "+strconv.Itoa(d.steps[first].node.line), "rename one of them")
+			p.complain(n, s.at.key("id"), n.display(), "this id is taken by "+d.file.Steps[first].at.String()+" in line "+strconv.Itoa(d.file.Steps[first].node.line), "rename one of them")
 			continue
 		}
-		index[s.id] = i
+		index[string(s.ID)] = i
 	}
-	r := referee{parser: p, doc: d, index: index, vars: slices.Sorted(maps.Keys(d.vars))}
-	r.savepoints()
-	for i, s := range d.steps {
-		r.needs(i)
-		for _, name := range [...]string{"name", "on", "check", "gate"} {
-			r.expressions(s.node.get(name), s.at.key(name), -1)
-		}
-		if s.with != nil {
-			r.expressions(s.with, s.at.key("with"), i)
+	r := referenceChecker{parser: p, doc: d, index: index, vars: slices.Sorted(maps.Keys(d.file.Vars))}
+	r.checkSavepoints()
+	for i, s := range d.file.Steps {
+		r.checkNeeds(i)
+		for _, f := range propertiesOf(reflect.TypeFor[step]()) {
+			if f.expressions != "" {
+				r.checkExpressions(s.node.get(f.name), s.at.key(f.name), i, f.expressions)
+			}
 		}
 	}
 }
 
-type referee struct {
+// referenceChecker checks what refers to something else in the document.
+type referenceChecker struct {
 	*parser
 	doc   *Document
 	index map[string]int
 	vars  []string
 }
 
-// needs checks the ids that a step needs.
-func (r *referee) needs(i int) {
-	at := r.doc.steps[i].at.key("needs")
+// checkNeeds checks the ids that a step needs.
+func (r *referenceChecker) checkNeeds(i int) {
+	at := r.doc.file.Steps[i].at.key("needs")
 	named := map[string]bool{}
-	for j, n := range r.doc.steps[i].needs {
+	for j, n := range r.doc.file.Steps[i].Needs.ids {
 		if r.full() {
 			return
 		}
-		if !r.is(n, at.item(j), text, "write the id of a step") {
+		if !r.requireKind(n, at.item(j), text, "write the id of a step") {
 			continue
 		}
 		if named[n.text] {
-			r.add(n, at.item(j), n.shown(), "is named twice", "leave it out")
+			r.complain(n, at.item(j), n.display(), "is named twice", "leave it out")
 			continue
 		}
 		named[n.text] = true
-		r.step(n, at.item(j), n.text, i)
+		r.checkNeed(n, at.item(j), n.text, i)
 	}
 }
 
-// step checks that step i may build on the step id.
-func (r *referee) step(n *node, at *trail, id string, i int) {
+// checkNeed checks that step i may build on the step id.
+func (r *referenceChecker) checkNeed(n *node, at *trail, id string, i int) {
 	other, known := r.index[id]
 	switch {
 	case !known:
 		fix := ""
 		if len(*r.problems) < MaxProblems { // the search for it takes its time
-			fix = meant(id, r.before(i), "steps before this one")
+			fix = suggestOrList(id, r.stepsBefore(i), "steps before this one")
 		}
-		r.add(n, at, strconv.Quote(clip(id)), "there is no such step", fix)
+		r.complain(n, at, strconv.Quote(clip(id)), "there is no such step", fix)
 	case other == i:
-		r.add(n, at, strconv.Quote(id), "a step cannot build on itself", "leave it out")
+		r.complain(n, at, strconv.Quote(id), "a step cannot build on itself", "leave it out")
 	case other > i:
-		message := "this step comes later, in line " + strconv.Itoa(r.doc.steps[other].node.line)
+		message := "this step comes later, in line " + strconv.Itoa(r.doc.file.Steps[other].node.line)
 		fix := "a step builds on those above it; move it up"
-		if cycle := r.cycle(other, i); cycle != nil {
-			message, fix = "these steps need each other: "+strings.Join(append([]string{r.doc.steps[i].id}, cycle...), " -> "), "take one of these needs away"
+		if cycle := r.findCycle(other, i); cycle != nil {
+			message, fix = "these steps need each other: "+strings.Join(append([]string{string(r.doc.file.Steps[i].ID)}, cycle...), " -> "), "take one of these needs away"
 		}
-		r.add(n, at, strconv.Quote(id), message, fix)
+		r.complain(n, at, strconv.Quote(id), message, fix)
 	}
 }
 
-func (r *referee) before(i int) (ids []string) {
-	for _, s := range r.doc.steps[:i] {
-		if s.id != "" {
-			ids = append(ids, s.id)
+func (r *referenceChecker) stepsBefore(i int) (ids []string) {
+	for _, s := range r.doc.file.Steps[:i] {
+		if s.ID != "" {
+			ids = append(ids, string(s.ID))
 		}
 	}
 	return ids
 }
 
-// maxCycle bounds the search for a cycle: it only makes a message better.
+// maxCycle bounds the search for a cycle, which only improves a message.
 const maxCycle = 1000
 
-// cycle is the way from a step down to another by the needs that are written, or nil.
-func (r *referee) cycle(from, to int) []string {
+// findCycle returns the path of written needs from one step to another, or nil.
+func (r *referenceChecker) findCycle(from, to int) []string {
 	if len(*r.problems) > MaxProblems {
 		return nil
 	}
@@ -104,19 +105,19 @@ func (r *referee) cycle(from, to int) []string {
 	var walk func(i int) []string
 	walk = func(i int) []string {
 		if i == to {
-			return []string{r.doc.steps[i].id}
+			return []string{string(r.doc.file.Steps[i].ID)}
 		}
 		if seen[i] || len(seen) > maxCycle {
 			return nil
 		}
 		seen[i] = true
-		if r.doc.steps[i].inOrder && to < i {
-			return []string{r.doc.steps[i].id, r.doc.steps[to].id}
+		if !r.doc.file.Steps[i].Needs.written && to < i {
+			return []string{string(r.doc.file.Steps[i].ID), string(r.doc.file.Steps[to].ID)}
 		}
-		for _, n := range r.doc.steps[i].needs {
+		for _, n := range r.doc.file.Steps[i].Needs.ids {
 			if next, known := r.index[n.text]; known {
 				if way := walk(next); way != nil {
-					return append([]string{r.doc.steps[i].id}, way...)
+					return append([]string{string(r.doc.file.Steps[i].ID)}, way...)
 				}
 			}
 		}
@@ -125,39 +126,39 @@ func (r *referee) cycle(from, to int) []string {
 	return walk(from)
 }
 
-// expressions checks those in n. In a step's with (whose index is i) all kinds may stand; elsewhere (i < 0) only vars.
-func (r *referee) expressions(n *node, at *trail, i int) {
+// checkExpressions checks the expressions in n, a field of step i. allowed is the tag of the field.
+func (r *referenceChecker) checkExpressions(n *node, at *trail, i int, allowed string) {
 	if n == nil {
 		return
 	}
 	for j, item := range n.items {
-		r.expressions(item, at.item(j), i)
+		r.checkExpressions(item, at.item(j), i, allowed)
 	}
 	for _, f := range n.fields {
-		r.expressions(f.value, at.key(f.key.text), i)
+		r.checkExpressions(f.value, at.key(f.key.text), i, allowed)
 	}
 	if n.kind != text || !strings.Contains(n.text, "${{") {
 		return
 	}
 	t, bad := parseTemplate(n.text)
 	if bad != nil {
-		r.add(n, at, strconv.Quote(bad.found), bad.message, expressionForms)
+		r.complain(n, at, strconv.Quote(bad.found), bad.message, expressionForms)
 		return
 	}
 	for _, part := range t {
 		switch {
 		case part.kind == literal:
 		case part.kind == varRef:
-			v := r.doc.vars[part.name]
+			v := r.doc.file.Vars[part.name]
 			if v == nil {
-				r.add(n, at, strconv.Quote(part.text), "there is no such var", meant(part.name, r.vars, "vars of this file"))
+				r.complain(n, at, strconv.Quote(part.text), "there is no such var", suggestOrList(part.name, r.vars, "vars of this file"))
 			} else if v.kind == null && len(t) > 1 {
-				r.add(n, at, strconv.Quote(part.text), "this var is nothing, and cannot be a part of a text", "give it a value")
+				r.complain(n, at, strconv.Quote(part.text), "this var is nothing, and cannot be a part of a text", "give it a value")
 			}
-		case i < 0:
-			r.add(n, at, strconv.Quote(part.text), "outputs and secrets may only stand in with", "take it out, or use a var")
+		case allowed != allExpressions:
+			r.complain(n, at, strconv.Quote(part.text), "outputs and secrets may only stand in with", "take it out, or use a var")
 		case part.kind == outputRef:
-			r.step(n, at, part.step, i)
+			r.checkNeed(n, at, part.step, i)
 		}
 	}
 }

@@ -9,13 +9,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Resolve is the step's parameters with the outputs of other steps in place of their references: outputs by step id and
-// name. It is a pure function, fit for workflow code.
+// Resolve returns the parameters of the step with the outputs of other steps, by step id and name, in place of the
+// references to them. It is a pure function, fit for workflow code.
 //
-// References to secrets stay, for the worker to resolve. Nothing else in the result reads as one: what comes from an
-// output, or from an escaped text in the task file, is data. Its "${" is written as "\u0024{", which is the same JSON but
-// no reference to the worker, that looks for references in the JSON as it stands. The result must be kept as raw JSON
-// until then, as json.RawMessage does.
+// References to secrets stay, for the worker to resolve. Nothing else in the result reads as one: the "${" of an output, or
+// of an escaped text, is written as "\u0024{", which is the same JSON but no reference to the worker, which searches the
+// raw JSON. So the result must stay raw until then, as json.RawMessage does.
 func (s Step) Resolve(outputs map[string]map[string]any) (json.RawMessage, error) {
 	var problems Problems
 	with := s.With
@@ -40,7 +39,7 @@ func (s Step) Resolve(outputs map[string]map[string]any) (json.RawMessage, error
 	return raw, nil
 }
 
-// References are the ids of the steps whose outputs With refers to, sorted: what Resolve must be given. It is a pure
+// References returns the ids of the steps whose outputs With refers to, sorted: what Resolve must be given. It is a pure
 // function, fit for workflow code.
 func (s Step) References() []string {
 	// Compile writes no $ and no { as an escape.
@@ -61,7 +60,7 @@ func (s Step) References() []string {
 	return slices.Compact(ids)
 }
 
-// EntryParams is what of the resolved parameters goes into the step's Entry.
+// EntryParams returns the part of the resolved parameters that goes into the step's Entry.
 func (s Step) EntryParams(with json.RawMessage) (json.RawMessage, error) {
 	params, err := activities.EntryParams(with, s.UndoParams, s.Digested)
 	if err != nil {
@@ -145,7 +144,7 @@ func (r resolver) text(to []byte, s string) ([]byte, error) {
 	return append(to, '"'), nil
 }
 
-// output is the value of an output as JSON.
+// output returns the value of an output as JSON.
 func (r resolver) output(p part) ([]byte, error) {
 	of, ran := r.outputs[p.step]
 	if !ran {
@@ -153,7 +152,7 @@ func (r resolver) output(p part) ([]byte, error) {
 	}
 	v, has := of[p.name]
 	if !has {
-		return nil, fmt.Errorf("%s: there is no such output; %s", p.text, meant(p.name, sortedKeys(of), "outputs of step "+p.step))
+		return nil, fmt.Errorf("%s: there is no such output; %s", p.text, suggestOrList(p.name, sortedKeys(of), "outputs of step "+p.step))
 	}
 	return json.Marshal(v)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -14,19 +15,41 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
+// What the format says of a field that is left out is what Compile does.
+func TestDefaultsAreAsDocumented(t *testing.T) {
+	const bare = "name: t\nsteps:\n- {id: a, uses: file.write, with: {path: /srv/a}}\n"
+	document, written := map[string]any{}, map[string]any{"id": "a", "uses": "file.write", "with": map[string]any{"path": "/srv/a"}}
+	fill := func(into map[string]any, of reflect.Type) {
+		for _, f := range propertiesOf(of) {
+			if f.preset != "" {
+				into[f.name] = presetJSON(f.preset)
+			}
+		}
+	}
+	retries, undoing := map[string]any{}, map[string]any{}
+	fill(document, reflect.TypeFor[file]())
+	fill(written, reflect.TypeFor[step]())
+	fill(retries, reflect.TypeFor[retry]())
+	fill(undoing, reflect.TypeFor[undo]())
+	written["retry"], written["undo"], document["name"], document["steps"] = retries, undoing, "t", []any{written}
+	src, err := json.Marshal(document)
+	require.NoError(t, err)
+	require.Equal(t, mustCompile(t, bare), mustCompile(t, string(src)))
+}
+
 // The published schema is the one that the code makes.
 func TestSchemaIsPublished(t *testing.T) {
-	raw, err := Schema(nil)
+	schema, err := Schema(nil)
+	require.NoError(t, err)
+	raw, err := json.MarshalIndent(schema, "", "  ")
 	require.NoError(t, err)
 	golden(t, "schema.json", string(raw)+"\n")
 }
 
 func validator(t *testing.T, specs []activities.Spec) *jsonschema.Resolved {
 	t.Helper()
-	raw, err := Schema(specs)
+	schema, err := Schema(specs)
 	require.NoError(t, err)
-	var schema jsonschema.Schema
-	require.NoError(t, json.Unmarshal(raw, &schema))
 	resolved, err := schema.Resolve(nil)
 	require.NoError(t, err)
 	return resolved
@@ -57,7 +80,7 @@ func TestSchemaAgreesWithTheParser(t *testing.T) {
 		src, err := os.ReadFile(file)
 		require.NoError(t, err)
 		var unread Problems
-		root := read(src, &collector{problems: &unread})
+		root := readSource(src, &collector{problems: &unread})
 		if len(unread) > 0 {
 			continue // no document, so nothing for a schema
 		}
@@ -158,7 +181,7 @@ func TestSchemaAgreesOnEachFieldOfTheTask(t *testing.T) {
 func instanceOf(t *testing.T, src string) any {
 	t.Helper()
 	var problems Problems
-	root := read([]byte(src), &collector{problems: &problems})
+	root := readSource([]byte(src), &collector{problems: &problems})
 	require.Empty(t, problems)
 	return root.value()
 }

@@ -24,10 +24,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 )
 
-// TestTheREADMEHasTheTable compares the two.
-func TestTheREADMEHasTheTable(t *testing.T) {
+// TestThePageOnContainersHasTheTable compares the two.
+func TestThePageOnContainersHasTheTable(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../README.md")
+	page, err := os.ReadFile("../../../docs/containers.md")
 	require.NoError(t, err)
 	assert.Contains(t, string(page), container.LossesAsMarkdown())
 }
@@ -153,7 +153,7 @@ func lookAtEach(t *testing.T, b *containertest.Box) map[string]string {
 	require.NoError(t, err)
 	is := map[string]string{
 		"it has another id":                                           now.ID,
-		"its image is told by an id":                                  now.Config.Image,
+		"its image is named by id":                                    now.Config.Image,
 		"anonymous volumes become named ones":                         fmt.Sprint(now.HostConfig.Binds),
 		"its log begins anew":                                         string(first[:n]),
 		"its processes start again: what they held in memory is gone": fmt.Sprint(now.State.Pid),

@@ -12,47 +12,44 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
-	"github.com/seed-62bf7108/unwind/activities/container/image"
-	"github.com/seed-62bf7108/unwind/activities/container/sidecartest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestMain(m *testing.M) {
 	container.Attend()
 	code := m.Run()
-	if err := sidecartest.Done(); err != nil {
+	if err := containertest.RemoveImages(); err != nil {
 		panic(err)
 	}
 	os.Exit(code)
 }
 
-// setting is an engine with an image of the demo's shell. With a program, layers are made by sidecars on the engine.
+// setting is an engine with an image of the demo's shell.
 type setting struct {
 	*client.Client
 
-	host, image, program string
+	host, image string
 }
 
-// onEachBackend runs a test with each backend on each engine; layers are made by a helper on this host, and by a sidecar.
+// onEachBackend runs a test with each backend, on one of the two engines, which is drawn; a deep run takes both.
 func onEachBackend(t *testing.T, test func(t *testing.T, on setting, layers bool)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("layers over containers are tested as root only")
-		}
-		t.Skip("SKIPPED: layers over containers are tested as root only")
-	}
+	testrun.NeedRoot(t, "layers over containers")
 	atHand := setting{Client: containertest.Docker(t)}
-	own := enginetest.Start(t)
-	for name, on := range map[string]setting{"at hand": atHand, "overlay2": {Client: own.Client(t), host: own.Host}} {
+	for _, name := range testrun.Draw(t, "at hand", "overlay2") {
+		on := atHand
+		if name == "overlay2" {
+			own := enginetest.Start(t)
+			on = setting{Client: own.Client(t), host: own.Host}
+		}
 		on.image = "unwind/test-backend:" + containertest.Random()
-		_, err := image.Build(t.Context(), on, on.image)
+		_, err := demoimage.Build(t.Context(), on, on.image)
 		require.NoError(t, err)
 		t.Cleanup(func() { removeImage(t, on.Client, on.image) })
 		t.Run(name+", docker commit", func(t *testing.T) { test(t, on, false) })
 		t.Run(name+", layers", func(t *testing.T) { test(t, on, true) })
-		on.program = sidecartest.Program(t)
-		t.Run(name+", layers by sidecar", func(t *testing.T) { test(t, on, true) })
 	}
 }
 
@@ -67,12 +64,15 @@ type task struct {
 
 func newTask(t *testing.T, on setting, layers bool, with map[string]any) task {
 	t.Helper()
-	c := container.Config{State: t.TempDir(), Host: on.host, Overlay: layers, Sidecar: on.program != "", Helper: on.program}
+	c := container.Config{State: t.TempDir(), Host: on.host, Layers: container.LayersNever}
+	if layers {
+		c.Layers = container.LayersAuto
+	}
 	w, err := container.New(c)
 	require.NoError(t, err)
-	if c.Sidecar {
-		t.Cleanup(func() { sidecartest.RemoveOf(t, on.Client, c.State) })
-	}
+	home, err := container.Home(c.State)
+	require.NoError(t, err)
+	t.Cleanup(func() { containertest.RemoveHome(t, on.Client, home) })
 	place, err := w.Journal(t.Context())
 	require.NoError(t, err)
 	k := task{T: t, action: w.Actions[0], entry: activities.Entry{

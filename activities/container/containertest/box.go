@@ -17,6 +17,8 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // Random is a part of a name that nothing else has.
@@ -36,10 +38,7 @@ func Docker(t testing.TB) *client.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	if _, err := c.Ping(t.Context()); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("no Docker engine answers: %v", err)
-		}
-		t.Skipf("SKIPPED: no Docker engine answers, so commands in containers are not tested: %v", err)
+		testrun.Skipf(t, "no Docker engine answers: %v", err)
 	}
 	return c
 }
@@ -59,6 +58,14 @@ type Box struct {
 // Start starts a container; each of edit changes how it is made. It is gone, whatever became of it, after the test.
 func Start(t testing.TB, edit ...func(*container.Config, *container.HostConfig, *network.NetworkingConfig)) *Box {
 	t.Helper()
+	b := Create(t, edit...)
+	require.NoError(t, b.ContainerStart(t.Context(), b.ID, container.StartOptions{}))
+	return b
+}
+
+// Create makes the container that Start starts.
+func Create(t testing.TB, edit ...func(*container.Config, *container.HostConfig, *network.NetworkingConfig)) *Box {
+	t.Helper()
 	c := Docker(t)
 	b := &Box{Client: c, Name: "unwind-test-" + Random()}
 	config := &container.Config{Image: ShellImage(t, c)}
@@ -70,7 +77,6 @@ func Start(t testing.TB, edit ...func(*container.Config, *container.HostConfig, 
 	require.NoError(t, err)
 	b.ID = made.ID
 	t.Cleanup(func() { b.removeAll(t) })
-	require.NoError(t, c.ContainerStart(t.Context(), b.ID, container.StartOptions{}))
 	return b
 }
 
@@ -155,7 +161,7 @@ func (b *Box) Put(t testing.TB, dir string, files map[string]string) {
 	for name, content := range files {
 		name = path.Join(strings.TrimPrefix(dir, "/"), name)
 		folder(path.Dir(name))
-		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: when}))
+		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content)), ModTime: when}))
 		_, err := w.Write([]byte(content))
 		require.NoError(t, err)
 	}

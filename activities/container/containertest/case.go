@@ -50,9 +50,9 @@ func Manifest(t testing.TB, dir string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Open opens the world of a case.
+// Open opens the world of a case, which takes checkpoints by docker commit.
 func Open(dir string) (activities.World, error) {
-	return container.New(container.Config{State: dir})
+	return container.New(container.Config{State: dir, Layers: container.LayersNever})
 }
 
 // NameIn is the name of the box of a case.

@@ -1,7 +1,6 @@
 package containertest
 
 import (
-	"os"
 	"sort"
 	"strings"
 	"testing"
@@ -10,6 +9,8 @@ import (
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestFilesAreSeenAsTheEngineTellsThem(t *testing.T) {
@@ -19,9 +20,7 @@ func TestFilesAreSeenAsTheEngineTellsThem(t *testing.T) {
 	})
 	b.Run(t, "mkdir -p /srv/d; echo x >/srv/a; cp /srv/a /vol/v; chmod 4750 /srv/d; touch /tmp/t")
 	b.Put(t, "/srv", map[string]string{"p/q": "q\n"})
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: others than root cannot look into a container")
-	}
+	testrun.NeedRoot(t, "what a container holds")
 	seen, ok := walked(t, b)
 	assert.True(t, ok)
 	told := copied(t, b)

@@ -15,7 +15,8 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
 
-	demoimage "github.com/seed-62bf7108/unwind/activities/container/image"
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 )
 
 // refs are the names of images that are removed at the end.
@@ -33,9 +34,13 @@ func ImageRef(what string) string {
 	return ref
 }
 
-// RemoveImages removes the images that the tests of this process shared: TestMain calls it at its end.
+// RemoveImages removes the images that the tests of this process shared, and that of its sidecars: TestMain calls it at its
+// end.
 func RemoveImages() error {
 	var err error
+	if ref, failed := sidecar.Ref(); failed == nil { // else it has none
+		err = removeImage(ref)
+	}
 	for _, ref := range slices.Backward(refs.all) {
 		err = errors.Join(err, removeImage(ref))
 	}

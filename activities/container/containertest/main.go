@@ -17,15 +17,3 @@ func Main(m *testing.M, cases ...actiontest.Case) {
 	}
 	os.Exit(code)
 }
-
-// NeedsRoot skips a test of what only root can do, and fails it where nothing is skipped.
-func NeedsRoot(t *testing.T, what string) {
-	t.Helper()
-	switch {
-	case os.Geteuid() == 0:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("%s are tested as root only", what)
-	default:
-		t.Skipf("SKIPPED: %s are tested as root only", what)
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/docker/docker/client"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // limit is how long an engine may take to start or to end.
@@ -37,9 +40,54 @@ type Engine struct {
 // EndsAll has an engine end its containers when it is stopped; else they live on.
 func EndsAll(e *Engine) { e.flags = []string{"--shutdown-timeout", "1"} }
 
+// OnTCP has an engine listen on a port too, which only what runs in its network namespace reaches: see Inside.
+func OnTCP(e *Engine) { e.flags = append(e.flags, "-H", Address, "--tls=false") }
+
+// Address is where an engine listens that is OnTCP.
+const Address = "tcp://127.0.0.1:2375"
+
+// Inside calls f on a thread in the engine's network namespace: what f starts is there too.
+func (e *Engine) Inside(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: so the thread ends
+		done <- func() error {
+			space, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", e.cmd.Process.Pid))
+			if err != nil {
+				return err
+			}
+			defer space.Close()
+			if err := unix.Setns(int(space.Fd()), unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			if err := raiseLoopback(); err != nil {
+				return fmt.Errorf("loopback: %w", err)
+			}
+			return f()
+		}()
+	}()
+	return <-done
+}
+
+// raiseLoopback raises the one interface that a new network namespace has.
+func raiseLoopback() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo)
+}
+
 // Start starts an engine that is gone after the test, with all that it had.
 func Start(t testing.TB, options ...func(*Engine)) *Engine {
 	t.Helper()
+	testrun.NeedProgram(t, "dockerd", "it is part of the Docker engine (Debian's package docker.io)")
 	e, err := Open(options...)
 	if err != nil {
 		t.Fatal(err)

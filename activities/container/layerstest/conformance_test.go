@@ -13,24 +13,37 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-func TestMain(m *testing.M) { containertest.Main(m, layering) }
+func TestMain(m *testing.M) {
+	container.Attend()
+	if job := os.Getenv(workerEnv); job != "" {
+		actAsWorker(job)
+	}
+	containertest.Main(m, layering)
+}
 
 // own is the engine with overlay2; nil while the one at hand is tested.
 var own *enginetest.Engine
 
+// TestLayers runs the suite on one of the two engines, which is drawn; a deep run takes both.
 func TestLayers(t *testing.T) {
-	containertest.NeedsRoot(t, "layers over containers")
-	containertest.Docker(t)
-	actiontest.Run(t, layering)
+	testrun.NeedRoot(t, "layers over containers")
+	for _, engine := range testrun.Draw(t, onOneAtHand, onOverlay2) {
+		engine(t)
+	}
 }
 
-func TestLayersOnOverlay2(t *testing.T) {
-	containertest.NeedsRoot(t, "layers over containers")
+func onOneAtHand(t *testing.T) {
+	containertest.Docker(t)
+	t.Run("at hand", func(t *testing.T) { actiontest.Run(t, layering) })
+}
+
+func onOverlay2(t *testing.T) {
 	own = enginetest.Start(t)
 	containertest.Prepare(t, own)
-	t.Run("on it", func(t *testing.T) { actiontest.Run(t, layering) }) // the engine outlives the parallel tests in it
+	t.Run("overlay2", func(t *testing.T) { actiontest.Run(t, layering) }) // the engine outlives the parallel tests in it
 	own = nil
 }
 
@@ -68,6 +81,11 @@ func start(t testing.TB, dir string) {
 	} else {
 		b, host = containertest.StartOn(t, own), own.Host
 	}
+	t.Cleanup(func() { // after the worlds of the case
+		if own == nil {
+			containertest.RemoveLayers(t, dir)
+		}
+	})
 	b.Run(t, "mkdir -p /srv; echo one >/srv/a; mkdir /srv/d; echo x >/srv/d/x")
 	for file, content := range map[string]string{"name": b.Name, "host": host} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
@@ -79,7 +97,7 @@ func open(dir string) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	return container.New(container.Config{State: dir, Host: string(host), Overlay: true})
+	return container.New(container.Config{State: dir, Host: string(host), Layers: container.LayersRequire})
 }
 
 func in(t testing.TB, dir string) *containertest.Box {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // Entry is what a volume holds at a path. Times are in nanoseconds.
@@ -93,7 +94,7 @@ func (b *Busy) Error() string { return b.Why }
 func Copy(root, to string) (Content, error) {
 	const tries = 3
 	for range tries {
-		if err := stack.Copy(root, to); err != nil {
+		if err := filetree.CopyTo(root, to); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}

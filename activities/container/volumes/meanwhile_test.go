@@ -6,16 +6,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // TestWhatChangesAfterItWasLookedAtIsPutBack: what comes out of a volume is looked at before it is taken for what was seen.
 func TestWhatChangesAfterItWasLookedAtIsPutBack(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("volumes are tested as root only")
-		}
-		t.Skip("SKIPPED: volumes are tested as root only")
-	}
+	testrun.NeedRoot(t, "volumes")
 	dir := t.TempDir()
 	r := Restore{Root: filepath.Join(dir, "volume", "_data"), Copy: filepath.Join(dir, "copy"), Stage: filepath.Join(dir, "volume", "stage")}
 	require.NoError(t, os.MkdirAll(r.Root, 0o755))

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // Restore says what to bring back.
@@ -269,7 +270,7 @@ func (s *staged) in(want, is Entry, has bool) error {
 		if err := unix.Linkat(int(of.Fd()), same, int(s.at.Fd()), as, 0); err != nil {
 			return err
 		}
-	} else if err := stack.Clone(filepath.Join(s.Copy, want.Path), int(s.at.Fd()), as); err != nil {
+	} else if err := filetree.Clone(filepath.Join(s.Copy, want.Path), int(s.at.Fd()), as); err != nil {
 		return err
 	}
 	from, to := int(s.at.Fd()), int(dir.Fd())
@@ -303,7 +304,7 @@ func (s *staged) folders(todo []string) error {
 		if err != nil {
 			return err
 		}
-		err = stack.Alike(filepath.Join(s.Copy, at), int(dir.Fd()), ".")
+		err = filetree.MakeAlike(filepath.Join(s.Copy, at), int(dir.Fd()), ".")
 		dir.Close()
 		if err != nil {
 			return fmt.Errorf("%s: %w", at, err)

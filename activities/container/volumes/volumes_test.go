@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // shelf is a volume with a copy of it.
@@ -28,12 +29,7 @@ type shelf struct {
 // newShelf makes a volume that holds each kind of thing, and a copy of it.
 func newShelf(t *testing.T) *shelf {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("volumes are tested as root only")
-		}
-		t.Skip("SKIPPED: volumes are tested as root only")
-	}
+	testrun.NeedRoot(t, "volumes")
 	dir := t.TempDir()
 	s := &shelf{T: t, root: filepath.Join(dir, "volume", "_data"), copy: filepath.Join(dir, "copy"), stage: filepath.Join(dir, "volume", "stage")}
 	require.NoError(t, os.MkdirAll(s.root, 0o755))

@@ -16,12 +16,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestMain(m *testing.M) { containertest.Main(m, keeping) }
 
 func TestKeeping(t *testing.T) {
-	containertest.NeedsRoot(t, "copies of volumes")
+	testrun.NeedRoot(t, "copies of volumes")
 	containertest.Docker(t)
 	actiontest.Run(t, keeping)
 }

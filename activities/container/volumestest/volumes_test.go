@@ -20,6 +20,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 	"github.com/seed-62bf7108/unwind/examples/found"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // scene is a box with a volume, and the world of a worker.
@@ -33,11 +34,16 @@ type scene struct {
 	root   string
 }
 
-func newScene(t *testing.T, overlay bool) *scene {
+func newScene(t *testing.T, layers bool) *scene {
 	t.Helper()
-	containertest.NeedsRoot(t, "copies of volumes")
+	testrun.NeedRoot(t, "copies of volumes")
 	s := &scene{T: t, box: startWithVolume(t), state: t.TempDir()}
-	w, err := container.New(container.Config{State: s.state, Overlay: overlay})
+	c := container.Config{State: s.state, Layers: container.LayersNever}
+	if layers {
+		c.Layers = container.LayersRequire
+		t.Cleanup(func() { containertest.RemoveLayers(t, s.state) })
+	}
+	w, err := container.New(c)
 	require.NoError(t, err)
 	s.action = w.Actions[0]
 	s.place, err = w.Journal(t.Context())
@@ -91,10 +97,10 @@ func (s *scene) undo(e activities.Entry, d activities.Decision) activities.Undon
 const change = "echo two >/data/a; rm -r /data/d; echo n >/data/new; mkdir -p /data/deep/er; echo app >/srv/app"
 
 func TestVolumesComeBackExactly(t *testing.T) {
-	for name, overlay := range map[string]bool{"docker commit": false, "layers": true} {
+	for name, layers := range map[string]bool{"docker commit": false, "layers": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, overlay)
+			s := newScene(t, layers)
 			before := s.holds()
 			plan, err := s.action.Plan(t.Context(), s.entry(), s.step(change))
 			require.NoError(t, err)
@@ -109,7 +115,7 @@ func TestVolumesComeBackExactly(t *testing.T) {
 			require.NotEmpty(t, before.Changes(s.holds()))
 			u := s.undo(e, activities.Decision{})
 			want := activities.Compensated
-			if overlay {
+			if layers {
 				want = activities.Restored
 			}
 			require.Equal(t, want, u.Outcome, "%+v", u)

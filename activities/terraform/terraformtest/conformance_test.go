@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	terraform.Supervise()
+	terraform.Attend()
 	code := actiontest.Main(m, builtin(), onTop())
 	terraformtest.RemoveFront()
 	os.Exit(code)

@@ -1,6 +1,7 @@
 package terraformtest
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -10,7 +11,8 @@ import (
 	"runtime"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/seed-62bf7108/unwind/internal/filelock"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // Source is the provider's address, for required_providers. Its resource is fake_thing: a file in the provider's dir.
@@ -21,14 +23,7 @@ const version = "1.0.0"
 // Require skips a test where there is no terraform, and fails it where CI=true.
 func Require(t testing.TB) {
 	t.Helper()
-	if _, err := exec.LookPath("terraform"); err == nil {
-		return
-	}
-	const why = "NO TERRAFORM ON THE PATH: nothing about terraform.apply is tested here"
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
+	testrun.NeedProgram(t, "terraform", "install it (https://developer.hashicorp.com/terraform/install), version 1.5 or later")
 }
 
 // CLIConfig returns a file of Terraform settings (for TF_CLI_CONFIG_FILE) under which the provider is found and the
@@ -93,9 +88,9 @@ func lock(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	l, err := filelock.Acquire(context.Background(), path)
 	if err != nil {
 		return nil, err
 	}
-	return func() { f.Close() }, unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	return l.Release, nil
 }

@@ -22,6 +22,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 const boxEnv = "UNWIND_TEST_BOX"
@@ -125,12 +127,7 @@ func Starting(t testing.TB, runs string) (b *Box, run func()) {
 // made is a box with its folders, and the command that becomes it.
 func made(t testing.TB, runs string) (*Box, *exec.Cmd) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("overlays are tested as root only")
-		}
-		t.Skip("SKIPPED: overlays are tested as root only")
-	}
+	testrun.NeedRoot(t, "overlays")
 	at := t.TempDir()
 	for _, d := range []string{"root", "lower", "upper", "work", "deep/u", "deep/w", "lower/usr", "lower/proc", "lower/dev", "lower/srv", "lower/tmp"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(at, d), 0o755))

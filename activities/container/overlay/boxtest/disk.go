@@ -10,18 +10,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // Disk mounts a filesystem of so many MiB and about so many inodes on a folder, until the test is over.
 func Disk(t testing.TB, folder string, size, inodes int) {
 	t.Helper()
 	for _, program := range []string{"mkfs.ext4", "mount"} {
-		if _, err := exec.LookPath(program); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatal(err)
-			}
-			t.Skip("SKIPPED: full disks are tested with a filesystem in a file:", err)
-		}
+		testrun.NeedProgram(t, program, "full disks are tested with a filesystem in a file")
 	}
 	image := filepath.Join(t.TempDir(), "disk")
 	require.NoError(t, os.WriteFile(image, nil, 0o600))

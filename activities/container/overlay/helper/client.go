@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -26,10 +26,16 @@ func init() { //nolint:gochecknoinits // later the first thread may be another g
 	}
 }
 
+var attended atomic.Bool
+
+// Attended says whether this program can be its own helper.
+func Attended() bool { return attended.Load() }
+
 // Attend makes this program able to be its own helper: call it first in main. In a process that was started as one it
 // does that work and never returns.
 func Attend() {
 	if filepath.Base(os.Args[0]) != ProcessName {
+		attended.Store(true)
 		return
 	}
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
@@ -45,8 +51,6 @@ const idle = time.Minute
 
 // Process is a helper that has been started.
 type Process struct {
-	// PID is its number, 0 where it is on another host.
-	PID int
 	// In is what it reads requests from: it ends when that is closed and all have been answered. Out is what it writes.
 	In  io.WriteCloser
 	Out io.Reader
@@ -69,21 +73,17 @@ type Client struct {
 
 // process is a running helper.
 type process struct {
-	pid     int
 	in      io.WriteCloser
 	waiting map[int]chan<- Answer
 	idle    *time.Timer
 	ended   chan struct{}
 }
 
-// NewClient makes a client of helpers that are children of this process and keep layers in dir, a folder that root alone
-// may read.
-func NewClient(dir string) *Client {
-	return ClientOf(func(context.Context) (Process, error) { return child(dir) })
-}
-
 // ClientOf makes a client of helpers that are started so.
 func ClientOf(start Starter) *Client { return &Client{starter: start} }
+
+// ErrEnded is an answer that never came.
+var ErrEnded = errors.New("the overlay helper has ended before it answered")
 
 // Ask sends a request and waits for its answer. An error that is not a [Failure] leaves open what has been done of it.
 func (c *Client) Ask(ctx context.Context, r Request) (Answer, error) {
@@ -102,7 +102,7 @@ func (c *Client) Ask(ctx context.Context, r Request) (Answer, error) {
 	case a := <-answer: // its last word
 		return a.result()
 	default:
-		return Answer{}, errors.New("the overlay helper has ended before it answered")
+		return Answer{}, ErrEnded
 	}
 }
 
@@ -140,38 +140,13 @@ func (c *Client) send(ctx context.Context, r Request) (*process, <-chan Answer, 
 	return c.now, answer, nil
 }
 
-// child starts a helper as a child of this process.
-func child(dir string) (Process, error) {
-	cmd := exec.Command("/proc/self/exe", dir)
-	cmd.Args[0] = ProcessName
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	cmd.Dir = "/"
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return Process{}, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return Process{}, err
-	}
-	if err := cmd.Start(); err != nil {
-		return Process{}, err
-	}
-	return Process{
-		PID: cmd.Process.Pid, In: in, Out: out,
-		Wait: func() { _ = cmd.Wait() }, // how it ends is nobody's business: the book tells
-	}, nil
-}
-
 // start starts a helper. The lock is held.
 func (c *Client) start(ctx context.Context) error {
 	started, err := c.starter(ctx)
 	if err != nil {
 		return err
 	}
-	p := &process{pid: started.PID, in: started.In, waiting: map[int]chan<- Answer{}, ended: make(chan struct{})}
+	p := &process{in: started.In, waiting: map[int]chan<- Answer{}, ended: make(chan struct{})}
 	c.now = p
 	p.idle = time.AfterFunc(idle, func() {
 		c.mu.Lock()

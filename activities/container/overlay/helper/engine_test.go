@@ -2,7 +2,6 @@ package helper
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,9 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
-	demoimage "github.com/seed-62bf7108/unwind/activities/container/image"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // crate is a container of an engine, with a helper in a process of its own.
@@ -31,15 +31,13 @@ type crate struct {
 // onEngines runs a test on the engine at hand and on one with overlay2.
 func onEngines(t *testing.T, test func(t *testing.T, c *client.Client, restart func())) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: overlays are tested as root only")
-	}
+	testrun.NeedRoot(t, "overlays")
 	t.Run("at hand", func(t *testing.T) {
 		c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 		require.NoError(t, err)
 		t.Cleanup(func() { c.Close() })
-		if _, err := c.Ping(t.Context()); err != nil && os.Getenv("CI") != "true" {
-			t.Skipf("SKIPPED: no Docker engine answers: %v", err)
+		if _, err := c.Ping(t.Context()); err != nil {
+			testrun.Skipf(t, "no Docker engine answers: %v", err)
 		}
 		test(t, c, nil)
 	})
@@ -133,7 +131,7 @@ func TestOnEngines(t *testing.T) {
 			_, err := c.ImageRemove(context.Background(), ref, image.RemoveOptions{Force: true, PruneChildren: true})
 			assert.NoError(t, err)
 		})
-		h := NewClient(filepath.Join(t.TempDir(), "stacks"))
+		h := newClient(filepath.Join(t.TempDir(), "stacks"), func(int) {})
 		t.Cleanup(h.Close)
 		_, err = h.Ask(t.Context(), Request{Op: Probe})
 		require.NoError(t, err)

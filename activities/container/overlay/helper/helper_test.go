@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestMain(m *testing.M) {
@@ -482,9 +483,10 @@ func TestAForeignProcessIsNotTakenForTheContainers(t *testing.T) {
 func TestTheHelperIsAProcessOfItsOwn(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: overlays are tested as root only")
+		testrun.Skipf(t, "overlays are tested as root only")
 	}
-	c := NewClient(filepath.Join(t.TempDir(), "stacks"))
+	pid := 0
+	c := newClient(filepath.Join(t.TempDir(), "stacks"), func(started int) { pid = started })
 	for range 2 {
 		_, err := c.Ask(t.Context(), Request{Op: Probe})
 		require.NoError(t, err)
@@ -494,7 +496,7 @@ func TestTheHelperIsAProcessOfItsOwn(t *testing.T) {
 		c.mu.Lock()
 		p := c.now
 		c.mu.Unlock()
-		require.NoError(t, syscall.Kill(p.pid, syscall.SIGKILL))
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		<-p.ended
 	}
 	_, err := c.Ask(t.Context(), Request{Op: Probe})

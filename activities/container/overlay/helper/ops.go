@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // take keeps what the container shows now under a name; once. What is written from now on is not part of it.
@@ -84,7 +85,7 @@ func (o *open) copyUpper() (n int, settled bool, err error) {
 			return n, false, err
 		}
 		whole = false
-		if err := stack.Copy(stack.Content(o.dir, o.Upper), stack.Content(o.dir, n)); errors.Is(err, fs.ErrNotExist) {
+		if err := filetree.CopyTo(stack.Content(o.dir, o.Upper), stack.Content(o.dir, n)); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return n, false, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
 // stacks are those of all containers, below one folder.
@@ -38,7 +39,7 @@ type open struct {
 	*book
 	dir      string
 	memory   *memory
-	lock     *os.File
+	lock     *filelock.Lock
 	target   *stack.Target // nil where the container does not run
 	born     string        // tells this start of the container from others
 	survey   stack.Survey
@@ -117,7 +118,7 @@ func (o *open) close() {
 	if o.target != nil {
 		o.target.Close()
 	}
-	o.lock.Close()
+	o.lock.Release()
 }
 
 // settle finishes what has begun, or takes it back, and shows the layers again that a restart has taken away.
@@ -328,7 +329,7 @@ func (o *open) put(ctx context.Context, c change, written func() error) (top sta
 		if err != nil {
 			return top, false, err
 		}
-		defer held.Close()
+		defer held.Release()
 		if err := o.look(); err != nil {
 			return top, false, err
 		}
@@ -394,7 +395,7 @@ func (s *stacks) forget(ctx context.Context, container string) error {
 	if err != nil {
 		return err
 	}
-	defer held.Close()
+	defer held.Release()
 	s.memory.forget(container)
 	err = os.RemoveAll(dir)
 	stack.LetGo()

@@ -6,67 +6,172 @@ import (
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 )
 
-// Program is the one that a sidecar runs: any that calls helper.Attend first in main.
-type Program struct {
-	file    string
-	content []byte
+// Where an image has its files.
+const (
+	programAt   = "/" + helper.ProcessName
+	librariesAt = "/lib/unwind"
+)
+
+// Repository is what the names of all images of sidecars begin with.
+const Repository = "unwind/overlay-helper"
+
+// program is the program that runs now, with the loader and the libraries that this very process has mapped: however it was
+// linked, it runs in an image that holds nothing else.
+type program struct {
+	files []file
+	// ref names the image by the digest of its files: another build is another image.
+	ref string
 }
 
-const wayOut = "build one with CGO_ENABLED=0 go build ./activities/container/overlay/standalone and name it"
+// file is one of an image's.
+type file struct {
+	at   string
+	from *os.File
+	size int64
+}
 
-// ReadProgram reads the program in a file, once: what becomes of the file later changes nothing. Empty is the program that
-// runs now.
-func ReadProgram(file string) (*Program, error) {
-	own := file == ""
-	if own {
-		file = "/proc/self/exe"
+// self reads the program that runs now, once: what is installed in its place later changes nothing.
+var self = sync.OnceValues(func() (*program, error) {
+	if !helper.Attended() {
+		return nil, errors.New("this program cannot be its own overlay helper; have its main function call container.Attend first")
 	}
-	content, err := os.ReadFile(file)
+	p := &program{}
+	if err := p.read(); err != nil {
+		return nil, fmt.Errorf("the worker's own program cannot be put into an image: %w", err)
+	}
+	return p, nil
+})
+
+// Ref names the image of the program that runs now.
+func Ref() (string, error) {
+	p, err := self()
 	if err != nil {
-		return nil, fmt.Errorf("%q cannot be read (%w); %s", file, err, wayOut)
+		return "", err
 	}
-	e, err := elf.NewFile(bytes.NewReader(content))
+	return p.ref, nil
+}
+
+func (p *program) read() error {
+	exe, err := os.Open("/proc/self/exe")
 	if err != nil {
-		return nil, fmt.Errorf("%q is not a program for Linux (%w); %s", file, err, wayOut)
+		return err
 	}
-	for _, p := range e.Progs {
-		switch {
-		case p.Type != elf.PT_INTERP:
-		case own:
-			return nil, fmt.Errorf("%q: without a program, a sidecar runs the worker's own, which is linked dynamically and cannot run in an image of its own; %s", "", wayOut)
-		default:
-			return nil, fmt.Errorf("%q is linked dynamically and cannot run in an image of its own; %s", file, wayOut)
+	e, err := elf.NewFile(exe)
+	if err != nil {
+		return err
+	}
+	var loaded uint64 // what follows is for debuggers and linkers
+	for _, s := range e.Progs {
+		loaded = max(loaded, s.Off+s.Filesz)
+		if s.Type == elf.PT_INTERP {
+			if err := p.addLoader(s); err != nil {
+				return err
+			}
 		}
 	}
-	return &Program{file, content}, nil
+	p.files = append(p.files, file{programAt, exe, int64(loaded)})
+	if len(p.files) > 1 {
+		if err := p.addLibraries(); err != nil {
+			return err
+		}
+	}
+	sum := sha256.New()
+	if err := p.writeTar(sum); err != nil {
+		return err
+	}
+	p.ref = Repository + ":" + hex.EncodeToString(sum.Sum(nil)[:16])
+	return nil
 }
 
-// Ref names the image that holds the program.
-func (p *Program) Ref() string {
-	sum := sha256.Sum256(p.content)
-	return "unwind/overlay-helper:" + hex.EncodeToString(sum[:16])
-}
-
-// root is the whole file tree of the image as a tar stream.
-func (p *Program) root() (io.Reader, error) {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	err := w.WriteHeader(&tar.Header{
-		Typeflag: tar.TypeReg, Name: helper.ProcessName, Mode: 0o755, Size: int64(len(p.content)), ModTime: time.Unix(0, 0),
-	})
+// addLoader adds the loader that a dynamically linked program names.
+func (p *program) addLoader(named *elf.Prog) error {
+	name, err := io.ReadAll(named.Open())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := w.Write(p.content); err != nil {
-		return nil, err
+	return p.add(string(bytes.TrimRight(name, "\x00")), "")
+}
+
+// addLibraries adds the code that is mapped beside the program and its loader, under the names by which it is looked for.
+func (p *program) addLibraries() error {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return err
 	}
-	return &b, w.Close()
+	added := map[string]bool{}
+	for _, f := range p.files {
+		at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.from.Fd()))
+		if err != nil {
+			return err
+		}
+		added[at] = true
+	}
+	for line := range strings.Lines(string(maps)) {
+		const fields = 6 // addresses, rights, offset, device, inode, path
+		f := strings.SplitN(strings.Join(strings.Fields(line), " "), " ", fields)
+		if len(f) < fields || !strings.Contains(f[1], "x") || !path.IsAbs(f[5]) || added[f[5]] {
+			continue
+		}
+		added[f[5]] = true
+		if gone, ok := strings.CutSuffix(f[5], " (deleted)"); ok {
+			return fmt.Errorf("its library %s has been replaced since it was started; start the worker anew", gone)
+		}
+		name := path.Base(f[5])
+		if e, err := elf.Open(f[5]); err == nil {
+			if names, err := e.DynString(elf.DT_SONAME); err == nil && len(names) > 0 {
+				name = names[0]
+			}
+			e.Close()
+		}
+		if err := p.add(f[5], path.Join(librariesAt, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a whole file, under its own name where at is empty.
+func (p *program) add(name, at string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if at == "" {
+		at = name
+	}
+	p.files = append(p.files, file{at, f, info.Size()})
+	return nil
+}
+
+// writeTar writes the whole file tree of the image.
+func (p *program) writeTar(to io.Writer) error {
+	w := tar.NewWriter(to)
+	for _, f := range p.files {
+		err := w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg, Name: strings.TrimPrefix(f.at, "/"), Mode: 0o755, Size: f.size, ModTime: time.Unix(0, 0),
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(w, io.NewSectionReader(f.from, 0, f.size)); err != nil {
+			return err
+		}
+	}
+	return w.Close()
 }

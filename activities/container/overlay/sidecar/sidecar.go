@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
+	dockerimage "github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/pkg/stdcopy"
@@ -29,6 +31,16 @@ type Engine interface {
 	ContainerStart(ctx context.Context, container string, options container.StartOptions) error
 	ContainerList(ctx context.Context, options container.ListOptions) ([]container.Summary, error)
 	ContainerRemove(ctx context.Context, container string, options container.RemoveOptions) error
+	ImageList(ctx context.Context, options dockerimage.ListOptions) ([]dockerimage.Summary, error)
+	ImageRemove(ctx context.Context, image string, options dockerimage.RemoveOptions) ([]dockerimage.DeleteResponse, error)
+	ServerVersion(ctx context.Context) (types.Version, error)
+}
+
+// Remover is the part of a Docker client that Remove needs.
+type Remover interface {
+	ContainerList(ctx context.Context, options container.ListOptions) ([]container.Summary, error)
+	ContainerRemove(ctx context.Context, container string, options container.RemoveOptions) error
+	VolumeRemove(ctx context.Context, volume string, force bool) error
 }
 
 // Label is on each sidecar and on its volume, with the name of its home.
@@ -41,9 +53,9 @@ func Volume(home string) string { return "unwind-layers-" + home }
 const folder = "/layers"
 
 // Starter starts sidecars on an engine. Those of one home share a volume: and so books and locks.
-func Starter(e Engine, home string, program func() (*Program, error)) helper.Starter {
+func Starter(e Engine, home string) helper.Starter {
 	return func(ctx context.Context) (helper.Process, error) {
-		p, err := program()
+		p, err := self()
 		if err != nil {
 			return helper.Process{}, unable(err)
 		}
@@ -54,7 +66,7 @@ func Starter(e Engine, home string, program func() (*Program, error)) helper.Sta
 		}
 		started, err := s.start(ctx, id)
 		if err != nil {
-			return started, errors.Join(err, s.remove(context.WithoutCancel(ctx), id))
+			return started, errors.Join(err, remove(context.WithoutCancel(ctx), e, id))
 		}
 		return started, nil
 	}
@@ -66,7 +78,7 @@ func unable(err error) error { return &helper.Failure{Kind: helper.Unfit, Messag
 type starting struct {
 	engine  Engine
 	home    string
-	program *Program
+	program *program
 }
 
 // create makes the container, and the image where the engine has not got it, or has it no more.
@@ -80,14 +92,57 @@ func (s starting) create(ctx context.Context) (string, error) {
 		case !cerrdefs.IsNotFound(err) || imported:
 			return "", refused("making it", err)
 		}
-		root, err := s.program.root()
-		if err != nil {
+		if err := s.importImage(ctx); err != nil {
 			return "", err
 		}
-		if _, err := image.Import(ctx, s.engine, root, config.Image, "Unwind's overlay helper"); err != nil {
-			return "", refused("importing its image", err)
+	}
+}
+
+// importImage gives the engine the image, where its machine can run the program, and removes those of programs of before.
+func (s starting) importImage(ctx context.Context) error {
+	engine, err := s.engine.ServerVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if engine.Os != runtime.GOOS || engine.Arch != runtime.GOARCH {
+		return unable(fmt.Errorf("the engine runs on %s/%s, where this worker's own program cannot make layers; run a worker that is built for %[1]s/%[2]s", engine.Os, engine.Arch))
+	}
+	root, in := io.Pipe()
+	defer root.Close()
+	go func() { in.CloseWithError(s.program.writeTar(in)) }()
+	id, err := image.Import(ctx, s.engine, root, s.program.ref, "Unwind's overlay helper")
+	if err != nil {
+		return refused("importing its image", err)
+	}
+	return s.removeOldImages(ctx, id)
+}
+
+// unusedAfter is how old an image of another program is when it is removed, if no container is made from it. A worker that
+// still needs it imports it again.
+const unusedAfter = 24 * time.Hour
+
+func (s starting) removeOldImages(ctx context.Context, own string) error {
+	all, err := s.engine.ImageList(ctx, dockerimage.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", Repository))})
+	if err != nil {
+		return err
+	}
+	now := int64(0) // by the engine's clock
+	for _, i := range all {
+		if i.ID == own {
+			now = i.Created
 		}
 	}
+	for _, i := range all {
+		if now-i.Created <= int64(unusedAfter/time.Second) {
+			continue
+		}
+		for _, ref := range i.RepoTags {
+			if _, failed := s.engine.ImageRemove(ctx, ref, dockerimage.RemoveOptions{}); !cerrdefs.IsNotFound(failed) && !cerrdefs.IsConflict(failed) {
+				err = errors.Join(err, failed)
+			}
+		}
+	}
+	return err
 }
 
 // capabilities are all that a sidecar has: docker's own set is taken from it first. An overlay works with those of the
@@ -108,7 +163,8 @@ var capabilities = []string{
 func (s starting) settings() (*container.Config, *container.HostConfig) {
 	labels := map[string]string{Label: s.home}
 	return &container.Config{
-			Image: s.program.Ref(), Entrypoint: []string{"/" + helper.ProcessName, folder}, Labels: labels,
+			Image: s.program.ref, Entrypoint: []string{programAt, folder}, Labels: labels,
+			Env:       []string{"LD_LIBRARY_PATH=" + librariesAt},
 			OpenStdin: true, StdinOnce: true, AttachStdin: true, AttachStdout: true, AttachStderr: true,
 		}, &container.HostConfig{
 			AutoRemove: true, ReadonlyRootfs: true, NetworkMode: "none",
@@ -140,14 +196,16 @@ func (s starting) sweep(ctx context.Context, made string) error {
 	}
 	for _, c := range found {
 		if now-c.Created > int64(leftAfter/time.Second) {
-			err = errors.Join(err, s.remove(ctx, c.ID))
+			err = errors.Join(err, remove(ctx, s.engine, c.ID))
 		}
 	}
 	return err
 }
 
-func (s starting) remove(ctx context.Context, id string) error {
-	err := s.engine.ContainerRemove(ctx, id, container.RemoveOptions{Force: true})
+func remove(ctx context.Context, e interface {
+	ContainerRemove(ctx context.Context, container string, options container.RemoveOptions) error
+}, id string) error {
+	err := e.ContainerRemove(ctx, id, container.RemoveOptions{Force: true})
 	if cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) { // it has removed itself, or is about to
 		return nil
 	}
@@ -162,7 +220,7 @@ func (s starting) start(ctx context.Context, id string) (helper.Process, error) 
 	}
 	if err := s.engine.ContainerStart(ctx, id, container.StartOptions{}); err != nil {
 		conn.Close()
-		return helper.Process{}, refused("starting "+s.program.file+" in it", err)
+		return helper.Process{}, refused("starting it", err)
 	}
 	out, in := io.Pipe()
 	go func() {
@@ -189,4 +247,32 @@ func refused(doing string, err error) error {
 		}
 	}
 	return err
+}
+
+// removeLimit is how long Remove tries: an engine cannot end a sidecar whose last layers the kernel is still writing to the disk.
+const removeLimit = time.Minute
+
+// Remove ends the sidecars of a home and removes its volume, with all layers in it: for a home whose containers are gone.
+func Remove(ctx context.Context, e Remover, home string) error {
+	const pause = 20 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, removeLimit)
+	defer cancel()
+	for {
+		left, err := e.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", Label+"="+home))})
+		if err == nil && len(left) == 0 {
+			break
+		}
+		for _, c := range left { // one that is removing itself is listed until it has
+			err = errors.Join(err, remove(ctx, e, c.ID))
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+	if err := e.VolumeRemove(ctx, Volume(home), true); !cerrdefs.IsNotFound(err) {
+		return err
+	}
+	return nil
 }

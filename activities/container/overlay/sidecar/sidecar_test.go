@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,39 +17,45 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
-	"github.com/seed-62bf7108/unwind/activities/container/image"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
-	"github.com/seed-62bf7108/unwind/activities/container/sidecartest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 const workerEnv = "UNWIND_TEST_SIDECAR_OF"
 
+// lazyEnv makes a child of the test binary a program that does not call helper.Attend.
+const lazyEnv = "UNWIND_TEST_SIDECAR_LAZY"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(lazyEnv) != "" {
+		_, err := sidecar.Ref()
+		fmt.Println(err)
+		os.Exit(0)
+	}
+	helper.Attend()
 	if home := os.Getenv(workerEnv); home != "" {
-		beWorker(home, os.Args[1])
+		beWorker(home)
 	}
 	code := m.Run()
-	if err := sidecartest.Done(); err != nil {
+	if err := containertest.RemoveImages(); err != nil {
 		panic(err)
 	}
 	os.Exit(code)
 }
 
 // beWorker has a sidecar at work until it is killed.
-func beWorker(home, program string) {
+func beWorker(home string) {
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err == nil {
-		_, err = helper.ClientOf(sidecar.Starter(c, home, reading(program))).Ask(context.Background(), helper.Request{Op: helper.Probe})
+		_, err = helper.ClientOf(sidecar.Starter(c, home)).Ask(context.Background(), helper.Request{Op: helper.Probe})
 	}
 	fmt.Println(err)
 	select {}
-}
-
-func reading(file string) func() (*sidecar.Program, error) {
-	return sync.OnceValues(func() (*sidecar.Program, error) { return sidecar.ReadProgram(file) })
 }
 
 // yard is an engine with a sidecar of the test's own, and a container.
@@ -64,20 +68,20 @@ type yard struct {
 
 func newYard(t *testing.T, c *client.Client) *yard {
 	t.Helper()
-	ref := "unwind/test-sidecar:" + sidecartest.Home()
-	_, err := image.Build(t.Context(), c, ref)
+	ref := "unwind/test-sidecar:" + containertest.Random()
+	_, err := demoimage.Build(t.Context(), c, ref)
 	require.NoError(t, err)
-	y := &yard{Client: c, T: t, home: sidecartest.Home()}
+	y := &yard{Client: c, T: t, home: containertest.Random()}
 	made, err := c.ContainerCreate(t.Context(), &container.Config{Image: ref}, &container.HostConfig{NetworkMode: "none"}, nil, nil, "")
 	require.NoError(t, err)
 	y.id = made.ID
-	y.helper = helper.ClientOf(sidecar.Starter(c, y.home, reading(sidecartest.Program(t))))
+	y.helper = helper.ClientOf(sidecar.Starter(c, y.home))
 	t.Cleanup(func() {
 		y.helper.Close()
 		assert.NoError(t, c.ContainerRemove(context.Background(), y.id, container.RemoveOptions{Force: true}))
 		_, err := c.ImageRemove(context.Background(), ref, dockerimage.RemoveOptions{Force: true})
 		assert.NoError(t, err)
-		sidecartest.Remove(t, c, y.home)
+		containertest.RemoveHome(t, c, y.home)
 	})
 	require.NoError(t, c.ContainerStart(t.Context(), y.id, container.StartOptions{}))
 	return y
@@ -88,8 +92,8 @@ func atHand(t *testing.T) *client.Client {
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
-	if _, err := c.Ping(t.Context()); err != nil && os.Getenv("CI") != "true" {
-		t.Skipf("SKIPPED: no Docker engine answers: %v", err)
+	if _, err := c.Ping(t.Context()); err != nil {
+		testrun.Skipf(t, "no Docker engine answers: %v", err)
 	}
 	return c
 }
@@ -118,9 +122,7 @@ func (y *yard) files() string { return engines.ReplaceAllString(boxtest.At(y, y.
 
 func needsRoot(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: only root can look into containers as this test does")
-	}
+	testrun.NeedRoot(t, "what a container holds")
 }
 
 func TestASidecarDoesWhatAHelperOnTheHostDoes(t *testing.T) {
@@ -165,12 +167,12 @@ func theContainerStays(y *yard) {
 	assert.False(y, y.must(helper.Kept, "").Yes)
 	assert.Equal(y, after, y.files(), "and in the container's own filesystem")
 
-	now, err := y.ContainerInspect(y.Context(), sidecartest.Left(y, y.Client, y.home)[0].ID)
+	now, err := y.ContainerInspect(y.Context(), containertest.Sidecars(y, y.Client, y.home)[0].ID)
 	require.NoError(y, err)
 	assert.False(y, now.HostConfig.Privileged)
 	assert.Equal(y, "none", string(now.HostConfig.NetworkMode))
 	y.helper.Close()
-	require.Eventually(y, func() bool { return len(sidecartest.Left(y, y.Client, y.home)) == 0 }, time.Minute, 20*time.Millisecond, "it ends with its input, and goes")
+	require.Eventually(y, func() bool { return len(containertest.Sidecars(y, y.Client, y.home)) == 0 }, time.Minute, 20*time.Millisecond, "it ends with its input, and goes")
 }
 
 // leave leaves a process of a user's in the container.
@@ -207,7 +209,7 @@ func (y *yard) everything() {
 func TestAKilledWorkerTakesItsSidecarAlong(t *testing.T) {
 	needsRoot(t)
 	y := newYard(t, atHand(t))
-	worker := exec.Command(os.Args[0], sidecartest.Program(t))
+	worker := exec.Command(os.Args[0])
 	worker.Env = append(os.Environ(), workerEnv+"="+y.home)
 	said, err := worker.StdoutPipe()
 	require.NoError(t, err)
@@ -217,9 +219,9 @@ func TestAKilledWorkerTakesItsSidecarAlong(t *testing.T) {
 	n, err := said.Read(word)
 	require.NoError(t, err)
 	require.Equal(t, "<nil>\n", string(word[:n]))
-	require.Len(t, sidecartest.Left(y, y.Client, y.home), 1)
+	require.Len(t, containertest.Sidecars(y, y.Client, y.home), 1)
 	require.NoError(t, worker.Process.Kill())
-	require.Eventually(t, func() bool { return len(sidecartest.Left(y, y.Client, y.home)) == 0 }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(containertest.Sidecars(y, y.Client, y.home)) == 0 }, time.Minute, 20*time.Millisecond)
 }
 
 // TestASidecarThatIsKilledLosesNothing kills it while it is asked to go there and back.
@@ -236,7 +238,7 @@ func TestASidecarThatIsKilledLosesNothing(t *testing.T) {
 			for range i * 4 {
 				_, _ = os.ReadFile("/proc/self/mountinfo")
 			}
-			killed <- y.ContainerKill(context.Background(), sidecartest.Left(y, y.Client, y.home)[0].ID, "KILL")
+			killed <- y.ContainerKill(context.Background(), containertest.Sidecars(y, y.Client, y.home)[0].ID, "KILL")
 		}()
 		_, _ = y.ask(helper.Take, step)
 		require.NoError(t, <-killed)
@@ -247,17 +249,12 @@ func TestASidecarThatIsKilledLosesNothing(t *testing.T) {
 	assert.Equal(t, before, y.files())
 }
 
-func TestAProgramThatCannotRunInAnImageOfItsOwnIsRefused(t *testing.T) {
+// TestAProgramThatDoesNotAttendIsNoSidecar: it would do there whatever it does, with all rights.
+func TestAProgramThatDoesNotAttendIsNoSidecar(t *testing.T) {
 	t.Parallel()
-	_, err := sidecar.ReadProgram("/no/such")
-	require.ErrorContains(t, err, `"/no/such" cannot be read`)
-	text := filepath.Join(t.TempDir(), "text")
-	require.NoError(t, os.WriteFile(text, []byte("#!/bin/sh"), 0o600))
-	_, err = sidecar.ReadProgram(text)
-	require.ErrorContains(t, err, "is not a program for Linux")
-	shell, err := filepath.EvalSymlinks("/bin/sh")
+	lazy := exec.Command("/proc/self/exe")
+	lazy.Env = append(os.Environ(), lazyEnv+"=1")
+	said, err := lazy.Output()
 	require.NoError(t, err)
-	_, err = sidecar.ReadProgram(shell)
-	require.ErrorContains(t, err, "linked dynamically")
-	require.ErrorContains(t, err, "CGO_ENABLED=0 go build ./activities/container/overlay/standalone")
+	assert.Contains(t, string(said), "have its main function call container.Attend first")
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // nest makes folders in one another below a folder.
@@ -50,10 +52,10 @@ func TestHolesAreNotRead(t *testing.T) {
 		defer f.Close()
 		require.NoError(t, f.Truncate(much))
 		write(f)
-		it, err := openItem(unix.AT_FDCWD, f.Name())
+		it, err := filetree.Open(unix.AT_FDCWD, f.Name())
 		require.NoError(t, err)
-		defer it.close()
-		sum, err := it.digest()
+		defer it.Close()
+		sum, err := digest(it)
 		require.NoError(t, err)
 		return sum
 	}

@@ -1,19 +1,18 @@
 package stack
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // Change is what layers make of a path.
@@ -85,9 +84,9 @@ func (t *tree) list(all *[]Change) {
 
 // addLayer puts what layer n in dir holds over what is known.
 func (t *tree) addLayer(dir string, n int, skip func(string) bool) error {
-	layer, err := openItem(unix.AT_FDCWD, Content(dir, n))
+	layer, err := openLayer(dir, n)
 	if err == nil {
-		defer layer.close()
+		defer layer.Close()
 		err = t.add(layer, "/", skip)
 	}
 	if err != nil {
@@ -97,8 +96,8 @@ func (t *tree) addLayer(dir string, n int, skip func(string) bool) error {
 }
 
 // add puts what a folder of a layer holds over what is known of its path.
-func (t *tree) add(folder item, at string, skip func(string) bool) error {
-	return folder.each(func(name string, sub item) error {
+func (t *tree) add(folder filetree.Node, at string, skip func(string) bool) error {
+	return folder.Each(func(name string, sub filetree.Node) error {
 		here := path.Join(at, name)
 		if skip(here) {
 			return nil
@@ -129,26 +128,26 @@ func (t *tree) add(folder item, at string, skip func(string) bool) error {
 	})
 }
 
-func look(it item, at string) (*tree, error) {
+func look(it filetree.Node, at string) (*tree, error) {
 	c, err := describedBy(it, at)
 	if err == nil && c.Kind == KindFile {
-		c.Digest, err = it.digest()
+		c.Digest, err = digest(it)
 	}
 	return &tree{Change: c}, err
 }
 
 // describedBy is all of a change but the content of a file.
-func describedBy(it item, at string) (Change, error) {
-	if it.gone() {
+func describedBy(it filetree.Node, at string) (Change, error) {
+	if isWhiteout(it) {
 		return Change{Path: at, Kind: KindGone}, nil
 	}
-	has, err := it.attributes()
+	has, err := it.Attributes()
 	if err != nil {
 		return Change{}, err
 	}
-	st := it.st
+	st := it.Stat
 	c := Change{Path: at, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, MTime: st.Mtim.Nano(), Attributes: digestOf(has)}
-	switch it.kind() {
+	switch it.Kind() {
 	case unix.S_IFDIR:
 		c.Kind = KindFolder
 		if string(has[opaque]) == "y" {
@@ -158,66 +157,16 @@ func describedBy(it item, at string) (Change, error) {
 		c.Kind, c.Size = KindFile, st.Size
 	case unix.S_IFLNK:
 		c.Kind = KindLink
-		c.Link, err = it.link()
+		c.Link, err = it.ReadLink()
 	default:
-		c.Kind, c.Device = KindOther, uint64(it.kind())<<32|st.Rdev
+		c.Kind, c.Device = KindOther, uint64(it.Kind())<<32|st.Rdev
 	}
 	return c, err
 }
 
-func (it item) digest() (string, error) {
-	f, err := it.open()
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	if it.st.Size >= mostRead {
-		return digestOfData(f, it.st.Size)
-	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
-// mostRead is the size from which on a file's digest is that of its data.
-const mostRead = 64 << 20
-
-// digestOfData covers the blocks of a file that are not all zero, and where they are: holes are not read, and it does not
-// matter which zeros are holes.
-func digestOfData(f *os.File, size int64) (string, error) {
-	const block = 64 << 10
-	sum, data, zero := sha256.New(), make([]byte, block), make([]byte, block)
-	for at := int64(0); at < size; {
-		next, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) { // nothing but a hole
-			break
-		}
-		if err != nil {
-			return "", err
-		}
-		at = next / block * block
-		n, err := f.ReadAt(data, at)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return "", err
-		}
-		if n == 0 { // it has become shorter
-			break
-		}
-		if !bytes.Equal(data[:n], zero[:n]) {
-			fmt.Fprintf(sum, "%d:", at)
-			sum.Write(data[:n])
-		}
-		at += block
-	}
-	fmt.Fprintf(sum, "%d", size)
-	return "data:" + hex.EncodeToString(sum.Sum(nil)), nil
-}
-
 // digestOf covers attributes that are the container's own.
 func digestOf(has map[string][]byte) string {
-	mine := own(has)
+	mine := withoutMarks(has)
 	if len(mine) == 0 {
 		return ""
 	}
@@ -230,13 +179,13 @@ func digestOf(has map[string][]byte) string {
 
 // Untouched says that nothing has been written to the upper layer of a view since it was shown.
 func (t *Target) Untouched(v View) (bool, error) {
-	upper, err := openItem(unix.AT_FDCWD, Content(v.Dir, v.Upper))
+	upper, err := openLayer(v.Dir, v.Upper)
 	if err != nil {
 		return false, wrap("the upper layer", err)
 	}
-	defer upper.close()
+	defer upper.Close()
 	empty := true
-	err = upper.each(func(string, item) error {
+	err = upper.Each(func(string, filetree.Node) error {
 		empty = false
 		return io.EOF // one is enough
 	})
@@ -247,7 +196,7 @@ func (t *Target) Untouched(v View) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer shown.close()
+	defer shown.Close()
 	was, err := look(shown, "/")
 	if err != nil {
 		return false, err
@@ -261,9 +210,9 @@ func (t *Target) Untouched(v View) (bool, error) {
 }
 
 // rootOf is the folder that the upper layer of a view is made like.
-func (t *Target) rootOf(v View) (item, error) {
+func (t *Target) rootOf(v View) (filetree.Node, error) {
 	if n := len(v.Lower); n > 0 {
-		return openItem(unix.AT_FDCWD, Content(v.Dir, v.Lower[n-1]))
+		return openLayer(v.Dir, v.Lower[n-1])
 	}
-	return openItem(t.root, ".")
+	return filetree.Open(t.root, ".")
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // Compare says of each change what lies below it, in layers (the oldest first) and in the container's own root: see
@@ -17,7 +19,7 @@ func (t *Target) Compare(dir string, layers []int, changes []Change, timeless fu
 	}
 	defer func() {
 		for _, it := range below {
-			it.close()
+			it.Close()
 		}
 	}()
 	for i := range changes {
@@ -29,30 +31,30 @@ func (t *Target) Compare(dir string, layers []int, changes []Change, timeless fu
 }
 
 // opened opens the layers, the newest first, and the container's own root as the last.
-func (t *Target) opened(dir string, layers []int) (all []item, err error) {
+func (t *Target) opened(dir string, layers []int) (all []filetree.Node, err error) {
 	defer func() {
 		if err != nil {
 			for _, it := range all {
-				it.close()
+				it.Close()
 			}
 		}
 	}()
 	for i := range layers {
 		n := layers[len(layers)-1-i]
-		it, err := openItem(unix.AT_FDCWD, Content(dir, n))
+		it, err := openLayer(dir, n)
 		if err != nil {
 			return all, fmt.Errorf("reading layer %d: %w", n, err)
 		}
 		all = append(all, it)
 	}
-	base, err := openItem(t.root, ".")
+	base, err := filetree.Open(t.root, ".")
 	if err != nil {
 		return all, wrap("the container's root", err)
 	}
 	return append(all, base), nil
 }
 
-func (c *Change) compare(below []item, timeless bool) error {
+func (c *Change) compare(below []filetree.Node, timeless bool) error {
 	was, err := showing(below, c.Path)
 	if errors.Is(err, unix.ENOENT) {
 		c.Same = c.Kind == KindGone
@@ -61,7 +63,7 @@ func (c *Change) compare(below []item, timeless bool) error {
 	if err != nil {
 		return err
 	}
-	defer was.close()
+	defer was.Close()
 	c.Over = true
 	had, err := describedBy(was, c.Path)
 	if err != nil {
@@ -72,11 +74,11 @@ func (c *Change) compare(below []item, timeless bool) error {
 	}
 	is := *c
 	is.Over, is.Digest = false, ""
-	if had.MTime != is.MTime && (timeless || was.tellsTimesLate()) {
+	if had.MTime != is.MTime && (timeless || tellsTimesLate(was)) {
 		had.MTime = is.MTime
 	}
 	if c.Same = had == is; c.Same && c.Kind == KindFile {
-		content, err := was.digest()
+		content, err := digest(was)
 		if err != nil {
 			return err
 		}
@@ -85,51 +87,51 @@ func (c *Change) compare(below []item, timeless bool) error {
 	return nil
 }
 
-// tellsTimesLate says that an item is on a filesystem in user space: of its times a kernel goes on telling what it remembers
+// tellsTimesLate reports whether a node is on a filesystem in user space: of its times a kernel goes on telling what it remembers
 // of them, also where they have changed. So has been what was copied from there.
-func (it item) tellsTimesLate() bool {
-	if n, err := unix.Getxattr(it.path(), toldLate, nil); err == nil && n > 0 {
+func tellsTimesLate(it filetree.Node) bool {
+	if n, err := unix.Getxattr(it.Path(), toldLate, nil); err == nil && n > 0 {
 		return true
 	}
 	var fs unix.Statfs_t
-	return unix.Fstatfs(it.fd, &fs) == nil && fs.Type == unix.FUSE_SUPER_MAGIC
+	return unix.Fstatfs(it.FD, &fs) == nil && fs.Type == unix.FUSE_SUPER_MAGIC
 }
 
 // showing opens what layers, the newest first, show together at a path: ENOENT for nothing.
-func showing(layers []item, at string) (item, error) {
+func showing(layers []filetree.Node, at string) (filetree.Node, error) {
 	for _, layer := range layers {
-		it, through, err := layer.walk(strings.Split(strings.TrimPrefix(at, "/"), "/"))
+		it, through, err := walk(layer, strings.Split(strings.TrimPrefix(at, "/"), "/"))
 		if err == nil || !through {
 			return it, err
 		}
 	}
-	return item{}, unix.ENOENT
+	return filetree.Node{}, unix.ENOENT
 }
 
 // walk opens what a layer has at a path. Where it has nothing there, through says that what lies below it shows.
-func (it item) walk(names []string) (found item, through bool, err error) {
+func walk(it filetree.Node, names []string) (found filetree.Node, through bool, err error) {
 	if len(names) == 0 {
 		return it, false, nil
 	}
-	sub, err := openItem(it.fd, names[0])
+	sub, err := filetree.Open(it.FD, names[0])
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return item{}, true, unix.ENOENT
+		return filetree.Node{}, true, unix.ENOENT
 	case errors.Is(err, unix.ENOTDIR):
-		return item{}, false, unix.ENOENT
+		return filetree.Node{}, false, unix.ENOENT
 	case err != nil:
-		return item{}, false, err
-	case len(names) == 1 && !sub.gone():
+		return filetree.Node{}, false, err
+	case len(names) == 1 && !isWhiteout(sub):
 		return sub, false, nil
 	}
-	defer sub.close()
-	if sub.gone() || sub.kind() != unix.S_IFDIR {
-		return item{}, false, unix.ENOENT
+	defer sub.Close()
+	if isWhiteout(sub) || sub.Kind() != unix.S_IFDIR {
+		return filetree.Node{}, false, unix.ENOENT
 	}
-	has, err := sub.attributes()
+	has, err := sub.Attributes()
 	if err != nil {
-		return item{}, false, err
+		return filetree.Node{}, false, err
 	}
-	found, through, err = sub.walk(names[1:])
+	found, through, err = walk(sub, names[1:])
 	return found, through && string(has[opaque]) != "y", err
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // Drift lists what somebody has changed of what layers, the oldest first, made of their paths when they were written into the
@@ -27,10 +29,10 @@ func (t *Target) Drift(dir string, layers, over []int, skip, timeless func(path 
 	}
 	defer func() {
 		for _, it := range shown {
-			it.close()
+			it.Close()
 		}
 	}()
-	d := &drift{shown: shown, skip: skip, timeless: timeless, late: shown[len(shown)-1].tellsTimesLate()}
+	d := &drift{shown: shown, skip: skip, timeless: timeless, late: tellsTimesLate(shown[len(shown)-1])}
 	err = d.below(root, false)
 	slices.SortFunc(d.all, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	return d.all, err
@@ -38,7 +40,7 @@ func (t *Target) Drift(dir string, layers, over []int, skip, timeless func(path 
 
 // drift looks for differences between what was written and what is shown.
 type drift struct {
-	shown          []item // the newest first; the container's own root is the last
+	shown          []filetree.Node // the newest first; the container's own root is the last
 	skip, timeless func(string) bool
 	late           bool
 	all            []Change
@@ -55,11 +57,11 @@ func (d *drift) below(of *tree, whole bool) error {
 		return nil
 	}
 	folder, err := showing(d.shown[len(d.shown)-1:], of.Path)
-	if err != nil || folder.kind() != unix.S_IFDIR {
+	if err != nil || folder.Kind() != unix.S_IFDIR {
 		return nil //nolint:nilerr // it was compared before
 	}
-	defer folder.close()
-	return folder.each(func(name string, sub item) error {
+	defer folder.Close()
+	return folder.Each(func(name string, sub filetree.Node) error {
 		at := path.Join(of.Path, name)
 		if of.sub[name] != nil || d.skip(at) || d.covered(at) {
 			return nil
@@ -81,7 +83,7 @@ func (d *drift) covered(at string) bool {
 	if err != nil {
 		return true
 	}
-	it.close()
+	it.Close()
 	return false
 }
 
@@ -96,7 +98,7 @@ func (d *drift) at(wrote *tree, whole bool) error {
 	if err != nil {
 		return err
 	}
-	defer is.close()
+	defer is.Close()
 	now, err := describedBy(is, wrote.Path)
 	if err != nil {
 		return err
@@ -115,7 +117,7 @@ func (d *drift) at(wrote *tree, whole bool) error {
 	}
 	same := now == was
 	if now.Kind == KindFile {
-		if now.Digest, err = is.digest(); err != nil {
+		if now.Digest, err = digest(is); err != nil {
 			return err
 		}
 		same = same && now.Digest == wrote.Digest

@@ -31,10 +31,10 @@ func Probe(dir string) error {
 	}
 	return onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			return unfit("this process may not make mount namespaces: %v", err)
+			return unfit("the engine lets no container make mount namespaces (%v); allow SYS_ADMIN for the helper container", err)
 		}
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-			return unfit("this process may not mount: %v", err)
+			return unfit("the engine lets no container mount (%v); allow SYS_ADMIN for the helper container", err)
 		}
 		if err := unix.Chdir(at); err != nil {
 			return wrap(at, err)
@@ -81,7 +81,7 @@ func (t *Target) Try(dir string) error {
 		}
 		over, err := overlay("try", nil, 1, 0)
 		if err != nil && !IsFull(err) {
-			return unfit("the container's own root bears no overlay: %v", err)
+			return unfit("the container's own root bears no overlay (%v); have the engine keep its data on a filesystem that is no overlay itself", err)
 		}
 		fds.add(over, "", err)
 		return err
@@ -95,17 +95,17 @@ func (t *Target) Fit(s Survey) error {
 		return err
 	}
 	if f := bytes.Fields(ids); len(f) != 3 || string(f[0]) != "0" || string(f[1]) != "0" || string(f[2]) != "4294967295" {
-		return unfit("the container is in a user namespace")
+		return unfit("the container is in a user namespace; run it with --userns=host")
 	}
 	if t.outside == "" {
-		return unfit("the container shares the host's process namespace")
+		return unfit("the container shares the host's process namespace; run it without --pid=host")
 	}
 	for _, m := range s.mounts {
 		switch {
 		case m.shared: // what is taken off a copy of it is taken off there
-			return unfit("mounts at %s in the container propagate to other namespaces", m.at)
+			return unfit("mounts at %s in the container propagate to other namespaces; mount them without shared propagation", m.at)
 		case m.id == s.baseID && m.dev != s.Base:
-			return unfit("the container's filesystem numbers its folders with another device than its mount (btrfs does)")
+			return unfit("the container's filesystem numbers its folders with another device than its mount (btrfs does); have the engine keep its data on another filesystem")
 		}
 	}
 	return s.fitMounts()
@@ -119,9 +119,9 @@ func (s Survey) fitMounts() error {
 	}
 	switch {
 	case kinds["/proc"] != "proc":
-		return unfit("the container has no /proc of its own")
+		return unfit("the container has no /proc of its own; leave it to the engine")
 	case kinds["/dev"] != "tmpfs":
-		return unfit("the container's /dev is not the engine's")
+		return unfit("the container's /dev is not the engine's; leave it to the engine")
 	}
 	return nil
 }
@@ -177,10 +177,10 @@ func (p process) waits(mount int) error {
 	}
 	argv := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
 	if !idle(argv) {
-		return unfit("process %q stands on the container's own root and may use its files", short(strings.Join(argv, " ")))
+		return unfit("process %q stands on the container's own root and may use its files; have the container only wait (sleep infinity) and start that in it", short(strings.Join(argv, " ")))
 	}
 	if at := p.writes(mount); at != "" {
-		return unfit("process %q has %s open for writing", short(argv[0]), at)
+		return unfit("process %q has %s open for writing; have it write to a volume", short(argv[0]), at)
 	}
 	return nil
 }

@@ -6,39 +6,62 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // Flatten writes what layers hold, the oldest first, into the container's own filesystem, and returns when it is on the
 // disk. Nothing may write to these layers. Cut short, it is done again from the beginning. What the container has there
 // is reached through handles from its root on: no link in it leads out.
 func (t *Target) Flatten(dir string, layers []int) error {
-	root, err := openItem(t.root, ".")
+	root, err := filetree.Open(t.root, ".")
 	if err != nil {
 		return wrap("the container's root", err)
 	}
-	defer root.close()
+	defer root.Close()
 	for _, n := range layers {
 		if err := flatten(Content(dir, n), root); err != nil {
 			return fmt.Errorf("writing layer %d into the container: %w", n, err)
 		}
 	}
-	folder, err := root.open()
-	if err != nil {
-		return wrap("the container's root", err)
-	}
-	defer folder.Close()
-	return wrap("writing layers into the container", unix.Syncfs(int(folder.Fd())))
+	return wrap("writing layers into the container", root.SyncFilesystem())
 }
 
-func flatten(from string, root item) error {
-	layer, err := openItem(unix.AT_FDCWD, from)
+func flatten(from string, root filetree.Node) error {
+	layer, err := filetree.Open(unix.AT_FDCWD, from)
 	if err != nil {
 		return err
 	}
-	defer layer.close()
-	c := &copier{first: map[uint64]item{}}
-	defer c.close()
-	return c.folder(layer, root)
+	defer layer.Close()
+	c := &filetree.Copier{Prepare: obeyMarks, Attributes: withoutMarks, Spare: isMark}
+	defer c.Close()
+	return c.CopyFolder(layer, root)
+}
+
+// obeyMarks removes what has to go before something of a layer is put under its name, and what a layer says is gone.
+func obeyMarks(from filetree.Node, in int, name string) (done bool, err error) {
+	if isWhiteout(from) {
+		return true, remove(in, name)
+	}
+	if from.Kind() != unix.S_IFDIR {
+		return false, remove(in, name)
+	}
+	was, err := filetree.Open(in, name)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer was.Close()
+	has, err := from.Attributes()
+	if err != nil {
+		return false, err
+	}
+	if was.Kind() == unix.S_IFDIR && string(has[opaque]) != "y" {
+		return false, nil
+	}
+	return false, remove(in, name)
 }
 
 // remove removes a name from an open folder, and all below it.

@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // Merge makes layer into hold what layers, the oldest first, hold together. Nothing may write to any of them any more:
@@ -17,68 +19,59 @@ func Merge(dir string, layers []int, into int) error {
 	if err := MakeLayer(dir, into); err != nil {
 		return err
 	}
-	to, err := openItem(unix.AT_FDCWD, Content(dir, into))
+	to, err := openLayer(dir, into)
 	if err != nil {
 		return err
 	}
-	defer to.close()
+	defer to.Close()
 	for _, n := range layers {
-		from, err := openItem(unix.AT_FDCWD, Content(dir, n))
+		from, err := openLayer(dir, n)
 		if err != nil {
 			return err
 		}
 		err = merge(from, to)
-		from.close()
+		from.Close()
 		if err != nil {
 			return fmt.Errorf("merging layer %d: %w", n, err)
 		}
 	}
-	folder, err := to.open()
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return unix.Syncfs(int(folder.Fd()))
+	return to.SyncFilesystem()
 }
 
 // merge puts what is in a folder over what is in another, which becomes like it.
-func merge(from, to item) error {
-	into, err := to.open()
+func merge(from, to filetree.Node) error {
+	into, err := to.OpenContent()
 	if err != nil {
 		return err
 	}
 	defer into.Close()
-	err = from.each(func(name string, sub item) error {
-		if sub.kind() == unix.S_IFDIR {
+	err = from.Each(func(name string, sub filetree.Node) error {
+		if sub.Kind() == unix.S_IFDIR {
 			err = mergeFolder(sub, int(into.Fd()), name)
 		} else if err = remove(int(into.Fd()), name); err == nil {
-			err = sub.linkTo(int(into.Fd()), name)
+			err = sub.LinkTo(int(into.Fd()), name)
 		}
 		return wrap(name, err)
 	})
 	if err != nil {
 		return err
 	}
-	has, err := from.attributes()
-	if err != nil {
-		return err
-	}
-	return describe(from, to, has)
+	return describe(from, to)
 }
 
-func mergeFolder(from item, in int, name string) error {
-	has, err := from.attributes()
+func mergeFolder(from filetree.Node, in int, name string) error {
+	has, err := from.Attributes()
 	if err != nil {
 		return err
 	}
-	was, err := openItem(in, name)
+	was, err := filetree.Open(in, name)
 	there := err == nil
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	if there {
-		defer was.close()
-		if was.kind() == unix.S_IFDIR && string(has[opaque]) != "y" {
+		defer was.Close()
+		if was.Kind() == unix.S_IFDIR && string(has[opaque]) != "y" {
 			return merge(from, was)
 		}
 		if err := remove(in, name); err != nil {
@@ -88,14 +81,14 @@ func mergeFolder(from item, in int, name string) error {
 	if err := unix.Mkdirat(in, name, 0o700); err != nil {
 		return err
 	}
-	to, err := openItem(in, name)
+	to, err := filetree.Open(in, name)
 	if err != nil {
 		return err
 	}
-	defer to.close()
+	defer to.Close()
 	if err := merge(from, to); err != nil || !there {
 		return err
 	}
 	// What lies below shows no more than it did through what was here.
-	return unix.Setxattr(to.path(), opaque, []byte("y"), 0)
+	return to.SetAttribute(opaque, []byte("y"))
 }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,34 +31,17 @@ type mount struct {
 	source     string
 }
 
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-
 func parseMounts(info []byte) ([]mount, error) {
-	var all []mount
-	for line := range bytes.Lines(info) {
-		head, tail, ok := strings.Cut(strings.TrimSpace(string(line)), " - ")
-		f, g := strings.Fields(head), strings.Fields(tail)
-		if !ok || len(f) < 6 || len(g) < 2 {
-			return nil, fmt.Errorf("mountinfo: cannot read %q", line)
+	lines, err := mountinfo.GetMountsFromReader(bytes.NewReader(info), nil)
+	if err != nil {
+		return nil, fmt.Errorf("mountinfo: %w", err)
+	}
+	all := make([]mount, len(lines))
+	for i, l := range lines {
+		all[i] = mount{
+			id: l.ID, parent: l.Parent, dev: unix.Mkdev(uint32(l.Major), uint32(l.Minor)), //nolint:gosec // the kernel's own numbers
+			at: l.Mountpoint, shared: strings.Contains(l.Optional, "shared:"), kind: l.FSType, source: l.Source,
 		}
-		m := mount{at: unescape.Replace(f[4]), kind: g[0], source: unescape.Replace(g[1])}
-		var errs [4]error
-		var major, minor uint64
-		m.id, errs[0] = strconv.Atoi(f[0])
-		m.parent, errs[1] = strconv.Atoi(f[1])
-		a, b, _ := strings.Cut(f[2], ":")
-		major, errs[2] = strconv.ParseUint(a, 10, 32)
-		minor, errs[3] = strconv.ParseUint(b, 10, 32)
-		for _, err := range errs {
-			if err != nil {
-				return nil, fmt.Errorf("mountinfo: cannot read %q: %w", line, err)
-			}
-		}
-		m.dev = unix.Mkdev(uint32(major), uint32(minor))
-		for _, o := range f[6:] {
-			m.shared = m.shared || strings.HasPrefix(o, "shared:")
-		}
-		all = append(all, m)
 	}
 	return all, nil
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // sourcePrefix begins the source of a mount of ours, and Top.Name follows.
@@ -227,17 +229,13 @@ func (t *Target) Dress(v View) error {
 	if err != nil {
 		return err
 	}
-	defer from.close()
-	to, err := openItem(unix.AT_FDCWD, Content(v.Dir, v.Upper))
+	defer from.Close()
+	to, err := openLayer(v.Dir, v.Upper)
 	if err != nil {
 		return err
 	}
-	defer to.close()
-	has, err := from.attributes()
-	if err != nil {
-		return err
-	}
-	return describe(from, to, own(has))
+	defer to.Close()
+	return (&filetree.Copier{Attributes: withoutMarks, Spare: isMark}).CopyMetadata(from, to)
 }
 
 // An exchange puts the tree whole over the container's root, and returns where the mount stands that was the top. The thread

@@ -8,6 +8,8 @@ import (
 	"path"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // Shown is something that the topmost root shows.
@@ -31,16 +33,16 @@ func (t *Target) List(skip func(path string) bool) (all []Shown, err error) {
 		return nil, err
 	}
 	defer func() { go unix.Close(root) }() // see handles.close
-	top, err := openItem(root, ".")
+	top, err := filetree.Open(root, ".")
 	if err != nil {
 		return nil, err
 	}
-	defer top.close()
+	defer top.Close()
 	err = shown(top, "/", skip, &all)
 	return all, err
 }
 
-func shown(it item, at string, skip func(string) bool, all *[]Shown) error {
+func shown(it filetree.Node, at string, skip func(string) bool, all *[]Shown) error {
 	if skip(at) {
 		return nil
 	}
@@ -50,17 +52,17 @@ func shown(it item, at string, skip func(string) bool, all *[]Shown) error {
 	}
 	s := Shown{Change: now.Change}
 	if s.Attributes != "" {
-		has, err := it.attributes()
+		has, err := it.Attributes()
 		if err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 		s.Capability = hex.EncodeToString(has["security.capability"])
 	}
 	*all = append(*all, s)
-	if it.kind() != unix.S_IFDIR {
+	if it.Kind() != unix.S_IFDIR {
 		return nil
 	}
-	return it.each(func(name string, sub item) error { return shown(sub, path.Join(at, name), skip, all) })
+	return it.Each(func(name string, sub filetree.Node) error { return shown(sub, path.Join(at, name), skip, all) })
 }
 
 // engines are what an engine mounts into each container as its own, beside what is in no disk: /proc and /sys.
@@ -84,10 +86,10 @@ func (t *Target) Beside() (all []Change, err error) {
 			return nil, wrap(at, err)
 		}
 		var there []Shown
-		it, err := itemOf(mounted)
+		it, err := filetree.NodeOf(mounted)
 		if err == nil {
 			err = shown(it, at, func(path string) bool { return path == Doorway }, &there)
-			it.close()
+			it.Close()
 		}
 		if err != nil {
 			return nil, err
@@ -114,7 +116,7 @@ type File struct {
 // Read reads a regular file at the topmost root, or on a mount there, of at most limit bytes: a larger one, and what is
 // no regular file, has no content. No link leads out of the container.
 func (t *Target) Read(at string, limit int64) (f File, err error) {
-	var it item
+	var it filetree.Node
 	err = onThread(func() (err error) {
 		if err = t.enter(); err != nil {
 			return err
@@ -125,7 +127,7 @@ func (t *Target) Read(at string, limit int64) (f File, err error) {
 			return err
 		}
 		defer unix.Close(root)
-		it.fd, err = unix.Openat2(root, at, &how)
+		it.FD, err = unix.Openat2(root, at, &how)
 		return err
 	})
 	for _, nothing := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP} {
@@ -136,20 +138,20 @@ func (t *Target) Read(at string, limit int64) (f File, err error) {
 	if err != nil {
 		return f, wrap(at, err)
 	}
-	defer it.close()
-	if err := unix.Fstat(it.fd, &it.st); err != nil {
+	defer it.Close()
+	if err := unix.Fstat(it.FD, &it.Stat); err != nil {
 		return f, wrap(at, err)
 	}
 	name := make([]byte, unix.PathMax)
-	n, err := unix.Readlink(it.path(), name)
+	n, err := unix.Readlink(it.Path(), name)
 	if err != nil {
 		return f, wrap(at, err)
 	}
-	f = File{Name: string(name[:n]), Mode: it.st.Mode, Size: it.st.Size}
-	if it.kind() != unix.S_IFREG || f.Size > limit {
+	f = File{Name: string(name[:n]), Mode: it.Stat.Mode, Size: it.Stat.Size}
+	if it.Kind() != unix.S_IFREG || f.Size > limit {
 		return f, nil
 	}
-	in, err := it.open()
+	in, err := it.OpenContent()
 	if err != nil {
 		return f, wrap(at, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 func TestWhatEntersStandsInTheTop(t *testing.T) {
@@ -378,7 +379,7 @@ func TestCopyIsExact(t *testing.T) {
 	want := b.Files()
 	require.NoError(t, MakeLayer(b.layers, 2))
 	for range 2 {
-		require.NoError(t, Copy(Content(b.layers, 1), Content(b.layers, 2)))
+		require.NoError(t, filetree.CopyTo(Content(b.layers, 1), Content(b.layers, 2)))
 	}
 	b.show(t, 3, 2)
 	assert.Equal(t, want, b.Files())

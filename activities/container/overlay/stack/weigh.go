@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // RemoveAll removes a folder, however deep those in it are nested: it holds few of them open, and none by a long path.
@@ -56,25 +58,25 @@ func raise(dir string, next *int) (found bool, err error) {
 
 // Weigh is what layer n takes on the disk, in bytes, but for what is nested too deep. What has several names in it counts once.
 func Weigh(dir string, n int) (int64, error) {
-	layer, err := openItem(unix.AT_FDCWD, Content(dir, n))
+	layer, err := openLayer(dir, n)
 	if err != nil {
 		return 0, err
 	}
-	defer layer.close()
+	defer layer.Close()
 	seen := map[uint64]bool{}
-	return layer.weigh(seen, MostNested)
+	return weigh(layer, seen, MostNested)
 }
 
-func (it item) weigh(seen map[uint64]bool, depth int) (sum int64, err error) {
-	if !seen[it.st.Ino] {
-		seen[it.st.Ino] = true
-		sum = it.st.Blocks * 512
+func weigh(it filetree.Node, seen map[uint64]bool, depth int) (sum int64, err error) {
+	if !seen[it.Stat.Ino] {
+		seen[it.Stat.Ino] = true
+		sum = it.Stat.Blocks * 512
 	}
-	if it.kind() != unix.S_IFDIR || depth == 0 {
+	if it.Kind() != unix.S_IFDIR || depth == 0 {
 		return sum, nil
 	}
-	err = it.each(func(_ string, sub item) error {
-		n, err := sub.weigh(seen, depth-1)
+	err = it.Each(func(_ string, sub filetree.Node) error {
+		n, err := weigh(sub, seen, depth-1)
 		sum += n
 		return err
 	})

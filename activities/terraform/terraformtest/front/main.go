@@ -3,4 +3,4 @@ package main
 
 import "github.com/seed-62bf7108/unwind/activities/terraform"
 
-func main() { terraform.Supervise() }
+func main() { terraform.Attend() }

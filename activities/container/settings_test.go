@@ -1,0 +1,29 @@
+package container
+
+import (
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/stretchr/testify/assert"
+)
+
+// TestSettingsThatProveNothing: what is not refused here is still looked at.
+func TestSettingsThatProveNothing(t *testing.T) {
+	for _, env := range []string{
+		"PATH=.:/usr/bin:/bin", "PATH=/usr/bin::/bin", "LD_PRELOAD=/srv/x.so", "LC_ALL=de_DE.ISO-8859-1",
+		"BASH_FUNC_ls%%=() { rm a; }", "PS4=$(rm a)", "MANPAGER=/srv/evil/cat", "LESSOPEN=|/srv/evil/cat", "GCONV_PATH=/srv/evil",
+	} {
+		_, ok := searchPath([]string{"HOME=/root", env})
+		assert.False(t, ok, env)
+	}
+	search, ok := searchPath([]string{"HOME=/root", "LANG=C.UTF-8", "CFLAGS=-O2", "PATH=/usr/bin:/bin"})
+	assert.True(t, ok)
+	assert.Equal(t, []string{"/usr/bin", "/bin"}, search)
+
+	for may, host := range map[string]container.HostConfig{
+		"mount": {CapAdd: []string{"SYS_ADMIN"}}, "mount too": {CapAdd: []string{"cap_sys_admin"}}, "do all": {CapAdd: []string{"ALL"}}, "": {Privileged: true},
+	} {
+		assert.True(t, mountsMayBeMade(container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{HostConfig: &host}}), may)
+	}
+	assert.False(t, mountsMayBeMade(container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{HostConfig: &container.HostConfig{CapAdd: []string{"NET_ADMIN"}}}}))
+}

@@ -1,0 +1,139 @@
+package mutants
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/testrun"
+)
+
+// mutant is a change of one place in the source that the tests must notice.
+type mutant struct {
+	name string
+	// in is the folder of the source, from the root of the repository; from stands in one of its files, once, and becomes to.
+	in, from, to string
+	// tests is the package whose tests must fail at the depth of a plain run, and run which of them are enough.
+	tests, run string
+}
+
+var mutants = []mutant{
+	{
+		name: "compensations registers nothing", in: "compensations",
+		from: "e, fresh := s.ledger.Push(", to: "e, fresh := new(Ledger).Push(",
+		tests: "compensations", run: "TestFailedStepAndAllBeforeItAreUndoneLastInFirstOut",
+	},
+	{
+		name: "journal does not sync folders", in: "activities/journal",
+		from: "\tdefer d.Close()\n\treturn fsync(d)", to: "\tdefer d.Close()\n\treturn nil",
+		tests: "activities/journal", run: "Durable|OnTheDisk",
+	},
+	{
+		name: "journal does not sync documents", in: "activities/journal",
+		from: "return f.Name(), fsync(f)", to: "return f.Name(), nil",
+		tests: "activities/journal", run: "Durable|OnTheDisk",
+	},
+	{
+		name: "file has no fence", in: "activities/file",
+		from: "if err := u.bury(stagePath(u.id), undoPath(u.id, keptName)); err != nil {", to: "if err := error(nil); err != nil {",
+		tests: "activities/file", run: "TestConformance/replace_a_file$",
+	},
+	{
+		name: "file keeps no record", in: "activities/file",
+		from: "if _, err := f.token.Create(journal.Record, &f.rec); err != nil {", to: "if err := error(nil); err != nil {",
+		tests: "activities/file", run: "TestConformance/replace_a_file$",
+	},
+	{
+		name: "container lets in who comes after the undo", in: "activities/journal",
+		from: "\tif f != Undecided {", to: "\tif f == Releasing {",
+		tests: "activities/container/containertest", run: "TestChanging/(undo_without_apply|apply_then_undo)$",
+	},
+	{
+		name: "container keeps no record", in: "activities/container",
+		from: "_, err = a.token.Create(journal.Record, &a.rec)", to: "err = nil",
+		tests: "activities/container/containertest", run: "TestChanging/(apply_then_undo|undo_twice)$",
+	},
+	{
+		name: "terraform lets in who comes after the undo", in: "activities/journal",
+		from: "\tif f != Undecided {", to: "\tif f == Releasing {",
+		tests: "activities/terraform/terraformtest", run: "TestBuiltin/undo_without_apply$",
+	},
+	{
+		name: "terraform keeps no record", in: "activities/terraform",
+		from: "if _, err := pr.ws.token.Create(journal.Record, r); err != nil {", to: "if err := error(nil); err != nil {",
+		tests: "activities/terraform/terraformtest", run: "TestBuiltin/apply_then_undo$",
+	},
+	{
+		name: "stripe has no fence", in: "activities/stripe",
+		from:  "\t_, _, err = c.post(path, form(\"metadata[\"+k.mark(fence)+\"]\", token), key(token))",
+		to:    "\t_, _, err = c.post(path, form(\"metadata[\"+k.mark(fence)+\"]\", token), key(token, \"else\"))",
+		tests: "activities/stripe", run: "TestConformance/payment_intent",
+	},
+}
+
+const root = "../.."
+
+// find is the file that a mutant changes, with its content then.
+func (m mutant) find(t *testing.T) (path string, content []byte) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(filepath.Join(root, m.in), func(at string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(at) != ".go" || strings.HasSuffix(at, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(at)
+		if n := strings.Count(string(source), m.from); n > 0 {
+			require.Equal(t, 1, n, "%s: what %q changes stands there more than once", at, m.name)
+			require.Empty(t, path, "what %q changes stands in two files", m.name)
+			path, content = at, []byte(strings.Replace(string(source), m.from, m.to, 1))
+		}
+		return err
+	}))
+	require.NotEmpty(t, path, "what %q changes stands nowhere below %s any more: bring the mutant up to date", m.name, m.in)
+	return path, content
+}
+
+func TestEachMutantHasItsPlace(t *testing.T) {
+	for _, m := range mutants {
+		m.find(t)
+	}
+}
+
+// TestEachMutantIsFound runs tests at the depth of a plain run on one mutant after another, in drawn order.
+func TestEachMutantIsFound(t *testing.T) {
+	if testrun.Plain() {
+		return
+	}
+	for _, i := range testrun.Rand(t).Perm(len(mutants)) {
+		m := mutants[i]
+		t.Run(m.name, func(t *testing.T) {
+			testrun.Extra(t)
+			out, err := m.test(t)
+			require.Error(t, err, "no test has noticed:\n%s", out)
+			require.Contains(t, out, "--- FAIL: ", "it has not come to its tests:\n%s", out)
+		})
+	}
+}
+
+// test runs the tests with a mutant in place of what it changes.
+func (m mutant) test(t *testing.T) (string, error) {
+	path, content := m.find(t)
+	replaced, err := filepath.Abs(path)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	source, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(source, content, 0o600))
+	raw, err := json.Marshal(map[string]any{"Replace": map[string]string{replaced: source}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(overlay, raw, 0o600))
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-timeout=10m", "-overlay="+overlay, "-run="+m.run, "./"+m.tests)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "UNWIND_TEST_DEEP=")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}

@@ -1,0 +1,309 @@
+package filetree
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/pkg/xattr"
+	"golang.org/x/sys/unix"
+)
+
+// Copier copies nodes, and makes one again of files that have several names. The zero value copies exactly and stops at what
+// this process may not do. It is closed after use.
+type Copier struct {
+	// Prepare, if set, is called before a node is copied to a name. It may say that this was all.
+	Prepare func(from Node, folder int, name string) (done bool, err error)
+	// Attributes, if set, selects the extended attributes that a copy gets.
+	Attributes func(map[string][]byte) map[string][]byte
+	// Spare, if set, names extended attributes that a target keeps although the source has none such.
+	Spare func(name string) bool
+	// Lenient leaves out owners and guarded attributes that this process may not set. Whoever copies compares.
+	Lenient bool
+	// Sync makes the content of each file durable. The names are for the caller to sync.
+	Sync bool
+
+	copies map[inode]Node
+}
+
+type inode struct{ device, number uint64 }
+
+// Close closes what the copier keeps open.
+func (c *Copier) Close() {
+	for _, n := range c.copies {
+		n.Close()
+	}
+	c.copies = nil
+}
+
+// Copy copies a node, with all that is in it, to a name in an open folder. A folder may be there already.
+func (c *Copier) Copy(from Node, folder int, name string) error {
+	if c.Prepare != nil {
+		if done, err := c.Prepare(from, folder, name); done || err != nil {
+			return err
+		}
+	}
+	same := inode{from.Stat.Dev, from.Stat.Ino}
+	if was, ok := c.copies[same]; ok && from.Kind() != unix.S_IFDIR {
+		return was.LinkTo(folder, name)
+	}
+	content, err := create(from, folder, name)
+	if err != nil {
+		return err
+	}
+	if content != nil {
+		defer content.Close()
+	}
+	to, err := Open(folder, name)
+	if err != nil {
+		return err
+	}
+	if to.Kind() != from.Kind() {
+		to.Close()
+		return errTaken
+	}
+	if from.Stat.Nlink > 1 && from.Kind() != unix.S_IFDIR {
+		if c.copies == nil {
+			c.copies = map[inode]Node{}
+		}
+		c.copies[same] = to
+	} else {
+		defer to.Close()
+	}
+	if from.Kind() == unix.S_IFDIR {
+		return c.CopyFolder(from, to)
+	}
+	if err := c.CopyMetadata(from, to); err != nil {
+		return err
+	}
+	if c.Sync && content != nil {
+		return content.Sync()
+	}
+	return nil
+}
+
+// CopyFolder copies all that is in a folder into another, and then what the folder itself is like.
+func (c *Copier) CopyFolder(from, to Node) error {
+	into, err := to.OpenContent()
+	if err != nil {
+		return err
+	}
+	defer into.Close()
+	err = from.Each(func(name string, sub Node) error {
+		if err := c.Copy(sub, int(into.Fd()), name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.CopyMetadata(from, to)
+}
+
+// CopyMetadata makes a node like another in all but content. The owner comes first, since a change of it takes setuid and
+// capabilities away; the mode comes after the attributes, since it may forbid setting them.
+func (c *Copier) CopyMetadata(from, to Node) error {
+	wanted, err := from.Attributes()
+	if err != nil {
+		return err
+	}
+	if c.Attributes != nil {
+		wanted = c.Attributes(wanted)
+	}
+	err = unix.Fchownat(to.FD, "", int(from.Stat.Uid), int(from.Stat.Gid), unix.AT_EMPTY_PATH)
+	if err != nil && (!c.Lenient || !denied(err)) {
+		return fmt.Errorf("chown: %w", err)
+	}
+	if err := c.setAttributes(to, wanted); err != nil {
+		return err
+	}
+	if from.Kind() != unix.S_IFLNK {
+		if err := unix.Chmod(to.Path(), from.Stat.Mode&0o7777); err != nil {
+			return fmt.Errorf("chmod: %w", err)
+		}
+	}
+	times := []unix.Timespec{from.Stat.Atim, from.Stat.Mtim}
+	if err := unix.UtimesNanoAt(to.FD, "", times, unix.AT_EMPTY_PATH); err != nil {
+		return fmt.Errorf("times: %w", err)
+	}
+	return nil
+}
+
+// setAttributes gives a node the extended attributes that are wanted, and no others.
+func (c *Copier) setAttributes(to Node, wanted map[string][]byte) error {
+	has, err := to.Attributes()
+	if err != nil {
+		return err
+	}
+	for name := range has {
+		if _, ok := wanted[name]; ok || c.Spare != nil && c.Spare(name) {
+			continue
+		}
+		if err := xattr.Remove(to.Path(), name); err != nil && (!c.Lenient || !denied(err)) {
+			return err
+		}
+	}
+	for name, value := range wanted {
+		guarded := strings.HasPrefix(name, "security.") || strings.HasPrefix(name, "trusted.")
+		if err := to.SetAttribute(name, value); err != nil && (!c.Lenient || !guarded || !denied(err)) {
+			return err
+		}
+	}
+	return nil
+}
+
+func denied(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOTSUP)
+}
+
+var errTaken = errors.New("something else has taken its name")
+
+// Clone copies one node, exact in all but its inode, to a new name in an open folder; of a folder without what is in it.
+func Clone(from string, folder int, name string) error {
+	source, err := Open(unix.AT_FDCWD, from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	content, err := create(source, folder, name)
+	if err != nil {
+		return err
+	}
+	if content != nil {
+		content.Close()
+	}
+	to, err := Open(folder, name)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	return new(Copier).CopyMetadata(source, to)
+}
+
+// MakeAlike makes a folder of an open folder like another in all but what is in it.
+func MakeAlike(from string, folder int, name string) error {
+	source, err := Open(unix.AT_FDCWD, from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	to, err := Open(folder, name)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	if source.Kind() != unix.S_IFDIR || to.Kind() != unix.S_IFDIR {
+		return errTaken
+	}
+	return new(Copier).CopyMetadata(source, to)
+}
+
+// CopyTo makes to an exact copy of the folder from, on disk when it returns. What was at to is replaced. Others may be writing
+// to from: then the copy is of no one moment.
+func CopyTo(from, to string) error {
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	source, err := Open(unix.AT_FDCWD, from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := Open(unix.AT_FDCWD, to)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	var c Copier
+	defer c.Close()
+	if err := c.CopyFolder(source, target); err != nil {
+		return fmt.Errorf("copying %s: %w", from, err)
+	}
+	return target.SyncFilesystem()
+}
+
+// SyncFilesystem makes all durable that is in the filesystem of a folder.
+func (n Node) SyncFilesystem() error {
+	folder, err := n.OpenContent()
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return unix.Syncfs(int(folder.Fd()))
+}
+
+// create makes a node of the same kind, with the same content; for a folder that may be there already. A file is returned
+// open.
+func create(from Node, folder int, name string) (*os.File, error) {
+	switch from.Kind() {
+	case unix.S_IFDIR:
+		if err := unix.Mkdirat(folder, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+			return nil, &os.PathError{Op: "mkdir", Path: name, Err: err}
+		}
+		return nil, nil
+	case unix.S_IFREG:
+		return createFile(from, folder, name)
+	case unix.S_IFLNK:
+		target, err := from.ReadLink()
+		if err != nil {
+			return nil, err
+		}
+		return nil, unix.Symlinkat(target, folder, name)
+	}
+	return nil, unix.Mknodat(folder, name, from.Stat.Mode, int(from.Stat.Rdev)) //nolint:gosec // a device number
+}
+
+func createFile(from Node, folder int, name string) (*os.File, error) {
+	in, err := from.OpenContent()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	fd, err := unix.Openat(folder, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, &os.PathError{Op: "create", Path: name, Err: err}
+	}
+	out := os.NewFile(uintptr(fd), name)
+	if err := copyContent(in, out, from.Stat.Size); err != nil {
+		out.Close()
+		return nil, err
+	}
+	return out, nil
+}
+
+// copyContent copies a file's bytes and leaves its holes.
+func copyContent(in, out *os.File, size int64) error {
+	if err := out.Truncate(size); err != nil {
+		return err
+	}
+	for at := int64(0); at < size; {
+		data, err := unix.Seek(int(in.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // nothing but a hole
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		hole, err := unix.Seek(int(in.Fd()), data, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		if _, err := in.Seek(data, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := out.Seek(data, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(out, in, hole-data); err != nil {
+			return err
+		}
+		at = hole
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+// Package supervisor starts this very program again in a role of its own: a process with a session of its own that outlives
+// whoever started it, to see to its end what must not die with a worker. A worker that runs as a systemd unit needs
+// KillMode=process for that.
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/seed-62bf7108/unwind/internal/filelock"
+)
+
+// Role is what a program does when it has started itself, with a Job that is encoded as a JSON object.
+type Role[Job any] struct {
+	// Name is the name of the process, by which the program recognises its role.
+	Name string
+
+	attended atomic.Bool
+}
+
+// Attend makes this program able to play the role: call it first in main, and first in TestMain. In a process that Start has
+// started it runs main and never returns.
+//
+// The job may hold secrets: it comes through a pipe and is never on disk or in the environment. What main reads from starter
+// next is what [Process.Interrupt] sends, and the end of the file when whoever started the process has left it or is dead.
+func (r *Role[Job]) Attend(main func(job Job, starter io.Reader) error) {
+	r.attended.Store(true)
+	Dispatch(r.Name, func() error {
+		signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
+		var job Job
+		in := json.NewDecoder(os.Stdin)
+		if err := in.Decode(&job); err != nil {
+			return fmt.Errorf("no job: %w", err) // whoever started it has died before it had sent all
+		}
+		return main(job, io.MultiReader(in.Buffered(), os.Stdin))
+	})
+}
+
+// Attended reports whether this program can play the role.
+func (r *Role[Job]) Attended() bool { return r.attended.Load() }
+
+// Dispatch runs main and ends the process, with status 1 for an error, where the program was started under name.
+func Dispatch(name string, main func() error) {
+	if filepath.Base(os.Args[0]) != name {
+		return
+	}
+	if err := main(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Setup is what a process is started with.
+type Setup struct {
+	// Env is its environment. Defaults to that of this process.
+	Env []string
+	// Dir is its working directory. Defaults to that of this process.
+	Dir string
+	// Stdout and Stderr are files, since the process may outlive all who would read from a pipe. Default to /dev/null.
+	Stdout, Stderr *os.File
+	// Lock is held for as long as the process lives, whatever becomes of this one. Nil for none.
+	Lock *filelock.Lock
+}
+
+// Process is one that was started in a role. It is waited for, or left to itself.
+type Process struct {
+	cmd    *exec.Cmd
+	sender *os.File
+}
+
+// Start starts the program in the role and returns when it has handed over the job.
+func (r *Role[Job]) Start(job Job, s Setup) (*Process, error) {
+	if !r.Attended() {
+		return nil, fmt.Errorf("this program cannot be started again as %s: its main function does not call Attend", r.Name)
+	}
+	encoded, err := json.Marshal(job)
+	if err != nil {
+		return nil, err
+	}
+	receiver, sender, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer receiver.Close()
+	c := exec.Command("/proc/self/exe")
+	c.Args = []string{r.Name}
+	c.Env, c.Dir = s.Env, s.Dir
+	c.Stdin = receiver
+	if s.Stdout != nil {
+		c.Stdout = s.Stdout
+	}
+	if s.Stderr != nil {
+		c.Stderr = s.Stderr
+	}
+	if s.Lock != nil {
+		c.ExtraFiles = []*os.File{s.Lock.File()}
+	}
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		sender.Close()
+		return nil, fmt.Errorf("starting %s: %w", r.Name, err)
+	}
+	p := &Process{c, sender}
+	if _, err := sender.Write(encoded); err != nil {
+		p.Leave()
+		return nil, fmt.Errorf("handing %s its job: %w", r.Name, err)
+	}
+	return p, nil
+}
+
+// Interrupt asks the process to come to an end. One that has ended needs no asking.
+func (p *Process) Interrupt() { _, _ = p.sender.Write([]byte{'i'}) }
+
+// Wait waits until the process has ended and returns its exit status.
+func (p *Process) Wait() (status int, err error) {
+	defer p.sender.Close()
+	err = p.cmd.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode(), nil
+	}
+	return 0, err
+}
+
+// Leave leaves the process to itself.
+func (p *Process) Leave() {
+	p.sender.Close()
+	go func() { _ = p.cmd.Wait() }() // its exit status matters to nobody
+}
