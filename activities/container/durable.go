@@ -85,7 +85,7 @@ const watchPause = time.Second
 // at all containers whenever it begins to listen, so that none that was started meanwhile is missed.
 func (x *execAction) watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		x.listen(ctx)
+		_ = x.listen(ctx) // it is asked again
 		select {
 		case <-ctx.Done():
 		case <-time.After(watchPause):
@@ -94,7 +94,7 @@ func (x *execAction) watch(ctx context.Context) {
 }
 
 // listen watches until the engine tells no more.
-func (x *execAction) listen(ctx context.Context) {
+func (x *execAction) listen(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	started, ended := x.engine.Events(ctx, events.ListOptions{Filters: filters.NewArgs(
@@ -102,7 +102,7 @@ func (x *execAction) listen(ctx context.Context) {
 	)})
 	known, err := x.choice.layers.home.containers()
 	if err != nil {
-		return
+		return err
 	}
 	for _, id := range known {
 		x.choice.layers.showAgain(ctx, id)
@@ -113,8 +113,8 @@ func (x *execAction) listen(ctx context.Context) {
 			if over, err := x.choice.over(ctx, e.Actor.ID); over != nil && err == nil {
 				go over.showAgain(ctx, e.Actor.ID)
 			}
-		case <-ended:
-			return
+		case err := <-ended:
+			return err
 		}
 	}
 }

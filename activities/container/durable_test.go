@@ -28,7 +28,7 @@ import (
 // tells is a container whose program says with its first instruction what is at /srv/a, and then waits.
 func tells(image string) func(*dockertypes.Config, *dockertypes.HostConfig, *network.NetworkingConfig) {
 	return func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
-		c.Image, c.Cmd = image, []string{"sh", "-c", "cat /srv/a 2>/dev/null || echo nothing; exec sleep 100000"}
+		c.Image, c.Cmd = image, []string{"sh", "-c", "cat /srv/a 2>/dev/null || echo nothing; exec /bin/sleep 100000"}
 	}
 }
 
@@ -46,6 +46,10 @@ func told(t *testing.T, b *containertest.Box, start int) string {
 		lines = strings.Split(out.String(), "\n")
 		return len(lines) > start
 	}, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { // layers stand over a program that only waits
+		name, err := os.ReadFile(filepath.Join("/proc", pidOf(t, b), "comm"))
+		return err == nil && string(name) == "sleep\n"
+	}, time.Minute, 10*time.Millisecond)
 	return lines[start-1]
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
 // tokenVariable is in the environment of all that enters a container for a step, and of what that starts there.
@@ -34,6 +36,20 @@ func (x *execAction) endLeft(ctx context.Context, rec record, token string) (end
 		return false, explain("looking at the container", err)
 	}
 	return x.keeper(rec).end(ctx, token, id)
+}
+
+// lookUndisturbed looks at the container of a step when nothing of the step's goes on writing there.
+func (x *execAction) lookUndisturbed(ctx context.Context, t *journal.Token, rec record, token string) (sight, error) {
+	ended, err := x.endLeft(ctx, rec, token)
+	if err != nil {
+		return sight{}, err
+	}
+	point.Reach("container.exec:left-ended")
+	now, err := x.look(ctx, t, rec)
+	if err == nil && ended && now.after != nil {
+		now.ownSince()
+	}
+	return now, err
 }
 
 func (l *layers) end(ctx context.Context, token, id string) (bool, error) {

@@ -49,21 +49,13 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 		return activities.Undone{}, err
 	}
 	var seen manifest // what may be overwritten in volumes
-	left := false
 	switch begun, err := x.keeper(rec).begun(ctx, to); {
 	case err != nil:
 		return activities.Undone{}, err
 	case !begun:
-		if left, err = x.endLeft(ctx, rec, e.Token); err != nil {
-			return activities.Undone{}, err
-		}
-		point.Reach("container.exec:left-ended")
-		now, err := x.look(ctx, t, rec)
+		now, err := x.lookUndisturbed(ctx, t, rec, e.Token)
 		if err != nil {
 			return activities.Undone{}, err
-		}
-		if left && now.after != nil {
-			now.ownSince()
 		}
 		drift := now.drift()
 		if drift != nil && d.Force != drift.Digest {

@@ -58,7 +58,7 @@ func (d *drift) below(of *tree, whole bool) error {
 	}
 	folder, err := showing(d.shown[len(d.shown)-1:], of.Path)
 	if err != nil || folder.Kind() != unix.S_IFDIR {
-		return nil //nolint:nilerr // it was compared before
+		return nil // it was compared before
 	}
 	defer folder.Close()
 	return folder.Each(func(name string, sub filetree.Node) error {
