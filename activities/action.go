@@ -49,6 +49,28 @@ type Resetter interface {
 	Reset(ctx context.Context, e Entry, d Decision) (Undone, error)
 }
 
+// Committer is an Action whose changes outlive a restart of their resource only once it has been told that their task has
+// committed. Its Spec says so in Commits. An action without it is durable from the moment when Apply returns.
+type Committer interface {
+	// Commit makes durable what stands of the steps with these tokens, done or undone, all of one place. It is called when the
+	// steps of a task are done, at a pivot, and after an unwinding; again, also while an earlier call still runs, until one
+	// has succeeded. An undo works before it, while it runs and after it. A token that has left nothing, or is not known any
+	// more, is no error.
+	Commit(ctx context.Context, c Commitment) (Committed, error)
+}
+
+// Commitment says what is to be made durable.
+type Commitment struct {
+	Place  Place    `json:"place"`
+	Tokens []string `json:"tokens"`
+}
+
+// Committed is what a Commit has come to.
+type Committed struct {
+	// Notes say what is durable later only, and when.
+	Notes []string `json:"notes,omitempty"`
+}
+
 // Step is what a forward gets beside its Entry.
 type Step struct {
 	// ID is the step's id in its task.

@@ -33,6 +33,9 @@ func (r *Registry) Register(to Registrar, host Host) {
 		} {
 			to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name + suffix})
 		}
+		if c, ok := a.(Committer); ok {
+			to.RegisterActivityWithOptions(committer{c, host}.commit, activity.RegisterOptions{Name: name + CommitSuffix})
+		}
 	}
 }
 
@@ -92,6 +95,24 @@ func (b bound) release(ctx context.Context, e Entry) error {
 		return struct{}{}, b.action.Release(ctx, e)
 	}, func(s struct{}) struct{} { return s })
 	return err
+}
+
+// CommitSuffix ends the activity type of a Committer's Commit: "container.exec.commit".
+const CommitSuffix = ".commit"
+
+// committer is a Committer as a worker runs it.
+type committer struct {
+	action Committer
+	host   Host
+}
+
+func (b committer) commit(ctx context.Context, c Commitment) (Committed, error) {
+	return call(ctx, b.host, &Entry{}, func(ctx context.Context, _ *Masker) (Committed, error) {
+		return b.action.Commit(ctx, c)
+	}, func(c Committed) Committed {
+		c.Notes = capList(c.Notes)
+		return c
+	})
 }
 
 // Release releases a token as its activity does, from within another activity of this worker.

@@ -43,6 +43,8 @@ type Entry struct {
 	Savepoint string `json:"savepoint,omitempty"`
 	// Pivot says that once this step is done, nothing up to it is unwound any more.
 	Pivot bool `json:"pivot,omitempty"`
+	// Commits says that what the step did is durable only once its action has been told so: see Committer.
+	Commits bool `json:"commits,omitempty"`
 	// Keep is for how long after the task has committed its step can still be rolled back. Zero is DefaultKeep.
 	Keep time.Duration `json:"keep,omitempty"`
 	// Pinned says that its record stays for all of that time, however many newer ones there are and however much they take.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -17,6 +18,9 @@ type World struct {
 	// Journal returns the random id of the world's journal on this worker, making the journal at the first call. It goes
 	// into Entry.Place; the actions of the world alone interpret it, and refuse an id that is not theirs with WrongPlace.
 	Journal func(ctx context.Context) (string, error)
+	// Watch keeps in order what happens to the world's resources beside its actions, until ctx ends. A worker runs it while it
+	// serves the world, and waits for its end. Nil: nothing has to be watched.
+	Watch func(ctx context.Context)
 	// Records lists what the journal holds, for retention and for finding what nobody owns any more. Nil for a world that
 	// keeps nothing on the worker.
 	Records Records
@@ -48,10 +52,24 @@ func NewRegistry(worlds ...World) *Registry {
 			if _, resets := a.(Resetter); resets != (s.Reset != "") {
 				panic(fmt.Sprintf("activities: action %q must both say and have a Reset, or neither", s.Name))
 			}
+			if _, commits := a.(Committer); commits != s.Commits {
+				panic(fmt.Sprintf("activities: action %q must both say and have a Commit, or neither", s.Name))
+			}
 			r.actions[s.Name] = a
 		}
 	}
 	return r
+}
+
+// Watch runs the watches of all worlds until ctx ends, and returns when they have ended.
+func (r *Registry) Watch(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, w := range r.worlds {
+		if w.Watch != nil {
+			wg.Go(func() { w.Watch(ctx) })
+		}
+	}
+	wg.Wait()
 }
 
 // Action returns the action of that name, or nil.

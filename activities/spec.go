@@ -62,6 +62,8 @@ type Spec struct {
 	HostBound bool `json:"hostBound,omitempty"`
 	// ReadOnly steps change nothing.
 	ReadOnly bool `json:"readOnly,omitempty"`
+	// Commits says that the action is a Committer.
+	Commits bool `json:"commits,omitempty"`
 	// Risk is the least risk of any use of this action.
 	Risk Risk `json:"risk"`
 	// MayAsk says that Plan can set Change.Ask: the step is planned before it runs even where the file says gate: none.

@@ -103,6 +103,8 @@ type Step struct {
 	Savepoint string
 	// Pivot marks a step that, once it is done, is not unwound past: see CommitEntries.
 	Pivot bool
+	// Commits says that the action wants to be told when its task has committed: see activities.Committer.
+	Commits bool
 	// Keep is how long it can be rolled back after the end; zero is activities.DefaultKeep.
 	Keep time.Duration
 	// Pinned keeps its record for all of that time, however many newer ones there are and however much they take.
@@ -131,7 +133,7 @@ func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 		Step: step.ID, Action: step.Action, UndoType: step.Undo,
 		Token: activities.NewToken(s.options.Identity, step.ID, max(1, step.Generation)), Since: workflow.Now(ctx).UTC().Truncate(time.Second),
 		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Params: step.Params, Policy: policy.Compact(),
-		Savepoint: step.Savepoint, Pivot: step.Pivot, Keep: step.Keep, Pinned: step.Pinned, Redoes: step.Redoes,
+		Savepoint: step.Savepoint, Pivot: step.Pivot, Commits: step.Commits, Keep: step.Keep, Pinned: step.Pinned, Redoes: step.Redoes,
 	})
 	if !fresh && (e.Action != step.Action || e.UndoType != step.Undo) {
 		panic(fmt.Sprintf("compensations: step %q is registered already, with undo %q", step.ID, e.UndoType))

@@ -3,6 +3,7 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -54,6 +55,7 @@ type agentTask struct {
 	runner     *stepRunner         // the way of one step: plan, gate, forward, probe
 	gates      *gates              // the steps that wait for approval
 	pivot      *pivot              // the steps that are never unwound
+	committer  *committer          // telling worlds what stays
 	rollbacks  *rollbacks          // the parts that are undone while the task goes on
 	room       *room               // whether the ledger still fits into a payload
 	inbox      *inbox.Inbox        // the signals
@@ -80,8 +82,9 @@ func newTask(ctx workflow.Context, carry *Carry, v variant) (*agentTask, error) 
 	t.schedule = newSchedule(t.details.markStale)
 	t.gates = &gates{schedule: t.schedule, attributes: t.attributes}
 	t.pivot = &pivot{saga: t.saga, schedule: t.schedule}
+	t.committer = &committer{saga: t.saga, note: func(note string) { t.notes = append(t.notes, note) }}
 	t.room = &room{measure: t.measureCarry}
-	t.executor = &executor{schedule: t.schedule, gates: t.gates, pivot: t.pivot, ending: t.ending}
+	t.executor = &executor{schedule: t.schedule, gates: t.gates, pivot: t.pivot, committer: t.committer, ending: t.ending}
 	t.runner = &stepRunner{
 		saga: t.saga, schedule: t.schedule, gates: t.gates, room: t.room, outputs: outputs{}, calls: newCalls(ctx, t.executor.isHolding),
 	}
@@ -193,7 +196,11 @@ func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) err
 	case t.ending.cause == nil && reset == nil && t.executor.draining:
 		return compensations.Report{}, t.continueAsNew(ctx)
 	case t.ending.cause == nil && reset == nil:
-		return t.close(ctx, t.reportCommitted(), nil)
+		err := t.committer.commitLedger(ctx)
+		if err == nil {
+			return t.close(ctx, t.reportCommitted(), nil)
+		}
+		t.ending.cause = &compensations.Cause{Kind: kindOf(ctx, err), Text: "what the task did could not be made durable: " + compensations.Reason(err)}
 	case t.ending.cause == nil:
 		t.ending.cause = reset
 		t.executor.awaitSteps(ctx)
@@ -216,7 +223,9 @@ func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (co
 			t.attributes.publishPending(ctx, pending)
 		}
 	}
+	undone := slices.Clone(t.saga.Entries())
 	report := t.saga.Unwind(ctx, *t.ending.cause)
+	t.committer.commitRemaining(ctx, undone)
 	if report.Status == compensations.Open {
 		return report, t.continueAsNew(ctx)
 	}

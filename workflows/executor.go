@@ -18,6 +18,7 @@ type executor struct {
 	runner    *stepRunner
 	rollbacks *rollbacks
 	pivot     *pivot
+	committer *committer
 	ending    *ending
 
 	running  int             // coroutines that run steps
@@ -143,6 +144,7 @@ func (x *executor) executeStep(ctx workflow.Context, s *stepRun) {
 	case s.restarting:
 	case s.err == nil:
 		x.schedule.done++
+		x.committer.commitPassed(ctx, s)
 		x.pivot.commitSteps(s)
 		x.schedule.unlockDependents(s)
 	default:

@@ -36,6 +36,8 @@ type world struct {
 	do   func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error)
 	plan func(step string, n int) (activities.Change, error)
 	undo func(step string, n int, d activities.Decision) (activities.Undone, error)
+	// commit answers the n-th commit; nil: done.
+	commit func(ctx context.Context, n int, c activities.Commitment) (activities.Committed, error)
 	// seen is what a look at the world says; empty: unknown.
 	seen activities.State
 	// begun is how many calls have been scheduled, in all runs of a chain.
@@ -92,6 +94,14 @@ func (w *world) Observe(_ context.Context, e activities.Entry) (activities.Obser
 	return activities.Observation{State: cmp.Or(w.seen, activities.Unseen)}, nil
 }
 
+func (w *world) MakeDurable(ctx context.Context, c activities.Commitment) (activities.Committed, error) {
+	n := w.called("commit", fmt.Sprintf("%d at %s", len(c.Tokens), c.Place.Journal))
+	if w.commit == nil {
+		return activities.Committed{}, nil
+	}
+	return w.commit(ctx, n, c)
+}
+
 func (w *world) Release(_ context.Context, e activities.Entry) error {
 	w.called("release", e.Step)
 	return nil
@@ -139,7 +149,7 @@ func newRun(t *testing.T, w *world) *run {
 	workflows.Register(env)
 	for name, fn := range map[string]any{
 		workflows.CompileActivity: w.Compile, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
-		"fake.do.observe": w.Observe, workflows.AlertActivity: func(context.Context, workflows.Alert) error { return nil },
+		"fake.do.observe": w.Observe, "fake.do.commit": w.MakeDurable, workflows.AlertActivity: func(context.Context, workflows.Alert) error { return nil },
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}

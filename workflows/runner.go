@@ -98,7 +98,7 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.
 	}
 	forward := r.saga.Forward(ctx, compensations.Step{
 		ID: s.step.ID, Action: s.step.Uses, Undo: undo, ReadOnly: s.step.ReadOnly, Generation: s.generation, Place: s.step.Place, Needs: s.step.Needs, Keys: s.step.Keys,
-		Params: params, Policy: s.step.Undo, Savepoint: s.step.Savepoint, Pivot: s.step.Pivot, Keep: r.keep, Pinned: r.pinned, Redoes: r.redoes[s.step.ID],
+		Params: params, Policy: s.step.Undo, Savepoint: s.step.Savepoint, Pivot: s.step.Pivot, Commits: s.step.Commits, Keep: r.keep, Pinned: r.pinned, Redoes: r.redoes[s.step.ID],
 	})
 	forward.Step = activities.Step{ID: s.step.ID, Name: s.step.Name, With: with, Checks: s.step.Check}
 	s.seq = forward.Entry.Seq

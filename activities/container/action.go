@@ -47,6 +47,7 @@ func (x *execAction) Spec() activities.Spec {
 		UndoParams: []string{"container"},
 		Keys:       []activities.Key{{Prefix: "container:", Param: "container"}},
 		HostBound:  true,
+		Commits:    true,
 		Risk:       activities.Low,
 		Strategy:   activities.Snapshot,
 		Undo: "The container is made anew from a checkpoint of its filesystem, with the same name and settings. " + noProcess +

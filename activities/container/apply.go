@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -294,6 +295,8 @@ type left struct {
 	digest  activities.Digest
 	changes int
 	running bool
+	// deep begins the path of a folder that is nested too deep.
+	deep string
 }
 
 // lookAfter keeps the manifest of what the step has left in a container.
@@ -316,7 +319,7 @@ func (a *application) lookAfter(ctx context.Context, in string) (left, error) {
 	if err != nil {
 		return left{}, errors.Join(a.token.CheckOpen(), explain("looking at the container after the step", err))
 	}
-	return left{digest: after.digest(), changes: len(before.diff(after)), running: now.State.Running}, nil
+	return left{digest: after.digest(), changes: len(before.diff(after)), running: now.State.Running, deep: after.deep()}, nil
 }
 
 // settle looks at the container after a command and writes down how the step ended.
@@ -328,6 +331,10 @@ func (a *application) settle(ctx context.Context, in string, n int, end ended, f
 	beside, err := a.besides(ctx, a.rec, in)
 	if err != nil {
 		return applied{}, err
+	}
+	if left.deep != "" && failure == nil {
+		failure = activities.Errorf(activities.ActionDenied,
+			"the command has left folders in container %s that are nested deeper than %d (%s...): what is in them cannot be kept", nameOf(a.rec.Container), stack.MostNested, left.deep)
 	}
 	if len(beside) > 0 {
 		a.notes = append(a.notes, "the command has changed what no rollback takes back: "+strings.Join(few(beside), "; "))

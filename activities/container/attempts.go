@@ -130,7 +130,7 @@ func (a *application) launch(ctx context.Context, n int, in string, lock *filelo
 	if err := a.token.CheckOpen(); err != nil {
 		return nil, err
 	}
-	command, err := a.through(ctx, a.params.command())
+	command, err := a.through(ctx, a.params.command().marked(a.entry.Token))
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,10 @@ type checkpoints interface {
 	// token it returns the same place. What runs in the container goes on.
 	take(ctx context.Context, token, id string) (checkpoint string, err error)
 
+	// end ends what entered a running container with the token and is left there, as far as it can be found. Ended says that
+	// there was something. What has entered otherwise goes on.
+	end(ctx context.Context, token, id string) (ended bool, err error)
+
 	// look tells a container's filesystem, without what is below ignore, so that what two looks for one token differ in is
 	// what has changed between them.
 	look(ctx context.Context, token, id string, ignore []string) (manifest, error)

@@ -10,6 +10,7 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
 	dockervolume "github.com/docker/docker/api/types/volume"
@@ -34,6 +35,9 @@ type engine interface { //nolint:interfacebloat // it is one client, and each me
 	ContainerAttach(ctx context.Context, container string, options container.AttachOptions) (types.HijackedResponse, error)
 	ContainerExport(ctx context.Context, container string) (io.ReadCloser, error)
 	CopyFromContainer(ctx context.Context, container, path string) (io.ReadCloser, container.PathStat, error)
+
+	// Events tells what happens from when it returns until ctx ends, or the engine does.
+	Events(ctx context.Context, options events.ListOptions) (<-chan events.Message, <-chan error)
 
 	ContainerExecCreate(ctx context.Context, container string, options container.ExecOptions) (container.ExecCreateResponse, error)
 	ContainerExecAttach(ctx context.Context, exec string, options container.ExecAttachOptions) (types.HijackedResponse, error)

@@ -258,8 +258,8 @@ func (l *layers) kept(ctx context.Context, of rollback) (*kept, error) {
 	return &kept{Image: a.IDs[0], After: activities.Digest(strings.TrimPrefix(a.IDs[0], keptMark(of.Token, "")))}, nil
 }
 
-// release lets go of a token's checkpoints, wherever they are. A container that nobody has a checkpoint of any more gets its
-// layers written into its own filesystem, so that its engine has all of it, as soon as no process stands in them.
+// release lets go of a token's checkpoints, wherever they are. From a container that nobody has a checkpoint of any more what
+// an unwound task has left standing is taken off.
 func (l *layers) release(ctx context.Context, token string) error {
 	known, err := l.home.containers()
 	if err != nil {
@@ -306,16 +306,18 @@ func (l *layers) releaseIn(ctx context.Context, id, token string) error {
 	if len(mine) < len(all.IDs) || !now.State.Running || now.State.Paused {
 		return nil
 	}
-	err = l.flatten(ctx, id)
+	_, err = l.commitIn(ctx, id, nil)
 	if k := helper.KindOf(err); k == helper.InUse || k == helper.Unfit {
 		return nil // at the release of another
 	}
 	return err
 }
 
-func (l *layers) flatten(ctx context.Context, id string) error {
-	_, err := l.ask(ctx, helper.Request{Op: helper.Flatten, Container: id})
-	return err
+// commitIn makes what the steps of tokens have done in a container a part of its own filesystem. Off says that no layers
+// stand over that any more.
+func (l *layers) commitIn(ctx context.Context, id string, tokens []string) (off bool, err error) {
+	a, err := l.ask(ctx, helper.Request{Op: helper.Commit, Container: id, Names: tokens})
+	return a.Yes, err
 }
 
 // through makes a command one that starts in the door of a step.

@@ -71,7 +71,7 @@ func (c *choice) again(ctx context.Context, target container.InspectResponse) (c
 	err := c.layers.patiently(ctx, helper.Request{Op: helper.Fit, Container: target.ID}, prepared(target))
 	if helper.KindOf(err) == helper.Unfit {
 		return chosen{}, activities.Errorf(activities.Refused,
-			"container: %s has layers of earlier steps over its root, and can have no more: %s; once their records are released, its layers are written into it", nameOf(target), reason(err))
+			"container: %s has layers of earlier steps over its root, and can have no more: %s; when their task commits, they are written into it, and when its records are released it may have checkpoints by docker commit", nameOf(target), reason(err))
 	}
 	return chosen{Layers: err == nil}, err
 }

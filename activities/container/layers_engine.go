@@ -140,13 +140,23 @@ func (e *layeredEngine) ContainerStart(ctx context.Context, name string, o conta
 func (e *layeredEngine) ContainerCommit(ctx context.Context, id string, o container.CommitOptions) (container.CommitResponse, error) {
 	over, err := e.choice.over(ctx, id)
 	if err == nil && over != nil {
-		err = over.flatten(ctx, id)
-	}
-	if helper.KindOf(err) == helper.InUse {
-		err = activities.Errorf(activities.Refused, "an image of container %s would lack its layers, and they cannot be written into it: %v", id[:12], err)
+		err = over.takeOff(ctx, id)
 	}
 	if err != nil {
 		return container.CommitResponse{}, err
 	}
 	return e.engine.ContainerCommit(ctx, id, o)
+}
+
+// takeOff refuses where layers stay over a container: an image of it would lack them.
+func (l *layers) takeOff(ctx context.Context, id string) error {
+	all, err := l.ask(ctx, helper.Request{Op: helper.Named, Container: id})
+	if err != nil {
+		return err
+	}
+	off, err := l.commitIn(ctx, id, all.IDs)
+	if err == nil && !off || helper.KindOf(err) == helper.InUse {
+		err = activities.Errorf(activities.Refused, "an image of container %s would lack what processes that are left in its layers write; end them first", id[:12])
+	}
+	return err
 }

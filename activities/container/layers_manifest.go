@@ -35,6 +35,16 @@ func layered(changes []stack.Change, ignore []string) manifest {
 	return m
 }
 
+// deep begins the path of a folder that is nested too deep to be looked into, if there is one.
+func (m manifest) deep() string {
+	for at, n := range m {
+		if n.Digest == stack.TooDeep {
+			return at[:min(len(at), 100)]
+		}
+	}
+	return ""
+}
+
 // holdsIgnored says that the time of a folder changes with what is ignored.
 func holdsIgnored(at string, ignore []string) bool {
 	return slices.ContainsFunc(ignore, func(ig string) bool { return path.Dir(ig) == at })

@@ -28,7 +28,7 @@ type stepScene struct {
 
 // Run runs a program in the container.
 func (s stepScene) Run(ctx context.Context, argv []string) ([]byte, error) {
-	c, err := s.step.through(ctx, command{Argv: argv})
+	c, err := s.step.through(ctx, command{Argv: argv}.marked(s.step.entry.Token))
 	if err != nil {
 		return nil, err
 	}

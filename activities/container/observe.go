@@ -47,6 +47,8 @@ func (s sight) observation(undone bool) activities.Observation {
 	drift := s.drift()
 	left := activities.Observation{State: activities.AsLeft, Detail: fmt.Sprintf("the filesystem of %s equals that after the step", s.name)}
 	switch {
+	case s.unread:
+		return activities.Observation{State: activities.Unseen, Detail: "the filesystem of " + s.name + " cannot be read"}
 	case s.gone:
 		return activities.Observation{State: activities.Elsewise, Detail: s.say(), Drift: drift}
 	case !undone && s.after != nil && len(s.after.diff(s.now)) == 0:

@@ -53,7 +53,7 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 	case err != nil:
 		return activities.Undone{}, err
 	case !begun:
-		now, err := x.look(ctx, t, rec)
+		now, err := x.lookUndisturbed(ctx, t, rec, e.Token)
 		if err != nil {
 			return activities.Undone{}, err
 		}
@@ -172,6 +172,8 @@ type sight struct {
 	before  manifest
 	// after is nil where the step has not come to its end: then nobody can tell its doings from others'.
 	after manifest
+	// unread says that now could not be read.
+	unread bool
 }
 
 // look observes the container of a step, under whatever id it has now.
@@ -205,6 +207,9 @@ func (x *execAction) look(ctx context.Context, t *journal.Token, rec record) (si
 	}
 	s.stopped = ended && done.stoppedSince(present)
 	s.now, err = x.keeper(rec).look(ctx, filepath.Base(t.Dir()), id, rec.Ignore)
+	if err != nil && s.after == nil { // no drift can be told anyway, and the step itself may have made it unreadable
+		s.now, s.unread, err = manifest{}, true, nil
+	}
 	if err != nil {
 		return s, err
 	}

@@ -91,7 +91,7 @@ func New(c Config) (activities.World, error) {
 	}
 	return activities.World{
 		Name: "container", Actions: []activities.Action{x, &replaceAction{x}}, Journal: x.place,
-		Records: journal.Records{Journal: records, Bytes: x.bytes}, Prepare: choice.prepare,
+		Records: journal.Records{Journal: records, Bytes: x.bytes}, Prepare: choice.prepare, Watch: x.watch,
 	}, nil
 }
 
@@ -125,16 +125,24 @@ func (x *execAction) place(ctx context.Context) (string, error) {
 
 // token opens the entry's token after making sure that its record can be nowhere else.
 func (x *execAction) token(ctx context.Context, e activities.Entry) (*journal.Token, error) {
-	records, engine, _ := strings.Cut(e.Place.Journal, "@")
-	if err := x.journal.Check(records); err != nil {
+	if err := x.here(ctx, e.Place); err != nil {
 		return nil, err
+	}
+	return x.journal.Token(e.Token)
+}
+
+// here refuses the steps of another place.
+func (x *execAction) here(ctx context.Context, at activities.Place) error {
+	records, engine, _ := strings.Cut(at.Journal, "@")
+	if err := x.journal.Check(records); err != nil {
+		return err
 	}
 	here, err := x.engine.EngineID(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if engine != here {
-		return nil, activities.Errorf(activities.WrongPlace, "the step ran on container engine %s; this worker's engine is %s", engine, here)
+		return activities.Errorf(activities.WrongPlace, "the step ran on container engine %s; this worker's engine is %s", engine, here)
 	}
-	return x.journal.Token(e.Token)
+	return nil
 }

@@ -106,6 +106,10 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 			return nil, fmt.Errorf("worker: %w", err)
 		}
 	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	watched := make(chan struct{})
+	go func() { registry.Watch(watching); close(watched) }()
+	w.closers = append(w.closers, func() { stop(); <-watched })
 	if config.Schedules == on {
 		if err := ensureSchedules(ctx, o.Client, config); err != nil {
 			w.Stop()

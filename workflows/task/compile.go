@@ -116,7 +116,7 @@ func (c *compiler) compileStep(i int) Step {
 		ID: string(s.ID), Name: string(s.Name), Uses: string(s.Uses), With: with.json(nil), Check: s.Check.actions(),
 		Gate: c.compileGate(s, a.Spec), Retry: c.compileRetry(s), Place: c.placeStep(s, a.Spec),
 		Timeout: cmp.Or(time.Duration(s.Timeout), c.defaults.Timeout), Heartbeat: c.defaults.Heartbeat,
-		UndoParams: a.UndoParams, Digested: a.Digested, ReadOnly: a.ReadOnly,
+		UndoParams: a.UndoParams, Digested: a.Digested, ReadOnly: a.ReadOnly, Commits: a.Commits,
 		OnFailure: OnFailure{Do: c.doc.file.OnFailure}, Savepoint: string(s.Savepoint), Pivot: bool(s.Pivot),
 	}
 	if s.OnFailure != nil {

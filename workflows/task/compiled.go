@@ -54,6 +54,8 @@ type Step struct {
 	Digested   []string `json:"digested,omitempty"`
 	// ReadOnly steps get no undo.
 	ReadOnly bool `json:"readOnly,omitempty"`
+	// Commits says that the action is told when the task has committed: see activities.Committer.
+	Commits bool `json:"commits,omitempty"`
 	// Undo bounds the undo; fields at their default are zero (UndoPolicy.Compact).
 	Undo activities.UndoPolicy `json:"undo,omitzero"`
 	// OnFailure says what happens when the step has failed.

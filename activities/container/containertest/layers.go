@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
@@ -35,11 +36,16 @@ func AsTheImage(before, after string) bool {
 	return !strings.Contains(after, "\n/srv/") && slices.Equal(but(before), but(after))
 }
 
-// StartOn starts a container on an engine of the test's own, which has the image of Prepare. It goes with the engine.
-func StartOn(t testing.TB, e *enginetest.Engine) *Box {
+// StartOn starts a container on an engine of the test's own, of the image of Prepare unless edit names another. It goes with
+// the engine.
+func StartOn(t testing.TB, e *enginetest.Engine, edit ...func(*container.Config, *container.HostConfig, *network.NetworkingConfig)) *Box {
 	t.Helper()
 	b := &Box{Client: e.Client(t), Name: "unwind-test-" + Random()}
-	made, err := b.ContainerCreate(t.Context(), &container.Config{Image: preparedRef}, &container.HostConfig{NetworkMode: "none"}, nil, nil, b.Name)
+	config, host, net := &container.Config{Image: preparedRef}, &container.HostConfig{NetworkMode: "none"}, &network.NetworkingConfig{}
+	for _, each := range edit {
+		each(config, host, net)
+	}
+	made, err := b.ContainerCreate(t.Context(), config, host, net, nil, b.Name)
 	require.NoError(t, err)
 	b.ID = made.ID
 	require.NoError(t, b.ContainerStart(t.Context(), b.ID, container.StartOptions{}))

@@ -17,6 +17,8 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
 )
 
 // userland are this machine's own programs in an image: GNU's, on Debian, with all libraries that they load.
@@ -50,6 +52,22 @@ var gnu struct {
 	once sync.Once
 	ref  string
 	err  error
+}
+
+// ImportUserland gives an engine of the test's own an image with this machine's own programs.
+func ImportUserland(t testing.TB, e *enginetest.Engine) (ref string) {
+	t.Helper()
+	root, err := userlandRoot(t)
+	require.NoError(t, err)
+	ref = ImageRef("userland-own")
+	answer, err := e.Client(t).ImageImport(t.Context(), image.ImportSource{Source: root, SourceName: "-"}, ref, image.ImportOptions{
+		Changes: []string{"ENV PATH=/usr/local/bin:/usr/bin:/bin"},
+	})
+	require.NoError(t, err)
+	defer answer.Close()
+	_, err = io.Copy(io.Discard, answer)
+	require.NoError(t, err)
+	return ref
 }
 
 // UserlandImage is an image with this machine's own programs, made at the first need.

@@ -48,12 +48,21 @@ type book struct {
 	Merged []merged `json:"merged,omitempty"`
 	// Doing is a change that has begun.
 	Doing *change `json:"doing,omitempty"`
+	// Base is the layer that, with all below it, shows what a commit has written into the container's own root; 0 where there
+	// was none, or one has begun since. Landing is what is being written there, and Owed says that the last commit could not
+	// take the layers off.
+	Base    int      `json:"base,omitempty"`
+	Landing *landing `json:"landing,omitempty"`
+	Owed    bool     `json:"owed,omitempty"`
+	// Reverses are the layers that take back what commits have written, each with what Base was before its commit: that one
+	// shows the same.
+	Reverses map[int]int `json:"reverses,omitempty"`
 
 	on page // where it was read, or written last
 }
 
 // change is one of the top. It is written down before the top is changed, and is over when it is in the book. Without an
-// upper layer it takes all layers off: what they hold has been written into the container's own root.
+// upper layer it takes all layers off: what the lower ones hold has been written into the container's own root.
 type change struct {
 	Lower int `json:"lower,omitempty"`
 	Upper int `json:"upper"`
@@ -102,11 +111,63 @@ func (b *book) fewer(n int) []int {
 	for i, below := range slices.Backward(chain) {
 		for _, m := range b.Merged {
 			if m.Upto == below {
-				return append([]int{m.As}, chain[i+1:]...)
+				return append(b.chain(m.As), chain[i+1:]...)
 			}
 		}
 	}
 	return chain
+}
+
+// keepReverse puts reverse layer n below all others.
+func (b *book) keepReverse(n int) {
+	for layer, below := range b.Below {
+		if below == 0 {
+			b.Below[layer] = n
+		}
+	}
+	for mark, layer := range b.Marks {
+		if layer == 0 {
+			b.Marks[mark] = n
+		}
+	}
+	if b.Upper != 0 && b.Lower == 0 {
+		b.Lower = n
+	}
+	b.Below[n], b.Reverses[n] = 0, b.Base
+	b.Base = 0
+}
+
+// history lists a layer and all that led to it, the oldest first, so that of two layers what is different in their histories is
+// what is different in what they show. It is the chain of the layer, but that a reverse layer below others, or the container's
+// own root, stands for the layers that a commit has written there: see committed.
+func (b *book) history(n int) []int {
+	var up []int
+	for reverse := false; ; {
+		was, is := b.Reverses[n]
+		if n == 0 {
+			was = b.Base
+		}
+		switch {
+		case !reverse && was != 0:
+			up = append(up, committed(n))
+			n = was
+		case n == 0:
+			slices.Reverse(up)
+			return up
+		default:
+			up = append(up, n)
+			n, reverse = b.Below[n], is
+		}
+	}
+}
+
+// committed marks in a history where a commit stands: what follows it lies over layer n, and not over what is before it. Both
+// show the same, unless somebody else has written to the container's own root.
+func committed(n int) int { return -n - 1 }
+
+// layersOf are the layers of a history.
+func layersOf(history []int) []int {
+	return slices.DeleteFunc(slices.Clone(history), func(n int) bool { return n < 0 })
 }
 
 // newest is the layer that shows, with all below it.
@@ -142,7 +203,7 @@ func (b *book) done(c change) {
 		b.Marks[c.Keep] = b.newest()
 	}
 	for mark, upper := range b.Doors {
-		if c.Turn == "" && c.Mark == "" && upper == b.Upper { // the same files, shown again after a restart
+		if c.Upper != 0 && c.Turn == "" && c.Mark == "" && upper == b.Upper { // the same files, shown again after a restart
 			b.Doors[mark] = c.Upper
 		} else { // others stand there now, or nothing is left of what it has done
 			delete(b.Doors, mark)
@@ -160,6 +221,10 @@ func (b *book) done(c change) {
 	if c.Over != "" {
 		b.Over[c.Over] = true
 	}
+	if c.Turn != "" { // what was being written is wanted no more
+		b.Landing = nil
+	}
+	b.Owed = b.Owed && !c.Takes && c.Turn == "" && c.Upper != 0
 	b.Lower, b.Upper, b.Doing = c.Lower, c.Upper, nil
 	now := b.fewer(b.Lower)
 	b.Merged = slices.DeleteFunc(b.Merged, func(m merged) bool { return !slices.Contains(now, m.As) })
@@ -184,6 +249,22 @@ func (b *book) used() map[int]bool {
 	if b.Doing != nil {
 		need(b.Doing.Lower)
 		need(b.Doing.Upper)
+	}
+	if b.Landing != nil {
+		need(b.Landing.Upto)
+	}
+	for more := true; more; { // a checkpoint of before a commit is compared with what that has written
+		more = false
+		for n := range b.Reverses {
+			wrote := b.Base
+			if over := b.Below[n]; over != 0 {
+				wrote = b.Reverses[over]
+			}
+			if needed[n] && wrote != 0 && !needed[wrote] {
+				need(wrote)
+				more = true
+			}
+		}
 	}
 	return needed
 }
@@ -225,6 +306,9 @@ func (m *memory) readBook(dir, container string) (*book, error) {
 	if b.Doors == nil {
 		b.Doors = map[string]int{}
 	}
+	if b.Reverses == nil {
+		b.Reverses = map[int]int{}
+	}
 	for _, set := range []*map[string]bool{&b.Busy, &b.Over, &b.Turns} {
 		if *set == nil {
 			*set = map[string]bool{}
@@ -260,7 +344,7 @@ func Stands(dir, container string) (bool, error) {
 		return false, nil
 	}
 	b, err := readBook(dir, container)
-	return err != nil || b.Upper != 0 || len(b.Marks) > 0 || b.Doing != nil, err
+	return err != nil || b.Upper != 0 || len(b.Marks) > 0 || b.Doing != nil || b.Landing != nil, err
 }
 
 // write puts the book on the disk, whole. It outlives a loss of power too, unless that is told by the book before it.
@@ -292,6 +376,17 @@ func (b *book) sweep(dir string) error {
 			delete(b.Below, n)
 		}
 	}
+	for n, was := range b.Reverses {
+		switch {
+		case !used[n]:
+			delete(b.Reverses, n)
+		case !used[was]:
+			b.Reverses[n] = 0
+		}
+	}
+	if !used[b.Base] {
+		b.Base = 0
+	}
 	for _, name := range names {
 		n, notLayer := strconv.Atoi(name.Name())
 		switch {
@@ -311,7 +406,7 @@ func (b *book) sweep(dir string) error {
 	}
 	go func() {
 		for _, away := range gone {
-			_ = os.RemoveAll(away) // what is left is found by the next sweep
+			_ = stack.RemoveAll(away) // what is left is found by the next sweep
 		}
 		if len(gone) > 0 { // and the disk has its room
 			stack.LetGo()

@@ -162,12 +162,12 @@ func TestWhatIsWrittenWhileTheLayersAreTakenOffIsNotLost(t *testing.T) {
 	t.Run("who is there is waited for", func(t *testing.T) {
 		k := newKept(t)
 		letGo := k.setAside()
-		for _, op := range []Op{Flatten, Take, Stacked} {
+		for _, op := range []Op{Commit, Take, Stacked} {
 			_, err := k.ask(op, name("two"))
 			require.Equal(t, InUse, KindOf(err), op)
 		}
 		letGo()
-		k.must(Flatten)
+		k.must(Commit)
 		flat(k)
 	})
 	t.Run("until a restart ends him", func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestWhatIsWrittenWhileTheLayersAreTakenOffIsNotLost(t *testing.T) {
 		b.Doing = &change{Old: &stack.Top{}, Born: k.born()}
 		k.rewrite(b)
 		assert.True(t, k.must(Stacked).Yes)
-		k.must(Flatten)
+		k.must(Commit)
 		flat(k)
 	})
 	t.Run("another home leaves it alone", func(t *testing.T) {

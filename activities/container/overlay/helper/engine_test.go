@@ -185,7 +185,7 @@ func theContainerStays(c *crate, restart func()) {
 	c.do("echo two >/srv/c")
 	c.must(Drop, name("one"), func(r *Request) { r.Names = append(r.Names, "two") })
 	require.Eventually(c, func() bool { // the last exec may still be on its way out
-		_, err := c.ask(Flatten)
+		_, err := c.ask(Commit)
 		return err == nil
 	}, 60e9, 20e6)
 	require.NoError(c, c.ContainerRestart(c.Context(), c.id, container.StopOptions{Signal: "KILL"}))

@@ -157,7 +157,7 @@ func TestCheckpointsAndRollbacksAreExact(t *testing.T) {
 	for _, n := range []string{"0", "1", "2", "3", "kept"} {
 		k.must(Drop, name(n), stopped)
 	}
-	k.must(Flatten)
+	k.must(Commit)
 	assert.Equal(t, was[2], k.Files())
 	assert.False(t, k.must(Stacked).Yes)
 	assert.Zero(t, k.layersOnDisk())
@@ -196,7 +196,7 @@ func TestManyLayersAreMergedAndEachCheckpointStays(t *testing.T) {
 	}
 	k.must(Restore, name(strconv.Itoa(many-1)), turn("again"))
 	k.must(Drop, func(r *Request) { r.Names = all })
-	k.must(Flatten)
+	k.must(Commit)
 	assert.Equal(t, expect(many-1), count())
 	assert.Zero(t, k.layersOnDisk())
 }
@@ -321,8 +321,6 @@ func TestWhatAStepLeavesRunningIsNotFrozenAndLeaksIntoNoCheckpoint(t *testing.T)
 		paths = append(paths, c.Path)
 	}
 	assert.Equal(t, []string{"/srv", "/srv/go", "/srv/log", "/srv/new"}, paths)
-	_, err := k.ask(Flatten)
-	assert.Equal(t, InUse, KindOf(err))
 	k.must(Restore, name("two"), turn("undo"))
 	require.Error(t, ended())
 	assert.Equal(t, before, k.Files())
@@ -403,7 +401,7 @@ func TestOneHomeHasAContainersLayers(t *testing.T) {
 		winner.must(Restore, name("one"), turn("undo"))
 		assert.Equal(t, before, k.Files())
 		winner.must(Drop, name("one"))
-		winner.must(Flatten)
+		winner.must(Commit)
 	}
 }
 

@@ -36,27 +36,61 @@ func (o *open) changes(name, in string, skip []string) ([]stack.Change, error) {
 			return nil, unknown(in)
 		}
 	}
-	was, now, common := o.chain(mark), o.chain(newest), 0
+	was, now, common := o.history(mark), o.history(newest), 0
 	for common < len(was) && common < len(now) && was[common] == now[common] {
 		common++
 	}
 	skips := func(at string) bool { return below(at, skip) }
-	had, err := stack.Changes(o.dir, was[common:], skips)
+	holdsSkipped := func(at string) bool {
+		return slices.ContainsFunc(skip, func(s string) bool { return path.Dir(s) == at })
+	}
+	had, err := stack.Changes(o.dir, layersOf(was[common:]), skips)
 	if err != nil {
 		return nil, err
 	}
-	has, err := stack.Changes(o.dir, now[common:], skips)
+	has, err := stack.Changes(o.dir, layersOf(now[common:]), skips)
 	if err != nil {
 		return nil, err
 	}
 	all := difference(had, has)
+	for i, n := range now {
+		if i < common || n >= 0 {
+			continue
+		}
+		others, err := o.drift(now[:i], committed(n), skips, holdsSkipped)
+		if err != nil {
+			return nil, err
+		}
+		later, err := stack.Changes(o.dir, layersOf(now[i:]), skips)
+		if err != nil {
+			return nil, err
+		}
+		all = amend(all, others, later)
+	}
 	if o.target == nil {
 		return all, nil
 	}
-	holdsSkipped := func(at string) bool {
-		return slices.ContainsFunc(skip, func(s string) bool { return path.Dir(s) == at })
+	return all, o.target.Compare(o.dir, o.chain(mark), all, holdsSkipped)
+}
+
+// amend puts what others have changed into a list of changes, but for what was changed later.
+func amend(all, others, later []stack.Change) []stack.Change {
+	hidden := map[string]bool{}
+	for _, c := range later {
+		hidden[c.Path] = true
 	}
-	return all, o.target.Compare(o.dir, was, all, holdsSkipped)
+	for _, c := range others {
+		if hidden[c.Path] {
+			continue
+		}
+		at, there := slices.BinarySearchFunc(all, c, func(a, b stack.Change) int { return strings.Compare(a.Path, b.Path) })
+		if there {
+			all[at] = c
+		} else {
+			all = slices.Insert(all, at, c)
+		}
+	}
+	return all
 }
 
 // difference lists what is in has and not in had, and as gone what is in had alone. Both are sorted by path.

@@ -142,7 +142,7 @@ func TestBusyIsACheckpointThatProcessesStoodIn(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, is)
 	k.must(Drop, func(r *Request) { r.Names = []string{"one", "two"} })
-	k.must(Flatten)
+	k.must(Commit)
 	is, err = Stands(k.dir, boxID)
 	require.NoError(t, err)
 	assert.False(t, is)

@@ -66,10 +66,15 @@ func (b *book) clone() *book {
 	c := *b
 	c.Below, c.Marks, c.Doors = maps.Clone(b.Below), maps.Clone(b.Marks), maps.Clone(b.Doors)
 	c.Busy, c.Over, c.Turns = maps.Clone(b.Busy), maps.Clone(b.Over), maps.Clone(b.Turns)
+	c.Reverses = maps.Clone(b.Reverses)
 	c.Bare, c.Merged = slices.Clone(b.Bare), slices.Clone(b.Merged)
 	if b.Doing != nil {
 		doing := *b.Doing
 		c.Doing = &doing
+	}
+	if b.Landing != nil {
+		landing := *b.Landing
+		c.Landing = &landing
 	}
 	return &c
 }

@@ -47,21 +47,31 @@ func (o *open) take(ctx context.Context, name string) error {
 }
 
 // copyTop keeps a copy of the upper layer: processes that an earlier step has left stand in it, and go on writing there.
-func (o *open) copyTop(name string) (err error) {
+func (o *open) copyTop(name string) error {
+	n, settled, err := o.copyUpper()
+	if err == nil && !settled {
+		err = failure(InUse, "a process that an earlier step has left in the container writes all the time: there is no moment to keep")
+	}
+	if err != nil {
+		return errors.Join(err, o.sweep(o.dir))
+	}
+	o.Below[n] = o.Lower
+	o.Marks[name], o.Doors[name], o.Busy[name] = n, o.Upper, true
+	return o.write(o.dir, false)
+}
+
+// copyUpper makes a copy of the upper layer, and says whether it is one of a moment.
+func (o *open) copyUpper() (n int, settled bool, err error) {
 	const tries = 3
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, o.sweep(o.dir))
-		}
-	}()
-	n := o.Next
+	n = o.Next
 	o.Next++
 	if err := o.write(o.dir, false); err != nil { // so that the number is never used again
-		return err
+		return n, false, err
 	}
 	if err := stack.MakeLayer(o.dir, n); err != nil {
-		return err
+		return n, false, err
 	}
+	whole := false
 	for range tries {
 		before, err := stack.Changes(o.dir, []int{o.Upper}, nothing)
 		if err != nil {
@@ -72,26 +82,28 @@ func (o *open) copyTop(name string) (err error) {
 			continue
 		}
 		if err := o.enough(size); err != nil {
-			return err
+			return n, false, err
 		}
-		if err := filetree.CopyTo(stack.Content(o.dir, o.Upper), stack.Content(o.dir, n)); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			return err
+		whole = false
+		if err := filetree.CopyTo(stack.Content(o.dir, o.Upper), stack.Content(o.dir, n)); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return n, false, err
 		}
+		whole = true
 		copied, err := stack.Changes(o.dir, []int{n}, nothing)
 		if err != nil {
-			return err
+			return n, false, err
 		}
 		after, err := stack.Changes(o.dir, []int{o.Upper}, nothing)
 		if err == nil && slices.Equal(before, copied) && slices.Equal(copied, after) {
-			o.Below[n] = o.Lower
-			o.Marks[name], o.Doors[name], o.Busy[name] = n, o.Upper, true
-			return o.write(o.dir, false)
+			return n, true, nil
 		}
 	}
-	return failure(InUse, "a process that an earlier step has left in the container writes all the time: there is no moment to keep")
+	if !whole {
+		err = failure(InUse, "files of the container come and go too fast to be copied: a process that a step has left writes all the time")
+	}
+	return n, false, err
 }
 
 func nothing(string) bool { return false }
@@ -132,7 +144,22 @@ func (o *open) restore(ctx context.Context, r Request) error {
 	if r.Door == "" {
 		c.Over = r.Name
 	}
+	if o.shown == nil && o.target != nil { // since a commit
+		if _, err := o.fit(ctx); stack.IsUnfit(err) && r.Door == "" {
+			return o.restoreInPlace(ctx, c)
+		} else if err != nil {
+			return err
+		}
+	}
 	return o.show(ctx, c)
+}
+
+// end ends the container's processes that have a variable.
+func (o *open) end(ctx context.Context, variable string) (ended bool, err error) {
+	if o.target == nil || variable == "" {
+		return false, nil
+	}
+	return o.target.EndMarked(ctx, variable)
 }
 
 // drop lets go of checkpoints.

@@ -52,8 +52,11 @@ const (
 	Weigh Op = "weigh"
 	// Drop lets go of checkpoints Names.
 	Drop Op = "drop"
-	// Flatten writes all layers into the container's own filesystem and takes the stack off.
-	Flatten Op = "flatten"
+	// End ends the container's processes that have the variable Name in their environment. Yes says that there were some.
+	End Op = "end"
+	// Commit makes what the steps of checkpoints Names have done a part of the container's own filesystem, also where it
+	// does not run or where processes are left in the layers. Checkpoints stay. Yes says that no layers stand any more.
+	Commit Op = "commit"
 	// Stacked says in Yes whether layers stand, or have to stand, over the container's own root.
 	Stacked Op = "stacked"
 	// Kept says in Yes whether anything is kept of the container: layers, or checkpoints of them. It waits for nobody.
@@ -191,7 +194,7 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience+time.Minute)
 	defer cancel()
 	a, err = s.try(ctx, r, false)
-	if stack.IsFull(err) && r.Op != Take && r.Op != Flatten {
+	if stack.IsFull(err) && r.Op != Take && r.Op != Commit {
 		stack.LetGo()
 		return s.try(ctx, r, true)
 	}
@@ -236,8 +239,10 @@ func (s *stacks) try(ctx context.Context, r Request, cramped bool) (a Answer, er
 		a.Bytes, err = o.weigh(r.Name, r.Keep)
 	case Drop:
 		err = o.drop(r.Names)
-	case Flatten:
-		err = o.flatten(ctx)
+	case End:
+		a.Yes, err = o.end(ctx, r.Name)
+	case Commit:
+		a.Yes, err = o.commit(ctx, r.Names)
 	case Stacked:
 		a.Yes = o.Upper != 0
 	default:

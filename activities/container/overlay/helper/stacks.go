@@ -157,6 +157,9 @@ func (o *open) settle(ctx context.Context) error {
 	case o.shown != nil:
 		return failure(Damaged, "layer %s stands over the container's root, and its book says %d", o.shown.Name, o.Upper)
 	}
+	if o.Owed && o.commitOwed(ctx) == nil { // else it is shown
+		return nil
+	}
 	if _, err := o.fit(ctx); err != nil {
 		return err
 	}
@@ -358,7 +361,7 @@ func (o *open) merge(lower int) error {
 	if err := stack.Merge(o.dir, many, m.As); err != nil { // what there is of it takes room
 		return errors.Join(err, o.remove(m.As))
 	}
-	o.Merged = append(o.Merged, m)
+	o.Merged, o.Below[m.As] = append(o.Merged, m), 0
 	return nil
 }
 

@@ -163,7 +163,7 @@ func theContainerStays(y *yard) {
 	y.everything()
 	y.must(helper.Drop, "one")
 	y.must(helper.Drop, "two")
-	y.must(helper.Flatten, "")
+	y.must(helper.Commit, "")
 	assert.False(y, y.must(helper.Kept, "").Yes)
 	assert.Equal(y, after, y.files(), "and in the container's own filesystem")
 

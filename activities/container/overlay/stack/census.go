@@ -301,6 +301,11 @@ func (t *Target) end(top Top, others bool) (left int, err error) {
 
 // kill kills the process unless its number has gone to another meanwhile.
 func (p process) kill(t *Target, top Top) error {
+	return p.killIf(func() bool { return p.pid != t.pid && t.has(p) && p.at(0, top).inTop })
+}
+
+// killIf kills the process if that holds of it when its number cannot go to another any more.
+func (p process) killIf(holds func() bool) error {
 	fd, err := unix.Open(p.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -317,11 +322,40 @@ func (p process) kill(t *Target, top Top) error {
 		return err
 	}
 	defer unix.Close(pinned)
-	if p.pid == t.pid || !t.has(p) || !p.at(0, top).inTop {
+	if !holds() {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(pinned, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return wrap("ending process "+strconv.Itoa(p.pid), err)
 	}
 	return nil
+}
+
+// EndMarked kills the container's processes that have a variable ("NAME=value") in their environment, and returns when none is
+// left. Ended says that there were some.
+func (t *Target) EndMarked(ctx context.Context, variable string) (ended bool, err error) {
+	err = emptied(ctx, func() (left int, err error) {
+		all, err := processes()
+		if err != nil {
+			return 0, err
+		}
+		for _, p := range all {
+			marked := func() bool { return p.pid != t.pid && t.has(p) && p.hasVariable(variable) }
+			if !marked() {
+				continue
+			}
+			left, ended = left+1, true
+			if err := p.killIf(marked); err != nil {
+				return left, err
+			}
+		}
+		return left, nil
+	})
+	return ended, err
+}
+
+// hasVariable says that the process was started with a variable.
+func (p process) hasVariable(variable string) bool {
+	environment, err := os.ReadFile(p.dir + "/environ")
+	return err == nil && slices.Contains(strings.Split(string(environment), "\x00"), variable)
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -37,6 +38,12 @@ type Change struct {
 	Same bool `json:"same,omitempty"`
 }
 
+// MostNested is how deep folders are looked into. What is in deeper ones is not told: their digest is TooDeep.
+const (
+	MostNested = 1000
+	TooDeep    = "too-deep"
+)
+
 // Kinds of changes.
 const (
 	KindGone   = 'x' // nothing is there
@@ -52,14 +59,8 @@ const (
 func Changes(dir string, layers []int, skip func(path string) bool) ([]Change, error) {
 	root := &tree{}
 	for _, n := range layers {
-		layer, err := openLayer(dir, n)
-		if err != nil {
-			return nil, fmt.Errorf("reading layer %d: %w", n, err)
-		}
-		err = root.add(layer, "/", skip)
-		layer.Close()
-		if err != nil {
-			return nil, fmt.Errorf("reading layer %d: %w", n, err)
+		if err := root.addLayer(dir, n, skip); err != nil {
+			return nil, err
 		}
 	}
 	var all []Change
@@ -79,6 +80,19 @@ func (t *tree) list(all *[]Change) {
 	for _, name := range slices.Sorted(maps.Keys(t.sub)) {
 		t.sub[name].list(all)
 	}
+}
+
+// addLayer puts what layer n in dir holds over what is known.
+func (t *tree) addLayer(dir string, n int, skip func(string) bool) error {
+	layer, err := openLayer(dir, n)
+	if err == nil {
+		defer layer.Close()
+		err = t.add(layer, "/", skip)
+	}
+	if err != nil {
+		return fmt.Errorf("reading layer %d: %w", n, err)
+	}
+	return nil
 }
 
 // add puts what a folder of a layer holds over what is known of its path.
@@ -103,17 +117,21 @@ func (t *tree) add(folder filetree.Node, at string, skip func(string) bool) erro
 			t.sub = map[string]*tree{}
 		}
 		t.sub[name] = now
-		if now.Kind == KindFolder || now.Kind == KindOpaque {
-			return now.add(sub, here, skip)
+		if now.Kind != KindFolder && now.Kind != KindOpaque {
+			return nil
 		}
-		return nil
+		if strings.Count(here, "/") >= MostNested {
+			now.Digest, now.sub = TooDeep, nil
+			return nil
+		}
+		return now.add(sub, here, skip)
 	})
 }
 
 func look(it filetree.Node, at string) (*tree, error) {
 	c, err := describedBy(it, at)
 	if err == nil && c.Kind == KindFile {
-		c.Digest, err = it.Digest()
+		c.Digest, err = digest(it)
 	}
 	return &tree{Change: c}, err
 }

@@ -78,7 +78,7 @@ func (c *Change) compare(below []filetree.Node, timeless bool) error {
 		had.MTime = is.MTime
 	}
 	if c.Same = had == is; c.Same && c.Kind == KindFile {
-		content, err := was.Digest()
+		content, err := digest(was)
 		if err != nil {
 			return err
 		}
@@ -88,8 +88,11 @@ func (c *Change) compare(below []filetree.Node, timeless bool) error {
 }
 
 // tellsTimesLate reports whether a node is on a filesystem in user space: of its times a kernel goes on telling what it remembers
-// of them, also where they have changed.
+// of them, also where they have changed. So has been what was copied from there.
 func tellsTimesLate(it filetree.Node) bool {
+	if n, err := unix.Getxattr(it.Path(), toldLate, nil); err == nil && n > 0 {
+		return true
+	}
 	var fs unix.Statfs_t
 	return unix.Fstatfs(it.FD, &fs) == nil && fs.Type == unix.FUSE_SUPER_MAGIC
 }

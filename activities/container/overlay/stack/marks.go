@@ -12,6 +12,8 @@ import (
 const (
 	overlayPrefix = "trusted.overlay."
 	opaque        = overlayPrefix + "opaque"
+	// toldLate is a mark of our own, which no overlay shows either: see tellsTimesLate.
+	toldLate = overlayPrefix + "unwind.late"
 )
 
 func isMark(attribute string) bool { return strings.HasPrefix(attribute, overlayPrefix) }
