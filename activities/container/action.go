@@ -13,12 +13,13 @@ import (
 	"github.com/docker/docker/api/types/mount"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
 // execAction is container.exec.
 type execAction struct {
-	engine  engine
+	engine  engine.Client
 	host    string
 	journal *journal.Journal
 	leases  leases
@@ -165,11 +166,11 @@ func (x *execAction) find(ctx context.Context, name string) (container.InspectRe
 		name = standing
 	}
 	c, err := x.engine.ContainerInspect(ctx, name)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return c, activities.Errorf(activities.Refused, "container: the engine has no container %q; docker ps --all lists those that it has", name)
 	}
 	if err != nil {
-		return c, explain("looking for container "+name, err)
+		return c, engine.Explain("looking for container "+name, err)
 	}
 	if !c.State.Running {
 		return c, activities.Errorf(activities.Refused, "container: %s is not running (%s); docker start %[1]s starts it", name, c.State.Status)

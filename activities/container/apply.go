@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -207,7 +208,7 @@ func (a *application) read(ctx context.Context) (applied, error) {
 		return a.finish(applied{Container: a.rec.Container.ID, Failure: activities.Errorf(activities.ActionDenied, "%v", err)})
 	}
 	if err != nil {
-		return applied{}, explain("running the command in "+nameOf(a.rec.Container), err)
+		return applied{}, engine.Explain("running the command in "+nameOf(a.rec.Container), err)
 	}
 	if err := log.finish(); err != nil {
 		return applied{}, err
@@ -317,7 +318,7 @@ func (a *application) lookAfter(ctx context.Context, in string) (left, error) {
 	}
 	now, err := a.engine.ContainerInspect(ctx, in)
 	if err != nil {
-		return left{}, errors.Join(a.token.CheckOpen(), explain("looking at the container after the step", err))
+		return left{}, errors.Join(a.token.CheckOpen(), engine.Explain("looking at the container after the step", err))
 	}
 	return left{digest: after.digest(), changes: len(before.diff(after)), running: now.State.Running, deep: after.deep()}, nil
 }

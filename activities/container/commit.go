@@ -13,13 +13,14 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
 // commits is the plain backend: docker commit, and a new container from the image. It needs nothing but the engine's
 // API, works with any storage driver, and costs what the container's own layer weighs.
 type commits struct {
-	engine  engine
+	engine  engine.Client
 	lineage lineage
 }
 
@@ -50,7 +51,7 @@ func (c *commits) take(ctx context.Context, token, id string) (string, error) {
 		return "", err
 	}
 	made, err := c.snapshot(ctx, id, checkpointRefs(token)+"-"+strings.ToLower(rand.Text()[:8]), checkpointComment)
-	return made, explain("checkpoint of the container", err)
+	return made, engine.Explain("checkpoint of the container", err)
 }
 
 // taken is the checkpoint that an attempt has taken which died; empty for none. Where the engine is at it still, the
@@ -60,7 +61,7 @@ func (c *commits) taken(ctx context.Context, token, id string) (had string, now 
 	defer tick.Stop()
 	for {
 		if now, err = c.engine.ContainerInspect(ctx, id); err != nil {
-			return "", now, explain("looking at the container", err)
+			return "", now, engine.Explain("looking at the container", err)
 		}
 		found, err := c.named(ctx, checkpointRefs(token))
 		if err != nil {
@@ -168,8 +169,8 @@ func (c *commits) discard(ctx context.Context, s successor) error {
 	}
 	if s.Kept != nil {
 		_, removed := c.engine.ImageRemove(ctx, s.Kept.Image, image.RemoveOptions{})
-		if removed != nil && !notFound(removed) && !conflict(removed) {
-			err = errors.Join(err, explain("dropping what was kept", removed))
+		if removed != nil && !engine.IsNotFound(removed) && !engine.IsConflict(removed) {
+			err = errors.Join(err, engine.Explain("dropping what was kept", removed))
 		}
 	}
 	return err
@@ -197,8 +198,8 @@ func (c *commits) model(ctx context.Context, r rollback, old string) (model cont
 	switch present, err := c.engine.ContainerInspect(ctx, old); {
 	case err == nil && !isPutAside(present):
 		return present, old, nil
-	case err != nil && !notFound(err):
-		return model, "", explain("looking at the container", err)
+	case err != nil && !engine.IsNotFound(err):
+		return model, "", engine.Explain("looking at the container", err)
 	}
 	return r.Container, r.Usurper, nil
 }
@@ -208,17 +209,17 @@ func (c *commits) build(ctx context.Context, r rollback, model container.Inspect
 	plan := copyOf(model, r.Checkpoint)
 	name := candidates(r.Token) + r.Turn + "-" + strings.ToLower(rand.Text()[:8])
 	made, err := c.engine.ContainerCreate(ctx, plan.config, plan.host, plan.network, nil, name)
-	if notFound(err) { // of the image, or of a network or a volume that may come back
-		if _, gone := c.engine.ImageInspect(ctx, r.Checkpoint); notFound(gone) {
+	if engine.IsNotFound(err) { // of the image, or of a network or a volume that may come back
+		if _, gone := c.engine.ImageInspect(ctx, r.Checkpoint); engine.IsNotFound(gone) {
 			return "", activities.Errorf(activities.DamagedRecord, "the image to make container %s anew from is gone: somebody has removed %s from the engine", nameOf(r.Container), r.Checkpoint)
 		}
 	}
 	if err != nil {
-		return "", explain("making the container anew from its image", err)
+		return "", engine.Explain("making the container anew from its image", err)
 	}
 	for _, n := range plan.extra {
 		if err := c.engine.NetworkConnect(ctx, n.id, made.ID, n.endpoint); err != nil {
-			err = explain("connecting the new container to network "+n.id, err)
+			err = engine.Explain("connecting the new container to network "+n.id, err)
 			return "", errors.Join(err, c.remove(context.WithoutCancel(ctx), made.ID))
 		}
 	}
@@ -247,21 +248,21 @@ func (c *commits) settle(ctx context.Context, s successor) error {
 	}
 	point.Reach("container.exec:old-stopped")
 	fresh, err := c.engine.ContainerInspect(ctx, s.ID)
-	if notFound(err) { // someone has removed it since
+	if engine.IsNotFound(err) { // someone has removed it since
 		return nil
 	}
 	if err != nil {
-		return explain("looking at the new container", err)
+		return engine.Explain("looking at the new container", err)
 	}
 	if fresh.Name != "/"+s.Name {
 		if err := c.engine.ContainerRename(ctx, s.ID, s.Name); err != nil && !c.renamed(ctx, s) {
-			return explain("giving the new container the name "+s.Name, err)
+			return engine.Explain("giving the new container the name "+s.Name, err)
 		}
 	}
 	point.Reach("container.exec:new-named")
 	if s.Start && fresh.State.Status == container.StateCreated {
-		if err := c.engine.ContainerStart(ctx, s.ID, container.StartOptions{}); err != nil && !notFound(err) {
-			return explain("starting the new container "+s.Name, err)
+		if err := c.engine.ContainerStart(ctx, s.ID, container.StartOptions{}); err != nil && !engine.IsNotFound(err) {
+			return engine.Explain("starting the new container "+s.Name, err)
 		}
 	}
 	point.Reach("container.exec:new-started")
@@ -283,16 +284,16 @@ func (c *commits) renamed(ctx context.Context, s successor) bool {
 // stepAside frees the name, and then the ports and addresses, of the container that has to go, with every process in it.
 func (c *commits) stepAside(ctx context.Context, s successor) error {
 	old, err := c.engine.ContainerInspect(ctx, s.Retire)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return explain("looking at the old container", err)
+		return engine.Explain("looking at the old container", err)
 	}
 	if old.Name == "/"+s.Name {
 		err := c.engine.ContainerRename(ctx, s.Retire, "unwind-old-"+s.Retire[:12])
-		if err != nil && !notFound(err) && !invalid(err) {
-			return explain("setting the old container aside", err)
+		if err != nil && !engine.IsNotFound(err) && !engine.IsInvalid(err) {
+			return engine.Explain("setting the old container aside", err)
 		}
 	}
 	point.Reach("container.exec:old-renamed")
@@ -302,23 +303,23 @@ func (c *commits) stepAside(ctx context.Context, s successor) error {
 // kill ends every process in a container and waits until they are gone.
 func (c *commits) kill(ctx context.Context, id string, paused bool) error {
 	if paused { // an engine refuses to kill what it has paused
-		if err := c.engine.ContainerUnpause(ctx, id); err != nil && !notFound(err) && !conflict(err) {
-			return explain("unpausing the old container", err)
+		if err := c.engine.ContainerUnpause(ctx, id); err != nil && !engine.IsNotFound(err) && !engine.IsConflict(err) {
+			return engine.Explain("unpausing the old container", err)
 		}
 	}
 	err := c.engine.ContainerKill(ctx, id, "KILL")
-	if err != nil && !notFound(err) && !conflict(err) { // conflict: it does not run
-		return explain("ending the old container", err)
+	if err != nil && !engine.IsNotFound(err) && !engine.IsConflict(err) { // conflict: it does not run
+		return engine.Explain("ending the old container", err)
 	}
 	over, failed := c.engine.ContainerWait(ctx, id, container.WaitConditionNotRunning)
 	select {
 	case <-over:
 		return nil
 	case err := <-failed:
-		if notFound(err) {
+		if engine.IsNotFound(err) {
 			return nil
 		}
-		return explain("waiting for the old container's end", err)
+		return engine.Explain("waiting for the old container's end", err)
 	}
 }
 
@@ -329,15 +330,15 @@ func (c *commits) remove(ctx context.Context, id string) error {
 
 func (c *commits) removeWith(ctx context.Context, id string, how container.RemoveOptions) error {
 	gone, err := c.engine.ContainerInspect(ctx, id)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return explain("looking at container "+id[:12], err)
+		return engine.Explain("looking at container "+id[:12], err)
 	}
 	err = c.engine.ContainerRemove(ctx, id, how)
-	if err != nil && !notFound(err) && !conflict(err) { // conflict: its removal is in progress
-		return explain("removing container "+id[:12], err)
+	if err != nil && !engine.IsNotFound(err) && !engine.IsConflict(err) { // conflict: its removal is in progress
+		return engine.Explain("removing container "+id[:12], err)
 	}
 	return c.dropImage(ctx, gone.Image)
 }
@@ -361,7 +362,7 @@ func (c *commits) dropCandidates(ctx context.Context, token string, lost func(co
 		filters.Arg("name", "^/"+candidates(token)), filters.Arg("status", "created"),
 	)})
 	if err != nil {
-		return explain("looking for what was left over", err)
+		return engine.Explain("looking for what was left over", err)
 	}
 	for _, candidate := range found {
 		if lost(candidate) {
@@ -402,10 +403,10 @@ func (c *commits) settleCommit(ctx context.Context, id string) error {
 	for {
 		now, err := c.engine.ContainerInspect(ctx, id)
 		switch {
-		case notFound(err):
+		case engine.IsNotFound(err):
 			return nil
 		case err != nil:
-			return explain("looking at the container", err)
+			return engine.Explain("looking at the container", err)
 		case !now.State.Paused:
 			return nil
 		}
@@ -422,7 +423,7 @@ func (c *commits) settleCommit(ctx context.Context, id string) error {
 // named are the images with a name that begins so.
 func (c *commits) named(ctx context.Context, refs string) ([]image.Summary, error) {
 	found, err := c.engine.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", refs+"*"))})
-	return found, explain("looking for images "+refs+"*", err)
+	return found, engine.Explain("looking for images "+refs+"*", err)
 }
 
 // dropNamed takes these names away from all images but one.
@@ -449,20 +450,20 @@ func (c *commits) dropNamed(ctx context.Context, refs, but string) error {
 
 func (c *commits) dropRef(ctx context.Context, ref string) error {
 	named, err := c.engine.ImageInspect(ctx, ref)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return explain("looking for image "+ref, err)
+		return engine.Explain("looking for image "+ref, err)
 	}
 	_, err = c.engine.ImageRemove(ctx, ref, image.RemoveOptions{})
-	if conflict(err) { // a container stands on it
+	if engine.IsConflict(err) { // a container stands on it
 		if err = c.engine.ImageTag(ctx, named.ID, standingRef(named.ID)); err == nil {
 			_, err = c.engine.ImageRemove(ctx, ref, image.RemoveOptions{})
 		}
 	}
-	if err != nil && !notFound(err) && !conflict(err) {
-		return explain("dropping image "+ref, err)
+	if err != nil && !engine.IsNotFound(err) && !engine.IsConflict(err) {
+		return engine.Explain("dropping image "+ref, err)
 	}
 	// Where the name was the last thing that held the image it is gone already, and its parent has nothing above it now.
 	return errors.Join(c.dropImage(ctx, named.ID), c.dropImage(ctx, named.Parent)) //nolint:staticcheck // see dropImage
@@ -477,21 +478,21 @@ func standingRef(id string) string {
 func (c *commits) dropImage(ctx context.Context, id string) error {
 	for id != "" {
 		img, err := c.engine.ImageInspect(ctx, id)
-		if notFound(err) {
+		if engine.IsNotFound(err) {
 			return nil
 		}
 		if err != nil {
-			return explain("looking at image "+id, err)
+			return engine.Explain("looking at image "+id, err)
 		}
 		nameless := !slices.ContainsFunc(img.RepoTags, func(ref string) bool { return ref != standingRef(img.ID) })
 		if !ours(img.Comment) || !nameless {
 			return nil
 		}
 		switch _, err := c.engine.ImageRemove(ctx, id, image.RemoveOptions{}); {
-		case conflict(err): // something stands on it
+		case engine.IsConflict(err): // something stands on it
 			return nil
-		case err != nil && !notFound(err):
-			return explain("dropping image "+id, err)
+		case err != nil && !engine.IsNotFound(err):
+			return engine.Explain("dropping image "+id, err)
 		}
 		id = img.Parent //nolint:staticcheck // it is told by every engine that makes images by commit
 	}

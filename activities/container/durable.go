@@ -9,6 +9,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
@@ -56,11 +57,11 @@ func (x *execAction) Commit(ctx context.Context, c activities.Commitment) (done 
 // commit makes what steps did in a container a part of its filesystem. The note says what is not yet.
 func (l *layers) commit(ctx context.Context, id string, tokens []string) (note string, err error) {
 	now, err := l.engine.ContainerInspect(ctx, id)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return "", nil
 	}
 	if err != nil {
-		return "", explain("looking at the container", err)
+		return "", engine.Explain("looking at the container", err)
 	}
 	off, err := l.commitIn(ctx, id, tokens)
 	if err != nil {

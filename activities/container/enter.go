@@ -10,10 +10,12 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
 // enter creates an exec; nothing runs yet.
-func enter(ctx context.Context, e engine, id string, c command) (exec string, err error) {
+func enter(ctx context.Context, e engine.Client, id string, c command) (exec string, err error) {
 	made, err := e.ContainerExecCreate(ctx, id, container.ExecOptions{
 		User: c.User, WorkingDir: c.Workdir, Env: c.Env, Cmd: c.Argv, AttachStdout: true, AttachStderr: true,
 	})
@@ -25,7 +27,7 @@ func enter(ctx context.Context, e engine, id string, c command) (exec string, er
 
 // refusal says that the engine has answered, and the answer was no.
 func refusal(err error) bool {
-	return notFound(err) || conflict(err) || invalid(err)
+	return engine.IsNotFound(err) || engine.IsConflict(err) || engine.IsInvalid(err)
 }
 
 // command is what an exec runs.
@@ -44,7 +46,7 @@ func (p params) command() command {
 var errNotRun = errors.New("the engine refuses to run the command")
 
 // run starts an exec and copies its output until it ends. Any error but errNotRun leaves open whether the command has run.
-func run(ctx context.Context, e engine, exec string, stdout, stderr io.Writer) (exit int, err error) {
+func run(ctx context.Context, e engine.Client, exec string, stdout, stderr io.Writer) (exit int, err error) {
 	stream, err := e.ContainerExecAttach(ctx, exec, container.ExecAttachOptions{})
 	if err != nil && (refusal(err) || strings.Contains(err.Error(), "received 4")) { // the client gives 4xx no type here
 		return 0, fmt.Errorf("%w: %w", errNotRun, err)
@@ -61,7 +63,7 @@ func run(ctx context.Context, e engine, exec string, stdout, stderr io.Writer) (
 }
 
 // exitOf waits until the engine has taken note of the end of an exec whose output has ended.
-func exitOf(ctx context.Context, e engine, exec string) (int, error) {
+func exitOf(ctx context.Context, e engine.Client, exec string) (int, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		seen, err := e.ContainerExecInspect(ctx, exec)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
@@ -37,7 +38,7 @@ func keptRefs(token string) string { return keptRepository + ":" + token + "-" }
 func (c *commits) keep(ctx context.Context, r rollback, old container.InspectResponse) (*kept, error) {
 	made, err := c.snapshot(ctx, old.ID, keptRefs(r.Token)+strings.ToLower(rand.Text()[:8]), keptComment)
 	if err != nil {
-		return nil, explain("keeping what the rollback takes away", err)
+		return nil, engine.Explain("keeping what the rollback takes away", err)
 	}
 	point.Reach("container.exec:kept")
 	return &kept{Image: made, After: r.Keep, Stopped: !old.State.Running}, nil
@@ -49,10 +50,10 @@ func (c *commits) kept(ctx context.Context, r rollback) (*kept, error) {
 		return nil, err
 	}
 	_, err = c.engine.ImageInspect(ctx, last.Kept.Image)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return nil, activities.Errorf(activities.DamagedRecord, "what the rollback of token %s had kept is gone: somebody has removed image %s from the engine", r.Token, last.Kept.Image)
 	}
-	return last.Kept, explain("looking for what the rollback has kept", err)
+	return last.Kept, engine.Explain("looking for what the rollback has kept", err)
 }
 
 func (c *commits) dropKept(ctx context.Context, token string) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -26,7 +27,7 @@ import (
 // one; what had started is ended before the rollback returns.
 type layers struct {
 	// engine is the plain one: nothing that is asked of it looks for layers.
-	engine engine
+	engine engine.Client
 	// commits knows which container took the place of which, and makes them anew.
 	commits *commits
 	home    home
@@ -40,7 +41,7 @@ const layersCheckpoint = "layers"
 func (l *layers) ask(ctx context.Context, r helper.Request) (helper.Answer, error) {
 	now, err := l.engine.ContainerInspect(ctx, r.Container)
 	if err != nil {
-		return helper.Answer{}, explain("looking at the container", err)
+		return helper.Answer{}, engine.Explain("looking at the container", err)
 	}
 	return l.askOf(ctx, now, r)
 }
@@ -91,7 +92,7 @@ func (l *layers) take(ctx context.Context, token, id string) (string, error) {
 
 func (l *layers) begun(ctx context.Context, to rollback) (bool, error) {
 	a, err := l.ask(ctx, helper.Request{Op: helper.Restored, Container: to.Container.ID, Name: markOf(to), Turn: turnOf(to)})
-	if notFound(err) { // rollback says what has become of it
+	if engine.IsNotFound(err) { // rollback says what has become of it
 		return false, nil
 	}
 	return a.Yes, err
@@ -125,8 +126,8 @@ func (l *layers) rollback(ctx context.Context, r rollback) (restored, error) {
 		}
 	}
 	if now.State.Paused { // what is frozen does not end
-		if err := l.engine.ContainerUnpause(ctx, now.ID); err != nil && !conflict(err) {
-			return restored{}, explain("unpausing the container", err)
+		if err := l.engine.ContainerUnpause(ctx, now.ID); err != nil && !engine.IsConflict(err) {
+			return restored{}, engine.Explain("unpausing the container", err)
 		}
 	}
 	ask := helper.Request{Op: helper.Restore, Container: now.ID, Name: markOf(r), Turn: turnOf(r)}
@@ -167,7 +168,7 @@ func (l *layers) present(ctx context.Context, r rollback) (container.InspectResp
 		return container.InspectResponse{}, activities.Errorf(activities.Fenced, "the step has been taken back: this call came too late")
 	}
 	now, err := l.engine.ContainerInspect(ctx, r.Container.ID)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return now, activities.Errorf(activities.DamagedRecord,
 			"container %s is gone, and with it what the layers of the checkpoint lay over; a reset makes it anew from its image", nameOf(r.Container))
 	}
@@ -175,7 +176,7 @@ func (l *layers) present(ctx context.Context, r rollback) (container.InspectResp
 		return now, activities.Errorf(activities.Refused,
 			"container %s was put aside when another took its place: undo that step first", nameOf(r.Container))
 	}
-	return now, explain("looking at the container", err)
+	return now, engine.Explain("looking at the container", err)
 }
 
 // compare refuses to bring back what is not as it was kept. What was kept is told by how it differs from the checkpoint of
@@ -206,7 +207,7 @@ func (l *layers) start(ctx context.Context, was container.InspectResponse, stopp
 		return nil
 	}
 	if err := l.engine.ContainerStart(ctx, was.ID, container.StartOptions{}); err != nil {
-		return explain("starting container "+nameOf(was), err)
+		return engine.Explain("starting container "+nameOf(was), err)
 	}
 	return l.settle(ctx, was.ID)
 }
@@ -249,7 +250,7 @@ func keptMark(token string, of activities.Digest) string { return keptMarks + to
 
 func (l *layers) kept(ctx context.Context, of rollback) (*kept, error) {
 	a, err := l.ask(ctx, helper.Request{Op: helper.Named, Container: of.Container.ID, Name: keptMark(of.Token, "")})
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return nil, activities.Errorf(activities.Refused, "container %s has been removed since the rollback", nameOf(of.Container))
 	}
 	if err != nil || len(a.IDs) == 0 {
@@ -282,14 +283,14 @@ func (l *layers) release(ctx context.Context, token string) error {
 
 func (l *layers) releaseIn(ctx context.Context, id, token string) error {
 	now, err := l.engine.ContainerInspect(ctx, id)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		if _, err := l.helper.Ask(ctx, helper.Request{Op: helper.Forget, Container: id}); err != nil {
 			return tell(id[:12], err)
 		}
 		return l.home.end(id)
 	}
 	if err != nil {
-		return explain("looking at the container", err)
+		return engine.Explain("looking at the container", err)
 	}
 	all, err := l.helper.Ask(ctx, helper.Request{Op: helper.Named, Container: id}) // without its process: nothing but its book is read
 	if err != nil {

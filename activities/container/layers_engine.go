@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
@@ -22,7 +23,7 @@ import (
 // layeredEngine is the engine as it would be if it knew of the layers over its containers: it copies, commits and exports
 // what a container's own root holds, and nothing of what is over it.
 type layeredEngine struct {
-	engine
+	engine.Client
 	choice *choice
 }
 
@@ -57,11 +58,11 @@ func (e *layeredEngine) CopyFromContainer(ctx context.Context, id, at string) (i
 		return nil, container.PathStat{}, err
 	}
 	if over == nil && !e.choice.able() {
-		return e.engine.CopyFromContainer(ctx, id, at)
+		return e.Client.CopyFromContainer(ctx, id, at)
 	}
 	a, err := e.choice.layers.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: maxProgram})
 	if err != nil && over == nil { // such as that it does not run
-		return e.engine.CopyFromContainer(ctx, id, at)
+		return e.Client.CopyFromContainer(ctx, id, at)
 	}
 	if err != nil {
 		return nil, container.PathStat{}, err
@@ -114,16 +115,16 @@ func (e *layeredEngine) ContainerExecCreate(ctx context.Context, id string, o co
 			return container.ExecCreateResponse{}, err
 		}
 	}
-	return e.engine.ContainerExecCreate(ctx, id, o)
+	return e.Client.ContainerExecCreate(ctx, id, o)
 }
 
 // ContainerStart shows the layers again.
 func (e *layeredEngine) ContainerStart(ctx context.Context, name string, o container.StartOptions) error {
-	if err := e.engine.ContainerStart(ctx, name, o); err != nil {
+	if err := e.Client.ContainerStart(ctx, name, o); err != nil {
 		return err
 	}
 	started, err := e.ContainerInspect(ctx, name)
-	if notFound(err) { // someone has removed it since
+	if engine.IsNotFound(err) { // someone has removed it since
 		return nil
 	}
 	if err != nil {
@@ -145,7 +146,7 @@ func (e *layeredEngine) ContainerCommit(ctx context.Context, id string, o contai
 	if err != nil {
 		return container.CommitResponse{}, err
 	}
-	return e.engine.ContainerCommit(ctx, id, o)
+	return e.Client.ContainerCommit(ctx, id, o)
 }
 
 // takeOff refuses where layers stay over a container: an image of it would lack them.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -29,11 +30,11 @@ func (x *execAction) endLeft(ctx context.Context, rec record, token string) (end
 		return false, err
 	}
 	now, err := x.engine.ContainerInspect(ctx, id)
-	if notFound(err) || err == nil && (isPutAside(now) || !now.State.Running || now.State.Paused) {
+	if engine.IsNotFound(err) || err == nil && (isPutAside(now) || !now.State.Running || now.State.Paused) {
 		return false, nil
 	}
 	if err != nil {
-		return false, explain("looking at the container", err)
+		return false, engine.Explain("looking at the container", err)
 	}
 	return x.keeper(rec).end(ctx, token, id)
 }
@@ -82,7 +83,7 @@ func (c *commits) end(ctx context.Context, token, id string) (bool, error) {
 	if errors.Is(err, errNotRun) {
 		return false, nil
 	}
-	return exit == endedSome, explain("ending what the step has left running", err)
+	return exit == endedSome, engine.Explain("ending what the step has left running", err)
 }
 
 // ownSince takes what a step has changed itself, and what is in folders that it has made, as it is now: what it had left

@@ -21,6 +21,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
 // maxPaths bounds a manifest: about 150 bytes of memory for each path.
@@ -51,10 +52,10 @@ type manifest map[string]node
 // takeManifest describes the whole filesystem of a container. Where a helper can look into it, that reads what has changed
 // since the last look. Else it is what the engine exports, and costs reading every byte: what is large and does not matter
 // belongs into ignore, or into a volume.
-func takeManifest(ctx context.Context, e engine, id string, ignore []string) (manifest, error) {
+func takeManifest(ctx context.Context, e engine.Client, id string, ignore []string) (manifest, error) {
 	of, err := e.ContainerInspect(ctx, id)
 	if err != nil {
-		return nil, explain("looking at the container", err)
+		return nil, engine.Explain("looking at the container", err)
 	}
 	m, err := readAll(ctx, e, id, ignore)
 	if err == nil && tellsTimesLate(of) {
@@ -63,7 +64,7 @@ func takeManifest(ctx context.Context, e engine, id string, ignore []string) (ma
 	return m, err
 }
 
-func readAll(ctx context.Context, e engine, id string, ignore []string) (manifest, error) {
+func readAll(ctx context.Context, e engine.Client, id string, ignore []string) (manifest, error) {
 	if l, ok := e.(*layeredEngine); ok {
 		if m, ok, err := l.files(ctx, id, ignore); ok || err != nil {
 			return m, err
@@ -71,7 +72,7 @@ func readAll(ctx context.Context, e engine, id string, ignore []string) (manifes
 	}
 	stream, err := e.ContainerExport(ctx, id)
 	if err != nil {
-		return nil, explain("reading the filesystem of the container", err)
+		return nil, engine.Explain("reading the filesystem of the container", err)
 	}
 	defer stream.Close()
 	m, err := readManifest(stream, ignore)

@@ -6,6 +6,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
 // origin is the id of the image that a container was made from in the first place: below all that rollbacks have put
@@ -14,11 +15,11 @@ func (c *commits) origin(ctx context.Context, of container.InspectResponse) (str
 	for _, id := range []string{of.Image, of.Config.Image} { // the first may be gone with the container
 		for id != "" {
 			img, err := c.engine.ImageInspect(ctx, id)
-			if notFound(err) {
+			if engine.IsNotFound(err) {
 				break
 			}
 			if err != nil {
-				return "", explain("looking for the image of "+nameOf(of), err)
+				return "", engine.Explain("looking for the image of "+nameOf(of), err)
 			}
 			if !ours(img.Comment) {
 				return img.ID, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -102,10 +103,10 @@ func (x *execAction) rolledBack(ctx context.Context, rec record) (container.Insp
 	}
 	c, err := x.engine.ContainerInspect(ctx, id)
 	switch {
-	case notFound(err):
+	case engine.IsNotFound(err):
 		return c, activities.Errorf(activities.Refused, "container %s has been removed since the rollback", nameOf(rec.Container))
 	case err != nil:
-		return c, explain("looking at the container", err)
+		return c, engine.Explain("looking at the container", err)
 	case isPutAside(c):
 		return c, activities.Errorf(activities.Refused, "container %s has been replaced since the rollback", nameOf(rec.Container))
 	}

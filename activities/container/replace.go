@@ -14,6 +14,7 @@ import (
 	"github.com/docker/go-connections/nat"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -88,11 +89,11 @@ func (a *replaceAction) aim(ctx context.Context, p replaceParams) (r replacement
 		return r, activities.Errorf(activities.Refused, "container: %s is removed when it stops (--rm), so that it could not be switched back to; start it without --rm", p.Container)
 	}
 	img, err := a.x.engine.ImageInspect(ctx, p.Image)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return r, activities.Errorf(activities.Refused, "image: the engine has no image %q; docker pull or docker build brings it", p.Image)
 	}
 	if err != nil {
-		return r, explain("looking for image "+p.Image, err)
+		return r, engine.Explain("looking for image "+p.Image, err)
 	}
 	r.Image = img.ID
 	if img.Config != nil {

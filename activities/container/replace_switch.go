@@ -18,6 +18,7 @@ import (
 	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
@@ -41,15 +42,15 @@ func (a *replaceAction) barrier(ctx context.Context, name string, r replacement)
 	for _, image := range []string{r.Old.Image, r.Image} { // somebody may have removed one
 		_, err = a.x.engine.ContainerCreate(ctx, &container.Config{Image: image, Entrypoint: []string{barrierCommand}},
 			&container.HostConfig{NetworkMode: "none"}, nil, nil, name)
-		if !notFound(err) {
+		if !engine.IsNotFound(err) {
 			break
 		}
 	}
-	if err != nil && !conflict(err) {
-		return false, explain("taking the name "+name, err)
+	if err != nil && !engine.IsConflict(err) {
+		return false, engine.Explain("taking the name "+name, err)
 	}
 	holder, err := a.x.engine.ContainerInspect(ctx, name)
-	return err == nil && holder.ID != r.Old.ID, explain("looking at "+name, err)
+	return err == nil && holder.ID != r.Old.ID, engine.Explain("looking at "+name, err)
 }
 
 // make makes a container, once, and names it in a document before anybody starts it.
@@ -64,12 +65,12 @@ func (w *swap) make(ctx context.Context, doc string, plan blueprint) (id string,
 	name := candidates(w.entry.Token) + doc + "-" + strings.ToLower(rand.Text()[:8])
 	own, err := w.x.engine.ContainerCreate(ctx, plan.config, plan.host, plan.network, nil, name)
 	if err != nil {
-		return "", explain("making a container from the image", err)
+		return "", engine.Explain("making a container from the image", err)
 	}
 	point.Reach("container.replace:" + doc + "-made")
 	for _, n := range plan.extra {
 		if err := w.x.engine.NetworkConnect(ctx, n.id, own.ID, n.endpoint); err != nil {
-			return "", errors.Join(explain("connecting the new container to network "+n.id, err), w.x.discard(context.WithoutCancel(ctx), own.ID))
+			return "", errors.Join(engine.Explain("connecting the new container to network "+n.id, err), w.x.discard(context.WithoutCancel(ctx), own.ID))
 		}
 	}
 	m.ID = own.ID
@@ -144,12 +145,12 @@ func (w *swap) change(ctx context.Context, fresh string) (*activities.Error, err
 	name, aside := nameOf(w.rec.Old), asideName(w.entry.Token)
 	old, err := w.x.engine.ContainerInspect(ctx, w.rec.Old.ID)
 	if err != nil {
-		return nil, explain("looking at the old container", err)
+		return nil, engine.Explain("looking at the old container", err)
 	}
 	if nameOf(old) != aside {
 		point.Reach("container.replace:before-aside")
 		if err := w.x.engine.ContainerRename(ctx, old.ID, aside); err != nil {
-			return nil, explain("setting the old container aside", err)
+			return nil, engine.Explain("setting the old container aside", err)
 		}
 	}
 	point.Reach("container.replace:old-renamed")
@@ -159,16 +160,16 @@ func (w *swap) change(ctx context.Context, fresh string) (*activities.Error, err
 		}
 	}
 	if err := w.x.engine.ContainerStop(ctx, aside, container.StopOptions{}); err != nil {
-		return nil, explain("stopping the old container", err)
+		return nil, engine.Explain("stopping the old container", err)
 	}
 	point.Reach("container.replace:old-stopped")
 	now, err := w.x.engine.ContainerInspect(ctx, fresh)
 	if err != nil {
-		return nil, explain("looking at the new container", err)
+		return nil, engine.Explain("looking at the new container", err)
 	}
 	if nameOf(now) != name {
 		if err := w.x.engine.ContainerRename(ctx, fresh, name); err != nil {
-			return nil, explain("giving the new container the name "+name, err)
+			return nil, engine.Explain("giving the new container the name "+name, err)
 		}
 	}
 	point.Reach("container.replace:new-named")
@@ -191,7 +192,7 @@ func (w *swap) takeTurn() error {
 
 func (x *execAction) restarts(ctx context.Context, name string, policy container.RestartPolicy) error {
 	_, err := x.engine.ContainerUpdate(ctx, name, container.UpdateConfig{RestartPolicy: policy})
-	return explain("setting when container "+name+" is started again", err)
+	return engine.Explain("setting when container "+name+" is started again", err)
 }
 
 // start starts a container of ours and waits until it is well, as far as its image says what that is. One that does not
@@ -202,8 +203,8 @@ func (w *swap) start(ctx context.Context, id string) (*activities.Error, error) 
 	}
 	err := w.x.engine.ContainerStart(ctx, id, container.StartOptions{})
 	switch {
-	case notFound(err) || ctx.Err() != nil || client.IsErrConnectionFailed(err):
-		return nil, explain("starting the new container", err)
+	case engine.IsNotFound(err) || ctx.Err() != nil || client.IsErrConnectionFailed(err):
+		return nil, engine.Explain("starting the new container", err)
 	case err != nil:
 		return fail("does not start: %v", err), nil
 	}
@@ -211,7 +212,7 @@ func (w *swap) start(ctx context.Context, id string) (*activities.Error, error) 
 		c, err := w.x.engine.ContainerInspect(ctx, id)
 		switch {
 		case err != nil:
-			return nil, explain("looking at the new container", err)
+			return nil, engine.Explain("looking at the new container", err)
 		case !c.State.Running:
 			return fail("has ended with exit status %d", c.State.ExitCode), nil
 		case c.State.Health == nil || c.State.Health.Status == container.Healthy || c.State.Health.Status == container.NoHealthcheck:
@@ -318,7 +319,7 @@ func onlyRead(binds []string) []string {
 func (a *replaceAction) sweep(ctx context.Context, token, keep string) error {
 	found, err := a.x.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "^/"+candidates(token)))})
 	if err != nil {
-		return explain("looking for what was left over", err)
+		return engine.Explain("looking for what was left over", err)
 	}
 	for _, c := range found {
 		left := slices.ContainsFunc(c.Names, func(name string) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -88,7 +89,7 @@ func (a *replaceAction) takeBack(ctx context.Context, e activities.Entry, t *jou
 	if err != nil || drifted.Outcome == activities.Drifted {
 		return drifted, err
 	}
-	if _, err := a.x.engine.ContainerInspect(ctx, rec.Old.ID); notFound(err) { // nothing is taken away for nothing
+	if _, err := a.x.engine.ContainerInspect(ctx, rec.Old.ID); engine.IsNotFound(err) { // nothing is taken away for nothing
 		return activities.Undone{}, goneForGood(rec.Old)
 	}
 	point.Reach("container.replace:drift-checked")
@@ -149,10 +150,10 @@ func (a *replaceAction) stands(ctx context.Context, id string) (bool, error) {
 		return false, err
 	}
 	_, err = a.x.engine.ContainerInspect(ctx, now)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return false, nil
 	}
-	return true, explain("looking at the new container", err)
+	return true, engine.Explain("looking at the new container", err)
 }
 
 func goneForGood(old container.InspectResponse) error {
@@ -198,16 +199,16 @@ func (a *replaceAction) bringBack(ctx context.Context, token string, r replaceme
 			return err
 		}
 		now, err := a.x.engine.ContainerInspect(ctx, old.ID)
-		if notFound(err) {
+		if engine.IsNotFound(err) {
 			return goneForGood(old)
 		}
 		if err != nil {
-			return explain("looking at the old container", err)
+			return engine.Explain("looking at the old container", err)
 		}
 		if nameOf(now) != back {
 			point.Reach("container.replace:before-return")
 			if err := a.x.engine.ContainerRename(ctx, old.ID, back); err != nil {
-				return explain("taking the old container back", err)
+				return engine.Explain("taking the old container back", err)
 			}
 		}
 		point.Reach("container.replace:old-returning")
@@ -222,7 +223,7 @@ func (a *replaceAction) bringBack(ctx context.Context, token string, r replaceme
 		}
 		point.Reach("container.replace:old-started")
 		if err := a.x.engine.ContainerRename(ctx, old.ID, name); err != nil {
-			return explain("giving the old container its name "+name, err)
+			return engine.Explain("giving the old container its name "+name, err)
 		}
 		point.Reach("container.replace:old-named")
 		if fenced, err := a.barrier(ctx, back, r); err != nil || fenced {
@@ -236,7 +237,7 @@ func (a *replaceAction) bringBack(ctx context.Context, token string, r replaceme
 // it must not end after its start, so it is stopped first.
 func (a *replaceAction) restart(ctx context.Context, name string, old container.InspectResponse) error {
 	if err := a.x.engine.ContainerStop(ctx, name, container.StopOptions{}); err != nil {
-		return explain("stopping the old container", err)
+		return engine.Explain("stopping the old container", err)
 	}
 	point.Reach("container.replace:old-stopped-again")
 	if policy := old.HostConfig.RestartPolicy; !policy.IsNone() {
@@ -244,7 +245,7 @@ func (a *replaceAction) restart(ctx context.Context, name string, old container.
 			return err
 		}
 	}
-	return explain("starting the old container", a.x.engine.ContainerStart(ctx, name, container.StartOptions{}))
+	return engine.Explain("starting the old container", a.x.engine.ContainerStart(ctx, name, container.StartOptions{}))
 }
 
 // report says what is seen after a switch back.
@@ -252,7 +253,7 @@ func (a *replaceAction) report(ctx context.Context, rec replaced) (activities.Un
 	name := nameOf(rec.Old)
 	now, err := a.x.engine.ContainerInspect(ctx, rec.Old.ID)
 	if err != nil {
-		return activities.Undone{}, explain("looking at the old container", err)
+		return activities.Undone{}, engine.Explain("looking at the old container", err)
 	}
 	undone := activities.Undone{
 		Outcome:  activities.Compensated,

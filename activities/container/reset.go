@@ -7,6 +7,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -53,7 +54,7 @@ func (x *execAction) blueprint(ctx context.Context, e activities.Entry, t *journ
 	rec, found, err := readRecord(t)
 	if err == nil && found {
 		by.Container, err = x.present(ctx, rec.Container.ID)
-		if notFound(err) || err == nil && isPutAside(by.Container) {
+		if engine.IsNotFound(err) || err == nil && isPutAside(by.Container) {
 			by.Container = rec.Container
 			by.Usurper, err = x.holderOf(ctx, nameOf(rec.Container))
 		}
@@ -82,7 +83,7 @@ func (x *execAction) present(ctx context.Context, id string) (container.InspectR
 		return container.InspectResponse{}, err
 	}
 	c, err := x.engine.ContainerInspect(ctx, now)
-	return c, explain("looking at the container", err)
+	return c, engine.Explain("looking at the container", err)
 }
 
 // named is the container that the entry names.
@@ -92,10 +93,10 @@ func (x *execAction) named(ctx context.Context, e activities.Entry) (container.I
 		return container.InspectResponse{}, err
 	}
 	c, err := x.engine.ContainerInspect(ctx, p.Container)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return c, activities.Errorf(activities.DamagedRecord, "the record of token %s is damaged, and there is no container %q any more to see how it was made", e.Token, p.Container)
 	}
-	return c, explain("looking at container "+p.Container, err)
+	return c, engine.Explain("looking at container "+p.Container, err)
 }
 
 // makeAnew makes the container that the ending describes, and says what was seen.

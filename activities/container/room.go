@@ -7,6 +7,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
@@ -33,7 +34,7 @@ func (c *commits) enough(ctx context.Context, now container.InspectResponse) err
 	}
 	weighed, _, err := c.engine.ContainerInspectWithRaw(ctx, now.ID, true)
 	if err != nil {
-		return explain("weighing the container", err)
+		return engine.Explain("weighing the container", err)
 	}
 	need := helper.Least
 	if weighed.SizeRw != nil {

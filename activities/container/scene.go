@@ -11,6 +11,7 @@ import (
 	"path"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
 // scene is where checks look: into the container that the command has run in.
@@ -47,11 +48,11 @@ func (s scene) ReadFile(ctx context.Context, name string) ([]byte, error) {
 
 func (s scene) readOnce(ctx context.Context, name string) (content []byte, link string, err error) {
 	stream, stat, err := s.engine.CopyFromContainer(ctx, s.id, name)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return nil, "", fs.ErrNotExist
 	}
 	if err != nil {
-		return nil, "", explain("reading "+name+" in the container", err)
+		return nil, "", engine.Explain("reading "+name+" in the container", err)
 	}
 	defer stream.Close()
 	switch {

@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/image"
 )
 
@@ -40,12 +41,12 @@ func (c *commits) squash(ctx context.Context, id, ref, comment string) (made str
 		}
 		stream, err := c.engine.ContainerExport(ctx, id)
 		if err != nil {
-			return "", explain("reading the filesystem of the container", err)
+			return "", engine.Explain("reading the filesystem of the container", err)
 		}
 		again := reread(stream, first)
 		made, err = image.Import(ctx, c.engine, again, ref, comment)
 		if again.close(); err == nil || !again.differs.Load() {
-			return made, explain("squashing the container's layers", err)
+			return made, engine.Explain("squashing the container's layers", err)
 		}
 	}
 	return "", activities.Errorf(activities.ActionFailed, "the container's image has as many layers as the engine takes, and they cannot be squashed while the container "+

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/internal/filelock"
@@ -68,7 +69,7 @@ func aliveName(attempt int) string { return fmt.Sprintf("alive-%d", attempt) }
 func supervise(j job, _ io.Reader) error {
 	signal.Ignore(syscall.SIGINT)
 	ctx := context.Background()
-	e, err := connect(j.Host)
+	e, err := engine.Connect(j.Host)
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func supervise(j job, _ io.Reader) error {
 	return err
 }
 
-func attend(ctx context.Context, e engine, t *journal.Token, j job, id string) error {
+func attend(ctx context.Context, e engine.Client, t *journal.Token, j job, id string) error {
 	f, err := os.OpenFile(filepath.Join(t.Dir(), logName(j.Attempt)), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
 // maxProgram is the largest file that is looked at as a program or a library, in bytes.
@@ -34,13 +35,13 @@ func (f *file) there() bool { return f.digest != "" }
 
 // tree looks at the files of a container, or of an image.
 type tree struct {
-	engine engine
+	engine engine.Client
 	// id is the container's; an image has one that was never started, from the first look that needs it on.
 	id, image string
 	known     *images
 }
 
-func liveTree(e engine, id string) *tree { return &tree{engine: e, id: id} }
+func liveTree(e engine.Client, id string) *tree { return &tree{engine: e, id: id} }
 
 // images remembers what was seen in images: these never change. Contents are not kept.
 type images struct {
@@ -48,7 +49,9 @@ type images struct {
 	seen map[string]*file
 }
 
-func (i *images) tree(e engine, image string) *tree { return &tree{engine: e, image: image, known: i} }
+func (i *images) tree(e engine.Client, image string) *tree {
+	return &tree{engine: e, image: image, known: i}
+}
 
 func (i *images) get(key string) *file {
 	i.mu.Lock()
@@ -100,10 +103,10 @@ func (t *tree) read(ctx context.Context, at string) (*file, error) {
 func (t *tree) readOnce(ctx context.Context, at string) (f *file, link string, err error) {
 	stream, stat, err := t.engine.CopyFromContainer(ctx, t.id, at)
 	switch {
-	case notFound(err):
+	case engine.IsNotFound(err):
 		return &file{name: at}, "", nil
 	case ctx.Err() != nil || client.IsErrConnectionFailed(err):
-		return nil, "", explain("looking at "+at+" in the container", err)
+		return nil, "", engine.Explain("looking at "+at+" in the container", err)
 	case err != nil:
 		return &file{name: at, odd: true}, "", nil
 	}
@@ -120,7 +123,7 @@ func (t *tree) readOnce(ctx context.Context, at string) (f *file, link string, e
 		f.content, err = io.ReadAll(r)
 	}
 	f.digest = activities.DigestOf(f.content)
-	return f, "", explain("reading "+at+" in the container", err)
+	return f, "", engine.Explain("reading "+at+" in the container", err)
 }
 
 // Containers that show an image's files have this in their name and are never started.
@@ -135,7 +138,7 @@ func (t *tree) open(ctx context.Context) error {
 		filters.Arg("name", "^/"+lookers), filters.Arg("status", "created"),
 	)})
 	if err != nil {
-		return explain("looking for what was left over", err)
+		return engine.Explain("looking for what was left over", err)
 	}
 	for _, c := range left {
 		if time.Since(time.Unix(c.Created, 0)) > lookLimit {
@@ -147,7 +150,7 @@ func (t *tree) open(ctx context.Context) error {
 	made, err := t.engine.ContainerCreate(ctx, &container.Config{Image: t.image, Cmd: []string{"-"}},
 		&container.HostConfig{NetworkMode: "none"}, nil, nil, lookers+strings.ToLower(rand.Text()))
 	if err != nil {
-		return explain("looking into image "+t.image, err)
+		return engine.Explain("looking into image "+t.image, err)
 	}
 	t.id = made.ID
 	return nil
@@ -164,8 +167,8 @@ func (t *tree) close(ctx context.Context) error {
 // remove takes the volumes along that the image asks for: they were made for this container.
 func (t *tree) remove(ctx context.Context, id string) error {
 	err := t.engine.ContainerRemove(ctx, id, container.RemoveOptions{RemoveVolumes: true})
-	if err == nil || notFound(err) || conflict(err) {
+	if err == nil || engine.IsNotFound(err) || engine.IsConflict(err) {
 		return nil
 	}
-	return explain("removing container "+id[:12], err)
+	return engine.Explain("removing container "+id[:12], err)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -138,10 +139,10 @@ func (x *execAction) report(ctx context.Context, rec record, to rollback, back r
 func (x *execAction) standsNow(ctx context.Context, undone activities.Undone, back restored) (activities.Undone, error) {
 	after, err := x.engine.ContainerInspect(ctx, back.ID)
 	switch {
-	case notFound(err):
+	case engine.IsNotFound(err):
 		undone.Outcome, undone.Observed = activities.Residue, "the container was removed by someone else after the rollback"
 	case err != nil:
-		return activities.Undone{}, explain("looking at the container after the rollback", err)
+		return activities.Undone{}, engine.Explain("looking at the container after the rollback", err)
 	case back.Stopped:
 		undone.Observed += "; it was stopped since the step, and stays so"
 	case !after.State.Running:
@@ -197,13 +198,13 @@ func (x *execAction) look(ctx context.Context, t *journal.Token, rec record) (si
 	}
 	s.id = id
 	present, err := x.engine.ContainerInspect(ctx, id)
-	if notFound(err) || err == nil && isPutAside(present) {
+	if engine.IsNotFound(err) || err == nil && isPutAside(present) {
 		s.gone = true
 		s.usurper, err = x.holderOf(ctx, s.name)
 		return s, err
 	}
 	if err != nil {
-		return s, explain("looking at the container", err)
+		return s, engine.Explain("looking at the container", err)
 	}
 	s.stopped = ended && done.stoppedSince(present)
 	s.now, err = x.keeper(rec).look(ctx, filepath.Base(t.Dir()), id, rec.Ignore)
@@ -222,10 +223,10 @@ func (x *execAction) look(ctx context.Context, t *journal.Token, rec record) (si
 // holderOf is the id of the container that has a name, and empty where none has.
 func (x *execAction) holderOf(ctx context.Context, name string) (string, error) {
 	c, err := x.engine.ContainerInspect(ctx, name)
-	if notFound(err) {
+	if engine.IsNotFound(err) {
 		return "", nil
 	}
-	return c.ID, explain("looking for container "+name, err)
+	return c.ID, engine.Explain("looking for container "+name, err)
 }
 
 // drift is what someone else has done to the container since the step; nil is nothing.

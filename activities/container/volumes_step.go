@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -63,7 +64,7 @@ func (x *execAction) volumesOf(ctx context.Context, p params, target container.I
 		}
 		v, err := x.engine.VolumeInspect(ctx, m.Name)
 		if err != nil {
-			return nil, explain("looking at volume "+m.Name, err)
+			return nil, engine.Explain("looking at volume "+m.Name, err)
 		}
 		if v.Driver != "local" || len(v.Options) > 0 {
 			return nil, activities.Errorf(activities.Refused, "volumes: snapshot knows volumes in folders of the engine alone, and %s is of driver %s with options %v; %s", m.Name, v.Driver, v.Options, noVolumes)
@@ -115,7 +116,7 @@ func (x *execAction) writers(ctx context.Context, all []volume, but string) (str
 	for _, v := range all {
 		users, err := x.engine.ContainerList(ctx, container.ListOptions{Filters: filters.NewArgs(filters.Arg("volume", v.Name))})
 		if err != nil {
-			return "", explain("looking for other containers with volume "+v.Name, err)
+			return "", engine.Explain("looking for other containers with volume "+v.Name, err)
 		}
 		for _, c := range users {
 			writes := slices.ContainsFunc(c.Mounts, func(m container.MountPoint) bool { return m.Name == v.Name && m.RW })
@@ -339,16 +340,16 @@ func (x *execAction) startAgain(ctx context.Context, t *journal.Token, rec recor
 		return err
 	}
 	now, err := x.engine.ContainerInspect(ctx, id)
-	if notFound(err) || err == nil && now.State.Running {
+	if engine.IsNotFound(err) || err == nil && now.State.Running {
 		return nil
 	}
 	if err != nil {
-		return explain("looking at the container after the rollback", err)
+		return engine.Explain("looking at the container after the rollback", err)
 	}
 	if rec.Chosen.Layers {
 		return x.choice.layers.start(ctx, now, false)
 	}
-	return explain("starting container "+nameOf(now), x.engine.ContainerStart(ctx, id, container.StartOptions{}))
+	return engine.Explain("starting container "+nameOf(now), x.engine.ContainerStart(ctx, id, container.StartOptions{}))
 }
 
 // turnPatience is how long a call waits for another that is restoring the same volumes. One that is stopped holds nobody up:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -55,7 +56,7 @@ func New(c Config) (activities.World, error) {
 	if err := refuseForeignLayers(filepath.Join(state, "container", "layers")); err != nil {
 		return activities.World{}, err
 	}
-	plain, err := connect(c.Host)
+	plain, err := engine.Connect(c.Host)
 	if err != nil {
 		return activities.World{}, err
 	}

@@ -1,4 +1,4 @@
-package container
+package engine
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func (d *docker) DataRoot(ctx context.Context) (string, error) {
 func (d *docker) identify(ctx context.Context) (identity, error) {
 	const doing = "asking the container engine who it is"
 	if _, err := d.Ping(ctx); err != nil { // it dials, where what there was is closed
-		return identity{}, explain(doing, err)
+		return identity{}, Explain(doing, err)
 	}
 	dials := d.dials.Load()
 	if k := d.known.Load(); k != nil && k.dials == dials {
@@ -72,7 +72,7 @@ func (d *docker) identify(ctx context.Context) (identity, error) {
 	}
 	info, err := d.Info(ctx)
 	if err != nil {
-		return identity{}, explain(doing, err)
+		return identity{}, Explain(doing, err)
 	}
 	is := identity{info.ID, info.DockerRootDir, dials}
 	if dials > 0 && dials == d.dials.Load() { // else it may have been another one

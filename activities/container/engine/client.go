@@ -1,4 +1,4 @@
-package container
+package engine
 
 import (
 	"context"
@@ -20,9 +20,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// engine is all that this package asks of a Docker engine. Its client module is frozen and has a successor: what is
+// Client is all that this package asks of a Docker engine. Its client module is frozen and has a successor: what is
 // here is what a change would touch; see docker for the client.
-type engine interface { //nolint:interfacebloat // it is one client, and each method of it is used
+type Client interface { //nolint:interfacebloat // it is one client, and each method of it is used
 	// EngineID is the engine's own id: another engine behind the same address has another one.
 	EngineID(ctx context.Context) (string, error)
 	// DataRoot is the folder on the engine's host where it has its images and containers.
@@ -64,8 +64,8 @@ type engine interface { //nolint:interfacebloat // it is one client, and each me
 	VolumeInspect(ctx context.Context, volume string) (dockervolume.Volume, error)
 }
 
-// connect makes a client for the engine at host; empty is DOCKER_HOST, else the usual socket. Nothing is sent yet.
-func connect(host string) (engine, error) {
+// Connect makes a client for the engine at host; empty is DOCKER_HOST, else the usual socket. Nothing is sent yet.
+func Connect(host string) (Client, error) {
 	options := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
 	if host != "" {
 		options = append(options, client.WithHost(host))
@@ -79,9 +79,9 @@ func connect(host string) (engine, error) {
 	return d, nil
 }
 
-// explain makes an engine's answer an error that says what, where and the way out. Whether it is retried is decided by
+// Explain makes an engine's answer an error that says what, where and the way out. Whether it is retried is decided by
 // what it is: an engine that does not answer may be back soon.
-func explain(doing string, err error) error {
+func Explain(doing string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -94,8 +94,8 @@ func explain(doing string, err error) error {
 	}
 }
 
-func notFound(err error) bool { return cerrdefs.IsNotFound(err) }
+func IsNotFound(err error) bool { return cerrdefs.IsNotFound(err) }
 
-func conflict(err error) bool { return cerrdefs.IsConflict(err) }
+func IsConflict(err error) bool { return cerrdefs.IsConflict(err) }
 
-func invalid(err error) bool { return cerrdefs.IsInvalidArgument(err) }
+func IsInvalid(err error) bool { return cerrdefs.IsInvalidArgument(err) }
