@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/lease"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -22,7 +23,7 @@ type execAction struct {
 	engine  engine.Client
 	host    string
 	journal *journal.Journal
-	leases  leases
+	leases  *lease.Leases
 	// backend is that of docker commit; it also knows which container took the place of which. See keeper.
 	backend *commits
 	choice  *choice

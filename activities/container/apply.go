@@ -93,7 +93,7 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		if err := a.token.Make(); err != nil { // who finds the lease looks for its step
 			return err
 		}
-		waited, err := a.leases.take(ctx, nameOf(a.rec.Container), a.entry)
+		waited, err := a.leases.Take(ctx, nameOf(a.rec.Container), a.entry)
 		if err == nil && waited { // it may be another container by now
 			again, err = a.aim(ctx)
 		}

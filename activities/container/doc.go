@@ -84,7 +84,7 @@
 // # Several tasks
 //
 // Steps that change something in one container are at work there one after the other, whichever tasks they belong to: see
-// leases. One that is proven to only read waits for nobody; on layers nothing is proven, for every command has a checkpoint.
+// package lease. One that is proven to only read waits for nobody; on layers nothing is proven, for every command has a checkpoint.
 //
 // # What does not come back
 //

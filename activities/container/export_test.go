@@ -20,7 +20,7 @@ func LookAfter(exec activities.Action, after time.Duration) { exec.(*execAction)
 
 // LeasePatience sets how long one waits for another step in the same container.
 func LeasePatience(exec activities.Action, patience time.Duration) {
-	exec.(*execAction).leases.patience = patience
+	exec.(*execAction).leases.Patience = patience
 }
 
 // ManifestOf is all that approvals cover of a container, a line for each path.

@@ -269,7 +269,7 @@ func (w *swap) capture(ctx context.Context, p replaceParams, want activities.Dig
 	if err := w.token.Make(); err != nil {
 		return err
 	}
-	waited, err := w.x.leases.take(ctx, p.Container, w.entry)
+	waited, err := w.x.leases.Take(ctx, p.Container, w.entry)
 	if err == nil && waited {
 		r, err = w.aim(ctx, p)
 	}

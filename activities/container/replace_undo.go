@@ -82,7 +82,7 @@ func (a *replaceAction) takeBack(ctx context.Context, e activities.Entry, t *jou
 	if err != nil || !found {
 		return activities.Undone{}, errors.Join(err, activities.Errorf(activities.DamagedRecord, "the record of token %s is gone", e.Token))
 	}
-	if err := a.x.leases.wait(ctx, nameOf(rec.Old), e.Token); err != nil {
+	if err := a.x.leases.Wait(ctx, nameOf(rec.Old), e.Token); err != nil {
 		return activities.Undone{}, err
 	}
 	usurper, drifted, err := a.decide(ctx, t, rec, fresh.ID, d)

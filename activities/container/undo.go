@@ -34,7 +34,7 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 	case !found:
 		return activities.Undone{}, activities.Errorf(activities.DamagedRecord, "the record of token %s is gone, though its command may have run", e.Token)
 	}
-	if err := x.leases.wait(ctx, nameOf(rec.Container), e.Token); err != nil {
+	if err := x.leases.Wait(ctx, nameOf(rec.Container), e.Token); err != nil {
 		return activities.Undone{}, err
 	}
 	if undone, err = x.takeBack(ctx, e, t, rec, d); err != nil || undone.Outcome == activities.Drifted {

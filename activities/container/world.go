@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/lease"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -68,7 +69,7 @@ func New(c Config) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	leases, err := openLeases(filepath.Join(state, "container", "leases"), records)
+	leases, err := lease.Open(filepath.Join(state, "container", "leases"), records)
 	if err != nil {
 		return activities.World{}, err
 	}

@@ -1,4 +1,11 @@
-package container
+// Package lease lets one step at a time be at work in a container, whichever tasks the steps belong to: what two do at once
+// cannot be told apart, and the undo of one would take the other's work with it.
+//
+// A step takes the lease before it looks at the container, and holds it until it has come to its end or is undone, be its worker
+// alive or dead; an undo waits until no other step holds it. A step that only reads takes none.
+//
+// The leases of a container are numbered documents, each written once: whoever wrote the last one holds the lease.
+package lease
 
 import (
 	"context"
@@ -16,49 +23,47 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// leases let one step at a time be at work in a container, whichever tasks the steps belong to: what two do at once cannot be
-// told apart, and the undo of one would take what the other has done with it. A step takes the lease before it looks at the
-// container, and has it until it has come to its end or is undone, be its worker alive or dead; an undo waits until no other
-// step has it. A step that only reads takes none.
-//
-// The leases of a container are numbered documents, each written once: who has written the last one has the lease.
-type leases struct {
+// Leases are those of all containers of an engine.
+type Leases struct {
+	// Patience is how long a call waits for another step. After that it is for the retries of the step, or of the undo, to wait on.
+	// Open sets it to 30 seconds.
+	Patience time.Duration
+
 	journal *journal.Journal
 	steps   *journal.Journal // of the tokens that take leases
-	// patience is how long one waits. After that it is for the retries of the step, or of the undo, to wait on.
-	patience time.Duration
 }
 
-const leasePatience = 30 * time.Second
+const patience = 30 * time.Second
 
-// lease is that of a step.
-type lease struct {
+// holder is the step that has a lease.
+type holder struct {
 	Token string           `json:"token"`
 	Step  string           `json:"step"`
 	Owner activities.Owner `json:"owner"`
 }
 
-func openLeases(dir string, steps *journal.Journal) (leases, error) {
+// Open opens the leases in folder dir, for steps with tokens in steps.
+func Open(dir string, steps *journal.Journal) (*Leases, error) {
 	j, err := journal.Open(dir)
-	return leases{j, steps, leasePatience}, err
+	return &Leases{patience, j, steps}, err
 }
 
 // of opens the leases of a container, which keeps its name when it is made anew.
-func (l leases) of(name string) (*journal.Token, error) {
+func (l *Leases) of(name string) (*journal.Token, error) {
 	sum := sha256.Sum256([]byte(name))
 	return l.journal.Token(hex.EncodeToString(sum[:16]))
 }
 
-const leaseDoc = "lease-"
+const document = "lease-"
 
-// last is the lease that counts, and its number; 0 for none.
-func last(t *journal.Token) (n int, has lease, err error) {
+// readLast reads the lease that counts, and its number; 0 for none.
+func readLast(t *journal.Token) (n int, has holder, err error) {
 	names, err := os.ReadDir(t.Dir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, has, nil
 	}
 	for _, name := range names {
-		number, _ := strings.CutPrefix(name.Name(), leaseDoc)
+		number, _ := strings.CutPrefix(name.Name(), document)
 		if i, err := strconv.Atoi(number); err == nil {
 			n = max(n, i)
 		}
@@ -66,21 +71,21 @@ func last(t *journal.Token) (n int, has lease, err error) {
 	if err != nil || n == 0 {
 		return n, has, err
 	}
-	_, err = t.Read(leaseDoc+strconv.Itoa(n), &has)
+	_, err = t.Read(document+strconv.Itoa(n), &has)
 	if activities.TypeOf(err) == activities.DamagedRecord { // it is nobody's
-		return n, lease{}, nil
+		return n, holder{}, nil
 	}
 	return n, has, err
 }
 
-// take takes the lease of a container for a step. Waited says that others were at work there since it was asked for.
-func (l leases) take(ctx context.Context, name string, e activities.Entry) (waited bool, err error) {
+// Take takes the lease of a container for a step. Waited says that others were at work there since it was asked for.
+func (l *Leases) Take(ctx context.Context, name string, e activities.Entry) (waited bool, err error) {
 	t, err := l.of(name)
 	if err != nil {
 		return false, err
 	}
 	for {
-		n, now, err := last(t)
+		n, now, err := readLast(t)
 		if err != nil || now.Token == e.Token {
 			return waited, err
 		}
@@ -90,17 +95,17 @@ func (l leases) take(ctx context.Context, name string, e activities.Entry) (wait
 		}
 		if !over {
 			waited = true
-			if err := l.wait(ctx, name, e.Token); err != nil {
+			if err := l.Wait(ctx, name, e.Token); err != nil {
 				return waited, err
 			}
 			continue
 		}
-		mine := lease{e.Token, e.Step, activities.OwnerOf(ctx)}
-		created, err := t.Create(leaseDoc+strconv.Itoa(n+1), &mine)
+		mine := holder{e.Token, e.Step, activities.OwnerOf(ctx)}
+		created, err := t.Create(document+strconv.Itoa(n+1), &mine)
 		if err != nil {
 			return waited, err
 		}
-		after, _, err := last(t)
+		after, _, err := readLast(t)
 		switch {
 		case err != nil:
 			return waited, err
@@ -115,29 +120,29 @@ func (l leases) take(ctx context.Context, name string, e activities.Entry) (wait
 	}
 }
 
-func (l leases) forget(t *journal.Token, n int) error {
+func (l *Leases) forget(t *journal.Token, n int) error {
 	if n == 0 {
 		return nil
 	}
-	return t.Drop(leaseDoc + strconv.Itoa(n))
+	return t.Drop(document + strconv.Itoa(n))
 }
 
-// wait waits until no other step has the lease of the container.
-func (l leases) wait(ctx context.Context, name, token string) error {
+// Wait waits until no other step has the lease of the container.
+func (l *Leases) Wait(ctx context.Context, name, token string) error {
 	t, err := l.of(name)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		_, now, err := last(t)
+		_, now, err := readLast(t)
 		if err != nil || now.Token == token {
 			return err
 		}
 		if over, err := l.over(now); over || err != nil {
 			return err
 		}
-		if time.Since(began) > l.patience {
+		if time.Since(began) > l.Patience {
 			return activities.Errorf(activities.ActionFailed, "container %s: step %s of %s is at work there, and is waited for; where that task has ended, `starter recover` undoes it",
 				name, now.Step, now.task())
 		}
@@ -149,7 +154,7 @@ func (l leases) wait(ctx context.Context, name, token string) error {
 	}
 }
 
-func (h lease) task() string {
+func (h holder) task() string {
 	if h.Owner.Workflow == "" {
 		return "token " + h.Token
 	}
@@ -157,7 +162,7 @@ func (h lease) task() string {
 }
 
 // over says that a step has come to its end: it has its result, or is undone, or nothing is known of it any more.
-func (l leases) over(now lease) (bool, error) {
+func (l *Leases) over(now holder) (bool, error) {
 	if now.Token == "" {
 		return true, nil
 	}
