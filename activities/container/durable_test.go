@@ -78,6 +78,7 @@ func TestWhatIsCommittedIsThereFromTheFirstInstructionOn(t *testing.T) {
 		staysCommitted(t, s, b, func() { restarted(t, b) })
 	})
 	t.Run("on overlay2", func(t *testing.T) {
+		testrun.Extra(t) // the engine that is restarted below has it too
 		e := enginetest.Start(t)
 		containertest.Prepare(t, e)
 		b := containertest.StartOn(t, e, tells(containertest.ImportUserland(t, e)))

@@ -37,8 +37,15 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 	if err := x.leases.Wait(ctx, nameOf(rec.Container), e.Token); err != nil {
 		return activities.Undone{}, err
 	}
-	if undone, err = x.takeBack(ctx, e, t, rec, d); err != nil || undone.Outcome == activities.Drifted {
+	if undone, err = x.takeBack(ctx, e, t, rec, d); err != nil {
 		return undone, err
+	}
+	if undone.Outcome == activities.Drifted {
+		var by ending
+		if over, err := t.Read(endingDoc, &by); err != nil || !over {
+			return undone, err
+		}
+		return x.finish(ctx, e, t, by) // what was seen is the doing of a reset that was quicker
 	}
 	return x.end(ctx, e, t, undone)
 }
