@@ -15,6 +15,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lease"
+	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -27,7 +28,7 @@ type execAction struct {
 	// backend is that of docker commit; it also knows which container took the place of which. See keeper.
 	backend *commits
 	choice  *choice
-	images  *images
+	prover  *readonly.Prover
 	// lookAfter is when a late sweep looks for a checkpoint that has come late.
 	lookAfter time.Duration
 }

@@ -22,7 +22,7 @@
 //
 // Two proofs make a command read-only. Its text: a parser knows every construct in it, and a table every program with its
 // arguments (see package readonly). And the container: the shell, the programs, the libraries that they load and what
-// tells the loader which are compared byte by byte with the image's, in a container of it that is never started (see proof).
+// tells the loader which are compared byte by byte with the image's, in a container of it that is never started (see the same package).
 // A container that has mounted a tmpfs over them, or may mount by itself, a relative PATH, and variables that make programs
 // load others prove nothing. What is read out of a pipe of another process is no part of either proof, and neither is a
 // process in the container that replaces a program between the proof and the command. readonly/testdata holds the corpus

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 )
 
 // choice decides for each container whether its next checkpoint is a layer or an image.
@@ -81,7 +82,7 @@ func (c *choice) whyNot(ctx context.Context, target container.InspectResponse) (
 	if c.mode == LayersNever {
 		return never, nil
 	}
-	if mountsMayBeMade(target) {
+	if readonly.MayMount(target) {
 		return mayMount, nil
 	}
 	why, err = c.probe(ctx)

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 )
 
 // layeredEngine is the engine as it would be if it knew of the layers over its containers: it copies, commits and exports
@@ -60,7 +61,7 @@ func (e *layeredEngine) CopyFromContainer(ctx context.Context, id, at string) (i
 	if over == nil && !e.choice.able() {
 		return e.Client.CopyFromContainer(ctx, id, at)
 	}
-	a, err := e.choice.layers.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: maxProgram})
+	a, err := e.choice.layers.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: readonly.MaxProgram})
 	if err != nil && over == nil { // such as that it does not run
 		return e.Client.CopyFromContainer(ctx, id, at)
 	}

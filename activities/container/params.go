@@ -1,10 +1,13 @@
 package container
 
 import (
+	"context"
 	"maps"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/readonly"
@@ -111,4 +114,20 @@ func (p params) String() string {
 		return p.Command
 	}
 	return strings.Join(p.Argv, " ")
+}
+
+// readsOnly says that a command can be proven to change nothing in a container.
+func (x *execAction) readsOnly(ctx context.Context, p params, in container.InspectResponse) (bool, error) {
+	cmd, ok := p.reading()
+	if !ok || cmd.Scratch && !below("/tmp", p.ignored()) || !readonly.Provable(in) {
+		return false, nil
+	}
+	image, err := x.backend.origin(ctx, in)
+	if damaged(err) { // the image is gone
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return x.prover.Proves(ctx, cmd, in, image)
 }

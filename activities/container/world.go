@@ -12,6 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/lease"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -87,7 +88,7 @@ func New(c Config) (activities.World, error) {
 		leases:  leases,
 		backend: backend,
 		choice:  choice,
-		images:  &images{},
+		prover:  readonly.NewProver(engine),
 
 		lookAfter: lookAfter,
 	}

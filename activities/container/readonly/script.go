@@ -99,7 +99,7 @@ func (cmd *Command) allowCallExpr(c *syntax.CallExpr) bool {
 		if len(c.Args) == 0 && ownVariable(a.Name.Value) {
 			continue
 		}
-		if len(c.Args) == 0 || !strings.HasPrefix(a.Name.Value, "LC_") && a.Name.Value != "LANG" || !value.fixed || !PlainLocale(value.text) {
+		if len(c.Args) == 0 || !strings.HasPrefix(a.Name.Value, "LC_") && a.Name.Value != "LANG" || !value.fixed || !plainLocale(value.text) {
 			return false
 		}
 	}
@@ -124,8 +124,8 @@ func ownVariable(name string) bool {
 	return variable.MatchString(name) && !strings.HasSuffix(name, "path")
 }
 
-// PlainLocale says that a program loads no code for a locale.
-func PlainLocale(name string) bool {
+// plainLocale says that a program loads no code for a locale.
+func plainLocale(name string) bool {
 	return slices.Contains([]string{"", "C", "POSIX", "C.UTF-8", "C.utf8", "en_US.UTF-8", "en_US.utf8"}, name)
 }
 

@@ -1,4 +1,4 @@
-package container
+package readonly
 
 import (
 	"archive/tar"
@@ -18,8 +18,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
-// maxProgram is the largest file that is looked at as a program or a library, in bytes.
-const maxProgram = 64 << 20
+// MaxProgram is the largest file that is looked at as a program or a library, in bytes.
+const MaxProgram = 64 << 20
 
 // file is what is at a path.
 type file struct {
@@ -114,7 +114,7 @@ func (t *tree) readOnce(ctx context.Context, at string) (f *file, link string, e
 	if stat.Mode&fs.ModeSymlink != 0 {
 		return nil, stat.LinkTarget, nil
 	}
-	f = &file{name: at, odd: !stat.Mode.IsRegular() || stat.Size > maxProgram}
+	f = &file{name: at, odd: !stat.Mode.IsRegular() || stat.Size > MaxProgram}
 	if f.odd {
 		return f, "", nil
 	}

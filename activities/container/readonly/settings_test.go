@@ -1,4 +1,4 @@
-package container
+package readonly
 
 import (
 	"testing"
@@ -23,7 +23,7 @@ func TestSettingsThatProveNothing(t *testing.T) {
 	for may, host := range map[string]container.HostConfig{
 		"mount": {CapAdd: []string{"SYS_ADMIN"}}, "mount too": {CapAdd: []string{"cap_sys_admin"}}, "do all": {CapAdd: []string{"ALL"}}, "": {Privileged: true},
 	} {
-		assert.True(t, mountsMayBeMade(container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{HostConfig: &host}}), may)
+		assert.True(t, MayMount(container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{HostConfig: &host}}), may)
 	}
-	assert.False(t, mountsMayBeMade(container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{HostConfig: &container.HostConfig{CapAdd: []string{"NET_ADMIN"}}}}))
+	assert.False(t, MayMount(container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{HostConfig: &container.HostConfig{CapAdd: []string{"NET_ADMIN"}}}}))
 }

@@ -1,4 +1,4 @@
-package container
+package readonly
 
 import (
 	"bytes"
@@ -13,38 +13,39 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 
-	"github.com/seed-62bf7108/unwind/activities/container/readonly"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
-// readsOnly says that a command can be proven to change nothing in a container: by its text, and by the programs that it
-// would run there, which have to be those of the container's image. An earlier step, or anybody else, may have put others
-// in their place, or a library below them. What cannot be seen is not proven.
-func (x *execAction) readsOnly(ctx context.Context, p params, in container.InspectResponse) (bool, error) {
-	r, ok := p.reading()
-	if !ok || r.Scratch && !below("/tmp", p.ignored()) || mountsMayBeMade(in) {
-		return false, nil
-	}
-	search, ok := searchPath(in.Config.Env)
-	if !ok {
-		return false, nil
-	}
-	from, err := x.backend.origin(ctx, in)
-	if damaged(err) { // the image is gone
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
+// Prover proves of commands whose text changes nothing that they do not in a container either: the programs that they would run
+// there have to be those of the container's image. An earlier step, or anybody else, may have put others in their place, or a
+// library below them. What cannot be seen is not proven.
+type Prover struct {
+	engine engine.Client
+	images images
+}
+
+// NewProver makes a prover for containers of an engine. It remembers what it has seen in images.
+func NewProver(e engine.Client) *Prover { return &Prover{engine: e} }
+
+// Provable says whether anything can be proven in a container with these settings.
+func Provable(in container.InspectResponse) bool {
+	_, ok := searchPath(in.Config.Env)
+	return ok && !MayMount(in)
+}
+
+// Proves says that cmd changes nothing in a provable container that was made from an image.
+func (p *Prover) Proves(ctx context.Context, cmd *Command, in container.InspectResponse, image string) (bool, error) {
+	search, _ := searchPath(in.Config.Env)
 	proof := &proof{
-		now: liveTree(x.engine, in.ID), then: x.images.tree(x.engine, from), hides: hidden(in), path: search, same: map[string]*file{},
+		now: liveTree(p.engine, in.ID), then: p.images.tree(p.engine, image), hides: hidden(in), path: search, same: map[string]*file{},
 		loads: map[string]bool{},
 	}
-	ok, err = proof.of(ctx, r.Programs)
+	ok, err := proof.of(ctx, cmd.Programs)
 	return ok && err == nil, errors.Join(err, proof.then.close(ctx))
 }
 
-// mountsMayBeMade says that a container's processes may have mounted something over its files, where the engine does not see it.
-func mountsMayBeMade(c container.InspectResponse) bool {
+// MayMount says that a container's processes may have mounted something over its files, where the engine does not see it.
+func MayMount(c container.InspectResponse) bool {
 	host := c.HostConfig
 	return host.Privileged || slices.ContainsFunc(host.CapAdd, func(capability string) bool {
 		return slices.Contains([]string{"ALL", "CAP_ALL", "SYS_ADMIN", "CAP_SYS_ADMIN"}, strings.ToUpper(capability))
@@ -78,7 +79,7 @@ func searchPath(env []string) (search []string, ok bool) {
 		case name == "PATH":
 			all = value
 		case name == "LANG" || strings.HasPrefix(name, "LC_") || name == "LANGUAGE":
-			if name != "LANGUAGE" && !readonly.PlainLocale(value) {
+			if name != "LANGUAGE" && !plainLocale(value) {
 				return nil, false
 			}
 		case misleading(name):
@@ -322,4 +323,9 @@ func (p *proof) file(ctx context.Context, at string) (*file, error) {
 	}
 	p.same[at] = is
 	return is, nil
+}
+
+// below says that a path is one of folders, or in one of them.
+func below(at string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool { return at == folder || strings.HasPrefix(at, folder+"/") })
 }
