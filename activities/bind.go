@@ -107,7 +107,7 @@ type committer struct {
 }
 
 func (b committer) commit(ctx context.Context, c Commitment) (Committed, error) {
-	return call(ctx, b.host, &Entry{}, func(ctx context.Context, _ *Masker) (Committed, error) {
+	return call(ctx, b.host, &Entry{Version: EntryVersion}, func(ctx context.Context, _ *Masker) (Committed, error) { // it is of no one entry
 		return b.action.Commit(ctx, c)
 	}, func(c Committed) Committed {
 		c.Notes = capList(c.Notes)

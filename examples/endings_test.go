@@ -44,7 +44,7 @@ func TestPublishReleaseFailsAtTheEndAndEveryWorldIsFoundAsBefore(t *testing.T) {
 		"file.write", "container.exec", "stripe.customer.create", "stripe.product.create", "stripe.price.create",
 		"stripe.subscription.create", "terraform.apply.plan", "terraform.apply", "file.write.plan", "file.write",
 		"file.write.undo", "terraform.apply.undo", "stripe.subscription.create.undo", "stripe.price.create.undo",
-		"stripe.product.create.undo", "stripe.customer.create.undo", "container.exec.undo", "file.write.undo",
+		"stripe.product.create.undo", "stripe.customer.create.undo", "container.exec.undo", "file.write.undo", "container.exec.commit",
 	}, p.calls(p.id()))
 }
 
@@ -62,7 +62,7 @@ func TestPublishOkCommitsAndWhatItDidStays(t *testing.T) {
 	// The customer needs nothing, and starts together with the first step.
 	require.ElementsMatch(t, []string{"file.write", "stripe.customer.create"}, calls[:2])
 	require.ElementsMatch(t, []string{"container.exec", "stripe.coupon.create"}, calls[2:4])
-	require.Equal(t, []string{"terraform.apply.plan", "terraform.apply", "file.write.plan", "file.write"}, calls[4:])
+	require.Equal(t, []string{"terraform.apply.plan", "terraform.apply", "file.write.plan", "file.write", "container.exec.commit"}, calls[4:])
 }
 
 func TestPublishRejectedIsTakenBackAndItsGatedStepNeverRuns(t *testing.T) {
@@ -77,7 +77,7 @@ func TestPublishRejectedIsTakenBackAndItsGatedStepNeverRuns(t *testing.T) {
 	p.asBefore(before, nil, r)
 	require.Equal(t, []string{
 		"file.write", "container.exec", "stripe.customer.create", "file.delete.plan",
-		"file.delete.undo", "stripe.customer.create.undo", "container.exec.undo", "file.write.undo",
+		"file.delete.undo", "stripe.customer.create.undo", "container.exec.undo", "file.write.undo", "container.exec.commit",
 	}, p.calls(p.id()))
 }
 
@@ -98,6 +98,6 @@ func TestPublishCanceledStopsTwoRunningStepsAndTakesThemBack(t *testing.T) {
 	p.asBefore(before, nil, r)
 	require.Equal(t, []string{
 		"file.write", "stripe.customer.create", "container.exec", "file.write",
-		"file.write.undo", "container.exec.undo", "stripe.customer.create.undo", "file.write.undo",
+		"file.write.undo", "container.exec.undo", "stripe.customer.create.undo", "file.write.undo", "container.exec.commit",
 	}, p.calls(p.id()))
 }

@@ -51,7 +51,7 @@ func keepingOf(host int) keeping {
 
 // keptIn are the points that containers come to on some hosts alone.
 var keptIn = map[keeping]string{
-	inLayers: "layers-restored",
+	inLayers: "layers-restored committed",
 	inImages: "candidate-built successor-named old-renamed old-stopped new-named new-started kept",
 }
 
@@ -89,8 +89,8 @@ var points = map[string]map[phase]string{
 	},
 	"container.exec": {
 		forward: "volumes-kept captured recorded read checkpoint-taken ticket-taken before-supervisor rolled-back-to-rerun command-ended applied",
-		unwinding: "undo-begun drift-checked candidate-built successor-named old-renamed old-stopped new-named new-started " +
-			"layers-restored volumes-restored rolled-back checkpoint-dropped",
+		unwinding: "undo-begun left-ended drift-checked candidate-built successor-named old-renamed old-stopped new-named new-started " +
+			"layers-restored volumes-restored rolled-back checkpoint-dropped committed",
 		rolling: "kept",
 		redoing: "put-back",
 	},

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/client"
 )
 
@@ -52,6 +53,17 @@ func (d *docker) countDials(c *client.Client) error {
 func (d *docker) EngineID(ctx context.Context) (string, error) {
 	is, err := d.identify(ctx)
 	return is.id, err
+}
+
+// Events first makes sure that the client has agreed on a version with its engine: the client's own reads the version while another
+// call may still be writing it.
+func (d *docker) Events(ctx context.Context, options events.ListOptions) (<-chan events.Message, <-chan error) {
+	if _, err := d.identify(ctx); err != nil {
+		failed := make(chan error, 1)
+		failed <- err
+		return nil, failed
+	}
+	return d.Client.Events(ctx, options)
 }
 
 // DataRoot is the folder on the engine's host where it has its images and containers.
