@@ -78,7 +78,7 @@ func TestWhatIsCommittedIsThereFromTheFirstInstructionOn(t *testing.T) {
 		staysCommitted(t, s, b, func() { restarted(t, b) })
 	})
 	t.Run("on overlay2", func(t *testing.T) {
-		testrun.Extra(t) // the engine that is restarted below has it too
+		testrun.Extra(t)
 		e := enginetest.Start(t)
 		containertest.Prepare(t, e)
 		b := containertest.StartOn(t, e, tells(containertest.ImportUserland(t, e)))
@@ -86,6 +86,7 @@ func TestWhatIsCommittedIsThereFromTheFirstInstructionOn(t *testing.T) {
 		staysCommitted(t, s, b, func() { restarted(t, b) })
 	})
 	t.Run("a restart of the engine", func(t *testing.T) {
+		testrun.Extra(t)
 		e := enginetest.Start(t, enginetest.EndsAll)
 		containertest.Prepare(t, e)
 		b := containertest.StartOn(t, e, tells(containertest.ImportUserland(t, e)))
