@@ -19,8 +19,8 @@ func startDev(t *testing.T, d *desk, args ...string) *running {
 		require.FailNow(t, "dev ended", e.err+e.out)
 	default:
 	}
-	require.Eventually(t, func() bool { return strings.Contains(r.out.String(), "Ctrl-C ends it") || len(r.end) > 0 }, devLimit, tick)
-	require.Contains(t, r.out.String(), "Ctrl-C ends it")
+	require.Eventually(t, func() bool { return strings.Contains(r.out.String(), "Ctrl-C stops it") || len(r.end) > 0 }, devLimit, tick)
+	require.Contains(t, r.out.String(), "Ctrl-C stops it")
 	return r
 }
 
