@@ -249,7 +249,7 @@ func TestShowAndListTellOpenAndClosedTasks(t *testing.T) {
 	require.Equal(t, head+agent+"-2 unwound "+agent+" DATE T\n", list("--status", "unwound"))
 	require.Contains(t, list("--limit", "1"), "... more; see them with --limit\n")
 	require.Contains(t, list("--gate"), "no matching tasks in namespace default")
-	require.Contains(t, d.ok("list", "--agent", `o'br"ien\`), "no tasks in namespace default")
+	require.Contains(t, d.ok("list", "--agent", `o'br"ien\`), "no matching tasks in namespace default")
 
 	var s workflows.State
 	require.NoError(t, json.Unmarshal([]byte(d.ok("show", agent+"-2", "-o", "json")), &s))
