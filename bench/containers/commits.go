@@ -33,8 +33,13 @@ type commits struct {
 	Ten float64 `json:"ten_undos_ms"`
 }
 
-// measureCommits measures on the engine of the run, and on the one at hand where that has another storage driver.
-func (r *run) measureCommits(ctx context.Context) (all []commits, err error) {
+// everyDriver asks for each engine that there is: the run's own, and the one at hand where that has another storage driver.
+const everyDriver = "all"
+
+var drivers = []string{"overlay2", "fuse-overlayfs"}
+
+// measureCommits measures on the engines that have a driver.
+func (r *run) measureCommits(ctx context.Context, driver string) (all []commits, err error) {
 	engines := []*run{r}
 	if r.own != nil {
 		other := *r
@@ -53,6 +58,12 @@ func (r *run) measureCommits(ctx context.Context) (all []commits, err error) {
 		}
 		defer func() { err = errors.Join(err, other.drop(other.ref)) }()
 		engines = append(engines, &other)
+	}
+	if driver != everyDriver {
+		engines = slices.DeleteFunc(engines, func(e *run) bool { return e.driver != driver })
+	}
+	if len(engines) == 0 {
+		return nil, fmt.Errorf("no engine here has storage driver %s", driver)
 	}
 	for _, e := range engines {
 		found, err := e.commitsHere(ctx)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/docker/docker/client"
 
@@ -45,12 +47,16 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 	deep := flags.Int("depth", 0, "measure nothing but so many checkpoints of one container, each over all before it")
 	many := flags.Int("commands", 0, "measure nothing but a task of so many commands, with layers")
 	whole := flags.Bool("steps", false, "measure nothing but whole steps through tasks")
+	byCommit := flags.String("commits", "", "measure nothing but whole steps by docker commit, on the engine with this storage `driver`, or on all")
 	_ = flags.Parse(args) // it exits
 	if *many != 0 && *many < 2*ends {
 		return nil, nil, fmt.Errorf("-commands %d: the first %d commands are compared with the last; name at least %d", *many, ends, 2*ends)
 	}
 	if *deep != 0 && *deep < 2*ends {
 		return nil, nil, fmt.Errorf("-depth %d: the first %d checkpoints are compared with the last; name at least %d", *deep, ends, 2*ends)
+	}
+	if !slices.Contains(append([]string{"", everyDriver}, drivers...), *byCommit) {
+		return nil, nil, fmt.Errorf("-commits %s: name %s, or %s", *byCommit, strings.Join(drivers, ", "), everyDriver)
 	}
 	r, err := begin(ctx, *rounds)
 	if err != nil {
@@ -64,6 +70,11 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 		return r.measureLong(ctx, *many)
 	case *whole:
 		return r.wholeSteps(ctx)
+	case *byCommit != "":
+		all, err := r.measureCommits(ctx, *byCommit)
+		missed = printCommits(all) // what there is, where a later load has failed
+		fmt.Println()
+		return map[string]any{"engine": r.version, "commits": all}, missed, err
 	}
 	all, err := r.all(ctx, *quick)
 	fmt.Printf("Docker engine %s, %s; medians of %d, in ms\n\n", r.version, r.driver, *rounds)
@@ -95,7 +106,7 @@ func (r *run) wholeSteps(ctx context.Context) (figures map[string]any, missed []
 	if err != nil {
 		return nil, nil, err
 	}
-	commits, err := r.measureCommits(ctx)
+	commits, err := r.measureCommits(ctx, everyDriver)
 	missed = append(missed, printCommits(commits)...)
 	fmt.Println()
 	return map[string]any{"engine": r.version, "driver": r.driver, "steps": layers, "commits": commits}, missed, err
