@@ -114,6 +114,7 @@ type world struct {
 	journal *journal.Journal
 	seal    *seal
 	front   string // our own program under the name that makes it terraform's front
+	version knownVersion
 }
 
 // furnish makes what stands beside the journal: the front, an empty file of settings, the folder of known configurations.

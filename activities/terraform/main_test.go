@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,6 +19,8 @@ const (
 	// breakVar names the environment variable that makes a worker of a test, and what it starts, kill or stop themselves at
 	// a point, or fill the disk: "kill:LABEL".
 	breakVar = "UNWIND_TERRAFORM_TEST_BREAK"
+	// sleeperVar names the file in which one that stops itself leaves its process id.
+	sleeperVar = "UNWIND_TERRAFORM_TEST_SLEEPER"
 	// diskVar is that disk.
 	diskVar = "UNWIND_TERRAFORM_TEST_DISK"
 )
@@ -33,6 +36,9 @@ func TestMain(m *testing.M) {
 				// The signal may take a moment to stop this thread: it goes on when the process is woken.
 				woken := make(chan os.Signal, 1)
 				signal.Notify(woken, unix.SIGCONT)
+				if err := os.WriteFile(os.Getenv(sleeperVar), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+					panic(err)
+				}
 				_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 				<-woken
 				signal.Stop(woken)
@@ -42,6 +48,9 @@ func TestMain(m *testing.M) {
 				}
 			}
 		})
+	}
+	if filepath.Base(os.Args[0]) == frontName {
+		os.Setenv("TF_DISABLE_PLUGIN_TLS", "1") // as terraformtest/front
 	}
 	Attend()
 	// A program with the race detector sleeps a second at its end; fronts and supervisors are such programs here.

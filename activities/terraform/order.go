@@ -14,6 +14,8 @@ import (
 type order struct {
 	// Terraform is the real program.
 	Terraform string `json:"terraform"`
+	// Version is its version, where the worker knows it already.
+	Version string `json:"version,omitempty"`
 	// Out is the folder for what a supervised terraform says; empty: terraform is run plainly.
 	Out string `json:"out,omitempty"`
 	// Run is the number of a run that may change something: it has a lock, a fence and documents. Zero: it only looks.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 const one = `resource "fake_thing" "a" { name = "a" }`
@@ -23,44 +24,53 @@ var between = []string{
 	"supervisor:begun", "supervisor:registered", "supervisor:locked", "supervisor:allowed", "supervisor:started", "supervisor:ended",
 }
 
-// A front or supervisor that is killed anywhere leaves nothing that acts behind an undo's back.
-func TestKilledOnTheWayToTerraform(t *testing.T) {
+// A front or supervisor that is killed or stopped anywhere leaves nothing that acts behind an undo's back.
+func TestBrokenOnTheWayToTerraform(t *testing.T) {
 	for _, at := range between {
 		t.Run(at, func(t *testing.T) {
-			b := newBench(t, one)
-			e, s := b.step(Params{})
-			c := b.worker(e, s, breakVar+"=kill:terraform."+at)
-			_ = c.Wait() // how it ends depends on how far terraform came
-			u := b.undo(e)
-			assert.Contains(t, []activities.Outcome{activities.Restored, activities.Nothing}, u.Outcome, "%v", u.Losses)
-			assert.Empty(t, b.names())
-			assert.NoFileExists(t, b.state())
-			assert.Eventually(t, func() bool { // a supervisor that is on its way out may take a moment
-				var p supervisorRecord
-				_, err := b.run(e).token.Read(b.run(e).doc(docProcess), &p)
-				return err == nil && !p.alive()
-			}, time.Minute, 10*time.Millisecond, "nothing of the step is left running")
+			for _, broken := range testrun.Draw(t, killedOnTheWay, stoppedOnTheWay) {
+				t.Run(broken.how, func(t *testing.T) { broken.test(t, at) })
+			}
 		})
 	}
 }
 
-// The whole worker and what it has started are stopped anywhere on the way, and wake up after the undo and after the next
-// generation of the step.
-func TestStoppedOnTheWayToTerraform(t *testing.T) {
-	for _, at := range between {
-		t.Run(at, func(t *testing.T) {
-			b := newBench(t, one)
-			e, s := b.step(Params{})
-			c := b.worker(e, s, breakVar+"=stop:terraform."+at)
-			sleeper := b.stop(c)
-			u := b.undo(e)
-			assert.Contains(t, []activities.Outcome{activities.Restored, activities.Nothing}, u.Outcome, "%v", u.Losses)
-			assert.Empty(t, b.names())
-			assert.NoFileExists(t, b.state())
-			require.Error(t, b.outlive(c, sleeper), "the forward came too late")
-			assert.Empty(t, b.work(e))
-		})
-	}
+type brokenOnTheWay struct {
+	how  string
+	test func(t *testing.T, at string)
+}
+
+var killedOnTheWay = brokenOnTheWay{"killed", func(t *testing.T, at string) {
+	b := newBench(t, one)
+	e, s := b.step(Params{})
+	c := b.worker(e, s, breakVar+"=kill:terraform."+at)
+	_ = c.Wait() // how it ends depends on how far terraform came
+	b.mustTakeBack(e)
+	assert.Eventually(t, func() bool { // a supervisor that is on its way out may take a moment
+		var p supervisorRecord
+		_, err := b.run(e).token.Read(b.run(e).doc(docProcess), &p)
+		return err == nil && !p.alive()
+	}, time.Minute, 10*time.Millisecond, "nothing of the step is left running")
+}}
+
+// The whole worker and what it has started wake up after the undo and after the next generation of the step.
+var stoppedOnTheWay = brokenOnTheWay{"stopped", func(t *testing.T, at string) {
+	b := newBench(t, one)
+	e, s := b.step(Params{})
+	c := b.worker(e, s, breakVar+"=stop:terraform."+at)
+	sleeper := b.stop(c)
+	b.mustTakeBack(e)
+	require.Error(t, b.outlive(c, sleeper), "the forward came too late")
+	assert.Empty(t, b.work(e))
+}}
+
+// mustTakeBack undoes a step that was broken.
+func (b *bench) mustTakeBack(e activities.Entry) {
+	b.Helper()
+	u := b.undo(e)
+	assert.Contains(b, []activities.Outcome{activities.Restored, activities.Nothing}, u.Outcome, "%v", u.Losses)
+	assert.Empty(b, b.names())
+	assert.NoFileExists(b, b.state())
 }
 
 // The same where they wake up before anything else has changed the state, and before the undo has cleared away what they
@@ -164,7 +174,7 @@ func (b *bench) work(e activities.Entry) []string {
 func (b *bench) stop(c *exec.Cmd) (sleeper process) {
 	b.Helper()
 	b.eventually("a stopped process of the worker's", func() bool {
-		sleeper = b.stopped(c.Process.Pid)
+		sleeper = b.asleep()
 		return sleeper.PID != 0
 	})
 	require.NoError(b, unix.Kill(c.Process.Pid, unix.SIGSTOP))
@@ -207,16 +217,16 @@ func (b *bench) wake(c *exec.Cmd, sleeper process) error {
 	return err
 }
 
-// stopped is a stopped process that works below the folder, other than the worker; zero for none. Its parent tells nothing:
-// who started it may have ended.
-func (b *bench) stopped(worker int) process {
-	all, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range all {
-		pid, _ := strconv.Atoi(filepath.Base(dir))
-		if s, err := statOf(pid); err == nil && s.state == "T" && pid != worker && b.employs(dir) {
-			p, _ := processOf(pid)
-			return p
-		}
+// asleep is the process that has stopped itself; zero as long as none has.
+func (b *bench) asleep() process {
+	raw, _ := os.ReadFile(b.sleeper()) // absent or half written at first
+	pid, _ := strconv.Atoi(string(raw))
+	p, err := processOf(pid)
+	if s, ok := p.look(); err != nil || !ok || s.state != "T" {
+		return process{}
 	}
-	return process{}
+	return p
 }
+
+// sleeper is the file in which it leaves its process id.
+func (b *bench) sleeper() string { return filepath.Join(b.dir, "sleeper") }

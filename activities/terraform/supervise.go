@@ -2,9 +2,11 @@ package terraform
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -56,6 +58,9 @@ func serve() error {
 	if err != nil {
 		return err
 	}
+	if o.Version != "" && len(os.Args) > 1 && os.Args[1] == "version" {
+		return json.NewEncoder(os.Stdout).Encode(map[string]string{"terraform_version": o.Version})
+	}
 	if o.Out != "" {
 		return front(o, os.Args[1:])
 	}
@@ -67,20 +72,21 @@ func ownEnv() []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, orderVar+"=") })
 }
 
-// front starts the supervisor and passes on its output and, as exit status, its end.
+// front starts the supervisor and, when it has ended, passes on its output and exit status. The worker reads the report of a run
+// from its files, so nobody waits for the output before.
 func front(o order, args []string) error {
 	interrupts := make(chan os.Signal, 4)
 	signal.Notify(interrupts, syscall.SIGINT, syscall.SIGTERM)
-	stdout, err := newTail(stdoutOf(o.Out), os.Stdout)
+	stdout, err := newOutput(stdoutOf(o.Out))
 	if err != nil {
 		return err
 	}
-	stderr, err := newTail(stderrOf(o.Out), os.Stderr)
+	stderr, err := newOutput(stderrOf(o.Out))
 	if err != nil {
 		return err
 	}
 	o.reach("ready")
-	p, err := supervisorRole.Start(supervisorJob{o, args}, supervisor.Setup{Env: ownEnv(), Stdout: stdout.file, Stderr: stderr.file})
+	p, err := supervisorRole.Start(supervisorJob{o, args}, supervisor.Setup{Env: ownEnv(), Stdout: stdout, Stderr: stderr})
 	if err != nil {
 		return err
 	}
@@ -94,17 +100,13 @@ func front(o order, args []string) error {
 		status, err := p.Wait()
 		ended <- end{status, err}
 	}()
-	beat := time.NewTicker(5 * time.Millisecond)
 	for {
 		select {
 		case <-interrupts:
 			p.Interrupt()
-		case <-beat.C:
-			stdout.copy()
-			stderr.copy()
 		case end := <-ended:
-			stdout.copy()
-			stderr.copy()
+			passOn(os.Stdout, stdout)
+			passOn(os.Stderr, stderr)
 			if end.status != 0 {
 				os.Exit(max(end.status, 1)) // -1: a signal has ended it
 			}
@@ -120,28 +122,13 @@ func (o order) reach(what string) {
 	}
 }
 
-// tail copies what is appended to a file.
-type tail struct {
-	file *os.File
-	to   *os.File
-	at   int64
+func newOutput(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
 }
 
-func newTail(path string, to *os.File) (*tail, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
-	return &tail{file: f, to: to}, err
-}
-
-func (t *tail) copy() {
-	buf := make([]byte, 64<<10)
-	for {
-		n, _ := t.file.ReadAt(buf, t.at)
-		if n == 0 {
-			return
-		}
-		t.at += int64(n)
-		_, _ = t.to.Write(buf[:n]) // the worker may be gone; the file has it all
-	}
+// passOn copies a whole file. The worker may be gone; the file has it all.
+func passOn(to io.Writer, from *os.File) {
+	_, _ = io.Copy(to, io.NewSectionReader(from, 0, math.MaxInt64))
 }
 
 // supervise runs terraform for an order, if its fence still lets it.

@@ -73,7 +73,7 @@ func (b *bench) start(what task, env ...string) *exec.Cmd {
 		require.NoError(b, os.Symlink("/proc/self/exe", link))
 	}
 	c := exec.Command("/proc/self/exe")
-	c.Env = append(append(os.Environ(), workerVar+"="+string(k)), env...)
+	c.Env = append(append(os.Environ(), workerVar+"="+string(k), sleeperVar+"="+b.sleeper()), env...)
 	c.Stderr = os.Stderr
 	require.NoError(b, c.Start())
 	b.Cleanup(func() {

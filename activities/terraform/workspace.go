@@ -79,9 +79,12 @@ func (w *world) reopen(ctx context.Context, e activities.Entry, name string, tur
 		return nil, err
 	}
 	// terraform-exec asks for the version before other commands, and remembers it: it must not ask in the midst of a run.
-	if _, _, err := ws.tf.Version(ctx, false); err != nil {
+	program, _ := os.Stat(w.Terraform)
+	v, _, err := ws.tf.Version(ctx, false)
+	if err != nil {
 		return nil, ws.failed(ctx, "version", report{}, err)
 	}
+	w.version.remember(program, v.String())
 	return ws, nil
 }
 
@@ -176,7 +179,9 @@ func (ws *workspace) init(ctx context.Context, backend map[string]string) error 
 }
 
 // plainly makes the next commands run without a supervisor: those that start no provider.
-func (ws *workspace) plainly() error { return ws.order(order{Terraform: ws.Terraform}) }
+func (ws *workspace) plainly() error {
+	return ws.order(order{Terraform: ws.Terraform, Version: ws.version.of(ws.Terraform)})
+}
 
 // look makes the next command run supervised but free, and returns the folder for what it says.
 func (ws *workspace) look() (out string, err error) {
