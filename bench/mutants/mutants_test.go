@@ -65,6 +65,11 @@ var mutants = []mutant{
 		tests: "activities/terraform/terraformtest", run: "TestBuiltin/undo_without_apply$",
 	},
 	{
+		name: "terraform starts for a step that was taken back", in: "activities/terraform",
+		from: "if err := s.fenced(s.token); err != nil {", to: "if err := error(nil); err != nil {",
+		tests: "activities/terraform", run: "TestWokenRightAfterTheUndo",
+	},
+	{
 		name: "terraform keeps no record", in: "activities/terraform",
 		from: "if _, err := pr.ws.token.Create(journal.Record, r); err != nil {", to: "if err := error(nil); err != nil {",
 		tests: "activities/terraform/terraformtest", run: "TestBuiltin/apply_then_undo$",
