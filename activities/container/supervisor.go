@@ -20,7 +20,7 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/supervisor"
 )
 
-var supervisorRole = supervisor.Role[job]{Name: "unwind-exec-supervisor"}
+var supervisors = supervisor.Pool[job]{Name: "unwind-exec-supervisor"}
 
 // Attend makes this program able to supervise commands in containers. Call it first in main, and first in TestMain: in
 // a process that was started as a supervisor it does that work and never returns.
@@ -29,7 +29,7 @@ var supervisorRole = supervisor.Role[job]{Name: "unwind-exec-supervisor"}
 // of its own that survives the worker and writes what the command said and how it ended into the journal.
 func Attend() {
 	helper.Attend()
-	supervisorRole.Attend(supervise)
+	supervisors.Attend(supervise)
 }
 
 // job is one run of a command. It may hold secrets.
@@ -65,15 +65,33 @@ func endedDoc(attempt int) string  { return fmt.Sprintf("ended-%d", attempt) }
 func logName(attempt int) string   { return fmt.Sprintf("log-%d", attempt) }
 func aliveName(attempt int) string { return fmt.Sprintf("alive-%d", attempt) }
 
+// What a supervisor has opened for the jobs that it has done.
+var (
+	engines  = map[string]engine.Client{}
+	journals = map[string]*journal.Journal{}
+)
+
+// openOnce opens what is not open yet.
+func openOnce[T any](opened map[string]T, name string, open func(string) (T, error)) (T, error) {
+	if found, ok := opened[name]; ok {
+		return found, nil
+	}
+	found, err := open(name)
+	if err == nil {
+		opened[name] = found
+	}
+	return found, err
+}
+
 // supervise runs one command to its end. It returns without an ended document where it cannot tell how it ended.
-func supervise(j job, _ io.Reader) error {
+func supervise(j job) error {
 	signal.Ignore(syscall.SIGINT)
 	ctx := context.Background()
-	e, err := engine.Connect(j.Host)
+	e, err := openOnce(engines, j.Host, engine.Connect)
 	if err != nil {
 		return err
 	}
-	records, err := journal.Open(j.Journal)
+	records, err := openOnce(journals, j.Journal, journal.Open)
 	if err != nil {
 		return err
 	}
@@ -116,17 +134,13 @@ func attend(ctx context.Context, e engine.Client, t *journal.Token, j job, id st
 	return err
 }
 
-// startSupervisor starts a supervisor that holds lock for as long as it lives. It returns when it has handed over the job; exited
-// is closed when the supervisor has exited.
-func startSupervisor(j job, lock *filelock.Lock) (exited <-chan struct{}, err error) {
-	if !supervisorRole.Attended() {
+// startSupervisor hands a run to a supervisor that holds lock until the run has ended. It returns when it has handed over the job;
+// over is closed when the run has ended, or its supervisor.
+func startSupervisor(j job, lock *filelock.Lock) (over <-chan struct{}, err error) {
+	if !supervisors.Attended() {
 		return nil, activities.Errorf(activities.Refused, "this program cannot run commands in containers: its main function must call container.Attend first")
 	}
-	p, err := supervisorRole.Start(j, supervisor.Setup{Env: supervisorEnv(), Dir: "/", Lock: lock})
-	if err != nil {
-		return nil, err
-	}
-	return p.Leave(), nil // the journal says how it ends
+	return supervisors.Do(j, lock, supervisor.Setup{Env: supervisorEnv(), Dir: "/"}) // the journal says how it ends
 }
 
 // supervisorEnv is what a client of the engine needs to find it, and nothing else of the worker's.

@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
-
-	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
 // Role is what a program does when it has started itself, with a Job that is encoded as a JSON object.
@@ -30,7 +28,7 @@ type Role[Job any] struct {
 // started it runs main and never returns.
 //
 // The job may hold secrets: it comes through a pipe and is never on disk or in the environment. What main reads from starter
-// next is what [Process.Interrupt] sends, and the end of the file when whoever started the process has left it or is dead.
+// next is what [Process.Interrupt] sends, and the end of the file when whoever started the process is dead.
 func (r *Role[Job]) Attend(main func(job Job, starter io.Reader) error) {
 	r.attended.Store(true)
 	Dispatch(r.Name, func() error {
@@ -67,11 +65,22 @@ type Setup struct {
 	Dir string
 	// Stdout and Stderr are files, since the process may outlive all who would read from a pipe. Default to /dev/null.
 	Stdout, Stderr *os.File
-	// Lock is held for as long as the process lives, whatever becomes of this one. Nil for none.
-	Lock *filelock.Lock
 }
 
-// Process is one that was started in a role. It is waited for, or left to itself.
+// command is this program in a session of its own.
+func command(name string, s Setup) *exec.Cmd {
+	c := exec.Command("/proc/self/exe")
+	c.Args = []string{name}
+	c.Env, c.Dir = s.Env, s.Dir
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return c
+}
+
+func notAttended(name string) error {
+	return fmt.Errorf("this program cannot be started again as %s: its main function does not call Attend", name)
+}
+
+// Process is one that was started in a role. It has to be waited for.
 type Process struct {
 	cmd    *exec.Cmd
 	sender *os.File
@@ -80,7 +89,7 @@ type Process struct {
 // Start starts the program in the role and returns when it has handed over the job.
 func (r *Role[Job]) Start(job Job, s Setup) (*Process, error) {
 	if !r.Attended() {
-		return nil, fmt.Errorf("this program cannot be started again as %s: its main function does not call Attend", r.Name)
+		return nil, notAttended(r.Name)
 	}
 	encoded, err := json.Marshal(job)
 	if err != nil {
@@ -91,9 +100,7 @@ func (r *Role[Job]) Start(job Job, s Setup) (*Process, error) {
 		return nil, err
 	}
 	defer receiver.Close()
-	c := exec.Command("/proc/self/exe")
-	c.Args = []string{r.Name}
-	c.Env, c.Dir = s.Env, s.Dir
+	c := command(r.Name, s)
 	c.Stdin = receiver
 	if s.Stdout != nil {
 		c.Stdout = s.Stdout
@@ -101,17 +108,14 @@ func (r *Role[Job]) Start(job Job, s Setup) (*Process, error) {
 	if s.Stderr != nil {
 		c.Stderr = s.Stderr
 	}
-	if s.Lock != nil {
-		c.ExtraFiles = []*os.File{s.Lock.File()}
-	}
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := c.Start(); err != nil {
 		sender.Close()
 		return nil, fmt.Errorf("starting %s: %w", r.Name, err)
 	}
 	p := &Process{c, sender}
 	if _, err := sender.Write(encoded); err != nil {
-		p.Leave()
+		sender.Close()
+		_, _ = p.Wait()
 		return nil, fmt.Errorf("handing %s its job: %w", r.Name, err)
 	}
 	return p, nil
@@ -128,15 +132,4 @@ func (p *Process) Wait() (status int, err error) {
 		return exit.ExitCode(), nil
 	}
 	return 0, err
-}
-
-// Leave leaves the process to itself. The channel is closed when it has ended.
-func (p *Process) Leave() (ended <-chan struct{}) {
-	p.sender.Close()
-	over := make(chan struct{})
-	go func() {
-		_ = p.cmd.Wait() // its exit status matters to nobody
-		close(over)
-	}()
-	return over
 }

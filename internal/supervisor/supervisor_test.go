@@ -8,12 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
-// chore says which file to make before, and which after, the starter has spoken or is gone.
-type chore struct{ Pipe, Last string }
+// chore says by which pipe to tell that it has begun.
+type chore struct{ Pipe string }
 
 var role = Role[chore]{Name: "unwind-test-role"}
 
@@ -28,32 +26,35 @@ func TestMain(m *testing.M) {
 		if said == 1 {
 			os.Exit(7)
 		}
-		if err != io.EOF {
-			return err
-		}
-		return os.WriteFile(c.Last, nil, 0o600)
+		return err
 	})
+	pool.Attend(do)
 	os.Exit(m.Run())
 }
 
 // start starts a process in the role that is up when it returns.
-func start(t *testing.T, s Setup) (p *Process, last string) {
+func start(t *testing.T) *Process {
 	t.Helper()
-	dir := t.TempDir()
-	c := chore{filepath.Join(dir, "pipe"), filepath.Join(dir, "last")}
+	c := chore{Pipe: filepath.Join(t.TempDir(), "pipe")}
 	require.NoError(t, unix.Mkfifo(c.Pipe, 0o600))
-	p, err := role.Start(c, s)
+	p, err := role.Start(c, Setup{})
 	require.NoError(t, err)
-	up, err := os.Open(c.Pipe)
+	waitFor(t, c.Pipe)
+	return p
+}
+
+// waitFor waits until somebody has opened a pipe to write and closed it.
+func waitFor(t *testing.T, pipe string) {
+	t.Helper()
+	up, err := os.Open(pipe)
 	require.NoError(t, err)
 	_, err = io.ReadAll(up)
 	require.NoError(t, err)
 	require.NoError(t, up.Close())
-	return p, c.Last
 }
 
 func TestAProcessIsInASessionOfItsOwnAndIsInterrupted(t *testing.T) {
-	p, _ := start(t, Setup{})
+	p := start(t)
 	session, err := unix.Getsid(p.cmd.Process.Pid)
 	require.NoError(t, err)
 	require.Equal(t, p.cmd.Process.Pid, session)
@@ -61,22 +62,6 @@ func TestAProcessIsInASessionOfItsOwnAndIsInterrupted(t *testing.T) {
 	status, err := p.Wait()
 	require.NoError(t, err)
 	require.Equal(t, 7, status)
-}
-
-func TestAProcessThatIsLeftHoldsTheLockToItsEnd(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	l, err := filelock.Try(path)
-	require.NoError(t, err)
-	p, last := start(t, Setup{Lock: l})
-	l.Release()
-	held, err := filelock.Held(path)
-	require.NoError(t, err)
-	require.True(t, held)
-	p.Leave()
-	l, err = filelock.Acquire(t.Context(), path)
-	require.NoError(t, err)
-	defer l.Release()
-	require.FileExists(t, last, "it has gone on to the end of its work")
 }
 
 func TestAProgramThatDoesNotAttendIsNotStarted(t *testing.T) {

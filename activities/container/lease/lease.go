@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -112,19 +113,20 @@ func (l *Leases) Take(ctx context.Context, name string, e activities.Entry) (wai
 		case !created:
 			continue
 		case after == n+1:
-			return waited, l.forget(t, n)
+			return waited, forget(t, n)
 		}
-		if err := l.forget(t, n+1); err != nil { // it was slow: there is a later one already
+		if err := forget(t, n+1); err != nil { // it was slow: there is a later one already
 			return waited, err
 		}
 	}
 }
 
-func (l *Leases) forget(t *journal.Token, n int) error {
-	if n == 0 {
-		return nil
+// forget removes a lease that counts no more. One that comes back with a loss of power does not count either.
+func forget(t *journal.Token, n int) error {
+	if err := os.Remove(filepath.Join(t.Dir(), document+strconv.Itoa(n))); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return t.Drop(document + strconv.Itoa(n))
+	return nil
 }
 
 // Wait waits until no other step has the lease of the container.
