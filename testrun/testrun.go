@@ -18,11 +18,13 @@
 package testrun
 
 import (
+	"flag"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -110,6 +112,15 @@ func Draw[T any](t testing.TB, all ...T) []T {
 	}
 	drawn := Rand(t).IntN(len(all))
 	return all[drawn : drawn+1]
+}
+
+// RunWaiting runs tests that mostly wait, for disks, servers and other processes: three side by side for each processor, unless
+// a flag on the command line says otherwise.
+func RunWaiting(m *testing.M) (code int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+	return m.Run()
 }
 
 // Skipf skips a test that lacks a part of the machine, saying which and how to get it. Where CI=true it fails the test.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -23,7 +24,9 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
@@ -33,7 +36,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("UNWIND_TEST_NO_STICKY_CACHE") != "" {
 		worker.SetStickyWorkflowCacheSize(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(testrun.RunWaiting(m))
 }
 
 // never is a channel that lets nobody go.
@@ -135,7 +138,14 @@ func TestAServerRestartInAStepAtAGateAndInAnUnwindLosesNothing(t *testing.T) {
 		}
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
-	l, restart := startOnOwnServer(t, w)
+	server, c := ownServer(t, devserver.Options{DB: filepath.Join(t.TempDir(), "temporal.db")})
+	restart := func() {
+		server.Kill()
+		require.NoError(t, server.Restart(t.Context()))
+	}
+	l := newLive(t, c, w)
+	l.startWorker()
+	l.start()
 	l.called("do a", 1)
 	restart()
 	close(inStep)

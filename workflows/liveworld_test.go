@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
@@ -63,25 +63,30 @@ func startLive(t *testing.T, w *world) *live {
 	return l
 }
 
-// startOnOwnServer starts them on a server of the test's own, which restart restarts.
-func startOnOwnServer(t *testing.T, w *world) (l *live, restart func()) {
-	server, err := devserver.Start(t.Context(), devserver.Options{DB: filepath.Join(t.TempDir(), "temporal.db")})
+// ownServer is a server of the test's own, with a client.
+func ownServer(t *testing.T, o devserver.Options) (*devserver.Server, client.Client) {
+	server, err := devserver.Start(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Stop() })
 	c, err := client.Dial(server.ClientOptions())
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	l = newLive(t, c, w)
-	l.startWorker()
-	l.start()
-	return l, func() {
-		server.Kill()
-		require.NoError(t, server.Restart(t.Context()))
-	}
+	return server, c
 }
 
-// newLive makes a task that is not started. The steps of the world move to the test's own queue.
+// impatient is a client of a server that suggests to continue as new after a tenth of the events that it is told by default: so
+// a task has many runs after a tenth of the steps. What it returns with it is how many steps n come to. A deep run takes all.
+func impatient(t *testing.T, n int) (c client.Client, steps int) {
+	if testrun.Deep() {
+		return servertest.Client(t), n
+	}
+	_, c = ownServer(t, devserver.Options{Settings: map[string]int{"limit.historyCount.suggestContinueAsNew": 410}})
+	return c, n / 10
+}
+
+// newLive makes a task that is not started, beside those of other tests. The steps of the world move to the test's own queue.
 func newLive(t *testing.T, c client.Client, w *world) *live {
+	t.Parallel()
 	l := &live{T: t, client: c, queue: t.Name(), world: w}
 	for i := range w.steps {
 		w.steps[i].Place.Queue = l.queue

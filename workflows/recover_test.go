@@ -443,7 +443,7 @@ func (l *live) runsOf(id string) (runs []string) {
 }
 
 func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) {
-	const n = 1000
+	c, n := impatient(t, 1000)
 	w := &world{steps: long(n), do: refusing(fmt.Sprintf("s%04d", n-1))}
 	reached, letGo := make(chan struct{}), make(chan struct{})
 	half := fmt.Sprintf("s%04d", n/4)
@@ -454,7 +454,9 @@ func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) 
 		}
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
-	l := startLive(t, w)
+	l := newLive(t, c, w)
+	l.startWorker()
+	l.start()
 	select {
 	case <-reached:
 	case <-time.After(3 * time.Minute):
@@ -488,13 +490,15 @@ func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) 
 }
 
 func TestAResetOfAnEarlierRunOfAChainUnwindsTheWholeChain(t *testing.T) {
-	const n = 720
+	c, n := impatient(t, 720)
 	for name, choose := range map[string]func(ids []int64) int64{
 		"early in the run":      func(ids []int64) int64 { return ids[10] },
 		"at the end of the run": func(ids []int64) int64 { return ids[len(ids)-1] },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := startLive(t, &world{steps: long(n)})
+			l := newLive(t, c, &world{steps: long(n)})
+			l.startWorker()
+			l.start()
 			_, err := l.report()
 			require.NoError(t, err)
 			runs := l.runsOf(l.run.GetID())

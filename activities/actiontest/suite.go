@@ -1,10 +1,7 @@
 package actiontest
 
 import (
-	"flag"
 	"os"
-	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -96,11 +93,7 @@ func Main(m *testing.M, cases ...Case) int {
 	if order := os.Getenv(orderVariable); order != "" {
 		return serve(order, cases)
 	}
-	// The tests mostly wait, for disks and for other processes; a flag on the command line still counts.
-	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
-		panic(err)
-	}
-	return m.Run()
+	return testrun.RunWaiting(m)
 }
 
 // Run tests that an action keeps the contract in package activities. See package testrun for what a run leaves out.

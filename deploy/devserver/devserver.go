@@ -24,6 +24,8 @@ type Options struct {
 	UIPort int
 	// Namespace to create. Defaults to "default".
 	Namespace string
+	// Settings are values of Temporal's dynamic configuration by their keys, beside those that make one host fast.
+	Settings map[string]int
 	// Log gets a line about each thing that takes long. Defaults to nowhere.
 	Log io.Writer
 }

@@ -2,8 +2,11 @@ package devserver
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"maps"
 	"os/exec"
+	"slices"
 	"strconv"
 )
 
@@ -30,7 +33,7 @@ func ownArgs(o Options) []string {
 	if o.DB != "" {
 		args = append(args, "--db", o.DB)
 	}
-	return append(append(args, uiArgs(o)...), attributeArgs()...)
+	return slices.Concat(args, settingArgs(o), uiArgs(o), attributeArgs())
 }
 
 // cliArgs starts the temporal CLI's server with the settings that deploy/server has built in: without them each
@@ -46,7 +49,15 @@ func cliArgs(o Options) []string {
 	if o.DB != "" {
 		args = append(args, "--db-filename", o.DB, "--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=1")
 	}
-	return append(append(args, uiArgs(o)...), attributeArgs()...)
+	return slices.Concat(args, settingArgs(o), uiArgs(o), attributeArgs())
+}
+
+func settingArgs(o Options) []string {
+	var args []string
+	for _, key := range slices.Sorted(maps.Keys(o.Settings)) {
+		args = append(args, "--dynamic-config-value", fmt.Sprintf("%s=%d", key, o.Settings[key]))
+	}
+	return args
 }
 
 func uiArgs(o Options) []string {

@@ -48,6 +48,7 @@ type options struct {
 	headless   bool
 	namespace  string
 	attributes attributeFlag
+	settings   settingsFlag
 	withParent bool
 }
 
@@ -61,6 +62,7 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	fs.BoolVar(&o.headless, "headless", false, "no UI")
 	fs.StringVar(&o.namespace, "namespace", "default", "namespace to create")
 	fs.Var(&o.attributes, "search-attribute", "search attribute of the namespace, as `Name=Type`; may be repeated")
+	fs.Var(&o.settings, "dynamic-config-value", "setting of the server, as `KEY=VALUE`, the value in JSON; may be repeated")
 	fs.BoolVar(&o.withParent, "with-parent", false, "stop when stdin ends, so that the server never outlives who started it")
 	if err := fs.Parse(args); err != nil {
 		return o, err

@@ -42,7 +42,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return err
 	}
 	logger := newLogger(stderr)
-	server, err := newServer(db, p, logger)
+	server, err := newServer(db, p, o.settings, logger)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	return nil
 }
 
-func newServer(db *config.SQL, p ports, logger log.Logger) (temporal.Server, error) {
+func newServer(db *config.SQL, p ports, settings settingsFlag, logger log.Logger) (temporal.Server, error) {
 	conf := serverConfig(db, p)
 	authorizer, err := authorization.GetAuthorizerFromConfig(&conf.Global.Authorization)
 	if err != nil {
@@ -78,7 +78,7 @@ func newServer(db *config.SQL, p ports, logger log.Logger) (temporal.Server, err
 		temporal.WithConfig(conf),
 		temporal.ForServices(temporal.DefaultServices),
 		temporal.WithStaticHosts(staticHosts(p)),
-		temporal.WithDynamicConfigClient(tuning()),
+		temporal.WithDynamicConfigClient(settings.over(tuning())),
 		temporal.WithAuthorizer(authorizer),
 		temporal.WithLogger(logger),
 	)

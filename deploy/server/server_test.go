@@ -176,6 +176,8 @@ func TestFlagsThatCannotBeMeant(t *testing.T) {
 		"only flags are known":           {"dev.db"},
 		"is not Name=Type":               {"--search-attribute", "UnwindStatus"},
 		"is no type of a search":         {"--search-attribute", "UnwindStatus=Word"},
+		"is not KEY=VALUE":               {"--dynamic-config-value", "limit"},
+		"is not JSON":                    {"--dynamic-config-value", "limit=many"},
 		"cannot be opened as an SQLite":  {"--db", "what?.db"},
 		"flag provided but not defined:": {"--portt", "1"},
 	} {
