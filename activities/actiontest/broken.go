@@ -15,14 +15,11 @@ import (
 func (s *suite) broken(t *testing.T) {
 	t.Run("broken", func(t *testing.T) {
 		plan, apply, undo, want, more := s.discover(t)
-		s.each(t, "plan_killed", breakKill, plan, planKilled)
+		s.each(t, "plan", plan, planKilled, planStopped)
 		s.some(t, "plan_killed_and_retried", breakKill, plan, planKilledAndRetried)
-		s.each(t, "apply_killed", breakKill, apply, applyKilled)
+		s.each(t, "apply", apply, applyKilled, applyStopped)
 		s.some(t, "apply_killed_and_retried", breakKill, want, applyKilledAndRetried)
-		s.each(t, "undo_killed", breakKill, undo, undoKilled)
-		s.each(t, "plan_stopped", breakStop, plan, planStopped)
-		s.each(t, "apply_stopped", breakStop, apply, applyStopped)
-		s.each(t, "undo_stopped", breakStop, undo, undoStopped)
+		s.each(t, "undo", undo, undoKilled, undoStopped)
 		for _, each := range more {
 			each(t)
 		}
@@ -93,21 +90,38 @@ func (w *world) run(o order) report {
 	return r
 }
 
-// each runs a test for each point of a plan, a forward or an undo; of a Brief case, for a sample. A test at a point is
-// named for it: one that fails is found again with the seed that drew it.
-func (s *suite) each(t *testing.T, name, how string, points []string, do func(*world, int)) {
-	s.at(t, name, how, points, !s.Brief, do)
+// each breaks a call at each of its points: kills it and stops it, or does EitherWay; of a Brief case, at a sample. A test at a
+// point is named for it: one that fails is found again with the seed that drew it.
+func (s *suite) each(t *testing.T, call string, points []string, killed, stopped func(*world, int)) {
+	killing, stopping := s.deal(testrun.Rand(t), points)
+	s.at(t, call+"_killed", breakKill, points, killing, killed)
+	s.at(t, call+"_stopped", breakStop, points, stopping, stopped)
 }
 
-// some runs a test for each point where no test before has broken the action in this way, and for a sample of the others.
+// deal says at which points, by their labels, a call is killed and at which it is stopped.
+func (s *suite) deal(random *rand.Rand, points []string) (killing, stopping map[string]bool) {
+	killing, stopping = map[string]bool{}, map[string]bool{}
+	labels := slices.Clone(points)
+	slices.Sort(labels)
+	labels = slices.Compact(labels)
+	random.Shuffle(len(labels), func(i, j int) { labels[i], labels[j] = labels[j], labels[i] })
+	first := random.IntN(2)
+	for i, label := range labels {
+		killing[label] = !s.EitherWay || i%2 == first
+		stopping[label] = !s.EitherWay || i%2 != first
+	}
+	return killing, stopping
+}
+
+// some runs a test for each point where no test before has broken the action, and for a sample of the others.
 func (s *suite) some(t *testing.T, name, how string, points []string, do func(*world, int)) {
-	s.at(t, name, how, points, false, do)
+	s.at(t, name, how, points, nil, do)
 }
 
-func (s *suite) at(t *testing.T, name, how string, points []string, each bool, do func(*world, int)) {
+func (s *suite) at(t *testing.T, name, how string, points []string, dealt map[string]bool, do func(*world, int)) {
 	called := func(at int) string { return fmt.Sprintf("%02d_%s", at, strings.ReplaceAll(points[at], "/", "_")) }
 	t.Run(name, func(t *testing.T) {
-		drawn := s.draw(testrun.Rand(t), how, points, each)
+		drawn := s.draw(testrun.Rand(t), how, points, dealt)
 		for at := range points {
 			if !slices.Contains(drawn, at) {
 				s.extra = append(s.extra, func(t *testing.T) {
@@ -124,19 +138,26 @@ func (s *suite) at(t *testing.T, name, how string, points []string, each bool, d
 	})
 }
 
-// draw chooses at which of the points that a call reaches it is broken: at each one's first time, but for what Sample and
-// Brief leave out, and at some of those that are left.
-func (s *suite) draw(random *rand.Rand, how string, points []string, each bool) (drawn []int) {
+// draw chooses at which of the points that a call reaches it is broken: at the first time of each that was dealt to this way of
+// breaking it, or that no test has broken in this way yet, but for what Sample and Brief leave out; and at some of the others.
+func (s *suite) draw(random *rand.Rand, how string, points []string, dealt map[string]bool) (drawn []int) {
 	seen := map[string]bool{}
 	var others []int
 	for at, label := range points {
+		wanted := dealt[label] || dealt == nil && !s.broke[how+label]
 		switch {
-		case !seen[label] && (s.Sample == 0 || each || !s.Brief && !s.broke[how+label] || slices.Contains(s.Own, label)):
+		case !seen[label] && (s.Sample == 0 || wanted && !s.Brief || slices.Contains(s.Own, label)):
 			drawn = append(drawn, at)
-		default:
+		case dealt == nil || dealt[label] || s.Brief:
 			others = append(others, at)
 		}
-		seen[label], s.broke[how+label] = true, true
+		seen[label] = true
+		s.broke[how+label] = true
+	}
+	if dealt != nil { // the other way has had its share as well
+		for label := range seen {
+			s.broke[breakKill+label], s.broke[breakStop+label] = true, true
+		}
 	}
 	random.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	drawn = append(drawn, others[:min(max(s.Sample, 1), len(others))]...)

@@ -96,7 +96,7 @@
 // # How much of it
 //
 // A call may reach one point several times: it is broken at the first, and at one of the others, which is drawn. Where a
-// case says Sample or Brief, more is left to the draw, but each point is broken in each way by at least one test. With
+// case says Sample, EitherWay or Brief, more is left to the draw, but each point of each call is broken by at least one test. With
 // UNWIND_TEST_DEEP=1 nothing is left out; UNWIND_TEST_SEED repeats a draw, and stands first in what a package prints. See
 // package testrun.
 package actiontest

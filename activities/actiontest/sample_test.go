@@ -2,6 +2,7 @@ package actiontest
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,26 +12,36 @@ import (
 func TestASampleLeavesNoPointUnbroken(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	points := []string{"a", "b", "a", "c"}
-	s := &suite{Case: Case{Sample: 1}, broke: map[string]bool{}}
-	require.Equal(t, []int{0, 1, 2, 3}, s.draw(random, breakKill, points, true), "the first test breaks at each, once, and at one again")
-	require.Equal(t, []int{0, 1, 2, 3}, s.draw(random, breakStop, points, false), "killed is not stopped")
-	require.Len(t, s.draw(random, breakKill, points, false), 1)
-	again := s.draw(random, breakStop, append(points, "new"), false)
-	require.Len(t, again, 2)
-	require.Equal(t, 4, again[1], "what no test has broken yet is in no sample, but always")
-
-	s = &suite{Case: Case{Sample: 1}, broke: map[string]bool{}}
-	require.Subset(t, s.draw(random, breakKill, []string{"a", "a", "a", "a", "b"}, true), []int{0, 4})
+	s := &suite{Case: Case{Sample: 1, EitherWay: true}, broke: map[string]bool{}}
+	for range 10 {
+		killing, stopping := s.deal(random, points)
+		for label := range killing {
+			require.NotEqual(t, killing[label], stopping[label], "each point is broken in one way: %s", label)
+		}
+		require.Len(t, killing, 3)
+		killed, stopped := s.draw(random, breakKill, points, killing), s.draw(random, breakStop, points, stopping)
+		require.Subset(t, append(killed, stopped...), []int{0, 1, 3})
+		require.Equal(t, killing["a"], slices.Contains(killed, 2), "and once more where it is reached again")
+		require.Equal(t, stopping["a"], slices.Contains(stopped, 2))
+	}
+	for _, how := range []string{breakKill, breakStop} {
+		again := s.draw(random, how, append(points, "new"), nil)
+		require.Len(t, again, 2)
+		require.Equal(t, 4, again[1], "what no test has broken in this way yet is in no sample, but always")
+	}
 
 	brief := &suite{Case: Case{Sample: 2, Brief: true}, broke: map[string]bool{}}
-	require.Len(t, brief.draw(random, breakKill, points, false), 2)
+	killing, _ := brief.deal(random, points)
+	require.Len(t, brief.draw(random, breakKill, points, killing), 2)
 	brief.Own, brief.Sample = []string{"c"}, 1
 	for range 10 {
-		require.Contains(t, brief.draw(random, breakKill, points, false), 3, "what is its own is in no sample, but always")
+		require.Contains(t, brief.draw(random, breakKill, points, killing), 3, "what is its own is in no sample, but always")
 	}
 	all := &suite{broke: map[string]bool{}}
-	require.Equal(t, []int{0, 1, 2, 3}, all.draw(random, breakKill, points, false))
-	require.Equal(t, []int{0, 1, 2, 3}, all.draw(random, breakKill, points, false), "without a sample each test breaks at each")
+	killing, stopping := all.deal(random, points)
+	require.Equal(t, []int{0, 1, 2, 3}, all.draw(random, breakKill, points, killing))
+	require.Equal(t, []int{0, 1, 2, 3}, all.draw(random, breakStop, points, stopping), "without a sample each test breaks at each, in each way")
+	require.Equal(t, []int{0, 1, 2, 3}, all.draw(random, breakKill, points, nil))
 }
 
 // TestADrawIsRepeated draws twice from one source.
@@ -38,7 +49,7 @@ func TestADrawIsRepeated(t *testing.T) {
 	points := []string{"a", "b", "c", "d", "e", "f", "g"}
 	draw := func() []int {
 		s := &suite{Case: Case{Sample: 3, Brief: true}, broke: map[string]bool{}}
-		return s.draw(rand.New(rand.NewPCG(3, 4)), breakKill, points, false)
+		return s.draw(rand.New(rand.NewPCG(3, 4)), breakKill, points, nil)
 	}
 	require.Equal(t, draw(), draw())
 }

@@ -56,6 +56,9 @@ type Case struct {
 	// case has broken it in the same way (killed, or stopped) already, drawn by the run's seed: for worlds that are slow to
 	// set up. Of a Brief case every test takes a sample. Defaults to all points.
 	Sample int
+	// EitherWay says that Plan, Apply and Undo are killed or stopped at each of their points, as it is drawn, and not both: for
+	// worlds in which a test takes seconds of the processor.
+	EitherWay bool
 	// Own are points of a Brief case that the other one does not come by: no sample leaves them out.
 	Own []string
 	// Reset says that manifest after, seen after a reset, is the resource's start. Defaults to Same.

@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -86,10 +87,13 @@ output "echo" { value = var.password }
 				o["value"] = o["value"].(string) + "x"
 			})
 		},
-		Secret: canary,
-		Anew:   true,
-		Sample: 1,
-		Redone: func(left, now string) bool { return anonymous(left) == anonymous(now) },
+		Secret:    canary,
+		Anew:      true,
+		Sample:    1,
+		EitherWay: true,
+		// A call starts terraform about five times, beside the tests of another package.
+		Patience: 3 * time.Minute,
+		Redone:   func(left, now string) bool { return anonymous(left) == anonymous(now) },
 	}
 }
 
