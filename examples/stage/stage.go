@@ -55,7 +55,7 @@ const (
 const stripeKey = "STRIPE_KEY"
 
 // Set sets a stage up. What it has done is cleared away again where it fails.
-func Set(ctx context.Context, o Options) (s *Stage, err error) {
+func Set(ctx context.Context, o Options) (_ *Stage, err error) {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
@@ -63,7 +63,7 @@ func Set(ctx context.Context, o Options) (s *Stage, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &Stage{Folder: folder, Missing: map[string]string{}, secrets: map[string]string{}}
+	s := &Stage{Folder: folder, Missing: map[string]string{}, secrets: map[string]string{}}
 	s.closers = append(s.closers, func(context.Context) error { return os.RemoveAll(s.Folder) })
 	defer func() {
 		if err != nil {
