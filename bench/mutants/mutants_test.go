@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -19,6 +20,8 @@ type mutant struct {
 	name string
 	// in is the folder of the source, from the root of the repository; from stands in one of its files, once, and becomes to.
 	in, from, to string
+	// also are changes of other places, where either guards what the other does.
+	also []mutant
 	// tests is the package whose tests must fail at the depth of a plain run, and run which of them are enough.
 	tests, run string
 }
@@ -55,6 +58,12 @@ var mutants = []mutant{
 		tests: "activities/container/containertest", run: "TestChanging/(undo_without_apply|apply_then_undo)$",
 	},
 	{
+		name: "container runs what was taken back", in: "activities/container",
+		from: "err == nil && holder.Holder != forwardHolds {", to: `err == nil && holder.Holder == "" {`,
+		also:  []mutant{{name: "its journal", in: "activities/journal", from: "\tif f != Undecided {", to: "\tif f == Releasing {"}},
+		tests: "activities/container/containertest", run: "TestChanging/undo_without_apply$",
+	},
+	{
 		name: "container keeps no record", in: "activities/container",
 		from: "_, err = a.token.Create(journal.Record, &a.rec)", to: "err = nil",
 		tests: "activities/container/containertest", run: "TestChanging/(apply_then_undo|undo_twice)$",
@@ -84,6 +93,9 @@ var mutants = []mutant{
 
 const root = "../.."
 
+// places are all that a mutant changes.
+func (m mutant) places() []mutant { return append([]mutant{m}, m.also...) }
+
 // find is the file that a mutant changes, with its content then.
 func (m mutant) find(t *testing.T) (path string, content []byte) {
 	t.Helper()
@@ -105,7 +117,9 @@ func (m mutant) find(t *testing.T) (path string, content []byte) {
 
 func TestEachMutantHasItsPlace(t *testing.T) {
 	for _, m := range mutants {
-		m.find(t)
+		for _, each := range m.places() {
+			each.find(t)
+		}
 	}
 }
 
@@ -127,13 +141,16 @@ func TestEachMutantIsFound(t *testing.T) {
 
 // test runs the tests with a mutant in place of what it changes.
 func (m mutant) test(t *testing.T) (string, error) {
-	path, content := m.find(t)
-	replaced, err := filepath.Abs(path)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	source, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(source, content, 0o600))
-	raw, err := json.Marshal(map[string]any{"Replace": map[string]string{replaced: source}})
+	dir, replace := t.TempDir(), map[string]string{}
+	for i, each := range m.places() {
+		path, content := each.find(t)
+		replaced, err := filepath.Abs(path)
+		require.NoError(t, err)
+		replace[replaced] = filepath.Join(dir, fmt.Sprintf("%d.go", i))
+		require.NoError(t, os.WriteFile(replace[replaced], content, 0o600))
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	raw, err := json.Marshal(map[string]any{"Replace": replace})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(overlay, raw, 0o600))
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-timeout=10m", "-overlay="+overlay, "-run="+m.run, "./"+m.tests)
