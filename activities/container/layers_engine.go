@@ -45,8 +45,8 @@ func (e *layeredEngine) files(ctx context.Context, id string, ignore []string) (
 }
 
 // tellsNames says that all names are as they are in the container: a helper's answers are JSON, which has only text.
-func tellsNames(files []stack.Shown) bool {
-	return !slices.ContainsFunc(files, func(f stack.Shown) bool {
+func tellsNames(files []stack.RootEntry) bool {
+	return !slices.ContainsFunc(files, func(f stack.RootEntry) bool {
 		return strings.ContainsRune(f.Path, utf8.RuneError) || strings.ContainsRune(f.Link, utf8.RuneError)
 	})
 }

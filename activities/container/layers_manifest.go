@@ -63,7 +63,7 @@ func (m manifest) adopt(known manifest) {
 
 // exported is the manifest of all that a container shows, as one that is read from the engine's export of it: sockets are
 // not in that.
-func exported(files []stack.Shown, ignore []string) manifest {
+func exported(files []stack.RootEntry, ignore []string) manifest {
 	m := manifest{}
 	for _, f := range files {
 		n := node{

@@ -211,7 +211,7 @@ func TestAContainerThatUsesItsFilesTakesDockerCommit(t *testing.T) {
 	require.NoError(t, err)
 	facts := strings.Join(change.Facts, "\n")
 	assert.Contains(t, facts, "by docker commit, not by a layer: process ")
-	assert.Contains(t, facts, "stands on the container's own root")
+	assert.Contains(t, facts, "has the container's own root")
 	_, err = s.action.Apply(t.Context(), e, with, "")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return saidBy(t, b, "cat /srv/said") == "two\n" }, time.Minute, 20*time.Millisecond, "it sees the change, and writes")

@@ -74,7 +74,7 @@ func New(c Config) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	client := helper.ClientOf(sidecar.Starter(plain, records.ID()))
+	client := helper.NewClient(sidecar.Starter(plain, records.ID()))
 	choice := &choice{mode: c.Layers, layers: &layers{
 		engine: plain, helper: client, home: home{notes: filepath.Join(state, "container", "sidecar"), helper: client},
 	}}

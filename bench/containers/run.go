@@ -192,7 +192,7 @@ func begin(ctx context.Context, rounds int) (_ *run, err error) {
 	if r.dir, err = os.MkdirTemp("", "unwind-bench-"); err != nil {
 		return nil, err
 	}
-	r.helper = helper.ClientOf(sidecar.Starter(r, filepath.Base(r.dir)))
+	r.helper = helper.NewClient(sidecar.Starter(r, filepath.Base(r.dir)))
 	if _, err := r.helper.Ask(ctx, helper.Request{Op: helper.Probe}); err != nil {
 		return nil, fmt.Errorf("no layers here: %w", err)
 	}

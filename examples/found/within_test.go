@@ -42,7 +42,7 @@ func TestWithinSeesWhatLiesOverAContainer(t *testing.T) {
 	}
 
 	home := containertest.Random()
-	layers := helper.ClientOf(sidecar.Starter(b.Client, home))
+	layers := helper.NewClient(sidecar.Starter(b.Client, home))
 	t.Cleanup(func() { containertest.RemoveHome(t, containertest.Docker(containertest.Outliving(t)), home) })
 	t.Cleanup(layers.Close)
 	ask := func(r helper.Request) {

@@ -48,8 +48,8 @@ func Of(root string) (Content, error) {
 	const tries = 5
 	var err error
 	for range tries {
-		var all []stack.Held
-		if all, err = stack.List(root); err == nil {
+		var all []stack.FolderEntry
+		if all, err = stack.ListFolder(root); err == nil {
 			return contentOf(all), nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -59,8 +59,8 @@ func Of(root string) (Content, error) {
 	return nil, fmt.Errorf("reading volume %s: %w", root, err)
 }
 
-func contentOf(all []stack.Held) Content {
-	slices.SortFunc(all, func(a, b stack.Held) int { return strings.Compare(a.Path, b.Path) })
+func contentOf(all []stack.FolderEntry) Content {
+	slices.SortFunc(all, func(a, b stack.FolderEntry) int { return strings.Compare(a.Path, b.Path) })
 	c, first := Content{}, map[uint64]string{}
 	for _, h := range all {
 		e := Entry{

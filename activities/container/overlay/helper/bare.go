@@ -12,22 +12,22 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
-// boot tells one start of this host from another.
-var boot = sync.OnceValue(func() string {
+// bootID identifies this boot of the host.
+var bootID = sync.OnceValue(func() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(id))
 })
 
-// miss finds the layers whose folders a loss of power has taken. A page is on the disk at once, a new folder seconds later:
-// so they are the newest ones, and what was written in them has gone with them. One that is missing below another was removed
-// by somebody.
-func (o *open) miss() error {
-	if o.Boot == boot() {
+// findLostLayers finds the layers whose folders a power loss has taken. A page of the book is synced at once, a new folder
+// is written back seconds later: so the newest layers are lost, with their content. A missing layer below an existing one
+// was removed by somebody.
+func (o *lockedBook) findLostLayers() error {
+	if o.Boot == bootID() {
 		return nil
 	}
-	for _, n := range slices.Backward(slices.Sorted(maps.Keys(o.used()))) {
+	for _, n := range slices.Backward(slices.Sorted(maps.Keys(o.usedLayers()))) {
 		_, err := os.Lstat(stack.Content(o.dir, n))
-		if err == nil || slices.ContainsFunc(o.Merged, func(m merged) bool { return m.As == n }) {
+		if err == nil || slices.ContainsFunc(o.Merged, func(m mergedLayer) bool { return m.As == n }) {
 			break
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -35,20 +35,20 @@ func (o *open) miss() error {
 		}
 		o.Bare = append(o.Bare, n)
 	}
-	o.Boot = boot()
+	o.Boot = bootID()
 	return nil
 }
 
-// clothe makes bare layers what they would be had they been made over a running container: empty, with the attributes of
-// what they cover.
-func (o *open) clothe() error {
+// recreateBareLayers makes bare layers as if they had been made over a running container: empty, with the metadata of what
+// they cover.
+func (o *lockedBook) recreateBareLayers() error {
 	if len(o.Bare) == 0 {
 		return nil
 	}
-	if err := o.write(o.dir, false); err != nil { // from now on none of them is missing
+	if err := o.writeBook(o.dir, false); err != nil { // from now on none of them is missing
 		return err
 	}
-	used := o.used()
+	used := o.usedLayers()
 	for _, n := range slices.Sorted(slices.Values(o.Bare)) {
 		if !used[n] {
 			continue
@@ -56,7 +56,7 @@ func (o *open) clothe() error {
 		if err := stack.MakeLayer(o.dir, n); err != nil {
 			return err
 		}
-		if err := o.target.Dress(o.view(o.Below[n], n)); err != nil {
+		if err := o.target.CopyRootMetadata(o.view(o.Below[n], n)); err != nil {
 			return err
 		}
 	}

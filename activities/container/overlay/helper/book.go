@@ -16,64 +16,62 @@ import (
 
 const bookVersion = 1
 
-// book is what has to be of one container.
+// book is the desired state of one container.
 type book struct {
 	Version   int    `json:"version"`
 	Container string `json:"container"`
-	// ID tells the tops of this book from those of another.
+	// ID tells the tops of this book from those of others.
 	ID string `json:"id"`
-	// Boot is the start of its host in which the book was written; the disk may have lost in an earlier one what is newest.
-	// Bare are layers that wait for the container to run: those that the disk has lost, and those made since it was stopped.
+	// Boot is the boot of the host in which the book was written; what was newest in an earlier one may be lost. Bare are
+	// layers that wait for the container to run: those lost, and those made since it was stopped.
 	Boot string `json:"boot,omitempty"`
 	Bare []int  `json:"bare,omitempty"`
-	// Next is the number of the next layer; none is used twice.
+	// Next is the number of the next layer; none is reused.
 	Next int `json:"next"`
-	// Below says which layer each layer was made over; 0 is the container's own root. So layers are a tree.
+	// Below maps each layer to the one it was made over; 0 is the container's own root. So layers form a tree.
 	Below map[int]int `json:"below,omitempty"`
-	// Lower is the newest layer under the upper one. Upper is the one that is written to; 0 is none: then the container's
-	// own root shows.
+	// Lower is the newest layer below the upper one. Upper is the one written to, or 0 if the container's own root is
+	// visible.
 	Lower int `json:"lower,omitempty"`
 	Upper int `json:"upper,omitempty"`
-	// Marks are the checkpoints by name, each the newest layer of what it has.
+	// Marks maps each checkpoint to its newest layer.
 	Marks map[string]int `json:"marks,omitempty"`
 	// Doors says which upper layer the commands of a checkpoint's step may enter.
 	Doors map[string]int `json:"doors,omitempty"`
-	// Busy are the checkpoints at whose taking processes of earlier steps stood in the container.
+	// Busy are the checkpoints that were taken while processes of earlier steps ran in the container.
 	Busy map[string]bool `json:"busy,omitempty"`
 	// Over are the checkpoints whose steps a restore has ended.
 	Over map[string]bool `json:"over,omitempty"`
 	// Turns are the restores that have been done.
 	Turns map[string]bool `json:"turns,omitempty"`
-	// Merged are layers that stand for many.
-	Merged []merged `json:"merged,omitempty"`
-	// Doing is a change that has begun.
-	Doing *change `json:"doing,omitempty"`
-	// Base is the layer that, with all below it, shows what a commit has written into the container's own root; 0 where there
-	// was none, or one has begun since. Landing is what is being written there, and Owed says that the last commit could not
-	// take the layers off.
-	Base    int      `json:"base,omitempty"`
-	Landing *landing `json:"landing,omitempty"`
-	Owed    bool     `json:"owed,omitempty"`
-	// Reverses are the layers that take back what commits have written, each with what Base was before its commit: that one
-	// shows the same.
+	// Merged are layers that stand for several others.
+	Merged []mergedLayer `json:"merged,omitempty"`
+	// Doing is a change in progress.
+	Doing *topChange `json:"doing,omitempty"`
+	// Base is the layer that, with those below it, equals what a commit has written into the container's own root; 0 if
+	// there was none, or one is in progress. Landing is what is being written there. Owed says that the last commit could
+	// not unmount the layers.
+	Base    int        `json:"base,omitempty"`
+	Landing *rootWrite `json:"landing,omitempty"`
+	Owed    bool       `json:"owed,omitempty"`
+	// Reverses maps each layer that undoes a commit to what Base was before that commit, which looks the same.
 	Reverses map[int]int `json:"reverses,omitempty"`
 
-	on page // where it was read, or written last
+	on page // where it was read from or last written to
 }
 
-// change is one of the top. It is written down before the top is changed, and is over when it is in the book. Without an
-// upper layer it takes all layers off: what the lower ones hold has been written into the container's own root.
-type change struct {
+// topChange is a change of the top. It is recorded before the top is changed, and is over when the book has its result.
+// Without an upper layer it unmounts all layers, once the lower ones have been written into the container's own root.
+type topChange struct {
 	Lower int `json:"lower,omitempty"`
 	Upper int `json:"upper"`
-	// Old is the top that goes, with those who stand in it where Ends is set. Born tells the start of the container in which
-	// the change was begun.
+	// Old is the former top; with Ends its users are ended. Born identifies the start of the container in which the change
+	// began.
 	Old  *stack.Top `json:"old,omitempty"`
 	Ends bool       `json:"ends,omitempty"`
 	Born string     `json:"born,omitempty"`
-	// Mark is the checkpoint whose step may enter the new top; where Takes is set it is made, of what is Lower now. Turn
-	// is the restore that this is, Keep the name under which the old layers are kept, and Over the checkpoint whose step it
-	// ends.
+	// Mark is the checkpoint whose step may enter the new top; with Takes it is made, of what is Lower now. Turn is the
+	// restore that this is, Keep the name under which the old layers are kept, and Over the checkpoint whose step it ends.
 	Mark  string `json:"mark,omitempty"`
 	Takes bool   `json:"takes,omitempty"`
 	Turn  string `json:"turn,omitempty"`
@@ -81,15 +79,14 @@ type change struct {
 	Over  string `json:"over,omitempty"`
 }
 
-// merged is a layer that holds what another one and all below that hold together; they are kept for the checkpoints
-// between them.
-type merged struct {
+// mergedLayer holds the sum of a layer and all below it, which are kept for the checkpoints between them.
+type mergedLayer struct {
 	Upto int `json:"upto"`
 	As   int `json:"as"`
 }
 
-// mostLower is the most layers that lie below an upper one: each lookup of a name that is not there asks them all.
-// leastLower are the newest of them, which are not merged.
+// mostLower bounds the layers below an upper one: each lookup of a missing name asks them all. leastLower are the newest of
+// them, which are not merged.
 const (
 	mostLower  = 64
 	leastLower = 16
@@ -105,8 +102,8 @@ func (b *book) chain(n int) []int {
 	return up
 }
 
-// fewer is what to mount in place of a layer and all below it: the same, with as many of them merged as have been.
-func (b *book) fewer(n int) []int {
+// lowerToMount is the chain of a layer with merged layers in place of those they stand for.
+func (b *book) lowerToMount(n int) []int {
 	chain := b.chain(n)
 	for i, below := range slices.Backward(chain) {
 		for _, m := range b.Merged {
@@ -118,8 +115,8 @@ func (b *book) fewer(n int) []int {
 	return chain
 }
 
-// keepReverse puts reverse layer n below all others.
-func (b *book) keepReverse(n int) {
+// insertReverse puts reverse layer n below all others.
+func (b *book) insertReverse(n int) {
 	for layer, below := range b.Below {
 		if below == 0 {
 			b.Below[layer] = n
@@ -137,9 +134,9 @@ func (b *book) keepReverse(n int) {
 	b.Base = 0
 }
 
-// history lists a layer and all that led to it, the oldest first, so that of two layers what is different in their histories is
-// what is different in what they show. It is the chain of the layer, but that a reverse layer below others, or the container's
-// own root, stands for the layers that a commit has written there: see committed.
+// history lists a layer and all that led to it, the oldest first, such that two layers show different files exactly where
+// their histories differ. It is the chain of the layer, with a commitMarker in place of a reverse layer, or of the
+// container's own root, after a commit.
 func (b *book) history(n int) []int {
 	var up []int
 	for reverse := false; ; {
@@ -149,7 +146,7 @@ func (b *book) history(n int) []int {
 		}
 		switch {
 		case !reverse && was != 0:
-			up = append(up, committed(n))
+			up = append(up, commitMarker(n))
 			n = was
 		case n == 0:
 			slices.Reverse(up)
@@ -161,25 +158,25 @@ func (b *book) history(n int) []int {
 	}
 }
 
-// committed marks in a history where a commit stands: what follows it lies over layer n, and not over what is before it. Both
-// show the same, unless somebody else has written to the container's own root.
-func committed(n int) int { return -n - 1 }
+// commitMarker stands for a commit in a history: what follows it is over layer n, not over what is before it. Both look the
+// same, unless somebody else has written to the container's own root.
+func commitMarker(n int) int { return -n - 1 }
 
 // layersOf are the layers of a history.
 func layersOf(history []int) []int {
 	return slices.DeleteFunc(slices.Clone(history), func(n int) bool { return n < 0 })
 }
 
-// newest is the layer that shows, with all below it.
-func (b *book) newest() int {
+// newestLayer is the topmost layer.
+func (b *book) newestLayer() int {
 	if b.Upper == 0 {
 		return b.Lower
 	}
 	return b.Upper
 }
 
-// drop lets go of a checkpoint, also of one that a change is to make.
-func (b *book) drop(name string) {
+// dropCheckpoint removes a checkpoint, including one that a change is about to make.
+func (b *book) dropCheckpoint(name string) {
 	delete(b.Marks, name)
 	delete(b.Doors, name)
 	delete(b.Busy, name)
@@ -197,15 +194,15 @@ func (b *book) drop(name string) {
 	}
 }
 
-// done puts a change into the book.
-func (b *book) done(c change) {
+// recordChange applies a finished change to the book.
+func (b *book) recordChange(c topChange) {
 	if c.Keep != "" {
-		b.Marks[c.Keep] = b.newest()
+		b.Marks[c.Keep] = b.newestLayer()
 	}
 	for mark, upper := range b.Doors {
-		if c.Upper != 0 && c.Turn == "" && c.Mark == "" && upper == b.Upper { // the same files, shown again after a restart
+		if c.Upper != 0 && c.Turn == "" && c.Mark == "" && upper == b.Upper { // the same files, mounted again after a restart
 			b.Doors[mark] = c.Upper
-		} else { // others stand there now, or nothing is left of what it has done
+		} else { // other processes use it now, or its work is gone
 			delete(b.Doors, mark)
 		}
 	}
@@ -221,17 +218,17 @@ func (b *book) done(c change) {
 	if c.Over != "" {
 		b.Over[c.Over] = true
 	}
-	if c.Turn != "" { // what was being written is wanted no more
+	if c.Turn != "" { // a restore cancels what was being written
 		b.Landing = nil
 	}
 	b.Owed = b.Owed && !c.Takes && c.Turn == "" && c.Upper != 0
 	b.Lower, b.Upper, b.Doing = c.Lower, c.Upper, nil
-	now := b.fewer(b.Lower)
-	b.Merged = slices.DeleteFunc(b.Merged, func(m merged) bool { return !slices.Contains(now, m.As) })
+	now := b.lowerToMount(b.Lower)
+	b.Merged = slices.DeleteFunc(b.Merged, func(m mergedLayer) bool { return !slices.Contains(now, m.As) })
 }
 
-// used are the layers that are needed.
-func (b *book) used() map[int]bool {
+// usedLayers are the layers that are needed.
+func (b *book) usedLayers() map[int]bool {
 	needed := map[int]bool{}
 	need := func(n int) {
 		for ; n != 0 && !needed[n]; n = b.Below[n] {
@@ -253,7 +250,7 @@ func (b *book) used() map[int]bool {
 	if b.Landing != nil {
 		need(b.Landing.Upto)
 	}
-	for more := true; more; { // a checkpoint of before a commit is compared with what that has written
+	for more := true; more; { // a checkpoint from before a commit is compared with what that has written
 		more = false
 		for n := range b.Reverses {
 			wrote := b.Base
@@ -269,10 +266,10 @@ func (b *book) used() map[int]bool {
 	return needed
 }
 
-// readBook reads the book in dir; a container that has none gets an empty one.
-func readBook(dir, container string) (*book, error) { return new(memory).readBook(dir, container) }
+// readBook reads the book in dir; a new container gets an empty one.
+func readBook(dir, container string) (*book, error) { return new(bookCache).readBook(dir, container) }
 
-func (m *memory) readBook(dir, container string) (*book, error) {
+func (m *bookCache) readBook(dir, container string) (*book, error) {
 	on, line, err := newestPage(dir)
 	if known := m.recall(container, on); err == nil && known != nil {
 		return known, nil
@@ -287,15 +284,15 @@ func (m *memory) readBook(dir, container string) (*book, error) {
 		}
 	}
 	if err != nil {
-		return nil, failure(Damaged, "the book of container %s: %v", container, err)
+		return nil, newFailure(Damaged, "the book of container %s: %v", container, err)
 	}
 	on.Book = nil
 	b.on = on
 	if b.Version != bookVersion || b.Container != container {
-		return nil, failure(Damaged, "the book of container %s has format %d and is of %s", container, b.Version, b.Container)
+		return nil, newFailure(Damaged, "the book of container %s has format %d and is of %s", container, b.Version, b.Container)
 	}
 	if b.Boot == "" {
-		b.Boot = boot()
+		b.Boot = bootID()
 	}
 	if b.Marks == nil {
 		b.Marks = map[string]int{}
@@ -317,7 +314,7 @@ func (m *memory) readBook(dir, container string) (*book, error) {
 	return b, nil
 }
 
-// readFirst reads the book of a helper that made no pages, if there is one.
+// readFirst reads a book in the format without pages, if there is one.
 func readFirst(dir string, b *book) error {
 	raw, err := os.ReadFile(filepath.Join(dir, firstName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -329,7 +326,7 @@ func readFirst(dir string, b *book) error {
 	return err
 }
 
-// hasBook says whether there is a book in dir.
+// hasBook reports whether there is a book in dir.
 func hasBook(dir string) bool {
 	return slices.ContainsFunc(append(pageNames[:], firstName), func(name string) bool {
 		_, err := os.Lstat(filepath.Join(dir, name))
@@ -337,8 +334,8 @@ func hasBook(dir string) bool {
 	})
 }
 
-// Stands says whether the book in dir has layers of a container, or checkpoints. Nothing is locked: both may change.
-func Stands(dir, container string) (bool, error) {
+// HasLayers reports whether the book in dir has layers or checkpoints of a container. It takes no lock: both may change.
+func HasLayers(dir, container string) (bool, error) {
 	dir = filepath.Join(dir, container)
 	if !hasBook(dir) {
 		return false, nil
@@ -347,13 +344,14 @@ func Stands(dir, container string) (bool, error) {
 	return err != nil || b.Upper != 0 || len(b.Marks) > 0 || b.Doing != nil || b.Landing != nil, err
 }
 
-// write puts the book on the disk, whole. It outlives a loss of power too, unless that is told by the book before it.
+// write puts the whole book on the disk. It survives a power loss, unless told is set and the previous book already implies
+// the change.
 func (b *book) write(dir string, told bool) error {
 	raw, err := json.Marshal(b)
 	if err != nil {
 		return err
 	}
-	if b.on, err = b.on.next(dir, raw, told); err != nil || b.on.Number > 1 {
+	if b.on, err = b.on.writeNext(dir, raw, told); err != nil || b.on.Number > 1 {
 		return err
 	}
 	if err := os.Remove(filepath.Join(dir, firstName)); !errors.Is(err, fs.ErrNotExist) {
@@ -362,15 +360,15 @@ func (b *book) write(dir string, told bool) error {
 	return nil
 }
 
-// trash begins the names of what is being removed.
+// trash prefixes the names of what is being removed.
 const trash = ".trash-"
 
-// sweep removes the layers that nothing names, in the background.
-func (b *book) sweep(dir string) error {
+// sweepLayers removes unreferenced layers in the background.
+func (b *book) sweepLayers(dir string) error {
 	names, err := os.ReadDir(dir)
 	var errs []error
 	var gone []string
-	used := b.used()
+	used := b.usedLayers()
 	for n := range b.Below {
 		if !used[n] {
 			delete(b.Below, n)
@@ -390,7 +388,7 @@ func (b *book) sweep(dir string) error {
 	for _, name := range names {
 		n, notLayer := strconv.Atoi(name.Name())
 		switch {
-		case strings.HasPrefix(name.Name(), trash): // of a helper that has ended
+		case strings.HasPrefix(name.Name(), trash): // of a former helper
 			gone = append(gone, filepath.Join(dir, name.Name()))
 		case notLayer == nil && !used[n]:
 			for _, move := range [][2]string{ // the door first: it is found by its layer
@@ -408,8 +406,8 @@ func (b *book) sweep(dir string) error {
 		for _, away := range gone {
 			_ = stack.RemoveAll(away) // what is left is found by the next sweep
 		}
-		if len(gone) > 0 { // and the disk has its room
-			stack.LetGo()
+		if len(gone) > 0 { // free the disk space
+			stack.CloseFormerTops()
 		}
 	}()
 	return errors.Join(append(errs, err)...)

@@ -9,7 +9,7 @@ import (
 
 // newClient is a client of helpers that are children of this process and keep layers in dir. Started is told of each.
 func newClient(dir string, started func(pid int)) *Client {
-	return ClientOf(func(context.Context) (Process, error) {
+	return NewClient(func(context.Context) (Process, error) {
 		cmd := exec.Command("/proc/self/exe", dir)
 		cmd.Args[0] = ProcessName
 		cmd.Dir = "/"

@@ -17,22 +17,23 @@ import (
 	"time"
 )
 
-// ProcessName is the name under which a program that calls Attend is a helper. Its one argument is the folder for layers.
+// ProcessName is the process name under which a program that calls Attend runs as a helper. Its one argument is the folder
+// for layers.
 const ProcessName = "unwind-overlay-helper"
 
 func init() { //nolint:gochecknoinits // later the first thread may be another goroutine's
 	if filepath.Base(os.Args[0]) == ProcessName {
-		runtime.LockOSThread() // what /proc tells of this process is its first thread, which is to stay where it is
+		runtime.LockOSThread() // /proc shows the root and namespaces of the first thread, which must not change
 	}
 }
 
 var attended atomic.Bool
 
-// Attended says whether this program can be its own helper.
+// Attended reports whether this program can be its own helper.
 func Attended() bool { return attended.Load() }
 
-// Attend makes this program able to be its own helper: call it first in main. In a process that was started as one it
-// does that work and never returns.
+// Attend lets this program be its own helper: call it first in main. In a process that was started as a helper it does that
+// work and never returns.
 func Attend() {
 	if filepath.Base(os.Args[0]) != ProcessName {
 		attended.Store(true)
@@ -46,46 +47,47 @@ func Attend() {
 	os.Exit(0)
 }
 
-// idle is after how long a helper that nobody asks anything ends.
-const idle = time.Minute
+// idleLimit is how long a client keeps an unused helper.
+const idleLimit = time.Minute
 
 // Process is a helper that has been started.
 type Process struct {
-	// In is what it reads requests from: it ends when that is closed and all have been answered. Out is what it writes.
+	// In takes requests; the helper ends when it is closed and all have been answered. Out carries answers.
 	In  io.WriteCloser
 	Out io.Reader
-	// Wait returns when nothing is left of it. It is called at the end of Out.
+	// Wait returns when the process is gone. It is called at the end of Out.
 	Wait func()
 }
 
 // Starter starts a helper, which outlives ctx.
 type Starter func(ctx context.Context) (Process, error)
 
-// Client starts a helper at the first need, and another where one has ended. It may be used by several goroutines.
+// Client starts a helper on first use, and another if that has ended. It is safe for concurrent use.
 type Client struct {
 	starter Starter
 
 	mu      sync.Mutex
-	now     *process
+	now     *helperProcess
 	next    int
 	closing bool
 }
 
-// process is a running helper.
-type process struct {
+// helperProcess is a running helper.
+type helperProcess struct {
 	in      io.WriteCloser
 	waiting map[int]chan<- Answer
 	idle    *time.Timer
 	ended   chan struct{}
 }
 
-// ClientOf makes a client of helpers that are started so.
-func ClientOf(start Starter) *Client { return &Client{starter: start} }
+// NewClient makes a client of helpers that start starts.
+func NewClient(start Starter) *Client { return &Client{starter: start} }
 
-// ErrEnded is an answer that never came.
-var ErrEnded = errors.New("the overlay helper has ended before it answered")
+// ErrEnded means that the helper ended without an answer.
+var ErrEnded = errors.New("the overlay helper ended before it answered")
 
-// Ask sends a request and waits for its answer. An error that is not a [Failure] leaves open what has been done of it.
+// Ask sends a request and waits for its answer. After an error that is not a [Failure], it is unknown how much of it was
+// done.
 func (c *Client) Ask(ctx context.Context, r Request) (Answer, error) {
 	p, answer, err := c.send(ctx, r)
 	if err != nil {
@@ -99,7 +101,7 @@ func (c *Client) Ask(ctx context.Context, r Request) (Answer, error) {
 		return Answer{}, ctx.Err()
 	}
 	select {
-	case a := <-answer: // its last word
+	case a := <-answer: // its last answer
 		return a.result()
 	default:
 		return Answer{}, ErrEnded
@@ -113,7 +115,7 @@ func (a Answer) result() (Answer, error) {
 	return a, nil
 }
 
-func (c *Client) send(ctx context.Context, r Request) (*process, <-chan Answer, error) {
+func (c *Client) send(ctx context.Context, r Request) (*helperProcess, <-chan Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing {
@@ -146,9 +148,9 @@ func (c *Client) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p := &process{in: started.In, waiting: map[int]chan<- Answer{}, ended: make(chan struct{})}
+	p := &helperProcess{in: started.In, waiting: map[int]chan<- Answer{}, ended: make(chan struct{})}
 	c.now = p
-	p.idle = time.AfterFunc(idle, func() {
+	p.idle = time.AfterFunc(idleLimit, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if len(p.waiting) > 0 {
@@ -171,7 +173,7 @@ func (c *Client) start(ctx context.Context) error {
 				delete(p.waiting, a.ID)
 			}
 			if len(p.waiting) == 0 {
-				p.idle.Reset(idle)
+				p.idle.Reset(idleLimit)
 			}
 			c.mu.Unlock()
 		}
@@ -188,7 +190,7 @@ func (c *Client) start(ctx context.Context) error {
 	return nil
 }
 
-// Close lets the helper do what it has been asked for, and waits for its end.
+// Close lets the helper finish its requests, and waits for its end.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closing = true

@@ -12,53 +12,53 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// landing is what is being written into the container's own root: layer Upto and all below it. Layers are those of them that
-// the root lacked when that began, the oldest first.
-type landing struct {
+// rootWrite is a write of layer Upto and all below it into the container's own root. Layers are those that the root lacked
+// when it began, the oldest first.
+type rootWrite struct {
 	Upto   int   `json:"upto"`
 	Layers []int `json:"layers"`
 }
 
-// commit makes what the steps of checkpoints names have done a part of the container's own filesystem, which then shows it
-// after a restart too. Each checkpoint stays: see [open.land]. Where nobody stands in the layers any more they are taken off,
-// and it is true. Else they stay, and what is in them is written all the same.
-func (o *open) commit(ctx context.Context, names []string) (off bool, err error) {
+// commit makes the work of checkpoints names part of the container's own filesystem, so that a restart keeps it.
+// Checkpoints stay usable: see [lockedBook.writeToRoot]. If no process uses the layers any more they are unmounted, and off
+// is true. Otherwise they stay, and their content is written all the same.
+func (o *lockedBook) commit(ctx context.Context, names []string) (off bool, err error) {
 	if o.Upper == 0 && o.Landing == nil {
 		return true, nil
 	}
-	if o.target == nil { // nothing can be written now; see settle
+	if o.target == nil { // cannot be written now; see reconcile
 		o.Owed = true
-		return false, o.write(o.dir, false)
+		return false, o.writeBook(o.dir, false)
 	}
-	if o.Upper == 0 { // a rollback in place was cut short
-		return true, o.land(o.Landing.Upto)
+	if o.Upper == 0 { // a rollback in place was interrupted
+		return true, o.writeToRoot(o.Landing.Upto)
 	}
-	if other := o.guest(names); other != "" { // what its step does is not committed yet
-		return false, o.land(o.Marks[other])
+	if other := o.otherUser(names); other != "" { // its step's work is not committed yet
+		return false, o.writeToRoot(o.Marks[other])
 	}
 	waits, cancel := context.WithTimeout(ctx, min(o.leaving, time.Second))
 	defer cancel()
-	if gone, err := o.target.Deserted(waits, *o.shown); err != nil {
+	if gone, err := o.target.WaitUnused(waits, *o.shown); err != nil {
 		return false, err
 	} else if !gone {
 		return false, o.commitInUse()
 	}
-	upto, err := o.freeze(ctx)
+	upto, err := o.freezeTop(ctx)
 	if err != nil {
 		return false, err
 	}
-	if err := o.land(upto); err != nil {
+	if err := o.writeToRoot(upto); err != nil {
 		return false, err
 	}
 	if users, err := o.target.Users(*o.shown); err != nil || users > 0 {
 		o.Owed = true
-		return false, errors.Join(err, o.write(o.dir, false))
+		return false, errors.Join(err, o.writeBook(o.dir, false))
 	}
-	return true, o.takeOff(ctx)
+	return true, o.removeStack(ctx)
 }
 
-// guest is a checkpoint, not one of names, whose step may be at work in the top.
-func (o *open) guest(names []string) (guest string) {
+// otherUser is a checkpoint, not one of names, whose step may be using the top.
+func (o *lockedBook) otherUser(names []string) (guest string) {
 	for mark, upper := range o.Doors {
 		if upper != o.Upper || slices.Contains(names, mark) {
 			continue
@@ -70,33 +70,33 @@ func (o *open) guest(names []string) (guest string) {
 	return guest
 }
 
-// commitInUse writes a copy of the top, in which somebody goes on writing. What he writes later is written when the container
-// has been restarted, or by the next commit.
-func (o *open) commitInUse() error {
+// commitInUse writes a copy of a top that is still written to. Later writes reach the root when the container has been
+// restarted, or with the next commit.
+func (o *lockedBook) commitInUse() error {
 	n, _, err := o.copyUpper()
 	if err != nil {
-		return errors.Join(err, o.sweep(o.dir))
+		return errors.Join(err, o.sweepLayers(o.dir))
 	}
 	o.Below[n], o.Owed = o.Lower, true
-	return o.land(n)
+	return o.writeToRoot(n)
 }
 
-// freeze returns the newest layer of what the container shows, when nobody writes to it any more.
-func (o *open) freeze(ctx context.Context) (newest int, err error) {
+// freezeTop replaces the top, and returns the newest layer of what the container shows once nothing writes to it.
+func (o *lockedBook) freezeTop(ctx context.Context) (newest int, err error) {
 	untouched, err := o.target.Untouched(o.view(o.Lower, o.Upper))
 	if err != nil || untouched {
 		return o.Lower, err
 	}
-	if err := o.show(ctx, change{Lower: o.newest()}); err != nil {
+	if err := o.showTop(ctx, topChange{Lower: o.newestLayer()}); err != nil {
 		return 0, err
 	}
-	return o.Lower, o.look()
+	return o.Lower, o.surveyTops()
 }
 
-// land writes layer upto, with all below it, into the container's own root. First it keeps what that changes there, as a
-// layer below all others: with that one below, each layer shows what it showed before, over the root as it was, as it is to
-// be, and as it is at any moment between. So nothing depends on how far the writing has got, and it can be begun again.
-func (o *open) land(upto int) error {
+// writeToRoot writes layer upto, with all below it, into the container's own root. First it saves what that changes there
+// as a layer below all others: over that one, every layer looks as before, over the old root, the new one and every state
+// between. So it does not matter how far an interrupted write got, and it can start again.
+func (o *lockedBook) writeToRoot(upto int) error {
 	if l := o.Landing; l == nil || l.Upto != upto {
 		layers := o.chain(upto)
 		if i := slices.Index(layers, o.Base); i >= 0 {
@@ -108,8 +108,8 @@ func (o *open) land(upto int) error {
 		if err := o.keepReverse(layers); err != nil {
 			return err
 		}
-		o.Landing = &landing{upto, layers}
-		if err := o.write(o.dir, false); err != nil {
+		o.Landing = &rootWrite{upto, layers}
+		if err := o.writeBook(o.dir, false); err != nil {
 			return err
 		}
 	}
@@ -119,105 +119,106 @@ func (o *open) land(upto int) error {
 	}
 	point.Reach("overlay.commit:written")
 	o.Base, o.Landing = upto, nil
-	return o.write(o.dir, false)
+	return o.writeBook(o.dir, false)
 }
 
-// keepReverse puts a layer below all others that takes back what layers are about to change in the container's own root.
-func (o *open) keepReverse(layers []int) error {
-	if err := o.enough(0); err != nil {
+// keepReverse inserts, below all others, a layer that undoes what layers are about to change in the container's own root.
+func (o *lockedBook) keepReverse(layers []int) error {
+	if err := o.checkRoom(0); err != nil {
 		return err
 	}
 	n := o.Next
 	o.Next++
-	err := o.remove(n) // a helper that was killed before it wrote its book may have used the number
+	err := o.removeLayer(n) // a helper killed before it wrote its book may have used the number
 	if err == nil {
 		err = o.target.Reverse(o.dir, layers, n)
 	}
 	if err != nil {
-		return errors.Join(err, o.remove(n))
+		return errors.Join(err, o.removeLayer(n))
 	}
 	point.Reach("overlay.commit:reversed")
-	o.book.keepReverse(n)
+	o.book.insertReverse(n)
 	return nil
 }
 
-// takeOff takes the stack off when all that its lower layers hold is in the container's own root.
-func (o *open) takeOff(ctx context.Context) error {
-	o.Doing = &change{Old: o.shown, Born: o.born}
-	if err := o.write(o.dir, false); err != nil {
+// removeStack unmounts the stack when the container's own root has all that its lower layers hold.
+func (o *lockedBook) removeStack(ctx context.Context) error {
+	o.Doing = &topChange{Old: o.shown, Born: o.born}
+	if err := o.writeBook(o.dir, false); err != nil {
 		return err
 	}
 	point.Reach("overlay.commit:taking-off")
-	if err := o.target.SetAside(); err != nil {
+	if err := o.target.MoveTopAside(); err != nil {
 		return err
 	}
 	point.Reach("overlay.commit:aside")
-	if err := o.look(); err != nil {
+	if err := o.surveyTops(); err != nil {
 		return err
 	}
-	return o.lift(ctx)
+	return o.removeTopAside(ctx)
 }
 
-// lift takes the stack off whose top has been set aside, or has gone with a restart. Who had entered before that is waited
-// for, and what he has written is written into the container's own root too. Somebody who stays makes it an InUse.
-func (o *open) lift(ctx context.Context) error {
+// removeTopAside unmounts a stack whose top has been moved aside, or has gone with a restart. It waits for processes that
+// entered before, and writes what they wrote into the container's own root too. A process that stays makes it an InUse
+// failure.
+func (o *lockedBook) removeTopAside(ctx context.Context) error {
 	if top := o.survey.Aside; top != nil {
 		waits, cancel := context.WithTimeout(ctx, o.leaving)
 		defer cancel()
-		if gone, err := o.target.Deserted(waits, *top); err != nil {
+		if gone, err := o.target.WaitUnused(waits, *top); err != nil {
 			return err
 		} else if !gone {
-			return failure(InUse, "a process that entered the container when its layers were taken off is still there: "+
-				"they go when it ends, or when the container is restarted")
+			return newFailure(InUse, "a process that entered the container while its layers were being unmounted is still running: "+
+				"they are unmounted when it ends or the container is restarted")
 		}
 	}
-	if err := o.landAll(); err != nil {
+	if err := o.writeAllToRoot(); err != nil {
 		return err
 	}
 	if o.survey.Aside != nil {
-		if err := o.target.Clear(); err != nil {
+		if err := o.target.RemoveAside(); err != nil {
 			return err
 		}
 	}
-	return errors.Join(o.complete(ctx, *o.Doing, false), os.RemoveAll(filepath.Join(o.dir, spareName)))
+	return errors.Join(o.completeChange(ctx, *o.Doing, false), os.RemoveAll(filepath.Join(o.dir, spareName)))
 }
 
-// landAll lands a stack to which nobody writes any more.
-func (o *open) landAll() error {
+// writeAllToRoot writes a stack that nothing writes to any more.
+func (o *lockedBook) writeAllToRoot() error {
 	upto := o.Upper
 	if untouched, err := o.target.Untouched(o.view(o.Lower, o.Upper)); err != nil {
 		return err
 	} else if untouched {
 		upto = o.Lower
 	}
-	return o.land(upto)
+	return o.writeToRoot(upto)
 }
 
-// commitOwed does what a commit could not, after a restart: nobody stands in the layers now.
-func (o *open) commitOwed(ctx context.Context) error {
-	if err := o.landAll(); err != nil {
+// commitOwed does after a restart what a commit could not: nothing uses the layers now.
+func (o *lockedBook) commitOwed(ctx context.Context) error {
+	if err := o.writeAllToRoot(); err != nil {
 		return err
 	}
-	return o.complete(ctx, change{}, false)
+	return o.completeChange(ctx, topChange{}, false)
 }
 
-// restoreInPlace brings a checkpoint back by writing it into the container's own root: no layers may stand there.
-func (o *open) restoreInPlace(ctx context.Context, c change) error {
+// restoreInPlace restores a checkpoint by writing it into the container's own root, with no layers mounted.
+func (o *lockedBook) restoreInPlace(ctx context.Context, c topChange) error {
 	if c.Keep != "" {
 		o.Marks[c.Keep] = 0
 		c.Keep = ""
 	}
-	if err := o.land(c.Lower); err != nil {
+	if err := o.writeToRoot(c.Lower); err != nil {
 		return err
 	}
 	c.Lower = 0
-	return o.complete(ctx, c, false)
+	return o.completeChange(ctx, c, false)
 }
 
-var errNoRoot = failure(Unfit, "the container does not run, and what it holds since its layers were written into it cannot be seen: start it")
+var errNoRoot = newFailure(Unfit, "the container is not running, and its files after the commit of its layers cannot be read: start it")
 
 // view of the container's own root where a commit has written to it: see [book.history].
-func (o *open) drift(now []int, at int, skips, timeless func(string) bool) ([]stack.Change, error) {
+func (o *lockedBook) drift(now []int, at int, skips, timeless func(string) bool) ([]stack.Change, error) {
 	if o.target == nil {
 		return nil, errNoRoot
 	}

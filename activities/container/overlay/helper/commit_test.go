@@ -186,10 +186,10 @@ func (k *kept) restart() {
 	s, err := at.Survey()
 	require.NoError(k.t, err)
 	for range s.Tops {
-		require.NoError(k.t, at.Lift())
+		require.NoError(k.t, at.RemoveTop())
 	}
 	if s.Aside != nil {
-		require.NoError(k.t, at.Clear())
+		require.NoError(k.t, at.RemoveAside())
 	}
 }
 

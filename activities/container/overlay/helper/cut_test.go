@@ -24,7 +24,7 @@ func TestACutShortChangeIsTakenUp(t *testing.T) {
 	// A helper that is killed when the new top shows, and before that is in the book.
 	k.must(Take, name("two"))
 	before.Next, before.Below[2] = 3, 1
-	before.Doing = &change{Lower: 1, Upper: 2, Mark: "two", Takes: true}
+	before.Doing = &topChange{Lower: 1, Upper: 2, Mark: "two", Takes: true}
 	k.rewrite(before)
 	assert.True(t, k.must(Has, name("two")).Yes)
 	k.Do("echo 2 >/srv/2")
@@ -36,7 +36,7 @@ func TestACutShortChangeIsTakenUp(t *testing.T) {
 	k.Do("echo 3 >/srv/3")
 	three := k.Files()
 	now := k.book()
-	now.Doing = &change{Lower: now.Lower, Upper: now.Upper, Mark: "three", Takes: true}
+	now.Doing = &topChange{Lower: now.Lower, Upper: now.Upper, Mark: "three", Takes: true}
 	now.Upper = now.Lower
 	k.rewrite(now)
 	k.lift()
@@ -50,7 +50,7 @@ func TestACutShortChangeIsTakenUp(t *testing.T) {
 	dir := filepath.Join(k.dir, boxID)
 	require.NoError(t, stack.MakeLayer(dir, now.Next))
 	require.NoError(t, os.WriteFile(filepath.Join(stack.Content(dir, now.Next), "junk"), nil, 0o600))
-	now.Doing = &change{Upper: 77, Mark: "one", Turn: "one undo", Ends: true}
+	now.Doing = &topChange{Upper: 77, Mark: "one", Turn: "one undo", Ends: true}
 	k.rewrite(now)
 	assert.False(t, k.must(Restored, name("one"), turn("undo")).Yes)
 	assert.Equal(t, one, k.Files())
@@ -65,7 +65,7 @@ func TestAFirstLayerThatWasNeverShownIsStruckOut(t *testing.T) {
 	before := k.Files()
 	k.must(Fit)
 	b := k.book()
-	b.Doing = &change{Upper: b.Next, Mark: "one", Takes: true, Born: k.born()}
+	b.Doing = &topChange{Upper: b.Next, Mark: "one", Takes: true, Born: k.born()}
 	b.Below[b.Next], b.Next = 0, b.Next+1
 	k.rewrite(b)
 	assert.False(t, k.must(Has, name("one")).Yes)
@@ -90,7 +90,7 @@ func TestAContainerWhoseRootBearsNoOverlayIsUnfitBeforeItIsTouched(t *testing.T)
 		for _, op := range []Op{Fit, Take} {
 			_, err := k.ask(op, name("one"))
 			assert.Equal(t, Unfit, KindOf(err))
-			require.ErrorContains(t, err, "bears no overlay")
+			require.ErrorContains(t, err, "no overlay can be mounted over")
 		}
 	}
 	assert.False(t, k.must(Stacked).Yes)
@@ -107,7 +107,7 @@ func TestADropSettlesNoChange(t *testing.T) {
 	k.Do("echo 2 >/srv/2")
 	two, b := k.Files(), k.book()
 	// Begun, and cut short before it was shown.
-	b.Doing = &change{Lower: 0, Upper: b.Next, Old: &stack.Top{}, Ends: true, Turn: "one undo", Over: "one", Keep: "kept"}
+	b.Doing = &topChange{Lower: 0, Upper: b.Next, Old: &stack.Top{}, Ends: true, Turn: "one undo", Over: "one", Keep: "kept"}
 	b.Below[b.Next], b.Next = 0, b.Next+1
 	k.rewrite(b)
 	k.must(Drop, name("two"), stopped)
@@ -116,7 +116,7 @@ func TestADropSettlesNoChange(t *testing.T) {
 	assert.Equal(t, two, k.Files())
 
 	b = k.book() // begun, shown, and dropped before that is in the book
-	b.Doing = &change{Lower: b.Lower, Upper: b.Upper, Mark: "three", Takes: true, Keep: "kept"}
+	b.Doing = &topChange{Lower: b.Lower, Upper: b.Upper, Mark: "three", Takes: true, Keep: "kept"}
 	k.rewrite(b)
 	k.must(Drop, func(r *Request) { r.Names = []string{"three", "kept"} }, stopped)
 	assert.Equal(t, []string{"one"}, k.must(Named).IDs)
@@ -125,9 +125,9 @@ func TestADropSettlesNoChange(t *testing.T) {
 // born is the start of the box, as a book tells it.
 func (k *kept) born() string {
 	k.t.Helper()
-	at, err := k.at().Born()
+	at, err := k.at().StartTime()
 	require.NoError(k.t, err)
-	return boot() + " " + at
+	return bootID() + " " + at
 }
 
 // setAside leaves the box as a flatten does that somebody is in the way of: he has entered before the top was set aside.
@@ -140,9 +140,9 @@ func (k *kept) setAside() (letGo func()) {
 	at := k.at()
 	b := k.book()
 	require.NoError(k.t, at.Flatten(filepath.Join(k.dir, boxID), []int{b.Upper}))
-	b.Doing = &change{Old: &stack.Top{}, Born: k.born()}
+	b.Doing = &topChange{Old: &stack.Top{}, Born: k.born()}
 	k.rewrite(b)
-	require.NoError(k.t, at.SetAside())
+	require.NoError(k.t, at.MoveTopAside())
 	return func() {
 		k.Do("touch /dev/shm/go")
 		require.NoError(k.t, ended())
@@ -173,7 +173,7 @@ func TestWhatIsWrittenWhileTheLayersAreTakenOffIsNotLost(t *testing.T) {
 	t.Run("until a restart ends him", func(t *testing.T) {
 		k := newKept(t)
 		k.setAside()()
-		require.NoError(t, k.at().Clear())
+		require.NoError(t, k.at().RemoveAside())
 		flat(k)
 	})
 	t.Run("a helper is killed before the top is set aside", func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestWhatIsWrittenWhileTheLayersAreTakenOffIsNotLost(t *testing.T) {
 		k.Do("echo two >/srv/2; chmod 711 /")
 		k.must(Drop, name("one"))
 		b := k.book()
-		b.Doing = &change{Old: &stack.Top{}, Born: k.born()}
+		b.Doing = &topChange{Old: &stack.Top{}, Born: k.born()}
 		k.rewrite(b)
 		assert.True(t, k.must(Stacked).Yes)
 		k.must(Commit)

@@ -1,29 +1,29 @@
-// Package helper keeps checkpoints of containers as stacks of layers, in a small process of its own that runs as root on
-// the engine's host, or in a sidecar there, and speaks JSON lines over its standard input and output.
+// Package helper keeps checkpoints of containers as stacks of layers. It runs as root in a small process of its own on the
+// engine's host, or in a sidecar there, and speaks JSON lines on standard input and output.
 //
 // # The book
 //
-// What the layers of a container mean is written in its book, two pages beside them in turn; the book says what has to be,
-// the kernel what is, and every request first brings the second to the first (see [stacks.open]): so a stack stands again
-// after a restart of the container, of the engine and of the helper, and a change that was cut short is finished or taken
-// back. A layer that is below another is never written again. A checkpoint is a list of layers; what no list names is
+// What the layers of a container mean is recorded in its book, two pages beside them that are written in turn. The book
+// says what should be mounted, the kernel what is, and every request first reconciles the two (see [stacks.open]): so a
+// stack is mounted again after a restart of the container, the engine or the helper, and an interrupted change is finished
+// or reverted. A layer below another is never written to again. A checkpoint is a list of layers; a layer on no list is
 // removed.
 //
-// A change waits until its page is on the disk, and nothing waits for the page that says it is over: after a loss of power
-// the change is over all the same, for its container has been restarted. Folders of layers that the disk had not noted yet
-// are made again, empty, as what was in them is lost.
+// A change waits until its page is synced. The page that records its end is not waited for: a power loss restarts the
+// container, so the change is over anyway. Layer folders that had not reached the disk are made again, empty, as their
+// content is lost.
 //
-// # Several at once
+// # Concurrency
 //
-// A request holds the container's lock from its beginning to its end. Another helper on the same folder waits for at most
-// half a minute and then says Busy: a helper that is stopped holds nobody up for ever, and nobody does its work twice.
+// A request holds the container's lock from beginning to end. Another helper on the same folder waits for at most half a
+// minute and then returns Busy: a stopped helper blocks nobody for ever, and no work is done twice.
 //
-// Helpers on different folders lock each other out where it matters: the first layer over a container's own root is put
-// there under a lock that all helpers of a host share, and a helper touches no stack that another folder's book has.
+// Helpers on different folders exclude each other where it matters: the first layer over a container's own root is mounted
+// under a lock that all helpers of a host share, and a helper leaves alone a stack in another folder's book.
 //
 // # A full disk
 //
-// No checkpoint is taken where there is little room ([Full]), and then nothing is touched. What fills the disk all the same
-// is taken back: a container's layers have a spare (see spareName), which its rollback takes up. Where that is not enough
-// either, all stays as it was, but for what the rollback has to end anyway, and it is done when it is asked for again.
+// No checkpoint is taken when space is short ([Full]), and then nothing is touched. A step that fills the disk all the same
+// can be undone: a container's layers have spare space (see spareName), which a rollback uses. If that is not enough,
+// everything stays as it was, except for what the rollback has to end anyway, and the request can be made again.
 package helper

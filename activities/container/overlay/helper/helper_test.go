@@ -80,7 +80,7 @@ func (k *kept) rewrite(b *book) {
 // lift takes the top off, as a restart of the container does.
 func (k *kept) lift() {
 	k.t.Helper()
-	require.NoError(k.t, k.at().Lift())
+	require.NoError(k.t, k.at().RemoveTop())
 }
 
 // at is the box as a helper opens it.
@@ -174,7 +174,7 @@ func TestManyLayersAreMergedAndEachCheckpointStays(t *testing.T) {
 		k.must(Take, name(strconv.Itoa(i)))
 		// As a command would, but for starting one.
 		book := k.book()
-		require.LessOrEqual(t, len(book.fewer(book.Lower)), mostLower)
+		require.LessOrEqual(t, len(book.lowerToMount(book.Lower)), mostLower)
 		k.Inside(func() error {
 			if i > 0 && i%10 == 0 {
 				if err := os.Remove("/srv/f" + strconv.Itoa(i-5)); err != nil {
@@ -292,7 +292,7 @@ func TestALossOfPowerTakesNothingThatWasOnTheDisk(t *testing.T) {
 	before := k.book()
 	k.must(Restore, name("two"), turn("again"), keep("kept"))
 	after := k.book()
-	before.Doing = &change{Lower: after.Lower, Upper: after.Upper, Ends: true, Turn: "two again", Keep: "kept", Over: "two"}
+	before.Doing = &topChange{Lower: after.Lower, Upper: after.Upper, Ends: true, Turn: "two again", Keep: "kept", Over: "two"}
 	before.Next, before.Below[after.Upper] = after.Next, after.Lower
 	k.rewrite(before)
 	loss()
@@ -335,7 +335,7 @@ func TestABusyBaseKeepsItsOwnFilesystem(t *testing.T) {
 	said, _ := k.Start("echo x; exec 3>/srv/log; read y </proc/1/status; sleep 1; echo z >&3; echo $?; exec sleep 100")
 	_, err := k.ask(Take, name("one"))
 	assert.Equal(t, Unfit, KindOf(err))
-	require.ErrorContains(t, err, "stands on the container's own root")
+	require.ErrorContains(t, err, "has the container's own root")
 	assert.Equal(t, "0", said())
 	assert.Equal(t, "z\n", k.Do("cat /srv/log"))
 	assert.False(t, k.must(Stacked).Yes)
@@ -426,7 +426,7 @@ func TestLayersAreRemovedWithTheTopsThatHoldThem(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			k := newKept(t)
-			stack.LetGo()
+			stack.CloseFormerTops()
 			before := overlays()
 			k.must(Take, name("one"))
 			k.Do("echo 1 >/srv/one")

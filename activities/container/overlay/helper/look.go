@@ -10,8 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
-// settled looks again where something went while it was looked at.
-func settled[T any](look func() (T, error)) (seen T, err error) {
+// retryVanished tries again if a file vanished while it was read.
+func retryVanished[T any](look func() (T, error)) (seen T, err error) {
 	for range 5 {
 		if seen, err = look(); !errors.Is(err, fs.ErrNotExist) {
 			return seen, err
@@ -20,27 +20,27 @@ func settled[T any](look func() (T, error)) (seen T, err error) {
 	return seen, err
 }
 
-func below(at string, roots []string) bool {
+func isBelow(at string, roots []string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return at == root || strings.HasPrefix(at, root+"/") })
 }
 
-// changes lists what differs from a checkpoint, without what is below skip: now, or in another checkpoint.
-func (o *open) changes(name, in string, skip []string) ([]stack.Change, error) {
+// listChanges lists what differs from a checkpoint, except below skip: now, or in another checkpoint.
+func (o *lockedBook) listChanges(name, in string, skip []string) ([]stack.Change, error) {
 	mark, ok := o.Marks[name]
 	if !ok {
-		return nil, unknown(name)
+		return nil, unknownCheckpoint(name)
 	}
-	newest := o.newest()
+	newest := o.newestLayer()
 	if in != "" {
 		if newest, ok = o.Marks[in]; !ok {
-			return nil, unknown(in)
+			return nil, unknownCheckpoint(in)
 		}
 	}
 	was, now, common := o.history(mark), o.history(newest), 0
 	for common < len(was) && common < len(now) && was[common] == now[common] {
 		common++
 	}
-	skips := func(at string) bool { return below(at, skip) }
+	skips := func(at string) bool { return isBelow(at, skip) }
 	holdsSkipped := func(at string) bool {
 		return slices.ContainsFunc(skip, func(s string) bool { return path.Dir(s) == at })
 	}
@@ -52,12 +52,12 @@ func (o *open) changes(name, in string, skip []string) ([]stack.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := difference(had, has)
+	all := diffChanges(had, has)
 	for i, n := range now {
 		if i < common || n >= 0 {
 			continue
 		}
-		others, err := o.drift(now[:i], committed(n), skips, holdsSkipped)
+		others, err := o.drift(now[:i], commitMarker(n), skips, holdsSkipped)
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func (o *open) changes(name, in string, skip []string) ([]stack.Change, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = amend(all, others, later)
+		all = addDrift(all, others, later)
 	}
 	if o.target == nil {
 		return all, nil
@@ -73,8 +73,8 @@ func (o *open) changes(name, in string, skip []string) ([]stack.Change, error) {
 	return all, o.target.Compare(o.dir, o.chain(mark), all, holdsSkipped)
 }
 
-// amend puts what others have changed into a list of changes, but for what was changed later.
-func amend(all, others, later []stack.Change) []stack.Change {
+// addDrift adds what others have changed to a list of changes, unless it was changed again later.
+func addDrift(all, others, later []stack.Change) []stack.Change {
 	hidden := map[string]bool{}
 	for _, c := range later {
 		hidden[c.Path] = true
@@ -93,8 +93,8 @@ func amend(all, others, later []stack.Change) []stack.Change {
 	return all
 }
 
-// difference lists what is in has and not in had, and as gone what is in had alone. Both are sorted by path.
-func difference(had, has []stack.Change) []stack.Change {
+// diffChanges lists what is in has and not in had, and as gone what is only in had. Both are sorted by path.
+func diffChanges(had, has []stack.Change) []stack.Change {
 	was, is := map[string]stack.Change{}, map[string]bool{}
 	for _, c := range had {
 		was[c.Path] = c
@@ -115,47 +115,47 @@ func difference(had, has []stack.Change) []stack.Change {
 	return differs
 }
 
-// files lists all that the container shows.
-func (o *open) files(skip []string) ([]stack.Shown, error) {
-	return list(o.target, o.memory, skip)
+// listFiles lists all that the container shows.
+func (o *lockedBook) listFiles(skip []string) ([]stack.RootEntry, error) {
+	return listRoot(o.target, o.memory, skip)
 }
 
-// filesOf lists all that a container shows of which nothing is kept: there is nobody to wait for, and it gets no folder here.
-func (s *stacks) filesOf(r Request) ([]stack.Shown, error) {
+// listUnlocked lists all that a container shows of which nothing is kept: no lock to wait for, and no folder is made.
+func (s *stacks) listUnlocked(r Request) ([]stack.RootEntry, error) {
 	if r.PID == 0 {
-		return list(nil, &s.memory, r.Skip)
+		return listRoot(nil, &s.memory, r.Skip)
 	}
-	t, err := s.target(r.Container, r.PID)
+	t, err := s.openTarget(r.Container, r.PID)
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
-	return settled(func() ([]stack.Shown, error) { return list(t, &s.memory, r.Skip) })
+	return retryVanished(func() ([]stack.RootEntry, error) { return listRoot(t, &s.memory, r.Skip) })
 }
 
-func list(t *stack.Target, known *memory, skip []string) ([]stack.Shown, error) {
+func listRoot(t *stack.Target, known *bookCache, skip []string) ([]stack.RootEntry, error) {
 	if t == nil {
-		return nil, failure(Unfit, "the container does not run")
+		return nil, newFailure(Unfit, "the container is not running")
 	}
-	return t.List(&known.digests, func(at string) bool { return below(at, skip) })
+	return t.ListRoot(&known.digests, func(at string) bool { return isBelow(at, skip) })
 }
 
-func (o *open) beside() ([]stack.Change, error) {
+func (o *lockedBook) engineFiles() ([]stack.Change, error) {
 	if o.target == nil {
-		return nil, failure(Unfit, "the container does not run")
+		return nil, newFailure(Unfit, "the container is not running")
 	}
-	return o.target.Beside()
+	return o.target.EngineFiles()
 }
 
-func (o *open) read(at string, limit int64) (stack.File, error) {
+func (o *lockedBook) readFile(at string, limit int64) (stack.File, error) {
 	if o.target == nil {
-		return stack.File{}, failure(Unfit, "the container does not run")
+		return stack.File{}, newFailure(Unfit, "the container is not running")
 	}
-	return o.target.Read(at, limit)
+	return o.target.ReadFile(at, limit)
 }
 
-// named lists the checkpoints whose names begin so.
-func (o *open) named(prefix string) []string {
+// checkpointsNamed lists the checkpoints whose names have the prefix.
+func (o *lockedBook) checkpointsNamed(prefix string) []string {
 	var names []string
 	for name := range o.Marks {
 		if strings.HasPrefix(name, prefix) {
@@ -166,6 +166,6 @@ func (o *open) named(prefix string) []string {
 	return names
 }
 
-func unknown(name string) error {
-	return failure(Unknown, "there is no checkpoint %s of the container", name)
+func unknownCheckpoint(name string) error {
+	return newFailure(Unknown, "there is no checkpoint %s of the container", name)
 }

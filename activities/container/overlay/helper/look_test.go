@@ -138,12 +138,12 @@ func TestBusyIsACheckpointThatProcessesStoodIn(t *testing.T) {
 	assert.True(t, k.must(Has, name("two")).Busy)
 	k.must(Restore, name("two"), turn("undo"))
 	assert.True(t, k.must(Restored, name("two"), turn("undo")).Busy)
-	is, err := Stands(k.dir, boxID)
+	is, err := HasLayers(k.dir, boxID)
 	require.NoError(t, err)
 	assert.True(t, is)
 	k.must(Drop, func(r *Request) { r.Names = []string{"one", "two"} })
 	k.must(Commit)
-	is, err = Stands(k.dir, boxID)
+	is, err = HasLayers(k.dir, boxID)
 	require.NoError(t, err)
 	assert.False(t, is)
 }
@@ -153,7 +153,7 @@ func TestALookIntoAContainerOfWhichNothingIsKeptLeavesNothing(t *testing.T) {
 	k := newKept(t)
 	k.Do("mkdir -p /srv; echo it >/srv/it")
 	seen := k.must(Files, func(r *Request) { r.Skip = []string{"/proc", "/dev", "/sys"} }).Files
-	assert.True(t, slices.ContainsFunc(seen, func(f stack.Shown) bool { return f.Path == "/srv/it" && f.Digest != "" }))
+	assert.True(t, slices.ContainsFunc(seen, func(f stack.RootEntry) bool { return f.Path == "/srv/it" && f.Digest != "" }))
 	assert.NoDirExists(t, filepath.Join(k.dir, boxID))
 	_, err := k.ask(Files, func(r *Request) { r.PID = 0 })
 	assert.Equal(t, Unfit, KindOf(err))

@@ -8,24 +8,24 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
-// memory has the books that this helper has written last, of each container one: to read a page of a thousand checkpoints
-// takes longer than to make one more. The page on the disk is what counts: another helper may have written a newer one.
-type memory struct {
+// bookCache caches the last book of each container: parsing a page of a thousand checkpoints takes longer than making one
+// more. The page on the disk decides: another helper may have written a newer one.
+type bookCache struct {
 	mu    sync.Mutex
 	books map[string]*book
-	// bearers are the containers whose own root bears an overlay, and the start in which that was tried.
+	// bearers maps containers whose own root can be a lower layer to the start in which that was tried.
 	bearers map[string]string
 	// digests are of files that containers have shown.
 	digests stack.Digests
 }
 
-func (m *memory) bears(container, born string) bool {
+func (m *bookCache) knowsBearer(container, born string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.bearers[container] == born
 }
 
-func (m *memory) bore(container, born string) {
+func (m *bookCache) addBearer(container, born string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.bearers == nil {
@@ -34,8 +34,8 @@ func (m *memory) bore(container, born string) {
 	m.bearers[container] = born
 }
 
-// recall returns the book on a page, if it is the one that is remembered.
-func (m *memory) recall(container string, on page) *book {
+// recall returns the book on a page, if it is the cached one.
+func (m *bookCache) recall(container string, on page) *book {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b, ok := m.books[container]
@@ -45,8 +45,8 @@ func (m *memory) recall(container string, on page) *book {
 	return b.clone()
 }
 
-// remember keeps a book that has been written, as it is now.
-func (m *memory) remember(b *book) {
+// remember caches a book that has been written.
+func (m *bookCache) remember(b *book) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.books == nil {
@@ -55,7 +55,7 @@ func (m *memory) remember(b *book) {
 	m.books[b.Container] = b.clone()
 }
 
-func (m *memory) forget(container string) {
+func (m *bookCache) forget(container string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.books, container)

@@ -14,23 +14,23 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// take keeps what the container shows now under a name; once. What is written from now on is not part of it.
-func (o *open) take(ctx context.Context, name string) error {
+// takeCheckpoint keeps what the container shows now under a name, once. Later writes are not part of it.
+func (o *lockedBook) takeCheckpoint(ctx context.Context, name string) error {
 	if _, taken := o.Marks[name]; taken {
 		return nil
 	}
-	users, err := o.fit(ctx)
+	users, err := o.checkFit(ctx)
 	if err != nil {
 		return err
 	}
-	if err := o.enough(0); err != nil {
+	if err := o.checkRoom(0); err != nil {
 		return err
 	}
 	if err := o.keepSpare(); err != nil {
 		return err
 	}
 	if o.shown == nil {
-		return o.show(ctx, change{Mark: name, Takes: true})
+		return o.showTop(ctx, topChange{Mark: name, Takes: true})
 	}
 	untouched, err := o.target.Untouched(o.view(o.Lower, o.Upper))
 	if err != nil {
@@ -39,33 +39,33 @@ func (o *open) take(ctx context.Context, name string) error {
 	switch {
 	case untouched && users == 0: // an empty layer needs none above it
 		o.Marks[name], o.Doors[name] = o.Lower, o.Upper
-		return o.write(o.dir, false)
+		return o.writeBook(o.dir, false)
 	case users == 0:
-		return o.show(ctx, change{Lower: o.newest(), Mark: name, Takes: true})
+		return o.showTop(ctx, topChange{Lower: o.newestLayer(), Mark: name, Takes: true})
 	}
 	return o.copyTop(name)
 }
 
-// copyTop keeps a copy of the upper layer: processes that an earlier step has left stand in it, and go on writing there.
-func (o *open) copyTop(name string) error {
+// copyTop keeps a copy of the upper layer, to which processes left by an earlier step go on writing.
+func (o *lockedBook) copyTop(name string) error {
 	n, settled, err := o.copyUpper()
 	if err == nil && !settled {
-		err = failure(InUse, "a process that an earlier step has left in the container writes all the time: there is no moment to keep")
+		err = newFailure(InUse, "a process left by an earlier step writes to the container all the time: no consistent copy can be made")
 	}
 	if err != nil {
-		return errors.Join(err, o.sweep(o.dir))
+		return errors.Join(err, o.sweepLayers(o.dir))
 	}
 	o.Below[n] = o.Lower
 	o.Marks[name], o.Doors[name], o.Busy[name] = n, o.Upper, true
-	return o.write(o.dir, false)
+	return o.writeBook(o.dir, false)
 }
 
-// copyUpper makes a copy of the upper layer, and says whether it is one of a moment.
-func (o *open) copyUpper() (n int, settled bool, err error) {
+// copyUpper copies the upper layer, and reports whether the copy is consistent.
+func (o *lockedBook) copyUpper() (n int, settled bool, err error) {
 	const tries = 3
 	n = o.Next
 	o.Next++
-	if err := o.write(o.dir, false); err != nil { // so that the number is never used again
+	if err := o.writeBook(o.dir, false); err != nil { // so that the number is never reused
 		return n, false, err
 	}
 	if err := stack.MakeLayer(o.dir, n); err != nil {
@@ -73,15 +73,15 @@ func (o *open) copyUpper() (n int, settled bool, err error) {
 	}
 	whole := false
 	for range tries {
-		before, err := stack.Changes(o.dir, []int{o.Upper}, nothing)
+		before, err := stack.Changes(o.dir, []int{o.Upper}, skipNothing)
 		if err != nil {
-			continue // a file went while it was looked at
+			continue // a file vanished while it was read
 		}
-		size, err := stack.Weigh(o.dir, o.Upper)
+		size, err := stack.LayerSize(o.dir, o.Upper)
 		if err != nil {
 			continue
 		}
-		if err := o.enough(size); err != nil {
+		if err := o.checkRoom(size); err != nil {
 			return n, false, err
 		}
 		whole = false
@@ -91,84 +91,85 @@ func (o *open) copyUpper() (n int, settled bool, err error) {
 			return n, false, err
 		}
 		whole = true
-		copied, err := stack.Changes(o.dir, []int{n}, nothing)
+		copied, err := stack.Changes(o.dir, []int{n}, skipNothing)
 		if err != nil {
 			return n, false, err
 		}
-		after, err := stack.Changes(o.dir, []int{o.Upper}, nothing)
+		after, err := stack.Changes(o.dir, []int{o.Upper}, skipNothing)
 		if err == nil && slices.Equal(before, copied) && slices.Equal(copied, after) {
 			return n, true, nil
 		}
 	}
 	if !whole {
-		err = failure(InUse, "files of the container come and go too fast to be copied: a process that a step has left writes all the time")
+		err = newFailure(InUse, "files of the container come and go too fast to be copied: a process left by a step writes all the time")
 	}
 	return n, false, err
 }
 
-func nothing(string) bool { return false }
+func skipNothing(string) bool { return false }
 
-// enter returns a folder in the container that leads to workdir for as long as the checkpoint's step may enter. A command
-// that starts there does not start in a container that has been brought back.
-func (o *open) enter(name, workdir string) (string, error) {
-	if upper, ok := o.Doors[name]; !ok || upper != o.number() {
-		return "", failure(Fenced, "the step may not enter the container: it has been rolled back, or another step has begun in the container")
+// openDoor returns a folder in the container that leads to workdir for as long as the checkpoint's step may enter. A
+// command started there cannot start in a container that has been restored.
+func (o *lockedBook) openDoor(name, workdir string) (string, error) {
+	if upper, ok := o.Doors[name]; !ok || upper != o.shownLayer() {
+		return "", newFailure(Fenced, "the step may no longer enter the container: it has been rolled back, or another step has begun there")
 	}
 	sum := sha256.Sum256([]byte(workdir))
-	link := filepath.Join(o.room(o.Upper), hex.EncodeToString(sum[:8]))
+	link := filepath.Join(o.doorFolder(o.Upper), hex.EncodeToString(sum[:8]))
 	if err := os.Symlink(workdir, filepath.Join(doorOf(o.dir, o.Upper), link)); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
 	return filepath.Join(stack.Doorway, link), nil
 }
 
-// restore brings the container back to a checkpoint, once for each turn, and ends every process that has entered it.
-func (o *open) restore(ctx context.Context, r Request) error {
+// restoreCheckpoint brings the container back to a checkpoint, once for each turn, and ends every process that has entered
+// it.
+func (o *lockedBook) restoreCheckpoint(ctx context.Context, r Request) error {
 	key := r.Name + " " + r.Turn
 	if o.Turns[key] {
 		return nil
 	}
 	mark, ok := o.Marks[r.Name]
 	if !ok {
-		return unknown(r.Name)
+		return unknownCheckpoint(r.Name)
 	}
 	if _, stands := o.Marks[r.Door]; r.Door != "" && (!stands || o.Over[r.Door]) {
-		return failure(Fenced, "the step of checkpoint %s has been taken back", r.Door)
+		return newFailure(Fenced, "the step of checkpoint %s has been undone", r.Door)
 	}
 	for _, n := range o.chain(mark) {
 		if _, err := os.Stat(stack.Content(o.dir, n)); err != nil && !slices.Contains(o.Bare, n) {
-			return failure(Damaged, "a layer of checkpoint %s is gone: %v", r.Name, err)
+			return newFailure(Damaged, "a layer of checkpoint %s is gone: %v", r.Name, err)
 		}
 	}
-	c := change{Lower: mark, Ends: true, Turn: key, Keep: r.Keep, Mark: r.Door}
+	c := topChange{Lower: mark, Ends: true, Turn: key, Keep: r.Keep, Mark: r.Door}
 	if r.Door == "" {
 		c.Over = r.Name
 	}
-	if o.shown == nil && o.target != nil { // since a commit
-		if _, err := o.fit(ctx); stack.IsUnfit(err) && r.Door == "" {
+	if o.shown == nil && o.target != nil { // after a commit
+		if _, err := o.checkFit(ctx); stack.IsUnfit(err) && r.Door == "" {
 			return o.restoreInPlace(ctx, c)
 		} else if err != nil {
 			return err
 		}
 	}
-	return o.show(ctx, c)
+	return o.showTop(ctx, c)
 }
 
-// end ends the container's processes that have a variable.
-func (o *open) end(ctx context.Context, variable string) (ended bool, err error) {
+// endProcesses ends the container's processes that have a variable.
+func (o *lockedBook) endProcesses(ctx context.Context, variable string) (ended bool, err error) {
 	if o.target == nil || variable == "" {
 		return false, nil
 	}
 	return o.target.EndMarked(ctx, variable)
 }
 
-// drop lets go of checkpoints.
-func (o *open) drop(names []string) error {
+// dropCheckpoints removes checkpoints.
+func (o *lockedBook) dropCheckpoints(names []string) error {
 	for _, name := range names {
-		o.book.drop(name)
+		o.book.dropCheckpoint(name)
 	}
-	if err := o.write(o.dir, false); err != nil {
+	if err := o.writeBook(o.dir, false); err != nil {
 		return err
 	}
-	return o.sweep(o.dir)
+	return o.sweepLayers(o.dir)
 }

@@ -55,7 +55,7 @@ func TestATornPageLeavesTheOneBefore(t *testing.T) {
 	tear(t, dir, 1-last.on.place)
 	_, err := readBook(dir, boxID)
 	assert.Equal(t, Damaged, KindOf(err))
-	stands, err := Stands(filepath.Dir(dir), filepath.Base(dir))
+	stands, err := HasLayers(filepath.Dir(dir), filepath.Base(dir))
 	assert.True(t, stands)
 	assert.Equal(t, Damaged, KindOf(err))
 }
@@ -86,7 +86,7 @@ func TestABookWithoutPagesIsRead(t *testing.T) {
 	first, err := json.Marshal(book{Version: bookVersion, Container: boxID, ID: "abcdefgh", Next: 5, Upper: 4})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, firstName), first, 0o600))
-	stands, err := Stands(filepath.Dir(dir), filepath.Base(dir))
+	stands, err := HasLayers(filepath.Dir(dir), filepath.Base(dir))
 	require.Error(t, err, "it is another container's")
 	assert.True(t, stands)
 	b, err := readBook(dir, boxID)

@@ -7,15 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room is what is left on a filesystem for root, or has to be.
+// Room is what root has left on a filesystem, or needs.
 type Room struct{ Bytes, Inodes int64 }
 
-// Least is the room without which no checkpoint is taken. All that the step writes goes there too, and it is to come to its
-// end: what it takes to note that, and to take the step back, is a hundredth of this. An ext4 tells of up to 16 MiB that it
-// gives nobody.
+// Least is the free space without which no checkpoint is taken. The step's own writes use it too; recording its end and
+// undoing it take a hundredth of this. An ext4 reports up to 16 MiB that nobody can use.
 var Least = Room{Bytes: 64 << 20, Inodes: 1000}
 
-// RoomAt is what is left where a folder is. What a filesystem does not count is without end.
+// RoomAt is what is left where a folder is. What a filesystem does not count is unlimited.
 func RoomAt(dir string) (Room, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -31,21 +30,21 @@ func RoomAt(dir string) (Room, error) {
 	return left, nil
 }
 
-// Holds says that there is as much as is needed.
+// Holds reports whether there is as much as is needed.
 func (r Room) Holds(need Room) bool { return r.Bytes >= need.Bytes && r.Inodes >= need.Inodes }
 
-// wayOut says how there is more room for layers.
+// wayOut says how to free space for layers.
 const wayOut = "layers go when the records of their steps are released (keep: in the task file, retention: in the worker's config); " +
-	"or give the filesystem more room: what waits for it then goes on"
+	"or enlarge the filesystem: what waits for it then continues"
 
-// enough says as a Full that there is too little room for a checkpoint, which itself takes some bytes.
-func (o *open) enough(takes int64) error {
+// checkRoom returns a Full failure if there is too little space for a checkpoint, which itself takes some bytes.
+func (o *lockedBook) checkRoom(takes int64) error {
 	need := Room{o.least.Bytes + takes, o.least.Inodes}
 	left, err := RoomAt(o.dir)
 	if err != nil || left.Holds(need) {
 		return err
 	}
-	return failure(Full, "the filesystem of %s, where the layers are, has %s left, and a checkpoint needs %s; %s", o.dir, left, need, wayOut)
+	return newFailure(Full, "the filesystem of %s, where the layers are, has %s left, and a checkpoint needs %s; %s", o.dir, left, need, wayOut)
 }
 
 func (r Room) String() string {

@@ -118,7 +118,7 @@ func TestARestartOnAFullDiskLosesNothing(t *testing.T) {
 	at, err := stack.Open(k.PID)
 	require.NoError(t, err)
 	defer at.Close()
-	require.NoError(t, at.Lift())
+	require.NoError(t, at.RemoveTop())
 	k.must(Restored, name("one"), turn("undo"))
 	assert.Equal(t, now, k.Files())
 	k.fill("others", 0)
@@ -235,7 +235,7 @@ func TestLayersAreMergedWhereThereIsRoom(t *testing.T) {
 	}
 	merges := func() bool {
 		b := k.book()
-		return len(b.fewer(b.Marks[strconv.Itoa(back)])) > mostLower
+		return len(b.lowerToMount(b.Marks[strconv.Itoa(back)])) > mostLower
 	}
 	require.True(t, merges())
 	k.fill("fill", 0)

@@ -15,53 +15,53 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
-// Op is what a request asks for.
+// Op is the operation of a request.
 type Op string
 
-// The operations. Each may be asked for again: it then does what is left of it.
+// The operations. Each is idempotent: repeated, it does what is left of it.
 const (
-	// Probe says whether this host can do it at all.
+	// Probe tells whether this host supports layers at all.
 	Probe Op = "probe"
-	// Fit says whether a stack may stand on the container now.
+	// Fit tells whether a stack can be used on the container now.
 	Fit Op = "fit"
 	// Take makes checkpoint Name.
 	Take Op = "take"
-	// Enter returns the Path in the container by which the step of checkpoint Name gets to Workdir.
+	// Enter returns the Path in the container through which the step of checkpoint Name gets to Workdir.
 	Enter Op = "enter"
-	// Changes returns what differs from checkpoint Name, but below Skip: now, or in checkpoint Keep where it is set. Whether
-	// a change is Over something, or the Same as it, is said where the container runs.
+	// Changes returns what differs from checkpoint Name, except below Skip: now, or in checkpoint Keep if set. Over and
+	// Same of a change are set if the container is running.
 	Changes Op = "changes"
-	// Files returns all that the container shows, but below Skip, and without what is mounted there.
+	// Files returns all that the container shows, except below Skip and in mounts.
 	Files Op = "files"
-	// Beside returns in Changes what the container has in the engine's own mounts, which is on no layer.
+	// Beside returns in Changes what the container has in the engine's own mounts, which are in no layer.
 	Beside Op = "beside"
-	// Read returns the file at Path, with all links followed.
+	// Read returns the file at Path, links followed.
 	Read Op = "read"
-	// Restore brings back checkpoint Name: once for each Turn. With Keep, what it takes away is kept as a checkpoint of
-	// that name. With Door, the step of that checkpoint may enter what is brought back, unless a restore without a Door has
-	// ended it: then the restore is Fenced.
+	// Restore restores checkpoint Name: once for each Turn. With Keep, what it removes is kept as a checkpoint of that
+	// name. With Door, the step of that checkpoint may enter what is restored, unless a restore without a Door has ended
+	// it: then the restore is Fenced.
 	Restore Op = "restore"
-	// Restored says in Yes whether Turn of Name is done, and in Busy what Has says.
+	// Restored returns in Yes whether Turn of Name is done, and in Busy what Has returns.
 	Restored Op = "restored"
-	// Has says in Yes whether there is a checkpoint Name, and in Busy whether processes of earlier steps stood in the
-	// container when it was taken.
+	// Has returns in Yes whether there is a checkpoint Name, and in Busy whether processes of earlier steps were running in
+	// the container when it was taken.
 	Has Op = "has"
 	// Named returns in IDs the checkpoints whose names begin with Name.
 	Named Op = "named"
-	// Weigh returns in Bytes what checkpoint Name takes, and those whose names begin with Keep beside it.
+	// Weigh returns in Bytes the size of checkpoint Name, and of those whose names begin with Keep beside it.
 	Weigh Op = "weigh"
-	// Drop lets go of checkpoints Names.
+	// Drop removes checkpoints Names.
 	Drop Op = "drop"
 	// End ends the container's processes that have the variable Name in their environment. Yes says that there were some.
 	End Op = "end"
-	// Commit makes what the steps of checkpoints Names have done a part of the container's own filesystem, also where it
-	// does not run or where processes are left in the layers. Checkpoints stay. Yes says that no layers stand any more.
+	// Commit makes the work of the steps of checkpoints Names part of the container's own filesystem, also if it is not
+	// running or processes still use the layers. Checkpoints stay. Yes says that no layers are mounted any more.
 	Commit Op = "commit"
-	// Stacked says in Yes whether layers stand, or have to stand, over the container's own root.
+	// Stacked returns in Yes whether layers are, or should be, mounted over the container's own root.
 	Stacked Op = "stacked"
-	// Kept says in Yes whether anything is kept of the container: layers, or checkpoints of them. It waits for nobody.
+	// Kept returns in Yes whether anything is kept of the container: layers, or checkpoints of them. It takes no lock.
 	Kept Op = "kept"
-	// Forget drops all that is kept of a container that is no more.
+	// Forget removes all that is kept of a container that no longer exists.
 	Forget Op = "forget"
 	// List returns the IDs of the containers that have a book.
 	List Op = "list"
@@ -71,7 +71,7 @@ const (
 type Request struct {
 	ID int `json:"id"`
 	Op Op  `json:"op"`
-	// Container is its whole id, PID its first process on this host, 0 where it does not run.
+	// Container is its full ID, PID its first process on this host, 0 if it is not running.
 	Container string   `json:"container,omitempty"`
 	PID       int      `json:"pid,omitempty"`
 	Name      string   `json:"name,omitempty"`
@@ -87,29 +87,29 @@ type Request struct {
 
 // Answer is a line that the helper writes.
 type Answer struct {
-	ID      int            `json:"id"`
-	Failure *Failure       `json:"failure,omitempty"`
-	Path    string         `json:"path,omitempty"`
-	Yes     bool           `json:"yes,omitempty"`
-	Busy    bool           `json:"busy,omitempty"`
-	Changes []stack.Change `json:"changes,omitempty"`
-	Files   []stack.Shown  `json:"files,omitempty"`
-	File    stack.File     `json:"file,omitzero"`
-	IDs     []string       `json:"ids,omitempty"`
-	Bytes   int64          `json:"bytes,omitempty"`
+	ID      int               `json:"id"`
+	Failure *Failure          `json:"failure,omitempty"`
+	Path    string            `json:"path,omitempty"`
+	Yes     bool              `json:"yes,omitempty"`
+	Busy    bool              `json:"busy,omitempty"`
+	Changes []stack.Change    `json:"changes,omitempty"`
+	Files   []stack.RootEntry `json:"files,omitempty"`
+	File    stack.File        `json:"file,omitzero"`
+	IDs     []string          `json:"ids,omitempty"`
+	Bytes   int64             `json:"bytes,omitempty"`
 }
 
-// alone is after how long a helper ends that is asked nothing. A client ends one long before that, where it still can: when
-// an engine is started anew, nobody can speak to a sidecar of before any more, nor end its input.
-const alone = 10 * time.Minute
+// unaskedLimit is how long a helper without requests lives. A client ends an unused one long before, if it can: after a
+// restart of the engine, nothing can talk to an older sidecar or close its input.
+const unaskedLimit = 10 * time.Minute
 
-// leaving is how long somebody who is in layers that are taken off is waited for: a command is, a service is not.
-const leaving = 5 * time.Second
+// leaveGrace is how long a process in layers being unmounted is waited for: long enough for a command, not for a service.
+const leaveGrace = 5 * time.Second
 
-// Serve answers requests until its input ends or nobody asks any more, and returns when the last has been answered. What
-// is kept is in dir.
+// Serve answers requests until its input ends or it is no longer used, and returns when the last has been answered. It
+// keeps its data in dir.
 func Serve(dir string, in io.Reader, out io.Writer) error {
-	return serve(&stacks{dir: dir, patience: patience, alone: alone, starting: starting, leaving: leaving, least: Least, owns: stack.InCgroup}, in, out)
+	return serve(&stacks{dir: dir, patience: patience, alone: unaskedLimit, starting: startGrace, leaving: leaveGrace, least: Least, owns: stack.InCgroup}, in, out)
 }
 
 func serve(s *stacks, in io.Reader, out io.Writer) error {
@@ -145,7 +145,7 @@ func serve(s *stacks, in io.Reader, out io.Writer) error {
 				a.ID, a.Failure = r.ID, asFailure(err)
 				mu.Lock()
 				defer mu.Unlock()
-				_ = lines.Encode(a) // nobody may be there to read it any more: the book has it
+				_ = lines.Encode(a) // nobody may be reading any more: the book has it
 			})
 		case err := <-end:
 			if errors.Is(err, io.EOF) {
@@ -178,75 +178,75 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	case Probe:
 		return a, stack.Probe(s.dir)
 	case Kept:
-		a.Yes, err = Stands(s.dir, r.Container)
+		a.Yes, err = HasLayers(s.dir, r.Container)
 		return a, err
 	case Forget:
-		return a, s.forget(ctx, r.Container)
+		return a, s.forgetContainer(ctx, r.Container)
 	case List:
-		a.IDs, err = s.containers()
+		a.IDs, err = s.listContainers()
 		return a, err
 	case Files:
 		if !hasBook(filepath.Join(s.dir, r.Container)) {
-			a.Files, err = s.filesOf(r)
+			a.Files, err = s.listUnlocked(r)
 			return a, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.patience+time.Minute)
 	defer cancel()
-	a, err = s.try(ctx, r, false)
+	a, err = s.execute(ctx, r, false)
 	if stack.IsFull(err) && r.Op != Take && r.Op != Commit {
-		stack.LetGo()
-		return s.try(ctx, r, true)
+		stack.CloseFormerTops()
+		return s.execute(ctx, r, true)
 	}
 	return a, err
 }
 
-// try does what is left of a request. Cramped says that it has found the disk full.
-func (s *stacks) try(ctx context.Context, r Request, cramped bool) (a Answer, err error) {
+// execute does what is left of a request. Cramped says that an earlier try found the disk full.
+func (s *stacks) execute(ctx context.Context, r Request, cramped bool) (a Answer, err error) {
 	o, err := s.open(ctx, r.Container, r.PID, cramped)
 	if err != nil {
 		return a, err
 	}
 	defer o.close()
-	if r.PID == 0 && r.Op != Drop { // that is asked of running containers too, without a look at them
-		o.stopped()
+	if r.PID == 0 && r.Op != Drop { // also asked about running containers, whose state does not matter
+		o.assumeMade()
 	}
 	switch r.Op {
 	case Fit:
-		_, err = o.fit(ctx)
+		_, err = o.checkFit(ctx)
 	case Take:
-		err = o.take(ctx, r.Name)
+		err = o.takeCheckpoint(ctx, r.Name)
 	case Enter:
-		a.Path, err = o.enter(r.Name, r.Workdir)
+		a.Path, err = o.openDoor(r.Name, r.Workdir)
 	case Changes:
-		a.Changes, err = settled(func() ([]stack.Change, error) { return o.changes(r.Name, r.Keep, r.Skip) })
+		a.Changes, err = retryVanished(func() ([]stack.Change, error) { return o.listChanges(r.Name, r.Keep, r.Skip) })
 	case Files:
-		a.Files, err = settled(func() ([]stack.Shown, error) { return o.files(r.Skip) })
+		a.Files, err = retryVanished(func() ([]stack.RootEntry, error) { return o.listFiles(r.Skip) })
 	case Beside:
-		a.Changes, err = settled(o.beside)
+		a.Changes, err = retryVanished(o.engineFiles)
 	case Read:
-		a.File, err = o.read(r.Path, r.Limit)
+		a.File, err = o.readFile(r.Path, r.Limit)
 	case Restore:
-		err = o.restore(ctx, r)
+		err = o.restoreCheckpoint(ctx, r)
 	case Restored:
 		a.Yes, a.Busy = o.Turns[r.Name+" "+r.Turn], o.Busy[r.Name]
 	case Has:
 		_, a.Yes = o.Marks[r.Name]
 		a.Busy = o.Busy[r.Name]
 	case Named:
-		a.IDs = o.named(r.Name)
+		a.IDs = o.checkpointsNamed(r.Name)
 	case Weigh:
-		a.Bytes, err = o.weigh(r.Name, r.Keep)
+		a.Bytes, err = o.checkpointSize(r.Name, r.Keep)
 	case Drop:
-		err = o.drop(r.Names)
+		err = o.dropCheckpoints(r.Names)
 	case End:
-		a.Yes, err = o.end(ctx, r.Name)
+		a.Yes, err = o.endProcesses(ctx, r.Name)
 	case Commit:
 		a.Yes, err = o.commit(ctx, r.Names)
 	case Stacked:
 		a.Yes = o.Upper != 0
 	default:
-		err = failure(Failed, "unknown operation %q", r.Op)
+		err = newFailure(Failed, "unknown operation %q", r.Op)
 	}
 	return a, err
 }

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A container's spare is room that is held beside its layers: files, with nothing in them. What makes room needs some first
-// (a rollback a new layer, with a door, and pages of the book), and where the disk is full it takes that of the spare.
+// A container's spare is space reserved beside its layers, as empty files. Freeing space needs some first (a rollback takes
+// a layer, a door and pages of the book); on a full disk it uses the spare.
 const (
 	spareName  = "spare"
 	spareFiles = 16       // inodes: a new layer takes six
 	spareBytes = 64 << 10 // of each: together a book of some thousand checkpoints, and the layer
 )
 
-// keepSpare holds the spare, or as much of it as there is room for.
-func (o *open) keepSpare() error {
+// keepSpare reserves the spare, or as much of it as fits.
+func (o *lockedBook) keepSpare() error {
 	dir := filepath.Join(o.dir, spareName)
 	if held, err := os.ReadDir(dir); err == nil && len(held) == spareFiles {
 		return nil
@@ -29,40 +29,40 @@ func (o *open) keepSpare() error {
 		return err
 	}
 	for i := range spareFiles {
-		if err := reserve(filepath.Join(dir, strconv.Itoa(i))); err != nil {
+		if err := reserveFile(filepath.Join(dir, strconv.Itoa(i))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reserve makes a file that has room and no content.
-func reserve(name string) error {
+// reserveFile makes an empty file with blocks allocated.
+func reserveFile(name string) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	err = unix.Fallocate(int(f.Fd()), 0, 0, spareBytes)
-	if errors.Is(err, unix.EOPNOTSUPP) { // its inode is held
+	if errors.Is(err, unix.EOPNOTSUPP) { // its inode is reserved
 		err = nil
 	}
 	return errors.Join(err, f.Close())
 }
 
-// giveSpare gives the spare up for a change. Whoever writes in what the change takes away is ended first: he would take it.
-func (o *open) giveSpare(ctx context.Context, c change) error {
+// giveSpare frees the spare for a change. Processes in what the change removes are ended first, since they would use it up.
+func (o *lockedBook) giveSpare(ctx context.Context, c topChange) error {
 	if c.Ends && o.shown != nil {
-		if err := o.target.End(ctx, *o.shown, false); err != nil {
+		if err := o.target.EndUsers(ctx, *o.shown, false); err != nil {
 			return err
 		}
 	}
-	return o.yield()
+	return o.freeSpare()
 }
 
-// write puts the book on the disk, on the room of the spare where there is no other.
-func (o *open) write(dir string, told bool) error {
+// writeBook puts the book on the disk, using the spare if there is no other space.
+func (o *lockedBook) writeBook(dir string, told bool) error {
 	if o.cramped {
-		if err := o.yield(); err != nil {
+		if err := o.freeSpare(); err != nil {
 			return err
 		}
 	}
@@ -73,8 +73,8 @@ func (o *open) write(dir string, told bool) error {
 	return nil
 }
 
-// yield returns when the disk has the room of the spare.
-func (o *open) yield() error {
+// freeSpare returns when the space of the spare is free.
+func (o *lockedBook) freeSpare() error {
 	spare := filepath.Join(o.dir, spareName)
 	if _, err := os.Lstat(spare); errors.Is(err, fs.ErrNotExist) {
 		return nil

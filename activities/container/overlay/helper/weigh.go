@@ -7,9 +7,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
-// weigh is what a checkpoint takes on the disk, in bytes, and what those have beside it whose names begin with kept: the layer
-// that was written last before it, and all that is only in theirs. A layer that several checkpoints begin with counts for each.
-func (o *open) weigh(name, kept string) (sum int64, err error) {
+// checkpointSize is what a checkpoint takes on the disk in bytes, with those beside it whose names begin with kept: the
+// last layer written before it, and all that only they have. A layer that several checkpoints begin with counts for each.
+func (o *lockedBook) checkpointSize(name, kept string) (sum int64, err error) {
 	mark := o.Marks[name]
 	counts := map[int]bool{mark: mark != 0}
 	below := o.chain(mark)
@@ -25,7 +25,7 @@ func (o *open) weigh(name, kept string) (sum int64, err error) {
 		if !counted {
 			continue
 		}
-		n, err := stack.Weigh(o.dir, layer)
+		n, err := stack.LayerSize(o.dir, layer)
 		if err != nil {
 			return 0, err
 		}

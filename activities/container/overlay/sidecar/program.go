@@ -24,46 +24,46 @@ const (
 	librariesAt = "/lib/unwind"
 )
 
-// Repository is what the names of all images of sidecars begin with.
+// Repository begins the names of all sidecar images.
 const Repository = "unwind/overlay-helper"
 
-// program is the program that runs now, with the loader and the libraries that this very process has mapped: however it was
-// linked, it runs in an image that holds nothing else.
+// program is the running program, with the loader and libraries that this process has mapped: however it was linked, it
+// runs in an image that holds nothing else.
 type program struct {
 	files []file
-	// ref names the image by the digest of its files: another build is another image.
+	// ref names the image by the digest of its files, so each build has its own.
 	ref string
 }
 
-// file is one of an image's.
+// file is a file of an image.
 type file struct {
 	at   string
 	from *os.File
 	size int64
 }
 
-// self reads the program that runs now, once: what is installed in its place later changes nothing.
-var self = sync.OnceValues(func() (*program, error) {
+// ownProgram reads the running program once, so that replacing the installed file changes nothing.
+var ownProgram = sync.OnceValues(func() (*program, error) {
 	if !helper.Attended() {
 		return nil, errors.New("this program cannot be its own overlay helper; have its main function call container.Attend first")
 	}
 	p := &program{}
-	if err := p.read(); err != nil {
+	if err := p.readOwn(); err != nil {
 		return nil, fmt.Errorf("the worker's own program cannot be put into an image: %w", err)
 	}
 	return p, nil
 })
 
-// Ref names the image of the program that runs now.
+// Ref names the image of the running program.
 func Ref() (string, error) {
-	p, err := self()
+	p, err := ownProgram()
 	if err != nil {
 		return "", err
 	}
 	return p.ref, nil
 }
 
-func (p *program) read() error {
+func (p *program) readOwn() error {
 	exe, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (p *program) read() error {
 	if err != nil {
 		return err
 	}
-	var loaded uint64 // what follows is for debuggers and linkers
+	var loaded uint64 // what follows serves debuggers and linkers
 	for _, s := range e.Progs {
 		loaded = max(loaded, s.Off+s.Filesz)
 		if s.Type == elf.PT_INTERP {
@@ -101,10 +101,10 @@ func (p *program) addLoader(named *elf.Prog) error {
 	if err != nil {
 		return err
 	}
-	return p.add(string(bytes.TrimRight(name, "\x00")), "")
+	return p.addFile(string(bytes.TrimRight(name, "\x00")), "")
 }
 
-// addLibraries adds the code that is mapped beside the program and its loader, under the names by which it is looked for.
+// addLibraries adds the mapped libraries, under the names by which the loader looks for them.
 func (p *program) addLibraries() error {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *program) addLibraries() error {
 		}
 		added[f[5]] = true
 		if gone, ok := strings.CutSuffix(f[5], " (deleted)"); ok {
-			return fmt.Errorf("its library %s has been replaced since it was started; start the worker anew", gone)
+			return fmt.Errorf("its library %s has been replaced since the worker started; restart the worker", gone)
 		}
 		name := path.Base(f[5])
 		if e, err := elf.Open(f[5]); err == nil {
@@ -135,15 +135,15 @@ func (p *program) addLibraries() error {
 			}
 			e.Close()
 		}
-		if err := p.add(f[5], path.Join(librariesAt, name)); err != nil {
+		if err := p.addFile(f[5], path.Join(librariesAt, name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add adds a whole file, under its own name where at is empty.
-func (p *program) add(name, at string) error {
+// addFile adds a file, under its own name if at is empty.
+func (p *program) addFile(name, at string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (p *program) add(name, at string) error {
 	return nil
 }
 
-// writeTar writes the whole file tree of the image.
+// writeTar writes the image's file tree.
 func (p *program) writeTar(to io.Writer) error {
 	w := tar.NewWriter(to)
 	for _, f := range p.files {

@@ -43,54 +43,54 @@ type Remover interface {
 	VolumeRemove(ctx context.Context, volume string, force bool) error
 }
 
-// Label is on each sidecar and on its volume, with the name of its home.
+// Label is on each sidecar and its volume; its value is the home.
 const Label = "unwind.overlay"
 
-// Volume is the one in which a home's layers are.
+// Volume is the volume with the layers of a home.
 func Volume(home string) string { return "unwind-layers-" + home }
 
-// folder is where a sidecar has the volume.
+// folder is where a sidecar mounts the volume.
 const folder = "/layers"
 
-// Starter starts sidecars on an engine. Those of one home share a volume: and so books and locks.
+// Starter starts sidecars on an engine. Those of one home share a volume, and so books and locks.
 func Starter(e Engine, home string) helper.Starter {
 	return func(ctx context.Context) (helper.Process, error) {
-		p, err := self()
+		p, err := ownProgram()
 		if err != nil {
-			return helper.Process{}, unable(err)
+			return helper.Process{}, unfitFailure(err)
 		}
-		s := starting{e, home, p}
-		id, err := s.create(ctx)
+		s := launch{e, home, p}
+		id, err := s.createContainer(ctx)
 		if err != nil {
 			return helper.Process{}, err
 		}
-		started, err := s.start(ctx, id)
+		started, err := s.startContainer(ctx, id)
 		if err != nil {
-			return started, errors.Join(err, remove(context.WithoutCancel(ctx), e, id))
+			return started, errors.Join(err, removeContainer(context.WithoutCancel(ctx), e, id))
 		}
 		return started, nil
 	}
 }
 
-func unable(err error) error { return &helper.Failure{Kind: helper.Unfit, Message: err.Error()} }
+func unfitFailure(err error) error { return &helper.Failure{Kind: helper.Unfit, Message: err.Error()} }
 
-// starting is a sidecar that is being started.
-type starting struct {
+// launch is a sidecar being started.
+type launch struct {
 	engine  Engine
 	home    string
 	program *program
 }
 
-// create makes the container, and the image where the engine has not got it, or has it no more.
-func (s starting) create(ctx context.Context) (string, error) {
+// createContainer makes the container, and imports the image if the engine lacks it.
+func (s launch) createContainer(ctx context.Context) (string, error) {
 	config, host := s.settings()
 	for imported := false; ; imported = true {
 		made, err := s.engine.ContainerCreate(ctx, config, host, nil, nil, "")
 		switch {
 		case err == nil:
-			return made.ID, s.sweep(ctx, made.ID)
+			return made.ID, s.removeUnstarted(ctx, made.ID)
 		case !cerrdefs.IsNotFound(err) || imported:
-			return "", refused("making it", err)
+			return "", engineFailure("making it", err)
 		}
 		if err := s.importImage(ctx); err != nil {
 			return "", err
@@ -98,30 +98,30 @@ func (s starting) create(ctx context.Context) (string, error) {
 	}
 }
 
-// importImage gives the engine the image, where its machine can run the program, and removes those of programs of before.
-func (s starting) importImage(ctx context.Context) error {
+// importImage imports the image if the engine's machine can run the program, and removes old images.
+func (s launch) importImage(ctx context.Context) error {
 	engine, err := s.engine.ServerVersion(ctx)
 	if err != nil {
 		return err
 	}
 	if engine.Os != runtime.GOOS || engine.Arch != runtime.GOARCH {
-		return unable(fmt.Errorf("the engine runs on %s/%s, where this worker's own program cannot make layers; run a worker that is built for %[1]s/%[2]s", engine.Os, engine.Arch))
+		return unfitFailure(fmt.Errorf("the engine runs on %s/%s, where this worker's own program cannot make layers; run a worker built for %[1]s/%[2]s", engine.Os, engine.Arch))
 	}
 	root, in := io.Pipe()
 	defer root.Close()
 	go func() { in.CloseWithError(s.program.writeTar(in)) }()
 	id, err := image.Import(ctx, s.engine, root, s.program.ref, "Unwind's overlay helper")
 	if err != nil {
-		return refused("importing its image", err)
+		return engineFailure("importing its image", err)
 	}
 	return s.removeOldImages(ctx, id)
 }
 
-// unusedAfter is how old an image of another program is when it is removed, if no container is made from it. A worker that
-// still needs it imports it again.
+// unusedAfter is the age at which an unused image of another program is removed. A worker that still needs it imports it
+// again.
 const unusedAfter = 24 * time.Hour
 
-func (s starting) removeOldImages(ctx context.Context, own string) error {
+func (s launch) removeOldImages(ctx context.Context, own string) error {
 	all, err := s.engine.ImageList(ctx, dockerimage.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", Repository))})
 	if err != nil {
 		return err
@@ -145,22 +145,22 @@ func (s starting) removeOldImages(ctx context.Context, own string) error {
 	return err
 }
 
-// capabilities are all that a sidecar has: docker's own set is taken from it first. An overlay works with those of the
-// process that mounts it, so they are also what commands in the container need to write through it.
+// capabilities are all that a sidecar has; docker's default set is dropped. An overlay works with the capabilities of the
+// process that mounted it, so commands in the container need them too to write through it.
 var capabilities = []string{
 	"SYS_ADMIN",    // mounts, mount namespaces, and the trusted.* attributes that overlays are made of
-	"SYS_PTRACE",   // roots, mounts and open files of others' processes, in /proc
-	"SYS_CHROOT",   // entering a mount namespace asks for it too
-	"KILL",         // ending what has come in with a step, whoever it runs as
-	"DAC_OVERRIDE", // files and folders that belong to others
+	"SYS_PTRACE",   // roots, mounts and open files of other processes, in /proc
+	"SYS_CHROOT",   // entering a mount namespace needs it too
+	"KILL",         // ending processes that a step left, whoever they run as
+	"DAC_OVERRIDE", // files and folders of others
 	"FOWNER",       // their modes, times and attributes
-	"FSETID",       // set-group-id bits of what is copied
-	"CHOWN",        // owners of what is copied
-	"MKNOD",        // devices, and the marks of overlays for what is gone
-	"SETFCAP",      // files' capabilities of what is copied
+	"FSETID",       // set-group-ID bits of copies
+	"CHOWN",        // owners of copies
+	"MKNOD",        // devices, and whiteouts
+	"SETFCAP",      // file capabilities of copies
 }
 
-func (s starting) settings() (*container.Config, *container.HostConfig) {
+func (s launch) settings() (*container.Config, *container.HostConfig) {
 	labels := map[string]string{Label: s.home}
 	return &container.Config{
 			Image: s.program.ref, Entrypoint: []string{programAt, folder}, Labels: labels,
@@ -168,23 +168,23 @@ func (s starting) settings() (*container.Config, *container.HostConfig) {
 			OpenStdin: true, StdinOnce: true, AttachStdin: true, AttachStdout: true, AttachStderr: true,
 		}, &container.HostConfig{
 			AutoRemove: true, ReadonlyRootfs: true, NetworkMode: "none",
-			PidMode:    "host",                            // the processes whose root it changes; and none of those can end it
-			UsernsMode: "host",                            // an engine that maps users would make it nobody there
-			LogConfig:  container.LogConfig{Type: "none"}, // what it says holds content of files
+			PidMode:    "host",                            // the processes whose root it changes, none of which can end it
+			UsernsMode: "host",                            // an engine with user namespaces would make it nobody there
+			LogConfig:  container.LogConfig{Type: "none"}, // its output holds content of files
 			CapDrop:    []string{"ALL"}, CapAdd: capabilities,
-			// docker's profiles forbid mount and pivot_root, whatever capabilities there are.
+			// Docker's default profiles forbid mount and pivot_root whatever the capabilities.
 			SecurityOpt: []string{"apparmor=unconfined", "seccomp=unconfined", "label=disable"},
-			Mounts: []mount.Mount{{ // of the host's own filesystem: an overlay has no upper layer on another overlay
+			Mounts: []mount.Mount{{ // on the host's own filesystem: an overlay cannot have its upper layer on another
 				Type: mount.TypeVolume, Source: Volume(s.home), Target: folder, VolumeOptions: &mount.VolumeOptions{NoCopy: true, Labels: labels},
 			}},
 		}
 }
 
-// leftAfter is how old a sidecar is that was made and never started, when it counts as left by a worker that has died.
+// leftAfter is the age at which a sidecar that was created but never started counts as left by a dead worker.
 const leftAfter = time.Minute
 
-// sweep removes what was made before and never started: an engine removes only what has run.
-func (s starting) sweep(ctx context.Context, made string) error {
+// removeUnstarted removes sidecars that never started: the engine removes only those that ran.
+func (s launch) removeUnstarted(ctx context.Context, made string) error {
 	found, err := s.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
 		filters.Arg("label", Label+"="+s.home), filters.Arg("status", container.StateCreated),
 	)})
@@ -196,13 +196,13 @@ func (s starting) sweep(ctx context.Context, made string) error {
 	}
 	for _, c := range found {
 		if now-c.Created > int64(leftAfter/time.Second) {
-			err = errors.Join(err, remove(ctx, s.engine, c.ID))
+			err = errors.Join(err, removeContainer(ctx, s.engine, c.ID))
 		}
 	}
 	return err
 }
 
-func remove(ctx context.Context, e interface {
+func removeContainer(ctx context.Context, e interface {
 	ContainerRemove(ctx context.Context, container string, options container.RemoveOptions) error
 }, id string) error {
 	err := e.ContainerRemove(ctx, id, container.RemoveOptions{Force: true})
@@ -212,15 +212,15 @@ func remove(ctx context.Context, e interface {
 	return err
 }
 
-// start starts the container, attached from before its first word.
-func (s starting) start(ctx context.Context, id string) (helper.Process, error) {
+// startContainer starts the container, attached from its first byte of output.
+func (s launch) startContainer(ctx context.Context, id string) (helper.Process, error) {
 	conn, err := s.engine.ContainerAttach(ctx, id, container.AttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
 	if err != nil {
-		return helper.Process{}, refused("attaching to it", err)
+		return helper.Process{}, engineFailure("attaching to it", err)
 	}
 	if err := s.engine.ContainerStart(ctx, id, container.StartOptions{}); err != nil {
 		conn.Close()
-		return helper.Process{}, refused("starting it", err)
+		return helper.Process{}, engineFailure("starting it", err)
 	}
 	out, in := io.Pipe()
 	go func() {
@@ -235,24 +235,24 @@ type input struct{ conn types.HijackedResponse }
 
 func (i *input) Write(p []byte) (int, error) { return i.conn.Conn.Write(p) }
 
-// Close ends the input; the output goes on.
+// Close ends the input; the output continues.
 func (i *input) Close() error { return i.conn.CloseWrite() }
 
-// refused tells an engine that does not want a sidecar from one that cannot have it now.
-func refused(doing string, err error) error {
+// engineFailure tells an engine that refuses a sidecar from one that cannot start one now.
+func engineFailure(doing string, err error) error {
 	err = fmt.Errorf("the sidecar on the engine: %s: %w", doing, err)
 	for _, final := range []func(error) bool{cerrdefs.IsPermissionDenied, cerrdefs.IsUnauthorized, cerrdefs.IsInvalidArgument, cerrdefs.IsNotImplemented} {
 		if final(err) {
-			return unable(err)
+			return unfitFailure(err)
 		}
 	}
 	return err
 }
 
-// removeLimit is how long Remove tries: an engine cannot end a sidecar whose last layers the kernel is still writing to the disk.
+// removeLimit is how long Remove tries: an engine cannot end a sidecar while the kernel is still syncing its last layers.
 const removeLimit = time.Minute
 
-// Remove ends the sidecars of a home and removes its volume, with all layers in it: for a home whose containers are gone.
+// Remove ends the sidecars of a home and removes its volume with all layers: for a home whose containers no longer exist.
 func Remove(ctx context.Context, e Remover, home string) error {
 	const pause = 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, removeLimit)
@@ -262,8 +262,8 @@ func Remove(ctx context.Context, e Remover, home string) error {
 		if err == nil && len(left) == 0 {
 			break
 		}
-		for _, c := range left { // one that is removing itself is listed until it has
-			err = errors.Join(err, remove(ctx, e, c.ID))
+		for _, c := range left { // one that is removing itself is listed until then
+			err = errors.Join(err, removeContainer(ctx, e, c.ID))
 		}
 		select {
 		case <-ctx.Done():

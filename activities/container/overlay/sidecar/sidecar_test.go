@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 func beWorker(home string) {
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err == nil {
-		_, err = helper.ClientOf(sidecar.Starter(c, home)).Ask(context.Background(), helper.Request{Op: helper.Probe})
+		_, err = helper.NewClient(sidecar.Starter(c, home)).Ask(context.Background(), helper.Request{Op: helper.Probe})
 	}
 	fmt.Println(err)
 	select {}
@@ -75,7 +75,7 @@ func newYard(t *testing.T, c *client.Client) *yard {
 	made, err := c.ContainerCreate(t.Context(), &container.Config{Image: ref}, &container.HostConfig{NetworkMode: "none"}, nil, nil, "")
 	require.NoError(t, err)
 	y.id = made.ID
-	y.helper = helper.ClientOf(sidecar.Starter(c, y.home))
+	y.helper = helper.NewClient(sidecar.Starter(c, y.home))
 	t.Cleanup(func() {
 		y.helper.Close()
 		assert.NoError(t, c.ContainerRemove(context.Background(), y.id, container.RemoveOptions{Force: true}))

@@ -60,13 +60,13 @@ func TestImagesOfProgramsThatNobodyRunsAreRemoved(t *testing.T) {
 		{ID: "used", Created: now - 2*day, RepoTags: []string{"unwind/overlay-helper:used"}},
 		{ID: "old", Created: now - 2*day, RepoTags: []string{"unwind/overlay-helper:old"}},
 	}}
-	require.NoError(t, starting{engine: e, home: "here"}.removeOldImages(t.Context(), "own"))
+	require.NoError(t, launch{engine: e, home: "here"}.removeOldImages(t.Context(), "own"))
 	assert.Equal(t, []string{"unwind/overlay-helper:old"}, e.removed)
 }
 
 func TestAnEngineOfAnotherPlatformHasNoSidecar(t *testing.T) {
 	t.Parallel()
-	err := starting{engine: &shelf{arch: "s390x"}, home: "here"}.importImage(t.Context())
+	err := launch{engine: &shelf{arch: "s390x"}, home: "here"}.importImage(t.Context())
 	assert.Equal(t, helper.Unfit, helper.KindOf(err))
 	require.ErrorContains(t, err, "the engine runs on linux/s390x")
 	require.ErrorContains(t, err, "run a worker that is built for linux/s390x")
@@ -75,6 +75,6 @@ func TestAnEngineOfAnotherPlatformHasNoSidecar(t *testing.T) {
 func TestWhatADeadWorkerMadeAndNeverStartedIsRemoved(t *testing.T) {
 	t.Parallel()
 	e := &shelf{made: []container.Summary{{ID: "mine", Created: 1000}, {ID: "another's", Created: 995}, {ID: "left", Created: 900}}}
-	require.NoError(t, starting{engine: e, home: "here"}.sweep(t.Context(), "mine"))
+	require.NoError(t, launch{engine: e, home: "here"}.removeUnstarted(t.Context(), "mine"))
 	assert.Equal(t, []string{"left"}, e.removed)
 }

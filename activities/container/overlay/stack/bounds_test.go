@@ -36,7 +36,7 @@ func TestFoldersThatAreNestedDeepAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, changes, MostNested)
 	assert.Equal(t, TooDeep, changes[MostNested-1].Digest)
-	_, err = Weigh(dir, 1)
+	_, err = LayerSize(dir, 1)
 	require.NoError(t, err)
 	require.NoError(t, RemoveAll(filepath.Join(dir, "1")))
 	assert.NoDirExists(t, filepath.Join(dir, "1"))
@@ -55,7 +55,7 @@ func TestHolesAreNotRead(t *testing.T) {
 		it, err := filetree.Open(unix.AT_FDCWD, f.Name())
 		require.NoError(t, err)
 		defer it.Close()
-		sum, err := digest(it)
+		sum, err := digestContent(it)
 		require.NoError(t, err)
 		return sum
 	}

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one of the container's, or one of the host's.
+// process is a process of the container or of the host.
 type process struct {
-	// pid is its number on this host; 0 where the container's own /proc has told of it.
+	// pid is its number on this host; 0 if it was read from the container's own /proc.
 	pid int
 	dir string // its folder in /proc
 }
 
-// processes lists all that the host has, but this one: its own threads enter containers.
+// processes lists all processes of the host except this one, whose own threads enter containers.
 func processes() ([]process, error) {
 	names, err := os.ReadDir("/proc")
 	if err != nil {
@@ -35,8 +35,8 @@ func processes() ([]process, error) {
 	return all, nil
 }
 
-// members lists the processes of the container's process namespace, and of those in it, as its own /proc does: so it does
-// not matter how many others there are.
+// members lists the processes in the container's PID namespace and its descendants, from the container's own /proc: the
+// cost does not depend on what else the host runs.
 func (t *Target) members() ([]process, error) {
 	names, err := t.ownProcesses()
 	if err != nil {
@@ -52,7 +52,7 @@ func (t *Target) members() ([]process, error) {
 	return all, nil
 }
 
-// ownProcesses reads the container's own /proc. What is mounted there must be of the container's process namespace.
+// ownProcesses reads the container's own /proc, after checking that it belongs to the container's PID namespace.
 func (t *Target) ownProcesses() ([]os.DirEntry, error) {
 	if t.procs < 0 {
 		fd, err := unix.Openat(t.root, "proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -70,7 +70,7 @@ func (t *Target) ownProcesses() ([]os.DirEntry, error) {
 
 const nsGetParent = 0xb702 // NS_GET_PARENT
 
-func (t *Target) has(p process) bool {
+func (t *Target) ownsProcess(p process) bool {
 	link := make([]byte, 64)
 	n, err := unix.Readlink(p.dir+"/ns/pid", link)
 	if err != nil || string(link[:n]) == t.outside {
@@ -94,14 +94,14 @@ func (t *Target) has(p process) bool {
 	return false
 }
 
-// stands calls on with the devices that the threads of the process have their root or working directory on, until it is
-// satisfied.
-func (p process) stands(on func(dev uint64) bool) bool {
-	if standsIn(p.dir, on) {
+// visitDevices calls on with the device of the root and working directory of each thread of the process, until on returns
+// true.
+func (p process) visitDevices(on func(dev uint64) bool) bool {
+	if visitDevicesOf(p.dir, on) {
 		return true
 	}
 	var st unix.Stat_t
-	if unix.Stat(p.dir+"/task", &st) != nil || st.Nlink == alone {
+	if unix.Stat(p.dir+"/task", &st) != nil || st.Nlink == singleThreadLinks {
 		return false
 	}
 	tasks, err := os.ReadDir(p.dir + "/task")
@@ -109,19 +109,19 @@ func (p process) stands(on func(dev uint64) bool) bool {
 		return false
 	}
 	for _, t := range tasks {
-		if !p.sharedBy(t.Name()) && standsIn(p.dir+"/task/"+t.Name(), on) {
+		if !p.sharedBy(t.Name()) && visitDevicesOf(p.dir+"/task/"+t.Name(), on) {
 			return true
 		}
 	}
 	return false
 }
 
-// alone is the count of links to the folder of the threads of a process that has one, be it its first or not.
-const alone = 3
+// singleThreadLinks is the link count of /proc/PID/task if the process has one thread.
+const singleThreadLinks = 3
 
-func standsIn(dir string, on func(dev uint64) bool) bool {
+func visitDevicesOf(dir string, on func(dev uint64) bool) bool {
 	for _, what := range []string{"/root", "/cwd"} {
-		var st unix.Statx_t // a filesystem in user space is not asked
+		var st unix.Statx_t // DONT_SYNC: do not ask a FUSE filesystem
 		if unix.Statx(unix.AT_FDCWD, dir+what, unix.AT_STATX_DONT_SYNC, 0, &st) == nil && on(unix.Mkdev(st.Dev_major, st.Dev_minor)) {
 			return true
 		}
@@ -131,8 +131,8 @@ func standsIn(dir string, on func(dev uint64) bool) bool {
 
 const kcmpFS = 3 // KCMP_FS
 
-// sharedBy says that a thread has the root and the working directory of the process's first one. Where the kernel does not
-// tell, it has not; a first thread that has ended has none.
+// sharedBy reports whether a thread shares its root and working directory with the first thread. It is false if the kernel
+// does not say, or if the first thread has exited.
 func (p process) sharedBy(thread string) bool {
 	id, err := strconv.Atoi(thread)
 	if err != nil || p.pid == 0 {
@@ -142,8 +142,8 @@ func (p process) sharedBy(thread string) bool {
 	return errno == 0 && order == 0
 }
 
-// holds says that the process has something of a mount open.
-func (p process) holds(mount int) bool {
+// holdsMount reports whether the process has a file on the mount open.
+func (p process) holdsMount(mount int) bool {
 	fds, err := os.ReadDir(p.dir + "/fdinfo")
 	if err != nil {
 		return false
@@ -158,51 +158,51 @@ func (p process) holds(mount int) bool {
 	return false
 }
 
-// presence is where a process stands.
+// presence says which of our filesystems a process uses.
 type presence struct {
 	process
-	// inBase says that it stands on the container's own root, inTop that it stands in a top or holds something of it open.
+	// inBase: its root or working directory is on the container's own root; inTop: on a top, or it has a file there open.
 	inBase, inTop bool
 }
 
-// at looks where a process stands. The base is 0 where that does not matter; the top may have been taken off.
-func (p process) at(base uint64, top Top) presence {
+// locate finds out what a process uses. A base of 0 is not looked for; the top may have been unmounted.
+func (p process) locate(base uint64, top Top) presence {
 	at := presence{process: p}
-	p.stands(func(dev uint64) bool {
+	p.visitDevices(func(dev uint64) bool {
 		at.inBase, at.inTop = at.inBase || dev == base, at.inTop || dev == top.Dev
 		return at.inTop && (at.inBase || base == 0)
 	})
-	at.inTop = at.inTop || top.id != 0 && p.holds(top.id)
+	at.inTop = at.inTop || top.id != 0 && p.holdsMount(top.id)
 	return at
 }
 
-// Users counts the processes that stand in a top, of the container or not, and those of the container that hold something
-// of it open. It may have been taken off.
+// Users counts the processes, of the container or not, whose root or working directory is in a top, and those of the
+// container that have a file there open. The top may have been unmounted.
 func (t *Target) Users(top Top) (int, error) {
-	top, err := t.known(top)
+	top, err := t.dropStaleID(top)
 	if err != nil {
 		return 0, err
 	}
 	all, err := processes()
 	n := 0
 	for _, p := range all {
-		if t.uses(p, top) {
+		if t.usesTop(p, top) {
 			n++
 		}
 	}
 	return n, err
 }
 
-// uses says that a process is in a top. What another than the container's has open there is not looked for.
-func (t *Target) uses(p process, top Top) bool {
-	if t.has(p) {
-		return p.at(0, top).inTop
+// usesTop reports whether a process uses a top. Open files are looked for only in processes of the container.
+func (t *Target) usesTop(p process, top Top) bool {
+	if t.ownsProcess(p) {
+		return p.locate(0, top).inTop
 	}
-	return p.at(0, Top{Dev: top.Dev}).inTop
+	return p.locate(0, Top{Dev: top.Dev}).inTop
 }
 
-// known is the top without its mount's number, where that has gone to another.
-func (t *Target) known(top Top) (Top, error) {
+// dropStaleID clears the mount ID of a top if the kernel has since given that ID to another mount.
+func (t *Target) dropStaleID(top Top) (Top, error) {
 	s, err := t.Survey()
 	for _, m := range s.mounts {
 		if m.id == top.id && m.dev != top.Dev {
@@ -212,50 +212,49 @@ func (t *Target) known(top Top) (Top, error) {
 	return top, err
 }
 
-// passing is how long End waits for processes that are not the container's.
-const passing = 10 * time.Second
+// foreignGrace is how long EndUsers waits for processes that are not the container's.
+const foreignGrace = 10 * time.Second
 
-// End kills the container's processes that stand in a top or hold something of it open, and returns when none is left.
-// Others that stand there (an engine's, on their way in or out) are waited for a while, not killed. Vacant says that the
-// kernel knows of none; then only what has mounts of its own can be there, which have other numbers.
-func (t *Target) End(ctx context.Context, top Top, vacant bool) error {
+// EndUsers kills the container's processes that use a top, and returns when none is left. Processes of others (of an engine
+// on its way in or out) are given a while to leave, and are not killed. If vacant, the kernel reported the top as unused
+// when it was unmounted: then only processes in mount namespaces of their own can use it, under other mount IDs.
+func (t *Target) EndUsers(ctx context.Context, top Top, vacant bool) error {
 	if vacant {
 		all, err := t.members()
-		if err == nil && !slices.ContainsFunc(all, func(p process) bool { return p.at(0, Top{Dev: top.Dev}).inTop }) {
+		if err == nil && !slices.ContainsFunc(all, func(p process) bool { return p.locate(0, Top{Dev: top.Dev}).inTop }) {
 			return nil
 		}
 	}
-	top, err := t.known(top)
+	top, err := t.dropStaleID(top)
 	if err != nil {
 		return err
 	}
-	waits := time.Now().Add(passing)
-	return emptied(ctx, func() (int, error) { return t.end(top, time.Now().Before(waits)) })
+	waits := time.Now().Add(foreignGrace)
+	return waitUntilNone(ctx, func() (int, error) { return t.killUsers(top, time.Now().Before(waits)) })
 }
 
-// Deserted waits until nobody stands in a top any more, or holds something of it open. Where somebody still does when ctx ends
-// it is false.
-func (t *Target) Deserted(ctx context.Context, top Top) (bool, error) {
-	err := emptied(ctx, func() (int, error) { return t.Users(top) })
-	if _, left := errors.AsType[*stay](err); left {
+// WaitUnused waits until no process uses a top, and returns false if one still does when ctx ends.
+func (t *Target) WaitUnused(ctx context.Context, top Top) (bool, error) {
+	err := waitUntilNone(ctx, func() (int, error) { return t.Users(top) })
+	if _, left := errors.AsType[*remainingError](err); left {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// stay says how many have not gone.
-type stay struct {
+// remainingError says how many processes are left.
+type remainingError struct {
 	left int
 	err  error
 }
 
-func (s *stay) Error() string {
+func (s *remainingError) Error() string {
 	return fmt.Sprintf("%d processes in the container do not end: %v", s.left, s.err)
 }
-func (s *stay) Unwrap() error { return s.err }
+func (s *remainingError) Unwrap() error { return s.err }
 
-// emptied asks until nobody is left. Where ctx ends and somebody is, it is a [stay].
-func emptied(ctx context.Context, count func() (left int, err error)) error {
+// waitUntilNone polls until count returns 0. It returns a [remainingError] if ctx ends first.
+func waitUntilNone(ctx context.Context, count func() (left int, err error)) error {
 	clean := 0
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		left, err := count()
@@ -264,47 +263,47 @@ func emptied(ctx context.Context, count func() (left int, err error)) error {
 		}
 		if left > 0 {
 			clean = 0
-		} else if clean++; clean == 2 { // a fork may have got by one look
+		} else if clean++; clean == 2 { // look twice: a fork can slip past one look
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			if left > 0 {
-				return &stay{left, ctx.Err()}
+				return &remainingError{left, ctx.Err()}
 			}
 		case <-time.After(pause):
 		}
 	}
 }
 
-// end kills whom it finds, and counts them; with others also those who are not the container's.
-func (t *Target) end(top Top, others bool) (left int, err error) {
+// killUsers kills the container's processes that use the top, and counts them; with others, it also counts those of others.
+func (t *Target) killUsers(top Top, others bool) (left int, err error) {
 	all, err := processes()
 	if err != nil {
 		return 0, err
 	}
 	for _, p := range all {
-		ours := t.has(p)
-		if !ours && !others || !t.uses(p, top) {
+		ours := t.ownsProcess(p)
+		if !ours && !others || !t.usesTop(p, top) {
 			continue
 		}
 		left++
 		if !ours {
 			continue
 		}
-		if err := p.kill(t, top); err != nil {
+		if err := p.killInTop(t, top); err != nil {
 			return left, err
 		}
 	}
 	return left, nil
 }
 
-// kill kills the process unless its number has gone to another meanwhile.
-func (p process) kill(t *Target, top Top) error {
-	return p.killIf(func() bool { return p.pid != t.pid && t.has(p) && p.at(0, top).inTop })
+// killInTop kills the process unless its PID has been reused.
+func (p process) killInTop(t *Target, top Top) error {
+	return p.killIf(func() bool { return p.pid != t.pid && t.ownsProcess(p) && p.locate(0, top).inTop })
 }
 
-// killIf kills the process if that holds of it when its number cannot go to another any more.
+// killIf kills the process if holds returns true once a pidfd has pinned its PID.
 func (p process) killIf(holds func() bool) error {
 	fd, err := unix.Open(p.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -331,16 +330,16 @@ func (p process) killIf(holds func() bool) error {
 	return nil
 }
 
-// EndMarked kills the container's processes that have a variable ("NAME=value") in their environment, and returns when none is
-// left. Ended says that there were some.
+// EndMarked kills the container's processes that have a variable ("NAME=value") in their environment, and returns when none
+// is left. Ended reports whether there were any.
 func (t *Target) EndMarked(ctx context.Context, variable string) (ended bool, err error) {
-	err = emptied(ctx, func() (left int, err error) {
+	err = waitUntilNone(ctx, func() (left int, err error) {
 		all, err := processes()
 		if err != nil {
 			return 0, err
 		}
 		for _, p := range all {
-			marked := func() bool { return p.pid != t.pid && t.has(p) && p.hasVariable(variable) }
+			marked := func() bool { return p.pid != t.pid && t.ownsProcess(p) && p.hasVariable(variable) }
 			if !marked() {
 				continue
 			}
@@ -354,7 +353,7 @@ func (t *Target) EndMarked(ctx context.Context, variable string) (ended bool, er
 	return ended, err
 }
 
-// hasVariable says that the process was started with a variable.
+// hasVariable reports whether the process was started with a variable.
 func (p process) hasVariable(variable string) bool {
 	environment, err := os.ReadFile(p.dir + "/environ")
 	return err == nil && slices.Contains(strings.Split(string(environment), "\x00"), variable)

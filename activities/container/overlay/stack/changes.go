@@ -15,30 +15,30 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Change is what layers make of a path.
+// Change is what layers change at a path.
 type Change struct {
 	// Path is absolute in the container.
 	Path string `json:"path"`
-	// Kind is one of [KindGone] and so on.
+	// Kind is one of the Kind constants.
 	Kind byte `json:"kind"`
-	// Mode has no kind in it; MTime is in nanoseconds since 1970.
+	// Mode has permission bits only; MTime is in nanoseconds since 1970.
 	Mode  uint32 `json:"mode,omitempty"`
 	UID   uint32 `json:"uid,omitempty"`
 	GID   uint32 `json:"gid,omitempty"`
 	MTime int64  `json:"mtime,omitempty"`
 	Size  int64  `json:"size,omitempty"`
-	// Digest is the SHA-256 of a file's content; Attributes that of all extended attributes, empty without any.
+	// Digest is the SHA-256 of a file's content; Attributes that of its extended attributes, empty if it has none.
 	Digest     string `json:"digest,omitempty"`
 	Attributes string `json:"attributes,omitempty"`
 	Link       string `json:"link,omitempty"`
 	Device     uint64 `json:"device,omitempty"`
-	// Over says that something lies below at the path, and Same that it is the very same: an overlay copies a file up as
-	// soon as it is opened for writing, and a folder for what is in it. See [Target.Compare].
+	// Over: lower layers have something at the path. Same: it is identical, since an overlay copies a file up as soon as it
+	// is opened for writing, and a folder when something in it changes. See [Target.Compare].
 	Over bool `json:"over,omitempty"`
 	Same bool `json:"same,omitempty"`
 }
 
-// MostNested is how deep folders are looked into. What is in deeper ones is not told: their digest is TooDeep.
+// MostNested is how deep folders are read. What is nested deeper is left out, and the folder's digest is TooDeep.
 const (
 	MostNested = 1000
 	TooDeep    = "too-deep"
@@ -47,15 +47,15 @@ const (
 // Kinds of changes.
 const (
 	KindGone   = 'x' // nothing is there
-	KindFolder = 'd' // what lower layers have in it is there too
-	KindOpaque = 'o' // a folder in which nothing of lower layers is there
+	KindFolder = 'd' // merged with that of lower layers
+	KindOpaque = 'o' // hides that of lower layers
 	KindFile   = 'f'
 	KindLink   = 'l'
-	KindOther  = 'c' // a device, a socket, a pipe: the bits of its kind are in Device too
+	KindOther  = 'c' // device, socket or pipe: Device holds the type bits too
 )
 
-// Changes lists what layers, the oldest first, make of what lies below them, sorted by path. Paths that skip wants
-// skipped are left out, with all below them.
+// Changes lists what layers, the oldest first, change in what is below them, sorted by path. Paths for which skip returns
+// true are left out with their content.
 func Changes(dir string, layers []int, skip func(path string) bool) ([]Change, error) {
 	root := &tree{}
 	for _, n := range layers {
@@ -64,7 +64,7 @@ func Changes(dir string, layers []int, skip func(path string) bool) ([]Change, e
 		}
 	}
 	var all []Change
-	root.list(&all)
+	root.appendTo(&all)
 	return all, nil
 }
 
@@ -73,21 +73,21 @@ type tree struct {
 	sub map[string]*tree
 }
 
-func (t *tree) list(all *[]Change) {
+func (t *tree) appendTo(all *[]Change) {
 	if t.Path != "" {
 		*all = append(*all, t.Change)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.sub)) {
-		t.sub[name].list(all)
+		t.sub[name].appendTo(all)
 	}
 }
 
-// addLayer puts what layer n in dir holds over what is known.
+// addLayer applies layer n in dir.
 func (t *tree) addLayer(dir string, n int, skip func(string) bool) error {
 	layer, err := openLayer(dir, n)
 	if err == nil {
 		defer layer.Close()
-		err = t.add(layer, "/", skip)
+		err = t.addFolder(layer, "/", skip)
 	}
 	if err != nil {
 		return fmt.Errorf("reading layer %d: %w", n, err)
@@ -95,20 +95,20 @@ func (t *tree) addLayer(dir string, n int, skip func(string) bool) error {
 	return nil
 }
 
-// add puts what a folder of a layer holds over what is known of its path.
-func (t *tree) add(folder filetree.Node, at string, skip func(string) bool) error {
+// addFolder applies a folder of a layer.
+func (t *tree) addFolder(folder filetree.Node, at string, skip func(string) bool) error {
 	return folder.Each(func(name string, sub filetree.Node) error {
 		here := path.Join(at, name)
 		if skip(here) {
 			return nil
 		}
 		was := t.sub[name]
-		now, err := look(sub, here)
+		now, err := readNode(sub, here)
 		if err != nil {
 			return fmt.Errorf("%s: %w", here, err)
 		}
 		if now.Kind == KindFolder && was != nil {
-			if was.Kind != KindFolder { // nothing of what is lower shows through what was there
+			if was.Kind != KindFolder { // hides what is in lower layers
 				now.Kind = KindOpaque
 			}
 			now.sub = was.sub
@@ -124,20 +124,20 @@ func (t *tree) add(folder filetree.Node, at string, skip func(string) bool) erro
 			now.Digest, now.sub = TooDeep, nil
 			return nil
 		}
-		return now.add(sub, here, skip)
+		return now.addFolder(sub, here, skip)
 	})
 }
 
-func look(it filetree.Node, at string) (*tree, error) {
-	c, err := describedBy(it, at)
+func readNode(it filetree.Node, at string) (*tree, error) {
+	c, err := describeNode(it, at)
 	if err == nil && c.Kind == KindFile {
-		c.Digest, err = digest(it)
+		c.Digest, err = digestContent(it)
 	}
 	return &tree{Change: c}, err
 }
 
-// describedBy is all of a change but the content of a file.
-func describedBy(it filetree.Node, at string) (Change, error) {
+// describeNode is a change without its digest of content.
+func describeNode(it filetree.Node, at string) (Change, error) {
 	if isWhiteout(it) {
 		return Change{Path: at, Kind: KindGone}, nil
 	}
@@ -146,7 +146,7 @@ func describedBy(it filetree.Node, at string) (Change, error) {
 		return Change{}, err
 	}
 	st := it.Stat
-	c := Change{Path: at, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, MTime: st.Mtim.Nano(), Attributes: digestOf(has)}
+	c := Change{Path: at, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, MTime: st.Mtim.Nano(), Attributes: digestAttributes(has)}
 	switch it.Kind() {
 	case unix.S_IFDIR:
 		c.Kind = KindFolder
@@ -164,8 +164,8 @@ func describedBy(it filetree.Node, at string) (Change, error) {
 	return c, err
 }
 
-// digestOf covers attributes that are the container's own.
-func digestOf(has map[string][]byte) string {
+// digestAttributes covers the container's attributes, not those of the overlay.
+func digestAttributes(has map[string][]byte) string {
 	mine := withoutMarks(has)
 	if len(mine) == 0 {
 		return ""
@@ -177,7 +177,7 @@ func digestOf(has map[string][]byte) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Untouched says that nothing has been written to the upper layer of a view since it was shown.
+// Untouched reports whether the upper layer of a view is still empty.
 func (t *Target) Untouched(v View) (bool, error) {
 	upper, err := openLayer(v.Dir, v.Upper)
 	if err != nil {
@@ -187,7 +187,7 @@ func (t *Target) Untouched(v View) (bool, error) {
 	empty := true
 	err = upper.Each(func(string, filetree.Node) error {
 		empty = false
-		return io.EOF // one is enough
+		return io.EOF // one entry is enough
 	})
 	if !empty || err != nil {
 		return false, nil
@@ -197,11 +197,11 @@ func (t *Target) Untouched(v View) (bool, error) {
 		return false, err
 	}
 	defer shown.Close()
-	was, err := look(shown, "/")
+	was, err := readNode(shown, "/")
 	if err != nil {
 		return false, err
 	}
-	is, err := look(upper, "/")
+	is, err := readNode(upper, "/")
 	if err != nil {
 		return false, err
 	}
@@ -209,7 +209,7 @@ func (t *Target) Untouched(v View) (bool, error) {
 	return was.Change == is.Change, nil
 }
 
-// rootOf is the folder that the upper layer of a view is made like.
+// rootOf opens the folder whose metadata the upper layer of a view copies.
 func (t *Target) rootOf(v View) (filetree.Node, error) {
 	if n := len(v.Lower); n > 0 {
 		return openLayer(v.Dir, v.Lower[n-1])

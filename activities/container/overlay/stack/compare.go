@@ -10,10 +10,10 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Compare says of each change what lies below it, in layers (the oldest first) and in the container's own root: see
-// Change.Over and Change.Same. The time of a path that timeless names does not count, nor one that may be told late.
+// Compare sets Over and Same of each change, by what is below it in layers (the oldest first) and in the container's own
+// root. Times are ignored for paths that timeless names, and where tellsTimesLate holds.
 func (t *Target) Compare(dir string, layers []int, changes []Change, timeless func(path string) bool) error {
-	below, err := t.opened(dir, layers)
+	below, err := t.openLayers(dir, layers)
 	if err != nil {
 		return err
 	}
@@ -23,15 +23,15 @@ func (t *Target) Compare(dir string, layers []int, changes []Change, timeless fu
 		}
 	}()
 	for i := range changes {
-		if err := changes[i].compare(below, timeless(changes[i].Path)); err != nil {
+		if err := changes[i].compareBelow(below, timeless(changes[i].Path)); err != nil {
 			return fmt.Errorf("comparing %s: %w", changes[i].Path, err)
 		}
 	}
 	return nil
 }
 
-// opened opens the layers, the newest first, and the container's own root as the last.
-func (t *Target) opened(dir string, layers []int) (all []filetree.Node, err error) {
+// openLayers opens the layers, the newest first, and the container's own root last.
+func (t *Target) openLayers(dir string, layers []int) (all []filetree.Node, err error) {
 	defer func() {
 		if err != nil {
 			for _, it := range all {
@@ -54,8 +54,8 @@ func (t *Target) opened(dir string, layers []int) (all []filetree.Node, err erro
 	return append(all, base), nil
 }
 
-func (c *Change) compare(below []filetree.Node, timeless bool) error {
-	was, err := showing(below, c.Path)
+func (c *Change) compareBelow(below []filetree.Node, timeless bool) error {
+	was, err := openVisible(below, c.Path)
 	if errors.Is(err, unix.ENOENT) {
 		c.Same = c.Kind == KindGone
 		return nil
@@ -65,11 +65,11 @@ func (c *Change) compare(below []filetree.Node, timeless bool) error {
 	}
 	defer was.Close()
 	c.Over = true
-	had, err := describedBy(was, c.Path)
+	had, err := describeNode(was, c.Path)
 	if err != nil {
 		return err
 	}
-	if had.Kind == KindOpaque { // of a layer: it is a folder like any other
+	if had.Kind == KindOpaque { // of a layer: otherwise a plain folder
 		had.Kind = KindFolder
 	}
 	is := *c
@@ -78,7 +78,7 @@ func (c *Change) compare(below []filetree.Node, timeless bool) error {
 		had.MTime = is.MTime
 	}
 	if c.Same = had == is; c.Same && c.Kind == KindFile {
-		content, err := digest(was)
+		content, err := digestContent(was)
 		if err != nil {
 			return err
 		}
@@ -87,8 +87,8 @@ func (c *Change) compare(below []filetree.Node, timeless bool) error {
 	return nil
 }
 
-// tellsTimesLate reports whether a node is on a filesystem in user space: of its times a kernel goes on telling what it remembers
-// of them, also where they have changed. So has been what was copied from there.
+// tellsTimesLate reports whether a node is on a FUSE filesystem, or was copied from one: the kernel caches its times, and
+// may report stale ones.
 func tellsTimesLate(it filetree.Node) bool {
 	if n, err := unix.Getxattr(it.Path(), toldLate, nil); err == nil && n > 0 {
 		return true
@@ -97,10 +97,10 @@ func tellsTimesLate(it filetree.Node) bool {
 	return unix.Fstatfs(it.FD, &fs) == nil && fs.Type == unix.FUSE_SUPER_MAGIC
 }
 
-// showing opens what layers, the newest first, show together at a path: ENOENT for nothing.
-func showing(layers []filetree.Node, at string) (filetree.Node, error) {
+// openVisible opens what layers, the newest first, show at a path; ENOENT if nothing.
+func openVisible(layers []filetree.Node, at string) (filetree.Node, error) {
 	for _, layer := range layers {
-		it, through, err := walk(layer, strings.Split(strings.TrimPrefix(at, "/"), "/"))
+		it, through, err := openInLayer(layer, strings.Split(strings.TrimPrefix(at, "/"), "/"))
 		if err == nil || !through {
 			return it, err
 		}
@@ -108,8 +108,8 @@ func showing(layers []filetree.Node, at string) (filetree.Node, error) {
 	return filetree.Node{}, unix.ENOENT
 }
 
-// walk opens what a layer has at a path. Where it has nothing there, through says that what lies below it shows.
-func walk(it filetree.Node, names []string) (found filetree.Node, through bool, err error) {
+// openInLayer opens what a layer has at a path. Where it has nothing there, through says that what lies below it shows.
+func openInLayer(it filetree.Node, names []string) (found filetree.Node, through bool, err error) {
 	if len(names) == 0 {
 		return it, false, nil
 	}
@@ -132,6 +132,6 @@ func walk(it filetree.Node, names []string) (found filetree.Node, through bool, 
 	if err != nil {
 		return filetree.Node{}, false, err
 	}
-	found, through, err = walk(sub, names[1:])
+	found, through, err = openInLayer(sub, names[1:])
 	return found, through && string(has[opaque]) != "y", err
 }

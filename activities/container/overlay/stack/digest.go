@@ -14,9 +14,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// digest is that of a file's content.
-func digest(it filetree.Node) (string, error) {
-	if it.Stat.Size < mostRead {
+// digestContent hashes a file's content.
+func digestContent(it filetree.Node) (string, error) {
+	if it.Stat.Size < dataDigestFrom {
 		return it.Digest()
 	}
 	f, err := it.OpenContent()
@@ -24,20 +24,19 @@ func digest(it filetree.Node) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	return digestOfData(f, it.Stat.Size)
+	return digestData(f, it.Stat.Size)
 }
 
-// mostRead is the size from which on a file's digest is that of its data.
-const mostRead = 64 << 20
+// dataDigestFrom is the size from which only a file's data is hashed, not its holes.
+const dataDigestFrom = 64 << 20
 
-// digestOfData covers the blocks of a file that are not all zero, and where they are: holes are not read, and it does not
-// matter which zeros are holes.
-func digestOfData(f *os.File, size int64) (string, error) {
+// digestData hashes the nonzero blocks of a file with their offsets: holes are not read, and equal blocks of zeros.
+func digestData(f *os.File, size int64) (string, error) {
 	const block = 64 << 10
 	sum, data, zero := sha256.New(), make([]byte, block), make([]byte, block)
 	for at := int64(0); at < size; {
 		next, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) { // nothing but a hole
+		if errors.Is(err, unix.ENXIO) { // only a hole
 			break
 		}
 		if err != nil {
@@ -48,7 +47,7 @@ func digestOfData(f *os.File, size int64) (string, error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return "", err
 		}
-		if n == 0 { // it has become shorter
+		if n == 0 { // truncated meanwhile
 			break
 		}
 		if !bytes.Equal(data[:n], zero[:n]) {

@@ -13,38 +13,38 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Digests remembers what files held: one is not read again while the kernel says that its inode has not changed since. No
-// process can set the time of that back, unlike the time of the last write.
+// Digests caches digests of content by inode. A file is read again if its ctime has changed, which, unlike its mtime, no
+// process can set back.
 type Digests struct {
 	mu    sync.Mutex
-	known map[inode]string
+	known map[fileState]string
 }
 
-// inode is a file in one state.
-type inode struct {
+// fileState identifies a file in one state.
+type fileState struct {
 	dev, ino         uint64
 	size             int64
 	changed, written unix.Timespec
 }
 
-func inodeOf(st unix.Stat_t) inode { return inode{st.Dev, st.Ino, st.Size, st.Ctim, st.Mtim} }
+func stateOf(st unix.Stat_t) fileState { return fileState{st.Dev, st.Ino, st.Size, st.Ctim, st.Mtim} }
 
-// maxDigests bounds what is remembered, at about 200 bytes a file.
+// maxDigests bounds the cache; an entry takes about 200 bytes.
 const maxDigests = 200_000
 
-// tick is more than a kernel's clock for files may be late: one that was changed so shortly before it was read may be changed
-// again at what is the same time to the kernel.
-const tick = 100 * time.Millisecond
+// clockSlack is more than the granularity of the kernel's file clock: a file changed this shortly before it was read may
+// change again within the same timestamp.
+const clockSlack = 100 * time.Millisecond
 
-// reading is one look at a container's files.
-type reading struct {
+// digestReader is one pass over a container's files.
+type digestReader struct {
 	known *Digests
-	read  map[inode]string // what it has read itself
+	read  map[fileState]string // what it has read itself
 }
 
-// digest is that of a file's content.
-func (r *reading) digest(it filetree.Node) (string, error) {
-	at := inodeOf(it.Stat)
+// digest hashes a file's content, or takes the digest from the cache.
+func (r *digestReader) digest(it filetree.Node) (string, error) {
+	at := stateOf(it.Stat)
 	if sum, ok := r.known.get(at); ok {
 		return sum, nil
 	}
@@ -54,25 +54,25 @@ func (r *reading) digest(it filetree.Node) (string, error) {
 		return "", err
 	}
 	var after unix.Stat_t
-	if unix.Fstat(it.FD, &after) == nil && inodeOf(after) == at && began.Sub(time.Unix(at.changed.Unix())) > tick {
+	if unix.Fstat(it.FD, &after) == nil && stateOf(after) == at && began.Sub(time.Unix(at.changed.Unix())) > clockSlack {
 		r.read[at] = sum
 	}
 	return sum, nil
 }
 
-func (d *Digests) get(at inode) (sum string, ok bool) {
+func (d *Digests) get(at fileState) (sum string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	sum, ok = d.known[at]
 	return sum, ok
 }
 
-// add remembers what a reading has read.
-func (d *Digests) add(read map[inode]string) {
+// add caches what a digestReader has read.
+func (d *Digests) add(read map[fileState]string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil || len(d.known)+len(read) > maxDigests {
-		d.known = map[inode]string{}
+		d.known = map[fileState]string{}
 	}
 	for at, sum := range read {
 		if len(d.known) < maxDigests {
@@ -81,9 +81,9 @@ func (d *Digests) add(read map[inode]string) {
 	}
 }
 
-// writesUnseen says that a process of the container may write to files without the kernel's noting when: through a shared
-// mapping, whose pages are noted only when they are written to for the first time.
-func (t *Target) writesUnseen() bool {
+// hasSharedMappings reports whether a process of the container maps a file shared and writable: the kernel updates ctime
+// only on the first write to a page of such a mapping.
+func (t *Target) hasSharedMappings() bool {
 	all, err := t.members()
 	if err != nil {
 		return true
@@ -94,7 +94,7 @@ func (t *Target) writesUnseen() bool {
 			return true
 		}
 		for line := range strings.Lines(string(maps)) {
-			if writesFile(line) {
+			if isSharedMapping(line) {
 				return true
 			}
 		}
@@ -102,9 +102,9 @@ func (t *Target) writesUnseen() bool {
 	return false
 }
 
-// writesFile says whether a line of /proc/PID/maps is a shared mapping of a file that may be written to. Device 0:1 is the
-// kernel's own, of memory that processes share.
-func writesFile(line string) bool {
+// isSharedMapping reports whether a line of /proc/PID/maps is a writable shared mapping of a file. Device 0:1 is shared
+// memory of the kernel's own.
+func isSharedMapping(line string) bool {
 	f := strings.Fields(line)
 	const rights, device, number = 1, 3, 4
 	return len(f) > number && strings.HasPrefix(f[rights][1:], "w") && strings.HasSuffix(f[rights], "s") && f[device] != "00:01" && f[number] != "0"

@@ -19,7 +19,7 @@ func digestBy(t testing.TB, known *Digests, file string) (sum string, learned bo
 	it, err := filetree.Open(unix.AT_FDCWD, file)
 	require.NoError(t, err)
 	defer it.Close()
-	r := &reading{known, map[inode]string{}}
+	r := &digestReader{known, map[fileState]string{}}
 	sum, err = r.digest(it)
 	require.NoError(t, err)
 	known.add(r.read)
@@ -48,13 +48,13 @@ func TestAFileIsReadAgainWhereItCanHaveChanged(t *testing.T) {
 
 func TestNoMoreDigestsAreKeptThanMany(t *testing.T) {
 	t.Parallel()
-	known, read := &Digests{}, map[inode]string{}
+	known, read := &Digests{}, map[fileState]string{}
 	for i := range uint64(maxDigests + 1) {
-		read[inode{ino: i}] = "sum"
+		read[fileState{ino: i}] = "sum"
 	}
 	known.add(read)
 	assert.Len(t, known.known, maxDigests)
-	known.add(map[inode]string{{dev: 1}: "sum"})
+	known.add(map[fileState]string{{dev: 1}: "sum"})
 	assert.Len(t, known.known, 1)
 }
 
@@ -69,6 +69,6 @@ func TestSharedMappingsThatMayBeWrittenTo(t *testing.T) {
 		"7f00-7f01 rw-p 00000000 00:00 0 [heap]\n":             false,
 		"7f00-7f01 rw-p 00000000 00:00 0\n":                    false,
 	} {
-		assert.Equal(t, want, writesFile(line), line)
+		assert.Equal(t, want, isSharedMapping(line), line)
 	}
 }

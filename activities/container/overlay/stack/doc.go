@@ -1,14 +1,15 @@
-// Package stack puts overlays over the root of a running container, and takes them away: the system calls of the overlay
-// backend, and nothing else. It keeps no state; what stands where is read from the kernel.
+// Package stack mounts overlays over the root of a running container and unmounts them: the system calls of the overlay
+// backend. It keeps no state of its own, and reads everything from the kernel.
 //
-// A container's own root is its base. Over it stands at most one overlay of ours, the top: its lower layers are the base
-// and folders of earlier steps, its upper layer is the folder that is written to now. What enters the container's mount
-// namespace (docker exec does) has the topmost mount as its root. What has entered before keeps the root that it had.
+// The container's own root is the base. At most one overlay of ours is mounted over it, the top: its lower layers are the
+// base and the folders of earlier steps, its upper layer is the folder written to now. A process that enters the
+// container's mount namespace (as docker exec does) gets the topmost mount as its root. A process that entered earlier
+// keeps its root.
 //
-// [Target.Show] changes the top for another in one indivisible step: the new overlay is mounted beneath the old one, which
-// is then taken off. At no time does a process that enters see the base, or half of a stack.
+// [Target.Show] replaces the top in one atomic step: the new overlay is mounted beneath the old one, which is then
+// unmounted. A process that enters never sees the base or half a stack.
 //
-// Who stands in a top that goes is told by the kernel: a mount that can be taken off like any other is used by nobody, of
-// the container or not. Only where it is in use are the processes of the host looked through; what a checkpoint needs to
-// know before, of the container's own processes, its own /proc tells. So neither costs more on a host that runs much.
+// The kernel reports whether any process still uses a mount being removed: a mount that a plain umount removes is in use by
+// nobody, of the container or not. Only a busy one makes us search the processes of the host; what a checkpoint has to know
+// of the container's processes comes from the container's own /proc. So neither costs more on a busy host.
 package stack

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Drift lists what somebody has changed of what layers, the oldest first, made of their paths when they were written into the
-// container's own root: what that shows there now, through the layers over. Other paths are not looked at. The time of a path
-// that timeless names does not count, nor one that may be told late.
+// Drift lists what somebody has changed at the paths that layers, the oldest first, wrote into the container's own root, as
+// visible through the layers over it. Other paths are not read. Times are ignored for paths that timeless names, and where
+// tellsTimesLate holds.
 func (t *Target) Drift(dir string, layers, over []int, skip, timeless func(path string) bool) ([]Change, error) {
 	root := &tree{}
 	for _, n := range layers {
@@ -23,7 +23,7 @@ func (t *Target) Drift(dir string, layers, over []int, skip, timeless func(path 
 			return nil, err
 		}
 	}
-	shown, err := t.opened(dir, over)
+	shown, err := t.openLayers(dir, over)
 	if err != nil {
 		return nil, err
 	}
@@ -32,41 +32,41 @@ func (t *Target) Drift(dir string, layers, over []int, skip, timeless func(path 
 			it.Close()
 		}
 	}()
-	d := &drift{shown: shown, skip: skip, timeless: timeless, late: tellsTimesLate(shown[len(shown)-1])}
-	err = d.below(root, false)
+	d := &driftScan{shown: shown, skip: skip, timeless: timeless, late: tellsTimesLate(shown[len(shown)-1])}
+	err = d.compareFolder(root, false)
 	slices.SortFunc(d.all, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	return d.all, err
 }
 
-// drift looks for differences between what was written and what is shown.
-type drift struct {
-	shown          []filetree.Node // the newest first; the container's own root is the last
+// driftScan compares what was written with what is visible.
+type driftScan struct {
+	shown          []filetree.Node // the newest first; the container's own root last
 	skip, timeless func(string) bool
 	late           bool
 	all            []Change
 }
 
-// below compares all that is below a node. Whole says that nothing else was there.
-func (d *drift) below(of *tree, whole bool) error {
+// compareFolder compares what is in a folder. If whole, nothing else was there.
+func (d *driftScan) compareFolder(of *tree, whole bool) error {
 	for _, name := range slices.Sorted(maps.Keys(of.sub)) {
-		if err := d.at(of.sub[name], whole); err != nil {
+		if err := d.compareNode(of.sub[name], whole); err != nil {
 			return fmt.Errorf("%s: %w", of.sub[name].Path, err)
 		}
 	}
 	if !whole {
 		return nil
 	}
-	folder, err := showing(d.shown[len(d.shown)-1:], of.Path)
+	folder, err := openVisible(d.shown[len(d.shown)-1:], of.Path)
 	if err != nil || folder.Kind() != unix.S_IFDIR {
-		return nil // it was compared before
+		return nil // compared above
 	}
 	defer folder.Close()
 	return folder.Each(func(name string, sub filetree.Node) error {
 		at := path.Join(of.Path, name)
-		if of.sub[name] != nil || d.skip(at) || d.covered(at) {
+		if of.sub[name] != nil || d.skip(at) || d.coveredByLayer(at) {
 			return nil
 		}
-		is, err := look(sub, at)
+		is, err := readNode(sub, at)
 		if err == nil {
 			d.all = append(d.all, is.Change)
 		}
@@ -74,12 +74,12 @@ func (d *drift) below(of *tree, whole bool) error {
 	})
 }
 
-// covered says that a layer over the root has something at a path.
-func (d *drift) covered(at string) bool {
+// coveredByLayer reports whether a layer over the root has something at a path.
+func (d *driftScan) coveredByLayer(at string) bool {
 	if len(d.shown) == 1 {
 		return false
 	}
-	it, err := showing(d.shown, at)
+	it, err := openVisible(d.shown, at)
 	if err != nil {
 		return true
 	}
@@ -87,8 +87,8 @@ func (d *drift) covered(at string) bool {
 	return false
 }
 
-func (d *drift) at(wrote *tree, whole bool) error {
-	is, err := showing(d.shown, wrote.Path)
+func (d *driftScan) compareNode(wrote *tree, whole bool) error {
+	is, err := openVisible(d.shown, wrote.Path)
 	if errors.Is(err, unix.ENOENT) {
 		if wrote.Kind != KindGone {
 			d.all = append(d.all, Change{Path: wrote.Path, Kind: KindGone})
@@ -99,7 +99,7 @@ func (d *drift) at(wrote *tree, whole bool) error {
 		return err
 	}
 	defer is.Close()
-	now, err := describedBy(is, wrote.Path)
+	now, err := describeNode(is, wrote.Path)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (d *drift) at(wrote *tree, whole bool) error {
 	}
 	same := now == was
 	if now.Kind == KindFile {
-		if now.Digest, err = digest(is); err != nil {
+		if now.Digest, err = digestContent(is); err != nil {
 			return err
 		}
 		same = same && now.Digest == wrote.Digest
@@ -128,5 +128,5 @@ func (d *drift) at(wrote *tree, whole bool) error {
 	if now.Kind != KindFolder || was.Kind != KindFolder {
 		return nil
 	}
-	return d.below(wrote, whole)
+	return d.compareFolder(wrote, whole)
 }

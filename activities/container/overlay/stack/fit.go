@@ -13,8 +13,8 @@ import (
 
 const moveMountBeneath = 0x200 // MOVE_MOUNT_BENEATH, since Linux 6.5
 
-// Probe tries in a mount namespace of its own whether overlays with layers in dir can be put over one another on this
-// host. An error that is Unfit says what is missing.
+// Probe tries, in a mount namespace of its own, whether this host can stack overlays with layers in dir. An UnfitError says
+// what is missing.
 func Probe(dir string) error {
 	if os.Geteuid() != 0 {
 		return unfit("the helper does not run as root")
@@ -41,7 +41,7 @@ func Probe(dir string) error {
 		}
 		var over [2]int
 		for i, lower := range [][]int{nil, {1}} {
-			if over[i], err = overlay("probe", lower, i+1, 0); IsFull(err) {
+			if over[i], err = makeOverlay("probe", lower, i+1, 0); IsFull(err) {
 				return err
 			} else if err != nil {
 				return unfit("this kernel, or the filesystem of %s, cannot make overlays that grow (they need Linux 6.8): %v", dir, err)
@@ -59,38 +59,38 @@ func Probe(dir string) error {
 	})
 }
 
-// Try makes an overlay of a new layer in dir over the container's own root, and lets go of it. It says as an Unfit that this
-// root bears none: an overlay over an overlay does not, nor do some filesystems.
-func (t *Target) Try(dir string) error {
+// TryOverlay mounts and drops an overlay of a new layer in dir over the container's own root. It returns an UnfitError if
+// that root cannot be a lower layer: an overlay cannot, nor can some filesystems.
+func (t *Target) TryOverlay(dir string) error {
 	if err := MakeLayer(dir, 1); err != nil {
 		return err
 	}
 	return onThread(func() error {
 		var fds handles
 		defer fds.close()
-		layers := fds.tree(unix.AT_FDCWD, dir, 0)
-		if err := t.enter(); err != nil {
+		layers := fds.cloneTree(unix.AT_FDCWD, dir, 0)
+		if err := t.enterMountNamespace(); err != nil {
 			return err
 		}
-		base := fds.tree(t.root, "", unix.AT_EMPTY_PATH)
+		base := fds.cloneTree(t.root, "", unix.AT_EMPTY_PATH)
 		if fds.err != nil {
 			return fds.err
 		}
-		if err := apart(layers, base); err != nil {
+		if err := isolateMounts(layers, base); err != nil {
 			return err
 		}
-		over, err := overlay("try", nil, 1, 0)
+		over, err := makeOverlay("try", nil, 1, 0)
 		if err != nil && !IsFull(err) {
-			return unfit("the container's own root bears no overlay (%v); have the engine keep its data on a filesystem that is no overlay itself", err)
+			return unfit("no overlay can be mounted over the container's own root (%v); move the engine's data to a filesystem that is not an overlay itself", err)
 		}
 		fds.add(over, "", err)
 		return err
 	})
 }
 
-// Fit says as an Unfit what keeps overlays of ours from standing on this container.
-func (t *Target) Fit(s Survey) error {
-	ids, err := t.read("uid_map")
+// CheckFit returns an UnfitError if no overlay may be mounted over this container's root.
+func (t *Target) CheckFit(s Survey) error {
+	ids, err := t.readProc("uid_map")
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (t *Target) Fit(s Survey) error {
 	}
 	for _, m := range s.mounts {
 		switch {
-		case m.shared: // what is taken off a copy of it is taken off there
+		case m.shared: // an unmount in a copy would propagate
 			return unfit("mounts at %s in the container propagate to other namespaces; mount them without shared propagation", m.at)
 		case m.id == s.baseID && m.dev != s.Base:
 			return unfit("the container's filesystem numbers its folders with another device than its mount (btrfs does); have the engine keep its data on another filesystem")
@@ -111,7 +111,7 @@ func (t *Target) Fit(s Survey) error {
 	return s.fitMounts()
 }
 
-// fitMounts looks for the engine's own filesystems that the top needs.
+// fitMounts checks for the engine's own filesystems that the top needs.
 func (s Survey) fitMounts() error {
 	kinds := map[string]string{}
 	for _, m := range s.mounts {
@@ -126,8 +126,8 @@ func (s Survey) fitMounts() error {
 	return nil
 }
 
-// idle are the programs that wait and touch no file while they do: what they have as their root matters to nobody.
-func idle(argv []string) bool {
+// isIdleProgram reports whether a program only waits and touches no file, so that its root does not matter.
+func isIdleProgram(argv []string) bool {
 	switch filepath.Base(argv[0]) {
 	case "sleep", "pause":
 		return true
@@ -139,10 +139,10 @@ func idle(argv []string) bool {
 	return false
 }
 
-// Quiet says as an Unfit which process of the container has its own root and may be using its files: it would not see what
-// is written over that root, and what it writes itself would lie below. It counts those that stand in the top or hold
-// something of it open.
-func (t *Target) Quiet(s Survey) (users int, err error) {
+// CheckIdle returns an UnfitError if a process of the container has the container's own root and may use its files: it
+// would not see what is written to the layers, and its own writes would go below them. It counts the processes that use the
+// top.
+func (t *Target) CheckIdle(s Survey) (users int, err error) {
 	var top Top
 	if n := len(s.Tops); n > 0 {
 		top = s.Tops[n-1]
@@ -152,51 +152,51 @@ func (t *Target) Quiet(s Survey) (users int, err error) {
 		return 0, err
 	}
 	for _, p := range all {
-		at := p.at(s.Base, top)
+		at := p.locate(s.Base, top)
 		if at.inTop {
 			users++
 		}
 		if !at.inBase {
 			continue
 		}
-		if err := p.waits(s.baseID); err != nil {
+		if err := p.checkIdle(s.baseID); err != nil {
 			return 0, err
 		}
 	}
 	return users, nil
 }
 
-// waits says as an Unfit that the process may use the files of the mount that it has as its root.
-func (p process) waits(mount int) error {
+// checkIdle returns an UnfitError if the process may use files of the mount that is its root.
+func (p process) checkIdle(mount int) error {
 	line, err := os.ReadFile(p.dir + "/cmdline")
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && len(line) == 0 { // it has ended
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && len(line) == 0 { // it has exited
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	argv := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
-	if !idle(argv) {
-		return unfit("process %q stands on the container's own root and may use its files; have the container only wait (sleep infinity) and start that in it", short(strings.Join(argv, " ")))
+	if !isIdleProgram(argv) {
+		return unfit("process %q has the container's own root and may use its files; let the container only wait (sleep infinity), and start the process inside it", truncate(strings.Join(argv, " ")))
 	}
-	if at := p.writes(mount); at != "" {
-		return unfit("process %q has %s open for writing; have it write to a volume", short(argv[0]), at)
+	if at := p.fileOpenForWriting(mount); at != "" {
+		return unfit("process %q has %s open for writing; have it write to a volume", truncate(argv[0]), at)
 	}
 	return nil
 }
 
-func short(s string) string {
+func truncate(s string) string {
 	if len(s) > 80 {
 		return strings.ToValidUTF8(s[:80], "") + " ..."
 	}
 	return s
 }
 
-// writes is a file of a mount that the process has open for writing.
-func (p process) writes(mount int) string {
+// fileOpenForWriting returns a file of the mount that the process has open for writing.
+func (p process) fileOpenForWriting(mount int) string {
 	fds, err := os.ReadDir(p.dir + "/fdinfo")
 	if err != nil {
-		return "" // it has ended
+		return "" // it has exited
 	}
 	for _, fd := range fds {
 		info, err := os.ReadFile(p.dir + "/fdinfo/" + fd.Name())

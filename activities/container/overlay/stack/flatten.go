@@ -10,9 +10,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Flatten writes what layers hold, the oldest first, into the container's own filesystem, and returns when it is on the
-// disk. Nothing may write to these layers. Cut short, it is done again from the beginning. What the container has there
-// is reached through handles from its root on: no link in it leads out.
+// Flatten writes the content of layers, the oldest first, into the container's own filesystem and syncs it. The layers must
+// not change. If interrupted, start again. Paths are resolved through open folders from the container's root, so no link
+// leads out of it.
 func (t *Target) Flatten(dir string, layers []int) error {
 	root, err := filetree.Open(t.root, ".")
 	if err != nil {
@@ -20,14 +20,14 @@ func (t *Target) Flatten(dir string, layers []int) error {
 	}
 	defer root.Close()
 	for _, n := range layers {
-		if err := flatten(Content(dir, n), root); err != nil {
+		if err := copyLayer(Content(dir, n), root); err != nil {
 			return fmt.Errorf("writing layer %d into the container: %w", n, err)
 		}
 	}
 	return wrap("writing layers into the container", root.SyncFilesystem())
 }
 
-func flatten(from string, root filetree.Node) error {
+func copyLayer(from string, root filetree.Node) error {
 	layer, err := filetree.Open(unix.AT_FDCWD, from)
 	if err != nil {
 		return err
@@ -38,13 +38,13 @@ func flatten(from string, root filetree.Node) error {
 	return c.CopyFolder(layer, root)
 }
 
-// obeyMarks removes what has to go before something of a layer is put under its name, and what a layer says is gone.
+// obeyMarks applies whiteouts and opaque marks, and removes what an entry of a layer replaces.
 func obeyMarks(from filetree.Node, in int, name string) (done bool, err error) {
 	if isWhiteout(from) {
-		return true, remove(in, name)
+		return true, removeTree(in, name)
 	}
 	if from.Kind() != unix.S_IFDIR {
-		return false, remove(in, name)
+		return false, removeTree(in, name)
 	}
 	was, err := filetree.Open(in, name)
 	if errors.Is(err, unix.ENOENT) {
@@ -61,11 +61,11 @@ func obeyMarks(from filetree.Node, in int, name string) (done bool, err error) {
 	if was.Kind() == unix.S_IFDIR && string(has[opaque]) != "y" {
 		return false, nil
 	}
-	return false, remove(in, name)
+	return false, removeTree(in, name)
 }
 
-// remove removes a name from an open folder, and all below it.
-func remove(in int, name string) error {
+// removeTree removes a name in an open folder, and all below it.
+func removeTree(in int, name string) error {
 	err := unix.Unlinkat(in, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
@@ -84,7 +84,7 @@ func remove(in int, name string) error {
 		return err
 	}
 	for _, n := range names {
-		if err := remove(fd, n); err != nil {
+		if err := removeTree(fd, n); err != nil {
 			return err
 		}
 	}

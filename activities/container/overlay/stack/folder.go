@@ -9,35 +9,35 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Held is something that a folder holds. It is told as a layer's content is.
-type Held struct {
+// FolderEntry is something in a folder, described like a layer's content.
+type FolderEntry struct {
 	Change
-	// Inode tells which names are of one file: it is 0 where a file has no other.
+	// Inode identifies the names of one file; 0 if it has one name.
 	Inode uint64
 }
 
-// List lists all that a folder holds, itself first as "/", and refuses one on which something else is mounted.
-func List(at string) (all []Held, err error) {
+// ListFolder lists what a folder holds, itself first as "/". It fails if something else is mounted there.
+func ListFolder(at string) (all []FolderEntry, err error) {
 	root, err := filetree.Open(unix.AT_FDCWD, at)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	return all, held(root, root.Stat.Dev, "/", &all)
+	return all, listFolder(root, root.Stat.Dev, "/", &all)
 }
 
-func held(it filetree.Node, dev uint64, at string, all *[]Held) error {
+func listFolder(it filetree.Node, dev uint64, at string, all *[]FolderEntry) error {
 	if it.Stat.Dev != dev {
 		return unfit("something else is mounted at %s", at)
 	}
-	now, err := look(it, at)
+	now, err := readNode(it, at)
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
-	h := Held{Change: now.Change}
+	h := FolderEntry{Change: now.Change}
 	if it.Kind() == unix.S_IFDIR {
 		*all = append(*all, h)
-		return it.Each(func(name string, sub filetree.Node) error { return held(sub, dev, path.Join(at, name), all) })
+		return it.Each(func(name string, sub filetree.Node) error { return listFolder(sub, dev, path.Join(at, name), all) })
 	}
 	if it.Stat.Nlink > 1 {
 		h.Inode = it.Stat.Ino

@@ -6,21 +6,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unfinished says that a Show was cut short: what is to be the top, or was, stands at the doorway, or beneath the top.
-func (s Survey) Unfinished() bool { return len(s.Tops) > 1 || len(s.Tops) == 1 && s.Aside != nil }
+// InterruptedShow reports whether a Show was interrupted: the next or former top is at the doorway or beneath the top.
+func (s Survey) InterruptedShow() bool { return len(s.Tops) > 1 || len(s.Tops) == 1 && s.Aside != nil }
 
-// Finish clears away what a Show that was cut short has left. Whether it had got as far as changing the tops, the survey
-// tells then.
-func (t *Target) Finish() error {
+// FinishShow removes what an interrupted Show left. [Target.Survey] then tells which top won.
+func (t *Target) FinishShow() error {
 	for {
 		s, err := t.Survey()
 		switch {
-		case err != nil || !s.Unfinished():
+		case err != nil || !s.InterruptedShow():
 			return err
 		case s.Aside != nil:
-			err = t.Clear()
-		default: // what is newer stands below what it replaces
-			err = t.Lift()
+			err = t.RemoveAside()
+		default: // the newer one is beneath the one it replaces
+			err = t.RemoveTop()
 		}
 		if err != nil {
 			return err
@@ -28,38 +27,38 @@ func (t *Target) Finish() error {
 	}
 }
 
-// Lift takes the topmost overlay of ours off; what is below it shows. The container's own root is never taken off.
-func (t *Target) Lift() error { return t.withTop(takeOff) }
+// RemoveTop unmounts our topmost overlay, never the container's own root.
+func (t *Target) RemoveTop() error { return t.withTop(unmountRoot) }
 
-// SetAside moves the top to the doorway of the container's own root, which shows from then on. Who stands in the top stays
-// there, and finds all as it was; who enters stands on the container's own root.
-func (t *Target) SetAside() error {
+// MoveTopAside moves the top to the doorway of the container's own root, which is visible from then on. Processes in the
+// top keep it as it was; new ones get the container's own root.
+func (t *Target) MoveTopAside() error {
 	return t.withTop(func(top int) error {
 		how := unix.MOVE_MOUNT_F_EMPTY_PATH
 		return wrap("setting the container's top aside", unix.MoveMount(top, "", t.root, doorway, how))
 	})
 }
 
-// Clear takes off what stands at the doorway of the container.
-func (t *Target) Clear() error {
+// RemoveAside unmounts what is at the doorway of the container.
+func (t *Target) RemoveAside() error {
 	return onThread(func() error {
-		return errors.Join(t.enter(), wrap("clearing "+Doorway, unix.Unmount(Doorway, unix.MNT_DETACH)))
+		return errors.Join(t.enterMountNamespace(), wrap("clearing "+Doorway, unix.Unmount(Doorway, unix.MNT_DETACH)))
 	})
 }
 
-// withTop has something done with the topmost overlay of ours, on a thread in the container's namespace.
+// withTop calls do with our topmost overlay, on a thread in the container's namespace.
 func (t *Target) withTop(do func(top int) error) error {
 	s, err := t.Survey()
 	if err != nil {
 		return err
 	}
 	if len(s.Tops) == 0 {
-		return errors.New("nothing of ours stands over the container's root")
+		return errors.New("no overlay of ours is mounted over the container's root")
 	}
 	return onThread(func() error {
 		var fds handles
 		defer fds.close()
-		if err := t.enter(); err != nil {
+		if err := t.enterMountNamespace(); err != nil {
 			return err
 		}
 		top := fds.open(unix.AT_FDCWD, "/")
@@ -71,7 +70,7 @@ func (t *Target) withTop(do func(top int) error) error {
 			return err
 		}
 		if int(st.Mnt_id) != s.topID() { //nolint:gosec // the kernel counts mounts in an int
-			return errors.New("the container's top has changed meanwhile")
+			return errors.New("the container's top has changed in the meantime")
 		}
 		return do(top)
 	})

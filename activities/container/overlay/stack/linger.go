@@ -7,29 +7,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lingering are former tops that nobody needs. Whoever lets go of an overlay last has a kernel write all that the disk of its
-// upper layer has still to write, whosesoever it is: a change of tops just after would wait for that. So many go together, and
-// later, when most of it has been written anyway; at the latest where layers are removed, whose room they hold: see [LetGo].
-type lingering struct {
+// formerTops are unused former tops, kept open for a while. Closing the last reference to an overlay syncs the whole
+// filesystem of its upper layer, and would hold up the next replacement of a top. So they are closed together and later,
+// when most of it has been written anyway, and at the latest when layers are removed, whose space they pin: see
+// [CloseFormerTops].
+type formerTops struct {
 	mu  sync.Mutex
 	fds []int
 }
 
-var departed lingering
+var openFormerTops formerTops
 
 const (
-	// linger is how long a kernel lets written data lie; then it goes to the disk by itself.
-	linger = 30 * time.Second
-	// leastRoom and leastInodes are what a disk has left that can do without theirs.
+	// lingerTime is longer than the kernel keeps dirty pages before it writes them back.
+	lingerTime = 30 * time.Second
+	// leastRoom and leastInodes are the free space that makes pinning some harmless.
 	leastRoom, leastInodes = 1 << 30, 10_000
-	// mostLingering bounds what they take of a kernel's memory: each holds on to its layers.
+	// mostLingering bounds the kernel memory that they take: each pins its layers.
 	mostLingering = 100
 )
 
-// add takes a former top that is open as fd, with layers below the folder that is open as layers: by its path whoever has
-// entered the container finds another folder, or none.
-func (l *lingering) add(fd, layers int) {
-	if tight(layers) {
+// add takes over fd, a former top, and layers, the folder of its layers: a path would lead elsewhere for a thread that has
+// entered the container.
+func (l *formerTops) add(fd, layers int) {
+	if isShortOfSpace(layers) {
 		go unix.Close(fd)
 		return
 	}
@@ -38,14 +39,14 @@ func (l *lingering) add(fd, layers int) {
 	l.fds = append(l.fds, fd)
 	switch len(l.fds) {
 	case 1:
-		time.AfterFunc(linger, l.letGo)
+		time.AfterFunc(lingerTime, l.closeAll)
 	case mostLingering:
-		go l.letGo()
+		go l.closeAll()
 	}
 }
 
-// tight says that a disk needs the little that a former top holds of it: inodes, and what has been removed in it.
-func tight(folder int) bool {
+// isShortOfSpace reports whether a disk needs the space that a former top pins: inodes, and what was deleted in it.
+func isShortOfSpace(folder int) bool {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(folder, &fs); err != nil {
 		return true
@@ -53,10 +54,10 @@ func tight(folder int) bool {
 	return fs.Bavail*uint64(fs.Bsize) < leastRoom || fs.Files > 0 && fs.Ffree < leastInodes //nolint:gosec // a block's size
 }
 
-// LetGo lets go of all former tops at once: so the disk gets the room of what has been removed of their layers.
-func LetGo() { departed.letGo() }
+// CloseFormerTops closes all former tops now, so that the space of removed layers becomes free.
+func CloseFormerTops() { openFormerTops.closeAll() }
 
-func (l *lingering) letGo() {
+func (l *formerTops) closeAll() {
 	l.mu.Lock()
 	all := l.fds
 	l.fds = nil

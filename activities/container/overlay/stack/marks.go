@@ -8,20 +8,20 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// The marks that an overlay leaves on folders of an upper layer.
+// Attributes by which an overlay marks folders of an upper layer.
 const (
 	overlayPrefix = "trusted.overlay."
 	opaque        = overlayPrefix + "opaque"
-	// toldLate is a mark of our own, which no overlay shows either: see tellsTimesLate.
+	// toldLate is a mark of our own, which overlays hide too: see tellsTimesLate.
 	toldLate = overlayPrefix + "unwind.late"
 )
 
 func isMark(attribute string) bool { return strings.HasPrefix(attribute, overlayPrefix) }
 
-// isWhiteout reports whether a node is an overlay's mark for something that is no longer there.
+// isWhiteout reports whether a node is an overlay's mark for something deleted.
 func isWhiteout(n filetree.Node) bool { return n.Kind() == unix.S_IFCHR && n.Stat.Rdev == 0 }
 
-// withoutMarks selects the attributes that are the container's own.
+// withoutMarks selects the container's own attributes.
 func withoutMarks(attributes map[string][]byte) map[string][]byte {
 	own := map[string][]byte{}
 	for name, value := range attributes {
@@ -32,8 +32,8 @@ func withoutMarks(attributes map[string][]byte) map[string][]byte {
 	return own
 }
 
-// describe makes one folder like another in all but content. The marks that it has stay, and it gets those of the other.
-func describe(from, to filetree.Node) error {
+// copyMetadata gives one folder the metadata of another. Overlay marks are merged.
+func copyMetadata(from, to filetree.Node) error {
 	return (&filetree.Copier{Spare: isMark}).CopyMetadata(from, to)
 }
 

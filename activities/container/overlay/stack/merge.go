@@ -10,8 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Merge makes layer into hold what layers, the oldest first, hold together. Nothing may write to any of them any more:
-// files are not copied, the new layer has them under second names (their count of links tells).
+// Merge makes layer into the sum of layers, the oldest first. They must not change any more: files are not copied but
+// hard-linked, so their link counts grow.
 func Merge(dir string, layers []int, into int) error {
 	if err := os.RemoveAll(Content(dir, into)); err != nil {
 		return err
@@ -29,7 +29,7 @@ func Merge(dir string, layers []int, into int) error {
 		if err != nil {
 			return err
 		}
-		err = merge(from, to)
+		err = mergeContent(from, to)
 		from.Close()
 		if err != nil {
 			return fmt.Errorf("merging layer %d: %w", n, err)
@@ -38,8 +38,8 @@ func Merge(dir string, layers []int, into int) error {
 	return to.SyncFilesystem()
 }
 
-// merge puts what is in a folder over what is in another, which becomes like it.
-func merge(from, to filetree.Node) error {
+// mergeContent applies the content and metadata of a folder to another.
+func mergeContent(from, to filetree.Node) error {
 	into, err := to.OpenContent()
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func merge(from, to filetree.Node) error {
 	err = from.Each(func(name string, sub filetree.Node) error {
 		if sub.Kind() == unix.S_IFDIR {
 			err = mergeFolder(sub, int(into.Fd()), name)
-		} else if err = remove(int(into.Fd()), name); err == nil {
+		} else if err = removeTree(int(into.Fd()), name); err == nil {
 			err = sub.LinkTo(int(into.Fd()), name)
 		}
 		return wrap(name, err)
@@ -56,7 +56,7 @@ func merge(from, to filetree.Node) error {
 	if err != nil {
 		return err
 	}
-	return describe(from, to)
+	return copyMetadata(from, to)
 }
 
 func mergeFolder(from filetree.Node, in int, name string) error {
@@ -72,9 +72,9 @@ func mergeFolder(from filetree.Node, in int, name string) error {
 	if there {
 		defer was.Close()
 		if was.Kind() == unix.S_IFDIR && string(has[opaque]) != "y" {
-			return merge(from, was)
+			return mergeContent(from, was)
 		}
-		if err := remove(in, name); err != nil {
+		if err := removeTree(in, name); err != nil {
 			return err
 		}
 	}
@@ -86,9 +86,9 @@ func mergeFolder(from filetree.Node, in int, name string) error {
 		return err
 	}
 	defer to.Close()
-	if err := merge(from, to); err != nil || !there {
+	if err := mergeContent(from, to); err != nil || !there {
 		return err
 	}
-	// What lies below shows no more than it did through what was here.
+	// The new folder must go on hiding what the removed one hid.
 	return to.SetAttribute(opaque, []byte("y"))
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readAll reads a file of /proc: those have no size, and each read costs.
+// readAll reads a file of /proc, which reports no size, in few reads.
 func readAll(f *os.File) ([]byte, error) {
 	var all bytes.Buffer
 	all.Grow(16 << 10)
@@ -18,7 +18,7 @@ func readAll(f *os.File) ([]byte, error) {
 	return all.Bytes(), err
 }
 
-// Doorway is where the top shows its door: a folder in the engine's own filesystem at /dev.
+// Doorway is where the top mounts its door, in the engine's own filesystem at /dev.
 const Doorway = "/dev/.unwind"
 
 // mount is a line of mountinfo.
@@ -46,29 +46,29 @@ func parseMounts(info []byte) ([]mount, error) {
 	return all, nil
 }
 
-// Top is an overlay of ours that stands over a container's root.
+// Top is an overlay of ours over a container's root.
 type Top struct {
-	// Name is what Show was told.
+	// Name is what Show was given.
 	Name string
-	// Dev is the device number of its folders.
+	// Dev is the device number of its files.
 	Dev uint64
 	id  int
 }
 
-// Survey is what stands over a container's root.
+// Survey is what is mounted over a container's root.
 type Survey struct {
-	// Tops are the overlays, the lowest first. There are two where a Show was cut short: the lower one is the newer.
+	// Tops are the overlays, the lowest first. There are two if a Show was interrupted: the lower one is the newer.
 	Tops []Top
-	// Aside is the one that stands at the doorway: of no top, [Target.SetAside] has put it there.
+	// Aside is the overlay at the doorway, put there by [Target.MoveTopAside].
 	Aside *Top
-	// Base is the device number of the folders of the container's own root.
+	// Base is the device number of the container's own root.
 	Base uint64
 
 	baseID int
 	mounts []mount
 }
 
-// topID is the topmost mount.
+// topID is the ID of the topmost mount.
 func (s Survey) topID() int {
 	if n := len(s.Tops); n > 0 {
 		return s.Tops[n-1].id
@@ -76,9 +76,9 @@ func (s Survey) topID() int {
 	return s.baseID
 }
 
-// below lists the mounts that stand on the topmost root: those to be copied with all that stands on them, and those at
-// /dev, each before what stands on it, for the door is not to be copied.
-func (s Survey) below() (direct, inDev []mount) {
+// mountsOnTop lists the mounts on the topmost root: those to be cloned with all that is mounted on them, and those below
+// /dev, one by one and parents first, because the door is not cloned.
+func (s Survey) mountsOnTop() (direct, inDev []mount) {
 	on := map[int][]mount{}
 	for _, m := range s.mounts {
 		on[m.parent] = append(on[m.parent], m)
@@ -105,7 +105,7 @@ func (s Survey) below() (direct, inDev []mount) {
 	return direct, inDev
 }
 
-// Survey reads what stands over the container's root. Anything but overlays of ours makes it Unfit.
+// Survey reads what is mounted over the container's root. Anything but overlays of ours is an UnfitError.
 func (t *Target) Survey() (s Survey, err error) {
 	var base unix.Statx_t
 	if err := unix.Statx(t.root, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID|unix.STATX_BASIC_STATS, &base); err != nil {
@@ -113,7 +113,7 @@ func (t *Target) Survey() (s Survey, err error) {
 	}
 	s.baseID = int(base.Mnt_id) //nolint:gosec // the kernel counts mounts in an int
 	s.Base = unix.Mkdev(base.Dev_major, base.Dev_minor)
-	info, err := t.read("mountinfo")
+	info, err := t.readProc("mountinfo")
 	if err != nil {
 		return s, err
 	}
@@ -123,29 +123,29 @@ func (t *Target) Survey() (s Survey, err error) {
 	if s.mounts, err = parseMounts(info); err != nil {
 		return s, err
 	}
-	for over := s.on(s.baseID); over != nil; over = s.on(over.id) {
-		top, ours := over.top()
+	for over := s.mountedOn(s.baseID); over != nil; over = s.mountedOn(over.id) {
+		top, ours := over.asTop()
 		if !ours {
 			return s, unfit("something else (%s) is mounted over the container's root", over.kind)
 		}
 		s.Tops = append(s.Tops, top)
 	}
 	for _, m := range s.mounts {
-		if top, ours := m.top(); ours && m.at == Doorway {
+		if top, ours := m.asTop(); ours && m.at == Doorway {
 			s.Aside = &top
 		}
 	}
 	return s, nil
 }
 
-// top is the overlay of ours that is mounted, if it is one.
-func (m mount) top() (top Top, ours bool) {
+// asTop returns the mount as a Top, if it is an overlay of ours.
+func (m mount) asTop() (top Top, ours bool) {
 	name, ours := strings.CutPrefix(m.source, sourcePrefix)
 	return Top{Name: name, Dev: m.dev, id: m.id}, ours && m.kind == "overlay"
 }
 
-// on is the mount that stands on the root of another.
-func (s Survey) on(id int) *mount {
+// mountedOn is the mount on the root of another.
+func (s Survey) mountedOn(id int) *mount {
 	for i, m := range s.mounts {
 		if m.parent == id && m.at == "/" && m.id != id {
 			return &s.mounts[i]

@@ -9,12 +9,12 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Reverse makes layer into, which takes back what layers, the oldest first, are about to change in the container's own
-// filesystem. It holds what that filesystem has now at each path that they change: over it the container is as it is now,
-// whatever part of the layers has been written meanwhile. It is on the disk when Reverse returns. Nothing may write to the
-// layers.
+// Reverse makes layer into, which undoes what layers, the oldest first, are about to change in the container's own
+// filesystem. It saves what that filesystem has now at each path they change; mounted over it, the container looks as it
+// does now, however many of the layers have been written meanwhile. It is synced when Reverse returns. The layers must not
+// change.
 //
-// It costs what it copies: the former content of what is changed or removed, and nothing for what is new.
+// It costs what it copies: the former content of what is changed or removed, nothing for what is new.
 func (t *Target) Reverse(dir string, layers []int, into int) error {
 	if err := MakeLayer(dir, into); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (t *Target) Reverse(dir string, layers []int, into int) error {
 	r := newReverser(base)
 	defer r.Close()
 	for _, n := range layers {
-		if err := r.layer(Content(dir, n), base, to); err != nil {
+		if err := r.keepLayer(Content(dir, n), base, to); err != nil {
 			return fmt.Errorf("keeping what layer %d changes: %w", n, err)
 		}
 	}
@@ -53,24 +53,24 @@ func newReverser(base filetree.Node) *reverser {
 	}}}
 }
 
-func (r *reverser) layer(content string, base, to filetree.Node) error {
+func (r *reverser) keepLayer(content string, base, to filetree.Node) error {
 	layer, err := filetree.Open(unix.AT_FDCWD, content)
 	if err != nil {
 		return err
 	}
 	defer layer.Close()
-	return r.merged(layer, base, to)
+	return r.keepMergedFolder(layer, base, to)
 }
 
-// merged keeps what a folder of a layer changes in a folder that it is merged with.
-func (r *reverser) merged(layer, base, to filetree.Node) error {
+// keepMergedFolder saves what a merged folder of a layer changes.
+func (r *reverser) keepMergedFolder(layer, base, to filetree.Node) error {
 	into, err := to.OpenContent()
 	if err != nil {
 		return err
 	}
 	defer into.Close()
 	err = layer.Each(func(name string, sub filetree.Node) error {
-		return wrap(name, r.change(sub, base, int(into.Fd()), name))
+		return wrap(name, r.keepEntry(sub, base, int(into.Fd()), name))
 	})
 	if err != nil {
 		return err
@@ -78,11 +78,11 @@ func (r *reverser) merged(layer, base, to filetree.Node) error {
 	return r.CopyMetadata(base, to)
 }
 
-// change keeps what a folder has under the name of something in a layer.
-func (r *reverser) change(by, base filetree.Node, in int, name string) error {
+// keepEntry saves what a folder has under the name of an entry of a layer.
+func (r *reverser) keepEntry(by, base filetree.Node, in int, name string) error {
 	was, err := filetree.Open(base.FD, name)
 	if errors.Is(err, unix.ENOENT) {
-		return r.nothing(by, in, name)
+		return r.keepAbsence(by, in, name)
 	}
 	if err != nil {
 		return err
@@ -93,19 +93,19 @@ func (r *reverser) change(by, base filetree.Node, in int, name string) error {
 		return err
 	}
 	if by.Kind() != unix.S_IFDIR || was.Kind() != unix.S_IFDIR || string(has[opaque]) == "y" {
-		return r.whole(was, in, name)
+		return r.keepTree(was, in, name)
 	}
-	to, all, err := r.into(in, name)
+	to, all, err := r.openFolder(in, name)
 	if err != nil || all {
 		return err
 	}
 	defer to.Close()
-	return r.merged(by, was, to)
+	return r.keepMergedFolder(by, was, to)
 }
 
-// nothing keeps that there is nothing under a name.
-func (r *reverser) nothing(by filetree.Node, in int, name string) error {
-	if isWhiteout(by) { // nor will there be
+// keepAbsence records that a name does not exist.
+func (r *reverser) keepAbsence(by filetree.Node, in int, name string) error {
+	if isWhiteout(by) { // nor will it exist later
 		return nil
 	}
 	err := unix.Mknodat(in, name, unix.S_IFCHR, 0)
@@ -115,8 +115,8 @@ func (r *reverser) nothing(by filetree.Node, in int, name string) error {
 	return err
 }
 
-// into opens the folder of a name, and makes it where there is none. All says that it holds everything already.
-func (r *reverser) into(in int, name string) (to filetree.Node, all bool, err error) {
+// openFolder opens or makes a folder. All reports whether it was complete already.
+func (r *reverser) openFolder(in int, name string) (to filetree.Node, all bool, err error) {
 	if err := unix.Mkdirat(in, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return to, false, err
 	}
@@ -130,8 +130,8 @@ func (r *reverser) into(in int, name string) (to filetree.Node, all bool, err er
 	return to, all, err
 }
 
-// whole keeps something with all that is in it, but for what is kept already.
-func (r *reverser) whole(was filetree.Node, in int, name string) error {
+// keepTree saves something with all that is in it, except what is saved already.
+func (r *reverser) keepTree(was filetree.Node, in int, name string) error {
 	if was.Kind() != unix.S_IFDIR {
 		if kept, err := filetree.Open(in, name); err == nil {
 			kept.Close()
@@ -139,7 +139,7 @@ func (r *reverser) whole(was filetree.Node, in int, name string) error {
 		}
 		return r.Copy(was, in, name)
 	}
-	to, all, err := r.into(in, name)
+	to, all, err := r.openFolder(in, name)
 	if err != nil || all {
 		return err
 	}
@@ -149,11 +149,11 @@ func (r *reverser) whole(was filetree.Node, in int, name string) error {
 		return err
 	}
 	defer into.Close()
-	err = was.Each(func(name string, sub filetree.Node) error { return wrap(name, r.whole(sub, int(into.Fd()), name)) })
-	if err == nil { // an overlay lists those of a folder that is merged with none
+	err = was.Each(func(name string, sub filetree.Node) error { return wrap(name, r.keepTree(sub, int(into.Fd()), name)) })
+	if err == nil { // an overlay lists the whiteouts of a folder that is not merged
 		err = to.Each(func(name string, sub filetree.Node) error {
 			if isWhiteout(sub) {
-				return remove(int(into.Fd()), name)
+				return removeTree(int(into.Fd()), name)
 			}
 			return nil
 		})

@@ -36,7 +36,7 @@ func TestAReverseLayerShowsWhatWasThereBefore(t *testing.T) {
 		b.show(t, 9+3*i, 5, 1, 2, 3)
 		assert.Equal(t, after, b.Files(), "with layers %v written", written)
 	}
-	require.NoError(t, b.Lift())
+	require.NoError(t, b.RemoveTop())
 	assert.Equal(t, after, b.Files())
 
 	// What a layer takes back can be taken back as well.

@@ -12,19 +12,19 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Shown is something that the topmost root shows.
-type Shown struct {
+// RootEntry is something visible in the topmost root.
+type RootEntry struct {
 	Change
 	// Capability is the file capability, in hexadecimal.
 	Capability string `json:"capability,omitempty"`
 }
 
-// List lists all that the topmost root shows, without what is mounted on it: a mount's place is there as it lies below
-// the mount. What skip wants skipped is left out, with all below it. What known knows of is not read.
-func (t *Target) List(known *Digests, skip func(path string) bool) (all []Shown, err error) {
+// ListRoot lists what the topmost root shows, without the content of mounts on it: a mount point appears as it is below the
+// mount. Paths for which skip returns true are left out with their content. Digests that known has are not computed again.
+func (t *Target) ListRoot(known *Digests, skip func(path string) bool) (all []RootEntry, err error) {
 	var root int
 	err = onThread(func() (err error) {
-		if err = t.enter(); err == nil {
+		if err = t.enterMountNamespace(); err == nil {
 			root, err = unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		}
 		return wrap("copying the container's root", err)
@@ -38,29 +38,29 @@ func (t *Target) List(known *Digests, skip func(path string) bool) (all []Shown,
 		return nil, err
 	}
 	defer top.Close()
-	unseen := t.writesUnseen()
-	r := &reading{known, map[inode]string{}}
+	unseen := t.hasSharedMappings()
+	r := &digestReader{known, map[fileState]string{}}
 	if unseen {
 		r.known = &Digests{}
 	}
-	if err = r.list(top, "/", skip, &all); err == nil && !unseen && !t.writesUnseen() {
+	if err = r.listFolder(top, "/", skip, &all); err == nil && !unseen && !t.hasSharedMappings() {
 		known.add(r.read)
 	}
 	return all, err
 }
 
-func (r *reading) list(it filetree.Node, at string, skip func(string) bool, all *[]Shown) error {
+func (r *digestReader) listFolder(it filetree.Node, at string, skip func(string) bool, all *[]RootEntry) error {
 	if skip(at) {
 		return nil
 	}
-	now, err := describedBy(it, at)
+	now, err := describeNode(it, at)
 	if err == nil && now.Kind == KindFile {
 		now.Digest, err = r.digest(it)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
-	s := Shown{Change: now}
+	s := RootEntry{Change: now}
 	if s.Attributes != "" {
 		has, err := it.Attributes()
 		if err != nil {
@@ -72,34 +72,34 @@ func (r *reading) list(it filetree.Node, at string, skip func(string) bool, all 
 	if it.Kind() != unix.S_IFDIR {
 		return nil
 	}
-	return it.Each(func(name string, sub filetree.Node) error { return r.list(sub, path.Join(at, name), skip, all) })
+	return it.Each(func(name string, sub filetree.Node) error { return r.listFolder(sub, path.Join(at, name), skip, all) })
 }
 
-// engines are what an engine mounts into each container as its own, beside what is in no disk: /proc and /sys.
-var engines = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev"}
+// engineMounts are the files that engines mount into each container, besides /proc and /sys.
+var engineMounts = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev"}
 
-// Beside lists what the container has in the engine's own mounts, without what is mounted there and without times: no layer
-// has any of it.
-func (t *Target) Beside() (all []Change, err error) {
-	for _, at := range engines {
+// EngineFiles lists what the container has in the engine's own mounts, which are in no layer, without nested mounts and
+// without times.
+func (t *Target) EngineFiles() (all []Change, err error) {
+	for _, at := range engineMounts {
 		var mounted int
 		err := onThread(func() (err error) {
-			if err = t.enter(); err == nil {
+			if err = t.enterMountNamespace(); err == nil {
 				mounted, err = unix.OpenTree(unix.AT_FDCWD, at, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 			}
 			return err
 		})
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) { // nothing is there, or nothing is mounted there
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) { // does not exist, or is not a mount
 			continue
 		}
 		if err != nil {
 			return nil, wrap(at, err)
 		}
-		var there []Shown
+		var there []RootEntry
 		it, err := filetree.NodeOf(mounted)
 		if err == nil {
-			r := &reading{&Digests{}, map[inode]string{}}
-			err = r.list(it, at, func(path string) bool { return path == Doorway }, &there)
+			r := &digestReader{&Digests{}, map[fileState]string{}}
+			err = r.listFolder(it, at, func(path string) bool { return path == Doorway }, &there)
 			it.Close()
 		}
 		if err != nil {
@@ -116,7 +116,7 @@ func (t *Target) Beside() (all []Change, err error) {
 	return all, nil
 }
 
-// File is a file in a container, with all links followed. Mode is 0 where nothing is there.
+// File is a file in a container, links followed. Mode is 0 if it does not exist.
 type File struct {
 	Name    string `json:"name,omitempty"`
 	Mode    uint32 `json:"mode,omitempty"`
@@ -124,12 +124,12 @@ type File struct {
 	Content []byte `json:"content,omitempty"`
 }
 
-// Read reads a regular file at the topmost root, or on a mount there, of at most limit bytes: a larger one, and what is
-// no regular file, has no content. No link leads out of the container.
-func (t *Target) Read(at string, limit int64) (f File, err error) {
+// ReadFile reads a regular file in the topmost root, or on a mount there, of at most limit bytes. A larger or irregular
+// file has no content. No link leads out of the container.
+func (t *Target) ReadFile(at string, limit int64) (f File, err error) {
 	var it filetree.Node
 	err = onThread(func() (err error) {
-		if err = t.enter(); err != nil {
+		if err = t.enterMountNamespace(); err != nil {
 			return err
 		}
 		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}

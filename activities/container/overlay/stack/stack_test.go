@@ -25,8 +25,8 @@ func TestWhatEntersStandsInTheTop(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 	require.NoError(t, Probe(b.layers))
-	require.NoError(t, b.Fit(b.survey(t)))
-	n, err := b.Quiet(b.survey(t))
+	require.NoError(t, b.CheckFit(b.survey(t)))
+	n, err := b.CheckIdle(b.survey(t))
 	require.NoError(t, err)
 	require.Zero(t, n)
 	b.Do("echo base >/srv/a; mkdir -m 1750 /srv/d; chmod 711 /")
@@ -47,9 +47,9 @@ func TestWhatEntersStandsInTheTop(t *testing.T) {
 	assert.Equal(t, before, b.Files(), "without any layer")
 	require.Len(t, b.survey(t).Tops, 1, "one top stands at a time")
 	assert.Equal(t, "s\n", b.Do("cat /dev/shm/s"), "the engine's mounts are the same in each")
-	require.NoError(t, b.Lift())
+	require.NoError(t, b.RemoveTop())
 	assert.Equal(t, before, b.Files())
-	require.Error(t, b.Lift(), "the container's own root stays")
+	require.Error(t, b.RemoveTop(), "the container's own root stays")
 	assert.Equal(t, before, b.Files())
 }
 
@@ -60,7 +60,7 @@ func TestNoLayersOverMountsThatPropagate(t *testing.T) {
 	b.Inside(func() error {
 		return errors.Join(unix.Mount("none", "/srv/disk", "tmpfs", 0, ""), unix.Mount("", "/srv/disk", "", unix.MS_SHARED, ""))
 	})
-	err := b.Fit(b.survey(t))
+	err := b.CheckFit(b.survey(t))
 	require.True(t, IsUnfit(err))
 	require.ErrorContains(t, err, "mounts at /srv/disk in the container propagate to other namespaces")
 }
@@ -73,7 +73,7 @@ func TestTheDoorIsShownAndCannotBeWritten(t *testing.T) {
 	require.NoError(t, os.Symlink("/srv", filepath.Join(door, "w")))
 	assert.Equal(t, "/srv\n", b.Do("cd "+Doorway+"/w && pwd -P"))
 	assert.Error(t, b.Command("touch "+Doorway+"/x").Run())
-	require.NoError(t, b.Lift())
+	require.NoError(t, b.RemoveTop())
 	assert.Error(t, b.Command("cd "+Doorway+"/w").Run())
 	b.show(t, 2)
 	b.show(t, 3)
@@ -85,16 +85,16 @@ func TestTheDoorIsShownAndCannotBeWritten(t *testing.T) {
 func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change exchange
+		change topSwitch
 		half   int
 		tops   int
 		shows  string
 	}{
-		"slipped beneath":             {(*Target).slip, 1, 2, "3"},
-		"at the doorway":              {(*Target).pivot, 1, 1, "2"},
-		"pivoted":                     {(*Target).pivot, 2, 1, "3"},
-		"half taken off":              {(*Target).slip, 2, 2, "3"},
-		"half taken off when pivoted": {(*Target).pivot, 3, 1, "3"},
+		"slipped beneath":             {(*Target).mountBeneath, 1, 2, "3"},
+		"at the doorway":              {(*Target).pivotRoot, 1, 1, "2"},
+		"pivoted":                     {(*Target).pivotRoot, 2, 1, "3"},
+		"half taken off":              {(*Target).mountBeneath, 2, 2, "3"},
+		"half taken off when pivoted": {(*Target).pivotRoot, 3, 1, "3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t)
@@ -129,7 +129,7 @@ func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
 			_, _, err := b.Show(b.survey(t), b.view(3, 1), false, atOnce)
 			require.Error(t, err)
 			require.Len(t, b.survey(t).Tops, c.tops)
-			require.NoError(t, b.Finish())
+			require.NoError(t, b.FinishShow())
 			assert.Equal(t, "box:"+c.shows, b.top(t).Name)
 			assert.Equal(t, map[string]string{"2": two, "3": one}[c.shows], b.Files())
 			b.show(t, 4, 1)
@@ -158,7 +158,7 @@ func TestWhoEntersWhileTheTopsChangeFindsAWholeContainer(t *testing.T) {
 		<-entered
 	}
 	require.NoError(t, onThread(func() error {
-		_, vacant, err := b.Target.show(s, b.view(2, 1), (*Target).pivot, atOnce, half)
+		_, vacant, err := b.Target.show(s, b.view(2, 1), (*Target).pivotRoot, atOnce, half)
 		assert.True(t, vacant)
 		return err
 	}))
@@ -174,28 +174,28 @@ func TestWhoStandsInATopThatIsSetAsideStaysThere(t *testing.T) {
 	b.show(t, 1)
 	b.Do("echo one >/srv/a")
 	said, ended := b.Start("echo x; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; cat /srv/a; echo two >/srv/b; cat /proc/self/comm")
-	require.NoError(t, b.SetAside())
+	require.NoError(t, b.MoveTopAside())
 	assert.Equal(t, base, b.Files(), "the container's own root shows")
 	s := b.survey(t)
 	require.Empty(t, s.Tops)
 	require.NotNil(t, s.Aside)
-	assert.False(t, s.Unfinished())
+	assert.False(t, s.InterruptedShow())
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	gone, err := b.Deserted(soon, *s.Aside)
+	gone, err := b.WaitUnused(soon, *s.Aside)
 	require.NoError(t, err)
 	assert.False(t, gone)
 	b.Do("touch /dev/shm/go")
 	assert.Equal(t, "one", said())
 	assert.Equal(t, "cat", said())
 	require.NoError(t, ended())
-	gone, err = b.Deserted(t.Context(), *s.Aside)
+	gone, err = b.WaitUnused(t.Context(), *s.Aside)
 	require.NoError(t, err)
 	assert.True(t, gone)
 	assert.FileExists(t, filepath.Join(Content(b.layers, 1), "srv/b"))
-	require.NoError(t, b.Clear())
+	require.NoError(t, b.RemoveAside())
 	assert.Nil(t, b.survey(t).Aside)
-	require.Error(t, b.SetAside(), "there is no top")
+	require.Error(t, b.MoveTopAside(), "there is no top")
 	b.show(t, 2, 1)
 	assert.Equal(t, "two\n", b.Do("cat /srv/b"))
 }
@@ -203,12 +203,12 @@ func TestWhoStandsInATopThatIsSetAsideStaysThere(t *testing.T) {
 func TestABaseThatBearsNoOverlayIsUnfit(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	require.NoError(t, b.Try(filepath.Join(b.layers, "try")))
+	require.NoError(t, b.TryOverlay(filepath.Join(b.layers, "try")))
 	b = boxOf(t, boxtest.Deep(t))
-	require.NoError(t, b.Fit(b.survey(t)), "nothing else tells")
-	err := b.Try(filepath.Join(b.layers, "try"))
+	require.NoError(t, b.CheckFit(b.survey(t)), "nothing else tells")
+	err := b.TryOverlay(filepath.Join(b.layers, "try"))
 	assert.True(t, IsUnfit(err))
-	require.ErrorContains(t, err, "the container's own root bears no overlay")
+	require.ErrorContains(t, err, "no overlay can be mounted over the container's own root")
 }
 
 func TestWhoEntersMeanwhileIsCarriedOver(t *testing.T) {
@@ -244,7 +244,7 @@ func TestEndKillsWhoStandsInTheTopAndNobodyElse(t *testing.T) {
 		_, newer := b.Start("echo newer; sleep 1000")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		require.NoError(t, b.End(ctx, top, vacant))
+		require.NoError(t, b.EndUsers(ctx, top, vacant))
 		require.Error(t, stays())
 		require.Error(t, holds())
 		assert.NotZero(t, b.users(t, b.top(t)), "what stands in the new top lives")
@@ -310,12 +310,12 @@ func TestTheKernelTellsWhetherATopIsVacant(t *testing.T) {
 func TestABusyBaseIsUnfit(t *testing.T) {
 	t.Parallel()
 	b := boxOf(t, boxtest.New(t, "/usr/bin/timeout 600 sleep 600"))
-	_, err := b.Quiet(b.survey(t))
-	require.ErrorContains(t, err, "stands on the container's own root")
+	_, err := b.CheckIdle(b.survey(t))
+	require.ErrorContains(t, err, "has the container's own root")
 	assert.True(t, IsUnfit(err))
 	b = newBox(t)
 	b.Start("echo x; exec sleep 500 >/srv/log")
-	_, err = b.Quiet(b.survey(t))
+	_, err = b.CheckIdle(b.survey(t))
 	require.ErrorContains(t, err, "/srv/log")
 }
 
@@ -365,7 +365,7 @@ func TestFlattenIsExactAndCanBeDoneAgain(t *testing.T) {
 	for range 2 {
 		require.NoError(t, b.Flatten(b.layers, []int{1, 2}))
 	}
-	require.NoError(t, b.Lift())
+	require.NoError(t, b.RemoveTop())
 	assert.Equal(t, want, b.Files())
 }
 
@@ -466,12 +466,12 @@ func syncDisk(t *testing.T, dir string) {
 // TestFormerTopsAreLetGoTogether is alone: all tops of this process linger in one place.
 func TestFormerTopsAreLetGoTogether(t *testing.T) {
 	count := func() int {
-		departed.mu.Lock()
-		defer departed.mu.Unlock()
-		return len(departed.fds)
+		openFormerTops.mu.Lock()
+		defer openFormerTops.mu.Unlock()
+		return len(openFormerTops.fds)
 	}
 	b := newBox(t)
-	LetGo()
+	CloseFormerTops()
 	for n := range 3 {
 		b.show(t, n+1)
 	}
@@ -479,7 +479,7 @@ func TestFormerTopsAreLetGoTogether(t *testing.T) {
 	_, _, err := b.Show(b.survey(t), b.view(4, 1, 2, 3), true, atOnce)
 	require.NoError(t, err)
 	assert.Equal(t, 3, count(), "that of a checkpoint too, where the thread is in the container")
-	LetGo()
+	CloseFormerTops()
 	assert.Zero(t, count())
 
 	disk := filepath.Join(b.Dir, "disk")
@@ -492,7 +492,7 @@ func TestFormerTopsAreLetGoTogether(t *testing.T) {
 	assert.Zero(t, count(), "a small disk needs its room")
 	roomy := openAgain(t)
 	for range mostLingering {
-		departed.add(openAgain(t), roomy)
+		openFormerTops.add(openAgain(t), roomy)
 	}
 	require.NoError(t, unix.Close(roomy))
 	require.Eventually(t, func() bool { return count() == 0 }, time.Minute, time.Millisecond, "nor are there more than so many")

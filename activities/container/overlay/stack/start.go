@@ -8,10 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Started waits until the container's first process has become the program that it was started for: before that it is its
-// engine's, which runs from outside of the container, and what it does with the container's files nobody can tell. What has
-// not become one after a while is Unfit.
-func (t *Target) Started(ctx context.Context, patience time.Duration) error {
+// WaitStarted waits until the container's first process runs its own program: before that it is still the engine's, whose
+// use of the container's files is unpredictable. It returns an UnfitError when patience is over.
+func (t *Target) WaitStarted(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
@@ -19,7 +18,7 @@ func (t *Target) Started(ctx context.Context, patience time.Duration) error {
 		if err != nil {
 			return err
 		}
-		own, err := t.runsItsOwn(s)
+		own, err := t.runsOwnProgram(s)
 		if own || err != nil {
 			return err
 		}
@@ -31,8 +30,8 @@ func (t *Target) Started(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// runsItsOwn says that the program of the first process is on one of the container's mounts.
-func (t *Target) runsItsOwn(s Survey) (bool, error) {
+// runsOwnProgram reports whether the program of the first process is on one of the container's mounts.
+func (t *Target) runsOwnProgram(s Survey) (bool, error) {
 	var program unix.Statx_t
 	if err := unix.Statx(t.proc, "exe", unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &program); err != nil {
 		return false, wrap("the program of the container's first process", err)

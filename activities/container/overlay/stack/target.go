@@ -12,21 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Target is a running container as the host sees it. Its handles outlast its first process; a process that gets the
-// number of that one later is never taken for it.
+// Target is a running container as seen from the host. Its handles stay valid when its first process exits, and are never
+// taken for those of a process with a reused PID.
 type Target struct {
 	pid   int
-	proc  int // the folder of its first process in /proc
-	procs int // its own /proc; -1 until it is needed
+	proc  int // /proc folder of its first process
+	procs int // its own /proc; -1 until needed
 	root  int // its base
 	mnt   int // its mount namespace
 	pidns uint64
-	// outside names the caller's own process namespace: what is in it is not in the container's. It is empty where they
-	// share one.
+	// outside identifies the caller's own PID namespace, whose processes are not the container's; empty if they share one.
 	outside string
 }
 
-// Open opens the container whose first process is pid, in the caller's own process namespace.
+// Open opens the container whose first process is pid in the caller's own PID namespace.
 func Open(pid int) (*Target, error) {
 	t := &Target{pid: pid, proc: -1, procs: -1, root: -1, mnt: -1}
 	if err := t.open(); err != nil {
@@ -55,29 +54,28 @@ func (t *Target) open() (err error) {
 	return wrap("its process namespace", err)
 }
 
-// Born is when the container's first process was started, in the kernel's ticks since its own start: after a restart of the
-// container it is another.
-func (t *Target) Born() (string, error) {
-	stat, err := t.read("stat")
+// StartTime is when the container's first process started, in clock ticks since boot: each start of the container has its
+// own.
+func (t *Target) StartTime() (string, error) {
+	stat, err := t.readProc("stat")
 	if err != nil {
 		return "", err
 	}
 	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // a program may have any name
-	const startTime = 19                                                 // of what stands behind the name
+	const startTime = 19                                                 // counted after the name
 	if len(f) <= startTime {
 		return "", fmt.Errorf("the container's first process: cannot read %q", stat)
 	}
 	return f[startTime], nil
 }
 
-// InCgroup says whether a process is a container's: it finds the container's id among the control groups of the process,
-// where engines put it.
+// InCgroup reports whether a process belongs to a container: engines put the container's ID in the name of its cgroup.
 func InCgroup(pid int, container string) bool {
 	groups, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	return err == nil && strings.Contains(string(groups), container)
 }
 
-// Close lets go of the handles.
+// Close closes the handles.
 func (t *Target) Close() {
 	for _, fd := range []int{t.proc, t.procs, t.root, t.mnt} {
 		if fd >= 0 {
@@ -86,8 +84,8 @@ func (t *Target) Close() {
 	}
 }
 
-// read reads a file of the first process's folder in /proc.
-func (t *Target) read(name string) ([]byte, error) {
+// readProc reads a file of the first process's folder in /proc.
+func (t *Target) readProc(name string) ([]byte, error) {
 	fd, err := unix.Openat(t.proc, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, wrap(name+" of the container", err)
@@ -97,11 +95,11 @@ func (t *Target) read(name string) ([]byte, error) {
 	return readAll(f)
 }
 
-// onThread runs f on a thread of its own, which may change its namespaces and root and ends with f.
+// onThread runs f on a thread of its own, which may change its namespaces and root, and ends with f.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: so the thread ends
+		runtime.LockOSThread() // never unlocked, so the thread ends
 		err := unix.Unshare(unix.CLONE_FS)
 		if err == nil {
 			err = f()
@@ -111,8 +109,8 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// enter puts the calling thread at the topmost root of the container.
-func (t *Target) enter() error {
+// enterMountNamespace moves the calling thread to the topmost root of the container.
+func (t *Target) enterMountNamespace() error {
 	return wrap("entering the container's mounts", unix.Setns(t.mnt, unix.CLONE_NEWNS))
 }
 
@@ -123,18 +121,18 @@ func wrap(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// Unfit says why no overlay of ours may stand on a container, or on this host.
-type Unfit struct{ Why string }
+// UnfitError says why no overlay of ours can be used on a container, or on this host.
+type UnfitError struct{ Why string }
 
-func (u *Unfit) Error() string { return u.Why }
+func (u *UnfitError) Error() string { return u.Why }
 
-func unfit(format string, args ...any) error { return &Unfit{fmt.Sprintf(format, args...)} }
+func unfit(format string, args ...any) error { return &UnfitError{fmt.Sprintf(format, args...)} }
 
-// IsFull says that err is one of a disk without room.
+// IsFull reports whether err is about a full disk.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// IsUnfit says that err is an [Unfit].
+// IsUnfit reports whether err is an [UnfitError].
 func IsUnfit(err error) bool {
-	var u *Unfit
+	var u *UnfitError
 	return errors.As(err, &u)
 }

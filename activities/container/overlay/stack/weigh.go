@@ -11,21 +11,21 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// RemoveAll removes a folder, however deep those in it are nested: it holds few of them open, and none by a long path.
+// RemoveAll removes a folder however deep it is nested: it keeps few folders open, and uses no long path.
 func RemoveAll(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
 	}
 	for n := 0; ; {
-		found, err := raise(dir, &n)
+		found, err := hoistFolders(dir, &n)
 		if err != nil || !found {
 			return errors.Join(err, os.RemoveAll(dir))
 		}
 	}
 }
 
-// raise removes the folders in dir, but those in them, which it moves to dir. Found says that there were some.
-func raise(dir string, next *int) (found bool, err error) {
+// hoistFolders removes the folders in dir after moving their subfolders up into dir. Found reports whether there were any.
+func hoistFolders(dir string, next *int) (found bool, err error) {
 	folders, err := os.ReadDir(dir)
 	if err != nil {
 		return false, err
@@ -56,18 +56,19 @@ func raise(dir string, next *int) (found bool, err error) {
 	return found, nil
 }
 
-// Weigh is what layer n takes on the disk, in bytes, but for what is nested too deep. What has several names in it counts once.
-func Weigh(dir string, n int) (int64, error) {
+// LayerSize is what layer n takes on the disk in bytes, not counting what is nested too deep. A file with several names
+// counts once.
+func LayerSize(dir string, n int) (int64, error) {
 	layer, err := openLayer(dir, n)
 	if err != nil {
 		return 0, err
 	}
 	defer layer.Close()
 	seen := map[uint64]bool{}
-	return weigh(layer, seen, MostNested)
+	return sumBlocks(layer, seen, MostNested)
 }
 
-func weigh(it filetree.Node, seen map[uint64]bool, depth int) (sum int64, err error) {
+func sumBlocks(it filetree.Node, seen map[uint64]bool, depth int) (sum int64, err error) {
 	if !seen[it.Stat.Ino] {
 		seen[it.Stat.Ino] = true
 		sum = it.Stat.Blocks * 512
@@ -76,7 +77,7 @@ func weigh(it filetree.Node, seen map[uint64]bool, depth int) (sum int64, err er
 		return sum, nil
 	}
 	err = it.Each(func(_ string, sub filetree.Node) error {
-		n, err := weigh(sub, seen, depth-1)
+		n, err := sumBlocks(sub, seen, depth-1)
 		sum += n
 		return err
 	})
