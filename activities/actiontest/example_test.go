@@ -377,7 +377,7 @@ func (k keysAdd) Release(_ context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.Releasing(); err != nil {
+	if _, err := t.DecideReleasing(); err != nil {
 		return err
 	}
 	for _, name := range []string{t.ticket, t.mine, t.out} {
@@ -385,7 +385,7 @@ func (k keysAdd) Release(_ context.Context, e activities.Entry) error {
 			return err
 		}
 	}
-	return errors.Join(t.Drop(journal.Record), t.Released())
+	return errors.Join(t.Drop(journal.Record), t.MarkReleased())
 }
 
 // scene is what the step's checks see.

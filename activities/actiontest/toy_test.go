@@ -386,11 +386,11 @@ func (s *shelf) Release(_ context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	fate, err := t.Releasing()
+	fate, err := t.DecideReleasing()
 	if err != nil || fate == journal.Undoing && s.flaw == keepsForever {
 		return err
 	}
-	return errors.Join(t.Drop(journal.Record), t.Drop(keptDoc), t.Released())
+	return errors.Join(t.Drop(journal.Record), t.Drop(keptDoc), t.MarkReleased())
 }
 
 // The shelf as the scene of checks.

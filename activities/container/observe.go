@@ -70,7 +70,7 @@ func (x *execAction) Release(ctx context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.Releasing(); err != nil {
+	if _, err := t.DecideReleasing(); err != nil {
 		return err
 	}
 	if err := x.release(ctx, e.Token); err != nil {
@@ -94,5 +94,5 @@ func (x *execAction) Release(ctx context.Context, e activities.Entry) error {
 			}
 		}
 	}
-	return errors.Join(t.Drop(journal.Record), t.Released())
+	return errors.Join(t.Drop(journal.Record), t.MarkReleased())
 }

@@ -365,7 +365,7 @@ func (a *replaceAction) Release(ctx context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	fate, err := t.Releasing()
+	fate, err := t.DecideReleasing()
 	if err != nil {
 		return err
 	}
@@ -389,7 +389,7 @@ func (a *replaceAction) Release(ctx context.Context, e activities.Entry) error {
 			return err
 		}
 	}
-	return errors.Join(t.Drop(journal.Record), t.Released())
+	return errors.Join(t.Drop(journal.Record), t.MarkReleased())
 }
 
 // dropNames removes whatever has a name of the token: after a commit the old container, after an undo what fences it, and

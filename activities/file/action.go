@@ -20,12 +20,12 @@ func newAction(w *world, v verb) *action { return &action{w, v, v.spec()} }
 
 func (a *action) Spec() activities.Spec { return a.described }
 
-// reach labels the instant after a side effect.
+// reach marks the point after a side effect.
 func (a *action) reach(what string) { point.Reach(a.described.Name + ":" + what) }
 
 // Observe compares the targets with what the step left and with what was there before.
 func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
-	h, rec, err := a.recorded(e)
+	h, rec, err := a.findRecord(e)
 	if err != nil {
 		return activities.Observation{}, err
 	}
@@ -39,8 +39,8 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 		if err != nil {
 			return activities.Observation{}, err
 		}
-		before, after = before && now.is(o.Pre), after && now.is(o.Post)
-		if !now.is(o.Post) {
+		before, after = before && now.equals(o.Pre), after && now.equals(o.Post)
+		if !now.equals(o.Post) {
 			found = append(found, difference{o, now})
 		}
 	}
@@ -50,14 +50,14 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 	case before:
 		return activities.Observation{State: activities.AsBefore}, nil
 	}
-	return activities.Observation{State: activities.Elsewise, Detail: h.say(found), Drift: h.drift(found)}, nil
+	return activities.Observation{State: activities.Elsewise, Detail: h.describeDifferences(found), Drift: h.drift(found)}, nil
 }
 
-// recorded finds the entry's record in one of the roots; nil: there is none.
-func (a *action) recorded(e activities.Entry) (held, *record, error) {
-	all, err := a.tokens(e)
+// findRecord finds the entry's record in one of the roots; nil if there is none.
+func (a *action) findRecord(e activities.Entry) (rootToken, *record, error) {
+	all, err := a.openTokens(e)
 	if err != nil {
-		return held{}, nil, err
+		return rootToken{}, nil, err
 	}
 	for _, h := range all {
 		var rec record
@@ -65,12 +65,12 @@ func (a *action) recorded(e activities.Entry) (held, *record, error) {
 			return h, &rec, err
 		}
 	}
-	return held{}, nil, nil
+	return rootToken{}, nil, nil
 }
 
-// open is Fenced where the entry's token is undone or released.
-func (a *action) open(e activities.Entry) error {
-	all, err := a.tokens(e)
+// checkOpen is Fenced if the entry's token is undone or released.
+func (a *action) checkOpen(e activities.Entry) error {
+	all, err := a.openTokens(e)
 	for _, h := range all {
 		err = errors.Join(err, h.token.CheckOpen())
 	}
@@ -79,7 +79,7 @@ func (a *action) open(e activities.Entry) error {
 
 // Release drops the originals, or what a rollback has kept for a redo. The tombstones stay.
 func (a *action) Release(_ context.Context, e activities.Entry) error {
-	all, err := a.tokens(e)
+	all, err := a.openTokens(e)
 	if err != nil {
 		return err
 	}
@@ -94,8 +94,8 @@ func (a *action) Release(_ context.Context, e activities.Entry) error {
 	return nil
 }
 
-// undoEnded refuses a token whose undo has begun, in any of the roots, and has not ended in all of them.
-func undoEnded(all []held) error {
+// undoEnded refuses a token whose undo has begun in any root and not ended in all of them.
+func undoEnded(all []rootToken) error {
 	begun, over := false, true
 	for _, h := range all {
 		fate, err := h.token.Fate()
@@ -114,20 +114,20 @@ func undoEnded(all []held) error {
 	return nil
 }
 
-func (a *action) releaseIn(h held) error {
-	fate, err := h.token.Releasing()
+func (a *action) releaseIn(h rootToken) error {
+	fate, err := h.token.DecideReleasing()
 	if err != nil {
 		return err
 	}
-	path := undoPath(h.id) // of an undo that was given up, all is there still
+	path := undoPath(h.id) // of an abandoned undo, everything still exists
 	if fate == journal.Releasing {
 		a.reach("released")
 		path = stagePath(h.id)
 	}
-	if err := h.bury(path, ""); err != nil {
+	if err := h.leaveTombstone(path, ""); err != nil {
 		return err
 	}
-	// The record first: without it, there is no redo of what is only half there.
+	// The record first: without it, there is no redo of a half-removed rollback.
 	for _, name := range []string{journal.Record, journal.Applied, leftDoc, planDoc} {
 		if err := h.token.Drop(name); err != nil {
 			return err
@@ -137,5 +137,5 @@ func (a *action) releaseIn(h held) error {
 	if err := h.throwAway(redoPath(h.id)); err != nil {
 		return err
 	}
-	return h.token.Released()
+	return h.token.MarkReleased()
 }

@@ -175,7 +175,7 @@ func TestAFullDiskIsNamedAndNothingIsHalfDone(t *testing.T) {
 	require.Equal(t, before, shape(t, root))
 }
 
-// The disk fills at any point of an undo.
+// The disk filled at any point of an undo.
 func TestADiskThatFillsInTheMiddleOfAnUndo(t *testing.T) {
 	for label, touched := range map[string]bool{
 		"undo-begun": false, "undo-fenced": false, "undo-claimed": false, "undo-planned": true, "undo-taken-back": true, "undo-settled": true,

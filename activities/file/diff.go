@@ -19,7 +19,7 @@ type difference struct {
 	now tree
 }
 
-// drift is what a person is shown of differences; nil where there are none.
+// drift describes differences to a person; nil if there are none.
 func (r *root) drift(found []difference) *activities.Drift {
 	if len(found) == 0 {
 		return nil
@@ -28,12 +28,12 @@ func (r *root) drift(found []difference) *activities.Drift {
 	var diff strings.Builder
 	for _, d := range found {
 		parts = append(parts, []byte(d.Target), []byte(d.now.Digest))
-		diff.WriteString(r.describe(d))
+		diff.WriteString(r.diffText(d))
 	}
 	return &activities.Drift{Digest: activities.DigestOf(parts...), Diff: diff.String()}
 }
 
-func (r *root) say(found []difference) string {
+func (r *root) describeDifferences(found []difference) string {
 	paths := make([]string, len(found))
 	for i, d := range found {
 		paths[i] = filepath.Join(r.path, d.Target)
@@ -45,25 +45,25 @@ func (r *root) say(found []difference) string {
 	return strings.Join(paths, ", ") + verb + " not as the step left it"
 }
 
-// describe shows a difference: line by line where the content is short and may be seen.
-func (r *root) describe(d difference) string {
+// diffText shows a difference: line by line if the content is short and may be shown.
+func (r *root) diffText(d difference) string {
 	path := filepath.Join(r.path, d.Target)
 	var b strings.Builder
 	fmt.Fprintf(&b, "--- %s (as the step left it)\n+++ %s (now)\n", path, path)
-	if d.Text != nil && d.now.top().Kind == kindFile && d.now.top().Mode&0o077 != 0 {
+	if d.Text != nil && d.now.topNode().Kind == kindFile && d.now.topNode().Mode&0o077 != 0 {
 		if text, ok := r.text(d.Target); ok {
 			b.WriteString(unified(*d.Text, text))
 			if text == *d.Text {
-				b.WriteString(lines(d.Post.Nodes, d.now.Nodes, true))
+				b.WriteString(diffNodes(d.Post.Nodes, d.now.Nodes, true))
 			}
 			return b.String()
 		}
 	}
-	b.WriteString(lines(d.Post.Nodes, d.now.Nodes, true))
+	b.WriteString(diffNodes(d.Post.Nodes, d.now.Nodes, true))
 	return b.String()
 }
 
-// text reads a short text below the root.
+// text reads a short text file below the root.
 func (r *root) text(rel string) (string, bool) { return readText(r.dir, rel) }
 
 func readText(in *os.Root, name string) (string, bool) {
@@ -79,13 +79,13 @@ func readText(in *os.Root, name string) (string, bool) {
 	return string(raw), true
 }
 
-// lines compares two trees by what their nodes are; not by their content.
-func lines(before, after []node, times bool) string {
+// diffNodes compares two trees by the metadata and digests of their nodes.
+func diffNodes(before, after []node, times bool) string {
 	said := map[string][2]string{}
 	for i, nodes := range [][]node{before, after} {
 		for _, n := range nodes {
 			both := said[n.Path]
-			both[i] = n.say(times)
+			both[i] = n.describe(times)
 			said[n.Path] = both
 		}
 	}
@@ -115,7 +115,7 @@ func lines(before, after []node, times bool) string {
 	return b.String()
 }
 
-func (n node) say(times bool) string {
+func (n node) describe(times bool) string {
 	s := fmt.Sprintf("%s %04o %d:%d", n.Kind, n.Mode&0o7777, n.UID, n.GID)
 	switch n.Kind {
 	case kindFile:
@@ -137,11 +137,11 @@ func (n node) say(times bool) string {
 	return s + strings.Join(names, "")
 }
 
-// change is what a person reads before approving.
-func (a *action) change(d *draft) activities.Change {
-	summary, _, risk, fact := a.tell(d)
+// describeChange is what a person reads before approving.
+func (a *action) describeChange(d *draft) activities.Change {
+	summary, _, risk, fact := a.describeDraft(d)
 	c := activities.Change{
-		Summary: summary, Strategy: activities.Snapshot, Undo: wayBack, Risk: risk, Digest: d.digest(),
+		Summary: summary, Strategy: activities.Snapshot, Undo: undoText, Risk: risk, Digest: d.digest(),
 	}
 	if fact != "" {
 		c.Facts = []string{fact}
@@ -154,7 +154,7 @@ func (a *action) change(d *draft) activities.Change {
 		if !shown[g.Op] {
 			shown[g.Op] = true
 			fmt.Fprintf(&diff, "--- %s\n+++ %s\n", orNull(d.path, o.Target, o.Pre), orNull(d.path, o.Target, o.Post))
-			diff.WriteString(lines(o.Pre.Nodes, o.Post.Nodes, false))
+			diff.WriteString(diffNodes(o.Pre.Nodes, o.Post.Nodes, false))
 		}
 		if g.Below != "." {
 			fmt.Fprintf(&diff, "--- /dev/null\n+++ %s\n", filepath.Join(d.path, g.Rel))
@@ -166,26 +166,26 @@ func (a *action) change(d *draft) activities.Change {
 }
 
 func orNull(root, target string, t tree) string {
-	if !t.there() {
+	if !t.exists() {
 		return "/dev/null"
 	}
 	return filepath.Join(root, target)
 }
 
-// contentDiff compares one file's content line by line, where it is short and may be seen.
+// contentDiff compares a file's content line by line if it is short and may be shown.
 func (d *draft) contentDiff(g namedPath) string {
 	o := d.rec.Ops[g.Op]
-	if o.Private || o.Pre.there() && o.Pre.top().Kind != kindFile {
+	if o.Private || o.Pre.exists() && o.Pre.topNode().Kind != kindFile {
 		return ""
 	}
 	var before, after string
 	var ok bool
-	if o.Pre.there() {
+	if o.Pre.exists() {
 		if before, ok = d.text(g.Rel); !ok {
 			return ""
 		}
 	}
-	if o.Post.there() {
+	if o.Post.exists() {
 		if after, ok = readText(d.store, filepath.Join(d.ticket(g.Op), g.Below)); !ok {
 			return ""
 		}

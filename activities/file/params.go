@@ -29,11 +29,11 @@ type removeParams struct {
 
 // fileToWrite is a file to write, located.
 type fileToWrite struct {
-	spot
+	location
 	given  string
 	text   []byte
-	source *spot
-	mode   uint32 // 0: that of the file that is replaced
+	source *location
+	mode   uint32 // 0: that of the replaced file
 }
 
 func (w *world) filesToWrite(s activities.Step) ([]fileToWrite, error) {
@@ -57,16 +57,16 @@ func (w *world) filesToWrite(s activities.Step) ([]fileToWrite, error) {
 		if name != "" {
 			name = fmt.Sprintf(field, i)
 		}
-		if out[i], err = w.want(name, c); err != nil {
+		if out[i], err = w.locateFile(name, c); err != nil {
 			return nil, err
 		}
 	}
-	return out, oneRoot(out, func(x fileToWrite) spot { return x.spot })
+	return out, oneRoot(out, func(x fileToWrite) location { return x.location })
 }
 
-func (w *world) want(field string, c content) (x fileToWrite, err error) {
+func (w *world) locateFile(field string, c content) (x fileToWrite, err error) {
 	x.given = c.Path
-	if x.spot, err = w.locate(field+"path", c.Path, true); err != nil {
+	if x.location, err = w.locate(field+"path", c.Path, true); err != nil {
 		return x, err
 	}
 	switch {
@@ -84,7 +84,7 @@ func (w *world) want(field string, c content) (x fileToWrite, err error) {
 	if c.Mode != "" {
 		mode, err := strconv.ParseUint(c.Mode, 8, 32)
 		if err != nil || mode == 0 || mode > 0o7777 {
-			return x, activities.Errorf(activities.Refused, "%smode: %q is no mode in octal, such as \"0644\"", field, c.Mode)
+			return x, activities.Errorf(activities.Refused, "%smode: %q is not an octal mode such as \"0644\"", field, c.Mode)
 		}
 		x.mode = uint32(mode)
 	}
@@ -93,7 +93,7 @@ func (w *world) want(field string, c content) (x fileToWrite, err error) {
 
 // pathToDelete is a path to delete, located.
 type pathToDelete struct {
-	spot
+	location
 	given string
 }
 
@@ -121,18 +121,18 @@ func (w *world) pathsToDelete(s activities.Step) ([]pathToDelete, error) {
 		}
 		out[i] = pathToDelete{at, path}
 	}
-	return out, oneRoot(out, func(x pathToDelete) spot { return x.spot })
+	return out, oneRoot(out, func(x pathToDelete) location { return x.location })
 }
 
-// oneRoot refuses paths in two roots, and paths of which one is, or is in, another.
-func oneRoot[T any](all []T, at func(T) spot) error {
+// oneRoot refuses paths in two roots, and paths that are equal or contain one another.
+func oneRoot[T any](all []T, at func(T) location) error {
 	for i := range all {
 		for j := range i {
 			a, b := at(all[j]), at(all[i])
 			if a.root != b.root {
-				return activities.Errorf(activities.Refused, "%s and %s are in two roots; a step changes one: make it two steps", a.abs(), b.abs())
+				return activities.Errorf(activities.Refused, "%s and %s are in two roots; a step can change only one: make it two steps", a.abs(), b.abs())
 			}
-			if within(a.rel, b.rel) || within(b.rel, a.rel) {
+			if isWithin(a.rel, b.rel) || isWithin(b.rel, a.rel) {
 				return activities.Errorf(activities.Refused, "%s and %s: one is, or is in, the other; name each file once", a.abs(), b.abs())
 			}
 		}
@@ -140,6 +140,6 @@ func oneRoot[T any](all []T, at func(T) spot) error {
 	return nil
 }
 
-func within(folder, path string) bool {
+func isWithin(folder, path string) bool {
 	return path == folder || strings.HasPrefix(path, folder+string(filepath.Separator))
 }

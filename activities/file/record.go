@@ -9,13 +9,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// Documents of a token beside those of package journal.
+// Documents of a token besides those of package journal.
 const (
-	leftDoc = "left" // the change is done: the forward has seen each original come out
-	planDoc = "plan" // the undo begins: what it will do, before it does any of it
+	leftDoc = "left" // the change is made: the forward has seen each original come out
+	planDoc = "plan" // what an undo will do, written before it does any of it
 )
 
-// record is all that is known before the first byte of a change.
+// record is all that must be known before the first byte of a change.
 type record struct {
 	journal.Owned
 	Want activities.Digest `json:"want,omitempty"`
@@ -26,24 +26,24 @@ type record struct {
 	Given []namedPath `json:"given,omitempty"`
 	// Parents are the folders that the changes are in.
 	Parents []parent `json:"parents,omitempty"`
-	// Times are what a redo sets the times of those folders to.
+	// Times are the times that a redo sets on those folders.
 	Times  []parent          `json:"times,omitempty"`
 	Result activities.Result `json:"result"`
 }
 
-// op is one change: at its target, Pre becomes Post.
+// op is one change: at Target, Pre becomes Post.
 type op struct {
 	// Target is the path below the root.
 	Target string `json:"target"`
 	Pre    tree   `json:"pre"`
 	Post   tree   `json:"post"`
-	// Private says that no content may be shown.
+	// Private: the content must not be shown.
 	Private bool `json:"private,omitempty"`
-	// Text is the new content where it is short and not private, to show what someone else has changed in it.
+	// Text is the new content if it is short and not private, to show what someone else has changed in it.
 	Text *string `json:"text,omitempty"`
 }
 
-// namedPath is a path that a step names, with the change that it is part of and its place in it.
+// namedPath is a path that a step names, and its place in a change.
 type namedPath struct {
 	Path  string `json:"path"`
 	Op    int    `json:"op"`
@@ -57,27 +57,27 @@ type parent struct {
 	Time int64  `json:"time"` // nanoseconds since 1970
 }
 
-// parentsAfter is what leftDoc holds: the parents as the step left them.
+// parentsAfter is the content of leftDoc: the parents as the step left them.
 type parentsAfter struct {
 	Parents []parent `json:"parents,omitempty"`
 }
 
-// plan is what planDoc holds.
+// plan is the content of planDoc.
 type plan struct {
-	// Acted says that the forward had changed something.
+	// Acted: the forward had changed something.
 	Acted bool `json:"acted"`
-	// Parents have the times that they get.
+	// Parents have the times to be restored.
 	Parents []parent `json:"parents,omitempty"`
-	// Notes are what the first look found that a reader must know.
+	// Notes go into the report.
 	Notes []string `json:"notes,omitempty"`
-	// Kept is what the undo takes away of each change and keeps for a redo, and Was the times of the folders before it.
-	// Without any, nothing is kept.
+	// Kept is what the undo removes of each change and keeps for a redo, and Was the times of the folders before. If empty,
+	// nothing is kept.
 	Kept  []tree    `json:"kept,omitempty"`
 	Was   []parent  `json:"was,omitempty"`
 	Began time.Time `json:"began"`
 }
 
-// timeOf is the time of a folder, and false where there is none.
+// timeOf is the time of a folder; false if it does not exist.
 func (r *root) timeOf(folder string) (int64, bool, error) {
 	st, there, err := r.statOf(folder)
 	return unix.TimespecToNsec(st.Mtim), there, err
@@ -86,7 +86,7 @@ func (r *root) timeOf(folder string) (int64, bool, error) {
 func (r *root) statOf(folder string) (st unix.Stat_t, there bool, err error) {
 	f, err := r.dir.Open(folder)
 	if err != nil {
-		if lost(err) {
+		if isLost(err) {
 			return st, false, nil
 		}
 		return st, false, err
@@ -96,7 +96,7 @@ func (r *root) statOf(folder string) (st unix.Stat_t, there bool, err error) {
 	return st, err == nil, err
 }
 
-// times are the folders' times now; one that is gone is left out.
+// times are the current times of folders; missing ones are left out.
 func (r *root) times(folders []parent) ([]parent, error) {
 	var now []parent
 	for _, p := range folders {

@@ -13,14 +13,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// records are the journals of all roots as one. A token can have a folder in several of them, for an undo leaves its
-// tombstone wherever the record could have been; it counts where the record is.
+// records joins the journals of all roots. A token can have a folder in several of them, because an undo leaves its
+// tombstone wherever the record could have been; the root with the record counts.
 type records []journal.Records
 
 func (w *world) records() records {
 	var all records
 	for _, r := range w.roots {
-		all = append(all, journal.Records{Journal: r.journal, Bytes: r.bytes})
+		all = append(all, journal.Records{Journal: r.journal, Bytes: r.storedBytes})
 	}
 	return all
 }
@@ -45,7 +45,7 @@ func (all records) Records(ctx context.Context) (found []activities.Record, prob
 			}
 		}
 	}
-	// What cannot be read in one root must not be taken for what its tombstone says in another.
+	// A token that cannot be read in one root must not be taken for the tombstone it has in another.
 	return slices.DeleteFunc(found, func(r activities.Record) bool {
 		return r.Since.IsZero() && slices.ContainsFunc(problems, func(err error) bool { return strings.Contains(err.Error(), r.Entry.Token) })
 	}), problems, nil
@@ -85,8 +85,8 @@ func (all records) Forget(ctx context.Context, token string) (err error) {
 	return nil
 }
 
-// bytes is what a token takes in the store beside its journal; what goes away meanwhile takes nothing.
-func (r *root) bytes(e activities.Entry) (total int64) {
+// storedBytes is what a token takes in the store besides its journal.
+func (r *root) storedBytes(e activities.Entry) (total int64) {
 	for _, path := range []string{stagePath(e.Token), undoPath(e.Token), redoPath(e.Token)} {
 		_ = filepath.WalkDir(filepath.Join(r.store.Name(), path), func(_ string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {

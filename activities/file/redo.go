@@ -13,21 +13,21 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// rollback is an undo that has kept what it took away. A redo stages copies of that, and then is a forward like any other;
-// what is kept stays where it is until it is released.
+// rollback is an undo that kept what it removed. A redo stages copies of that, and is then a forward like any other; the
+// kept originals stay until they are released.
 type rollback struct {
-	held
+	rootToken
 	rec  record
 	plan plan
-	// of says for each change of the draft which change of the record it does again.
+	// of maps each change of the draft to the change of the record that it redoes.
 	of []int
 }
 
-// how is the root that a forward changes, with a function that stages its change: as its parameters say, or what an
-// earlier generation had left.
-func (a *action) how(e activities.Entry, s activities.Step) (*root, func(context.Context, *draft) error, error) {
+// stageFunc returns the root that a forward changes, and the function that stages its change: from its parameters, or from
+// what an earlier generation had left.
+func (a *action) stageFunc(e activities.Entry, s activities.Step) (*root, func(context.Context, *draft) error, error) {
 	if e.Redoes != "" {
-		b, err := a.rolledBack(e)
+		b, err := a.findRollback(e)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -35,13 +35,13 @@ func (a *action) how(e activities.Entry, s activities.Step) (*root, func(context
 			return b.root, b.stage, nil
 		}
 	}
-	return a.in(a.world, s)
+	return a.prepare(a.world, s)
 }
 
-// rolledBack finds what the entry is to do again. Nil: that had changed nothing, so it goes forward for the first time.
-func (a *action) rolledBack(e activities.Entry) (*rollback, error) {
+// findRollback finds what the entry is to redo. Nil: that had changed nothing, so this is the first forward.
+func (a *action) findRollback(e activities.Entry) (*rollback, error) {
 	e.Token = e.Redoes
-	all, err := a.tokens(e)
+	all, err := a.openTokens(e)
 	if err != nil {
 		return nil, err
 	}
@@ -55,49 +55,49 @@ func (a *action) rolledBack(e activities.Entry) (*rollback, error) {
 		over = over || found
 		acted = acted || found && undone.Outcome != activities.Nothing
 	}
-	h, rec, err := a.recorded(e)
+	h, rec, err := a.findRecord(e)
 	switch {
 	case err != nil:
 		return nil, err
 	case !over:
-		return nil, activities.Errorf(activities.Refused, "token %s has not been rolled back, or was forgotten since: there is nothing to redo; run its task again", e.Token)
+		return nil, activities.Errorf(activities.Refused, "token %s has not been rolled back, or has been forgotten: there is nothing to redo; run its task again", e.Token)
 	case !acted:
 		return nil, nil //nolint:nilnil // see above
 	case rec == nil:
-		return nil, activities.Errorf(activities.Refused, "what the rollback of token %s had kept is released: its time is over; run its task again", e.Token)
+		return nil, activities.Errorf(activities.Refused, "what the rollback of token %s kept has expired and been released; run its task again", e.Token)
 	}
-	b := &rollback{held: h, rec: *rec}
+	b := &rollback{rootToken: h, rec: *rec}
 	if _, err := h.token.Read(planDoc, &b.plan); err != nil {
 		return nil, err
 	}
 	if len(b.plan.Kept) != len(rec.Ops) || len(rec.Given) == 0 {
-		return nil, activities.Errorf(activities.Refused, "the undo of token %s has kept nothing for a redo; run its task again", e.Token)
+		return nil, activities.Errorf(activities.Refused, "the undo of token %s kept nothing for a redo; run its task again", e.Token)
 	}
 	return b, nil
 }
 
-// stage makes a draft of what the rollback has kept.
+// stage drafts what the rollback has kept.
 func (b *rollback) stage(ctx context.Context, d *draft) error {
 	d.redo = b
-	folder, err := b.folder()
+	folder, err := b.ticketFolder()
 	if err != nil {
 		return err
 	}
 	for i, o := range b.rec.Ops {
 		kept := b.plan.Kept[i]
-		if kept.is(o.Pre) {
-			continue // of this, the rollback has taken nothing away
+		if kept.equals(o.Pre) {
+			continue // the rollback removed nothing of this
 		}
 		if _, there, err := b.timeOf(filepath.Dir(o.Target)); err != nil {
 			return err
 		} else if !there {
-			return b.strayed(o)
+			return b.driftedError(o)
 		}
 		again := op{Target: o.Target, Private: o.Private}
-		if kept.is(o.Post) {
+		if kept.equals(o.Post) {
 			again.Text = o.Text
 		}
-		n, err := d.slot(again)
+		n, err := d.addSlot(again)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (b *rollback) stage(ctx context.Context, d *draft) error {
 		}
 	}
 	if len(b.of) == 0 {
-		return activities.Errorf(activities.Refused, "the rollback of token %s has taken nothing away: there is nothing to redo", b.id)
+		return activities.Errorf(activities.Refused, "the rollback of token %s removed nothing: there is nothing to redo", b.id)
 	}
 	for _, g := range b.rec.Given {
 		if n := slices.Index(b.of, g.Op); n >= 0 {
@@ -120,26 +120,26 @@ func (b *rollback) stage(ctx context.Context, d *draft) error {
 
 // restage copies what is kept of one change.
 func (b *rollback) restage(ctx context.Context, from, to string, kept tree) error {
-	if !kept.there() {
+	if !kept.exists() {
 		return nil
 	}
 	held, err := b.atTicket(ctx, from)
 	if err != nil {
 		return err
 	}
-	if !held.is(kept) {
+	if !held.equals(kept) {
 		return activities.Errorf(activities.DamagedRecord,
-			"what the rollback has kept at %s is not as it was taken away; nothing was touched: run the task again", filepath.Join(b.store.Name(), from))
+			"what the rollback kept at %s has changed since; nothing was touched: run the task again", filepath.Join(b.store.Name(), from))
 	}
 	return b.copyTree(from, to)
 }
 
-// folder is where the tickets are: with the attempt of the undo that had them last.
-func (b *rollback) folder() (string, error) {
+// ticketFolder is where the tickets are: in the folder of the last undo attempt.
+func (b *rollback) ticketFolder() (string, error) {
 	f, err := b.store.Open(redoPath(b.id))
 	if err != nil {
-		if lost(err) {
-			return redoPath(b.id), nil // what is missing there is found when each is looked at
+		if isLost(err) {
+			return redoPath(b.id), nil // missing tickets are found when each is examined
 		}
 		return "", err
 	}
@@ -153,69 +153,68 @@ func (b *rollback) folder() (string, error) {
 	return redoPath(b.id), err
 }
 
-// check looks at a draft when it is whole: the targets must be as the rollback has left them, and the copies as what it
-// has kept.
+// check examines a complete draft: the targets must be as the rollback left them, and the copies equal to what it kept.
 func (b *rollback) check(d *draft) error {
 	for n, i := range b.of {
 		o, before, kept := d.rec.Ops[n], b.rec.Ops[i].Pre, b.plan.Kept[i]
 		switch {
-		case !o.Pre.is(before):
-			return b.strayed(o)
-		case kept.there() && !o.Post.there():
-			return errLost // an undo has taken it away
-		case !o.Post.is(kept):
+		case !o.Pre.equals(before):
+			return b.driftedError(o)
+		case kept.exists() && !o.Post.exists():
+			return errLost // an undo has taken it
+		case !o.Post.equals(kept):
 			return activities.Errorf(activities.ActionDenied,
-				"%s cannot be put back exactly (%s in place of %s); run this worker as who may", filepath.Join(b.path, o.Target), o.Post.top().say(true), kept.top().say(true))
+				"%s cannot be put back exactly (%s in place of %s); run this worker as a user who may do so", filepath.Join(b.path, o.Target), o.Post.topNode().describe(true), kept.topNode().describe(true))
 		}
 	}
 	for _, now := range d.rec.Parents {
 		left, known := timeIn(b.plan.Parents, now.Path)
 		was, had := timeIn(b.plan.Was, now.Path)
-		if known && had && left == now.Time { // nobody else has worked in it since the rollback
+		if known && had && left == now.Time { // nobody else has changed anything in it since the rollback
 			d.rec.Times = append(d.rec.Times, parent{now.Path, was})
 		}
 	}
 	return nil
 }
 
-func (b *rollback) strayed(o op) error {
+func (b *rollback) driftedError(o op) error {
 	return activities.Errorf(activities.Refused,
-		"%s is not as the rollback left it: someone else has changed it since; put that back, or run the task again in place of a redo", filepath.Join(b.path, o.Target))
+		"%s is not as the rollback left it: someone else has changed it since; revert that, or run the task again instead of a redo", filepath.Join(b.path, o.Target))
 }
 
-// tell says what a draft is: see verb.sum.
-func (a *action) tell(d *draft) (summary string, outputs map[string]any, risk activities.Risk, fact string) {
-	summary, outputs, risk, fact = a.sum(d)
+// describeDraft describes a draft: see verb.summarize.
+func (a *action) describeDraft(d *draft) (summary string, outputs map[string]any, risk activities.Risk, fact string) {
+	summary, outputs, risk, fact = a.summarize(d)
 	if d.redo != nil {
 		summary = "redo: " + summary
 	}
 	return summary, outputs, risk, fact
 }
 
-// keep notes in the plan of an undo what it takes away.
-func (u *undoRun) keep(p *plan, sights []sight) (err error) {
+// planKept notes in the plan of an undo what it removes.
+func (u *undoRun) planKept(p *plan, sights []opState) (err error) {
 	for _, s := range sights {
 		kept := s.Pre
 		if s.swap {
-			kept = s.stood
+			kept = s.atTarget
 		}
-		p.Kept = append(p.Kept, kept.short())
+		p.Kept = append(p.Kept, kept.trimmed())
 	}
 	p.Was, err = u.times(u.rec.Parents)
 	return err
 }
 
-// setTimes gives the folders in which a redo has put something back the times that they had before the rollback.
+// setTimes gives the folders in which a redo has restored something the times they had before the rollback.
 func (f *forward) setTimes() error {
 	for i, p := range f.rec.Times {
 		through := stagePath(f.id, f.rec.Attempt, "parent"+strconv.Itoa(i))
-		err := f.lead(through, p)
+		err := f.linkFolder(through, p)
 		if err == nil {
 			f.reach("times")
-			err = f.stamp(through, p)
+			err = f.setTime(through, p)
 		}
-		if lost(err) {
-			return f.token.CheckOpen() // where it is not fenced, the folder has gone
+		if isLost(err) {
+			return f.token.CheckOpen() // if it is not fenced, the folder was removed
 		}
 		if err != nil {
 			return err
@@ -224,9 +223,9 @@ func (f *forward) setTimes() error {
 	return nil
 }
 
-// lead makes a symlink among the tickets that leads to a folder of the root: the time of that is set through it, so that
-// this fails like the tickets for whoever comes too late.
-func (r *root) lead(through string, p parent) error {
+// linkFolder makes a symlink among the tickets to a folder of the root. The folder's time is set through it, so that a late
+// call fails as it does for the tickets.
+func (r *root) linkFolder(through string, p parent) error {
 	err := r.store.Symlink(filepath.Join("..", "..", "..", "..", p.Path), through)
 	if errors.Is(err, unix.EEXIST) {
 		return nil
@@ -234,10 +233,9 @@ func (r *root) lead(through string, p parent) error {
 	return err
 }
 
-// stamp sets a folder's time. Whose folder it is may not be ours: that is found, and said, when all is looked at in the
-// end.
-func (r *root) stamp(through string, p parent) error {
-	err := unix.UtimesNanoAt(r.at(), through, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(p.Time)}, 0)
+// setTime sets a folder's time. If the folder belongs to another user this may fail: the final verification reports that.
+func (r *root) setTime(through string, p parent) error {
+	err := unix.UtimesNanoAt(r.storeFD(), through, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(p.Time)}, 0)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return nil
 	}

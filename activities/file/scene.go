@@ -15,16 +15,16 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// scene is where checks look: at what is staged, where there is a draft, else at the files themselves.
+// scene is what checks read: what is staged, if there is a draft, otherwise the files themselves.
 type scene struct {
 	world *world
 	root  *root
 	draft *draft
-	// target is the step's only file, as the step names it; empty where there are several.
+	// target is the step's only file, as the step names it; empty if it has several.
 	target string
 }
 
-func (a *action) staged(d *draft) scene {
+func (a *action) stagedScene(d *draft) scene {
 	s := scene{world: a.world, root: d.root, draft: d}
 	if len(d.rec.Given) == 1 {
 		s.target = d.rec.Given[0].Path
@@ -32,7 +32,7 @@ func (a *action) staged(d *draft) scene {
 	return s
 }
 
-func (a *action) live(r *root, step activities.Step) scene {
+func (a *action) liveScene(r *root, step activities.Step) scene {
 	s := scene{world: a.world, root: r}
 	p, err := activities.DecodeParams[struct {
 		content
@@ -53,7 +53,7 @@ func (a *action) live(r *root, step activities.Step) scene {
 
 func (s scene) Target() string { return s.target }
 
-// find is where a path is in this scene: a place below one of two folders.
+// find resolves a path in this scene.
 func (s scene) find(path string) (in *os.Root, rel string, err error) {
 	at, err := s.world.locate("check", path, true)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s scene) find(path string) (in *os.Root, rel string, err error) {
 		return at.dir, at.rel, nil
 	}
 	for i, o := range s.draft.rec.Ops {
-		if !within(o.Target, at.rel) {
+		if !isWithin(o.Target, at.rel) {
 			continue
 		}
 		below, err := filepath.Rel(o.Target, at.rel)
@@ -92,22 +92,22 @@ func (s scene) ReadFile(_ context.Context, path string) ([]byte, error) {
 	case info.IsDir():
 		return nil, activities.ErrIsFolder
 	case !info.Mode().IsRegular():
-		return nil, activities.Errorf(activities.CheckFailed, "%s is no regular file", path)
+		return nil, activities.Errorf(activities.CheckFailed, "%s is not a regular file", path)
 	case info.Size() > maxChecked:
 		return nil, activities.Errorf(activities.CheckFailed, "%s has %d bytes, more than a check reads (%d)", path, info.Size(), maxChecked)
 	}
 	return io.ReadAll(f)
 }
 
-// maxChecked is the most that a check reads of a file.
+// maxChecked limits what a check reads of a file.
 const maxChecked = 16 << 20
 
-// Run runs a program on the worker's host, with nothing of the worker's environment but what programs need to be found.
+// Run runs a program on the worker's host, without the worker's environment except for what programs need to be found.
 func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 	args := make([]string, len(argv))
 	for i, arg := range argv {
 		if strings.Contains(arg, "{path}") {
-			at, err := s.place()
+			at, err := s.onlyFile()
 			if err != nil {
 				return nil, err
 			}
@@ -125,8 +125,8 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// place is where the step's only file is, for a program.
-func (s scene) place() (string, error) {
+// onlyFile is the path of the step's only file, for a program.
+func (s scene) onlyFile() (string, error) {
 	if s.target == "" {
 		return "", activities.Errorf(activities.Refused, "run: {path} stands for the step's only file, and this step has several; name the file")
 	}

@@ -19,48 +19,48 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// draft is a change that is staged, and has not touched its target.
+// draft is a staged change that has not touched its target.
 type draft struct {
 	*root
 	token string
 	rec   record
-	// fills says that every ticket holds something; a ticket of what is deleted is empty.
-	fills bool
-	// redo is the rollback that the draft puts back what it has kept of; nil: the step's parameters say what it does.
+	// filled: every ticket holds something; the ticket of a deletion is empty.
+	filled bool
+	// redo is the rollback that the draft restores from; nil if the step's parameters say what it does.
 	redo *rollback
 }
 
-// begin makes the folder of a new attempt's tickets.
-func (r *root) begin(token string) (*draft, error) {
+// beginDraft makes the folder of a new attempt's tickets.
+func (r *root) beginDraft(token string) (*draft, error) {
 	d := &draft{root: r, token: token, rec: record{Attempt: rand.Text()}}
-	if err := r.folder(stagePath(token, d.rec.Attempt)); err != nil {
+	if err := r.makeFolder(stagePath(token, d.rec.Attempt)); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// path is where something of the draft is in the store.
+// ticket is the path of a change's ticket in the store.
 func (d *draft) ticket(n int) string {
 	return stagePath(d.token, d.rec.Attempt, d.rec.Ops[n].ticket(n))
 }
 
-// slot makes the folder of the next change's ticket.
-func (d *draft) slot(o op) (n int, err error) {
+// addSlot makes the folder of the next change's ticket.
+func (d *draft) addSlot(o op) (n int, err error) {
 	d.rec.Ops = append(d.rec.Ops, o)
 	n = len(d.rec.Ops) - 1
-	return n, d.folder(filepath.Dir(d.ticket(n)))
+	return n, d.makeFolder(filepath.Dir(d.ticket(n)))
 }
 
-// drop clears a draft away.
-func (d *draft) drop() error {
-	return d.clear(d.token, func(attempt string) bool { return attempt == d.rec.Attempt })
+// discard removes a draft.
+func (d *draft) discard() error {
+	return d.clearAttempts(d.token, func(attempt string) bool { return attempt == d.rec.Attempt })
 }
 
-// clear removes attempts' folders of tickets.
-func (r *root) clear(token string, which func(attempt string) bool) error {
+// clearAttempts removes attempts' folders of tickets.
+func (r *root) clearAttempts(token string, which func(attempt string) bool) error {
 	f, err := r.store.Open(stagePath(token))
 	if err != nil {
-		if lost(err) {
+		if isLost(err) {
 			return nil
 		}
 		return err
@@ -81,8 +81,8 @@ func (r *root) clear(token string, which func(attempt string) bool) error {
 	return nil
 }
 
-// capture looks at what stands at the targets and at the folders that they are in.
-func (d *draft) capture(ctx context.Context) error {
+// captureTargets reads what is at the targets, and the folders that they are in.
+func (d *draft) captureTargets(ctx context.Context) error {
 	seen := map[string]bool{}
 	for i := range d.rec.Ops {
 		o := &d.rec.Ops[i]
@@ -92,11 +92,11 @@ func (d *draft) capture(ctx context.Context) error {
 			return err
 		}
 		if !there {
-			return activities.Errorf(activities.ActionFailed, "folder %s has just gone", filepath.Join(d.path, folder))
+			return activities.Errorf(activities.ActionFailed, "folder %s was just removed", filepath.Join(d.path, folder))
 		}
 		if at.Dev != d.dev {
 			return activities.Errorf(activities.Refused,
-				"path: %s is on another filesystem than its root %s, so no rename leads there; make it an allowed root of its own", filepath.Join(d.path, folder), d.path)
+				"path: %s is on another filesystem than its root %s, so files cannot be renamed into it; make it an allowed root of its own", filepath.Join(d.path, folder), d.path)
 		}
 		if !seen[folder] {
 			seen[folder] = true
@@ -109,22 +109,22 @@ func (d *draft) capture(ctx context.Context) error {
 	return nil
 }
 
-// look notes what is staged.
-func (d *draft) look(ctx context.Context) (err error) {
+// scanStaged reads what is staged.
+func (d *draft) scanStaged(ctx context.Context) (err error) {
 	for i := range d.rec.Ops {
 		o := &d.rec.Ops[i]
 		if o.Post, err = d.atTicket(ctx, d.ticket(i)); err != nil {
 			return err
 		}
-		if d.fills && !o.Post.there() {
-			return errLost // an undo has taken it away
+		if d.filled && !o.Post.exists() {
+			return errLost // an undo has taken it
 		}
 	}
 	return nil
 }
 
-// seal makes what is staged durable: the files are already.
-func (d *draft) seal() error {
+// syncStaged syncs the folders of what is staged: the files are synced already.
+func (d *draft) syncStaged() error {
 	folders := []string{stageDir, stagePath(d.token), stagePath(d.token, d.rec.Attempt)}
 	for i, o := range d.rec.Ops {
 		folders = append(folders, filepath.Dir(d.ticket(i)))
@@ -135,7 +135,7 @@ func (d *draft) seal() error {
 		}
 	}
 	for _, folder := range folders {
-		if err := d.sync(folder); err != nil {
+		if err := d.syncFolder(folder); err != nil {
 			return err
 		}
 	}
@@ -146,14 +146,14 @@ func (d *draft) seal() error {
 func (d *draft) digest() activities.Digest {
 	var parts [][]byte
 	for _, o := range d.rec.Ops {
-		parts = append(parts, []byte(o.Target), o.Post.content(), []byte(o.Pre.Digest))
+		parts = append(parts, []byte(o.Target), o.Post.contentKey(), []byte(o.Pre.Digest))
 	}
 	return activities.DigestOf(parts...)
 }
 
-// write makes a file of the draft. A file that is replaced hands on its owner, its mode and its extended attributes.
-func (d *draft) write(ctx context.Context, at string, x fileToWrite) (err error) {
-	old, replaces, err := x.replaced(ctx)
+// writeFile writes a file of the draft. A replaced file passes on its owner, mode and extended attributes.
+func (d *draft) writeFile(ctx context.Context, at string, x fileToWrite) (err error) {
+	old, replaces, err := x.replacedNode(ctx)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (d *draft) write(ctx context.Context, at string, x fileToWrite) (err error)
 	}
 	mode := uint32(0o644)
 	if replaces {
-		mode = old.Mode &^ 0o6000 // as any write to a file takes setuid and setgid away
+		mode = old.Mode &^ 0o6000 // as any write to a file clears setuid and setgid
 	}
 	if x.mode != 0 {
 		mode = x.mode
@@ -180,11 +180,11 @@ func (d *draft) write(ctx context.Context, at string, x fileToWrite) (err error)
 	if !replaces {
 		uid, gid = -1, d.groupFor(x.rel)
 	}
-	if err := chown(f, uid, gid); err != nil {
-		return activities.Errorf(activities.Refused, "%s belongs to user %d and group %d, and this worker may not give files to them (%v); run it as one who may", x.abs(), uid, gid, err)
+	if err := chownFile(f, uid, gid); err != nil {
+		return activities.Errorf(activities.Refused, "%s belongs to user %d and group %d, and this worker may not give files to them (%v); run it as a user who may", x.abs(), uid, gid, err)
 	}
 	if replaces {
-		if err := hand(f, old); err != nil {
+		if err := copyXattrs(f, old); err != nil {
 			return fmt.Errorf("%s: %w", x.abs(), err)
 		}
 	}
@@ -194,8 +194,8 @@ func (d *draft) write(ctx context.Context, at string, x fileToWrite) (err error)
 	return f.Sync()
 }
 
-// replaced is the node that the file replaces.
-func (x fileToWrite) replaced(ctx context.Context) (node, bool, error) {
+// replacedNode is the node that the file replaces.
+func (x fileToWrite) replacedNode(ctx context.Context) (node, bool, error) {
 	info, err := x.dir.Lstat(x.rel)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -205,10 +205,10 @@ func (x fileToWrite) replaced(ctx context.Context) (node, bool, error) {
 	case info.IsDir():
 		return node{}, false, activities.Errorf(activities.Refused, "path: %s is a folder; name a file in it", x.given)
 	case !info.Mode().IsRegular():
-		return node{}, false, activities.Errorf(activities.Refused, "path: %s is no regular file (%s); delete it first", x.given, info.Mode().Type())
+		return node{}, false, activities.Errorf(activities.Refused, "path: %s is not a regular file (%s); delete it first", x.given, info.Mode().Type())
 	}
 	old, err := x.atTarget(ctx, x.rel)
-	return old.top(), old.there(), err
+	return old.topNode(), old.exists(), err
 }
 
 // copyTo writes the file's content.
@@ -220,7 +220,7 @@ func (x fileToWrite) copyTo(f *os.File) error {
 	from, err := x.source.dir.OpenFile(x.source.rel, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return activities.Errorf(activities.Refused, "source: %s is not there", x.source.abs())
+			return activities.Errorf(activities.Refused, "source: %s does not exist", x.source.abs())
 		}
 		return err
 	}
@@ -230,13 +230,13 @@ func (x fileToWrite) copyTo(f *os.File) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return activities.Errorf(activities.Refused, "source: %s is no regular file", x.source.abs())
+		return activities.Errorf(activities.Refused, "source: %s is not a regular file", x.source.abs())
 	}
 	_, err = io.Copy(f, from)
 	return err
 }
 
-// groupFor is the group that a new file or folder gets: that of a parent with the setgid bit, else the worker's own.
+// groupFor is the group of a new file or folder: that of a parent with the setgid bit, otherwise the worker's own.
 func (r *root) groupFor(rel string) int {
 	for folder := filepath.Dir(rel); ; folder = filepath.Dir(folder) {
 		info, err := r.dir.Stat(folder)
@@ -258,8 +258,8 @@ func (r *root) groupFor(rel string) int {
 	}
 }
 
-// chown gives a file to an owner that it does not have yet; -1 leaves it.
-func chown(f *os.File, uid, gid int) error {
+// chownFile changes the owner of a file if it differs; -1 leaves it.
+func chownFile(f *os.File, uid, gid int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err
@@ -270,9 +270,9 @@ func chown(f *os.File, uid, gid int) error {
 	return f.Chown(uid, gid)
 }
 
-// hand gives a new file the extended attributes of the old one. What the kernel guards (capabilities, integrity) is bound
-// to the old content; labels are kept where this process may set them.
-func hand(f *os.File, old node) error {
+// copyXattrs gives a new file the extended attributes of the old one. Those that the kernel guards (capabilities,
+// integrity) belong to the old content; labels are kept if this process may set them.
+func copyXattrs(f *os.File, old node) error {
 	for name, value := range old.Xattrs {
 		raw, err := hex.DecodeString(value)
 		if err != nil {
@@ -284,7 +284,7 @@ func hand(f *os.File, old node) error {
 		}
 		err = xattr.FSet(f, name, raw)
 		if err != nil && (strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "system.")) {
-			return fmt.Errorf("extended attribute %s cannot be handed on: %w", name, err)
+			return fmt.Errorf("extended attribute %s cannot be copied: %w", name, err)
 		}
 	}
 	return nil

@@ -16,12 +16,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// A ticket is a path in the store at which the other half of a change is: the new content before the step, the original
-// after it. A change and its undo are the same one call: what the ticket holds and what stands at the target trade places.
+// A ticket is a path in the store with the other half of a change: the new content before the step, the original after it.
+// A change and its undo are the same call: it exchanges what is at the ticket and at the target.
 //
-// The ticket's path is part of that call, and the kernel looks it up when the call runs. So whoever moves the folder of
-// the tickets away has made every late call fail, also that of a process that was stopped just before it. A tombstone,
-// a plain file at the folder's path, keeps the folder from being made again.
+// The kernel resolves the ticket's path when the call runs. So moving the folder of the tickets away makes every late call
+// fail, even in a process that was stopped just before it. A tombstone, a plain file at the folder's path, keeps the folder
+// from being made again.
 
 func stagePath(token string, more ...string) string {
 	return filepath.Join(append([]string{stageDir, token}, more...)...)
@@ -38,18 +38,18 @@ func redoPath(token string, more ...string) string {
 // ticket is where the n-th change of a forward's attempt has its other half.
 func (o op) ticket(n int) string { return filepath.Join(strconv.Itoa(n), filepath.Base(o.Target)) }
 
-// errLost says that a call found its ticket or its target gone, or the target taken: look again.
+// errLost means that the ticket or its target had gone, or the target was taken: look again.
 var errLost = errors.New("the ticket or its target has changed")
 
-func lost(err error) bool {
+func isLost(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EEXIST)
 }
 
-// swap lets a ticket and a target trade places, in one step. Its caller says which of the two is there.
+// swap exchanges a ticket and a target atomically. Its caller says which of the two exist.
 func (r *root) swap(ticket, target string, atTicket, atTarget bool) error {
 	dir, err := r.folderOf(target)
 	if err != nil {
-		if lost(err) {
+		if isLost(err) {
 			return errLost
 		}
 		return err
@@ -58,58 +58,58 @@ func (r *root) swap(ticket, target string, atTicket, atTarget bool) error {
 	fd, base := int(dir.Fd()), filepath.Base(target)
 	switch {
 	case atTicket && atTarget:
-		err = unix.Renameat2(r.at(), ticket, fd, base, unix.RENAME_EXCHANGE)
+		err = unix.Renameat2(r.storeFD(), ticket, fd, base, unix.RENAME_EXCHANGE)
 	case atTicket:
-		err = unix.Renameat2(r.at(), ticket, fd, base, unix.RENAME_NOREPLACE)
+		err = unix.Renameat2(r.storeFD(), ticket, fd, base, unix.RENAME_NOREPLACE)
 	case atTarget:
-		err = unix.Renameat2(fd, base, r.at(), ticket, unix.RENAME_NOREPLACE)
+		err = unix.Renameat2(fd, base, r.storeFD(), ticket, unix.RENAME_NOREPLACE)
 	}
 	switch {
 	case err == nil:
-	case lost(err):
+	case isLost(err):
 		return errLost
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EBUSY):
 		return activities.Errorf(activities.ActionDenied, "%s is or has a mount point; make its folder an allowed root of its own", filepath.Join(r.path, target))
 	default:
 		return fmt.Errorf("%s: %w", filepath.Join(r.path, target), err)
 	}
-	return errors.Join(dir.Sync(), r.sync(filepath.Dir(ticket)))
+	return errors.Join(dir.Sync(), r.syncFolder(filepath.Dir(ticket)))
 }
 
 // folderOf opens the folder that a target is in.
 func (r *root) folderOf(target string) (*os.File, error) { return r.dir.Open(filepath.Dir(target)) }
 
-// atTarget looks at a target.
+// atTarget scans a target.
 func (r *root) atTarget(ctx context.Context, target string) (tree, error) {
-	return look(ctx, r.dir, target)
+	return scanIn(ctx, r.dir, target)
 }
 
-// atTicket looks at a ticket.
+// atTicket scans a ticket.
 func (r *root) atTicket(ctx context.Context, ticket string) (tree, error) {
-	return look(ctx, r.store, ticket)
+	return scanIn(ctx, r.store, ticket)
 }
 
-func look(ctx context.Context, in *os.Root, name string) (tree, error) {
+func scanIn(ctx context.Context, in *os.Root, name string) (tree, error) {
 	dir, err := in.Open(filepath.Dir(name))
 	if err != nil {
-		if lost(err) {
+		if isLost(err) {
 			return tree{}, nil
 		}
 		return tree{}, err
 	}
 	defer dir.Close()
-	t, err := scan(ctx, dir, filepath.Base(name))
+	t, err := scanTree(ctx, dir, filepath.Base(name))
 	if err != nil {
 		return t, fmt.Errorf("%s: %w", filepath.Join(in.Name(), name), err)
 	}
 	return t, nil
 }
 
-// sync makes what is in a folder of the store durable; a folder that a fence has moved is somebody else's.
-func (r *root) sync(folder string) error {
+// syncFolder syncs a folder of the store; one that a fence has moved is no longer ours.
+func (r *root) syncFolder(folder string) error {
 	f, err := r.store.Open(folder)
 	if err != nil {
-		if lost(err) {
+		if isLost(err) {
 			return nil
 		}
 		return err
@@ -118,9 +118,8 @@ func (r *root) sync(folder string) error {
 	return f.Sync()
 }
 
-// folder makes folders of the store, from the first to the last part of a path below stage or undo. It is errLost where
-// a tombstone stands in the way.
-func (r *root) folder(path string) error {
+// makeFolder makes the folders of a path below stage or undo. It returns errLost at a tombstone.
+func (r *root) makeFolder(path string) error {
 	for i := range path {
 		if path[i] != filepath.Separator {
 			continue
@@ -136,30 +135,30 @@ func (r *root) mkdir(path string) error {
 	err := r.store.Mkdir(path, 0o700)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return nil // a tombstone is found by the next part of the path
-	case lost(err):
+		return nil // a tombstone fails the next part of the path
+	case isLost(err):
 		return errLost
 	}
 	return err
 }
 
-// bury moves the folder at path away (to another path, or to the trash where that is taken or empty), and puts a tombstone
-// in its place. Afterwards nothing can be done through a path below it, by nobody.
-func (r *root) bury(path, to string) error {
+// leaveTombstone moves the folder at path away (to another path, or to the trash if that is taken or empty), and puts a
+// tombstone in its place. Afterwards nothing can be done through a path below it.
+func (r *root) leaveTombstone(path, to string) error {
 	for {
 		// The slash at the end makes the call fail on a tombstone.
 		err := unix.ENOENT
 		if to != "" {
-			err = errno(unix.Renameat2(r.at(), path+"/", r.at(), to, unix.RENAME_NOREPLACE))
+			err = errno(unix.Renameat2(r.storeFD(), path+"/", r.storeFD(), to, unix.RENAME_NOREPLACE))
 			if err == 0 {
-				if err := r.sync(filepath.Dir(to)); err != nil {
+				if err := r.syncFolder(filepath.Dir(to)); err != nil {
 					return err
 				}
 			}
 		}
 		if to == "" || err == unix.EEXIST || err == unix.ENOTDIR || err == unix.ENOTEMPTY {
 			trash := filepath.Join(trashDir, rand.Text())
-			if err = errno(unix.Renameat2(r.at(), path+"/", r.at(), trash, unix.RENAME_NOREPLACE)); err == 0 {
+			if err = errno(unix.Renameat2(r.storeFD(), path+"/", r.storeFD(), trash, unix.RENAME_NOREPLACE)); err == 0 {
 				defer r.discard(trash)
 			}
 		}
@@ -169,14 +168,14 @@ func (r *root) bury(path, to string) error {
 		point.Reach("file:moved-away")
 		f, cerr := r.store.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if cerr == nil {
-			return errors.Join(f.Close(), r.sync(filepath.Dir(path)))
+			return errors.Join(f.Close(), r.syncFolder(filepath.Dir(path)))
 		}
 		if !errors.Is(cerr, fs.ErrExist) {
 			return cerr
 		}
 		info, serr := r.store.Lstat(path)
 		if serr == nil && info.Mode().IsRegular() {
-			return r.sync(filepath.Dir(path))
+			return r.syncFolder(filepath.Dir(path))
 		}
 		if serr != nil && !errors.Is(serr, fs.ErrNotExist) {
 			return serr

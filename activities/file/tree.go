@@ -19,10 +19,10 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// node is all that is kept of one file, folder or link. The time of a folder is not: it changes with what others put
-// into it, and it is looked after apart (see parent).
+// node is what is kept of one file, folder or link. The time of a folder is not: it changes with what others put into it,
+// and is handled separately (see parent).
 type node struct {
-	Path   string            `json:"path"` // below the tree's top, "." for that
+	Path   string            `json:"path"` // relative to the tree's top, "." for that
 	Kind   string            `json:"kind"`
 	Mode   uint32            `json:"mode"`
 	UID    uint32            `json:"uid"`
@@ -43,29 +43,29 @@ const (
 	kindOther  = "special file"
 )
 
-// tree is what stands at a path: nothing, a file, or a folder with all that is in it. Its zero value is nothing.
+// tree is what is at a path: nothing, a file, or a folder with all that is in it. The zero value is nothing.
 type tree struct {
 	// Digest is empty for nothing.
 	Digest activities.Digest `json:"digest,omitempty"`
 	Count  int               `json:"count,omitempty"`
 	Bytes  int64             `json:"bytes,omitempty"`
-	// Nodes is left out of a record where there are too many.
+	// Nodes is left out of a record if there are too many.
 	Nodes []node `json:"nodes,omitempty"`
 }
 
-func (t tree) there() bool        { return t.Digest != "" }
-func (t tree) is(other tree) bool { return t.Digest == other.Digest }
+func (t tree) exists() bool           { return t.Digest != "" }
+func (t tree) equals(other tree) bool { return t.Digest == other.Digest }
 
-// top is the node at the tree's path.
-func (t tree) top() node {
+// topNode is the node at the tree's path.
+func (t tree) topNode() node {
 	if len(t.Nodes) == 0 {
 		return node{}
 	}
 	return t.Nodes[0]
 }
 
-// short is what a record keeps of a tree.
-func (t tree) short() tree {
+// trimmed is what a record keeps of a tree.
+func (t tree) trimmed() tree {
 	const most = 500
 	if len(t.Nodes) > most {
 		t.Nodes = t.Nodes[:1:1]
@@ -73,8 +73,8 @@ func (t tree) short() tree {
 	return t
 }
 
-// content covers what a tree is, but for its times: these are new each time that it is staged.
-func (t tree) content() []byte {
+// contentKey covers a tree except for its times, which differ each time it is staged.
+func (t tree) contentKey() []byte {
 	nodes := slices.Clone(t.Nodes)
 	for i := range nodes {
 		nodes[i].Time = 0
@@ -83,32 +83,32 @@ func (t tree) content() []byte {
 	return raw
 }
 
-// scan looks at name in a folder, without following any symlink.
-func scan(ctx context.Context, dir *os.File, name string) (tree, error) {
+// scanTree scans name in a folder, without following symlinks.
+func scanTree(ctx context.Context, dir *os.File, name string) (tree, error) {
 	top, err := filetree.Open(int(dir.Fd()), name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return tree{}, nil
 	}
 	if err != nil {
-		return tree{}, fmt.Errorf("looking at %s: %w", name, err)
+		return tree{}, fmt.Errorf("reading %s: %w", name, err)
 	}
 	defer top.Close()
 	s := scanner{hash: sha256.New()}
-	if err := s.scan(ctx, top, "."); err != nil {
-		return tree{}, fmt.Errorf("looking at %s: %w", name, err)
+	if err := s.scanNode(ctx, top, "."); err != nil {
+		return tree{}, fmt.Errorf("reading %s: %w", name, err)
 	}
 	digest := activities.Digest("sha256:" + hex.EncodeToString(s.hash.Sum(nil)))
 	return tree{Digest: digest, Count: len(s.nodes), Bytes: s.bytes, Nodes: s.nodes}, nil
 }
 
-// scanner goes through a tree.
+// scanner walks a tree.
 type scanner struct {
 	hash  hash.Hash
 	nodes []node
 	bytes int64
 }
 
-func (s *scanner) scan(ctx context.Context, from filetree.Node, at string) error {
+func (s *scanner) scanNode(ctx context.Context, from filetree.Node, at string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -120,13 +120,13 @@ func (s *scanner) scan(ctx context.Context, from filetree.Node, at string) error
 	if err != nil {
 		return err
 	}
-	// The name apart, since JSON does not keep one that is not UTF-8.
+	// The name is hashed separately, since JSON does not preserve one that is not UTF-8.
 	fmt.Fprintf(s.hash, "%d:%s%d:%s", len(at), at, len(raw), raw)
 	s.nodes, s.bytes = append(s.nodes, n), s.bytes+n.Size
 	if n.Kind != kindFolder {
 		return nil
 	}
-	return from.Each(func(name string, sub filetree.Node) error { return s.scan(ctx, sub, path.Join(at, name)) })
+	return from.Each(func(name string, sub filetree.Node) error { return s.scanNode(ctx, sub, path.Join(at, name)) })
 }
 
 func describeNode(from filetree.Node, at string) (node, error) {

@@ -17,10 +17,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// Undo lets originals and changes trade places again. All roots that could hold the record get the tombstone: the entry
-// does not say which one a late forward would use.
+// Undo exchanges originals and changes again. All roots that could hold the record get the tombstone: the entry does not
+// say which one a late forward would use.
 func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
-	all, err := a.tokens(e)
+	all, err := a.openTokens(e)
 	if err != nil {
 		return activities.Undone{}, err
 	}
@@ -37,16 +37,16 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 	return total, nil
 }
 
-// keptName is the folder that the tickets of the forward are in once it is fenced.
+// keptName is the folder of the forward's tickets once it is fenced.
 const keptName = "kept"
 
 // errOvertaken tells an attempt that another one has its tickets.
-var errOvertaken = activities.Errorf(activities.ActionFailed, "another attempt has taken this undo over; look again")
+var errOvertaken = activities.Errorf(activities.ActionFailed, "another attempt has taken over this undo; retry")
 
 // undoRun is one attempt of an undo in one root.
 type undoRun struct {
 	*action
-	held
+	rootToken
 	rec     record
 	left    parentsAfter
 	done    bool // the forward had seen each original come out
@@ -56,7 +56,7 @@ type undoRun struct {
 	decided activities.Decision
 }
 
-func (a *action) undoIn(ctx context.Context, h held, d activities.Decision) (activities.Undone, error) {
+func (a *action) undoIn(ctx context.Context, h rootToken, d activities.Decision) (activities.Undone, error) {
 	var undone activities.Undone
 	if found, err := h.token.Read(journal.Outcome, &undone); found || err != nil {
 		return undone, err
@@ -70,30 +70,30 @@ func (a *action) undoIn(ctx context.Context, h held, d activities.Decision) (act
 		return undone, activities.Errorf(activities.Fenced, "the step's originals are released: its rollback window has closed")
 	}
 	a.reach("undo-begun")
-	u := &undoRun{action: a, held: h, attempt: rand.Text(), decided: d}
+	u := &undoRun{action: a, rootToken: h, attempt: rand.Text(), decided: d}
 	settled, err := u.fence()
 	if err != nil {
 		return undone, err
 	}
 	a.reach("undo-fenced")
-	if err := u.read(); err != nil {
+	if err := u.readRecord(); err != nil {
 		return undone, err
 	}
 	if !settled && len(u.rec.Ops) > 0 {
-		undone, err := u.restore(ctx)
+		undone, err := u.restoreAll(ctx)
 		if err != nil || undone.Outcome == activities.Drifted {
 			return undone, err
 		}
 	}
-	return u.settle(ctx, began)
+	return u.finish(ctx, began)
 }
 
-// fence takes the forward's tickets away. settled says that an earlier attempt has come to its end.
+// fence takes the forward's tickets away. settled: an earlier attempt has finished.
 func (u *undoRun) fence() (settled bool, err error) {
 	if err := u.mkdir(undoPath(u.id)); err != nil {
 		return false, err
 	}
-	if err := u.bury(stagePath(u.id), undoPath(u.id, keptName)); err != nil {
+	if err := u.leaveTombstone(stagePath(u.id), undoPath(u.id, keptName)); err != nil {
 		return false, err
 	}
 	err = u.mkdir(undoPath(u.id, u.attempt))
@@ -103,7 +103,7 @@ func (u *undoRun) fence() (settled bool, err error) {
 	return false, err
 }
 
-func (u *undoRun) read() (err error) {
+func (u *undoRun) readRecord() (err error) {
 	if _, err = u.token.Read(journal.Record, &u.rec); err != nil {
 		return err
 	}
@@ -114,53 +114,53 @@ func (u *undoRun) read() (err error) {
 	return err
 }
 
-// sight is a change as it is found.
-type sight struct {
+// opState is the observed state of a change.
+type opState struct {
 	op
-	ticket      string // this attempt's
-	held, stood tree   // at the ticket, at the target
-	swap        bool   // it is to be taken back
-	note        string
+	ticket             string // this attempt's
+	atTicket, atTarget tree   // at the ticket, at the target
+	swap               bool   // it is to be undone
+	note               string
 }
 
-// restore takes the changes back, the last first, or says Drifted and leaves all as it is.
-func (u *undoRun) restore(ctx context.Context) (activities.Undone, error) {
+// restoreAll undoes the changes, the last first, or returns Drifted and changes nothing.
+func (u *undoRun) restoreAll(ctx context.Context) (activities.Undone, error) {
 	var none activities.Undone
-	if err := u.claim(); err != nil {
+	if err := u.claimTickets(); err != nil {
 		return none, err
 	}
 	u.reach("undo-claimed")
-	sights := make([]sight, len(u.rec.Ops))
+	sights := make([]opState, len(u.rec.Ops))
 	for i, o := range u.rec.Ops {
-		sights[i] = sight{op: o, ticket: undoPath(u.id, u.attempt, u.rec.Attempt, o.ticket(i))}
-		if err := u.look(ctx, &sights[i]); err != nil {
+		sights[i] = opState{op: o, ticket: undoPath(u.id, u.attempt, u.rec.Attempt, o.ticket(i))}
+		if err := u.observeOp(ctx, &sights[i]); err != nil {
 			return none, err
 		}
 	}
 	// Another attempt may have decided, and acted, before its tickets were taken.
-	if err := u.read(); err != nil {
+	if err := u.readRecord(); err != nil {
 		return none, err
 	}
-	// All is looked at before anything is touched: a step is taken back whole or not at all.
+	// Everything is examined before anything is touched: a step is undone completely or not at all.
 	for _, s := range sights {
 		if u.isDamaged(s) {
-			return none, damaged(u.root, s.ticket, s.op)
+			return none, damagedOriginal(u.root, s.ticket, s.op)
 		}
 	}
 	var drifted []difference
 	for i := range sights {
-		drift, err := u.judge(ctx, &sights[i])
+		drift, err := u.judgeOp(ctx, &sights[i])
 		if err != nil {
 			return none, err
 		}
 		if drift {
-			drifted = append(drifted, difference{sights[i].op, sights[i].stood})
+			drifted = append(drifted, difference{sights[i].op, sights[i].atTarget})
 		}
 	}
 	if drift := u.drift(drifted); drift != nil && u.decided.Force != drift.Digest {
-		return activities.Undone{Outcome: activities.Drifted, Observed: u.say(drifted), Drift: drift}, nil
+		return activities.Undone{Outcome: activities.Drifted, Observed: u.describeDifferences(drifted), Drift: drift}, nil
 	}
-	if err := u.decide(sights, len(drifted) > 0); err != nil {
+	if err := u.writePlan(sights, len(drifted) > 0); err != nil {
 		return none, err
 	}
 	u.reach("undo-planned")
@@ -168,7 +168,7 @@ func (u *undoRun) restore(ctx context.Context) (activities.Undone, error) {
 		if !s.swap {
 			continue
 		}
-		if err := u.takeBack(ctx, s); err != nil {
+		if err := u.undoOp(ctx, s); err != nil {
 			return none, err
 		}
 		u.reach("undo-swapped")
@@ -176,26 +176,26 @@ func (u *undoRun) restore(ctx context.Context) (activities.Undone, error) {
 	return none, u.setTimes()
 }
 
-// claim takes the tickets from wherever they are: from the forward, or from another attempt, which then fails. They
+// claimTickets takes the tickets from wherever they are: from the forward, or from another attempt, which then fails. They
 // move together, in one rename, so that the last of several attempts has them all.
-func (u *undoRun) claim() error {
-	const tries = 10 // they may move on while their holders are gone through
+func (u *undoRun) claimTickets() error {
+	const tries = 10 // they may move on while holders are searched
 	for range tries {
 		holders, err := u.holders()
 		if err != nil {
 			return err
 		}
 		for _, other := range holders {
-			err := unix.Renameat2(u.at(), undoPath(u.id, other, u.rec.Attempt), u.at(), undoPath(u.id, u.attempt, u.rec.Attempt), unix.RENAME_NOREPLACE)
+			err := unix.Renameat2(u.storeFD(), undoPath(u.id, other, u.rec.Attempt), u.storeFD(), undoPath(u.id, u.attempt, u.rec.Attempt), unix.RENAME_NOREPLACE)
 			if err == nil {
 				return nil
 			}
-			if !lost(err) {
+			if !isLost(err) {
 				return fmt.Errorf("%s: %w", filepath.Join(u.store.Name(), undoPath(u.id, other)), err)
 			}
 		}
 	}
-	return nil // there are none: what is missing is found when each is looked at
+	return nil // there are none: missing tickets are found when each is examined
 }
 
 // holders are the folders in which the tickets can be: those of the forward and of other attempts, dead or alive.
@@ -212,61 +212,61 @@ func (u *undoRun) holders() ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == u.attempt }), err
 }
 
-func (u *undoRun) look(ctx context.Context, s *sight) (err error) {
-	if s.held, err = u.atTicket(ctx, s.ticket); err != nil {
+func (u *undoRun) observeOp(ctx context.Context, s *opState) (err error) {
+	if s.atTicket, err = u.atTicket(ctx, s.ticket); err != nil {
 		return err
 	}
-	s.stood, err = u.atTarget(ctx, s.Target)
+	s.atTarget, err = u.atTarget(ctx, s.Target)
 	return err
 }
 
-// isDamaged says that an original is not what it was, or is gone.
-func (u *undoRun) isDamaged(s sight) bool {
+// isDamaged reports whether an original is missing or not as recorded.
+func (u *undoRun) isDamaged(s opState) bool {
 	switch {
-	case s.held.is(s.Pre):
+	case s.atTicket.equals(s.Pre):
 		return false
 	case u.done && !u.planned:
 		return true
-	case s.held.is(s.Post), s.stood.is(s.Pre):
+	case s.atTicket.equals(s.Post), s.atTarget.equals(s.Pre):
 		return false
 	}
-	return !s.held.there() || u.done || !s.stood.is(s.Post)
+	return !s.atTicket.exists() || u.done || !s.atTarget.equals(s.Post)
 }
 
-// judge says whether a change is to be taken back, and whether someone else has changed it since.
-func (u *undoRun) judge(ctx context.Context, s *sight) (drift bool, err error) {
-	if !s.held.is(s.Pre) && !s.held.is(s.Post) && s.held.there() {
-		// A process died between an exchange and its look at what came out: this is someone else's.
-		if s.stood.is(s.Pre) && u.planned && u.decided.Force == u.drift([]difference{{s.op, s.held}}).Digest {
-			return false, nil // and was to be overwritten
+// judgeOp decides whether a change is to be undone, and whether someone else has changed it since.
+func (u *undoRun) judgeOp(ctx context.Context, s *opState) (drift bool, err error) {
+	if !s.atTicket.equals(s.Pre) && !s.atTicket.equals(s.Post) && s.atTicket.exists() {
+		// A process died between an exchange and the check of what came out: this is someone else's.
+		if s.atTarget.equals(s.Pre) && u.planned && u.decided.Force == u.drift([]difference{{s.op, s.atTicket}}).Digest {
+			return false, nil // which was to be overwritten
 		}
-		if err := u.swap(s.ticket, s.Target, true, s.stood.there()); err != nil {
-			return false, overtaken(err)
+		if err := u.swap(s.ticket, s.Target, true, s.atTarget.exists()); err != nil {
+			return false, asOvertaken(err)
 		}
 		u.reach("undo-given-back")
-		if err := u.look(ctx, s); err != nil {
+		if err := u.observeOp(ctx, s); err != nil {
 			return false, err
 		}
 	}
 	switch {
-	case s.stood.is(s.Pre):
+	case s.atTarget.equals(s.Pre):
 		return false, nil
-	case s.held.is(s.Pre):
+	case s.atTicket.equals(s.Pre):
 		s.swap = true
-		return !s.stood.is(s.Post), nil
+		return !s.atTarget.equals(s.Post), nil
 	}
-	s.note = filepath.Join(u.path, s.Target) + " was changed by someone else, and not by this step: it is left alone"
+	s.note = filepath.Join(u.path, s.Target) + " was changed by someone else, and not by this step: it was left alone"
 	return false, nil
 }
 
-// decide makes what is to be done durable before any of it is. The first attempt that comes here decides.
-func (u *undoRun) decide(sights []sight, forced bool) error {
+// writePlan makes durable what is to be done before any of it is. The first attempt to get here decides.
+func (u *undoRun) writePlan(sights []opState, forced bool) error {
 	if u.planned {
 		return nil
 	}
 	p := plan{Began: time.Now().UTC()}
 	for _, s := range sights {
-		p.Acted = p.Acted || s.swap || s.held.is(s.Pre) && !s.Pre.is(s.Post)
+		p.Acted = p.Acted || s.swap || s.atTicket.equals(s.Pre) && !s.Pre.equals(s.Post)
 		if s.note != "" {
 			p.Notes = append(p.Notes, s.note)
 		}
@@ -279,14 +279,14 @@ func (u *undoRun) decide(sights []sight, forced bool) error {
 		if !there {
 			continue
 		}
-		// What someone else has done in the folder since stays the last that was done in it.
+		// A folder that someone else has changed since keeps its time.
 		if asLeft, known := timeIn(u.left.Parents, before.Path); known && asLeft != now && !forced {
 			before.Time = now
 		}
 		p.Parents = append(p.Parents, before)
 	}
 	if u.decided.Redoable && p.Acted {
-		if err := u.keep(&p, sights); err != nil {
+		if err := u.planKept(&p, sights); err != nil {
 			return err
 		}
 	}
@@ -295,55 +295,55 @@ func (u *undoRun) decide(sights []sight, forced bool) error {
 	return err
 }
 
-// takeBack does one change backwards.
-func (u *undoRun) takeBack(ctx context.Context, s sight) error {
-	if err := u.swap(s.ticket, s.Target, s.held.there(), s.stood.there()); err != nil {
-		return overtaken(err)
+// undoOp undoes one change.
+func (u *undoRun) undoOp(ctx context.Context, s opState) error {
+	if err := u.swap(s.ticket, s.Target, s.atTicket.exists(), s.atTarget.exists()); err != nil {
+		return asOvertaken(err)
 	}
 	u.reach("undo-taken-back")
 	out, err := u.atTicket(ctx, s.ticket)
-	if err != nil || out.is(s.stood) {
+	if err != nil || out.equals(s.atTarget) {
 		return err
 	}
-	// Someone was between looking and replacing. What they left goes back to where they left it, and is drift.
-	if err := u.swap(s.ticket, s.Target, out.there(), s.Pre.there()); err != nil {
-		return overtaken(err)
+	// Someone changed the target between check and exchange. Their version goes back to where it was, and is drift.
+	if err := u.swap(s.ticket, s.Target, out.exists(), s.Pre.exists()); err != nil {
+		return asOvertaken(err)
 	}
-	return activities.Errorf(activities.ActionFailed, "%s changed while it was being restored; look again", filepath.Join(u.path, s.Target))
+	return activities.Errorf(activities.ActionFailed, "%s changed while it was being restored; retry", filepath.Join(u.path, s.Target))
 }
 
-func overtaken(err error) error {
-	if errors.Is(err, errLost) || lost(err) {
+func asOvertaken(err error) error {
+	if errors.Is(err, errLost) || isLost(err) {
 		return errOvertaken
 	}
 	return err
 }
 
-// setTimes gives the folders that the changes are in their times back.
+// setTimes restores the times of the folders that the changes are in.
 func (u *undoRun) setTimes() error {
 	if !u.plan.Acted {
 		return nil
 	}
 	for i, p := range u.plan.Parents {
 		through := undoPath(u.id, u.attempt, "parent"+strconv.Itoa(i))
-		if err := u.lead(through, p); err != nil {
-			return overtaken(err)
+		if err := u.linkFolder(through, p); err != nil {
+			return asOvertaken(err)
 		}
 		u.reach("undo-times")
-		if err := u.stamp(through, p); err != nil {
-			return overtaken(err)
+		if err := u.setTime(through, p); err != nil {
+			return asOvertaken(err)
 		}
 	}
 	return nil
 }
 
-// settle makes all other attempts fail, looks at the world once more, and keeps the outcome.
-func (u *undoRun) settle(ctx context.Context, began time.Time) (activities.Undone, error) {
-	to := "" // what was taken away is not needed any more
+// finish makes all other attempts fail, observes the world once more, and stores the outcome.
+func (u *undoRun) finish(ctx context.Context, began time.Time) (activities.Undone, error) {
+	to := "" // what was removed is not needed any more
 	if u.plan.Kept != nil {
 		to = redoPath(u.id)
 	}
-	if err := u.bury(undoPath(u.id), to); err != nil {
+	if err := u.leaveTombstone(undoPath(u.id), to); err != nil {
 		return activities.Undone{}, err
 	}
 	u.reach("undo-settled")
@@ -357,7 +357,7 @@ func (u *undoRun) settle(ctx context.Context, began time.Time) (activities.Undon
 	return undone, err
 }
 
-// verify says what the world is seen to be.
+// verify reports what is observed after the undo.
 func (u *undoRun) verify(ctx context.Context) (activities.Undone, error) {
 	if !u.plan.Acted {
 		said := append([]string{"the step had changed nothing, and no longer can"}, u.plan.Notes...)
@@ -370,11 +370,11 @@ func (u *undoRun) verify(ctx context.Context) (activities.Undone, error) {
 		if err != nil {
 			return undone, err
 		}
-		if !now.is(o.Pre) {
+		if !now.equals(o.Pre) {
 			gone = append(gone, filepath.Join(u.path, o.Target))
 		}
 	}
-	undone.Observed = fmt.Sprintf("%s as before: content, owner, mode, times, extended attributes", count(len(u.rec.Ops)-len(gone), "path"))
+	undone.Observed = fmt.Sprintf("%s as before: content, owner, mode, times, extended attributes", countOf(len(u.rec.Ops)-len(gone), "path"))
 	if len(gone) > 0 {
 		undone.Outcome, undone.Losses = activities.Residue, append(undone.Losses, "changed by someone else meanwhile: "+strings.Join(gone, ", "))
 	}
@@ -395,7 +395,7 @@ func (u *undoRun) verify(ctx context.Context) (activities.Undone, error) {
 	return undone, nil
 }
 
-func count(n int, what string) string {
+func countOf(n int, what string) string {
 	if n == 1 {
 		return "1 " + what + " is"
 	}

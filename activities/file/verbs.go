@@ -12,57 +12,57 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// verb is what two actions differ in: the draft that they make of a step.
+// verb is where the two actions differ: the draft that they make of a step.
 type verb interface {
 	spec() activities.Spec
-	// in is the root that a step changes, with a function that stages its change in a draft of that root.
-	in(w *world, s activities.Step) (*root, func(ctx context.Context, d *draft) error, error)
-	// sum says what a draft is: one line, the result's outputs and the risk.
-	sum(d *draft) (summary string, outputs map[string]any, risk activities.Risk, fact string)
+	// prepare returns the root that a step changes, and a function that stages its change in a draft of that root.
+	prepare(w *world, s activities.Step) (*root, func(ctx context.Context, d *draft) error, error)
+	// summarize describes a draft: one line, the result's outputs and the risk.
+	summarize(d *draft) (summary string, outputs map[string]any, risk activities.Risk, fact string)
 }
 
-const wayForth = "what the rollback took away is put back as it was, with owner, mode, times and extended attributes; the parameters are not looked at"
+const redoText = "what the rollback removed is put back as it was, with owner, mode, times and extended attributes; the parameters are ignored"
 
-const wayBack = "the original is kept beside the change and moved back, with owner, mode, times and extended attributes"
+const undoText = "the original is kept beside the change and moved back, with owner, mode, times and extended attributes"
 
-// write is file.write.
-type write struct{}
+// writeVerb is file.write.
+type writeVerb struct{}
 
-func (write) spec() activities.Spec {
+func (writeVerb) spec() activities.Spec {
 	return activities.Spec{
 		Name:       "file.write",
-		Summary:    "Writes one file, or several at once; folders that are missing are made.",
+		Summary:    "Writes one file, or several at once; missing folders are made.",
 		Params:     activities.ParamsSchema[writeParams](),
 		UndoParams: []string{"path"},
 		Keys:       []activities.Key{{Prefix: "file:", Param: "path", Path: true}, {Prefix: "file:", Param: "files.*.path", Path: true}},
 		HostBound:  true,
 		Risk:       activities.Low,
 		Strategy:   activities.Snapshot,
-		Undo:       wayBack,
-		Redo:       wayForth,
+		Undo:       undoText,
+		Redo:       redoText,
 		Outputs: map[string]string{
-			"path": "the file, where there is one", "sha256": "the digest of its content, where there is one",
+			"path": "the file, if there is one", "sha256": "the digest of its content, if there is one",
 			"bytes": "the size of all files", "files": "the list of all files, each with path, sha256 and bytes",
 		},
 	}
 }
 
-func (write) in(w *world, s activities.Step) (*root, func(context.Context, *draft) error, error) {
+func (writeVerb) prepare(w *world, s activities.Step) (*root, func(context.Context, *draft) error, error) {
 	all, err := w.filesToWrite(s)
 	if err != nil {
 		return nil, nil, err
 	}
 	return all[0].root, func(ctx context.Context, d *draft) error {
-		d.fills = true
+		d.filled = true
 		ops := map[string]int{}
 		for _, x := range all {
-			target, err := d.topmost(x.rel)
+			target, err := d.topmostMissing(x.rel)
 			if err != nil {
 				return err
 			}
 			n, begun := ops[target]
 			if !begun {
-				if n, err = d.slot(op{Target: target}); err != nil {
+				if n, err = d.addSlot(op{Target: target}); err != nil {
 					return err
 				}
 				ops[target] = n
@@ -71,14 +71,14 @@ func (write) in(w *world, s activities.Step) (*root, func(context.Context, *draf
 			if err != nil {
 				return err
 			}
-			if err := d.folders(n, below); err != nil {
+			if err := d.makeFolders(n, below); err != nil {
 				return err
 			}
 			at := filepath.Join(d.ticket(n), below)
-			if err := d.write(ctx, at, x); err != nil {
+			if err := d.writeFile(ctx, at, x); err != nil {
 				return err
 			}
-			if err := d.show(ctx, n, x, at); err != nil {
+			if err := d.keepText(ctx, n, x, at); err != nil {
 				return err
 			}
 			d.rec.Given = append(d.rec.Given, namedPath{x.given, n, below, x.rel})
@@ -87,8 +87,8 @@ func (write) in(w *world, s activities.Step) (*root, func(context.Context, *draf
 	}, nil
 }
 
-// topmost is the first part of a path that is not there: what has to be put into place for the path to be there.
-func (r *root) topmost(rel string) (string, error) {
+// topmostMissing is the first part of a path that does not exist: creating it creates the path.
+func (r *root) topmostMissing(rel string) (string, error) {
 	for {
 		folder := filepath.Dir(rel)
 		if folder == "." {
@@ -105,8 +105,8 @@ func (r *root) topmost(rel string) (string, error) {
 	}
 }
 
-// folders makes the folders of a new tree on the way to a file in it.
-func (d *draft) folders(n int, below string) error {
+// makeFolders makes the folders of a new tree on the way to a file in it.
+func (d *draft) makeFolders(n int, below string) error {
 	parts := strings.Split(below, string(filepath.Separator))
 	if below == "." {
 		return nil
@@ -125,7 +125,7 @@ func (d *draft) folders(n int, below string) error {
 		}
 		defer f.Close()
 		gid := d.groupFor(d.rec.Ops[n].Target)
-		if err := chown(f, -1, gid); err != nil {
+		if err := chownFile(f, -1, gid); err != nil {
 			return err
 		}
 		mode := fs.FileMode(0o755)
@@ -139,12 +139,12 @@ func (d *draft) folders(n int, below string) error {
 	return nil
 }
 
-// maxText is up to which size a content is compared line by line.
+// maxText is the size up to which content is compared line by line.
 const maxText = 64 << 10
 
-// show decides whether a content may be seen, and keeps a short one for later comparison. What comes from a source was
-// meant to stay out of the history; so was what only its owner may read, and a secret's value.
-func (d *draft) show(ctx context.Context, n int, x fileToWrite, at string) error {
+// keepText decides whether content may be shown, and keeps it for later comparison if it is short. Not to be shown: content
+// of a source, which was meant to stay out of the history, of a file that only its owner may read, and with a secret.
+func (d *draft) keepText(ctx context.Context, n int, x fileToWrite, at string) error {
 	o := &d.rec.Ops[n]
 	info, err := d.store.Stat(at)
 	if err != nil {
@@ -166,7 +166,7 @@ func (d *draft) show(ctx context.Context, n int, x fileToWrite, at string) error
 	return nil
 }
 
-func (write) sum(d *draft) (string, map[string]any, activities.Risk, string) {
+func (writeVerb) summarize(d *draft) (string, map[string]any, activities.Risk, string) {
 	var files []map[string]any
 	var total int64
 	for _, g := range d.rec.Given {
@@ -186,19 +186,19 @@ func (write) sum(d *draft) (string, map[string]any, activities.Risk, string) {
 		return fmt.Sprintf("write %d files below %s (%d bytes)", len(d.rec.Given), d.path, total), outputs, risk, fact
 	}
 	outputs["path"], outputs["sha256"] = files[0]["path"], files[0]["sha256"]
-	if pre := d.rec.Ops[0].Pre; pre.there() {
+	if pre := d.rec.Ops[0].Pre; pre.exists() {
 		return fmt.Sprintf("replace %s (%d -> %d bytes)", d.rec.Given[0].Path, pre.Bytes, total), outputs, activities.Low, ""
 	}
 	return fmt.Sprintf("create %s (%d bytes)", d.rec.Given[0].Path, total), outputs, activities.Low, ""
 }
 
-// manyFiles is from how many files on a change asks for a person's eyes.
+// manyFiles is the number of files from which a change has medium risk.
 const manyFiles = 20
 
-// remove is file.delete.
-type remove struct{}
+// deleteVerb is file.delete.
+type deleteVerb struct{}
 
-func (remove) spec() activities.Spec {
+func (deleteVerb) spec() activities.Spec {
 	return activities.Spec{
 		Name:       "file.delete",
 		Summary:    "Deletes files and whole folders.",
@@ -208,15 +208,15 @@ func (remove) spec() activities.Spec {
 		HostBound:  true,
 		Risk:       activities.Low,
 		Strategy:   activities.Snapshot,
-		Undo:       wayBack,
-		Redo:       wayForth,
+		Undo:       undoText,
+		Redo:       redoText,
 		Outputs: map[string]string{
 			"paths": "what was deleted", "entries": "how many files, folders and links that was", "bytes": "the size of all files",
 		},
 	}
 }
 
-func (remove) in(w *world, s activities.Step) (*root, func(context.Context, *draft) error, error) {
+func (deleteVerb) prepare(w *world, s activities.Step) (*root, func(context.Context, *draft) error, error) {
 	all, err := w.pathsToDelete(s)
 	if err != nil {
 		return nil, nil, err
@@ -225,12 +225,12 @@ func (remove) in(w *world, s activities.Step) (*root, func(context.Context, *dra
 		for _, x := range all {
 			info, err := d.dir.Lstat(x.rel)
 			if errors.Is(err, fs.ErrNotExist) {
-				return activities.Errorf(activities.Refused, "path: %s is not there", x.given)
+				return activities.Errorf(activities.Refused, "path: %s does not exist", x.given)
 			}
 			if err != nil {
 				return err
 			}
-			n, err := d.slot(op{Target: x.rel, Private: info.Mode().IsRegular() && info.Mode()&0o077 == 0})
+			n, err := d.addSlot(op{Target: x.rel, Private: info.Mode().IsRegular() && info.Mode()&0o077 == 0})
 			if err != nil {
 				return err
 			}
@@ -240,7 +240,7 @@ func (remove) in(w *world, s activities.Step) (*root, func(context.Context, *dra
 	}, nil
 }
 
-func (remove) sum(d *draft) (string, map[string]any, activities.Risk, string) {
+func (deleteVerb) summarize(d *draft) (string, map[string]any, activities.Risk, string) {
 	var paths []string
 	var entries int
 	var total int64

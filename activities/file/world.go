@@ -21,9 +21,9 @@ import (
 
 // Config is what the world needs from its worker.
 type Config struct {
-	// Roots are the folders that steps may change; all else is refused. Each must be there, and must be writable: it
-	// gets a folder .unwind (mode 0700) that holds the journal and what steps stage and keep, since only a rename within
-	// one filesystem is atomic. Several workers may share a root.
+	// Roots are the folders that steps may change; anything else is refused. Each must exist and be writable: it gets a
+	// folder .unwind (mode 0700) with the journal and what steps stage and keep, since only a rename within one filesystem
+	// is atomic. Workers may share a root.
 	Roots []string
 }
 
@@ -34,21 +34,21 @@ const storeName = ".unwind"
 const (
 	stageDir = "stage" // stage/TOKEN/ATTEMPT/N/NAME: the tickets of a forward
 	undoDir  = "undo"  // undo/TOKEN/ATTEMPT/N: the tickets of an undo; undo/TOKEN/kept: the forward's, taken away from it
-	redoDir  = "redo"  // redo/TOKEN/ATTEMPT/ATTEMPT/N/NAME: what a rollback has taken away, until it is released
-	trashDir = "trash" // what may be removed
+	redoDir  = "redo"  // redo/TOKEN/ATTEMPT/ATTEMPT/N/NAME: what a rollback has removed, until it is released
+	trashDir = "trash" // what may be deleted
 )
 
-// world is the roots; it never changes after New.
+// world is the set of roots; it never changes after New.
 type world struct{ roots []*root }
 
 // root is one allowed folder.
 type root struct {
 	path    string // clean, without symlinks
 	given   string // as the config names it
-	name    string // its part in a journal id
+	name    string // its part in a journal ID
 	dir     *os.Root
 	store   *os.Root
-	storeAt *os.File // the store's folder, for the calls that os.Root does not have
+	storeAt *os.File // the store's folder, for calls that os.Root lacks
 	journal *journal.Journal
 	dev     uint64
 }
@@ -68,12 +68,12 @@ func New(c Config) (activities.World, error) {
 			w.roots = append(w.roots, r)
 		}
 	}
-	// The deepest first: it is the one that a path belongs to.
+	// The deepest first: a path belongs to that one.
 	slices.SortFunc(w.roots, func(a, b *root) int { return len(b.path) - len(a.path) })
 	return activities.World{
 		Name:    "file",
-		Actions: []activities.Action{newAction(w, write{}), newAction(w, remove{})},
-		Journal: func(context.Context) (string, error) { return w.place(), nil },
+		Actions: []activities.Action{newAction(w, writeVerb{}), newAction(w, deleteVerb{})},
+		Journal: func(context.Context) (string, error) { return w.journalIDs(), nil },
 		Records: w.records(),
 	}, nil
 }
@@ -107,7 +107,7 @@ func (r *root) openStore() (err error) {
 		return err
 	}
 	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s is %s; it must be a folder that only its owner may read", storeName, info.Mode())
+		return fmt.Errorf("%s is %s; it must be a folder with mode 0700", storeName, info.Mode())
 	}
 	if r.store, err = r.dir.OpenRoot(storeName); err != nil {
 		return err
@@ -129,28 +129,28 @@ func (r *root) openStore() (err error) {
 		return err
 	}
 	r.dev = st.Dev
-	if err := r.probe(); err != nil {
+	if err := r.probeExchange(); err != nil {
 		return err
 	}
-	return r.sweep()
+	return r.emptyTrash()
 }
 
-// probe makes sure that two files can be exchanged in one step here.
-func (r *root) probe() error {
+// probeExchange makes sure that this filesystem can exchange two files.
+func (r *root) probeExchange() error {
 	a, b := filepath.Join(trashDir, rand.Text()), filepath.Join(trashDir, rand.Text())
 	for _, name := range []string{a, b} {
 		if err := r.store.WriteFile(name, nil, 0o600); err != nil {
 			return err
 		}
 	}
-	if err := unix.Renameat2(r.at(), a, r.at(), b, unix.RENAME_EXCHANGE); err != nil {
+	if err := unix.Renameat2(r.storeFD(), a, r.storeFD(), b, unix.RENAME_EXCHANGE); err != nil {
 		return fmt.Errorf("this filesystem cannot exchange two files in one step (renameat2: %w); use a local one, such as ext4, xfs or btrfs", err)
 	}
 	return errors.Join(r.store.Remove(a), r.store.Remove(b))
 }
 
-// sweep empties the trash.
-func (r *root) sweep() error {
+// emptyTrash empties the trash.
+func (r *root) emptyTrash() error {
 	f, err := r.store.Open(trashDir)
 	if err != nil {
 		return err
@@ -163,24 +163,24 @@ func (r *root) sweep() error {
 	return err
 }
 
-// throwAway removes what is at a path of the store, in one step for everybody else.
+// throwAway removes a path of the store, atomically for others.
 func (r *root) throwAway(path string) error {
 	trash := filepath.Join(trashDir, rand.Text())
-	if err := unix.Renameat2(r.at(), path, r.at(), trash, unix.RENAME_NOREPLACE); err != nil && !lost(err) {
+	if err := unix.Renameat2(r.storeFD(), path, r.storeFD(), trash, unix.RENAME_NOREPLACE); err != nil && !isLost(err) {
 		return &fs.PathError{Op: "rename", Path: path, Err: err}
 	}
 	r.discard(trash)
 	return nil
 }
 
-// discard removes what is in the trash as far as it can: another worker may be doing the same.
+// discard deletes from the trash what it can: another worker may be doing the same.
 func (r *root) discard(path string) { _ = r.store.RemoveAll(path) }
 
-// at is the store's folder for a call with a descriptor. It is open as long as the world lives.
-func (r *root) at() int { return int(r.storeAt.Fd()) }
+// storeFD is the descriptor of the store's folder, open as long as the world lives.
+func (r *root) storeFD() int { return int(r.storeAt.Fd()) }
 
-// place is the id of all journals together: "ROOT=ID,ROOT=ID".
-func (w *world) place() string {
+// journalIDs is the ID of all journals together: "ROOT=ID,ROOT=ID".
+func (w *world) journalIDs() string {
 	ids := make([]string, len(w.roots))
 	for i, r := range w.roots {
 		ids[i] = r.name + "=" + r.journal.ID()
@@ -189,35 +189,35 @@ func (w *world) place() string {
 	return strings.Join(ids, ",")
 }
 
-// here says whether r's journal was there when the entry was made; another one of the same root does not count.
-func (r *root) here(e activities.Entry) bool {
+// hadJournal reports whether r's journal existed when the entry was made; another journal of the same root does not count.
+func (r *root) hadJournal(e activities.Entry) bool {
 	return slices.Contains(strings.Split(e.Place.Journal, ","), r.name+"="+r.journal.ID())
 }
 
-// forward opens the token of a forward in its root.
-func (w *world) forward(r *root, e activities.Entry) (*journal.Token, error) {
-	if !r.here(e) {
+// openToken opens the token of a forward in its root.
+func (w *world) openToken(r *root, e activities.Entry) (*journal.Token, error) {
+	if !r.hadJournal(e) {
 		return nil, activities.Errorf(activities.WrongPlace,
-			"the step was given to the journals %q, and that of %s is not among them: it is %s=%s", e.Place.Journal, r.path, r.name, r.journal.ID())
+			"the step belongs to the journals %q, and that of %s is not among them: it is %s=%s", e.Place.Journal, r.path, r.name, r.journal.ID())
 	}
 	return r.journal.Token(e.Token)
 }
 
-// held is a token in one of the roots.
-type held struct {
+// rootToken is a token in one of the roots.
+type rootToken struct {
 	*root
 	token *journal.Token
 	id    string
 }
 
-// tokens opens the entry's token in all roots where its record can be. A step touches one root, and its entry does not
-// say which: the record does.
-func (w *world) tokens(e activities.Entry) ([]held, error) {
+// openTokens opens the entry's token in all roots where its record can be: the entry does not say in which root the step
+// acts.
+func (w *world) openTokens(e activities.Entry) ([]rootToken, error) {
 	given := strings.Split(e.Place.Journal, ",")
-	var all []held
+	var all []rootToken
 	known := false
 	for _, r := range w.roots {
-		if !r.here(e) {
+		if !r.hadJournal(e) {
 			continue
 		}
 		t, err := r.journal.Token(e.Token)
@@ -230,16 +230,16 @@ func (w *world) tokens(e activities.Entry) ([]held, error) {
 		}
 		var rec record
 		found, err := t.Read(journal.Record, &rec)
-		if err != nil && activities.TypeOf(err) != activities.DamagedRecord { // it is here; who needs it reads it
+		if err != nil && activities.TypeOf(err) != activities.DamagedRecord { // it is here, and fails whoever reads it
 			return nil, err
 		}
 		known = known || found || fate != journal.Undecided
-		all = append(all, held{r, t, e.Token})
+		all = append(all, rootToken{r, t, e.Token})
 	}
-	// With a journal missing, nobody can say that there is no record.
+	// With a journal missing, nobody can know that there is no record.
 	if len(all) == 0 || !known && len(all) < len(given) {
 		return nil, activities.Errorf(activities.WrongPlace,
-			"the step's journals are %q; this worker has %q: start it with the roots and the journals (%s in each root) that it had", e.Place.Journal, w.place(), storeName)
+			"the step's journals are %q; this worker has %q: start it with the roots and the journals (%s in each root) that it had", e.Place.Journal, w.journalIDs(), storeName)
 	}
 	return all, nil
 }

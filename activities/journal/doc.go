@@ -1,23 +1,23 @@
-// Package journal keeps the undo records of a world: one folder a token, made of documents that are written once.
+// Package journal keeps the undo records of a world: a folder per token, made of documents that are written once.
 //
-// A document is linked to its name only when it is whole and on the disk, and link(2) refuses a name that is taken. So a
-// document is there wholly or not at all, the first writer of a name wins, and every later one reads what the first has
-// written. No state lives anywhere else, and no step of a fence waits on a lock that a stopped process could hold.
+// A document is linked to its name only when it is complete and synced, and link(2) refuses a name that exists. So a
+// document is there completely or not at all, the first writer of a name wins, and every later one reads what the first has
+// written. There is no state anywhere else, and no step of a fence waits for a lock that a stopped process could hold.
 //
-// A token's life, told by which documents are there:
+// The documents that exist tell the state of a token:
 //
-//	nothing             nobody has touched it
+//	nothing             unused
 //	record              Apply has captured the pre-image; the change may or may not have happened
-//	record, applied     the change is done and was seen
+//	record, applied     the change is done and was observed
 //	fate: undoing       an undo has begun; no forward may act any more (the tombstone)
 //	fate: releasing     the rollback window has closed; no forward and no undo may act any more
 //	outcome             the undo is done; every further undo returns this
 //	committed           the task has committed: until when the record is kept
-//	released            nothing is left but the fate and the audit trail: whose it was (owned) and its outcome
+//	released            only the fate and the audit trail are left: the owner (owned) and its outcome
 //	fate alone          forgotten; the tombstone stays
 //
-// A fate counts for more than committed, whatever was written first. Records lists what there is.
+// A fate outranks committed, whichever was written first. Records lists the tokens.
 //
-// A journal belongs to one world of one worker's state folder. Its id is random and made once: a journal that was lost
-// and made anew has another id, so that an undo says WrongPlace and never "nothing to undo".
+// A journal belongs to one world in one worker's state folder. Its random ID is made once: a journal that was lost and made
+// again has another ID, so an undo returns WrongPlace, never "nothing to undo".
 package journal

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
-// Names of the documents that every world uses. A world may add its own.
+// Names of the documents that every world uses; a world may add its own.
 const (
 	Record  = "record"
 	Applied = "applied"
@@ -31,13 +31,13 @@ const (
 	tokens   = "tokens"
 )
 
-// Journal is a folder of tokens. It is safe for use by many goroutines and many processes at once.
+// Journal is a folder of tokens. It is safe for concurrent use by goroutines and processes.
 type Journal struct {
 	dir string
 	id  string
 }
 
-// Open opens the journal in dir, making it (mode 0700) with a new random id where there is none.
+// Open opens the journal in dir, or makes it (mode 0700) with a new random ID.
 func Open(dir string) (*Journal, error) {
 	if err := os.MkdirAll(filepath.Join(dir, tokens), 0o700); err != nil {
 		return nil, fmt.Errorf("journal %s: %w", dir, err)
@@ -51,13 +51,13 @@ func Open(dir string) (*Journal, error) {
 	return &Journal{dir: dir, id: id}, nil
 }
 
-// ID is the journal's own random id.
+// ID is the journal's random ID.
 func (j *Journal) ID() string { return j.id }
 
 // Dir is the journal's folder.
 func (j *Journal) Dir() string { return j.dir }
 
-// Check refuses an entry whose record lives in another journal.
+// Check refuses an entry whose record is in another journal.
 func (j *Journal) Check(id string) error {
 	if id != j.id {
 		return activities.Errorf(activities.WrongPlace, "the record is in journal %s; this is journal %s in %s", id, j.id, j.dir)
@@ -65,7 +65,7 @@ func (j *Journal) Check(id string) error {
 	return nil
 }
 
-// Token opens the folder of a token. Nothing is made on the disk before the first document is.
+// Token opens the folder of a token. Nothing is made on the disk before the first document.
 func (j *Journal) Token(token string) (*Token, error) {
 	if len(token) != 32 || strings.Trim(token, "0123456789abcdef") != "" {
 		return nil, activities.Errorf(activities.Refused, "token %q is not 32 hexadecimal digits", token)
@@ -89,14 +89,14 @@ func (j *Journal) Tokens() ([]string, error) {
 // Token is the record of one token.
 type Token struct{ dir string }
 
-// Dir is the token's folder, for bulky parts of a record (blobs, bundles). It may not exist yet: see Make.
+// Dir is the token's folder, for large parts of a record (blobs, bundles). It may not exist yet: see Make.
 func (t *Token) Dir() string { return t.dir }
 
-// Make makes the token's folder. When it returns without an error, the folder itself is durable.
+// Make makes the token's folder, and syncs it.
 func (t *Token) Make() error {
 	err := os.Mkdir(t.dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
-		// Whoever put something into the folder had made it durable before. Whoever only made it may have died first.
+		// A writer that put something into the folder had synced it; one that only made it may have died first.
 		if empty, err := isEmpty(t.dir); err != nil || !empty {
 			return err
 		}
@@ -118,8 +118,7 @@ func isEmpty(dir string) (bool, error) {
 	return false, err
 }
 
-// Create writes the document name once. Where it is there already, created is false and *v is overwritten with what is
-// there. When it returns without an error, the document is durable.
+// Create writes the document name once and syncs it. If it exists, created is false and *v is set to its content.
 func (t *Token) Create(name string, v any) (created bool, err error) {
 	if err := t.Make(); err != nil {
 		return false, err
@@ -127,12 +126,11 @@ func (t *Token) Create(name string, v any) (created bool, err error) {
 	return createDoc(t.dir, name, v)
 }
 
-// Read reads the document name into v; found is false where there is none. A document that does not match its digest is
-// DamagedRecord.
+// Read reads the document name into v; found is false if there is none. A digest that does not match is DamagedRecord.
 func (t *Token) Read(name string, v any) (found bool, err error) { return readDoc(t.dir, name, v) }
 
-// Drop removes a document (the bulky part of a record after Release). The fate and the outcome cannot be dropped; of a
-// Record, whose it was stays until Records.Forget.
+// Drop removes a document (a large part of a record after Release). The fate and the outcome cannot be dropped; the owner
+// of a Record stays until Records.Forget.
 func (t *Token) Drop(name string) error {
 	if name == fateName || name == Outcome {
 		return fmt.Errorf("journal: %s is a tombstone and stays", name)
@@ -148,10 +146,10 @@ func (t *Token) Drop(name string) error {
 	return syncDir(t.dir)
 }
 
-// Fate says which way a token has gone.
+// Fate is the final decision about a token.
 type Fate string
 
-// A token is open, or it has one of the two fates, for ever.
+// A token is open, or has one of two fates, for ever.
 const (
 	Undecided Fate = "open"
 	Undoing   Fate = "undoing"
@@ -163,7 +161,7 @@ type fateDoc struct {
 	At   time.Time `json:"at"`
 }
 
-// Decide sets the token's fate if it is open, and returns the fate that it has: the first to decide wins.
+// Decide sets the token's fate if it is open, and returns its fate: the first decision wins.
 func (t *Token) Decide(f Fate) (Fate, error) {
 	doc := fateDoc{Fate: f, At: time.Now().UTC()}
 	if _, err := t.Create(fateName, &doc); err != nil {
@@ -182,9 +180,9 @@ func (t *Token) Fate() (Fate, error) {
 	return doc.Fate, nil
 }
 
-// Releasing decides that a token is released, and returns the fate that it has: Undoing for one whose undo has come to its
-// end. It is Fenced while an undo has begun and not ended, which still needs the record.
-func (t *Token) Releasing() (Fate, error) {
+// DecideReleasing decides that a token is released, and returns its fate: Undoing if its undo has ended. It is Fenced while
+// an undo has begun and not ended, as that still needs the record.
+func (t *Token) DecideReleasing() (Fate, error) {
 	fate, err := t.Decide(Releasing)
 	if err != nil || fate != Undoing {
 		return fate, err
@@ -196,7 +194,7 @@ func (t *Token) Releasing() (Fate, error) {
 	return fate, err
 }
 
-// CheckOpen is Fenced unless the token is open. A forward asks before each thing that it leaves outside its own folder.
+// CheckOpen is Fenced unless the token is open. A forward calls it before it leaves anything outside its own folder.
 func (t *Token) CheckOpen() error {
 	f, err := t.Fate()
 	if err != nil {
@@ -208,8 +206,8 @@ func (t *Token) CheckOpen() error {
 	return nil
 }
 
-// Lock keeps two attempts of the same token apart, goroutines of one process included. A forward holds it for its whole
-// run; a fence never takes it, for a stopped process would hold it for ever. The returned function lets go.
+// Lock excludes other attempts of the same token, also in this process. A forward holds it while it runs; a fence never
+// takes it, because a stopped process would hold it for ever. The returned function releases it.
 func (t *Token) Lock(ctx context.Context) (unlock func(), err error) {
 	if err := t.Make(); err != nil {
 		return nil, err
@@ -224,7 +222,7 @@ func (t *Token) Lock(ctx context.Context) (unlock func(), err error) {
 	return l.Release, nil
 }
 
-// envelope is what a document's file holds: the body and its digest, so that damage is seen and never believed.
+// envelope is the content of a document's file: the body and its digest, so that damage is detected.
 type envelope struct {
 	Digest string          `json:"sha256"`
 	Body   json.RawMessage `json:"body"`
@@ -232,7 +230,7 @@ type envelope struct {
 
 func createDoc(dir, name string, v any) (bool, error) {
 	if found, err := readDoc(dir, name, v); found || err != nil {
-		return false, errors.Join(err, syncDir(dir)) // whoever wrote it may not have come to this sync
+		return false, errors.Join(err, syncDir(dir)) // its writer may not have come to this sync
 	}
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -268,19 +266,19 @@ func readDoc(dir, name string, v any) (bool, error) {
 	}
 	var e envelope
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return true, damaged(dir, name, err.Error())
+		return true, damagedError(dir, name, err.Error())
 	}
 	if sum := sha256.Sum256(e.Body); hex.EncodeToString(sum[:]) != e.Digest {
-		return true, damaged(dir, name, "its content does not match its digest")
+		return true, damagedError(dir, name, "its content does not match its digest")
 	}
-	reflect.ValueOf(v).Elem().SetZero() // what v held must not shine through fields that the document leaves out
+	reflect.ValueOf(v).Elem().SetZero() // fields that the document omits must not keep their old values
 	if err := json.Unmarshal(e.Body, v); err != nil {
-		return true, damaged(dir, name, err.Error())
+		return true, damagedError(dir, name, err.Error())
 	}
 	return true, nil
 }
 
-func damaged(dir, name, why string) error {
+func damagedError(dir, name, why string) error {
 	return activities.Errorf(activities.DamagedRecord, "%s: %s", filepath.Join(dir, name), why)
 }
 
@@ -303,7 +301,7 @@ func writeTemp(dir, name string, raw []byte) (_ string, err error) {
 	return f.Name(), fsync(f)
 }
 
-// fsync is the system's; a test counts it.
+// fsync is replaced by a test that counts calls.
 var fsync = (*os.File).Sync
 
 func syncDir(dir string) error {

@@ -13,24 +13,24 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Owned is embedded by the Record documents of all worlds: whose record it is, told by the journal alone.
+// Owned is embedded in the Record documents of all worlds: the owner of the record, so that the journal alone tells it.
 type Owned struct {
 	Entry activities.Entry `json:"entry"`
 	Owner activities.Owner `json:"owner"`
 	Made  time.Time        `json:"made"`
 }
 
-// Own is the Owned of a record that is made now, by the call that runs in ctx.
+// Own is the Owned of a record made by the call that runs in ctx.
 func Own(ctx context.Context, e activities.Entry) Owned {
 	return Owned{Entry: e, Owner: activities.OwnerOf(ctx), Made: time.Now().UTC()}
 }
 
-// Names of the documents that records are told by. They have no clock but their own: a fate counts for more than what
-// was marked before it.
+// Names of the documents that tell the state of a record. They are not ordered in time: a fate outranks what was marked
+// before it.
 const (
 	committedName = "committed" // Records.Commit
 	ownedName     = "owned"     // what is left of a dropped record
-	releasedName  = "released"  // Release has dropped all that it drops
+	releasedName  = "released"  // Release is complete
 )
 
 type committedDoc struct {
@@ -42,20 +42,20 @@ type releasedDoc struct {
 	At time.Time `json:"at"`
 }
 
-// Released marks the end of a Release: nothing is left but the tombstone and the audit trail.
-func (t *Token) Released() error {
+// MarkReleased marks the end of a Release: only the tombstone and the audit trail are left.
+func (t *Token) MarkReleased() error {
 	_, err := t.Create(releasedName, &releasedDoc{At: time.Now().UTC()})
 	return err
 }
 
-// Committed says until when a committed token is kept; found is false for one that is not committed.
+// Committed returns until when a committed token is kept; found is false if it is not committed.
 func (t *Token) Committed() (until time.Time, found bool, err error) {
 	var doc committedDoc
 	found, err = t.Read(committedName, &doc)
 	return doc.Until, found, err
 }
 
-// Undone says when an undo came to its end; ended is false where none has.
+// Undone returns when an undo ended; ended is false if none has.
 func (t *Token) Undone() (at time.Time, ended bool, err error) {
 	var outcome activities.Undone
 	if ended, err = t.Read(Outcome, &outcome); err != nil || !ended {
@@ -63,24 +63,24 @@ func (t *Token) Undone() (at time.Time, ended bool, err error) {
 	}
 	info, err := os.Stat(filepath.Join(t.dir, Outcome))
 	if err != nil {
-		return at, false, gone(err) // forgotten meanwhile
+		return at, false, ignoreMissing(err) // forgotten meanwhile
 	}
 	return info.ModTime().UTC(), true, nil
 }
 
-func gone(err error) error {
+func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// keepOwned lets the owner of a record that is about to be dropped stay, for the audit trail.
+// keepOwned keeps the owner of a record that is about to be dropped, for the audit trail.
 func (t *Token) keepOwned() error {
 	var owned Owned
 	found, err := t.Read(Record, &owned)
 	if activities.TypeOf(err) == activities.DamagedRecord {
-		return nil // it tells nothing any more
+		return nil // it says nothing any more
 	}
 	if err != nil || !found {
 		return err
@@ -89,8 +89,8 @@ func (t *Token) keepOwned() error {
 	return err
 }
 
-// Records implements activities.Records for a world whose Record documents embed Owned. Bytes, where it is not nil, says
-// what a token takes outside its own folder.
+// Records implements activities.Records for a world whose Record documents embed Owned. Bytes, if not nil, returns what a
+// token takes outside its own folder.
 type Records struct {
 	Journal *Journal
 	Bytes   func(activities.Entry) int64
@@ -98,8 +98,8 @@ type Records struct {
 
 var _ activities.Records = Records{}
 
-// Records lists the tokens that have a record, and those of which nothing is left but the audit trail: where there never
-// was a record, of that only the token is known.
+// Records lists the tokens that have a record, and those of which only the audit trail is left. If there never was a
+// record, only the token is known.
 func (r Records) Records(ctx context.Context) (records []activities.Record, problems []error, err error) {
 	names, err := r.Journal.Tokens()
 	if err != nil {
@@ -137,20 +137,20 @@ func (r Records) record(name string) (_ activities.Record, found bool, err error
 	}
 	record := activities.Record{Entry: owned.Entry, Owner: owned.Owner, State: activities.RecordOpen, Since: owned.Made}
 	record.Entry.Token = name
-	if err := t.state(&record, known); err != nil {
+	if err := t.fillState(&record, known); err != nil {
 		return record, false, err
 	}
 	if record.State == activities.RecordOpen && !known {
-		return record, false, nil // nothing but a fate, or not even that
+		return record, false, nil // only a fate, or nothing
 	}
-	if record.Bytes, err = size(t.dir); err == nil && r.Bytes != nil {
+	if record.Bytes, err = dirSize(t.dir); err == nil && r.Bytes != nil {
 		record.Bytes += r.Bytes(record.Entry)
 	}
 	return record, true, err
 }
 
-// state fills in how far the token has come. known says that it has, or has had, a record.
-func (t *Token) state(record *activities.Record, known bool) error {
+// fillState sets how far the token has come. known says that it has or had a record.
+func (t *Token) fillState(record *activities.Record, known bool) error {
 	var released releasedDoc
 	if found, err := t.Read(releasedName, &released); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (t *Token) state(record *activities.Record, known bool) error {
 	switch {
 	case err != nil:
 		return err
-	case fate.Fate == Releasing && known: // and its Release has not come to its end: it is to be released again
+	case fate.Fate == Releasing && known: // its Release was interrupted: release it again
 		record.State, record.Ended, record.Until = activities.RecordCommitted, fate.At, fate.At
 	case found && known:
 		record.State, record.Ended, record.Until = activities.RecordCommitted, committed.At, committed.Until
@@ -191,7 +191,7 @@ func (t *Token) state(record *activities.Record, known bool) error {
 	return nil
 }
 
-func size(dir string) (bytes int64, err error) {
+func dirSize(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			var info fs.FileInfo
@@ -207,7 +207,7 @@ func size(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// Commit marks an open token. Where an undo or a release is decided at the same time, that counts.
+// Commit marks an open token. An undo or a release decided at the same time wins.
 func (r Records) Commit(_ context.Context, token string, until time.Time) error {
 	t, err := r.Journal.Token(token)
 	if err != nil {
@@ -250,12 +250,12 @@ func (r Records) Abandon(_ context.Context, token string) error {
 	}
 	_, err = t.Create(Outcome, &activities.Undone{
 		Outcome:  activities.Residue,
-		Observed: "left as it was found, as a person has decided; what undoing it needs is released",
+		Observed: "left as it was found, by a person's decision; its undo data is released",
 	})
 	return err
 }
 
-// Forget leaves nothing of a released token but its fate. It refuses a token of which anything is still needed.
+// Forget leaves only the fate of a released token. It refuses a token that is still needed.
 func (r Records) Forget(_ context.Context, token string) error {
 	t, err := r.Journal.Token(token)
 	if err != nil {
@@ -266,14 +266,14 @@ func (r Records) Forget(_ context.Context, token string) error {
 		return err
 	}
 	if found && record.State != activities.RecordReleased {
-		return activities.Errorf(activities.Refused, "token %s is %s and not released: what an undo or a redo needs is not forgotten", token, record.State)
+		return activities.Errorf(activities.Refused, "token %s is %s and not released: an undo or a redo still needs it", token, record.State)
 	}
 	if fate, err := t.Fate(); err != nil || fate == Undecided {
-		return err // nothing of it has ever been there, or a forward is about to make its record
+		return err // there was never a record, or a forward is about to make one
 	}
 	es, err := os.ReadDir(t.dir)
 	if err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
 	for _, e := range es {
 		if e.Name() == fateName || e.Name() == releasedName {

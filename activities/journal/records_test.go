@@ -114,10 +114,10 @@ func TestARecordGoesThroughItsStatesAndTellsWhoseItIs(t *testing.T) {
 
 	require.NoError(t, token.Drop(journal.Record))
 	is(activities.RecordUndone)
-	require.NoError(t, token.Released())
+	require.NoError(t, token.MarkReleased())
 	got = is(activities.RecordReleased)
 	require.WithinRange(t, got.Ended, began, time.Now())
-	require.NoError(t, token.Released())
+	require.NoError(t, token.MarkReleased())
 
 	require.NoError(t, r.Forget(t.Context(), e.Token))
 	require.Nil(t, list(t, r))
@@ -143,7 +143,7 @@ func TestAReleaseThatWasCutOffIsListedForAnother(t *testing.T) {
 		require.Equal(t, "toy.set", got.Entry.Action)
 		require.NoError(t, token.Drop(journal.Record))
 	}
-	require.NoError(t, token.Released())
+	require.NoError(t, token.MarkReleased())
 	require.Equal(t, activities.RecordReleased, list(t, journal.Records{Journal: j}).State)
 }
 
@@ -162,7 +162,7 @@ func TestTokensThatNeverHadARecord(t *testing.T) {
 	require.NoError(t, err)
 	decide(t, planned, journal.Releasing)
 	require.Nil(t, list(t, r))
-	require.NoError(t, planned.Released())
+	require.NoError(t, planned.MarkReleased())
 	require.Equal(t, activities.RecordReleased, list(t, r).State)
 
 	unknown := activities.NewToken("run", "unknown", 1)
@@ -214,7 +214,7 @@ func TestForgetLeavesTheTombstoneAndRefusesWhatIsNeeded(t *testing.T) {
 	defer unlock()
 	decide(t, token, journal.Undoing)
 	undone(t, token)
-	require.NoError(t, token.Released())
+	require.NoError(t, token.MarkReleased())
 	for range 2 {
 		require.NoError(t, r.Forget(t.Context(), e.Token))
 		require.Equal(t, []string{"fate"}, files(t, token))
@@ -247,7 +247,7 @@ func TestDamageIsAProblemOfItsTokenOnly(t *testing.T) {
 			undone(t, token)
 		}
 		if document == "released" {
-			require.NoError(t, token.Released())
+			require.NoError(t, token.MarkReleased())
 		}
 		file := filepath.Join(token.Dir(), document)
 		raw, err := os.ReadFile(file)
@@ -276,7 +276,7 @@ func TestDamageIsAProblemOfItsTokenOnly(t *testing.T) {
 	require.NoError(t, err)
 	decide(t, token, journal.Releasing)
 	require.NoError(t, token.Drop(journal.Record))
-	require.NoError(t, token.Released())
+	require.NoError(t, token.MarkReleased())
 	require.NoError(t, r.Forget(t.Context(), bad))
 }
 
@@ -294,7 +294,7 @@ func TestADamagedRecordThatWasClaimedIsListedAndCanBeGivenUp(t *testing.T) {
 	_, problems, err := r.Records(t.Context())
 	require.NoError(t, err)
 	require.Len(t, problems, 1)
-	_, err = token.Releasing()
+	_, err = token.DecideReleasing()
 	require.Equal(t, activities.Fenced, activities.TypeOf(err), err)
 
 	require.NoError(t, r.Claim(ctx, e))
@@ -311,11 +311,11 @@ func TestADamagedRecordThatWasClaimedIsListedAndCanBeGivenUp(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(e.Keep), record.Until, time.Minute)
 	require.NoError(t, r.Abandon(t.Context(), e.Token))
 	require.NotZero(t, is().Ended)
-	fate, err := token.Releasing()
+	fate, err := token.DecideReleasing()
 	require.NoError(t, err)
 	require.Equal(t, journal.Undoing, fate)
 	require.NoError(t, token.Drop(journal.Record))
-	require.NoError(t, token.Released())
+	require.NoError(t, token.MarkReleased())
 	require.NoError(t, r.Forget(t.Context(), e.Token))
 	require.Nil(t, list(t, r))
 }
@@ -410,7 +410,7 @@ func TestListingBesideReleaseAndForget(t *testing.T) {
 				_, err = token.Decide(journal.Releasing)
 			}
 			for _, do := range []func() error{
-				func() error { return token.Drop(journal.Record) }, token.Released,
+				func() error { return token.Drop(journal.Record) }, token.MarkReleased,
 				func() error { return r.Forget(context.Background(), entryOf(n+1).Token) },
 			} {
 				if err == nil {

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 var hook atomic.Pointer[func(label string)]
 
-// Reach tells the hook, if there is one, that the program stands at label.
+// Reach tells the hook, if any, that the program has reached label.
 func Reach(label string) {
 	if h := hook.Load(); h != nil {
 		(*h)(label)

@@ -163,13 +163,13 @@ func (a *apply) Release(_ context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.Releasing(); err != nil {
+	if _, err := t.DecideReleasing(); err != nil {
 		return err
 	}
 	if err := drop(t); err != nil {
 		return err
 	}
-	return t.Released()
+	return t.MarkReleased()
 }
 
 // drop clears the bulky and the secret parts of a token away.

@@ -1,6 +1,5 @@
 // Package filelock locks files with flock(2): between processes, and between goroutines of one process, since every lock
-// opens the file anew. The lock of a process that is killed is free; that of one that is stopped stays held, so no fence
-// may wait for one.
+// opens the file again. A killed process frees its lock; a stopped one keeps it, so no fence may wait for a lock.
 package filelock
 
 import (
@@ -13,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrHeld says that somebody else holds the lock.
+// ErrHeld means that another holds the lock.
 var ErrHeld = errors.New("the lock is held by another")
 
 // Lock is a lock on a file, held until Release and until every process that inherited File has ended or closed it.
@@ -25,34 +24,34 @@ func (l *Lock) File() *os.File { return l.file }
 // Release closes the file. It never unlocks it: a process that inherited the lock goes on holding it.
 func (l *Lock) Release() { l.file.Close() }
 
-// Try locks the file at path, which it makes where there is none, or returns ErrHeld.
+// Try locks the file at path, creating it if needed, or returns ErrHeld.
 func Try(path string) (*Lock, error) {
-	f, err := open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := try(f, unix.LOCK_EX); err != nil {
+	if err := tryLock(f, unix.LOCK_EX); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return &Lock{f}, nil
 }
 
-// Acquire locks the file at path, which it makes where there is none. It tries until ctx ends; then it returns an error that
-// is both ErrHeld and the cause.
+// Acquire locks the file at path, creating it if needed. It retries until ctx ends, and then returns an error that is both
+// ErrHeld and the cause.
 func Acquire(ctx context.Context, path string) (*Lock, error) {
-	f, err := open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
 	return AcquireFile(ctx, f)
 }
 
-// AcquireFile is Acquire for an open file. The file is the lock's from then on, and closed where there is none.
+// AcquireFile is Acquire for an open file, which then belongs to the lock. It is closed on failure.
 func AcquireFile(ctx context.Context, f *os.File) (*Lock, error) {
 	const longest = 20 * time.Millisecond
 	for pause := time.Millisecond; ; pause = min(2*pause, longest) {
-		err := try(f, unix.LOCK_EX)
+		err := tryLock(f, unix.LOCK_EX)
 		if err == nil {
 			return &Lock{f}, nil
 		}
@@ -69,8 +68,8 @@ func AcquireFile(ctx context.Context, f *os.File) (*Lock, error) {
 	}
 }
 
-// Held reports whether anybody holds the lock on the file at path. A file that does not exist is not locked. Two who ask at
-// once do not take each other for a holder.
+// Held reports whether anybody holds the lock on the file at path. A missing file is not locked. Concurrent calls do not
+// take each other for a holder.
 func Held(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -80,21 +79,21 @@ func Held(path string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	err = try(f, unix.LOCK_SH)
+	err = tryLock(f, unix.LOCK_SH)
 	if errors.Is(err, ErrHeld) {
 		return true, nil
 	}
 	return false, err
 }
 
-func open(path string) (*os.File, error) {
+func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 }
 
-func try(f *os.File, how int) error {
+func tryLock(f *os.File, how int) error {
 	for {
 		switch err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); {
-		case errors.Is(err, unix.EINTR): // filesystems in user space may say so
+		case errors.Is(err, unix.EINTR): // FUSE filesystems may return it
 		case errors.Is(err, unix.EWOULDBLOCK):
 			return ErrHeld
 		case err != nil:

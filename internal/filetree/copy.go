@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Copier copies nodes, and makes one again of files that have several names. The zero value copies exactly and stops at what
-// this process may not do. It is closed after use.
+// Copier copies nodes, and keeps hard links among them. The zero value copies exactly, and fails at what this process may
+// not do. Close it after use.
 type Copier struct {
-	// Prepare, if set, is called before a node is copied to a name. It may say that this was all.
+	// Prepare, if set, is called before a node is copied to a name. done means that nothing else is to be copied.
 	Prepare func(from Node, folder int, name string) (done bool, err error)
-	// Attributes, if set, selects the extended attributes that a copy gets.
+	// Attributes, if set, selects the extended attributes of a copy.
 	Attributes func(map[string][]byte) map[string][]byte
-	// Spare, if set, names extended attributes that a target keeps although the source has none such.
+	// Spare, if set, selects extended attributes that a target keeps though the source lacks them.
 	Spare func(name string) bool
-	// Lenient leaves out owners and guarded attributes that this process may not set. Whoever copies compares.
+	// Lenient skips owners and guarded attributes that this process may not set. The caller compares.
 	Lenient bool
-	// Sync makes the content of each file durable. The names are for the caller to sync.
+	// Sync syncs the content of each file. The caller syncs the names.
 	Sync bool
 
 	copies map[inode]Node
@@ -30,7 +30,7 @@ type Copier struct {
 
 type inode struct{ device, number uint64 }
 
-// Close closes what the copier keeps open.
+// Close closes the files that the copier keeps open.
 func (c *Copier) Close() {
 	for _, n := range c.copies {
 		n.Close()
@@ -38,7 +38,7 @@ func (c *Copier) Close() {
 	c.copies = nil
 }
 
-// Copy copies a node, with all that is in it, to a name in an open folder. A folder may be there already.
+// Copy copies a node, with all that is in it, to a name in an open folder. An existing folder is reused.
 func (c *Copier) Copy(from Node, folder int, name string) error {
 	if c.Prepare != nil {
 		if done, err := c.Prepare(from, folder, name); done || err != nil {
@@ -49,7 +49,7 @@ func (c *Copier) Copy(from Node, folder int, name string) error {
 	if was, ok := c.copies[same]; ok && from.Kind() != unix.S_IFDIR {
 		return was.LinkTo(folder, name)
 	}
-	content, err := create(from, folder, name)
+	content, err := createNode(from, folder, name)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c *Copier) Copy(from Node, folder int, name string) error {
 	return nil
 }
 
-// CopyFolder copies all that is in a folder into another, and then what the folder itself is like.
+// CopyFolder copies the content of a folder into another, and then its metadata.
 func (c *Copier) CopyFolder(from, to Node) error {
 	into, err := to.OpenContent()
 	if err != nil {
@@ -103,8 +103,8 @@ func (c *Copier) CopyFolder(from, to Node) error {
 	return c.CopyMetadata(from, to)
 }
 
-// CopyMetadata makes a node like another in all but content. The owner comes first, since a change of it takes setuid and
-// capabilities away; the mode comes after the attributes, since it may forbid setting them.
+// CopyMetadata gives a node the metadata of another. The owner comes first, since changing it clears setuid and
+// capabilities; the mode comes after the attributes, since it may forbid setting them.
 func (c *Copier) CopyMetadata(from, to Node) error {
 	wanted, err := from.Attributes()
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *Copier) CopyMetadata(from, to Node) error {
 		wanted = c.Attributes(wanted)
 	}
 	err = unix.Fchownat(to.FD, "", int(from.Stat.Uid), int(from.Stat.Gid), unix.AT_EMPTY_PATH)
-	if err != nil && (!c.Lenient || !denied(err)) {
+	if err != nil && (!c.Lenient || !isDenied(err)) {
 		return fmt.Errorf("chown: %w", err)
 	}
 	if err := c.setAttributes(to, wanted); err != nil {
@@ -132,7 +132,7 @@ func (c *Copier) CopyMetadata(from, to Node) error {
 	return nil
 }
 
-// setAttributes gives a node the extended attributes that are wanted, and no others.
+// setAttributes gives a node exactly these extended attributes.
 func (c *Copier) setAttributes(to Node, wanted map[string][]byte) error {
 	has, err := to.Attributes()
 	if err != nil {
@@ -142,33 +142,33 @@ func (c *Copier) setAttributes(to Node, wanted map[string][]byte) error {
 		if _, ok := wanted[name]; ok || c.Spare != nil && c.Spare(name) {
 			continue
 		}
-		if err := xattr.Remove(to.Path(), name); err != nil && (!c.Lenient || !denied(err)) {
+		if err := xattr.Remove(to.Path(), name); err != nil && (!c.Lenient || !isDenied(err)) {
 			return err
 		}
 	}
 	for name, value := range wanted {
 		guarded := strings.HasPrefix(name, "security.") || strings.HasPrefix(name, "trusted.")
-		if err := to.SetAttribute(name, value); err != nil && (!c.Lenient || !guarded || !denied(err)) {
+		if err := to.SetAttribute(name, value); err != nil && (!c.Lenient || !guarded || !isDenied(err)) {
 			return err
 		}
 	}
 	return nil
 }
 
-func denied(err error) bool {
+func isDenied(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOTSUP)
 }
 
-var errTaken = errors.New("something else has taken its name")
+var errTaken = errors.New("its name now refers to something else")
 
-// Clone copies one node, exact in all but its inode, to a new name in an open folder; of a folder without what is in it.
+// Clone copies one node, exactly except for its inode, to a new name in an open folder; a folder without its content.
 func Clone(from string, folder int, name string) error {
 	source, err := Open(unix.AT_FDCWD, from)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	content, err := create(source, folder, name)
+	content, err := createNode(source, folder, name)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func Clone(from string, folder int, name string) error {
 	return new(Copier).CopyMetadata(source, to)
 }
 
-// MakeAlike makes a folder of an open folder like another in all but what is in it.
+// MakeAlike makes a folder in an open folder with the metadata of another.
 func MakeAlike(from string, folder int, name string) error {
 	source, err := Open(unix.AT_FDCWD, from)
 	if err != nil {
@@ -201,8 +201,8 @@ func MakeAlike(from string, folder int, name string) error {
 	return new(Copier).CopyMetadata(source, to)
 }
 
-// CopyTo makes to an exact copy of the folder from, on disk when it returns. What was at to is replaced. Others may be writing
-// to from: then the copy is of no one moment.
+// CopyTo makes to an exact, synced copy of the folder from, replacing what was there. If others write to from meanwhile,
+// the copy is not of one moment.
 func CopyTo(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err
@@ -228,7 +228,7 @@ func CopyTo(from, to string) error {
 	return target.SyncFilesystem()
 }
 
-// SyncFilesystem makes all durable that is in the filesystem of a folder.
+// SyncFilesystem syncs the filesystem of a folder.
 func (n Node) SyncFilesystem() error {
 	folder, err := n.OpenContent()
 	if err != nil {
@@ -238,9 +238,8 @@ func (n Node) SyncFilesystem() error {
 	return unix.Syncfs(int(folder.Fd()))
 }
 
-// create makes a node of the same kind, with the same content; for a folder that may be there already. A file is returned
-// open.
-func create(from Node, folder int, name string) (*os.File, error) {
+// createNode makes a node of the same kind and content; a folder may exist already. A file is returned open.
+func createNode(from Node, folder int, name string) (*os.File, error) {
 	switch from.Kind() {
 	case unix.S_IFDIR:
 		if err := unix.Mkdirat(folder, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -277,14 +276,14 @@ func createFile(from Node, folder int, name string) (*os.File, error) {
 	return out, nil
 }
 
-// copyContent copies a file's bytes and leaves its holes.
+// copyContent copies a file's bytes and keeps its holes.
 func copyContent(in, out *os.File, size int64) error {
 	if err := out.Truncate(size); err != nil {
 		return err
 	}
 	for at := int64(0); at < size; {
 		data, err := unix.Seek(int(in.Fd()), at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) { // nothing but a hole
+		if errors.Is(err, unix.ENXIO) { // only a hole
 			return nil
 		}
 		if err != nil {

@@ -1,5 +1,5 @@
-// Package filetree reads and copies files, folders, links and devices with all that they have: owner, mode, times, extended
-// attributes (access lists and capabilities are among them), hard links and holes. It follows no symbolic link.
+// Package filetree reads and copies files, folders, links and devices with all their metadata: owner, mode, times, extended
+// attributes (including access lists and capabilities), hard links and holes. It follows no symbolic link.
 //
 // The checks of examples/found and activities/container/overlay/boxtest read trees with code of their own, on purpose: they
 // judge what this package has restored.
@@ -18,16 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Node is a handle on something in a filesystem that others may be changing. It is not a path: no link that is put in its
-// place leads elsewhere, and no pipe blocks who opens it.
+// Node is a handle on something in a filesystem that others may be changing. Unlike a path, it cannot be redirected by a
+// link put in its place, and opening a pipe does not block.
 type Node struct {
 	// FD is a descriptor made with O_PATH.
 	FD int
-	// Stat is what the node was like when it was opened.
+	// Stat is the node's state when it was opened.
 	Stat unix.Stat_t
 }
 
-// Open opens what a folder has under a name, without following it.
+// Open opens a name in a folder without following links.
 func Open(folder int, name string) (Node, error) {
 	fd, err := unix.Openat(folder, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -40,7 +40,7 @@ func Open(folder int, name string) (Node, error) {
 	return n, nil
 }
 
-// NodeOf is the node of a descriptor made with O_PATH, which belongs to it from then on.
+// NodeOf makes a node of an O_PATH descriptor, which it then owns.
 func NodeOf(fd int) (Node, error) {
 	n := Node{FD: fd}
 	if err := unix.Fstat(fd, &n.Stat); err != nil {
@@ -59,16 +59,16 @@ func (n Node) Kind() uint32 { return n.Stat.Mode & unix.S_IFMT }
 // Path leads to the node itself, whatever has its name now.
 func (n Node) Path() string { return "/proc/self/fd/" + strconv.Itoa(n.FD) }
 
-// OpenContent opens a file or folder for reading, and leaves its access time alone where this process may.
+// OpenContent opens a file or folder for reading, without changing its access time if this process may.
 func (n Node) OpenContent() (*os.File, error) {
 	f, err := os.OpenFile(n.Path(), os.O_RDONLY|unix.O_NOATIME, 0)
-	if errors.Is(err, unix.EPERM) { // somebody else's
+	if errors.Is(err, unix.EPERM) { // owned by somebody else
 		return os.Open(n.Path())
 	}
 	return f, err
 }
 
-// Each calls f for everything in a folder, in the order of the names. The nodes are closed after the call.
+// Each calls f for everything in a folder, ordered by name. The nodes are closed after the call.
 func (n Node) Each(f func(name string, sub Node) error) error {
 	folder, err := n.OpenContent()
 	if err != nil {
@@ -94,7 +94,7 @@ func (n Node) Each(f func(name string, sub Node) error) error {
 	return nil
 }
 
-// ReadLink returns where a symbolic link leads.
+// ReadLink returns the target of a symbolic link.
 func (n Node) ReadLink() (string, error) {
 	target := make([]byte, unix.PathMax)
 	size, err := unix.Readlinkat(n.FD, "", target)
@@ -115,12 +115,12 @@ func (n Node) Digest() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// LinkTo gives the node one more name. By its path: kernels before 6.10 want CAP_DAC_READ_SEARCH for it by its handle.
+// LinkTo gives the node another name. It links by path: kernels before 6.10 want CAP_DAC_READ_SEARCH to link by descriptor.
 func (n Node) LinkTo(folder int, name string) error {
 	return unix.Linkat(unix.AT_FDCWD, n.Path(), folder, name, unix.AT_SYMLINK_FOLLOW)
 }
 
-// Attributes reads the extended attributes; a filesystem that has none is one without any.
+// Attributes reads the extended attributes; none if the filesystem does not support them.
 func (n Node) Attributes() (map[string][]byte, error) {
 	names, err := xattr.List(n.Path())
 	if errors.Is(err, unix.ENOTSUP) || err == nil && len(names) == 0 {
@@ -132,7 +132,7 @@ func (n Node) Attributes() (map[string][]byte, error) {
 	all := make(map[string][]byte, len(names))
 	for _, name := range names {
 		value, err := xattr.Get(n.Path(), name)
-		if errors.Is(err, xattr.ENOATTR) { // it has just gone
+		if errors.Is(err, xattr.ENOATTR) { // it has just been removed
 			continue
 		}
 		if err != nil {

@@ -1,6 +1,6 @@
-// Package supervisor starts this very program again in a role of its own: a process with a session of its own that outlives
-// whoever started it, to see to its end what must not die with a worker. A worker that runs as a systemd unit needs
-// KillMode=process for that.
+// Package supervisor starts this program again in another role: a process in a session of its own that outlives the one
+// that started it, to finish what must not die with a worker. A worker that runs as a systemd unit needs KillMode=process
+// for that.
 package supervisor
 
 import (
@@ -16,19 +16,19 @@ import (
 	"syscall"
 )
 
-// Role is what a program does when it has started itself, with a Job that is encoded as a JSON object.
+// Role is what a program does when it is started by itself, with a Job encoded as a JSON object.
 type Role[Job any] struct {
-	// Name is the name of the process, by which the program recognises its role.
+	// Name is the process name by which the program recognises its role.
 	Name string
 
 	attended atomic.Bool
 }
 
-// Attend makes this program able to play the role: call it first in main, and first in TestMain. In a process that Start has
-// started it runs main and never returns.
+// Attend lets this program play the role: call it first in main and in TestMain. In a process that Start has started it
+// runs main and never returns.
 //
-// The job may hold secrets: it comes through a pipe and is never on disk or in the environment. What main reads from starter
-// next is what [Process.Interrupt] sends, and the end of the file when whoever started the process is dead.
+// The job may hold secrets, so it comes through a pipe and is never on disk or in the environment. After it, starter
+// delivers what [Process.Interrupt] sends, and ends when the starting process dies.
 func (r *Role[Job]) Attend(main func(job Job, starter io.Reader) error) {
 	r.attended.Store(true)
 	Dispatch(r.Name, func() error {
@@ -36,7 +36,7 @@ func (r *Role[Job]) Attend(main func(job Job, starter io.Reader) error) {
 		var job Job
 		in := json.NewDecoder(os.Stdin)
 		if err := in.Decode(&job); err != nil {
-			return fmt.Errorf("no job: %w", err) // whoever started it has died before it had sent all
+			return fmt.Errorf("no job: %w", err) // the starting process died before it had sent all
 		}
 		return main(job, io.MultiReader(in.Buffered(), os.Stdin))
 	})
@@ -45,7 +45,7 @@ func (r *Role[Job]) Attend(main func(job Job, starter io.Reader) error) {
 // Attended reports whether this program can play the role.
 func (r *Role[Job]) Attended() bool { return r.attended.Load() }
 
-// Dispatch runs main and ends the process, with status 1 for an error, where the program was started under name.
+// Dispatch runs main and exits, with status 1 for an error, if the program was started under name.
 func Dispatch(name string, main func() error) {
 	if filepath.Base(os.Args[0]) != name {
 		return
@@ -57,13 +57,13 @@ func Dispatch(name string, main func() error) {
 	os.Exit(0)
 }
 
-// Setup is what a process is started with.
+// Setup says how a process is started.
 type Setup struct {
 	// Env is its environment. Defaults to that of this process.
 	Env []string
 	// Dir is its working directory. Defaults to that of this process.
 	Dir string
-	// Stdout and Stderr are files, since the process may outlive all who would read from a pipe. Default to /dev/null.
+	// Stdout and Stderr are files, since the process may outlive the readers of a pipe. Default to /dev/null.
 	Stdout, Stderr *os.File
 }
 
@@ -86,7 +86,7 @@ type Process struct {
 	sender *os.File
 }
 
-// Start starts the program in the role and returns when it has handed over the job.
+// Start starts the program in the role, and returns when it has handed over the job.
 func (r *Role[Job]) Start(job Job, s Setup) (*Process, error) {
 	if !r.Attended() {
 		return nil, notAttended(r.Name)
@@ -121,10 +121,10 @@ func (r *Role[Job]) Start(job Job, s Setup) (*Process, error) {
 	return p, nil
 }
 
-// Interrupt asks the process to come to an end. One that has ended needs no asking.
+// Interrupt asks the process to end. It does nothing if the process has ended.
 func (p *Process) Interrupt() { _, _ = p.sender.Write([]byte{'i'}) }
 
-// Wait waits until the process has ended and returns its exit status.
+// Wait waits for the end of the process and returns its exit status.
 func (p *Process) Wait() (status int, err error) {
 	defer p.sender.Close()
 	err = p.cmd.Wait()

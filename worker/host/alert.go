@@ -15,13 +15,13 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// webhookLimit bounds one attempt to tell the webhook.
+// webhookLimit bounds one attempt to reach the webhook.
 const webhookLimit = 10 * time.Second
 
-// alerted counts the alerts, by what state the undo is in, with or without a webhook.
+// alerted counts alerts by the state of the undo, with or without a webhook.
 const alerted = "unwind_alerts"
 
-// alert tells the webhook about an undo that needs a person. Temporal sends it again until it is taken.
+// alert reports an undo that needs a person to the webhook. Temporal retries it until it is accepted.
 func (b builtin) alert(ctx context.Context, a workflows.Alert) error {
 	if activity.GetInfo(ctx).Attempt == 1 {
 		activity.GetMetricsHandler(ctx).WithTags(map[string]string{"state": string(a.State)}).Counter(alerted).Inc(1)
@@ -29,11 +29,11 @@ func (b builtin) alert(ctx context.Context, a workflows.Alert) error {
 	if b.config.Webhook == nil {
 		return nil
 	}
-	return post(ctx, *b.config.Webhook, secrets(b.config.Secrets), a)
+	return postJSON(ctx, *b.config.Webhook, secrets(b.config.Secrets), a)
 }
 
-// post sends v as JSON. No error tells more of the address than the host: a path or query of a webhook is often its key.
-func post(ctx context.Context, w WebhookConfig, secrets secrets, v any) error {
+// postJSON sends v as JSON. Errors name only the host of the address, since its path or query is often a key.
+func postJSON(ctx context.Context, w WebhookConfig, secrets secrets, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func post(ctx context.Context, w WebhookConfig, secrets secrets, v any) error {
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
 	if err != nil {
-		return refused(errors.New("the webhook's address cannot be used"))
+		return nonRetryable(errors.New("the webhook's address cannot be used"))
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if w.Header != "" {
@@ -52,24 +52,24 @@ func post(ctx context.Context, w WebhookConfig, secrets secrets, v any) error {
 		}
 		r.Header.Set(w.Header, value)
 	}
-	// A redirected POST is a GET of another page: nobody was told.
+	// A redirected POST would become a GET of another page.
 	once := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	answer, err := once.Do(r)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err
 	}
 	if err != nil {
-		return fmt.Errorf("the webhook at %s does not answer: %w", r.URL.Host, err)
+		return fmt.Errorf("the webhook at %s did not answer: %w", r.URL.Host, err)
 	}
 	_ = answer.Body.Close()
 	if answer.StatusCode < http.StatusMultipleChoices {
 		return nil
 	}
-	err = fmt.Errorf("the webhook at %s answers %s", r.URL.Host, answer.Status)
+	err = fmt.Errorf("the webhook at %s answered %s", r.URL.Host, answer.Status)
 	switch {
 	case answer.StatusCode == http.StatusRequestTimeout, answer.StatusCode == http.StatusTooManyRequests,
 		answer.StatusCode >= http.StatusInternalServerError:
 		return err
 	}
-	return refused(err)
+	return nonRetryable(err)
 }

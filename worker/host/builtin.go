@@ -22,11 +22,11 @@ type builtin struct {
 	converter converter.DataConverter
 	registry  *activities.Registry
 	config    Config
-	// retention is how long the namespace keeps closed workflows; zero is without end.
+	// retention is how long the namespace keeps closed workflows; 0 means for ever.
 	retention time.Duration
 }
 
-// host is what the actions of this worker get.
+// host is what this worker offers its actions.
 func (b builtin) host() activities.Host {
 	return activities.Host{Secrets: secrets(b.config.Secrets), CheckCommands: b.config.CheckCommands}
 }
@@ -41,28 +41,28 @@ func (b builtin) register(to activities.Registrar) {
 	}
 }
 
-// compile checks a task document, wherever it came from, with the code that the starter uses.
+// compile checks a task document with the same code as the starter.
 func (b builtin) compile(ctx context.Context, doc json.RawMessage) (task.Compiled, error) {
 	parsed, err := task.Parse("task", doc)
 	if err != nil {
-		return task.Compiled{}, refused(err)
+		return task.Compiled{}, nonRetryable(err)
 	}
 	catalog := Catalog(ctx, b.config, b.registry)
 	catalog.Retention = b.retention
 	compiled, err := task.Compile(parsed, catalog)
 	if err != nil {
-		return task.Compiled{}, refused(err)
+		return task.Compiled{}, nonRetryable(err)
 	}
 	return *compiled, nil
 }
 
-func refused(err error) error {
+func nonRetryable(err error) error {
 	return temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
 }
 
 // Catalog is what this worker's tasks are compiled against.
 func Catalog(ctx context.Context, c Config, r *activities.Registry) task.Catalog {
-	journals, _ := r.Journals(ctx) // what is wrong with the others is told by places, to who uses them
+	journals, _ := r.Journals(ctx) // damaged journals are reported by places
 	return task.Catalog{
 		Specs: r.Specs(), Host: c.Host, SharedQueue: c.Queue, Journals: journals,
 		Secrets:  secretNames(c.Secrets),
@@ -79,20 +79,20 @@ func (b builtin) places(ctx context.Context) (workflows.Places, error) {
 func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows.Ledger, error) {
 	defer activities.Beat(ctx)()
 	ledger, err := b.server.Ledger(ctx, r, b.converter)
-	return ledger, final(err)
+	return ledger, asFinal(err)
 }
 
 // redoable reads what a rollback has undone.
 func (b builtin) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.RedoInput, error) {
 	defer activities.Beat(ctx)()
 	before, err := b.server.RedoInput(ctx, r, b.converter)
-	return before, final(err)
+	return before, asFinal(err)
 }
 
-// final makes what no retry mends an error that is not retried: a history that is gone.
-func final(err error) error {
+// asFinal makes an error non-retryable if no retry can help: a history that is gone.
+func asFinal(err error) error {
 	if _, ok := errors.AsType[*recovery.Refusal](err); ok {
-		return refused(err)
+		return nonRetryable(err)
 	}
 	return err
 }

@@ -7,21 +7,21 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// settleLimit is how long a stopping worker waits for calls that it has cancelled to end, and their ends to be reported.
+// settleLimit is how long a stopping worker waits for cancelled calls to end and be reported.
 const settleLimit = 5 * time.Second
 
-// calls counts the activities that run, until the server has been told how they ended: the SDK gives a slot back then.
+// calls counts running activities until the server knows how they ended, which is when the SDK frees their slots.
 type calls struct {
 	mu      sync.Mutex
 	running map[*worker.SlotPermit]bool
-	changed chan struct{} // closed and made anew when one ends
+	changed chan struct{} // closed and replaced when one ends
 }
 
 func newCalls() *calls {
 	return &calls{running: map[*worker.SlotPermit]bool{}, changed: make(chan struct{})}
 }
 
-// tuner is a worker's: with so many slots for activities, whose use is counted.
+// tuner makes a tuner with that many activity slots, and counts their use.
 func (c *calls) tuner(activities int) (worker.WorkerTuner, error) {
 	t, err := worker.NewFixedSizeTuner(worker.FixedSizeTunerOptions{NumActivitySlots: activities})
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *calls) tuner(activities int) (worker.WorkerTuner, error) {
 	return countedTuner{t, countedSlots{t.GetActivityTaskSlotSupplier(), c}}, nil
 }
 
-// wait returns when no call runs, or after settleLimit.
+// wait returns when no call is running, or after settleLimit.
 func (c *calls) wait() {
 	late := time.After(settleLimit)
 	for {
@@ -48,16 +48,16 @@ func (c *calls) wait() {
 	}
 }
 
-func (c *calls) began(p *worker.SlotPermit) {
+func (c *calls) onStart(p *worker.SlotPermit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running[p] = true
 }
 
-func (c *calls) ended(p *worker.SlotPermit) {
+func (c *calls) onEnd(p *worker.SlotPermit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.running[p] { // a slot may have been reserved for nothing
+	if c.running[p] { // a slot may have been reserved and not used
 		delete(c.running, p)
 		close(c.changed)
 		c.changed = make(chan struct{})
@@ -77,11 +77,11 @@ type countedSlots struct {
 }
 
 func (s countedSlots) MarkSlotUsed(info worker.SlotMarkUsedInfo) {
-	s.calls.began(info.Permit())
+	s.calls.onStart(info.Permit())
 	s.SlotSupplier.MarkSlotUsed(info)
 }
 
 func (s countedSlots) ReleaseSlot(info worker.SlotReleaseInfo) {
-	s.calls.ended(info.Permit())
+	s.calls.onEnd(info.Permit())
 	s.SlotSupplier.ReleaseSlot(info)
 }

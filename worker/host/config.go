@@ -18,11 +18,11 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 )
 
-// DefaultQueue is the shared task queue where no other is named.
+// DefaultQueue is the shared task queue if no other is named.
 const DefaultQueue = "unwind"
 
-// Config is what a worker may do, and where. Every field can stand in the file; those with an environment variable or a
-// flag of the worker command are overridden by it, a flag before a variable.
+// Config says what a worker may do, and where. Every field can be set in the file; environment variables override it, and
+// flags of the worker command override those.
 type Config struct {
 	// Host is this worker's name in `on:` and in the name of its own task queue. Defaults to the machine's host name.
 	// Environment: UNWIND_HOST.
@@ -38,32 +38,32 @@ type Config struct {
 	Activities int `yaml:"activities"`
 	// StopTimeout is how long a stopping worker lets running activities finish. Defaults to 30s.
 	StopTimeout time.Duration `yaml:"stopTimeout"`
-	// Heartbeat is after how long without a sign of life an attempt counts as dead. Defaults to 10s.
+	// Heartbeat is the time without a heartbeat after which an attempt counts as dead. Defaults to 10s.
 	Heartbeat time.Duration `yaml:"heartbeat"`
-	// HostWait is how long an undo stays on the queue of its host before the task shows it as waiting for that host.
-	// Zero, the default, leaves it to the engine, which waits for 2m.
+	// HostWait is how long an undo waits on the queue of its host before the task shows that it waits for that host.
+	// Defaults to 0: the engine's own 2m.
 	HostWait time.Duration `yaml:"hostWait"`
-	// Secrets says which secrets tasks may refer to, and where their values are: "env:VARIABLE" or "file:/path".
+	// Secrets maps the secrets that tasks may use to where their values are: "env:VARIABLE" or "file:/path".
 	// Defaults to none.
 	Secrets map[string]string `yaml:"secrets"`
-	// Schedules is "on" or "off": whether a starting worker makes sure that the Temporal Schedules are there which recover
-	// what has died and release records whose time is over. Off, somebody else has to start the workflows Sweep and Retain.
-	// Defaults to "on". Environment: UNWIND_SCHEDULES.
+	// Schedules is "on" or "off": whether a starting worker makes sure that the Temporal Schedules exist that recover dead
+	// runs and release expired records. If off, somebody else has to start the workflows Sweep and Retain. Defaults to
+	// "on". Environment: UNWIND_SCHEDULES.
 	Schedules string `yaml:"schedules"`
-	// Webhook is told about undos that need a person. Defaults to none.
+	// Webhook is notified of undos that need a person. Defaults to none.
 	Webhook *WebhookConfig `yaml:"webhook"`
 	// Retention bounds what the journals of this host keep.
 	Retention RetentionConfig `yaml:"retention"`
-	// CheckCommands are the programs that command checks may run; "*" is any. Defaults to none.
+	// CheckCommands are the programs that command checks may run; "*" allows any. Defaults to none.
 	CheckCommands []string `yaml:"checkCommands"`
 
-	// File opens the world file.
+	// File enables the world file.
 	File *FileConfig `yaml:"file"`
-	// Container opens the world container.
+	// Container enables the world container.
 	Container *ContainerConfig `yaml:"container"`
-	// Terraform opens the world terraform.
+	// Terraform enables the world terraform.
 	Terraform *TerraformConfig `yaml:"terraform"`
-	// Stripe opens the world stripe.
+	// Stripe enables the world stripe.
 	Stripe *StripeConfig `yaml:"stripe"`
 }
 
@@ -73,25 +73,25 @@ const (
 	off = "off"
 )
 
-// WebhookConfig says who is told about undos that need a person: each is a POST of a workflows.Alert as JSON. It is sent
-// again until it is answered with a status below 300; a status from 400 on, but for 408, 429 and those from 500 on, is final.
+// WebhookConfig says where undos that need a person are reported: each is a POST of a workflows.Alert as JSON. It is
+// retried until the answer has a status below 300; a status of 400 to 499 is final, except 408 and 429.
 type WebhookConfig struct {
 	// URL is the address. Required.
 	URL string `yaml:"url"`
-	// Header is one that proves who sends it, such as Authorization. Defaults to none.
+	// Header is the name of a header that authenticates the sender, such as Authorization. Defaults to none.
 	Header string `yaml:"header"`
 	// Secret is the name of the secret (in Secrets) that is the header's value. Required with Header.
 	Secret string `yaml:"secret"`
 }
 
-// RetentionConfig bounds what is kept to roll committed tasks back; what an open task needs is always kept.
+// RetentionConfig bounds what is kept to roll back committed tasks; what an open task needs is always kept.
 type RetentionConfig struct {
 	// Versions is how many records of one file are kept. Defaults to 50.
 	Versions int `yaml:"versions"`
 	// Checkpoints is how many records of one container are kept. Defaults to 1000.
 	Checkpoints int `yaml:"checkpoints"`
-	// Bytes is how much the records of one world may take. Defaults to 500 MB. What a task has pinned counts, here and above,
-	// and stays for as long as its task says.
+	// Bytes bounds the size of the records of one world. Defaults to 500 MB. What a task has pinned counts, here and above,
+	// but stays for as long as its task says.
 	Bytes int64 `yaml:"bytes"`
 	// Audit is how long the outcome of a released record is kept. Defaults to 168h.
 	Audit time.Duration `yaml:"audit"`
@@ -99,24 +99,24 @@ type RetentionConfig struct {
 
 // FileConfig limits the world file.
 type FileConfig struct {
-	// Roots are the folders below which files may be changed. Required.
+	// Roots are the folders in which files may be changed. Required.
 	Roots []string `yaml:"roots"`
 }
 
 // ContainerConfig limits the world container.
 type ContainerConfig struct {
-	// Engine is the Docker engine's address. Defaults to DOCKER_HOST, else the usual socket.
+	// Engine is the Docker engine's address. Defaults to DOCKER_HOST, else the default socket.
 	Engine string `yaml:"engine"`
-	// Layers is "auto", "never" or "require": whether checkpoints of running containers are layers over their root, exact and
-	// made in milliseconds, by a helper container on the engine. Auto takes docker commit where layers do not work: an old
-	// kernel, or a container whose own processes use its files. Require refuses there: a worker whose engine has no layers
-	// does not start. Defaults to "auto".
+	// Layers is "auto", "never" or "require": whether checkpoints of running containers are layers over their root, exact
+	// and made in milliseconds by a helper container on the engine. Auto falls back to docker commit where layers do not
+	// work: on an old kernel, or for a container whose own processes use its files. Require refuses instead, and a worker
+	// whose engine has no layers does not start. Defaults to "auto".
 	Layers container.LayersMode `yaml:"layers"`
 }
 
 // TerraformConfig limits the world terraform.
 type TerraformConfig struct {
-	// Roots are the folders below which configurations may be applied. Required.
+	// Roots are the folders in which configurations may be applied. Required.
 	Roots []string `yaml:"roots"`
 	// Binary is the terraform program. Defaults to the one on PATH.
 	Binary string `yaml:"binary"`
@@ -130,11 +130,11 @@ type StripeConfig struct {
 	Key string `yaml:"key"`
 	// URL is another API address, for an emulator. Defaults to Stripe's own.
 	URL string `yaml:"url"`
-	// AllowLive permits a live key. Defaults to false: a live key is refused.
+	// AllowLive permits a live key, which is refused otherwise. Defaults to false.
 	AllowLive bool `yaml:"allowLive"`
 }
 
-// ReadConfig reads a config file. A field that Config does not have is an error.
+// ReadConfig reads a config file. An unknown field is an error.
 func ReadConfig(file string) (Config, error) {
 	var c Config
 	raw, err := os.ReadFile(file)
@@ -152,22 +152,22 @@ func ReadConfig(file string) (Config, error) {
 	return c, nil
 }
 
-// oldNames are fields that are gone, and what to write instead.
+// oldNames are removed fields, and what to write instead.
 var oldNames = []struct{ world, field, instead string }{
-	{"container", "overlay", "layers are the default now; leave it out, or write layers: require, or layers: never for docker commit alone"},
+	{"container", "overlay", "layers are the default now; leave it out, or write layers: require, or layers: never to use docker commit only"},
 	{"container", "sidecar", "a helper container on the engine makes all layers now; leave it out"},
 	{"container", "helper", "the helper container runs the worker's own program now; leave it out"},
 }
 
-// refuseOldNames says what has become of a field that is gone.
+// refuseOldNames reports removed fields.
 func refuseOldNames(raw []byte) error {
 	var worlds map[string]any
-	_ = yaml.Unmarshal(raw, &worlds) // whoever decodes it says what is wrong
+	_ = yaml.Unmarshal(raw, &worlds) // a decoding error is reported elsewhere
 	var problems []error
 	for _, old := range oldNames {
 		fields, _ := worlds[old.world].(map[string]any)
 		if _, given := fields[old.field]; given {
-			problems = append(problems, fmt.Errorf("%s.%s is gone: %s", old.world, old.field, old.instead))
+			problems = append(problems, fmt.Errorf("%s.%s was removed: %s", old.world, old.field, old.instead))
 		}
 	}
 	return errors.Join(problems...)
@@ -191,7 +191,7 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.Host == "" {
 		name, err := os.Hostname()
 		if err != nil {
-			return c, fmt.Errorf("host: the machine has no name, give one: %w", err)
+			return c, fmt.Errorf("host: the machine has no name; set one: %w", err)
 		}
 		c.Host = strings.ToLower(name)
 	}
@@ -224,7 +224,7 @@ func (c Config) WithDefaults() (Config, error) {
 
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62})$`)
 
-// Validate names every field that cannot be worked with.
+// Validate reports every invalid field.
 func (c Config) Validate() error {
 	var problems []error
 	bad := func(field, format string, args ...any) {
@@ -246,7 +246,7 @@ func (c Config) Validate() error {
 		bad("schedules", "%q must be %s or %s", c.Schedules, on, off)
 	}
 	if min(c.Retention.Versions, c.Retention.Checkpoints) < 0 || c.Retention.Bytes < 0 || c.Retention.Audit < 0 {
-		bad("retention", "%+v: give no negative number", c.Retention)
+		bad("retention", "%+v: negative numbers are not allowed", c.Retention)
 	}
 	if c.Webhook != nil {
 		checkWebhook(*c.Webhook, c.Secrets, bad)
@@ -274,7 +274,7 @@ func (c Config) Validate() error {
 }
 
 func checkWebhook(w WebhookConfig, secrets map[string]string, bad func(field, format string, args ...any)) {
-	// What stands behind the host's name may be a secret: it is told nowhere.
+	// Anything after the host's name may be a secret, so the error omits it.
 	if u, err := url.Parse(w.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		bad("webhook.url", "it must be an address that begins with https:// or http://")
 	}

@@ -5,8 +5,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform"
 )
 
-// Hooks makes the program able to run a worker: some worlds start the program itself as a supervisor that outlives the
-// worker. Call it first thing in main, and in TestMain: in a supervisor it never returns.
+// Hooks lets the program run a worker: some worlds start the program itself as a supervisor that outlives the worker. Call
+// it first in main and in TestMain: in a supervisor it never returns.
 func Hooks() {
 	container.Attend()
 	terraform.Attend()

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// pollers is how many long polls a worker keeps open on each queue: with the SDK's 2, a burst of tasks waits for polls.
+// pollers is how many long polls a worker keeps open on each queue: with the SDK's 2, bursts of tasks wait for polls.
 const pollers = 8
 
 // Worker is a running worker.
@@ -35,23 +35,23 @@ type Worker struct {
 	failed  chan error
 }
 
-// Options are what a worker is started with beside its config.
+// Options are what a worker needs besides its config.
 type Options struct {
-	// Client speaks to the Temporal server; it stays the caller's. Namespace is the one that it was made for.
+	// Client is connected to the Temporal server, and remains the caller's. Namespace is the one it was made for.
 	Client    client.Client
 	Namespace string
 	// DataConverter is the one that Client was made with. Defaults to the SDK's.
 	DataConverter converter.DataConverter
-	// Metrics are shown at Config.Listen; required with it. The client should report to the same (Metrics.Handler).
+	// Metrics are served at Config.Listen; required with it. The client should report to the same (Metrics.Handler).
 	Metrics *Metrics
-	// Worlds are served beside those of the config: your own actions.
+	// Worlds are served besides those of the config: your own actions.
 	Worlds []activities.World
 	// Register registers workflows and activities of your own on the shared queue. Defaults to none.
 	Register func(worker.Registry)
 }
 
-// Start opens the worlds of the config, and serves the shared queue and the host's own. It checks before it polls: the
-// server answers, knows the search attributes, and keeps closed workflows for long enough.
+// Start opens the worlds of the config, and serves the shared queue and the host's own. It first checks that the server
+// answers, knows the search attributes, and keeps closed workflows for long enough.
 func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	config, err := config.WithDefaults()
 	if err != nil {
@@ -60,7 +60,7 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	worlds, err := open(config)
+	worlds, err := openWorlds(config)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 		w.Address = address
 		w.closers = append(w.closers, stop)
 	}
-	if err := errors.Join(w.add(o, own, config.Queue), w.add(o, own, task.HostQueue(config.Queue, config.Host))); err != nil {
+	if err := errors.Join(w.addQueue(o, own, config.Queue), w.addQueue(o, own, task.HostQueue(config.Queue, config.Host))); err != nil {
 		w.Stop()
 		return nil, fmt.Errorf("worker: %w", err)
 	}
@@ -119,12 +119,12 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	return w, nil
 }
 
-// stuck is after how long a workflow task that does not yield counts as stuck. The SDK's own second is short for one that
-// takes up 10,000 steps, on a machine that is busy with other things.
-const stuck = 10 * time.Second
+// deadlockLimit is how long a workflow task may run without yielding. The SDK's own second is too short for one that starts
+// 10,000 steps on a busy machine.
+const deadlockLimit = 10 * time.Second
 
-// add makes the worker of one queue. Workflows run on the shared one only.
-func (w *Worker) add(o Options, b builtin, queue string) error {
+// addQueue makes the worker of one queue. Workflows run only on the shared one.
+func (w *Worker) addQueue(o Options, b builtin, queue string) error {
 	shared := queue == w.Config.Queue
 	tuner, err := w.calls.tuner(w.Config.Activities)
 	if err != nil {
@@ -137,7 +137,7 @@ func (w *Worker) add(o Options, b builtin, queue string) error {
 		MaxConcurrentActivityTaskPollers: pollers,
 		MaxConcurrentWorkflowTaskPollers: pollers,
 		WorkerStopTimeout:                w.Config.StopTimeout,
-		DeadlockDetectionTimeout:         stuck,
+		DeadlockDetectionTimeout:         deadlockLimit,
 		MaxHeartbeatThrottleInterval:     w.Config.Heartbeat / 2,
 		DefaultHeartbeatThrottleInterval: w.Config.Heartbeat / 2,
 		OnFatalError: func(err error) {
@@ -159,11 +159,11 @@ func (w *Worker) add(o Options, b builtin, queue string) error {
 	return nil
 }
 
-// Failed yields the error that made a running worker give up (its namespace is gone, say).
+// Failed yields the error that made a running worker give up, such as a deleted namespace.
 func (w *Worker) Failed() <-chan error { return w.failed }
 
-// Stop lets running activities finish for Config.StopTimeout, then cancels them: at no cost of an attempt. It returns when
-// the server knows how they ended, so that the client can be closed, or 5 seconds after the cancellation.
+// Stop lets running activities finish for Config.StopTimeout, then cancels them, which does not use up an attempt. It
+// returns when the server knows how they ended, so that the client can be closed, or 5 seconds after the cancellation.
 func (w *Worker) Stop() {
 	done := make(chan struct{})
 	for _, each := range w.workers {
@@ -175,13 +175,13 @@ func (w *Worker) Stop() {
 	for range w.workers {
 		<-done
 	}
-	w.calls.wait() // the SDK cancels, and does not look back
+	w.calls.wait() // the SDK cancels without waiting for the end
 	for _, stop := range w.closers {
 		stop()
 	}
 }
 
-// checkAttributes refuses to work on a server that lacks a search attribute: a task that sets it there would hang.
+// checkAttributes refuses a server that lacks a search attribute: a task that sets it would hang.
 func checkAttributes(ctx context.Context, c client.Client, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -17,21 +17,21 @@ import (
 	sdktally "go.temporal.io/sdk/contrib/tally"
 )
 
-// Metrics collects what the Temporal SDK and the engine count, for Prometheus.
+// Metrics collects the counters of the Temporal SDK and the engine for Prometheus.
 type Metrics struct {
 	Handler client.MetricsHandler
 	pages   http.Handler
 	stop    io.Closer
 }
 
-// NewMetrics makes a collector of its own: several workers of one process do not share one. Close it after the client and
-// the worker that report to it.
+// NewMetrics makes a collector; several workers in one process do not share one. Close it after the client and the worker
+// that report to it.
 func NewMetrics() *Metrics {
 	registry := prometheus.NewRegistry()
-	// Not by way of tally's Configuration, which also serves each reporter on the process's one default mux.
+	// tally's Configuration would serve every reporter on the process's default mux.
 	reporter := tallyprom.NewReporter(tallyprom.Options{
 		Registerer: registry, DefaultTimerType: tallyprom.HistogramTimerType,
-		OnRegisterError: func(error) {}, // a metric that clashes with another is left out; it ends no worker
+		OnRegisterError: func(error) {}, // a clashing metric is left out, and does not end the worker
 	})
 	scope, closer := tally.NewRootScope(tally.ScopeOptions{
 		CachedReporter: reporter, Separator: tallyprom.DefaultSeparator, SanitizeOptions: &sdktally.PrometheusSanitizeOptions,
@@ -43,10 +43,10 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Close ends the collecting.
+// Close stops collecting.
 func (m *Metrics) Close() { _ = m.stop.Close() }
 
-// serve answers /metrics, and /healthz with 200 while the Temporal server answers this worker.
+// serve serves /metrics, and /healthz with status 200 while the Temporal server answers this worker.
 func (m *Metrics) serve(listen string, c client.Client, host string) (address string, stop func(), err error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {

@@ -17,36 +17,35 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// Bounds on what one round of retention tells.
+// Bounds on what one round of retention reports.
 const (
 	retainOrphans   = 50
 	retainAbandoned = 50
 	retainProblems  = 50
 )
 
-// behind is how far lists of workflows and the clocks of others may lag.
-const behind = 5 * time.Second
+// lag is how far lists of workflows and the clocks of others may be behind.
+const lag = 5 * time.Second
 
-// orphaned is, by world, how many open records of this host have a workflow that is gone; abandoned counts those that were
-// given up.
+// orphaned counts, by world, the open records of this host whose workflow is gone; abandoned those that were given up.
 const (
 	orphaned  = "unwind_orphan_records"
 	abandoned = "unwind_abandoned_records"
 )
 
-// retain is one round over the journals of this host: records whose task has committed are marked so, and what is over is
-// released, then forgotten. What is open, or what somebody works on, stays.
+// retain is one round over the journals of this host: it marks records whose task has committed, and releases and later
+// forgets expired ones. Records that are open or in use stay.
 func (b builtin) retain(ctx context.Context, _ workflows.RetainRequest) (workflows.RetentionResult, error) {
-	// What a rollback needs that began after this look is not over at this time: a list is seconds behind, clocks a little.
-	now := time.Now().Add(-behind)
+	// A rollback that began after this moment must find its records: lists lag by seconds, clocks a little.
+	now := time.Now().Add(-lag)
 	busy, err := b.server.Busy(ctx)
 	if err != nil {
 		return workflows.RetentionResult{}, err
 	}
-	r := &round{builtin: b, busy: busy, owners: map[activities.Owner]standing{}, now: now}
+	r := &round{builtin: b, busy: busy, owners: map[activities.Owner]ownerState{}, now: now}
 	journals := b.registry.Records()
 	for _, world := range slices.Sorted(maps.Keys(journals)) {
-		if err := r.world(ctx, world, journals[world]); err != nil {
+		if err := r.retainWorld(ctx, world, journals[world]); err != nil {
 			return r.told, err
 		}
 	}
@@ -56,26 +55,27 @@ func (b builtin) retain(ctx context.Context, _ workflows.RetainRequest) (workflo
 // round is one round of retention.
 type round struct {
 	builtin
-	busy   map[string]bool // tasks
-	owners map[activities.Owner]standing
+	busy   map[string]bool // task IDs
+	owners map[activities.Owner]ownerState
 	now    time.Time
 	told   workflows.RetentionResult
 }
 
-// standing is what became of the workflow that a record belongs to.
-type standing struct {
+// ownerState is the state of the workflow that a record belongs to.
+type ownerState struct {
 	recovery.Run
-	// gone says that the server does not know it any more.
+	// gone: the server does not know it any more.
 	gone bool
-	// needed says that its ledger is at work, or has to be; else over is when it came to its end, by itself or recovered.
+	// needed: its ledger is being worked on, or has to be; otherwise over is when it ended, by itself or recovered.
 	needed bool
 	over   time.Time
-	// doubtful says that the run is gone but its workflow id is there: only a token tells whether the chain is the same.
+	// doubtful: the run is gone but its workflow ID exists; only a token tells whether the chain is the same.
 	doubtful bool
 }
 
-// world looks at the journal of one world. Its error ends the round; what concerns the world only is told.
-func (r *round) world(ctx context.Context, world string, journal activities.Records) error {
+// retainWorld looks at the journal of one world. An error ends the round; what concerns only this world is reported in the
+// result.
+func (r *round) retainWorld(ctx context.Context, world string, journal activities.Records) error {
 	records, problems, err := journal.Records(ctx)
 	if err != nil {
 		r.problemf("world %s: %v", world, err)
@@ -92,7 +92,7 @@ func (r *round) world(ctx context.Context, world string, journal activities.Reco
 			idle = append(idle, record)
 			continue
 		}
-		owner, err := r.owner(ctx, record)
+		owner, err := r.ownerOf(ctx, record)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -101,19 +101,20 @@ func (r *round) world(ctx context.Context, world string, journal activities.Reco
 			r.problemf("world %s, token %s: %v", world, record.Entry.Token, err)
 		case owner.gone && record.Ended.IsZero():
 			orphans++
-			r.orphan(ctx, world, record)
+			r.reportOrphan(ctx, world, record)
 		case owner.needed || r.busy[owner.Task]:
 		default:
-			idle = append(idle, r.date(ctx, world, journal, owner, record))
+			idle = append(idle, r.setExpiry(ctx, world, journal, owner, record))
 		}
 	}
 	activity.GetMetricsHandler(ctx).WithTags(map[string]string{"world": world}).Gauge(orphaned).Update(float64(orphans))
-	return r.clear(ctx, world, journal, idle)
+	return r.releaseExpired(ctx, world, journal, idle)
 }
 
-// date says until when a record is kept whose task is over. An open one is marked: its step is done for good, or left as it
-// is by a person's decision. So is the world where an undo has begun and not ended: that is given up when its time is over.
-func (r *round) date(ctx context.Context, world string, journal activities.Records, owner standing, record activities.Record) activities.Record {
+// setExpiry sets until when a record is kept whose task is over. An open record is marked committed: its step is done for
+// good, or left as it is by a person's decision. So is the world if an undo has begun and not ended; that undo is abandoned
+// when its time is over.
+func (r *round) setExpiry(ctx context.Context, world string, journal activities.Records, owner ownerState, record activities.Record) activities.Record {
 	until := owner.over.Add(cmp.Or(record.Entry.Keep, activities.DefaultKeep))
 	switch {
 	case owner.gone:
@@ -135,7 +136,7 @@ func (r *round) date(ctx context.Context, world string, journal activities.Recor
 	return record
 }
 
-// abandon gives up an undo that nobody will bring to its end.
+// abandon gives up an undo that nobody will finish.
 func (r *round) abandon(ctx context.Context, world string, journal activities.Records, record activities.Record) activities.Record {
 	if err := journal.Abandon(ctx, record.Entry.Token); err != nil {
 		r.problemf("world %s, token %s is not given up: %v", world, record.Entry.Token, err)
@@ -146,7 +147,7 @@ func (r *round) abandon(ctx context.Context, world string, journal activities.Re
 		r.told.Abandoned = append(r.told.Abandoned, nameOf(world, record))
 	}
 	activity.GetMetricsHandler(ctx).WithTags(map[string]string{"world": world}).Counter(abandoned).Inc(1)
-	r.warn(ctx, "an undo that a person has left as it was is given up, and its record released", world, record)
+	r.warn(ctx, "an undo that a person decided to leave unfinished is given up, and its record released", world, record)
 	return record
 }
 
@@ -161,11 +162,11 @@ func (r *round) warn(ctx context.Context, what, world string, record activities.
 		"workflow", record.Owner.Workflow, "step", record.Entry.Step, "since", record.Since)
 }
 
-// clear releases and forgets what the policy chooses.
-func (r *round) clear(ctx context.Context, world string, journal activities.Records, idle []activities.Record) error {
+// releaseExpired releases and forgets what the policy chooses.
+func (r *round) releaseExpired(ctx context.Context, world string, journal activities.Records, idle []activities.Record) error {
 	p := r.config.Retention
 	release, forget := retention.Choose(idle, retention.Policy{Versions: p.Versions, Checkpoints: p.Checkpoints, Bytes: p.Bytes, Audit: p.Audit}, r.now)
-	if len(release) > 0 { // a rollback may have begun since
+	if len(release) > 0 { // a rollback may have begun meanwhile
 		busy, err := r.server.Busy(ctx)
 		if err != nil {
 			return err
@@ -195,26 +196,26 @@ func (r *round) clear(ctx context.Context, world string, journal activities.Reco
 	return ctx.Err()
 }
 
-// owner finds out what became of the workflow that a record belongs to.
-func (r *round) owner(ctx context.Context, record activities.Record) (standing, error) {
+// ownerOf finds the state of the workflow that a record belongs to.
+func (r *round) ownerOf(ctx context.Context, record activities.Record) (ownerState, error) {
 	s, known := r.owners[record.Owner]
 	if !known {
 		var err error
-		if s, err = r.stands(ctx, record.Owner); err != nil {
+		if s, err = r.findOwner(ctx, record.Owner); err != nil {
 			return s, err
 		}
 		r.owners[record.Owner] = s
 	}
-	if s.doubtful && !issued(record.Entry, s.FirstRunID) {
-		return standing{Run: recovery.Run{Task: s.Task}, gone: true}, nil
+	if s.doubtful && !isIssued(record.Entry, s.FirstRunID) {
+		return ownerState{Run: recovery.Run{Task: s.Task}, gone: true}, nil
 	}
 	return s, nil
 }
 
-func (r *round) stands(ctx context.Context, owner activities.Owner) (s standing, err error) {
+func (r *round) findOwner(ctx context.Context, owner activities.Owner) (s ownerState, err error) {
 	s.Task = owner.Workflow
 	if owner.Workflow == "" {
-		return standing{gone: true}, nil
+		return ownerState{gone: true}, nil
 	}
 	run, err := r.server.LastOf(ctx, owner.Workflow, owner.Run)
 	if recovery.WhyOf(err) == recovery.Unknown { // an early run of a long chain may be past the namespace's retention
@@ -222,7 +223,7 @@ func (r *round) stands(ctx context.Context, owner activities.Owner) (s standing,
 		run, err = r.server.Describe(ctx, owner.Workflow, "")
 	}
 	if recovery.WhyOf(err) == recovery.Unknown {
-		return standing{Run: recovery.Run{Task: owner.Workflow}, gone: true}, nil
+		return ownerState{Run: recovery.Run{Task: owner.Workflow}, gone: true}, nil
 	}
 	if err != nil {
 		return s, err
@@ -233,11 +234,11 @@ func (r *round) stands(ctx context.Context, owner activities.Owner) (s standing,
 	return s, err
 }
 
-// generations is how many generations of a step are looked through for a token.
+// generations is how many generations of a step are searched for a token.
 const generations = 100
 
-// issued says that the token was given out in the chain of that first run.
-func issued(e activities.Entry, firstRunID string) bool {
+// isIssued reports whether the token was issued in the chain of that first run.
+func isIssued(e activities.Entry, firstRunID string) bool {
 	for g := range generations {
 		if e.Token == activities.NewToken(firstRunID, e.Step, g+1) {
 			return true
@@ -246,13 +247,13 @@ func issued(e activities.Entry, firstRunID string) bool {
 	return false
 }
 
-func (r *round) orphan(ctx context.Context, world string, record activities.Record) {
+func (r *round) reportOrphan(ctx context.Context, world string, record activities.Record) {
 	if len(r.told.Orphans) == retainOrphans {
 		r.told.More++
 		return
 	}
 	r.told.Orphans = append(r.told.Orphans, nameOf(world, record))
-	r.warn(ctx, "an open record whose workflow is gone: nobody undoes it by himself", world, record)
+	r.warn(ctx, "an open record whose workflow is gone: nothing will undo it automatically", world, record)
 }
 
 func (r *round) problemf(format string, args ...any) {
@@ -261,7 +262,7 @@ func (r *round) problemf(format string, args ...any) {
 	}
 }
 
-// clip keeps a text short enough for a history.
+// clip shortens a text for a history.
 func clip(s string) string {
 	if len(s) > activities.MaxItem {
 		return strings.ToValidUTF8(s[:activities.MaxItem], "") + "..."

@@ -106,15 +106,15 @@ func (f files) resolve(id string, parked compensations.StepReport, do compensati
 }
 
 const (
-	open, committed  = activities.RecordOpen, activities.RecordCommitted
-	undone, released = activities.RecordUndone, activities.RecordReleased
+	openWorlds, committed = activities.RecordOpen, activities.RecordCommitted
+	undone, released      = activities.RecordUndone, activities.RecordReleased
 )
 
 func TestRecordsAreCommittedReleasedAndForgotten(t *testing.T) {
 	f := newFiles(t, host.RetentionConfig{Audit: 2 * time.Second}, nil)
 	task := f.start(f.write(2 * time.Second))
 	require.Equal(t, compensations.Committed, f.report(task.GetID()).Status)
-	require.Equal(t, []activities.RecordState{open, open}, f.states())
+	require.Equal(t, []activities.RecordState{openWorlds, openWorlds}, f.states())
 
 	require.Equal(t, workflows.RetentionResult{Committed: 2}, f.retain())
 	require.Equal(t, []activities.RecordState{committed, committed}, f.states())
@@ -185,13 +185,13 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	task := f.start(f.write(time.Millisecond, f.atGate()))
 	require.Eventually(t, func() bool { return len(f.state(task.GetID()).Gates) == 1 }, waitFor, tick)
 	require.Equal(t, workflows.RetentionResult{}, f.retain())
-	require.Equal(t, []activities.RecordState{open, open}, f.states(), "it waits")
+	require.Equal(t, []activities.RecordState{openWorlds, openWorlds}, f.states(), "it waits")
 
 	require.NoError(t, os.WriteFile(filepath.Join(f.root, "two"), []byte("somebody else's"), 0o600))
 	require.NoError(t, f.Client.CancelWorkflow(t.Context(), task.GetID(), ""))
 	f.parked(task.GetID(), "two")
 	require.Eventually(t, func() bool { return parkedOnce.MatchString(f.metrics()) }, waitFor, tick, "it is counted")
-	require.Eventually(t, func() bool { return !slices.Contains(f.states(), open) }, waitFor, tick)
+	require.Eventually(t, func() bool { return !slices.Contains(f.states(), openWorlds) }, waitFor, tick)
 	left := f.states()
 	require.Equal(t, workflows.RetentionResult{}, f.retain())
 	require.Equal(t, left, f.states(), "it unwinds")
@@ -272,7 +272,7 @@ func TestAnOpenRecordWhoseWorkflowIsGoneIsToldAndKept(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return orphans.MatchString(f.metrics())
 	}, waitFor, tick)
-	require.Equal(t, []activities.RecordState{open, open}, f.states())
+	require.Equal(t, []activities.RecordState{openWorlds, openWorlds}, f.states())
 }
 
 func TestWhatAPersonHasLeftAsItWasIsGivenUpWhenItsWindowIsOver(t *testing.T) {

@@ -14,38 +14,38 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// How often the schedules start their workflows. A worker of another version with another interval changes it.
+// How often the schedules start their workflows. A worker of a version with other intervals changes them.
 const (
 	sweepEvery  = 5 * time.Minute
 	retainEvery = 10 * time.Minute
 )
 
-// catchUp is how late a start may come after the server was down: the next one does as well.
+// catchUp is how late a start may come after the server was down: the next one does the same work.
 const catchUp = time.Minute
 
-// SweepSchedule is the id of the Schedule that recovers what has died on a shared queue: "unwind-sweep" for the default one.
+// SweepSchedule is the ID of the Schedule that recovers dead runs on a shared queue: "unwind-sweep" for the default one.
 func SweepSchedule(queue string) string { return queue + "-sweep" }
 
-// RetainSchedule is the id of the Schedule that releases records on a host: "unwind-retain-HOST" for the default queue.
+// RetainSchedule is the ID of the Schedule that releases records on a host: "unwind-retain-HOST" for the default queue.
 func RetainSchedule(queue, host string) string { return queue + "-retain-" + host }
 
-// ensureSchedules makes sure that what has died is recovered, and what is over released, without anybody's doing.
+// ensureSchedules makes sure that dead runs are recovered and expired records released automatically.
 func ensureSchedules(ctx context.Context, c client.Client, config Config) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for _, s := range []client.ScheduleOptions{
-		schedule(SweepSchedule(config.Queue), sweepEvery, config.Queue, workflows.SweepType),
-		schedule(RetainSchedule(config.Queue, config.Host), retainEvery, config.Queue, workflows.RetainType,
+		scheduleOptions(SweepSchedule(config.Queue), sweepEvery, config.Queue, workflows.SweepType),
+		scheduleOptions(RetainSchedule(config.Queue, config.Host), retainEvery, config.Queue, workflows.RetainType,
 			workflows.RetainRequest{Queue: task.HostQueue(config.Queue, config.Host)}),
 	} {
 		if err := ensureSchedule(ctx, c.ScheduleClient(), s); err != nil {
-			return fmt.Errorf("schedule %s: %w; where this worker must make none, set schedules to %q and have them made by an operator", s.ID, err, off)
+			return fmt.Errorf("schedule %s: %w; if this worker may not create schedules, set schedules to %q and let an operator create them", s.ID, err, off)
 		}
 	}
 	return nil
 }
 
-func schedule(id string, every time.Duration, queue, workflowType string, args ...any) client.ScheduleOptions {
+func scheduleOptions(id string, every time.Duration, queue, workflowType string, args ...any) client.ScheduleOptions {
 	return client.ScheduleOptions{
 		ID:            id,
 		Spec:          client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}},
@@ -55,7 +55,7 @@ func schedule(id string, every time.Duration, queue, workflowType string, args .
 	}
 }
 
-// ensureSchedule creates a schedule, or gives the one that is there its interval. One that was paused stays so.
+// ensureSchedule creates a schedule, or sets the interval of an existing one, which stays paused if it is.
 func ensureSchedule(ctx context.Context, c client.ScheduleClient, want client.ScheduleOptions) error {
 	_, err := c.Create(ctx, want)
 	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {

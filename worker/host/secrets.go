@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// secrets reads the values that Config.Secrets allows, anew at each use.
+// secrets reads the values that Config.Secrets allows, each time they are used.
 type secrets map[string]string
 
 // Secret implements activities.SecretSource.
 func (s secrets) Secret(name string) (string, error) {
 	source, allowed := s[name]
 	if !allowed {
-		return "", fmt.Errorf("this worker's config allows %s", listed(slices.Sorted(maps.Keys(s))))
+		return "", fmt.Errorf("this worker's config allows %s", listNames(slices.Sorted(maps.Keys(s))))
 	}
 	kind, where, _ := strings.Cut(source, ":")
 	if kind == "file" {
@@ -32,7 +32,7 @@ func (s secrets) Secret(name string) (string, error) {
 	return value, nil
 }
 
-func listed(names []string) string {
+func listNames(names []string) string {
 	if len(names) == 0 {
 		return "no secrets"
 	}

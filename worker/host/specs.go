@@ -7,10 +7,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Specs are the actions of the worlds that a config opens, or with nil of all built-in worlds, without opening any where
-// its work is: to check a task, or to document it, with no worker at hand. The program must have called [Hooks] first.
+// Specs are the actions of the worlds that a config opens, or with nil of all built-in worlds, without opening any of them:
+// to check or document a task without a worker. The program must have called [Hooks] first.
 func Specs(c *Config) ([]activities.Spec, error) {
-	// A Spec depends on no limit, and a world that is opened on an empty folder that goes away leaves nothing behind.
+	// A Spec depends on no limit, and a world opened on a temporary folder leaves nothing behind.
 	folder, err := os.MkdirTemp("", "unwind-specs-")
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
@@ -30,7 +30,7 @@ func Specs(c *Config) ([]activities.Spec, error) {
 	if c == nil || c.Stripe != nil {
 		scratch.Stripe = &StripeConfig{Key: key}
 	}
-	worlds, err := open(scratch)
+	worlds, err := openWorlds(scratch)
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}

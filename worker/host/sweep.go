@@ -12,14 +12,14 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// Bounds of one sweep: the next one goes on.
+// Bounds of one sweep; the next one continues.
 const (
 	sweepMost     = 500 // recoveries that it starts
-	sweepProblems = 50  // problems that it tells
+	sweepProblems = 50  // problems that it reports
 	sweepPage     = 200
 )
 
-// sweep starts the recovery of every run on this worker's queue that has ended without unwinding.
+// sweep starts the recovery of every run on this worker's queue that ended without unwinding.
 func (b builtin) sweep(ctx context.Context) (workflows.SweepResult, error) {
 	defer activities.Beat(ctx)()
 	swept := workflows.SweepResult{Problems: map[string]string{}}
@@ -43,13 +43,13 @@ func (b builtin) sweep(ctx context.Context) (workflows.SweepResult, error) {
 	}
 }
 
-// deadQuery lists what may have died. Never what was continued as new: that goes on in another run.
+// deadQuery lists runs that may be dead. Runs continued as new are not: they go on in another run.
 func deadQuery(queue string) string {
 	return fmt.Sprintf("ExecutionStatus IN ('Terminated', 'TimedOut', 'Failed', 'Canceled') AND %s = 'open' AND WorkflowType IN ('%s') AND TaskQueue = '%s'",
 		workflows.AttributeStatus.GetName(), strings.Join(recovery.Types, "', '"), strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(queue))
 }
 
-// recover starts the recovery of one run. An error is the end of the sweep; what concerns the run only is told in swept.
+// recover starts the recovery of one run. An error ends the sweep; what concerns only this run is reported in swept.
 func (b builtin) recover(ctx context.Context, id, runID string, swept *workflows.SweepResult) error {
 	run, err := b.startRecovery(ctx, id, runID)
 	switch {
@@ -57,7 +57,7 @@ func (b builtin) recover(ctx context.Context, id, runID string, swept *workflows
 		swept.Recovering = append(swept.Recovering, run.WorkflowID)
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case len(swept.Problems) < sweepProblems && problem(recovery.WhyOf(err)):
+	case len(swept.Problems) < sweepProblems && isProblem(recovery.WhyOf(err)):
 		swept.Problems[id] = err.Error()
 	}
 	return nil
@@ -68,16 +68,16 @@ func (b builtin) startRecovery(ctx context.Context, id, runID string) (recovery.
 	if err != nil {
 		return dead, err
 	}
-	// What another version wrote, a worker of that version sweeps up. What cannot be read has one recovery, which fails and says so
-	// to persons; that one has none.
+	// A run that another version wrote is left to a worker of that version. A run that cannot be read gets one recovery,
+	// which fails and reports it; that recovery gets none.
 	if err := b.server.Readable(ctx, dead, b.converter); recovery.WhyOf(err) == recovery.OtherVersion || err != nil && dead.Type == workflows.RecoverType {
 		return dead, err
 	}
 	return b.server.Recover(ctx, dead, "the sweep on host "+b.config.Host)
 }
 
-// problem says that somebody has to do something; else somebody was faster, or the list is behind.
-func problem(why recovery.Why) bool {
+// isProblem reports whether somebody has to act; otherwise somebody else was faster, or the list lags.
+func isProblem(why recovery.Why) bool {
 	switch why {
 	case "", recovery.OtherVersion, recovery.Gone, recovery.Unreadable, recovery.TooLarge:
 		return true

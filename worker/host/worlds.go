@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform"
 )
 
-// open opens the worlds that the config names. It is the one place that knows them all.
-func open(c Config) ([]activities.World, error) {
+// openWorlds opens the worlds that the config names. Only this function knows them all.
+func openWorlds(c Config) ([]activities.World, error) {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return nil, fmt.Errorf("config: state: %w", err)
 	}

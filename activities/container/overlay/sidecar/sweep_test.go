@@ -69,7 +69,7 @@ func TestAnEngineOfAnotherPlatformHasNoSidecar(t *testing.T) {
 	err := launch{engine: &shelf{arch: "s390x"}, home: "here"}.importImage(t.Context())
 	assert.Equal(t, helper.Unfit, helper.KindOf(err))
 	require.ErrorContains(t, err, "the engine runs on linux/s390x")
-	require.ErrorContains(t, err, "run a worker that is built for linux/s390x")
+	require.ErrorContains(t, err, "run a worker built for linux/s390x")
 }
 
 func TestWhatADeadWorkerMadeAndNeverStartedIsRemoved(t *testing.T) {
