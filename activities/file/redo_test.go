@@ -125,7 +125,7 @@ func TestARedoIsRefusedWithTheWayOut(t *testing.T) {
 		"released": {func(b *bench, e activities.Entry) {
 			b.rollback(e)
 			require.NoError(b.t, b.action("write").Release(b.t.Context(), e))
-		}, activities.Refused, "is released: its time is over; run its task again"},
+		}, activities.Refused, "has expired and been released; run its task again"},
 		"forgotten": {func(b *bench, e activities.Entry) {
 			b.rollback(e)
 			require.NoError(b.t, b.action("write").Release(b.t.Context(), e))
@@ -138,7 +138,7 @@ func TestARedoIsRefusedWithTheWayOut(t *testing.T) {
 		"deleted since": {func(b *bench, e activities.Entry) {
 			b.rollback(e)
 			require.NoError(b.t, os.Remove(b.path("d/f")))
-		}, activities.Refused, "run the task again in place of a redo"},
+		}, activities.Refused, "run the task again instead of a redo"},
 		"touched since": {func(b *bench, e activities.Entry) {
 			b.rollback(e)
 			require.NoError(b.t, os.Chtimes(b.path("d/f"), folderTime, folderTime))
@@ -150,7 +150,7 @@ func TestARedoIsRefusedWithTheWayOut(t *testing.T) {
 		"kept content is changed": {func(b *bench, e activities.Entry) {
 			b.rollback(e)
 			require.NoError(b.t, os.WriteFile(b.kept(e, "f")[0], []byte("NEW"), 0o600))
-		}, activities.DamagedRecord, "is not as it was taken away"},
+		}, activities.DamagedRecord, "has changed since; nothing was touched"},
 		"kept content is truncated": {func(b *bench, e activities.Entry) {
 			b.rollback(e)
 			require.NoError(b.t, os.Truncate(b.kept(e, "f")[0], 2))
@@ -158,11 +158,11 @@ func TestARedoIsRefusedWithTheWayOut(t *testing.T) {
 		"kept mode is changed": {func(b *bench, e activities.Entry) {
 			b.rollback(e)
 			require.NoError(b.t, os.Chmod(b.kept(e, "f")[0], 0o777))
-		}, activities.DamagedRecord, "is not as it was taken away"},
+		}, activities.DamagedRecord, "has changed since; nothing was touched"},
 		"kept content is lost": {func(b *bench, e activities.Entry) {
 			b.rollback(e)
 			require.NoError(b.t, os.RemoveAll(b.path(".unwind/redo/"+e.Token)))
-		}, activities.DamagedRecord, "is not as it was taken away"},
+		}, activities.DamagedRecord, "has changed since; nothing was touched"},
 		"the undo's plan is truncated": {func(b *bench, e activities.Entry) {
 			b.rollback(e)
 			require.NoError(b.t, os.Truncate(b.document(e, "plan"), 40))

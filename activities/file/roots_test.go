@@ -106,20 +106,20 @@ func TestNothingOutsideOfTheRootsIsTouched(t *testing.T) {
 	}
 	before := describe(t, outside)
 	for path, why := range map[string]string{
-		outside + "/victim":              "is outside of the allowed roots",
+		outside + "/victim":              "is outside the allowed roots",
 		"inside/file":                    "is not an absolute path",
-		b.root + "/../x":                 "is outside of the allowed roots",
-		b.root + "/a/../../x":            "is outside of the allowed roots",
-		b.root:                           "is an allowed root itself",
-		b.root + "/absolute/victim":      "is outside of the allowed roots",
-		b.root + "/relative/victim":      "is outside of the allowed roots",
-		b.root + "/chain/new/file":       "is outside of the allowed roots",
-		b.root + "/inside/up/up":         "is outside of the allowed roots",
+		b.root + "/../x":                 "is outside the allowed roots",
+		b.root + "/a/../../x":            "is outside the allowed roots",
+		b.root:                           "is itself an allowed root",
+		b.root + "/absolute/victim":      "is outside the allowed roots",
+		b.root + "/relative/victim":      "is outside the allowed roots",
+		b.root + "/chain/new/file":       "is outside the allowed roots",
+		b.root + "/inside/up/up":         "is outside the allowed roots",
 		b.root + "/loop/x":               "too many symlinks",
-		b.root + "/inside/file/x":        "which is no folder",
-		b.root + "/.unwind/journal/id":   "holds what undo needs",
-		b.root + "/store/journal/id":     "holds what undo needs",
-		b.root + "/inside/../.unwind/id": "holds what undo needs",
+		b.root + "/inside/file/x":        "which is not a folder",
+		b.root + "/.unwind/journal/id":   "holds undo data",
+		b.root + "/store/journal/id":     "holds undo data",
+		b.root + "/inside/../.unwind/id": "holds undo data",
 		b.root + "\x00":                  "is not an absolute path",
 	} {
 		for _, action := range []string{"write", "delete"} {
@@ -169,7 +169,7 @@ func TestRootsInRoots(t *testing.T) {
 	b := newBench(t, outer, inner)
 	b.put("mnt/inner/f", "old")
 	b.put("f", "old")
-	requireError(t, b.apply("delete", b.entry(), params{"path": outer + "/mnt"}), activities.Refused, "holds the allowed root "+inner)
+	requireError(t, b.apply("delete", b.entry(), params{"path": outer + "/mnt"}), activities.Refused, "contains the allowed root "+inner)
 	requireError(t, b.apply("write", b.entry(), params{"files": []params{{"path": outer + "/f", "content": "1"}, {"path": inner + "/f", "content": "2"}}}),
 		activities.Refused, "two roots", "make it two steps")
 	e := b.entry()

@@ -27,19 +27,19 @@ func TestParametersAreRefusedWithTheWayOut(t *testing.T) {
 		{"write", params{"path": b.path("new")}, "give one of content and source"},
 		{"write", params{"path": b.path("new"), "content": "", "source": b.path("f")}, "give one of content and source"},
 		{"write", params{"path": b.path("new"), "content": "", "files": []params{{"path": b.path("x"), "content": ""}}}, "not both"},
-		{"write", params{"path": b.path("new"), "content": "", "mode": "rw-r--r--"}, `mode: "rw-r--r--" is no mode in octal`},
+		{"write", params{"path": b.path("new"), "content": "", "mode": "rw-r--r--"}, `mode: "rw-r--r--" is not an octal mode`},
 		{"write", params{"path": b.path("new"), "content": "", "mode": "0"}, "is no mode"},
 		{"write", params{"path": b.path("new"), "contents": ""}, "contents"},
 		{"write", params{"path": b.path("folder"), "content": ""}, "is a folder"},
-		{"write", params{"path": b.path("new"), "source": b.path("missing")}, "missing is not there"},
-		{"write", params{"path": b.path("new"), "source": b.path("folder")}, "is no regular file"},
+		{"write", params{"path": b.path("new"), "source": b.path("missing")}, "missing does not exist"},
+		{"write", params{"path": b.path("new"), "source": b.path("folder")}, "is not a regular file"},
 		{"write", params{"files": []params{{"path": b.path("f"), "content": ""}, {"path": b.path("f"), "content": ""}}}, "name each file once"},
 		{"write", params{"files": []params{{"path": b.path("n"), "content": ""}, {"path": b.path("n/x"), "content": ""}}}, "one is, or is in, the other"},
 		{"write", params{"files": []params{{"path": b.path("f"), "content": ""}, {"path": "/etc/x", "content": ""}}}, `files[1].path: "/etc/x"`},
 		{"delete", params{}, "give one path, or a list of paths"},
 		{"delete", params{"path": b.path("f"), "paths": []string{b.path("f")}}, "give one path, or a list of paths"},
 		{"delete", params{"paths": []string{b.path("folder"), b.path("folder/f")}}, "one is, or is in, the other"},
-		{"delete", params{"path": b.path("missing")}, "missing is not there"},
+		{"delete", params{"path": b.path("missing")}, "missing does not exist"},
 	} {
 		before := describe(t, b.root)
 		e := b.entry()
@@ -138,7 +138,7 @@ func TestChecksSeeWhatIsStagedAndThenWhatIsThere(t *testing.T) {
 		require.Equal(t, before, describe(t, b.root), "nothing is put into place before the checks hold")
 	}
 	one := params{"path": b.path("new.json"), "content": "{}"}
-	requireError(t, b.apply("write", b.entry(), one, run(activities.Staged, "sh", "-c", "echo >> {path}")), activities.CheckFailed, "a check only reads")
+	requireError(t, b.apply("write", b.entry(), one, run(activities.Staged, "sh", "-c", "echo >> {path}")), activities.CheckFailed, "checks may only read")
 	gone := activities.Check{Exists: &activities.ExistsCheck{}}
 	requireError(t, b.apply("delete", b.entry(), params{"path": b.path("old.json")}, gone), activities.CheckFailed, "is not there")
 	require.Equal(t, before, describe(t, b.root))

@@ -28,14 +28,14 @@ func (a *action) Spec() activities.Spec { return a.spec }
 
 func (a *action) reach(what string) { point.Reach(a.spec.Name + ":" + what) }
 
-// forgotten says that a key first used after since may be forgotten by now.
-func (s *service) forgotten(since time.Time) bool {
+// isForgotten says that a key first used after since may be forgotten by now.
+func (s *service) isForgotten(since time.Time) bool {
 	return since.IsZero() || s.now().Sub(since) > keyLife
 }
 
 // Apply sends the request once per token.
 func (a *action) Apply(ctx context.Context, e activities.Entry, step activities.Step, want activities.Digest) (activities.Result, error) {
-	c, err := a.open(ctx, a.forward, e.Place.Journal)
+	c, err := a.openSession(ctx, a.forward, e.Place.Journal)
 	if err != nil {
 		return activities.Result{}, err
 	}
@@ -43,9 +43,9 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, step activities.
 	if err != nil {
 		return activities.Result{}, err
 	}
-	o, notes, err := a.once(c, e, req, want)
+	o, notes, err := a.sendOnce(c, e, req, want)
 	if err != nil {
-		return activities.Result{}, typed(err)
+		return activities.Result{}, asActionError(err)
 	}
 	a.reach("confirmed")
 	if err := activities.RunChecks(ctx, step.Checks, activities.Live, activities.Live, scene{o}); err != nil {
@@ -56,28 +56,28 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, step activities.
 			return activities.Result{}, activities.Errorf(activities.Refused, "check: when: staged; Stripe stages nothing, use live")
 		}
 	}
-	return a.result(o, notes), nil
+	return a.makeResult(o, notes), nil
 }
 
-// once sends the request, unless what it would do stands already, and looks at what came of it.
-func (a *action) once(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
+// sendOnce sends the request, unless what it would do stands already, and looks at what came of it.
+func (a *action) sendOnce(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
 	if e.Redoes != "" && a.kind.strategy == activities.Irreversible {
-		if o, err = a.standing(c, e, req); err != nil || o != nil {
+		if o, err = a.stillStanding(c, e, req); err != nil || o != nil {
 			return o, []string{"what the step had done before the rollback still stands; it was not done again"}, err
 		}
 	}
 	forward := a.create
-	if a.kind.acts() {
+	if a.kind.actsOnObject() {
 		forward = a.act
 	}
 	if o, notes, err = forward(c, e, req, want); err != nil {
 		return nil, nil, err
 	}
-	o, err = a.kept(c, e.Token, o, req)
+	o, err = a.checkStillMade(c, e.Token, o, req)
 	return o, notes, err
 }
 
-func (a *action) result(o object, notes []string) activities.Result {
+func (a *action) makeResult(o object, notes []string) activities.Result {
 	r := activities.Result{Summary: fmt.Sprintf("%s %s", a.kind.noun, o.text("id")), Outputs: map[string]any{}, Notes: notes}
 	for _, out := range a.kind.outputs {
 		r.Outputs[out.name] = o.at(out.path)
@@ -90,15 +90,15 @@ func (a *action) result(o object, notes []string) activities.Result {
 	return r
 }
 
-// kept looks at what the request made once more: an undo that came between the two has left its trace.
-func (a *action) kept(c *session, token string, o object, req request) (object, error) {
+// checkStillMade looks at what the request made once more: an undo that came between the two has left its trace.
+func (a *action) checkStillMade(c *session, token string, o object, req request) (object, error) {
 	path := req.parents
-	if !a.kind.acts() {
+	if !a.kind.actsOnObject() {
 		path = []string{req.list + "/" + o.text("id")}
 	}
 	now, err := c.get(path[0])
 	switch {
-	case gone(err), err == nil && !a.kind.acts() && !made(now, token):
+	case isGone(err), err == nil && !a.kind.actsOnObject() && !isMadeBy(now, token):
 		return nil, activities.Errorf(activities.Fenced, "%s %s was deleted: this forward came too late", a.kind.noun, o.text("id"))
 	case err != nil:
 		return nil, err
@@ -108,7 +108,7 @@ func (a *action) kept(c *session, token string, o object, req request) (object, 
 
 // create makes an object, or finds the one that an earlier attempt has made.
 func (a *action) create(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
-	if want != "" || a.forgotten(e.Since) {
+	if want != "" || a.isForgotten(e.Since) {
 		made, complete, err := c.search(req, e)
 		if err != nil {
 			return nil, nil, err
@@ -117,22 +117,22 @@ func (a *action) create(c *session, e activities.Entry, req request, want activi
 			return made[0], []string{"an earlier attempt had made it"}, nil
 		}
 		if !complete && !e.Since.IsZero() {
-			return nil, nil, unsure("too many objects were made since to find whether an earlier attempt had made it")
+			return nil, nil, unknownOutcome("too many objects were made since to find whether an earlier attempt had made it")
 		}
-		if err := a.judge(c, e, req, want); err != nil {
+		if err := a.checkApproved(c, e, req, want); err != nil {
 			return nil, nil, err
 		}
 	}
 	a.reach("looked")
-	o, _, err = c.post(req.path, req.params, key(e.Token))
+	o, _, err = c.post(req.path, req.params, deriveKey(e.Token))
 	a.reach("answered")
 	switch {
-	case spent(err):
-		return nil, nil, a.late(e)
-	case stuck(err):
+	case isSpent(err):
+		return nil, nil, a.lateError(e)
+	case isStuck(err):
 		made, _, err := c.search(req, e)
 		if err == nil && len(made) == 0 {
-			err = unsure("Stripe failed to answer, will answer the same for this key, and lists nothing that it made")
+			err = unknownOutcome("Stripe failed to answer, will answer the same for this key, and lists nothing that it made")
 		}
 		if err != nil {
 			return nil, nil, err
@@ -153,38 +153,38 @@ func (a *action) act(c *session, e activities.Entry, req request, want activitie
 	}
 	began := a.kind.beganAt(o, e.Token)
 	if began.IsZero() {
-		if err := a.judge(c, e, req, want); err != nil {
+		if err := a.checkApproved(c, e, req, want); err != nil {
 			return nil, nil, err
 		}
 		note := e.Token + "@" + strconv.FormatInt(a.now().Unix(), 10)
 		// A spent key: another attempt has written the same with another time.
-		if _, err := c.note(target, a.kind.mark(begun), note, key(e.Token, "record")); err != nil && !spent(err) {
+		if _, err := c.note(target, a.kind.mark(beganMark), note, deriveKey(e.Token, "record")); err != nil && !isSpent(err) {
 			return nil, nil, err
 		}
 		a.reach("recorded")
-	} else if a.forgotten(began) && a.kind.moved(o) {
+	} else if a.isForgotten(began) && a.kind.moved(o) {
 		return o, []string{"an earlier attempt had done it"}, nil
 	}
-	o, _, err = c.post(req.path, req.params, key(e.Token))
+	o, _, err = c.post(req.path, req.params, deriveKey(e.Token))
 	a.reach("answered")
 	switch {
-	case spent(err):
-		return nil, nil, a.late(e)
-	case stuck(err):
+	case isSpent(err):
+		return nil, nil, a.lateError(e)
+	case isStuck(err):
 		if o, err = c.get(target); err == nil && !a.kind.moved(o) {
-			err = unsure("Stripe failed to answer, will answer the same for this key, and the %s has a status of %s", a.kind.noun, o.text("status"))
+			err = unknownOutcome("Stripe failed to answer, will answer the same for this key, and the %s has a status of %s", a.kind.noun, o.text("status"))
 		}
 		return o, []string{"Stripe failed to answer; that it was done was seen on the object"}, err
 	}
 	return o, nil, err
 }
 
-// judge refuses a change that is not the one that was approved.
-func (a *action) judge(c *session, e activities.Entry, req request, want activities.Digest) error {
+// checkApproved refuses a change that is not the one that was approved.
+func (a *action) checkApproved(c *session, e activities.Entry, req request, want activities.Digest) error {
 	if want == "" {
 		return nil
 	}
-	change, err := a.change(c, req, e.Place.Journal)
+	change, err := a.describeChange(c, req, e.Place.Journal)
 	if err == nil && change.Digest != want {
 		err = activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: %s is %s now, approved was %s",
 			change.Summary, change.Digest.Short(), want.Short())
@@ -192,24 +192,24 @@ func (a *action) judge(c *session, e activities.Entry, req request, want activit
 	return err
 }
 
-func (a *action) late(e activities.Entry) error {
+func (a *action) lateError(e activities.Entry) error {
 	return activities.Errorf(activities.Fenced, "the idempotency key of token %s is blocked: the step was undone or released, or its parameters have changed since it was first sent", e.Token)
 }
 
-func unsure(format string, args ...any) error {
+func unknownOutcome(format string, args ...any) error {
 	return activities.Errorf(activities.UnknownOutcome, format, args...)
 }
 
 // search finds what was made with an entry's token, changing nothing.
 func (c *session) search(req request, e activities.Entry) (made []object, complete bool, err error) {
 	ours := func(o object) {
-		if noted(o, tokenMark) == e.Token && !o.deleted() {
+		if noteOn(o, tokenMark) == e.Token && !o.isDeleted() {
 			made = append(made, o)
 		}
 	}
 	if req.chosen != "" {
 		o, err := c.get(req.list + "/" + req.chosen)
-		if err != nil && !gone(err) {
+		if err != nil && !isGone(err) {
 			return nil, false, err
 		}
 		ours(o)

@@ -47,8 +47,8 @@ func (o object) at(path string) any {
 	return v
 }
 
-// deleted says that only a stub is left.
-func (o object) deleted() bool { return o["deleted"] == true }
+// isDeleted says that only a stub is left.
+func (o object) isDeleted() bool { return o["deleted"] == true }
 
 // response receives an answer from stripe-go.
 type response struct {
@@ -96,7 +96,7 @@ func (c *session) post(path string, params stripe.ParamsContainer, key string) (
 	wait, until := 50*time.Millisecond, time.Now().Add(c.config.HTTPTimeout)
 	for {
 		o, replayed, err = c.call(http.MethodPost, path, params, key)
-		if !busy(err) || time.Now().After(until) {
+		if !isBusy(err) || time.Now().After(until) {
 			return o, replayed, err
 		}
 		select {
@@ -108,12 +108,12 @@ func (c *session) post(path string, params stripe.ParamsContainer, key string) (
 	}
 }
 
-// remove deletes what is at a path. It needs no key: what is deleted stays so.
-func (c *session) remove(path string, params stripe.ParamsContainer) error {
+// deleteObject deletes what is at a path. It needs no key: what is deleted stays so.
+func (c *session) deleteObject(path string, params stripe.ParamsContainer) error {
 	point.Reach(leaving)
 	defer point.Reach(answered)
 	_, _, err := c.call(http.MethodDelete, path, params, "")
-	if gone(err) {
+	if isGone(err) {
 		return nil
 	}
 	return err
@@ -128,20 +128,20 @@ const (
 // resends bounds how many keys one change of an undo may use up: each but the last holds an answer 500.
 const resends = 3
 
-// once posts a change of an undo under a key of its own, so that it acts once, however late a second sender wakes up.
+// postOnce posts a change of an undo under a key of its own, so that it acts once, however late a second sender wakes up.
 // Where that key holds an answer 500 for good, the next one is taken: what it sends may be done twice without harm.
-func (c *session) once(path string, params stripe.ParamsContainer, key string) (o object, err error) {
+func (c *session) postOnce(path string, params stripe.ParamsContainer, key string) (o object, err error) {
 	for n := range resends {
 		o, _, err = c.post(path, params, key+"."+strconv.Itoa(n))
-		if !stuck(err) {
+		if !isStuck(err) {
 			break
 		}
 	}
 	return o, err
 }
 
-// form makes parameters out of names and values.
-func form(pairs ...string) *stripe.Params {
+// formParams makes parameters out of names and values.
+func formParams(pairs ...string) *stripe.Params {
 	p := &stripe.Params{}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		p.AddExtra(pairs[i], pairs[i+1])
@@ -156,7 +156,7 @@ const maxPages = 100
 func (c *session) list(path string, filter url.Values, visit func(object)) (complete bool, err error) {
 	after := ""
 	for range maxPages {
-		p := form("limit", "100")
+		p := formParams("limit", "100")
 		for name, values := range filter {
 			p.AddExtra(name, values[0])
 		}

@@ -11,20 +11,20 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// guard is the circuit breaker of one direction: forwards that fail never block an unwind.
-type guard struct {
+// breakerGuard is the circuit breaker of one direction: forwards that fail never block an unwind.
+type breakerGuard struct {
 	breaker *gobreaker.TwoStepCircuitBreaker[any]
 	pause   time.Duration
 	opened  atomic.Int64 // when it last opened, in Unix nanoseconds
 }
 
-func newGuard(name string, c Config) *guard {
-	g := &guard{pause: c.BreakerPause}
+func newGuard(name string, c Config) *breakerGuard {
+	g := &breakerGuard{pause: c.BreakerPause}
 	g.breaker = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
 		Name: name, Timeout: c.BreakerPause, MaxRequests: 1, Interval: time.Minute, BucketPeriod: 10 * time.Second,
 		ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= c.BreakerTrips },
 		// A declined card or a mistake of ours says that Stripe is well.
-		IsSuccessful: func(err error) bool { return err == nil || !unavailable(err) },
+		IsSuccessful: func(err error) bool { return err == nil || !isUnavailable(err) },
 		// Our own cancellation says nothing about Stripe.
 		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) },
 		OnStateChange: func(_ string, _, to gobreaker.State) {
@@ -37,7 +37,7 @@ func newGuard(name string, c Config) *guard {
 }
 
 // do calls f unless the breaker is open: then it returns BreakerOpen with the time to wait.
-func (g *guard) do(f func() error) error {
+func (g *breakerGuard) do(f func() error) error {
 	done, err := g.breaker.Allow()
 	if err != nil {
 		wait := g.pause - time.Since(time.Unix(0, g.opened.Load()))

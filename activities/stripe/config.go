@@ -65,7 +65,7 @@ func (c Config) validate() error {
 type service struct {
 	config        Config
 	backend       stripe.Backend
-	forward, back *guard
+	forward, back *breakerGuard
 	now           func() time.Time
 
 	mu       sync.Mutex
@@ -78,7 +78,7 @@ func New(config Config) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	w := activities.World{Name: "stripe", Journal: s.journal}
+	w := activities.World{Name: "stripe", Journal: s.journalID}
 	for _, k := range kinds() {
 		w.Actions = append(w.Actions, &action{service: s, kind: k, spec: k.spec()})
 	}
@@ -113,18 +113,18 @@ type session struct {
 	*service
 	ctx   context.Context //nolint:containedctx // a session is one call, and ends with it
 	key   string
-	guard *guard
+	guard *breakerGuard
 }
 
-// open begins a call for an entry. A key of another account than the one that holds the entry's record is WrongPlace.
-func (s *service) open(ctx context.Context, g *guard, journal string) (*session, error) {
-	c, err := s.session(ctx, g)
+// openSession begins a call for an entry. A key of another account than the one that holds the entry's record is WrongPlace.
+func (s *service) openSession(ctx context.Context, g *breakerGuard, journal string) (*session, error) {
+	c, err := s.newSession(ctx, g)
 	if err != nil {
 		return nil, err
 	}
-	id, err := c.account()
+	id, err := c.accountID()
 	if err != nil {
-		return nil, typed(err)
+		return nil, asActionError(err)
 	}
 	if id != journal {
 		return nil, activities.Errorf(activities.WrongPlace, "the record is in Stripe account %s; this worker's key is of %s", journal, id)
@@ -132,33 +132,33 @@ func (s *service) open(ctx context.Context, g *guard, journal string) (*session,
 	return c, nil
 }
 
-func (s *service) session(ctx context.Context, g *guard) (*session, error) {
+func (s *service) newSession(ctx context.Context, g *breakerGuard) (*session, error) {
 	key, err := s.config.Key()
 	if err != nil {
 		return nil, activities.Errorf(activities.Refused, "the Stripe key: %v", err)
 	}
 	activities.MaskerFrom(ctx).Add(key)
-	if live(key) && !s.config.AllowLive {
+	if isLive(key) && !s.config.AllowLive {
 		return nil, activities.Errorf(activities.Refused, "the Stripe key is a live one; allow live keys by name in the worker's config, or use a test key")
 	}
 	return &session{service: s, ctx: ctx, key: key, guard: g}, nil
 }
 
-func live(key string) bool {
+func isLive(key string) bool {
 	return strings.HasPrefix(key, "sk_live_") || strings.HasPrefix(key, "rk_live_")
 }
 
-// journal is the record's home: the account and its mode, for the record is in the API itself.
-func (s *service) journal(ctx context.Context) (string, error) {
-	c, err := s.session(ctx, s.forward)
+// journalID is the record's home: the account and its mode, for the record is in the API itself.
+func (s *service) journalID(ctx context.Context) (string, error) {
+	c, err := s.newSession(ctx, s.forward)
 	if err != nil {
 		return "", err
 	}
-	id, err := c.account()
-	return id, typed(err)
+	id, err := c.accountID()
+	return id, asActionError(err)
 }
 
-func (c *session) account() (string, error) {
+func (c *session) accountID() (string, error) {
 	c.mu.Lock()
 	id := c.accounts[c.key]
 	c.mu.Unlock()
@@ -170,7 +170,7 @@ func (c *session) account() (string, error) {
 		return "", err
 	}
 	mode := "test"
-	if live(c.key) {
+	if isLive(c.key) {
 		mode = "live"
 	}
 	id = account.text("id") + ":" + mode

@@ -11,7 +11,7 @@ import (
 
 // Undo takes back what the step did, and sees to it that a forward that is still on its way does nothing.
 func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
-	c, err := a.open(ctx, a.back, e.Place.Journal)
+	c, err := a.openSession(ctx, a.back, e.Place.Journal)
 	if err != nil {
 		return activities.Undone{}, err
 	}
@@ -24,20 +24,20 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 		undo = a.undoSpend
 	}
 	undone, err := undo(c, e, req, d)
-	return undone, typed(err)
+	return undone, asActionError(err)
 }
 
 // undoCreate is for creates that move no money. The fence and the probe are the same request under the same key: it
 // returns the object that the forward has made, or makes the one that a late forward will get, and either is taken away.
 func (a *action) undoCreate(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone, error) {
-	its, err := a.claim(c, e, req)
+	its, err := a.claimObjects(c, e, req)
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	a.reach("claimed")
 	undone := activities.Undone{Outcome: activities.Nothing, Observed: "Stripe has refused the request or failed to answer it, and lists nothing with its token"}
 	for _, o := range its.objects { // more than one only where a key was forgotten between two attempts
-		one, err := a.takeBack(c, e, req, o.text("id"), its.fresh, d)
+		one, err := a.undoObject(c, e, req, o.text("id"), its.fresh, d)
 		if err != nil {
 			return activities.Undone{}, err
 		}
@@ -55,8 +55,8 @@ func (a *action) undoCreate(c *session, e activities.Entry, req request, d activ
 	return undone, nil
 }
 
-// claim is what a token's request has made.
-type claim struct {
+// claimedObjects is what a token's request has made.
+type claimedObjects struct {
 	objects []object
 	// fresh: the undo itself has made it, so that nobody can later.
 	fresh bool
@@ -66,10 +66,10 @@ type claim struct {
 	unproven bool
 }
 
-// claim finds what the token's request has made, or makes it now so that nobody can later. A key that may be forgotten is
+// claimObjects finds what the token's request has made, or makes it now so that nobody can later. A key that may be forgotten is
 // no proof: then the list is asked first.
-func (a *action) claim(c *session, e activities.Entry, req request) (claim, error) {
-	its := claim{complete: true, unproven: a.forgotten(e.Since)}
+func (a *action) claimObjects(c *session, e activities.Entry, req request) (claimedObjects, error) {
+	its := claimedObjects{complete: true, unproven: a.isForgotten(e.Since)}
 	var err error
 	if its.unproven {
 		its.objects, its.complete, err = c.search(req, e)
@@ -78,36 +78,36 @@ func (a *action) claim(c *session, e activities.Entry, req request) (claim, erro
 			return its, err
 		}
 	}
-	o, replayed, err := c.post(req.path, req.params, key(e.Token))
+	o, replayed, err := c.post(req.path, req.params, deriveKey(e.Token))
 	switch {
 	case err == nil:
 		its.objects, its.fresh, its.complete = []object{o}, !replayed, its.complete || replayed
 		return its, nil
-	case spent(err):
-		return claim{}, a.late(e)
-	case stuck(err), denied(err):
-		its.unproven = its.unproven || stuck(err)
+	case isSpent(err):
+		return claimedObjects{}, a.lateError(e)
+	case isStuck(err), isDenied(err):
+		its.unproven = its.unproven || isStuck(err)
 		its.objects, its.complete, err = c.search(req, e)
 		if err == nil && len(its.objects) == 0 && !its.complete {
-			err = unsure("too many objects were made since to find whether the step had made one")
+			err = unknownOutcome("too many objects were made since to find whether the step had made one")
 		}
 		its.complete = true
 		return its, err
 	}
-	return claim{}, err
+	return claimedObjects{}, err
 }
 
-// takeBack removes one object, unless someone has changed it since.
-func (a *action) takeBack(c *session, e activities.Entry, req request, id string, fresh bool, d activities.Decision) (activities.Undone, error) {
+// undoObject removes one object, unless someone has changed it since.
+func (a *action) undoObject(c *session, e activities.Entry, req request, id string, fresh bool, d activities.Decision) (activities.Undone, error) {
 	path := req.list + "/" + id
 	code := codeDone
 	if fresh {
 		code = codeNothing
 	}
 	o, err := c.get(path)
-	if gone(err) || err == nil && !made(o, e.Token) {
-		code, err = c.settle(a.kind, path, e.Token, code)
-		return a.describe(id, code, "deleted"), err
+	if isGone(err) || err == nil && !isMadeBy(o, e.Token) {
+		code, err = c.noteOutcome(a.kind, path, e.Token, code)
+		return a.describeUndo(id, code, "deleted"), err
 	}
 	if err != nil {
 		return activities.Undone{}, err
@@ -115,20 +115,20 @@ func (a *action) takeBack(c *session, e activities.Entry, req request, id string
 	if err := a.kind.checkKept(o, e.Token); err != nil {
 		return activities.Undone{}, err
 	}
-	if earlier := a.kind.settled(o, e.Token); earlier != "" {
+	if earlier := a.kind.notedCode(o, e.Token); earlier != "" {
 		code = earlier // its key may be forgotten, the note is not
 	}
-	how, err := c.over(o)
+	how, err := c.effectEnded(o)
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	if how != "" {
-		if first, err := c.settle(a.kind, path, e.Token, code); err == nil {
+		if first, err := c.noteOutcome(a.kind, path, e.Token, code); err == nil {
 			code = first
-		} else if !denied(err) { // denied: it takes no notes any more
+		} else if !isDenied(err) { // denied: it takes no notes any more
 			return activities.Undone{}, err
 		}
-		return a.describe(id, code, how), nil
+		return a.describeUndo(id, code, how), nil
 	}
 	drift, err := c.drift(a.kind, req, o)
 	if err != nil {
@@ -136,16 +136,16 @@ func (a *action) takeBack(c *session, e activities.Entry, req request, id string
 	}
 	if drift != nil {
 		if drift.Digest != d.Force {
-			return drifted(drift, "%s %s was changed since; it is untouched", a.kind.noun, id), nil
+			return driftedOutcome(drift, "%s %s was changed since; it is untouched", a.kind.noun, id), nil
 		}
 		code = codeForced
 	}
-	if code, err = c.settle(a.kind, path, e.Token, code); err != nil {
+	if code, err = c.noteOutcome(a.kind, path, e.Token, code); err != nil {
 		return activities.Undone{}, err
 	}
 	a.reach("settled")
 	for _, inverse := range a.kind.inverses {
-		if err = inverse(c, path, e.Token, d.Force); !denied(err) {
+		if err = inverse(c, path, e.Token, d.Force); !isDenied(err) {
 			break
 		}
 	}
@@ -153,27 +153,27 @@ func (a *action) takeBack(c *session, e activities.Entry, req request, id string
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	if o, err = c.get(path); err != nil && !gone(err) {
+	if o, err = c.get(path); err != nil && !isGone(err) {
 		return activities.Undone{}, err
 	}
 	how = "deleted"
-	if err == nil && made(o, e.Token) {
-		if how, err = c.over(o); err != nil {
+	if err == nil && isMadeBy(o, e.Token) {
+		if how, err = c.effectEnded(o); err != nil {
 			return activities.Undone{}, err
 		}
 	}
 	if how == "" {
 		return activities.Undone{}, activities.Errorf(activities.ActionFailed, "%s %s is still there after its undo", a.kind.noun, id)
 	}
-	return a.describe(id, code, how), nil
+	return a.describeUndo(id, code, how), nil
 }
 
-// made says that an object is there and a token's; an id that the caller chose can be another's by now.
-func made(o object, token string) bool { return !o.deleted() && noted(o, tokenMark) == token }
+// isMadeBy says that an object is there and a token's; an id that the caller chose can be another's by now.
+func isMadeBy(o object, token string) bool { return !o.isDeleted() && noteOn(o, tokenMark) == token }
 
-// describe is the outcome of an undo that has ended, told from what is there: every undo of the token tells the same.
+// describeUndo is the outcome of an undo that has ended, told from what is there: every undo of the token tells the same.
 // No code: no undo of the token has taken the object away.
-func (a *action) describe(id, code, how string) activities.Undone {
+func (a *action) describeUndo(id, code, how string) activities.Undone {
 	name := fmt.Sprintf("%s %s", a.kind.noun, id)
 	undone := activities.Undone{Outcome: activities.Compensated, Observed: name + " is " + how}
 	switch {
@@ -195,21 +195,21 @@ func (a *action) describe(id, code, how string) activities.Undone {
 	return undone
 }
 
-func drifted(drift *activities.Drift, format string, args ...any) activities.Undone {
+func driftedOutcome(drift *activities.Drift, format string, args ...any) activities.Undone {
 	return activities.Undone{Outcome: activities.Drifted, Observed: fmt.Sprintf(format, args...), Drift: drift}
 }
 
-// over says in a word that an object has no effect any more; empty: it has.
-func (c *session) over(o object) (how string, err error) {
+// effectEnded says in a word that an object has no effect any more; empty: it has.
+func (c *session) effectEnded(o object) (how string, err error) {
 	switch {
-	case o.deleted():
+	case o.isDeleted():
 		return "deleted", nil
 	case o["active"] == false:
 		return "inactive", nil
 	case o["status"] == "canceled":
 		return "canceled", nil
 	case o["object"] == "payment_intent" && o["status"] == "succeeded":
-		if all, _, err := c.returned(o); !all || err != nil {
+		if all, _, err := c.isReturned(o); !all || err != nil {
 			return "", err
 		}
 		return "paid, and all of it given back", nil
@@ -220,22 +220,22 @@ func (c *session) over(o object) (how string, err error) {
 // inverse takes an object back, or is denied.
 type inverse func(c *session, path, token string, force activities.Digest) error
 
-func deletes(c *session, path, _ string, _ activities.Digest) error {
-	return c.remove(path, &stripe.Params{})
+func deleteInverse(c *session, path, _ string, _ activities.Digest) error {
+	return c.deleteObject(path, &stripe.Params{})
 }
 
-func deactivates(c *session, path, token string, force activities.Digest) error {
-	_, err := c.once(path, form("active", "false"), key(token, "off", brief(path), force.Short()))
+func deactivateInverse(c *session, path, token string, force activities.Digest) error {
+	_, err := c.postOnce(path, formParams("active", "false"), deriveKey(token, "off", pathDigest(path), force.Short()))
 	return err
 }
 
-func cancels(c *session, path, token string, force activities.Digest) error {
-	_, err := c.once(path+"/cancel", &stripe.Params{}, key(token, "off", brief(path), force.Short()))
+func cancelInverse(c *session, path, token string, force activities.Digest) error {
+	_, err := c.postOnce(path+"/cancel", &stripe.Params{}, deriveKey(token, "off", pathDigest(path), force.Short()))
 	return err
 }
 
-// refunds is for an intent that somebody has confirmed: only where a person has seen that.
-func refunds(c *session, path, token string, force activities.Digest) error {
+// refundInverse is for an intent that somebody has confirmed: only where a person has seen that.
+func refundInverse(c *session, path, token string, force activities.Digest) error {
 	if force == "" {
 		return activities.Errorf(activities.ActionFailed, "%s can no longer be canceled; the next attempt looks at it anew", path)
 	}

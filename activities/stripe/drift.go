@@ -38,7 +38,7 @@ func (c *session) drift(k *kind, req request, o object) (*activities.Drift, erro
 	}
 	var diff strings.Builder
 	for _, path := range slices.Sorted(maps.Keys(left)) {
-		if was, is := line(left[path]), line(now[path]); !bytes.Equal(was, is) {
+		if was, is := jsonLine(left[path]), jsonLine(now[path]); !bytes.Equal(was, is) {
 			fmt.Fprintf(&diff, "- %s: %s\n+ %s: %s\n", path, was, path, is)
 		}
 	}
@@ -46,12 +46,12 @@ func (c *session) drift(k *kind, req request, o object) (*activities.Drift, erro
 		return nil, nil
 	}
 	return &activities.Drift{
-		Digest: activities.DigestOf([]byte(o.text("id")), line(now)),
+		Digest: activities.DigestOf([]byte(o.text("id")), jsonLine(now)),
 		Diff:   fmt.Sprintf("%s %s\n%s", k.noun, o.text("id"), diff.String()),
 	}, nil
 }
 
-func (c *session) usersOf(u *users, o object) (ids []string, err error) {
+func (c *session) usersOf(u *dependents, o object) (ids []string, err error) {
 	filter := url.Values{u.owner: {o.text("id")}}
 	if u.active {
 		filter.Set("active", "true")
@@ -62,8 +62,8 @@ func (c *session) usersOf(u *users, o object) (ids []string, err error) {
 	return ids, err
 }
 
-// line is a value as JSON: maps in it are sorted.
-func line(v any) []byte {
+// jsonLine is a value as JSON: maps in it are sorted.
+func jsonLine(v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // it came out of JSON, or is ours

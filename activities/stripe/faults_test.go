@@ -249,7 +249,7 @@ func TestTheBreakerOpensForEachDirectionApart(t *testing.T) {
 func TestOurOwnCancellationAndDeclinedCardsOpenNoBreaker(t *testing.T) {
 	b := newBench(t)
 	b.service = b.worker(Config{BreakerTrips: 1, BreakerPause: time.Minute, HTTPTimeout: 10 * time.Second})
-	_, err := b.service.journal(t.Context())
+	_, err := b.service.journalID(t.Context())
 	require.NoError(t, err)
 	b.step("payment_intent.confirm", map[string]any{"payment_intent": b.intent("payment_method", emulator.CardDeclined)}).fails(activities.ActionDenied)
 

@@ -38,7 +38,7 @@ func newBench(t *testing.T) *bench {
 	t.Cleanup(func() { server.Close() })
 	b.url = server.URL
 	b.service = b.worker(Config{})
-	b.journal, err = b.service.journal(t.Context())
+	b.journal, err = b.service.journalID(t.Context())
 	require.NoError(t, err)
 	return b
 }

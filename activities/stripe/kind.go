@@ -37,7 +37,7 @@ type kind struct {
 	// exact says that nothing is left of an object that an inverse has deleted.
 	exact bool
 	// users lists what others may have built on an object: while there is any, it is not as the step left it.
-	users *users
+	users *dependents
 
 	// spend takes back what may have moved money; nil for the creates that move none.
 	spend func(u *undoRun) (activities.Undone, error)
@@ -50,8 +50,8 @@ type kind struct {
 // output is a field of the answer that later steps may refer to.
 type output struct{ name, path, doc string }
 
-// users is a list of objects that belong to another one, by the parameter that names the owner.
-type users struct {
+// dependents is a list of objects that belong to another one, by the parameter that names the owner.
+type dependents struct {
 	what, list, owner string
 	active            bool // only those that are active
 }
@@ -71,14 +71,14 @@ type request struct {
 	parents []string
 }
 
-// acts says that the request acts on an object that is there, instead of making one.
-func (k *kind) acts() bool { return k.moved != nil }
+// actsOnObject says that the request acts on an object that is there, instead of making one.
+func (k *kind) actsOnObject() bool { return k.moved != nil }
 
 func (k *kind) name() string { return "stripe." + k.noun + "." + k.verb }
 
 func (k *kind) spec() activities.Spec {
 	s := activities.Spec{
-		Name: k.name(), Summary: k.summary, Params: k.params, UndoParams: names(k.params), Keys: k.keys, Risk: k.risk,
+		Name: k.name(), Summary: k.summary, Params: k.params, UndoParams: parameterNames(k.params), Keys: k.keys, Risk: k.risk,
 		Strategy: k.strategy, Undo: k.undo, Redo: k.redo, Outputs: map[string]string{},
 	}
 	for _, o := range k.outputs {
@@ -87,8 +87,8 @@ func (k *kind) spec() activities.Spec {
 	return s
 }
 
-// names are the parameters of a schema: the undo needs them all, to send or to recognize the same request.
-func names(schema json.RawMessage) []string {
+// parameterNames are the parameters of a schema: the undo needs them all, to send or to recognize the same request.
+func parameterNames(schema json.RawMessage) []string {
 	var s struct {
 		Properties map[string]any `json:"properties"`
 	}
@@ -98,8 +98,8 @@ func names(schema json.RawMessage) []string {
 	return slices.Sorted(maps.Keys(s.Properties))
 }
 
-// with completes a kind with the parameters that it takes: their schema, and how they become a request.
-func with[P any](k kind, build func(p P, token string) (request, error)) *kind {
+// newKind completes a kind with the parameters that it takes: their schema, and how they become a request.
+func newKind[P any](k kind, build func(p P, token string) (request, error)) *kind {
 	k.params = activities.ParamsSchema[P]()
 	k.build = func(raw json.RawMessage, token string) (request, error) {
 		p, err := activities.DecodeParams[P](raw)
@@ -137,8 +137,8 @@ func pathsOf(triples ...string) ([]string, error) {
 	return paths, nil
 }
 
-// metadata is what a create writes: the task's own, and the token.
-func metadata(own map[string]string, token string) (map[string]string, error) {
+// withToken is what a create writes: the task's own, and the token.
+func withToken(own map[string]string, token string) (map[string]string, error) {
 	m := map[string]string{tokenMark: token}
 	for name, value := range own {
 		if strings.HasPrefix(name, markPrefix) {
@@ -149,8 +149,8 @@ func metadata(own map[string]string, token string) (map[string]string, error) {
 	return m, nil
 }
 
-// optional leaves an empty parameter out of a request.
-func optional(s string) *string {
+// optionalString leaves an empty parameter out of a request.
+func optionalString(s string) *string {
 	if s == "" {
 		return nil
 	}

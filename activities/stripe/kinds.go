@@ -25,44 +25,44 @@ func kinds() []*kind {
 	id := output{"id", "id", "the id in Stripe"}
 	status := output{"status", "status", "the status in Stripe"}
 	return []*kind{
-		with(kind{
+		newKind(kind{
 			noun: "customer", verb: "create", summary: "Make a customer.",
 			undo:   "deletes the customer",
 			redo:   "makes another customer, with another id",
 			losses: []string{"Stripe shows a deleted customer's past payments for ever"},
 			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, {"email", "email", "the email address"}},
-			inverses: []inverse{deletes},
-			users:    &users{what: "subscriptions", list: "/v1/subscriptions", owner: "customer"},
+			inverses: []inverse{deleteInverse},
+			users:    &dependents{what: "subscriptions", list: "/v1/subscriptions", owner: "customer"},
 		}, customerRequest),
-		with(kind{
+		newKind(kind{
 			noun: "product", verb: "create", summary: "Make a product.",
 			undo: "deletes the product; where prices were made for it, which Stripe deletes never, it is made inactive",
 			redo: "makes the product anew, with the id that was chosen or another one; a chosen id is still taken where prices kept the old product from being deleted",
 			risk: activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id},
-			inverses: []inverse{deletes, deactivates}, exact: true,
-			users: &users{what: "active prices", list: "/v1/prices", owner: "product", active: true},
+			inverses: []inverse{deleteInverse, deactivateInverse}, exact: true,
+			users: &dependents{what: "active prices", list: "/v1/prices", owner: "product", active: true},
 		}, productRequest),
-		with(kind{
+		newKind(kind{
 			noun: "price", verb: "create", summary: "Make a price of a product.",
 			undo:   "makes the price inactive",
 			redo:   "makes another price, with another id; the old one stays inactive",
 			losses: []string{"the inactive price stays: Stripe deletes no price"},
 			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, {"product", "product", "the product's id"}},
-			inverses: []inverse{deactivates},
+			inverses: []inverse{deactivateInverse},
 		}, priceRequest),
-		with(kind{
+		newKind(kind{
 			noun: "coupon", verb: "create", summary: "Make a coupon.",
 			undo:   "deletes the coupon",
 			redo:   "makes the coupon anew, with the id that was chosen or another one",
 			losses: []string{"discounts that were given with the coupon stay"},
 			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id},
-			inverses: []inverse{deletes},
+			inverses: []inverse{deleteInverse},
 		}, couponRequest),
-		with(kind{
+		newKind(kind{
 			noun: "subscription", verb: "create", summary: "Subscribe a customer to a price; a price that is not free is charged at once.",
 			undo:   "cancels the subscription without a final invoice and gives back what was paid for it",
 			redo:   "makes another subscription, with another id, and charges for it again",
@@ -71,16 +71,16 @@ func kinds() []*kind {
 			outputs: []output{id, status, {"customer", "customer", "the customer's id"}},
 			spend:   undoSubscription,
 		}, subscriptionRequest),
-		with(kind{
+		newKind(kind{
 			noun: "payment_intent", verb: "create", summary: "Make a payment intent, which moves no money before it is confirmed.",
 			undo:   "cancels the intent",
 			redo:   "makes another intent, with another id",
 			losses: []string{"the canceled intent stays visible"},
 			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, status},
-			inverses: []inverse{cancels, refunds},
+			inverses: []inverse{cancelInverse, refundInverse},
 		}, intentRequest),
-		with(kind{
+		newKind(kind{
 			noun: "payment_intent", verb: "confirm", summary: "Charge a payment intent, or hold its money where it is captured by hand.",
 			undo:   "cancels the intent while its money is only held, and gives the money back where it was taken",
 			losses: []string{lossIntent, lossFee, lossMails},
@@ -90,7 +90,7 @@ func kinds() []*kind {
 			unmoved: statusIn("requires_payment_method", "requires_confirmation"),
 			moved:   statusIn("succeeded", "requires_capture", "processing"),
 		}, confirmRequest),
-		with(kind{
+		newKind(kind{
 			noun: "payment_intent", verb: "capture", summary: "Take the money that a confirmed payment intent holds.",
 			undo:   "gives the money back",
 			losses: []string{lossHold, lossFee, lossMails},
@@ -100,7 +100,7 @@ func kinds() []*kind {
 			unmoved: statusIn("requires_capture"),
 			moved:   statusIn("succeeded"),
 		}, captureRequest),
-		with(kind{
+		newKind(kind{
 			noun: "payment_intent", verb: "cancel", summary: "Cancel a payment intent, and release what it holds.",
 			undo: "cannot be undone: a canceled intent never comes back",
 			risk: activities.High, strategy: activities.Irreversible, keys: intent,
@@ -109,7 +109,7 @@ func kinds() []*kind {
 			unmoved: func(o object) bool { return o.text("status") != "canceled" },
 			moved:   statusIn("canceled"),
 		}, cancelRequest),
-		with(kind{
+		newKind(kind{
 			noun: "refund", verb: "create", summary: "Give money back to a customer.",
 			undo: "cannot be undone, but for a refund that still waits for the customer: that is canceled",
 			risk: activities.High, strategy: activities.Irreversible, keys: intent,
@@ -130,10 +130,10 @@ type customerParams struct {
 }
 
 func customerRequest(p customerParams, token string) (request, error) {
-	m, err := metadata(p.Metadata, token)
+	m, err := withToken(p.Metadata, token)
 	r := request{
 		path: "/v1/customers", list: "/v1/customers",
-		params: &stripe.CustomerParams{Name: optional(p.Name), Email: optional(p.Email), Phone: optional(p.Phone), Description: optional(p.Description), Metadata: m},
+		params: &stripe.CustomerParams{Name: optionalString(p.Name), Email: optionalString(p.Email), Phone: optionalString(p.Phone), Description: optionalString(p.Description), Metadata: m},
 		left: map[string]any{
 			"name": orNull(p.Name), "email": orNull(p.Email), "phone": orNull(p.Phone), "description": orNull(p.Description), "metadata": m,
 		},
@@ -154,7 +154,7 @@ type productParams struct {
 }
 
 func productRequest(p productParams, token string) (request, error) {
-	m, err := metadata(p.Metadata, token)
+	m, err := withToken(p.Metadata, token)
 	if p.ID == "" {
 		p.ID = "unwind_" + token
 	}
@@ -163,7 +163,7 @@ func productRequest(p productParams, token string) (request, error) {
 	}
 	return request{
 		path: "/v1/products", list: "/v1/products", chosen: p.ID,
-		params: &stripe.ProductParams{ID: stripe.String(p.ID), Name: stripe.String(p.Name), Description: optional(p.Description), Metadata: m},
+		params: &stripe.ProductParams{ID: stripe.String(p.ID), Name: stripe.String(p.Name), Description: optionalString(p.Description), Metadata: m},
 		left:   map[string]any{"name": p.Name, "description": orNull(p.Description), "active": true, "metadata": m},
 	}, err
 }
@@ -179,13 +179,13 @@ type priceParams struct {
 }
 
 func priceRequest(p priceParams, token string) (request, error) {
-	m, err := metadata(p.Metadata, token)
+	m, err := withToken(p.Metadata, token)
 	if err != nil {
 		return request{}, err
 	}
 	parents, err := pathsOf("products", "product", p.Product)
 	params := &stripe.PriceParams{Product: stripe.String(p.Product), Currency: stripe.String(strings.ToLower(p.Currency)),
-		UnitAmount: stripe.Int64(p.UnitAmount), Nickname: optional(p.Nickname), Metadata: m}
+		UnitAmount: stripe.Int64(p.UnitAmount), Nickname: optionalString(p.Nickname), Metadata: m}
 	if p.Interval != "" {
 		params.Recurring = &stripe.PriceRecurringParams{Interval: stripe.String(p.Interval), IntervalCount: optionalInt(p.Every)}
 	}
@@ -207,7 +207,7 @@ type couponParams struct {
 }
 
 func couponRequest(p couponParams, token string) (request, error) {
-	m, err := metadata(p.Metadata, token)
+	m, err := withToken(p.Metadata, token)
 	if p.ID == "" {
 		p.ID = "unwind_" + token
 	}
@@ -217,7 +217,7 @@ func couponRequest(p couponParams, token string) (request, error) {
 	if p.Duration == "" {
 		p.Duration = "once"
 	}
-	params := &stripe.CouponParams{ID: stripe.String(p.ID), Name: optional(p.Name), AmountOff: optionalInt(p.AmountOff), Currency: optional(strings.ToLower(p.Currency)),
+	params := &stripe.CouponParams{ID: stripe.String(p.ID), Name: optionalString(p.Name), AmountOff: optionalInt(p.AmountOff), Currency: optionalString(strings.ToLower(p.Currency)),
 		Duration: stripe.String(p.Duration), DurationInMonths: optionalInt(p.Months), Metadata: m}
 	if p.PercentOff != 0 {
 		params.PercentOff = stripe.Float64(p.PercentOff)
@@ -239,7 +239,7 @@ type subscriptionParams struct {
 }
 
 func subscriptionRequest(p subscriptionParams, token string) (request, error) {
-	m, err := metadata(p.Metadata, token)
+	m, err := withToken(p.Metadata, token)
 	if err != nil {
 		return request{}, err
 	}
@@ -250,7 +250,7 @@ func subscriptionRequest(p subscriptionParams, token string) (request, error) {
 		params: &stripe.SubscriptionParams{
 			Customer: stripe.String(p.Customer),
 			Items:    []*stripe.SubscriptionItemsParams{{Price: stripe.String(p.Price), Quantity: stripe.Int64(quantity)}},
-			Coupon:   optional(p.Coupon), DefaultPaymentMethod: optional(p.PaymentMethod), TrialPeriodDays: optionalInt(p.TrialDays), Metadata: m,
+			Coupon:   optionalString(p.Coupon), DefaultPaymentMethod: optionalString(p.PaymentMethod), TrialPeriodDays: optionalInt(p.TrialDays), Metadata: m,
 			// A payment that fails is a step that fails, not a subscription that waits for one.
 			PaymentBehavior: stripe.String("error_if_incomplete"), OffSession: stripe.Bool(true),
 		},
@@ -270,7 +270,7 @@ type intentParams struct {
 }
 
 func intentRequest(p intentParams, token string) (request, error) {
-	m, err := metadata(p.Metadata, token)
+	m, err := withToken(p.Metadata, token)
 	if err != nil {
 		return request{}, err
 	}
@@ -278,8 +278,8 @@ func intentRequest(p intentParams, token string) (request, error) {
 	return request{
 		path: "/v1/payment_intents", list: "/v1/payment_intents", parents: parents,
 		params: &stripe.PaymentIntentParams{
-			Amount: stripe.Int64(p.Amount), Currency: stripe.String(strings.ToLower(p.Currency)), Customer: optional(p.Customer), PaymentMethod: optional(p.PaymentMethod),
-			CaptureMethod: optional(p.CaptureMethod), Description: optional(p.Description), ReceiptEmail: optional(p.ReceiptEmail), Metadata: m,
+			Amount: stripe.Int64(p.Amount), Currency: stripe.String(strings.ToLower(p.Currency)), Customer: optionalString(p.Customer), PaymentMethod: optionalString(p.PaymentMethod),
+			CaptureMethod: optionalString(p.CaptureMethod), Description: optionalString(p.Description), ReceiptEmail: optionalString(p.ReceiptEmail), Metadata: m,
 			// A worker can follow no redirect.
 			AutomaticPaymentMethods: &stripe.PaymentIntentAutomaticPaymentMethodsParams{Enabled: stripe.Bool(true), AllowRedirects: stripe.String("never")},
 		},
@@ -295,7 +295,7 @@ type confirmParams struct {
 func confirmRequest(p confirmParams, _ string) (request, error) {
 	// A confirmation that would wait for a person is an error at once: nobody sits there.
 	return verbRequest(p.Intent, "confirm", &stripe.PaymentIntentConfirmParams{
-		PaymentMethod: optional(p.PaymentMethod), ErrorOnRequiresAction: stripe.Bool(true)})
+		PaymentMethod: optionalString(p.PaymentMethod), ErrorOnRequiresAction: stripe.Bool(true)})
 }
 
 type captureParams struct {
@@ -313,7 +313,7 @@ type cancelParams struct {
 }
 
 func cancelRequest(p cancelParams, _ string) (request, error) {
-	return verbRequest(p.Intent, "cancel", &stripe.PaymentIntentCancelParams{CancellationReason: optional(p.Reason)})
+	return verbRequest(p.Intent, "cancel", &stripe.PaymentIntentCancelParams{CancellationReason: optionalString(p.Reason)})
 }
 
 func verbRequest(intent, verb string, params stripe.ParamsContainer) (request, error) {
@@ -329,14 +329,14 @@ type refundParams struct {
 }
 
 func refundRequest(p refundParams, token string) (request, error) {
-	m, err := metadata(p.Metadata, token)
+	m, err := withToken(p.Metadata, token)
 	if err != nil {
 		return request{}, err
 	}
 	parents, err := pathsOf("payment_intents", "payment_intent", p.Intent)
 	return request{
 		path: "/v1/refunds", list: "/v1/refunds", filter: url.Values{"payment_intent": {p.Intent}}, parents: parents,
-		params: &stripe.RefundParams{PaymentIntent: stripe.String(p.Intent), Amount: optionalInt(p.Amount), Reason: optional(p.Reason), Metadata: m},
+		params: &stripe.RefundParams{PaymentIntent: stripe.String(p.Intent), Amount: optionalInt(p.Amount), Reason: optionalString(p.Reason), Metadata: m},
 		left:   map[string]any{"metadata": m},
 	}, err
 }

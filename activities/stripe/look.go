@@ -11,12 +11,12 @@ import (
 
 // traces are the objects on which a token's forward has left something.
 func (a *action) traces(c *session, req request, e activities.Entry) (objects []object, complete bool, err error) {
-	if !a.kind.acts() {
+	if !a.kind.actsOnObject() {
 		return c.search(req, e)
 	}
 	o, err := c.get(req.parents[0])
 	switch {
-	case gone(err):
+	case isGone(err):
 		return nil, true, nil
 	case err != nil:
 		return nil, false, err
@@ -28,7 +28,7 @@ func (a *action) traces(c *session, req request, e activities.Entry) (objects []
 
 // Observe compares what the step made with how it left it.
 func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
-	c, err := a.open(ctx, a.back, e.Place.Journal)
+	c, err := a.openSession(ctx, a.back, e.Place.Journal)
 	if err != nil {
 		return activities.Observation{}, err
 	}
@@ -38,7 +38,7 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 	}
 	objects, complete, err := a.traces(c, req, e)
 	if err != nil {
-		return activities.Observation{}, typed(err)
+		return activities.Observation{}, asActionError(err)
 	}
 	if len(objects) == 0 {
 		if !complete {
@@ -47,24 +47,24 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 		return activities.Observation{State: activities.AsBefore, Detail: "nothing in Stripe has the step's token"}, nil
 	}
 	o := objects[0]
-	how, err := c.over(o)
+	how, err := c.effectEnded(o)
 	if err != nil {
-		return activities.Observation{}, typed(err)
+		return activities.Observation{}, asActionError(err)
 	}
 	name := fmt.Sprintf("%s %s", a.kind.noun, o.text("id"))
 	switch {
 	case how != "" && a.kind.strategy != activities.Irreversible:
 		return activities.Observation{State: activities.AsBefore, Detail: name + " is " + how}, nil
-	case a.kind.acts() && a.kind.moved(o):
+	case a.kind.actsOnObject() && a.kind.moved(o):
 		return activities.Observation{State: activities.AsLeft, Detail: name + " is " + o.text("status")}, nil
-	case a.kind.acts() && a.kind.unmoved(o):
+	case a.kind.actsOnObject() && a.kind.unmoved(o):
 		return activities.Observation{State: activities.AsBefore, Detail: name + " is still " + o.text("status")}, nil
-	case a.kind.acts():
+	case a.kind.actsOnObject():
 		return activities.Observation{State: activities.Unseen, Detail: name + " is " + o.text("status")}, nil
 	}
 	drift, err := c.drift(a.kind, req, o)
 	if err != nil {
-		return activities.Observation{}, typed(err)
+		return activities.Observation{}, asActionError(err)
 	}
 	if drift != nil {
 		return activities.Observation{State: activities.Elsewise, Detail: name + " was changed", Drift: drift}, nil

@@ -20,17 +20,17 @@ func (k *kind) mark(what string) string { return markPrefix + k.noun + "_" + k.v
 
 // The notes.
 const (
-	begun    = ""          // TOKEN@TIME: a confirm, capture or cancel is about to be sent
-	fence    = "_fence"    // TOKEN: it was undone
-	outcome  = "_outcome"  // TOKEN:CODE: it was undone, and how
-	released = "_released" // TOKEN: its rollback window has closed
+	beganMark    = ""          // TOKEN@TIME: a confirm, capture or cancel is about to be sent
+	fenceMark    = "_fence"    // TOKEN: it was undone
+	outcomeMark  = "_outcome"  // TOKEN:CODE: it was undone, and how
+	releasedMark = "_released" // TOKEN: its rollback window has closed
 )
 
-func noted(o object, name string) string { return o.text("metadata." + name) }
+func noteOn(o object, name string) string { return o.text("metadata." + name) }
 
 // beganAt is when a token's confirm, capture or cancel was about to be sent; zero where it never was.
 func (k *kind) beganAt(o object, token string) time.Time {
-	owner, at, _ := strings.Cut(noted(o, k.mark(begun)), "@")
+	owner, at, _ := strings.Cut(noteOn(o, k.mark(beganMark)), "@")
 	seconds, err := strconv.ParseInt(at, 10, 64)
 	if owner != token || err != nil {
 		return time.Time{}
@@ -40,7 +40,7 @@ func (k *kind) beganAt(o object, token string) time.Time {
 
 // checkOpen is Fenced where the token's fate stands on an object.
 func (k *kind) checkOpen(o object, token string) error {
-	if k.settled(o, token) != "" || noted(o, k.mark(fence)) == token {
+	if k.notedCode(o, token) != "" || noteOn(o, k.mark(fenceMark)) == token {
 		return activities.Errorf(activities.Fenced, "token %s was undone: this forward came too late", token)
 	}
 	return k.checkKept(o, token)
@@ -48,7 +48,7 @@ func (k *kind) checkOpen(o object, token string) error {
 
 // checkKept is Fenced where the token was released.
 func (k *kind) checkKept(o object, token string) error {
-	if noted(o, k.mark(released)) == token {
+	if noteOn(o, k.mark(releasedMark)) == token {
 		return activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", token)
 	}
 	return nil
@@ -56,7 +56,7 @@ func (k *kind) checkKept(o object, token string) error {
 
 // note writes a note on the object at a path.
 func (c *session) note(path, name, value, key string) (object, error) {
-	return c.once(path, form("metadata["+name+"]", value), key)
+	return c.postOnce(path, formParams("metadata["+name+"]", value), key)
 }
 
 // How an undo of a create ended, as its note says.
@@ -66,18 +66,18 @@ const (
 	codeForced  = "forced" // over someone's changes
 )
 
-// settled is the code that an undo of the token has noted on an object; empty for none.
-func (k *kind) settled(o object, token string) string {
-	owner, code, _ := strings.Cut(noted(o, k.mark(outcome)), ":")
+// notedCode is the code that an undo of the token has noted on an object; empty for none.
+func (k *kind) notedCode(o object, token string) string {
+	owner, code, _ := strings.Cut(noteOn(o, k.mark(outcomeMark)), ":")
 	if owner != token {
 		return ""
 	}
 	return code
 }
 
-// settle writes how the undo ended. The first to write wins: all use one key, which Stripe keeps to the words of the
+// noteOutcome writes how the undo ended. The first to write wins: all use one key, which Stripe keeps to the words of the
 // first. It returns what was written; empty where the object is gone and nothing ever was.
-func (c *session) settle(k *kind, path, token, code string) (string, error) {
+func (c *session) noteOutcome(k *kind, path, token, code string) (string, error) {
 	codes := []string{code}
 	for _, other := range []string{codeDone, codeNothing, codeForced} {
 		if other != code {
@@ -85,23 +85,23 @@ func (c *session) settle(k *kind, path, token, code string) (string, error) {
 		}
 	}
 	for _, code := range codes {
-		_, err := c.note(path, k.mark(outcome), token+":"+code, key(token, "undo", brief(path)))
+		_, err := c.note(path, k.mark(outcomeMark), token+":"+code, deriveKey(token, "undo", pathDigest(path)))
 		switch {
 		case err == nil:
 			return code, nil
-		case gone(err):
+		case isGone(err):
 			return "", nil
-		case !spent(err):
+		case !isSpent(err):
 			return "", err
 		}
 	}
 	return "", fmt.Errorf("the note of an undo of token %s was written by a newer version", token)
 }
 
-// key derives a step's idempotency keys from its token: the forward's, and one for each change of its undo.
-func key(token string, part ...string) string {
+// deriveKey derives a step's idempotency keys from its token: the forward's, and one for each change of its undo.
+func deriveKey(token string, part ...string) string {
 	return strings.Join(append([]string{"unwind-" + token}, part...), ".")
 }
 
-// brief stands for the object at a path in a key: a token can have made several, and a key belongs to one endpoint.
-func brief(path string) string { return activities.DigestOf([]byte(path)).Short() }
+// pathDigest stands for the object at a path in a key: a token can have made several, and a key belongs to one endpoint.
+func pathDigest(path string) string { return activities.DigestOf([]byte(path)).Short() }

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// returned says whether all of an intent's money was given back. The charge itself knows: what it calls refunded includes
+// isReturned says whether all of an intent's money was given back. The charge itself knows: what it calls refunded includes
 // what a partial capture has released, so that no sum of ours would tell.
-func (c *session) returned(intent object) (all bool, charge object, err error) {
+func (c *session) isReturned(intent object) (all bool, charge object, err error) {
 	id := intent.text("latest_charge")
 	if id == "" {
 		return true, nil, nil
@@ -28,14 +28,14 @@ func (c *session) giveBack(intentPath, token string) error {
 		if err != nil {
 			return err
 		}
-		all, charge, err := c.returned(intent)
+		all, charge, err := c.isReturned(intent)
 		if all || err != nil {
 			return err
 		}
-		_, err = c.once("/v1/refunds",
-			form("payment_intent", path.Base(intentPath), "metadata["+tokenMark+"]", token),
-			key(token, "refund", path.Base(intentPath), strconv.FormatInt(charge.number("amount_refunded"), 10)))
-		if p := as(err); p != nil && p.code == string(stripe.ErrorCodeChargeAlreadyRefunded) {
+		_, err = c.postOnce("/v1/refunds",
+			formParams("payment_intent", path.Base(intentPath), "metadata["+tokenMark+"]", token),
+			deriveKey(token, "refund", path.Base(intentPath), strconv.FormatInt(charge.number("amount_refunded"), 10)))
+		if p := problemIn(err); p != nil && p.code == string(stripe.ErrorCodeChargeAlreadyRefunded) {
 			return nil
 		}
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // Plan shows the request and what it builds on. It only reads.
 func (a *action) Plan(ctx context.Context, e activities.Entry, step activities.Step) (activities.Change, error) {
-	c, err := a.open(ctx, a.forward, e.Place.Journal)
+	c, err := a.openSession(ctx, a.forward, e.Place.Journal)
 	if err != nil {
 		return activities.Change{}, err
 	}
@@ -22,8 +22,8 @@ func (a *action) Plan(ctx context.Context, e activities.Entry, step activities.S
 	if err != nil {
 		return activities.Change{}, err
 	}
-	change, err := a.change(c, req, e.Place.Journal)
-	return change, typed(err)
+	change, err := a.describeChange(c, req, e.Place.Journal)
+	return change, asActionError(err)
 }
 
 // parentFields are what a person should know of the object that a request builds on, and what an approval hangs on.
@@ -36,7 +36,7 @@ var parentFields = map[string][]string{
 	"charge":         {"status", "amount_captured", "amount_refunded"},
 }
 
-func (a *action) change(c *session, req request, account string) (activities.Change, error) {
+func (a *action) describeChange(c *session, req request, account string) (activities.Change, error) {
 	diff := &strings.Builder{}
 	fmt.Fprintf(diff, "POST %s\n", req.path)
 	values := &encoding.Values{}
@@ -48,7 +48,7 @@ func (a *action) change(c *session, req request, account string) (activities.Cha
 	var parents []object
 	for _, path := range req.parents {
 		o, err := c.get(path)
-		if gone(err) || err == nil && o.deleted() {
+		if isGone(err) || err == nil && o.isDeleted() {
 			return activities.Change{}, activities.Errorf(activities.ActionDenied, "%s is not there", path)
 		}
 		if err != nil {
@@ -67,7 +67,7 @@ func (a *action) change(c *session, req request, account string) (activities.Cha
 		fmt.Fprintf(diff, "  %s %s:", o.text("object"), o.text("id"))
 		for _, field := range parentFields[o.text("object")] {
 			if v := o.at(field); v != nil {
-				fmt.Fprintf(diff, " %s=%s", field, line(v))
+				fmt.Fprintf(diff, " %s=%s", field, jsonLine(v))
 			}
 		}
 		diff.WriteString("\n")
@@ -76,10 +76,10 @@ func (a *action) change(c *session, req request, account string) (activities.Cha
 		Summary: a.summary(parents), Diff: diff.String(), Strategy: a.kind.strategy, Undo: a.kind.undo, Losses: a.kind.losses,
 		Risk: a.kind.risk, Digest: activities.DigestOf([]byte(account), []byte(diff.String())),
 	}
-	if a.kind.acts() || a.kind.noun == "refund" {
+	if a.kind.actsOnObject() || a.kind.noun == "refund" {
 		change.Keys = []string{"stripe:" + parents[0].text("id")}
 	}
-	a.weigh(&change, parents)
+	a.setRisk(&change, parents)
 	if strings.HasSuffix(account, ":live") {
 		change.Facts = append(change.Facts, "this is a live account: the money is real")
 	}
@@ -94,12 +94,12 @@ func (a *action) summary(parents []object) string {
 	return fmt.Sprintf("%s (%s)", what, parents[0].text("id"))
 }
 
-// weigh says what the risk of this very change hangs on.
-func (a *action) weigh(change *activities.Change, parents []object) {
+// setRisk says what the risk of this very change hangs on.
+func (a *action) setRisk(change *activities.Change, parents []object) {
 	switch {
 	case a.kind.strategy == activities.Irreversible:
 		change.Facts = append(change.Facts, "it cannot be taken back")
-	case a.kind.acts():
+	case a.kind.actsOnObject():
 		change.Facts = append(change.Facts, "it moves or holds money")
 	case a.kind.noun == "subscription":
 		for _, o := range parents {

@@ -70,62 +70,62 @@ func problemOf(err error) error {
 	return &problem{cause: errors.New("what came is not of the API")} // a proxy's page, whose text is not ours to repeat
 }
 
-func as(err error) *problem {
+func problemIn(err error) *problem {
 	p, _ := errors.AsType[*problem](err)
 	return p
 }
 
-// unavailable says that Stripe, or the way to it, does not work.
-func unavailable(err error) bool {
-	p := as(err)
+// isUnavailable says that Stripe, or the way to it, does not work.
+func isUnavailable(err error) bool {
+	p := problemIn(err)
 	return p != nil && (p.status == 0 || p.status >= http.StatusInternalServerError)
 }
 
-// gone says that the object named in the path is not there.
-func gone(err error) bool {
-	p := as(err)
+// isGone says that the object named in the path is not there.
+func isGone(err error) bool {
+	p := problemIn(err)
 	return p != nil && p.status == http.StatusNotFound
 }
 
-// spent says that the key was used for another request.
-func spent(err error) bool {
-	p := as(err)
+// isSpent says that the key was used for another request.
+func isSpent(err error) bool {
+	p := problemIn(err)
 	return p != nil && p.status == http.StatusBadRequest && p.kind == string(stripe.ErrorTypeIdempotency)
 }
 
-// busy says that another request with this key, or on this object, is running.
-func busy(err error) bool {
-	p := as(err)
+// isBusy says that another request with this key, or on this object, is running.
+func isBusy(err error) bool {
+	p := problemIn(err)
 	return p != nil && p.status == http.StatusConflict
 }
 
-// denied says that Stripe understood the request and will not do it.
-func denied(err error) bool {
-	p := as(err)
-	return p != nil && !spent(err) &&
+// isDenied says that Stripe understood the request and will not do it.
+func isDenied(err error) bool {
+	p := problemIn(err)
+	return p != nil && !isSpent(err) &&
 		(p.status == http.StatusBadRequest || p.status == http.StatusPaymentRequired || p.status == http.StatusNotFound)
 }
 
-// stuck says that the key holds an answer 500 for good: it tells nothing of whether the request acted.
-func stuck(err error) bool {
-	p := as(err)
+// isStuck says that the key holds an answer 500 for good: it tells nothing of whether the request acted.
+func isStuck(err error) bool {
+	p := problemIn(err)
 	return p != nil && p.status >= http.StatusInternalServerError && p.replayed
 }
 
-// typed turns a problem into an error of the contract, for the engine to branch on.
-func typed(err error) error {
-	p := as(err)
+// asActionError turns a problem into an error of the contract, for the engine to branch on.
+func asActionError(err error) error {
+	p := problemIn(err)
 	if err == nil || p == nil || errors.Is(err, context.Canceled) {
 		return err // a cancellation is the caller's, not an error of Stripe's
 	}
 	e := activities.Errorf(activities.ActionFailed, "%v", p)
 	switch {
-	case p.status == 0, p.status >= http.StatusInternalServerError, busy(err):
+	case p.status == 0, p.status >= http.StatusInternalServerError, isBusy(err):
 	case p.status == http.StatusTooManyRequests:
 		e.NextRetry = max(p.retryAfter, time.Second)
 	case p.status == http.StatusUnauthorized, p.status == http.StatusForbidden:
 		e.Type, e.Message = activities.Refused, e.Message+"; the worker's key is not valid, or lacks the permission"
-	case spent(err):
+	case isSpent(err):
 		e.Type, e.Message = activities.Refused, e.Message+"; the step's idempotency key was used for another request"
 	case p.status == http.StatusPaymentRequired:
 		e.Type, e.Message = activities.ActionDenied, e.Message+"; the payment was declined"

@@ -190,7 +190,7 @@ func TestAnIrreversibleStepSaysSo(t *testing.T) {
 		}
 		require.NotNil(t, s.Keys, s.Name)
 		require.NotEmpty(t, s.UndoParams, s.Name)
-		require.LessOrEqual(t, len(k.mark(released)), 40, "a metadata name of Stripe's")
+		require.LessOrEqual(t, len(k.mark(releasedMark)), 40, "a metadata name of Stripe's")
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// standing is what an earlier generation of an irreversible step has done, which its rollback could not take back: a redo
+// stillStanding is what an earlier generation of an irreversible step has done, which its rollback could not take back: a redo
 // would do it twice. Nil: nothing of it stands.
-func (a *action) standing(c *session, e activities.Entry, req request) (object, error) {
+func (a *action) stillStanding(c *session, e activities.Entry, req request) (object, error) {
 	target, err := c.get(req.parents[0])
 	if err != nil {
 		return nil, err
@@ -24,12 +24,12 @@ func (a *action) standing(c *session, e activities.Entry, req request) (object, 
 	}
 	for _, o := range objects {
 		status := o.text("status")
-		if a.kind.acts() && a.kind.moved(o) || !a.kind.acts() && status != "canceled" && status != "failed" {
+		if a.kind.actsOnObject() && a.kind.moved(o) || !a.kind.actsOnObject() && status != "canceled" && status != "failed" {
 			return o, nil
 		}
 	}
 	if !complete {
-		return nil, unsure("too many objects were made since to find whether what the step had done before the rollback still stands")
+		return nil, unknownOutcome("too many objects were made since to find whether what the step had done before the rollback still stands")
 	}
 	return nil, nil
 }

@@ -150,7 +150,7 @@ func TestWhatStillStandsIsNotDoneAgain(t *testing.T) {
 
 func TestEveryCreateSaysHowItIsDoneAgain(t *testing.T) {
 	for _, k := range kinds() {
-		if !k.acts() && k.strategy != activities.Irreversible {
+		if !k.actsOnObject() && k.strategy != activities.Irreversible {
 			require.NotEmpty(t, k.spec().Redo, k.name())
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // Release notes on what the step made that its window has closed, so that no later forward or undo acts on it. Where
 // nothing was made, its key is blocked.
 func (a *action) Release(ctx context.Context, e activities.Entry) error {
-	c, err := a.open(ctx, a.back, e.Place.Journal)
+	c, err := a.openSession(ctx, a.back, e.Place.Journal)
 	if err != nil {
 		return err
 	}
@@ -20,47 +20,47 @@ func (a *action) Release(ctx context.Context, e activities.Entry) error {
 	objects, complete, err := a.traces(c, req, e)
 	switch {
 	case err != nil:
-		return typed(err)
+		return asActionError(err)
 	case len(objects) == 0 && !complete:
 		return activities.Errorf(activities.ActionFailed, "too many objects were made since to find the one of token %s", e.Token)
 	case len(objects) == 0:
-		return typed(a.block(c, e, req))
+		return asActionError(a.blockKey(c, e, req))
 	}
 	for _, o := range objects {
-		if err := a.keep(c, e, req, o); err != nil {
-			return typed(err)
+		if err := a.noteReleased(c, e, req, o); err != nil {
+			return asActionError(err)
 		}
 	}
 	return nil
 }
 
-// keep notes that an object stays, unless an undo has come first.
-func (a *action) keep(c *session, e activities.Entry, req request, o object) error {
-	if a.kind.settled(o, e.Token) != "" || noted(o, a.kind.mark(fence)) == e.Token {
+// noteReleased notes that an object stays, unless an undo has come first.
+func (a *action) noteReleased(c *session, e activities.Entry, req request, o object) error {
+	if a.kind.notedCode(o, e.Token) != "" || noteOn(o, a.kind.mark(fenceMark)) == e.Token {
 		return nil
 	}
 	path := req.list + "/" + o.text("id")
-	if a.kind.acts() {
+	if a.kind.actsOnObject() {
 		path = req.parents[0]
 	}
-	if _, err := c.note(path, a.kind.mark(released), e.Token, key(e.Token, "release", brief(path))); err != nil && !gone(err) {
+	if _, err := c.note(path, a.kind.mark(releasedMark), e.Token, deriveKey(e.Token, "release", pathDigest(path))); err != nil && !isGone(err) {
 		return err
 	}
 	a.reach("released")
 	return nil
 }
 
-// block spends the key of a request that was never sent: for a note on what it builds on; or, where it builds on nothing,
+// blockKey spends the key of a request that was never sent: for a note on what it builds on; or, where it builds on nothing,
 // for the request itself, whose object is taken away again.
-func (a *action) block(c *session, e activities.Entry, req request) error {
+func (a *action) blockKey(c *session, e activities.Entry, req request) error {
 	if len(req.parents) > 0 {
-		_, err := c.spend(a.kind, req.parents[0], e.Token)
+		_, err := c.spendKey(a.kind, req.parents[0], e.Token)
 		return err
 	}
-	its, err := a.claim(c, e, req)
+	its, err := a.claimObjects(c, e, req)
 	if err != nil || !its.fresh {
 		return err
 	}
-	_, err = a.takeBack(c, e, req, its.objects[0].text("id"), its.fresh, activities.Decision{})
+	_, err = a.undoObject(c, e, req, its.objects[0].text("id"), its.fresh, activities.Decision{})
 	return err
 }

@@ -23,15 +23,15 @@ type undoRun struct {
 	arrived bool
 }
 
-// spend blocks a forward's key by using it for something harmless: a note on the object that the forward acts on. Stripe
+// spendKey blocks a forward's key by using it for something harmless: a note on the object that the forward acts on. Stripe
 // answers the forward with an error then, however late it comes; and where the forward came first, it is the note that
 // gets the error. So one request both fences and tells whether the forward had arrived.
-func (c *session) spend(k *kind, path, token string) (arrived bool, err error) {
-	_, _, err = c.post(path, form("metadata["+k.mark(fence)+"]", token), key(token))
+func (c *session) spendKey(k *kind, path, token string) (arrived bool, err error) {
+	_, _, err = c.post(path, formParams("metadata["+k.mark(fenceMark)+"]", token), deriveKey(token))
 	switch {
-	case err == nil, stuck(err): // stuck: what the key holds is the note's own answer
+	case err == nil, isStuck(err): // stuck: what the key holds is the note's own answer
 		return false, nil
-	case spent(err), denied(err): // denied: the object takes no notes any more, so it has to be looked at
+	case isSpent(err), isDenied(err): // denied: the object takes no notes any more, so it has to be looked at
 		return true, nil
 	}
 	return false, err
@@ -42,37 +42,37 @@ func (a *action) undoSpend(c *session, e activities.Entry, req request, d activi
 	u := &undoRun{session: c, action: a, entry: e, req: req, decision: d}
 	path := req.parents[0]
 	target, err := c.get(path)
-	if err != nil && !gone(err) {
+	if err != nil && !isGone(err) {
 		return activities.Undone{}, err
 	}
-	if err == nil && a.kind.acts() {
+	if err == nil && a.kind.actsOnObject() {
 		if err := a.kind.checkKept(target, e.Token); err != nil {
 			return activities.Undone{}, err
 		}
 	}
-	if u.arrived, err = c.spend(a.kind, path, e.Token); err != nil {
+	if u.arrived, err = c.spendKey(a.kind, path, e.Token); err != nil {
 		return activities.Undone{}, err
 	}
-	if u.arrived && a.kind.acts() {
-		if _, err := c.note(path, a.kind.mark(fence), e.Token, key(e.Token, "fence")); err != nil && !denied(err) {
+	if u.arrived && a.kind.actsOnObject() {
+		if _, err := c.note(path, a.kind.mark(fenceMark), e.Token, deriveKey(e.Token, "fence")); err != nil && !isDenied(err) {
 			return activities.Undone{}, err
 		}
 	}
 	a.reach("fenced")
-	if target, err = c.get(path); err != nil && !gone(err) {
+	if target, err = c.get(path); err != nil && !isGone(err) {
 		return activities.Undone{}, err
 	}
 	if err == nil {
 		u.target = target
 	}
 	// A key that was forgotten lets itself be used again: then the record tells.
-	if began := a.kind.beganAt(target, e.Token); !began.IsZero() && a.forgotten(began) {
+	if began := a.kind.beganAt(target, e.Token); !began.IsZero() && a.isForgotten(began) {
 		u.arrived = true
 	}
 	return a.kind.spend(u)
 }
 
-func (u *undoRun) nothing() (activities.Undone, error) {
+func (u *undoRun) nothingDone() (activities.Undone, error) {
 	undone := activities.Undone{Outcome: activities.Nothing, Observed: "the request had not arrived, and its key is blocked: a late one does nothing"}
 	if u.arrived {
 		undone.Observed = "Stripe shows nothing that the request has done, and its key is spent"
@@ -87,38 +87,38 @@ func (u *undoRun) nothing() (activities.Undone, error) {
 // that a verb acts on its effect shows, as long as the key keeps a late one away. A create has no such object: its spent
 // key may hold a refusal, or an answer 500 to what Stripe has done after all.
 func (u *undoRun) unproven() bool {
-	if !u.action.kind.acts() {
-		return u.arrived || u.action.forgotten(u.entry.Since)
+	if !u.action.kind.actsOnObject() {
+		return u.arrived || u.action.isForgotten(u.entry.Since)
 	}
 	began := u.action.kind.beganAt(u.target, u.entry.Token)
-	return !began.IsZero() && u.action.forgotten(began)
+	return !began.IsZero() && u.action.isForgotten(began)
 }
 
-func done(observed string, losses ...string) (activities.Undone, error) {
+func compensated(observed string, losses ...string) (activities.Undone, error) {
 	return activities.Undone{Outcome: activities.Compensated, Observed: observed, Losses: losses}, nil
 }
 
-// repaid is the end of an undo that gave an intent's money back.
-func (u *undoRun) repaid() (activities.Undone, error) {
+// reportRepaid is the end of an undo that gave an intent's money back.
+func (u *undoRun) reportRepaid() (activities.Undone, error) {
 	losses := []string{lossFee, lossMails}
 	if u.action.kind.verb == "capture" {
 		losses = append(losses, lossHold)
 	}
-	return done(fmt.Sprintf("payment_intent %s: all of its money is given back", u.target.text("id")), losses...)
+	return compensated(fmt.Sprintf("payment_intent %s: all of its money is given back", u.target.text("id")), losses...)
 }
 
-// freed is the end of an undo that let go of the money that an intent held.
-func (u *undoRun) freed() (activities.Undone, error) {
-	return done(fmt.Sprintf("payment_intent %s is canceled, and holds no money", u.target.text("id")), lossIntent)
+// reportFreed is the end of an undo that let go of the money that an intent held.
+func (u *undoRun) reportFreed() (activities.Undone, error) {
+	return compensated(fmt.Sprintf("payment_intent %s is canceled, and holds no money", u.target.text("id")), lossIntent)
 }
 
-// refuses returns drift that nobody has decided on.
-func (u *undoRun) refuses(diff string) *activities.Undone {
+// refuseDrift returns drift that nobody has decided on.
+func (u *undoRun) refuseDrift(diff string) *activities.Undone {
 	drift := &activities.Drift{Digest: activities.DigestOf([]byte(u.target.text("id")), []byte(diff)), Diff: diff}
 	if drift.Digest == u.decision.Force {
 		return nil
 	}
-	undone := drifted(drift, "%s %s was changed since; it is untouched", u.action.kind.noun, u.target.text("id"))
+	undone := driftedOutcome(drift, "%s %s was changed since; it is untouched", u.action.kind.noun, u.target.text("id"))
 	return &undone
 }
 
@@ -129,7 +129,7 @@ func statusIn(states ...string) func(object) bool {
 func undoConfirm(u *undoRun) (activities.Undone, error) {
 	paid, failed := []string{}, []string{}
 	if u.target == nil || !u.arrived {
-		return u.nothing()
+		return u.nothingDone()
 	}
 	_, err := u.list("/v1/charges", url.Values{"payment_intent": {u.target.text("id")}}, func(charge object) {
 		if charge.text("status") == "failed" {
@@ -146,16 +146,16 @@ func undoConfirm(u *undoRun) (activities.Undone, error) {
 	case status == "processing":
 		return activities.Undone{}, activities.Errorf(activities.ActionFailed, "payment_intent %s is still being processed", id)
 	case len(paid) == 0 && status != "requires_action":
-		return u.nothing()
+		return u.nothingDone()
 	case status == "canceled":
-		return u.freed()
+		return u.reportFreed()
 	case status == "succeeded":
-		all, _, err := u.returned(u.target)
+		all, _, err := u.isReturned(u.target)
 		if err != nil {
 			return activities.Undone{}, err
 		}
 		if all {
-			return u.repaid()
+			return u.reportRepaid()
 		}
 	}
 	// One successful charge, and no other, is what this step has made.
@@ -163,7 +163,7 @@ func undoConfirm(u *undoRun) (activities.Undone, error) {
 	if byOther {
 		diff := fmt.Sprintf("payment_intent %s is %s, and not by this step alone: charges paid %v, failed %v, capture_method %s",
 			id, status, paid, failed, u.target.text("capture_method"))
-		if undone := u.refuses(diff); undone != nil {
+		if undone := u.refuseDrift(diff); undone != nil {
 			return *undone, nil
 		}
 	}
@@ -179,9 +179,9 @@ func (u *undoRun) release(path, status string) (activities.Undone, error) {
 		if err != nil {
 			return activities.Undone{}, err
 		}
-		return u.repaid()
+		return u.reportRepaid()
 	}
-	if _, err := u.once(path+"/cancel", &stripe.Params{}, key(u.entry.Token, "off")); err != nil && !denied(err) {
+	if _, err := u.postOnce(path+"/cancel", &stripe.Params{}, deriveKey(u.entry.Token, "off")); err != nil && !isDenied(err) {
 		return activities.Undone{}, err
 	}
 	u.action.reach("canceled")
@@ -192,19 +192,19 @@ func (u *undoRun) release(path, status string) (activities.Undone, error) {
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	return u.freed()
+	return u.reportFreed()
 }
 
 func undoCapture(u *undoRun) (activities.Undone, error) {
 	if u.target == nil || !u.arrived || u.target.text("status") != "succeeded" {
-		return u.nothing()
+		return u.nothingDone()
 	}
 	return u.release(u.req.parents[0], "succeeded")
 }
 
 func undoCancel(u *undoRun) (activities.Undone, error) {
 	if u.target == nil || !u.arrived || u.target.text("status") != "canceled" {
-		return u.nothing()
+		return u.nothingDone()
 	}
 	return activities.Undone{Outcome: activities.Final, Observed: fmt.Sprintf("payment_intent %s is canceled for good", u.target.text("id"))}, nil
 }
@@ -215,15 +215,15 @@ func undoRefund(u *undoRun) (activities.Undone, error) {
 		return orZero(undone), err
 	}
 	if len(made) == 0 {
-		return u.nothing()
+		return u.nothingDone()
 	}
 	o := made[0]
 	id, path := o.text("id"), u.req.list+"/"+o.text("id")
-	if _, err := u.note(path, u.action.kind.mark(fence), u.entry.Token, key(u.entry.Token, "fence", id)); err != nil {
+	if _, err := u.note(path, u.action.kind.mark(fenceMark), u.entry.Token, deriveKey(u.entry.Token, "fence", id)); err != nil {
 		return activities.Undone{}, err
 	}
 	if o.text("status") == "requires_action" {
-		if _, err := u.once(path+"/cancel", &stripe.Params{}, key(u.entry.Token, "off")); err != nil && !denied(err) {
+		if _, err := u.postOnce(path+"/cancel", &stripe.Params{}, deriveKey(u.entry.Token, "off")); err != nil && !isDenied(err) {
 			return activities.Undone{}, err
 		}
 		if o, err = u.get(path); err != nil {
@@ -232,7 +232,7 @@ func undoRefund(u *undoRun) (activities.Undone, error) {
 	}
 	switch o.text("status") {
 	case "canceled":
-		return done(fmt.Sprintf("refund %s is canceled", id))
+		return compensated(fmt.Sprintf("refund %s is canceled", id))
 	case "failed":
 		return activities.Undone{Outcome: activities.Nothing, Observed: fmt.Sprintf("refund %s has failed", id)}, nil
 	}

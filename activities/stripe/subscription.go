@@ -15,7 +15,7 @@ func undoSubscription(u *undoRun) (activities.Undone, error) {
 		return orZero(undone), err
 	}
 	if len(made) == 0 {
-		return u.nothing()
+		return u.nothingDone()
 	}
 	var seen, residue, losses []string
 	for _, o := range made {
@@ -33,7 +33,7 @@ func undoSubscription(u *undoRun) (activities.Undone, error) {
 		residue = append(residue, left...)
 		seen = append(seen, back...)
 	}
-	result, err := done(strings.Join(seen, "; "), append(losses, lossVisible)...)
+	result, err := compensated(strings.Join(seen, "; "), append(losses, lossVisible)...)
 	if len(residue) > 0 {
 		result.Outcome, result.Losses = activities.Residue, append(residue, result.Losses...)
 	}
@@ -49,18 +49,18 @@ func (u *undoRun) cancelSubscription(o object) (*activities.Undone, error) {
 			return nil, err
 		}
 		if drift != nil && drift.Digest != u.decision.Force {
-			undone := drifted(drift, "subscription %s was changed since; it is untouched", id)
+			undone := driftedOutcome(drift, "subscription %s was changed since; it is untouched", id)
 			return &undone, nil
 		}
 	}
-	if _, err := u.note(path, k.mark(fence), u.entry.Token, key(u.entry.Token, "fence", id)); err != nil {
+	if _, err := u.note(path, k.mark(fenceMark), u.entry.Token, deriveKey(u.entry.Token, "fence", id)); err != nil {
 		return nil, err
 	}
 	u.action.reach("marked")
 	if o.text("status") == "canceled" {
 		return nil, nil
 	}
-	if err := u.remove(path, form("invoice_now", "false", "prorate", "false")); err != nil {
+	if err := u.deleteObject(path, formParams("invoice_now", "false", "prorate", "false")); err != nil {
 		return nil, err
 	}
 	u.action.reach("canceled")
@@ -84,7 +84,7 @@ func (u *undoRun) clearInvoices(subscription string) (residue, seen []string, er
 		id, status, intent := in.text("id"), in.text("status"), in.text("payment_intent")
 		switch {
 		case status == "open":
-			if _, err := u.once("/v1/invoices/"+id+"/void", form(), key(u.entry.Token, "void", id)); err != nil {
+			if _, err := u.postOnce("/v1/invoices/"+id+"/void", formParams(), deriveKey(u.entry.Token, "void", id)); err != nil {
 				return nil, nil, err
 			}
 			seen = append(seen, fmt.Sprintf("invoice %s is void", id))

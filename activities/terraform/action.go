@@ -12,16 +12,16 @@ import (
 // Action is the name of the world's only action.
 const Action = "terraform.apply"
 
-// apply is the action terraform.apply.
-type apply struct{ *world }
+// applyAction is the action terraform.apply.
+type applyAction struct{ *world }
 
 // Params are the parameters of terraform.apply.
 type Params struct {
 	Dir      string            `json:"dir" jsonschema:"absolute path of the folder with the configuration; below a folder that the worker allows"`
 	Vars     map[string]any    `json:"vars,omitempty" jsonschema:"values of variables; they win over var_files"`
 	VarFiles []string          `json:"var_files,omitempty" jsonschema:"tfvars files below dir, in order"`
-	Backend  map[string]string `json:"backend,omitempty" jsonschema:"what the configuration's backend block leaves out"`
-	Previous *Previous         `json:"previous,omitempty" jsonschema:"the configuration that made the present state, where this worker has not applied it; undoing goes back to it"`
+	Backend  map[string]string `json:"backend,omitempty" jsonschema:"settings that the configuration's backend block omits"`
+	Previous *Previous         `json:"previous,omitempty" jsonschema:"the configuration that made the present state, if this worker has not applied it; an undo goes back to it"`
 }
 
 // Previous is the configuration to go back to.
@@ -31,10 +31,10 @@ type Previous struct {
 	VarFiles []string       `json:"var_files,omitempty" jsonschema:"tfvars files below its dir, in order"`
 }
 
-func (*apply) Spec() activities.Spec {
+func (*applyAction) Spec() activities.Spec {
 	return activities.Spec{
 		Name:       Action,
-		Summary:    "Apply a Terraform configuration. Its outputs are the step's, but for sensitive ones, with the counts added, changed and destroyed.",
+		Summary:    "Apply a Terraform configuration. Its outputs are the step's, except for sensitive ones, with the counts added, changed and destroyed.",
 		Params:     activities.ParamsSchema[Params](),
 		UndoParams: []string{"dir"},
 		Keys:       []activities.Key{{Prefix: "terraform:", Param: "dir", Path: true}},
@@ -44,7 +44,7 @@ func (*apply) Spec() activities.Spec {
 		Strategy:   activities.Compensation,
 		Undo: "What the step added is destroyed under its own configuration, then the configuration from before is applied to the " +
 			"present state. Data inside a replaced or destroyed object does not come back.",
-		Redo: "The configuration that the step had applied, kept with its record, is applied anew to the present state: objects " +
+		Redo: "The configuration that the step had applied, kept with its record, is applied again to the present state: objects " +
 			"get new ids, and the data inside them does not come back.",
 	}
 }
@@ -55,42 +55,42 @@ type record struct {
 	Version int               `json:"v"`
 	Want    activities.Digest `json:"want,omitempty"`
 	Dir     string            `json:"dir"`
-	// Had says that there was a state, Backup that there was a backup of it.
+	// Had: there was a state; Backup: there was a backup of it.
 	Had    bool `json:"had,omitempty"`
 	Backup bool `json:"backup,omitempty"`
 	// Lineage, Serial and Addresses are those of the state before.
 	Lineage   string   `json:"lineage,omitempty"`
 	Serial    uint64   `json:"serial,omitempty"`
 	Addresses []string `json:"addresses,omitempty"`
-	// Planned is what the step is going to do. Unchanged: nothing, so there is nothing to go back from.
+	// Planned is what the step is going to do. Unchanged: nothing, so there is nothing to undo.
 	Planned   []plannedChange `json:"planned,omitempty"`
 	Unchanged bool            `json:"unchanged,omitempty"`
-	// Back is where an undo goes.
-	Back back `json:"back"`
+	// Back is how the step will be undone.
+	Back undoPlan `json:"back"`
 	// Sealed holds the contents, encrypted.
 	Sealed []byte `json:"sealed"`
 }
 
 const recordVersion = 1
 
-// contents are the parts of a record that can hold secrets.
-type contents struct {
+// secretParts are the parts of a record that can hold secrets.
+type secretParts struct {
 	// Forward is the configuration that the step applies, with the lock file that init made.
 	Forward bundle `json:"forward"`
 	// Prior is the configuration to go back to, if Back needs one.
 	Prior *bundle `json:"prior,omitempty"`
 	// State is the state before, as it stood.
 	State []byte `json:"state,omitempty"`
-	// Secrets are values that must not be shown by an undo either.
+	// Secrets are values that an undo must not show either.
 	Secrets []string `json:"secrets,omitempty"`
 }
 
-// resultState is what the step left behind.
+// resultState is the state that the step left.
 type resultState struct {
 	Digest  activities.Digest `json:"digest"`
 	Lineage string            `json:"lineage"`
 	Serial  uint64            `json:"serial"`
-	// Refused are the refusals of the step's runs, whose output is gone when the step is done.
+	// Refused are the refusals of the step's runs, whose output is removed when the step is done.
 	Refused []string `json:"refused,omitempty"`
 	// Sealed holds the state, encrypted.
 	Sealed []byte `json:"sealed"`
@@ -99,11 +99,11 @@ type resultState struct {
 // The documents of a token besides the journal's own.
 const (
 	docLeft    = "left"
-	docCleared = "cleared" // an undo has looked for drift, found none or was forced, and began to change things
+	docCleared = "cleared" // an undo has looked for drift, found none or was forced, and begun to change things
 )
 
-// readRecord reads a token's record; found is false where there is none.
-func (w *world) readRecord(ctx context.Context, t *journal.Token) (r record, c contents, found bool, err error) {
+// readRecord reads a token's record; found is false if there is none.
+func (w *world) readRecord(ctx context.Context, t *journal.Token) (r record, c secretParts, found bool, err error) {
 	if found, err = t.Read(journal.Record, &r); err != nil || !found {
 		return r, c, found, err
 	}
@@ -112,26 +112,26 @@ func (w *world) readRecord(ctx context.Context, t *journal.Token) (r record, c c
 			"recorded by a version that this one cannot undo: the record has format %d, and this worker knows %d; run a worker of the version that recorded it",
 			r.Version, recordVersion)
 	}
-	err = w.seal.open(journal.Record, r.Sealed, &c)
-	hide(ctx, c.Secrets)
+	err = w.seal.decrypt(journal.Record, r.Sealed, &c)
+	hideSecrets(ctx, c.Secrets)
 	return r, c, true, err
 }
 
-// left reads what a step left; found is false where it did not come so far.
+// readLeft reads what a step left; found is false if it did not get that far.
 func (w *world) readLeft(ctx context.Context, t *journal.Token) (s *state, found bool, err error) {
 	var l resultState
 	if found, err = t.Read(docLeft, &l); err != nil || !found {
 		return nil, found, err
 	}
 	var raw []byte
-	if err := w.seal.open(docLeft, l.Sealed, &raw); err != nil {
+	if err := w.seal.decrypt(docLeft, l.Sealed, &raw); err != nil {
 		return nil, true, err
 	}
-	s, err = hidden(ctx, raw)
+	s, err = parseHidden(ctx, raw)
 	return s, true, err
 }
 
-// appliedRecord is the result of the step, encrypted: only in what leaves the worker is everything masked.
+// appliedRecord is the result of the step, encrypted: values are masked only in what leaves the worker.
 type appliedRecord struct {
 	Sealed []byte `json:"sealed"`
 }
@@ -141,12 +141,12 @@ func (w *world) readApplied(t *journal.Token) (r activities.Result, found bool, 
 	if found, err = t.Read(journal.Applied, &done); err != nil || !found {
 		return r, found, err
 	}
-	return r, true, w.seal.open(journal.Applied, done.Sealed, &r)
+	return r, true, w.seal.decrypt(journal.Applied, done.Sealed, &r)
 }
 
-// writeApplied keeps the result; where there is one already, r becomes that.
+// writeApplied stores the result; if there is one already, r becomes that.
 func (w *world) writeApplied(t *journal.Token, r *activities.Result) error {
-	sealed, err := w.seal.close(journal.Applied, r)
+	sealed, err := w.seal.encrypt(journal.Applied, r)
 	if err != nil {
 		return err
 	}
@@ -154,11 +154,11 @@ func (w *world) writeApplied(t *journal.Token, r *activities.Result) error {
 	if _, err := t.Create(journal.Applied, &done); err != nil {
 		return err
 	}
-	return w.seal.open(journal.Applied, done.Sealed, r)
+	return w.seal.decrypt(journal.Applied, done.Sealed, r)
 }
 
 // Release drops what an undo would need, and the working copies. The fate and the result stay.
-func (a *apply) Release(_ context.Context, e activities.Entry) error {
+func (a *applyAction) Release(_ context.Context, e activities.Entry) error {
 	t, err := a.token(e)
 	if err != nil {
 		return err
@@ -166,14 +166,14 @@ func (a *apply) Release(_ context.Context, e activities.Entry) error {
 	if _, err := t.DecideReleasing(); err != nil {
 		return err
 	}
-	if err := drop(t); err != nil {
+	if err := dropRecord(t); err != nil {
 		return err
 	}
 	return t.MarkReleased()
 }
 
-// drop clears the bulky and the secret parts of a token away.
-func drop(t *journal.Token) error {
+// dropRecord removes the large and the secret parts of a token.
+func dropRecord(t *journal.Token) error {
 	docs := []string{journal.Record, docLeft}
 	offers, err := filepath.Glob(filepath.Join(t.Dir(), docOffer("*")))
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// Apply applies the configuration once. A later attempt waits for the terraform of an earlier one and takes up where it
-// has ended: with its result, or by planning and applying what is missing.
-func (a *apply) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (_ activities.Result, err error) {
+// Apply applies the configuration once. A later attempt waits for the terraform of an earlier one and continues where that
+// ended: with its result, or by planning and applying what is missing.
+func (a *applyAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (_ activities.Result, err error) {
 	t, err := a.token(e)
 	if err != nil {
 		return activities.Result{}, err
@@ -33,7 +33,7 @@ func (a *apply) Apply(ctx context.Context, e activities.Entry, s activities.Step
 		return activities.Result{}, err
 	}
 	if result, found, err := a.readApplied(t); err != nil || found {
-		return result, errors.Join(err, clean(t))
+		return result, errors.Join(err, removePlainText(t))
 	}
 	_, c, begun, err := a.readRecord(ctx, t)
 	if err != nil {
@@ -42,12 +42,12 @@ func (a *apply) Apply(ctx context.Context, e activities.Entry, s activities.Step
 	if begun {
 		return a.resume(ctx, e, s, c)
 	}
-	return a.begin(ctx, e, s, want)
+	return a.startApply(ctx, e, s, want)
 }
 
-// begin makes the record and applies.
-func (a *apply) begin(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
-	pr, r, err := a.chosen(ctx, e, s, want)
+// startApply writes the record and applies.
+func (a *applyAction) startApply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	pr, r, err := a.choosePlan(ctx, e, s, want)
 	if err != nil {
 		return activities.Result{}, err
 	}
@@ -60,27 +60,27 @@ func (a *apply) begin(ctx context.Context, e activities.Entry, s activities.Step
 	}
 	point.Reach("terraform.apply:recorded")
 	if r.Unchanged {
-		return a.finish(ctx, pr.ws, s, pr.bundle, report{}, pr.notes...)
+		return a.finishApply(ctx, pr.ws, s, pr.bundle, report{}, pr.notes...)
 	}
 	said, err := pr.ws.applyPlan(ctx, pr.file)
 	if err != nil {
 		if want != "" && !said.Begun && strings.Contains(said.failure(), "Saved plan is stale") {
-			// Nothing was touched: the next Apply must not take this record for work that has begun.
+			// Nothing was touched: the next Apply must not take this record for started work.
 			if err := pr.ws.token.Drop(journal.Record); err != nil {
 				return activities.Result{}, err
 			}
-			return activities.Result{}, stale(r.Dir)
+			return activities.Result{}, staleApproval(r.Dir)
 		}
 		return activities.Result{}, err
 	}
 	point.Reach("terraform.apply:applied")
-	return a.finish(ctx, pr.ws, s, pr.bundle, said, pr.notes...)
+	return a.finishApply(ctx, pr.ws, s, pr.bundle, said, pr.notes...)
 }
 
-// chosen is the plan to apply: the one that was shown, or a new one with the digest that is wanted, or any.
-func (a *apply) chosen(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*preparation, *record, error) {
+// choosePlan returns the plan to apply: the one that was shown, or a new one with the wanted digest, or any.
+func (a *applyAction) choosePlan(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*planning, *record, error) {
 	if want != "" {
-		if pr, r, err := a.offered(ctx, e, s, want); err != nil || pr != nil {
+		if pr, r, err := a.findOffer(ctx, e, s, want); err != nil || pr != nil {
 			return pr, r, err
 		}
 	}
@@ -94,16 +94,16 @@ func (a *apply) chosen(ctx context.Context, e activities.Entry, s activities.Ste
 			return nil, nil, err
 		}
 		if digest != want {
-			return nil, nil, stale(pr.bundle.Dir)
+			return nil, nil, staleApproval(pr.bundle.Dir)
 		}
 	}
 	r, err := pr.record(ctx, want)
 	return pr, &r, err
 }
 
-// resume goes on after an attempt that has made the record.
-func (a *apply) resume(ctx context.Context, e activities.Entry, s activities.Step, c contents) (activities.Result, error) {
-	if err := a.installed(); err != nil {
+// resume continues after an attempt that has written the record.
+func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activities.Step, c secretParts) (activities.Result, error) {
+	if err := a.checkInstalled(); err != nil {
 		return activities.Result{}, err
 	}
 	t, err := a.token(e)
@@ -114,7 +114,7 @@ func (a *apply) resume(ctx context.Context, e activities.Entry, s activities.Ste
 	if err != nil {
 		return activities.Result{}, err
 	}
-	unsaved, err := errands(t)
+	unsaved, err := moveErrands(t)
 	if err != nil {
 		return activities.Result{}, err
 	}
@@ -122,7 +122,7 @@ func (a *apply) resume(ctx context.Context, e activities.Entry, s activities.Ste
 	if err != nil {
 		return activities.Result{}, err
 	}
-	if err := ws.rescue(ctx, unsaved); err != nil {
+	if err := ws.pushErrands(ctx, unsaved); err != nil {
 		return activities.Result{}, err
 	}
 	lost, err := a.settleAll(ctx, ws)
@@ -132,37 +132,37 @@ func (a *apply) resume(ctx context.Context, e activities.Entry, s activities.Ste
 	if lost, err = ws.adoptMade(ctx, lost); err != nil {
 		return activities.Result{}, err
 	}
-	if unknown := unknowable(lost); len(unknown) > 0 {
-		return activities.Result{}, activities.Errorf(activities.UnknownOutcome, "terraform was killed while it made %s: whether they are there "+
+	if unknown := unknowableAddresses(lost); len(unknown) > 0 {
+		return activities.Result{}, activities.Errorf(activities.UnknownOutcome, "terraform was killed while it made %s: whether they exist "+
 			"cannot be known, and making them again could double them", strings.Join(unknown, ", "))
 	}
-	if last.applied() {
+	if last.appliedAll() {
 		said, err := readReport(stdoutOf(last.dir()))
 		if err != nil {
 			return activities.Result{}, err
 		}
-		return a.finish(ctx, ws, s, c.Forward, said, "the result of an earlier attempt")
+		return a.finishApply(ctx, ws, s, c.Forward, said, "the result of an earlier attempt")
 	}
 	said, err := ws.applyRest(ctx)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	return a.finish(ctx, ws, s, c.Forward, said, "an earlier attempt had begun; what was missing was planned and applied anew")
+	return a.finishApply(ctx, ws, s, c.Forward, said, "an earlier attempt had begun; what was missing was planned and applied again")
 }
 
-// applyRest plans and applies what an earlier attempt has left to do.
+// applyRest plans and applies what an earlier attempt left to do.
 func (ws *workspace) applyRest(ctx context.Context) (report, error) {
 	file := filepath.Join(ws.dir, planFile)
 	for {
-		now, err := ws.pull(ctx)
+		now, err := ws.pullState(ctx)
 		if err != nil {
 			return report{}, err
 		}
-		anew, err := ws.mend(ctx, now, func(string) bool { return true })
+		anew, err := ws.prepareCutOff(ctx, now, func(string) bool { return true })
 		if err != nil {
 			return report{}, err
 		}
-		said, err := ws.plan(ctx, append(replacing(anew), tfexec.Out(file))...)
+		said, err := ws.plan(ctx, append(replaceOptions(anew), tfexec.Out(file))...)
 		if err != nil || said.unchanged() {
 			return said, err
 		}
@@ -170,15 +170,15 @@ func (ws *workspace) applyRest(ctx context.Context) (report, error) {
 			point.Reach("terraform.apply:applied")
 			return said, nil
 		}
-		if !refuses(said, anew) {
+		if !isRefusal(said, anew) {
 			return said, err
 		}
 	}
 }
 
-// finish writes down what the step has left, checks it and makes its result.
-func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b bundle, said report, notes ...string) (activities.Result, error) {
-	now, err := ws.pull(ctx)
+// finishApply stores what the step has left, checks it and makes its result.
+func (a *applyAction) finishApply(ctx context.Context, ws *workspace, s activities.Step, b bundle, said report, notes ...string) (activities.Result, error) {
+	now, err := ws.pullState(ctx)
 	if err != nil {
 		return activities.Result{}, err
 	}
@@ -188,7 +188,7 @@ func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b 
 	if err := ws.token.CheckOpen(); err != nil {
 		return activities.Result{}, err // what was read may be half undone
 	}
-	sealed, err := a.seal.close(docLeft, now.raw)
+	sealed, err := a.seal.encrypt(docLeft, now.raw)
 	if err != nil {
 		return activities.Result{}, err
 	}
@@ -202,7 +202,7 @@ func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b 
 	}
 	point.Reach("terraform.apply:left")
 	b.lockLike(readLock(ws.dir))
-	if err := a.know(now, b); err != nil {
+	if err := a.keepKnown(now, b); err != nil {
 		return activities.Result{}, err
 	}
 	if err := activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{b.Dir, b.Dir}); err != nil {
@@ -210,7 +210,7 @@ func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b 
 	}
 	result := activities.Result{
 		Summary: fmt.Sprintf("%d added, %d changed, %d destroyed", said.Counts.Add, said.Counts.Change, said.Counts.Remove),
-		Outputs: now.shown(said.Counts),
+		Outputs: now.shownOutputs(said.Counts),
 		After:   l.Digest,
 		Notes:   append(notes, refused...),
 	}
@@ -221,12 +221,12 @@ func (a *apply) finish(ctx context.Context, ws *workspace, s activities.Step, b 
 		return activities.Result{}, err
 	}
 	point.Reach("terraform.apply:done")
-	return result, clean(ws.token)
+	return result, removePlainText(ws.token)
 }
 
-// clean removes what an apply leaves in plain text when it is done, with that of a look before it that died. One that
-// looks just now fails, and looks again.
-func clean(t *journal.Token) error {
+// removePlainText removes what a finished apply left in plain text, including that of an interrupted observation. A
+// concurrent one fails and is retried.
+func removePlainText(t *journal.Token) error {
 	said, err := filepath.Glob(filepath.Join(runsDir(t), "*", "std*"))
 	for _, f := range said {
 		err = errors.Join(err, os.Remove(f))
@@ -234,8 +234,8 @@ func clean(t *journal.Token) error {
 	return errors.Join(err, removeWork(t, "forward", "prior", "observe-*"))
 }
 
-// shown are the outputs that may be shown, beside the counts; an output of the configuration with such a name wins.
-func (s *state) shown(n counts) map[string]any {
+// shownOutputs are the outputs that may be shown, and the counts; an output of the same name wins.
+func (s *state) shownOutputs(n counts) map[string]any {
 	shown := map[string]any{"added": n.Add, "changed": n.Change, "destroyed": n.Remove}
 	for name, o := range s.Outputs {
 		if o.Sensitive {

@@ -10,21 +10,21 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
-// ending says how a run has come to its end.
-type ending struct {
+// runEnd says how a run ended.
+type runEnd struct {
 	exit
-	// Never: no supervisor has ever registered. The fence stops one that still might.
+	// Never: no supervisor ever registered. The fence stops one that still might.
 	Never bool
-	// Killed: supervisor and terraform are gone without having said so.
+	// Killed: supervisor and terraform died without recording an exit.
 	Killed bool
 }
 
-// errWorking: a run has not ended within the time that one attempt waits for it.
+// errWorking means that a run has not ended within the time that one attempt waits for it.
 var errWorking = &activities.Error{Type: activities.ActionFailed, NextRetry: 5 * time.Second, Message: "an earlier terraform of " +
-	"this step has been interrupted or is still working, and has not ended yet; it is waited for again"}
+	"this step has been interrupted or is still working, and has not ended yet; the next attempt waits for it"}
 
-// await waits until a run has ended. With interrupt it wakes the run and interrupts it, once in its life.
-func (w *world) await(ctx context.Context, r run, interrupt bool) (ending, error) {
+// awaitRun waits until a run has ended. With interrupt it resumes and interrupts it, once in its life.
+func (w *world) awaitRun(ctx context.Context, r run, interrupt bool) (runEnd, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Ending)
 	defer cancel()
 	var supervisor supervisorRecord
@@ -32,33 +32,33 @@ func (w *world) await(ctx context.Context, r run, interrupt bool) (ending, error
 	woken := false
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	var orphaned time.Time // since when nobody has been left to say how it ended
+	var orphaned time.Time // since when no process is left to say how it ended
 	for {
 		var e exit
 		if found, err := r.token.Read(r.doc(docExit), &e); err != nil || found {
-			return ending{exit: e}, err
+			return runEnd{exit: e}, err
 		}
 		registered, err := r.token.Read(r.doc(docProcess), &supervisor)
 		if err != nil || !registered {
-			return ending{Never: true}, err
+			return runEnd{Never: true}, err
 		}
 		if _, err := r.token.Read(r.doc(docChild), &child); err != nil {
-			return ending{}, err
+			return runEnd{}, err
 		}
 		if interrupt && !woken {
 			woken = true
-			wake(r, supervisor.process, child)
+			resumeAndInterrupt(r, supervisor.process, child)
 		}
-		if !supervisor.alive() && !child.alive() {
-			// The lock is free once no terraform of this token is left, nor anything that one has started.
+		if !supervisor.isAlive() && !child.isAlive() {
+			// The lock is free once no terraform of this token is left, nor any process that one has started.
 			held, err := filelock.Held(lockFile(r.token))
 			if err != nil {
-				return ending{}, err
+				return runEnd{}, err
 			}
 			if !held {
-				// The exit may have been written between the look for it and the death of its writer.
+				// The exit may have been written between the check and the death of its writer.
 				found, err := r.token.Read(r.doc(docExit), &e)
-				return ending{exit: e, Killed: !found}, err
+				return runEnd{exit: e, Killed: !found}, err
 			}
 			if orphaned.IsZero() {
 				orphaned = time.Now()
@@ -68,18 +68,18 @@ func (w *world) await(ctx context.Context, r run, interrupt bool) (ending, error
 		}
 		select {
 		case <-ctx.Done():
-			return ending{}, errWorking
+			return runEnd{}, errWorking
 		case <-tick.C:
 		}
 	}
 }
 
-// wake lets a run that was stopped go on, and interrupts it: through its supervisor or, if that is dead, directly.
-func wake(r run, supervisor, child process) {
+// resumeAndInterrupt continues a stopped run and interrupts it: through its supervisor or, if that is dead, directly.
+func resumeAndInterrupt(r run, supervisor, child process) {
 	for _, p := range []process{supervisor, child} {
 		p.signal(unix.SIGCONT)
 	}
-	if supervisor.alive() {
+	if supervisor.isAlive() {
 		supervisor.signal(unix.SIGINT)
 		return
 	}

@@ -13,12 +13,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// docEmptied says that an undo has come so far that the state may be gone by its own hand.
+// docEmptied says that from here on the undo itself may have emptied the state.
 const docEmptied = "emptied"
 
-// recoverState pushes the last known state where none is there any more, and lets a refresh find out what of it is true.
+// recoverState pushes the last known state if there is none any more, and lets a refresh find out what of it is still true.
 func (u *undo) recoverState(ctx context.Context) error {
-	now, err := u.ws.pull(ctx)
+	now, err := u.ws.pullState(ctx)
 	if err != nil || now.exists() {
 		return err
 	}
@@ -36,22 +36,23 @@ func (u *undo) recoverState(ctx context.Context) error {
 	if last.empty() {
 		return nil
 	}
-	if err := u.ws.push(ctx, last.raw); err != nil {
+	if err := u.ws.pushState(ctx, last.raw); err != nil {
 		return err
 	}
-	_, err = u.ws.act(ctx, "apply -refresh-only", func(order) error {
-		return u.ws.tf.ApplyJSON(ctx, io.Discard, u.ws.applying(tfexec.RefreshOnly(true))...)
+	_, err = u.ws.runChange(ctx, "apply -refresh-only", func(order) error {
+		return u.ws.tf.ApplyJSON(ctx, io.Discard, u.ws.applyOptions(tfexec.RefreshOnly(true))...)
 	})
 	return err
 }
 
-// clear looks for drift before the first change, and is nil where there is none, or a person has decided on exactly that.
-func (u *undo) clear(ctx context.Context) (*activities.Drift, error) {
+// checkDrift looks for drift before the first change; nil if there is none, or if a person has decided to overwrite exactly
+// that.
+func (u *undo) checkDrift(ctx context.Context) (*activities.Drift, error) {
 	var at time.Time
 	if found, err := u.ws.token.Read(docCleared, &at); err != nil || found {
 		return nil, err
 	}
-	now, err := u.ws.pull(ctx)
+	now, err := u.ws.pullState(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +67,8 @@ func (u *undo) clear(ctx context.Context) (*activities.Drift, error) {
 	return nil, err
 }
 
-// added are the addresses in the state that were not there before; a deposed object counts with its address.
-func (u *undo) added(now *state) []string {
+// addedAddresses are the addresses in the state that were not there before; a deposed object counts with its address.
+func (u *undo) addedAddresses(now *state) []string {
 	var all []string
 	for address := range now.managed() {
 		address, _, _ = strings.Cut(address, " (deposed")
@@ -79,31 +80,31 @@ func (u *undo) added(now *state) []string {
 	return all
 }
 
-// subtract destroys what the step added, under the step's own configuration: provisioners and provider settings that
-// belong to it are only there.
-func (u *undo) subtract(ctx context.Context) error {
+// destroyAdded destroys what the step added, under the step's own configuration, since only that has its provisioners and
+// provider settings.
+func (u *undo) destroyAdded(ctx context.Context) error {
 	for {
-		now, err := u.ws.pull(ctx)
+		now, err := u.ws.pullState(ctx)
 		if err != nil {
 			return err
 		}
-		added := u.added(now)
+		added := u.addedAddresses(now)
 		if len(added) == 0 && (u.record.Back != toNothing || now.empty()) {
 			return nil
 		}
-		half, err := u.ws.mend(ctx, now, func(address string) bool { return slices.Contains(added, address) })
+		half, err := u.ws.prepareCutOff(ctx, now, func(address string) bool { return slices.Contains(added, address) })
 		if err != nil {
 			return err
 		}
-		said, err := u.destroy(ctx, added)
-		if err == nil || !refuses(said, half) {
+		said, err := u.destroyTargets(ctx, added)
+		if err == nil || !isRefusal(said, half) {
 			return err
 		}
 	}
 }
 
-// destroy destroys what was added, unless something else would go with it.
-func (u *undo) destroy(ctx context.Context, added []string) (report, error) {
+// destroyTargets destroys what was added, unless something else would be destroyed too.
+func (u *undo) destroyTargets(ctx context.Context, added []string) (report, error) {
 	file := filepath.Join(u.ws.dir, "unwind.destroy.tfplan")
 	options := []tfexec.PlanOption{tfexec.Destroy(true), tfexec.Out(file)}
 	if u.record.Back != toNothing {
@@ -115,19 +116,19 @@ func (u *undo) destroy(ctx context.Context, added []string) (report, error) {
 	if err != nil {
 		return said, err
 	}
-	for _, address := range said.loses() {
+	for _, address := range said.lostAddresses() {
 		if !slices.Contains(added, address) {
-			// Something from before has come to depend on what was added: it would go too. The configuration from before
-			// lets go of it first and destroys what was added then.
+			// Something from before now depends on what was added, and would be destroyed too. Applying the previous
+			// configuration removes that dependency, and destroys what was added.
 			return said, nil
 		}
 	}
 	return u.ws.applyPlan(ctx, file)
 }
 
-// goBack applies the configuration from before on the state as it is now. remains are addresses that it would still
-// change afterwards.
-func (u *undo) goBack(ctx context.Context) (remains []string, drift *activities.Drift, err error) {
+// applyPrior applies the previous configuration to the present state. remains are addresses that it would still change
+// afterwards.
+func (u *undo) applyPrior(ctx context.Context) (remains []string, drift *activities.Drift, err error) {
 	if u.contents.Prior == nil {
 		return nil, nil, nil
 	}
@@ -137,28 +138,28 @@ func (u *undo) goBack(ctx context.Context) (remains []string, drift *activities.
 	}
 	file := filepath.Join(ws.dir, planFile)
 	for {
-		now, err := ws.pull(ctx)
+		now, err := ws.pullState(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		half, err := ws.mend(ctx, now, u.record.plans)
+		half, err := ws.prepareCutOff(ctx, now, u.record.plansFor)
 		if err != nil {
 			return nil, nil, err
 		}
-		said, err := ws.plan(ctx, append(replacing(half), tfexec.Out(file))...)
+		said, err := ws.plan(ctx, append(replaceOptions(half), tfexec.Out(file))...)
 		if err != nil {
 			return nil, nil, err
 		}
 		if said.unchanged() {
 			break
 		}
-		if drift, err := u.unexpected(ctx, ws, said); drift != nil || err != nil {
+		if drift, err := u.unexpectedLosses(ctx, ws, said); drift != nil || err != nil {
 			return nil, drift, err
 		}
 		if said, err = ws.applyPlan(ctx, file); err == nil {
 			break
 		}
-		if !strings.Contains(said.failure(), "Saved plan is stale") && !refuses(said, half) {
+		if !strings.Contains(said.failure(), "Saved plan is stale") && !isRefusal(said, half) {
 			return nil, nil, err
 		}
 	}
@@ -166,30 +167,30 @@ func (u *undo) goBack(ctx context.Context) (remains []string, drift *activities.
 	if err != nil {
 		return nil, nil, err
 	}
-	now, err := ws.pull(ctx)
+	now, err := ws.pullState(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := u.know(now, *u.contents.Prior); err != nil {
+	if err := u.keepKnown(now, *u.contents.Prior); err != nil {
 		return nil, nil, err
 	}
 	if now.same(u.before) {
-		return nil, nil, nil // a configuration that never comes to rest is no residue of the step
+		return nil, nil, nil // a configuration that never converges is no residue of the step
 	}
-	return addresses(said.actions()), nil, nil
+	return addressesOf(said.actions()), nil, nil
 }
 
-// unexpected holds what the way back would destroy against what the step has touched. Anything else is someone's newer
-// work, and shown as drift.
-func (u *undo) unexpected(ctx context.Context, ws *workspace, said report) (*activities.Drift, error) {
-	now, err := ws.pull(ctx)
+// unexpectedLosses compares what the undo would destroy with what the step touched. Anything else is someone's newer work,
+// and shown as drift.
+func (u *undo) unexpectedLosses(ctx context.Context, ws *workspace, said report) (*activities.Drift, error) {
+	now, err := ws.pullState(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var lines []string
-	added := u.added(now)
-	for _, address := range said.loses() {
-		if !u.record.plans(address) && !slices.Contains(added, address) {
+	added := u.addedAddresses(now)
+	for _, address := range said.lostAddresses() {
+		if !u.record.plansFor(address) && !slices.Contains(added, address) {
 			lines = append(lines, "- "+address+" would be destroyed or replaced, though the step has not touched it")
 		}
 	}
@@ -204,8 +205,8 @@ func (u *undo) unexpected(ctx context.Context, ws *workspace, said report) (*act
 	return drift, nil
 }
 
-// tidy removes a local backend's files that were not there before.
-func (u *undo) tidy(ctx context.Context, now *state) error {
+// removeNewFiles removes a local backend's files that did not exist before.
+func (u *undo) removeNewFiles(ctx context.Context, now *state) error {
 	path := u.ws.state
 	if path == "" {
 		return nil

@@ -20,15 +20,15 @@ const maxBundle = 32 << 20
 type bundle struct {
 	// Dir is the folder that it was taken from.
 	Dir string `json:"dir"`
-	// Files are its files by their path below Dir; the lock file of the providers among them.
-	Files map[string]file `json:"files"`
-	// Vars are values of variables, as a tfvars document in JSON; they come after all files'.
+	// Files are its files by their path in Dir, including the providers' lock file.
+	Files map[string]bundleFile `json:"files"`
+	// Vars are values of variables, as a tfvars document in JSON; they override all files.
 	Vars json.RawMessage `json:"vars,omitempty"`
 	// Backend is the partial configuration of the backend.
 	Backend map[string]string `json:"backend,omitempty"`
 }
 
-type file struct {
+type bundleFile struct {
 	Content []byte      `json:"content"`
 	Mode    fs.FileMode `json:"mode"`
 }
@@ -44,10 +44,10 @@ const (
 	overrideName = "zzzz_unwind_override.tf.json"
 )
 
-// capture reads the configuration in dir, which is one of the world's.
-func capture(dir string, vars map[string]any, varFiles []string, backend map[string]string) (bundle, error) {
-	b := bundle{Dir: dir, Files: map[string]file{}, Backend: backend}
-	if err := b.walk(dir); err != nil {
+// readBundle reads the configuration in dir, which is in an allowed folder.
+func readBundle(dir string, vars map[string]any, varFiles []string, backend map[string]string) (bundle, error) {
+	b := bundle{Dir: dir, Files: map[string]bundleFile{}, Backend: backend}
+	if err := b.readFiles(dir); err != nil {
 		return b, err
 	}
 	root, err := os.OpenRoot(dir)
@@ -64,7 +64,7 @@ func capture(dir string, vars map[string]any, varFiles []string, backend map[str
 		if strings.HasSuffix(name, ".json") {
 			as += ".json"
 		}
-		b.Files[as] = file{content, 0o600}
+		b.Files[as] = bundleFile{content, 0o600}
 	}
 	if len(vars) > 0 {
 		if b.Vars, err = json.Marshal(vars); err != nil {
@@ -74,8 +74,8 @@ func capture(dir string, vars map[string]any, varFiles []string, backend map[str
 	return b, nil
 }
 
-// walk reads the files below dir, but for states, what terraform init has put there, and git's own.
-func (b *bundle) walk(dir string) error {
+// readFiles reads the files in dir, except states, what terraform init put there, and git's own.
+func (b *bundle) readFiles(dir string) error {
 	total := int64(0)
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -88,7 +88,7 @@ func (b *bundle) walk(dir string) error {
 		case d.IsDir() || notConfiguration(name):
 			return nil
 		}
-		info, err := os.Stat(path) // a link counts as what it leads to
+		info, err := os.Stat(path) // follow links
 		if err != nil {
 			return activities.Errorf(activities.Refused, "dir: %v", err)
 		}
@@ -99,17 +99,17 @@ func (b *bundle) walk(dir string) error {
 			return activities.Errorf(activities.Refused,
 				"dir: %s holds more than %d MB; keep only the configuration in its folder", dir, maxBundle>>20)
 		}
-		content, err := os.ReadFile(path) //nolint:gosec // links are meant to be followed: a configuration may share files
+		content, err := os.ReadFile(path) //nolint:gosec // links are followed: configurations may share files
 		if err != nil {
 			return err
 		}
 		rel, err := filepath.Rel(dir, path)
-		b.Files[rel] = file{content, info.Mode().Perm()}
+		b.Files[rel] = bundleFile{content, info.Mode().Perm()}
 		return err
 	})
 }
 
-// defaultWorkspace refuses a folder that has another workspace selected.
+// defaultWorkspace refuses a folder with another workspace selected.
 func defaultWorkspace(dir string) error {
 	selected, err := os.ReadFile(filepath.Join(dir, ".terraform", "environment"))
 	if name := strings.TrimSpace(string(selected)); err == nil && name != "" && name != "default" {
@@ -124,7 +124,7 @@ func notConfiguration(name string) bool {
 		name == "errored.tfstate" || name == "crash.log"
 }
 
-// digest covers everything in the bundle but where it was.
+// digest covers everything in the bundle except where it was.
 func (b bundle) digest() activities.Digest {
 	names := make([]string, 0, len(b.Files))
 	for n := range b.Files {
@@ -139,8 +139,8 @@ func (b bundle) digest() activities.Digest {
 	return activities.DigestOf(append(parts, backend)...)
 }
 
-// write lays the bundle out in an empty folder of the worker's.
-func (b bundle) write(to string) error {
+// writeTo writes the bundle into an empty folder of the worker's.
+func (b bundle) writeTo(to string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
@@ -160,24 +160,24 @@ func (b bundle) write(to string) error {
 }
 
 // lockLike makes the configuration use the providers of a lock file.
-func (b *bundle) lockLike(lock file) {
+func (b *bundle) lockLike(lock bundleFile) {
 	if len(lock.Content) > 0 {
 		b.Files = maps.Clone(b.Files)
 		b.Files[lockName] = lock
 	}
 }
 
-// readLock reads the lock file that init has left in a folder; empty where there are no providers to lock.
-func readLock(dir string) file {
+// readLock reads the lock file that init wrote; empty if there are no providers to lock.
+func readLock(dir string) bundleFile {
 	content, err := os.ReadFile(filepath.Join(dir, lockName))
 	if err != nil {
-		return file{}
+		return bundleFile{}
 	}
-	return file{content, 0o600}
+	return bundleFile{content, 0o600}
 }
 
-// root holds the texts of the root module's files, for a look at what they say.
-func (b bundle) root() []string {
+// rootModuleTexts are the contents of the root module's files.
+func (b bundle) rootModuleTexts() []string {
 	var texts []string
 	for name, f := range b.Files {
 		if !strings.Contains(name, "/") && (strings.HasSuffix(name, ".tf") || strings.HasSuffix(name, ".tf.json")) {

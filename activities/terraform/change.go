@@ -12,9 +12,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// offer is a plan that was shown and waits for approval: the record is worked out already, and the plan lies in the
-// workspace "forward" as long as no later plan has taken its place.
-type offer struct {
+// offeredPlan is a plan that was shown and waits for approval: its record is ready, and the plan is in the workspace
+// "forward" until a later plan replaces it.
+type offeredPlan struct {
 	Record record            `json:"record"`
 	Bundle activities.Digest `json:"bundle"`
 	// State is where a local backend keeps it.
@@ -23,11 +23,11 @@ type offer struct {
 
 func docOffer(d activities.Digest) string { return "offer-" + d.Short() }
 
-// offerName is the file in the workspace that names the plan there.
+// offerName is the file in the workspace that identifies its plan.
 const offerName = "unwind.offer"
 
-// Plan plans, touching nothing, and keeps the plan for Apply.
-func (a *apply) Plan(ctx context.Context, e activities.Entry, s activities.Step) (_ activities.Change, err error) {
+// Plan plans without touching anything, and keeps the plan for Apply.
+func (a *applyAction) Plan(ctx context.Context, e activities.Entry, s activities.Step) (_ activities.Change, err error) {
 	t, err := a.token(e)
 	if err != nil {
 		return activities.Change{}, err
@@ -51,13 +51,13 @@ func (a *apply) Plan(ctx context.Context, e activities.Entry, s activities.Step)
 	}
 	text, err := pr.ws.tf.ShowPlanFileRaw(ctx, pr.file)
 	if err != nil {
-		return activities.Change{}, pr.ws.failed(ctx, "show", report{}, err)
+		return activities.Change{}, pr.ws.failedError(ctx, "show", report{}, err)
 	}
-	if err := pr.keep(ctx, t, digest); err != nil {
+	if err := pr.keepOffer(ctx, t, digest); err != nil {
 		return activities.Change{}, err
 	}
 	point.Reach("terraform.apply:planned")
-	c := pr.change(digest, strings.TrimSpace(text))
+	c := pr.describeChange(digest, strings.TrimSpace(text))
 	if written := relativePaths(plan, pr.ws.dir); len(written) > 0 {
 		c.Facts = append(c.Facts, fmt.Sprintf("%s hold paths relative to the configuration: they lead into the worker's own copy of it, which is "+
 			"removed; give absolute paths", strings.Join(written, ", ")))
@@ -65,21 +65,21 @@ func (a *apply) Plan(ctx context.Context, e activities.Entry, s activities.Step)
 	return c, nil
 }
 
-// keep makes the plan the one that Apply takes for digest.
-func (pr *preparation) keep(ctx context.Context, t *journal.Token, digest activities.Digest) error {
+// keepOffer makes this the plan that Apply takes for digest.
+func (pr *planning) keepOffer(ctx context.Context, t *journal.Token, digest activities.Digest) error {
 	r, err := pr.record(ctx, digest)
 	if err != nil {
 		return err
 	}
-	if _, err := t.Create(docOffer(digest), &offer{Record: r, Bundle: pr.bundle.digest(), State: pr.ws.state}); err != nil {
+	if _, err := t.Create(docOffer(digest), &offeredPlan{Record: r, Bundle: pr.bundle.digest(), State: pr.ws.state}); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(pr.ws.dir, offerName), []byte(digest), 0o600)
 }
 
-// change describes the plan.
-func (pr *preparation) change(digest activities.Digest, text string) activities.Change {
-	lost := pr.said.loses()
+// describeChange describes the plan.
+func (pr *planning) describeChange(digest activities.Digest, text string) activities.Change {
+	lost := pr.said.lostAddresses()
 	c := activities.Change{
 		Summary:  fmt.Sprintf("terraform apply %s: %s", pr.bundle.Dir, pr.tally()),
 		Diff:     text,
@@ -95,13 +95,13 @@ func (pr *preparation) change(digest activities.Digest, text string) activities.
 	if len(lost) > 0 {
 		c.Strategy, c.Ask = activities.Irreversible, true
 		c.Facts = append(c.Facts, fmt.Sprintf("destroys or replaces %d objects: %s", len(lost), strings.Join(lost, ", ")))
-		c.Undo += " What is replaced or destroyed comes back as a new object, without its data."
+		c.Undo += " Replaced or destroyed objects come back as new ones, without their data."
 	}
 	return c
 }
 
 // tally counts the actions.
-func (pr *preparation) tally() string {
+func (pr *planning) tally() string {
 	n := map[string]int{}
 	for _, p := range pr.said.actions() {
 		n[p.Action]++
@@ -112,18 +112,18 @@ func (pr *preparation) tally() string {
 	return fmt.Sprintf("%d to add, %d to change, %d to replace, %d to destroy", n["create"], n["update"], n["replace"], n["delete"]+n["remove"])
 }
 
-// offered takes up the plan that was shown with digest want, if nothing has changed since; nil where it is not at hand.
-func (a *apply) offered(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*preparation, *record, error) {
+// findOffer returns the plan that was shown with digest want, if nothing has changed since; nil if it is gone.
+func (a *applyAction) findOffer(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*planning, *record, error) {
 	t, err := a.token(e)
 	if err != nil {
 		return nil, nil, err
 	}
-	var o offer
+	var o offeredPlan
 	if found, err := t.Read(docOffer(want), &o); err != nil || !found {
 		return nil, nil, err
 	}
 	if at, err := os.ReadFile(filepath.Join(workDir(t, "forward"), offerName)); err != nil || string(at) != string(want) {
-		return nil, nil, nil //nolint:nilerr // another plan has taken its place, or the folder is gone: it is planned anew
+		return nil, nil, nil //nolint:nilerr // another plan has replaced it, or the folder is gone: plan again
 	}
 	p, err := activities.DecodeParams[Params](s.With)
 	if err != nil {
@@ -138,17 +138,17 @@ func (a *apply) offered(ctx context.Context, e activities.Entry, s activities.St
 		return nil, nil, err
 	}
 	ws.state = o.State
-	now, err := ws.pull(ctx)
+	now, err := ws.pullState(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if o.Record.Want != want || b.digest() != o.Bundle || now.Lineage != o.Record.Lineage || now.Serial != o.Record.Serial {
-		return nil, nil, stale(o.Record.Dir)
+		return nil, nil, staleApproval(o.Record.Dir)
 	}
-	pr := &preparation{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), back: o.Record.Back, notes: notes}
+	pr := &planning{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), back: o.Record.Back, notes: notes}
 	return pr, &o.Record, nil
 }
 
-func stale(dir string) error {
+func staleApproval(dir string) error {
 	return activities.Errorf(activities.StaleApproval, "the configuration or the state of %s has changed since the plan was shown", dir)
 }

@@ -27,8 +27,8 @@ type Config struct {
 	// CLIConfig is the file of Terraform's own settings (mirrors, credentials). Defaults to what TF_CLI_CONFIG_FILE names,
 	// if it exists, else to an empty file.
 	CLIConfig string
-	// Interrupted is how long a cancelled step waits for terraform to finish what is in flight. The supervisor goes on
-	// waiting after that. Defaults to one minute.
+	// Interrupted is how long a cancelled step waits for terraform to finish what is in flight. The supervisor waits
+	// longer. Defaults to one minute.
 	Interrupted time.Duration
 	// Ending is how long one attempt waits for the terraform of an earlier one to end. Defaults to two minutes.
 	Ending time.Duration
@@ -38,7 +38,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.Terraform == "" {
-		c.Terraform, _ = exec.LookPath("terraform") // none: every use is refused with the way out
+		c.Terraform, _ = exec.LookPath("terraform") // if there is none, every use is refused with the way out
 	}
 	if c.CLIConfig == "" {
 		if f := os.Getenv("TF_CLI_CONFIG_FILE"); f != "" && isFile(f) {
@@ -97,12 +97,12 @@ func New(c Config) (activities.World, error) {
 	if w.seal, err = openSeal(filepath.Join(c.State, "key"), len(tokens) > 0); err != nil {
 		return activities.World{}, err
 	}
-	if err := w.furnish(); err != nil {
+	if err := w.makeFiles(); err != nil {
 		return activities.World{}, err
 	}
 	return activities.World{
 		Name:    Name,
-		Actions: []activities.Action{&apply{w}},
+		Actions: []activities.Action{&applyAction{w}},
 		Journal: func(context.Context) (string, error) { return j.ID(), nil },
 		Records: journal.Records{Journal: j},
 	}, nil
@@ -112,13 +112,14 @@ func New(c Config) (activities.World, error) {
 type world struct {
 	Config
 	journal *journal.Journal
-	seal    *seal
+	seal    *recordCipher
 	front   string // our own program under the name that makes it terraform's front
 	version knownVersion
 }
 
-// furnish makes what stands beside the journal: the front, an empty file of settings, the folder of known configurations.
-func (w *world) furnish() error {
+// makeFiles makes what the world keeps beside the journal: the front, an empty settings file, the folder of known
+// configurations.
+func (w *world) makeFiles() error {
 	for _, d := range []string{"bin", "known"} {
 		if err := os.MkdirAll(filepath.Join(w.State, d), 0o700); err != nil {
 			return err
@@ -147,8 +148,8 @@ func (w *world) token(e activities.Entry) (*journal.Token, error) {
 	return w.journal.Token(e.Token)
 }
 
-// installed refuses where there is no terraform.
-func (w *world) installed() error {
+// checkInstalled fails if there is no terraform.
+func (w *world) checkInstalled() error {
 	if w.Terraform == "" {
 		return activities.Errorf(activities.Refused,
 			"this worker has no terraform: install it on the PATH, or name it in the worker's config")
@@ -156,8 +157,8 @@ func (w *world) installed() error {
 	return nil
 }
 
-// folder is a configuration's folder with its links resolved, refused outside the allowed roots.
-func (w *world) folder(dir string) (string, error) {
+// resolveFolder resolves the links of a configuration's folder, and refuses one outside the allowed roots.
+func (w *world) resolveFolder(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", activities.Errorf(activities.Refused, "dir: %q is not an absolute path", dir)
 	}
@@ -169,7 +170,7 @@ func (w *world) folder(dir string) (string, error) {
 		return "", activities.Errorf(activities.Refused, "dir: %s is not a folder", dir)
 	}
 	for _, root := range w.Roots {
-		if root, err := filepath.EvalSymlinks(root); err == nil && below(root, resolved) {
+		if root, err := filepath.EvalSymlinks(root); err == nil && isBelow(root, resolved) {
 			return resolved, nil
 		}
 	}
@@ -177,7 +178,7 @@ func (w *world) folder(dir string) (string, error) {
 		dir, strings.Join(w.Roots, ", "))
 }
 
-func below(root, path string) bool {
+func isBelow(root, path string) bool {
 	rel, err := filepath.Rel(root, path)
 	return err == nil && filepath.IsLocal(rel)
 }

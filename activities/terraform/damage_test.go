@@ -25,7 +25,7 @@ func damaged(t *testing.T) (b *bench, e activities.Entry, tokenDir string) {
 	b.apply(Params{})
 	b.configure(second)
 	e = b.apply(Params{})
-	tok, err := b.action.(*apply).token(e)
+	tok, err := b.action.(*applyAction).token(e)
 	require.NoError(t, err)
 	return b, e, tok.Dir()
 }

@@ -9,29 +9,29 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 )
 
-// A creation that was cut off in one of its provisioners leaves an object that terraform either calls tainted, and then
-// destroys without its destroy-time provisioners, or, where it was killed itself, takes for whole. Neither takes back what the
-// provisioner had done. A destruction that was cut off there leaves one whose provisioners may find nothing to do any more,
-// and fail. What the runs of a token have said tells which objects these are.
+// A creation interrupted in one of its provisioners leaves an object that terraform either calls tainted, and then destroys
+// without its destroy-time provisioners, or, if terraform itself was killed, takes for complete. Neither undoes what the
+// provisioner had done. A destruction interrupted there leaves an object whose provisioners may find nothing to do any
+// more, and fail. The output of a token's runs tells which objects these are.
 
-// halves are such objects by their addresses.
-type halves struct {
-	// made are those whose creation was cut off, and unmade those whose destruction was; no run has destroyed them or made
+// cutOffObjects are such objects by address.
+type cutOffObjects struct {
+	// partlyMade are those whose creation was cut off, and unmade those whose destruction was; no run has destroyed them or made
 	// them anew since.
-	made, unmade map[string]bool
-	// refused are those whose destroy-time provisioners failed, with what that means: they are destroyed without.
+	partlyMade, partlyDestroyed map[string]bool
+	// refused are those whose destroy-time provisioners failed, with what that means: they are destroyed without them.
 	refused map[string]string
 
-	// creating and ending are of the run that is read.
+	// creating and ending are of the run being read.
 	creating, ending map[string]bool
-	// interrupted says that it was: what failed in it then was cut off.
+	// interrupted: the run was interrupted, so what failed in it was cut off.
 	interrupted bool
 }
 
-// halves reads what a token's runs have said, in their order.
-func (ws *workspace) halves() (halves, error) {
-	h := halves{made: map[string]bool{}, unmade: map[string]bool{}, refused: map[string]string{}}
-	all, err := runs(ws.token)
+// readCutOff reads the output of a token's runs, in their order.
+func (ws *workspace) readCutOff() (cutOffObjects, error) {
+	h := cutOffObjects{partlyMade: map[string]bool{}, partlyDestroyed: map[string]bool{}, refused: map[string]string{}}
+	all, err := listRuns(ws.token)
 	if err != nil {
 		return h, err
 	}
@@ -41,22 +41,22 @@ func (ws *workspace) halves() (halves, error) {
 		if h.interrupted, err = r.token.Read(r.doc(docInterrupted), &at); err != nil {
 			return h, err
 		}
-		if err := readEvents(stdoutOf(r.dir()), h.add); err != nil {
+		if err := readEvents(stdoutOf(r.dir()), h.addEvent); err != nil {
 			return h, err
 		}
-		maps.Copy(h.unmade, h.ending)
+		maps.Copy(h.partlyDestroyed, h.ending)
 	}
 	return h, nil
 }
 
 const (
 	refusedMade = "a provisioner was cut off while it was made, and those for its destruction failed: " +
-		"it was destroyed without them, and what the first had done by then may still be there"
+		"it was destroyed without them, and what it had done by then may still exist"
 	refusedUnmade = "its destruction was cut off in a provisioner, and the next time its provisioners failed: " +
-		"it was destroyed without them, and what they were to take away may still be there"
+		"it was destroyed without them, and what they were to remove may still exist"
 )
 
-func (h *halves) add(e event) {
+func (h *cutOffObjects) addEvent(e event) {
 	if e.Hook == nil {
 		return
 	}
@@ -66,7 +66,7 @@ func (h *halves) add(e event) {
 		h.creating[address] = e.Hook.Action == "create"
 	case "provision_start":
 		if h.creating[address] {
-			h.made[address] = true
+			h.partlyMade[address] = true
 		} else {
 			h.ending[address] = true
 		}
@@ -76,29 +76,29 @@ func (h *halves) add(e event) {
 		}
 		delete(h.ending, address) // not cut off
 		switch {
-		case h.made[address]:
+		case h.partlyMade[address]:
 			h.refused[address] = refusedMade
-		case h.unmade[address]:
+		case h.partlyDestroyed[address]:
 			h.refused[address] = refusedUnmade
 		}
 	case "apply_complete":
-		delete(h.made, address)
-		delete(h.unmade, address)
+		delete(h.partlyMade, address)
+		delete(h.partlyDestroyed, address)
 		delete(h.ending, address)
 	}
 }
 
-// mend prepares the halves among now's objects for a plan that destroys them or makes them anew, and returns their addresses:
-// those that terraform calls tainted are no longer, so that it runs their destroy-time provisioners; where these have failed
-// before, it destroys the object without them.
-func (ws *workspace) mend(ctx context.Context, now *state, of func(address string) bool) (addresses []string, err error) {
-	h, err := ws.halves()
+// prepareCutOff prepares these objects for a plan that destroys or remakes them, and returns their addresses: tainted ones
+// are untainted, so that terraform runs their destroy-time provisioners; if these have failed before, terraform destroys
+// the object without them.
+func (ws *workspace) prepareCutOff(ctx context.Context, now *state, of func(address string) bool) (addresses []string, err error) {
+	h, err := ws.readCutOff()
 	if err != nil {
 		return nil, err
 	}
 	tainted := now.tainted()
-	all := maps.Clone(h.made)
-	maps.Copy(all, h.unmade)
+	all := maps.Clone(h.partlyMade)
+	maps.Copy(all, h.partlyDestroyed)
 	for _, address := range slices.Sorted(maps.Keys(all)) {
 		is, there := tainted[address]
 		if !there || !of(address) {
@@ -108,9 +108,9 @@ func (ws *workspace) mend(ctx context.Context, now *state, of func(address strin
 		limit := tfexec.LockTimeout(ws.LockTimeout.String())
 		switch refused := h.refused[address] != ""; {
 		case refused && !is:
-			_, err = ws.act(ctx, "taint", func(order) error { return ws.tf.Taint(ctx, address, limit) })
+			_, err = ws.runChange(ctx, "taint", func(order) error { return ws.tf.Taint(ctx, address, limit) })
 		case !refused && is:
-			_, err = ws.act(ctx, "untaint", func(order) error { return ws.tf.Untaint(ctx, address, limit) })
+			_, err = ws.runChange(ctx, "untaint", func(order) error { return ws.tf.Untaint(ctx, address, limit) })
 		}
 		if err != nil {
 			return nil, err
@@ -119,23 +119,23 @@ func (ws *workspace) mend(ctx context.Context, now *state, of func(address strin
 	return addresses, nil
 }
 
-// replacing are the options of a plan that makes these objects anew.
-func replacing(addresses []string) (options []tfexec.PlanOption) {
+// replaceOptions are the plan options that remake these objects.
+func replaceOptions(addresses []string) (options []tfexec.PlanOption) {
 	for _, address := range addresses {
 		options = append(options, tfexec.Replace(address))
 	}
 	return options
 }
 
-// refuses says that a run failed at the destroy-time provisioners of one of these objects: prepared again, it is destroyed
-// without them.
-func refuses(said report, addresses []string) bool {
+// isRefusal reports whether a run failed in the destroy-time provisioners of one of these objects: prepared again, it is
+// destroyed without them.
+func isRefusal(said report, addresses []string) bool {
 	return slices.ContainsFunc(said.Refused, func(a string) bool { return slices.Contains(addresses, a) })
 }
 
-// refusals are the objects whose destroy-time provisioners failed in this step or its undo: a loss each, in words.
+// refusals are the objects whose destroy-time provisioners failed in this step or its undo, each described as a loss.
 func (ws *workspace) refusals() ([]string, error) {
-	h, err := ws.halves()
+	h, err := ws.readCutOff()
 	var all []string
 	for _, address := range slices.Sorted(maps.Keys(h.refused)) {
 		all = append(all, address+": "+h.refused[address])

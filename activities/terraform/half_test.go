@@ -69,7 +69,7 @@ func (b *bench) cutOff() (activities.Entry, activities.Step) {
 		return len(now) == 1 && !slices.Equal(now, was)
 	})
 	b.kill(c)
-	b.eventually("the end of the supervisor", func() bool { return !b.supervisor(e).alive() })
+	b.eventually("the end of the supervisor", func() bool { return !b.supervisor(e).isAlive() })
 	require.NoError(b, os.Remove(hold))
 	return e, s
 }
@@ -111,7 +111,7 @@ func TestProvisionerThatIsCutOff(t *testing.T) {
 // Where the provisioners for the destruction fail, the object goes without them, and the report names it.
 func TestProvisionerThatCannotBeTakenBack(t *testing.T) {
 	const loss = served + ": a provisioner was cut off while it was made, and those for its destruction failed: " +
-		"it was destroyed without them, and what the first had done by then may still be there"
+		"it was destroyed without them, and what it had done by then may still exist"
 	lose := func(b *bench) {
 		b.Helper()
 		require.NoError(b, os.Remove(filepath.Join(b.dir, "effects", b.effects()[0])))
@@ -156,7 +156,7 @@ func TestProvisionerThatCannotBeTakenBack(t *testing.T) {
 // A destruction that was cut off has run its provisioners, which may fail the next time.
 func TestProvisionerThatIsCutOffInTheDestruction(t *testing.T) {
 	const loss = served + ": its destruction was cut off in a provisioner, and the next time its provisioners failed: " +
-		"it was destroyed without them, and what they were to take away may still be there"
+		"it was destroyed without them, and what they were to remove may still exist"
 	cut := func(b *bench, e activities.Entry, work func() *exec.Cmd) {
 		b.Helper()
 		stay := filepath.Join(b.dir, "stay")

@@ -12,16 +12,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// The folder "known" holds, for states that this worker has made, the configuration that made them: a file for each
-// lineage and serial. What such a file says stays true for ever, so it is written once, by whoever comes first, and a
-// late writer does no harm.
+// The folder "known" has, for each state that this worker made, the configuration that made it: a file per lineage and
+// serial. Such a file stays true for ever, so it is written once, by whoever is first, and a late writer does no harm.
 
 func (w *world) knownFile(lineage string, serial uint64) string {
 	return filepath.Join(w.State, "known", fmt.Sprintf("%s-%d", filepath.Base(lineage), serial))
 }
 
-// known is the configuration that made a state, or nil.
-func (w *world) known(s *state) (*bundle, error) {
+// findKnown returns the configuration that made a state, or nil.
+func (w *world) findKnown(s *state) (*bundle, error) {
 	if !s.exists() {
 		return nil, nil
 	}
@@ -34,17 +33,17 @@ func (w *world) known(s *state) (*bundle, error) {
 		return nil, err
 	}
 	b := &bundle{}
-	return b, w.seal.open(filepath.Base(file), sealed, b)
+	return b, w.seal.decrypt(filepath.Base(file), sealed, b)
 }
 
-// know keeps the configuration that made a state, in place of those that made older ones of its lineage. Records of
-// steps that are still to be undone hold copies of their own.
-func (w *world) know(s *state, b bundle) error {
+// keepKnown keeps the configuration that made a state, in place of those of older states of its lineage. Records of steps
+// that can still be undone have copies of their own.
+func (w *world) keepKnown(s *state, b bundle) error {
 	if !s.exists() {
 		return nil
 	}
 	file := w.knownFile(s.Lineage, s.Serial)
-	sealed, err := w.seal.close(filepath.Base(file), b)
+	sealed, err := w.seal.encrypt(filepath.Base(file), b)
 	if err != nil {
 		return err
 	}
@@ -61,22 +60,22 @@ func (w *world) know(s *state, b bundle) error {
 	return err
 }
 
-// back says where an undo goes.
-type back string
+// undoPlan says how a step will be undone.
+type undoPlan string
 
 const (
-	toNothing  back = "nothing"  // there was nothing: everything is destroyed
-	toKnown    back = "known"    // the configuration that this worker applied before
-	toPrevious back = "previous" // the configuration that the step names
-	bySubtract back = "subtract" // the step only adds: what it added is destroyed
-	nowhere    back = "nowhere"  // the step changes nothing
+	toNothing  undoPlan = "nothing"  // there was nothing: everything is destroyed
+	toKnown    undoPlan = "known"    // the configuration that this worker applied before
+	toPrevious undoPlan = "previous" // the configuration that the step names
+	bySubtract undoPlan = "subtract" // the step only adds: what it added is destroyed
+	nowhere    undoPlan = "nowhere"  // the step changes nothing
 )
 
-// sentence says for people how a step would be undone.
-func (b back) sentence() string {
+// sentence tells people how a step would be undone.
+func (b undoPlan) sentence() string {
 	switch b {
 	case toNothing:
-		return "Everything that the step makes is destroyed; nothing was there before."
+		return "Everything that the step makes is destroyed; there was nothing before."
 	case toKnown:
 		return "What the step adds is destroyed, then the configuration that this worker applied before is applied again."
 	case toPrevious:
@@ -87,8 +86,8 @@ func (b back) sentence() string {
 	return "The step changes nothing."
 }
 
-// unprepared is the refusal of a step that could not be undone.
-func unprepared(dir string, s *state) error {
+// unpreparedError refuses a step that could not be undone.
+func unpreparedError(dir string, s *state) error {
 	return activities.Errorf(activities.Refused, "the state of %s holds %d objects, made by a configuration that this worker does not "+
 		"know, so the step could not be undone. Name a folder with that configuration in previous, or apply it unchanged through "+
 		"%s first: from then on it is known", dir, len(s.managed()), Action)

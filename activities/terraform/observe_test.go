@@ -90,7 +90,7 @@ func TestProbeOfAForwardWhoseWorkerDied(t *testing.T) {
 		o, err := b.action.Observe(b.ctx, e) // waits until terraform has saved its state
 		require.NoError(t, err)
 		assert.Equal(t, activities.Unseen, o.State, o.Detail)
-		assert.Equal(t, "the step has not come to its end", o.Detail)
+		assert.Equal(t, "the step has not finished", o.Detail)
 		assert.Equal(t, activities.Restored, b.undo(e).Outcome)
 	})
 	t.Run("terraform was killed too", func(t *testing.T) {
@@ -120,7 +120,7 @@ resource "fake_thing" "b" {
 	e, s := b.step(Params{})
 	_, err := b.action.Apply(b.ctx, e, s, "")
 	require.Error(t, err)
-	a := b.action.(*apply)
+	a := b.action.(*applyAction)
 	tok, err := a.token(e)
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(b.state(), filepath.Join(workDir(tok, "forward"), errandName)))
@@ -129,11 +129,11 @@ resource "fake_thing" "b" {
 	// A second attempt pushes the state and dies.
 	_, c, _, err := a.readRecord(b.ctx, tok)
 	require.NoError(t, err)
-	unsaved, err := errands(tok)
+	unsaved, err := moveErrands(tok)
 	require.NoError(t, err)
 	ws, err := a.workspace(b.ctx, e, "forward", c.Forward, 0)
 	require.NoError(t, err)
-	require.NoError(t, ws.rescue(b.ctx, unsaved))
+	require.NoError(t, ws.pushErrands(b.ctx, unsaved))
 	b.sees(e, activities.Unseen)
 	_, err = b.action.Apply(b.ctx, e, s, "")
 	require.Error(t, err, "b is still to be made, and fails again")

@@ -10,29 +10,29 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// order is what a worker tells the front that terraform-exec starts, in its environment.
+// order is passed by a worker to the front that terraform-exec starts, in its environment.
 type order struct {
 	// Terraform is the real program.
 	Terraform string `json:"terraform"`
-	// Version is its version, where the worker knows it already.
+	// Version is its version, if the worker knows it already.
 	Version string `json:"version,omitempty"`
-	// Out is the folder for what a supervised terraform says; empty: terraform is run plainly.
+	// Out is the folder for the output of a supervised terraform; empty: terraform runs unsupervised.
 	Out string `json:"out,omitempty"`
-	// Run is the number of a run that may change something: it has a lock, a fence and documents. Zero: it only looks.
+	// Run is the number of a run that may change something, with a lock, a fence and documents. Zero: it only reads.
 	Run int `json:"run,omitempty"`
-	// Journal and Token say whose run it is.
+	// Journal and Token identify the owner of the run.
 	Journal string `json:"journal,omitempty"`
 	Token   string `json:"token,omitempty"`
 	// Turn is the number of the undo that runs it; zero for a forward.
 	Turn int `json:"turn,omitempty"`
-	// What is what it does: whatApply, "state push", "import" ...
+	// What is its operation: whatApply, "state push", "import" ...
 	What string `json:"what,omitempty"`
 }
 
 // whatApply is a run that applies a plan.
 const whatApply = "apply"
 
-// orderVar names the environment variable that holds an order.
+// orderVar is the environment variable with the order.
 const orderVar = "UNWIND_TERRAFORM_ORDER"
 
 func (o order) String() string {
@@ -40,7 +40,7 @@ func (o order) String() string {
 	return string(b)
 }
 
-func orderFrom(env string) (order, error) {
+func parseOrder(env string) (order, error) {
 	var o order
 	if err := json.Unmarshal([]byte(env), &o); err != nil {
 		return o, fmt.Errorf("%s: %w", orderVar, err)
@@ -57,7 +57,7 @@ func (o order) token() (*journal.Token, error) {
 	return j.Token(o.Token)
 }
 
-// run is one supervised terraform: its folder holds what it said, documents in the token's journal what became of it.
+// run is one supervised terraform: its folder has its output, documents in the token's journal its state.
 type run struct {
 	token  *journal.Token
 	number int
@@ -65,11 +65,11 @@ type run struct {
 
 // The documents of a run.
 const (
-	docProcess     = "process"     // the supervisor, written before it takes the lock and looks at the fence
+	docProcess     = "process"     // the supervisor, written before it takes the lock and checks the fence
 	docChild       = "child"       // terraform itself
 	docInterrupted = "interrupted" // written before the only interrupt that it ever gets
 	docExit        = "exit"        // it has ended, or was refused
-	docSettled     = "settled"     // what is to be said of it, worked out by the first to come after it
+	docSettled     = "settled"     // what is known of its creations, worked out by the first that comes after it
 )
 
 // supervisorRecord is who supervises a run, and for whom.
@@ -90,7 +90,7 @@ type exit struct {
 func (r run) doc(name string) string { return fmt.Sprintf("run-%03d.%s", r.number, name) }
 func (r run) dir() string            { return filepath.Join(runsDir(r.token), fmt.Sprintf("%03d", r.number)) }
 
-// What a supervised terraform says goes into these files of its folder.
+// A supervised terraform writes its output to these files of its folder.
 func stdoutOf(dir string) string { return filepath.Join(dir, "stdout") }
 func stderrOf(dir string) string { return filepath.Join(dir, "stderr") }
 
@@ -107,7 +107,7 @@ func newRun(t *journal.Token) (run, error) {
 	if err := os.MkdirAll(runsDir(t), 0o700); err != nil {
 		return run{}, err
 	}
-	all, err := runs(t)
+	all, err := listRuns(t)
 	if err != nil {
 		return run{}, err
 	}
@@ -119,8 +119,8 @@ func newRun(t *journal.Token) (run, error) {
 	}
 }
 
-// runs lists a token's runs in the order of their numbers.
-func runs(t *journal.Token) ([]run, error) {
+// listRuns lists a token's runs in the order of their numbers.
+func listRuns(t *journal.Token) ([]run, error) {
 	es, err := os.ReadDir(runsDir(t))
 	if os.IsNotExist(err) {
 		return nil, nil
@@ -135,11 +135,11 @@ func runs(t *journal.Token) ([]run, error) {
 	return all, err
 }
 
-// turnDoc is the document with which the nth undo of a token begins: every earlier one is fenced by it.
+// turnDoc is the document that begins the nth undo of a token, and fences every earlier one.
 func turnDoc(n int) string { return fmt.Sprintf("undo-%03d", n) }
 
-// fenced says why a run may not start, or nothing.
-func (o order) fenced(t *journal.Token) error {
+// checkFence is Fenced if a run may not start.
+func (o order) checkFence(t *journal.Token) error {
 	if o.Turn == 0 {
 		return t.CheckOpen()
 	}

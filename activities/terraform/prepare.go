@@ -13,32 +13,32 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// preparation is a step that is planned and whose undo is prepared; nothing has been touched.
-type preparation struct {
+// planning is a step that is planned and whose undo is prepared; nothing has been touched.
+type planning struct {
 	ws     *workspace
 	bundle bundle
-	state  *state // before
+	state  *state // before the step
 	said   report
 	// file is the saved plan.
 	file  string
-	back  back
+	back  undoPlan
 	prior *bundle
-	// notes are what a reader of the report must know of how the bundle was come by.
+	// notes go into the report: how the bundle was found.
 	notes []string
 }
 
 const planFile = "unwind.tfplan"
 
-// prepare reads the configuration and the state, plans, and sees to it that the step could be undone.
-func (a *apply) prepare(ctx context.Context, e activities.Entry, s activities.Step) (*preparation, error) {
-	if err := a.installed(); err != nil {
+// prepare reads the configuration and the state, plans, and makes sure that the step can be undone.
+func (a *applyAction) prepare(ctx context.Context, e activities.Entry, s activities.Step) (*planning, error) {
+	if err := a.checkInstalled(); err != nil {
 		return nil, err
 	}
 	p, err := activities.DecodeParams[Params](s.With)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := a.folder(p.Dir)
+	dir, err := a.resolveFolder(p.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -53,23 +53,23 @@ func (a *apply) prepare(ctx context.Context, e activities.Entry, s activities.St
 	if err != nil {
 		return nil, err
 	}
-	now, err := ws.pull(ctx)
+	now, err := ws.pullState(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := activities.RunChecks(ctx, s.Checks, activities.Staged, activities.Live, scene{ws.dir, p.Dir}); err != nil {
 		return nil, err
 	}
-	pr := &preparation{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), notes: notes}
+	pr := &planning{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), notes: notes}
 	if pr.said, err = ws.plan(ctx, tfexec.Out(pr.file)); err != nil {
 		return nil, err
 	}
-	return pr, a.wayBack(ctx, e, p.Previous, pr)
+	return pr, a.chooseUndoPlan(ctx, e, p.Previous, pr)
 }
 
-// configuration is what the step applies: the one in dir; where it does a step again that was rolled back, the one that
-// was applied then.
-func (a *apply) configuration(ctx context.Context, e activities.Entry, dir string, p Params) (b bundle, notes []string, err error) {
+// configuration is what the step applies: the one in dir; or, if it redoes a rolled back step, the one that was applied
+// then.
+func (a *applyAction) configuration(ctx context.Context, e activities.Entry, dir string, p Params) (b bundle, notes []string, err error) {
 	if e.Redoes != "" {
 		earlier, err := a.journal.Token(e.Redoes)
 		if err != nil {
@@ -80,16 +80,16 @@ func (a *apply) configuration(ctx context.Context, e activities.Entry, dir strin
 			return b, nil, err
 		}
 		if found && c.Forward.Dir == dir {
-			return c.Forward, []string{"the configuration is the one that the rolled back step had applied; its objects are new ones"}, nil
+			return c.Forward, []string{"the configuration is the one that the rolled back step applied; its objects are new"}, nil
 		}
-		notes = []string{"the configuration that the rolled back step had applied is not kept; the one in the folder was taken"}
+		notes = []string{"the configuration that the rolled back step applied is no longer kept; the one in the folder was used"}
 	}
-	b, err = capture(dir, p.Vars, p.VarFiles, p.Backend)
+	b, err = readBundle(dir, p.Vars, p.VarFiles, p.Backend)
 	return b, notes, err
 }
 
-// wayBack finds out how the step will be undone, and proves what it can of it.
-func (a *apply) wayBack(ctx context.Context, e activities.Entry, previous *Previous, pr *preparation) (err error) {
+// chooseUndoPlan decides how the step will be undone, and proves of it what can be proved.
+func (a *applyAction) chooseUndoPlan(ctx context.Context, e activities.Entry, previous *Previous, pr *planning) (err error) {
 	switch {
 	case pr.said.unchanged():
 		pr.back = nowhere
@@ -98,34 +98,34 @@ func (a *apply) wayBack(ctx context.Context, e activities.Entry, previous *Previ
 		pr.back = toNothing
 		return nil
 	case previous != nil:
-		dir, err := a.folder(previous.Dir)
+		dir, err := a.resolveFolder(previous.Dir)
 		if err != nil {
 			return err
 		}
-		b, err := capture(dir, previous.Vars, previous.VarFiles, pr.bundle.Backend)
+		b, err := readBundle(dir, previous.Vars, previous.VarFiles, pr.bundle.Backend)
 		if err != nil {
 			return err
 		}
 		b.Dir = pr.bundle.Dir
 		pr.back, pr.prior = toPrevious, &b
 	default:
-		if pr.prior, err = a.known(pr.state); err != nil {
+		if pr.prior, err = a.findKnown(pr.state); err != nil {
 			return err
 		}
 		pr.back = toKnown
 	}
 	if pr.prior == nil {
 		if pr.back = bySubtract; !pr.said.onlyAdds() {
-			return unprepared(pr.bundle.Dir, pr.state)
+			return unpreparedError(pr.bundle.Dir, pr.state)
 		}
 		return nil
 	}
-	return a.proveWayBack(ctx, e, pr)
+	return a.proveUndoPlan(ctx, e, pr)
 }
 
-// proveWayBack initialises the configuration to go back to, with the providers of the step, and plans it: that must work,
-// and one that was only named must make exactly the present state.
-func (a *apply) proveWayBack(ctx context.Context, e activities.Entry, pr *preparation) error {
+// proveUndoPlan initialises the previous configuration, with the providers of the step, and plans it: that must work, and
+// one that was only named must make exactly the present state.
+func (a *applyAction) proveUndoPlan(ctx context.Context, e activities.Entry, pr *planning) error {
 	pr.prior.lockLike(pr.lock())
 	ws, err := a.workspace(ctx, e, "prior", *pr.prior, 0)
 	if err != nil {
@@ -137,15 +137,15 @@ func (a *apply) proveWayBack(ctx context.Context, e activities.Entry, pr *prepar
 	}
 	if pr.back == toPrevious && !said.unchanged() {
 		return activities.Errorf(activities.Refused, "previous: that configuration does not make the present state (applying it would "+
-			"change %v), so an undo could not go back to it", addresses(said.actions()))
+			"change %v), so an undo could not go back to it", addressesOf(said.actions()))
 	}
 	return nil
 }
 
-// lock is the lock file of the providers that init has chosen for the step.
-func (pr *preparation) lock() file { return readLock(pr.ws.dir) }
+// lock is the lock file of the providers that init chose for the step.
+func (pr *planning) lock() bundleFile { return readLock(pr.ws.dir) }
 
-func addresses(ps []plannedChange) []string {
+func addressesOf(ps []plannedChange) []string {
 	var all []string
 	for _, p := range ps {
 		all = append(all, p.Address)
@@ -154,15 +154,15 @@ func addresses(ps []plannedChange) []string {
 }
 
 // digest covers what the plan would do to which state.
-func (pr *preparation) digest(ctx context.Context) (activities.Digest, *tfjson.Plan, error) {
-	if err := pr.ws.plainly(); err != nil {
+func (pr *planning) digest(ctx context.Context) (activities.Digest, *tfjson.Plan, error) {
+	if err := pr.ws.unsupervised(); err != nil {
 		return "", nil, err
 	}
 	plan, err := pr.ws.tf.ShowPlanFile(ctx, pr.file)
 	if err != nil {
-		return "", nil, pr.ws.failed(ctx, "show", report{}, err)
+		return "", nil, pr.ws.failedError(ctx, "show", report{}, err)
 	}
-	hide(ctx, sensitiveInPlan(plan))
+	hideSecrets(ctx, sensitiveInPlan(plan))
 	var changes []any
 	for _, rc := range plan.ResourceChanges {
 		changes = append(changes, rc.Address, rc.DeposedKey, rc.Change)
@@ -175,10 +175,10 @@ func (pr *preparation) digest(ctx context.Context) (activities.Digest, *tfjson.P
 }
 
 // record makes the undo record.
-func (pr *preparation) record(ctx context.Context, want activities.Digest) (record, error) {
-	c := contents{Forward: pr.bundle, Prior: pr.prior, State: pr.state.raw, Secrets: pr.secrets(ctx)}
+func (pr *planning) record(ctx context.Context, want activities.Digest) (record, error) {
+	c := secretParts{Forward: pr.bundle, Prior: pr.prior, State: pr.state.raw, Secrets: pr.secrets(ctx)}
 	c.Forward.lockLike(pr.lock())
-	sealed, err := pr.ws.seal.close("record", c)
+	sealed, err := pr.ws.seal.encrypt("record", c)
 	return record{
 		Version: recordVersion, Want: want, Dir: pr.bundle.Dir,
 		Had: pr.state.exists() || pr.ws.state != "" && isFile(pr.ws.state), Backup: pr.ws.state != "" && isFile(pr.ws.state+".backup"),
@@ -187,18 +187,18 @@ func (pr *preparation) record(ctx context.Context, want activities.Digest) (reco
 	}, err
 }
 
-// secrets are the values that an undo must hide too: those among the variables that the masker hides now, for an undo is
-// not told them again, and the sensitive ones of the state before.
-func (pr *preparation) secrets(ctx context.Context) []string {
+// secrets are the values that an undo must hide too: those among the variables that the masker hides now, because an undo
+// does not get them again, and the sensitive ones of the previous state.
+func (pr *planning) secrets(ctx context.Context) []string {
 	m := activities.MaskerFrom(ctx)
 	found := pr.state.sensitive()
-	for _, v := range leaves(pr.bundle.Vars) {
+	for _, v := range stringLeaves(pr.bundle.Vars) {
 		if m.String(v) != v {
 			found = append(found, v)
 		}
 	}
 	if pr.prior != nil {
-		for _, v := range leaves(pr.prior.Vars) {
+		for _, v := range stringLeaves(pr.prior.Vars) {
 			if m.String(v) != v {
 				found = append(found, v)
 			}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process names one process for ever: a pid is used again, a pid with a start time in one boot is not.
+// process identifies a process for ever: a PID is reused, a PID with a start time in one boot is not.
 type process struct {
 	PID   int    `json:"pid"`
 	Start string `json:"start"`
@@ -32,7 +32,7 @@ func processOf(pid int) (process, error) {
 	return process{PID: pid, Start: s.start, Boot: bootID()}, nil
 }
 
-// stat is what /proc tells of a process.
+// stat is what /proc says of a process.
 type stat struct {
 	state   string // R, S, T (stopped), Z (dead, not yet waited for) ...
 	session int
@@ -44,7 +44,7 @@ func statOf(pid int) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	// The name, in parentheses, may hold anything: count from its end.
+	// The name, in parentheses, may contain anything: count from its end.
 	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 	if len(fields) < 20 {
 		return stat{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
@@ -53,8 +53,8 @@ func statOf(pid int) (stat, error) {
 	return stat{state: fields[0], session: session, start: fields[19]}, err
 }
 
-// look returns what /proc tells of p, and false if p has ended.
-func (p process) look() (stat, bool) {
+// readStat returns what /proc says of p, and false if p has ended.
+func (p process) readStat() (stat, bool) {
 	if p.PID == 0 || p.Boot != bootID() {
 		return stat{}, false
 	}
@@ -62,27 +62,27 @@ func (p process) look() (stat, bool) {
 	return s, err == nil && s.start == p.Start && s.state != "Z" && s.state != "X"
 }
 
-func (p process) alive() bool { _, ok := p.look(); return ok }
+func (p process) isAlive() bool { _, ok := p.readStat(); return ok }
 
-// stopped says that p cannot go on by itself: it has ended, or a signal has stopped it.
-func (p process) stopped() bool {
-	s, ok := p.look()
+// isStopped reports whether p cannot continue by itself: it has ended, or a signal has stopped it.
+func (p process) isStopped() bool {
+	s, ok := p.readStat()
 	return !ok || s.state == "T" || s.state == "t"
 }
 
-// signal sends sig if p still runs. A pidfd is taken before the look, so that it never reaches another process.
+// signal sends sig if p still runs. It opens a pidfd before it checks, so the signal never reaches another process.
 func (p process) signal(sig unix.Signal) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
-	if p.alive() {
-		_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it may have ended just now
+	if p.isAlive() {
+		_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it may have just ended
 	}
 }
 
-// killSession ends what a dead leader has left behind in its session: providers and provisioners that nobody talks to.
+// killSession kills what a dead leader has left in its session: orphaned providers and provisioners.
 func killSession(leader process) {
 	if leader.Boot != bootID() {
 		return

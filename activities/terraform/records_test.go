@@ -49,7 +49,7 @@ func TestReleaseLeavesNothingOfAPlanThatWasShown(t *testing.T) {
 	_, err := b.action.Plan(b.ctx, e, s)
 	require.NoError(t, err)
 	require.NoError(t, b.action.Release(b.ctx, e))
-	tok, err := b.action.(*apply).token(e)
+	tok, err := b.action.(*applyAction).token(e)
 	require.NoError(t, err)
 	left, err := filepath.Glob(filepath.Join(tok.Dir(), "*"))
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestReleaseLeavesNothingOfAPlanThatWasShown(t *testing.T) {
 func TestARecordWithoutItsOwnerIsUndone(t *testing.T) {
 	b := newBench(t, `resource "fake_thing" "a" { name = "a" }`)
 	e := b.apply(Params{})
-	tok, err := b.action.(*apply).token(e)
+	tok, err := b.action.(*applyAction).token(e)
 	require.NoError(t, err)
 	var fields map[string]json.RawMessage
 	found, err := tok.Read(journal.Record, &fields)

@@ -46,7 +46,7 @@ func TestRedoAppliesWhatWasAppliedThen(t *testing.T) {
 	assert.Equal(t, after, b.names(), "each object once")
 	assert.NotEqual(t, files["added"], objects(t, b.dir)["added"], "it is another one")
 	require.Len(t, r.Notes, 1)
-	assert.Contains(t, r.Notes[0], "its objects are new ones")
+	assert.Contains(t, r.Notes[0], "its objects are new")
 
 	// The first generation stays undone, whoever asks; the second can be taken back like any other.
 	_, s := b.step(Params{})

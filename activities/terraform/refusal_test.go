@@ -96,7 +96,7 @@ func TestRefusals(t *testing.T) {
 
 func TestNoTerraform(t *testing.T) {
 	b := newBench(t, first)
-	b.action.(*apply).Terraform = ""
+	b.action.(*applyAction).Terraform = ""
 	e, s := b.step(Params{})
 	_, err := b.action.Plan(b.ctx, e, s)
 	require.Equal(t, activities.Refused, activities.TypeOf(err), "%v", err)

@@ -214,7 +214,7 @@ resource "fake_thing" "b" {
 	require.Error(t, err)
 	raw, err := os.ReadFile(b.state())
 	require.NoError(t, err)
-	tok, err := b.action.(*apply).token(e)
+	tok, err := b.action.(*applyAction).token(e)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(workDir(tok, "forward"), errandName), raw, 0o600))
 	require.NoError(t, os.Remove(b.state()))

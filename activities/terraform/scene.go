@@ -10,10 +10,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// scene lets checks look at a folder: the working copy, or the configuration's own.
+// scene lets checks read a folder: the working copy, or the configuration's own.
 type scene struct {
 	dir string
-	// named is the folder as the task file names it: paths below it are taken to mean dir.
+	// named is the folder as the task file names it: paths in it mean dir.
 	named string
 }
 

@@ -17,24 +17,24 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// seal encrypts what the journal keeps, with a key that is made once. The key is read at each use: one that was lost can
-// be put back under a running worker.
-type seal struct{ path string }
+// recordCipher encrypts what the journal keeps, with a key that is made once. The key is read at each use, so that a lost
+// one can be restored while the worker runs.
+type recordCipher struct{ path string }
 
-// openSeal makes the key unless there is one, or there are records already: they would not open with a new key.
-func openSeal(path string, records bool) (*seal, error) {
+// openSeal makes the key unless there is one, or there are records already: a new key could not read them.
+func openSeal(path string, records bool) (*recordCipher, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !records {
 		if err := makeKey(path); err != nil {
 			return nil, fmt.Errorf("terraform: key: %w", err)
 		}
 	}
-	return &seal{path}, nil
+	return &recordCipher{path}, nil
 }
 
-func (s *seal) cipher() (cipher.AEAD, error) {
+func (s *recordCipher) cipher() (cipher.AEAD, error) {
 	key, err := os.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, activities.Errorf(activities.DamagedRecord, "the key %s is gone, and without it the records do not open: put it back from a "+
+		return nil, activities.Errorf(activities.DamagedRecord, "the key %s is gone, and without it the records cannot be read: restore it from a "+
 			"backup and try again", s.path)
 	}
 	if err != nil {
@@ -42,12 +42,12 @@ func (s *seal) cipher() (cipher.AEAD, error) {
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, activities.Errorf(activities.DamagedRecord, "the key %s is damaged: %v; put it back from a backup and try again", s.path, err)
+		return nil, activities.Errorf(activities.DamagedRecord, "the key %s is damaged: %v; restore it from a backup and try again", s.path, err)
 	}
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// makeKey links a whole, synced key to its name: of two processes that make one, both read the first.
+// makeKey links a complete, synced key to its name: of two processes that make one, both read the first.
 func makeKey(path string) error {
 	key := make([]byte, 32)
 	rand.Read(key)
@@ -57,8 +57,8 @@ func makeKey(path string) error {
 	return nil
 }
 
-// close turns v into bytes that only this worker can read. name binds them to their place: they open under no other.
-func (s *seal) close(name string, v any) ([]byte, error) {
+// encrypt encodes and encrypts v. name binds the result to its place: it decrypts under no other.
+func (s *recordCipher) encrypt(name string, v any) ([]byte, error) {
 	gcm, err := s.cipher()
 	if err != nil {
 		return nil, err
@@ -74,14 +74,14 @@ func (s *seal) close(name string, v any) ([]byte, error) {
 	return gcm.Seal(nil, nil, packed.Bytes(), []byte(name)), nil //nolint:gosec // this GCM makes its own random nonces
 }
 
-func (s *seal) open(name string, sealed []byte, v any) error {
+func (s *recordCipher) decrypt(name string, sealed []byte, v any) error {
 	gcm, err := s.cipher()
 	if err != nil {
 		return err
 	}
 	packed, err := gcm.Open(nil, nil, sealed, []byte(name))
 	if err != nil {
-		return activities.Errorf(activities.DamagedRecord, "%s does not open with this worker's key: %v", name, err)
+		return activities.Errorf(activities.DamagedRecord, "%s cannot be decrypted with this worker's key: %v", name, err)
 	}
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *seal) open(name string, sealed []byte, v any) error {
 	return nil
 }
 
-// writeLinked makes a file that is there wholly or not at all; fs.ErrExist where its name is taken.
+// writeLinked creates a file atomically; fs.ErrExist if its name is taken.
 func writeLinked(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

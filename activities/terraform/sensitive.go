@@ -21,23 +21,23 @@ func sensitiveInPlan(p *tfjson.Plan) []string {
 	}
 	for _, c := range changes {
 		if c != nil {
-			found = append(found, marked(c.Before, c.BeforeSensitive)...)
-			found = append(found, marked(c.After, c.AfterSensitive)...)
+			found = append(found, markedStrings(c.Before, c.BeforeSensitive)...)
+			found = append(found, markedStrings(c.After, c.AfterSensitive)...)
 		}
 	}
 	if p.Config != nil && p.Config.RootModule != nil {
 		for name, v := range p.Config.RootModule.Variables {
 			if set := p.Variables[name]; v.Sensitive && set != nil {
 				raw, _ := json.Marshal(set.Value) // it came out of JSON
-				found = append(found, leaves(raw)...)
+				found = append(found, stringLeaves(raw)...)
 			}
 		}
 	}
 	return found
 }
 
-// marked are the strings in v where marks, a value of the same shape, says true.
-func marked(v, marks any) []string {
+// markedStrings are the strings in v where marks, a value of the same shape, is true.
+func markedStrings(v, marks any) []string {
 	switch m := marks.(type) {
 	case bool:
 		if m {
@@ -47,7 +47,7 @@ func marked(v, marks any) []string {
 		object, _ := v.(map[string]any)
 		var found []string
 		for k, mark := range m {
-			found = append(found, marked(object[k], mark)...)
+			found = append(found, markedStrings(object[k], mark)...)
 		}
 		return found
 	case []any:
@@ -55,7 +55,7 @@ func marked(v, marks any) []string {
 		var found []string
 		for i, mark := range m {
 			if i < len(list) {
-				found = append(found, marked(list[i], mark)...)
+				found = append(found, markedStrings(list[i], mark)...)
 			}
 		}
 		return found
@@ -63,7 +63,7 @@ func marked(v, marks any) []string {
 	return nil
 }
 
-// relativePaths are the addresses whose planned values lead into the working copy.
+// relativePaths are the addresses whose planned values point into the working copy.
 func relativePaths(p *tfjson.Plan, dir string) []string {
 	var found []string
 	for _, rc := range p.ResourceChanges {

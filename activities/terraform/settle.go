@@ -21,27 +21,27 @@ const (
 	errandsName = "errands"
 )
 
-// over is a run and its end.
-type over struct {
+// finishedRun is a run and its end.
+type finishedRun struct {
 	run
-	ending
+	runEnd
 	what string
 }
 
-// applied says that the run has applied its whole plan.
-func (o *over) applied() bool {
+// appliedAll reports whether the run has applied its whole plan.
+func (o *finishedRun) appliedAll() bool {
 	return o != nil && o.Code == 0 && !o.Killed && (o.what == whatApply || o.what == "")
 }
 
-// awaitAll waits for a token's runs, and returns the last one of the forward that came to its start. With interrupt it
-// ends them.
-func (w *world) awaitAll(ctx context.Context, t *journal.Token, interrupt bool) (last *over, err error) {
-	all, err := runs(t)
+// awaitAll waits for a token's runs, and returns the last run of the forward that started. With interrupt it interrupts
+// them.
+func (w *world) awaitAll(ctx context.Context, t *journal.Token, interrupt bool) (last *finishedRun, err error) {
+	all, err := listRuns(t)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range all {
-		end, err := w.await(ctx, r, interrupt)
+		end, err := w.awaitRun(ctx, r, interrupt)
 		if err != nil {
 			return nil, err
 		}
@@ -50,16 +50,16 @@ func (w *world) awaitAll(ctx context.Context, t *journal.Token, interrupt bool) 
 			return nil, err
 		}
 		if !end.Never && end.Refused == "" && s.Turn == 0 {
-			last = &over{r, end, s.What}
+			last = &finishedRun{r, end, s.What}
 		}
 	}
 	return last, nil
 }
 
-// settleAll works out, for each run of the forward, which objects it began to make that no state knows of. It is worked out
-// once for a run, before anything else is done to the state.
+// settleAll works out, for each run of the forward, which objects it began to make that no state has. It does so once for a
+// run, before anything else is done to the state.
 func (w *world) settleAll(ctx context.Context, ws *workspace) (lost []creation, err error) {
-	all, err := runs(ws.token)
+	all, err := listRuns(ws.token)
 	if err != nil {
 		return nil, err
 	}
@@ -73,13 +73,13 @@ func (w *world) settleAll(ctx context.Context, ws *workspace) (lost []creation, 
 			continue
 		}
 		if now == nil {
-			state, err := ws.pull(ctx)
+			state, err := ws.pullState(ctx)
 			if err != nil {
 				return nil, err
 			}
 			now = state.managed()
 		}
-		missing, err := r.missing(now)
+		missing, err := r.missingCreations(now)
 		if err != nil {
 			return nil, err
 		}
@@ -91,8 +91,8 @@ func (w *world) settleAll(ctx context.Context, ws *workspace) (lost []creation, 
 	return lost, nil
 }
 
-// missing are the creations of a run that are not among the objects of the state.
-func (r run) missing(now map[string]string) ([]creation, error) {
+// missingCreations are the creations of a run that are not among the objects of the state.
+func (r run) missingCreations(now map[string]string) ([]creation, error) {
 	said, err := readReport(stdoutOf(r.dir()))
 	if err != nil {
 		return nil, err
@@ -110,16 +110,16 @@ func (r run) missing(now map[string]string) ([]creation, error) {
 func stillLost(missing []creation, now map[string]string) []creation {
 	return slices.DeleteFunc(slices.Clone(missing), func(c creation) bool {
 		_, there := now[c.Address]
-		return c.Fate == made && there
+		return c.Fate == completed && there
 	})
 }
 
-// unknowable are the addresses of which nobody can say whether their objects are there.
-func unknowable(lost []creation) []string {
-	return append(byFate(lost, inFlight), byFate(lost, made)...)
+// unknowableAddresses are the addresses whose objects may or may not exist.
+func unknowableAddresses(lost []creation) []string {
+	return append(byFate(lost, inFlight), byFate(lost, completed)...)
 }
 
-// byFate are the addresses of the creations that came that far.
+// byFate are the addresses of the creations that got that far.
 func byFate(cs []creation, fate creationFate) []string {
 	var all []string
 	for _, c := range cs {
@@ -130,8 +130,8 @@ func byFate(cs []creation, fate creationFate) []string {
 	return all
 }
 
-// errands moves states that terraform could not save out of the working copies, so that these can be laid out anew.
-func errands(t *journal.Token) ([]string, error) {
+// moveErrands moves states that terraform could not save out of the working copies, so that these can be made again.
+func moveErrands(t *journal.Token) ([]string, error) {
 	kept := filepath.Join(t.Dir(), errandsName)
 	if err := os.MkdirAll(kept, 0o700); err != nil {
 		return nil, err
@@ -148,23 +148,23 @@ func errands(t *journal.Token) ([]string, error) {
 	return filepath.Glob(filepath.Join(kept, "*"))
 }
 
-// rescue pushes states that terraform could not save, where they are newer than the one that is there. It never forces.
-func (ws *workspace) rescue(ctx context.Context, errands []string) error {
+// pushErrands pushes states that terraform could not save, if they are newer than the current one. It never forces.
+func (ws *workspace) pushErrands(ctx context.Context, errands []string) error {
 	for _, file := range errands {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		saved, err := hidden(ctx, raw)
+		saved, err := parseHidden(ctx, raw)
 		if err != nil {
 			return err
 		}
-		now, err := ws.pull(ctx)
+		now, err := ws.pullState(ctx)
 		if err != nil {
 			return err
 		}
 		if !now.exists() || now.Lineage == saved.Lineage && now.Serial < saved.Serial {
-			if err := ws.push(ctx, raw); err != nil {
+			if err := ws.pushState(ctx, raw); err != nil {
 				return err
 			}
 		}
@@ -178,8 +178,8 @@ func (ws *workspace) rescue(ctx context.Context, errands []string) error {
 // adoptMade imports what is known to have been made, and returns what stays lost.
 func (ws *workspace) adoptMade(ctx context.Context, lost []creation) (still []creation, err error) {
 	for _, c := range lost {
-		if c.Fate == made {
-			adopted, err := ws.adopt(ctx, c)
+		if c.Fate == completed {
+			adopted, err := ws.importCreation(ctx, c)
 			if err != nil {
 				return nil, err
 			}
@@ -192,25 +192,25 @@ func (ws *workspace) adoptMade(ctx context.Context, lost []creation) (still []cr
 	return still, nil
 }
 
-// push makes raw the state.
-func (ws *workspace) push(ctx context.Context, raw []byte) error {
+// pushState makes raw the state.
+func (ws *workspace) pushState(ctx context.Context, raw []byte) error {
 	file := filepath.Join(ws.dir, "unwind.push.tfstate")
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		return err
 	}
-	_, err := ws.act(ctx, "state push", func(order) error {
+	_, err := ws.runChange(ctx, "state push", func(order) error {
 		return ws.tf.StatePush(ctx, file, tfexec.Lock(true), tfexec.LockTimeout(ws.LockTimeout.String()))
 	})
 	return errors.Join(err, os.Remove(file))
 }
 
-// adopt imports an object that terraform has made and told the id of, but that no state knows of. It is false where the
-// provider cannot do that.
-func (ws *workspace) adopt(ctx context.Context, c creation) (bool, error) {
+// importCreation imports an object that terraform made and reported the ID of, but that no state has. It returns false if
+// the provider cannot import it.
+func (ws *workspace) importCreation(ctx context.Context, c creation) (bool, error) {
 	if c.ID == "" {
 		return false, nil
 	}
-	said, err := ws.act(ctx, "import", func(order) error {
+	said, err := ws.runChange(ctx, "import", func(order) error {
 		options := []tfexec.ImportOption{tfexec.LockTimeout(ws.LockTimeout.String())}
 		if ws.state != "" {
 			options = append(options, tfexec.DisableBackup())

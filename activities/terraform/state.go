@@ -11,7 +11,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// state is a Terraform state (format 4) as far as it matters here.
+// state is the part of a Terraform state (format 4) that matters here.
 type state struct {
 	Version   int                    `json:"version"`
 	Serial    uint64                 `json:"serial"`
@@ -48,7 +48,7 @@ type pathSteps []struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// parseState reads a state; one of no bytes is empty, as terraform takes it.
+// parseState reads a state; no bytes are an empty one, as for terraform.
 func parseState(raw []byte) (*state, error) {
 	s := &state{raw: raw}
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -63,13 +63,13 @@ func parseState(raw []byte) (*state, error) {
 	return s, nil
 }
 
-// exists says that there is a state at all.
+// exists reports whether there is a state at all.
 func (s *state) exists() bool { return s.Lineage != "" }
 
-// empty says that nothing is managed.
+// empty reports whether nothing is managed.
 func (s *state) empty() bool { return len(s.managed()) == 0 && len(s.Outputs) == 0 }
 
-// managed are the canonical attributes of the managed objects by their addresses.
+// managed maps the addresses of the managed objects to their canonical attributes.
 func (s *state) managed() map[string]string {
 	all := map[string]string{}
 	for _, r := range s.Resources {
@@ -77,13 +77,13 @@ func (s *state) managed() map[string]string {
 			continue
 		}
 		for _, i := range r.Instances {
-			all[r.address(i)] = i.Status + canonical(i.Attributes)
+			all[r.address(i)] = i.Status + canonicalJSON(i.Attributes)
 		}
 	}
 	return all
 }
 
-// tainted says of each managed object by its address whether terraform calls it tainted; deposed ones are left out.
+// tainted maps the addresses of the managed objects to whether terraform calls them tainted; deposed ones are left out.
 func (s *state) tainted() map[string]bool {
 	all := map[string]bool{}
 	for _, r := range s.Resources {
@@ -96,7 +96,7 @@ func (s *state) tainted() map[string]bool {
 	return all
 }
 
-// address is the instance's address as terraform prints it; a deposed object's carries its key.
+// address is the instance's address as terraform prints it; that of a deposed object includes its key.
 func (r stateResource) address(i stateInstance) string {
 	a := r.Type + "." + r.Name
 	if r.Module != "" {
@@ -118,27 +118,27 @@ func (r stateResource) address(i stateInstance) string {
 func (s *state) outputs() map[string]string {
 	all := map[string]string{}
 	for name, o := range s.Outputs {
-		all[name] = canonical(o.Value)
+		all[name] = canonicalJSON(o.Value)
 	}
 	return all
 }
 
-// digest covers resources, attributes and outputs; not serial, lineage or what is read only.
+// digest covers resources, attributes and outputs; not serial, lineage and data sources.
 func (s *state) digest() activities.Digest {
 	b, _ := json.Marshal([]any{s.managed(), s.outputs()}) // maps of strings come out sorted
 	return activities.DigestOf(b)
 }
 
-// same says that two states hold the same resources, attributes and outputs.
+// same reports whether two states have the same resources, attributes and outputs.
 func (s *state) same(o *state) bool { return s.digest() == o.digest() }
 
-// changes tells in lines what differs from s to o: addresses and names of outputs, never values.
+// changes lists what differs from s to o: addresses and names of outputs, never values.
 func (s *state) changes(o *state) []string {
-	lines := difference(s.managed(), o.managed(), "")
-	return append(lines, difference(s.outputs(), o.outputs(), "output ")...)
+	lines := diffValues(s.managed(), o.managed(), "")
+	return append(lines, diffValues(s.outputs(), o.outputs(), "output ")...)
 }
 
-func difference(from, to map[string]string, kind string) []string {
+func diffValues(from, to map[string]string, kind string) []string {
 	names := slices.Sorted(maps.Keys(from))
 	for n := range to {
 		if _, both := from[n]; !both {
@@ -164,7 +164,7 @@ func difference(from, to map[string]string, kind string) []string {
 
 // changedKeys names the top-level attributes that differ.
 func changedKeys(a, b string) string {
-	from, to := object(a), object(b)
+	from, to := parseObject(a), parseObject(b)
 	var names []string
 	for _, n := range slices.Sorted(maps.Keys(to)) {
 		if !bytes.Equal(from[n], to[n]) {
@@ -177,16 +177,16 @@ func changedKeys(a, b string) string {
 	return fmt.Sprintf(" %v", names)
 }
 
-func object(text string) map[string]json.RawMessage {
+func parseObject(text string) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
 	if i := strings.IndexByte(text, '{'); i >= 0 {
-		_ = json.Unmarshal([]byte(text[i:]), &m) // not an object: there is nothing to name
+		_ = json.Unmarshal([]byte(text[i:]), &m) // not an object: no attributes to name
 	}
 	return m
 }
 
-// canonical is JSON with sorted keys and no spaces.
-func canonical(raw json.RawMessage) string {
+// canonicalJSON is JSON with sorted keys and no spaces.
+func canonicalJSON(raw json.RawMessage) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -202,33 +202,33 @@ func (s *state) sensitive() []string {
 	var found []string
 	for _, o := range s.Outputs {
 		if o.Sensitive {
-			found = append(found, leaves(o.Value)...)
+			found = append(found, stringLeaves(o.Value)...)
 		}
 	}
 	for _, r := range s.Resources {
 		for _, i := range r.Instances {
 			for _, path := range i.Sensitive {
-				found = append(found, leaves(path.in(i.Attributes))...)
+				found = append(found, stringLeaves(path.in(i.Attributes))...)
 			}
 		}
 	}
 	return found
 }
 
-// in is what stands at the path, or the last thing on the way to it that could be found.
+// in is the value at the path, or the last one found on the way.
 func (p pathSteps) in(raw json.RawMessage) json.RawMessage {
 	for _, step := range p {
 		var key struct {
 			Value any `json:"value"`
 		}
-		if json.Unmarshal(step.Value, &key) != nil { // a name stands bare, an index is an object with a type
+		if json.Unmarshal(step.Value, &key) != nil { // a name is a string, an index is an object with a type
 			if json.Unmarshal(step.Value, &key.Value) != nil {
 				return raw
 			}
 		}
 		switch k := key.Value.(type) {
 		case string:
-			next, ok := object(string(raw))[k]
+			next, ok := parseObject(string(raw))[k]
 			if !ok {
 				return raw
 			}
@@ -246,8 +246,8 @@ func (p pathSteps) in(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// leaves are the strings in a JSON value.
-func leaves(raw json.RawMessage) []string {
+// stringLeaves are the strings in a JSON value.
+func stringLeaves(raw json.RawMessage) []string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
 		return nil

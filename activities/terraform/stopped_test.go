@@ -49,7 +49,7 @@ var killedOnTheWay = brokenOnTheWay{"killed", func(t *testing.T, at string) {
 	assert.Eventually(t, func() bool { // a supervisor that is on its way out may take a moment
 		var p supervisorRecord
 		_, err := b.run(e).token.Read(b.run(e).doc(docProcess), &p)
-		return err == nil && !p.alive()
+		return err == nil && !p.isAlive()
 	}, time.Minute, 10*time.Millisecond, "nothing of the step is left running")
 }}
 
@@ -154,7 +154,7 @@ func TestAFencedCallLaysOutNothing(t *testing.T) {
 	b := newBench(t, one)
 	e := b.apply(Params{})
 	require.Equal(t, activities.Restored, b.undo(e).Outcome)
-	a := b.action.(*apply)
+	a := b.action.(*applyAction)
 	for name, turn := range map[string]int{"forward": 0, "undo-001": 1} {
 		_, err := a.workspace(b.ctx, e, name, bundle{Dir: filepath.Join(b.dir, "conf")}, turn)
 		assert.Equal(t, activities.Fenced, activities.TypeOf(err), "%v", err)
@@ -180,7 +180,7 @@ func (b *bench) stop(c *exec.Cmd) (sleeper process) {
 	require.NoError(b, unix.Kill(c.Process.Pid, unix.SIGSTOP))
 	worker, err := processOf(c.Process.Pid)
 	require.NoError(b, err)
-	b.eventually("a stopped worker", worker.stopped)
+	b.eventually("a stopped worker", worker.isStopped)
 	return sleeper
 }
 
@@ -213,7 +213,7 @@ func (b *bench) wake(c *exec.Cmd, sleeper process) error {
 	case <-time.After(time.Minute):
 		require.Fail(b, "the worker does not come to its end")
 	}
-	b.eventually("the end of the sleeper", func() bool { return !sleeper.alive() })
+	b.eventually("the end of the sleeper", func() bool { return !sleeper.isAlive() })
 	return err
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// event is one line of what `terraform plan -json` or `apply -json` says.
+// event is a line of output of `terraform plan -json` or `apply -json`.
 type event struct {
 	Type string `json:"type"`
 	// Change is set in planned_change and resource_drift.
@@ -56,45 +56,45 @@ type plannedChange struct{ Address, Action string }
 // creation is an object that a run began to make.
 type creation struct {
 	Address string `json:"address"`
-	// ID is set where terraform has told it.
+	// ID is set if terraform has reported it.
 	ID string `json:"id,omitempty"`
-	// Fate is how far it came.
+	// Fate is how far it got.
 	Fate creationFate `json:"fate"`
 }
 
 type creationFate string
 
 const (
-	inFlight creationFate = "in flight" // begun; nothing more was heard
-	errored  creationFate = "failed"    // the provider reported an error
-	made     creationFate = "made"      // terraform reported it done
+	inFlight  creationFate = "in flight" // begun; nothing more was reported
+	errored   creationFate = "failed"    // the provider reported an error
+	completed creationFate = "made"      // terraform reported it done
 )
 
-// report is what a run has said.
+// report is the output of a run.
 type report struct {
 	Planned []plannedChange
-	// Drifted are the addresses that refreshing has found changed.
+	// Drifted are the addresses that the refresh found changed.
 	Drifted []string
-	// Begun says that at least one object was touched.
+	// Begun: at least one object was touched.
 	Begun bool
-	// Created are the creations, in the order of their beginning.
+	// Created are the creations, in the order in which they began.
 	Created []creation
 	// Refused are the addresses of objects whose destroy-time provisioners failed.
 	Refused []string
-	// Updating are other actions that were begun and never completed.
+	// Updating are other actions that began and never completed.
 	Updating []string
-	// Outputs says that a value of the configuration's outputs changes.
+	// Outputs: the value of an output changes.
 	Outputs bool
 	Counts  counts
 	Errors  []diagnostic
 }
 
-// readReport reads what a run has said.
+// readReport reads the output of a run.
 func readReport(path string) (r report, err error) {
-	return r, readEvents(path, r.add)
+	return r, readEvents(path, r.addEvent)
 }
 
-// readEvents reads the stream of a run, if there is one: its file may end in half a line.
+// readEvents reads the event stream of a run, if there is one; the last line may be incomplete.
 func readEvents(path string, add func(event)) error {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
@@ -117,7 +117,7 @@ func readEvents(path string, add func(event)) error {
 	}
 }
 
-func (r *report) add(e event) {
+func (r *report) addEvent(e event) {
 	switch e.Type {
 	case "planned_change":
 		r.Planned = append(r.Planned, plannedChange{e.Change.Resource.Address, e.Change.Action})
@@ -135,7 +135,7 @@ func (r *report) add(e event) {
 			r.Refused = append(r.Refused, e.Hook.Resource.Address)
 		}
 	case "apply_complete", "apply_errored":
-		r.ended(e)
+		r.addEnd(e)
 	case "outputs":
 		for _, o := range e.Outputs {
 			r.Outputs = r.Outputs || o.Action != "" && o.Action != "noop"
@@ -149,13 +149,13 @@ func (r *report) add(e event) {
 	}
 }
 
-func (r *report) ended(e event) {
-	address, fate := e.Hook.Resource.Address, made
+func (r *report) addEnd(e event) {
+	address, fate := e.Hook.Resource.Address, completed
 	if e.Type == "apply_errored" {
 		fate = errored
 	}
 	if e.Hook.Action != "create" {
-		if fate == made {
+		if fate == completed {
 			r.Updating = slices.DeleteFunc(r.Updating, func(a string) bool { return a == address })
 		}
 		return
@@ -167,7 +167,7 @@ func (r *report) ended(e event) {
 	}
 }
 
-// unchanged says that a plan would do nothing.
+// unchanged reports whether a plan would do nothing.
 func (r report) unchanged() bool { return len(r.actions()) == 0 && !r.Outputs }
 
 // actions are the planned ones that change something.
@@ -177,7 +177,7 @@ func (r report) actions() []plannedChange {
 	})
 }
 
-// onlyAdds says that nothing which was there before would change.
+// onlyAdds reports whether nothing from before would change.
 func (r report) onlyAdds() bool {
 	for _, p := range r.actions() {
 		if p.Action != "create" {
@@ -187,8 +187,8 @@ func (r report) onlyAdds() bool {
 	return !r.Outputs
 }
 
-// loses are the addresses whose present object a plan would end, sorted: terraform tells them in any order.
-func (r report) loses() []string {
+// lostAddresses are the addresses whose present object a plan would end, sorted: terraform lists them in any order.
+func (r report) lostAddresses() []string {
 	var lost []string
 	for _, p := range r.Planned {
 		if p.Action == "delete" || p.Action == "replace" || p.Action == "remove" || p.Action == "forget" {

@@ -24,13 +24,13 @@ import (
 
 const (
 	frontName = "unwind-terraform"
-	// exitRefused is the exit status of a run that the fence has refused.
+	// exitRefused is the exit status of a run that the fence refused.
 	exitRefused = 125
-	// lockWait is how long a supervisor waits for an earlier run of its token to let go.
+	// lockWait is how long a supervisor waits for an earlier run of its token to release the lock.
 	lockWait = time.Minute
 )
 
-// supervisorJob is what the front hands the supervisor.
+// supervisorJob is passed by the front to the supervisor.
 type supervisorJob struct {
 	Order order    `json:"order"`
 	Args  []string `json:"args"`
@@ -38,23 +38,23 @@ type supervisorJob struct {
 
 var supervisorRole = supervisor.Role[supervisorJob]{Name: frontName + "-supervisor"}
 
-// Attend makes the program its own supervisor of terraform. Call it first thing in main, and in TestMain: it returns at
-// once, except in the processes that the world starts from the program itself. These are two:
+// Attend makes the program its own supervisor of terraform. Call it first in main and in TestMain: it returns at once,
+// except in the processes that the world starts from the program itself. These are two:
 //
 // The front is what terraform-exec takes for terraform. terraform-exec kills it when the worker dies, and interrupts it
-// when a call is cancelled. It starts the supervisor and passes on what terraform says.
+// when a call is cancelled. It starts the supervisor and passes on the output of terraform.
 //
-// The supervisor has a session of its own and outlives the worker. It writes down who it is, takes the token's lock,
-// which terraform inherits, asks the journal whether the token is still open, and only then starts terraform, with its
-// output in files. A byte from the front, the end of the front, or a signal makes it interrupt terraform: once in all,
-// for a second interrupt would make terraform drop what is in flight.
+// The supervisor has a session of its own and outlives the worker. It records its identity, takes the token's lock, which
+// terraform inherits, checks in the journal that the token is still open, and only then starts terraform, with its output
+// in files. A byte from the front, the end of the front, or a signal makes it interrupt terraform: only once, because a
+// second interrupt would make terraform abandon what is in flight.
 func Attend() {
-	supervisorRole.Attend(supervise)
-	supervisor.Dispatch(frontName, serve)
+	supervisorRole.Attend(superviseOrder)
+	supervisor.Dispatch(frontName, serveOrder)
 }
 
-func serve() error {
-	o, err := orderFrom(os.Getenv(orderVar))
+func serveOrder() error {
+	o, err := parseOrder(os.Getenv(orderVar))
 	if err != nil {
 		return err
 	}
@@ -62,9 +62,9 @@ func serve() error {
 		return json.NewEncoder(os.Stdout).Encode(map[string]string{"terraform_version": o.Version})
 	}
 	if o.Out != "" {
-		return front(o, os.Args[1:])
+		return runFront(o, os.Args[1:])
 	}
-	return syscall.Exec(o.Terraform, append([]string{o.Terraform}, os.Args[1:]...), ownEnv()) //nolint:gosec // our own arguments, handed on
+	return syscall.Exec(o.Terraform, append([]string{o.Terraform}, os.Args[1:]...), ownEnv()) //nolint:gosec // our own arguments, passed on
 }
 
 // ownEnv is the environment without what only the front reads.
@@ -72,9 +72,9 @@ func ownEnv() []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, orderVar+"=") })
 }
 
-// front starts the supervisor and, when it has ended, passes on its output and exit status. The worker reads the report of a run
+// runFront starts the supervisor and, when it has ended, passes on its output and exit status. The worker reads the report of a run
 // from its files, so nobody waits for the output before.
-func front(o order, args []string) error {
+func runFront(o order, args []string) error {
 	interrupts := make(chan os.Signal, 4)
 	signal.Notify(interrupts, syscall.SIGINT, syscall.SIGTERM)
 	stdout, err := newOutput(stdoutOf(o.Out))
@@ -108,14 +108,14 @@ func front(o order, args []string) error {
 			passOn(os.Stdout, stdout)
 			passOn(os.Stderr, stderr)
 			if end.status != 0 {
-				os.Exit(max(end.status, 1)) // -1: a signal has ended it
+				os.Exit(max(end.status, 1)) // -1: a signal ended it
 			}
 			return end.err
 		}
 	}
 }
 
-// reach labels where the front of a run stands; looks have none.
+// reach marks a point in the front of a run; observations have none.
 func (o order) reach(what string) {
 	if o.Run != 0 {
 		point.Reach("terraform.front:" + what)
@@ -126,20 +126,20 @@ func newOutput(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
 }
 
-// passOn copies a whole file. The worker may be gone; the file has it all.
+// passOn copies a whole file. The worker may be gone; the file has everything.
 func passOn(to io.Writer, from *os.File) {
 	_, _ = io.Copy(to, io.NewSectionReader(from, 0, math.MaxInt64))
 }
 
-// supervise runs terraform for an order, if its fence still lets it.
-func supervise(job supervisorJob, front io.Reader) error {
+// superviseOrder runs terraform for an order, unless it is fenced.
+func superviseOrder(job supervisorJob, front io.Reader) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &supervision{order: job.Order, stop: cancel}
 	go s.interruptOn(front, signals)
 	if s.Run == 0 {
-		code, err := s.start(ctx, job.Args)
+		code, err := s.startTerraform(ctx, job.Args)
 		if err != nil {
 			return err
 		}
@@ -148,10 +148,10 @@ func supervise(job supervisorJob, front io.Reader) error {
 	if err := s.register(); err != nil {
 		return err
 	}
-	return s.end(s.terraform(ctx, job.Args))
+	return s.endRun(s.runTerraform(ctx, job.Args))
 }
 
-// register writes down who supervises this run.
+// register records who supervises this run.
 func (s *supervision) register() error {
 	t, err := s.order.token()
 	if err != nil {
@@ -170,19 +170,19 @@ func (s *supervision) register() error {
 	return nil
 }
 
-// supervision is one run, or one look: a terraform that changes nothing and has no number, no token and no lock.
+// supervision is one run, or one observation: a terraform that changes nothing and has no number, token or lock.
 type supervision struct {
 	order
 	token *journal.Token
 	run   run
-	// stop ends the context of all that comes before terraform is started.
+	// stop cancels everything before the start of terraform.
 	stop context.CancelCauseFunc
 
 	mu    sync.Mutex
 	child *os.Process
 }
 
-// interruptOn interrupts at the first byte or the end of what the front sends, or at the first signal.
+// interruptOn interrupts at the first byte or the end of the front's input, or at the first signal.
 func (s *supervision) interruptOn(front io.Reader, signals <-chan os.Signal) {
 	spoken := make(chan struct{})
 	go func() {
@@ -196,12 +196,12 @@ func (s *supervision) interruptOn(front io.Reader, signals <-chan os.Signal) {
 	s.interrupt()
 }
 
-// interrupt lets terraform finish what is in flight and end; one that has not started will not.
+// interrupt lets terraform finish what is in flight and end; if it has not started, it will not.
 func (s *supervision) interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop(errInterrupted)
-	send := func() { _ = s.child.Signal(syscall.SIGINT) } // it may have ended just now
+	send := func() { _ = s.child.Signal(syscall.SIGINT) } // it may have just ended
 	switch {
 	case s.child == nil:
 	case s.Run == 0:
@@ -211,7 +211,7 @@ func (s *supervision) interrupt() {
 	}
 }
 
-// interruptOnce calls send if nobody has interrupted this run yet: the supervisor itself, or who comes after its death.
+// interruptOnce calls send unless this run was interrupted before, by the supervisor itself or after its death.
 func interruptOnce(r run, send func()) {
 	at := time.Now().UTC()
 	if first, err := r.token.Create(r.doc(docInterrupted), &at); err == nil && first {
@@ -219,34 +219,35 @@ func interruptOnce(r run, send func()) {
 	}
 }
 
-// errInterrupted is why terraform was not started at all.
+// errInterrupted is why terraform was not started.
 var errInterrupted = errors.New("interrupted before terraform was started")
 
-// terraform takes the lock, asks the fence and runs the program; its error is why that did not come about.
-func (s *supervision) terraform(ctx context.Context, args []string) (code int, err error) {
-	lock, err := s.lock(ctx)
+// runTerraform takes the lock, checks the fence and runs the program; its error says why that failed.
+func (s *supervision) runTerraform(ctx context.Context, args []string) (code int, err error) {
+	lock, err := s.lockToken(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer lock.Release()
 	point.Reach("terraform.supervisor:locked")
-	if err := s.fenced(s.token); err != nil {
+	if err := s.checkFence(s.token); err != nil {
 		return 0, err
 	}
 	point.Reach("terraform.supervisor:allowed")
 	if len(args) > 0 && args[0] == sweepCommand {
-		return 0, s.inside(ctx, func() error { return sweep(args[1:]) })
+		return 0, s.withoutInterrupt(ctx, func() error { return sweepState(args[1:]) })
 	}
-	return s.start(ctx, args, lock.File())
+	return s.startTerraform(ctx, args, lock.File())
 }
 
-// start runs terraform to its end. It and its providers inherit the lock and so hold it, should the supervisor be killed.
-func (s *supervision) start(ctx context.Context, args []string, inherits ...*os.File) (code int, err error) {
+// startTerraform runs terraform to its end. Terraform and its providers inherit the lock, and hold it if the supervisor is
+// killed.
+func (s *supervision) startTerraform(ctx context.Context, args []string, inherits ...*os.File) (code int, err error) {
 	c := exec.Command(s.Terraform, args...)
 	c.Env = ownEnv()
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	c.ExtraFiles = inherits
-	if err := s.inside(ctx, func() error {
+	if err := s.withoutInterrupt(ctx, func() error {
 		if err := c.Start(); err != nil {
 			return err
 		}
@@ -258,7 +259,7 @@ func (s *supervision) start(ctx context.Context, args []string, inherits ...*os.
 	if s.Run != 0 {
 		point.Reach("terraform.supervisor:started")
 		if child, err := processOf(c.Process.Pid); err == nil {
-			_, _ = s.token.Create(s.run.doc(docChild), &child) // without it, an undo waits for the lock alone
+			_, _ = s.token.Create(s.run.doc(docChild), &child) // without it, an undo waits only for the lock
 		}
 	}
 	var bad *exec.ExitError
@@ -271,8 +272,8 @@ func (s *supervision) start(ctx context.Context, args []string, inherits ...*os.
 	return c.ProcessState.ExitCode(), nil
 }
 
-// inside does something unless the run has been interrupted, and lets no interrupt fall between the two.
-func (s *supervision) inside(ctx context.Context, do func() error) error {
+// withoutInterrupt calls do unless the run was interrupted, and holds off interrupts meanwhile.
+func (s *supervision) withoutInterrupt(ctx context.Context, do func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil {
@@ -281,8 +282,8 @@ func (s *supervision) inside(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// lock takes the token's terraform lock.
-func (s *supervision) lock(ctx context.Context) (*filelock.Lock, error) {
+// lockToken takes the token's terraform lock.
+func (s *supervision) lockToken(ctx context.Context) (*filelock.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	l, err := filelock.Acquire(ctx, lockFile(s.token))
@@ -292,8 +293,8 @@ func (s *supervision) lock(ctx context.Context) (*filelock.Lock, error) {
 	return l, nil
 }
 
-// end writes down how the run has ended, and ends the process likewise.
-func (s *supervision) end(code int, err error) error {
+// endRun records how the run has ended, and exits accordingly.
+func (s *supervision) endRun(code int, err error) error {
 	e := exit{Code: code}
 	if err != nil {
 		e = exit{Code: exitRefused, Refused: err.Error()}

@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweepCommand makes the supervisor sweep instead of running terraform: nothing of an undo that touches the folder may
-// happen outside the lock and the fence.
+// sweepCommand makes the supervisor remove files instead of running terraform: an undo may not touch the folder outside the
+// lock and the fence.
 const sweepCommand = "unwind-sweep"
 
-// sweepJob says what to remove of a local backend's files.
+// sweepJob says which files of a local backend to remove.
 type sweepJob struct {
 	Path string `json:"path"`
 	// State: the state itself, if it is empty and of this lineage (or of no bytes).
 	State   bool   `json:"state,omitempty"`
 	Lineage string `json:"lineage,omitempty"`
-	// Backup: the backup that terraform has made of it.
+	// Backup: the backup that terraform made of it.
 	Backup bool `json:"backup,omitempty"`
 }
 
-func sweep(args []string) error {
+func sweepState(args []string) error {
 	var s sweepJob
 	if err := json.Unmarshal([]byte(args[0]), &s); err != nil {
 		return err
@@ -51,7 +51,7 @@ func sweep(args []string) error {
 			return err
 		}
 		if !now.empty() || now.exists() && now.Lineage != s.Lineage {
-			return fmt.Errorf("%s is not the empty state that the undo has left", s.Path)
+			return fmt.Errorf("%s is not the empty state that the undo left", s.Path)
 		}
 		if err := os.Remove(s.Path); err != nil {
 			return err

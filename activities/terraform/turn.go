@@ -14,21 +14,21 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
-// turn is one undo of a token at work. Undos take turns; the document of a turn fences all earlier ones: no terraform of
-// theirs starts any more. So a turn need not wait for one that is stopped and holds the lock for ever.
+// turn is one undo of a token in progress. Undos take turns; the document of a turn fences all earlier ones, so that they
+// start no more terraform. So a turn need not wait for a stopped one that holds the lock for ever.
 type turn struct {
 	n    int
-	lock *filelock.Lock // nil where the holder of the turn before is stopped
+	lock *filelock.Lock // nil if the holder of the turn before is stopped
 }
 
-func (t *turn) end() {
+func (t *turn) release() {
 	if t.lock != nil {
 		t.lock.Release()
 	}
 }
 
-// takeTurn waits until no other undo of the token is at work, or the one that is cannot go on. settled is set where one
-// has come to an outcome meanwhile.
+// takeTurn waits until no other undo of the token is in progress, or the one that is cannot continue. settled is set if one
+// has reached an outcome meanwhile.
 func takeTurn(ctx context.Context, t *journal.Token) (mine *turn, settled bool, err error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -43,21 +43,21 @@ func takeTurn(ctx context.Context, t *journal.Token) (mine *turn, settled bool, 
 		}
 		select {
 		case <-ctx.Done():
-			return nil, false, fmt.Errorf("another undo of this step is at work: %w", ctx.Err())
+			return nil, false, fmt.Errorf("another undo of this step is in progress: %w", ctx.Err())
 		case <-tick.C:
 		}
 	}
 }
 
-// tryTurn takes the next turn where nobody holds the lock of the last one, or its holder is stopped.
+// tryTurn takes the next turn if nobody holds the lock of the last one, or its holder is stopped.
 func tryTurn(t *journal.Token) (*turn, error) {
 	n, holder, err := lastTurn(t)
 	if err != nil {
 		return nil, err
 	}
 	lock, err := filelock.Try(filepath.Join(t.Dir(), "undo.lock"))
-	if errors.Is(err, filelock.ErrHeld) && n > 0 && holder.stopped() {
-		err = nil // overtaken: the document of the new turn fences it
+	if errors.Is(err, filelock.ErrHeld) && n > 0 && holder.isStopped() {
+		err = nil // fenced by the document of the new turn
 	} else if errors.Is(err, filelock.ErrHeld) {
 		return nil, nil
 	}
@@ -67,18 +67,18 @@ func tryTurn(t *journal.Token) (*turn, error) {
 	mine := &turn{n + 1, lock}
 	self, err := processOf(os.Getpid())
 	if err != nil {
-		mine.end()
+		mine.release()
 		return nil, err
 	}
 	first, err := t.Create(turnDoc(mine.n), &self)
 	if err != nil || !first {
-		mine.end()
+		mine.release()
 		return nil, err
 	}
 	return mine, nil
 }
 
-// lastTurn is the number of the latest turn, zero for none, and whose it is.
+// lastTurn is the number and holder of the latest turn; zero for none.
 func lastTurn(t *journal.Token) (n int, holder process, err error) {
 	for {
 		var p process
@@ -90,8 +90,8 @@ func lastTurn(t *journal.Token) (n int, holder process, err error) {
 	}
 }
 
-// overtaken turns the refusal of a run into what the engine does best: try again, and find the outcome of the other.
-func overtaken(err error) error {
+// asOvertaken turns the refusal of a run into a retryable error, so that the retry finds the outcome of the other undo.
+func asOvertaken(err error) error {
 	if activities.TypeOf(err) != activities.Fenced {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// Undo takes the step back. Outcomes that settle are kept; after any other it may be tried again.
-func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (_ activities.Undone, err error) {
+// Undo undoes the step. Final outcomes are stored; after any other it may be tried again.
+func (a *applyAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (_ activities.Undone, err error) {
 	t, err := a.token(e)
 	if err != nil {
 		return activities.Undone{}, err
@@ -40,7 +40,7 @@ func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 		_, err := t.Read(journal.Outcome, &kept)
 		return kept, err
 	}
-	defer turn.end()
+	defer turn.release()
 	point.Reach("terraform.undo:turn")
 	began := time.Now()
 	last, err := a.awaitAll(ctx, t, true)
@@ -49,16 +49,16 @@ func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 	}
 	undone, err := a.takeBack(ctx, e, d, t, turn.n, last != nil)
 	if err != nil {
-		return undone, overtaken(err)
+		return undone, asOvertaken(err)
 	}
 	undone.Took = time.Since(began).Round(time.Millisecond)
 	if !undone.Outcome.Settles() {
 		return undone, nil
 	}
-	if err := (order{Token: e.Token, Turn: turn.n}).fenced(t); err != nil && !isSettled(t) {
-		return activities.Undone{}, overtaken(err)
+	if err := (order{Token: e.Token, Turn: turn.n}).checkFence(t); err != nil && !isSettled(t) {
+		return activities.Undone{}, asOvertaken(err)
 	}
-	// Of two that come here at once, both report what the first has written.
+	// If two calls get here at once, both report what the first has written.
 	if _, err := t.Create(journal.Outcome, &undone); err != nil {
 		return activities.Undone{}, err
 	}
@@ -66,11 +66,11 @@ func (a *apply) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 	return undone, nil
 }
 
-// clearLate removes what a step and its undos leave in plain text, where an undo is done. Each call does it when it ends: the
-// one that came to the outcome may have died before it could, and one that came late has laid out its work anew since.
+// clearLate removes what a step and its undos leave in plain text once an undo is done. Every call does so when it ends:
+// the one that reached the outcome may have died before it could, and a late one may have written more since.
 func clearLate(t *journal.Token, err *error) {
 	if isSettled(t) {
-		*err = errors.Join(*err, clean(t), removeWork(t, "undo-*"), os.RemoveAll(looksDir(t)))
+		*err = errors.Join(*err, removePlainText(t), removeWork(t, "undo-*"), os.RemoveAll(looksDir(t)))
 	}
 }
 
@@ -80,8 +80,8 @@ func isSettled(t *journal.Token) bool {
 	return found && err == nil
 }
 
-// takeBack decides whether there is anything to take back, and does it.
-func (a *apply) takeBack(ctx context.Context, e activities.Entry, d activities.Decision, t *journal.Token, turn int, acted bool) (activities.Undone, error) {
+// takeBack decides whether there is anything to undo, and undoes it.
+func (a *applyAction) takeBack(ctx context.Context, e activities.Entry, d activities.Decision, t *journal.Token, turn int, acted bool) (activities.Undone, error) {
 	r, c, found, err := a.readRecord(ctx, t)
 	switch {
 	case err != nil:
@@ -93,10 +93,10 @@ func (a *apply) takeBack(ctx context.Context, e activities.Entry, d activities.D
 	case !acted:
 		return activities.Undone{Outcome: activities.Nothing, Observed: "terraform was never started, and no longer can be"}, nil
 	}
-	if err := a.installed(); err != nil {
+	if err := a.checkInstalled(); err != nil {
 		return activities.Undone{}, err
 	}
-	unsaved, err := errands(t)
+	unsaved, err := moveErrands(t)
 	if err != nil {
 		return activities.Undone{}, err
 	}
@@ -104,28 +104,28 @@ func (a *apply) takeBack(ctx context.Context, e activities.Entry, d activities.D
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	before, err := hidden(ctx, c.State)
+	before, err := parseHidden(ctx, c.State)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	u := &undo{apply: a, entry: e, decision: d, record: r, contents: c, ws: ws, before: before}
-	return u.run(ctx, unsaved)
+	u := &undo{applyAction: a, entry: e, decision: d, record: r, contents: c, ws: ws, before: before}
+	return u.undoStep(ctx, unsaved)
 }
 
-// undo is one undo at work.
+// undo is one undo in progress.
 type undo struct {
-	*apply
+	*applyAction
 	entry    activities.Entry
 	decision activities.Decision
 	record   record
-	contents contents
+	contents secretParts
 	ws       *workspace // under the step's own configuration
 	before   *state
 }
 
-// run goes through the steps of the way back; each does nothing where it was done before.
-func (u *undo) run(ctx context.Context, unsaved []string) (activities.Undone, error) {
-	if err := u.ws.rescue(ctx, unsaved); err != nil {
+// undoStep goes through the stages of the undo; each does nothing if it was done before.
+func (u *undo) undoStep(ctx context.Context, unsaved []string) (activities.Undone, error) {
+	if err := u.ws.pushErrands(ctx, unsaved); err != nil {
 		return activities.Undone{}, err
 	}
 	if err := u.recoverState(ctx); err != nil {
@@ -138,43 +138,43 @@ func (u *undo) run(ctx context.Context, unsaved []string) (activities.Undone, er
 	if lost, err = u.ws.adoptMade(ctx, lost); err != nil {
 		return activities.Undone{}, err
 	}
-	drift, err := u.clear(ctx)
+	drift, err := u.checkDrift(ctx)
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	if drift != nil {
-		return drifted(drift), nil
+		return driftedOutcome(drift), nil
 	}
 	point.Reach("terraform.undo:cleared")
-	if err := u.subtract(ctx); err != nil {
+	if err := u.destroyAdded(ctx); err != nil {
 		return activities.Undone{}, err
 	}
 	point.Reach("terraform.undo:subtracted")
-	remains, drift, err := u.goBack(ctx)
+	remains, drift, err := u.applyPrior(ctx)
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	if drift != nil {
-		return drifted(drift), nil
+		return driftedOutcome(drift), nil
 	}
 	point.Reach("terraform.undo:back")
-	now, err := u.ws.pull(ctx)
+	now, err := u.ws.pullState(ctx)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	if err := u.tidy(ctx, now); err != nil {
+	if err := u.removeNewFiles(ctx, now); err != nil {
 		return activities.Undone{}, err
 	}
 	point.Reach("terraform.undo:tidied")
-	refused, err := u.refused()
+	refused, err := u.allRefusals()
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	return u.verdict(now, lost, remains, refused), nil
 }
 
-// refused are the refusals of the step and of its undo.
-func (u *undo) refused() ([]string, error) {
+// allRefusals are the refusals of the step and of its undo.
+func (u *undo) allRefusals() ([]string, error) {
 	var l resultState
 	if _, err := u.ws.token.Read(docLeft, &l); err != nil {
 		return nil, err
@@ -183,23 +183,23 @@ func (u *undo) refused() ([]string, error) {
 	return append(l.Refused, here...), err
 }
 
-func drifted(d *activities.Drift) activities.Undone {
+func driftedOutcome(d *activities.Drift) activities.Undone {
 	return activities.Undone{Outcome: activities.Drifted, Drift: d,
 		Observed: "the state or its objects have changed since the step; nothing was touched"}
 }
 
-// verdict says how it ended, by what was seen.
+// verdict is the outcome, by what was observed.
 func (u *undo) verdict(now *state, lost []creation, remains, refused []string) activities.Undone {
 	differs := u.before.changes(now)
 	out := activities.Undone{Outcome: activities.Restored,
 		Observed: fmt.Sprintf("the state has the same %d objects, attributes and outputs as before", len(u.before.managed()))}
 	if len(differs) > 0 {
-		out.Outcome, out.Observed = activities.Compensated, "the configuration from before is applied; objects that the step replaced or destroyed are new ones"
-		out.Losses = append(out.Losses, u.losses(differs)...)
+		out.Outcome, out.Observed = activities.Compensated, "the previous configuration is applied; objects that the step replaced or destroyed are new ones"
+		out.Losses = append(out.Losses, u.describeLosses(differs)...)
 	}
 	for _, address := range remains {
 		out.Outcome = activities.Residue
-		out.Losses = append(out.Losses, address+": still differs from the configuration from before")
+		out.Losses = append(out.Losses, address+": still differs from the previous configuration")
 	}
 	if len(refused) > 0 {
 		out.Outcome = activities.Residue
@@ -211,8 +211,8 @@ func (u *undo) verdict(now *state, lost []creation, remains, refused []string) a
 			if out.Outcome != activities.Unknown {
 				out.Outcome = activities.Residue
 			}
-			out.Losses = append(out.Losses, c.Address+": making it failed and no id was told; whatever the provider had made by then is still there")
-		case made:
+			out.Losses = append(out.Losses, c.Address+": its creation failed and no id was reported; whatever the provider had made by then still exists")
+		case completed:
 			if out.Outcome != activities.Unknown {
 				out.Outcome = activities.Residue
 			}
@@ -223,23 +223,23 @@ func (u *undo) verdict(now *state, lost []creation, remains, refused []string) a
 		}
 	}
 	if out.Outcome == activities.Residue || out.Outcome == activities.Unknown {
-		out.Observed = "the state is back, but not everything that the step may have made is in it"
+		out.Observed = "the state is restored, but may lack objects that the step made"
 	}
 	return out
 }
 
-// losses puts differences from the state before into words.
-func (u *undo) losses(differs []string) []string {
+// describeLosses describes differences from the state before.
+func (u *undo) describeLosses(differs []string) []string {
 	var all []string
 	for _, line := range differs {
 		kind, what, _ := strings.Cut(line, " ")
 		switch kind {
 		case "~":
-			all = append(all, what+": differs from before; the data inside an object that was replaced or destroyed did not come back")
+			all = append(all, what+": differs from before; the data inside a replaced or destroyed object did not come back")
 		case "+":
-			all = append(all, what+": was not there before")
+			all = append(all, what+": did not exist before")
 		case "-":
-			all = append(all, what+": was there before")
+			all = append(all, what+": existed before")
 		}
 	}
 	return all

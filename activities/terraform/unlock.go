@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// stateLock is what terraform tells of a state's lock that somebody else holds.
+// stateLock is what terraform reports of a state's lock that somebody else holds.
 type stateLock struct {
 	ID      string
 	Who     string
@@ -22,12 +22,12 @@ var (
 	lockID    = regexp.MustCompile(`(?m)^\s*ID:\s+(\S+)`)
 	lockWho   = regexp.MustCompile(`(?m)^\s*Who:\s+(\S+)`)
 	lockSince = regexp.MustCompile(`(?m)^\s*Created:\s+(\S+ \S+)`)
-	// Some backends tell the holder's id here, and in the rest what the asker's lock would have been.
+	// Some backends report the holder's ID here, and in the rest what the requester's lock would have been.
 	lockOther = regexp.MustCompile(`already locked:\s+ID=(\S+)`)
 )
 
-// lockIn reads the error of a terraform that could not lock the state; found is false for any other error, and where
-// the backend does not tell who holds the lock.
+// lockIn reads the error of a terraform that could not lock the state; found is false for any other error, and if the
+// backend does not report the holder.
 func lockIn(said report) (l stateLock, found bool) {
 	for _, d := range said.Errors {
 		if d.Summary != lockHeld {
@@ -47,33 +47,33 @@ func lockIn(said report) (l stateLock, found bool) {
 	return l, false
 }
 
-// unlock removes the lock that a killed terraform of this very step has left in a remote backend. That it is its lock is
-// proved by this host's name and user in it, taken while that run lived; that its holder is gone, by the run itself:
-// supervisor and terraform have ended (pid, start time and boot), and the lock that they inherited is free. A lock from
-// after asked is what the asker's own would have been: some backends show that.
+// unlock removes the lock that a killed terraform of this very step has left in a remote backend. It is proved to be its
+// lock by this host's name and user in it, and by a time while that run lived; its holder is proved to be dead by the run
+// itself: supervisor and terraform have ended (PID, start time and boot), and the lock that they inherited is free. A lock
+// from after asked is what the requester's own would have been: some backends report that.
 func (ws *workspace) unlock(ctx context.Context, said report, asked time.Time) (done bool, err error) {
 	l, found := lockIn(said)
-	if !found || ws.state != "" || l.Who != self() || !l.Created.Before(asked) {
+	if !found || ws.state != "" || l.Who != lockOwner() || !l.Created.Before(asked) {
 		return false, nil
 	}
-	all, err := runs(ws.token)
+	all, err := listRuns(ws.token)
 	if err != nil {
 		return false, err
 	}
 	for _, r := range all {
-		end, err := ws.await(ctx, r, false)
+		end, err := ws.awaitRun(ctx, r, false)
 		if err != nil {
 			return false, err
 		}
 		if !end.Killed {
 			continue
 		}
-		born, died, err := r.life()
+		born, died, err := r.lifetime()
 		if err != nil {
 			return false, err
 		}
 		if !l.Created.Before(born) && !l.Created.After(died) {
-			if err := ws.plainly(); err != nil {
+			if err := ws.unsupervised(); err != nil {
 				return false, err
 			}
 			return true, ws.tf.ForceUnlock(ctx, l.ID)
@@ -82,7 +82,7 @@ func (ws *workspace) unlock(ctx context.Context, said report, asked time.Time) (
 	return false, nil
 }
 
-// lockHint says how a person removes a lock whose holder is gone, where this step must not do so itself.
+// lockHint says how a person removes the lock of a dead holder when this step must not do so itself.
 func lockHint(said report) string {
 	for _, d := range said.Errors {
 		if d.Summary != lockHeld {
@@ -93,14 +93,14 @@ func lockHint(said report) string {
 			id = lockID.FindStringSubmatch(d.Detail)
 		}
 		if id != nil {
-			return fmt.Sprintf("; if whoever holds it is gone, run terraform force-unlock %s in the configuration's folder: this is tried again", id[1])
+			return fmt.Sprintf("; if its holder is gone, run terraform force-unlock %s in the configuration's folder; the step is then retried", id[1])
 		}
 	}
 	return ""
 }
 
-// life is when a run began, and when it was last heard of; give or take a moment.
-func (r run) life() (born, died time.Time, err error) {
+// lifetime is when a run began, and when it was last seen, approximately.
+func (r run) lifetime() (born, died time.Time, err error) {
 	const moment = 2 * time.Second
 	folder, err := os.Stat(r.dir())
 	if err != nil {
@@ -113,8 +113,8 @@ func (r run) life() (born, died time.Time, err error) {
 	return folder.ModTime().Add(-moment), said.ModTime().Add(moment), nil
 }
 
-// self is how terraform names who takes a lock.
-func self() string {
+// lockOwner is how terraform names itself in a lock.
+func lockOwner() string {
 	host, _ := os.Hostname()
 	name := ""
 	if u, err := user.Current(); err == nil {

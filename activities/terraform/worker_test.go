@@ -105,7 +105,7 @@ func (b *bench) supervisor(e activities.Entry) process {
 // run is the step's first run.
 func (b *bench) run(e activities.Entry) run {
 	b.Helper()
-	t, err := b.action.(*apply).token(e)
+	t, err := b.action.(*applyAction).token(e)
 	require.NoError(b, err)
 	return run{t, 1}
 }
@@ -113,7 +113,7 @@ func (b *bench) run(e activities.Entry) run {
 // killLastRun kills the supervisor of the step's last run, its terraform and everything that they have started.
 func (b *bench) killLastRun(e activities.Entry) {
 	b.Helper()
-	all, err := runs(b.run(e).token)
+	all, err := listRuns(b.run(e).token)
 	require.NoError(b, err)
 	last := all[len(all)-1]
 	var s supervisorRecord
@@ -121,7 +121,7 @@ func (b *bench) killLastRun(e activities.Entry) {
 	require.NoError(b, err)
 	require.True(b, found)
 	require.NoError(b, unix.Kill(-s.PID, syscall.SIGKILL))
-	b.eventually("the end of the supervisor", func() bool { return !s.alive() })
+	b.eventually("the end of the supervisor", func() bool { return !s.isAlive() })
 }
 
 // killRun kills the supervisor of the step's first run, its terraform and everything that they have started.
@@ -129,7 +129,7 @@ func (b *bench) killRun(e activities.Entry) {
 	b.Helper()
 	p := b.supervisor(e)
 	require.NoError(b, unix.Kill(-p.PID, syscall.SIGKILL))
-	b.eventually("the end of the supervisor", func() bool { return !p.alive() })
+	b.eventually("the end of the supervisor", func() bool { return !p.isAlive() })
 }
 
 // quiet waits until nobody works below the folder any more: who was on the way when all it worked for was killed or undone

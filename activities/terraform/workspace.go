@@ -20,31 +20,31 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// workspace is a working copy of a configuration, initialised, with the folder's own state behind it.
+// workspace is an initialised working copy of a configuration, connected to the folder's own state.
 type workspace struct {
 	*world
 	token *journal.Token
 	name  string // the token
 	dir   string
 	tf    *tfexec.Terraform
-	// state is the file of a local backend's state; empty for any other backend.
+	// state is the state file of a local backend; empty for any other.
 	state string
 	// turn is the number of the undo that works here; zero for a forward.
 	turn int
 }
 
-// looking is the turn of who only looks: nothing fences it.
-const looking = -1
+// observerTurn is the turn of an observation: nothing fences it.
+const observerTurn = -1
 
-// workspace lays b out in the token's folder under name, in place of what may be there, and initialises it. A call that is
-// fenced lays out nothing: it may end here, and nobody would come after it to clear that away.
+// workspace writes b into the token's folder under name, replacing what is there, and initialises it. A fenced call writes
+// nothing: nobody would come after it to remove that.
 func (w *world) workspace(ctx context.Context, e activities.Entry, name string, b bundle, turn int) (*workspace, error) {
 	t, err := w.token(e)
 	if err != nil {
 		return nil, err
 	}
-	if turn != looking {
-		if err := (order{Token: e.Token, Turn: turn}).fenced(t); err != nil {
+	if turn != observerTurn {
+		if err := (order{Token: e.Token, Turn: turn}).checkFence(t); err != nil {
 			return nil, err
 		}
 	}
@@ -52,7 +52,7 @@ func (w *world) workspace(ctx context.Context, e activities.Entry, name string, 
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	if err := b.write(dir); err != nil {
+	if err := b.writeTo(dir); err != nil {
 		return nil, err
 	}
 	ws, err := w.reopen(ctx, e, name, turn)
@@ -62,7 +62,7 @@ func (w *world) workspace(ctx context.Context, e activities.Entry, name string, 
 	return ws, ws.initialise(ctx, b)
 }
 
-// reopen opens a workspace that is laid out and initialised.
+// reopen opens an existing, initialised workspace.
 func (w *world) reopen(ctx context.Context, e activities.Entry, name string, turn int) (*workspace, error) {
 	t, err := w.token(e)
 	if err != nil {
@@ -75,14 +75,14 @@ func (w *world) reopen(ctx context.Context, e activities.Entry, name string, tur
 	if err := ws.tf.SetWaitDelay(w.Interrupted); err != nil {
 		return nil, err
 	}
-	if err := ws.plainly(); err != nil {
+	if err := ws.unsupervised(); err != nil {
 		return nil, err
 	}
-	// terraform-exec asks for the version before other commands, and remembers it: it must not ask in the midst of a run.
+	// terraform-exec asks for the version before other commands, and caches it: it must not ask in the middle of a run.
 	program, _ := os.Stat(w.Terraform)
 	v, _, err := ws.tf.Version(ctx, false)
 	if err != nil {
-		return nil, ws.failed(ctx, "version", report{}, err)
+		return nil, ws.failedError(ctx, "version", report{}, err)
 	}
 	w.version.remember(program, v.String())
 	return ws, nil
@@ -90,12 +90,12 @@ func (w *world) reopen(ctx context.Context, e activities.Entry, name string, tur
 
 func workDir(t *journal.Token, name string) string { return filepath.Join(t.Dir(), "work", name) }
 
-// looksName is the folder in a token's own for what supervised looks say.
+// looksName is the folder of a token for the output of supervised observations.
 const looksName = "looks"
 
 func looksDir(t *journal.Token) string { return filepath.Join(t.Dir(), looksName) }
 
-// removeWork removes workspaces by the patterns of their names: only those of who calls it, or of who has ended.
+// removeWork removes workspaces by name patterns: only the caller's own, or those of dead processes.
 func removeWork(t *journal.Token, patterns ...string) error {
 	for _, p := range patterns {
 		dirs, err := filepath.Glob(workDir(t, p))
@@ -113,10 +113,10 @@ func removeWork(t *journal.Token, patterns ...string) error {
 
 var namesBackend = regexp.MustCompile(`(?m)^\s*(backend\s+"|cloud\s*\{)|"backend"\s*:|"cloud"\s*:`)
 
-// initialise finds out which backend the configuration has, and leads a local one to the folder's own state.
+// initialise finds the backend of the configuration, and points a local one to the folder's own state.
 func (ws *workspace) initialise(ctx context.Context, b bundle) error {
 	path := stateName
-	for _, text := range b.root() {
+	for _, text := range b.rootModuleTexts() {
 		if namesBackend.MatchString(text) {
 			if err := ws.init(ctx, b.Backend); err != nil {
 				return err
@@ -148,7 +148,7 @@ func (ws *workspace) initialise(ctx context.Context, b bundle) error {
 	return ws.init(ctx, nil)
 }
 
-// backend reads what init has written down about the backend.
+// backend reads what init recorded about the backend.
 func (ws *workspace) backend() (kind, path string, err error) {
 	raw, err := os.ReadFile(filepath.Join(ws.dir, ".terraform", stateName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -173,30 +173,30 @@ func (ws *workspace) init(ctx context.Context, backend map[string]string) error 
 		options = append(options, tfexec.BackendConfig(k+"="+v))
 	}
 	if err := ws.tf.Init(ctx, options...); err != nil {
-		return ws.failed(ctx, "init", report{}, err)
+		return ws.failedError(ctx, "init", report{}, err)
 	}
 	return nil
 }
 
-// plainly makes the next commands run without a supervisor: those that start no provider.
-func (ws *workspace) plainly() error {
-	return ws.order(order{Terraform: ws.Terraform, Version: ws.version.of(ws.Terraform)})
+// unsupervised makes the next commands run without a supervisor: those that start no provider.
+func (ws *workspace) unsupervised() error {
+	return ws.setOrder(order{Terraform: ws.Terraform, Version: ws.version.of(ws.Terraform)})
 }
 
-// look makes the next command run supervised but free, and returns the folder for what it says.
-func (ws *workspace) look() (out string, err error) {
+// startLook makes the next command run supervised but unfenced, and returns the folder for its output.
+func (ws *workspace) startLook() (out string, err error) {
 	if err := os.MkdirAll(looksDir(ws.token), 0o700); err != nil {
 		return "", err
 	}
 	if out, err = os.MkdirTemp(looksDir(ws.token), ""); err != nil {
 		return "", err
 	}
-	return out, ws.order(order{Terraform: ws.Terraform, Out: out})
+	return out, ws.setOrder(order{Terraform: ws.Terraform, Out: out})
 }
 
-func (ws *workspace) order(o order) error { return ws.tf.SetEnv(ws.environment(o)) }
+func (ws *workspace) setOrder(o order) error { return ws.tf.SetEnv(ws.environment(o)) }
 
-// environment is the worker's own, for the providers' sake, without what would change how terraform works.
+// environment is the worker's own, which providers need, without what would change how terraform works.
 func (ws *workspace) environment(o order) map[string]string {
 	env := map[string]string{}
 	for _, kv := range os.Environ() {
@@ -210,9 +210,9 @@ func (ws *workspace) environment(o order) map[string]string {
 	return env
 }
 
-// plan runs terraform plan without taking the state's lock: a plan that is killed leaves none behind.
+// plan runs terraform plan without locking the state: a killed plan leaves no lock behind.
 func (ws *workspace) plan(ctx context.Context, options ...tfexec.PlanOption) (report, error) {
-	out, err := ws.look()
+	out, err := ws.startLook()
 	if err != nil {
 		return report{}, err
 	}
@@ -223,32 +223,32 @@ func (ws *workspace) plan(ctx context.Context, options ...tfexec.PlanOption) (re
 		return said, err
 	}
 	if failed != nil {
-		return said, ws.failed(ctx, "plan", said, failed)
+		return said, ws.failedError(ctx, "plan", said, failed)
 	}
 	return said, nil
 }
 
-// act runs a terraform that changes something: numbered, locked and fenced. Where a killed run of this step has left the
+// runChange runs a terraform that changes something: numbered, locked and fenced. If a killed run of this step has left the
 // state locked, it unlocks it and tries again.
-func (ws *workspace) act(ctx context.Context, what string, do func(order) error) (report, error) {
+func (ws *workspace) runChange(ctx context.Context, what string, do func(order) error) (report, error) {
 	asked := time.Now()
-	said, err := ws.once(ctx, what, do)
+	said, err := ws.runChangeOnce(ctx, what, do)
 	if err == nil {
 		return said, nil
 	}
 	if unlocked, uerr := ws.unlock(ctx, said, asked); uerr != nil || !unlocked {
 		return said, errors.Join(err, uerr)
 	}
-	return ws.once(ctx, what, do)
+	return ws.runChangeOnce(ctx, what, do)
 }
 
-func (ws *workspace) once(ctx context.Context, what string, do func(order) error) (report, error) {
+func (ws *workspace) runChangeOnce(ctx context.Context, what string, do func(order) error) (report, error) {
 	r, err := newRun(ws.token)
 	if err != nil {
 		return report{}, err
 	}
 	o := order{Terraform: ws.Terraform, Out: r.dir(), Run: r.number, Journal: ws.journal.Dir(), Token: ws.name, Turn: ws.turn, What: what}
-	if err := ws.order(o); err != nil {
+	if err := ws.setOrder(o); err != nil {
 		return report{}, err
 	}
 	failed := do(o)
@@ -261,26 +261,26 @@ func (ws *workspace) once(ctx context.Context, what string, do func(order) error
 		return said, err
 	}
 	if e.Refused != "" {
-		if err := o.fenced(ws.token); err != nil {
+		if err := o.checkFence(ws.token); err != nil {
 			return said, err
 		}
 	}
-	if len(said.Errors) == 0 { // a command that does not speak JSON
-		summary, detail, _ := strings.Cut(strings.TrimPrefix(printed(failed), "Error: "), "\n")
+	if len(said.Errors) == 0 { // a command without JSON output
+		summary, detail, _ := strings.Cut(strings.TrimPrefix(stderrText(failed), "Error: "), "\n")
 		said.Errors = []diagnostic{{Severity: "error", Summary: summary, Detail: detail}}
 	}
-	return said, ws.failed(ctx, what, said, failed)
+	return said, ws.failedError(ctx, what, said, failed)
 }
 
 // applyPlan applies a saved plan.
 func (ws *workspace) applyPlan(ctx context.Context, path string) (report, error) {
-	return ws.act(ctx, whatApply, func(order) error {
-		return ws.tf.ApplyJSON(ctx, io.Discard, ws.applying(tfexec.DirOrPlan(path))...)
+	return ws.runChange(ctx, whatApply, func(order) error {
+		return ws.tf.ApplyJSON(ctx, io.Discard, ws.applyOptions(tfexec.DirOrPlan(path))...)
 	})
 }
 
-// applying are the options of every apply: no backup beside a local state, for the journal holds it.
-func (ws *workspace) applying(o ...tfexec.ApplyOption) []tfexec.ApplyOption {
+// applyOptions are the options of every apply: no backup of a local state, as the journal has it.
+func (ws *workspace) applyOptions(o ...tfexec.ApplyOption) []tfexec.ApplyOption {
 	o = append(o, tfexec.LockTimeout(ws.LockTimeout.String()))
 	if ws.state != "" {
 		o = append(o, tfexec.DisableBackup())
@@ -288,48 +288,48 @@ func (ws *workspace) applying(o ...tfexec.ApplyOption) []tfexec.ApplyOption {
 	return o
 }
 
-// pull reads the state.
-func (ws *workspace) pull(ctx context.Context) (*state, error) {
+// pullState reads the state.
+func (ws *workspace) pullState(ctx context.Context) (*state, error) {
 	if ws.state != "" {
 		raw, err := os.ReadFile(ws.state)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		return hidden(ctx, raw)
+		return parseHidden(ctx, raw)
 	}
-	if err := ws.plainly(); err != nil {
+	if err := ws.unsupervised(); err != nil {
 		return nil, err
 	}
 	raw, err := ws.tf.StatePull(ctx)
 	if err != nil {
-		return nil, ws.failed(ctx, "state pull", report{}, err)
+		return nil, ws.failedError(ctx, "state pull", report{}, err)
 	}
-	return hidden(ctx, []byte(raw))
+	return parseHidden(ctx, []byte(raw))
 }
 
-// hidden parses a state and makes the masker hide what is sensitive in it.
-func hidden(ctx context.Context, raw []byte) (*state, error) {
+// parseHidden parses a state and makes the masker hide what is sensitive in it.
+func parseHidden(ctx context.Context, raw []byte) (*state, error) {
 	s, err := parseState(raw)
 	if err == nil {
-		hide(ctx, s.sensitive())
+		hideSecrets(ctx, s.sensitive())
 	}
 	return s, err
 }
 
-func hide(ctx context.Context, secrets []string) {
+func hideSecrets(ctx context.Context, secrets []string) {
 	m := activities.MaskerFrom(ctx)
 	for _, s := range secrets {
 		m.Add(s)
 	}
 }
 
-// sweep removes an empty state, and what terraform leaves beside it, under the same lock and fence as terraform itself.
+// sweep removes an empty state and terraform's files beside it, under the same lock and fence as terraform itself.
 func (ws *workspace) sweep(ctx context.Context, s sweepJob) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	_, err = ws.act(ctx, sweepCommand, func(o order) error {
+	_, err = ws.runChange(ctx, sweepCommand, func(o order) error {
 		c := exec.CommandContext(ctx, ws.front, sweepCommand, string(text))
 		for k, v := range ws.environment(o) {
 			c.Env = append(c.Env, k+"="+v)
@@ -342,8 +342,8 @@ func (ws *workspace) sweep(ctx context.Context, s sweepJob) error {
 	return err
 }
 
-// dropBackup removes the backup beside a local state that commands make which cannot be told not to (taint, state push),
-// unless there was one before the step.
+// dropBackup removes the backup beside a local state that some commands always make (taint, state push), unless there was
+// one before the step.
 func (ws *workspace) dropBackup(ctx context.Context, now *state) error {
 	if ws.state == "" || !isFile(ws.state+".backup") {
 		return nil
@@ -355,14 +355,14 @@ func (ws *workspace) dropBackup(ctx context.Context, now *state) error {
 	return ws.sweep(ctx, sweepJob{Path: ws.state, Lineage: now.Lineage, Backup: true})
 }
 
-// failed is the error of a terraform that did not succeed: what it reported, without what it printed on the way.
-func (ws *workspace) failed(ctx context.Context, what string, said report, err error) error {
+// failedError is the error of a terraform run: what it reported, without the rest of its output.
+func (ws *workspace) failedError(ctx context.Context, what string, said report, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("terraform %s: %w", what, ctx.Err())
 	}
 	output := said.failure()
 	if output == "" {
-		output = printed(err)
+		output = stderrText(err)
 	}
 	output = activities.MaskerFrom(ctx).String(output) // before it is cut
 	first, _, _ := strings.Cut(output, "\n")
@@ -370,8 +370,8 @@ func (ws *workspace) failed(ctx context.Context, what string, said report, err e
 		Message: fmt.Sprintf("terraform %s: %s%s", what, activities.Tail(first, 1000), lockHint(said)), Output: activities.Tail(output, 2000)}
 }
 
-// printed is what terraform has printed on its standard error, without boxes and empty lines.
-func printed(err error) string {
+// stderrText is terraform's standard error without boxes and empty lines.
+func stderrText(err error) string {
 	_, text, found := strings.Cut(err.Error(), "\n")
 	if text = strings.TrimSpace(text); !found || text == "" {
 		return err.Error()

@@ -106,7 +106,7 @@ func TestWhatAWebhookRefusesIsNotToldAgain(t *testing.T) {
 			end := call[told](alerting(t, p.URL), "tell", parked)
 			require.Len(t, p.got, 1)
 			require.Equal(t, "Refused", end.Type)
-			require.Contains(t, end.Error, "the webhook at "+strings.TrimPrefix(p.URL, "http://")+" answers")
+			require.Contains(t, end.Error, "the webhook at "+strings.TrimPrefix(p.URL, "http://")+" answered")
 			require.NotContains(t, end.Error, "its-key")
 		})
 	}
@@ -116,7 +116,7 @@ func TestAWebhookThatIsGoneIsTriedAgainAndItsKeyIsToldNowhere(t *testing.T) {
 	p := newPager(t, http.StatusOK)
 	p.Close()
 	end := call[told](alerting(t, p.URL), "tell", parked)
-	require.Contains(t, end.Error, "does not answer")
+	require.Contains(t, end.Error, "did not answer")
 	require.NotContains(t, end.Error, "its-key")
 	require.NotEqual(t, "Refused", end.Type, "it was tried until the attempts were used up")
 }

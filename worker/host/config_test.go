@@ -22,7 +22,7 @@ func TestAFieldThatIsGoneIsToldWithTheNewOne(t *testing.T) {
 	t.Parallel()
 	for content, said := range map[string]string{
 		"container: {overlay: true}":     "container.overlay is gone: layers are the default now; leave it out, or write layers: require",
-		"container: {overlay: false}":    "or layers: never for docker commit alone",
+		"container: {overlay: false}":    "or layers: never to use docker commit only",
 		"container: {sidecar: true}":     "container.sidecar is gone: a helper container on the engine makes all layers now; leave it out",
 		"container: {helper: /usr/bin/}": "container.helper is gone: the helper container runs the worker's own program now; leave it out",
 		"container: {overlays: true}":    "field overlays not found",
