@@ -121,7 +121,7 @@ func TestARedoIsRefusedWithTheWayOut(t *testing.T) {
 		says   string
 	}{
 		"never rolled back":      {func(*bench, activities.Entry) {}, activities.Refused, "has not been rolled back"},
-		"undone by its own task": {undo, activities.Refused, "has kept nothing for a redo; run its task again"},
+		"undone by its own task": {undo, activities.Refused, "kept nothing for a redo; run its task again"},
 		"released": {func(b *bench, e activities.Entry) {
 			b.rollback(e)
 			require.NoError(b.t, b.action("write").Release(b.t.Context(), e))
@@ -130,7 +130,7 @@ func TestARedoIsRefusedWithTheWayOut(t *testing.T) {
 			b.rollback(e)
 			require.NoError(b.t, b.action("write").Release(b.t.Context(), e))
 			require.NoError(b.t, b.world.Records.Forget(b.t.Context(), e.Token))
-		}, activities.Refused, "or was forgotten since"},
+		}, activities.Refused, "or has been forgotten"},
 		"written to since": {func(b *bench, e activities.Entry) {
 			b.rollback(e)
 			b.put("d/f", "theirs")

@@ -28,7 +28,7 @@ func TestParametersAreRefusedWithTheWayOut(t *testing.T) {
 		{"write", params{"path": b.path("new"), "content": "", "source": b.path("f")}, "give one of content and source"},
 		{"write", params{"path": b.path("new"), "content": "", "files": []params{{"path": b.path("x"), "content": ""}}}, "not both"},
 		{"write", params{"path": b.path("new"), "content": "", "mode": "rw-r--r--"}, `mode: "rw-r--r--" is not an octal mode`},
-		{"write", params{"path": b.path("new"), "content": "", "mode": "0"}, "is no mode"},
+		{"write", params{"path": b.path("new"), "content": "", "mode": "0"}, "is not an octal mode"},
 		{"write", params{"path": b.path("new"), "contents": ""}, "contents"},
 		{"write", params{"path": b.path("folder"), "content": ""}, "is a folder"},
 		{"write", params{"path": b.path("new"), "source": b.path("missing")}, "missing does not exist"},
