@@ -222,7 +222,7 @@ func (b *bench) asleep() process {
 	raw, _ := os.ReadFile(b.sleeper()) // absent or half written at first
 	pid, _ := strconv.Atoi(string(raw))
 	p, err := processOf(pid)
-	if s, ok := p.look(); err != nil || !ok || s.state != "T" {
+	if s, ok := p.readStat(); err != nil || !ok || s.state != "T" {
 		return process{}
 	}
 	return p

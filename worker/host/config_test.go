@@ -21,18 +21,18 @@ func readConfig(t *testing.T, content string) (host.Config, error) {
 func TestAFieldThatIsGoneIsToldWithTheNewOne(t *testing.T) {
 	t.Parallel()
 	for content, said := range map[string]string{
-		"container: {overlay: true}":     "container.overlay is gone: layers are the default now; leave it out, or write layers: require",
+		"container: {overlay: true}":     "container.overlay was removed: layers are the default now; leave it out, or write layers: require",
 		"container: {overlay: false}":    "or layers: never to use docker commit only",
-		"container: {sidecar: true}":     "container.sidecar is gone: a helper container on the engine makes all layers now; leave it out",
-		"container: {helper: /usr/bin/}": "container.helper is gone: the helper container runs the worker's own program now; leave it out",
+		"container: {sidecar: true}":     "container.sidecar was removed: a helper container on the engine makes all layers now; leave it out",
+		"container: {helper: /usr/bin/}": "container.helper was removed: the helper container runs the worker's own program now; leave it out",
 		"container: {overlays: true}":    "field overlays not found",
 	} {
 		_, err := readConfig(t, content)
 		require.ErrorContains(t, err, said, content)
 	}
 	_, err := readConfig(t, "container: {overlay: true, sidecar: true}")
-	require.ErrorContains(t, err, "container.overlay is gone")
-	require.ErrorContains(t, err, "container.sidecar is gone")
+	require.ErrorContains(t, err, "container.overlay was removed")
+	require.ErrorContains(t, err, "container.sidecar was removed")
 }
 
 func TestLayersAreAutoNeverOrRequire(t *testing.T) {
