@@ -41,12 +41,13 @@ func EntriesIn(events []*historypb.HistoryEvent, dc converter.DataConverter) ([]
 	return t.Entries, err
 }
 
-// TraceOf reads a history. Activities that are no call of an action are passed over; where dc cannot read an argument (it
-// is encrypted, say, and dc lacks the codec), whether it is one cannot be known, and that is an error.
+// TraceOf reads a history. A forward is told by the entry among its arguments: in a Forward, in a type that embeds one, or as it is.
+// Activities that are no call of an action are passed over; where dc cannot read an argument (it is encrypted, say, and dc lacks the
+// codec), whether it is one cannot be known, and that is an error.
 func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trace, error) {
 	t := Trace{Done: map[string]Result{}, Settled: map[string]Undone{}}
 	seen := map[string]bool{}
-	forwards, undos := map[int64]string{}, map[int64]string{} // tokens by the event that scheduled them
+	forwards, undos := map[int64]Forward{}, map[int64]string{} // by the event that scheduled them
 	for _, event := range events {
 		if completed := event.GetActivityTaskCompletedEventAttributes(); completed != nil {
 			forward, undo := forwards[completed.ScheduledEventId], undos[completed.ScheduledEventId]
@@ -60,17 +61,14 @@ func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trac
 			continue
 		}
 		scheduled := event.GetActivityTaskScheduledEventAttributes()
-		if len(scheduled.GetInput().GetPayloads()) != 1 {
-			continue
-		}
-		activityType := scheduled.ActivityType.GetName()
-		f, err := forwardIn(scheduled.Input.Payloads[0], dc)
+		activityType := scheduled.GetActivityType().GetName()
+		f, err := callIn(scheduled.GetInput(), activityType, dc)
 		switch e := f.Entry; {
 		case err != nil:
 			return t, fmt.Errorf("event %d, argument of %s: %w", event.EventId, activityType, err)
 		case f.isForwardOf(activityType):
 			if activityType == e.Action {
-				forwards[event.EventId] = e.Token
+				forwards[event.EventId] = f
 			}
 			if !seen[e.Token] {
 				seen[e.Token] = true
@@ -94,14 +92,14 @@ func endedWithout(event *historypb.HistoryEvent, undos map[int64]string) (Attemp
 	}, token != ""
 }
 
-func (t *Trace) completed(event int64, c *historypb.ActivityTaskCompletedEventAttributes, forward, undo string, dc converter.DataConverter) error {
+func (t *Trace) completed(event int64, c *historypb.ActivityTaskCompletedEventAttributes, forward Forward, undo string, dc converter.DataConverter) error {
 	switch {
-	case forward != "":
+	case forward.Entry.Token != "":
 		var r Result
-		if err := dc.FromPayloads(c.Result, &r); err != nil {
+		if err := dc.FromPayloads(c.Result, &r); err != nil && forward.Step.ID != "" { // else it is no Action's, and returns what it likes
 			return fmt.Errorf("result of a step: %w", err)
 		}
-		t.Done[forward] = r
+		t.Done[forward.Entry.Token] = r
 	case undo != "":
 		var u Undone
 		if err := dc.FromPayloads(c.Result, &u); err != nil {
@@ -115,7 +113,22 @@ func (t *Trace) completed(event int64, c *historypb.ActivityTaskCompletedEventAt
 	return nil
 }
 
-// forwardIn reads an argument; what is certainly no call of an action is an empty one. Of a Backward it reads the entry.
+// callIn reads the argument of an activity that makes it the call of an action; what is certainly none is an empty one.
+func callIn(input *commonpb.Payloads, activityType string, dc converter.DataConverter) (f Forward, err error) {
+	for _, argument := range input.GetPayloads() {
+		if f, err = forwardIn(argument, dc); err != nil || f.Entry.Token != "" && f.Entry.isNamedBy(activityType) {
+			return f, err
+		}
+	}
+	return Forward{}, nil
+}
+
+// isNamedBy says that an activity of this type acts on the entry.
+func (e Entry) isNamedBy(activityType string) bool {
+	return activityType == e.Action || activityType == e.Action+".plan" || activityType == e.UndoType || activityType == e.Action+".reset"
+}
+
+// forwardIn reads an argument; what certainly holds no entry is an empty one. Of a Backward it reads the entry.
 func forwardIn(argument *commonpb.Payload, dc converter.DataConverter) (f Forward, err error) {
 	var raw json.RawMessage
 	if err := dc.FromPayload(argument, &raw); errors.Is(err, converter.ErrTypeNotImplementProtoMessage) {
@@ -127,19 +140,26 @@ func forwardIn(argument *commonpb.Payload, dc converter.DataConverter) (f Forwar
 		Entry         json.RawMessage `json:"entry"`
 		OriginalRunID json.RawMessage `json:"originalRunId"`
 		Decision      json.RawMessage `json:"decision"`
+		Token         json.RawMessage `json:"token"`
+		Undo          json.RawMessage `json:"undo"`
 	}
 	_ = json.Unmarshal(raw, &looks) // what is no object looks like nothing
-	if looks.Entry == nil || looks.OriginalRunID == nil && looks.Decision == nil {
+	var into any
+	switch {
+	case looks.Entry != nil && (looks.OriginalRunID != nil || looks.Decision != nil):
+		into = &f
+	case looks.Token != nil && looks.Undo != nil:
+		into = &f.Entry
+	default:
 		return f, nil
 	}
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if err := json.Unmarshal(raw, into); err != nil {
 		return f, fmt.Errorf("it has the form of a step's call, which this version does not understand: %w", err)
 	}
 	return f, nil
 }
 
-// isForwardOf holds for the argument of NAME and NAME.plan only: an undo's argument has no OriginalRunID.
+// isForwardOf holds for the argument of NAME and NAME.plan only.
 func (f Forward) isForwardOf(activityType string) bool {
-	return f.OriginalRunID != "" && f.Entry.Token != "" &&
-		(activityType == f.Entry.Action || activityType == f.Entry.Action+".plan")
+	return f.Entry.Token != "" && (activityType == f.Entry.Action || activityType == f.Entry.Action+".plan")
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// scheduled is the event of an activity with this argument.
-func scheduled(t *testing.T, dc converter.DataConverter, activity string, argument any) *historypb.HistoryEvent {
-	p, err := dc.ToPayloads(argument)
+// scheduled is the event of an activity with these arguments.
+func scheduled(t *testing.T, dc converter.DataConverter, activity string, arguments ...any) *historypb.HistoryEvent {
+	p, err := dc.ToPayloads(arguments...)
 	require.NoError(t, err)
 	return &historypb.HistoryEvent{EventId: 5, Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
 		ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
@@ -38,6 +38,36 @@ func TestTheLedgerIsRebuiltFromAHistoryAlone(t *testing.T) {
 	}, dc)
 	require.NoError(t, err)
 	require.Equal(t, []activities.Entry{a.Entry, b.Entry}, got)
+}
+
+// A library's forward has what arguments it likes, and returns what it likes.
+func TestAForwardIsToldByTheEntryAmongItsArguments(t *testing.T) {
+	dc := converter.GetDefaultDataConverter()
+	f := ofThisRun(`{}`)
+	f.Entry.Token, f.Entry.UndoType, f.Step = "t", "echo.say.undo", activities.Step{} // with a step in it, it is an Action's
+	for what, arguments := range map[string][]any{
+		"a Forward":             {f},
+		"a Forward and another": {f, "Rome"},
+		"another and a Forward": {map[string]string{"token": "x", "undo": "y"}, f},
+		"the Entry":             {f.Entry},
+		"the Entry and another": {f.Entry, 7},
+		"a type with a Forward in it": {struct {
+			activities.Forward
+			City string
+		}{f, "Rome"}},
+	} {
+		result, err := dc.ToPayloads("booked")
+		require.NoError(t, err)
+		trace, err := activities.TraceOf([]*historypb.HistoryEvent{
+			scheduled(t, dc, "echo.say.observe", f.Entry), scheduled(t, dc, "other", arguments...),
+			scheduled(t, dc, "echo.say", arguments...),
+			{EventId: 6, Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
+				ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: 5, Result: result}}},
+		}, dc)
+		require.NoError(t, err, what)
+		require.Equal(t, []activities.Entry{f.Entry}, trace.Entries, what)
+		require.Contains(t, trace.Done, "t", what)
+	}
 }
 
 func TestEveryEndOfAnUndoIsTold(t *testing.T) {

@@ -70,6 +70,25 @@ func Resume(ctx workflow.Context, o Options, c Carry) *Saga {
 	return s
 }
 
+// After is what a run has left that was handed c and has ended without unwinding: what it has scheduled too, without what it has
+// undone. The trace is that of its history.
+func (c Carry) After(t activities.Trace) Carry {
+	var l Ledger
+	l.Adopt(c.Entries)
+	l.Adopt(t.Entries)
+	c.Progress = maps.Clone(c.Progress)
+	c.Past.Outcomes = maps.Clone(c.Past.Outcomes)
+	for _, e := range l.Entries() {
+		if undone, settled := t.Settled[e.Token]; settled {
+			c.Past.AddUndone(e, undone)
+			delete(c.Progress, e.Token)
+		}
+	}
+	l.Drop(func(token string) bool { _, settled := t.Settled[token]; return settled })
+	c.Entries, c.Last = l.Entries(), max(c.Last, l.last)
+	return c
+}
+
 // Merge takes over what another run of the same task, which is dead, knew and had done.
 func (s *Saga) Merge(c Carry) {
 	s.Adopt(c.Entries)
@@ -89,6 +108,10 @@ func (s *Saga) closePlan() {
 	progress := maps.Clone(s.progress) // that of entries which were not in this plan stays
 	if progress == nil {
 		progress = map[string]Progress{}
+	}
+	for _, r := range s.plan.unannounced {
+		it := s.plan.byStep[r.Step]
+		it.Silent = it.state == Parked
 	}
 	for _, it := range s.plan.items {
 		delete(progress, it.entry.Token)
@@ -116,6 +139,10 @@ func (s *Saga) restoreProgress() {
 			if known.State != Pending && it.state == Pending {
 				s.plan.setState(it, known.State)
 			}
+			if it.Silent && it.state == Parked {
+				s.plan.announce(it)
+			}
+			it.Silent = false
 		}
 	}
 }

@@ -174,3 +174,20 @@ func TestThePlacesInALedgerAreGivenOnceInAllRuns(t *testing.T) {
 	require.Equal(t, map[string]int{"restored": 3}, report.Outcomes)
 	require.Less(t, report.Took, time.Minute)
 }
+
+func TestWhatADeadRunHasLeftIsWhatItWasHandedAndWhatItDid(t *testing.T) {
+	entry := func(step string, seq int) activities.Entry {
+		return activities.Entry{Version: 1, Seq: seq, Step: step, Token: step, UndoType: "Undo"}
+	}
+	handed := compensations.Carry{Entries: []activities.Entry{entry("a", 1), entry("b", 2)}, Last: 2}
+	handed.Progress = map[string]compensations.Progress{"b": {State: compensations.Parked}}
+	left := handed.After(activities.Trace{
+		Entries: []activities.Entry{entry("c", 3), entry("d", 4)},
+		Settled: map[string]activities.Undone{"d": restored, "b": restored},
+	})
+	require.Equal(t, []activities.Entry{entry("a", 1), entry("c", 3)}, left.Entries)
+	require.Equal(t, 4, left.Last)
+	require.Equal(t, map[string]int{"restored": 2}, left.Past.Outcomes)
+	require.Empty(t, left.Progress)
+	require.Len(t, handed.Progress, 1, "what the run was handed is as it was")
+}

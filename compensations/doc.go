@@ -86,11 +86,15 @@
 // # Endings that run no workflow code
 //
 // Start the workflow without an execution or run timeout, without a retry policy and not by cron: those end a run with
-// nothing undone. Use a timer. What was terminated all the same has its ledger in its history: activities.EntriesIn reads
-// it, and a workflow of your own takes it over:
+// nothing undone. Use a timer. What was terminated all the same has its ledger in the history of its last run: the [Carry] that it
+// was handed, where it is not the first run of its chain, and what it has scheduled since. An activity of yours reads both, and a
+// workflow of your own takes them over:
 //
-//	saga := compensations.New(ctx, compensations.Options{Identity: firstRunID})
-//	saga.Adopt(entries)
+//	trace, err := activities.TraceOf(events, dataConverter)
+//	left := handed.After(trace) // handed: the Carry in the argument of events[0], or the zero Carry
+//
+//	saga := compensations.Resume(ctx, compensations.Options{Identity: firstRunID}, left)
+//	saga.CommitEntries(isCommitted) // what the dead run has taken off its ledger for good: no event tells of that
 //	report := saga.Unwind(ctx, cause)
 //
 // A reset runs the workflow again from some event on. In a forward, activities.SameRun returns an error where the run was reset.

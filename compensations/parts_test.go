@@ -34,13 +34,17 @@ type script struct {
 
 func (s *script) flow(ctx workflow.Context) (compensations.Report, error) {
 	var saga *compensations.Saga
-	s.options.Alert = func(ctx workflow.Context, r compensations.StepReport) {
-		s.alerts = append(s.alerts, r.Step+" "+r.State)
+	s.options.Alert = func(ctx workflow.Context, undos []compensations.StepReport) {
+		for _, r := range undos {
+			s.alerts = append(s.alerts, r.Step+" "+r.State)
+		}
 		if err := workflow.Sleep(ctx, time.Minute); err != nil {
 			return
 		}
-		if do, known := s.decide[r.Step]; known {
-			_ = saga.Resolve(compensations.Resolution{Step: r.Step, Digest: r.Digest, Do: do, Who: "eve"})
+		for _, r := range undos {
+			if do, known := s.decide[r.Step]; known {
+				_ = saga.Resolve(compensations.Resolution{Step: r.Step, Digest: r.Digest, Do: do, Who: "eve"})
+			}
 		}
 	}
 	s.options.Identity = "chain"
@@ -60,6 +64,11 @@ func (s *script) flow(ctx workflow.Context) (compensations.Report, error) {
 		})
 	}
 	return s.then(ctx, saga), nil
+}
+
+// registerUndo registers the undo of the fake world.
+func registerUndo(env *testsuite.TestWorkflowEnvironment, w *world) {
+	env.RegisterActivityWithOptions(w.Undo, activity.RegisterOptions{Name: "Undo"})
 }
 
 func (s *script) run(t *testing.T) compensations.Report {

@@ -34,11 +34,13 @@ type item struct {
 	entry  activities.Entry
 	state  UndoState // changed by plan.setState only
 	cancel func()    // ends the undo that is scheduled
+	chosen UndoState // the end that a person has chosen while it waits for its host: it comes to it when nothing can act any more
 	findings
 
 	needs    []*item // those in the same unwinding
 	blockers int     // of those that need it, how many are neither settled nor accepted
 	skips    int     // of the blockers, how many are skipped
+	skipper  *item   // the last of those
 	queued   bool    // it is in the heap of what is ready
 	started  bool    // it is among plan.started
 }
@@ -52,6 +54,7 @@ type findings struct {
 	Parks    int                 `json:"parks,omitempty"`   // how often it was parked: part of a park's digest
 	Shown    activities.Digest   `json:"shown,omitempty"`   // that of the present park, where its reason was shortened since
 	Alone    bool                `json:"alone,omitempty"`   // undo it although a skipped step needs it
+	Silent   bool                `json:"silent,omitempty"`  // nobody was alerted to the present park yet
 	Forced   int                 `json:"forced,omitempty"`  // how often its drift policy has overwritten drift
 	Notes    []string            `json:"notes,omitempty"`
 }
@@ -67,10 +70,10 @@ type plan struct {
 	queuedBehind map[string][]*item // ready items behind those
 	running      int                // undos scheduled on a queue that is served
 
-	started     []*item // in the order of their first undo
-	parked      []*item // for a person
-	unannounced []*item // parked items that nobody was alerted to yet
-	unsettled   int     // how many items are not at an end
+	started     []*item      // in the order of their first undo
+	parked      []*item      // for a person
+	unannounced []StepReport // what nobody was alerted to yet, as it was when it came to that
+	unsettled   int          // how many items are not at an end
 }
 
 func newPlan(entries []activities.Entry) *plan {
@@ -136,6 +139,9 @@ func (p *plan) setState(it *item, s UndoState) {
 		for _, need := range it.needs {
 			if s == Skipped {
 				need.skips++
+				if need.skipper == nil || need.skipper.entry.Seq < it.entry.Seq {
+					need.skipper = it
+				}
 			} else {
 				need.blockers--
 			}
@@ -155,20 +161,8 @@ func (p *plan) queueIfReady(it *item) {
 			heap.Push(&p.ready, it)
 		}
 	case it.blockers == it.skips:
-		p.park(it, fmt.Sprintf("step %s, which builds on it, was skipped: retry undoes it all the same", p.findSkipped(it)))
+		p.park(it, fmt.Sprintf("step %s, which builds on it, was skipped: retry undoes it all the same", it.skipper.entry.Step))
 	}
-}
-
-// findSkipped is the last of the skipped steps that need an item.
-func (p *plan) findSkipped(it *item) (by string) {
-	for _, d := range p.items {
-		for _, need := range d.needs {
-			if need == it && d.state == Skipped {
-				by = d.entry.Step
-			}
-		}
-	}
-	return by
 }
 
 // next is the newest entry that may be undone now; nil where none may. While an undo waits for a worker, no other is scheduled
@@ -194,7 +188,7 @@ func (p *plan) isDone() bool { return p.unsettled == 0 }
 
 // park makes an item wait for a person; one of low criticality is taken as it is.
 func (p *plan) park(it *item, reason string) {
-	it.Reason, it.Shown = reason, ""
+	it.Reason, it.Shown = clip(reason, maxParkReason), ""
 	it.Parks++
 	if it.entry.Policy.Criticality == activities.LowCritical {
 		it.Notes = append(it.Notes, "accepted as it is: its criticality is low")
@@ -202,8 +196,14 @@ func (p *plan) park(it *item, reason string) {
 		return
 	}
 	p.setState(it, Parked)
-	p.unannounced = append(p.unannounced, it)
+	p.announce(it)
 }
+
+// maxParkReason is how much of an error the reason of a park tells, in bytes: alerts of many parks go out together.
+const maxParkReason = 5000
+
+// announce has somebody alerted to an item.
+func (p *plan) announce(it *item) { p.unannounced = append(p.unannounced, it.report()) }
 
 // parkDigest identifies one park of one entry: it covers what was shown and how often the entry was parked.
 func (it *item) parkDigest() activities.Digest {

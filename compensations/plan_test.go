@@ -121,14 +121,21 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 					it.Undone = activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:d"}}
 					p.park(it, "drifted")
 				case 2:
+					it.cancel = func() {}
 					p.setState(it, Waiting)
 				default:
 					it.Undone.Outcome = activities.Restored
 					settled[it.entry.Step] = true
 					p.setState(it, Settled)
 				}
-			case len(waiting) > 0 && r.IntN(2) == 0:
+			case len(waiting) > 0 && (r.IntN(2) == 0 || waiting[0].chosen != ""):
 				it := pick(waiting)
+				if it.chosen != "" && r.IntN(2) == 0 {
+					trace = append(trace, "taken back "+it.entry.Step)
+					settled[it.entry.Step] = it.chosen == Accepted
+					p.setState(it, it.chosen)
+					continue
+				}
 				trace = append(trace, "back "+it.entry.Step)
 				it.Undone.Outcome = activities.Restored
 				settled[it.entry.Step] = true
@@ -147,15 +154,16 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 				it := pick(append(parked, waiting...))
 				do := []Do{Retry, Force, Skip, Accept, Reset}[r.IntN(5)]
 				trace = append(trace, fmt.Sprint(do, " ", it.entry.Step))
-				was := it.state
+				was, chosen := it.state, it.chosen
 				require.Error(t, p.resolve(Resolution{Step: it.entry.Step, Digest: "sha256:of something else", Do: do}))
 				err := p.resolve(Resolution{Step: it.entry.Step, Digest: it.parkDigest(), Do: do})
-				if do == Force && it.Undone.Drift == nil || was == Waiting && do != Skip && do != Accept {
+				if chosen != "" || do == Force && it.Undone.Drift == nil || was == Waiting && do != Skip && do != Accept {
 					require.Error(t, err)
 					require.Equal(t, was, it.state)
 					continue
 				}
 				require.NoError(t, err)
+				require.True(t, was == Parked || it.state == Waiting, "what may be at work is not at its end")
 			default:
 				require.NotNil(t, p.next(), "seed %d: nothing can go on, and nobody is asked: %v", seed, trace)
 			}

@@ -67,16 +67,20 @@ func (p *plan) resolve(r Resolution) error {
 	if err != nil {
 		return err
 	}
-	p.setState(it, next)
-	if it.cancel != nil {
+	if it.state == Waiting {
+		it.chosen = next
 		it.cancel()
+		return nil
 	}
+	p.setState(it, next)
 	return nil
 }
 
 // decide records a resolution that fits the item's present park, and returns the state that it puts the item into.
 func (it *item) decide(r Resolution) (UndoState, error) {
 	switch {
+	case it.chosen != "":
+		return "", fmt.Errorf("step %q is being %s already", r.Step, it.chosen)
 	case it.state == Waiting && (r.Do == Retry || r.Do == Force || r.Do == Reset):
 		return "", fmt.Errorf("step %q is %s, and goes on by itself; skip or accept ends that", r.Step, it.Reason)
 	case it.state != Parked && it.state != Waiting:

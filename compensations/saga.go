@@ -37,9 +37,9 @@ type Options struct {
 	Redoable bool
 	// Changed is called when the state of an entry has changed while the saga unwinds. Defaults to nothing.
 	Changed func()
-	// Alert is called, in a coroutine of its own, when an undo needs a person or waits for its host. It may schedule
-	// activities. Defaults to nothing.
-	Alert func(ctx workflow.Context, s StepReport)
+	// Alert is called, in a coroutine of its own, when undos need a person or wait for their host: with those of one moment
+	// together, 50 at most, and no more than 10 times at once. It may schedule an activity. Defaults to nothing.
+	Alert func(ctx workflow.Context, undos []StepReport)
 	// Pause makes Unwind and UnwindSteps start no further undo, and return when none runs, so that the workflow can continue
 	// as new with Carry. Defaults to never.
 	Pause func() bool
@@ -70,7 +70,7 @@ type Saga struct {
 
 	plan   *plan // nil while nothing unwinds
 	cause  Cause
-	alerts int // in flight
+	alerts int // calls of Options.Alert that run
 }
 
 // New makes a saga for the workflow of ctx.

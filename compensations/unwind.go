@@ -75,24 +75,35 @@ func (s *Saga) unwindEntries(ctx workflow.Context, cause Cause, entries []activi
 	s.plan, s.cause = newPlan(entries), cause
 	s.restoreProgress()
 	s.options.Changed()
-	for {
-		s.announceParks(ctx)
+	for left := maxAlerts; ; {
 		paused := s.options.Pause()
-		for !paused && s.plan.running < s.options.Parallel && s.plan.next() != nil {
-			s.startUndo(ctx, s.plan.next())
-		}
 		if paused {
 			s.recallWaiting()
+			left -= s.sendAlerts(ctx, left)
+		} else {
+			left = maxAlerts
+			s.sendAlerts(ctx, left)
+		}
+		for !paused && s.mayStart() && s.plan.next() != nil {
+			s.startUndo(ctx, s.plan.next())
 		}
 		if s.plan.isDone() || paused && s.isIdle() {
 			return
 		}
 		// Something must end, become free by a person, or be served again by a host that is back.
 		_ = workflow.Await(ctx, func() bool {
-			return s.plan.isDone() || len(s.plan.unannounced) > 0 || s.options.Pause() != paused || paused && s.isIdle() ||
-				!paused && s.plan.running < s.options.Parallel && s.plan.next() != nil
+			return s.plan.isDone() || s.hasAlerts() && left > 0 || s.options.Pause() != paused || paused && s.isIdle() ||
+				!paused && s.mayStart() && s.plan.next() != nil
 		})
 	}
+}
+
+// maxPending is how many undos are scheduled at once, with those that wait for their hosts: a server takes about 2,000.
+const maxPending = 1000
+
+// mayStart says that one more undo may be scheduled.
+func (s *Saga) mayStart() bool {
+	return s.plan.running < s.options.Parallel && s.plan.running+len(s.plan.waiting) < maxPending
 }
 
 // isIdle holds when no activity of the unwinding is pending.
@@ -136,11 +147,16 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 	began, pause, hostWait := workflow.Now(ctx), time.Second, cmp.Or(it.entry.Policy.HostWait, s.options.HostWait)
 	for {
 		undone, err := s.runUndo(ctx, it, hostWait)
-		if it.state != Running && it.state != Waiting {
-			return // resolved meanwhile
+		if it.chosen != "" {
+			s.endWithdrawn(ctx, it, undone, err)
+			return
 		}
 		var timeout *temporal.TimeoutError
 		var app *temporal.ApplicationError
+		isUnserved := errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
+		if it.state == Waiting && !isUnserved {
+			s.plan.setState(it, Running) // its host is back
+		}
 		switch {
 		case err == nil && it.overwritesDrift(undone):
 			it.Forced++
@@ -155,7 +171,7 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 		case ctx.Err() != nil: // recalled, so that the workflow can continue as new
 			s.plan.setState(it, Pending)
 			return
-		case errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
+		case isUnserved:
 			s.markWaiting(ctx, it)
 			if s.options.Pause() {
 				s.plan.setState(it, Pending)
@@ -180,6 +196,23 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 	}
 }
 
+// endWithdrawn ends an undo that a person has taken back while it waited for its host, now that it can no longer act. A worker may
+// have taken it at that moment: then what it did counts.
+func (s *Saga) endWithdrawn(ctx workflow.Context, it *item, undone activities.Undone, err error) {
+	switch {
+	case err == nil && undone.Outcome.Settles():
+		it.Notes = append(it.Notes, "its host had taken it before that: it was undone")
+		s.settleUndo(ctx, it, undone)
+		return
+	case err == nil:
+		it.Undone = undone
+	case !temporal.IsCanceledError(err):
+		it.Notes = append(it.Notes, "its host had taken it before that: "+Reason(err))
+	}
+	s.plan.setState(it, it.chosen)
+	s.countState(ctx, it.report())
+}
+
 // overwritesDrift says that the step's drift policy overwrites the drift that an undo has found.
 func (it *item) overwritesDrift(undone activities.Undone) bool {
 	return undone.Outcome == activities.Drifted && undone.Drift != nil && it.entry.Policy.Drift == activities.DriftForce &&
@@ -195,9 +228,10 @@ func (s *Saga) markWaiting(ctx workflow.Context, it *item) {
 	it.Shown = ""
 	it.Reason = "waiting for " + describePlace(it.entry.Place)
 	s.plan.setState(it, Waiting)
-	s.countState(ctx, it)
 	if first {
-		s.alertPerson(ctx, it)
+		s.plan.announce(it)
+	} else {
+		s.countState(ctx, it.report())
 	}
 	s.options.Changed()
 }
@@ -210,34 +244,8 @@ func (s *Saga) parkFailed(ctx workflow.Context, it *item, reason string) {
 func (s *Saga) parkUndo(ctx workflow.Context, it *item, reason string) {
 	s.plan.park(it, reason)
 	if it.state != Parked {
-		s.countState(ctx, it)
+		s.countState(ctx, it.report())
 	}
-	s.announceParks(ctx)
-}
-
-// announceParks alerts somebody to what was parked, also by what became of another entry.
-func (s *Saga) announceParks(ctx workflow.Context) {
-	for _, it := range s.plan.unannounced {
-		if it.state == Parked {
-			s.countState(ctx, it)
-			s.alertPerson(ctx, it)
-		}
-	}
-	s.plan.unannounced = nil
-}
-
-// alertPerson alerts somebody to an undo that needs a person.
-func (s *Saga) alertPerson(ctx workflow.Context, it *item) {
-	if s.options.Alert == nil || it.state != Parked && it.state != Waiting {
-		return
-	}
-	report := it.report()
-	ctx, _ = workflow.NewDisconnectedContext(ctx) // the alert goes out even when it was resolved meanwhile
-	s.alerts++
-	workflow.GoNamed(ctx, "alert "+it.entry.Step, func(ctx workflow.Context) {
-		s.options.Alert(ctx, report)
-		s.alerts--
-	})
 }
 
 func (s *Saga) runUndo(ctx workflow.Context, it *item, hostWait time.Duration) (activities.Undone, error) {
@@ -252,6 +260,7 @@ func (s *Saga) runUndo(ctx workflow.Context, it *item, hostWait time.Duration) (
 		ScheduleToStartTimeout: min(hostWait, policy.Within),
 		StartToCloseTimeout:    min(policy.Attempt, policy.Within),
 		HeartbeatTimeout:       policy.Heartbeat,
+		WaitForCancellation:    true, // an undo that a host has just taken acts: nothing may run beside it
 		Summary:                summary,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
@@ -286,22 +295,20 @@ func (s *Saga) settleUndo(ctx workflow.Context, it *item, undone activities.Undo
 		s.parkUndo(ctx, it, undone.Observed)
 		return
 	}
-	s.countState(ctx, it)
+	s.countState(ctx, it.report())
 }
 
 // countState adds to the worker's metrics how an undo ended, or that it needs somebody's eyes.
-func (s *Saga) countState(ctx workflow.Context, it *item) {
-	metrics := workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"action": it.entry.Action})
-	switch it.state {
+func (s *Saga) countState(ctx workflow.Context, r StepReport) {
+	metrics := workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"action": r.Action})
+	switch UndoState(r.State) {
 	case Parked:
 		metrics.Counter(MetricParked).Inc(1)
-		return
 	case Waiting:
 		metrics.Counter(MetricWaiting).Inc(1)
-		return
-	case Registered, Pending, Running, Settled, Accepted, Skipped:
+	default:
+		metrics.WithTags(map[string]string{"outcome": string(r.Outcome)}).Counter(MetricUndone).Inc(1)
 	}
-	metrics.WithTags(map[string]string{"outcome": string(it.Undone.Outcome)}).Counter(MetricUndone).Inc(1)
 }
 
 func describePlace(p activities.Place) string {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -16,7 +17,7 @@ import (
 // AgentTask runs one task. Its argument is the task document as people write it, as JSON. It completes with a Report when
 // every step is done; else it unwinds, and closes as Failed or Canceled with the Report in the details. A long one
 // continues as new, with what it carries over as the second argument.
-func AgentTask(ctx workflow.Context, doc json.RawMessage, carry *Carry) (compensations.Report, error) {
+func AgentTask(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
 	t, err := newTask(ctx, carry, variant{continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, AgentTaskType, json.RawMessage(nil), next)
 	}})
@@ -24,8 +25,9 @@ func AgentTask(ctx workflow.Context, doc json.RawMessage, carry *Carry) (compens
 		return compensations.Report{}, err
 	}
 	return t.run(ctx, func(ctx workflow.Context) error {
-		if err := checkStart(ctx); err != nil {
-			return err
+		var doc json.RawMessage
+		if err := readInput(input, &doc); err != nil {
+			return refused("the task document cannot be read: %v", err)
 		}
 		compiled, err := compile(ctx, doc)
 		if err != nil {
@@ -40,6 +42,7 @@ func AgentTask(ctx workflow.Context, doc json.RawMessage, carry *Carry) (compens
 // comes next, and leaves the rest to its parts, each of which owns its state and can be read without the others.
 type agentTask struct {
 	variant  variant
+	refusal  error     // why it must not begin; nil: it may
 	began    time.Time // of the chain's first run
 	phase    Phase
 	compiled task.Compiled
@@ -73,9 +76,13 @@ type variant struct {
 }
 
 // newTask makes a run: the first one of its chain, or with what the run before has carried over.
-func newTask(ctx workflow.Context, carry *Carry, v variant) (*agentTask, error) {
+func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agentTask, error) {
+	carry, refusal := readCarry(ctx, handed)
+	if err := checkStart(ctx); err != nil {
+		carry, refusal = nil, err
+	}
 	t := &agentTask{
-		variant: v, began: workflow.Now(ctx), phase: Compiling,
+		refusal: refusal, variant: v, began: workflow.Now(ctx), phase: Compiling,
 		ending: &ending{}, inbox: &inbox.Inbox{}, details: &details{}, attributes: &attributes{},
 	}
 	t.saga = newSaga(ctx, t.sagaOptions(ctx, compensations.Options{}), carry)
@@ -113,7 +120,7 @@ func newSaga(ctx workflow.Context, o compensations.Options, carry *Carry) *compe
 
 // sagaOptions are o with what the saga of every task has.
 func (t *agentTask) sagaOptions(ctx workflow.Context, o compensations.Options) compensations.Options {
-	o.Changed, o.Alert = t.details.markStale, t.sendAlert
+	o.Changed, o.Alert = t.details.markStale, t.sendAlerts
 	o.Pause = func() bool {
 		if t.phase == Forward { // a part is undone; where the task ends meanwhile, everything will be
 			return runIsLong(ctx) || t.executor.isOver(ctx)
@@ -180,7 +187,11 @@ func (t *agentTask) configure(ctx workflow.Context) {
 // run brings a task from its preparation, which only the first run of a chain needs, to its end.
 func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) error) (compensations.Report, error) {
 	if t.phase == Compiling {
-		if err := prepare(ctx); err != nil {
+		err := t.refusal
+		if err == nil {
+			err = prepare(ctx)
+		}
+		if err != nil {
 			t.variant.repairs = false
 			t.ending.cause = &compensations.Cause{Kind: kindOf(ctx, err), Text: compensations.Reason(err)}
 		} else if t.ending.cause == nil {

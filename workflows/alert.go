@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -9,19 +10,26 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// sendAlert sends an undo that needs a person, or waits for its host, to the worker's webhook. The details and the metrics show it
+// sendAlerts sends undos that need a person, or wait for their host, to the worker's webhook. The details and the metrics show them
 // even where the webhook cannot be reached.
-func (t *agentTask) sendAlert(ctx workflow.Context, s compensations.StepReport) {
+func (t *agentTask) sendAlerts(ctx workflow.Context, undos []compensations.StepReport) {
+	what := undos[0].Step
+	if more := len(undos) - 1; more > 0 {
+		what += fmt.Sprintf(" and %d more", more)
+	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: time.Minute, ScheduleToCloseTimeout: 15 * time.Minute, Summary: "alert: " + s.Step,
+		StartToCloseTimeout: time.Minute, ScheduleToCloseTimeout: 15 * time.Minute, Summary: "alert: " + what,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 	})
 	info := workflow.GetInfo(ctx)
-	err := workflow.ExecuteActivity(ctx, AlertActivity, Alert{
-		Task: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID, Step: s.Step, Action: s.Action,
-		State: compensations.UndoState(s.State), Reason: s.Reason, Digest: s.Digest, At: workflow.Now(ctx),
-	}).Get(ctx, nil)
-	if err != nil {
-		t.notes = append(t.notes, "nobody was alerted about step "+s.Step+": "+compensations.Reason(err))
+	alerts := make([]Alert, 0, len(undos))
+	for _, s := range undos {
+		alerts = append(alerts, Alert{
+			Task: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID, Step: s.Step, Action: s.Action,
+			State: compensations.UndoState(s.State), Reason: s.Reason, Digest: s.Digest, At: workflow.Now(ctx),
+		})
+	}
+	if err := workflow.ExecuteActivity(ctx, AlertActivity, alerts).Get(ctx, nil); err != nil {
+		t.notes = append(t.notes, "nobody was alerted about step "+what+": "+compensations.Reason(err))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
@@ -49,6 +50,7 @@ func (l *chained) report() (compensations.Report, error) {
 		l.last = r
 		if l.runs > 1 {
 			r.env.SetStartTime(now)
+			r.env.SetContinuedExecutionRunID("the run before")
 		}
 		l.in(l.runs, r)
 		r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{"name": "release"}`), carry)
@@ -237,8 +239,8 @@ func parkedAcrossRuns(t *testing.T, in func(n int, r *run)) (*chained, *[]workfl
 	gated(w.steps, "x", time.Minute) // so that b comes first; nobody approves it
 	var alerts []workflows.Alert
 	return &chained{T: t, world: w, in: func(n int, r *run) {
-		r.env.RegisterActivityWithOptions(func(_ context.Context, a workflows.Alert) error {
-			alerts = append(alerts, a)
+		r.env.RegisterActivityWithOptions(func(_ context.Context, a []workflows.Alert) error {
+			alerts = append(alerts, a...)
 			return nil
 		}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
 		in(n, r)
@@ -310,11 +312,16 @@ func TestAnUndoThatWaitsForItsHostWaitsOnInTheNextRun(t *testing.T) {
 		if n > 1 {
 			return
 		}
-		r.at(50*time.Millisecond, func() {
-			require.Equal(t, "waiting for host far", r.state().Report.Steps[1].Reason)
+		var look func()
+		look = func() {
+			if s := r.state(); s.Report == nil || s.Report.Steps[1].Reason != "waiting for host far" {
+				r.at(10*time.Millisecond, look)
+				return
+			}
 			r.env.SetContinueAsNewSuggested(true)
 			r.env.SignalWorkflow(compensations.SignalResolve, "anything wakes it")
-		})
+		}
+		r.at(10*time.Millisecond, look)
 	}
 	report, err := l.report()
 	require.Error(t, err)
@@ -456,6 +463,7 @@ func TestACarryOfAnotherVersionWaitsForAWorkerThatKnowsIt(t *testing.T) {
 		`{"saga": {}}`: "run workers of the version that recorded it",
 	} {
 		r := newRun(t, &world{steps: chain("a", "b")})
+		r.env.SetContinuedExecutionRunID("the run before")
 		r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{}`), json.RawMessage(carry))
 		var failed *temporal.PanicError // of the workflow task: the run goes on
 		require.ErrorAs(t, r.env.GetWorkflowError(), &failed, carry)
@@ -463,6 +471,76 @@ func TestACarryOfAnotherVersionWaitsForAWorkerThatKnowsIt(t *testing.T) {
 		require.ErrorContains(t, failed, wayOut)
 		require.Empty(t, r.world.calls)
 	}
+}
+
+func TestWhatARunCannotReadOfTheOneBeforeWaitsForAWorkerThatCan(t *testing.T) {
+	encrypted := converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}, Data: []byte("?")})
+	for what, c := range map[string]struct {
+		workflow string
+		input    []any
+	}{
+		"a carry whose types have changed":   {workflows.AgentTaskType, []any{json.RawMessage("null"), json.RawMessage(`{"v":3,"saga":{"entries":{"packed":true}}}`)}},
+		"a carry without its codec":          {workflows.AgentTaskType, []any{encrypted, encrypted}},
+		"the request of a recovery":          {workflows.RecoverType, []any{encrypted}},
+		"the request of a rollback":          {workflows.RollbackType, []any{json.RawMessage(`{"without": 1}`)}},
+		"what a redo and a carry of it hold": {workflows.RedoType, []any{encrypted, encrypted}},
+		"the entries of a late sweep":        {workflows.LateSweepType, []any{encrypted}},
+	} {
+		r := newRun(t, &world{steps: chain("a")})
+		r.env.SetContinuedExecutionRunID("the run before")
+		r.env.ExecuteWorkflow(c.workflow, c.input...)
+		var failed *temporal.PanicError // of the workflow task: the run goes on
+		require.ErrorAs(t, r.env.GetWorkflowError(), &failed, what)
+		require.ErrorContains(t, failed, "this worker cannot read", what)
+		require.Empty(t, r.world.calls)
+	}
+}
+
+func TestADocumentThatCannotBeReadIsRefused(t *testing.T) {
+	r := newRun(t, &world{steps: chain("a")})
+	r.env.ExecuteWorkflow(workflows.AgentTaskType, converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}}))
+	report, err := r.ended()
+	r.failsAs(err, workflows.TaskFailed)
+	require.ErrorContains(t, err, "the task document cannot be read")
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Empty(t, r.world.calls)
+}
+
+// Only the server says that a run continues another. Else a client skips the compiler with what it hands over, and with it the gates.
+func TestACarryThatNoRunHasHandedOverIsRefused(t *testing.T) {
+	forged := json.RawMessage(`{"v":3,"phase":"forward","began":"2026-01-01T00:00:00Z","saga":{},"size":1,"compiled":{"name":"forged","steps":[
+		{"id":"a","uses":"fake.do","with":{},"gate":{"mode":"open"},"retry":{"attempts":1,"backoff":1000000000,"max":1000000000},
+		"timeout":60000000000,"heartbeat":10000000000,"place":{"queue":"unwind","journal":"j"}}]}}`)
+	for _, name := range []string{workflows.AgentTaskType, workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.LateSweepType} {
+		for what, prepare := range map[string]func(*run){
+			"by a start": func(*run) {},
+			// As by cron, of each run of which the server says that it continues the one before.
+			"by a start that runs again": func(r *run) {
+				r.env.SetContinuedExecutionRunID("the run before")
+				o := startOptions
+				o.WorkflowRunTimeout = time.Hour
+				r.env.SetStartWorkflowOptions(o)
+			},
+		} {
+			r := newRun(t, &world{steps: chain("a")})
+			prepare(r)
+			r.env.ExecuteWorkflow(name, json.RawMessage("{}"), forged)
+			report, err := r.ended()
+			r.failsAs(err, workflows.TaskFailed)
+			require.Equal(t, compensations.Unwound, report.Status, "%s %s: no sweep looks at it", name, what)
+			require.ErrorContains(t, err, "nothing was touched")
+			require.Empty(t, r.world.calls, "%s %s", name, what)
+		}
+	}
+}
+
+func TestALateSweepThatNoTaskHasStartedIsRefused(t *testing.T) {
+	r := newRun(t, &world{})
+	e := activities.Entry{Version: 1, Seq: 1, Step: "a", Action: "fake.do", UndoType: "fake.do.undo", Token: activities.NewToken("x", "a", 1), Place: activities.Place{Queue: queue}}
+	r.env.ExecuteWorkflow(workflows.LateSweepType, workflows.LateSweepRequest{Task: "release", Rechecks: []compensations.Recheck{{Entry: e}}})
+	_, err := r.ended()
+	require.ErrorContains(t, err, "a late sweep is started by the task that it belongs to")
+	require.Empty(t, r.world.calls)
 }
 
 // story makes a random task whose steps follow each other, so that the order of all calls is one.

@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"context"
 	"encoding/base64"
 	mathrand "math/rand/v2"
 	"sync"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -166,4 +169,54 @@ func TestARunThatHasFoundOutTooMuchIsRecovered(t *testing.T) {
 	report := l.ended(l.recover())
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, map[string]int{"restored": n}, report.Outcomes)
+}
+
+// What a person takes back may be at work: its host is back in the same moment.
+func TestAnUndoThatItsHostHasTakenIsWaitedForAlthoughAPersonHasEndedItsWait(t *testing.T) {
+	letGo := make(chan struct{})
+	w := &world{steps: chain("a", "b", "c"), do: refusing("c")}
+	w.undo = func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
+		if step == "b" {
+			<-letGo
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	l := newLive(t, servertest.Client(t), w)
+	far := l.queue + "-far"
+	of(w.steps, "b").Undo.HostWait = time.Second
+	l.startWorker()
+	stopFar := l.serve(far)
+	of(w.steps, "b").Place = activities.Place{Queue: far, Host: "far", Journal: "j"}
+	w.do = func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error) {
+		if step == "c" {
+			stopFar()
+		}
+		return refusing("c")(ctx, step, n, f)
+	}
+	l.start()
+	var waiting compensations.StepReport
+	l.until(func(s workflows.State) bool {
+		if s.Report == nil {
+			return false
+		}
+		for _, waiting = range s.Report.Steps {
+			if waiting.State == string(compensations.Waiting) {
+				return true
+			}
+		}
+		return false
+	})
+	l.serve(far)
+	l.called("undo b", 1)
+	l.decide("b", waiting.Digest, compensations.Accept)
+	l.decide("b", waiting.Digest, compensations.Skip) // too late
+	l.until(func(s workflows.State) bool { return len(s.Ignored) == 1 })
+	require.Equal(t, 0, w.times("undo a"), "what it needs waits: it may be at work")
+	close(letGo)
+	report, err := l.report()
+	requireType(t, err, workflows.TaskFailed)
+	require.Equal(t, []string{"a settled restored", "b settled restored", "c settled restored"}, outcomes(report))
+	require.Equal(t, []string{"accept by eve", "its host had taken it before that: it was undone"}, notesOf(report, "b"))
+	require.Contains(t, report.Notes[0], "is being accepted already")
+	require.Equal(t, compensations.Unwound, report.Status)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// shownSteps bounds the table in the Temporal UI: all that waits for a person, and the last of the rest.
+// shownSteps bounds what the Temporal UI shows: of what waits for a person the first, and of the rest the last.
 const shownSteps = 50
 
 // details are the task as the Temporal UI shows it: Markdown in the workflow's current details.
@@ -127,8 +127,11 @@ func writeUndos(b *strings.Builder, saga *compensations.Saga) {
 		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", s.Step, s.Action, state, cell(text))
 	}
 	b.WriteString("\n")
-	for _, s := range parked {
+	for _, s := range parked[:min(shownSteps, len(parked))] {
 		writePark(b, s)
+	}
+	if more := len(parked) - shownSteps; more > 0 {
+		fmt.Fprintf(b, "%d more are parked: `starter show` lists them\n", more)
 	}
 }
 

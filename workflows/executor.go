@@ -84,7 +84,7 @@ func (x *executor) isQuiet() bool { return x.running == len(x.gates.open) }
 
 // mayLaunch says that another coroutine may run steps: not so many that each of them slows down all others.
 func (x *executor) mayLaunch() bool {
-	return !x.isHolding() && x.running-len(x.gates.open) < maxInFlight
+	return !x.isHolding() && x.running-len(x.gates.open) < maxInFlight && x.running < maxInFlight+maxGates
 }
 
 // reopenGates has steps that waited at a gate when the run before ended go on waiting, also while something is rolled back.

@@ -149,7 +149,7 @@ func newRun(t *testing.T, w *world) *run {
 	workflows.Register(env)
 	for name, fn := range map[string]any{
 		workflows.CompileActivity: w.Compile, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
-		"fake.do.observe": w.Observe, "fake.do.commit": w.MakeDurable, workflows.AlertActivity: func(context.Context, workflows.Alert) error { return nil },
+		"fake.do.observe": w.Observe, "fake.do.commit": w.MakeDurable, workflows.AlertActivity: func(context.Context, []workflows.Alert) error { return nil },
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}

@@ -72,8 +72,8 @@ func TestWhatIsToldIsShortenedUntilItCanBeCarriedAndReported(t *testing.T) {
 	l := &chained{T: t, world: w}
 	l.in = func(run int, r *run) {
 		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
-		r.env.RegisterActivityWithOptions(func(_ context.Context, a workflows.Alert) error {
-			alerts = append(alerts, a)
+		r.env.RegisterActivityWithOptions(func(_ context.Context, a []workflows.Alert) error {
+			alerts = append(alerts, a...)
 			return nil
 		}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
 		if run == 1 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -36,7 +37,9 @@ const maxRounds = 5
 
 // LateSweep repeats undos that found no effect when that was not yet proof: a request may still have been on its way. It waits
 // first, longer than the task itself would.
-func LateSweep(ctx workflow.Context, r LateSweepRequest, carry *Carry) (compensations.Report, error) {
+func LateSweep(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
+	var r LateSweepRequest
+	decodeInput("its argument", input, &r)
 	t, err := newTask(ctx, carry, variant{repairs: true, round: r.Round, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, LateSweepType, LateSweepRequest{Task: r.Task, Round: r.Round}, next)
 	}})
@@ -44,6 +47,9 @@ func LateSweep(ctx workflow.Context, r LateSweepRequest, carry *Carry) (compensa
 		return compensations.Report{}, err
 	}
 	return t.run(ctx, func(ctx workflow.Context) error {
+		if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent == nil || parent.ID != r.Task {
+			return refused("%s: a late sweep is started by the task that it belongs to, and not by hand", r.Task)
+		}
 		calm, done := workflow.NewDisconnectedContext(ctx)
 		defer done()
 		var wait time.Duration

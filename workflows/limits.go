@@ -19,6 +19,9 @@ const (
 	// maxInFlight is how many activities of a task run at once: each may have 64 KiB of parameters, and all that are
 	// scheduled in one workflow task go in one message of at most 4 MB.
 	maxInFlight = 40
+	// maxGates is how many steps wait at gates before no more are started: the next run of a chain opens all of them anew in one
+	// workflow task, and must not be long by that alone.
+	maxGates = 500
 	// What unwinding finds out is carried over beside the ledger: texts, which are shortened until they fit, and a row with two
 	// digests for each entry that is parked or skipped. There is room for the first maxProgress of those.
 	reservedTexts = 100_000

@@ -110,8 +110,10 @@ func (l *live) start() {
 }
 
 // startWorker serves the test's queue until stop is called, or the test ends.
-func (l *live) startWorker() (stop func()) {
-	wk := worker.New(l.client, l.queue, worker.Options{
+func (l *live) startWorker() (stop func()) { return l.serve(l.queue) }
+
+func (l *live) serve(queue string) (stop func()) {
+	wk := worker.New(l.client, queue, worker.Options{
 		WorkerStopTimeout: time.Second, DeadlockDetectionTimeout: time.Minute, // packing is slow under the race detector
 	})
 	workflows.Register(wk)
@@ -140,18 +142,21 @@ func (l *live) server() recovery.Server {
 }
 
 func (l *live) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows.Ledger, error) {
-	return l.server().Ledger(ctx, r, converter.GetDefaultDataConverter())
+	info := activity.GetInfo(ctx)
+	ledger, err := l.server().LedgerFor(ctx, info.WorkflowExecution.ID, info.WorkflowType.Name, r, converter.GetDefaultDataConverter())
+	return ledger, recovery.Final(err)
 }
 
 func (l *live) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.RedoInput, error) {
-	return l.server().RedoInput(ctx, r, converter.GetDefaultDataConverter())
+	before, err := l.server().RedoInput(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, r, converter.GetDefaultDataConverter())
+	return before, recovery.Final(err)
 }
 
 // alert keeps what people are told.
-func (l *live) alert(_ context.Context, a workflows.Alert) error {
+func (l *live) alert(_ context.Context, a []workflows.Alert) error {
 	l.world.mu.Lock()
 	defer l.world.mu.Unlock()
-	l.alerts = append(l.alerts, a)
+	l.alerts = append(l.alerts, a...)
 	return nil
 }
 

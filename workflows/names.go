@@ -36,7 +36,7 @@ const (
 	SweepActivity = "task.sweep"
 	// RetainActivity releases the expired records in the journals of the host that runs it: result RetentionResult.
 	RetainActivity = "task.retain"
-	// AlertActivity sends an undo that needs a person to the configured webhook: argument Alert.
+	// AlertActivity sends undos that need a person to the configured webhook: argument []Alert.
 	AlertActivity = "task.alert"
 )
 
@@ -71,6 +71,10 @@ const (
 	TaskDeadline = "TaskDeadline"
 	TaskReset    = "TaskReset"
 )
+
+// NotYours is the type of the error with which LedgerActivity and RedoableActivity refuse a workflow that must not act on a run: it
+// was started by hand, or the run lives.
+const NotYours = "NotYours"
 
 // Search attributes of a task. Upserting one that the server does not know hangs a workflow, so a worker looks for them
 // before it starts.

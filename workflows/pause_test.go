@@ -109,8 +109,8 @@ func parkedInAPart(t *testing.T, second func(r *run)) (*chained, *[]workflows.Al
 	var alerts []workflows.Alert
 	l := &chained{T: t, world: w}
 	l.in = func(n int, r *run) {
-		r.env.RegisterActivityWithOptions(func(_ context.Context, a workflows.Alert) error {
-			alerts = append(alerts, a)
+		r.env.RegisterActivityWithOptions(func(_ context.Context, a []workflows.Alert) error {
+			alerts = append(alerts, a...)
 			return nil
 		}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
 		switch n {

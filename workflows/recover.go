@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -12,9 +13,11 @@ import (
 )
 
 // Recover unwinds a run that ended without unwinding: it was terminated, it timed out, or the server ended it. It completes
-// with the report that the run would have closed with. Its starter has made sure that the run is dead, and the last of its
-// chain.
-func Recover(ctx workflow.Context, r RecoverRequest, carry *Carry) (compensations.Report, error) {
+// with the report that the run would have closed with. Whoever starts it: LedgerActivity hands it nothing of a run that is not
+// dead, or that is not its own to recover.
+func Recover(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
+	var r RecoverRequest
+	decodeInput("its argument", input, &r)
 	t, err := newTask(ctx, carry, variant{repairs: true, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, RecoverType, r, next)
 	}})
@@ -24,7 +27,7 @@ func Recover(ctx workflow.Context, r RecoverRequest, carry *Carry) (compensation
 	return t.run(ctx, func(ctx workflow.Context) error {
 		ledger, err := readLedger(ctx, "read the ledger of the dead run", LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID})
 		if err != nil {
-			t.unknown = true // nobody knows what is left
+			t.unknown = !isType(err, NotYours) // nobody knows what is left
 			return err
 		}
 		t.redoable, t.unknown, t.pivot.committed, t.compiled.Unwind = ledger.Redoable, ledger.Unknown, ledger.Committed, ledger.Unwind
@@ -36,7 +39,9 @@ func Recover(ctx workflow.Context, r RecoverRequest, carry *Carry) (compensation
 }
 
 // Rollback undoes a task that has committed, or a part of it, so that it can be done again: see Redo.
-func Rollback(ctx workflow.Context, r RollbackRequest, carry *Carry) (compensations.Report, error) {
+func Rollback(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
+	var r RollbackRequest
+	decodeInput("its argument", input, &r)
 	t, err := newTask(ctx, carry, variant{repairs: true, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, RollbackType, r, next)
 	}})
@@ -96,7 +101,9 @@ func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entr
 
 // Redo does again what a rollback has undone: exactly, from what the worlds have kept, or anew. It is a task like any other: it
 // unwinds when it fails, and can be rolled back.
-func Redo(ctx workflow.Context, r RedoRequest, carry *Carry) (compensations.Report, error) {
+func Redo(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
+	var r RedoRequest
+	decodeInput("its argument", input, &r)
 	t, err := newTask(ctx, carry, variant{redoes: true, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, RedoType, r, next)
 	}})

@@ -13,6 +13,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -583,4 +584,33 @@ func TestARecoveryTellsWhatTheDeadRunHadUndoneAndLooksAgainForIt(t *testing.T) {
 	require.Equal(t, compensations.Remains, report.Status)
 	require.ElementsMatch(t, []string{"c settled residue", "b settled nothing-to-undo", "a settled restored"}, outcomes(report))
 	l.called("undo b", 2)
+}
+
+// Anybody who may start a workflow can start one of ours by hand, under any id.
+func TestWhatIsStartedByHandUndoesNothingOfATaskThatLives(t *testing.T) {
+	l := startLive(t, &world{steps: gated(chain("a", "b"), "b", time.Hour)})
+	l.until(atGate)
+	chain := workflows.Chain{WorkflowID: l.run.GetID(), RunID: l.run.GetRunID(), FirstRunID: l.run.GetRunID()}
+	byHand := map[string]any{
+		workflows.RecoverType:  workflows.RecoverRequest{Chain: chain, Ended: "terminated"},
+		workflows.RollbackType: workflows.RollbackRequest{Chain: chain},
+		workflows.RedoType:     workflows.RedoRequest{Task: chain, Rollback: chain},
+	}
+	for name, request := range byHand {
+		for _, id := range []string{"forged-" + name + chain.RunID, map[string]string{
+			workflows.RecoverType: workflows.RecoverID(chain), workflows.RollbackType: workflows.RollbackID(workflows.RollbackRequest{Chain: chain}),
+			workflows.RedoType: workflows.RedoID(chain),
+		}[name]} {
+			r, err := l.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: l.queue}, name, request)
+			require.NoError(t, err)
+			err = r.Get(t.Context(), nil)
+			requireType(t, err, workflows.TaskFailed)
+			require.ErrorContains(t, err, "nothing was touched", id)
+		}
+	}
+	require.Equal(t, []string{"do a", "plan b"}, l.calls())
+	// The recovery under the right id stands in nobody's way: it is one that has died, and is recovered itself.
+	l.terminate(l.run.GetID())
+	require.Equal(t, compensations.Unwound, l.ended(l.recover()).Status)
+	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, l.calls())
 }

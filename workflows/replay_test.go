@@ -54,9 +54,9 @@ func TestStoredHistoriesReplay(t *testing.T) {
 // A replay that accepts anything proves nothing: workflows that decide otherwise must be told apart, for each history.
 func TestOtherWorkflowsDoNotReplay(t *testing.T) {
 	wrong := map[string]any{
-		"schedules something first": func(ctx workflow.Context, doc json.RawMessage) (compensations.Report, error) {
+		"schedules something first": func(ctx workflow.Context, doc, carry converter.RawValue) (compensations.Report, error) {
 			_ = workflow.Sleep(ctx, time.Second)
-			return workflows.AgentTask(ctx, doc, nil)
+			return workflows.AgentTask(ctx, doc, carry)
 		},
 		"never listens to its compiler": func(ctx workflow.Context, _ json.RawMessage) (compensations.Report, error) {
 			ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})

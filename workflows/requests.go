@@ -107,7 +107,7 @@ type RecordName struct {
 	Since    time.Time `json:"since"`
 }
 
-// Alert is what a webhook gets, as JSON, when an undo needs a person or waits for its host.
+// Alert tells of an undo that needs a person or waits for its host. A webhook gets a list of them, as JSON.
 type Alert struct {
 	Task   string                  `json:"task"`
 	Run    string                  `json:"run"`

@@ -21,15 +21,17 @@ const webhookLimit = 10 * time.Second
 // alerted counts alerts by the state of the undo, with or without a webhook.
 const alerted = "unwind_alerts"
 
-// alert reports an undo that needs a person to the webhook. Temporal retries it until it is accepted.
-func (b builtin) alert(ctx context.Context, a workflows.Alert) error {
+// alert reports undos that need a person to the webhook. Temporal retries it until they are accepted.
+func (b builtin) alert(ctx context.Context, alerts []workflows.Alert) error {
 	if activity.GetInfo(ctx).Attempt == 1 {
-		activity.GetMetricsHandler(ctx).WithTags(map[string]string{"state": string(a.State)}).Counter(alerted).Inc(1)
+		for _, a := range alerts {
+			activity.GetMetricsHandler(ctx).WithTags(map[string]string{"state": string(a.State)}).Counter(alerted).Inc(1)
+		}
 	}
 	if b.config.Webhook == nil {
 		return nil
 	}
-	return postJSON(ctx, *b.config.Webhook, secrets(b.config.Secrets), a)
+	return postJSON(ctx, *b.config.Webhook, secrets(b.config.Secrets), alerts)
 }
 
 // postJSON sends v as JSON. Errors name only the host of the address, since its path or query is often a key.

@@ -27,7 +27,7 @@ type told struct {
 	Type  string
 }
 
-func tellAlert(ctx workflow.Context, a workflows.Alert) (told, error) {
+func tellAlert(ctx workflow.Context, a []workflows.Alert) (told, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute, ScheduleToCloseTimeout: 20 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Millisecond, MaximumInterval: 10 * time.Millisecond, MaximumAttempts: 4},
@@ -45,13 +45,13 @@ func tellAlert(ctx workflow.Context, a workflows.Alert) (told, error) {
 // pager is a webhook that answers with these statuses, one after the other, and from then on with the last.
 type pager struct {
 	*httptest.Server
-	got chan workflows.Alert
+	got chan []workflows.Alert
 }
 
 func newPager(t *testing.T, statuses ...int) *pager {
-	p := &pager{got: make(chan workflows.Alert, 100)}
+	p := &pager{got: make(chan []workflows.Alert, 100)}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var a workflows.Alert
+		var a []workflows.Alert
 		body, err := io.ReadAll(r.Body)
 		if err != nil || json.Unmarshal(body, &a) != nil || r.Method != http.MethodPost || r.Header.Get("X-Key") != "a-secret-key" ||
 			r.Header.Get("Content-Type") != "application/json" {
@@ -66,10 +66,10 @@ func newPager(t *testing.T, statuses ...int) *pager {
 	return p
 }
 
-var parked = workflows.Alert{
+var parked = []workflows.Alert{{
 	Task: "release", Run: "r", Step: "two", Action: "file.write", State: compensations.Parked, Reason: "it has drifted",
 	Digest: "sha256:1", At: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC),
-}
+}}
 
 func alerting(t *testing.T, url string) *stage {
 	t.Setenv("PAGER_KEY", "a-secret-key")

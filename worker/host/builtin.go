@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -75,24 +74,17 @@ func (b builtin) places(ctx context.Context) (workflows.Places, error) {
 	return workflows.Places{Journals: journals, Problems: problems}, nil
 }
 
-// ledger rebuilds the ledger of a run from histories.
+// ledger rebuilds the ledger of a run from histories, for the workflow that unwinds it.
 func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows.Ledger, error) {
 	defer activities.Beat(ctx)()
-	ledger, err := b.server.Ledger(ctx, r, b.converter)
-	return ledger, asFinal(err)
+	info := activity.GetInfo(ctx)
+	ledger, err := b.server.LedgerFor(ctx, info.WorkflowExecution.ID, info.WorkflowType.Name, r, b.converter)
+	return ledger, recovery.Final(err)
 }
 
-// redoable reads what a rollback has undone.
+// redoable reads what a rollback has undone, for the workflow that redoes it.
 func (b builtin) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.RedoInput, error) {
 	defer activities.Beat(ctx)()
-	before, err := b.server.RedoInput(ctx, r, b.converter)
-	return before, asFinal(err)
-}
-
-// asFinal makes an error non-retryable if no retry can help: a history that is gone.
-func asFinal(err error) error {
-	if _, ok := errors.AsType[*recovery.Refusal](err); ok {
-		return nonRetryable(err)
-	}
-	return err
+	before, err := b.server.RedoInput(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, r, b.converter)
+	return before, recovery.Final(err)
 }

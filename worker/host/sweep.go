@@ -79,7 +79,7 @@ func (b builtin) startRecovery(ctx context.Context, id, runID string) (recovery.
 // isProblem reports whether somebody has to act; otherwise somebody else was faster, or the list lags.
 func isProblem(why recovery.Why) bool {
 	switch why {
-	case "", recovery.OtherVersion, recovery.Gone, recovery.Unreadable, recovery.TooLarge:
+	case "", recovery.Foreign, recovery.OtherVersion, recovery.Gone, recovery.Unreadable, recovery.TooLarge:
 		return true
 	}
 	return false

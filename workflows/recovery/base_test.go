@@ -30,9 +30,9 @@ func TestWhatARunWasHandedTellsWhichStepsAreDone(t *testing.T) {
 	require.NoError(t, err)
 	k, err := ledgerReader{dc: dc}.readStart(t.Context(), []*historypb.HistoryEvent{{Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
 		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
-			WorkflowType: &commonpb.WorkflowType{Name: workflows.AgentTaskType}, Input: input,
+			WorkflowType: &commonpb.WorkflowType{Name: workflows.AgentTaskType}, Input: input, ContinuedExecutionRunId: "before",
 		},
-	}}}, 0)
+	}}}, "id", 0)
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"held": false, "quiet": true, "noted": true, "failed": false, "left": false, "kept": true, "gated": false}, k.done)
 }

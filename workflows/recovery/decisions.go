@@ -12,8 +12,8 @@ import (
 )
 
 // A person is not asked twice: decisions about the parks of a dead run still hold. The run announced each park by an alert, with
-// the digest that a resolution must carry. A resolution counts only after that alert and before the park ended; any other
-// decided nothing then, and decides nothing now.
+// the digest that a resolution must carry. A resolution counts only for the park that has this digest and before that ended; any
+// other decided nothing then, and decides nothing now. Where thousands were parked at once, an alert may come after the resolution.
 
 // maxParks bounds the search for the park of an entry that an alert announced.
 const maxParks = 100
@@ -23,6 +23,7 @@ type parks struct {
 	known *reading
 	open  map[string]park
 	last  map[string]activities.Undone // what the last undo of a token returned
+	early []compensations.Resolution   // those that fit no park that was announced until then
 }
 
 type park struct {
@@ -51,11 +52,13 @@ func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEven
 		scheduled, signal := event.GetActivityTaskScheduledEventAttributes(), event.GetWorkflowExecutionSignaledEventAttributes()
 		switch {
 		case scheduled.GetActivityType().GetName() == workflows.AlertActivity:
-			var alert workflows.Alert
-			if err := l.dc.FromPayloads(scheduled.Input, &alert); err != nil {
+			var alerts []workflows.Alert
+			if err := l.dc.FromPayloads(scheduled.Input, &alerts); err != nil {
 				return fmt.Errorf("event %d, an alert: %w", event.EventId, err)
 			}
-			p.addAlert(alert)
+			for _, alert := range alerts {
+				p.addAlert(alert)
+			}
 		case signal.GetSignalName() == compensations.SignalResolve:
 			var raw converter.RawValue
 			if l.dc.FromPayloads(signal.Input, &raw) == nil {
@@ -110,6 +113,7 @@ func (p *parks) addAlert(alert workflows.Alert) {
 			for progress.Parks = range maxParks {
 				if progress.Digest(e) == alert.Digest {
 					p.open[e.Step], p.known.Progress[e.Token] = park{e, progress}, progress
+					p.applyEarly(alert)
 					return
 				}
 			}
@@ -119,12 +123,24 @@ func (p *parks) addAlert(alert workflows.Alert) {
 
 // addResolution applies a signal that fits an open park.
 func (p *parks) addResolution(raw []byte) {
-	r, err := compensations.ParseResolution(raw)
-	if err != nil {
-		return
+	if r, err := compensations.ParseResolution(raw); err == nil {
+		p.apply(r)
 	}
+}
+
+// applyEarly applies a resolution that came before the alert to its park.
+func (p *parks) applyEarly(alert workflows.Alert) {
+	for _, r := range p.early {
+		if r.Step == alert.Step && r.Digest == alert.Digest {
+			p.apply(r)
+		}
+	}
+}
+
+func (p *parks) apply(r compensations.Resolution) {
 	open, ok := p.open[r.Step]
 	if !ok {
+		p.early = append(p.early, r)
 		return
 	}
 	progress, err := open.progress.Resolve(open.entry, r)

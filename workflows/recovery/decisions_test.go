@@ -48,7 +48,7 @@ func (h *told) parks(s compensations.UndoState, reason string, times int, u acti
 	h.event(&historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
 		ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
 			ActivityType: &commonpb.ActivityType{Name: workflows.AlertActivity},
-			Input:        h.payloads(workflows.Alert{Step: h.entry.Step, State: s, Reason: reason, Digest: d}),
+			Input:        h.payloads([]workflows.Alert{{Step: h.entry.Step, State: s, Reason: reason, Digest: d}}),
 		}}})
 	return d
 }

@@ -78,7 +78,7 @@ func (l ledgerReader) readRun(ctx context.Context, id, run string, depth int) (w
 
 // readEnd reads the ledger of a chain from the history of its last run.
 func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEvent, id, run string, depth int) (workflows.Ledger, error) {
-	r, err := l.readStart(ctx, events, depth)
+	r, err := l.readStart(ctx, events, id, depth)
 	if err != nil {
 		return workflows.Ledger{}, err
 	}
@@ -87,7 +87,7 @@ func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEv
 	}
 	committed := r.Committed
 	if original := events[0].GetWorkflowExecutionStartedEventAttributes().OriginalExecutionRunId; original != "" && original != run { // it was reset from another
-		first, _, err := l.readOther(ctx, events, id, original, depth)
+		first, _, err := l.readOther(ctx, events, id, "", workflows.LedgerRequest{WorkflowID: id, RunID: original}, depth)
 		switch {
 		case WhyOf(err) == Gone: // what both have in common is undone
 			r.Unknown = true
@@ -120,9 +120,11 @@ func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry
 	return l.dropUndone(ctx, part, r.Without)
 }
 
-// readOther reads the ledger of a run that this one unwinds or was reset from. isRead says that it comes from this run's own
-// history, for this run has read it before: the history of the other may be gone.
-func (l ledgerReader) readOther(ctx context.Context, events []*historypb.HistoryEvent, id, run string, depth int) (ledger workflows.Ledger, isRead bool, err error) {
+// readOther reads the ledger of a run that the workflow own unwinds or was reset from. isRead says that it comes from its own
+// history, for it has read it before: the history of the other may be gone. Else own must have a right to it.
+func (l ledgerReader) readOther(
+	ctx context.Context, events []*historypb.HistoryEvent, own, workflowType string, of workflows.LedgerRequest, depth int,
+) (ledger workflows.Ledger, isRead bool, err error) {
 	isAsked := map[int64]bool{}
 	for _, e := range events {
 		if s := e.GetActivityTaskScheduledEventAttributes(); s.GetActivityType().GetName() == workflows.LedgerActivity {
@@ -130,7 +132,7 @@ func (l ledgerReader) readOther(ctx context.Context, events []*historypb.History
 			if err := l.dc.FromPayloads(s.Input, &r); err != nil {
 				return ledger, false, unreadableError{fmt.Errorf("event %d, a request for a ledger: %w", e.EventId, err)}
 			}
-			isAsked[e.EventId] = r.WorkflowID == id && r.RunID == run
+			isAsked[e.EventId] = r.WorkflowID == of.WorkflowID && r.RunID == of.RunID
 		}
 		if c := e.GetActivityTaskCompletedEventAttributes(); isAsked[c.GetScheduledEventId()] {
 			if err := l.dc.FromPayloads(c.Result, &ledger); err != nil {
@@ -139,18 +141,22 @@ func (l ledgerReader) readOther(ctx context.Context, events []*historypb.History
 			isRead = true
 		}
 	}
-	if !isRead {
-		ledger, err = l.readRun(ctx, id, run, depth+1)
+	if isRead {
+		return ledger, true, nil
 	}
-	return ledger, isRead, err
+	if err := l.checkRight(ctx, own, workflowType, of); err != nil {
+		return ledger, false, err
+	}
+	ledger, err = l.readRun(ctx, of.WorkflowID, of.RunID, depth+1)
+	return ledger, false, err
 }
 
 // readStart reads what a run begins with.
-func (l ledgerReader) readStart(ctx context.Context, events []*historypb.HistoryEvent, depth int) (k reading, err error) {
+func (l ledgerReader) readStart(ctx context.Context, events []*historypb.HistoryEvent, own string, depth int) (k reading, err error) {
 	k.done = map[string]bool{}
 	started := events[0].GetWorkflowExecutionStartedEventAttributes()
 	arguments := started.Input.GetPayloads()
-	if len(arguments) == 2 && !isNull(l.dc, arguments[1]) {
+	if started.ContinuedExecutionRunId != "" && len(arguments) == 2 && !isNull(l.dc, arguments[1]) { // else a client made it up, and the run refused it
 		var carry workflows.Carry
 		if err := l.dc.FromPayload(arguments[1], &carry); err != nil {
 			return k, unreadableError{fmt.Errorf("what it was handed by the run before it: %w", err)}
@@ -177,14 +183,14 @@ func (l ledgerReader) readStart(ctx context.Context, events []*historypb.History
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
 			return k, unreadableError{err}
 		}
-		k.Ledger, _, err = l.readOther(ctx, events, r.WorkflowID, r.RunID, depth)
+		k.Ledger, _, err = l.readOther(ctx, events, own, workflows.RecoverType, workflows.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID}, depth)
 		return k, err
 	case workflows.RollbackType:
 		var r workflows.RollbackRequest
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
 			return k, unreadableError{err}
 		}
-		ledger, isPart, err := l.readOther(ctx, events, r.WorkflowID, r.RunID, depth)
+		ledger, isPart, err := l.readOther(ctx, events, own, workflows.RollbackType, r.Ledger(), depth)
 		k.Unwind, k.Entries = ledger.Unwind, ledger.Entries
 		if err == nil && !isPart { // what it has read itself is the part that it asked for
 			k.Entries, err = l.selectPart(ctx, ledger.Entries, r.Ledger())
@@ -195,6 +201,9 @@ func (l ledgerReader) readStart(ctx context.Context, events []*historypb.History
 		var r workflows.LateSweepRequest
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
 			return k, unreadableError{err}
+		}
+		if started.GetParentWorkflowExecution().GetWorkflowId() != r.Task { // a client made it up, and the run refused it
+			return k, nil
 		}
 		for _, again := range r.Rechecks {
 			k.Entries = append(k.Entries, again.Entry)

@@ -12,10 +12,14 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// RedoInput reads what a rolled back task was, for doing it again: its document, and the outputs of all its steps.
-func (s Server) RedoInput(ctx context.Context, r workflows.RedoRequest, dc converter.DataConverter) (workflows.RedoInput, error) {
+// RedoInput reads what a rolled back task was, for the workflow of that id to do it again: its document, and the outputs of all its
+// steps.
+func (s Server) RedoInput(ctx context.Context, id string, r workflows.RedoRequest, dc converter.DataConverter) (workflows.RedoInput, error) {
 	l := ledgerReader{Server: s, dc: dc}
 	input := workflows.RedoInput{Outputs: map[string]map[string]any{}, Tokens: map[string]string{}, Places: map[string]activities.Place{}}
+	if err := s.checkRedo(ctx, id, r); err != nil {
+		return input, err
+	}
 	undone, err := l.findUndone(ctx, r.Rollback)
 	if err != nil {
 		return input, err

@@ -1,0 +1,84 @@
+package recovery
+
+import (
+	"context"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// Anybody who may start a workflow can start a Recover, a Rollback or a Redo by hand, of any run. So who asks for a ledger is looked
+// at, by what only the server says, and not who started it: a recovery gets that of a dead run, under the id that it alone has.
+
+// LedgerFor is Ledger for a workflow that unwinds it: it refuses one that has no right to.
+func (s Server) LedgerFor(ctx context.Context, id, workflowType string, r workflows.LedgerRequest, dc converter.DataConverter) (workflows.Ledger, error) {
+	if err := s.checkRight(ctx, id, workflowType, r); err != nil {
+		return workflows.Ledger{}, err
+	}
+	return s.Ledger(ctx, r, dc)
+}
+
+// checkRight refuses a ledger to a workflow that must not act on it.
+func (s Server) checkRight(ctx context.Context, id, workflowType string, r workflows.LedgerRequest) error {
+	run, err := s.Describe(ctx, r.WorkflowID, r.RunID)
+	if WhyOf(err) == Unknown {
+		return refusef(Gone, r.WorkflowID, "run %s of %s is gone from the server", r.RunID, r.WorkflowID)
+	}
+	if err != nil {
+		return err
+	}
+	switch own := id == r.WorkflowID; {
+	case own: // it was reset from that run
+		return nil
+	case workflowType == workflows.RecoverType && id == workflows.RecoverID(run.Chain):
+		return s.checkStaysDead(ctx, run)
+	case workflowType == workflows.RollbackType && id == workflows.RollbackID(workflows.RollbackRequest{Chain: run.Chain, To: r.To, Step: r.Step}):
+		if !run.Done() {
+			return refusef(Ended, r.WorkflowID, "run %s of %s has not ended with what it did in place: there is nothing to roll back", r.RunID, r.WorkflowID)
+		}
+		return nil
+	}
+	return refusef(Foreign, r.WorkflowID, "%s of type %s is not what unwinds run %s of %s: use starter recover, rollback or redo", id, workflowType, r.RunID, r.WorkflowID)
+}
+
+// checkStaysDead refuses a run that lives, or goes on in another one.
+func (s Server) checkStaysDead(ctx context.Context, run Run) error {
+	if err := run.checkDead(); err != nil {
+		return err
+	}
+	last, err := s.LastOf(ctx, run.WorkflowID, run.RunID)
+	if err == nil && last.Alive() {
+		return refusef(Alive, run.WorkflowID, "run %s of %s goes on as %s", run.RunID, run.WorkflowID, last.RunID)
+	}
+	return err
+}
+
+// checkRedo refuses a Redo that was not made by Server.Redo, or whose rollback is not over.
+func (s Server) checkRedo(ctx context.Context, id string, r workflows.RedoRequest) error {
+	if id != workflows.RedoID(r.Rollback) {
+		return refusef(Foreign, r.Rollback.WorkflowID, "%s is not what redoes %s: use starter redo", id, r.Rollback.WorkflowID)
+	}
+	rollback, err := s.Describe(ctx, r.Rollback.WorkflowID, r.Rollback.RunID)
+	if WhyOf(err) == Unknown || err == nil && rollback.FirstRunID != r.Rollback.FirstRunID {
+		return refusef(Gone, r.Rollback.WorkflowID, "rollback %s is gone from the server", r.Rollback.WorkflowID)
+	}
+	if err != nil {
+		return err
+	}
+	return s.checkOver(ctx, rollback)
+}
+
+// Final makes of a refusal an error that an activity is not retried for: of type NotYours where the workflow that asks must not act.
+func Final(err error) error {
+	errorType := string(activities.Refused)
+	switch WhyOf(err) {
+	case "":
+		return err
+	case Alive, Ended, Superseded, Foreign, Dead:
+		errorType = workflows.NotYours
+	}
+	return temporal.NewNonRetryableApplicationError(err.Error(), errorType, nil)
+}
