@@ -19,6 +19,17 @@ type Host struct {
 	CheckCommands []string
 }
 
+// masker hides every secret that the worker knows.
+func (h Host) masker() *Masker {
+	m := &Masker{}
+	if h.Secrets != nil {
+		for _, value := range h.Secrets.Values() {
+			m.Add(value)
+		}
+	}
+	return m
+}
+
 // Registrar is the part of a Temporal worker that Register needs.
 type Registrar interface {
 	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
@@ -27,14 +38,14 @@ type Registrar interface {
 // Register registers every action's activities with a worker.
 func (r *Registry) Register(to Registrar, host Host) {
 	for name, a := range r.actions {
-		b := bound{action: a, host: host, records: r.worlds[WorldOf(name)].Records}
+		b := bound{action: a, name: name, host: host, records: r.worlds[WorldOf(name)].Records}
 		for suffix, fn := range map[string]any{
 			"": b.apply, ".plan": b.plan, ".undo": b.undo, ".reset": b.reset, ".observe": b.observe, ".release": b.release,
 		} {
 			to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name + suffix})
 		}
 		if c, ok := a.(Committer); ok {
-			to.RegisterActivityWithOptions(committer{c, host}.commit, activity.RegisterOptions{Name: name + CommitSuffix})
+			to.RegisterActivityWithOptions(committer{c, name, host}.commit, activity.RegisterOptions{Name: name + CommitSuffix})
 		}
 	}
 }
@@ -42,18 +53,19 @@ func (r *Registry) Register(to Registrar, host Host) {
 // bound is an action as a worker runs it.
 type bound struct {
 	action  Action
+	name    string
 	host    Host
 	records Records // of its world; nil where it keeps none
 }
 
 func (b bound) apply(ctx context.Context, f Forward) (Result, error) {
-	return forward(ctx, b.host, f, func(ctx context.Context, f Forward) (Result, error) {
+	return forward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Result, error) {
 		return b.action.Apply(ctx, f.Entry, f.Step, f.Want)
 	}, capResult)
 }
 
 func (b bound) plan(ctx context.Context, f Forward) (Change, error) {
-	return forward(ctx, b.host, f, func(ctx context.Context, f Forward) (Change, error) {
+	return forward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Change, error) {
 		return b.action.Plan(ctx, f.Entry, f.Step)
 	}, capChange)
 }
@@ -71,7 +83,7 @@ func (b bound) reset(ctx context.Context, back Backward) (Undone, error) {
 }
 
 func (b bound) backward(ctx context.Context, back Backward, do func(context.Context, Entry, Decision) (Undone, error)) (Undone, error) {
-	return call(ctx, b.host, &back.Entry, func(ctx context.Context, _ *Masker) (Undone, error) {
+	return call(ctx, b.host, b.name, &back.Entry, func(ctx context.Context, _ *Masker) (Undone, error) {
 		began := time.Now()
 		undone, err := do(ctx, back.Entry, back.Decision)
 		if b.records != nil && TypeOf(err) == DamagedRecord {
@@ -85,13 +97,13 @@ func (b bound) backward(ctx context.Context, back Backward, do func(context.Cont
 }
 
 func (b bound) observe(ctx context.Context, e Entry) (Observation, error) {
-	return call(ctx, b.host, &e, func(ctx context.Context, _ *Masker) (Observation, error) {
+	return call(ctx, b.host, b.name, &e, func(ctx context.Context, _ *Masker) (Observation, error) {
 		return b.action.Observe(ctx, e)
 	}, capObservation)
 }
 
 func (b bound) release(ctx context.Context, e Entry) error {
-	_, err := call(ctx, b.host, &e, func(ctx context.Context, _ *Masker) (struct{}, error) {
+	_, err := call(ctx, b.host, b.name, &e, func(ctx context.Context, _ *Masker) (struct{}, error) {
 		return struct{}{}, b.action.Release(ctx, e)
 	}, func(s struct{}) struct{} { return s })
 	return err
@@ -103,11 +115,12 @@ const CommitSuffix = ".commit"
 // committer is a Committer as a worker runs it.
 type committer struct {
 	action Committer
+	name   string
 	host   Host
 }
 
 func (b committer) commit(ctx context.Context, c Commitment) (Committed, error) {
-	return call(ctx, b.host, &Entry{Version: EntryVersion}, func(ctx context.Context, _ *Masker) (Committed, error) { // it is of no one entry
+	return call(ctx, b.host, b.name, &Entry{Version: EntryVersion}, func(ctx context.Context, _ *Masker) (Committed, error) { // it is of no one entry
 		return b.action.Commit(ctx, c)
 	}, func(c Committed) Committed {
 		c.Notes = capList(c.Notes)
@@ -121,7 +134,7 @@ func (r *Registry) Release(ctx context.Context, host Host, e Entry) error {
 	if a == nil {
 		return Errorf(Refused, "this worker does not know the action %q", e.Action)
 	}
-	return bound{action: a, host: host}.release(ctx, e)
+	return bound{action: a, name: e.Action, host: host}.release(ctx, e)
 }
 
 func ownerOf(info activity.Info) Owner {
@@ -129,13 +142,13 @@ func ownerOf(info activity.Info) Owner {
 }
 
 // forward runs a forward: a run that was reset goes no further, whatever else is wrong, and its step gets its secrets.
-func forward[T any](ctx context.Context, host Host, f Forward, do func(context.Context, Forward) (T, error), limit func(T) T) (T, error) {
+func forward[T any](ctx context.Context, host Host, action string, f Forward, do func(context.Context, Forward) (T, error), limit func(T) T) (T, error) {
 	if err := SameRun(ctx, f.OriginalRunID); err != nil {
 		var none T
 		return none, err
 	}
-	return call(ctx, host, &f.Entry, func(ctx context.Context, m *Masker) (_ T, err error) {
-		if f.Step.With, err = resolveSecrets(f.Step.With, host.Secrets, m); err != nil {
+	return call(ctx, host, action, &f.Entry, func(ctx context.Context, m *Masker) (_ T, err error) {
+		if f.Step.With, err = resolveSecrets(f.Step.With, host.Secrets, action, m); err != nil {
 			var none T
 			return none, err
 		}
@@ -155,9 +168,9 @@ func SameRun(ctx context.Context, originalRunID string) error {
 // call runs one call of an action: with its secrets resolved, its heart beating, everything that it returns masked and
 // then capped (in that order: a secret that is cut in two would no longer be found). A panic is an error like another:
 // what the SDK would make of it is not masked, in the history and in the log.
-func call[T any](ctx context.Context, host Host, e *Entry, do func(context.Context, *Masker) (T, error), limit func(T) T) (v T, err error) {
+func call[T any](ctx context.Context, host Host, action string, e *Entry, do func(context.Context, *Masker) (T, error), limit func(T) T) (v T, err error) {
 	var none T
-	masker := &Masker{}
+	masker := host.masker()
 	defer func() {
 		if p := recover(); p != nil {
 			v, err = none, ended(ctx, Errorf(ActionFailed, "the action panicked: %v", p), masker)
@@ -168,7 +181,7 @@ func call[T any](ctx context.Context, host Host, e *Entry, do func(context.Conte
 			"recorded by a version that this one cannot undo: the entry has format %d, and this worker knows %d; run a worker of the version that recorded it",
 			e.Version, EntryVersion), masker)
 	}
-	params, err := resolveSecrets(e.Params, host.Secrets, masker)
+	params, err := resolveSecrets(e.Params, host.Secrets, action, masker)
 	if err != nil {
 		return none, applicationError(err, masker)
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,13 +66,15 @@ func (a echo) Release(_ context.Context, e activities.Entry) error {
 
 type source map[string]string
 
-func (s source) Secret(name string) (string, error) {
+func (s source) Secret(name, _ string) (string, error) {
 	v, ok := s[name]
 	if !ok {
 		return "", errors.New("this worker's config allows WORD")
 	}
 	return v, nil
 }
+
+func (s source) Values() []string { return slices.Collect(maps.Values(s)) }
 
 // environment runs the activities of a.
 func environment(a activities.Action) *testsuite.TestActivityEnvironment {
@@ -220,4 +224,14 @@ func TestAnEntryOfAnotherFormatIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, "recorded by a version that this one cannot undo")
 		require.ErrorContains(t, err, "run a worker of the version that recorded it")
 	}
+}
+
+// What one step has written from a secret, another one shows, which refers to none.
+func TestASecretIsMaskedInACallThatDoesNotReferToIt(t *testing.T) {
+	v, err := environment(echo{}).ExecuteActivity("echo.say", ofThisRun(`{"word": "it says `+canary+` here"}`))
+	require.NoError(t, err)
+	var r activities.Result
+	require.NoError(t, v.Get(&r))
+	require.NotContains(t, fmt.Sprint(r), canary)
+	require.Contains(t, fmt.Sprint(r), activities.Mask)
 }

@@ -15,9 +15,12 @@ import (
 
 // SecretSource tells the values of the secrets that a worker's config allows.
 type SecretSource interface {
-	// Secret returns the value of a secret; an error that names the secret and the way out where it is not allowed or
-	// not there. It is asked at each use, so a rotated secret is picked up.
-	Secret(name string) (string, error)
+	// Secret returns the value of a secret for a step of an action; an error that names the way out where it is not allowed there,
+	// or is not there. It is asked at each use, so a rotated secret is picked up.
+	Secret(name, action string) (string, error)
+	// Values are those of all secrets that the worker knows, its own too, which no task can name: what one step has written, another
+	// one may show. They are asked for at each call.
+	Values() []string
 }
 
 // MinSecret is the least length of a secret: what is shorter cannot be masked without masking half of every text.
@@ -132,9 +135,9 @@ func (m *Masker) walk(v any) any {
 	return v
 }
 
-// resolveSecrets puts the values of secrets in place of their references, in every string of a JSON document, and makes
-// m hide them.
-func resolveSecrets(raw json.RawMessage, source SecretSource, m *Masker) (json.RawMessage, error) {
+// resolveSecrets puts the values of secrets in place of their references, in every string of a JSON document for an action,
+// and makes m hide them.
+func resolveSecrets(raw json.RawMessage, source SecretSource, action string, m *Masker) (json.RawMessage, error) {
 	if !secretRef.Match(raw) {
 		return raw, nil
 	}
@@ -144,7 +147,7 @@ func resolveSecrets(raw json.RawMessage, source SecretSource, m *Masker) (json.R
 	var refused error
 	out := secretRef.ReplaceAllFunc(raw, func(ref []byte) []byte {
 		name := string(secretRef.FindSubmatch(ref)[1])
-		value, err := source.Secret(name)
+		value, err := source.Secret(name, action)
 		if err == nil && len(value) < MinSecret {
 			err = fmt.Errorf("its value has %d bytes; give it at least %d, or it cannot be masked", len(value), MinSecret)
 		}

@@ -170,7 +170,7 @@ func (t *agentTask) adoptSteps(ctx workflow.Context, compiled task.Compiled) {
 }
 
 func (t *agentTask) addStep(step task.Step) *stepRun {
-	t.room.grow(len(step.With) + stepBytes)
+	t.room.grow(len(step.With) + sizeOf(step.Check) + stepBytes)
 	return t.schedule.addStep(step)
 }
 

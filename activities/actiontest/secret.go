@@ -21,12 +21,14 @@ const (
 
 type oneSecret string
 
-func (s oneSecret) Secret(name string) (string, error) {
+func (s oneSecret) Secret(name, _ string) (string, error) {
 	if name != secretName {
 		return "", fmt.Errorf("there is no secret %s", name)
 	}
 	return string(s), nil
 }
+
+func (s oneSecret) Values() []string { return []string{string(s)} }
 
 // secret calls the action as a worker does, and looks for the secret in all that a worker would return or log.
 func secret(w *world) {

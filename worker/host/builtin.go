@@ -27,7 +27,7 @@ type builtin struct {
 
 // host is what this worker offers its actions.
 func (b builtin) host() activities.Host {
-	return activities.Host{Secrets: secrets(b.config.Secrets), CheckCommands: b.config.CheckCommands}
+	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands}
 }
 
 func (b builtin) register(to activities.Registrar) {
@@ -64,7 +64,7 @@ func Catalog(ctx context.Context, c Config, r *activities.Registry) task.Catalog
 	journals, _ := r.Journals(ctx) // damaged journals are reported by places
 	return task.Catalog{
 		Specs: r.Specs(), Host: c.Host, SharedQueue: c.Queue, Journals: journals,
-		Secrets:  secretNames(c.Secrets),
+		Secrets:  c.taskSecretNames(),
 		Defaults: task.Defaults{Heartbeat: c.Heartbeat, HostWait: c.HostWait},
 	}
 }

@@ -43,9 +43,11 @@ type Config struct {
 	// HostWait is how long an undo waits on the queue of its host before the task shows that it waits for that host.
 	// Defaults to 0: the engine's own 2m.
 	HostWait time.Duration `yaml:"hostWait"`
-	// Secrets maps the secrets that tasks may use to where their values are: "env:VARIABLE" or "file:/path".
-	// Defaults to none.
+	// Secrets says where the values of secrets are: "env:VARIABLE" or "file:/path". Tasks may refer to them, but for those that the
+	// worker uses itself (stripe.key, webhook.secret). All are masked in whatever leaves a call. Defaults to none.
 	Secrets map[string]string `yaml:"secrets"`
+	// SecretActions limits secrets to actions, by name: "stripe.refund.create", or "stripe.*" for all of a world. Defaults to every action.
+	SecretActions map[string][]string `yaml:"secretActions"`
 	// Schedules is "on" or "off": whether a starting worker makes sure that the Temporal Schedules exist that recover dead
 	// runs and release expired records. If off, somebody else has to start the workflows Sweep and Retain. Defaults to
 	// "on". Environment: UNWIND_SCHEDULES.
@@ -254,6 +256,14 @@ func (c Config) Validate() error {
 	for name, source := range c.Secrets {
 		if kind, value, ok := strings.Cut(source, ":"); !ok || value == "" || kind != "env" && kind != "file" {
 			bad("secrets."+name, "%q must be env:VARIABLE or file:/path", source)
+		}
+	}
+	for name, actions := range c.SecretActions {
+		if _, known := c.Secrets[name]; !known {
+			bad("secretActions."+name, "it is not one of secrets")
+		}
+		if len(actions) == 0 {
+			bad("secretActions."+name, "name at least one action, such as file.write, or file.* for all of a world")
 		}
 	}
 	if c.File != nil {

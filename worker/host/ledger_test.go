@@ -41,7 +41,7 @@ func TestTheLedgerOfAnEncodedHistoryIsRead(t *testing.T) {
 		json.RawMessage(`{"name": "work", "steps": [{"id": "one", "uses": "slow.work"}]}`))
 	require.NoError(t, err)
 	require.NoError(t, task.Get(t.Context(), nil))
-	asked, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: t.Name()}, askLedger,
+	asked, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: task.GetID(), TaskQueue: t.Name()}, askLedger, // under an id that has a right to it
 		workflows.LedgerRequest{WorkflowID: task.GetID(), RunID: task.GetRunID()})
 	require.NoError(t, err)
 	var ledger json.RawMessage

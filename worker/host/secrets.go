@@ -6,16 +6,67 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// secrets reads the values that Config.Secrets allows, each time they are used.
-type secrets map[string]string
+// taskSecrets are the secrets of a worker as its tasks get them: all but its own, each for the actions that the config says.
+type taskSecrets struct{ config Config }
 
 // Secret implements activities.SecretSource.
-func (s secrets) Secret(name string) (string, error) {
-	source, allowed := s[name]
-	if !allowed {
-		return "", fmt.Errorf("this worker's config allows %s", listNames(slices.Sorted(maps.Keys(s))))
+func (t taskSecrets) Secret(name, action string) (string, error) {
+	c := t.config
+	if _, known := c.Secrets[name]; !known || slices.Contains(c.ownSecrets(), name) {
+		return "", fmt.Errorf("this worker's config allows tasks %s", listNames(c.taskSecretNames()))
+	}
+	if only, limited := c.SecretActions[name]; limited && !slices.ContainsFunc(only, func(pattern string) bool { return matchesAction(pattern, action) }) {
+		return "", fmt.Errorf("this worker's config allows it to %s, and not to %s", strings.Join(only, ", "), action)
+	}
+	return secrets(c.Secrets).read(name)
+}
+
+// Values implements activities.SecretSource. One that cannot be read now is told to who uses it.
+func (t taskSecrets) Values() []string {
+	var values []string
+	for name := range t.config.Secrets {
+		if value, err := secrets(t.config.Secrets).read(name); err == nil {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// matchesAction says that an action is the one named, or of the world named: "stripe.*".
+func matchesAction(pattern, action string) bool {
+	world, all := strings.CutSuffix(pattern, ".*")
+	return pattern == action || all && activities.WorldOf(action) == world
+}
+
+// ownSecrets are the names of those that the worker itself uses: no task can name them.
+func (c Config) ownSecrets() []string {
+	var own []string
+	if c.Stripe != nil {
+		own = append(own, c.Stripe.Key)
+	}
+	if c.Webhook != nil && c.Webhook.Secret != "" {
+		own = append(own, c.Webhook.Secret)
+	}
+	return own
+}
+
+// taskSecretNames are the names that tasks may refer to; not nil, which would mean "not known".
+func (c Config) taskSecretNames() []string {
+	names := append([]string{}, slices.Sorted(maps.Keys(c.Secrets))...)
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(c.ownSecrets(), name) })
+}
+
+// secrets reads the values of Config.Secrets for the worker itself, anew at each use.
+type secrets map[string]string
+
+func (s secrets) read(name string) (string, error) {
+	source, known := s[name]
+	if !known {
+		return "", fmt.Errorf("this worker's config has no secret %s", name)
 	}
 	kind, where, _ := strings.Cut(source, ":")
 	if kind == "file" {
@@ -37,9 +88,4 @@ func listNames(names []string) string {
 		return "no secrets"
 	}
 	return strings.Join(names, ", ")
-}
-
-// secretNames lists what is allowed; not nil, which would mean "not known".
-func secretNames(s map[string]string) []string {
-	return append([]string{}, slices.Sorted(maps.Keys(s))...)
 }

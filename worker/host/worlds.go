@@ -44,7 +44,7 @@ func openWorlds(c Config) ([]activities.World, error) {
 	if c.Stripe != nil {
 		key := c.Stripe.Key
 		add(stripe.New(stripe.Config{
-			Key: func() (string, error) { return secrets(c.Secrets).Secret(key) }, BaseURL: c.Stripe.URL, AllowLive: c.Stripe.AllowLive,
+			Key: func() (string, error) { return secrets(c.Secrets).read(key) }, BaseURL: c.Stripe.URL, AllowLive: c.Stripe.AllowLive,
 		}))
 	}
 	return worlds, errors.Join(problems...)

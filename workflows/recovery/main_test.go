@@ -1,6 +1,7 @@
 package recovery_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ func waiting(ctx workflow.Context) error {
 	workflow.GetSignalChannel(ctx, "end").Receive(ctx, &word)
 	if word == "again" {
 		return workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, nil)
+	}
+	if version, err := strconv.Atoi(word); err == nil { // with a carry of this version
+		return workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, nil, workflows.Carry{Version: version})
 	}
 	if word == "fail" || word == "cancel" { // a recovery that knows nothing of what is left
 		_ = workflow.UpsertTypedSearchAttributes(ctx, workflows.AttributeStatus.ValueSet(string(compensations.Remains)))

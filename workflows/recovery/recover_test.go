@@ -1,6 +1,7 @@
 package recovery_test
 
 import (
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -190,8 +191,9 @@ func TestWhatAnotherVersionWroteIsNotRecovered(t *testing.T) {
 	start := func(version int) string {
 		task, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
 			TaskQueue: s.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"),
-		}, workflows.AgentTaskType, nil, workflows.Carry{Version: version})
+		}, workflows.AgentTaskType, nil)
 		require.NoError(t, err)
+		s.end(task.GetID(), strconv.Itoa(version))
 		return task.GetID()
 	}
 	dead := func(id string) recovery.Run {

@@ -2,6 +2,7 @@ package task
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -132,11 +133,20 @@ func (c *compiler) compileStep(i int) Step {
 		c.complain(with, s.at.key("with"), "", fmt.Sprintf("has %d bytes, more than %d", len(compiled.With), MaxInline),
 			"put large content into a file and name it with source:")
 	}
+	if checks := jsonSize(compiled.Check); checks > MaxCheckBytes {
+		c.complain(s.node.get("check"), s.at.key("check"), "", fmt.Sprintf("has %d bytes with its vars filled in, more than %d", checks, MaxCheckBytes),
+			"let a command check compare large content")
+	}
 	t := nameTouched(a.Spec, with)
 	t.place = compiled.Place.Queue
 	compiled.Keys = t.keyNames()
 	c.touches[i] = t
 	return compiled
+}
+
+func jsonSize(v any) int {
+	raw, _ := json.Marshal(v) // plain data
+	return len(raw)
 }
 
 func (c *compiler) refuseAction(s step) {

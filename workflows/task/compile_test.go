@@ -3,7 +3,9 @@ package task
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -154,4 +156,21 @@ func TestDamagedSchema(t *testing.T) {
 	_, err := Compile(mustParse(t, stepsOf("uses: x.y")), cat)
 	require.ErrorContains(t, err, "action x.y: its parameters' schema cannot be read")
 	require.False(t, errors.As(err, new(Problems)))
+}
+
+// Small in the file, large where it is scheduled: vars are filled in.
+func TestChecksThatNoServerTakesAreRefused(t *testing.T) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: t\nvars: {big: %q}\nsteps:\n  - id: a\n    uses: fake.do\n    with: {}\n    check:\n", strings.Repeat("0123456789", 600))
+	for range 3 {
+		b.WriteString("      - json: {equals: \"${{ vars.big }}\"}\n")
+	}
+	doc, err := Parse("t.yaml", []byte(b.String()))
+	require.NoError(t, err)
+	_, err = Compile(doc, Catalog{
+		Specs: []activities.Spec{{Name: "fake.do", Params: json.RawMessage(`{"type":"object"}`), Risk: activities.Low, Keys: []activities.Key{}}},
+		Host:  "h", SharedQueue: "q", Journals: map[string]string{"fake": "j"},
+	})
+	require.ErrorContains(t, err, "steps[0].check")
+	require.ErrorContains(t, err, "bytes with its vars filled in, more than 16384")
 }

@@ -84,12 +84,14 @@ func (echo) Release(context.Context, activities.Entry) error { return nil }
 
 type oneSecret struct{}
 
-func (oneSecret) Secret(name string) (string, error) {
+func (oneSecret) Secret(name, _ string) (string, error) {
 	if name != "KEY" {
 		return "", fmt.Errorf("not allowed")
 	}
 	return "hunter2-hunter2", nil
 }
+
+func (oneSecret) Values() []string { return []string{"hunter2-hunter2"} }
 
 // The worker puts secrets in where the task file refers to them, and nowhere else: neither into what an output holds, nor
 // into what outputs and texts make together, nor into a text that was escaped.

@@ -1,0 +1,53 @@
+package host_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+func TestATaskGetsNoSecretOfTheWorkersOwnAndASecretIsMaskedInEveryCall(t *testing.T) {
+	const own, tasks, limited = "sk_test_0123456789", "task-secret-0123", "other-secret-0123"
+	t.Setenv("OWN", own)
+	t.Setenv("TASKS", tasks)
+	t.Setenv("LIMITED", limited)
+	root := t.TempDir()
+	f := files{serve(t, host.Config{
+		File: &host.FileConfig{Roots: []string{root}}, Secrets: map[string]string{"OWN": "env:OWN", "TASKS": "env:TASKS", "LIMITED": "env:LIMITED"},
+		SecretActions: map[string][]string{"LIMITED": {"container.*", "file.delete"}},
+		Stripe:        &host.StripeConfig{Key: "OWN"},
+	}, host.Options{}), root}
+	file := filepath.Join(root, "out")
+	write := func(id, gate, content string) string {
+		return f.start(map[string]any{"name": id, "steps": []any{map[string]any{
+			"id": "a", "uses": "file.write", "gate": gate, "with": map[string]any{"path": file, "content": content},
+		}}}).GetID()
+	}
+	for content, why := range map[string]string{
+		"${{ secrets.OWN }}":     "this worker's config does not allow this secret",
+		"${{ secrets.LIMITED }}": "this worker's config allows it to container.*, file.delete, and not to file.write",
+	} {
+		task := write("refused", "none", content)
+		require.ErrorContains(t, f.Client.GetWorkflow(t.Context(), task, "").Get(t.Context(), nil), why)
+		require.NoFileExists(t, file)
+	}
+	require.Equal(t, compensations.Committed, f.report(write("write", "none", "${{ secrets.TASKS }}")).Status)
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, tasks, string(content))
+	require.NoError(t, os.WriteFile(file, []byte(tasks+"\n"+own+"\n"), 0o600))
+
+	next := write("show", "ask", "nothing") // it refers to no secret, and shows what stands in the file
+	require.Eventually(t, func() bool { return len(f.state(next).Gates) == 1 }, waitFor, tick)
+	diff := f.state(next).Gates[0].Change.Diff
+	require.Contains(t, diff, "***")
+	require.NotContains(t, diff, tasks)
+	require.NotContains(t, diff, own)
+	require.NoError(t, f.Client.CancelWorkflow(t.Context(), next, ""))
+	require.Error(t, f.Client.GetWorkflow(t.Context(), next, "").Get(t.Context(), nil))
+}
