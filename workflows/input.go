@@ -35,8 +35,8 @@ func readCarry(ctx workflow.Context, raw converter.RawValue) (*Carry, error) {
 		decodeInput("what the run before has handed to this one", raw, &carry)
 		return carry, nil
 	}
-	var any any
-	if err := readInput(raw, &any); err != nil || any != nil {
+	var handed any
+	if err := readInput(raw, &handed); err != nil || handed != nil {
 		return nil, refused("second argument: it is for the runs that continue this task, and a task is started without")
 	}
 	return nil, nil
