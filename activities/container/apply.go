@@ -12,8 +12,14 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
+	"github.com/seed-62bf7108/unwind/activities/container/command"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/activities/container/manifest"
+	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/scene"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -31,8 +37,11 @@ type application struct {
 	step   activities.Step
 	params params
 	token  *journal.Token
-	rec    record
-	notes  []string
+	rec    stepRecord
+	// backend has the step's checkpoint, which is at checkpoint.
+	backend    checkpoint.Backend
+	checkpoint string
+	notes      []string
 }
 
 func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
@@ -40,7 +49,7 @@ func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 	if err != nil {
 		return activities.Result{}, err
 	}
-	t, err := x.token(ctx, e)
+	t, err := x.store.Open(ctx, e)
 	if err != nil {
 		return activities.Result{}, err
 	}
@@ -52,31 +61,25 @@ func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 	if err := t.CheckOpen(); err != nil {
 		return activities.Result{}, err
 	}
-	if done, found, err := readApplied(t); found || err != nil {
-		return result(done, err)
+	if done, found, err := record.ReadCompletion(t); found || err != nil {
+		return record.Answer(done, err)
 	}
 	a := &application{execAction: x, entry: e, step: s, params: p, token: t}
 	if err := a.capture(ctx, want); err != nil {
 		return activities.Result{}, err
 	}
-	if a.rec.Chosen.Why != "" {
-		a.notes = append(a.notes, a.rec.Chosen.fact())
+	a.backend = x.backends.Of(a.rec.Backend)
+	if a.rec.Backend.Remark() != "" {
+		a.notes = append(a.notes, a.rec.Backend.Fact())
 	}
 	if !a.rec.ReadOnly && a.rec.Redo == nil {
 		a.notes = append(a.notes, p.costs(a.rec.Volumes)...)
 	}
 	point.Reach("container.exec:recorded")
 	if a.rec.ReadOnly {
-		return result(a.read(ctx))
+		return record.Answer(a.read(ctx))
 	}
-	return result(a.change(ctx))
-}
-
-func result(done applied, err error) (activities.Result, error) {
-	if err != nil {
-		return activities.Result{}, err
-	}
-	return done.answer()
+	return record.Answer(a.change(ctx))
 }
 
 // capture makes the record, or reads the one that an earlier attempt has made.
@@ -93,7 +96,7 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		if err := a.token.Make(); err != nil { // who finds the lease looks for its step
 			return err
 		}
-		waited, err := a.leases.Take(ctx, nameOf(a.rec.Container), a.entry)
+		waited, err := a.leases.Take(ctx, engine.NameOf(a.rec.Container), a.entry)
 		if err == nil && waited { // it may be another container by now
 			again, err = a.aim(ctx)
 		}
@@ -101,8 +104,9 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 			return err
 		}
 	}
-	if a.rec.Chosen.Layers {
-		if a.rec.Beside, err = a.choice.layers.beside(ctx, a.rec.Container.ID); err != nil {
+	a.backend = a.backends.Of(a.rec.Backend)
+	if !a.rec.ReadOnly {
+		if a.rec.Beside, err = a.backend.ReadUncovered(ctx, a.rec.Container.ID); err != nil {
 			return err
 		}
 	}
@@ -110,31 +114,31 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 	recorded := false
 	defer func() {
 		if !recorded {
-			err = errors.Join(err, dropVolumes(a.token, record{}))
+			err = errors.Join(err, volumes.Copies{Token: a.token}.Drop())
 		}
 	}()
-	var before, seen manifest
+	var before, seen manifest.Manifest
 	if !a.rec.ReadOnly {
-		if before, seen, err = a.lookBefore(ctx, again, want != ""); err != nil {
+		if before, seen, err = a.readBefore(ctx, again, want != ""); err != nil {
 			return err
 		}
-		a.rec.Before = before.digest()
+		a.rec.Before = before.Digest()
 	}
 	kept := activities.Digest("")
 	if again != nil {
-		if err := again.unchanged(seen); err != nil {
+		if err := again.checkUnchanged(seen); err != nil {
 			return err
 		}
-		if err := a.take(again); err != nil {
+		if err := a.adopt(again); err != nil {
 			return err
 		}
 		kept = again.Kept.After
 	}
 	if want != "" && want != changeDigest(ctx, a.params, a.rec.Container, seen, kept) {
-		return activities.Errorf(activities.StaleApproval, "the command, or the filesystem of %s, is not what was approved", nameOf(a.rec.Container))
+		return activities.Errorf(activities.StaleApproval, "the command, or the filesystem of %s, is not what was approved", engine.NameOf(a.rec.Container))
 	}
 	if before != nil {
-		if err := before.save(a.token.Dir(), beforeFile); err != nil {
+		if err := before.Save(a.token.Dir(), beforeFile); err != nil {
 			return err
 		}
 	}
@@ -154,87 +158,89 @@ func (a *application) aim(ctx context.Context) (*comeback, error) {
 		return nil, err
 	}
 	if again != nil {
-		a.rec = record{Container: again.target, Ignore: again.ignore, Chosen: again.chosen}
+		a.rec = stepRecord{Container: again.target, Ignore: again.ignore, Backend: again.backend}
 		return again, nil
 	}
-	target, err := a.find(ctx, a.params.Container)
+	in, err := target.Find(ctx, a.engine, a.lineage, a.params.Container)
 	if err != nil {
 		return nil, err
 	}
-	a.rec = record{Container: target, Ignore: a.params.ignored()}
-	if a.rec.Chosen, a.rec.ReadOnly, err = a.chooseFor(ctx, a.params, target); err == nil && !a.rec.ReadOnly {
-		a.rec.Volumes, err = a.volumesOf(ctx, a.params, target)
+	a.rec = stepRecord{Container: in, Ignore: a.params.ignored()}
+	if a.rec.Backend, a.rec.ReadOnly, err = a.choose(ctx, a.params, in); err == nil && !a.rec.ReadOnly {
+		a.rec.Volumes, err = a.findVolumes(ctx, a.params, in)
 	}
 	return nil, err
 }
 
-// chooseFor decides how a step's checkpoint is taken, or that it needs none. A layer costs so little that nothing has to be
-// proven: it is taken for what only reads too.
-func (x *execAction) chooseFor(ctx context.Context, p params, target container.InspectResponse) (by chosen, reads bool, err error) {
-	if by, err = x.choice.of(ctx, target); err != nil || by.Layers {
+// choose decides how a step's checkpoint is taken, or that it needs none. Where it is cheap nothing has to be proven: it is
+// taken for what only reads too.
+func (x *execAction) choose(ctx context.Context, p params, in container.InspectResponse) (by checkpoint.Choice, reads bool, err error) {
+	by, backend, err := x.backends.Choose(ctx, in)
+	if err != nil || backend.Traits().Cheap {
 		return by, false, err
 	}
-	if reads, err = x.readsOnly(ctx, p, target); reads {
-		by = chosen{}
+	if reads, err = x.readsOnly(ctx, p, in); reads {
+		by = checkpoint.Choice{}
 	}
 	return by, reads, err
 }
 
-// lookBefore is what later looks are compared with, and what an approval covers where there is one, or a redo finds. A
-// checkpoint in layers is compared with itself: nothing is read before it is taken. Of volumes it is what is in the copies.
-func (a *application) lookBefore(ctx context.Context, again *comeback, approved bool) (before, found manifest, err error) {
+// readBefore reads what later manifests are compared with, and what an approval covers where there is one, or a redo finds. Of
+// volumes it is what is in the copies.
+func (a *application) readBefore(ctx context.Context, again *comeback, approved bool) (before, found manifest.Manifest, err error) {
+	differential := a.backend.Traits().Differential
 	switch {
 	case again != nil:
-		found, err = again.look(ctx)
-	case approved || !a.rec.Chosen.Layers:
-		found, err = takeManifest(ctx, a.engine, a.rec.Container.ID, a.rec.Ignore)
+		found, err = again.read(ctx)
+	case approved || !differential:
+		found, err = manifest.Take(ctx, a.engine, a.rec.Container.ID, a.rec.Ignore)
 	}
 	before = found
-	if a.rec.Chosen.Layers {
-		before = manifest{}
+	if differential {
+		before = manifest.Manifest{}
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	return before, found, a.keepVolumes(before, found)
+	return before, found, a.copies(a.token, a.rec).Keep(before, found)
 }
 
 // read runs a command that changes nothing. It needs no fence, and losing its result costs another run.
-func (a *application) read(ctx context.Context) (applied, error) {
-	out, stdout := &bytes.Buffer{}, &firstBytes{}
-	log := newLog(out)
-	exit, err := a.runHere(ctx, a.rec.Container.ID, a.params.command(), io.MultiWriter(log, stdout), log)
-	if errors.Is(err, errNotRun) {
-		return a.finish(applied{Container: a.rec.Container.ID, Failure: activities.Errorf(activities.ActionDenied, "%v", err)})
+func (a *application) read(ctx context.Context) (record.Completion, error) {
+	out, stdout := &bytes.Buffer{}, &command.FirstBytes{}
+	log := command.NewLog(out)
+	exit, err := command.Run(ctx, a.engine, a.rec.Container.ID, a.params.toRun(), io.MultiWriter(log, stdout), log)
+	if errors.Is(err, command.ErrNotRun) {
+		return a.finish(record.Completion{Container: a.rec.Container.ID, Failure: activities.Errorf(activities.ActionDenied, "%v", err)})
 	}
 	if err != nil {
-		return applied{}, engine.Explain("running the command in "+nameOf(a.rec.Container), err)
+		return record.Completion{}, engine.Explain("running the command in "+engine.NameOf(a.rec.Container), err)
 	}
-	if err := log.finish(); err != nil {
-		return applied{}, err
+	if err := log.Finish(); err != nil {
+		return record.Completion{}, err
 	}
 	point.Reach("container.exec:read")
-	done := applied{Container: a.rec.Container.ID, Running: true}
+	done := record.Completion{Container: a.rec.Container.ID, Running: true}
 	if done.Failure = a.failure(ctx, exit, out.String()); done.Failure == nil {
 		if done.Failure, err = a.check(ctx, done.Container); err != nil {
-			return applied{}, err
+			return record.Completion{}, err
 		}
 	}
 	done.Result = activities.Result{
-		Summary: fmt.Sprintf("read in %s: %s", nameOf(a.rec.Container), a.title(ctx)),
-		Outputs: a.outputs(ctx, stdout.kept, exit, false),
-		After:   activities.DigestOf(stdout.kept),
+		Summary: fmt.Sprintf("read in %s: %s", engine.NameOf(a.rec.Container), a.title(ctx)),
+		Outputs: a.outputs(ctx, stdout.Bytes, exit, false),
+		After:   activities.DigestOf(stdout.Bytes),
 	}
 	return a.finish(done)
 }
 
 // change runs a command that may change something: checkpoint, ticket, exec, result, manifest.
-func (a *application) change(ctx context.Context) (applied, error) {
-	if err := a.checkpoint(ctx); err != nil {
-		return applied{}, err
+func (a *application) change(ctx context.Context) (record.Completion, error) {
+	if err := a.takeCheckpoint(ctx); err != nil {
+		return record.Completion{}, err
 	}
 	if err := a.takeTicket(ctx); err != nil {
-		return applied{}, err
+		return record.Completion{}, err
 	}
 	point.Reach("container.exec:ticket-taken")
 	if a.rec.Redo != nil {
@@ -242,37 +248,39 @@ func (a *application) change(ctx context.Context) (applied, error) {
 	}
 	n, in, end, err := a.attempts(ctx)
 	if err != nil {
-		return applied{}, err
+		return record.Completion{}, err
 	}
 	point.Reach("container.exec:command-ended")
 	if end.Refused != "" {
 		return a.settle(ctx, in, n, end, activities.Errorf(activities.ActionDenied, "%s", end.Refused))
 	}
-	said, err := endOf(filepath.Join(a.token.Dir(), logName(n)))
+	said, err := command.ReadTail(filepath.Join(a.token.Dir(), command.LogName(n)))
 	if err != nil {
-		return applied{}, err
+		return record.Completion{}, err
 	}
 	failure := a.failure(ctx, end.Exit, said)
 	if failure == nil {
 		if failure, err = a.check(ctx, in); err != nil {
-			return applied{}, err
+			return record.Completion{}, err
 		}
 	}
 	return a.settle(ctx, in, n, end, failure)
 }
 
-// checkpoint keeps the filesystem, once.
-func (a *application) checkpoint(ctx context.Context) error {
+// takeCheckpoint keeps the filesystem, once.
+func (a *application) takeCheckpoint(ctx context.Context) error {
 	var at checkpointAt
 	if found, err := a.token.Read(checkpointDoc, &at); found || err != nil {
+		a.checkpoint = at.Checkpoint
 		return err
 	}
 	var err error
-	if at.Checkpoint, err = a.keeper(a.rec).take(ctx, a.entry.Token, a.rec.Container.ID); err != nil {
+	if at.Checkpoint, err = a.backend.Take(ctx, a.entry.Token, a.rec.Container.ID); err != nil {
 		return err
 	}
 	point.Reach("container.exec:checkpoint-taken")
 	_, err = a.token.Create(checkpointDoc, &at)
+	a.checkpoint = at.Checkpoint
 	return err
 }
 
@@ -286,13 +294,13 @@ func (a *application) takeTicket(ctx context.Context) error {
 		}
 	}
 	if activities.TypeOf(err) == activities.Fenced { // the undo may have looked before the checkpoint was there
-		return errors.Join(err, a.keeper(a.rec).drop(ctx, a.entry.Token, a.rec.Container.ID))
+		return errors.Join(err, a.backend.Drop(ctx, a.entry.Token, a.rec.Container.ID))
 	}
 	return err
 }
 
-// left is what a step has left.
-type left struct {
+// aftermath is what a step has left.
+type aftermath struct {
 	digest  activities.Digest
 	changes int
 	running bool
@@ -300,64 +308,62 @@ type left struct {
 	deep string
 }
 
-// lookAfter keeps the manifest of what the step has left in a container.
-func (a *application) lookAfter(ctx context.Context, in string) (left, error) {
-	before, err := loadManifest(a.token.Dir(), beforeFile, a.rec.Before)
+// readAfter keeps the manifest of what the step has left in a container.
+func (a *application) readAfter(ctx context.Context, in string) (aftermath, error) {
+	before, err := manifest.Load(a.token.Dir(), beforeFile, a.rec.Before)
 	if err != nil {
-		return left{}, err
+		return aftermath{}, err
 	}
-	after, err := a.keeper(a.rec).look(ctx, a.entry.Token, in, a.rec.Ignore)
+	after, err := a.backend.ReadManifest(ctx, a.entry.Token, in, a.rec.Ignore)
 	if err == nil {
-		err = after.addVolumes(a.rec.Volumes)
+		err = volumes.AddTo(after, a.rec.Volumes)
 	}
 	if err == nil {
-		err = after.save(a.token.Dir(), afterFile)
+		err = after.Save(a.token.Dir(), record.AfterFile)
 	}
 	if err != nil {
-		return left{}, errors.Join(a.token.CheckOpen(), err)
+		return aftermath{}, errors.Join(a.token.CheckOpen(), err)
 	}
 	now, err := a.engine.ContainerInspect(ctx, in)
 	if err != nil {
-		return left{}, errors.Join(a.token.CheckOpen(), engine.Explain("looking at the container after the step", err))
+		return aftermath{}, errors.Join(a.token.CheckOpen(), engine.Explain("looking at the container after the step", err))
 	}
-	return left{digest: after.digest(), changes: len(before.diff(after)), running: now.State.Running, deep: after.deep()}, nil
+	return aftermath{digest: after.Digest(), changes: len(before.Diff(after)), running: now.State.Running, deep: after.TooDeep()}, nil
 }
 
 // settle looks at the container after a command and writes down how the step ended.
-func (a *application) settle(ctx context.Context, in string, n int, end ended, failure *activities.Error) (applied, error) {
-	left, err := a.lookAfter(ctx, in)
+func (a *application) settle(ctx context.Context, in string, n int, end command.Ending, failure *activities.Error) (record.Completion, error) {
+	left, err := a.readAfter(ctx, in)
 	if err != nil {
-		return applied{}, err
+		return record.Completion{}, err
 	}
-	beside, err := a.besides(ctx, a.rec, in)
+	beside, err := a.compareUncovered(ctx, a.rec, in)
 	if err != nil {
-		return applied{}, err
+		return record.Completion{}, err
 	}
 	if left.deep != "" && failure == nil {
 		failure = activities.Errorf(activities.ActionDenied,
-			"the command has left folders in container %s that are nested deeper than %d (%s...): what is in them cannot be kept", nameOf(a.rec.Container), stack.MostNested, left.deep)
+			"the command has left folders in container %s that are nested deeper than %d (%s...): what is in them cannot be kept", engine.NameOf(a.rec.Container), manifest.MostNested, left.deep)
 	}
 	if len(beside) > 0 {
-		a.notes = append(a.notes, "the command has changed what no rollback takes back: "+strings.Join(few(beside), "; "))
+		a.notes = append(a.notes, "the command has changed what no rollback takes back: "+strings.Join(manifest.Few(beside), "; "))
 	}
 	outputs := a.outputs(ctx, end.Stdout, end.Exit, left.changes+len(beside) > 0)
-	outputs["log"] = filepath.Join(a.token.Dir(), logName(n))
-	if err := a.nameCheckpoint(outputs); err != nil {
-		return applied{}, err
-	}
+	outputs["log"] = filepath.Join(a.token.Dir(), command.LogName(n))
+	a.nameCheckpoint(outputs)
 	if end.More {
 		a.notes = append(a.notes, fmt.Sprintf("output stdout is only the beginning; %s has all", outputs["log"]))
 	}
-	return a.finish(applied{
+	return a.finish(record.Completion{
 		Container: in, After: left.digest, Beside: beside, Running: left.running, Failure: failure,
 		Result: activities.Result{
-			Summary: fmt.Sprintf("ran in %s: %s (%d paths changed)", nameOf(a.rec.Container), a.title(ctx), left.changes),
+			Summary: fmt.Sprintf("ran in %s: %s (%d paths changed)", engine.NameOf(a.rec.Container), a.title(ctx), left.changes),
 			Outputs: outputs, After: left.digest, Notes: a.notes,
 		},
 	})
 }
 
-func (a *application) finish(done applied) (applied, error) {
+func (a *application) finish(done record.Completion) (record.Completion, error) {
 	if err := a.token.CheckOpen(); err != nil {
 		return done, err
 	}
@@ -374,17 +380,14 @@ func (a *application) outputs(ctx context.Context, stdout []byte, exit int, chan
 	return map[string]any{"stdout": said, "exit_code": exit, "changed": changed}
 }
 
-// nameCheckpoint adds how the container as it was before the step is kept, and the image that it is in: layers are none.
-func (a *application) nameCheckpoint(outputs map[string]any) error {
+// nameCheckpoint adds how the container as it was before the step is kept, and the image that it is in, if it is one.
+func (a *application) nameCheckpoint(outputs map[string]any) {
 	delete(outputs, "checkpoint")
-	if outputs["kept_by"] = "layers"; a.rec.Chosen.Layers {
-		return nil
+	is := a.backend.Traits()
+	outputs["kept_by"] = is.Name
+	if is.Images {
+		outputs["checkpoint"] = a.checkpoint
 	}
-	outputs["kept_by"] = "docker commit"
-	var at checkpointAt
-	_, err := a.token.Read(checkpointDoc, &at)
-	outputs["checkpoint"] = at.Checkpoint
-	return err
 }
 
 // title is the command in one short line.
@@ -393,8 +396,8 @@ func (a *application) title(ctx context.Context) string {
 }
 
 // titleOf cuts a text that holds no secret any more.
-func titleOf(command string) string {
-	line, more, _ := strings.Cut(strings.TrimSpace(command), "\n")
+func titleOf(text string) string {
+	line, more, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if len(line) > 100 {
 		line, more = strings.ToValidUTF8(line[:100], ""), "more"
 	}
@@ -412,17 +415,18 @@ func (a *application) failure(ctx context.Context, exit int, said string) *activ
 	m := activities.MaskerFrom(ctx)
 	return &activities.Error{
 		Type:    activities.ActionDenied,
-		Message: fmt.Sprintf("%s: exit status %d in container %s", a.title(ctx), exit, nameOf(a.rec.Container)),
+		Message: fmt.Sprintf("%s: exit status %d in container %s", a.title(ctx), exit, engine.NameOf(a.rec.Container)),
 		Output:  activities.Tail(m.String(said), maxFailureTail),
 	}
 }
 
-// check runs the step's checks in the container. One that does not hold is the step's failure; any other error is not.
+// check runs the step's checks in the container, which may come too late as well as its command.
 func (a *application) check(ctx context.Context, in string) (*activities.Error, error) {
-	err := activities.RunChecks(ctx, a.step.Checks, activities.Live, activities.Live, stepScene{scene{a.execAction, in}, a})
-	var failed *activities.Error
-	if errors.As(err, &failed) && failed.Type.Final() {
-		return failed, nil
-	}
-	return nil, err
+	look := scene.Scene{Engine: a.engine, Container: in, Prepare: a.prepare}
+	return look.Check(ctx, a.step.Checks, activities.Live, activities.Live)
+}
+
+// prepare makes a command one of the step.
+func (a *application) prepare(ctx context.Context, c command.Command) (command.Command, error) {
+	return a.backend.Enter(ctx, a.entry.Token, a.rec.Container, c.Marked(a.entry.Token))
 }

@@ -1,6 +1,21 @@
 // Package container is the world of containers on a Docker engine. Its action container.exec runs a command in a
 // container and can take back what the command did to the container's filesystem; container.replace puts a new container
-// in the place of another (see below).
+// in the place of another (package replace).
+//
+// # Packages
+//
+//	command                  runs a command, under a supervisor that outlives the worker
+//	checkpoint               the seam between the actions and the two ways to keep a filesystem
+//	checkpoint/dockercommit  keeps it as an image, rolls back by making the container anew
+//	checkpoint/layers        keeps it as layers over the root of the container, which stays
+//	overlay                  what makes layers: mounts (stack), a helper that does them (helper), on the engine (sidecar)
+//	lineage                  which container took the place of which, and what steps leave in an engine
+//	manifest                 what a container's filesystem holds
+//	readonly                 the proof that a command only reads
+//	volumes                  copies of volumes
+//	lease                    one step at a time in a container
+//	record, target, scene    what both actions need: their journal, their container, a look into it for checks
+//	engine, blueprint, image the client of an engine, containers like others, images made on the spot
 //
 // # How a step runs
 //
@@ -8,9 +23,9 @@
 // runs in this order, each line durable before the next begins:
 //
 //	record       the container's whole inspection, and a manifest of its filesystem
-//	checkpoint   of the container's filesystem, by a backend (see checkpoints): docker commit, or a layer
+//	checkpoint   of the container's filesystem, by a backend (package checkpoint): docker commit, or a layer
 //	ticket       a document that forward and undo both write and only one can: whoever is first
-//	exec         under a supervisor, a process of its own that outlives the worker (see Attend)
+//	exec         under a supervisor, a process of its own that outlives the worker (package command)
 //	result       exit status and output, written by the supervisor into the journal
 //	applied      the manifest afterwards, and what Apply returns
 //
@@ -30,36 +45,20 @@
 //
 // # How it is undone
 //
-// An undo that writes the ticket first knows that the command has not run and never will. Otherwise the container is
-// made anew from the checkpoint, beside the old one, compared with the manifest, and then takes the old one's place and
-// name. Everything that a late forward knows, the container's id and the exec's, is dead from then on: the engine itself
-// refuses it. So the fence needs nothing in the engine that a stopped process could hold, and leaves no tombstone there;
-// the tombstone is the token's fate in the journal, which outlives all else.
+// An undo that writes the ticket first knows that the command has not run and never will. Otherwise the backend brings the
+// checkpoint back, so that what a late forward knows is of no use any more: see the packages of both. The tombstone is the
+// token's fate in the journal, which outlives all else.
 //
 // The ticket is a document, not a container of that name in the engine, for three reasons: link(2) takes a name as
 // atomically as the engine does; forward and undo share this journal, or are refused (WrongPlace); and what is not made
 // in the engine need never be cleared away there, when nobody can tell whether some process still means to look at it.
 //
-// Two undos at once build a container each; the document that names the old container's successor is written once, so
-// that only one of the two can win, and the loser removes its own (see lineage).
-//
-// # Layers
-//
-// Wherever that works, and the container's own processes do not use its files, a checkpoint is a list of layers over the
-// container's root (see layers, and package overlay/helper). A sidecar on the engine makes them (package overlay/sidecar), where
-// the worker cannot look, and the worker notes which containers have some (see home). A rollback takes the later ones off and the
-// container stays, with its id: so what is late is kept out in another way. Every command of a step, its checks too, starts
-// in a door: a folder that a helper shows in the container for this step alone. An engine starts nothing in a folder that is
-// not there. A rollback shows other layers, with another door or none, and ends every process that stands in the old ones.
-//
-// A manifest in layers says how the container differs from the step's checkpoint; the one from before the step is empty.
-//
 // # How a rollback is undone
 //
-// A rollback after the end commits the container to an image before it replaces it; the document that names the successor
-// names that image too, so that it is what the rollback which won has taken away. A redo is a forward of its own token, with
-// its own record, checkpoint and ticket; in place of a command it rolls the container over to that image, under the same
-// fences. It refuses a container that is not as the rollback left it, and an image that is not as the rollback saw it.
+// A rollback after the end keeps what it takes away; with docker commit the document that names the successor names its image
+// too, so that it is what the rollback which won has taken away. A redo is a forward of its own token, with
+// its own record, checkpoint and ticket; in place of a command it rolls the container over to what was kept, under the
+// same fences. It refuses a container that is not as the rollback left it, and what is not as the rollback saw it.
 //
 // # Reset
 //
@@ -67,19 +66,6 @@
 // first place. It needs only a container to copy the settings of: the one in the record, or the one that the entry names.
 // A document says whether an undo or a reset ends the token. An undo writes it when it has succeeded and a reset before it
 // touches anything; so an undo that wakes up beside a reset finishes the reset, or has been quicker.
-//
-// # container.replace
-//
-// A forward makes the new container, tries the image beside the old one where there are checks for that, then renames the
-// old one, stops it, and gives its name to the new one. Each container is named in a document before it is started: an undo
-// that writes the document first names none, so that none is started. So is the old one before it is renamed: where an undo
-// writes that first, the old one is not touched, and there is nothing to take back. A trial only reads what the old one has
-// mounted.
-//
-// The old one keeps its id, and no late call may reach it: it is only ever renamed by that, to a name of the token; stopped,
-// started and renamed on by that name. An undo takes it to a second name, and gives the first to a container that was never
-// started and cannot be, then the second one as well. They stay until the record is released. An undo finds the new one under
-// whatever id later rollbacks have given it, and the old one too.
 //
 // # Several tasks
 //
@@ -92,6 +78,6 @@
 // a step may ask for copies (volumes: snapshot): they are made before its record, and their undo puts back what differs, when
 // the container is rolled back and does not run yet (see package volumes).
 // What an engine mounts into each container itself (/etc/hosts, /etc/hostname, /etc/resolv.conf, /dev) is on no layer: what a step
-// does there is told by its result, and an undo of it leaves a residue.
-// LossTable says what each backend cannot keep.
+// does there is in its result, and an undo of it leaves a residue.
+// [checkpoint.LossTable] says what each backend cannot keep.
 package container

@@ -6,17 +6,18 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// ending is the document that says whether an undo or a reset ends the token. An undo writes it when it has succeeded, a
+// conclusion is the document that says whether an undo or a reset ends the token. An undo writes it when it has succeeded, a
 // reset before it touches anything: so the one that is kept is what the container has come to.
-type ending struct {
+type conclusion struct {
 	Turn string `json:"turn"`
 	// Undone is how the undo ended.
 	Undone activities.Undone `json:"undone,omitzero"`
-	// Container, Image, Usurper and Stopped are what the reset makes anew, and how; see [rollback].
+	// Container, Image, Usurper and Stopped are what the reset makes anew, and how; see [checkpoint.Rollback].
 	Container container.InspectResponse `json:"container,omitzero"`
 	Image     string                    `json:"image,omitempty"`
 	Usurper   string                    `json:"usurper,omitempty"`
@@ -34,12 +35,12 @@ func nothingDone(t *journal.Token) activities.Undone {
 // beginUndo decides the token's fate. It is over where the token has its outcome, or where all that is missing is to write
 // it down.
 func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (t *journal.Token, undone activities.Undone, over bool, err error) {
-	if t, err = x.token(ctx, e); err != nil {
+	if t, err = x.store.Open(ctx, e); err != nil {
 		return nil, undone, false, err
 	}
 	if over, err = t.Read(journal.Outcome, &undone); over || err != nil {
 		if undone.LookAgain > 0 {
-			undone, err = x.lookAgain(ctx, e, t, undone)
+			undone, err = x.dropLate(ctx, e, t, undone)
 		}
 		return t, undone, over, err
 	}
@@ -50,9 +51,9 @@ func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (t *jour
 	if fate != journal.Undoing {
 		return nil, undone, false, activities.Errorf(activities.Fenced, "the step's record is released: its rollback window has closed")
 	}
-	var by ending
+	var by conclusion
 	if over, err = t.Read(endingDoc, &by); over && err == nil {
-		undone, err = x.finish(ctx, e, t, by)
+		undone, err = x.conclude(ctx, e, t, by)
 	}
 	return t, undone, over, err
 }
@@ -64,33 +65,32 @@ func mayRun(t *journal.Token) (bool, error) {
 	return holder.Holder != undoHolds, err
 }
 
-// end ends the token with the outcome of an undo, unless a reset was quicker.
-func (x *execAction) end(ctx context.Context, e activities.Entry, t *journal.Token, undone activities.Undone) (activities.Undone, error) {
-	by := ending{Turn: undoTurn, Undone: undone}
+// endUndo ends the token with the outcome of an undo, unless a reset was quicker.
+func (x *execAction) endUndo(ctx context.Context, e activities.Entry, t *journal.Token, undone activities.Undone) (activities.Undone, error) {
+	by := conclusion{Turn: checkpoint.UndoTurn, Undone: undone}
 	if _, err := t.Create(endingDoc, &by); err != nil {
 		return activities.Undone{}, err
 	}
-	return x.finish(ctx, e, t, by)
+	return x.conclude(ctx, e, t, by)
 }
 
-// finish brings the token to its end and keeps the outcome.
-func (x *execAction) finish(ctx context.Context, e activities.Entry, t *journal.Token, by ending) (undone activities.Undone, err error) {
+// conclude brings the token to its end and keeps the outcome.
+func (x *execAction) conclude(ctx context.Context, e activities.Entry, t *journal.Token, by conclusion) (undone activities.Undone, err error) {
 	undone = by.Undone
-	if by.Turn == resetTurn {
+	if by.Turn == checkpoint.ResetTurn {
 		if undone, err = x.makeAnew(ctx, e, by); err != nil {
 			return activities.Undone{}, err
 		}
 	}
-	of, backend := "", checkpoints(x.backend) // where the record is damaged
-	switch rec, found, err := readRecord(t); {
-	case err == nil && found:
-		of, backend = rec.Container.ID, x.keeper(rec)
-	case err == nil: // copies of a forward that died before it made its record
-		if err := dropVolumes(t, record{}); err != nil {
+	rec, found, err := readRecord(t)
+	if err != nil { // what can be dropped without it is
+		rec = stepRecord{}
+	} else if !found { // copies of a forward that died before it made its record
+		if err := x.copies(t, rec).Drop(); err != nil {
 			return activities.Undone{}, err
 		}
 	}
-	if err := backend.drop(ctx, e.Token, of); err != nil {
+	if err := x.backends.Of(rec.Backend).Drop(ctx, e.Token, rec.containerID()); err != nil {
 		return activities.Undone{}, err
 	}
 	point.Reach("container.exec:checkpoint-dropped")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 )
 
@@ -37,7 +38,7 @@ func TestChangeAndUndo(t *testing.T) {
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
-	for _, loss := range container.Losses() {
+	for _, loss := range checkpoint.LossesByCommit() {
 		assert.Contains(t, u.Losses, loss)
 	}
 	assert.Equal(t, before, containertest.Files(t, b))

@@ -7,16 +7,20 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint/layers"
+	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 )
 
 // MaxRuns is how often a command is run whose result is lost each time.
 const MaxRuns = maxRuns
 
 // HasSidecar says whether a sidecar can be asked by now.
-func HasSidecar(exec activities.Action) bool { return exec.(*execAction).choice.able() }
+func HasSidecar(exec activities.Action) bool {
+	return exec.(*execAction).backends.Layers.(*layers.Backend).CanAsk()
+}
 
 // LookAfter sets when a late sweep looks for what has come late.
-func LookAfter(exec activities.Action, after time.Duration) { exec.(*execAction).lookAfter = after }
+func LookAfter(exec activities.Action, after time.Duration) { exec.(*execAction).lateAfter = after }
 
 // LeasePatience sets how long one waits for another step in the same container.
 func LeasePatience(exec activities.Action, patience time.Duration) {
@@ -25,9 +29,9 @@ func LeasePatience(exec activities.Action, patience time.Duration) {
 
 // ManifestOf is all that approvals cover of a container, a line for each path.
 func ManifestOf(ctx context.Context, exec activities.Action, id string) (string, error) {
-	m, err := takeManifest(ctx, exec.(*execAction).engine, id, []string{"/tmp"})
+	m, err := manifest.Take(ctx, exec.(*execAction).engine, id, []string{"/tmp"})
 	var lines []string
-	for _, at := range m.sorted() {
+	for _, at := range m.Paths() {
 		line, _ := json.Marshal(m[at])
 		lines = append(lines, string(line))
 	}

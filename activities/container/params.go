@@ -10,7 +10,11 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/command"
+	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/readonly"
+	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 )
 
 // params are what a task file writes below with:.
@@ -46,7 +50,7 @@ func decode(s activities.Step) (params, error) {
 	case p.Workdir != "" && !path.IsAbs(p.Workdir):
 		return refuse("workdir: %q is not an absolute path", p.Workdir)
 	}
-	if err := cleanPaths(p.Ignore); err != nil {
+	if err := target.CleanIgnore(p.Ignore); err != nil {
 		return p, err
 	}
 	for name := range p.Env {
@@ -62,19 +66,9 @@ func decode(s activities.Step) (params, error) {
 	return p, nil
 }
 
-// cleanPaths puts the paths to ignore into their shortest form.
-func cleanPaths(ignore []string) error {
-	for i, ig := range ignore {
-		if ignore[i] = path.Clean(ig); !path.IsAbs(ig) || ignore[i] == "/" {
-			return activities.Errorf(activities.Refused, "ignore: %q is not an absolute path below /", ig)
-		}
-	}
-	return nil
-}
-
 func (p params) ignored() []string {
 	if p.Ignore == nil {
-		return []string{"/tmp", "/run", "/var/log"}
+		return target.DefaultIgnore()
 	}
 	return p.Ignore
 }
@@ -86,6 +80,10 @@ func (p params) argv() []string {
 		return []string{"sh", "-c", p.Command}
 	}
 	return p.Argv
+}
+
+func (p params) toRun() command.Command {
+	return command.Command{Argv: p.argv(), User: p.User, Workdir: p.Workdir, Env: p.environ()}
 }
 
 func (p params) environ() []string {
@@ -119,11 +117,11 @@ func (p params) String() string {
 // readsOnly says that a command can be proven to change nothing in a container.
 func (x *execAction) readsOnly(ctx context.Context, p params, in container.InspectResponse) (bool, error) {
 	cmd, ok := p.reading()
-	if !ok || cmd.Scratch && !below("/tmp", p.ignored()) || !readonly.Provable(in) {
+	if !ok || cmd.Scratch && !manifest.Below("/tmp", p.ignored()) || !readonly.Provable(in) {
 		return false, nil
 	}
-	image, err := x.backend.origin(ctx, in)
-	if damaged(err) { // the image is gone
+	image, err := x.lineage.Origin(ctx, in)
+	if record.IsDamaged(err) { // the image is gone
 		return false, nil
 	}
 	if err != nil {

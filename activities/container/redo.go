@@ -13,7 +13,13 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
+	"github.com/seed-62bf7108/unwind/activities/container/command"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/lineage"
+	"github.com/seed-62bf7108/unwind/activities/container/manifest"
+	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -23,9 +29,9 @@ type redo struct {
 	// Of is the token that was rolled back.
 	Of string `json:"of"`
 	// Kept is what its rollback has kept.
-	Kept kept `json:"kept"`
+	Kept checkpoint.Salvage `json:"kept"`
 	// Done is how it had ended.
-	Done applied `json:"done"`
+	Done record.Completion `json:"done"`
 }
 
 // comeback is a redo that can be done: what it puts back, and the container that it finds.
@@ -33,11 +39,11 @@ type comeback struct {
 	redo
 	target container.InspectResponse
 	ignore []string
-	// chosen is the backend that has kept it; look tells the container as it told it of the step that was rolled back.
-	chosen chosen
-	look   func(context.Context) (manifest, error)
+	// backend has kept it; read reads the container as it was read for the step that was rolled back.
+	backend checkpoint.Choice
+	read    func(context.Context) (manifest.Manifest, error)
 	// before is what the rollback brought back; after what it took away.
-	before, after manifest
+	before, after manifest.Manifest
 }
 
 // comebackOf looks for what the entry's forward has to put back. Nil: nothing was taken away, for the command had not run
@@ -46,7 +52,7 @@ func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeb
 	if e.Redoes == "" {
 		return nil, nil //nolint:nilnil // there is nothing to put back, and nothing wrong
 	}
-	t, err := x.journal.Token(e.Redoes)
+	t, err := x.store.Journal.Token(e.Redoes)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +62,7 @@ func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeb
 	} else if !found {
 		return nil, activities.Errorf(activities.Refused, "token %s has not been rolled back: there is nothing to do again", e.Redoes)
 	}
-	done, ended, err := readApplied(t)
+	done, ended, err := record.ReadCompletion(t)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +79,8 @@ func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeb
 	if len(rec.Volumes) > 0 {
 		return nil, nil //nolint:nilnil // of what it wrote in volumes nothing is kept: the command runs again
 	}
-	back := comeback{redo: redo{Of: e.Redoes, Done: done}, ignore: rec.Ignore, chosen: rec.Chosen}
-	at, err := x.keeper(rec).kept(ctx, rollback{Token: e.Redoes, Turn: undoTurn, Container: rec.Container})
+	back := comeback{redo: redo{Of: e.Redoes, Done: done}, ignore: rec.Ignore, backend: rec.Backend}
+	at, err := x.backends.Of(rec.Backend).FindSalvage(ctx, checkpoint.Rollback{Token: e.Redoes, Turn: checkpoint.UndoTurn, Container: rec.Container})
 	if err != nil {
 		return nil, err
 	}
@@ -82,54 +88,54 @@ func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeb
 		return nil, activities.Errorf(activities.Refused, "the undo of token %s has kept nothing to do it again from", e.Redoes)
 	}
 	back.Kept = *at
-	if back.target, err = x.rolledBack(ctx, rec); err != nil {
+	if back.target, err = x.findRolledBack(ctx, rec); err != nil {
 		return nil, err
 	}
-	back.look = func(ctx context.Context) (manifest, error) {
-		return x.keeper(rec).look(ctx, e.Redoes, back.target.ID, rec.Ignore)
+	back.read = func(ctx context.Context) (manifest.Manifest, error) {
+		return x.backends.Of(rec.Backend).ReadManifest(ctx, e.Redoes, back.target.ID, rec.Ignore)
 	}
-	if back.before, err = loadManifest(t.Dir(), beforeFile, rec.Before); err != nil {
+	if back.before, err = manifest.Load(t.Dir(), beforeFile, rec.Before); err != nil {
 		return nil, err
 	}
-	back.after, err = loadManifest(t.Dir(), keptFile(at.After), at.After)
+	back.after, err = manifest.Load(t.Dir(), salvageFile(at.After), at.After)
 	return &back, err
 }
 
-// rolledBack is the container of a step as its rollback has left it: under the id that it has now.
-func (x *execAction) rolledBack(ctx context.Context, rec record) (container.InspectResponse, error) {
-	id, err := x.backend.standing(ctx, rec.Container.ID)
+// findRolledBack finds the container of a step as its rollback has left it: under the id that it has now.
+func (x *execAction) findRolledBack(ctx context.Context, rec stepRecord) (container.InspectResponse, error) {
+	id, err := x.lineage.Standing(ctx, rec.Container.ID)
 	if err != nil {
 		return container.InspectResponse{}, err
 	}
 	c, err := x.engine.ContainerInspect(ctx, id)
 	switch {
 	case engine.IsNotFound(err):
-		return c, activities.Errorf(activities.Refused, "container %s has been removed since the rollback", nameOf(rec.Container))
+		return c, activities.Errorf(activities.Refused, "container %s has been removed since the rollback", engine.NameOf(rec.Container))
 	case err != nil:
 		return c, engine.Explain("looking at the container", err)
-	case isPutAside(c):
-		return c, activities.Errorf(activities.Refused, "container %s has been replaced since the rollback", nameOf(rec.Container))
+	case lineage.IsPutAside(c):
+		return c, activities.Errorf(activities.Refused, "container %s has been replaced since the rollback", engine.NameOf(rec.Container))
 	}
-	return c, awake(c, nameOf(c))
+	return c, target.CheckAwake(c, engine.NameOf(c))
 }
 
-// unchanged refuses where someone has changed the container since the rollback.
-func (c *comeback) unchanged(now manifest) error {
-	if differs := c.before.diff(now); len(differs) > 0 {
-		return activities.Errorf(activities.Refused, "container %s has changed since the rollback, and is left alone: %s", nameOf(c.target), strings.Join(few(differs), "; "))
+// checkUnchanged refuses where someone has changed the container since the rollback.
+func (c *comeback) checkUnchanged(now manifest.Manifest) error {
+	if differs := c.before.Diff(now); len(differs) > 0 {
+		return activities.Errorf(activities.Refused, "container %s has changed since the rollback, and is left alone: %s", engine.NameOf(c.target), strings.Join(manifest.Few(differs), "; "))
 	}
 	return nil
 }
 
 // change says what a redo would do.
-func (c *comeback) change(now manifest, losses []string) activities.Change {
-	lines := now.diff(c.after)
+func (c *comeback) change(now manifest.Manifest, losses []string) activities.Change {
+	lines := now.Diff(c.after)
 	diff := strings.Join(lines, "\n") + "\n"
 	if len(diff) > activities.MaxDiff {
-		diff = strings.Join(few(lines), "\n") + "\n"
+		diff = strings.Join(manifest.Few(lines), "\n") + "\n"
 	}
 	return activities.Change{
-		Summary:  fmt.Sprintf("put back in %s what its rollback has kept (%d paths)", nameOf(c.target), len(lines)),
+		Summary:  fmt.Sprintf("put back in %s what its rollback has kept (%d paths)", engine.NameOf(c.target), len(lines)),
 		Diff:     diff,
 		Strategy: activities.Snapshot,
 		Losses:   losses,
@@ -138,15 +144,15 @@ func (c *comeback) change(now manifest, losses []string) activities.Change {
 	}
 }
 
-// take notes in the record of a forward what it puts back, and makes the journal of the token whole: what it needs may be
+// adopt notes in the record of a forward what it puts back, and makes the journal of the token whole: what it needs may be
 // released at any time.
-func (a *application) take(c *comeback) error {
+func (a *application) adopt(c *comeback) error {
 	a.rec.Redo = &c.redo
 	if len(c.after) == 0 { // it has no file
 		return nil
 	}
-	name := keptFile(c.Kept.After)
-	of, err := a.journal.Token(c.Of)
+	name := salvageFile(c.Kept.After)
+	of, err := a.store.Journal.Token(c.Of)
 	if err != nil {
 		return err
 	}
@@ -158,41 +164,39 @@ func (a *application) take(c *comeback) error {
 }
 
 // putBack is the change of a redo: the container is made anew from what was kept, with the same fences as a rollback.
-func (a *application) putBack(ctx context.Context) (applied, error) {
+func (a *application) putBack(ctx context.Context) (record.Completion, error) {
 	r := a.rec.Redo
-	before, err := loadManifest(a.token.Dir(), keptFile(r.Kept.After), r.Kept.After)
+	before, err := manifest.Load(a.token.Dir(), salvageFile(r.Kept.After), r.Kept.After)
 	if err != nil {
-		return applied{}, err
+		return record.Completion{}, err
 	}
-	back, err := a.keeper(a.rec).rollback(ctx, rollback{
-		Token: a.entry.Token, Turn: redoTurn, Container: a.rec.Container, Checkpoint: r.Kept.Image, Before: before,
+	back, err := a.backend.RollBack(ctx, checkpoint.Rollback{
+		Token: a.entry.Token, Turn: checkpoint.RedoTurn, Container: a.rec.Container, Checkpoint: r.Kept.Image, Before: before,
 		Ignore: a.rec.Ignore, Exactly: true, Stopped: r.Kept.Stopped || !a.rec.Container.State.Running,
 	})
 	if err != nil {
-		return applied{}, err
+		return record.Completion{}, err
 	}
 	point.Reach("container.exec:put-back")
 	failure := r.Done.Failure
 	if failure == nil {
 		if failure, err = a.check(ctx, back.ID); err != nil {
-			return applied{}, errors.Join(a.token.CheckOpen(), err)
+			return record.Completion{}, errors.Join(a.token.CheckOpen(), err)
 		}
 	}
-	left, err := a.lookAfter(ctx, back.ID)
+	left, err := a.readAfter(ctx, back.ID)
 	if err != nil {
-		return applied{}, err
+		return record.Completion{}, err
 	}
 	result := r.Done.Result
-	result.Summary = fmt.Sprintf("put back in %s what its rollback had kept (%d paths changed)", nameOf(a.rec.Container), left.changes)
+	result.Summary = fmt.Sprintf("put back in %s what its rollback had kept (%d paths changed)", engine.NameOf(a.rec.Container), left.changes)
 	result.After = left.digest
 	result.Notes = []string{"the command did not run again: its result is that of the run which was rolled back"}
 	if result.Outputs, err = a.adoptLog(result.Outputs); err != nil {
-		return applied{}, err
+		return record.Completion{}, err
 	}
-	if err := a.nameCheckpoint(result.Outputs); err != nil {
-		return applied{}, err
-	}
-	return a.finish(applied{Container: back.ID, After: left.digest, Running: left.running, Failure: failure, Result: result})
+	a.nameCheckpoint(result.Outputs)
+	return a.finish(record.Completion{Container: back.ID, After: left.digest, Running: left.running, Failure: failure, Result: result})
 }
 
 // adoptLog gives the step the log of the run that was rolled back, for as long as its own record is kept.
@@ -202,7 +206,7 @@ func (a *application) adoptLog(outputs map[string]any) (map[string]any, error) {
 	if !ok {
 		return outputs, nil
 	}
-	mine := filepath.Join(a.token.Dir(), logName(1))
+	mine := filepath.Join(a.token.Dir(), command.LogName(1))
 	switch err := os.Link(had, mine); {
 	case err == nil || errors.Is(err, fs.ErrExist):
 		outputs["log"] = mine

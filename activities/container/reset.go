@@ -7,7 +7,11 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/lineage"
+	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -22,63 +26,61 @@ func (x *execAction) Reset(ctx context.Context, e activities.Entry, d activities
 	}
 	point.Reach("container.exec:reset-begun")
 	runs, err := mayRun(t)
-	if err != nil && !damaged(err) {
+	if err != nil && !record.IsDamaged(err) {
 		return activities.Undone{}, err
 	}
 	if err == nil && !runs {
-		return x.end(ctx, e, t, nothingDone(t))
+		return x.endUndo(ctx, e, t, nothingDone(t))
 	}
-	by, err := x.blueprint(ctx, e, t)
+	by, err := x.planReset(ctx, e, t)
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	if by.Usurper != "" {
-		s := sight{name: nameOf(by.Container), gone: true, usurper: by.Usurper}
-		if drift := s.drift(); d.Force != drift.Digest {
-			return activities.Undone{Outcome: activities.Drifted, Observed: s.say(), Drift: drift}, nil
+		s := target.View{Name: engine.NameOf(by.Container), Gone: true, Usurper: by.Usurper}
+		if drift := s.Drift(); d.Force != drift.Digest {
+			return activities.Undone{Outcome: activities.Drifted, Observed: s.String(), Drift: drift}, nil
 		}
 	}
 	if _, err := t.Create(endingDoc, &by); err != nil {
 		return activities.Undone{}, err
 	}
 	point.Reach("container.exec:reset-decided")
-	return x.finish(ctx, e, t, by)
+	return x.conclude(ctx, e, t, by)
 }
 
-func damaged(err error) bool { return activities.TypeOf(err) == activities.DamagedRecord }
-
-// blueprint finds what a reset has to make: by the record, or where that is damaged by the name that the container has in
+// planReset finds what a reset has to make: by the record, or where that is damaged by the name that the container has in
 // the entry.
-func (x *execAction) blueprint(ctx context.Context, e activities.Entry, t *journal.Token) (ending, error) {
-	by := ending{Turn: resetTurn}
+func (x *execAction) planReset(ctx context.Context, e activities.Entry, t *journal.Token) (conclusion, error) {
+	by := conclusion{Turn: checkpoint.ResetTurn}
 	rec, found, err := readRecord(t)
 	if err == nil && found {
-		by.Container, err = x.present(ctx, rec.Container.ID)
-		if engine.IsNotFound(err) || err == nil && isPutAside(by.Container) {
+		by.Container, err = x.findPresent(ctx, rec.Container.ID)
+		if engine.IsNotFound(err) || err == nil && lineage.IsPutAside(by.Container) {
 			by.Container = rec.Container
-			by.Usurper, err = x.holderOf(ctx, nameOf(rec.Container))
+			by.Usurper, err = target.FindHolder(ctx, x.engine, engine.NameOf(rec.Container))
 		}
 	}
-	if !found || damaged(err) {
-		by.Container, err = x.named(ctx, e)
+	if !found || record.IsDamaged(err) {
+		by.Container, err = x.findNamed(ctx, e)
 	}
 	if err != nil {
 		return by, err
 	}
-	if by.Image, err = x.backend.origin(ctx, by.Container); err != nil {
+	if by.Image, err = x.lineage.Origin(ctx, by.Container); err != nil {
 		return by, err
 	}
-	done, ended, err := readApplied(t)
-	if damaged(err) {
+	done, ended, err := record.ReadCompletion(t)
+	if record.IsDamaged(err) {
 		err = nil
 	}
-	by.Stopped = ended && by.Usurper == "" && done.stoppedSince(by.Container)
+	by.Stopped = ended && by.Usurper == "" && done.IsStoppedSince(by.Container)
 	return by, err
 }
 
-// present is the container that had an id once, under the one that it has now.
-func (x *execAction) present(ctx context.Context, id string) (container.InspectResponse, error) {
-	now, err := x.backend.standing(ctx, id)
+// findPresent finds the container that had an id once, under the one that it has now.
+func (x *execAction) findPresent(ctx context.Context, id string) (container.InspectResponse, error) {
+	now, err := x.lineage.Standing(ctx, id)
 	if err != nil {
 		return container.InspectResponse{}, err
 	}
@@ -86,8 +88,8 @@ func (x *execAction) present(ctx context.Context, id string) (container.InspectR
 	return c, engine.Explain("looking at the container", err)
 }
 
-// named is the container that the entry names.
-func (x *execAction) named(ctx context.Context, e activities.Entry) (container.InspectResponse, error) {
+// findNamed finds the container that the entry names.
+func (x *execAction) findNamed(ctx context.Context, e activities.Entry) (container.InspectResponse, error) {
 	p, err := activities.DecodeParams[params](e.Params)
 	if err != nil {
 		return container.InspectResponse{}, err
@@ -100,16 +102,16 @@ func (x *execAction) named(ctx context.Context, e activities.Entry) (container.I
 }
 
 // makeAnew makes the container that the ending describes, and says what was seen.
-func (x *execAction) makeAnew(ctx context.Context, e activities.Entry, by ending) (activities.Undone, error) {
-	name := nameOf(by.Container)
-	back, err := x.backend.rollback(ctx, rollback{
-		Token: e.Token, Turn: resetTurn, Container: by.Container, Checkpoint: by.Image, Usurper: by.Usurper, Stopped: by.Stopped,
+func (x *execAction) makeAnew(ctx context.Context, e activities.Entry, by conclusion) (activities.Undone, error) {
+	name := engine.NameOf(by.Container)
+	back, err := x.backends.Commit.RollBack(ctx, checkpoint.Rollback{
+		Token: e.Token, Turn: checkpoint.ResetTurn, Container: by.Container, Checkpoint: by.Image, Usurper: by.Usurper, Stopped: by.Stopped,
 	})
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	point.Reach("container.exec:reset-made")
-	if err := x.release(ctx, e.Token); err != nil {
+	if err := x.backends.Release(ctx, e.Token); err != nil {
 		return activities.Undone{}, err
 	}
 	undone := activities.Undone{
@@ -117,7 +119,7 @@ func (x *execAction) makeAnew(ctx context.Context, e activities.Entry, by ending
 		Observed: fmt.Sprintf("%s was made anew from its image %s", name, by.Image),
 		Losses: append([]string{
 			"everything that was done in the container since it was made from its image, by this step and by all others",
-		}, append(anew(), outside(by.Container, nil)...)...),
+		}, append(checkpoint.LossesByRecreation(), target.NotRolledBack(by.Container, nil)...)...),
 	}
 	return x.standsNow(ctx, undone, back)
 }

@@ -1,18 +1,22 @@
 package container
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint/dockercommit"
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint/layers"
+	"github.com/seed-62bf7108/unwind/activities/container/command"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lease"
+	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/activities/container/readonly"
+	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/replace"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -29,19 +33,14 @@ type Config struct {
 }
 
 // LayersMode says when a checkpoint is a layer. All others are images, taken by docker commit.
-type LayersMode string
+type LayersMode = layers.Mode
 
 // The modes. Empty is LayersAuto.
 const (
-	LayersAuto    LayersMode = "auto"    // wherever layers work
-	LayersNever   LayersMode = "never"   // only over containers that have layers already
-	LayersRequire LayersMode = "require" // always: a worker without layers does not start, and a step that cannot have one is refused
+	LayersAuto    = layers.Auto
+	LayersNever   = layers.Never
+	LayersRequire = layers.Require
 )
-
-// Valid says whether it is one of the modes.
-func (m LayersMode) Valid() bool {
-	return slices.Contains([]LayersMode{"", LayersAuto, LayersNever, LayersRequire}, m)
-}
 
 // New makes the world. The engine need not answer yet.
 func New(c Config) (activities.World, error) {
@@ -55,7 +54,7 @@ func New(c Config) (activities.World, error) {
 	if !c.Layers.Valid() {
 		return activities.World{}, fmt.Errorf("container.layers: %q must be %s, %s or %s", c.Layers, LayersAuto, LayersNever, LayersRequire)
 	}
-	if err := refuseForeignLayers(filepath.Join(state, "container", "layers")); err != nil {
+	if err := layers.RefuseForeign(filepath.Join(state, "container", "layers")); err != nil {
 		return activities.World{}, err
 	}
 	plain, err := engine.Connect(c.Host)
@@ -66,7 +65,7 @@ func New(c Config) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	family, err := openLineage(filepath.Join(state, "container", "lineage"))
+	family, err := lineage.Open(filepath.Join(state, "container", "lineage"), plain)
 	if err != nil {
 		return activities.World{}, err
 	}
@@ -74,38 +73,33 @@ func New(c Config) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	client := helper.NewClient(sidecar.Starter(plain, records.ID()))
-	choice := &choice{mode: c.Layers, layers: &layers{
-		engine: plain, helper: client, home: home{notes: filepath.Join(state, "container", "sidecar"), helper: client},
-	}}
-	engine := &layeredEngine{plain, choice}
-	backend := &commits{engine: engine, lineage: family}
-	choice.layers.commits = backend
-	x := &execAction{
-		engine:  engine,
-		host:    c.Host,
-		journal: records,
-		leases:  leases,
-		backend: backend,
-		choice:  choice,
-		prover:  readonly.NewProver(engine),
+	sidecars := helper.NewClient(sidecar.Starter(plain, records.ID()))
+	overlays := layers.New(c.Layers, plain, family, sidecars, filepath.Join(state, "container", "sidecar"))
+	layered := layers.NewEngine(overlays)
+	store := record.Store{Journal: records, Engine: layered}
+	exec := &execAction{
+		store:    store,
+		engine:   layered,
+		host:     c.Host,
+		leases:   leases,
+		lineage:  family,
+		backends: checkpoint.Backends{Layers: overlays, Commit: dockercommit.New(layered, family)},
+		prover:   readonly.NewProver(layered),
 
-		lookAfter: lookAfter,
+		lateAfter: lateAfter,
 	}
+	replacing := &replace.Action{Store: store, Engine: layered, Leases: leases, Lineage: family}
 	return activities.World{
-		Name: "container", Actions: []activities.Action{x, &replaceAction{x}}, Journal: x.place,
-		Records: journal.Records{Journal: records, Bytes: x.bytes}, Prepare: choice.prepare, Watch: x.watch,
+		Name: "container", Actions: []activities.Action{exec, replacing}, Journal: store.Place,
+		Records: journal.Records{Journal: records, Bytes: exec.bytes}, Prepare: overlays.Prepare, Watch: overlays.Watch,
 	}, nil
 }
 
-// refuseForeignLayers refuses a state folder of a worker that was root and made layers by itself: nobody can show them any more.
-func refuseForeignLayers(dir string) error {
-	found, err := namesIn(dir)
-	if len(found) > 0 {
-		return fmt.Errorf("state: %s has layers of containers that an earlier version of Unwind made in a way that is gone, and their steps cannot be undone by this one: "+
-			"roll back or release them with that version, or remove the folder to give them up", dir)
-	}
-	return err
+// Attend makes this program able to supervise commands in containers, and to be a helper in a sidecar. Call it first in main,
+// and first in TestMain: in a process that was started as one of these it does that work and never returns.
+func Attend() {
+	helper.Attend()
+	command.Attend()
 }
 
 // Home names what the sidecars of a worker with this state folder have on an engine: see [sidecar.Remove].
@@ -115,37 +109,4 @@ func Home(state string) (string, error) {
 		return "", err
 	}
 	return records.ID(), nil
-}
-
-// place is the journal's id and the engine's: a record is worth nothing at another engine.
-func (x *execAction) place(ctx context.Context) (string, error) {
-	id, err := x.engine.EngineID(ctx)
-	if err != nil {
-		return "", err
-	}
-	return x.journal.ID() + "@" + id, nil
-}
-
-// token opens the entry's token after making sure that its record can be nowhere else.
-func (x *execAction) token(ctx context.Context, e activities.Entry) (*journal.Token, error) {
-	if err := x.here(ctx, e.Place); err != nil {
-		return nil, err
-	}
-	return x.journal.Token(e.Token)
-}
-
-// here refuses the steps of another place.
-func (x *execAction) here(ctx context.Context, at activities.Place) error {
-	records, engine, _ := strings.Cut(at.Journal, "@")
-	if err := x.journal.Check(records); err != nil {
-		return err
-	}
-	here, err := x.engine.EngineID(ctx)
-	if err != nil {
-		return err
-	}
-	if engine != here {
-		return activities.Errorf(activities.WrongPlace, "the step ran on container engine %s; this worker's engine is %s", engine, here)
-	}
-	return nil
 }

@@ -55,7 +55,7 @@ var mutants = []mutant{
 	{
 		name: "container lets in who comes after the undo", in: "activities/journal",
 		from: "\tif f != Undecided {", to: "\tif f == Releasing {",
-		tests: "activities/container/containertest", run: "TestChanging/(undo_without_apply|apply_then_undo)$",
+		tests: "activities/container/checkpoint/dockercommit", run: "TestChanging/(undo_without_apply|apply_then_undo)$",
 	},
 	{
 		name: "container runs what was taken back", in: "activities/container",
@@ -66,7 +66,7 @@ var mutants = []mutant{
 	{
 		name: "container keeps no record", in: "activities/container",
 		from: "_, err = a.token.Create(journal.Record, &a.rec)", to: "err = nil",
-		tests: "activities/container/containertest", run: "TestChanging/(apply_then_undo|undo_twice)$",
+		tests: "activities/container/checkpoint/dockercommit", run: "TestChanging/(apply_then_undo|undo_twice)$",
 	},
 	{
 		name: "terraform lets in who comes after the undo", in: "activities/journal",

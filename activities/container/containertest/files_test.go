@@ -13,6 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
+func TestMain(m *testing.M) { Main(m) }
+
 func TestFilesAreSeenAsTheEngineTellsThem(t *testing.T) {
 	t.Parallel()
 	b := Start(t, func(_ *container.Config, h *container.HostConfig, _ *network.NetworkingConfig) {

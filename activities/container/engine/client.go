@@ -99,3 +99,6 @@ func IsNotFound(err error) bool { return cerrdefs.IsNotFound(err) }
 func IsConflict(err error) bool { return cerrdefs.IsConflict(err) }
 
 func IsInvalid(err error) bool { return cerrdefs.IsInvalidArgument(err) }
+
+// NameOf is a container's name as people write it.
+func NameOf(c container.InspectResponse) string { return strings.TrimPrefix(c.Name, "/") }

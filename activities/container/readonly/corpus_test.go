@@ -143,11 +143,3 @@ func reads(command string) bool {
 	_, ok := readonly.ParseScript(command)
 	return ok
 }
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := containertest.RemoveImages(); err != nil {
-		panic(err)
-	}
-	os.Exit(code)
-}

@@ -79,15 +79,15 @@ func contentOf(all []stack.FolderEntry) Content {
 
 func (e Entry) folder() bool { return e.Kind == stack.KindFolder || e.Kind == stack.KindOpaque }
 
-// Damaged says that a copy is not what it was when it was made.
-type Damaged struct{ Why string }
+// DamageError says that a copy is not what it was when it was made.
+type DamageError struct{ Why string }
 
-func (d *Damaged) Error() string { return d.Why }
+func (d *DamageError) Error() string { return d.Why }
 
-// Busy says that somebody writes all the time.
-type Busy struct{ Why string }
+// BusyError says that somebody writes all the time.
+type BusyError struct{ Why string }
 
-func (b *Busy) Error() string { return b.Why }
+func (b *BusyError) Error() string { return b.Why }
 
 // Copy makes a copy of a volume at to, in the place of what is there, and returns what is in it: what the volume held at one
 // moment. It is on the disk when Copy returns.
@@ -112,7 +112,7 @@ func Copy(root, to string) (Content, error) {
 			return copied, nil
 		}
 	}
-	return nil, &Busy{fmt.Sprintf("volume %s is written to all the time: there is no moment to keep", root)}
+	return nil, &BusyError{fmt.Sprintf("volume %s is written to all the time: there is no moment to keep", root)}
 }
 
 // differs are the paths at which now is another, sorted.

@@ -34,22 +34,22 @@ type Restore struct {
 	Over func() error
 }
 
-// Drifted says that somebody has changed a volume since it was decided to overwrite it.
-type Drifted struct{ Paths []string }
+// DriftError says that somebody has changed a volume since it was decided to overwrite it.
+type DriftError struct{ Paths []string }
 
-func (d *Drifted) Error() string {
+func (d *DriftError) Error() string {
 	return "changed meanwhile: " + strings.Join(d.Paths, ", ")
 }
 
-// Run brings back what differs, and says what then still does. Called again it does what is left. An error that is Damaged
-// or Drifted says that nothing was changed by this call. The stages are left to Clear.
+// Run brings back what differs, and says what then still does. Called again it does what is left. An error that is a DamageError
+// or a DriftError says that nothing was changed by this call. The stages are left to Clear.
 func (r Restore) Run() (differs []string, err error) {
 	kept, err := Of(r.Copy)
 	if err != nil {
-		return nil, &Damaged{err.Error()}
+		return nil, &DamageError{err.Error()}
 	}
 	if differs := r.Want.differs(kept); len(differs) > 0 {
-		return nil, &Damaged{fmt.Sprintf("%d paths of the copy %s are not as they were kept, among them %s", len(differs), r.Copy, differs[0])}
+		return nil, &DamageError{fmt.Sprintf("%d paths of the copy %s are not as they were kept, among them %s", len(differs), r.Copy, differs[0])}
 	}
 	s, err := r.begin()
 	if err != nil {
@@ -65,7 +65,7 @@ func (r Restore) Run() (differs []string, err error) {
 	}
 	todo := r.Want.differs(now)
 	if newer := r.newer(now, todo); len(newer) > 0 {
-		return nil, &Drifted{newer}
+		return nil, &DriftError{newer}
 	}
 	if err := s.bring(now, todo); err != nil {
 		return nil, fmt.Errorf("bringing volume %s back: %w", r.Root, err)

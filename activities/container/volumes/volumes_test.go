@@ -171,7 +171,7 @@ func TestADamagedCopyIsToldAndNothingIsRestored(t *testing.T) {
 			s.sh(everyChange)
 			require.NoError(t, damage(s))
 			left := s.everything(true)
-			var damaged *volumes.Damaged
+			var damaged *volumes.DamageError
 			require.ErrorAs(t, s.run(s.restore()), &damaged)
 			require.Equal(t, left, s.everything(true))
 		})
@@ -187,7 +187,7 @@ func TestNewerWorkIsNotOverwritten(t *testing.T) {
 	require.NoError(t, err)
 	s.sh("echo mine >new; echo mine >c/mine; rm x/y/z")
 	left := s.everything(true)
-	var drifted *volumes.Drifted
+	var drifted *volumes.DriftError
 	require.ErrorAs(t, s.run(r), &drifted)
 	require.Equal(t, []string{"/c/mine", "/new", "/new-too"}, drifted.Paths, "what is as before already is nobody's")
 	require.Equal(t, left, s.everything(true))

@@ -1,0 +1,71 @@
+package layers
+
+import (
+	"context"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+)
+
+// ask asks the helper about a container of the engine.
+func (b *Backend) ask(ctx context.Context, r helper.Request) (helper.Answer, error) {
+	now, err := b.engine.ContainerInspect(ctx, r.Container)
+	if err != nil {
+		return helper.Answer{}, engine.Explain("looking at the container", err)
+	}
+	return b.askOf(ctx, now, r)
+}
+
+func (b *Backend) askOf(ctx context.Context, now container.InspectResponse, r helper.Request) (helper.Answer, error) {
+	if r.PID = 0; now.State.Running {
+		r.PID = now.State.Pid
+	}
+	if r.Op == helper.Take {
+		if err := b.notes.add(r.Container); err != nil {
+			return helper.Answer{}, err
+		}
+	}
+	a, err := b.helper.Ask(ctx, r)
+	return a, explain(engine.NameOf(now), err)
+}
+
+// explain makes a helper's failure an error of an action.
+func explain(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	kind := activities.ActionFailed
+	switch helper.KindOf(err) {
+	case helper.Foreign:
+		kind = activities.Refused
+	case helper.Fenced:
+		kind = activities.Fenced
+	case helper.Unknown, helper.Damaged:
+		kind = activities.DamagedRecord
+	case helper.Unfit, helper.InUse, helper.Busy, helper.Full, helper.Failed: // it may mend
+	}
+	return &helperError{activities.Errorf(kind, "the layers over container %s: %v", name, err), err}
+}
+
+// helperError is an error of an action that still knows the helper's own.
+type helperError struct {
+	error
+	cause error
+}
+
+func (e *helperError) Unwrap() []error { return []error{e.error, e.cause} }
+
+// isOver says whether a container has layers, or checkpoints of them; no where id is a name.
+func (b *Backend) isOver(ctx context.Context, id string) (bool, error) {
+	if len(id) != 64 {
+		return false, nil
+	}
+	if noted, err := b.notes.has(id); !noted || err != nil {
+		return false, err
+	}
+	a, err := b.helper.Ask(ctx, helper.Request{Op: helper.Kept, Container: id})
+	return a.Yes, explain(id[:12], err)
+}

@@ -1,0 +1,125 @@
+package layers
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/lineage"
+	"github.com/seed-62bf7108/unwind/activities/container/manifest"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
+)
+
+// Backend implements [checkpoint.Selective].
+type Backend struct {
+	mode Mode
+	// engine is the plain one: nothing that is asked of it looks for layers.
+	engine  engine.Client
+	lineage *lineage.Lineage
+	notes   notes
+	helper  *helper.Client
+	probe   probe
+}
+
+// New makes the backend of an engine. Which containers may have layers is noted in folder dir.
+func New(mode Mode, e engine.Client, l *lineage.Lineage, h *helper.Client, dir string) *Backend {
+	return &Backend{mode: mode, engine: e, lineage: l, helper: h, notes: notes{dir}}
+}
+
+var _ checkpoint.Selective = (*Backend)(nil)
+
+// Traits implements [checkpoint.Describer].
+func (*Backend) Traits() checkpoint.Traits {
+	return checkpoint.Traits{
+		Name: "layers",
+		Undo: "The layers that the step has written are taken off the container, which stays as it is but for them. " + checkpoint.NoProcess +
+			"every one that a command has left in it is ended, and the container's own go on. Volumes, binds and effects outside are not rolled back.",
+		Differential: true,
+		Cheap:        true,
+	}
+}
+
+// notOnLayers is said of each undo.
+const notOnLayers = "what the command writes to /etc/hosts, /etc/hostname, /etc/resolv.conf or /dev is not rolled back: the engine mounts them"
+
+// Losses implements [checkpoint.Describer].
+func (*Backend) Losses(of container.InspectResponse, ignore []string) []string {
+	return slices.Concat(checkpoint.LossesByLayers(), mountLosses(of), []string{notOnLayers}, target.NotCompared(ignore))
+}
+
+// mountLosses names what is not rolled back because it is not in the own filesystem of a container that stays.
+func mountLosses(c container.InspectResponse) []string {
+	var lost []string
+	for at := range c.HostConfig.Tmpfs {
+		lost = append(lost, fmt.Sprintf("tmpfs at %s is not rolled back", at))
+	}
+	c.ContainerJSONBase = &container.ContainerJSONBase{HostConfig: &container.HostConfig{}}
+	return append(lost, target.NotRolledBack(c, nil)...)
+}
+
+// Report implements [checkpoint.Describer].
+func (b *Backend) Report(of container.InspectResponse, r checkpoint.Rollback, back checkpoint.Restoration) activities.Undone {
+	undone := activities.Undone{
+		Outcome:  activities.Restored,
+		Observed: fmt.Sprintf("the layers of %s are those before the step, and nothing is written over them", engine.NameOf(of)),
+		Losses:   mountLosses(of),
+	}
+	if len(back.Differs) > 0 {
+		undone.Losses = b.Losses(of, r.Ignore)
+	} else if back.Ended {
+		undone.Losses = append(undone.Losses, checkpoint.LeftRunning)
+	}
+	if len(undone.Losses) > 0 {
+		undone.Outcome = activities.Compensated
+	}
+	return undone
+}
+
+// inBook is where every checkpoint of this backend is: in the book of its container, under the token.
+const inBook = "layers"
+
+// Take implements [checkpoint.Keeper].
+func (b *Backend) Take(ctx context.Context, token, id string) (string, error) {
+	_, err := b.ask(ctx, helper.Request{Op: helper.Take, Container: id, Name: token})
+	return inBook, err
+}
+
+// Drop does nothing: a checkpoint that nothing was written over costs nothing, and one that a rollback has brought back is
+// what the container is compared with until the record is released.
+func (*Backend) Drop(context.Context, string, string) error { return nil }
+
+// ReadManifest reads how a container differs from the token's checkpoint.
+func (b *Backend) ReadManifest(ctx context.Context, token, id string, ignore []string) (manifest.Manifest, error) {
+	a, err := b.ask(ctx, helper.Request{Op: helper.Changes, Container: id, Name: token, Skip: ignore})
+	return manifest.FromChanges(a.Changes, ignore), err
+}
+
+// ReadUncovered reads what a container has in the engine's own mounts.
+func (b *Backend) ReadUncovered(ctx context.Context, id string) (map[string]string, error) {
+	a, err := b.ask(ctx, helper.Request{Op: helper.Beside, Container: id})
+	switch {
+	case helper.KindOf(err) == helper.Unfit:
+		return nil, nil //nolint:nilnil // it is not running
+	case err != nil:
+		return nil, err
+	}
+	seen := map[string]string{}
+	for _, c := range a.Changes {
+		line, err := json.Marshal(c)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(line)
+		seen[c.Path] = hex.EncodeToString(sum[:8])
+	}
+	return seen, nil
+}

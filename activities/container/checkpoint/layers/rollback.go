@@ -1,0 +1,144 @@
+package layers
+
+import (
+	"context"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/lineage"
+	"github.com/seed-62bf7108/unwind/activities/container/manifest"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// HasBegun implements [checkpoint.Keeper].
+func (b *Backend) HasBegun(ctx context.Context, r checkpoint.Rollback) (bool, error) {
+	a, err := b.ask(ctx, helper.Request{Op: helper.Restored, Container: r.Container.ID, Name: nameOfCheckpoint(r), Turn: nameOfTurn(r)})
+	if engine.IsNotFound(err) { // RollBack says what has become of it
+		return false, nil
+	}
+	return a.Yes, err
+}
+
+// nameOfCheckpoint is the checkpoint that a rollback brings back: a redo brings back what the rollback of another token has kept.
+func nameOfCheckpoint(r checkpoint.Rollback) string {
+	if r.Turn == checkpoint.RedoTurn {
+		return r.Checkpoint
+	}
+	return r.Token
+}
+
+// nameOfTurn tells the redos of one token from each other, all of which bring back the same.
+func nameOfTurn(r checkpoint.Rollback) string {
+	if r.Turn == checkpoint.RedoTurn {
+		return r.Turn + " " + r.Token
+	}
+	return r.Turn
+}
+
+// RollBack shows the layers of the checkpoint, and none above. The container stays.
+func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoint.Restoration, error) {
+	now, err := b.findContainer(ctx, r)
+	if err != nil {
+		return checkpoint.Restoration{}, err
+	}
+	if r.Exactly {
+		if err := b.compareSalvage(ctx, now, r); err != nil {
+			return checkpoint.Restoration{}, err
+		}
+	}
+	if now.State.Paused { // what is frozen does not end
+		if err := b.engine.ContainerUnpause(ctx, now.ID); err != nil && !engine.IsConflict(err) {
+			return checkpoint.Restoration{}, engine.Explain("unpausing the container", err)
+		}
+	}
+	ask := helper.Request{Op: helper.Restore, Container: now.ID, Name: nameOfCheckpoint(r), Turn: nameOfTurn(r)}
+	if r.Turn != checkpoint.UndoTurn {
+		ask.Door = r.Token
+	}
+	if r.Keep != "" {
+		ask.Keep = salvageName(r.Token, r.Keep)
+	}
+	if _, err := b.askOf(ctx, now, ask); err != nil {
+		return checkpoint.Restoration{}, err
+	}
+	point.Reach("container.exec:layers-restored")
+	if err := b.start(ctx, now, r.Stopped); err != nil {
+		return checkpoint.Restoration{}, err
+	}
+	back := checkpoint.Restoration{ID: now.ID, Stopped: r.Stopped}
+	if r.Turn == checkpoint.RedoTurn {
+		return back, nil
+	}
+	done, err := b.ask(ctx, helper.Request{Op: helper.Restored, Container: now.ID, Name: r.Token, Turn: r.Turn})
+	if err != nil {
+		return checkpoint.Restoration{}, err
+	}
+	back.Ended = done.Busy
+	seen, err := b.ReadManifest(ctx, r.Token, now.ID, r.Ignore)
+	back.Differs = manifest.Manifest{}.Diff(seen)
+	return back, err
+}
+
+// findContainer finds the container that a rollback is in. Its layers lie over its own filesystem and are nothing without it.
+func (b *Backend) findContainer(ctx context.Context, r checkpoint.Rollback) (container.InspectResponse, error) {
+	last, err := b.lineage.Walk(ctx, r.Container.ID, func(s lineage.Successor) bool { return s.Fences(r) })
+	if err != nil {
+		return container.InspectResponse{}, err
+	}
+	if last.Fences(r) {
+		return container.InspectResponse{}, activities.Errorf(activities.Fenced, "the step has been taken back: this call came too late")
+	}
+	now, err := b.engine.ContainerInspect(ctx, r.Container.ID)
+	if engine.IsNotFound(err) {
+		return now, activities.Errorf(activities.DamagedRecord,
+			"container %s is gone, and with it what the layers of the checkpoint lay over; a reset makes it anew from its image", engine.NameOf(r.Container))
+	}
+	if err == nil && lineage.IsPutAside(now) {
+		return now, activities.Errorf(activities.Refused,
+			"container %s was put aside when another took its place: undo that step first", engine.NameOf(r.Container))
+	}
+	return now, engine.Explain("looking at the container", err)
+}
+
+// compareSalvage refuses to bring back what is not as it was kept. What was kept is told by how it differs from the checkpoint of
+// the step that was rolled back.
+func (b *Backend) compareSalvage(ctx context.Context, now container.InspectResponse, r checkpoint.Rollback) error {
+	of, _, _ := strings.Cut(strings.TrimPrefix(r.Checkpoint, salvagePrefix), ":")
+	a, err := b.askOf(ctx, now, helper.Request{Op: helper.Changes, Container: now.ID, Name: of, Keep: r.Checkpoint, Skip: r.Ignore})
+	if err != nil {
+		return err
+	}
+	seen := manifest.FromChanges(a.Changes, r.Ignore)
+	if !now.State.Running {
+		seen.Adopt(r.Before)
+	}
+	if differs := r.Before.Diff(seen); len(differs) > 0 {
+		return activities.Errorf(activities.DamagedRecord, "%d paths of what was kept of %s are not as they were: %s",
+			len(differs), engine.NameOf(r.Container), strings.Join(manifest.Few(differs), "; "))
+	}
+	return nil
+}
+
+// What a rollback has kept is a checkpoint too, named by the token and by the digest of what is in it.
+const salvagePrefix = "kept:"
+
+func salvageName(token string, of activities.Digest) string {
+	return salvagePrefix + token + ":" + string(of)
+}
+
+// FindSalvage implements [checkpoint.Keeper].
+func (b *Backend) FindSalvage(ctx context.Context, r checkpoint.Rollback) (*checkpoint.Salvage, error) {
+	a, err := b.ask(ctx, helper.Request{Op: helper.Named, Container: r.Container.ID, Name: salvageName(r.Token, "")})
+	if engine.IsNotFound(err) {
+		return nil, activities.Errorf(activities.Refused, "container %s has been removed since the rollback", engine.NameOf(r.Container))
+	}
+	if err != nil || len(a.IDs) == 0 {
+		return nil, err
+	}
+	return &checkpoint.Salvage{Image: a.IDs[0], After: activities.Digest(strings.TrimPrefix(a.IDs[0], salvageName(r.Token, "")))}, nil
+}

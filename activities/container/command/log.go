@@ -1,0 +1,97 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// Limits on what is kept of a command's output.
+const (
+	maxLogHead = 32 << 20 // bytes of the log from its beginning
+	maxLogTail = 1 << 20  // bytes of its end, where there was more
+	maxStdout  = 64 << 10 // bytes of standard output that the result itself holds
+)
+
+// Log keeps the beginning and the end of what is written to it: a log that is too long loses its middle.
+type Log struct {
+	mu   sync.Mutex
+	head io.Writer
+	room int
+	tail []byte
+	lost int64
+}
+
+// NewLog makes a log that is written to f.
+func NewLog(f io.Writer) *Log { return &Log{head: f, room: maxLogHead} }
+
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := min(len(p), l.room)
+	if _, err := l.head.Write(p[:n]); err != nil {
+		return 0, err
+	}
+	l.room -= n
+	l.tail = append(l.tail, p[n:]...)
+	if cut := len(l.tail) - maxLogTail; cut > maxLogTail { // cut seldom: each cut moves all that stays
+		l.drop(cut)
+	}
+	return len(p), nil
+}
+
+func (l *Log) drop(n int) {
+	l.lost += int64(n)
+	l.tail = append(l.tail[:0], l.tail[n:]...)
+}
+
+// Finish writes the end after the beginning.
+func (l *Log) Finish() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cut := len(l.tail) - maxLogTail; cut > 0 {
+		l.drop(cut)
+	}
+	if l.lost > 0 {
+		if _, err := fmt.Fprintf(l.head, "\n[unwind: %d bytes are left out here]\n", l.lost); err != nil {
+			return err
+		}
+	}
+	_, err := l.head.Write(l.tail)
+	return err
+}
+
+// FirstBytes keeps the beginning of what is written to it.
+type FirstBytes struct {
+	Bytes []byte
+	// More says that there was more.
+	More bool
+}
+
+func (b *FirstBytes) Write(p []byte) (int, error) {
+	n := min(len(p), maxStdout-len(b.Bytes))
+	b.Bytes = append(b.Bytes, p[:n]...)
+	b.More = b.More || n < len(p)
+	return len(p), nil
+}
+
+// ReadTail reads the last bytes of a log.
+func ReadTail(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	b := make([]byte, min(info.Size(), maxLogTail))
+	n, err := f.ReadAt(b, info.Size()-int64(len(b)))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	return string(b[:n]), nil
+}

@@ -1,0 +1,135 @@
+package manifest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Node is what a manifest says of a path. Times are in seconds, for no backend that goes through tar keeps more.
+type Node struct {
+	Path   string `json:"path"`
+	Kind   byte   `json:"kind"`
+	Mode   int64  `json:"mode"`
+	Owner  string `json:"owner"`
+	MTime  int64  `json:"mtime,omitempty"`
+	Size   int64  `json:"size,omitempty"`
+	Digest string `json:"sha256,omitempty"`
+	Link   string `json:"link,omitempty"`
+	Device string `json:"device,omitempty"`
+	Caps   string `json:"caps,omitempty"`
+	// File is the first of the names of a file in a volume, where it has several: see package volumes.
+	File string `json:"file,omitempty"`
+	// Over and Same are of layers: see stack.Change.
+	Over bool `json:"over,omitempty"`
+	Same bool `json:"same,omitempty"`
+}
+
+// Manifest describes a container's filesystem, without mounts, the engine's own files and what is ignored.
+type Manifest map[string]Node
+
+// Paths are sorted.
+func (m Manifest) Paths() []string { return slices.Sorted(maps.Keys(m)) }
+
+// Digest covers every path.
+func (m Manifest) Digest() activities.Digest {
+	sum := sha256.New()
+	for _, at := range m.Paths() {
+		line, _ := json.Marshal(m[at]) // a struct of strings and numbers always marshals
+		sum.Write(append(line, '\n'))
+	}
+	return activities.Digest("sha256:" + hex.EncodeToString(sum.Sum(nil)))
+}
+
+// Diff lists what differs in now, a line for each path, sorted by path.
+func (m Manifest) Diff(now Manifest) []string {
+	paths := maps.Clone(m)
+	maps.Copy(paths, now)
+	var lines []string
+	for _, at := range paths.Paths() {
+		was, had := m[at]
+		is, has := now[at]
+		if was.MTime == unknownTime || is.MTime == unknownTime {
+			was.MTime = is.MTime
+		}
+		had, has = had && !was.Same, has && !is.Same
+		switch {
+		case !had && !has:
+		case !had && is.Kind == kindGone:
+			lines = append(lines, "- "+at)
+		case !had && is.Over:
+			lines = append(lines, "~ "+at+" (changed)")
+		case !has && (was.Kind == kindGone || was.Over):
+			lines = append(lines, "~ "+at+" (as before the step)")
+		case !had:
+			lines = append(lines, "+ "+at)
+		case !has:
+			lines = append(lines, "- "+at)
+		case was != is:
+			lines = append(lines, "~ "+at+" ("+strings.Join(was.differs(is), ", ")+")")
+		}
+	}
+	return lines
+}
+
+func (n Node) differs(is Node) []string {
+	var what []string
+	add := func(differs bool, format string, args ...any) {
+		if differs {
+			what = append(what, fmt.Sprintf(format, args...))
+		}
+	}
+	add(n.Kind != is.Kind || n.Device != is.Device, "kind")
+	add(n.Digest != is.Digest || n.Size != is.Size, "content, %d -> %d bytes", n.Size, is.Size)
+	add(n.Link != is.Link, "link %s -> %s", n.Link, is.Link)
+	add(n.File != is.File, "names of one file")
+	add(n.Mode != is.Mode, "mode %04o -> %04o", n.Mode, is.Mode)
+	add(n.Owner != is.Owner, "owner %s -> %s", n.Owner, is.Owner)
+	add(n.Caps != is.Caps, "capabilities")
+	add(n.MTime != is.MTime, "time")
+	return what
+}
+
+// PathOf is the path in a line of a Diff.
+func PathOf(line string) string {
+	at := line[len("+ "):]
+	if line[0] == '~' {
+		at = at[:strings.LastIndex(at, " (")]
+	}
+	return at
+}
+
+// Few shortens a Diff for a report.
+func Few(lines []string) []string {
+	const most = 20
+	if len(lines) <= most {
+		return lines
+	}
+	return append(lines[:most:most], fmt.Sprintf("and %d more paths", len(lines)-most))
+}
+
+// Files is the manifest without volumes, whose paths begin with the name of the volume: see package volumes.
+func (m Manifest) Files() Manifest {
+	return m.where(func(at string) bool { return strings.HasPrefix(at, "/") })
+}
+
+// Volumes is the manifest of volumes alone.
+func (m Manifest) Volumes() Manifest {
+	return m.where(func(at string) bool { return !strings.HasPrefix(at, "/") })
+}
+
+func (m Manifest) where(keep func(at string) bool) Manifest {
+	some := Manifest{}
+	for at, n := range m {
+		if keep(at) {
+			some[at] = n
+		}
+	}
+	return some
+}

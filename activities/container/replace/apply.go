@@ -1,0 +1,166 @@
+package replace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/blueprint"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/lineage"
+	"github.com/seed-62bf7108/unwind/activities/container/manifest"
+	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/scene"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// stepRecord is what Apply captures before anything happens.
+type stepRecord struct {
+	journal.Owned
+	replacement
+
+	Want   activities.Digest `json:"want,omitempty"`
+	Ignore []string          `json:"ignore,omitempty"`
+}
+
+// Documents of a token. Each container that a forward starts is named in one before it is; an undo that writes it first,
+// with no id, keeps it from ever being started.
+const (
+	newDoc   = "new"
+	trialDoc = "trial"
+	triedDoc = "tried"
+	asideDoc = "aside"
+	backDoc  = "back"
+)
+
+// container is one that the document names.
+type named struct {
+	ID string `json:"id,omitempty"`
+}
+
+// swap is one call of Apply.
+type swap struct {
+	*Action
+	entry activities.Entry
+	step  activities.Step
+	token *journal.Token
+	rec   stepRecord
+}
+
+func (a *Action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	p, err := decode(s)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	t, err := a.Store.Open(ctx, e)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	unlock, err := t.Lock(ctx)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	defer unlock()
+	if err := t.CheckOpen(); err != nil {
+		return activities.Result{}, err
+	}
+	if done, found, err := record.ReadCompletion(t); found || err != nil {
+		return record.Answer(done, err)
+	}
+	w := &swap{Action: a, entry: e, step: s, token: t}
+	if err := w.capture(ctx, p, want); err != nil {
+		return activities.Result{}, err
+	}
+	done, err := w.run(ctx)
+	if err != nil { // what an undo has taken away fails in many ways
+		return activities.Result{}, errors.Join(t.CheckOpen(), err)
+	}
+	return done.Answer()
+}
+
+func (w *swap) capture(ctx context.Context, p params, want activities.Digest) error {
+	found, err := w.token.Read(journal.Record, &w.rec)
+	if found || err != nil {
+		return err
+	}
+	r, err := w.aim(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := w.token.Make(); err != nil {
+		return err
+	}
+	waited, err := w.Leases.Take(ctx, p.Container, w.entry)
+	if err == nil && waited {
+		r, err = w.aim(ctx, p)
+	}
+	if err != nil {
+		return err
+	}
+	if want != "" && want != r.digest() {
+		return activities.Errorf(activities.StaleApproval, "the image, or container %s, is not what was approved", p.Container)
+	}
+	w.rec = stepRecord{Owned: journal.Own(ctx, w.entry), replacement: r, Want: want, Ignore: p.ignored()}
+	point.Reach("container.replace:captured")
+	if err := w.token.CheckOpen(); err != nil {
+		return err
+	}
+	_, err = w.token.Create(journal.Record, &w.rec)
+	point.Reach("container.replace:recorded")
+	return err
+}
+
+// run makes the new container, tries the image beside the old one, and lets the two change places.
+func (w *swap) run(ctx context.Context) (record.Completion, error) {
+	fresh, err := w.make(ctx, newDoc, blueprint.CopyFrom(w.rec.Old, w.rec.Image, w.defaults(ctx)))
+	if err != nil {
+		return record.Completion{}, err
+	}
+	failure, err := w.try(ctx)
+	if err != nil {
+		return record.Completion{}, err
+	}
+	if err := w.sweep(ctx, w.entry.Token, fresh); err != nil { // what calls have left that were cut short
+		return record.Completion{}, err
+	}
+	if failure != nil {
+		return w.finish(record.Completion{Container: fresh, Failure: failure})
+	}
+	if failure, err = w.change(ctx, fresh); err != nil {
+		return record.Completion{}, err
+	}
+	if failure == nil {
+		if failure, err = w.check(ctx, fresh, activities.Live); err != nil {
+			return record.Completion{}, err
+		}
+	}
+	after, err := manifest.Take(ctx, w.Engine, fresh, w.rec.Ignore)
+	if err != nil {
+		return record.Completion{}, err
+	}
+	if err := after.Save(w.token.Dir(), record.AfterFile); err != nil {
+		return record.Completion{}, err
+	}
+	name := engine.NameOf(w.rec.Old)
+	return w.finish(record.Completion{Container: fresh, After: after.Digest(), Running: true, Failure: failure, Result: activities.Result{
+		Summary: fmt.Sprintf("replaced %s: %s is kept, stopped, as %s", name, w.rec.Old.ID[:12], lineage.AsideName(w.entry.Token)),
+		Outputs: map[string]any{"container": fresh, "replaced": w.rec.Old.ID, "image": w.rec.Image},
+		After:   after.Digest(),
+	}})
+}
+
+func (w *swap) finish(done record.Completion) (record.Completion, error) {
+	if err := w.token.CheckOpen(); err != nil {
+		return done, err
+	}
+	_, err := w.token.Create(journal.Applied, &done)
+	point.Reach("container.replace:applied")
+	return done, err
+}
+
+// check runs the step's checks of a kind in a container.
+func (w *swap) check(ctx context.Context, in string, when activities.When) (*activities.Error, error) {
+	return scene.Scene{Engine: w.Engine, Container: in}.Check(ctx, w.step.Checks, when, activities.Staged)
+}

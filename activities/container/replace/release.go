@@ -1,0 +1,70 @@
+package replace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/lineage"
+	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// Release removes the old container, which was kept until now, and what holds its names after an undo.
+func (a *Action) Release(ctx context.Context, e activities.Entry) error {
+	t, err := a.Store.Open(ctx, e)
+	if err != nil {
+		return err
+	}
+	fate, err := t.DecideReleasing()
+	if err != nil {
+		return err
+	}
+	rec, _, err := a.readRecord(ctx, t)
+	if err != nil && !record.IsDamaged(err) {
+		return err
+	}
+	var aside named
+	if _, err := t.Read(asideDoc, &aside); err != nil && !record.IsDamaged(err) {
+		return err
+	}
+	if err := a.dropNames(ctx, e.Token, fate, rec, aside.ID); err != nil {
+		return err
+	}
+	bulk, err := filepath.Glob(filepath.Join(t.Dir(), "*.gz"))
+	if err != nil {
+		return err
+	}
+	for _, file := range bulk {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return errors.Join(t.Drop(journal.Record), t.MarkReleased())
+}
+
+// dropNames removes whatever has a name of the token: after a commit the old container, after an undo what fences it, and
+// never the old one; unless that has been made anew since, so that it is not what was put aside any more.
+func (a *Action) dropNames(ctx context.Context, token string, fate journal.Fate, rec stepRecord, aside string) error {
+	for _, name := range []string{lineage.AsideName(token), lineage.ReturnName(token)} {
+		holder, err := target.FindHolder(ctx, a.Engine, name)
+		if err != nil {
+			return err
+		}
+		if holder == "" || fate == journal.Undoing && (rec.Old.ContainerJSONBase == nil || holder == rec.Old.ID) {
+			continue
+		}
+		drop := a.Lineage.RemoveMade
+		if holder == aside {
+			drop = a.Lineage.Remove
+		}
+		if err := drop(ctx, holder); err != nil {
+			return err
+		}
+	}
+	return a.sweep(ctx, token, "")
+}

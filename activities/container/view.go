@@ -1,0 +1,97 @@
+package container
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/lineage"
+	"github.com/seed-62bf7108/unwind/activities/container/manifest"
+	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/container/volumes"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// view looks at the container of a step, under whatever id it has now.
+func (x *execAction) view(ctx context.Context, t *journal.Token, rec stepRecord) (target.View, error) {
+	s := target.View{Name: engine.NameOf(rec.Container)}
+	done, ended, err := record.ReadCompletion(t)
+	if err != nil {
+		return s, err
+	}
+	if s.Before, err = manifest.Load(t.Dir(), beforeFile, rec.Before); err != nil {
+		return s, err
+	}
+	if ended && done.After != "" {
+		if s.After, err = manifest.Load(t.Dir(), record.AfterFile, done.After); err != nil {
+			return s, err
+		}
+	}
+	id, err := x.lineage.Standing(ctx, rec.Container.ID)
+	if err != nil {
+		return s, err
+	}
+	s.ID = id
+	present, err := x.engine.ContainerInspect(ctx, id)
+	if engine.IsNotFound(err) || err == nil && lineage.IsPutAside(present) {
+		s.Gone = true
+		s.Usurper, err = target.FindHolder(ctx, x.engine, s.Name)
+		return s, err
+	}
+	if err != nil {
+		return s, engine.Explain("looking at the container", err)
+	}
+	s.Stopped = ended && done.IsStoppedSince(present)
+	s.Now, err = x.backends.Of(rec.Backend).ReadManifest(ctx, filepath.Base(t.Dir()), id, rec.Ignore)
+	if err != nil && s.After == nil { // no drift can be told anyway, and the step itself may have made it unreadable
+		s.Now, s.Unread, err = manifest.Manifest{}, true, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	if !present.State.Running {
+		s.Now.Adopt(s.After)
+	}
+	return s, volumes.AddTo(s.Now, rec.Volumes)
+}
+
+// compareUncovered lists what no rollback takes back and is not as it was before the step.
+func (x *execAction) compareUncovered(ctx context.Context, rec stepRecord, id string) (differs []string, err error) {
+	if rec.Beside == nil {
+		return nil, nil
+	}
+	now, err := x.backends.Of(rec.Backend).ReadUncovered(ctx, id)
+	if err != nil || now == nil {
+		return nil, err
+	}
+	for at, was := range rec.Beside {
+		switch is, there := now[at]; {
+		case !there:
+			differs = append(differs, "- "+at)
+		case is != was:
+			differs = append(differs, "~ "+at)
+		}
+	}
+	for at := range now {
+		if _, there := rec.Beside[at]; !there {
+			differs = append(differs, "+ "+at)
+		}
+	}
+	slices.Sort(differs)
+	return differs, nil
+}
+
+// compareRemains lists those that are of the step's making: the engine and others write there too.
+func (x *execAction) compareRemains(ctx context.Context, t *journal.Token, rec stepRecord, id string) ([]string, error) {
+	differs, err := x.compareUncovered(ctx, rec, id)
+	if err != nil || len(differs) == 0 {
+		return nil, err
+	}
+	done, ended, err := record.ReadCompletion(t)
+	if ended {
+		differs = slices.DeleteFunc(differs, func(line string) bool { return !slices.Contains(done.Beside, line) })
+	}
+	return differs, err
+}
