@@ -77,7 +77,10 @@ func (p *Pool[Job]) Attend(main func(Job) error) {
 // receive waits for a job, and for the lock that is held until it is done.
 func receive(conn *net.UnixConn, job any) (lock *os.File, err error) {
 	first, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := conn.ReadMsgUnix(first, rights)
+	got, n, _, _, err := conn.ReadMsgUnix(first, rights)
+	if err == nil && got == 0 {
+		err = io.EOF
+	}
 	if err != nil {
 		return nil, err
 	}
