@@ -93,18 +93,11 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 			for _, it := range p.items {
 				require.False(t, it.state == Pending && strings.HasPrefix(held(p, it), "skipped"), "seed %d: %s waits for ever: %v", seed, it.entry.Step, trace)
 			}
-			var running, waiting, parked []*item
+			byState := map[UndoState][]*item{}
 			for _, it := range p.items {
-				switch it.state {
-				case Running:
-					running = append(running, it)
-				case Waiting:
-					waiting = append(waiting, it)
-				case Parked:
-					parked = append(parked, it)
-				default:
-				}
+				byState[it.state] = append(byState[it.state], it)
 			}
+			running, waiting, parked := byState[Running], byState[Waiting], byState[Parked]
 			require.Equal(t, len(running), p.running)
 			require.ElementsMatch(t, parked, p.parked)
 			pick := func(from []*item) *item { return from[r.IntN(len(from))] }

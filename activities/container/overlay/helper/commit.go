@@ -137,7 +137,7 @@ func (o *lockedBook) keepReverse(layers []int) error {
 		return errors.Join(err, o.removeLayer(n))
 	}
 	point.Reach("overlay.commit:reversed")
-	o.book.insertReverse(n)
+	o.insertReverse(n)
 	return nil
 }
 

@@ -166,7 +166,7 @@ func (o *lockedBook) endProcesses(ctx context.Context, variable string) (ended b
 // dropCheckpoints removes checkpoints.
 func (o *lockedBook) dropCheckpoints(names []string) error {
 	for _, name := range names {
-		o.book.dropCheckpoint(name)
+		o.dropCheckpoint(name)
 	}
 	if err := o.writeBook(o.dir, false); err != nil {
 		return err

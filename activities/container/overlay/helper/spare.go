@@ -66,7 +66,7 @@ func (o *lockedBook) writeBook(dir string, told bool) error {
 			return err
 		}
 	}
-	if err := o.book.write(dir, told); err != nil {
+	if err := o.write(dir, told); err != nil {
 		return err
 	}
 	o.memory.remember(o.book)
