@@ -228,7 +228,7 @@ func TestAnEntryOfAnotherFormatIsRefused(t *testing.T) {
 
 // What one step has written from a secret, another one shows, which refers to none.
 func TestASecretIsMaskedInACallThatDoesNotReferToIt(t *testing.T) {
-	v, err := environment(echo{}).ExecuteActivity("echo.say", ofThisRun(`{"word": "it says `+canary+` here"}`))
+	v, err := environment(echo{}).ExecuteActivity("echo.say", ofThisRun(fmt.Sprintf(`{"word": %q}`, "it says "+canary+" here")))
 	require.NoError(t, err)
 	var r activities.Result
 	require.NoError(t, v.Get(&r))

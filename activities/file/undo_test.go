@@ -126,7 +126,7 @@ func TestAChangeInTheMiddleOfAnUndoIsDriftAndNotLost(t *testing.T) {
 	require.NoError(t, b.apply("write", e, params{"path": path, "content": "ours"}))
 	at(t, "file.write:undo-planned", func() { b.put("f", "theirs") })
 	_, err := b.undo(e)
-	requireError(t, err, activities.ActionFailed, "look again")
+	requireError(t, err, activities.ActionFailed, "changed while it was being restored; retry")
 	require.Equal(t, "theirs", b.read("f"))
 	undone, err := b.undo(e)
 	require.NoError(t, err)

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -103,11 +105,22 @@ func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
 	c, err := client.Dial(options)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
+	// Its first run hands the second something that the workers of the queue cannot read: there it stays.
+	first := worker.New(c, t.Name()+"-first", worker.Options{})
+	first.RegisterWorkflowWithOptions(func(ctx workflow.Context, document json.RawMessage) error {
+		ctx = workflow.WithWorkflowTaskQueue(ctx, t.Name())
+		return workflow.NewContinueAsNewError(ctx, workflows.AgentTaskType, document, workflows.Carry{Version: workflows.CarryVersion})
+	}, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+	require.NoError(t, first.Start())
+	t.Cleanup(first.Stop)
 	task, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		TaskQueue: t.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"),
-		StartDelay: time.Hour, // it is dead before a worker can fail to read it
-	}, workflows.AgentTaskType, json.RawMessage(endlessTask), workflows.Carry{Version: workflows.CarryVersion})
+		TaskQueue: t.Name() + "-first", TypedSearchAttributes: workflows.OpenAttributes("bot"),
+	}, workflows.AgentTaskType, json.RawMessage(endlessTask))
 	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		now, err := c.DescribeWorkflowExecution(t.Context(), task.GetID(), "")
+		return err == nil && now.GetWorkflowExecutionInfo().GetExecution().GetRunId() != task.GetRunID()
+	}, waitFor, tick)
 	require.NoError(t, c.TerminateWorkflow(t.Context(), task.GetID(), "", "a test"))
 
 	only := "recover-" + task.GetRunID()
