@@ -61,7 +61,7 @@ var mutants = []mutant{
 		name: "container runs what was taken back", in: "activities/container",
 		from: "err == nil && holder.Holder != forwardHolds {", to: `err == nil && holder.Holder == "" {`,
 		also:  []mutant{{name: "its journal", in: "activities/journal", from: "\tif f != Undecided {", to: "\tif f == Releasing {"}},
-		tests: "activities/container/containertest", run: "TestChanging/undo_without_apply$",
+		tests: "activities/container/checkpoint/dockercommit", run: "TestChanging/undo_without_apply$",
 	},
 	{
 		name: "container keeps no record", in: "activities/container",

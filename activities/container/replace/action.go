@@ -133,7 +133,7 @@ func (r replacement) published() []string {
 	return ports
 }
 
-// chosenAnew names the addresses and ports that the engine may choose anew.
+// chosen names the addresses and ports that the engine may choose anew.
 func (r replacement) chosen() []string {
 	var lost []string
 	for _, name := range slices.Sorted(maps.Keys(r.Old.NetworkSettings.Networks)) {

@@ -35,8 +35,8 @@ const (
 	backDoc  = "back"
 )
 
-// container is one that the document names.
-type named struct {
+// reference names a container in a document; empty: none may be started.
+type reference struct {
 	ID string `json:"id,omitempty"`
 }
 

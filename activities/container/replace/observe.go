@@ -63,7 +63,7 @@ func (a *Action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 	if holder == rec.Old.ID {
 		return activities.Observation{State: activities.AsBefore, Detail: name + " is the container that it was before the step"}, nil
 	}
-	var fresh named
+	var fresh reference
 	if _, err := t.Read(newDoc, &fresh); err != nil {
 		return activities.Observation{}, err
 	}

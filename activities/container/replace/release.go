@@ -28,7 +28,7 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 	if err != nil && !record.IsDamaged(err) {
 		return err
 	}
-	var aside named
+	var aside reference
 	if _, err := t.Read(asideDoc, &aside); err != nil && !record.IsDamaged(err) {
 		return err
 	}

@@ -43,7 +43,7 @@ func (a *Action) barrier(ctx context.Context, name string, r replacement) (taken
 
 // make makes a container, once, and names it in a document before anybody starts it.
 func (w *swap) make(ctx context.Context, doc string, plan blueprint.Blueprint) (id string, err error) {
-	var m named
+	var m reference
 	if found, err := w.token.Read(doc, &m); err != nil || found {
 		return m.ID, errors.Join(err, m.fenced())
 	}
@@ -72,7 +72,7 @@ func (w *swap) make(ctx context.Context, doc string, plan blueprint.Blueprint) (
 	return m.ID, errors.Join(err, m.fenced())
 }
 
-func (m named) fenced() error {
+func (m reference) fenced() error {
 	if m.ID == "" {
 		return activities.Errorf(activities.Fenced, "the step has been undone: this forward came too late")
 	}
@@ -160,7 +160,7 @@ func (w *swap) takeTurn() error {
 	if err := w.token.CheckOpen(); err != nil {
 		return err
 	}
-	m := named{w.rec.Old.ID}
+	m := reference{w.rec.Old.ID}
 	if _, err := w.token.Create(asideDoc, &m); err != nil {
 		return err
 	}

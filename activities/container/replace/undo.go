@@ -67,8 +67,8 @@ func (a *Action) settledOr(t *journal.Token, undone *activities.Undone, err erro
 }
 
 func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.Token, d activities.Decision) (activities.Undone, error) {
-	var fresh, trial, aside named
-	for doc, m := range map[string]*named{newDoc: &fresh, trialDoc: &trial, asideDoc: &aside} {
+	var fresh, trial, aside reference
+	for doc, m := range map[string]*reference{newDoc: &fresh, trialDoc: &trial, asideDoc: &aside} {
 		if _, err := t.Create(doc, m); err != nil {
 			return activities.Undone{}, err
 		}

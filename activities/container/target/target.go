@@ -61,7 +61,10 @@ func FindHolder(ctx context.Context, e engine.Client, name string) (string, erro
 	if engine.IsNotFound(err) {
 		return "", nil
 	}
-	return c.ID, engine.Explain("looking for container "+name, err)
+	if err != nil {
+		return "", engine.Explain("looking for container "+name, err)
+	}
+	return c.ID, nil
 }
 
 // NotRolledBack names what this container has that no rollback brings back.
