@@ -44,7 +44,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "file has no fence", in: "activities/file",
-		from: "if err := u.bury(stagePath(u.id), undoPath(u.id, keptName)); err != nil {", to: "if err := error(nil); err != nil {",
+		from: "if err := u.leaveTombstone(stagePath(u.id), undoPath(u.id, keptName)); err != nil {", to: "if err := error(nil); err != nil {",
 		tests: "activities/file", run: "TestConformance/replace_a_file$",
 	},
 	{
@@ -75,7 +75,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "terraform starts for a step that was taken back", in: "activities/terraform",
-		from: "if err := s.fenced(s.token); err != nil {", to: "if err := error(nil); err != nil {",
+		from: "if err := s.checkFence(s.token); err != nil {", to: "if err := error(nil); err != nil {",
 		tests: "activities/terraform", run: "TestWokenRightAfterTheUndo",
 	},
 	{
@@ -85,8 +85,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "stripe has no fence", in: "activities/stripe",
-		from:  "\t_, _, err = c.post(path, form(\"metadata[\"+k.mark(fence)+\"]\", token), key(token))",
-		to:    "\t_, _, err = c.post(path, form(\"metadata[\"+k.mark(fence)+\"]\", token), key(token, \"else\"))",
+		from:  "\t_, _, err = c.post(path, formParams(\"metadata[\"+k.mark(fenceMark)+\"]\", token), deriveKey(token))",
+		to:    "\t_, _, err = c.post(path, formParams(\"metadata[\"+k.mark(fenceMark)+\"]\", token), deriveKey(token, \"else\"))",
 		tests: "activities/stripe", run: "TestConformance/payment_intent",
 	},
 }
