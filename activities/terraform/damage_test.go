@@ -123,7 +123,7 @@ func TestWithoutItsKeyAWorkerBeginsNothing(t *testing.T) {
 	e, s := b.step(Params{})
 	_, err := b.action.Apply(b.ctx, e, s, "")
 	require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%v", err)
-	assert.Contains(t, err.Error(), "put it back")
+	assert.Contains(t, err.Error(), "restore it from a backup")
 	assert.NoFileExists(t, key(b, ""), "a new key would be in the way of the old one")
 	e.Redoes = undone.Token
 	_, err = b.action.Apply(b.ctx, e, s, "")

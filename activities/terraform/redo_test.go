@@ -83,6 +83,6 @@ func TestRedoOnceTheRecordIsReleasedTakesTheFolder(t *testing.T) {
 	b.configure(`resource "fake_thing" "b" { name = "b" }`)
 	again, r := b.redo(e)
 	assert.Equal(t, map[string]int{"b": 1}, b.names())
-	assert.Contains(t, r.Notes[0], "is not kept")
+	assert.Contains(t, r.Notes[0], "is no longer kept")
 	b.rollBack(again, activities.Restored)
 }

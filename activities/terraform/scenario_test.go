@@ -117,7 +117,7 @@ resource "fake_thing" "bad" {
 			assert.Equal(t, c.outcome, u.Outcome, "%v", u.Losses)
 			if c.outcome == activities.Residue {
 				require.Len(t, u.Losses, 1)
-				assert.Contains(t, u.Losses[0], "fake_thing.bad: making it failed")
+				assert.Contains(t, u.Losses[0], "fake_thing.bad: its creation failed")
 			}
 			assert.Equal(t, c.left, b.names())
 			assert.NoFileExists(t, b.state())

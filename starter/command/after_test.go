@@ -3,10 +3,13 @@ package command
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/workflows"
 )
@@ -44,10 +47,7 @@ func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
 	require.Equal(t, statusFailed, d.do("run", d.file(failing), "--id", name("unwound"), "--watch").status)
 	_, err := d.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: name("foreign"), TaskQueue: "nobody's"}, "SomebodyElses")
 	require.NoError(t, err)
-	_, err = d.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		ID: name("newer"), TaskQueue: "nobody's", TypedSearchAttributes: workflows.OpenAttributes("bot"),
-	}, workflows.AgentTaskType, nil, workflows.Carry{Version: workflows.CarryVersion + 1})
-	require.NoError(t, err)
+	d.continued(name("newer"), workflows.Carry{Version: workflows.CarryVersion + 1})
 	before := d.list()
 
 	for line, want := range map[string]string{
@@ -82,6 +82,25 @@ func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
 	require.Equal(t, before, d.list(), "nothing was started")
 	require.True(t, atGate(d.state(name("alive"))), "nothing was touched")
 	d.ok("cancel", name("alive"))
+}
+
+// continued starts a task whose first run hands this over to a second one, on a queue that nobody serves.
+func (d *desk) continued(id string, over workflows.Carry) {
+	d.Helper()
+	first := worker.New(d.client, id+"-first", worker.Options{})
+	first.RegisterWorkflowWithOptions(func(ctx workflow.Context) error {
+		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, "nobody's"), workflows.AgentTaskType, nil, over)
+	}, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+	require.NoError(d, first.Start())
+	defer first.Stop()
+	run, err := d.client.ExecuteWorkflow(d.Context(), client.StartWorkflowOptions{
+		ID: id, TaskQueue: id + "-first", TypedSearchAttributes: workflows.OpenAttributes("bot"),
+	}, workflows.AgentTaskType)
+	require.NoError(d, err)
+	require.Eventually(d, func() bool {
+		now, err := d.client.DescribeWorkflowExecution(d.Context(), id, "")
+		return err == nil && now.GetWorkflowExecutionInfo().GetExecution().GetRunId() != run.GetRunID()
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // list are the ids of the tasks on this test's queue, and of what came after them.
