@@ -14,13 +14,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// patient is an action whose Observe ends when its own attempt has been heard twice.
-type patient struct {
+// slowObserver is an action whose Observe ends when two heartbeats of its own attempt have been received.
+type slowObserver struct {
 	echo
-	heard chan int32 // an attempt, for each heartbeat
+	heard chan int32 // receives the attempt of each heartbeat
 }
 
-func (p patient) Observe(ctx context.Context, _ activities.Entry) (activities.Observation, error) {
+func (p slowObserver) Observe(ctx context.Context, _ activities.Entry) (activities.Observation, error) {
 	for beats := 0; beats < 2; {
 		select {
 		case attempt := <-p.heard:
@@ -35,7 +35,7 @@ func (p patient) Observe(ctx context.Context, _ activities.Entry) (activities.Ob
 }
 
 func TestACallThatTakesLongKeepsBeating(t *testing.T) {
-	p := patient{heard: make(chan int32, 100)}
+	p := slowObserver{heard: make(chan int32, 100)}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(2 * time.Minute)
@@ -45,7 +45,7 @@ func TestACallThatTakesLongKeepsBeating(t *testing.T) {
 	}).Register(env, activities.Host{})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute, HeartbeatTimeout: 3 * time.Second})
-		return workflow.ExecuteActivity(ctx, "echo.say.observe", ofThisRun(`{}`).Entry).Get(ctx, nil)
+		return workflow.ExecuteActivity(ctx, "echo.say.observe", forwardOfThisRun(`{}`).Entry).Get(ctx, nil)
 	})
 	require.NoError(t, env.GetWorkflowError())
 }

@@ -11,15 +11,15 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Host is what a worker gives to all actions that it runs.
+// Host is what a worker provides to all of its actions.
 type Host struct {
-	// Secrets resolves ${{ secrets.NAME }}; nil: none are allowed.
+	// Secrets resolves ${{ secrets.NAME }}. Defaults to none allowed.
 	Secrets SecretSource
 	// CheckCommands are the programs that command checks may run; "*" is any. Defaults to none.
 	CheckCommands []string
 }
 
-// masker hides every secret that the worker knows.
+// masker returns a Masker of every secret that the worker knows.
 func (h Host) masker() *Masker {
 	m := &Masker{}
 	if h.Secrets != nil {
@@ -38,43 +38,43 @@ type Registrar interface {
 // Register registers every action's activities with a worker.
 func (r *Registry) Register(to Registrar, host Host) {
 	for name, a := range r.actions {
-		b := bound{action: a, name: name, host: host, records: r.worlds[WorldOf(name)].Records}
+		b := boundAction{action: a, name: name, host: host, records: r.worlds[WorldOf(name)].Records}
 		for suffix, fn := range map[string]any{
 			"": b.apply, ".plan": b.plan, ".undo": b.undo, ".reset": b.reset, ".observe": b.observe, ".release": b.release,
 		} {
 			to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name + suffix})
 		}
 		if c, ok := a.(Committer); ok {
-			to.RegisterActivityWithOptions(committer{c, name, host}.commit, activity.RegisterOptions{Name: name + CommitSuffix})
+			to.RegisterActivityWithOptions(boundCommitter{c, name, host}.commit, activity.RegisterOptions{Name: name + CommitSuffix})
 		}
 	}
 }
 
-// bound is an action as a worker runs it.
-type bound struct {
+// boundAction is an action as a worker runs it.
+type boundAction struct {
 	action  Action
 	name    string
 	host    Host
-	records Records // of its world; nil where it keeps none
+	records Records // of its world; nil if it keeps none
 }
 
-func (b bound) apply(ctx context.Context, f Forward) (Result, error) {
-	return forward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Result, error) {
+func (b boundAction) apply(ctx context.Context, f Forward) (Result, error) {
+	return runForward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Result, error) {
 		return b.action.Apply(ctx, f.Entry, f.Step, f.Want)
-	}, capResult)
+	}, func(r Result) Result { return capResult(r, f.Entry.UndoOutputs) })
 }
 
-func (b bound) plan(ctx context.Context, f Forward) (Change, error) {
-	return forward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Change, error) {
+func (b boundAction) plan(ctx context.Context, f Forward) (Change, error) {
+	return runForward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Change, error) {
 		return b.action.Plan(ctx, f.Entry, f.Step)
 	}, capChange)
 }
 
-func (b bound) undo(ctx context.Context, back Backward) (Undone, error) {
+func (b boundAction) undo(ctx context.Context, back Backward) (Undone, error) {
 	return b.backward(ctx, back, b.action.Undo)
 }
 
-func (b bound) reset(ctx context.Context, back Backward) (Undone, error) {
+func (b boundAction) reset(ctx context.Context, back Backward) (Undone, error) {
 	r, ok := b.action.(Resetter)
 	if !ok {
 		return Undone{}, applicationError(Errorf(Refused, "%s has no reset; retry, force, skip or accept", b.action.Spec().Name), nil)
@@ -82,8 +82,8 @@ func (b bound) reset(ctx context.Context, back Backward) (Undone, error) {
 	return b.backward(ctx, back, r.Reset)
 }
 
-func (b bound) backward(ctx context.Context, back Backward, do func(context.Context, Entry, Decision) (Undone, error)) (Undone, error) {
-	return call(ctx, b.host, b.name, &back.Entry, func(ctx context.Context, _ *Masker) (Undone, error) {
+func (b boundAction) backward(ctx context.Context, back Backward, do func(context.Context, Entry, Decision) (Undone, error)) (Undone, error) {
+	return callAction(ctx, b.host, b.name, &back.Entry, func(ctx context.Context, _ *Masker) (Undone, error) {
 		began := time.Now()
 		undone, err := do(ctx, back.Entry, back.Decision)
 		if b.records != nil && TypeOf(err) == DamagedRecord {
@@ -96,31 +96,31 @@ func (b bound) backward(ctx context.Context, back Backward, do func(context.Cont
 	}, capUndone)
 }
 
-func (b bound) observe(ctx context.Context, e Entry) (Observation, error) {
-	return call(ctx, b.host, b.name, &e, func(ctx context.Context, _ *Masker) (Observation, error) {
+func (b boundAction) observe(ctx context.Context, e Entry) (Observation, error) {
+	return callAction(ctx, b.host, b.name, &e, func(ctx context.Context, _ *Masker) (Observation, error) {
 		return b.action.Observe(ctx, e)
 	}, capObservation)
 }
 
-func (b bound) release(ctx context.Context, e Entry) error {
-	_, err := call(ctx, b.host, b.name, &e, func(ctx context.Context, _ *Masker) (struct{}, error) {
+func (b boundAction) release(ctx context.Context, e Entry) error {
+	_, err := callAction(ctx, b.host, b.name, &e, func(ctx context.Context, _ *Masker) (struct{}, error) {
 		return struct{}{}, b.action.Release(ctx, e)
 	}, func(s struct{}) struct{} { return s })
 	return err
 }
 
-// CommitSuffix ends the activity type of a Committer's Commit: "container.exec.commit".
+// CommitSuffix is the suffix of the activity type of a Committer's Commit, as in "container.exec.commit".
 const CommitSuffix = ".commit"
 
-// committer is a Committer as a worker runs it.
-type committer struct {
+// boundCommitter is a Committer as a worker runs it.
+type boundCommitter struct {
 	action Committer
 	name   string
 	host   Host
 }
 
-func (b committer) commit(ctx context.Context, c Commitment) (Committed, error) {
-	return call(ctx, b.host, b.name, &Entry{Version: EntryVersion}, func(ctx context.Context, _ *Masker) (Committed, error) { // it is of no one entry
+func (b boundCommitter) commit(ctx context.Context, c Commitment) (Committed, error) {
+	return callAction(ctx, b.host, b.name, &Entry{Version: EntryVersion}, func(ctx context.Context, _ *Masker) (Committed, error) { // it belongs to no single entry
 		return b.action.Commit(ctx, c)
 	}, func(c Committed) Committed {
 		c.Notes = capList(c.Notes)
@@ -128,26 +128,26 @@ func (b committer) commit(ctx context.Context, c Commitment) (Committed, error) 
 	})
 }
 
-// Release releases a token as its activity does, from within another activity of this worker.
+// Release releases a token like its activity, from within another activity of this worker.
 func (r *Registry) Release(ctx context.Context, host Host, e Entry) error {
 	a := r.Action(e.Action)
 	if a == nil {
 		return Errorf(Refused, "this worker does not know the action %q", e.Action)
 	}
-	return bound{action: a, name: e.Action, host: host}.release(ctx, e)
+	return boundAction{action: a, name: e.Action, host: host}.release(ctx, e)
 }
 
 func ownerOf(info activity.Info) Owner {
 	return Owner{Workflow: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID}
 }
 
-// forward runs a forward: a run that was reset goes no further, whatever else is wrong, and its step gets its secrets.
-func forward[T any](ctx context.Context, host Host, action string, f Forward, do func(context.Context, Forward) (T, error), limit func(T) T) (T, error) {
+// runForward runs a forward with its secrets. In a run that was reset it fails before anything else can.
+func runForward[T any](ctx context.Context, host Host, action string, f Forward, do func(context.Context, Forward) (T, error), limit func(T) T) (T, error) {
 	if err := SameRun(ctx, f.OriginalRunID); err != nil {
 		var none T
 		return none, err
 	}
-	return call(ctx, host, action, &f.Entry, func(ctx context.Context, m *Masker) (_ T, err error) {
+	return callAction(ctx, host, action, &f.Entry, func(ctx context.Context, m *Masker) (_ T, err error) {
 		if f.Step.With, err = resolveSecrets(f.Step.With, host.Secrets, action, m); err != nil {
 			var none T
 			return none, err
@@ -156,8 +156,8 @@ func forward[T any](ctx context.Context, host Host, action string, f Forward, do
 	}, limit)
 }
 
-// SameRun is an ApplicationError of type ResetRun, which is not retried, where the running workflow was reset: its original
-// run's id is not its own.
+// SameRun returns a non-retryable ApplicationError of type ResetRun if the running workflow was reset: if its original run's id is
+// not its own.
 func SameRun(ctx context.Context, originalRunID string) error {
 	if own := activity.GetInfo(ctx).WorkflowExecution.RunID; own != originalRunID {
 		return applicationError(Errorf(ResetRun, "run %s was reset from %s; a reset run only unwinds", own, originalRunID), nil)
@@ -165,15 +165,15 @@ func SameRun(ctx context.Context, originalRunID string) error {
 	return nil
 }
 
-// call runs one call of an action: with its secrets resolved, its heart beating, everything that it returns masked and
-// then capped (in that order: a secret that is cut in two would no longer be found). A panic is an error like another:
-// what the SDK would make of it is not masked, in the history and in the log.
-func call[T any](ctx context.Context, host Host, action string, e *Entry, do func(context.Context, *Masker) (T, error), limit func(T) T) (v T, err error) {
+// callAction runs one call of an action: it resolves secrets, heartbeats, and masks and then caps everything that is returned (in
+// that order, because half a secret would not be found). A panic is turned into an error, because the SDK would not mask it in the
+// history and in the log.
+func callAction[T any](ctx context.Context, host Host, action string, e *Entry, do func(context.Context, *Masker) (T, error), limit func(T) T) (v T, err error) {
 	var none T
 	masker := host.masker()
 	defer func() {
 		if p := recover(); p != nil {
-			v, err = none, ended(ctx, Errorf(ActionFailed, "the action panicked: %v", p), masker)
+			v, err = none, endCall(ctx, Errorf(ActionFailed, "the action panicked: %v", p), masker)
 		}
 	}()
 	if e.Version != EntryVersion {
@@ -186,12 +186,13 @@ func call[T any](ctx context.Context, host Host, action string, e *Entry, do fun
 		return none, applicationError(err, masker)
 	}
 	e.Params = params
+	ctx = context.WithValue(ctx, progressKey, &progress{step: e.Step, masker: masker})
 	stop := Beat(ctx)
 	defer stop()
 	ctx = WithOwner(ctx, ownerOf(activity.GetInfo(ctx)))
 	v, err = do(WithCheckCommands(WithMasker(ctx, masker), host.CheckCommands), masker)
 	if err != nil {
-		return none, ended(ctx, err, masker)
+		return none, endCall(ctx, err, masker)
 	}
 	if v, err = maskAll(masker, v); err != nil {
 		return none, applicationError(err, masker)
@@ -199,19 +200,23 @@ func call[T any](ctx context.Context, host Host, action string, e *Entry, do fun
 	return limit(v), nil
 }
 
-// Beat heartbeats for an activity until stop is called, so that a dead process is seen and a cancellation arrives. A call that
-// is over before the first heartbeat is due costs a timer, and no goroutine.
+// Beat heartbeats for an activity until stop is called, so that a dead process is noticed and a cancellation arrives. A call that
+// is over before the first heartbeat is due costs only a timer, no goroutine.
 func Beat(ctx context.Context) (stop func()) {
 	timeout := activity.GetInfo(ctx).HeartbeatTimeout
 	if timeout <= 0 {
 		return func() {}
+	}
+	p, _ := ctx.Value(progressKey).(*progress)
+	if p == nil {
+		p = &progress{}
 	}
 	done := make(chan struct{})
 	first := time.AfterFunc(timeout/3, func() {
 		t := time.NewTicker(timeout / 3)
 		defer t.Stop()
 		for {
-			activity.RecordHeartbeat(ctx)
+			p.beat(ctx)
 			select {
 			case <-done:
 				return
@@ -227,8 +232,8 @@ func Beat(ctx context.Context) (stop func()) {
 	}
 }
 
-// ended says why a call ended: a cancellation asked for by the workflow, a worker that is being stopped, or its error.
-func ended(ctx context.Context, err error, m *Masker) error {
+// endCall returns why a call ended: a cancellation by the workflow, a worker that is being stopped, or the call's error.
+func endCall(ctx context.Context, err error, m *Masker) error {
 	if ctx.Err() == nil {
 		return applicationError(err, m)
 	}
@@ -240,24 +245,24 @@ func ended(ctx context.Context, err error, m *Masker) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return applicationError(err, m)
 	}
-	return temporal.NewCanceledError(head(m.String(err.Error()), MaxSummary))
+	return temporal.NewCanceledError(headText(m.String(err.Error()), MaxSummary))
 }
 
-// applicationError is built outermost and without a cause: a wrapped one would be retried whatever its type, and a cause
-// would carry what is not masked.
+// applicationError returns the outermost error, without a cause: the SDK would retry a wrapped one whatever its type, and a cause
+// would not be masked.
 func applicationError(err error, m *Masker) error {
 	var typed *Error
 	if !errors.As(err, &typed) {
 		typed = &Error{Type: ActionFailed, Message: err.Error()}
-		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // nobody's mistake, and only a person can mend it
-			typed.Message = "a disk is full: " + typed.Message + "; nothing is lost: make room on it, and it goes on by itself"
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) { // nobody's mistake, but it needs a person
+			typed.Message = "a disk is full: " + typed.Message + "; nothing is lost: make room on it"
 		}
 	}
 	message := typed.Message
 	if typed.Output != "" {
 		message += "\n" + strings.TrimRight(typed.Output, "\n")
 	}
-	return temporal.NewApplicationErrorWithOptions(head(m.String(message), 4000), string(typed.Type), temporal.ApplicationErrorOptions{
+	return temporal.NewApplicationErrorWithOptions(headText(m.String(message), 4000), string(typed.Type), temporal.ApplicationErrorOptions{
 		NonRetryable:   typed.Type.Final(),
 		NextRetryDelay: typed.NextRetry,
 	})

@@ -23,12 +23,12 @@ import (
 
 const canary = `correct "horse" battery staple`
 
-// echo is an action that lets every secret out, everywhere that it can.
+// echo is an action that reveals secrets everywhere it can.
 type echo struct{ fail error }
 
 func (a echo) Spec() activities.Spec { return activities.Spec{Name: "echo.say"} }
 
-func (a echo) said(s activities.Step) string {
+func (a echo) revealSecret(s activities.Step) string {
 	var p struct{ Word string }
 	_ = json.Unmarshal(s.With, &p)
 	return p.Word
@@ -36,20 +36,20 @@ func (a echo) said(s activities.Step) string {
 
 func (a echo) Plan(_ context.Context, _ activities.Entry, s activities.Step) (activities.Change, error) {
 	return activities.Change{
-		Summary: strings.Repeat("x", activities.MaxSummary-10) + a.said(s), Diff: "+" + a.said(s), Losses: []string{a.said(s)},
+		Summary: strings.Repeat("x", activities.MaxSummary-10) + a.revealSecret(s), Diff: "+" + a.revealSecret(s), Losses: []string{a.revealSecret(s)},
 	}, a.fail
 }
 
 func (a echo) Apply(ctx context.Context, _ activities.Entry, s activities.Step, _ activities.Digest) (activities.Result, error) {
 	activities.MaskerFrom(ctx).Add("found on the way")
 	if a.fail != nil {
-		return activities.Result{}, fmt.Errorf("%w: %s", a.fail, a.said(s))
+		return activities.Result{}, fmt.Errorf("%w: %s", a.fail, a.revealSecret(s))
 	}
 	out := map[string]any{
-		"word": a.said(s), "more": []any{map[string]any{a.said(s): base64.StdEncoding.EncodeToString([]byte(a.said(s)))}},
+		"word": a.revealSecret(s), "more": []any{map[string]any{a.revealSecret(s): base64.StdEncoding.EncodeToString([]byte(a.revealSecret(s)))}},
 		"own": "this was found on the way",
 	}
-	return activities.Result{Summary: "said " + a.said(s), Outputs: out}, nil
+	return activities.Result{Summary: "said " + a.revealSecret(s), Outputs: out}, nil
 }
 
 func (a echo) Undo(_ context.Context, e activities.Entry, _ activities.Decision) (activities.Undone, error) {
@@ -76,8 +76,8 @@ func (s source) Secret(name, _ string) (string, error) {
 
 func (s source) Values() []string { return slices.Collect(maps.Values(s)) }
 
-// environment runs the activities of a.
-func environment(a activities.Action) *testsuite.TestActivityEnvironment {
+// newEnvironment makes a test environment with the activities of a.
+func newEnvironment(a activities.Action) *testsuite.TestActivityEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	activities.NewRegistry(activities.World{
@@ -86,8 +86,8 @@ func environment(a activities.Action) *testsuite.TestActivityEnvironment {
 	return env
 }
 
-// ofThisRun is a forward of the run that the test environment pretends to be.
-func ofThisRun(with string) activities.Forward {
+// forwardOfThisRun returns a forward of the run that the test environment simulates.
+func forwardOfThisRun(with string) activities.Forward {
 	return activities.Forward{
 		Entry:         activities.Entry{Version: 1, Step: "s", Action: "echo.say", Token: "t", Params: json.RawMessage(with)},
 		Step:          activities.Step{ID: "s", With: json.RawMessage(with)},
@@ -109,10 +109,10 @@ func TestNoSecretLeavesAnActivity(t *testing.T) {
 	}
 	for name, a := range map[string]echo{"success": {}, "error": {fail: errors.New("no")}} {
 		t.Run(name, func(t *testing.T) {
-			env := environment(a)
-			entry := ofThisRun(withSecret).Entry
+			env := newEnvironment(a)
+			entry := forwardOfThisRun(withSecret).Entry
 			for activity, argument := range map[string]any{
-				"echo.say": ofThisRun(withSecret), "echo.say.plan": ofThisRun(withSecret),
+				"echo.say": forwardOfThisRun(withSecret), "echo.say.plan": forwardOfThisRun(withSecret),
 				"echo.say.undo": activities.Backward{Entry: entry}, "echo.say.observe": entry, "echo.say.release": entry,
 			} {
 				v, err := env.ExecuteActivity(activity, argument)
@@ -129,7 +129,7 @@ func TestNoSecretLeavesAnActivity(t *testing.T) {
 }
 
 func TestASecretCutInTwoByALimitIsStillMasked(t *testing.T) {
-	v, err := environment(echo{}).ExecuteActivity("echo.say.plan", ofThisRun(withSecret))
+	v, err := newEnvironment(echo{}).ExecuteActivity("echo.say.plan", forwardOfThisRun(withSecret))
 	require.NoError(t, err)
 	var c activities.Change
 	require.NoError(t, v.Get(&c))
@@ -147,7 +147,7 @@ func TestAFullDiskIsNamedWithTheWayOut(t *testing.T) {
 		"with its type": {errors.Join(activities.Errorf(activities.Fenced, "too late"), full), "too late"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := environment(echo{fail: c.fail}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: ofThisRun(`{}`).Entry})
+			_, err := newEnvironment(echo{fail: c.fail}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: forwardOfThisRun(`{}`).Entry})
 			app := applicationError(t, err)
 			require.Contains(t, app.Message(), c.want)
 			require.Equal(t, c.fail == full, strings.Contains(app.Message(), "make room on it"))
@@ -160,7 +160,7 @@ func TestSecretsThatAreNotAllowedAreRefusedByName(t *testing.T) {
 		`{"word": "${{ secrets.OTHER }}"}`: "secrets.OTHER: this worker's config allows WORD",
 		`{"word": "${{secrets.TINY}}"}`:    "secrets.TINY: its value has 5 bytes; give it at least 8",
 	} {
-		_, err := environment(echo{}).ExecuteActivity("echo.say", ofThisRun(with))
+		_, err := newEnvironment(echo{}).ExecuteActivity("echo.say", forwardOfThisRun(with))
 		app := applicationError(t, err)
 		require.Equal(t, string(activities.Refused), app.Type())
 		require.True(t, app.NonRetryable())
@@ -186,7 +186,7 @@ func TestErrorsKeepTheirTypeAndOnlyFinalOnesAreFinal(t *testing.T) {
 		{fmt.Errorf("in a wrapper: %w", activities.Errorf(activities.CheckFailed, "no")), activities.CheckFailed, true, 0},
 		{&activities.Error{Type: activities.ActionFailed, Message: "busy", NextRetry: time.Minute}, activities.ActionFailed, false, time.Minute},
 	} {
-		_, err := environment(echo{fail: c.err}).ExecuteActivity("echo.say", ofThisRun(`{}`))
+		_, err := newEnvironment(echo{fail: c.err}).ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
 		app := applicationError(t, err)
 		require.Equal(t, string(c.typ), app.Type())
 		require.Equal(t, c.final, app.NonRetryable())
@@ -196,39 +196,39 @@ func TestErrorsKeepTheirTypeAndOnlyFinalOnesAreFinal(t *testing.T) {
 }
 
 func TestAForwardOfAnotherRunIsRefusedAnUndoIsNot(t *testing.T) {
-	f := ofThisRun(`{}`)
+	f := forwardOfThisRun(`{}`)
 	f.OriginalRunID = "the run that this one was reset from"
 	for _, activity := range []string{"echo.say", "echo.say.plan"} {
-		_, err := environment(echo{}).ExecuteActivity(activity, f)
+		_, err := newEnvironment(echo{}).ExecuteActivity(activity, f)
 		require.Equal(t, string(activities.ResetRun), applicationError(t, err).Type())
 	}
-	_, err := environment(echo{}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: f.Entry})
+	_, err := newEnvironment(echo{}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: f.Entry})
 	require.NoError(t, err)
 }
 
-func TestAResetIsSeenBeforeAnythingElseIsWrong(t *testing.T) {
-	f := ofThisRun(`{"word": "${{ secrets.GONE }}"}`)
+func TestAResetIsReportedBeforeAnyOtherError(t *testing.T) {
+	f := forwardOfThisRun(`{"word": "${{ secrets.GONE }}"}`)
 	f.OriginalRunID = "the run that this one was reset from"
 	for _, activity := range []string{"echo.say", "echo.say.plan"} {
-		_, err := environment(echo{}).ExecuteActivity(activity, f)
+		_, err := newEnvironment(echo{}).ExecuteActivity(activity, f)
 		require.Equal(t, string(activities.ResetRun), applicationError(t, err).Type())
 	}
 }
 
 func TestAnEntryOfAnotherFormatIsRefused(t *testing.T) {
 	for _, version := range []int{0, activities.EntryVersion + 1} {
-		e := ofThisRun(`{}`).Entry
+		e := forwardOfThisRun(`{}`).Entry
 		e.Version = version
-		_, err := environment(echo{}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: e})
+		_, err := newEnvironment(echo{}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: e})
 		require.Equal(t, string(activities.UnknownFormat), applicationError(t, err).Type())
 		require.ErrorContains(t, err, "recorded by a version that this one cannot undo")
 		require.ErrorContains(t, err, "run a worker of the version that recorded it")
 	}
 }
 
-// What one step has written from a secret, another one shows, which refers to none.
+// One step has written a secret, and another one, which refers to no secret, shows it.
 func TestASecretIsMaskedInACallThatDoesNotReferToIt(t *testing.T) {
-	v, err := environment(echo{}).ExecuteActivity("echo.say", ofThisRun(fmt.Sprintf(`{"word": %q}`, "it says "+canary+" here")))
+	v, err := newEnvironment(echo{}).ExecuteActivity("echo.say", forwardOfThisRun(fmt.Sprintf(`{"word": %q}`, "it says "+canary+" here")))
 	require.NoError(t, err)
 	var r activities.Result
 	require.NoError(t, v.Get(&r))

@@ -3,46 +3,78 @@ package activities
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
 func capChange(c Change) Change {
-	c.Summary, c.Diff, c.Undo = head(c.Summary, MaxSummary), head(c.Diff, MaxDiff), head(c.Undo, MaxText)
+	c.Summary, c.Diff, c.Undo = headText(c.Summary, MaxSummary), headDiff(c.Diff), headText(c.Undo, MaxText)
 	c.Losses, c.Facts, c.Keys = capList(c.Losses), capList(c.Facts), capList(c.Keys)
 	return c
 }
 
-func capResult(r Result) Result {
-	var cut string
-	r.Outputs, cut = capOutputs(r.Outputs)
-	r.Summary, r.Notes = head(r.Summary, MaxSummary), capList(r.Notes)
-	if cut != "" {
-		r.Notes = append(r.Notes, cut)
+// capResult caps a result. The outputs that undoing needs are never cut, because half an id would name something else.
+func capResult(r Result, undoOutputs []string) Result {
+	outputs, known, tooLong := takeKnown(r.Outputs, undoOutputs)
+	outputs, cut := capOutputs(outputs, MaxOutputs-(len(encodeJSON(known))-len("{}")))
+	maps.Copy(known, outputs)
+	if r.Outputs != nil {
+		r.Outputs = known
+	}
+	r.Summary, r.Notes = headText(r.Summary, MaxSummary), capList(r.Notes)
+	for _, note := range []string{tooLong, cut} {
+		if note != "" {
+			r.Notes = append(r.Notes, note)
+		}
 	}
 	return r
 }
 
+// takeKnown splits the outputs that undoing needs off the others. Those that do not fit into MaxKnown bytes are left out, and named.
+func takeKnown(outputs map[string]any, undoOutputs []string) (others, known map[string]any, tooLong string) {
+	others, known = maps.Clone(outputs), map[string]any{}
+	var missing []string
+	left := MaxKnown - len("{}")
+	for _, name := range undoOutputs {
+		value, given := outputs[name]
+		if !given {
+			continue
+		}
+		delete(others, name)
+		if size := len(encodeJSON(name)) + len(":,") + len(encodeJSON(value)); size <= left {
+			left -= size
+			known[name] = value
+		} else {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		tooLong = headText(fmt.Sprintf("left out, though the undo needs it, for it does not fit into %d bytes: %s", MaxKnown, strings.Join(missing, ", ")), MaxItem)
+	}
+	return others, known, tooLong
+}
+
 func capUndone(u Undone) Undone {
-	u.Observed, u.Losses = head(u.Observed, MaxText), capList(u.Losses)
+	u.Observed, u.Losses = headText(u.Observed, MaxText), capList(u.Losses)
 	capDrift(u.Drift)
 	return u
 }
 
 func capObservation(o Observation) Observation {
-	o.Detail = head(o.Detail, MaxText)
+	o.Detail = headText(o.Detail, MaxText)
 	capDrift(o.Drift)
 	return o
 }
 
 func capDrift(d *Drift) {
 	if d != nil {
-		d.Diff = head(d.Diff, MaxDiff)
+		d.Diff = headDiff(d.Diff)
 	}
 }
 
-// capList keeps the first items of a list, and counts the others in one more.
+// capList keeps the first MaxItems of a list and replaces the others by their number.
 func capList(items []string) []string {
 	if items == nil {
 		return nil
@@ -52,29 +84,29 @@ func capList(items []string) []string {
 		if i == MaxItems {
 			return append(kept, fmt.Sprintf("and %d more", len(items)-MaxItems))
 		}
-		kept = append(kept, head(item, MaxItem))
+		kept = append(kept, headText(item, MaxItem))
 	}
 	return kept
 }
 
-// leastCut is the least part of an output that is worth keeping, in bytes.
-const leastCut = 16
+// minCut is the shortest part of an output worth keeping, in bytes.
+const minCut = 16
 
-// capOutputs makes all outputs together fit into MaxOutputs bytes of JSON, and says what it cut: the longest first, all
-// that are cut to the same length; one of which nothing would be left is left out.
-func capOutputs(outputs map[string]any) (_ map[string]any, cut string) {
+// capOutputs makes all outputs together fit into most bytes of JSON, and says what it cut. It cuts the longest ones, all
+// to the same length, and omits those of which too little would remain.
+func capOutputs(outputs map[string]any, most int) (_ map[string]any, cut string) {
 	type output struct {
 		name           string
-		frame, content int // bytes as JSON, of the name with what stands round it, and of the value
+		frame, content int // in bytes of JSON: the name with its punctuation, and the value
 	}
 	all := make([]output, 0, len(outputs))
 	total := len("{}")
 	for name, v := range outputs {
-		o := output{name, len(jsonOf(name)) + len(":,"), len(jsonOf(v))}
+		o := output{name, len(encodeJSON(name)) + len(":,"), len(encodeJSON(v))}
 		total += o.frame + o.content
 		all = append(all, o)
 	}
-	if total <= MaxOutputs {
+	if total <= most {
 		return outputs, ""
 	}
 	slices.SortFunc(all, func(a, b output) int {
@@ -85,7 +117,7 @@ func capOutputs(outputs map[string]any) (_ map[string]any, cut string) {
 	})
 	kept := make(map[string]any, len(outputs))
 	var names []string
-	left := MaxOutputs - len("{}")
+	left := most - len("{}")
 	for i, o := range all {
 		share := left / (len(all) - i)
 		switch {
@@ -93,45 +125,63 @@ func capOutputs(outputs map[string]any) (_ map[string]any, cut string) {
 			kept[o.name] = outputs[o.name]
 			left -= o.frame + o.content
 			continue
-		case share-o.frame >= leastCut:
-			kept[o.name] = headJSON(text(outputs[o.name]), share-o.frame)
+		case share-o.frame >= minCut:
+			kept[o.name] = headJSON(outputText(outputs[o.name]), share-o.frame)
 			left -= share
 		}
-		names = append(names, fmt.Sprintf("%s (%d bytes)", head(o.name, leastCut*2), o.content))
+		names = append(names, fmt.Sprintf("%s (%d bytes)", headText(o.name, minCut*2), o.content))
 	}
 	slices.Reverse(names)
-	return kept, head(fmt.Sprintf("cut or left out, for the outputs to fit into %d bytes: %s", MaxOutputs, strings.Join(names, ", ")), MaxItem)
+	return kept, headText(fmt.Sprintf("cut or left out, for the outputs to fit into %d bytes: %s", most, strings.Join(names, ", ")), MaxItem)
 }
 
-// text is a string itself, and the JSON of anything else.
-func text(v any) string {
+// outputText returns v if it is a string, otherwise its JSON.
+func outputText(v any) string {
 	if s, ok := v.(string); ok {
 		return s
 	}
-	return string(jsonOf(v))
+	return string(encodeJSON(v))
 }
 
-// jsonOf is v as the history holds it; nothing of what has no JSON, which the payload's conversion will refuse.
-func jsonOf(v any) []byte {
+// encodeJSON returns v as it is in the history. It is empty if v has no JSON, which the payload's conversion will refuse.
+func encodeJSON(v any) []byte {
 	b, _ := json.Marshal(v)
 	return b
 }
 
 const more = " ..."
 
-// head is at most the first n bytes of s.
-func head(s string, n int) string {
+// headText returns the head of s, at most n bytes with its ellipsis.
+func headText(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
 	return strings.ToValidUTF8(s[:max(0, n-len(more))], "") + more
 }
 
-// headJSON is at most so much of the head of s that it takes n bytes as JSON, escapes and quotes included.
+// headDiff returns the head of a diff that takes at most MaxDiff bytes: whole lines, and last how much is not shown, since a person
+// decides by it.
+func headDiff(diff string) string {
+	if len(diff) <= MaxDiff {
+		return diff
+	}
+	const note = "... not shown: %d more lines, %d of %d bytes\n"
+	room := MaxDiff - len(note) - 3*len("1000000000")
+	kept := strings.ToValidUTF8(diff[:room], "")
+	if end := strings.LastIndexByte(kept, '\n'); end >= 0 {
+		kept = kept[:end+1]
+	} else {
+		kept += "\n"
+	}
+	missing := strings.TrimSuffix(diff[min(len(kept), len(diff)):], "\n")
+	return kept + fmt.Sprintf(note, strings.Count(missing, "\n")+1, len(diff)-min(len(kept), len(diff)), len(diff))
+}
+
+// headJSON returns the head of s that takes at most n bytes as JSON, including escapes and quotes.
 func headJSON(s string, n int) string {
 	left := n - len(`""`) - len(more)
 	for i, r := range s {
-		size := 6 // as \u0000, what no other case is
+		size := 6 // as \u0000, in all other cases
 		switch {
 		case r == '"' || r == '\\' || r == '\n' || r == '\r' || r == '\t':
 			size = 2

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// scripted answers what it was given, where it was given something.
+// scripted is an action that answers as its functions say.
 type scripted struct {
 	echo
 	change   activities.Change
@@ -41,10 +41,10 @@ func (a scripted) Observe(context.Context, activities.Entry) (activities.Observa
 	return a.observed, nil
 }
 
-// answer is what an activity of a returned.
-func answer[T any](t *testing.T, a activities.Action, activity string, argument any) (v T) {
+// executeActivity returns the result of an activity of a.
+func executeActivity[T any](t *testing.T, a activities.Action, activity string, argument any) (v T) {
 	t.Helper()
-	encoded, err := environment(a).ExecuteActivity(activity, argument)
+	encoded, err := newEnvironment(a).ExecuteActivity(activity, argument)
 	require.NoError(t, err)
 	require.NoError(t, encoded.Get(&v))
 	return v
@@ -57,7 +57,7 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 		list[i] = strings.Repeat("é", activities.MaxItem)
 	}
 	drift := func() *activities.Drift { return &activities.Drift{Digest: "sha256:d", Diff: long} }
-	f := ofThisRun(withSecret) // so that everything goes through the mask as well
+	f := forwardOfThisRun(withSecret) // so that everything is masked as well
 	a := scripted{
 		change:   activities.Change{Summary: long, Diff: long, Undo: long, Losses: list, Facts: list, Keys: list},
 		apply:    func() activities.Result { return activities.Result{Summary: long, Notes: list} },
@@ -70,6 +70,12 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 		require.Greater(t, len(s), limit-10)
 		require.True(t, strings.HasSuffix(s, "é ..."), "cut between two letters, and it says so")
 	}
+	diff := func(s string) {
+		t.Helper()
+		require.LessOrEqual(t, len(s), activities.MaxDiff)
+		require.Greater(t, len(s), activities.MaxDiff-100)
+		require.Regexp(t, `é\n\.\.\. not shown: 1 more lines, \d+ of \d+ bytes\n$`, s)
+	}
 	items := func(items []string) {
 		t.Helper()
 		require.Len(t, items, activities.MaxItems+1)
@@ -79,43 +85,43 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 		require.Equal(t, "and 950 more", items[activities.MaxItems])
 	}
 
-	change := answer[activities.Change](t, a, "echo.say.plan", f)
+	change := executeActivity[activities.Change](t, a, "echo.say.plan", f)
 	text(activities.MaxSummary, change.Summary)
-	text(activities.MaxDiff, change.Diff)
+	diff(change.Diff)
 	text(activities.MaxText, change.Undo)
 	items(change.Losses)
 	items(change.Facts)
 	items(change.Keys)
 
-	result := answer[activities.Result](t, a, "echo.say", f)
+	result := executeActivity[activities.Result](t, a, "echo.say", f)
 	text(activities.MaxSummary, result.Summary)
 	items(result.Notes)
 
-	undone := answer[activities.Undone](t, a, "echo.say.undo", activities.Backward{Entry: f.Entry})
+	undone := executeActivity[activities.Undone](t, a, "echo.say.undo", activities.Backward{Entry: f.Entry})
 	text(activities.MaxText, undone.Observed)
 	items(undone.Losses)
-	text(activities.MaxDiff, undone.Drift.Diff)
+	diff(undone.Drift.Diff)
 
-	observed := answer[activities.Observation](t, a, "echo.say.observe", f.Entry)
+	observed := executeActivity[activities.Observation](t, a, "echo.say.observe", f.Entry)
 	text(activities.MaxText, observed.Detail)
-	text(activities.MaxDiff, observed.Drift.Diff)
+	diff(observed.Drift.Diff)
 }
 
-func TestWhatIsShortEnoughStaysAsItIs(t *testing.T) {
+func TestShortTextsAreNotCapped(t *testing.T) {
 	want := activities.Change{Summary: "s", Undo: "u", Losses: slices.Repeat([]string{"l"}, activities.MaxItems)}
-	require.Equal(t, want, answer[activities.Change](t, scripted{change: want}, "echo.say.plan", ofThisRun(`{}`)))
+	require.Equal(t, want, executeActivity[activities.Change](t, scripted{change: want}, "echo.say.plan", forwardOfThisRun(`{}`)))
 }
 
-// saying is an action with these outputs.
-func saying(outputs map[string]any) scripted {
+// actionWithOutputs returns an action with these outputs.
+func actionWithOutputs(outputs map[string]any) scripted {
 	return scripted{apply: func() activities.Result { return activities.Result{Outputs: maps.Clone(outputs)} }}
 }
 
 func TestOutputsAreCappedLongestFirst(t *testing.T) {
 	log := strings.Repeat("0123456789", activities.MaxOutputs)
-	r := answer[activities.Result](t, saying(map[string]any{
+	r := executeActivity[activities.Result](t, actionWithOutputs(map[string]any{
 		"log": log, "page": strings.Repeat("<\n\"", activities.MaxOutputs), "list": []int{1, 2, 3}, "small": "kept",
-	}), "echo.say", ofThisRun(`{}`))
+	}), "echo.say", forwardOfThisRun(`{}`))
 	raw, err := json.Marshal(r.Outputs)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(raw), activities.MaxOutputs)
@@ -126,13 +132,32 @@ func TestOutputsAreCappedLongestFirst(t *testing.T) {
 	require.True(t, strings.HasPrefix(log, strings.TrimSuffix(r.Outputs["log"].(string), " ...")))
 }
 
+func TestWhatAnUndoNeedsOfTheOutputsIsNeverCut(t *testing.T) {
+	id := strings.Repeat("i", activities.MaxKnown/2)
+	f := forwardOfThisRun(`{}`)
+	f.Entry.UndoOutputs = []string{"id", "huge", "absent"}
+	r := executeActivity[activities.Result](t, actionWithOutputs(map[string]any{
+		"id": id, "huge": strings.Repeat("h", activities.MaxKnown), "log": strings.Repeat("l", activities.MaxOutputs),
+	}), "echo.say", f)
+	require.Equal(t, id, r.Outputs["id"])
+	require.NotContains(t, r.Outputs, "huge", "half of it would name something else")
+	require.True(t, strings.HasSuffix(r.Outputs["log"].(string), "l ..."))
+	require.Len(t, r.Notes, 2)
+	require.Equal(t, "left out, though the undo needs it, for it does not fit into 4096 bytes: huge", r.Notes[0])
+	raw, err := json.Marshal(r.Outputs)
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(raw), activities.MaxOutputs)
+	require.Equal(t, &activities.Result{Outputs: map[string]any{"id": id}}, f.Entry.Known(r))
+	require.Nil(t, activities.Entry{}.Known(r))
+}
+
 func TestManyOutputsAreCappedAtOnce(t *testing.T) {
 	outputs := map[string]any{}
 	for i := range 100_000 {
 		outputs[fmt.Sprintf("%0100d", i)] = "a value of some length"
 	}
 	began := time.Now()
-	r := answer[activities.Result](t, saying(outputs), "echo.say", ofThisRun(`{}`))
+	r := executeActivity[activities.Result](t, actionWithOutputs(outputs), "echo.say", forwardOfThisRun(`{}`))
 	require.Less(t, time.Since(began), 2*time.Minute, "not the square of them")
 	raw, err := json.Marshal(r.Outputs)
 	require.NoError(t, err)
@@ -145,9 +170,9 @@ func TestManyOutputsAreCappedAtOnce(t *testing.T) {
 func TestALongNumberIsNotRounded(t *testing.T) {
 	for name, with := range map[string]string{"masked": withSecret, "no secret": `{}`} {
 		t.Run(name, func(t *testing.T) {
-			r := answer[activities.Result](t, saying(map[string]any{
+			r := executeActivity[activities.Result](t, actionWithOutputs(map[string]any{
 				"id": int64(math.MaxInt64), "list": []any{uint64(1<<53 + 1)},
-			}), "echo.say", ofThisRun(with))
+			}), "echo.say", forwardOfThisRun(with))
 			raw, err := json.Marshal(r.Outputs)
 			require.NoError(t, err)
 			require.Equal(t, `{"id":9223372036854775807,"list":[9007199254740993]}`, string(raw))
@@ -157,7 +182,7 @@ func TestALongNumberIsNotRounded(t *testing.T) {
 
 func TestAPanicIsAnErrorThatHidesSecrets(t *testing.T) {
 	a := scripted{apply: func() activities.Result { panic(fmt.Errorf("index of %s", canary)) }}
-	_, err := environment(a).ExecuteActivity("echo.say", ofThisRun(withSecret))
+	_, err := newEnvironment(a).ExecuteActivity("echo.say", forwardOfThisRun(withSecret))
 	app := applicationError(t, err)
 	require.Equal(t, string(activities.ActionFailed), app.Type())
 	require.False(t, app.NonRetryable())

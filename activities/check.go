@@ -13,9 +13,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
-// When says what a check looks at.
+// When says what a check examines.
 type When string
 
 // Staged content has not reached its target yet; the live target has been changed.
@@ -24,59 +25,60 @@ const (
 	Live   When = "live"
 )
 
-// Check is a condition on what a step makes. Exactly one of its kinds is set.
+// Check is a condition on the result of a step. Exactly one of its kinds is set.
 type Check struct {
-	// When is Staged or Live. Empty: staged for actions that stage, live for all others.
+	// When is Staged or Live. Defaults to Staged for actions that stage, and to Live for all others.
 	When When `json:"when,omitempty"`
+	// Within is how long a live check may take to hold: it is tried again until it does. Zero: it must hold at once.
+	Within time.Duration `json:"within,omitempty"`
 	// Command must exit 0. Its program must be one that the worker's config allows.
 	Command *CommandCheck `json:"command,omitempty"`
-	// JSON must hold of a file.
+	// JSON must hold for a file.
 	JSON *JSONCheck `json:"json,omitempty"`
-	// Exists must be there.
+	// Exists must exist.
 	Exists *ExistsCheck `json:"exists,omitempty"`
 }
 
 // CommandCheck runs a program. In a container world it runs inside the container.
 type CommandCheck struct {
-	// Run is the program and its arguments; no shell stands between. "{path}" in an argument is replaced by where the
-	// checked file is now (its staged copy, or the target).
+	// Run is the program and its arguments, without a shell. "{path}" in an argument is replaced by the present path of the
+	// checked file (its staged copy, or the target). In a step with several files, each file's path is replaced like that.
 	Run []string `json:"run"`
 }
 
-// JSONCheck says that a file is JSON, and what stands at one place in it.
+// JSONCheck requires that a file is JSON, and has a certain value at one place.
 type JSONCheck struct {
 	// File defaults to the step's own target.
 	File string `json:"file,omitempty"`
-	// At is a JSON Pointer (RFC 6901); empty is the whole document.
+	// At is a JSON Pointer (RFC 6901). Defaults to the whole document.
 	At string `json:"at,omitempty"`
-	// Equals is the value that must stand there; left out: any.
+	// Equals is the value that must be there. Defaults to any.
 	Equals json.RawMessage `json:"equals,omitempty"`
 }
 
-// ExistsCheck says that a file or folder is there.
+// ExistsCheck requires that a file or folder exists.
 type ExistsCheck struct {
 	// Path defaults to the step's own target.
 	Path string `json:"path,omitempty"`
 }
 
-// Scene is where a world lets checks look: its staged content, or the live target.
+// Scene is what a world shows to checks: its staged content, or the live target.
 type Scene interface {
-	// Target is the step's own target as the task file names it; empty where there is not exactly one.
+	// Target is the step's own target as the task file names it; empty unless there is exactly one.
 	Target() string
-	// ReadFile reads a file as the scene has it; fs.ErrNotExist where it has none. A world refuses paths outside what it
-	// may read.
+	// ReadFile reads a file of the scene, or returns fs.ErrNotExist. A world refuses paths that it must not read.
 	ReadFile(ctx context.Context, path string) ([]byte, error)
-	// Run runs a program in the scene with "{path}" replaced, and returns its combined output. A command that ran and
-	// failed is an *exec.ExitError or any other error.
+	// Run runs a program in the scene with "{path}" replaced, and returns its combined output. If the command ran and
+	// failed, the error is an *exec.ExitError or any other.
 	Run(ctx context.Context, argv []string) ([]byte, error)
 }
 
-// RunChecks runs those of checks that look at when, in order. preset is what an empty When means in this world. The
-// first that does not hold is a CheckFailed with the reason.
+// RunChecks runs the checks of when, in order. preset is what an empty When means in this world. The first check that does not
+// hold is returned as CheckFailed with the reason.
 func RunChecks(ctx context.Context, checks []Check, when, preset When, scene Scene) error {
 	for i, c := range checks {
 		if w := c.When; w == when || w == "" && preset == when {
-			if err := c.run(ctx, scene); err != nil {
+			if err := c.await(ctx, scene); err != nil {
 				if e, ok := errors.AsType[*Error](err); ok {
 					e.Message = fmt.Sprintf("check %d (%s, %s): %s", i+1, c.Kind(), when, e.Message)
 					return e
@@ -88,7 +90,7 @@ func RunChecks(ctx context.Context, checks []Check, when, preset When, scene Sce
 	return nil
 }
 
-// Kind names the kind that is set.
+// Kind returns the name of the kind that is set.
 func (c Check) Kind() string {
 	switch {
 	case c.Command != nil:
@@ -101,24 +103,21 @@ func (c Check) Kind() string {
 	return "none"
 }
 
-func (c Check) run(ctx context.Context, scene Scene) error {
+func (c Check) runCheck(ctx context.Context, scene Scene) error {
 	switch {
 	case c.Command != nil:
-		return c.Command.run(ctx, scene)
+		return c.Command.runCommand(ctx, scene)
 	case c.JSON != nil:
-		return c.JSON.run(ctx, scene)
+		return c.JSON.compareJSON(ctx, scene)
 	case c.Exists != nil:
-		return c.Exists.run(ctx, scene)
+		return c.Exists.findPath(ctx, scene)
 	}
 	return Errorf(Refused, "a check needs one of command, json, exists")
 }
 
-func (c CommandCheck) run(ctx context.Context, scene Scene) error {
-	if len(c.Run) == 0 {
-		return Errorf(Refused, "run: give the program and its arguments as a list")
-	}
-	if allowed := allowedCommands(ctx); !slices.Contains(allowed, "*") && !slices.Contains(allowed, c.Run[0]) {
-		return Errorf(Refused, "run: this worker does not allow %q in a check; its config allows %s", c.Run[0], orNone(allowed))
+func (c CommandCheck) runCommand(ctx context.Context, scene Scene) error {
+	if err := c.checkProgram(ctx); err != nil {
+		return err
 	}
 	out, err := scene.Run(ctx, c.Run)
 	if err == nil {
@@ -137,20 +136,31 @@ func (c CommandCheck) run(ctx context.Context, scene Scene) error {
 	return &Error{Type: CheckFailed, Message: fmt.Sprintf("%s: %s", strings.Join(c.Run, " "), reason), Output: Tail(MaskerFrom(ctx).String(string(out)), 2000)}
 }
 
-func (c JSONCheck) run(ctx context.Context, scene Scene) error {
+// checkProgram refuses a program that the worker's config does not allow.
+func (c CommandCheck) checkProgram(ctx context.Context) *Error {
+	if len(c.Run) == 0 {
+		return Errorf(Refused, "run: give the program and its arguments as a list")
+	}
+	if allowed := allowedCommands(ctx); !slices.Contains(allowed, "*") && !slices.Contains(allowed, c.Run[0]) {
+		return Errorf(Refused, "run: this worker does not allow %q in a check; checkCommands in its config allows %s", c.Run[0], orNone(allowed))
+	}
+	return nil
+}
+
+func (c JSONCheck) compareJSON(ctx context.Context, scene Scene) error {
 	name := cmp.Or(c.File, scene.Target())
 	if name == "" {
 		return Errorf(Refused, "file: name the file to look at; this step has no single target")
 	}
 	raw, err := scene.ReadFile(ctx, name)
 	if err != nil {
-		return notThere(name, err)
+		return missingError(name, err)
 	}
 	var doc any
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return Errorf(CheckFailed, "%s is not JSON: %v", name, err)
 	}
-	got, err := pointer(doc, c.At)
+	got, err := resolvePointer(doc, c.At)
 	if err != nil {
 		return Errorf(CheckFailed, "%s: %v", name, err)
 	}
@@ -168,16 +178,16 @@ func (c JSONCheck) run(ctx context.Context, scene Scene) error {
 	return nil
 }
 
-func (c ExistsCheck) run(ctx context.Context, scene Scene) error {
+func (c ExistsCheck) findPath(ctx context.Context, scene Scene) error {
 	name := cmp.Or(c.Path, scene.Target())
 	if name == "" {
 		return Errorf(Refused, "path: name what must be there; this step has no single target")
 	}
 	_, err := scene.ReadFile(ctx, path.Clean(name))
-	return notThere(name, err)
+	return missingError(name, err)
 }
 
-func notThere(name string, err error) error {
+func missingError(name string, err error) error {
 	if err == nil || errors.Is(err, ErrIsFolder) {
 		return nil
 	}
@@ -190,7 +200,7 @@ func notThere(name string, err error) error {
 // ErrIsFolder is what Scene.ReadFile returns for a folder.
 var ErrIsFolder = errors.New("is a folder")
 
-func pointer(doc any, at string) (any, error) {
+func resolvePointer(doc any, at string) (any, error) {
 	if at == "" {
 		return doc, nil
 	}
@@ -233,8 +243,8 @@ func orNone(s []string) string {
 	return strings.Join(s, ", ")
 }
 
-// Tail is at most the last n bytes of s, cut at a line's start where there is one. What may hold a secret is masked before:
-// half a secret is no longer found.
+// Tail returns at most the last n bytes of s, from the start of a line if possible. Mask what may hold a secret first: half a secret
+// is not found.
 func Tail(s string, n int) string {
 	if len(s) <= n {
 		return s

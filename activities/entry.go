@@ -7,24 +7,25 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
 )
 
-// EntryVersion is the format that this code writes and undoes. An entry of another one parks.
+// EntryVersion is the format that this code writes and undoes. An entry of another format is parked.
 const EntryVersion = 1
 
-// Entry is what the ledger holds of a step: with the world's journal, all that undoing it needs. It is an argument of
+// Entry is what the ledger holds of a step: together with the world's journal, all that undoing it needs. It is an argument of
 // the step's forward, so it is in the history no later than the event that schedules the forward.
 type Entry struct {
 	// Version is the format of this entry.
 	Version int `json:"v"`
-	// Seq is its place in the ledger, from 1: the order of starting.
+	// Seq is its sequence number in the ledger, from 1, in the order in which steps start.
 	Seq int `json:"seq"`
 	// Step is the step's id.
 	Step string `json:"step"`
-	// Action is the forward's activity type; UndoType that of its undo.
+	// Action is the activity type of the forward, UndoType that of the undo.
 	Action   string `json:"action"`
 	UndoType string `json:"undo"`
 	// Token is the step's stable identity for its world: see NewToken.
@@ -33,27 +34,29 @@ type Entry struct {
 	Place Place `json:"place"`
 	// Needs are the ids of the steps that this one builds on: they are undone after it.
 	Needs []string `json:"needs,omitempty"`
-	// Keys are the resources that it touches.
-	Keys []string `json:"keys,omitempty"`
-	// Params are the parameters that undoing needs; bulky ones as digests, secrets as references.
+	// Keys are the resources that the step touches.
+	Keys []string `json:"keys,omitzero"`
+	// Params are the parameters that undoing needs: bulky ones as digests, secrets as references.
 	Params json.RawMessage `json:"params,omitempty"`
-	// Policy bounds the undo. Fields that are zero are at their default: see UndoPolicy.WithDefaults.
+	// UndoOutputs names the outputs of the forward that undoing needs: see Spec.UndoOutputs.
+	UndoOutputs []string `json:"undoOutputs,omitempty"`
+	// Policy bounds the undo. Zero fields have their defaults: see UndoPolicy.WithDefaults.
 	Policy UndoPolicy `json:"policy,omitzero"`
 	// Savepoint names the place in the ledger just before this entry.
 	Savepoint string `json:"savepoint,omitempty"`
-	// Pivot says that once this step is done, nothing up to it is unwound any more.
+	// Pivot means that once this step is done, nothing up to it is unwound any more.
 	Pivot bool `json:"pivot,omitempty"`
-	// Commits says that what the step did is durable only once its action has been told so: see Committer.
+	// Commits means that what the step did becomes durable only when its action is told so: see Committer.
 	Commits bool `json:"commits,omitempty"`
-	// Keep is for how long after the task has committed its step can still be rolled back. Zero is DefaultKeep.
+	// Keep is how long after its task has committed the step can be rolled back. Defaults to DefaultKeep.
 	Keep time.Duration `json:"keep,omitempty"`
-	// Pinned says that its record stays for all of that time, however many newer ones there are and however much they take.
+	// Pinned means that the record stays for all of that time, whatever the limits of retention.
 	Pinned bool `json:"pinned,omitempty"`
-	// Redoes is the token of an earlier generation of the step that was rolled back: this forward does it again. A world
-	// that has kept what the rollback took away puts exactly that back; others go forward anew.
+	// Redoes is the token of an earlier, rolled-back generation of the step, which this forward repeats. A world that has
+	// kept what the rollback removed restores exactly that; others run the forward again.
 	Redoes string `json:"redoes,omitempty"`
-	// Since is when the entry was made: nothing of the step is older. A world whose record is a remote service looks from
-	// here on for what a lost answer made. Zero: not known, so it has to look at everything.
+	// Since is when the entry was made: nothing of the step is older. A world whose record is a remote service searches from
+	// here on for the effect of a request whose answer was lost. If it is zero, the world has to search everything.
 	Since time.Time `json:"since,omitzero"`
 }
 
@@ -63,9 +66,17 @@ type Place struct {
 	Queue string `json:"queue"`
 	// Host is the host that serves Queue; empty for the shared queue.
 	Host string `json:"host,omitempty"`
-	// Journal is the journal's own random id, as its world tells it (World.Journal). A world refuses another one with
-	// WrongPlace.
+	// Journal is the random id of the journal and its epoch, from World.Journal. A world refuses any other id with WrongPlace, and an
+	// epoch that its journal does not know with DamagedRecord.
 	Journal string `json:"journal"`
+}
+
+var epochs = regexp.MustCompile(`~[0-9a-f]+\.[0-9]+`)
+
+// WithoutEpochs returns the place for what concerns steps of different epochs.
+func (p Place) WithoutEpochs() Place {
+	p.Journal = epochs.ReplaceAllString(p.Journal, "")
+	return p
 }
 
 // DriftPolicy says what an undo does about drift.
@@ -73,15 +84,15 @@ type DriftPolicy string
 
 // Ask is the default.
 const (
-	DriftAsk   DriftPolicy = "ask"   // park and show it to a person
-	DriftForce DriftPolicy = "force" // overwrite exactly what was seen
-	DriftSkip  DriftPolicy = "skip"  // leave it and what it needs
+	DriftAsk   DriftPolicy = "ask"   // park it and show it to a person
+	DriftForce DriftPolicy = "force" // overwrite exactly what was observed
+	DriftSkip  DriftPolicy = "skip"  // leave it, and what the step needs
 )
 
 // DefaultKeep is the rollback window of a committed task.
 const DefaultKeep = time.Hour
 
-// Criticality says what becomes of a step whose undo fails for good.
+// Criticality says what happens if the undo of a step fails for good.
 type Criticality string
 
 // Normal is the default.
@@ -90,22 +101,22 @@ const (
 	LowCritical Criticality = "low"    // it is accepted as it is, and reported
 )
 
-// UndoPolicy bounds an undo. The zero value is the default policy, and takes no room in a history.
+// UndoPolicy bounds an undo. The zero value is the default policy and takes no space in a history.
 type UndoPolicy struct {
 	// Attempt bounds one attempt (StartToClose); it must outlast the slowest call of the world. Defaults to 10 minutes.
 	Attempt time.Duration `json:"attempt,omitempty"`
 	// Within bounds all attempts together before the undo is parked. Defaults to 1 hour.
 	Within time.Duration `json:"within,omitempty"`
-	// Attempts bounds how often it is tried before it is parked. Defaults to no bound but Within.
+	// Attempts bounds the number of attempts before the undo is parked. Defaults to no bound except Within.
 	Attempts int `json:"attempts,omitempty"`
-	// Heartbeat is after how long without a sign of life an attempt counts as dead. Defaults to 10 seconds.
+	// Heartbeat is how long an attempt may go without a heartbeat before it counts as dead. Defaults to 10 seconds.
 	Heartbeat time.Duration `json:"heartbeat,omitempty"`
-	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host; zero is the
-	// engine's own.
+	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host. Defaults to the
+	// engine's setting.
 	HostWait time.Duration `json:"hostWait,omitempty"`
 	// Drift says what to do about drift. Defaults to DriftAsk.
 	Drift DriftPolicy `json:"drift,omitempty"`
-	// Criticality says what becomes of it when the undo fails for good. Defaults to Normal.
+	// Criticality says what happens if the undo fails for good. Defaults to Normal.
 	Criticality Criticality `json:"criticality,omitempty"`
 }
 
@@ -116,7 +127,7 @@ const (
 	DefaultUndoHeartbeat = 10 * time.Second
 )
 
-// WithDefaults is p with every zero field at its default but HostWait, which is the engine's own.
+// WithDefaults returns p with every zero field set to its default, except HostWait, whose default is the engine's.
 func (p UndoPolicy) WithDefaults() UndoPolicy {
 	p.Attempt = cmp.Or(p.Attempt, DefaultUndoAttempt)
 	p.Within = cmp.Or(p.Within, DefaultUndoWithin)
@@ -126,7 +137,7 @@ func (p UndoPolicy) WithDefaults() UndoPolicy {
 	return p
 }
 
-// Compact is p with every field that is at its default zero.
+// Compact returns p with every field zero that has its default value.
 func (p UndoPolicy) Compact() UndoPolicy {
 	zero := func(at *time.Duration, preset time.Duration) {
 		if *at == preset {
@@ -145,8 +156,8 @@ func (p UndoPolicy) Compact() UndoPolicy {
 	return p
 }
 
-// NewToken is the identity of a step for its world: the same on every retry and in every continued run, another one for
-// each generation of the step and each task. 32 hexadecimal digits: safe in a file name, a container name and a key.
+// NewToken returns the identity of a step for its world: the same on every retry and in every continued run, but another one for
+// each generation of the step and each task. Its 32 hexadecimal digits are safe in a file name, a container name and a key.
 func NewToken(firstRunID, step string, generation int) string {
 	sum := sha256.Sum256([]byte(firstRunID + "\x00" + step + "\x00" + strconv.Itoa(generation)))
 	return hex.EncodeToString(sum[:16])
@@ -155,7 +166,7 @@ func NewToken(firstRunID, step string, generation int) string {
 // Digest is "sha256:" and 64 hexadecimal digits.
 type Digest string
 
-// DigestOf is the digest of parts; each is framed by its length, so that no two lists of parts collide.
+// DigestOf returns the digest of parts. Each is framed by its length, so that different lists of parts do not collide.
 func DigestOf(parts ...[]byte) Digest {
 	h := sha256.New()
 	for _, p := range parts {
@@ -165,7 +176,7 @@ func DigestOf(parts ...[]byte) Digest {
 	return Digest("sha256:" + hex.EncodeToString(h.Sum(nil)))
 }
 
-// Short is for people: the first 12 digits.
+// Short returns the first 12 digits, for people.
 func (d Digest) Short() string {
 	if len(d) < 19 {
 		return string(d)
@@ -177,9 +188,9 @@ func (d Digest) Short() string {
 type Forward struct {
 	Entry Entry `json:"entry"`
 	Step  Step  `json:"step"`
-	// Want is the digest that was approved; empty without a gate.
+	// Want is the approved digest; empty without a gate.
 	Want Digest `json:"want,omitempty"`
-	// OriginalRunID is the workflow's: where it differs from the run's own id, the run was reset and goes no further.
+	// OriginalRunID is the workflow's: if it differs from the run's own id, the run was reset and must not go forward.
 	OriginalRunID string `json:"originalRunId"`
 }
 
@@ -189,8 +200,26 @@ type Backward struct {
 	Decision Decision `json:"decision"`
 }
 
-// EntryParams projects a step's parameters to what its Entry holds: the top-level ones that undoParams names, and of
-// those that digested names too, only the digest of their value, as a text.
+// Known returns the part of a forward's result that its undo is given: the fingerprint, and the outputs that e.UndoOutputs names. It
+// is nil if the undo needs none.
+func (e Entry) Known(r Result) *Result {
+	if len(e.UndoOutputs) == 0 {
+		return nil
+	}
+	known := Result{After: r.After}
+	for _, name := range e.UndoOutputs {
+		if value, given := r.Outputs[name]; given {
+			if known.Outputs == nil {
+				known.Outputs = map[string]any{}
+			}
+			known.Outputs[name] = value
+		}
+	}
+	return &known
+}
+
+// EntryParams reduces a step's parameters to what its Entry holds: the top-level ones that undoParams names. Of those that digested
+// names too, it keeps only the digest of the value, as a string.
 func EntryParams(with json.RawMessage, undoParams, digested []string) (json.RawMessage, error) {
 	if len(undoParams) == 0 || len(with) == 0 {
 		return nil, nil
@@ -217,7 +246,7 @@ func EntryParams(with json.RawMessage, undoParams, digested []string) (json.RawM
 	return json.Marshal(kept)
 }
 
-// EntryParams is what the Entry of a step with these parameters holds of them.
+// EntryParams returns what the Entry of a step holds of its parameters.
 func (s Spec) EntryParams(with json.RawMessage) (json.RawMessage, error) {
 	return EntryParams(with, s.UndoParams, s.Digested)
 }

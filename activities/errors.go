@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ErrorType is the type of an ApplicationError: stable, part of the contract, readable even where payloads are encrypted.
+// ErrorType is the type of an ApplicationError: stable, part of the contract, and readable even if payloads are encrypted.
 type ErrorType string
 
 // The error types.
@@ -21,8 +21,8 @@ type ErrorType string
 //	DamagedRecord   | no      | the journal's record does not match its digest
 //	UnknownFormat   | no      | the entry or record is of another version
 //	ResetRun        | no      | the run was reset; it only unwinds
-//	WorkerStopping  | no      | the worker is being stopped; the engine schedules anew, at no cost of an attempt
-//	BreakerOpen     | no      | the dependency's circuit breaker is open; the engine waits (NextRetry) and schedules anew
+//	WorkerStopping  | no      | the worker is being stopped; the engine schedules the call again, without counting an attempt
+//	BreakerOpen     | no      | the dependency's circuit breaker is open; the engine waits (NextRetry) and schedules the call again
 //	ActionFailed    | yes     | any other error
 //	ActionDenied    | no      | the dependency refused for good (a declined card, a failed command)
 const (
@@ -41,17 +41,19 @@ const (
 	ActionDenied   ErrorType = "ActionDenied"
 )
 
-// Final says that a retry cannot mend it.
+// Final reports whether a retry cannot cure an error of this type.
 func (t ErrorType) Final() bool { return t != ActionFailed }
 
-// Error is an error of an action with a type that someone branches on.
+// Error is an error of an action with a type that callers branch on.
 type Error struct {
 	Type ErrorType
 	// Message is for people: what, where, and the way out. The wrapper masks secrets in it.
 	Message string
 	// NextRetry asks for this delay before the next attempt; zero leaves it to the policy.
 	NextRetry time.Duration
-	// Output is what a person needs beside the message (the tail of a command's output); capped and masked.
+	// Current is the key of the resource whose current state is the reason of a refusal: see RefuseCurrent.
+	Current string
+	// Output is what a person needs beside the message, such as the tail of a command's output. The wrapper caps and masks it.
 	Output string
 }
 
@@ -62,7 +64,7 @@ func Errorf(t ErrorType, format string, args ...any) *Error {
 	return &Error{Type: t, Message: fmt.Sprintf(format, args...)}
 }
 
-// TypeOf is the type of err: ActionFailed for one that has none.
+// TypeOf returns the type of err; ActionFailed if it has none.
 func TypeOf(err error) ErrorType {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Type

@@ -11,58 +11,56 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// Trace is what the history of one run alone tells of the steps that it has scheduled.
+// Trace is what the history of a run says about the steps that the run scheduled.
 type Trace struct {
-	// Entries are those of all forwards that were scheduled, in order, each once.
+	// Entries are the entries of all scheduled forwards, in order, each once.
 	Entries []Entry
-	// Done are the results of the forwards that have completed, and Settled what the undos did that settled their step, by
-	// token.
+	// Done are the results of the completed forwards, and Settled those of the undos that settled their step, by token.
 	Done    map[string]Result
 	Settled map[string]Undone
-	// Attempts are all undos that came to an end, in order.
+	// Attempts are all undos that ended, in order.
 	Attempts []Attempt
 }
 
-// Attempt is an undo that came to an end.
+// Attempt is an undo that ended.
 type Attempt struct {
-	// Event is the id of the event that tells the end.
+	// Event is the id of the event that ended it.
 	Event int64
 	Token string
-	// Undone is what it returned; nil where it failed. Unserved says that no worker had taken it, Canceled that it was taken
-	// back.
+	// Undone is what it returned; nil if it failed. Unserved means that no worker took it, Canceled that it was recalled.
 	Undone   *Undone
 	Unserved bool
 	Canceled bool
 }
 
-// EntriesIn are the entries of a TraceOf.
+// EntriesIn returns the Entries of TraceOf.
 func EntriesIn(events []*historypb.HistoryEvent, dc converter.DataConverter) ([]Entry, error) {
 	t, err := TraceOf(events, dc)
 	return t.Entries, err
 }
 
-// TraceOf reads a history. A forward is told by the entry among its arguments: in a Forward, in a type that embeds one, or as it is.
-// Activities that are no call of an action are passed over; where dc cannot read an argument (it is encrypted, say, and dc lacks the
-// codec), whether it is one cannot be known, and that is an error.
+// TraceOf reads a history. It recognizes a forward by the entry among its arguments: in a Forward, in a type that embeds one, or by
+// itself. It skips activities that are not calls of an action. An argument that dc cannot decode (because it is encrypted and dc
+// lacks the codec, for example) is an error, because it may hold an entry.
 func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trace, error) {
 	t := Trace{Done: map[string]Result{}, Settled: map[string]Undone{}}
 	seen := map[string]bool{}
-	forwards, undos := map[int64]Forward{}, map[int64]string{} // by the event that scheduled them
+	forwards, undos := map[int64]Forward{}, map[int64]string{} // by the id of the event that scheduled them
 	for _, event := range events {
 		if completed := event.GetActivityTaskCompletedEventAttributes(); completed != nil {
 			forward, undo := forwards[completed.ScheduledEventId], undos[completed.ScheduledEventId]
-			if err := t.completed(event.EventId, completed, forward, undo, dc); err != nil {
+			if err := t.addResult(event.EventId, completed, forward, undo, dc); err != nil {
 				return t, fmt.Errorf("event %d: %w", event.EventId, err)
 			}
 			continue
 		}
-		if a, ended := endedWithout(event, undos); ended {
+		if a, ended := failedUndo(event, undos); ended {
 			t.Attempts = append(t.Attempts, a)
 			continue
 		}
 		scheduled := event.GetActivityTaskScheduledEventAttributes()
 		activityType := scheduled.GetActivityType().GetName()
-		f, err := callIn(scheduled.GetInput(), activityType, dc)
+		f, err := readCall(scheduled.GetInput(), activityType, dc)
 		switch e := f.Entry; {
 		case err != nil:
 			return t, fmt.Errorf("event %d, argument of %s: %w", event.EventId, activityType, err)
@@ -81,22 +79,22 @@ func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trac
 	return t, nil
 }
 
-// endedWithout is the undo that an event ends without a result.
-func endedWithout(event *historypb.HistoryEvent, undos map[int64]string) (Attempt, bool) {
+// failedUndo returns the undo that an event ended without a result, if any.
+func failedUndo(event *historypb.HistoryEvent, undos map[int64]string) (Attempt, bool) {
 	failed, canceled := event.GetActivityTaskFailedEventAttributes(), event.GetActivityTaskCanceledEventAttributes()
 	timedOut := event.GetActivityTaskTimedOutEventAttributes()
-	token := undos[max(failed.GetScheduledEventId(), canceled.GetScheduledEventId(), timedOut.GetScheduledEventId())] // one at most is there
+	token := undos[max(failed.GetScheduledEventId(), canceled.GetScheduledEventId(), timedOut.GetScheduledEventId())] // at most one of them is set
 	return Attempt{
 		Event: event.EventId, Token: token, Canceled: canceled != nil,
 		Unserved: timedOut.GetFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START,
 	}, token != ""
 }
 
-func (t *Trace) completed(event int64, c *historypb.ActivityTaskCompletedEventAttributes, forward Forward, undo string, dc converter.DataConverter) error {
+func (t *Trace) addResult(event int64, c *historypb.ActivityTaskCompletedEventAttributes, forward Forward, undo string, dc converter.DataConverter) error {
 	switch {
 	case forward.Entry.Token != "":
 		var r Result
-		if err := dc.FromPayloads(c.Result, &r); err != nil && forward.Step.ID != "" { // else it is no Action's, and returns what it likes
+		if err := dc.FromPayloads(c.Result, &r); err != nil && forward.Step.ID != "" { // otherwise it is not an Action's, and may return anything
 			return fmt.Errorf("result of a step: %w", err)
 		}
 		t.Done[forward.Entry.Token] = r
@@ -113,23 +111,23 @@ func (t *Trace) completed(event int64, c *historypb.ActivityTaskCompletedEventAt
 	return nil
 }
 
-// callIn reads the argument of an activity that makes it the call of an action; what is certainly none is an empty one.
-func callIn(input *commonpb.Payloads, activityType string, dc converter.DataConverter) (f Forward, err error) {
+// readCall reads the argument that makes an activity the call of an action. It returns an empty Forward if there certainly is none.
+func readCall(input *commonpb.Payloads, activityType string, dc converter.DataConverter) (f Forward, err error) {
 	for _, argument := range input.GetPayloads() {
-		if f, err = forwardIn(argument, dc); err != nil || f.Entry.Token != "" && f.Entry.isNamedBy(activityType) {
+		if f, err = readForward(argument, dc); err != nil || f.Entry.Token != "" && f.Entry.isNamedBy(activityType) {
 			return f, err
 		}
 	}
 	return Forward{}, nil
 }
 
-// isNamedBy says that an activity of this type acts on the entry.
+// isNamedBy reports whether an activity of this type acts on the entry.
 func (e Entry) isNamedBy(activityType string) bool {
 	return activityType == e.Action || activityType == e.Action+".plan" || activityType == e.UndoType || activityType == e.Action+".reset"
 }
 
-// forwardIn reads an argument; what certainly holds no entry is an empty one. Of a Backward it reads the entry.
-func forwardIn(argument *commonpb.Payload, dc converter.DataConverter) (f Forward, err error) {
+// readForward reads an argument, of a Backward only the entry. It returns an empty Forward if the argument certainly holds no entry.
+func readForward(argument *commonpb.Payload, dc converter.DataConverter) (f Forward, err error) {
 	var raw json.RawMessage
 	if err := dc.FromPayload(argument, &raw); errors.Is(err, converter.ErrTypeNotImplementProtoMessage) {
 		return f, nil // a protocol buffer
@@ -143,7 +141,7 @@ func forwardIn(argument *commonpb.Payload, dc converter.DataConverter) (f Forwar
 		Token         json.RawMessage `json:"token"`
 		Undo          json.RawMessage `json:"undo"`
 	}
-	_ = json.Unmarshal(raw, &looks) // what is no object looks like nothing
+	_ = json.Unmarshal(raw, &looks) // stays empty if it is not an object
 	var into any
 	switch {
 	case looks.Entry != nil && (looks.OriginalRunID != nil || looks.Decision != nil):
@@ -159,7 +157,7 @@ func forwardIn(argument *commonpb.Payload, dc converter.DataConverter) (f Forwar
 	return f, nil
 }
 
-// isForwardOf holds for the argument of NAME and NAME.plan only.
+// isForwardOf reports whether f is the argument of NAME or NAME.plan.
 func (f Forward) isForwardOf(activityType string) bool {
 	return f.Entry.Token != "" && (activityType == f.Entry.Action || activityType == f.Entry.Action+".plan")
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// scheduled is the event of an activity with these arguments.
-func scheduled(t *testing.T, dc converter.DataConverter, activity string, arguments ...any) *historypb.HistoryEvent {
+// scheduledEvent returns the event that schedules an activity with these arguments.
+func scheduledEvent(t *testing.T, dc converter.DataConverter, activity string, arguments ...any) *historypb.HistoryEvent {
 	p, err := dc.ToPayloads(arguments...)
 	require.NoError(t, err)
 	return &historypb.HistoryEvent{EventId: 5, Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
@@ -26,25 +26,25 @@ func scheduled(t *testing.T, dc converter.DataConverter, activity string, argume
 
 func TestTheLedgerIsRebuiltFromAHistoryAlone(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
-	a, b := ofThisRun(`{}`), ofThisRun(`{}`)
+	a, b := forwardOfThisRun(`{}`), forwardOfThisRun(`{}`)
 	a.Entry.Token, a.Entry.Seq, b.Entry.Token, b.Entry.Seq = "a", 1, "b", 2
 	got, err := activities.EntriesIn([]*historypb.HistoryEvent{
 		{EventId: 1},
-		scheduled(t, dc, "task.compile", json.RawMessage(`{"name": "x"}`)),
-		scheduled(t, dc, "own.text", "text"), scheduled(t, dc, "own.list", []int{1}), scheduled(t, dc, "own.bytes", []byte("bytes")),
-		scheduled(t, dc, "own.nothing", nil), scheduled(t, dc, "own.proto", &commonpb.ActivityType{Name: "x"}),
-		scheduled(t, dc, "echo.say.plan", a), scheduled(t, dc, "echo.say", a), scheduled(t, dc, "echo.say", b),
-		scheduled(t, dc, "echo.say.undo", activities.Backward{Entry: b.Entry}),
+		scheduledEvent(t, dc, "task.compile", json.RawMessage(`{"name": "x"}`)),
+		scheduledEvent(t, dc, "own.text", "text"), scheduledEvent(t, dc, "own.list", []int{1}), scheduledEvent(t, dc, "own.bytes", []byte("bytes")),
+		scheduledEvent(t, dc, "own.nothing", nil), scheduledEvent(t, dc, "own.proto", &commonpb.ActivityType{Name: "x"}),
+		scheduledEvent(t, dc, "echo.say.plan", a), scheduledEvent(t, dc, "echo.say", a), scheduledEvent(t, dc, "echo.say", b),
+		scheduledEvent(t, dc, "echo.say.undo", activities.Backward{Entry: b.Entry}),
 	}, dc)
 	require.NoError(t, err)
 	require.Equal(t, []activities.Entry{a.Entry, b.Entry}, got)
 }
 
-// A library's forward has what arguments it likes, and returns what it likes.
-func TestAForwardIsToldByTheEntryAmongItsArguments(t *testing.T) {
+// The forward of a library's user may have any arguments and any result.
+func TestAForwardIsRecognizedByTheEntryAmongItsArguments(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
-	f := ofThisRun(`{}`)
-	f.Entry.Token, f.Entry.UndoType, f.Step = "t", "echo.say.undo", activities.Step{} // with a step in it, it is an Action's
+	f := forwardOfThisRun(`{}`)
+	f.Entry.Token, f.Entry.UndoType, f.Step = "t", "echo.say.undo", activities.Step{} // with a step it would be an Action's
 	for what, arguments := range map[string][]any{
 		"a Forward":             {f},
 		"a Forward and another": {f, "Rome"},
@@ -59,8 +59,8 @@ func TestAForwardIsToldByTheEntryAmongItsArguments(t *testing.T) {
 		result, err := dc.ToPayloads("booked")
 		require.NoError(t, err)
 		trace, err := activities.TraceOf([]*historypb.HistoryEvent{
-			scheduled(t, dc, "echo.say.observe", f.Entry), scheduled(t, dc, "other", arguments...),
-			scheduled(t, dc, "echo.say", arguments...),
+			scheduledEvent(t, dc, "echo.say.observe", f.Entry), scheduledEvent(t, dc, "other", arguments...),
+			scheduledEvent(t, dc, "echo.say", arguments...),
 			{EventId: 6, Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
 				ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: 5, Result: result}}},
 		}, dc)
@@ -70,10 +70,10 @@ func TestAForwardIsToldByTheEntryAmongItsArguments(t *testing.T) {
 	}
 }
 
-func TestEveryEndOfAnUndoIsTold(t *testing.T) {
+func TestEveryEndOfAnUndoIsInTheTrace(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
-	e := ofThisRun(`{}`).Entry
-	undo := scheduled(t, dc, e.UndoType, activities.Backward{Entry: e})
+	e := forwardOfThisRun(`{}`).Entry
+	undo := scheduledEvent(t, dc, e.UndoType, activities.Backward{Entry: e})
 	unserved := &failurepb.Failure{FailureInfo: &failurepb.Failure_TimeoutFailureInfo{
 		TimeoutFailureInfo: &failurepb.TimeoutFailureInfo{TimeoutType: enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START}}}
 	done, err := dc.ToPayloads(activities.Undone{Outcome: activities.Restored})
@@ -98,33 +98,33 @@ func TestEveryEndOfAnUndoIsTold(t *testing.T) {
 	require.Equal(t, map[string]activities.Undone{e.Token: restored}, trace.Settled)
 }
 
-// sealed is a codec that hides what a payload holds.
-type sealed struct{ encoding string }
+// encryptingCodec is a codec that hides the content of payloads.
+type encryptingCodec struct{ encoding string }
 
-func (s sealed) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+func (s encryptingCodec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	for i, p := range payloads {
 		payloads[i] = &commonpb.Payload{Metadata: map[string][]byte{converter.MetadataEncoding: []byte(s.encoding)}, Data: p.Data}
 	}
 	return payloads, nil
 }
 
-func (s sealed) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
-	return sealed{converter.MetadataEncodingJSON}.Encode(payloads)
+func (s encryptingCodec) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+	return encryptingCodec{converter.MetadataEncodingJSON}.Encode(payloads)
 }
 
-func TestALedgerThatCannotBeReadIsNotEmpty(t *testing.T) {
+func TestAnUnreadableLedgerIsAnError(t *testing.T) {
 	plain := converter.GetDefaultDataConverter()
-	codec := converter.NewCodecDataConverter(plain, sealed{"binary/encrypted"})
-	history := []*historypb.HistoryEvent{scheduled(t, codec, "echo.say", ofThisRun(`{}`))}
+	codec := converter.NewCodecDataConverter(plain, encryptingCodec{"binary/encrypted"})
+	history := []*historypb.HistoryEvent{scheduledEvent(t, codec, "echo.say", forwardOfThisRun(`{}`))}
 
 	_, err := activities.EntriesIn(history, plain)
 	require.ErrorContains(t, err, "event 5, argument of echo.say: it cannot be read; the data converter must be that of the worker")
 	got, err := activities.EntriesIn(history, codec)
 	require.NoError(t, err)
-	require.Equal(t, []activities.Entry{ofThisRun(`{}`).Entry}, got)
+	require.Equal(t, []activities.Entry{forwardOfThisRun(`{}`).Entry}, got)
 
 	_, err = activities.EntriesIn([]*historypb.HistoryEvent{
-		scheduled(t, plain, "echo.say", map[string]any{"entry": map[string]any{"seq": "one"}, "originalRunId": "r"}),
+		scheduledEvent(t, plain, "echo.say", map[string]any{"entry": map[string]any{"seq": "one"}, "originalRunId": "r"}),
 	}, plain)
 	require.ErrorContains(t, err, "event 5, argument of echo.say: it has the form of a step's call")
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-func TestASecretIsHiddenAsItIsWrittenAnywhere(t *testing.T) {
+func TestASecretIsHiddenInEveryEncoding(t *testing.T) {
 	m := &activities.Masker{}
 	m.Add(`pass"word&<1>${x}`)
 	for _, written := range []string{

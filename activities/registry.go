@@ -3,6 +3,8 @@ package activities
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -15,17 +17,20 @@ type World struct {
 	Name string
 	// Actions are its verbs.
 	Actions []Action
-	// Journal returns the random id of the world's journal on this worker, making the journal at the first call. It goes
-	// into Entry.Place; the actions of the world alone interpret it, and refuse an id that is not theirs with WrongPlace.
+	// Journal returns the random id of the world's journal on this worker, making the journal at the first call, and a new epoch of
+	// the journal after a tilde: see journal.Journal.Mark. It goes into Entry.Place; the actions of the world alone interpret it,
+	// refuse an id that is not theirs with WrongPlace, and an epoch that they do not know, since the journal was rewound, with
+	// DamagedRecord.
 	Journal func(ctx context.Context) (string, error)
-	// Watch keeps in order what happens to the world's resources beside its actions, until ctx ends. A worker runs it while it
-	// serves the world, and waits for its end. Nil: nothing has to be watched.
+	// Watch reacts to what happens to the world's resources outside its actions, until ctx ends. A worker runs it while it
+	// serves the world, and waits for its end. Nil if nothing has to be watched.
 	Watch func(ctx context.Context)
-	// Records lists what the journal holds, for retention and for finding what nobody owns any more. Nil for a world that
-	// keeps nothing on the worker.
+	// Records lists what the journal holds, for retention and for finding orphans. Nil if the world keeps nothing on the worker.
 	Records Records
-	// Prepare is called when a worker starts, before it takes a step. It makes ready what the first step would wait for, and
-	// fails where the world cannot do what its config requires. Nil for a world that has nothing to prepare.
+	// Notices are what a worker says about the world when it starts: what is not as safe here as it could be.
+	Notices []string
+	// Prepare is called when a worker starts, before it takes a step. It prepares what the first step would wait for, and fails
+	// if the world cannot do what its config requires. Nil if there is nothing to prepare.
 	Prepare func(ctx context.Context) error
 }
 
@@ -35,8 +40,8 @@ type Registry struct {
 	actions map[string]Action
 }
 
-// NewRegistry makes a registry of worlds. It panics on a name that is taken or does not belong to its world: a mistake in
-// the program, not in its input.
+// NewRegistry makes a registry of worlds. It panics on a name that is taken or does not belong to its world, which is a mistake
+// in the program, not in its input.
 func NewRegistry(worlds ...World) *Registry {
 	r := &Registry{worlds: map[string]World{}, actions: map[string]Action{}}
 	for _, w := range worlds {
@@ -55,6 +60,14 @@ func NewRegistry(worlds ...World) *Registry {
 			if _, commits := a.(Committer); commits != s.Commits {
 				panic(fmt.Sprintf("activities: action %q must both say and have a Commit, or neither", s.Name))
 			}
+			if _, preflights := a.(Preflighter); preflights != s.Preflights {
+				panic(fmt.Sprintf("activities: action %q must both say and have a Preflight, or neither", s.Name))
+			}
+			for _, name := range s.UndoOutputs {
+				if _, named := s.Outputs[name]; !named {
+					panic(fmt.Sprintf("activities: the undo of action %q needs the output %q, which its Outputs do not name", s.Name, name))
+				}
+			}
 			r.actions[s.Name] = a
 		}
 	}
@@ -72,7 +85,7 @@ func (r *Registry) Watch(ctx context.Context) {
 	wg.Wait()
 }
 
-// Action returns the action of that name, or nil.
+// Action returns the action with that name, or nil.
 func (r *Registry) Action(name string) Action { return r.actions[name] }
 
 // Specs lists all actions by name.
@@ -85,7 +98,16 @@ func (r *Registry) Specs() []Spec {
 	return specs
 }
 
-// Records are the journals that can be listed, by the name of their world.
+// Notices returns the notices of all worlds.
+func (r *Registry) Notices() []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(r.worlds)) {
+		all = append(all, r.worlds[name].Notices...)
+	}
+	return all
+}
+
+// Records returns the journals that can be listed, by the name of their world.
 func (r *Registry) Records() map[string]Records {
 	all := map[string]Records{}
 	for name, w := range r.worlds {
@@ -96,11 +118,11 @@ func (r *Registry) Records() map[string]Records {
 	return all
 }
 
-// journalLimit is how long a world may take to tell its journal's id.
+// journalLimit is how long a world may take to return its journal's id.
 const journalLimit = 5 * time.Second
 
-// Journals returns the journal id of every world by its name, and what is wrong with the worlds that have none to tell:
-// an engine that does not answer keeps nobody from working in the other worlds. All are asked at once.
+// Journals returns the journal id of every world by its name, and what is wrong with worlds that return none: an engine that does
+// not answer must not block the other worlds. All are asked at once.
 func (r *Registry) Journals(ctx context.Context) (ids, problems map[string]string) {
 	ctx, cancel := context.WithTimeout(ctx, journalLimit)
 	defer cancel()
@@ -108,7 +130,7 @@ func (r *Registry) Journals(ctx context.Context) (ids, problems map[string]strin
 		world, id string
 		err       error
 	}
-	answers := make(chan answer, len(r.worlds)) // of all, so that a late one blocks nobody
+	answers := make(chan answer, len(r.worlds)) // buffered for all, so that a late one does not block
 	problems = map[string]string{}
 	for name, w := range r.worlds {
 		problems[name] = fmt.Sprintf("the world did not answer within %s", journalLimit)
@@ -127,14 +149,14 @@ func (r *Registry) Journals(ctx context.Context) (ids, problems map[string]strin
 			}
 			delete(problems, a.world)
 			ids[a.world] = a.id
-		case <-ctx.Done(): // not every world looks at it
+		case <-ctx.Done(): // not every world respects it
 			return ids, problems
 		}
 	}
 	return ids, problems
 }
 
-// journalID asks for the journal's id; a panic, which would end the whole worker, is the world's problem.
+// journalID returns the journal's id. It turns a panic, which would end the whole worker, into an error.
 func (w World) journalID(ctx context.Context) (id string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -144,7 +166,7 @@ func (w World) journalID(ctx context.Context) (id string, err error) {
 	return w.Journal(ctx)
 }
 
-// WorldOf is the world of an action's name: "file" of "file.write".
+// WorldOf returns the world in an action's name: "file" for "file.write".
 func WorldOf(action string) string {
 	world, _, _ := strings.Cut(action, ".")
 	return world

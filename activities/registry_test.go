@@ -12,12 +12,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// silent is a world that does not tell its journal's id.
-func silent(name string, journal func(context.Context) (string, error)) activities.World {
+// worldWithoutActions returns a world that has only a journal.
+func worldWithoutActions(name string, journal func(context.Context) (string, error)) activities.World {
 	return activities.World{Name: name, Journal: journal}
 }
 
-func TestAWorldThatDoesNotAnswerKeepsNobodyFromTheOthers(t *testing.T) {
+func TestAWorldThatDoesNotAnswerDoesNotBlockTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan struct{})
 		defer close(ended)
@@ -26,10 +26,10 @@ func TestAWorldThatDoesNotAnswerKeepsNobodyFromTheOthers(t *testing.T) {
 			return "", errors.New("the engine does not answer")
 		}
 		r := activities.NewRegistry(
-			silent("container", hangs), silent("other", hangs),
-			silent("deaf", func(context.Context) (string, error) { <-ended; return "too late", nil }),
-			silent("broken", func(context.Context) (string, error) { panic("no engine") }),
-			silent("file", func(context.Context) (string, error) { return "j", nil }),
+			worldWithoutActions("container", hangs), worldWithoutActions("other", hangs),
+			worldWithoutActions("deaf", func(context.Context) (string, error) { <-ended; return "too late", nil }),
+			worldWithoutActions("broken", func(context.Context) (string, error) { panic("no engine") }),
+			worldWithoutActions("file", func(context.Context) (string, error) { return "j", nil }),
 		)
 		began := time.Now()
 		ids, problems := r.Journals(t.Context())
@@ -44,7 +44,7 @@ func TestAWorldThatDoesNotAnswerKeepsNobodyFromTheOthers(t *testing.T) {
 func TestAnAnswerDoesNotWaitForTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		ids, problems := activities.NewRegistry(silent("file", func(context.Context) (string, error) { return "j", nil })).Journals(t.Context())
+		ids, problems := activities.NewRegistry(worldWithoutActions("file", func(context.Context) (string, error) { return "j", nil })).Journals(t.Context())
 		require.Zero(t, time.Since(began))
 		require.Equal(t, map[string]string{"file": "j"}, ids)
 		require.Empty(t, problems)

@@ -11,48 +11,63 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
-// SecretSource tells the values of the secrets that a worker's config allows.
+// SecretSource knows the values of the secrets that a worker's config allows.
 type SecretSource interface {
-	// Secret returns the value of a secret for a step of an action; an error that names the way out where it is not allowed there,
-	// or is not there. It is asked at each use, so a rotated secret is picked up.
+	// Secret returns the value of a secret for a step of an action. If the secret is missing or not allowed there, the error names
+	// the way out. Secret is called at each use, so a rotated secret is picked up.
 	Secret(name, action string) (string, error)
-	// Values are those of all secrets that the worker knows, its own too, which no task can name: what one step has written, another
-	// one may show. They are asked for at each call.
+	// Values returns the values of all secrets that the worker knows, including its own, which no task can name: what one step has
+	// written, another one may show. It is called for each call of an action.
 	Values() []string
 }
 
-// MinSecret is the least length of a secret: what is shorter cannot be masked without masking half of every text.
+// MinSecret is the minimum length of a secret: masking a shorter one would mask half of every text.
 const MinSecret = 8
 
-// Mask is what stands in place of a secret's value.
+// Mask replaces a secret's value.
 const Mask = "***"
 
 var secretRef = regexp.MustCompile(`\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 
-// Masker replaces the values of secrets, and the usual encodings of them, wherever they stand.
-type Masker struct{ values []string }
+// Masker replaces the values of secrets, and their usual encodings, wherever they occur. It may be used by several goroutines.
+type Masker struct {
+	mu     sync.RWMutex
+	values []string
+}
 
-// Add makes the masker hide value from now on. Worlds call it (through MaskerFrom) for secrets of their own, such as
+// Add makes the masker hide these values from now on. Worlds call it (through MaskerFrom) for secrets of their own, such as
 // Terraform's sensitive outputs; values shorter than MinSecret are not secrets that can be hidden. Of a value of several
 // lines each line is hidden as well: a diff or a plan puts something before each.
-func (m *Masker) Add(value string) {
-	if m == nil || len(value) < MinSecret {
+func (m *Masker) Add(values ...string) {
+	if m == nil {
 		return
 	}
-	for _, v := range append([]string{value}, strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })...) {
-		if v = strings.TrimSpace(v); len(v) >= MinSecret {
-			m.add(v)
-		}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, value := range values {
+		m.add(value)
 	}
-	m.add(value)
 	// A secret that contains another is hidden whole.
 	slices.SortFunc(m.values, func(a, b string) int { return len(b) - len(a) })
 }
 
-// add adds a value in each way in which it may be written.
 func (m *Masker) add(value string) {
+	if len(value) < MinSecret {
+		return
+	}
+	for _, v := range append([]string{value}, strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })...) {
+		if v = strings.TrimSpace(v); len(v) >= MinSecret {
+			m.addEncodings(v)
+		}
+	}
+	m.addEncodings(value)
+}
+
+// addEncodings adds a value in each of its usual encodings.
+func (m *Masker) addEncodings(value string) {
 	escaped, _ := json.Marshal(value)
 	inner := func(quoted string) string { return quoted[1 : len(quoted)-1] }
 	bare := plainJSON(value)
@@ -69,7 +84,7 @@ func (m *Masker) add(value string) {
 	}
 }
 
-// plainJSON is a text as JSON, with < > and & as they are.
+// plainJSON encodes a text as JSON without escaping < > and &.
 func plainJSON(value string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -83,15 +98,26 @@ func (m *Masker) String(s string) string {
 	if m == nil {
 		return s
 	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	for _, v := range m.values {
 		s = strings.ReplaceAll(s, v, Mask)
 	}
 	return s
 }
 
+func (m *Masker) isEmpty() bool {
+	if m == nil {
+		return true
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return len(m.values) == 0
+}
+
 // maskAll masks every string in v, keys of maps included.
 func maskAll[T any](m *Masker, v T) (T, error) {
-	if m == nil || len(m.values) == 0 {
+	if m.isEmpty() {
 		return v, nil
 	}
 	var masked T
@@ -99,44 +125,44 @@ func maskAll[T any](m *Masker, v T) (T, error) {
 	if err != nil {
 		return masked, err
 	}
-	// Each string is masked decoded: a text that holds JSON of its own is escaped anew in ours.
+	// Strings are masked decoded, because JSON within a string is escaped once more.
 	var tree any
-	if err := exactly(raw, &tree); err != nil {
+	if err := decodeExactly(raw, &tree); err != nil {
 		return masked, err
 	}
-	if raw, err = json.Marshal(m.walk(tree)); err != nil {
+	if raw, err = json.Marshal(m.maskValue(tree)); err != nil {
 		return masked, err
 	}
-	return masked, exactly(raw, &masked)
+	return masked, decodeExactly(raw, &masked)
 }
 
-// exactly decodes JSON with numbers as they are written: a float64 would round the long ones.
-func exactly(raw []byte, v any) error {
+// decodeExactly decodes JSON and keeps numbers as they are written: a float64 would round long ones.
+func decodeExactly(raw []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	return d.Decode(v)
 }
 
-func (m *Masker) walk(v any) any {
+func (m *Masker) maskValue(v any) any {
 	switch v := v.(type) {
 	case string:
 		return m.String(v)
 	case []any:
 		for i := range v {
-			v[i] = m.walk(v[i])
+			v[i] = m.maskValue(v[i])
 		}
 	case map[string]any:
 		masked := make(map[string]any, len(v))
 		for k, each := range v {
-			masked[m.String(k)] = m.walk(each)
+			masked[m.String(k)] = m.maskValue(each)
 		}
 		return masked
 	}
 	return v
 }
 
-// resolveSecrets puts the values of secrets in place of their references, in every string of a JSON document for an action,
-// and makes m hide them.
+// resolveSecrets replaces references to secrets by their values, in every string of a JSON document for an action, and makes m hide
+// them.
 func resolveSecrets(raw json.RawMessage, source SecretSource, action string, m *Masker) (json.RawMessage, error) {
 	if !secretRef.Match(raw) {
 		return raw, nil
@@ -170,6 +196,7 @@ type contextKey int
 const (
 	maskerKey contextKey = iota
 	commandsKey
+	progressKey
 )
 
 // WithMasker gives the actions called with ctx a masker to add their own secrets to.
@@ -177,13 +204,13 @@ func WithMasker(ctx context.Context, m *Masker) context.Context {
 	return context.WithValue(ctx, maskerKey, m)
 }
 
-// MaskerFrom is the masker of ctx; a nil one, which hides nothing, where there is none.
+// MaskerFrom returns the masker of ctx, or nil, which hides nothing.
 func MaskerFrom(ctx context.Context) *Masker {
 	m, _ := ctx.Value(maskerKey).(*Masker)
 	return m
 }
 
-// WithCheckCommands says which programs the command checks of ctx may run; "*" is any.
+// WithCheckCommands sets the programs that the command checks of ctx may run; "*" is any.
 func WithCheckCommands(ctx context.Context, programs []string) context.Context {
 	return context.WithValue(ctx, commandsKey, programs)
 }

@@ -8,21 +8,22 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Limits on what one action may return or take: all of it stands in the workflow's history.
+// Limits on what one action may return or take: all of it is in the workflow's history.
 const (
 	MaxInline  = 64 << 10 // bytes of one step's parameters
 	MaxOutputs = 16 << 10 // bytes of one step's outputs as JSON
+	MaxKnown   = 4 << 10  // bytes of those of one step's outputs that its undo is given, as JSON
 	MaxDiff    = 32 << 10 // bytes of a diff
 	MaxSummary = 200      // bytes of a summary
 	MaxText    = 2000     // bytes of any other text
-	MaxItems   = 50       // items of a list; one more counts the others
+	MaxItems   = 50       // items of a list; one more item counts the rest
 	MaxItem    = 500      // bytes of an item of a list
 )
 
-// Risk says how much a change asks for a person's eyes.
+// Risk says how much a change needs a person's attention.
 type Risk string
 
-// Low needs nobody; Medium asks where a policy says so; High always asks unless the task file writes gate: none.
+// Low needs no approval; Medium needs one if a policy says so; High always needs one unless the task file says gate: none.
 const (
 	Low    Risk = "low"
 	Medium Risk = "medium"
@@ -37,8 +38,8 @@ const (
 	Snapshot     Strategy = "snapshot"     // the pre-image is kept and put back
 	Transaction  Strategy = "transaction"  // the change is one atomic unit with its own record
 	Compensation Strategy = "compensation" // another operation offsets it
-	Irreversible Strategy = "irreversible" // nothing takes it back
-	NoUndo       Strategy = "none"         // read-only: there is nothing to take back
+	Irreversible Strategy = "irreversible" // it cannot be undone
+	NoUndo       Strategy = "none"         // it is read-only: there is nothing to undo
 )
 
 // Spec describes an action: pure data, the same in the catalog, in a compiled task and in the documentation.
@@ -51,30 +52,39 @@ type Spec struct {
 	Params json.RawMessage `json:"params"`
 	// Outputs names the outputs and says what each is.
 	Outputs map[string]string `json:"outputs,omitempty"`
-	// UndoParams names the top-level parameters that go into the Entry.
+	// UndoParams names the top-level parameters that the Entry holds.
 	UndoParams []string `json:"undoParams,omitempty"`
-	// Digested names those of UndoParams whose value is bulky: the Entry holds their digest.
+	// Digested names those of UndoParams that are bulky: the Entry holds only their digests.
 	Digested []string `json:"digested,omitempty"`
-	// Keys says which parameters name resources. Nil: the action cannot name what it touches and conflicts with
-	// everything in its place. Empty: it creates something new and conflicts with nothing.
+	// UndoOutputs names the outputs that Undo is given in Decision.Result, for a compensation that is computed from a response: it
+	// needs an id that the server has made. Together they have at most MaxKnown bytes as JSON; they are never cut.
+	UndoOutputs []string `json:"undoOutputs,omitempty"`
+	// Keys says which parameters name resources. If it is nil, the action cannot name what it touches and conflicts with
+	// everything in its place. If it is empty, the action creates something new and conflicts with nothing.
 	Keys []Key `json:"keys"`
+	// Reads says which parameters name files that the action only reads, each as Key.Param does.
+	Reads []string `json:"reads,omitempty"`
 	// HostBound steps run only on the queue of their host.
 	HostBound bool `json:"hostBound,omitempty"`
 	// ReadOnly steps change nothing.
 	ReadOnly bool `json:"readOnly,omitempty"`
-	// Commits says that the action is a Committer.
-	Commits bool `json:"commits,omitempty"`
-	// Risk is the least risk of any use of this action.
+	// MayChange are the key prefixes of resources that a use may create or change in addition to those that Keys names: "file:" for
+	// a command that can write files, "" for anything. If Keys is nil it may change anything.
+	MayChange []string `json:"mayChange,omitempty"`
+	// Commits means that the action is a Committer, Preflights that it is a Preflighter.
+	Commits    bool `json:"commits,omitempty"`
+	Preflights bool `json:"preflights,omitempty"`
+	// Risk is the lowest risk that any use of this action has.
 	Risk Risk `json:"risk"`
-	// MayAsk says that Plan can set Change.Ask: the step is planned before it runs even where the file says gate: none.
+	// MayAsk means that Plan can set Change.Ask: the step is planned before it runs even if the task file says gate: none.
 	MayAsk bool `json:"mayAsk,omitempty"`
-	// Strategy is how it is undone in general; Plan says it for one change.
+	// Strategy is how it is undone in general; Plan says how for one change.
 	Strategy Strategy `json:"strategy"`
-	// Undo says in one sentence how, and what it cannot bring back.
+	// Undo says in one sentence how it is undone, and what an undo cannot bring back.
 	Undo string `json:"undo"`
-	// Redo says in one sentence how a rolled back step is done again: from what was kept, exactly, or anew.
+	// Redo says in one sentence how a rolled-back step is redone: exactly, from what was kept, or by running it again.
 	Redo string `json:"redo,omitempty"`
-	// Reset says what Resetter.Reset does and loses; empty: the action has none.
+	// Reset says what Resetter.Reset does and loses; empty if the action has none.
 	Reset string `json:"reset,omitempty"`
 }
 
@@ -84,12 +94,12 @@ type Key struct {
 	Prefix string `json:"prefix"`
 	// Param is a dotted path into the parameters; "*" stands for each item of a list: "files.*.path".
 	Param string `json:"param"`
-	// Path says that the value is a file path: it is cleaned, and a key covers all below it.
+	// Path means that the value is a file path: it is cleaned, and the key covers everything below it.
 	Path bool `json:"path,omitempty"`
 }
 
-// ParamsSchema derives the JSON Schema of an action's parameters from the struct that it decodes them into: json tags
-// name the fields (omitempty or omitzero: optional), jsonschema tags describe them. Unknown fields are refused.
+// ParamsSchema derives the JSON Schema of an action's parameters from the struct that they are decoded into: json tags name the
+// fields (optional with omitempty or omitzero), jsonschema tags describe them. Unknown fields are refused.
 func ParamsSchema[T any]() json.RawMessage {
 	s, err := jsonschema.For[T](nil)
 	if err != nil {

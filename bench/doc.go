@@ -3,5 +3,5 @@
 //	go run ./bench NAME
 //
 // prints a table, then one line of JSON with its figures. The exit status is 1 where a target is missed, 2 for bad usage.
-// Times are of the machine at hand; what counts are the ratios.
+// Times depend on the machine; the ratios are what counts.
 package main

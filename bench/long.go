@@ -32,7 +32,7 @@ type longFigures struct {
 	UndoEnds     float64 `json:"undo_ends"`
 	Undone       int     `json:"undone"`
 	Recovered    int     `json:"recovered"`       // undone by the recovery of the second task, which was ended half way
-	Twice        int     `json:"undone_twice"`    // of the second task, by its run and by its recovery
+	Twice        int     `json:"undone_twice"`    // of the second task, both by its run and by its recovery
 	Missing      int     `json:"missing"`         // steps of both tasks that were done and not undone
 	RecoverFirst float64 `json:"recover_first_s"` // from the end of the dead run to the first undo of its recovery
 }
@@ -41,7 +41,7 @@ type longFigures struct {
 // recovered.
 func long(ctx context.Context) (any, []string, error) {
 	c := &calls{}
-	s, err := newStage(ctx, noopWorld(c.take))
+	s, err := newStage(ctx, noopWorld(c.recordCall))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,8 +86,8 @@ func long(ctx context.Context) (any, []string, error) {
 
 // whole fails in the last step.
 func (s *stage) whole(ctx context.Context, c *calls, f *longFigures) error {
-	c.begin(nil, nil)
-	run, err := s.start(ctx, "long", workflows.AgentTaskType, document(longSteps, ""))
+	c.beginPhase(nil, nil)
+	run, err := s.startWorkflow(ctx, "long", workflows.AgentTaskType, document(longSteps, ""))
 	if err != nil {
 		return err
 	}
@@ -111,15 +111,15 @@ func (s *stage) whole(ctx context.Context, c *calls, f *longFigures) error {
 // task, whose ledger is never full.
 func (s *stage) half(ctx context.Context, c *calls, f *longFigures) error {
 	late, reached := make(chan struct{}), make(chan struct{})
-	c.begin(late, reached)
-	run, err := s.start(ctx, "half", workflows.AgentTaskType, document(longSteps, ""))
+	c.beginPhase(late, reached)
+	run, err := s.startWorkflow(ctx, "half", workflows.AgentTaskType, document(longSteps, ""))
 	if err != nil {
 		return err
 	}
 	if err := closed(ctx, late); err != nil {
 		return err
 	}
-	short, err := s.start(ctx, "beside", workflows.AgentTaskType, map[string]any{"name": "bench", "agent": "bench", "steps": noops(beside, stretch)})
+	short, err := s.startWorkflow(ctx, "beside", workflows.AgentTaskType, map[string]any{"name": "bench", "agent": "bench", "steps": noops(beside, stretch)})
 	if err != nil {
 		return err
 	}
@@ -190,17 +190,17 @@ type calls struct {
 	times
 	beside  times
 	done    map[string]bool // of both; false: undone
-	late    chan struct{}   // closed when but a stretch of the long task's steps is to be done; nil: nobody waits
+	late    chan struct{}   // closed when only one stretch of the long task is left to do; nil: nobody waits
 	reached chan struct{}   // closed when half of its undos have begun; nil: nobody waits
 }
 
-func (c *calls) begin(late, reached chan struct{}) {
+func (c *calls) beginPhase(late, reached chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.times, c.beside, c.done, c.late, c.reached = times{}, times{}, map[string]bool{}, late, reached
 }
 
-func (c *calls) take(undo bool, e activities.Entry) error {
+func (c *calls) recordCall(undo bool, e activities.Entry) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done == nil {
@@ -228,7 +228,7 @@ func (c *calls) take(undo bool, e activities.Entry) error {
 	return nil
 }
 
-// missing counts what was done and not undone.
+// missing counts the steps that were done and not undone.
 func (c *calls) missing() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,15 +12,18 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/bench/containers"
 	"github.com/seed-62bf7108/unwind/bench/crash"
+	"github.com/seed-62bf7108/unwind/bench/databases"
 	"github.com/seed-62bf7108/unwind/bench/faults"
 )
 
-// benches are the measurements by name. Each prints its table and returns its figures; missed says which targets were.
+// benches are the measurements by name. Each prints its table and returns its figures; missed names the targets that were missed.
 var benches = map[string]func(ctx context.Context) (figures any, missed []string, err error){
 	"steps":      steps,
 	"long":       long,
 	"faults":     faults.Run,
 	"containers": func(ctx context.Context) (any, []string, error) { return containers.Command(ctx, os.Args[2:]) },
+	"mcp":        containers.AgentCommand,
+	"databases":  databases.Run,
 	"crash":      func(ctx context.Context) (any, []string, error) { return crash.Command(ctx, os.Args[2:]) },
 }
 
@@ -45,10 +48,11 @@ containers  checkpoints of a container and rollbacks: docker commit and a new co
             whole steps through a task against docker exec, and against docker commit by hand; -quick without 1 GB,
             -steps for whole steps alone, -commands N for a task of N commands alone, -depth N for N checkpoints
             over one another alone
+databases  what others pay for the triggers of Unwind in PostgreSQL, and what a step and its undo cost against a bare transaction
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
 		os.Exit(2)
 	}
-	if err := run(benches[os.Args[1]]); err != nil {
+	if err := runBench(benches[os.Args[1]]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		if errors.Is(err, crash.ErrUsage) {
 			os.Exit(2)
@@ -57,8 +61,8 @@ crash    random tasks while processes are killed at random moments and at every 
 	}
 }
 
-// run prints the line of figures; a missed target is an error.
-func run(bench func(context.Context) (any, []string, error)) error {
+// runBench prints the line of figures; a missed target is an error.
+func runBench(bench func(context.Context) (any, []string, error)) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	figures, missed, err := bench(ctx)

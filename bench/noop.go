@@ -6,10 +6,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// noop is an action that does nothing and so shows what a step costs by itself. It goes the whole way: entry, secrets,
-// masking, summary, details.
+// noop is an action that does nothing, so it shows the cost of a step itself: entry, secrets, masking, summary, details.
 type noop struct {
-	// called is told of every forward and undo; nil: of none.
+	// called is called for every forward and undo; may be nil.
 	called func(undo bool, e activities.Entry) error
 }
 

@@ -17,7 +17,7 @@ import (
 
 const queue = "bench"
 
-// stage is a server with one worker, both the same for all that is measured on it.
+// stage is a server with one worker, shared by everything that is measured on it.
 type stage struct {
 	client client.Client
 	server *devserver.Server
@@ -63,7 +63,7 @@ func (s *stage) close() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// quiet drops the SDK's log: it is no part of either side's work.
+// quiet drops the log of the SDK, which is not part of what is compared.
 type quiet struct{}
 
 func (quiet) Debug(string, ...any) {}

@@ -158,7 +158,7 @@ func noops(prefix string, n int) []map[string]any {
 	return list
 }
 
-func (s *stage) start(ctx context.Context, id, workflowType string, argument any) (client.WorkflowRun, error) {
+func (s *stage) startWorkflow(ctx context.Context, id, workflowType string, argument any) (client.WorkflowRun, error) {
 	options := client.StartWorkflowOptions{ID: id, TaskQueue: queue}
 	if workflowType == workflows.AgentTaskType {
 		options.TypedSearchAttributes = workflows.OpenAttributes("bench")
@@ -169,7 +169,7 @@ func (s *stage) start(ctx context.Context, id, workflowType string, argument any
 // timed runs one workflow and returns its wall time in milliseconds.
 func (s *stage) timed(ctx context.Context, id, workflowType string, argument any) (float64, error) {
 	began := time.Now()
-	run, err := s.start(ctx, id, workflowType, argument)
+	run, err := s.startWorkflow(ctx, id, workflowType, argument)
 	if err != nil {
 		return 0, err
 	}
@@ -216,7 +216,7 @@ func (s *stage) atGates(ctx context.Context) (float64, error) {
 	for i := range waiting {
 		group.Go(func() error {
 			id := fmt.Sprintf("waiting-%d", i)
-			_, err := s.start(groupCtx, id, workflows.AgentTaskType, document(3, "ask"))
+			_, err := s.startWorkflow(groupCtx, id, workflows.AgentTaskType, document(3, "ask"))
 			mu.Lock()
 			defer mu.Unlock()
 			ids = append(ids, id)

@@ -2,19 +2,19 @@ package compensations
 
 import "go.temporal.io/sdk/workflow"
 
-// One workflow task schedules a bounded number of alerts, however many undos a single decision parks: a server takes about 2,000
+// One workflow task schedules a bounded number of alerts, however many undos a single decision parks: a server allows about 2,000
 // pending activities, and fails a workflow task that schedules more.
 const (
-	maxAlerted = 50 // undos that one call of Options.Alert tells of
-	maxAlerts  = 10 // calls at once, and those that a paused run still makes
+	maxAlerted = 50 // undos that one call of Options.Alert reports
+	maxAlerts  = 10 // calls at once, and calls that a paused run still makes
 )
 
-// hasAlerts says that an alert waits to be sent, and may be.
+// hasAlerts reports whether an alert waits to be sent, and may be.
 func (s *Saga) hasAlerts() bool { return len(s.plan.unannounced) > 0 && s.alerts < maxAlerts }
 
-// sendAlerts alerts somebody to the undos that wait for a person or for their host, in the order in which they came to it, by at
-// most so many calls. The rest is sent when these are over, or by the next run. An alert goes out even where its undo was resolved
-// meanwhile: a recovery reads decisions by it.
+// sendAlerts reports the undos that wait for a person or for their host, in the order in which they began to, by at most that many
+// calls. The rest is sent when these are over, or by the next run. An alert is sent even if its undo was resolved meanwhile: a
+// recovery needs it to read decisions.
 func (s *Saga) sendAlerts(ctx workflow.Context, most int) (calls int) {
 	for ; s.hasAlerts() && calls < most; calls++ {
 		batch := s.plan.unannounced[:min(maxAlerted, len(s.plan.unannounced))]

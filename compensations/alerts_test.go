@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// joined is a ledger of one step that needs so many others.
-func joined(n int) []activities.Entry {
+// joinedLedger returns a ledger of n steps and one more that needs them all.
+func joinedLedger(n int) []activities.Entry {
 	join := activities.Entry{Version: 1, Seq: n + 1, Step: "join", Action: "Do", UndoType: "Undo", Token: "join"}
 	var entries []activities.Entry
 	for i := range n {
@@ -25,7 +25,7 @@ func joined(n int) []activities.Entry {
 	return append(entries, join)
 }
 
-// A server refuses a workflow task that leaves more than 2,000 activities pending, for ever.
+// A server fails a workflow task that leaves more than 2,000 activities pending, again and again.
 func TestASkipThatParksThousandsAlertsInBatchesAndEveryParkOnce(t *testing.T) {
 	const n = 2100
 	var saga *compensations.Saga
@@ -40,7 +40,7 @@ func TestASkipThatParksThousandsAlertsInBatchesAndEveryParkOnce(t *testing.T) {
 		for _, u := range undos {
 			told[u.Step]++
 		}
-		_ = workflow.Sleep(ctx, time.Minute) // as long as the webhook takes
+		_ = workflow.Sleep(ctx, time.Minute) // the time that the webhook takes
 		for _, u := range undos {
 			do := compensations.Accept
 			if u.Step == "join" {
@@ -53,7 +53,7 @@ func TestASkipThatParksThousandsAlertsInBatchesAndEveryParkOnce(t *testing.T) {
 	}
 	flow := func(ctx workflow.Context) error {
 		saga = compensations.New(ctx, options)
-		saga.Adopt(joined(n))
+		saga.Adopt(joinedLedger(n))
 		require.Equal(t, compensations.Open, saga.Unwind(ctx, cause).Status)
 		require.Zero(t, running, "nothing is pending where a run ends")
 		require.Less(t, len(told), n, "the rest of the alerts is for the next run")
@@ -63,7 +63,7 @@ func TestASkipThatParksThousandsAlertsInBatchesAndEveryParkOnce(t *testing.T) {
 		saga.Unwind(ctx, cause)
 		return nil
 	}
-	w := &world{undo: parks("join")}
+	w := &world{undo: parkFirstUndo("join")}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflow(flow)

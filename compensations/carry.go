@@ -12,22 +12,26 @@ import (
 
 // Carry is a saga as data: what a workflow that continues as new hands to its next run.
 type Carry struct {
-	// Entries are what is on the ledger. With what that run schedules, they are all that undoing needs.
+	// Entries are the ledger. Together with what the next run schedules, they are all that undoing needs.
 	Entries []activities.Entry `json:"entries,omitempty"`
-	// Last is the highest sequence number that was given.
+	// Last is the highest sequence number that was ever assigned.
 	Last int `json:"last,omitempty"`
 	// Progress is what is known of entries whose undo has begun and that are still on the ledger, by token.
 	Progress map[string]Progress `json:"progress,omitempty"`
-	// Unfinished are the entries that a paused UnwindSteps has yet to undo, by sequence number, the oldest first.
+	// Unfinished are the sequence numbers of the entries that a paused UnwindSteps has yet to undo, the oldest first.
 	Unfinished []int `json:"unfinished,omitempty"`
 	Past       Past  `json:"past,omitzero"`
+	// Done are the entries whose forwards are known to have succeeded.
+	Done []DoneRange `json:"done,omitempty"`
+	// Results are what is known of their results.
+	Results Results `json:"results,omitempty"`
 	// Ignored are the signals that decided nothing.
 	Ignored inbox.Ignored `json:"ignored,omitzero"`
 }
 
 // Progress is what is known of an entry whose undo has begun and that is still on the ledger.
 type Progress struct {
-	// State is Parked, Skipped, Pending, or Accepted where that was decided between two runs.
+	// State is Parked, Skipped, Pending, or, if that was decided between two runs, Accepted.
 	State UndoState `json:"state"`
 	findings
 }
@@ -35,10 +39,10 @@ type Progress struct {
 // Digest is the digest that a resolution of the park must carry.
 func (p Progress) Digest(e activities.Entry) activities.Digest { return p.item(e).parkDigest() }
 
-// Resolve is p after a person's resolution of its park. An error says why that decides nothing.
+// Resolve returns p after a person's resolution of its park. An error says why the resolution decides nothing.
 func (p Progress) Resolve(e activities.Entry, r Resolution) (Progress, error) {
 	it := p.item(e)
-	next, err := it.decide(r)
+	next, err := it.applyResolution(r)
 	if err != nil {
 		return p, err
 	}
@@ -49,7 +53,7 @@ func (p Progress) item(e activities.Entry) *item {
 	return &item{entry: e, state: p.State, findings: p.findings}
 }
 
-// Carry is the saga as it stands, for Resume in the next run of the chain. No undo may be running: see Options.Pause.
+// Carry returns the saga for Resume in the next run of the chain. No undo may be running: see Options.Pause.
 func (s *Saga) Carry() Carry {
 	s.inbox.HandleSignals()
 	if s.plan != nil {
@@ -57,25 +61,38 @@ func (s *Saga) Carry() Carry {
 	}
 	return Carry{
 		Entries: s.ledger.Entries(), Last: s.ledger.last, Progress: s.progress, Unfinished: s.unfinished, Past: s.past, Ignored: s.inbox.Ignored(),
+		Done: DoneRanges(s.ledger.Entries(), s.done), Results: s.Known(),
 	}
 }
 
-// Resume makes a saga of what the run before has carried over.
+// Resume makes a saga of what the previous run carried over.
 func Resume(ctx workflow.Context, o Options, c Carry) *Saga {
 	s := New(ctx, o)
 	s.ledger.Adopt(c.Entries)
 	s.ledger.last = max(s.ledger.last, c.Last)
 	s.past, s.progress, s.unfinished = c.Past, c.Progress, c.Unfinished
 	s.inbox.Restore(c.Ignored)
+	AddDone(s.done, c.Entries, c.Done)
+	maps.Copy(s.results, c.Results)
 	return s
 }
 
-// After is what a run has left that was handed c and has ended without unwinding: what it has scheduled too, without what it has
-// undone. The trace is that of its history.
+// After returns what is left of a run that was handed c and ended without unwinding: c with what the run scheduled, without what
+// it undid. The trace is from its history.
 func (c Carry) After(t activities.Trace) Carry {
 	var l Ledger
 	l.Adopt(c.Entries)
 	l.Adopt(t.Entries)
+	done := map[string]bool{}
+	AddDone(done, c.Entries, c.Done)
+	results := Results{}
+	maps.Copy(results, c.Results)
+	for _, e := range l.Entries() {
+		if result, isDone := t.Done[e.Token]; isDone {
+			done[e.Token] = true
+			results.Add(e, result)
+		}
+	}
 	c.Progress = maps.Clone(c.Progress)
 	c.Past.Outcomes = maps.Clone(c.Past.Outcomes)
 	for _, e := range l.Entries() {
@@ -85,13 +102,15 @@ func (c Carry) After(t activities.Trace) Carry {
 		}
 	}
 	l.Drop(func(token string) bool { _, settled := t.Settled[token]; return settled })
-	c.Entries, c.Last = l.Entries(), max(c.Last, l.last)
+	c.Entries, c.Last, c.Done, c.Results = l.Entries(), max(c.Last, l.last), DoneRanges(l.Entries(), done), results.Of(l.Entries())
 	return c
 }
 
-// Merge takes over what another run of the same task, which is dead, knew and had done.
+// Merge adds what another, dead run of the same task knew and had done.
 func (s *Saga) Merge(c Carry) {
 	s.Adopt(c.Entries)
+	AddDone(s.done, c.Entries, c.Done)
+	maps.Copy(s.results, c.Results)
 	s.past.Merge(c.Past)
 	if s.progress == nil {
 		s.progress = map[string]Progress{}
@@ -99,13 +118,13 @@ func (s *Saga) Merge(c Carry) {
 	maps.Copy(s.progress, c.Progress)
 }
 
-// maxWholeDrifts is how many drifts are carried over with their whole diff.
+// maxWholeDrifts is how many drifts are carried over with their complete diff.
 const maxWholeDrifts = 20
 
-// closePlan takes what a plan has brought to an end off the ledger, and keeps what it knows of the rest.
+// closePlan takes what a plan has settled off the ledger, and keeps its findings about the rest.
 func (s *Saga) closePlan() {
 	ended := map[string]bool{}
-	progress := maps.Clone(s.progress) // that of entries which were not in this plan stays
+	progress := maps.Clone(s.progress) // the progress of entries outside this plan stays
 	if progress == nil {
 		progress = map[string]Progress{}
 	}
@@ -121,7 +140,7 @@ func (s *Saga) closePlan() {
 			s.past.addReport(it.entry, it.report(), it.Undone.LookAgain)
 		case it.Parks > 0 || it.state != Pending:
 			found := it.findings
-			if d := found.Undone.Drift; d != nil && len(progress) > maxWholeDrifts { // its digest is what decides
+			if d := found.Undone.Drift; d != nil && len(progress) > maxWholeDrifts { // only the digest decides
 				found.Undone.Drift = &activities.Drift{Digest: d.Digest, Diff: clip(d.Diff, maxWhy)}
 			}
 			progress[it.entry.Token] = Progress{State: it.state, findings: found}
@@ -131,7 +150,7 @@ func (s *Saga) closePlan() {
 	s.progress, s.plan = progress, nil
 }
 
-// restoreProgress puts what is known of entries into a new plan. What a person has decided, or must decide, stays so.
+// restoreProgress applies what is known of entries to a new plan. What a person has decided, or must decide, stays so.
 func (s *Saga) restoreProgress() {
 	for _, it := range s.plan.items {
 		if known, ok := s.progress[it.entry.Token]; ok {
@@ -140,14 +159,14 @@ func (s *Saga) restoreProgress() {
 				s.plan.setState(it, known.State)
 			}
 			if it.Silent && it.state == Parked {
-				s.plan.announce(it)
+				s.plan.announceItem(it)
 			}
 			it.Silent = false
 		}
 	}
 }
 
-// Skipped reports the entries that an unwinding of a part was told to leave on the ledger.
+// Skipped reports the entries that UnwindSteps was told to leave on the ledger.
 func (s *Saga) Skipped() []StepReport {
 	var skipped []StepReport
 	for _, e := range s.ledger.Entries() {
@@ -158,7 +177,7 @@ func (s *Saga) Skipped() []StepReport {
 	return skipped
 }
 
-// Rechecks are the undos to be checked again when the workflow is over.
+// Rechecks returns the undos to be checked again after the workflow has ended.
 func (s *Saga) Rechecks() []Recheck {
 	rechecks := s.past.Rechecks
 	if s.plan != nil {

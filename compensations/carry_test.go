@@ -15,8 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// next is what the next run of a chain gets: as JSON, as a server keeps it.
-func next(t *testing.T, saga *compensations.Saga) *compensations.Carry {
+// encodeCarry returns what the next run of a chain gets, passed through JSON as on a server.
+func encodeCarry(t *testing.T, saga *compensations.Saga) *compensations.Carry {
 	t.Helper()
 	raw, err := json.Marshal(saga.Carry())
 	require.NoError(t, err)
@@ -25,8 +25,7 @@ func next(t *testing.T, saga *compensations.Saga) *compensations.Carry {
 	return &c
 }
 
-// unwindInRuns unwinds a script in runs that each pause after so many undos, and returns the last report and the number of
-// runs.
+// unwindInRuns unwinds a script in runs that each pause after that many undos, and returns the last report and the number of runs.
 func unwindInRuns(t *testing.T, s *script, undos int) (compensations.Report, int) {
 	t.Helper()
 	for runs := 1; ; runs++ {
@@ -36,7 +35,7 @@ func unwindInRuns(t *testing.T, s *script, undos int) (compensations.Report, int
 		var carried *compensations.Carry
 		s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 			r := saga.Unwind(ctx, cause)
-			carried = next(t, saga)
+			carried = encodeCarry(t, saga)
 			return r
 		}
 		report := s.run(t)
@@ -47,7 +46,7 @@ func unwindInRuns(t *testing.T, s *script, undos int) (compensations.Report, int
 	}
 }
 
-func TestAnUnwindingThatIsPausedGoesOnInTheNextRun(t *testing.T) {
+func TestAPausedUnwindGoesOnInTheNextRun(t *testing.T) {
 	s := &script{world: &world{}, steps: chain("a", "b", "c", "d")}
 	report, runs := unwindInRuns(t, s, 1)
 	require.Equal(t, 4, runs)
@@ -57,11 +56,11 @@ func TestAnUnwindingThatIsPausedGoesOnInTheNextRun(t *testing.T) {
 	require.Len(t, report.Steps, 4)
 }
 
-func TestWhatAPersonHasDecidedHoldsInTheNextRun(t *testing.T) {
-	s := &script{world: &world{undo: parks("c", "b")}, steps: chain("a", "b", "c"), decide: map[string]compensations.Do{
+func TestADecisionHoldsInTheNextRun(t *testing.T) {
+	s := &script{world: &world{undo: parkFirstUndo("c", "b")}, steps: chain("a", "b", "c"), decide: map[string]compensations.Do{
 		"c": compensations.Skip, "b": compensations.Retry, "a": compensations.Retry,
 	}}
-	// The pause begins with the first undo and ends no alert: those decide before the run is over.
+	// The pause begins with the first undo and does not cut alerts short: the decisions that they lead to come before the run ends.
 	report, runs := unwindInRuns(t, s, 1)
 	require.Greater(t, runs, 2)
 	require.Equal(t, []string{"undo c", "undo b", "undo b", "undo a"}, s.world.calls)
@@ -70,10 +69,10 @@ func TestWhatAPersonHasDecidedHoldsInTheNextRun(t *testing.T) {
 	require.ElementsMatch(t, []string{"c skipped unknown", "b settled restored", "a settled restored"}, rows(report.Steps))
 }
 
-// A host that is gone holds back its own steps, also in a run that is about to end.
-func TestAPauseIsNotHeldUpByAHostThatIsGone(t *testing.T) {
+// A missing host holds back its own steps only, even in a run that is about to end.
+func TestAMissingHostDoesNotHoldUpAPause(t *testing.T) {
 	w := &world{undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
-		if step == "b" && n == 1 { // what a server would say
+		if step == "b" && n == 1 { // what a server would return
 			return activities.Undone{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 		}
 		return restored, nil
@@ -86,10 +85,10 @@ func TestAPauseIsNotHeldUpByAHostThatIsGone(t *testing.T) {
 	require.Equal(t, compensations.Unwound, report.Status)
 }
 
-func TestAPartThatIsPausedGoesOnInTheNextRunAndEndsThere(t *testing.T) {
-	// a and what builds on it are undone, one in each run: c is skipped, so b waits for a person, who retries it alone. Then
-	// nothing but the first run knows that c is one of them.
-	s := &script{world: &world{undo: parks("c")}, steps: chain("a", "b", "c", "d"), decide: map[string]compensations.Do{
+func TestAPausedPartIsFinishedInTheNextRun(t *testing.T) {
+	// a and what builds on it are undone, one in each run: c is skipped, so b waits for a person, who retries it alone. Then only
+	// the first run knew that c is one of them.
+	s := &script{world: &world{undo: parkFirstUndo("c")}, steps: chain("a", "b", "c", "d"), decide: map[string]compensations.Do{
 		"c": compensations.Skip, "b": compensations.Retry,
 	}}
 	s.steps = append(s.steps, plain{ID: "x"})
@@ -103,7 +102,7 @@ func TestAPartThatIsPausedGoesOnInTheNextRunAndEndsThere(t *testing.T) {
 		s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 			r := saga.UnwindSteps(ctx, cause, named("a"))
 			require.False(t, saga.Unwinding())
-			carried = next(t, saga)
+			carried = encodeCarry(t, saga)
 			return r
 		}
 		report := s.run(t)
@@ -125,7 +124,7 @@ func TestAPartThatIsPausedGoesOnInTheNextRunAndEndsThere(t *testing.T) {
 	require.Equal(t, []int{3, 3, 2, 0}, left)
 }
 
-func TestWhatIsLeftOutOfACarryIsStillCounted(t *testing.T) {
+func TestStepsDroppedFromACarryAreStillCounted(t *testing.T) {
 	s := &script{world: &world{}, steps: chain("a", "b", "c")}
 	s.world.undo = func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
 		if step == "c" {
@@ -136,7 +135,7 @@ func TestWhatIsLeftOutOfACarryIsStillCounted(t *testing.T) {
 	var carried *compensations.Carry
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		r := saga.UnwindSteps(ctx, cause, named("b"))
-		carried = next(t, saga)
+		carried = encodeCarry(t, saga)
 		return r
 	}
 	s.run(t)
@@ -153,12 +152,12 @@ func TestWhatIsLeftOutOfACarryIsStillCounted(t *testing.T) {
 	require.Equal(t, map[string]int{"restored": 2, "residue": 1}, report.Outcomes)
 }
 
-func TestThePlacesInALedgerAreGivenOnceInAllRuns(t *testing.T) {
+func TestSequenceNumbersAreUniqueInAllRuns(t *testing.T) {
 	s := &script{world: &world{}, steps: chain("a", "b")}
 	var carried *compensations.Carry
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		saga.UnwindSteps(ctx, cause, named("b"))
-		carried = next(t, saga)
+		carried = encodeCarry(t, saga)
 		return compensations.Report{}
 	}
 	s.run(t)
@@ -175,7 +174,7 @@ func TestThePlacesInALedgerAreGivenOnceInAllRuns(t *testing.T) {
 	require.Less(t, report.Took, time.Minute)
 }
 
-func TestWhatADeadRunHasLeftIsWhatItWasHandedAndWhatItDid(t *testing.T) {
+func TestADeadRunLeavesItsCarryAndWhatItScheduled(t *testing.T) {
 	entry := func(step string, seq int) activities.Entry {
 		return activities.Entry{Version: 1, Seq: seq, Step: step, Token: step, UndoType: "Undo"}
 	}

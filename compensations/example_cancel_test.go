@@ -21,19 +21,19 @@ func Provision(ctx workflow.Context) (compensations.Report, error) {
 	forward := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Hour,
 		HeartbeatTimeout:    time.Minute,
-		WaitForCancellation: true, // it is undone when it has ended, or is known to be lost
+		WaitForCancellation: true, // its undo must not begin before it has ended or is known to be lost
 	})
 	if err := workflow.ExecuteActivity(forward, "Create", machine).Get(ctx, nil); err != nil {
 		cause := compensations.Cause{Kind: compensations.Failure, Step: "machine", Text: err.Error()}
 		if ctx.Err() != nil {
 			cause.Kind = compensations.Canceled
 		}
-		return saga.Unwind(ctx, cause), nil // on a context that is not canceled
+		return saga.Unwind(ctx, cause), nil // the canceled context does not stop it
 	}
 	return compensations.Report{Status: compensations.Committed}, nil
 }
 
-// Create is a forward that has acted when it is told to stop.
+// Create is a forward that has acted by the time it is canceled.
 func Create(ctx context.Context, _ activities.Forward) error {
 	fmt.Println("the machine is there, and its creation goes on")
 	<-ctx.Done()
@@ -46,7 +46,7 @@ func Destroy(context.Context, activities.Backward) (activities.Undone, error) {
 	return activities.Undone{Outcome: activities.Compensated}, nil
 }
 
-// No cancellation reaches what unwinds.
+// Cancelling a workflow does not stop its unwinding.
 func Example_cancel() {
 	suite := &testsuite.WorkflowTestSuite{}
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Order books, and fails. The undo of its charge cannot be done by itself.
+// Order reserves and charges, and then fails. The undo of its charge needs a person.
 func Order(ctx workflow.Context) (compensations.Report, error) {
 	saga := compensations.New(ctx, compensations.Options{})
 	if err := workflow.SetQueryHandler(ctx, "report", func() (compensations.Report, error) { return saga.Report(), nil }); err != nil {
@@ -35,13 +35,12 @@ func Release(context.Context, activities.Backward) (activities.Undone, error) {
 	return activities.Undone{Outcome: activities.Restored, Observed: "it is in stock again"}, nil
 }
 
-// Refund is an undo that a person must look at: retrying it mends nothing.
+// Refund is an undo that needs a person: a retry does not help.
 func Refund(context.Context, activities.Backward) (activities.Undone, error) {
 	return activities.Undone{}, temporal.NewNonRetryableApplicationError("the account is closed", "AccountClosed", nil)
 }
 
-// What cannot be undone is parked: what it needs waits, and a person resolves it by a signal, which carries the digest
-// that was shown.
+// An undo that fails is parked: what it needs waits, and a person resolves it by a signal with the digest that was shown.
 func Example_resolve() {
 	suite := &testsuite.WorkflowTestSuite{}
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Ship is a workflow that takes back what it did when one of its steps fails.
+// Ship is a workflow that undoes what it did when one of its steps fails.
 func Ship(ctx workflow.Context) (compensations.Report, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute,
@@ -37,7 +37,7 @@ func Ship(ctx workflow.Context) (compensations.Report, error) {
 	return compensations.Report{Status: compensations.Committed}, nil
 }
 
-// Do is a forward. That of the last step acts, and then reports an error all the same.
+// Do is a forward. The last one acts, and then reports an error nevertheless.
 func Do(_ context.Context, f activities.Forward) error {
 	fmt.Println("do", f.Entry.Step)
 	if f.Entry.Step == "label" {
@@ -46,13 +46,13 @@ func Do(_ context.Context, f activities.Forward) error {
 	return nil
 }
 
-// Undo takes back what was done under the entry's token.
+// Undo undoes what was done under the entry's token.
 func Undo(_ context.Context, b activities.Backward) (activities.Undone, error) {
 	fmt.Println("undo", b.Entry.Step)
 	return activities.Undone{Outcome: activities.Restored, Observed: "as before"}, nil
 }
 
-// Each step is registered before it runs. When one fails, it is undone too, and then all before it, the last one first.
+// Each step is registered before it runs. When one fails, it is undone too, and then all steps before it, the last one first.
 func Example() {
 	suite := &testsuite.WorkflowTestSuite{}
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))

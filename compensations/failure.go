@@ -7,8 +7,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Err is the report as the error that a workflow ends with, for ReportOf: nil where the report has no Cause, a CanceledError
-// where the workflow was canceled, and else an ApplicationError of the given type, which is not retried.
+// Err returns the report as the error that a workflow ends with, for ReportOf: nil if the report has no Cause, a CanceledError
+// if the workflow was canceled, and otherwise a non-retryable ApplicationError of the given type.
 func (r Report) Err(errorType string) error {
 	switch {
 	case r.Cause == nil:
@@ -25,8 +25,7 @@ func (r Report) Err(errorType string) error {
 	})
 }
 
-// ReportOf is the report in an error that Err has made, as a client or a parent workflow gets it. It is false where err holds
-// none.
+// ReportOf returns the report in an error made by Err, as a client or a parent workflow gets it, and whether err holds one.
 func ReportOf(err error) (r Report, ok bool) {
 	if app, is := errors.AsType[*temporal.ApplicationError](err); is && app.HasDetails() {
 		ok = app.Details(&r) == nil
@@ -36,7 +35,7 @@ func ReportOf(err error) (r Report, ok bool) {
 	return r, ok && r.Status != ""
 }
 
-// Reason is an activity's error in the words that a person needs: the innermost message, with its type.
+// Reason returns the part of an activity's error that a person needs: the innermost message, with its type.
 func Reason(err error) string {
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		if app.Type() == "" {

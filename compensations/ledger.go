@@ -6,15 +6,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Ledger is the stack of registered compensations, in the order of registering. The zero value is empty.
+// Ledger is the stack of registered compensations, in the order of registration. The zero value is empty.
 type Ledger struct {
 	entries []activities.Entry
 	tokens  map[string]bool
-	last    int // the highest sequence number that was ever given
+	last    int // the highest sequence number that was ever assigned
 }
 
-// Push registers an entry at the top and gives it its sequence number. For a token that is on the ledger already it returns
-// the entry that has it: the same step registers once.
+// Push registers an entry at the top and assigns its sequence number. If the token is on the ledger already, it returns the entry
+// with that token: a step registers once.
 func (l *Ledger) Push(e activities.Entry) (_ activities.Entry, fresh bool) {
 	if l.tokens[e.Token] {
 		i := slices.IndexFunc(l.entries, func(other activities.Entry) bool { return other.Token == e.Token })
@@ -26,7 +26,7 @@ func (l *Ledger) Push(e activities.Entry) (_ activities.Entry, fresh bool) {
 	return e, true
 }
 
-// Adopt takes the entries of another ledger of the same task as they are, except for tokens that are here already.
+// Adopt adds the entries of another ledger of the same task unchanged, except for tokens that are here already.
 func (l *Ledger) Adopt(entries []activities.Entry) {
 	l.entries = slices.Grow(l.entries, len(entries))
 	for _, e := range entries {
@@ -37,7 +37,7 @@ func (l *Ledger) Adopt(entries []activities.Entry) {
 	slices.SortStableFunc(l.entries, func(a, b activities.Entry) int { return a.Seq - b.Seq })
 }
 
-// Drop takes entries off the ledger, by token: they are undone, or never will be.
+// Drop takes entries off the ledger: they are undone, or never will be.
 func (l *Ledger) Drop(isDropped func(token string) bool) {
 	l.entries = slices.DeleteFunc(l.entries, func(e activities.Entry) bool {
 		if !isDropped(e.Token) {
@@ -48,7 +48,7 @@ func (l *Ledger) Drop(isDropped func(token string) bool) {
 	})
 }
 
-// Entries are all entries, the oldest first. The caller does not change them.
+// Entries returns all entries, the oldest first. The caller must not change them.
 func (l *Ledger) Entries() []activities.Entry { return l.entries }
 
 func (l *Ledger) insert(e activities.Entry) {

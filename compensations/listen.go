@@ -6,9 +6,9 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations/inbox"
 )
 
-// Listen takes every SignalResolve of the workflow as it comes, for Resolve, also when the workflow is canceled. What decides
-// nothing, an unreadable payload too, stands with the reason in the Notes of the saga's reports. Carry takes the signals of the
-// last moment, so that none is lost where the workflow returns right after it.
+// Listen passes every SignalResolve of the workflow to Resolve as it arrives, even if the workflow is canceled. A signal that
+// decides nothing, even an unreadable one, is in the Notes of the saga's reports with the reason. Carry handles the signals that
+// are still there, so that none is lost if the workflow returns right after it.
 func (s *Saga) Listen(ctx workflow.Context) {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	s.inbox.Open(ctx, inbox.Handler{Signal: SignalResolve, Handle: s.handleResolution})
@@ -16,7 +16,7 @@ func (s *Saga) Listen(ctx workflow.Context) {
 		for {
 			_ = workflow.Await(ctx, s.inbox.HasSignals)
 			s.inbox.HandleSignals()
-			s.options.Changed() // what decided nothing is shown as well
+			s.options.Changed() // signals that decided nothing are shown too
 		}
 	})
 }

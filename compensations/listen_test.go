@@ -17,18 +17,18 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// listening is a workflow of one step whose undo is parked, with a saga that listens.
-type listening struct {
+// listeningWorkflow has one step, whose undo is parked, and a saga that listens.
+type listeningWorkflow struct {
 	*testing.T
 	env  *testsuite.TestWorkflowEnvironment
 	saga *compensations.Saga
 }
 
-func newListening(t *testing.T, end func(ctx workflow.Context, saga *compensations.Saga) (compensations.Report, error)) (*listening, func()) {
+func newListening(t *testing.T, end func(ctx workflow.Context, saga *compensations.Saga) (compensations.Report, error)) (*listeningWorkflow, func()) {
 	var suite testsuite.WorkflowTestSuite
-	l := &listening{T: t, env: suite.NewTestWorkflowEnvironment()}
+	l := &listeningWorkflow{T: t, env: suite.NewTestWorkflowEnvironment()}
 	l.env.SetTestTimeout(time.Minute)
-	l.env.RegisterActivityWithOptions((&world{undo: parks("a")}).Undo, activity.RegisterOptions{Name: "Undo"})
+	l.env.RegisterActivityWithOptions((&world{undo: parkFirstUndo("a")}).Undo, activity.RegisterOptions{Name: "Undo"})
 	flow := func(ctx workflow.Context) (compensations.Report, error) {
 		l.saga = compensations.New(ctx, compensations.Options{})
 		l.saga.Listen(ctx)
@@ -39,14 +39,14 @@ func newListening(t *testing.T, end func(ctx workflow.Context, saga *compensatio
 	return l, func() { l.env.ExecuteWorkflow(flow) }
 }
 
-// resolves sends a resolution that fits the park.
-func (l *listening) resolves(do compensations.Do) {
+// sendResolution sends a resolution with the digest of the park.
+func (l *listeningWorkflow) sendResolution(do compensations.Do) {
 	s := l.saga.Report().Steps[0]
 	require.Equal(l, string(compensations.Parked), s.State)
 	l.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "a", Digest: s.Digest, Do: do, Who: "eve"})
 }
 
-func TestASagaListensAlsoWhenItsWorkflowWasCanceled(t *testing.T) {
+func TestASagaListensInACanceledWorkflow(t *testing.T) {
 	l, run := newListening(t, func(ctx workflow.Context, saga *compensations.Saga) (compensations.Report, error) {
 		_ = workflow.Sleep(ctx, time.Hour)
 		r := saga.Unwind(ctx, compensations.Cause{Kind: compensations.Canceled, Text: "enough"})
@@ -58,7 +58,7 @@ func TestASagaListensAlsoWhenItsWorkflowWasCanceled(t *testing.T) {
 		for range 100 {
 			l.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "another"})
 		}
-		l.resolves(compensations.Retry)
+		l.sendResolution(compensations.Retry)
 	}, 2*time.Minute)
 	run()
 	require.True(t, temporal.IsCanceledError(l.env.GetWorkflowError()))
@@ -72,7 +72,7 @@ func TestASagaListensAlsoWhenItsWorkflowWasCanceled(t *testing.T) {
 	require.Equal(t, "and 51 more ignored signals", report.Notes[50])
 }
 
-// empty is a signal with no payload at all, as a client of the server can send it.
+// empty encodes a signal without any payload, as a client can send it.
 type empty struct{ converter.DataConverter }
 
 func (e empty) ToPayloads(values ...any) (*commonpb.Payloads, error) {
@@ -105,19 +105,19 @@ func TestASignalWithoutAPayloadIsNotTakenForTheOneBefore(t *testing.T) {
 	require.Contains(t, notes[1], "the payload is not {step, digest, do, who, why}")
 }
 
-func TestASignalOfTheLastMomentIsCarriedOver(t *testing.T) {
+func TestASignalAtTheLastMomentIsCarriedOver(t *testing.T) {
 	var carried *compensations.Carry
 	paused := false
 	l, run := newListening(t, func(ctx workflow.Context, saga *compensations.Saga) (compensations.Report, error) {
 		saga.Configure(ctx, compensations.Options{Pause: func() bool { return paused }})
 		r := saga.Unwind(ctx, cause)
-		carried = next(t, saga)
+		carried = encodeCarry(t, saga)
 		return r, nil
 	})
 	l.env.RegisterDelayedCallback(func() {
-		// In the very workflow task that ends the run: a delay of nothing runs no workflow code before the signal.
+		// In the very workflow task that ends the run: after a zero delay no workflow code runs before the signal.
 		l.env.RegisterDelayedCallback(func() { paused = true }, 0)
-		l.resolves(compensations.Skip)
+		l.sendResolution(compensations.Skip)
 	}, time.Minute)
 	run()
 	require.NoError(t, l.env.GetWorkflowError())
@@ -127,14 +127,14 @@ func TestASignalOfTheLastMomentIsCarriedOver(t *testing.T) {
 	}
 }
 
-// What is parked in a part that is paused is decided also where no plan is there: in the last moment of a run, and before the
-// next one goes on with the part.
+// A park of a paused part can be decided while there is no plan: at the last moment of a run, and before the next run resumes the
+// part.
 func TestAParkOfAPausedPartIsResolvedBetweenTwoRuns(t *testing.T) {
 	for do, want := range map[compensations.Do]string{
 		compensations.Skip: "a skipped unknown", compensations.Accept: "a accepted unknown", compensations.Retry: "a settled restored",
 	} {
 		t.Run(string(do), func(t *testing.T) {
-			w := &world{undo: parks("a")}
+			w := &world{undo: parkFirstUndo("a")}
 			s := &script{world: w, steps: chain("a")}
 			s.options.Pause = func() bool { return len(w.calls) > 0 }
 			var shown compensations.StepReport
@@ -143,7 +143,7 @@ func TestAParkOfAPausedPartIsResolvedBetweenTwoRuns(t *testing.T) {
 				r := saga.UnwindSteps(ctx, cause, named("a"))
 				shown = r.Steps[0]
 				require.ErrorContains(t, saga.Resolve(compensations.Resolution{Step: "b", Digest: shown.Digest, Do: do}), `nothing is parked: no undo of step "b" waits for a person`)
-				carried = next(t, saga)
+				carried = encodeCarry(t, saga)
 				return r
 			}
 			require.Equal(t, compensations.Open, s.run(t).Status)
@@ -156,7 +156,7 @@ func TestAParkOfAPausedPartIsResolvedBetweenTwoRuns(t *testing.T) {
 				require.ErrorContains(t, saga.Resolve(compensations.Resolution{Step: "a", Digest: "sha256:forged", Do: do}), "is not that of the present park")
 				require.NoError(t, saga.Resolve(r))
 				require.ErrorContains(t, saga.Resolve(r), "is not parked")
-				again = next(t, saga)
+				again = encodeCarry(t, saga)
 				return compensations.Report{}
 			}
 			s.run(t)

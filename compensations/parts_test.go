@@ -18,8 +18,8 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// script is a workflow that registers steps and then does with its saga what a test says. Whatever is parked is resolved
-// as decide says, a minute later; alerts are kept.
+// script is a workflow that registers steps and then runs the test's code on its saga. Every park is resolved a minute later, as
+// decide says; alerts are recorded.
 type script struct {
 	options compensations.Options
 	steps   []plain
@@ -29,7 +29,7 @@ type script struct {
 
 	world  *world
 	alerts []string
-	looks  []activities.Decision // decisions that came with undos
+	looks  []activities.Decision // the decisions passed to the undos
 }
 
 func (s *script) flow(ctx workflow.Context) (compensations.Report, error) {
@@ -96,8 +96,8 @@ func named(ids ...string) func(activities.Entry) bool {
 	return func(e activities.Entry) bool { return slices.Contains(ids, e.Step) }
 }
 
-// parks lets the first undo of each of these steps end with what nobody can know.
-func parks(steps ...string) func(string, int, activities.Decision) (activities.Undone, error) {
+// parkFirstUndo makes the first undo of each of these steps end with an unknown outcome.
+func parkFirstUndo(steps ...string) func(string, int, activities.Decision) (activities.Undone, error) {
 	return func(s string, n int, _ activities.Decision) (activities.Undone, error) {
 		if n == 1 && slices.Contains(steps, s) {
 			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
@@ -137,7 +137,7 @@ func TestAPartIsUndoneWithWhatBuildsOnItAndTheRestLater(t *testing.T) {
 }
 
 func TestWhatIsSkippedInAPartStaysOnTheLedgerThroughOtherParts(t *testing.T) {
-	s := &script{world: &world{undo: parks("b")}, steps: []plain{{ID: "a"}, {ID: "b"}, {ID: "c"}}, decide: map[string]compensations.Do{"b": compensations.Skip}}
+	s := &script{world: &world{undo: parkFirstUndo("b")}, steps: []plain{{ID: "a"}, {ID: "b"}, {ID: "c"}}, decide: map[string]compensations.Do{"b": compensations.Skip}}
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		require.Equal(t, []string{"b skipped unknown"}, rows(saga.UnwindSteps(ctx, cause, named("b")).Steps))
 		require.Equal(t, []string{"c settled restored"}, rows(saga.UnwindSteps(ctx, cause, named("c")).Steps))
@@ -150,7 +150,7 @@ func TestWhatIsSkippedInAPartStaysOnTheLedgerThroughOtherParts(t *testing.T) {
 	require.ElementsMatch(t, []string{"c settled restored", "a settled restored", "b skipped unknown"}, rows(report.Steps))
 }
 
-func TestWhatIsKeptIsUndoneNoMore(t *testing.T) {
+func TestCommittedEntriesAreNotUndone(t *testing.T) {
 	s := &script{world: &world{}, steps: chain("a", "b", "c")}
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		saga.CommitEntries(func(e activities.Entry) bool { return e.Seq <= 2 })
@@ -169,7 +169,7 @@ func TestParallelUndoesIndependentOnesAtOnce(t *testing.T) {
 	w := &world{undo: func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
 		if step == "b" || step == "c" {
 			both.Done()
-			both.Wait() // one of them alone would wait for ever
+			both.Wait() // one alone would wait for ever
 		}
 		return restored, nil
 	}}
@@ -186,8 +186,8 @@ func TestParallelUndoesIndependentOnesAtOnce(t *testing.T) {
 	require.Equal(t, compensations.Unwound, report.Status)
 }
 
-func TestSomebodyIsToldOnceOfEachPark(t *testing.T) {
-	s := &script{world: &world{undo: parks("c")}, steps: chain("a", "b", "c"), decide: map[string]compensations.Do{
+func TestEachParkIsAlertedOnce(t *testing.T) {
+	s := &script{world: &world{undo: parkFirstUndo("c")}, steps: chain("a", "b", "c"), decide: map[string]compensations.Do{
 		"c": compensations.Skip, "b": compensations.Retry,
 	}}
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
@@ -199,7 +199,7 @@ func TestSomebodyIsToldOnceOfEachPark(t *testing.T) {
 	require.Equal(t, compensations.Remains, report.Status)
 }
 
-func TestSomebodyIsToldOfWhatADriftPolicyHoldsBack(t *testing.T) {
+func TestAParkBehindASkippingDriftPolicyIsAlerted(t *testing.T) {
 	s := &script{
 		steps: []plain{{ID: "a"}, {ID: "b", Needs: []string{"a"}, Drift: activities.DriftSkip}}, decide: map[string]compensations.Do{"a": compensations.Accept},
 		world: &world{undo: func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
@@ -215,7 +215,7 @@ func TestSomebodyIsToldOfWhatADriftPolicyHoldsBack(t *testing.T) {
 	require.Equal(t, []string{"a accepted failed", "b skipped drifted"}, rows(report.Steps))
 }
 
-func TestWhatIsNotYetProofIsLookedAtAgainAndRedoableReachesEveryUndo(t *testing.T) {
+func TestUncertainUndosAreRecheckedAndRedoableReachesEveryUndo(t *testing.T) {
 	s := &script{options: compensations.Options{Redoable: true}, steps: chain("a", "b", "c")}
 	s.world = &world{undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "b" && n == 1 {
@@ -242,7 +242,7 @@ func TestWhatIsNotYetProofIsLookedAtAgainAndRedoableReachesEveryUndo(t *testing.
 	require.Equal(t, []activities.Decision{{Redoable: true}, {Redoable: true}, {Redoable: true, Who: "eve"}, {Redoable: true}}, s.looks)
 }
 
-func TestAStepWithoutAnUndoOrOfAnotherIsAMistakeInTheProgram(t *testing.T) {
+func TestAStepWithoutAnUndoOrWithATakenIDPanics(t *testing.T) {
 	for name, steps := range map[string][]compensations.Step{
 		`step "a" must have an Undo or be ReadOnly`: {{ID: "a", Action: "Do"}},
 		`step "b" must have an Undo or be ReadOnly`: {{ID: "b", Action: "Do", Undo: "Undo", ReadOnly: true}},

@@ -8,16 +8,16 @@ import (
 
 // Past is what became of the entries that are off the ledger.
 type Past struct {
-	// Steps are those with something to tell. The clean ones are there while they are few.
+	// Steps are those that a report must list. The clean ones are included while they are few.
 	Steps []StepReport `json:"steps,omitempty"`
-	// Count is how many there are, Outcomes how many of each.
+	// Count is the number of all entries, Outcomes the number of each outcome.
 	Count    int            `json:"count,omitempty"`
 	Outcomes map[string]int `json:"outcomes,omitempty"`
-	// Rechecks are those to be checked again.
+	// Rechecks are the undos to be checked again.
 	Rechecks []Recheck `json:"again,omitempty"`
 }
 
-// Recheck is an undo that found no effect when that was not yet proof: a request may still have been under way.
+// Recheck is an undo that found no effect while a request could still have been on its way.
 type Recheck struct {
 	Entry activities.Entry `json:"entry"`
 	// After is how long after the undo it is checked again.
@@ -29,7 +29,7 @@ func (p *Past) AddUndone(e activities.Entry, undone activities.Undone) {
 	p.AddEnd(e, Progress{State: Settled, findings: findings{Undone: undone}})
 }
 
-// AddEnd records an entry that is off the ledger, settled or accepted.
+// AddEnd records an entry that has left the ledger, settled or accepted.
 func (p *Past) AddEnd(e activities.Entry, end Progress) {
 	p.addReport(e, end.item(e).report(), end.Undone.LookAgain)
 }
@@ -58,7 +58,7 @@ func (p *Past) addReport(e activities.Entry, s StepReport, recheckAfter time.Dur
 	switch {
 	case len(p.Steps) < MaxReported:
 		p.Steps = append(p.Steps, s)
-	case !s.Clean(): // briefly: what is carried must fit
+	case !s.Clean(): // shortened: what is carried must fit
 		s.Losses, s.Drift, s.Notes = nil, nil, nil
 		s.Observed, s.Reason = clip(s.Observed, maxName), clip(s.Reason, maxName)
 		p.Steps = append(p.Steps, s)
@@ -68,8 +68,8 @@ func (p *Past) addReport(e activities.Entry, s StepReport, recheckAfter time.Dur
 	}
 }
 
-// DropSteps takes steps off the list until at most n remain, those with nothing to tell first, then the last ones. They stay
-// counted. It returns how many it has dropped.
+// DropSteps drops steps from the list until at most n remain: first the clean ones, then the last ones. They stay counted. It
+// returns how many it dropped.
 func (p *Past) DropSteps(n int) (dropped int) {
 	before := len(p.Steps)
 	if before <= n {

@@ -8,10 +8,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// UndoState is where an entry stands while the ledger unwinds.
+// UndoState is the state of an entry while the ledger unwinds.
 type UndoState string
 
-// The states. Settled, Accepted and Skipped are ends; Skipped alone holds back what it needs.
+// The states. Settled, Accepted and Skipped are final; only Skipped holds back what the entry needs.
 const (
 	Registered UndoState = "registered" // the task is going forward
 	Pending    UndoState = "pending"    // to be undone when its turn comes
@@ -19,61 +19,61 @@ const (
 	Waiting    UndoState = "waiting"    // no worker serves its place: its undo goes on by itself when one is back
 	Parked     UndoState = "parked"     // a person must resolve it
 	Settled    UndoState = "settled"    // undone, with an outcome
-	Accepted   UndoState = "accepted"   // the world is taken as it is, by a person or because the step says so
-	Skipped    UndoState = "skipped"    // a person leaves it as it is, and what it needs waits on
+	Accepted   UndoState = "accepted"   // left as it is, by a person or because the step says so; what it needs goes on
+	Skipped    UndoState = "skipped"    // left as it is by a person; what it needs goes on waiting
 )
 
-// isEnd says that nothing more happens to an entry.
+// isEnd reports whether the state is final.
 func (s UndoState) isEnd() bool { return s == Settled || s == Accepted || s == Skipped }
 
-// leavesLedger says that the entry comes off the ledger.
+// leavesLedger reports whether the entry is taken off the ledger.
 func (it *item) leavesLedger() bool { return it.state == Settled || it.state == Accepted }
 
 // item is an entry in an unwinding.
 type item struct {
 	entry  activities.Entry
 	state  UndoState // changed by plan.setState only
-	cancel func()    // ends the undo that is scheduled
-	chosen UndoState // the end that a person has chosen while it waits for its host: it comes to it when nothing can act any more
+	cancel func()    // ends the scheduled undo
+	chosen UndoState // the final state that a person chose while it waited for its host; reached when nothing can act any more
 	findings
 
-	needs    []*item // those in the same unwinding
-	blockers int     // of those that need it, how many are neither settled nor accepted
-	skips    int     // of the blockers, how many are skipped
-	skipper  *item   // the last of those
-	queued   bool    // it is in the heap of what is ready
-	started  bool    // it is among plan.started
+	needs    []*item // in the same unwinding
+	blockers int     // the number of items that need it and are neither settled nor accepted
+	skips    int     // the number of blockers that are skipped
+	skipper  *item   // the last of the skipped blockers
+	queued   bool    // it is in plan.ready
+	started  bool    // it is in plan.started
 }
 
-// findings are what an unwinding has found out about an entry so far. They are carried over.
+// findings are what an unwinding has found out about an entry so far. They are carried over to the next run.
 type findings struct {
 	Undone   activities.Undone   `json:"undone,omitzero"`
-	Decision activities.Decision `json:"decision,omitzero"` // a person's word for the next undo
+	Decision activities.Decision `json:"decision,omitzero"` // a person's decision for the next undo
 	Reset    bool                `json:"reset,omitempty"`   // the next undo is a reset
 	Reason   string              `json:"reason,omitempty"`  // why it waits or is parked
 	Parks    int                 `json:"parks,omitempty"`   // how often it was parked: part of a park's digest
-	Shown    activities.Digest   `json:"shown,omitempty"`   // that of the present park, where its reason was shortened since
+	Shown    activities.Digest   `json:"shown,omitempty"`   // the digest of the present park, if its reason was shortened since
 	Alone    bool                `json:"alone,omitempty"`   // undo it although a skipped step needs it
-	Silent   bool                `json:"silent,omitempty"`  // nobody was alerted to the present park yet
+	Silent   bool                `json:"silent,omitempty"`  // no alert about the present park has been sent yet
 	Forced   int                 `json:"forced,omitempty"`  // how often its drift policy has overwritten drift
 	Notes    []string            `json:"notes,omitempty"`
 }
 
-// plan is the pure part of an unwinding: what may be undone now, and what holds back what. It knows no Temporal. Every
-// change of state takes time in the number of needs of its entry, not of the ledger.
+// plan is the pure part of an unwinding: which entries may be undone now, and which hold back others. It is independent of
+// Temporal. A change of state takes time proportional to the needs of its entry, not to the ledger.
 type plan struct {
 	items  []*item
 	byStep map[string]*item
-	ready  itemHeap // pending, and nothing holds them back
+	ready  itemHeap // pending items that nothing holds back
 
-	waiting      map[string]int     // undos that wait for a worker, by task queue
-	queuedBehind map[string][]*item // ready items behind those
-	running      int                // undos scheduled on a queue that is served
+	waiting      map[string]int     // the number of undos that wait for a worker, by task queue
+	queuedBehind map[string][]*item // ready items that wait behind those
+	running      int                // the number of undos scheduled on queues that are served
 
 	started     []*item      // in the order of their first undo
-	parked      []*item      // for a person
-	unannounced []StepReport // what nobody was alerted to yet, as it was when it came to that
-	unsettled   int          // how many items are not at an end
+	parked      []*item      // waiting for a person
+	unannounced []StepReport // undos about which no alert has been sent yet, as they were when one became due
+	unsettled   int          // the number of items that are not in a final state
 }
 
 func newPlan(entries []activities.Entry) *plan {
@@ -99,7 +99,7 @@ func newPlan(entries []activities.Entry) *plan {
 	return p
 }
 
-// setState changes the state of an item, and with it what may be undone next.
+// setState changes the state of an item, and so what may be undone next.
 func (p *plan) setState(it *item, s UndoState) {
 	was := it.state
 	it.state = s
@@ -150,8 +150,8 @@ func (p *plan) setState(it *item, s UndoState) {
 	}
 }
 
-// queueIfReady queues a pending item that nothing holds back, and parks one that only skipped steps hold back: it would wait
-// for ever without a word.
+// queueIfReady queues a pending item that nothing holds back, and parks one that only skipped steps hold back, which would
+// otherwise wait for ever in silence.
 func (p *plan) queueIfReady(it *item) {
 	switch {
 	case it.state != Pending:
@@ -161,13 +161,13 @@ func (p *plan) queueIfReady(it *item) {
 			heap.Push(&p.ready, it)
 		}
 	case it.blockers == it.skips:
-		p.park(it, fmt.Sprintf("step %s, which builds on it, was skipped: retry undoes it all the same", it.skipper.entry.Step))
+		p.parkItem(it, fmt.Sprintf("step %s, which builds on it, was skipped: retry undoes it all the same", it.skipper.entry.Step))
 	}
 }
 
-// next is the newest entry that may be undone now; nil where none may. While an undo waits for a worker, no other is scheduled
-// on that queue.
-func (p *plan) next() *item {
+// nextReady returns the newest entry that may be undone now; nil if there is none. While an undo waits for a worker, no other is
+// scheduled on that queue.
+func (p *plan) nextReady() *item {
 	for len(p.ready) > 0 {
 		it := p.ready[0]
 		queue := it.entry.Place.Queue
@@ -183,11 +183,11 @@ func (p *plan) next() *item {
 	return nil
 }
 
-// isDone holds when every entry has come to an end.
+// isDone reports whether every entry is in a final state.
 func (p *plan) isDone() bool { return p.unsettled == 0 }
 
-// park makes an item wait for a person; one of low criticality is taken as it is.
-func (p *plan) park(it *item, reason string) {
+// parkItem makes an item wait for a person; one of low criticality is accepted as it is.
+func (p *plan) parkItem(it *item, reason string) {
 	it.Reason, it.Shown = clip(reason, maxParkReason), ""
 	it.Parks++
 	if it.entry.Policy.Criticality == activities.LowCritical {
@@ -196,16 +196,16 @@ func (p *plan) park(it *item, reason string) {
 		return
 	}
 	p.setState(it, Parked)
-	p.announce(it)
+	p.announceItem(it)
 }
 
-// maxParkReason is how much of an error the reason of a park tells, in bytes: alerts of many parks go out together.
+// maxParkReason is how many bytes of an error the reason of a park keeps: alerts of many parks are sent together.
 const maxParkReason = 5000
 
-// announce has somebody alerted to an item.
-func (p *plan) announce(it *item) { p.unannounced = append(p.unannounced, it.report()) }
+// announceItem makes an alert about an item due.
+func (p *plan) announceItem(it *item) { p.unannounced = append(p.unannounced, it.report()) }
 
-// parkDigest identifies one park of one entry: it covers what was shown and how often the entry was parked.
+// parkDigest identifies one park of an entry: it covers what was shown and how often the entry was parked.
 func (it *item) parkDigest() activities.Digest {
 	if it.Shown != "" {
 		return it.Shown
@@ -217,7 +217,7 @@ func (it *item) parkDigest() activities.Digest {
 	return activities.DigestOf([]byte(it.entry.Token), fmt.Appendf(nil, "park %d", it.Parks), []byte(it.Reason), []byte(drift))
 }
 
-// itemHeap is a heap of items, the last registered on top.
+// itemHeap is a heap of items with the last registered one on top.
 type itemHeap []*item
 
 func (h itemHeap) Len() int           { return len(h) }

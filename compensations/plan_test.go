@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// graph is a random ledger: every entry needs some of those before it.
-func graph(r *rand.Rand, n int) []activities.Entry {
+// randomLedger returns a ledger in which every entry needs some earlier ones.
+func randomLedger(r *rand.Rand, n int) []activities.Entry {
 	var l Ledger
 	for i := range n {
 		e := activities.Entry{
@@ -30,8 +30,8 @@ func graph(r *rand.Rand, n int) []activities.Entry {
 	return l.Entries()
 }
 
-// held says, by looking at everything, what keeps an entry from being undone: "" where nothing does.
-func held(p *plan, it *item) string {
+// whyHeld examines the whole plan and returns what keeps an entry from being undone; "" if nothing does.
+func whyHeld(p *plan, it *item) string {
 	why := ""
 	for _, d := range p.items {
 		if !slices.Contains(d.entry.Needs, it.entry.Step) || d.state == Settled || d.state == Accepted {
@@ -47,21 +47,21 @@ func held(p *plan, it *item) string {
 	return why
 }
 
-// free is the newest entry that may be undone, by looking at everything.
-func free(p *plan) *item {
+// newestFree examines the whole plan and returns the newest entry that may be undone.
+func newestFree(p *plan) *item {
 	for _, it := range slices.Backward(p.items) {
 		waits := slices.ContainsFunc(p.items, func(o *item) bool {
 			return o.state == Waiting && o.entry.Place.Queue == it.entry.Place.Queue
 		})
-		if it.state == Pending && !waits && held(p, it) == "" {
+		if it.state == Pending && !waits && whyHeld(p, it) == "" {
 			return it
 		}
 	}
 	return nil
 }
 
-// carried is what the next run of a chain has of a plan that is interrupted.
-func carried(t *testing.T, p *plan) *plan {
+// carryPlan returns the plan with which the next run of a chain continues an interrupted one.
+func carryPlan(t *testing.T, p *plan) *plan {
 	t.Helper()
 	s := &Saga{plan: p}
 	for _, it := range p.items {
@@ -78,20 +78,19 @@ func carried(t *testing.T, p *plan) *plan {
 	return next.plan
 }
 
-// Whatever happens to the undos, whatever a person decides, and whenever the workflow continues as new: no entry is undone
-// before what needs it is out of the way, the newest first, each one comes to an end, and none is undone after it was
-// settled.
+// Whatever happens to the undos, whatever a person decides, and whenever the workflow continues as new: entries are undone newest
+// first, none before those that need it, each one reaches a final state, and none is undone after it was settled.
 func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		p := newPlan(graph(r, 1+r.IntN(12)))
+		p := newPlan(randomLedger(r, 1+r.IntN(12)))
 		var trace []string
 		settled := map[string]bool{}
 		for steps := 0; !p.isDone(); steps++ {
 			require.Less(t, steps, 1000, "seed %d does not end: %v", seed, trace)
-			require.Equal(t, free(p), p.next(), "seed %d: %v", seed, trace)
+			require.Equal(t, newestFree(p), p.nextReady(), "seed %d: %v", seed, trace)
 			for _, it := range p.items {
-				require.False(t, it.state == Pending && strings.HasPrefix(held(p, it), "skipped"), "seed %d: %s waits for ever: %v", seed, it.entry.Step, trace)
+				require.False(t, it.state == Pending && strings.HasPrefix(whyHeld(p, it), "skipped"), "seed %d: %s waits for ever: %v", seed, it.entry.Step, trace)
 			}
 			byState := map[UndoState][]*item{}
 			for _, it := range p.items {
@@ -101,7 +100,7 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 			require.Equal(t, len(running), p.running)
 			require.ElementsMatch(t, parked, p.parked)
 			pick := func(from []*item) *item { return from[r.IntN(len(from))] }
-			switch it := p.next(); {
+			switch it := p.nextReady(); {
 			case it != nil && r.IntN(3) > 0:
 				trace = append(trace, "undo "+it.entry.Step)
 				require.False(t, settled[it.entry.Step], "seed %d: %v", seed, trace)
@@ -109,10 +108,10 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 			case len(running) > 0:
 				switch it := pick(running); r.IntN(6) {
 				case 0:
-					p.park(it, "failed")
+					p.parkItem(it, "failed")
 				case 1:
 					it.Undone = activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:d"}}
-					p.park(it, "drifted")
+					p.parkItem(it, "drifted")
 				case 2:
 					it.cancel = func() {}
 					p.setState(it, Waiting)
@@ -139,7 +138,7 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 				for _, it := range parked {
 					digests[it.entry.Step] = it.parkDigest()
 				}
-				p = carried(t, p)
+				p = carryPlan(t, p)
 				for step, digest := range digests {
 					require.Equal(t, digest, p.byStep[step].parkDigest(), "what was shown can be resolved later")
 				}
@@ -148,8 +147,8 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 				do := []Do{Retry, Force, Skip, Accept, Reset}[r.IntN(5)]
 				trace = append(trace, fmt.Sprint(do, " ", it.entry.Step))
 				was, chosen := it.state, it.chosen
-				require.Error(t, p.resolve(Resolution{Step: it.entry.Step, Digest: "sha256:of something else", Do: do}))
-				err := p.resolve(Resolution{Step: it.entry.Step, Digest: it.parkDigest(), Do: do})
+				require.Error(t, p.resolvePark(Resolution{Step: it.entry.Step, Digest: "sha256:of something else", Do: do}))
+				err := p.resolvePark(Resolution{Step: it.entry.Step, Digest: it.parkDigest(), Do: do})
 				if chosen != "" || do == Force && it.Undone.Drift == nil || was == Waiting && do != Skip && do != Accept {
 					require.Error(t, err)
 					require.Equal(t, was, it.state)
@@ -158,24 +157,24 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, was == Parked || it.state == Waiting, "what may be at work is not at its end")
 			default:
-				require.NotNil(t, p.next(), "seed %d: nothing can go on, and nobody is asked: %v", seed, trace)
+				require.NotNil(t, p.nextReady(), "seed %d: nothing can go on, and nobody is asked: %v", seed, trace)
 			}
 		}
 		require.Zero(t, len(p.parked)+p.running+p.unsettled)
 	}
 }
 
-func TestWhatIsOfLowCriticalityIsAcceptedWhereOthersArePutBeforeAPerson(t *testing.T) {
+func TestALowCriticalityUndoIsAcceptedInsteadOfParked(t *testing.T) {
 	p := newPlan([]activities.Entry{
 		{Step: "a", Token: "1"}, {Step: "b", Token: "2", Needs: []string{"a"}, Policy: activities.UndoPolicy{Criticality: activities.LowCritical}},
 	})
-	b := p.next()
+	b := p.nextReady()
 	require.Equal(t, "b", b.entry.Step)
 	b.Undone.Outcome = activities.Failed
-	p.park(b, "down")
+	p.parkItem(b, "down")
 	require.Equal(t, Accepted, b.state)
-	require.Equal(t, "a", p.next().entry.Step)
-	p.park(p.next(), "down")
+	require.Equal(t, "a", p.nextReady().entry.Step)
+	p.parkItem(p.nextReady(), "down")
 	require.Equal(t, Parked, p.items[0].state)
 	r := p.report(Past{}, Cause{})
 	require.Equal(t, []string{"accepted as it is: its criticality is low"}, r.Steps[1].Notes)
@@ -193,7 +192,7 @@ func TestUndoingTakesTheSameTimeForEveryEntry(t *testing.T) {
 	}
 	p := newPlan(entries)
 	for i := range n {
-		it := p.next()
+		it := p.nextReady()
 		require.Equal(t, n-1-i, it.entry.Seq-1)
 		require.LessOrEqual(t, len(p.ready), 1, "only what is free is looked at")
 		p.setState(it, Running)
@@ -202,20 +201,20 @@ func TestUndoingTakesTheSameTimeForEveryEntry(t *testing.T) {
 	require.True(t, p.isDone())
 }
 
-func TestAParkHasADigestOfItsOwnEachTime(t *testing.T) {
+func TestEachParkHasItsOwnDigest(t *testing.T) {
 	p := newPlan([]activities.Entry{{Step: "a", Token: "1", UndoType: "undo"}})
 	it := p.items[0]
-	p.park(it, "down")
+	p.parkItem(it, "down")
 	first := it.parkDigest()
-	require.NoError(t, p.resolve(Resolution{Step: "a", Digest: first, Do: Retry}))
-	p.park(it, "down")
+	require.NoError(t, p.resolvePark(Resolution{Step: "a", Digest: first, Do: Retry}))
+	p.parkItem(it, "down")
 	require.NotEqual(t, first, it.parkDigest())
-	require.ErrorContains(t, p.resolve(Resolution{Step: "a", Digest: first, Do: Accept}), "is not that of the present park")
-	require.ErrorContains(t, p.resolve(Resolution{Step: "a", Digest: it.parkDigest(), Do: "undo"}), `"undo" is not one of retry, force, skip, accept, reset`)
-	require.ErrorContains(t, p.resolve(Resolution{Step: "b"}), `step "b" is not in the ledger`)
+	require.ErrorContains(t, p.resolvePark(Resolution{Step: "a", Digest: first, Do: Accept}), "is not that of the present park")
+	require.ErrorContains(t, p.resolvePark(Resolution{Step: "a", Digest: it.parkDigest(), Do: "undo"}), `"undo" is not one of retry, force, skip, accept, reset`)
+	require.ErrorContains(t, p.resolvePark(Resolution{Step: "b"}), `step "b" is not in the ledger`)
 }
 
-func TestAReportCountsWhatIsCleanAndListsWhatIsNot(t *testing.T) {
+func TestAReportListsWhatIsNotCleanAndCountsTheRest(t *testing.T) {
 	var entries []activities.Entry
 	for i := range MaxReported + 1 {
 		entries = append(entries, activities.Entry{Step: fmt.Sprint(i), Token: fmt.Sprint(i), UndoType: "undo"})

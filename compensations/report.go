@@ -10,7 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// CauseKind says what made a task unwind.
+// CauseKind is the kind of event that made a task unwind.
 type CauseKind string
 
 // The causes.
@@ -20,7 +20,7 @@ const (
 	Canceled CauseKind = "canceled"
 	Deadline CauseKind = "deadline"
 	WasReset CauseKind = "reset"
-	// Ended, RolledBack and Late are the causes of a workflow that unwinds another: a run that ended without unwinding, a
+	// Ended, RolledBack and Late are the causes of a workflow that unwinds another one: a run that ended without unwinding, a
 	// committed task, an undo whose effect was not certain.
 	Ended      CauseKind = "ended"
 	RolledBack CauseKind = "rolled-back"
@@ -30,12 +30,12 @@ const (
 // Cause is why a task unwinds.
 type Cause struct {
 	Kind CauseKind `json:"kind"`
-	// Step is the one that failed or was rejected.
+	// Step is the step that failed or was rejected.
 	Step string `json:"step,omitempty"`
 	Text string `json:"text"`
 }
 
-// Status is how a task stands or ended; it is also the search attribute UnwindStatus.
+// Status is the status of a task; it is also the search attribute UnwindStatus.
 type Status string
 
 // The statuses. Open is set when the task starts and changed when it closes.
@@ -44,20 +44,20 @@ const (
 	Committed Status = "committed"
 	Unwound   Status = "unwound"              // every step is as before, or compensated as its report says
 	Remains   Status = "unwound-with-remains" // the report names what is not
-	Redone    Status = "redone"               // what a rollback had undone is there again
+	Redone    Status = "redone"               // what a rollback had undone is in place again
 	Partly    Status = "partly-committed"     // it went on without the steps that the report names, or ended past its pivot
 )
 
-// Report is what became of a task, by what was seen.
+// Report is what became of a task, by what was observed.
 type Report struct {
 	Task   string `json:"task,omitempty"`
 	Status Status `json:"status"`
 	Cause  *Cause `json:"cause,omitempty"`
-	// Steps are in the order of starting. Past MaxReported, the clean ones are only counted.
+	// Steps are in the order of the task file as far as it is known, else in that of starting. Past MaxReported, the clean ones are only counted.
 	Steps []StepReport `json:"steps"`
 	// Outcomes counts the steps by outcome.
 	Outcomes map[string]int `json:"outcomes,omitempty"`
-	// Notes are what else must be known: gates that were written out of the file, signals that decided nothing.
+	// Notes are what else people should know: gates that the task file turned off, signals that decided nothing.
 	Notes []string      `json:"notes,omitempty"`
 	Took  time.Duration `json:"took,omitempty"`
 }
@@ -69,27 +69,29 @@ const MaxReported = 200
 type StepReport struct {
 	Step   string `json:"step"`
 	Action string `json:"action,omitempty"`
-	// State is the step's own: done, failed, and while it unwinds an UndoState.
+	// Try says which time it was done, from 1, where the step has more than one row.
+	Try int `json:"try,omitempty"`
+	// State is the step's own state, such as done or failed, or an UndoState while it unwinds.
 	State string `json:"state"`
 	// Summary says what the forward did.
 	Summary string `json:"summary,omitempty"`
-	// Outcome, Observed, Losses and Drift are the undo's.
+	// Outcome, Observed, Losses and Drift describe the undo.
 	Outcome  activities.Outcome `json:"outcome,omitempty"`
 	Observed string             `json:"observed,omitempty"`
 	Losses   []string           `json:"losses,omitempty"`
 	Drift    *activities.Drift  `json:"drift,omitempty"`
-	// Reason says why it waits or is parked; Digest is what a resolution of it must carry.
+	// Reason says why the undo waits or is parked; Digest is what a resolution must carry.
 	Reason string            `json:"reason,omitempty"`
 	Digest activities.Digest `json:"digest,omitempty"`
 	Notes  []string          `json:"notes,omitempty"`
 	Took   time.Duration     `json:"took,omitempty"`
 }
 
-// maxNotes is how many notes remain in a report that is too long.
+// maxNotes is how many notes a report keeps that is too long.
 const maxNotes = 100
 
-// Fit cuts a report until its JSON has at most limit bytes: surplus notes first, then diffs, then losses and notes of steps, then
-// steps: those with nothing to tell, then the last. Notes say what was cut.
+// Fit shortens a report until its JSON has at most limit bytes: it cuts surplus notes, then diffs, notes and texts of steps, then
+// steps, first the clean ones and then the last. Notes say what was cut.
 func (r *Report) Fit(limit int) {
 	if more := len(r.Notes) - maxNotes; more > 0 && r.size() > limit {
 		r.Notes = append(slices.Clip(r.Notes[:maxNotes]), fmt.Sprintf("and %d more notes", more))
@@ -130,7 +132,7 @@ func (r *Report) size() int {
 	return len(raw)
 }
 
-// Clean says that there is nothing to tell a person about it.
+// Clean reports whether there is nothing to tell a person about the step.
 func (s StepReport) Clean() bool {
 	return s.Outcome.Clean() && UndoState(s.State) == Settled
 }
@@ -149,7 +151,7 @@ func (it *item) report() StepReport {
 			r.Outcome = activities.Failed
 		}
 		r.Reason = it.Reason
-		if r.Drift != nil { // it was shown when it was decided
+		if r.Drift != nil { // it was shown in full for the decision
 			r.Drift = &activities.Drift{Digest: r.Drift.Digest, Diff: clip(r.Drift.Diff, maxWhy)}
 		}
 	case Registered, Pending, Running, Settled:
@@ -158,14 +160,14 @@ func (it *item) report() StepReport {
 	return r
 }
 
-// report says how an unwinding stands, or how it ended, with what was undone before it.
+// report describes the unwinding so far, together with what was undone before it.
 func (p *plan) report(before Past, cause Cause) Report {
 	r := Report{Status: Unwound, Cause: &cause, Outcomes: maps.Clone(before.Outcomes)}
 	if r.Outcomes == nil {
 		r.Outcomes = map[string]int{}
 	}
 	for outcome := range before.Outcomes {
-		if !activities.Outcome(outcome).Clean() { // it may not be among the steps any more
+		if !activities.Outcome(outcome).Clean() { // its step may have been dropped
 			r.Status = Remains
 		}
 	}

@@ -18,18 +18,18 @@ type Do string
 const (
 	Retry  Do = "retry"  // undo it again
 	Force  Do = "force"  // overwrite exactly the drift that was shown
-	Skip   Do = "skip"   // leave it; what it needs waits on
-	Accept Do = "accept" // take the world as it is; what it needs goes on
+	Skip   Do = "skip"   // leave it; what it needs goes on waiting
+	Accept Do = "accept" // leave the world as it is; what it needs goes on
 	Reset  Do = "reset"  // put the resource back to its known start, whatever that loses; not every action can
 )
 
 // Resolution resolves one park of one step.
 type Resolution struct {
 	Step string `json:"step"`
-	// Digest is that of the park: it fits what was shown, once.
+	// Digest identifies the park: it fits what was shown, once.
 	Digest activities.Digest `json:"digest"`
 	Do     Do                `json:"do"`
-	// Who is a claim; a bare signal proves nothing.
+	// Who is a claim: a bare signal proves nothing.
 	Who string `json:"who,omitempty"`
 	Why string `json:"why,omitempty"`
 }
@@ -40,11 +40,16 @@ func ParseResolution(raw []byte) (Resolution, error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return r, fmt.Errorf("the payload is not {step, digest, do, who, why}: %w", err)
 	}
-	r.Step, r.Do, r.Who, r.Why = clip(r.Step, maxName), Do(clip(string(r.Do), maxName)), clip(r.Who, maxName), clip(r.Why, maxWhy)
-	return r, nil
+	return r.Clip(), nil
 }
 
-// Bounds on what a signal may put into the history and the report.
+// Clip returns r with its texts cut to what a history and a report have room for.
+func (r Resolution) Clip() Resolution {
+	r.Step, r.Do, r.Who, r.Why = clip(r.Step, maxName), Do(clip(string(r.Do), maxName)), clip(r.Who, maxName), clip(r.Why, maxWhy)
+	return r
+}
+
+// Bounds on what a decision may put into the history and the report.
 const (
 	maxName = 200
 	maxWhy  = 1000
@@ -57,13 +62,20 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "..."
 }
 
-// resolve applies a resolution. An error says why it decides nothing; nothing is changed then.
-func (p *plan) resolve(r Resolution) error {
-	it := p.byStep[r.Step]
-	if it == nil {
-		return fmt.Errorf("step %q is not in the ledger", r.Step)
+func (p *plan) findItem(step string) (*item, error) {
+	if it := p.byStep[step]; it != nil {
+		return it, nil
 	}
-	next, err := it.decide(r)
+	return nil, fmt.Errorf("step %q is not in the ledger", step)
+}
+
+// resolvePark applies a resolution. An error says why it decides nothing and has changed nothing.
+func (p *plan) resolvePark(r Resolution) error {
+	it, err := p.findItem(r.Step)
+	if err != nil {
+		return err
+	}
+	next, err := it.applyResolution(r)
 	if err != nil {
 		return err
 	}
@@ -76,8 +88,8 @@ func (p *plan) resolve(r Resolution) error {
 	return nil
 }
 
-// decide records a resolution that fits the item's present park, and returns the state that it puts the item into.
-func (it *item) decide(r Resolution) (UndoState, error) {
+// checkResolution returns the state that a resolution of the item's present park leads to. An error says why it decides nothing.
+func (it *item) checkResolution(r Resolution) (UndoState, error) {
 	switch {
 	case it.chosen != "":
 		return "", fmt.Errorf("step %q is being %s already", r.Step, it.chosen)
@@ -87,24 +99,33 @@ func (it *item) decide(r Resolution) (UndoState, error) {
 		return "", fmt.Errorf("step %q is not parked; it is %s", r.Step, it.state)
 	case r.Digest != it.parkDigest():
 		return "", fmt.Errorf("digest %s is not that of the present park of step %q, %s", r.Digest.Short(), r.Step, it.parkDigest().Short())
+	case r.Do == Force && (it.Undone.Outcome != activities.Drifted || it.Undone.Drift == nil):
+		return "", fmt.Errorf("step %q has not drifted: there is nothing to force; retry, skip or accept", r.Step)
 	}
-	next := Pending
+	switch r.Do {
+	case Retry, Force, Reset:
+		return Pending, nil
+	case Skip:
+		return Skipped, nil
+	case Accept:
+		return Accepted, nil
+	}
+	return "", fmt.Errorf("do: %q is not one of retry, force, skip, accept, reset", r.Do)
+}
+
+// applyResolution records a resolution that fits the item's present park, and returns the item's next state.
+func (it *item) applyResolution(r Resolution) (UndoState, error) {
+	next, err := it.checkResolution(r)
+	if err != nil {
+		return "", err
+	}
 	switch r.Do {
 	case Retry:
 		it.Decision, it.Reset, it.Alone = activities.Decision{Who: r.Who, Why: r.Why}, false, true
 	case Force:
-		if it.Undone.Outcome != activities.Drifted || it.Undone.Drift == nil {
-			return "", fmt.Errorf("step %q has not drifted: there is nothing to force; retry, skip or accept", r.Step)
-		}
 		it.Decision, it.Reset = activities.Decision{Force: it.Undone.Drift.Digest, Who: r.Who, Why: r.Why}, false
 	case Reset:
 		it.Decision, it.Reset, it.Alone = activities.Decision{Who: r.Who, Why: r.Why}, true, true
-	case Skip:
-		next = Skipped
-	case Accept:
-		next = Accepted
-	default:
-		return "", fmt.Errorf("do: %q is not one of retry, force, skip, accept, reset", r.Do)
 	}
 	note := fmt.Sprintf("%s by %s", r.Do, orSomebody(r.Who))
 	if r.Why != "" {

@@ -22,13 +22,13 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// world is a fake whose undo answers as a test says, and which writes down every call in order.
+// world is a fake that answers as a test says and records every call in order.
 type world struct {
 	mu    sync.Mutex
 	calls []string
-	// undo answers the n-th undo of a step; nil: restored.
+	// undo answers the n-th undo of a step. By default it answers restored.
 	undo func(step string, n int, d activities.Decision) (activities.Undone, error)
-	// forward answers a step's forward; nil: done.
+	// forward answers a step's forward. By default it succeeds.
 	forward func(ctx context.Context, step string) error
 	seen    map[string]int
 }
@@ -62,7 +62,7 @@ func (w *world) Undo(_ context.Context, b activities.Backward) (activities.Undon
 	return w.undo(b.Entry.Step, n, b.Decision)
 }
 
-// plain is a step that needs others.
+// plain describes a step.
 type plain struct {
 	ID    string
 	Needs []string
@@ -71,7 +71,7 @@ type plain struct {
 	ReadOnly bool
 }
 
-// sagaWorkflow is what a user of the library writes: steps in order, unwind at the first error.
+// sagaWorkflow is what a user of the library writes: it runs steps in order and unwinds at the first error.
 func sagaWorkflow(ctx workflow.Context, steps []plain) (compensations.Report, error) {
 	saga := compensations.New(ctx, compensations.Options{HostWait: time.Minute})
 	calm, _ := workflow.NewDisconnectedContext(ctx)
@@ -79,7 +79,7 @@ func sagaWorkflow(ctx workflow.Context, steps []plain) (compensations.Report, er
 		for {
 			var r compensations.Resolution
 			workflow.GetSignalChannel(ctx, compensations.SignalResolve).Receive(ctx, &r)
-			if r.Digest == "" { // the test does not know the digest: take the one that is shown
+			if r.Digest == "" { // the test does not know the digest, so take the shown one
 				for _, s := range saga.Report().Steps {
 					if s.Step == r.Step {
 						r.Digest = s.Digest
@@ -367,7 +367,7 @@ func TestTheLedgerIsData(t *testing.T) {
 	require.Equal(t, l.Entries(), other.Entries(), "a union, in the order of starting")
 }
 
-func TestAReadOnlyStepKeepsTheOrderOfThoseRoundIt(t *testing.T) {
+func TestAReadOnlyStepKeepsTheOrderAroundIt(t *testing.T) {
 	p := newRun(t, &world{forward: failing("c"), undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "c" && n == 1 {
 			return activities.Undone{Outcome: activities.Unknown}, nil
@@ -380,7 +380,7 @@ func TestAReadOnlyStepKeepsTheOrderOfThoseRoundIt(t *testing.T) {
 	require.Equal(t, "settled nothing-to-undo", outcomes(report)["look"])
 }
 
-func TestAForcePolicyGivesUpOnDriftThatNeverRests(t *testing.T) {
+func TestAForcePolicyGivesUpOnEverChangingDrift(t *testing.T) {
 	w := &world{forward: failing("a"), undo: func(_ string, n int, _ activities.Decision) (activities.Undone, error) {
 		return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: activities.Digest(fmt.Sprint("sha256:", n))}}, nil
 	}}
@@ -405,7 +405,7 @@ func TestABreakerThatStaysOpenParksWhenTheBudgetIsSpent(t *testing.T) {
 func TestAnUndoWhoseHostIsGoneWaitsAloneAndAPersonMayEndThat(t *testing.T) {
 	w := &world{forward: failing("d")}
 	r := newRun(t, w)
-	// The test environment has a worker for all: the world says what a server would, and then waits as one would.
+	// In the test environment every queue is served, so the world returns what a server would, and then waits as one would.
 	decided := make(chan struct{})
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "c" && n == 1 {
@@ -423,7 +423,7 @@ func TestAnUndoWhoseHostIsGoneWaitsAloneAndAPersonMayEndThat(t *testing.T) {
 		require.Equal(t, "waiting for host far", now.Steps[2].Reason)
 		require.Equal(t, map[string]string{"a": "pending ", "b": "pending ", "c": "waiting ", "d": "settled restored"}, outcomes(now))
 	}, 50*time.Millisecond)
-	r.resolve(60*time.Millisecond, "c", compensations.Retry) // it goes on by itself
+	r.resolve(60*time.Millisecond, "c", compensations.Retry) // refused: it goes on by itself
 	r.resolve(100*time.Millisecond, "c", compensations.Skip)
 	r.env.RegisterDelayedCallback(func() { close(decided) }, 120*time.Millisecond)
 	report := r.report([]plain{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "d"}})
@@ -453,7 +453,7 @@ func TestAReportFitsIntoAPayload(t *testing.T) {
 	require.Contains(t, r.Notes[len(r.Notes)-1], "left out, for they are too many")
 }
 
-func TestOfAReportThatIsTooLongTheCleanStepsGoFirstAndTheNotesAreBounded(t *testing.T) {
+func TestALongReportDropsCleanStepsFirstAndBoundsNotes(t *testing.T) {
 	r := compensations.Report{Status: compensations.Remains, Notes: slices.Repeat([]string{strings.Repeat("n", 2000)}, 1000)}
 	for i := range 100 {
 		s := compensations.StepReport{Step: fmt.Sprint(i), State: string(compensations.Settled), Outcome: activities.Restored}

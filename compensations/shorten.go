@@ -8,9 +8,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Shorten cuts the texts in c, for a workflow whose Carry is too large for a payload: every text to n bytes, every list of texts
-// to a few, each drift to its digest. Entries and the decisions of persons stay, and the digests of parks that were shown remain
-// valid. c shares nothing with the saga afterwards.
+// Shorten shortens the texts in c, for a workflow whose Carry is too large for a payload: every text to n bytes, every list of
+// texts to a few, each drift to its digest. Entries and people's decisions stay, and the digests of parks that were shown remain
+// valid. Afterwards c shares nothing with the saga.
 func (c *Carry) Shorten(n int) {
 	c.Past.Steps = slices.Clone(c.Past.Steps)
 	for i := range c.Past.Steps {
@@ -27,7 +27,7 @@ func (c *Carry) Shorten(n int) {
 	}
 }
 
-// dropSteps keeps at most n steps: the first of those with something to tell.
+// dropSteps keeps at most n steps: the first ones that are not clean.
 func dropSteps(steps []StepReport, n int) []StepReport {
 	steps = slices.DeleteFunc(slices.Clone(steps), StepReport.Clean)
 	return steps[:min(len(steps), n)]
@@ -38,7 +38,7 @@ func (s *StepReport) shorten(n int) {
 	s.Losses, s.Notes, s.Drift = clipAll(s.Losses, n), clipAll(s.Notes, n), withoutDiff(s.Drift)
 }
 
-// withoutDiff is a drift as its digest, which is what decides.
+// withoutDiff returns only the digest of a drift, which is what decides.
 func withoutDiff(d *activities.Drift) *activities.Drift {
 	if d == nil {
 		return nil
@@ -46,7 +46,7 @@ func withoutDiff(d *activities.Drift) *activities.Drift {
 	return &activities.Drift{Digest: d.Digest}
 }
 
-// maxListed is how many items of a shortened list stay.
+// maxListed is how many items a shortened list keeps.
 const maxListed = 3
 
 func clipAll(items []string, n int) []string {

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Unwind undoes every entry, last in first out among those that depend on each other, and returns when each one is
-// settled, or when Options.Pause says so: then the report's status is Open. No cancellation reaches it. One that waits for
-// its host or is parked holds back only what it needs.
+// Unwind undoes every entry, last in first out among those that depend on each other. It returns when each one is settled, or,
+// with a report whose status is Open, when Options.Pause says so. Cancelling ctx does not stop it. An entry that is parked or
+// waits for its host holds back only what it needs.
 func (s *Saga) Unwind(ctx workflow.Context, cause Cause) Report {
 	began := workflow.Now(ctx)
 	s.unfinished = nil
@@ -33,10 +33,10 @@ func (s *Saga) report(before Past) Report {
 }
 
 // UnwindSteps undoes the entries that isMeant selects and all that build on them, like Unwind, and leaves the others on the
-// ledger: the workflow may go on. The report lists each of those entries. One that a person has skipped stays on the ledger.
+// ledger: the workflow may go on. The report lists the selected entries. One that a person has skipped stays on the ledger.
 //
-// Where Options.Pause has interrupted it, the report's status is Open. The next call, of this saga or of the one that Resume
-// makes of its Carry, then also undoes what is left of it.
+// If Options.Pause interrupts it, the report's status is Open. The next call, on this saga or on the one that Resume makes of its
+// Carry, then also undoes what is left.
 func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, isMeant func(activities.Entry) bool) Report {
 	began := workflow.Now(ctx)
 	s.unwindEntries(ctx, cause, Closure(s.ledger.Entries(), func(e activities.Entry) bool {
@@ -56,11 +56,11 @@ func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, isMeant func(activ
 	return r
 }
 
-// Closure is those of entries, the oldest first, that isMeant selects, and all that build on them.
+// Closure returns those of entries that isMeant selects, and all that build on them. Entries are the oldest first.
 func Closure(entries []activities.Entry, isMeant func(activities.Entry) bool) []activities.Entry {
 	var closure []activities.Entry
 	in := map[string]bool{}
-	for _, e := range entries { // what builds on an entry was registered after it
+	for _, e := range entries { // an entry was registered after those that it builds on
 		if isMeant(e) || slices.ContainsFunc(e.Needs, func(need string) bool { return in[need] }) {
 			in[e.Step] = true
 			closure = append(closure, e)
@@ -84,29 +84,29 @@ func (s *Saga) unwindEntries(ctx workflow.Context, cause Cause, entries []activi
 			left = maxAlerts
 			s.sendAlerts(ctx, left)
 		}
-		for !paused && s.mayStart() && s.plan.next() != nil {
-			s.startUndo(ctx, s.plan.next())
+		for !paused && s.mayStart() && s.plan.nextReady() != nil {
+			s.startUndo(ctx, s.plan.nextReady())
 		}
 		if s.plan.isDone() || paused && s.isIdle() {
 			return
 		}
-		// Something must end, become free by a person, or be served again by a host that is back.
+		// Something must end, be resolved by a person, or be served by a host that is back.
 		_ = workflow.Await(ctx, func() bool {
 			return s.plan.isDone() || s.hasAlerts() && left > 0 || s.options.Pause() != paused || paused && s.isIdle() ||
-				!paused && s.mayStart() && s.plan.next() != nil
+				!paused && s.mayStart() && s.plan.nextReady() != nil
 		})
 	}
 }
 
-// maxPending is how many undos are scheduled at once, with those that wait for their hosts: a server takes about 2,000.
+// maxPending is how many undos are scheduled at once, including those that wait for their hosts: a server allows about 2,000.
 const maxPending = 1000
 
-// mayStart says that one more undo may be scheduled.
+// mayStart reports whether one more undo may be scheduled.
 func (s *Saga) mayStart() bool {
 	return s.plan.running < s.options.Parallel && s.plan.running+len(s.plan.waiting) < maxPending
 }
 
-// isIdle holds when no activity of the unwinding is pending.
+// isIdle reports whether no activity of the unwinding is pending.
 func (s *Saga) isIdle() bool { return s.plan.running == 0 && len(s.plan.waiting) == 0 && s.alerts == 0 }
 
 // recallWaiting cancels the undos that wait for their host.
@@ -120,7 +120,7 @@ func (s *Saga) recallWaiting() {
 
 // startUndo undoes one entry in a coroutine of its own.
 func (s *Saga) startUndo(ctx workflow.Context, it *item) {
-	if it.entry.UndoType == "" { // a step that only reads
+	if it.entry.UndoType == "" { // a read-only step
 		it.Undone = activities.Undone{Outcome: activities.Nothing}
 		s.plan.setState(it, Settled)
 		return
@@ -133,7 +133,7 @@ func (s *Saga) startUndo(ctx workflow.Context, it *item) {
 	})
 }
 
-// Bounds on what repeats without a person: each round is a few events, and a history has an end.
+// Bounds on what repeats without a person: each round adds events, and a history is limited.
 const (
 	maxForced   = 5                // how often a drift policy overwrites drift that differs each time
 	maxPause    = 10 * time.Minute // between looks at an open circuit breaker
@@ -196,8 +196,8 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 	}
 }
 
-// endWithdrawn ends an undo that a person has taken back while it waited for its host, now that it can no longer act. A worker may
-// have taken it at that moment: then what it did counts.
+// endWithdrawn ends an undo that a person withdrew while it waited for its host, now that it can no longer act. If a worker took it
+// at that moment, what it did counts.
 func (s *Saga) endWithdrawn(ctx workflow.Context, it *item, undone activities.Undone, err error) {
 	switch {
 	case err == nil && undone.Outcome.Settles():
@@ -213,7 +213,7 @@ func (s *Saga) endWithdrawn(ctx workflow.Context, it *item, undone activities.Un
 	s.countState(ctx, it.report())
 }
 
-// overwritesDrift says that the step's drift policy overwrites the drift that an undo has found.
+// overwritesDrift reports whether the step's drift policy overwrites the drift that an undo has found.
 func (it *item) overwritesDrift(undone activities.Undone) bool {
 	return undone.Outcome == activities.Drifted && undone.Drift != nil && it.entry.Policy.Drift == activities.DriftForce &&
 		it.Decision.Force != undone.Drift.Digest && it.Forced < maxForced
@@ -226,10 +226,10 @@ func (s *Saga) markWaiting(ctx workflow.Context, it *item) {
 		it.Parks++
 	}
 	it.Shown = ""
-	it.Reason = "waiting for " + describePlace(it.entry.Place)
+	it.Reason = "waiting for " + DescribePlace(it.entry.Place)
 	s.plan.setState(it, Waiting)
 	if first {
-		s.plan.announce(it)
+		s.plan.announceItem(it)
 	} else {
 		s.countState(ctx, it.report())
 	}
@@ -242,7 +242,7 @@ func (s *Saga) parkFailed(ctx workflow.Context, it *item, reason string) {
 }
 
 func (s *Saga) parkUndo(ctx workflow.Context, it *item, reason string) {
-	s.plan.park(it, reason)
+	s.plan.parkItem(it, reason)
 	if it.state != Parked {
 		s.countState(ctx, it.report())
 	}
@@ -260,7 +260,7 @@ func (s *Saga) runUndo(ctx workflow.Context, it *item, hostWait time.Duration) (
 		ScheduleToStartTimeout: min(hostWait, policy.Within),
 		StartToCloseTimeout:    min(policy.Attempt, policy.Within),
 		HeartbeatTimeout:       policy.Heartbeat,
-		WaitForCancellation:    true, // an undo that a host has just taken acts: nothing may run beside it
+		WaitForCancellation:    true, // a host may just have taken it, and nothing may run beside an undo that acts
 		Summary:                summary,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
@@ -268,13 +268,16 @@ func (s *Saga) runUndo(ctx workflow.Context, it *item, hostWait time.Duration) (
 		},
 	})
 	decision := it.Decision
-	decision.Redoable = s.options.Redoable
+	decision.Redoable, decision.Done = s.options.Redoable, s.done[e.Token]
+	if known, ok := s.results[e.Token]; ok {
+		decision.Result = &known
+	}
 	var undone activities.Undone
 	err := workflow.ExecuteActivity(ctx, activityType, activities.Backward{Entry: e, Decision: decision}).Get(ctx, &undone)
 	return undone, err
 }
 
-// maxAttempts bounds what a policy may ask for.
+// maxAttempts bounds the attempts that a policy may ask for.
 const maxAttempts = 1_000_000
 
 func (s *Saga) settleUndo(ctx workflow.Context, it *item, undone activities.Undone) {
@@ -298,7 +301,7 @@ func (s *Saga) settleUndo(ctx workflow.Context, it *item, undone activities.Undo
 	s.countState(ctx, it.report())
 }
 
-// countState adds to the worker's metrics how an undo ended, or that it needs somebody's eyes.
+// countState counts, in the worker's metrics, how an undo ended or that it needs attention.
 func (s *Saga) countState(ctx workflow.Context, r StepReport) {
 	metrics := workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"action": r.Action})
 	switch UndoState(r.State) {
@@ -311,7 +314,8 @@ func (s *Saga) countState(ctx workflow.Context, r StepReport) {
 	}
 }
 
-func describePlace(p activities.Place) string {
+// DescribePlace names who serves a place: its host, or a worker on its queue.
+func DescribePlace(p activities.Place) string {
 	if p.Host != "" {
 		return "host " + p.Host
 	}

@@ -2,9 +2,11 @@
 // that succeeds, one that is rejected at its gate, and one that is canceled while its steps run. `starter demo` plays
 // them, and the end-to-end tests are these files on a real Temporal server, a real container engine and a real Terraform.
 //
-// Command build is an agent's session that builds a real program in a Debian container, and command library the saga engine
-// in a workflow of one's own.
+// Command build is an agent's session that builds a real program in a Debian container; command library uses the saga engine in
+// a custom workflow.
 //
-// Package stage sets up what they work on, and package found says what became of it, with code that shares nothing with
+// Folder database has a migration of an SQLite database that fails at its last step.
+//
+// Package stage sets up what they work on, and package found observes what became of it, with code that shares nothing with
 // the worlds.
 package examples

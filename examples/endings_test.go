@@ -13,7 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// begin starts an example on a stage of its own.
+// begin starts an example on a new stage.
 func begin(t *testing.T, name string) (p *player, before found.Sight) {
 	p = newPlayer(t, nil)
 	p.work(p.stage.Config())
@@ -37,7 +37,7 @@ func TestPublishReleaseFailsAtTheEndAndEveryWorldIsFoundAsBefore(t *testing.T) {
 	require.Equal(t, &compensations.Cause{Kind: compensations.Failure, Step: "go-live", Text: r.Cause.Text}, r.Cause)
 	require.Equal(t, []string{
 		"configure restored", "install restored", "customer compensated", "product compensated", "price compensated",
-		"subscription compensated", "infrastructure restored", "go-live restored",
+		"subscription compensated", "infrastructure compensated", "go-live restored",
 	}, outcomes(r))
 	p.asBefore(before, nil, r)
 	require.Equal(t, []string{
@@ -83,7 +83,7 @@ func TestPublishRejectedIsTakenBackAndItsGatedStepNeverRuns(t *testing.T) {
 
 func TestPublishCanceledStopsTwoRunningStepsAndTakesThemBack(t *testing.T) {
 	p, before := begin(t, "publish-canceled")
-	// Both have acted, and neither has ended. What they write may go between two parts of one look.
+	// Both have acted, and neither has ended. They may write while one snapshot is being taken.
 	require.Eventually(t, func() bool {
 		now, err := found.Look(t.Context(), p.stage.Place())
 		return err == nil && now[found.ContainerWorld]["/srv/app/migration"] != nil && now[found.FilesWorld]["current.json"] != nil

@@ -15,11 +15,11 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// Ending is how an example is meant to end.
+// Ending is how an example is supposed to end.
 type Ending string
 
-// The endings. At a gate, an example that is to be Rejected is rejected and all others are approved; one that is to be
-// Canceled is canceled once nothing but running steps is left.
+// The endings. At a gate, a Rejected example is rejected and all others are approved; a Canceled one is canceled once only running
+// steps are left.
 const (
 	Fails    Ending = "fails"
 	Commits  Ending = "commits"
@@ -27,7 +27,7 @@ const (
 	Canceled Ending = "is canceled"
 )
 
-// Example is a task file with what must be known to play it.
+// Example is a task file with what is needed to run it.
 type Example struct {
 	// Name is the file's name without .yaml.
 	Name string
@@ -54,7 +54,7 @@ func All() []Example {
 	return all
 }
 
-// Named is the example of a name.
+// Named returns the example with a name.
 func Named(name string) (Example, error) {
 	var names []string
 	for _, e := range All() {
@@ -66,8 +66,8 @@ func Named(name string) (Example, error) {
 	return Example{}, fmt.Errorf("there is no example %q; there are %s", name, strings.Join(names, ", "))
 }
 
-// Without is the example without the steps of some worlds, and the ids of the steps that it leaves out: for a machine
-// that lacks a part. Nothing that stays may refer to the outputs of what goes.
+// Without returns the example without the steps of some worlds, and the ids of the omitted steps, for a machine that lacks
+// something. No remaining step may refer to the outputs of an omitted one.
 func (e Example) Without(worlds ...string) (Example, []string, error) {
 	if len(worlds) == 0 {
 		return e, nil, nil
@@ -98,7 +98,7 @@ func (e Example) Without(worlds ...string) (Example, []string, error) {
 	return e, gone, nil
 }
 
-// field is the value of a key of a mapping; nil where it has no such key.
+// field returns the value of a key of a mapping; nil if it has no such key.
 func field(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
@@ -108,7 +108,7 @@ func field(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// Values are those of all that the example's vars ask for, to override them with.
+// Values returns those of all that override the example's vars.
 func (e Example) Values(all map[string]string) map[string]any {
 	var doc struct{ Vars map[string]any }
 	if err := yaml.Unmarshal(e.Source, &doc); err != nil {

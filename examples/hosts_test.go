@@ -17,7 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// machine is a host with a folder of its own.
+// machine is a host with its own folder.
 type machine struct {
 	host.Config
 	file string
@@ -66,7 +66,7 @@ steps:
 
 	away.Stop()
 	p.gate(p.id(), "three", workflows.SignalApprove)
-	// What does not need the host that is away goes on.
+	// Steps that do not need the missing host go on.
 	s := p.until(p.id(), func(s workflows.State) bool {
 		return s.Report != nil && len(s.Report.Steps) == 3 && s.Report.Steps[0].State == string(compensations.Settled) &&
 			s.Report.Steps[1].State == string(compensations.Waiting)
@@ -89,8 +89,8 @@ steps:
 	}, p.doneBy(p.id()))
 }
 
-// doneBy are the activities of steps that came to an end, in the order of being done: "HOST TYPE STEP". The host is the
-// worker that did it, not the one that was meant to.
+// doneBy lists the completed activities of steps, in the order of completion: "HOST TYPE STEP". The host is that of the worker that
+// ran the activity, not that of the step's place.
 func (p *player) doneBy(id string) []string {
 	type call struct{ kind, queue, step, worker string }
 	calls := map[int64]*call{}

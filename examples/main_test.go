@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	host.Hooks()
-	// No test sees the profile, the server or the state of who runs it.
+	// Tests must not see the user's profile, server or state.
 	folder, err := os.MkdirTemp("", "examples-test-")
 	if err != nil {
 		panic(err)

@@ -28,17 +28,17 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// player plays tasks on a stage, against a real server.
+// player runs tasks on a stage, against a real server.
 type player struct {
 	*testing.T
 	stage   *stage.Stage
 	client  client.Client
 	queue   string
 	metrics *host.Metrics
-	log     *buffer // all that the worker logs
+	log     *buffer // everything that the worker logs
 }
 
-// newPlayer sets a stage up; a machine that lacks a part of it skips the test, or fails it where nothing may be skipped.
+// newPlayer sets up a stage. If the machine lacks something, it skips the test, or fails it if nothing may be skipped.
 func newPlayer(t *testing.T, secrets map[string]string) *player {
 	t.Helper()
 	for _, program := range []string{"rm", "sleep"} { // on this host: Terraform's provisioners, and a check
@@ -55,7 +55,7 @@ func newPlayer(t *testing.T, secrets map[string]string) *player {
 	return p
 }
 
-// dial makes a player without a stage, with a client of its own.
+// dial makes a player without a stage, with its own client.
 func dial(t *testing.T, queue string) *player {
 	t.Helper()
 	p := &player{T: t, metrics: host.NewMetrics(), log: &buffer{}, queue: queue}
@@ -79,7 +79,7 @@ func (p *player) work(c host.Config) *host.Worker {
 	return w
 }
 
-// document is a task file with the stage's values in it, as a client starts it.
+// document returns a task file with the stage's values, as a client starts it.
 func (p *player) document(source []byte, values map[string]any) json.RawMessage {
 	p.Helper()
 	doc, err := task.Parse("task.yaml", source)
@@ -103,7 +103,7 @@ func (p *player) start(id string, doc json.RawMessage) (client.WorkflowRun, erro
 	}, workflows.AgentTaskType, doc)
 }
 
-// id is a name that no other test of this server uses.
+// id returns a name that no other test on this server uses.
 func (p *player) id() string { return strings.ReplaceAll(p.Name(), "/", "-") }
 
 const patience = 3 * time.Minute
@@ -123,7 +123,7 @@ func (p *player) until(id string, want func(workflows.State) bool) (s workflows.
 	return s
 }
 
-// gate waits for the gate of a step, and sends it a decision.
+// gate waits for the gate of a step and sends a decision.
 func (p *player) gate(id, step, signal string) workflows.GateView {
 	p.Helper()
 	s := p.until(id, func(s workflows.State) bool {
@@ -163,7 +163,7 @@ func (p *player) look() found.Sight {
 	return s
 }
 
-// asBefore holds what is found now against before: the worlds have no part in it.
+// asBefore requires that the world is as before, judged without the worlds' code.
 func (p *player) asBefore(before found.Sight, want map[string][]found.Want, r compensations.Report) {
 	p.Helper()
 	var losses []string
@@ -189,8 +189,7 @@ func (p *player) history(id string) []*historypb.HistoryEvent {
 	return events
 }
 
-// calls are the types of all activities of a task's steps, in the order of scheduling. The engine's own are not told:
-// whether it asks a worker in an activity or beside one is not what a task is about.
+// calls lists the types of all activities of a task's steps, in the order of scheduling, without the engine's own activities.
 func (p *player) calls(id string) []string {
 	var types []string
 	for _, e := range p.history(id) {
@@ -201,7 +200,7 @@ func (p *player) calls(id string) []string {
 	return types
 }
 
-// outcomes are those of a report, as "step outcome", in the order of starting.
+// outcomes lists the outcomes in a report, as "step outcome", in the order in which the steps started.
 func outcomes(r compensations.Report) []string {
 	var all []string
 	for _, s := range r.Steps {
@@ -210,7 +209,7 @@ func outcomes(r compensations.Report) []string {
 	return all
 }
 
-// buffer can be read while others write.
+// buffer is a bytes.Buffer for concurrent use.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

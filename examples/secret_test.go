@@ -23,15 +23,15 @@ import (
 )
 
 func stepOf(input *commonpb.Payloads) string {
-	var f activities.Forward // a Backward's entry stands at the same place
+	var f activities.Forward // a Backward has its entry in the same field
 	if converter.GetDefaultDataConverter().FromPayloads(input, &f) != nil {
 		return ""
 	}
 	return f.Entry.Step
 }
 
-// The canary holds what each encoding writes in another way, the key has several lines. Their hearts stay themselves
-// wherever they are shown.
+// The canary contains characters that each encoding writes differently, and the key has several lines. Their cores are the same in
+// every encoding.
 const (
 	heart  = "Kq7vZt3mXw9b"
 	canary = `can"ary&` + heart + `<\>/é${x}`
@@ -108,7 +108,7 @@ func TestASecretUsedEverywhereIsShownNowhere(t *testing.T) {
 	p.asBefore(before, nil, r)
 
 	for _, e := range p.history(p.id()) {
-		raw, err := proto.Marshal(e) // payloads stand in it as they are
+		raw, err := proto.Marshal(e) // contains payloads unchanged
 		require.NoError(t, err)
 		shown["the history"] += string(raw) + protojson.Format(e)
 	}
@@ -141,7 +141,7 @@ func TestASecretUsedEverywhereIsShownNowhere(t *testing.T) {
 	require.Equal(t, []string{"content restored", "echo restored", "customer compensated", "infra restored", "error restored"}, outcomes(r))
 }
 
-// isUsed makes sure that the canary has come to where it was meant to be: else there were nothing to hide.
+// isUsed makes sure that the canary was written where it should be: otherwise there would be nothing to hide.
 func (p *player) isUsed() {
 	p.Helper()
 	content, err := os.ReadFile(filepath.Join(p.stage.Vars()["site"], "app.yml"))

@@ -12,13 +12,13 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/command"
 )
 
-// typed is what became of a command.
+// typed is the result of a command.
 type typed struct {
 	status   int
 	out, err string
 }
 
-// starter types a command of starter's, as somebody would who works on the player's server and queue.
+// starter runs a starter command on the player's server and queue.
 func (p *player) starter(args ...string) typed {
 	p.Setenv("TEMPORAL_ADDRESS", servertest.Shared(p.T).Address)
 	p.Setenv("UNWIND_QUEUE", p.queue)

@@ -1,20 +1,20 @@
-// Package testrun is what the tests of all packages share about the run that they belong to: how deep it goes, what it
-// draws at random, and what happens where the machine lacks something. Three environment variables decide:
+// Package testrun holds what the tests of all packages share about the run that they belong to: how deep it goes, what it
+// draws at random, and what happens if the machine lacks something. Three environment variables decide:
 //
 //	UNWIND_TEST_DEEP=1    everything: each point of each call in each test, every time that the call reaches it; each
-//	                      storage driver; the large matrices; every mutant. Hours. Without it a run breaks every call at
-//	                      every point at least once, and draws a sample of the rest.
-//	UNWIND_TEST_DEEP=90s  the sample, and of the rest of the points as many, in drawn order, as take 90 seconds of tests in
-//	                      each package.
-//	UNWIND_TEST_SEED=n    repeats the sample that another run drew. A process that draws prints its seed first, so the
-//	                      output of a failed package starts with it.
-//	CI=true               a test that lacks a part of the machine fails. Without it, it is skipped with one line.
+//	                      storage driver; the large matrices; every mutant. This takes hours. Without it a run breaks every
+//	                      call at every point at least once, and draws a sample of the rest.
+//	UNWIND_TEST_DEEP=90s  the sample, and as many of the other points, in drawn order, as can be tested in 90 seconds in each
+//	                      package.
+//	UNWIND_TEST_SEED=n    repeats the sample of another run. A process that draws prints its seed first, so the output of a
+//	                      failed package starts with it.
+//	CI=true               a test fails if the machine lacks what it needs. Otherwise it is skipped with one line.
 //
 // The deep run of everything, or of some packages, is one command:
 //
 //	.ci/run deep [PACKAGE...]
 //
-// while plain `.ci/run` takes of it what the change can reach, and a part drawn by a seed that it prints.
+// Plain `.ci/run` takes the part of it that the change can reach, and a part drawn by a seed that it prints.
 package testrun
 
 import (
@@ -37,7 +37,7 @@ const (
 	seedVariable = "UNWIND_TEST_SEED"
 )
 
-// depth is how deep this run goes: whether it leaves nothing out, else how long the tests may take that a plain run leaves out.
+// depth returns whether this run leaves nothing out and, if it does, how long the tests may take that a plain run leaves out.
 func depth() (everything bool, extra time.Duration) {
 	value := os.Getenv(deepVariable)
 	if value == "" {
@@ -53,22 +53,22 @@ func depth() (everything bool, extra time.Duration) {
 	return everything, 0
 }
 
-// Deep says that this run leaves nothing out.
+// Deep reports whether this run leaves nothing out.
 func Deep() bool {
 	everything, _ := depth()
 	return everything
 }
 
-// spent is the time that the extra tests of this process have taken, each counted by itself.
+// spent is the total time that the extra tests of this process have taken.
 var spent atomic.Int64
 
-// Plain says that this run goes no deeper than its sample.
+// Plain reports whether this run goes no deeper than its sample.
 func Plain() bool {
 	everything, extra := depth()
 	return !everything && extra == 0
 }
 
-// Extra begins a test that a plain run leaves out. It skips the test when this run has had its share of them.
+// Extra begins a test that a plain run leaves out. It skips the test if the time for such tests is used up.
 func Extra(t testing.TB) {
 	t.Helper()
 	everything, share := depth()
@@ -82,11 +82,11 @@ func Extra(t testing.TB) {
 	t.Cleanup(func() { spent.Add(int64(time.Since(began))) })
 }
 
-// seed is read, or made up, and printed at the first draw of a process.
+// seed is read or generated, and printed, at the first draw of a process.
 var seed = sync.OnceValue(func() uint64 {
 	value := os.Getenv(seedVariable)
 	if value == "" {
-		value = strconv.FormatUint(uint64(rand.Uint32()), 10) //nolint:gosec // nobody gains by guessing it
+		value = strconv.FormatUint(uint64(rand.Uint32()), 10) //nolint:gosec // not a secret
 	}
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil {
@@ -96,15 +96,15 @@ var seed = sync.OnceValue(func() uint64 {
 	return n
 })
 
-// Rand draws for a test. What it draws hangs on the run's seed and the test's name alone, whichever other tests run.
+// Rand returns a generator for a test. It depends only on the run's seed and the test's name, not on which other tests run.
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
 	name := fnv.New64a()
 	name.Write([]byte(t.Name()))
-	return rand.New(rand.NewPCG(seed(), name.Sum64())) //nolint:gosec // nobody gains by guessing it
+	return rand.New(rand.NewPCG(seed(), name.Sum64())) //nolint:gosec // not a secret
 }
 
-// Draw draws one of all, the whole of which a deep run takes.
+// Draw draws one of all; a deep run takes all of them.
 func Draw[T any](t testing.TB, all ...T) []T {
 	t.Helper()
 	if Deep() || len(all) == 0 {
@@ -114,8 +114,8 @@ func Draw[T any](t testing.TB, all ...T) []T {
 	return all[drawn : drawn+1]
 }
 
-// RunWaiting runs tests that mostly wait, for disks, servers and other processes: three side by side for each processor, unless
-// a flag on the command line says otherwise.
+// RunWaiting runs tests that mostly wait for disks, servers and other processes: three at a time for each processor, unless a flag
+// on the command line says otherwise.
 func RunWaiting(m *testing.M) (code int) {
 	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
@@ -123,7 +123,7 @@ func RunWaiting(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// Skipf skips a test that lacks a part of the machine, saying which and how to get it. Where CI=true it fails the test.
+// Skipf skips a test because the machine lacks something; the message says what, and how to get it. If CI=true it fails the test.
 func Skipf(t testing.TB, format string, args ...any) {
 	t.Helper()
 	why := fmt.Sprintf(format, args...)
@@ -133,7 +133,7 @@ func Skipf(t testing.TB, format string, args ...any) {
 	t.Skip("SKIPPED: " + why)
 }
 
-// NeedRoot skips a test that others than root cannot run.
+// NeedRoot skips a test that only root can run, unless this is root.
 func NeedRoot(t testing.TB, what string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -141,7 +141,15 @@ func NeedRoot(t testing.TB, what string) {
 	}
 }
 
-// NeedProgram skips a test where a program is not on the PATH.
+// NeedShell skips a test if there is no shell with the usual Unix programs on PATH.
+func NeedShell(t testing.TB) {
+	t.Helper()
+	for _, name := range []string{"sh", "cat", "grep"} {
+		NeedProgram(t, name, "the test runs a script with the usual Unix programs: put them on the PATH")
+	}
+}
+
+// NeedProgram skips a test if a program is not on PATH.
 func NeedProgram(t testing.TB, name, wayOut string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {

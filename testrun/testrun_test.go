@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMissing is run again by TestSkip, in a process of its own.
+// TestMissing is run again by TestSkip, in a separate process.
 func TestMissing(t *testing.T) {
 	if os.Getenv("TESTRUN_MISSING") != "" {
 		NeedProgram(t, "no-such-program", "apt-get install it")

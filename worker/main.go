@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -62,9 +63,12 @@ know the search attributes of Unwind; if it does not, the worker prints the comm
 
 A flag goes before its environment variable, and that before the config file:
 
-  --host    UNWIND_HOST     --state      UNWIND_STATE
-  --queue   UNWIND_QUEUE    --listen     UNWIND_LISTEN
-                            --schedules  UNWIND_SCHEDULES
+  --config  UNWIND_CONFIG   --state      UNWIND_STATE
+  --host    UNWIND_HOST     --listen     UNWIND_LISTEN
+  --queue   UNWIND_QUEUE    --schedules  UNWIND_SCHEDULES
+
+A config that opens no world is refused: such a worker could do nothing. A starting worker says what does not work on its host: an
+engine that is down, no terraform, a secret that is not set.
 
 A starting worker makes sure that two Temporal Schedules are there: one recovers tasks that ended without unwinding, one
 releases the undo records of this host whose rollback window is over. --schedules off leaves that to an operator.
@@ -79,6 +83,8 @@ Exit status:
   # worker.yaml
   file:
     roots: [/srv/app]
+  sqlite:
+    roots: [/srv/app/data]
   secrets:
     STRIPE_KEY: env:STRIPE_KEY
   stripe:
@@ -102,7 +108,7 @@ Exit status:
 		},
 	}
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return fmt.Errorf("%w; see worker --help", err) })
-	c.Flags().StringVar(&file, "config", "", "config `file`: worlds with their limits, secrets, queues")
+	c.Flags().StringVar(&file, "config", "", "config `file`: worlds with their limits, secrets, queues (default UNWIND_CONFIG)")
 	c.Flags().StringVar(&flags.Host, "host", "", "`name` of this host, for on: and its own queue (default the machine's)")
 	c.Flags().StringVar(&flags.Queue, "queue", "", "shared task `queue` (default "+host.DefaultQueue+")")
 	c.Flags().StringVar(&flags.State, "state", "", "`folder` of the journals; it must survive restarts (default $XDG_STATE_HOME/unwind, else ~/.local/state/unwind)")
@@ -115,6 +121,9 @@ Exit status:
 
 // read is the config of file, environment and flags, found good.
 func read(file string, flags host.Config) (config host.Config, err error) {
+	if file == "" {
+		file = os.Getenv("UNWIND_CONFIG")
+	}
 	if file != "" {
 		if config, err = host.ReadConfig(file); err != nil {
 			return config, err
@@ -132,14 +141,25 @@ func read(file string, flags host.Config) (config host.Config, err error) {
 	if config, err = config.WithDefaults(); err != nil {
 		return config, err
 	}
-	return config, config.Validate()
+	if err := config.Validate(); err != nil {
+		return config, err
+	}
+	if config.OpensNothing() {
+		where := "config"
+		if file != "" {
+			where = file
+		}
+		return config, fmt.Errorf("%s: it opens no world, so the worker could do nothing; write file:, container:, terraform:, sqlite: or stripe: "+
+			"into a config file, and name that with --config or UNWIND_CONFIG", where)
+	}
+	return config, nil
 }
 
 // dialLimit bounds the first answer of the Temporal server.
 const dialLimit = 10 * time.Second
 
 func serve(ctx context.Context, config host.Config, out, log io.Writer) error {
-	options, _, err := devserver.Configured()
+	options, _, err := devserver.Configured(envconfig.ToClientOptionsRequest{})
 	if err != nil {
 		return err
 	}
@@ -167,6 +187,9 @@ func serve(ctx context.Context, config host.Config, out, log io.Writer) error {
 	}
 	defer w.Stop()
 	fmt.Fprintf(out, "worker: %s\n", w)
+	for _, notice := range w.Notices(ctx) {
+		fmt.Fprintf(log, "worker: warning: %s\n", notice)
+	}
 	select {
 	case <-ctx.Done():
 		fmt.Fprintf(out, "worker: stopping; running steps may finish for %s\n", w.Config.StopTimeout)

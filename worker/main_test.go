@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,13 +17,14 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
 func TestMain(m *testing.M) {
 	host.Hooks()
-	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "UNWIND_STATE", "UNWIND_QUEUE", "UNWIND_HOST", "UNWIND_LISTEN", "UNWIND_SCHEDULES"} {
+	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "UNWIND_STATE", "UNWIND_QUEUE", "UNWIND_HOST", "UNWIND_LISTEN", "UNWIND_SCHEDULES", "UNWIND_CONFIG"} {
 		_ = os.Unsetenv(name)
 	}
 	_ = os.Setenv("TEMPORAL_CONFIG_FILE", os.DevNull) // not the profile of who runs the tests
@@ -46,15 +46,18 @@ func TestBadConfigIsStatusTwoAndNamesEveryField(t *testing.T) {
 		"flag":     {[]string{"--hosts", "x"}, []string{"unknown flag: --hosts; see worker --help"}},
 		"argument": {[]string{"worker.yaml"}, []string{`unknown command "worker.yaml" for "worker"`}},
 		"no file":  {[]string{"--config", "/nowhere.yaml"}, []string{"config: open /nowhere.yaml"}},
-		"field":    {[]string{"--config", config(t, "files: {}\n")}, []string{"field files not found"}},
+		"field":    {[]string{"--config", config(t, "files: {}\n")}, []string{"worker.yaml:1: files: there is no such field; did you mean file?"}},
+		"nothing":  {[]string{"--state", "/tmp"}, []string{"config: it opens no world, so the worker could do nothing; write file:, container:"}},
+		"no world": {[]string{"--config", config(t, "activities: 7\n")}, []string{"worker.yaml: it opens no world"}},
 		"values": {
 			[]string{
 				"--config", config(t, "file: {roots: [here]}\nsecrets: {A: b}\nwebhook: {url: 'ftp://x/key', header: X, secret: NONE}\nretention: {bytes: -1}\n"),
 				"--host", "My Host", "--state", "s", "--schedules", "maybe",
 			},
 			[]string{
-				`config: schedules: "maybe" must be on or off`, `config: retention: `, "config: webhook.url: it must be an address",
-				`config: webhook.secret: "NONE" is not one of secrets`, `config: host: "My Host"`, `config: state: "s" must be an absolute path`, `config: file.roots: "here"`, `config: secrets.A: "b" must be env:VARIABLE`,
+				`config: schedules: "maybe" must be on or off`, `worker.yaml:4: retention: `, "worker.yaml:3: webhook.url: it must be an address",
+				`worker.yaml:3: webhook.secret: "NONE" is not one of secrets`, `config: host: "My Host"`, `config: state: "s" must be an absolute path`,
+				`worker.yaml:1: file.roots: "here"`, `worker.yaml:2: secrets.A: "b" must be env:VARIABLE`,
 			},
 		},
 	} {
@@ -72,14 +75,14 @@ func TestBadConfigIsStatusTwoAndNamesEveryField(t *testing.T) {
 func TestNoServerIsStatusOneWithTheWayOut(t *testing.T) {
 	t.Setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
 	var out, log bytes.Buffer
-	require.Equal(t, statusFailed, run(t.Context(), []string{"--state", t.TempDir()}, &out, &log))
+	require.Equal(t, statusFailed, run(t.Context(), []string{"--state", t.TempDir(), "--config", config(t, "container: {}\n")}, &out, &log))
 	require.Contains(t, log.String(), "no Temporal server answers at 127.0.0.1:1; start one with `starter dev`, or set TEMPORAL_ADDRESS")
 }
 
 func TestFlagsGoBeforeTheEnvironmentAndThatBeforeTheFile(t *testing.T) {
 	t.Setenv("UNWIND_HOST", "from-environment")
 	t.Setenv("UNWIND_QUEUE", "from-environment")
-	file := config(t, "host: from-file\nqueue: from-file\nlisten: from-file\n")
+	file := config(t, "host: from-file\nqueue: from-file\nlisten: from-file\ncontainer: {}\n")
 	c, err := read(file, host.Config{Queue: "from-flag"})
 	require.NoError(t, err)
 	require.Equal(t, [3]string{"from-environment", "from-flag", "from-file"}, [3]string{c.Host, c.Queue, c.Listen})
@@ -97,15 +100,15 @@ func TestTheWorkerServesUntilItIsToldToStop(t *testing.T) {
 	server := servertest.Shared(t)
 	t.Setenv("TEMPORAL_ADDRESS", server.Address)
 	ctx, stop := context.WithCancel(t.Context())
-	var out, log lockedBuffer
+	var out, log testrun.Buffer
 	ended := make(chan int, 1)
 	args := []string{
 		"--host", "build-1", "--queue", t.Name(), "--state", t.TempDir(), "--listen", "127.0.0.1:0",
-		"--config", config(t, "stopTimeout: 1s\n"),
+		"--config", config(t, "stopTimeout: 1s\nfile: {roots: ["+t.TempDir()+"]}\nsecrets: {UNSET: 'env:UNWIND_TEST_UNSET'}\n"),
 	}
 	go func() { ended <- run(ctx, args, &out, &log) }()
 	require.Eventually(t, func() bool { return strings.Contains(out.String(), "\n") || len(ended) > 0 }, time.Minute, 10*time.Millisecond)
-	line := regexp.MustCompile(`^worker: host build-1 serves no worlds \(its config opens none\) on queues ` + t.Name() + ` and ` + t.Name() +
+	line := regexp.MustCompile(`^worker: host build-1 serves file on queues ` + t.Name() + ` and ` + t.Name() +
 		`@build-1, health and metrics at (http://127\.0\.0\.1:\d+)\n$`).FindStringSubmatch(out.String())
 	require.NotNil(t, line, out.String()+log.String())
 
@@ -125,7 +128,8 @@ func TestTheWorkerServesUntilItIsToldToStop(t *testing.T) {
 	stop()
 	require.Equal(t, statusOK, <-ended)
 	require.Contains(t, out.String(), "worker: stopping; running steps may finish for 1s\n")
-	require.NotRegexp(t, `(?m)^worker: `, log.String(), "no error of the worker's own")
+	require.Regexp(t, "^worker: warning: secrets.UNSET: the worker's environment has no UNWIND_TEST_UNSET; steps that use it are refused\n", log.String())
+	require.NotRegexp(t, `(?m)^worker: [^w]`, log.String(), "no error of the worker's own")
 	require.Regexp(t, `level=(WARN|ERROR) .*no\.such\.workflow`, log.String())
 	require.NotContains(t, log.String(), "level=INFO")
 }
@@ -138,21 +142,4 @@ func get(t *testing.T, url string) string {
 	body, err := io.ReadAll(r.Body)
 	require.NoError(t, err)
 	return string(body)
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

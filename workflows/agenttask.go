@@ -14,68 +14,88 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// AgentTask runs one task. Its argument is the task document as people write it, as JSON. It completes with a Report when
-// every step is done; else it unwinds, and closes as Failed or Canceled with the Report in the details. A long one
-// continues as new, with what it carries over as the second argument.
+// AgentTask runs one task. Its argument is the task document as people write it, as JSON. It completes with a Report if every
+// step succeeds; otherwise it unwinds and closes as Failed or Canceled, with the Report in the error's details. A long task
+// continues as new and passes its Carry as the second argument.
 func AgentTask(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
-	t, err := newTask(ctx, carry, variant{continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
+	return runAgentTask(ctx, input, carry, nil)
+}
+
+func runAgentTask(ctx workflow.Context, input, carry converter.RawValue, check StepCheck) (compensations.Report, error) {
+	var doc json.RawMessage
+	unreadable := readInput(input, &doc)
+	t, err := newTask(ctx, carry, variant{session: newSession(doc), check: check, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
 		return workflow.NewContinueAsNewError(ctx, AgentTaskType, json.RawMessage(nil), next)
 	}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
 	return t.run(ctx, func(ctx workflow.Context) error {
-		var doc json.RawMessage
-		if err := readInput(input, &doc); err != nil {
-			return refused("the task document cannot be read: %v", err)
+		if unreadable != nil {
+			return refusef("the task document cannot be read: %v", unreadable)
 		}
 		compiled, err := compile(ctx, doc)
 		if err != nil {
 			return err
 		}
+		seen, err := preflight(ctx, compiled)
+		if err == nil {
+			err = seen.refusal()
+		}
+		if err != nil {
+			return err
+		}
+		t.notes = append(t.notes, seen.Unseen...)
+		compiled.FollowTouched(seen.Touched)
 		t.adoptSteps(ctx, compiled)
 		return nil
 	})
 }
 
-// agentTask is one run of a task: of an AgentTask, or of what recovers one, rolls it back or does it again. It decides what
-// comes next, and leaves the rest to its parts, each of which owns its state and can be read without the others.
+// agentTask is one run of a task: of an AgentTask, or of a workflow that recovers one, rolls it back or redoes it. It decides
+// what comes next and leaves the rest to its parts, each of which owns its state and can be read without the others.
 type agentTask struct {
 	variant  variant
-	refusal  error     // why it must not begin; nil: it may
-	began    time.Time // of the chain's first run
+	refusal  error     // why it must not begin; nil if it may
+	began    time.Time // when the chain's first run began
 	phase    Phase
 	compiled task.Compiled
 	notes    []string
 	report   *compensations.Report
-	redoable bool // what it undoes is kept, so that it can be done again
-	unknown  bool // the ledger of a run that this one was reset from, or recovers, could not be read
+	redoable bool // what it undoes is kept, so that it can be redone
+	leaving  bool // it only waits for updates before it continues as new
+	alerting int  // the number of alerts about forwards that are under way
+	unknown  bool // the ledger of the run that this one recovers, or was reset from, could not be read
 
-	saga       *compensations.Saga // the ledger, and undoing what is on it
-	ending     *ending             // why the task goes forward no more
+	saga       *compensations.Saga // the ledger, and how it is undone
+	ending     *ending             // why the task no longer goes forward
 	schedule   *schedule           // the steps, and which of them may start
 	executor   *executor           // the coroutines that run them
-	runner     *stepRunner         // the way of one step: plan, gate, forward, probe
+	runner     *stepRunner         // takes one step through plan, gate, forward and probe
 	gates      *gates              // the steps that wait for approval
 	pivot      *pivot              // the steps that are never unwound
-	committer  *committer          // telling worlds what stays
+	committer  *committer          // tells worlds what stays
 	rollbacks  *rollbacks          // the parts that are undone while the task goes on
 	room       *room               // whether the ledger still fits into a payload
 	inbox      *inbox.Inbox        // the signals
 	details    *details            // what the Temporal UI shows
 	attributes *attributes         // the search attributes
+	savepoints *savepoints         // the places that the agent of a session may roll back to
+	session    *session            // nil if it takes no steps while it runs
 }
 
-// variant is what sets a workflow apart from the others that are built on agentTask.
+// variant distinguishes the workflows that are built on agentTask.
 type variant struct {
-	repairs bool // it undoes what another workflow did: having done so is no failure
-	redoes  bool // it does again what was rolled back
-	round   int  // of a late sweep
-	// continueAsNew ends the run with the next one of its chain.
+	repairs bool      // it undoes what another workflow did: to have done so is success
+	redoes  bool      // it redoes what was rolled back
+	round   int       // the number of a late sweep
+	session *session  // that its document asks for; nil if it asks for none
+	check   StepCheck // of steps that the session is to take; nil if they are only checked once they are accepted
+	// continueAsNew returns the error that ends the run and starts the next one of its chain.
 	continueAsNew func(ctx workflow.Context, carry json.RawMessage) error
 }
 
-// newTask makes a run: the first one of its chain, or with what the run before has carried over.
+// newTask makes the first run of a chain, or one that resumes what the previous run carried over.
 func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agentTask, error) {
 	carry, refusal := readCarry(ctx, handed)
 	if err := checkStart(ctx); err != nil {
@@ -83,7 +103,7 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 	}
 	t := &agentTask{
 		refusal: refusal, variant: v, began: workflow.Now(ctx), phase: Compiling,
-		ending: &ending{}, inbox: &inbox.Inbox{}, details: &details{}, attributes: &attributes{},
+		session: v.session, savepoints: &savepoints{}, ending: &ending{}, inbox: &inbox.Inbox{}, details: &details{}, attributes: &attributes{},
 	}
 	t.saga = newSaga(ctx, t.sagaOptions(ctx, compensations.Options{}), carry)
 	t.schedule = newSchedule(t.details.markStale)
@@ -95,18 +115,23 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 	t.runner = &stepRunner{
 		saga: t.saga, schedule: t.schedule, gates: t.gates, room: t.room, outputs: outputs{}, calls: newCalls(ctx, t.executor.isHolding),
 	}
+	t.runner.calls.waits, t.runner.calls.isServed = t.markWaiting, t.markServed
 	t.rollbacks = &rollbacks{
 		saga: t.saga, schedule: t.schedule, gates: t.gates, pivot: t.pivot, ending: t.ending, outputs: t.runner.outputs,
 		unwound: map[string]int{}, isQuiet: t.executor.isQuiet,
 	}
 	t.executor.runner, t.executor.rollbacks = t.runner, t.rollbacks
+	t.runner.savepoints, t.rollbacks.savepoints, t.rollbacks.settled = t.savepoints, t.savepoints, t.bearSavepoints
 	if carry != nil {
 		t.resume(ctx, *carry)
 	}
 	if err := workflow.SetQueryHandler(ctx, QueryState, func() (State, error) { return t.state(ctx), nil }); err != nil {
 		return nil, err
 	}
-	t.attend(ctx)
+	if err := t.handleUpdates(ctx); err != nil {
+		return nil, err
+	}
+	t.attendSignals(ctx)
 	t.attributes.publishOpen(ctx)
 	return t, nil
 }
@@ -118,11 +143,11 @@ func newSaga(ctx workflow.Context, o compensations.Options, carry *Carry) *compe
 	return compensations.Resume(ctx, o, carry.Saga)
 }
 
-// sagaOptions are o with what the saga of every task has.
+// sagaOptions returns o with the options that every task's saga has.
 func (t *agentTask) sagaOptions(ctx workflow.Context, o compensations.Options) compensations.Options {
 	o.Changed, o.Alert = t.details.markStale, t.sendAlerts
 	o.Pause = func() bool {
-		if t.phase == Forward { // a part is undone; where the task ends meanwhile, everything will be
+		if t.phase == Forward { // a part is being undone; if the task ends meanwhile, everything will be
 			return runIsLong(ctx) || t.executor.isOver(ctx)
 		}
 		return runIsLong(ctx)
@@ -130,11 +155,11 @@ func (t *agentTask) sagaOptions(ctx workflow.Context, o compensations.Options) c
 	return o
 }
 
-// attend handles signals as they come, and writes the current details when they are stale. It is one coroutine for both: each
-// one that waits is woken several times for each step.
-func (t *agentTask) attend(ctx workflow.Context) {
+// attendSignals handles signals as they arrive, and rewrites the current details when they are stale. One coroutine does both, because
+// every waiting coroutine is woken several times for each step.
+func (t *agentTask) attendSignals(ctx workflow.Context) {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
-	t.inbox.Open(ctx, // of those that come together a rejection first: gates fail closed
+	t.inbox.Open(ctx, // rejections are handled first: gates fail closed
 		inbox.Handler{Signal: SignalReject, Handle: t.gates.reject},
 		inbox.Handler{Signal: SignalApprove, Handle: t.gates.approve},
 		inbox.Handler{Signal: compensations.SignalResolve, Handle: t.resolve},
@@ -156,7 +181,6 @@ func (t *agentTask) resolve(payload []byte) error {
 	return t.saga.Resolve(r)
 }
 
-// adoptSteps takes up the steps of a compiled task.
 func (t *agentTask) adoptSteps(ctx workflow.Context, compiled task.Compiled) {
 	t.compiled, t.schedule.size = compiled, len(compiled.Steps)
 	t.configure(ctx)
@@ -166,15 +190,16 @@ func (t *agentTask) adoptSteps(ctx workflow.Context, compiled task.Compiled) {
 			t.notes = append(t.notes, fmt.Sprintf("step %s runs without its gate: the task file says gate: none", step.ID))
 		}
 	}
-	t.schedule.arrange()
+	t.schedule.arrangeSteps()
+	t.beginSession(ctx)
 }
 
 func (t *agentTask) addStep(step task.Step) *stepRun {
-	t.room.grow(len(step.With) + sizeOf(step.Check) + stepBytes)
+	t.room.addBytes(len(step.With) + sizeOf(step.Check) + stepBytes)
 	return t.schedule.addStep(step)
 }
 
-// configure passes on what the task file says of the whole task.
+// configure applies the task-wide settings of the task file.
 func (t *agentTask) configure(ctx workflow.Context) {
 	o := t.sagaOptions(ctx, compensations.Options{Redoable: t.redoable})
 	if t.compiled.Unwind == task.UnwindParallel {
@@ -184,7 +209,7 @@ func (t *agentTask) configure(ctx workflow.Context) {
 	t.runner.keep, t.runner.pinned = t.compiled.Keep, t.compiled.Pinned
 }
 
-// run brings a task from its preparation, which only the first run of a chain needs, to its end.
+// run takes a task from prepare, which only the first run of a chain calls, to its end.
 func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) error) (compensations.Report, error) {
 	if t.phase == Compiling {
 		err := t.refusal
@@ -202,9 +227,10 @@ func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) err
 		t.attributes.publishAgent(ctx, t.compiled.Agent)
 		t.executor.runSteps(ctx, t.began, t.compiled.Deadline)
 	}
-	reset := wasReset(ctx) // also before it continues as new: the next run could not tell
+	reset := wasReset(ctx) // checked before continuing as new too, because the next run could not tell
 	switch {
 	case t.ending.cause == nil && reset == nil && t.executor.draining:
+		t.awaitAlerts(ctx)
 		return compensations.Report{}, t.continueAsNew(ctx)
 	case t.ending.cause == nil && reset == nil:
 		err := t.committer.commitLedger(ctx)
@@ -219,7 +245,7 @@ func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) err
 	return t.unwind(ctx, reset)
 }
 
-// unwind takes back what is on the ledger.
+// unwind undoes what is on the ledger.
 func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (compensations.Report, error) {
 	begins := t.phase != Unwinding
 	t.phase = Unwinding
@@ -238,6 +264,9 @@ func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (co
 	report := t.saga.Unwind(ctx, *t.ending.cause)
 	t.committer.commitRemaining(ctx, undone)
 	if report.Status == compensations.Open {
+		t.awaitAlerts(ctx)
+		t.leaving = true
+		t.awaitUpdates(ctx)
 		return report, t.continueAsNew(ctx)
 	}
 	switch {
@@ -249,13 +278,22 @@ func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (co
 	return t.close(ctx, report, t.ending.cause)
 }
 
-// close ends the task with its report: as the result where it committed or has repaired another, else in the details of a
-// failure or of a cancellation.
+// awaitUpdates waits until every update that was accepted has its answer.
+func (t *agentTask) awaitUpdates(ctx workflow.Context) {
+	calm, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	_ = workflow.Await(calm, func() bool { return workflow.AllHandlersFinished(calm) })
+}
+
+// close ends the task with its report: as the result if it committed or repaired another task, otherwise in the details of a
+// failure or cancellation.
 func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *compensations.Cause) (compensations.Report, error) {
+	t.awaitAlerts(ctx)
 	t.completeReport(ctx, &r, cause)
 	t.phase, t.ending.cause, t.report = Closed, cause, &r
 	t.attributes.publishClosed(ctx, r.Status)
 	t.writeDetails(ctx)
+	t.awaitUpdates(ctx)
 	if cause == nil || t.variant.repairs {
 		return r, nil
 	}

@@ -39,7 +39,7 @@ func TestADocumentThatIsRefusedTouchesNothing(t *testing.T) {
 	require.Empty(t, report.Steps)
 }
 
-// Every ending x every answer of the undo: the whole order of calls each time.
+// Every ending combined with every answer of the undo; each asserts the whole order of calls.
 func TestEveryEndingAtEveryStepUnwinds(t *testing.T) {
 	ids := []string{"a", "b", "c"}
 	type ending struct {
@@ -47,8 +47,8 @@ func TestEveryEndingAtEveryStepUnwinds(t *testing.T) {
 		kind compensations.CauseKind
 		set  func(r *run, at string)
 	}
-	// The test environment cancels no activity: one that is canceled or too late ends when then has come back, and its result
-	// is not heard.
+	// The test environment does not cancel activities: one that is canceled or too late ends when then has returned, and its
+	// result is dropped.
 	in := func(at string, then func()) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
 		return func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
 			if s == at {
@@ -69,13 +69,13 @@ func TestEveryEndingAtEveryStepUnwinds(t *testing.T) {
 		}},
 		{"is canceled", compensations.Canceled, func(r *run, at string) {
 			r.world.do = in(at, r.env.CancelWorkflow)
-			r.at(5*time.Minute, r.env.CancelWorkflow)
+			r.runAfter(5*time.Minute, r.env.CancelWorkflow)
 		}},
 		{"passes its deadline", compensations.Deadline, func(r *run, at string) {
 			passed := make(chan struct{})
 			r.world.do = in(at, func() { <-passed })
-			r.world.deadline = time.Second // real time, for a step runs then
-			r.at(1100*time.Millisecond, func() { close(passed) })
+			r.world.deadline = time.Second // real time, because a step is running
+			r.runAfter(1100*time.Millisecond, func() { close(passed) })
 		}},
 	}
 	undos := map[string]func(step string, n int, d activities.Decision) (activities.Undone, error){
@@ -106,7 +106,7 @@ func TestEveryEndingAtEveryStepUnwinds(t *testing.T) {
 					case "drifted, then forced":
 						times = 2
 						for i := range 3 {
-							r.at(time.Duration(10+i)*time.Minute, func() { r.resolveParked(compensations.Force) })
+							r.runAfter(time.Duration(10+i)*time.Minute, func() { r.resolveParked(compensations.Force) })
 						}
 					}
 					report, err := r.report()
@@ -235,22 +235,22 @@ func TestAnotherHostIsAskedForItsJournals(t *testing.T) {
 func TestPlanTaskPlansEachStepAndReleasesIt(t *testing.T) {
 	steps := chain("a", "b", "c")
 	steps[1].With = []byte(`{"from": "${{ steps.a.outputs.id }}"}`)
-	gated(steps, "c", time.Hour)
+	addGate(steps, "c", time.Hour)
 	w := &world{steps: steps}
 	r := newRun(t, w)
 	r.env.ExecuteWorkflow(workflows.PlanTaskType, []byte(`{}`))
 	require.NoError(t, r.env.GetWorkflowError())
 	var plan workflows.Plan
 	require.NoError(t, r.env.GetWorkflowResult(&plan))
-	require.Equal(t, []string{"plan a", "plan c", "release a", "release c"}, sortedTail(w.calls, 2))
+	require.Equal(t, []string{"plan a", "plan c", "release a", "release c"}, sortTail(w.calls, 2))
 	require.NotNil(t, plan.Steps[0].Change)
 	require.Nil(t, plan.Steps[1].Change)
 	require.Contains(t, plan.Steps[1].Unknown, "steps.a")
 	require.Equal(t, "the task file asks", plan.Steps[2].Asks)
 }
 
-// sortedTail sorts all but the first n: they run side by side.
-func sortedTail(calls []string, n int) []string {
+// sortTail sorts all but the first n calls, which are concurrent.
+func sortTail(calls []string, n int) []string {
 	tail := slices.Clone(calls)
 	slices.Sort(tail[n:])
 	return tail

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// sendAlerts sends undos that need a person, or wait for their host, to the worker's webhook. The details and the metrics show them
-// even where the webhook cannot be reached.
+// sendAlerts reports undos that need a person, or wait for their host, to the worker's webhook. The details and the metrics show
+// them even if the webhook cannot be reached.
 func (t *agentTask) sendAlerts(ctx workflow.Context, undos []compensations.StepReport) {
 	what := undos[0].Step
 	if more := len(undos) - 1; more > 0 {

@@ -7,57 +7,88 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// OpenAttributes are what a client starts a task with: it is open from its first event on.
-func OpenAttributes(agent string) temporal.SearchAttributes {
+// OpenAttributes are what a client starts a task with: it is open from its first event on. ServingAttributes tell also which
+// task the workflow serves.
+func OpenAttributes(agent string) temporal.SearchAttributes { return ServingAttributes(agent, "") }
+
+// ServingAttributes are those of a workflow that serves a task.
+func ServingAttributes(agent, task string) temporal.SearchAttributes {
 	updates := []temporal.SearchAttributeUpdate{AttributeStatus.ValueSet(string(compensations.Open))}
+	if task != "" {
+		updates = append(updates, AttributeTask.ValueSet(task))
+	}
 	if agent != "" {
 		updates = append(updates, AttributeAgent.ValueSet(agent))
 	}
 	return temporal.NewSearchAttributes(updates...)
 }
 
-// attributes are the search attributes of a task: hints for lists and sweeps. Each upsert is an event, so they change when a
-// task opens, waits at a gate, unwinds and closes, never per step.
+// MemoName is the memo that holds a task's name, for lists: a search attribute would have to be registered.
+const MemoName = "unwindName"
+
+// NameMemo is the memo that a client starts a task with.
+func NameMemo(name string) map[string]any { return map[string]any{MemoName: clip(name, maxName)} }
+
+// attributes are the search attributes of a task, which are hints for lists and sweeps. Each upsert is an event, so they change
+// only when a task opens, waits at a gate, unwinds or closes, and never per step.
 type attributes struct {
-	gate string // the step at a gate; empty: none
+	gate   string // the step at a gate; empty: none
+	parked string // the step whose undo is parked; empty: none
 }
 
-// publishOpen sets the status where the client that started the task did not.
+// publishOpen sets the status if the client that started the task did not.
 func (a *attributes) publishOpen(ctx workflow.Context) {
 	a.gate, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeGate)
+	a.parked, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeParked)
 	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeStatus); !set {
-		upsert(ctx, AttributeStatus.ValueSet(string(compensations.Open)))
+		upsertAttributes(ctx, AttributeStatus.ValueSet(string(compensations.Open)))
 	}
 }
 
 func (a *attributes) publishAgent(ctx workflow.Context, agent string) {
 	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeAgent); !set && agent != "" {
-		upsert(ctx, AttributeAgent.ValueSet(agent))
+		upsertAttributes(ctx, AttributeAgent.ValueSet(agent))
 	}
 }
 
-// publishGate names the first step that waits at a gate; empty: none does.
+// publishGate names the first step that waits at a gate; an empty step means none.
 func (a *attributes) publishGate(ctx workflow.Context, step string) {
 	switch step {
 	case a.gate:
 		return
 	case "":
-		upsert(ctx, AttributeGate.ValueUnset())
+		upsertAttributes(ctx, AttributeGate.ValueUnset())
 	default:
-		upsert(ctx, AttributeGate.ValueSet(step))
+		upsertAttributes(ctx, AttributeGate.ValueSet(step))
 	}
 	a.gate = step
 }
 
+// changeParked is the version marker of workflows that say in a search attribute that an undo is parked.
+const changeParked = "parked-attribute"
+
+// publishParked names the first step whose undo waits for a person; empty: none does.
+func (a *attributes) publishParked(ctx workflow.Context, step string) {
+	if step == a.parked || workflow.GetVersion(ctx, changeParked, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return
+	}
+	if step == "" {
+		upsertAttributes(ctx, AttributeParked.ValueUnset())
+	} else {
+		upsertAttributes(ctx, AttributeParked.ValueSet(step))
+	}
+	a.parked = step
+}
+
 func (a *attributes) publishPending(ctx workflow.Context, pending int) {
-	upsert(ctx, AttributePending.ValueSet(int64(pending)))
+	upsertAttributes(ctx, AttributePending.ValueSet(int64(pending)))
 }
 
 func (a *attributes) publishClosed(ctx workflow.Context, status compensations.Status) {
-	upsert(ctx, AttributeStatus.ValueSet(string(status)), AttributePending.ValueSet(0))
+	upsertAttributes(ctx, AttributeStatus.ValueSet(string(status)), AttributePending.ValueSet(0))
 }
 
-func upsert(ctx workflow.Context, updates ...temporal.SearchAttributeUpdate) {
+func upsertAttributes(ctx workflow.Context, updates ...temporal.SearchAttributeUpdate) {
 	if err := workflow.UpsertTypedSearchAttributes(ctx, updates...); err != nil {
 		workflow.GetLogger(ctx).Warn("search attributes not set", "error", err)
 	}

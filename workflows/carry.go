@@ -14,46 +14,48 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// CarryVersion is the one format of Carry that this code writes and reads. Formats 1 and 2 were never released.
+// CarryVersion is the only format of Carry that this code writes and reads. Formats 1 and 2 were never released.
 const CarryVersion = 3
 
-// Carry is a task as data: what a run hands to the next one of its chain. With what that run schedules, it is all that
-// undoing needs. One of another version holds nothing but that version: see WrongVersion.
+// Carry is a task as data: what a run hands to the next one of its chain. Together with what that run schedules, it is all that
+// undoing needs. A Carry decoded from another version holds only its Version: see WrongVersion.
 type Carry struct {
 	Version int                  `json:"v"`
 	Saga    compensations.Carry  `json:"saga"`
 	Began   time.Time            `json:"began"`
 	Phase   Phase                `json:"phase"`
 	Cause   *compensations.Cause `json:"cause,omitempty"`
-	// Compiled holds the steps that are not done, or may be done again.
+	// Compiled holds the steps that are not done, or may be repeated.
 	Compiled task.Compiled `json:"compiled"`
-	// Steps are those of them that are not at their start.
+	// Steps are the states of those that have begun.
 	Steps   map[string]StepCarry      `json:"steps,omitempty"`
 	Outputs map[string]map[string]any `json:"outputs,omitempty"`
 	Redoes  map[string]string         `json:"redoes,omitempty"`
-	// Rollbacks are undone before anything else is done, in this order.
+	// Rollbacks are carried out in this order, before anything else is done.
 	Rollbacks []RollbackCarry `json:"rollbacks,omitempty"`
-	// Past are the steps that have ended and a report must mention.
+	// Past are the ended steps that a report must mention.
 	Past []StepView `json:"past,omitempty"`
-	// Size is how many steps the whole task has, Done how many are done.
+	// Size is the number of steps in the whole task, Done the number that are done.
 	Size int `json:"size,omitempty"`
 	Done int `json:"done,omitempty"`
-	// Pivot is the place in the ledger of the last pivot that is done, Committed how many steps are off it for good.
+	// Pivot is the sequence number of the last pivot that is done; Committed is how many steps have left the ledger for good.
 	Pivot     int `json:"pivot,omitempty"`
 	Committed int `json:"committed,omitempty"`
-	// Unwound is how often each step has unwound to its savepoint.
+	// Unwound counts how often each step has unwound to its savepoint.
 	Unwound map[string]int `json:"unwound,omitempty"`
-	// Unknown says that the ledger of a run which the chain was reset from could not be read.
+	// Unknown means that the ledger of the run that the chain was reset from could not be read.
 	Unknown bool `json:"unknown,omitempty"`
-	// Redoable says that what is undone is kept.
+	// Session is nil for a task that takes no steps while it runs.
+	Session *SessionCarry `json:"session,omitempty"`
+	// Redoable means that what is undone is kept.
 	Redoable bool          `json:"redoable,omitempty"`
 	Ignored  inbox.Ignored `json:"ignored,omitzero"`
 	Notes    []string      `json:"notes,omitempty"`
 
-	size int // bytes, as it was carried over
+	size int // in bytes, as it was carried over
 }
 
-// StepCarry is where a step stands.
+// StepCarry is the state of a step.
 type StepCarry struct {
 	State      StepState         `json:"state,omitempty"`
 	Generation int               `json:"generation,omitempty"`
@@ -65,30 +67,33 @@ type StepCarry struct {
 	Error      string            `json:"error,omitempty"`
 }
 
-// GateCarry is a gate that is open. A signal may have decided it in the last moment.
+// GateCarry is an open gate. A signal may have decided it at the last moment.
 type GateCarry struct {
 	View     GateView  `json:"view"`
 	Decision *Decision `json:"decision,omitempty"`
 	Approved bool      `json:"approved,omitempty"`
 }
 
-// RollbackCarry is a step that has failed and is rolled back.
+// RollbackCarry is the rollback of a failed step.
 type RollbackCarry struct {
 	Step  string              `json:"step"`
 	Cause compensations.Cause `json:"cause"`
-	// Begun says that From is known, and that some of it may be undone.
+	// Begun means that From is decided, and that some of it may be undone already.
 	Begun bool `json:"begun,omitempty"`
-	// From is the first place in the ledger that is undone.
+	// From is the first sequence number that is undone.
 	From int `json:"from"`
+	// Request is the update of a session that asks for it; Undone is what became of the steps that it has undone so far.
+	Request string                     `json:"request,omitempty"`
+	Undone  []compensations.StepReport `json:"undone,omitempty"`
 }
 
 type bareCarry Carry
 
-// MarshalJSON packs what is long.
+// MarshalJSON packs a long carry.
 func (c Carry) MarshalJSON() ([]byte, error) { return packed.Marshal(bareCarry(c)) }
 
-// UnmarshalJSON reads what MarshalJSON has written. Of another version it reads the version only, so that the run which gets
-// it waits for a worker of that version: an argument that cannot be decoded would end it with nothing undone.
+// UnmarshalJSON reads what MarshalJSON has written. Of another version it reads only the version, so that the run waits for a
+// worker of that version: an argument that cannot be decoded would end it with nothing undone.
 func (c *Carry) UnmarshalJSON(raw []byte) error {
 	*c = Carry{}
 	err := packed.Unmarshal(raw, (*bareCarry)(c))
@@ -109,7 +114,7 @@ func (c *Carry) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// WrongVersion says of a run that was handed c why this code cannot take it up, and the way out; empty where it can.
+// WrongVersion says why this code cannot continue a run that was handed c, and the way out. It is empty if it can.
 func (c Carry) WrongVersion() string {
 	if c.Version == CarryVersion {
 		return ""
@@ -122,8 +127,8 @@ func (c Carry) WrongVersion() string {
 		c.Version, CarryVersion, wayOut)
 }
 
-// continueAsNew ends the run with the next one of its chain. No activity is pending. Signals are handled first, with no yield
-// between that and the end.
+// continueAsNew ends the run and starts the next one of its chain. No activity is pending. Signals are handled first, with no
+// yield between that and the end, so that none is lost.
 func (t *agentTask) continueAsNew(ctx workflow.Context) error {
 	t.inbox.HandleSignals()
 	c := t.takeCarry()
@@ -131,14 +136,14 @@ func (t *agentTask) continueAsNew(ctx workflow.Context) error {
 	return t.variant.continueAsNew(ctx, c.fit())
 }
 
-// measureCarry is about how large the carry is, compressed.
+// measureCarry returns the approximate compressed size of the carry.
 func (t *agentTask) measureCarry() (int, error) {
 	c := t.takeCarry()
-	c.Saga.Entries = t.saga.Entries()
+	c.Saga.Entries, c.Saga.Results = t.saga.Entries(), t.saga.Known()
 	return packed.Size(bareCarry(c))
 }
 
-// takeCarry is the task as it stands, without its saga.
+// takeCarry returns the present state of the task, without its saga.
 func (t *agentTask) takeCarry() Carry {
 	c := Carry{
 		Version: CarryVersion, Began: t.began, Phase: t.phase, Cause: t.ending.cause,
@@ -147,7 +152,7 @@ func (t *agentTask) takeCarry() Carry {
 		Unknown: t.unknown, Redoable: t.redoable, Ignored: t.inbox.Ignored(), Notes: t.notes,
 	}
 	if t.phase == Forward {
-		c.Rollbacks = t.rollbacks.carries()
+		c.Rollbacks = t.rollbacks.toCarry()
 	}
 	c.Compiled = t.compiled
 	c.Compiled.Steps = nil
@@ -161,10 +166,11 @@ func (t *agentTask) takeCarry() Carry {
 			c.Past = append(c.Past, s.view)
 		}
 	}
+	t.carrySession(&c)
 	return c
 }
 
-// carryStep puts a step into c that goes on in the next run, or may be done again.
+// carryStep adds to c a step that goes on in the next run, or may be repeated.
 func (r *stepRunner) carryStep(c *Carry, s *stepRun) {
 	for _, id := range append(s.step.References(), s.step.ID) {
 		if outputs, known := r.outputs[id]; known {
@@ -174,13 +180,13 @@ func (r *stepRunner) carryStep(c *Carry, s *stepRun) {
 	if token, redoes := r.redoes[s.step.ID]; redoes {
 		c.Redoes[s.step.ID] = token
 	}
-	if carry, begun := s.carry(); begun {
+	if carry, begun := s.toCarry(); begun {
 		c.Steps[s.step.ID] = carry
 	}
 }
 
-// carry is where the step stands; not where it is at its start.
-func (s *stepRun) carry() (c StepCarry, begun bool) {
+// toCarry returns the state of the step, and whether it has begun.
+func (s *stepRun) toCarry() (c StepCarry, begun bool) {
 	c = StepCarry{
 		Generation: s.generation, Seq: s.seq, Openings: s.openings, Approved: s.approved, Notes: s.view.Notes, Error: s.view.Error,
 	}
@@ -204,11 +210,11 @@ func (s *stepRun) resume(c StepCarry) {
 	}
 }
 
-func (b *rollbacks) carries() []RollbackCarry {
+func (b *rollbacks) toCarry() []RollbackCarry {
 	var carries []RollbackCarry
 	for _, r := range b.due {
-		if r.step.rollback == r { // else it was put back to its start with another one
-			carries = append(carries, RollbackCarry{Step: r.step.step.ID, Cause: r.cause, Begun: r.begun, From: r.from})
+		if r.step == nil || r.step.rollback == r { // otherwise another rollback has restarted the step
+			carries = append(carries, RollbackCarry{Step: r.only, Cause: r.cause, Begun: r.begun, From: r.from, Request: r.request, Undone: r.undone})
 		}
 	}
 	return carries
@@ -216,14 +222,17 @@ func (b *rollbacks) carries() []RollbackCarry {
 
 func (b *rollbacks) resume(carries []RollbackCarry) {
 	for _, c := range carries {
-		s := b.schedule.byID[c.Step]
-		s.view.State, s.rollback = StepFailed, &rollback{step: s, cause: c.Cause, begun: c.Begun, from: c.From}
-		b.due = append(b.due, s.rollback)
+		r := &rollback{cause: c.Cause, begun: c.Begun, from: c.From, only: c.Step, request: c.Request, undone: c.Undone}
+		if r.request == "" {
+			r.step = b.schedule.byID[c.Step]
+			r.step.view.State, r.step.rollback = StepFailed, r
+		}
+		b.due = append(b.due, r)
 	}
 }
 
-// resume takes up what the run before has carried over, but for the saga. A worker that does not know its format fails the
-// workflow task, which waits for one that does: the ledger is in there.
+// resume restores what the previous run carried over, except for the saga. A worker that does not know the format fails the
+// workflow task, which then waits for one that does: the ledger is in there.
 func (t *agentTask) resume(ctx workflow.Context, c Carry) {
 	if why := c.WrongVersion(); why != "" {
 		panic(fmt.Sprintf("%s: this run was %s", activities.UnknownFormat, why))
@@ -244,6 +253,7 @@ func (t *agentTask) resume(ctx workflow.Context, c Carry) {
 		}
 	}
 	t.rollbacks.resume(c.Rollbacks)
+	t.resumeSession(ctx, c)
 	t.room.reset(c.size)
-	t.schedule.arrange()
+	t.schedule.arrangeSteps()
 }

@@ -28,11 +28,11 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// chained is a task that continues as new: every run of its chain in an environment of its own, with one world and one clock.
+// chained is a task that continues as new: every run of its chain has its own environment, and all share one world and one clock.
 type chained struct {
 	*testing.T
 	world *world
-	// in prepares the n-th run, from 1.
+	// in prepares the n-th run, counted from 1.
 	in func(n int, r *run)
 	// pass changes what a run hands to the next one.
 	pass func(*workflows.Carry)
@@ -68,9 +68,9 @@ func (l *chained) report() (compensations.Report, error) {
 	}
 }
 
-// longFrom says when the server thinks that a history is long enough: when the n-th call to the world has begun. It is
-// told in workflow code's own time, so that it is the same in each run of the test.
-func longFrom(r *run, is func(calls int) bool) {
+// suggestContinueAsNewFrom has the server suggest continuing as new once is holds for the number of calls to the world. It does so in
+// workflow time, so that every run of the test is the same.
+func suggestContinueAsNewFrom(r *run, is func(calls int) bool) {
 	r.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
 		if strings.HasPrefix(info.ActivityType.Name, "fake.") {
 			if r.world.begun++; is(r.world.begun) {
@@ -80,13 +80,13 @@ func longFrom(r *run, is func(calls int) bool) {
 	})
 }
 
-// always lets every run be long from its first call on.
-func always(_ int, r *run) { longFrom(r, func(int) bool { return true }) }
+// suggestAlways suggests continuing as new from the first call of every run on.
+func suggestAlways(_ int, r *run) { suggestContinueAsNewFrom(r, func(int) bool { return true }) }
 
 func TestATaskThatContinuesAfterEachStepDoesAndUndoesThemAll(t *testing.T) {
 	steps := func() []task.Step {
 		steps := chain("a", "b", "c", "d", "e")
-		of(steps, "d").With = []byte(`{"from": "${{ steps.a.outputs.id }}"}`)
+		stepByID(steps, "d").With = []byte(`{"from": "${{ steps.a.outputs.id }}"}`)
 		return steps
 	}
 	do := func(fails string) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
@@ -100,16 +100,22 @@ func TestATaskThatContinuesAfterEachStepDoesAndUndoesThemAll(t *testing.T) {
 			return activities.Result{Outputs: map[string]any{"id": "out of " + s}}, nil
 		}
 	}
-	l := &chained{T: t, world: &world{steps: steps(), do: do("")}, in: always}
+	l := &chained{T: t, world: &world{steps: steps(), do: do("")}, in: suggestAlways}
 	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, 5, l.runs)
 	require.Equal(t, []string{"do a", "do b", "do c", "do d", "do e"}, l.world.calls)
 	require.Equal(t, compensations.Committed, report.Status)
 
-	l = &chained{T: t, world: &world{steps: steps(), do: do("e")}, in: always}
+	done := map[string]bool{}
+	l = &chained{T: t, world: &world{steps: steps(), do: do("e")}, in: suggestAlways}
+	l.world.undo = func(step string, _ int, d activities.Decision) (activities.Undone, error) {
+		done[step] = d.Done
+		return activities.Undone{Outcome: activities.Restored, Observed: "as before"}, nil
+	}
 	report, err = l.report()
 	l.last.failsAs(err, workflows.TaskFailed)
+	require.Equal(t, map[string]bool{"a": true, "b": true, "c": true, "d": true, "e": false}, done, "each undo is told whether the history knows the forward as done")
 	require.Equal(t, []string{"do a", "do b", "do c", "do d", "do e", "undo e", "undo d", "undo c", "undo b", "undo a"}, l.world.calls)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, 5, report.Outcomes["restored"])
@@ -117,11 +123,11 @@ func TestATaskThatContinuesAfterEachStepDoesAndUndoesThemAll(t *testing.T) {
 	require.Greater(t, l.runs, 8)
 }
 
-// gateAndWork has a gate, g, that is open while d and e work beside it.
-func gateAndWork() *world {
-	w := &world{steps: gated(chain("a", "g", "d", "e"), "g", time.Hour)}
-	of(w.steps, "d").Needs = []string{"a"}
-	late(w.steps, "d")
+// gateBesideWork has a gate, g, that is open while d and e run.
+func gateBesideWork() *world {
+	w := &world{steps: addGate(chain("a", "g", "d", "e"), "g", time.Hour)}
+	stepByID(w.steps, "d").Needs = []string{"a"}
+	finishLate(w.steps, "d")
 	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		if s == "d" && n == 1 {
 			return activities.Result{}, errAgain
@@ -133,9 +139,9 @@ func gateAndWork() *world {
 
 func TestAGateStaysOpenAcrossRuns(t *testing.T) {
 	var gate workflows.GateView
-	l := &chained{T: t, world: gateAndWork()}
+	l := &chained{T: t, world: gateBesideWork()}
 	l.in = func(n int, r *run) {
-		r.at(30*time.Second, func() {
+		r.runAfter(30*time.Second, func() {
 			g := r.state().Gates
 			require.Len(t, g, 1)
 			switch n {
@@ -152,17 +158,17 @@ func TestAGateStaysOpenAcrossRuns(t *testing.T) {
 	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, 2, l.runs)
-	require.Equal(t, []string{"do a", "do d", "plan g", "do d", "do e", "do g"}, sortedAt(l.world.calls, 1, 3))
+	require.Equal(t, []string{"do a", "do d", "plan g", "do d", "do e", "do g"}, sortRange(l.world.calls, 1, 3))
 	require.Equal(t, []string{"approved by ann"}, notesOf(report, "g"))
 	require.Empty(t, report.Notes)
 }
 
-func TestALimitOfAGateIsOneOfAllRuns(t *testing.T) {
-	l := &chained{T: t, world: gateAndWork()}
+func TestAGatesLimitSpansAllRuns(t *testing.T) {
+	l := &chained{T: t, world: gateBesideWork()}
 	var began time.Time
 	l.in = func(n int, r *run) {
 		if n == 1 {
-			r.at(30*time.Second, func() {
+			r.runAfter(30*time.Second, func() {
 				began = r.state().Gates[0].Since
 				r.env.SetContinueAsNewSuggested(true)
 			})
@@ -175,15 +181,15 @@ func TestALimitOfAGateIsOneOfAllRuns(t *testing.T) {
 	require.WithinDuration(t, began.Add(time.Hour), l.last.env.Now(), time.Second)
 }
 
-func TestADecisionOfTheLastMomentHoldsInTheNextRun(t *testing.T) {
+func TestADecisionAtTheLastMomentHoldsInTheNextRun(t *testing.T) {
 	for _, approved := range []bool{true, false} {
-		l := &chained{T: t, world: gateAndWork()}
+		l := &chained{T: t, world: gateBesideWork()}
 		l.in = func(n int, r *run) {
 			if n == 1 {
-				r.at(30*time.Second, func() { r.env.SetContinueAsNewSuggested(true) })
+				r.runAfter(30*time.Second, func() { r.env.SetContinueAsNewSuggested(true) })
 			}
 		}
-		l.pass = func(c *workflows.Carry) { // a signal that came with the last workflow task
+		l.pass = func(c *workflows.Carry) { // a signal that arrived with the last workflow task
 			g := c.Steps["g"].Gate
 			require.Nil(t, g.Decision)
 			g.Decision, g.Approved = &workflows.Decision{Step: "g", Digest: g.View.Digest, Who: "ann"}, approved
@@ -201,10 +207,10 @@ func TestADecisionOfTheLastMomentHoldsInTheNextRun(t *testing.T) {
 	}
 }
 
-func TestWhatWasApprovedBeforeTheEndOfARunIsDoneInTheNext(t *testing.T) {
-	w := gateAndWork()
+func TestAnApprovedStepRunsInTheNextRun(t *testing.T) {
+	w := gateBesideWork()
 	w.steps = append(w.steps, chain("x")...)
-	of(w.steps, "x").Retry = task.Retry{Attempts: 2, Backoff: 2 * time.Minute, Max: 2 * time.Minute} // the run ends with it
+	stepByID(w.steps, "x").Retry = task.Retry{Attempts: 2, Backoff: 2 * time.Minute, Max: 2 * time.Minute} // so that it ends last in the run
 	do := w.do
 	var want activities.Digest
 	w.do = func(ctx context.Context, s string, n int, f activities.Forward) (activities.Result, error) {
@@ -219,24 +225,24 @@ func TestWhatWasApprovedBeforeTheEndOfARunIsDoneInTheNext(t *testing.T) {
 	l := &chained{T: t, world: w}
 	l.in = func(n int, r *run) {
 		if n == 1 {
-			r.at(30*time.Second, func() { r.env.SetContinueAsNewSuggested(true) })
-			r.at(90*time.Second, func() { r.decide(workflows.SignalApprove) })
+			r.runAfter(30*time.Second, func() { r.env.SetContinueAsNewSuggested(true) })
+			r.runAfter(90*time.Second, func() { r.decide(workflows.SignalApprove) })
 		}
 	}
 	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, 2, l.runs)
 	require.Equal(t, activities.Digest("sha256:change"), want)
-	require.Equal(t, []string{"do d", "do x", "do e", "do g"}, sortedAt(w.calls, 6, 8)[4:])
+	require.Equal(t, []string{"do d", "do x", "do e", "do g"}, sortRange(w.calls, 6, 8)[4:])
 	require.Equal(t, 1, w.count["plan g"])
-	require.Equal(t, []string{"approved by ann"}, notesOf(report, "g"))
+	require.Equal(t, []string{"approved by ann: I looked"}, notesOf(report, "g"))
 }
 
 // parkedAcrossRuns unwinds a, b and x, where b is parked in the first run, and lets the second one resolve it.
 func parkedAcrossRuns(t *testing.T, in func(n int, r *run)) (*chained, *[]workflows.Alert) {
-	w := &world{steps: chain("a", "b", "x"), do: failing("x"), undo: parksOnce("b")}
-	of(w.steps, "x").Needs = []string{"a"}
-	gated(w.steps, "x", time.Minute) // so that b comes first; nobody approves it
+	w := &world{steps: chain("a", "b", "x"), do: failing("x"), undo: parkFirstUndo("b")}
+	stepByID(w.steps, "x").Needs = []string{"a"}
+	addGate(w.steps, "x", time.Minute) // so that b comes first; nobody approves it
 	var alerts []workflows.Alert
 	return &chained{T: t, world: w, in: func(n int, r *run) {
 		r.env.RegisterActivityWithOptions(func(_ context.Context, a []workflows.Alert) error {
@@ -247,15 +253,15 @@ func parkedAcrossRuns(t *testing.T, in func(n int, r *run)) (*chained, *[]workfl
 	}}, &alerts
 }
 
-func TestWhatIsParkedStaysParkedAcrossRuns(t *testing.T) {
+func TestAParkedUndoStaysParkedAcrossRuns(t *testing.T) {
 	var l *chained
 	var alerts *[]workflows.Alert
 	l, alerts = parkedAcrossRuns(t, func(n int, r *run) {
 		if n == 1 {
-			longFrom(r, func(calls int) bool { return calls == 5 }) // do a, do b, plan x, undo x, undo b
+			suggestContinueAsNewFrom(r, func(calls int) bool { return calls == 5 }) // do a, do b, plan x, undo x, undo b
 			return
 		}
-		r.at(time.Minute, func() {
+		r.runAfter(time.Minute, func() {
 			require.Equal(t, workflows.Unwinding, r.state().Phase)
 			require.Len(t, *alerts, 1, "somebody is told once")
 			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: (*alerts)[0].Digest, Do: compensations.Retry, Who: "eve"})
@@ -264,24 +270,24 @@ func TestWhatIsParkedStaysParkedAcrossRuns(t *testing.T) {
 	report, err := l.report()
 	l.last.failsAs(err, workflows.TaskRejected)
 	require.Equal(t, 2, l.runs)
-	require.Equal(t, []string{"do a", "do b", "plan x", "undo x", "undo b", "undo b", "undo a"}, sortedAt(l.world.calls, 1, 3))
+	require.Equal(t, []string{"do a", "do b", "plan x", "undo x", "undo b", "undo b", "undo a"}, sortRange(l.world.calls, 1, 3))
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, []string{"retry by eve"}, notesOf(report, "b"))
 	require.Len(t, *alerts, 1)
 }
 
-func TestWhatIsSkippedStaysSkippedAcrossRuns(t *testing.T) {
+func TestASkippedUndoStaysSkippedAcrossRuns(t *testing.T) {
 	var l *chained
 	l, _ = parkedAcrossRuns(t, func(n int, r *run) {
 		switch n {
 		case 1:
-			r.at(10*time.Minute, func() {
-				// In the very workflow task that ends the run: a delay of nothing runs no workflow code before the signal.
-				r.at(0, func() { r.env.SetContinueAsNewSuggested(true) })
+			r.runAfter(10*time.Minute, func() {
+				// In the very workflow task that ends the run: after a zero delay no workflow code runs before the signal.
+				r.runAfter(0, func() { r.env.SetContinueAsNewSuggested(true) })
 				r.resolveParked(compensations.Skip)
 			})
 		case 2:
-			r.at(time.Minute, func() {
+			r.runAfter(time.Minute, func() {
 				require.Equal(t, []string{"a parked ", "b skipped unknown"}, outcomes(*r.state().Report)[1:])
 				r.resolveParked(compensations.Retry)
 			})
@@ -295,15 +301,15 @@ func TestWhatIsSkippedStaysSkippedAcrossRuns(t *testing.T) {
 	require.ElementsMatch(t, []string{"x settled restored", "a settled restored", "b skipped unknown"}, outcomes(report))
 }
 
-func TestAnUndoThatWaitsForItsHostWaitsOnInTheNextRun(t *testing.T) {
+func TestAnUndoGoesOnWaitingForItsHostInTheNextRun(t *testing.T) {
 	w := &world{steps: chain("a", "b"), do: failing("b")}
-	of(w.steps, "b").Place.Host = "far"
+	stepByID(w.steps, "b").Place.Host = "far"
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		switch {
-		case step == "b" && n == 1: // what a server would say
+		case step == "b" && n == 1: // what a server would return
 			return activities.Undone{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 		case step == "b" && n == 2:
-			<-never // nobody takes it
+			<-never // no worker takes it
 		}
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
@@ -315,13 +321,13 @@ func TestAnUndoThatWaitsForItsHostWaitsOnInTheNextRun(t *testing.T) {
 		var look func()
 		look = func() {
 			if s := r.state(); s.Report == nil || s.Report.Steps[1].Reason != "waiting for host far" {
-				r.at(10*time.Millisecond, look)
+				r.runAfter(10*time.Millisecond, look)
 				return
 			}
 			r.env.SetContinueAsNewSuggested(true)
 			r.env.SignalWorkflow(compensations.SignalResolve, "anything wakes it")
 		}
-		r.at(10*time.Millisecond, look)
+		r.runAfter(10*time.Millisecond, look)
 	}
 	report, err := l.report()
 	require.Error(t, err)
@@ -332,17 +338,17 @@ func TestAnUndoThatWaitsForItsHostWaitsOnInTheNextRun(t *testing.T) {
 	require.Contains(t, report.Notes[0], "ignored signal: resolve: the payload is not")
 }
 
-func TestASavepointOfAnEarlierRunIsUnwoundTo(t *testing.T) {
-	w := &world{steps: chain("a", "b", "c", "d"), do: failingTimes(map[string]int{"d": 1})}
-	of(w.steps, "b").Savepoint = "sp"
-	of(w.steps, "c").With = []byte(`{"from": "${{ steps.a.outputs.id }}"}`)
-	backTo(w.steps, "d", "sp", 1)
+func TestATaskUnwindsToASavepointOfAnEarlierRun(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c", "d"), do: failFirstCalls(map[string]int{"d": 1})}
+	stepByID(w.steps, "b").Savepoint = "sp"
+	stepByID(w.steps, "c").With = []byte(`{"from": "${{ steps.a.outputs.id }}"}`)
+	unwindTo(w.steps, "d", "sp", 1)
 	do := w.do
 	w.do = func(ctx context.Context, s string, n int, f activities.Forward) (activities.Result, error) {
 		_, err := do(ctx, s, n, f)
 		return activities.Result{Outputs: map[string]any{"id": s}}, err
 	}
-	l := &chained{T: t, world: w, in: always}
+	l := &chained{T: t, world: w, in: suggestAlways}
 	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "do b", "do c", "do d"}, w.calls)
@@ -350,13 +356,13 @@ func TestASavepointOfAnEarlierRunIsUnwoundTo(t *testing.T) {
 	require.Equal(t, []string{"unwound to savepoint sp, 1 of 1: CheckFailed: no"}, notesOf(report, "d"))
 }
 
-func TestAStepThatIsDoneAgainMayGoBackFurther(t *testing.T) {
-	// d goes back to c; c, done again, fails and goes back to b, which an earlier run has done.
+func TestARepeatedStepMayUnwindFurther(t *testing.T) {
+	// d unwinds to c; c, repeated, fails and unwinds to b, which an earlier run has done.
 	steps := func() *world {
 		w := &world{steps: chain("a", "b", "c", "d")}
-		of(w.steps, "b").Savepoint, of(w.steps, "c").Savepoint = "first", "second"
-		backTo(w.steps, "c", "first", 1)
-		backTo(w.steps, "d", "second", 1)
+		stepByID(w.steps, "b").Savepoint, stepByID(w.steps, "c").Savepoint = "first", "second"
+		unwindTo(w.steps, "c", "first", 1)
+		unwindTo(w.steps, "d", "second", 1)
 		w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 			if s == "d" && n == 1 || s == "c" && n == 2 {
 				return activities.Result{}, errNo
@@ -365,7 +371,7 @@ func TestAStepThatIsDoneAgainMayGoBackFurther(t *testing.T) {
 		}
 		return w
 	}
-	l := &chained{T: t, world: steps(), in: always}
+	l := &chained{T: t, world: steps(), in: suggestAlways}
 	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, []string{
@@ -374,12 +380,12 @@ func TestAStepThatIsDoneAgainMayGoBackFurther(t *testing.T) {
 	require.Equal(t, compensations.Committed, report.Status)
 }
 
-func TestWhyAStepFailedInAnEarlierRunIsReported(t *testing.T) {
+func TestTheErrorOfAStepInAnEarlierRunIsReported(t *testing.T) {
 	w := &world{steps: chain("a", "b", "c", "d"), do: failing("b")}
-	of(w.steps, "a").Savepoint = "sp"
+	stepByID(w.steps, "a").Savepoint = "sp"
 	onFailure(w.steps, "b", task.FailContinue)
-	backTo(w.steps, "d", "sp", 1) // so that b may be done again
-	l := &chained{T: t, world: w, in: always}
+	unwindTo(w.steps, "d", "sp", 1) // so that b may be done again
+	l := &chained{T: t, world: w, in: suggestAlways}
 	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, 4, l.runs)
@@ -388,10 +394,10 @@ func TestWhyAStepFailedInAnEarlierRunIsReported(t *testing.T) {
 	require.Equal(t, "CheckFailed: no", report.Steps[i].Summary)
 }
 
-func TestAPivotOfAnEarlierRunIsOne(t *testing.T) {
+func TestAPivotOfAnEarlierRunStillCounts(t *testing.T) {
 	w := &world{steps: chain("a", "p", "c", "d"), do: failing("d")}
-	of(w.steps, "p").Pivot = true
-	l := &chained{T: t, world: w, in: always}
+	stepByID(w.steps, "p").Pivot = true
+	l := &chained{T: t, world: w, in: suggestAlways}
 	report, err := l.report()
 	l.last.failsAs(err, workflows.TaskFailed)
 	require.Equal(t, []string{"do a", "do p", "do c", "do d", "undo d", "undo c"}, w.calls)
@@ -399,17 +405,17 @@ func TestAPivotOfAnEarlierRunIsOne(t *testing.T) {
 	require.Contains(t, report.Notes, "2 steps up to the pivot stay done")
 }
 
-func TestTheDeadlineIsThatOfTheFirstRun(t *testing.T) {
-	w := &world{steps: gated(gated(chain("a", "b", "c", "d"), "b", 24*time.Hour), "d", 24*time.Hour), deadline: 2 * time.Hour}
+func TestTheDeadlineCountsFromTheFirstRun(t *testing.T) {
+	w := &world{steps: addGate(addGate(chain("a", "b", "c", "d"), "b", 24*time.Hour), "d", 24*time.Hour), deadline: 2 * time.Hour}
 	var began time.Time
 	l := &chained{T: t, world: w}
 	l.in = func(n int, r *run) {
 		if n == 1 {
-			r.at(90*time.Minute, func() {
+			r.runAfter(90*time.Minute, func() {
 				began = r.env.Now().Add(-90 * time.Minute)
 				r.decide(workflows.SignalApprove)
 			})
-			r.at(90*time.Minute+time.Millisecond, func() { r.env.SetContinueAsNewSuggested(true) })
+			r.runAfter(90*time.Minute+time.Millisecond, func() { r.env.SetContinueAsNewSuggested(true) })
 		}
 	}
 	report, err := l.report()
@@ -421,11 +427,11 @@ func TestTheDeadlineIsThatOfTheFirstRun(t *testing.T) {
 }
 
 func TestNotesAndIgnoredSignalsAreKeptAcrossRuns(t *testing.T) {
-	w := gateAndWork()
-	of(w.steps, "a").Gate = task.Gate{Mode: task.GateNone}
+	w := gateBesideWork()
+	stepByID(w.steps, "a").Gate = task.Gate{Mode: task.GateNone}
 	l := &chained{T: t, world: w}
 	l.in = func(n int, r *run) {
-		r.at(30*time.Second, func() {
+		r.runAfter(30*time.Second, func() {
 			r.env.SignalWorkflow(workflows.SignalReject, workflows.Decision{Step: fmt.Sprint("run ", n)})
 			r.env.SetContinueAsNewSuggested(n == 1)
 			if n == 2 {
@@ -442,7 +448,7 @@ func TestNotesAndIgnoredSignalsAreKeptAcrossRuns(t *testing.T) {
 	}, report.Notes)
 }
 
-func TestALongHistoryIsEnough(t *testing.T) {
+func TestALongHistoryAloneContinuesAsNew(t *testing.T) {
 	l := &chained{T: t, world: &world{steps: chain("a", "b")}}
 	l.in = func(n int, r *run) {
 		if n == 1 {
@@ -457,7 +463,7 @@ func TestALongHistoryIsEnough(t *testing.T) {
 
 func TestACarryOfAnotherVersionWaitsForAWorkerThatKnowsIt(t *testing.T) {
 	for carry, wayOut := range map[string]string{
-		// One of format 2, whose fields had other types.
+		// A carry of format 2, whose fields had other types.
 		`{"v": 2, "ignored": ["approve: no"], "saga": {"left": {"token": {"state": "parked"}}}}`: "run workers of the version that recorded it until its task is over",
 		`{"v": 4, "saga": "in a place of its own"}`:                                              "upgrade this one",
 		`{"saga": {}}`: "run workers of the version that recorded it",
@@ -465,7 +471,7 @@ func TestACarryOfAnotherVersionWaitsForAWorkerThatKnowsIt(t *testing.T) {
 		r := newRun(t, &world{steps: chain("a", "b")})
 		r.env.SetContinuedExecutionRunID("the run before")
 		r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{}`), json.RawMessage(carry))
-		var failed *temporal.PanicError // of the workflow task: the run goes on
+		var failed *temporal.PanicError // fails only the workflow task: the run goes on
 		require.ErrorAs(t, r.env.GetWorkflowError(), &failed, carry)
 		require.ErrorContains(t, failed, "this run was recorded by a version that this one cannot undo")
 		require.ErrorContains(t, failed, wayOut)
@@ -473,7 +479,7 @@ func TestACarryOfAnotherVersionWaitsForAWorkerThatKnowsIt(t *testing.T) {
 	}
 }
 
-func TestWhatARunCannotReadOfTheOneBeforeWaitsForAWorkerThatCan(t *testing.T) {
+func TestAnUnreadableCarryWaitsForAWorkerThatReadsIt(t *testing.T) {
 	encrypted := converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}, Data: []byte("?")})
 	for what, c := range map[string]struct {
 		workflow string
@@ -489,7 +495,7 @@ func TestWhatARunCannotReadOfTheOneBeforeWaitsForAWorkerThatCan(t *testing.T) {
 		r := newRun(t, &world{steps: chain("a")})
 		r.env.SetContinuedExecutionRunID("the run before")
 		r.env.ExecuteWorkflow(c.workflow, c.input...)
-		var failed *temporal.PanicError // of the workflow task: the run goes on
+		var failed *temporal.PanicError // fails only the workflow task: the run goes on
 		require.ErrorAs(t, r.env.GetWorkflowError(), &failed, what)
 		require.ErrorContains(t, failed, "this worker cannot read", what)
 		require.Empty(t, r.world.calls)
@@ -506,15 +512,15 @@ func TestADocumentThatCannotBeReadIsRefused(t *testing.T) {
 	require.Empty(t, r.world.calls)
 }
 
-// Only the server says that a run continues another. Else a client skips the compiler with what it hands over, and with it the gates.
-func TestACarryThatNoRunHasHandedOverIsRefused(t *testing.T) {
+// Only the server's word counts that a run continues another: otherwise a client could bypass the compiler and its gates by a carry.
+func TestAMadeUpCarryIsRefused(t *testing.T) {
 	forged := json.RawMessage(`{"v":3,"phase":"forward","began":"2026-01-01T00:00:00Z","saga":{},"size":1,"compiled":{"name":"forged","steps":[
 		{"id":"a","uses":"fake.do","with":{},"gate":{"mode":"open"},"retry":{"attempts":1,"backoff":1000000000,"max":1000000000},
 		"timeout":60000000000,"heartbeat":10000000000,"place":{"queue":"unwind","journal":"j"}}]}}`)
 	for _, name := range []string{workflows.AgentTaskType, workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.LateSweepType} {
 		for what, prepare := range map[string]func(*run){
 			"by a start": func(*run) {},
-			// As by cron, of each run of which the server says that it continues the one before.
+			// As by cron: the server says of each of its runs that it continues the previous one.
 			"by a start that runs again": func(r *run) {
 				r.env.SetContinuedExecutionRunID("the run before")
 				o := startOptions
@@ -534,7 +540,7 @@ func TestACarryThatNoRunHasHandedOverIsRefused(t *testing.T) {
 	}
 }
 
-func TestALateSweepThatNoTaskHasStartedIsRefused(t *testing.T) {
+func TestALateSweepStartedByHandIsRefused(t *testing.T) {
 	r := newRun(t, &world{})
 	e := activities.Entry{Version: 1, Seq: 1, Step: "a", Action: "fake.do", UndoType: "fake.do.undo", Token: activities.NewToken("x", "a", 1), Place: activities.Place{Queue: queue}}
 	r.env.ExecuteWorkflow(workflows.LateSweepType, workflows.LateSweepRequest{Task: "release", Rechecks: []compensations.Recheck{{Entry: e}}})
@@ -543,8 +549,8 @@ func TestALateSweepThatNoTaskHasStartedIsRefused(t *testing.T) {
 	require.Empty(t, r.world.calls)
 }
 
-// story makes a random task whose steps follow each other, so that the order of all calls is one.
-func story(r *mathrand.Rand) *world {
+// randomTask makes a random sequential task, for which only one order of calls is possible.
+func randomTask(r *mathrand.Rand) *world {
 	var ids []string
 	for i := range 3 + r.IntN(6) {
 		ids = append(ids, fmt.Sprint("s", i))
@@ -554,7 +560,7 @@ func story(r *mathrand.Rand) *world {
 	for i := range steps {
 		s := &steps[i]
 		if r.IntN(3) == 0 {
-			gated(steps, s.ID, time.Hour)
+			addGate(steps, s.ID, time.Hour)
 		}
 		if r.IntN(3) == 0 {
 			s.Savepoint = "at-" + s.ID
@@ -570,11 +576,11 @@ func story(r *mathrand.Rand) *world {
 			s.OnFailure.Do = task.FailRollbackStep
 		}
 	}
-	return &world{steps: steps, do: failingTimes(fails)}
+	return &world{steps: steps, do: failFirstCalls(fails)}
 }
 
-// told is what a report says of the steps that have something to tell; of the others those of the last run are listed.
-func told(r compensations.Report) []string {
+// summarizeReport returns what a report says about the notable steps; of the others, only those of the last run are listed.
+func summarizeReport(r compensations.Report) []string {
 	all := []string{string(r.Status), fmt.Sprint(r.Outcomes)}
 	if r.Cause != nil {
 		all = append(all, fmt.Sprintf("%s %s: %s", r.Cause.Kind, r.Cause.Step, r.Cause.Text))
@@ -587,11 +593,11 @@ func told(r compensations.Report) []string {
 	return append(all, r.Notes...)
 }
 
-// Wherever a task continues as new: the same calls in the same order, and the same report, as if it had not.
+// Wherever a task continues as new, the calls, their order and the report are the same as if it had not.
 func TestContinuingAsNewChangesNothing(t *testing.T) {
 	approving := func(r *run) {
 		for i := range 60 {
-			r.at(time.Duration(i+1)*time.Minute, func() {
+			r.runAfter(time.Duration(i+1)*time.Minute, func() {
 				if len(r.state().Gates) > 0 {
 					r.decide(workflows.SignalApprove)
 				}
@@ -600,7 +606,7 @@ func TestContinuingAsNewChangesNothing(t *testing.T) {
 	}
 	continued := 0
 	for seed := range uint64(150) {
-		one := &chained{T: t, world: story(mathrand.New(mathrand.NewPCG(seed, 0))), in: func(_ int, r *run) { approving(r) }}
+		one := &chained{T: t, world: randomTask(mathrand.New(mathrand.NewPCG(seed, 0))), in: func(_ int, r *run) { approving(r) }}
 		want, wantErr := one.report()
 		require.Equal(t, 1, one.runs)
 
@@ -609,15 +615,15 @@ func TestContinuingAsNewChangesNothing(t *testing.T) {
 		for i := range len(one.world.calls) {
 			at[i+1] = points.IntN(3) == 0
 		}
-		many := &chained{T: t, world: story(mathrand.New(mathrand.NewPCG(seed, 0)))}
+		many := &chained{T: t, world: randomTask(mathrand.New(mathrand.NewPCG(seed, 0)))}
 		many.in = func(_ int, r *run) {
 			approving(r)
-			longFrom(r, func(calls int) bool { return at[calls] })
+			suggestContinueAsNewFrom(r, func(calls int) bool { return at[calls] })
 		}
 		got, gotErr := many.report()
 		about := fmt.Sprintf("seed %d, %d runs, %v", seed, many.runs, at)
 		require.Equal(t, one.world.calls, many.world.calls, about)
-		require.ElementsMatch(t, told(want), told(got), about)
+		require.ElementsMatch(t, summarizeReport(want), summarizeReport(got), about)
 		require.Equal(t, wantErr == nil, gotErr == nil, about)
 		continued += many.runs - 1
 	}
@@ -636,7 +642,7 @@ func TestATaskWhoseLedgerCannotBeCarriedIsRefusedBeforeItActs(t *testing.T) {
 		w.steps[i].With = []byte(`{"data": "` + base64.StdEncoding.EncodeToString(noise) + `"}`)
 		w.steps[i].UndoParams = []string{"data"}
 	}
-	for i := range w.steps[5:] { // the rest makes little of a ledger until it is there
+	for i := range w.steps[5:] { // the other steps add little to the ledger before they run
 		w.steps[5+i].With = []byte(`{"data": "${{ steps.s0.outputs.much }}"}`)
 	}
 	w.do = func(context.Context, string, int, activities.Forward) (activities.Result, error) {

@@ -14,19 +14,19 @@ import (
 // commitBatch bounds the tokens of one activity.
 const commitBatch = 1000
 
-// committer tells the worlds that want to know it what stays, so that they make it durable: see activities.Committer.
+// committer tells worlds which steps stay, so that they make them durable: see activities.Committer.
 type committer struct {
 	saga *compensations.Saga
-	note func(note string) // for the report
+	note func(note string) // adds a note to the report
 }
 
-// commitLedger makes what the task has done durable before the task closes. Where that fails, or the task is canceled meanwhile,
-// the task is to unwind.
+// commitLedger makes what the task has done durable before the task closes. If that fails, or the task is canceled meanwhile, the
+// task must unwind.
 func (c *committer) commitLedger(ctx workflow.Context) error {
 	return c.commitEntries(ctx, c.saga.Entries())
 }
 
-// commitPassed makes all durable that a pivot puts out of reach of an unwinding, once it is done. No cancellation keeps it from that.
+// commitPassed makes durable everything up to a pivot that is done: no unwinding reaches it any more. A cancellation does not stop it.
 func (c *committer) commitPassed(ctx workflow.Context, s *stepRun) {
 	if !s.step.Pivot {
 		return
@@ -40,7 +40,7 @@ func (c *committer) commitPassed(ctx workflow.Context, s *stepRun) {
 	c.commitRemaining(ctx, passed)
 }
 
-// commitRemaining makes durable what stands of entries, whatever ends the task meanwhile.
+// commitRemaining makes durable those of entries that are not undone, whatever ends the task meanwhile.
 func (c *committer) commitRemaining(ctx workflow.Context, entries []activities.Entry) {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
@@ -49,7 +49,7 @@ func (c *committer) commitRemaining(ctx workflow.Context, entries []activities.E
 	}
 }
 
-// commitEntries tells each action of each place once, in the order of the ledger. Where no worker is there, it waits.
+// commitEntries tells each action at each place, in the order of the ledger, and waits where no worker serves the place.
 func (c *committer) commitEntries(ctx workflow.Context, entries []activities.Entry) error {
 	type target struct {
 		action string
@@ -61,7 +61,7 @@ func (c *committer) commitEntries(ctx workflow.Context, entries []activities.Ent
 		if !e.Commits {
 			continue
 		}
-		at := target{e.Action, e.Place}
+		at := target{e.Action, e.Place.WithoutEpochs()}
 		if tokens[at] == nil {
 			order = append(order, at)
 		}
@@ -70,7 +70,7 @@ func (c *committer) commitEntries(ctx workflow.Context, entries []activities.Ent
 	for _, at := range order {
 		for left := tokens[at]; len(left) > 0; left = left[min(commitBatch, len(left)):] {
 			batch := left[:min(commitBatch, len(left))]
-			done, err := commitAt(ctx, at.action, activities.Commitment{Place: at.place, Tokens: batch})
+			done, err := runCommit(ctx, at.action, activities.Commitment{Place: at.place, Tokens: batch})
 			if err != nil {
 				return err
 			}
@@ -82,8 +82,8 @@ func (c *committer) commitEntries(ctx workflow.Context, entries []activities.Ent
 	return nil
 }
 
-// commitAt runs one commit. A worker that stops costs no attempt.
-func commitAt(ctx workflow.Context, action string, c activities.Commitment) (done activities.Committed, err error) {
+// runCommit runs one commit. A stopping worker does not use up an attempt.
+func runCommit(ctx workflow.Context, action string, c activities.Commitment) (done activities.Committed, err error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: c.Place.Queue, StartToCloseTimeout: activities.DefaultUndoAttempt, HeartbeatTimeout: activities.DefaultUndoHeartbeat,
 		WaitForCancellation: true, Summary: fmt.Sprintf("make durable what %d steps did", len(c.Tokens)),

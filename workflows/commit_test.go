@@ -14,20 +14,20 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// committing makes the named steps, or all, of an action that is told of commits.
-func committing(steps []task.Step, ids ...string) []task.Step {
+// markCommits gives the named steps, or all if none is named, an action that is told of commits.
+func markCommits(steps []task.Step, ids ...string) []task.Step {
 	for i := range steps {
 		steps[i].Commits = len(ids) == 0
 	}
 	for _, id := range ids {
-		of(steps, id).Commits = true
+		stepByID(steps, id).Commits = true
 	}
 	return steps
 }
 
 func TestATaskThatCommitsTellsEachPlaceOnce(t *testing.T) {
-	w := &world{steps: committing(chain("a", "b", "c", "d"), "a", "c", "d")}
-	of(w.steps, "c").Place.Journal = "k"
+	w := &world{steps: markCommits(chain("a", "b", "c", "d"), "a", "c", "d")}
+	stepByID(w.steps, "c").Place.Journal = "k"
 	w.commit = func(context.Context, int, activities.Commitment) (activities.Committed, error) {
 		return activities.Committed{Notes: []string{"a word"}}, nil
 	}
@@ -39,7 +39,7 @@ func TestATaskThatCommitsTellsEachPlaceOnce(t *testing.T) {
 }
 
 func TestACommitIsTriedUntilItSucceeds(t *testing.T) {
-	w := &world{steps: committing(chain("a"))}
+	w := &world{steps: markCommits(chain("a"))}
 	w.commit = func(_ context.Context, n int, _ activities.Commitment) (activities.Committed, error) {
 		switch n {
 		case 1:
@@ -56,7 +56,7 @@ func TestACommitIsTriedUntilItSucceeds(t *testing.T) {
 }
 
 func TestATaskThatIsCanceledInItsCommitUnwinds(t *testing.T) {
-	w := &world{steps: committing(chain("a", "b"))}
+	w := &world{steps: markCommits(chain("a", "b"))}
 	w.commit = func(_ context.Context, n int, _ activities.Commitment) (activities.Committed, error) {
 		if n < 6 {
 			return activities.Committed{}, errAgain
@@ -64,7 +64,7 @@ func TestATaskThatIsCanceledInItsCommitUnwinds(t *testing.T) {
 		return activities.Committed{}, nil
 	}
 	r := newRun(t, w)
-	r.at(5*time.Second, r.env.CancelWorkflow)
+	r.runAfter(5*time.Second, r.env.CancelWorkflow)
 	report, err := r.report()
 	require.True(t, temporal.IsCanceledError(err))
 	require.Equal(t, compensations.Unwound, report.Status)
@@ -74,7 +74,7 @@ func TestATaskThatIsCanceledInItsCommitUnwinds(t *testing.T) {
 }
 
 func TestACommitThatFailsForGoodUnwindsTheTask(t *testing.T) {
-	w := &world{steps: committing(chain("a", "b"), "b")}
+	w := &world{steps: markCommits(chain("a", "b"), "b")}
 	w.commit = func(context.Context, int, activities.Commitment) (activities.Committed, error) {
 		return activities.Committed{}, temporal.NewNonRetryableApplicationError("no such place", string(activities.WrongPlace), nil)
 	}
@@ -87,8 +87,8 @@ func TestACommitThatFailsForGoodUnwindsTheTask(t *testing.T) {
 }
 
 func TestAPivotIsCommittedBeforeTheTaskGoesOn(t *testing.T) {
-	w := &world{steps: committing(chain("a", "p", "c", "d")), do: failing("d")}
-	of(w.steps, "p").Pivot = true
+	w := &world{steps: markCommits(chain("a", "p", "c", "d")), do: failing("d")}
+	stepByID(w.steps, "p").Pivot = true
 	r := newRun(t, w)
 	report, err := r.report()
 	r.failsAs(err, workflows.TaskFailed)

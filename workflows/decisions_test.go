@@ -17,8 +17,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// park waits until a step is parked, for the how manieth time, as people are told, and returns the digest of that.
-func (l *live) park(step string, n int) (digest activities.Digest) {
+// awaitPark waits for the n-th alert that a step is parked, and returns the digest of the park.
+func (l *live) awaitPark(step string, n int) (digest activities.Digest) {
 	l.Helper()
 	require.Eventually(l, func() bool {
 		l.world.mu.Lock()
@@ -35,10 +35,10 @@ func (l *live) park(step string, n int) (digest activities.Digest) {
 }
 
 func (l *live) decide(step string, digest activities.Digest, do compensations.Do) {
-	l.signal(compensations.SignalResolve, compensations.Resolution{Step: step, Digest: digest, Do: do, Who: "eve"})
+	l.sendSignal(compensations.SignalResolve, compensations.Resolution{Step: step, Digest: digest, Do: do, Who: "eve"})
 }
 
-func TestWhatAPersonHasDecidedInADeadRunHoldsInItsRecovery(t *testing.T) {
+func TestDecisionsInADeadRunHoldInItsRecovery(t *testing.T) {
 	letGo := make(chan struct{})
 	w := &world{steps: chain("b", "c", "d", "e", "f"), do: refusing("f")}
 	var forced []activities.Digest
@@ -58,23 +58,23 @@ func TestWhatAPersonHasDecidedInADeadRunHoldsInItsRecovery(t *testing.T) {
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
 	l := startLive(t, w)
-	e := l.park("e", 1)
+	e := l.awaitPark("e", 1)
 	l.decide("e", "sha256:forged", compensations.Skip)
 	l.decide("e", e, compensations.Accept)
-	d := l.park("d", 1)
-	l.decide("e", e, compensations.Skip)   // it is decided
-	l.decide("d", e, compensations.Accept) // that was another park
+	d := l.awaitPark("d", 1)
+	l.decide("e", e, compensations.Skip)   // decided already
+	l.decide("d", e, compensations.Accept) // the digest of another park
 	l.decide("d", d, compensations.Force)
-	l.called("undo d", 2)
-	l.decide("d", d, compensations.Accept) // it is parked no more
+	l.awaitCalls("undo d", 2)
+	l.decide("d", d, compensations.Accept) // no longer parked
 	l.terminate(l.run.GetID())
 	close(letGo)
 
 	run := l.recover()
-	b := l.park("b", 1)
+	b := l.awaitPark("b", 1)
 	require.NoError(t, l.client.SignalWorkflow(t.Context(), run.WorkflowID, "", compensations.SignalResolve,
 		compensations.Resolution{Step: "b", Digest: b, Do: compensations.Skip, Who: "eve"}))
-	report := l.ended(run)
+	report := l.awaitReport(run)
 	require.Equal(t, compensations.Remains, report.Status)
 	require.ElementsMatch(t, []string{
 		"f settled restored", "e accepted unknown", "d settled restored", "c settled restored", "b skipped unknown",
@@ -84,7 +84,7 @@ func TestWhatAPersonHasDecidedInADeadRunHoldsInItsRecovery(t *testing.T) {
 	require.Len(t, l.alerts, 3)
 }
 
-func TestASkipOfADeadRunHoldsAndADeadRecoveryKeepsIt(t *testing.T) {
+func TestASkipInADeadRunSurvivesADeadRecovery(t *testing.T) {
 	letGo := make(chan struct{})
 	w := &world{steps: chain("a", "b", "c"), do: refusing("c")}
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
@@ -97,16 +97,16 @@ func TestASkipOfADeadRunHoldsAndADeadRecoveryKeepsIt(t *testing.T) {
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
 	l := startLive(t, w)
-	l.decide("b", l.park("b", 1), compensations.Skip)
-	l.decide("a", l.park("a", 1), compensations.Retry) // although b, which builds on it, is skipped
-	l.called("undo a", 1)
+	l.decide("b", l.awaitPark("b", 1), compensations.Skip)
+	l.decide("a", l.awaitPark("a", 1), compensations.Retry) // although b, which builds on it, is skipped
+	l.awaitCalls("undo a", 1)
 	l.terminate(l.run.GetID())
 	first := l.recover()
-	l.called("undo a", 2)
+	l.awaitCalls("undo a", 2)
 	l.terminate(first.WorkflowID)
 	second := l.recover()
 	close(letGo)
-	report := l.ended(second)
+	report := l.awaitReport(second)
 	require.ElementsMatch(t, []string{"c settled restored", "b skipped unknown", "a settled restored"}, outcomes(report))
 	require.Equal(t, []string{"undo c", "undo b", "undo a", "undo a", "undo a"}, l.calls()[3:])
 }
@@ -115,7 +115,7 @@ func TestARecoveryUnwindsInParallelAsTheTaskSays(t *testing.T) {
 	steps := chain("a", "b", "c")
 	steps[1].Needs = nil
 	steps[2].Needs = []string{"a", "b"}
-	w := &world{steps: steps, do: hangAt("c", never), compiled: task.Compiled{Unwind: task.UnwindParallel}}
+	w := &world{steps: steps, do: blockAt("c", never), compiled: task.Compiled{Unwind: task.UnwindParallel}}
 	both := make(chan struct{})
 	w.undo = func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
 		if step != "c" {
@@ -129,22 +129,22 @@ func TestARecoveryUnwindsInParallelAsTheTaskSays(t *testing.T) {
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
 	l := startLive(t, w)
-	l.called("do c", 1)
+	l.awaitCalls("do c", 1)
 	l.terminate(l.run.GetID())
-	require.Equal(t, compensations.Unwound, l.ended(l.recover()).Status)
+	require.Equal(t, compensations.Unwound, l.awaitReport(l.recover()).Status)
 }
 
-// What a dead run has found out is handed to its recovery: shortened, where it is too much.
-func TestARunThatHasFoundOutTooMuchIsRecovered(t *testing.T) {
+// The findings of a dead run are handed to its recovery, shortened if they are too large.
+func TestADeadRunWithTooManyFindingsIsRecovered(t *testing.T) {
 	const n = 60
-	steps := long(n)
+	steps := longChain(n)
 	for i := range steps {
 		steps[i].Needs = nil
 	}
 	r := mathrand.New(mathrand.NewPCG(1, 2))
 	w := &world{steps: steps, do: refusing(steps[n-1].ID), compiled: task.Compiled{Unwind: task.UnwindParallel}}
 	w.steps[n-1].Retry = task.Retry{Attempts: 1}
-	for _, s := range steps[:n-1] { // the last one begins when all are done
+	for _, s := range steps[:n-1] { // the last step begins when all others are done
 		w.steps[n-1].Needs = append(w.steps[n-1].Needs, s.ID)
 	}
 	var mu sync.Mutex
@@ -154,7 +154,7 @@ func TestARunThatHasFoundOutTooMuchIsRecovered(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		raw := make([]byte, activities.MaxDiff*3/4) // that does not compress
+		raw := make([]byte, activities.MaxDiff*3/4) // incompressible
 		for i := range raw {
 			raw[i] = byte(r.Uint32())
 		}
@@ -163,16 +163,16 @@ func TestARunThatHasFoundOutTooMuchIsRecovered(t *testing.T) {
 	}
 	l := startLive(t, w)
 	for _, s := range steps[:n-1] {
-		l.park(s.ID, 1)
+		l.awaitPark(s.ID, 1)
 	}
 	l.terminate(l.run.GetID())
-	report := l.ended(l.recover())
+	report := l.awaitReport(l.recover())
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, map[string]int{"restored": n}, report.Outcomes)
 }
 
-// What a person takes back may be at work: its host is back in the same moment.
-func TestAnUndoThatItsHostHasTakenIsWaitedForAlthoughAPersonHasEndedItsWait(t *testing.T) {
+// A withdrawn undo may be running: its host came back at the same moment.
+func TestAWithdrawnUndoThatItsHostHasTakenIsAwaited(t *testing.T) {
 	letGo := make(chan struct{})
 	w := &world{steps: chain("a", "b", "c"), do: refusing("c")}
 	w.undo = func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
@@ -183,10 +183,10 @@ func TestAnUndoThatItsHostHasTakenIsWaitedForAlthoughAPersonHasEndedItsWait(t *t
 	}
 	l := newLive(t, servertest.Client(t), w)
 	far := l.queue + "-far"
-	of(w.steps, "b").Undo.HostWait = time.Second
+	stepByID(w.steps, "b").Undo.HostWait = time.Second
 	l.startWorker()
 	stopFar := l.serve(far)
-	of(w.steps, "b").Place = activities.Place{Queue: far, Host: "far", Journal: "j"}
+	stepByID(w.steps, "b").Place = activities.Place{Queue: far, Host: "far", Journal: "j"}
 	w.do = func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error) {
 		if step == "c" {
 			stopFar()
@@ -195,7 +195,7 @@ func TestAnUndoThatItsHostHasTakenIsWaitedForAlthoughAPersonHasEndedItsWait(t *t
 	}
 	l.start()
 	var waiting compensations.StepReport
-	l.until(func(s workflows.State) bool {
+	l.awaitState(func(s workflows.State) bool {
 		if s.Report == nil {
 			return false
 		}
@@ -207,10 +207,10 @@ func TestAnUndoThatItsHostHasTakenIsWaitedForAlthoughAPersonHasEndedItsWait(t *t
 		return false
 	})
 	l.serve(far)
-	l.called("undo b", 1)
+	l.awaitCalls("undo b", 1)
 	l.decide("b", waiting.Digest, compensations.Accept)
 	l.decide("b", waiting.Digest, compensations.Skip) // too late
-	l.until(func(s workflows.State) bool { return len(s.Ignored) == 1 })
+	l.awaitState(func(s workflows.State) bool { return len(s.Ignored) == 1 })
 	require.Equal(t, 0, w.times("undo a"), "what it needs waits: it may be at work")
 	close(letGo)
 	report, err := l.report()

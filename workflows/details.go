@@ -3,6 +3,8 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"strconv"
 	"strings"
 
 	"go.temporal.io/sdk/workflow"
@@ -11,27 +13,38 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// shownSteps bounds what the Temporal UI shows: of what waits for a person the first, and of the rest the last.
+// shownSteps bounds what the Temporal UI shows: the first undos that wait for a person, and the last of everything else.
 const shownSteps = 50
 
-// details are the task as the Temporal UI shows it: Markdown in the workflow's current details.
+// details describe the task in the Temporal UI, as Markdown in the workflow's current details.
 type details struct {
-	stale bool // they are not what they should be
+	stale bool // they must be rewritten
 }
 
-// markStale has the details written anew, once for all that changes in one workflow task.
+// markStale has the details rewritten, once for everything that changes in one workflow task.
 func (d *details) markStale() { d.stale = true }
 
 func (t *agentTask) writeDetails(ctx workflow.Context) {
 	t.details.stale = false
-	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), t.gates.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons))
+	t.attributes.publishParked(ctx, t.saga.FirstParked())
+	about := ""
+	if t.phase == Closed {
+		about = TaskLink(workflow.GetInfo(ctx).Namespace, workflow.GetInfo(ctx).WorkflowExecution.ID)
+	}
+	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), t.gates.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons, about))
+}
+
+// TaskLink is where the Temporal UI lists all that serves a task, without the address of the UI.
+func TaskLink(namespace, task string) string {
+	query := url.Values{"query": {AttributeTask.GetName() + " = " + strconv.Quote(task)}}
+	return "/namespaces/" + url.PathEscape(namespace) + "/workflows?" + query.Encode()
 }
 
 func (t *agentTask) headline() string {
 	cause := t.ending.cause
 	switch {
 	case t.report != nil && cause != nil:
-		return fmt.Sprintf("%s (%s: %s)", t.report.Status, cause.Kind, cell(cause.Text))
+		return fmt.Sprintf("%s (%s: %s)", t.report.Status, cause.Kind, escapeCell(cause.Text))
 	case t.report != nil:
 		return string(t.report.Status)
 	case t.saga.Unwinding():
@@ -48,53 +61,89 @@ func (t *agentTask) headline() string {
 	return fmt.Sprintf("%s: %d of %d steps done", t.phase, t.schedule.done, t.schedule.size)
 }
 
-func renderDetails(headline string, gates []GateView, c *schedule, saga *compensations.Saga, ignored []string) string {
+func renderDetails(headline string, gates []GateView, c *schedule, saga *compensations.Saga, ignored []string, about string) string {
 	var b strings.Builder
 	b.Grow(4 << 10)
 	fmt.Fprintf(&b, "**%s**\n\n", headline)
-	for _, g := range gates {
-		writeGate(&b, g)
+	width := shownSteps
+	if len(gates) > 0 {
+		width = gateSteps
+	}
+	for i, g := range gates {
+		writeGate(&b, g, i == 0)
 	}
 	if saga.Unwinding() {
 		writeUndos(&b, saga)
 	} else {
-		writeSteps(&b, c)
+		writeSteps(&b, c, width)
 	}
 	for _, why := range ignored[max(0, len(ignored)-5):] {
-		fmt.Fprintf(&b, "- ignored signal: %s\n", cell(why))
+		fmt.Fprintf(&b, "- ignored signal: %s\n", escapeCell(why))
+	}
+	if about != "" {
+		fmt.Fprintf(&b, "\n[What came after it](%s)\n", about)
 	}
 	b.WriteString("\n\u00a0\n\n\u00a0\n") // the UI clips the last row
 	return b.String()
 }
 
-func writeGate(b *strings.Builder, g GateView) {
+// What the details show of a gate, so that they fit one screen: lines of its diff, losses, and steps below it.
+const (
+	gateDiffLines = 10
+	gateDiffBytes = 1500
+	gateLosses    = 3
+	gateSteps     = 10
+)
+
+// writeGate writes what a person must know and copy first. Of gates after the first it writes no more than that.
+func writeGate(b *strings.Builder, g GateView, whole bool) {
 	payload, _ := json.MarshalIndent(Decision{Step: g.Step, Digest: g.Digest}, "", "  ")
-	fmt.Fprintf(b, "### Gate: step `%s` waits for approval\n\n%s. Risk: %s. Undo: %s\n\n", g.Step, cell(g.Change.Summary), g.Change.Risk, cell(g.Change.Undo))
+	fmt.Fprintf(b, "### Gate: step `%s` waits for approval\n\n%s. Risk: %s. Undo: %s\n\n", g.Step, escapeCell(g.Change.Summary), g.Change.Risk, escapeCell(g.Change.Undo))
+	fmt.Fprintf(b, "Send the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", SignalApprove, SignalReject, payload)
+	if !whole {
+		return
+	}
+	for _, loss := range g.Change.Losses[:min(len(g.Change.Losses), gateLosses)] {
+		fmt.Fprintf(b, "- an undo does not bring back: %s\n", escapeCell(loss))
+	}
+	more := max(0, len(g.Change.Losses)-gateLosses)
+	if more > 0 {
+		fmt.Fprintf(b, "- ... %d more\n", more)
+	}
 	if g.Change.Diff != "" {
-		fmt.Fprintf(b, "```diff\n%s\n```\n\n", strings.ReplaceAll(clip(g.Change.Diff, 4000), "```", "'''"))
+		diff, missing := headLines(clip(g.Change.Diff, gateDiffBytes), gateDiffLines)
+		fmt.Fprintf(b, "\n```diff\n%s\n```\n\n", strings.ReplaceAll(diff, "```", "'''"))
+		if missing || len(g.Change.Diff) > gateDiffBytes {
+			b.WriteString("`starter show` and the query `state` have all of it.\n\n")
+		}
 	}
-	for _, loss := range g.Change.Losses {
-		fmt.Fprintf(b, "- an undo does not bring back: %s\n", cell(loss))
-	}
-	fmt.Fprintf(b, "\nSend the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", SignalApprove, SignalReject, payload)
 }
 
-func writeSteps(b *strings.Builder, c *schedule) {
+// headLines returns at most n lines of a text, and whether there are more.
+func headLines(s string, n int) (string, bool) {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	return strings.Join(lines[:min(len(lines), n)], "\n"), len(lines) > n
+}
+
+func writeSteps(b *strings.Builder, c *schedule, width int) {
 	if len(c.steps) == 0 {
 		return
 	}
 	b.WriteString("| step | action | state | what |\n|---|---|---|---|\n")
-	from, to := window(len(c.steps), c.latest, shownSteps)
+	from, to := window(len(c.steps), c.latest, width)
 	if before := c.size - len(c.steps) + from; before > 0 {
 		fmt.Fprintf(b, "| ... %d before | | | |\n", before)
 	}
 	for _, s := range c.steps[from:to] {
 		if s.row == "" {
 			text := s.view.Summary
-			if s.view.Error != "" {
+			switch {
+			case s.view.Error != "":
 				text = s.view.Error
+			case s.view.Waiting != "":
+				text = s.view.Waiting
 			}
-			s.row = fmt.Sprintf("| %s | %s | %s | %s |\n", s.step.ID, s.step.Uses, s.view.State, cell(text))
+			s.row = fmt.Sprintf("| %s | %s | %s | %s |\n", s.step.ID, s.step.Uses, s.view.State, escapeCell(text))
 		}
 		b.WriteString(s.row)
 	}
@@ -103,7 +152,7 @@ func writeSteps(b *strings.Builder, c *schedule) {
 	}
 }
 
-// window is a stretch of so many of n steps around the last one that has started.
+// window returns a range of at most width of n steps, around the latest one that has started.
 func window(n, latest, width int) (from, to int) {
 	to = min(n, latest+width/5)
 	from = max(0, to-width)
@@ -124,7 +173,7 @@ func writeUndos(b *strings.Builder, saga *compensations.Saga) {
 		if s.Reason != "" {
 			text = s.Reason
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", s.Step, s.Action, state, cell(text))
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", s.Step, s.Action, state, escapeCell(text))
 	}
 	b.WriteString("\n")
 	for _, s := range parked[:min(shownSteps, len(parked))] {
@@ -141,7 +190,7 @@ func writePark(b *strings.Builder, s compensations.StepReport) {
 		ways = "retry, force, skip, accept"
 	}
 	payload, _ := json.MarshalIndent(compensations.Resolution{Step: s.Step, Digest: s.Digest, Do: compensations.Retry}, "", "  ")
-	fmt.Fprintf(b, "### Parked: the undo of step `%s` needs a person\n\n%s\n\n", s.Step, cell(s.Reason))
+	fmt.Fprintf(b, "### Parked: the undo of step `%s` needs a person\n\n%s\n\n", s.Step, escapeCell(s.Reason))
 	if s.Drift != nil && s.Drift.Diff != "" {
 		fmt.Fprintf(b, "```diff\n%s\n```\n\n", strings.ReplaceAll(clip(s.Drift.Diff, 4000), "```", "'''"))
 	}
@@ -150,5 +199,5 @@ func writePark(b *strings.Builder, s compensations.StepReport) {
 
 var oneCell = strings.NewReplacer("|", "\\|", "\n", " ", "\r", "")
 
-// cell makes a text fit into one cell of a Markdown table.
-func cell(s string) string { return oneCell.Replace(clip(s, 300)) }
+// escapeCell returns s as the content of one cell of a Markdown table.
+func escapeCell(s string) string { return oneCell.Replace(clip(s, 300)) }

@@ -12,20 +12,20 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// ending is why a task goes forward no more. The parts of a task share one; it has no cause while the task goes on.
+// ending is why a task no longer goes forward. The parts of a task share one; it has no cause while the task goes on.
 type ending struct {
 	cause *compensations.Cause
 }
 
-func canceled() *compensations.Cause {
+func canceledCause() *compensations.Cause {
 	return &compensations.Cause{Kind: compensations.Canceled, Text: "the task was canceled"}
 }
 
-func pastDeadline(deadline time.Duration) *compensations.Cause {
+func deadlineCause(deadline time.Duration) *compensations.Cause {
 	return &compensations.Cause{Kind: compensations.Deadline, Text: fmt.Sprintf("the task's deadline of %s has passed", deadline)}
 }
 
-// causeOf is the end of a task that the error of a step makes.
+// causeOf returns the cause of a task that ends by the error of a step.
 func causeOf(s *stepRun) *compensations.Cause {
 	cause := &compensations.Cause{Kind: compensations.Failure, Step: s.step.ID, Text: compensations.Reason(s.err)}
 	var rejected rejection
@@ -38,7 +38,7 @@ func causeOf(s *stepRun) *compensations.Cause {
 	return cause
 }
 
-// kindOf is the kind of end that an error before the first step makes.
+// kindOf returns the kind of cause of a task that ends by an error outside a step.
 func kindOf(ctx workflow.Context, err error) compensations.CauseKind {
 	if ctx.Err() != nil || temporal.IsCanceledError(err) {
 		return compensations.Canceled

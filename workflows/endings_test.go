@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// A late sweep waits long, so it may well be ended in between.
+// A late sweep waits long, so it may well be terminated meanwhile.
 func TestATerminatedLateSweepIsRecovered(t *testing.T) {
 	w := &world{steps: chain("a", "b"), do: refusing("b")}
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
@@ -30,17 +30,17 @@ func TestATerminatedLateSweepIsRecovered(t *testing.T) {
 	require.NoError(t, err)
 	run, err := l.server().Recover(t.Context(), dead, "eve")
 	require.NoError(t, err)
-	require.Equal(t, []string{"a settled compensated"}, outcomes(l.ended(run)))
+	require.Equal(t, []string{"a settled compensated"}, outcomes(l.awaitReport(run)))
 	require.Equal(t, []string{"undo b", "undo a", "undo a"}, l.calls()[2:])
 }
 
-// A reset of a recovery, or of a rollback, goes on with what is not undone.
-func TestAResetOfARecoveryThatIsOverUndoesNothingThatWasNotItsOwn(t *testing.T) {
-	l := startLive(t, &world{steps: chain("a", "b"), do: hangAt("b", never)})
-	l.called("do b", 1)
+// A reset of a recovery, or of a rollback, continues with what is not undone yet.
+func TestAResetOfAFinishedRecoveryUndoesOnlyItsOwn(t *testing.T) {
+	l := startLive(t, &world{steps: chain("a", "b"), do: blockAt("b", never)})
+	l.awaitCalls("do b", 1)
 	l.terminate(l.run.GetID())
 	first := l.recover()
-	require.Equal(t, compensations.Unwound, l.ended(first).Status)
+	require.Equal(t, compensations.Unwound, l.awaitReport(first).Status)
 	l.run = l.client.GetWorkflow(t.Context(), first.WorkflowID, "")
 	l.resetTo(0)
 	report, err := l.report()
@@ -51,11 +51,11 @@ func TestAResetOfARecoveryThatIsOverUndoesNothingThatWasNotItsOwn(t *testing.T) 
 	require.NotContains(t, l.calls()[2:], "do b")
 }
 
-func TestWhatAPivotKeepsIsKeptByARecoveryAndByAReset(t *testing.T) {
+func TestRecoveryAndResetKeepWhatAPivotCommitted(t *testing.T) {
 	for name, end := range map[string]func(*live) compensations.Report{
 		"recovery": func(l *live) compensations.Report {
 			l.terminate(l.run.GetID())
-			return l.ended(l.recover())
+			return l.awaitReport(l.recover())
 		},
 		"reset": func(l *live) compensations.Report {
 			l.resetTo(1) // a is scheduled by then, the pivot is not
@@ -66,9 +66,9 @@ func TestWhatAPivotKeepsIsKeptByARecoveryAndByAReset(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			steps := chain("a", "b", "c")
-			of(steps, "b").Pivot = true
-			l := startLive(t, &world{steps: steps, do: hangAt("c", never)})
-			l.called("do c", 1)
+			stepByID(steps, "b").Pivot = true
+			l := startLive(t, &world{steps: steps, do: blockAt("c", never)})
+			l.awaitCalls("do c", 1)
 			report := end(l)
 			require.Equal(t, []string{"do a", "do b", "do c", "undo c"}, l.calls())
 			require.Equal(t, compensations.Partly, report.Status)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// executor runs the steps of a schedule, each in a coroutine when its needs are done, and sees to what comes of them.
+// executor runs each step of a schedule in a coroutine when its needs are done, and handles how it ended.
 type executor struct {
 	schedule  *schedule
 	gates     *gates
@@ -21,13 +21,15 @@ type executor struct {
 	committer *committer
 	ending    *ending
 
-	running  int             // coroutines that run steps
-	deadline workflow.Future // of the whole task; nil: it has none
-	draining bool            // it starts nothing more, so that the run can continue as new
+	running  int             // the number of coroutines that run steps
+	deadline workflow.Future // of the whole task; nil if it has none
+	draining bool            // starting is over, so that the run can continue as new
+	paused   bool            // a rollback was interrupted for that
+	silence  silence         // of the agent of a session
 }
 
-// runSteps goes forward until all steps are over or something ends the task; no step runs any more then. It also returns,
-// draining, where the run is long enough.
+// runSteps goes forward until all steps are over or something ends the task; no step is running when it returns. It also
+// returns, draining, when the run is long enough.
 func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time.Duration) {
 	stepsCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -36,31 +38,32 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time
 		x.deadline = workflow.NewTimerWithOptions(stepsCtx, left, workflow.TimerOptions{Summary: "the task's deadline"})
 	}
 	x.reopenGates(stepsCtx)
-	for x.ending.cause == nil && (len(x.schedule.ready)+x.running > 0 || x.rollbacks.hasDue()) {
-		for !x.isPastDeadline() && x.mayLaunch() {
+	for x.ending.cause == nil && x.hasWork() {
+		for !x.isPastDeadline() && x.mayLaunchStep() {
 			s := x.takeStep(stepsCtx)
 			if s == nil {
 				break
 			}
-			x.launch(stepsCtx, s)
+			x.launchStep(stepsCtx, s)
 		}
-		_ = workflow.Await(stepsCtx, func() bool {
-			return x.ending.cause != nil || len(x.schedule.ready) > 0 && x.mayLaunch() || x.running == 0 || x.isPastDeadline() ||
-				(x.isHolding() || runIsLong(ctx)) && x.isQuiet()
-		})
+		x.silence.watch(stepsCtx)
+		_ = workflow.Await(stepsCtx, func() bool { return x.hasTurn(ctx) })
 		switch {
-		case ctx.Err() != nil: // first: it makes the deadline's timer ready too
-			x.ending.cause = canceled()
+		case ctx.Err() != nil: // checked first, because it makes the deadline's timer ready too
+			x.ending.cause = canceledCause()
 		case x.ending.cause == nil && x.isPastDeadline():
-			x.ending.cause = pastDeadline(deadline)
-		case x.ending.cause == nil && x.rollbacks.hasDue() && x.isQuiet():
+			x.ending.cause = deadlineCause(deadline)
+		case x.ending.cause == nil && x.silence.isDue():
+			x.ending.cause = x.silence.end(ctx)
+		case x.ending.cause == nil && x.canUndo():
 			if finished := x.rollbacks.undoDue(stepsCtx); !finished && !x.isOver(ctx) && x.isQuiet() {
-				x.draining = true
+				x.draining, x.paused = true, true
+			}
+		case x.ending.cause == nil && x.canStop(ctx):
+			x.draining = x.hasWork()
+			if !x.draining || workflow.AllHandlersFinished(ctx) {
 				return
 			}
-		case x.ending.cause == nil && (x.draining || runIsLong(ctx)) && x.isQuiet():
-			x.draining = len(x.schedule.ready)+x.running > 0
-			return
 		}
 	}
 	if x.ending.cause != nil {
@@ -69,43 +72,66 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time
 	}
 }
 
-// isOver says that the task goes forward no more.
+// hasTurn reports whether there is anything to do but wait for steps.
+func (x *executor) hasTurn(ctx workflow.Context) bool {
+	return x.ending.cause != nil || len(x.schedule.ready) > 0 && x.mayLaunchStep() || x.running == 0 && !x.schedule.open ||
+		x.isPastDeadline() || x.silence.isDue() || x.silence.isUnwatched() || x.canUndo() || x.canStop(ctx)
+}
+
+// hasWork reports whether the task has anything left to do, or may get more.
+func (x *executor) hasWork() bool {
+	return len(x.schedule.ready)+x.running > 0 || x.rollbacks.hasDue() || x.schedule.open
+}
+
+// canUndo reports whether a rollback may begin, or continue.
+func (x *executor) canUndo() bool { return x.rollbacks.hasDue() && x.isQuiet() && !x.paused }
+
+// canStop reports whether the run may begin to continue as new, or has waited for the updates that it has answered: the next run
+// would not know of them.
+func (x *executor) canStop(ctx workflow.Context) bool {
+	if x.draining {
+		return x.isQuiet() && workflow.AllHandlersFinished(ctx)
+	}
+	return runIsLong(ctx) && x.isQuiet()
+}
+
+// isOver reports whether the task no longer goes forward.
 func (x *executor) isOver(ctx workflow.Context) bool {
 	return x.ending.cause != nil || ctx.Err() != nil || x.isPastDeadline()
 }
 
 func (x *executor) isPastDeadline() bool { return x.deadline != nil && x.deadline.IsReady() }
 
-// isHolding says that no step is started for now.
+// isHolding reports whether starting is suspended for now.
 func (x *executor) isHolding() bool { return x.draining || x.rollbacks.hasDue() }
 
-// isQuiet says that whatever still runs waits at a gate.
+// isQuiet reports whether every running step waits at a gate.
 func (x *executor) isQuiet() bool { return x.running == len(x.gates.open) }
 
-// mayLaunch says that another coroutine may run steps: not so many that each of them slows down all others.
-func (x *executor) mayLaunch() bool {
+// mayLaunchStep reports whether another coroutine may run steps. Each one slows down all others, so their number is bounded.
+func (x *executor) mayLaunchStep() bool {
 	return !x.isHolding() && x.running-len(x.gates.open) < maxInFlight && x.running < maxInFlight+maxGates
 }
 
-// reopenGates has steps that waited at a gate when the run before ended go on waiting, also while something is rolled back.
+// reopenGates relaunches the steps that waited at a gate when the previous run ended, even while something is rolled back.
 func (x *executor) reopenGates(ctx workflow.Context) {
 	if !x.rollbacks.hasDue() {
-		return // they start with all that is ready
+		return // they start with the other ready steps
 	}
 	ready := x.schedule.ready
 	x.schedule.ready = nil
 	for _, s := range ready {
 		if s.gate != nil {
-			x.launch(ctx, s)
+			x.launchStep(ctx, s)
 		} else {
 			x.schedule.ready = append(x.schedule.ready, s)
 		}
 	}
 }
 
-// launch runs a step in a coroutine, which then continues with the steps that became ready: a task whose steps follow each
-// other is one coroutine.
-func (x *executor) launch(ctx workflow.Context, s *stepRun) {
+// launchStep runs a step in a coroutine, which then continues with the steps that became ready, so that a sequential task needs
+// only one.
+func (x *executor) launchStep(ctx workflow.Context, s *stepRun) {
 	x.running++
 	workflow.GoNamed(ctx, "steps from "+s.step.ID, func(ctx workflow.Context) {
 		for ; s != nil; s = x.takeStep(ctx) {
@@ -115,7 +141,7 @@ func (x *executor) launch(ctx workflow.Context, s *stepRun) {
 	})
 }
 
-// takeStep takes a step that is ready; nil where none is, or where none is to be started in this run.
+// takeStep takes a ready step; nil if there is none, or if this run must not start any more.
 func (x *executor) takeStep(ctx workflow.Context) *stepRun {
 	if len(x.schedule.ready) == 0 || x.ending.cause != nil || x.isHolding() || ctx.Err() != nil {
 		return nil
@@ -127,8 +153,11 @@ func (x *executor) takeStep(ctx workflow.Context) *stepRun {
 	return x.schedule.takeReady()
 }
 
-// executeStep runs a step and sees to what comes of it.
+// executeStep runs a step and handles how it ended.
 func (x *executor) executeStep(ctx workflow.Context, s *stepRun) {
+	if s.view.State != NotStarted { // the agent of its session has taken it back
+		return
+	}
 	ctx, s.cancel = workflow.WithCancel(ctx)
 	defer s.cancel()
 	x.schedule.latest = max(x.schedule.latest, s.index)
@@ -139,6 +168,10 @@ func (x *executor) executeStep(ctx workflow.Context, s *stepRun) {
 		return
 	}
 	s.view.Ended = workflow.Now(ctx)
+	if s.withdrawn {
+		x.schedule.setState(s, RolledBack) // it is on the ledger, and undone next
+		return
+	}
 	x.schedule.setState(s, endState(s.err))
 	switch {
 	case s.restarting:
@@ -152,7 +185,7 @@ func (x *executor) executeStep(ctx workflow.Context, s *stepRun) {
 	}
 }
 
-// handleFailure decides what the failure of a step means: the end of the task, unless the step's on_failure says otherwise.
+// handleFailure ends the task, unless the failed step's on_failure says otherwise.
 func (x *executor) handleFailure(s *stepRun) {
 	var rejected rejection
 	isRejected := errors.As(s.err, &rejected)
@@ -164,14 +197,14 @@ func (x *executor) handleFailure(s *stepRun) {
 		s.addNotes("the task goes on: on_failure is continue")
 		x.schedule.unlockDependents(s)
 	case do == task.FailRollbackStep, do == task.FailUnwindTo && !isRejected && x.rollbacks.mayUnwindAgain(s):
-		x.rollbacks.enqueue(s)
+		x.rollbacks.enqueueRollback(s)
 	default:
 		x.ending.cause = causeOf(s)
 	}
 }
 
-// awaitSteps waits until no step runs any more. That the run was reset shows in one step only, and must be known whatever else
-// ended the task in the same moment.
+// awaitSteps waits until no step is running. A reset shows in one step only, and takes precedence over whatever else ended the
+// task at the same moment.
 func (x *executor) awaitSteps(ctx workflow.Context) {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ import (
 
 const queue = "unwind"
 
-// world is a fake of all activities: it answers as a test says and writes down every call in order.
+// world fakes all activities: it answers as a test says and records every call in order.
 type world struct {
 	mu    sync.Mutex
 	calls []string
@@ -32,16 +33,22 @@ type world struct {
 	steps    []task.Step
 	deadline time.Duration
 	refuse   error
-	// do, plan and undo answer the n-th call for a step; nil: done, a change of low risk, restored.
+	// do, plan and undo answer the n-th call for a step. By default they answer done, a change of low risk, and restored.
 	do   func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error)
 	plan func(step string, n int) (activities.Change, error)
 	undo func(step string, n int, d activities.Decision) (activities.Undone, error)
-	// commit answers the n-th commit; nil: done.
+	// commit answers the n-th commit. By default it succeeds.
 	commit func(ctx context.Context, n int, c activities.Commitment) (activities.Committed, error)
-	// seen is what a look at the world says; empty: unknown.
+	// hold answers a request to hold records. By default they are held.
+	hold func(ctx context.Context, r workflows.HoldRequest) (workflows.Held, error)
+	// preflight answers a look at steps that have a Preflight. By default nothing is refused.
+	preflight func(workflows.PreflightRequest) (workflows.Preflight, error)
+	// seen is the state that a probe observes. By default it is unknown.
 	seen activities.State
-	// begun is how many calls have been scheduled, in all runs of a chain.
+	// begun is the number of scheduled calls, in all runs of a chain.
 	begun int
+	// taskQueue is where steps of sessions run; empty: queue.
+	taskQueue string
 	// compiled is what the task says beside its steps.
 	compiled task.Compiled
 }
@@ -57,12 +64,27 @@ func (w *world) called(what, step string) int {
 	return w.count[what+" "+step]
 }
 
-func (w *world) Compile(context.Context, json.RawMessage) (task.Compiled, error) {
+func (w *world) Compile(_ context.Context, doc json.RawMessage) (task.Compiled, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if strings.Contains(string(doc), `"session"`) {
+		return w.compileSession(doc)
+	}
 	c := w.compiled
 	c.Name, c.Agent, c.Steps, c.Deadline = "release", "bot", w.steps, w.deadline
 	return c, w.refuse
+}
+
+func (w *world) Preflight(_ context.Context, r workflows.PreflightRequest) (workflows.Preflight, error) {
+	var ids []string
+	for _, s := range r.Steps {
+		ids = append(ids, s.Step.ID)
+	}
+	w.called("preflight", strings.Join(ids, " "))
+	if w.preflight == nil {
+		return workflows.Preflight{}, nil
+	}
+	return w.preflight(r)
 }
 
 func (w *world) Do(ctx context.Context, f activities.Forward) (activities.Result, error) {
@@ -102,12 +124,19 @@ func (w *world) MakeDurable(ctx context.Context, c activities.Commitment) (activ
 	return w.commit(ctx, n, c)
 }
 
+func (w *world) Hold(ctx context.Context, r workflows.HoldRequest) (workflows.Held, error) {
+	if w.hold == nil {
+		return workflows.Held{}, nil
+	}
+	return w.hold(ctx, r)
+}
+
 func (w *world) Release(_ context.Context, e activities.Entry) error {
 	w.called("release", e.Step)
 	return nil
 }
 
-// chain makes steps that need the one before.
+// chain makes steps of which each needs the one before.
 func chain(ids ...string) []task.Step {
 	var steps []task.Step
 	for i, id := range ids {
@@ -125,8 +154,8 @@ func chain(ids ...string) []task.Step {
 	return steps
 }
 
-// gated puts a gate before a step.
-func gated(steps []task.Step, id string, limit time.Duration) []task.Step {
+// addGate gives a step a gate.
+func addGate(steps []task.Step, id string, limit time.Duration) []task.Step {
 	for i := range steps {
 		if steps[i].ID == id {
 			steps[i].Gate = task.Gate{Mode: task.GateAsk, Limit: limit, Why: "the task file asks", Plans: true}
@@ -135,7 +164,7 @@ func gated(steps []task.Step, id string, limit time.Duration) []task.Step {
 	return steps
 }
 
-// run is an AgentTask in the test environment, whose clock skips what nobody waits for.
+// run is an AgentTask in the test environment, whose clock skips idle time.
 type run struct {
 	*testing.T
 	env   *testsuite.TestWorkflowEnvironment
@@ -146,9 +175,9 @@ func newRun(t *testing.T, w *world) *run {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetStartWorkflowOptions(startOptions)
-	workflows.Register(env)
+	workflows.Register(env, w.checkSteps)
 	for name, fn := range map[string]any{
-		workflows.CompileActivity: w.Compile, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
+		workflows.CompileActivity: w.Compile, workflows.CompileStepsActivity: w.CompileSteps, workflows.HoldActivity: w.Hold, workflows.PreflightActivity: w.Preflight, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
 		"fake.do.observe": w.Observe, "fake.do.commit": w.MakeDurable, workflows.AlertActivity: func(context.Context, []workflows.Alert) error { return nil },
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
@@ -157,7 +186,7 @@ func newRun(t *testing.T, w *world) *run {
 	return &run{t, env, w}
 }
 
-// state asks the running task.
+// state queries the running task.
 func (r *run) state() workflows.State {
 	v, err := r.env.QueryWorkflow(workflows.QueryState)
 	require.NoError(r, err)
@@ -166,23 +195,23 @@ func (r *run) state() workflows.State {
 	return s
 }
 
-// at runs fn after some workflow time.
-func (r *run) at(after time.Duration, fn func()) { r.env.RegisterDelayedCallback(fn, after) }
+// runAfter calls fn after some workflow time.
+func (r *run) runAfter(after time.Duration, fn func()) { r.env.RegisterDelayedCallback(fn, after) }
 
-// decide sends approve or reject for the gate that is open.
+// decide sends approve or reject to the open gate.
 func (r *run) decide(signal string) {
 	g := r.state().Gates
 	require.Len(r, g, 1)
 	r.env.SignalWorkflow(signal, workflows.Decision{Step: g[0].Step, Digest: g[0].Digest, Who: "ann", Why: "I looked"})
 }
 
-// report runs the task to its end and returns its report, wherever it stands, and its error.
+// report runs the task to its end and returns its report and its error.
 func (r *run) report() (compensations.Report, error) {
 	r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{"name": "release"}`))
 	return r.ended()
 }
 
-// ended is what a task that has run has come to.
+// ended returns the report and the error of the task, which has ended.
 func (r *run) ended() (compensations.Report, error) {
 	require.True(r, r.env.IsWorkflowCompleted())
 	var report compensations.Report

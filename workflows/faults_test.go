@@ -30,8 +30,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// The sticky cache hides what replay would show: the whole package runs a second time without it
-// (UNWIND_TEST_NO_STICKY_CACHE=1).
+// The sticky cache hides what a replay would show, so CI runs the whole package again without it (UNWIND_TEST_NO_STICKY_CACHE=1).
 func TestMain(m *testing.M) {
 	if os.Getenv("UNWIND_TEST_NO_STICKY_CACHE") != "" {
 		worker.SetStickyWorkflowCacheSize(0)
@@ -39,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testrun.RunWaiting(m))
 }
 
-// never is a channel that lets nobody go.
+// never is a channel that is never closed.
 var never = make(chan struct{})
 
 func TestTheHistoryAloneHoldsTheLedgerAtEveryForward(t *testing.T) {
@@ -70,8 +69,8 @@ func TestTheHistoryAloneHoldsTheLedgerAtEveryForward(t *testing.T) {
 }
 
 func TestCancelReachesARunningStepWhichIsUndoneToo(t *testing.T) {
-	l := startLive(t, &world{steps: chain("a", "b", "c"), do: hangAt("b", never)})
-	l.called("do b", 1)
+	l := startLive(t, &world{steps: chain("a", "b", "c"), do: blockAt("b", never)})
+	l.awaitCalls("do b", 1)
 	for range 2 {
 		require.NoError(t, l.client.CancelWorkflow(t.Context(), l.run.GetID(), ""))
 	}
@@ -82,12 +81,12 @@ func TestCancelReachesARunningStepWhichIsUndoneToo(t *testing.T) {
 }
 
 func TestAWorkerRestartInAStepAtAGateAndInAnUnwindLosesNothing(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b", "c"), "b", time.Hour)}
+	w := &world{steps: addGate(chain("a", "b", "c"), "b", time.Hour)}
 	letGo := make(chan struct{})
 	w.do = func(ctx context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		switch {
 		case s == "a" && n == 1:
-			return activities.Result{}, hang(ctx, never) // the worker stops under it
+			return activities.Result{}, block(ctx, never) // the worker stops meanwhile
 		case s == "c":
 			return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
 		}
@@ -103,14 +102,14 @@ func TestAWorkerRestartInAStepAtAGateAndInAnUnwindLosesNothing(t *testing.T) {
 	l := newLive(t, servertest.Client(t), w)
 	stop := l.startWorker()
 	l.start()
-	l.called("do a", 1)
+	l.awaitCalls("do a", 1)
 	stop()
 	stop = l.startWorker()
-	l.until(atGate)
+	l.awaitState(atGate)
 	stop()
 	stop = l.startWorker()
 	l.approve()
-	l.called("undo b", 1)
+	l.awaitCalls("undo b", 1)
 	close(letGo)
 	stop()
 	l.startWorker()
@@ -121,12 +120,12 @@ func TestAWorkerRestartInAStepAtAGateAndInAnUnwindLosesNothing(t *testing.T) {
 }
 
 func TestAServerRestartInAStepAtAGateAndInAnUnwindLosesNothing(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b", "c"), "b", time.Hour)}
+	w := &world{steps: addGate(chain("a", "b", "c"), "b", time.Hour)}
 	inStep, inUndo := make(chan struct{}), make(chan struct{})
 	w.do = func(ctx context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		switch {
 		case s == "a" && n == 1:
-			return activities.Result{}, hang(ctx, inStep)
+			return activities.Result{}, block(ctx, inStep)
 		case s == "c":
 			return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
 		}
@@ -146,24 +145,24 @@ func TestAServerRestartInAStepAtAGateAndInAnUnwindLosesNothing(t *testing.T) {
 	l := newLive(t, c, w)
 	l.startWorker()
 	l.start()
-	l.called("do a", 1)
+	l.awaitCalls("do a", 1)
 	restart()
 	close(inStep)
-	l.until(atGate)
+	l.awaitState(atGate)
 	restart()
 	l.approve()
-	l.called("undo b", 1)
+	l.awaitCalls("undo b", 1)
 	restart()
 	close(inUndo)
 	report, err := l.report()
 	require.Error(t, err)
 	require.Equal(t, compensations.Unwound, report.Status)
-	// An activity may run again when its completion was lost with the server; no step and no undo is skipped or reordered.
-	require.Equal(t, []string{"do a", "plan b", "do b", "do c", "undo c", "undo b", "undo a"}, dedup(l.calls()))
+	// An activity may run again if its completion was lost with the server, but no step or undo is skipped or reordered.
+	require.Equal(t, []string{"do a", "plan b", "do b", "do c", "undo c", "undo b", "undo a"}, dropRepeats(l.calls()))
 }
 
-// dedup drops calls that repeat the one before.
-func dedup(calls []string) []string {
+// dropRepeats drops calls that repeat the previous one.
+func dropRepeats(calls []string) []string {
 	var out []string
 	for _, c := range calls {
 		if len(out) == 0 || out[len(out)-1] != c {
@@ -173,10 +172,10 @@ func dedup(calls []string) []string {
 	return out
 }
 
-// resetTo resets the newest run to the n-th workflow task that completed, as the Temporal UI does.
+// resetTo resets the newest run to the n-th completed workflow task, as the Temporal UI does.
 func (l *live) resetTo(n int) { l.reset(n) }
 
-// resetWithoutSignals does not apply the signals again that came later.
+// resetWithoutSignals is resetTo without reapplying the signals that came later.
 func (l *live) resetWithoutSignals(n int) { l.reset(n, enumspb.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL) }
 
 func (l *live) reset(n int, without ...enumspb.ResetReapplyExcludeType) {
@@ -203,26 +202,26 @@ func (l *live) reset(n int, without ...enumspb.ResetReapplyExcludeType) {
 }
 
 func TestAResetInTheMiddleOfAStepOnlyUnwindsTheUnionOfBothLedgers(t *testing.T) {
-	l := startLive(t, &world{steps: chain("a", "b", "c", "d"), do: hangAt("c", never)})
-	l.called("do c", 1)
+	l := startLive(t, &world{steps: chain("a", "b", "c", "d"), do: blockAt("c", never)})
+	l.awaitCalls("do c", 1)
 	l.resetTo(1) // a is scheduled by then, b and c are not
 	report, err := l.report()
 	requireType(t, err, workflows.TaskReset)
-	// The forward of c is still running when it is undone: the fence of its world is for that.
+	// The forward of c is still running when it is undone: that is what the fence of its world is for.
 	calls := l.calls()
 	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo b", "undo a"}, calls)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, 3, report.Outcomes["restored"])
 }
 
-// Wherever the reset point is: before the plan, before the gate opened, while it was open.
+// The reset point is before the plan, before the gate opened, or while it was open.
 func TestAResetAtAGateNeverRunsTheGatedStepOnAnOldApproval(t *testing.T) {
 	for point := range 4 {
 		t.Run(fmt.Sprint("workflow task ", point), func(t *testing.T) {
-			w := &world{steps: gated(chain("a", "b", "c"), "b", time.Hour), do: hangAt("c", never)}
+			w := &world{steps: addGate(chain("a", "b", "c"), "b", time.Hour), do: blockAt("c", never)}
 			l := startLive(t, w)
 			l.approve()
-			l.called("do c", 1)
+			l.awaitCalls("do c", 1)
 			l.resetTo(point)
 			_, err := l.report()
 			requireType(t, err, workflows.TaskReset)
@@ -240,9 +239,9 @@ func TestAResetInTheMiddleOfAnUnwindFinishesIt(t *testing.T) {
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
 	l := startLive(t, w)
-	l.park("b", 1) // its workflow task is in the history then; a query may tell of one that is not
+	l.awaitPark("b", 1) // then its workflow task is in the history; a query may show one that is not
 	l.resetTo(-1)
-	l.resolve(compensations.Retry) // of the new run: parked again, by what its history says
+	l.resolve(compensations.Retry) // in the new run: parked again, as its history says
 	report, err := l.report()
 	require.Error(t, err)
 	require.Equal(t, compensations.Unwound, report.Status)
@@ -276,28 +275,28 @@ func TestTheSameIDCannotRunTwice(t *testing.T) {
 	require.Equal(t, []string{"do a"}, l.calls())
 }
 
-// Whatever ends a run that was reset, and however early its reset point: what the original run did is undone.
+// Whatever ends a reset run, and however early its reset point, what the original run did is undone.
 func TestARunThatWasResetUnwindsTheUnionWhateverEndsIt(t *testing.T) {
 	for name, end := range map[string]struct {
 		end  func(l *live)
 		kind compensations.CauseKind
 	}{
 		"rejected": {func(l *live) {
-			g := l.until(atGate).Gates[0]
-			l.signal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest})
+			g := l.awaitState(atGate).Gates[0]
+			l.sendSignal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest})
 		}, compensations.Rejected},
 		"canceled": {func(l *live) {
-			l.until(atGate)
+			l.awaitState(atGate)
 			require.NoError(l, l.client.CancelWorkflow(l.Context(), l.run.GetID(), ""))
 		}, compensations.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := startLive(t, &world{steps: gated(chain("a", "b", "c"), "b", time.Hour), do: hangAt("c", never)})
-			l.until(atGate)
-			l.signal(compensations.SignalResolve, "nothing") // a workflow task while the gate is open
-			l.until(func(s workflows.State) bool { return atGate(s) && len(s.Ignored) == 1 })
+			l := startLive(t, &world{steps: addGate(chain("a", "b", "c"), "b", time.Hour), do: blockAt("c", never)})
+			l.awaitState(atGate)
+			l.sendSignal(compensations.SignalResolve, "nothing") // a workflow task while the gate is open
+			l.awaitState(func(s workflows.State) bool { return atGate(s) && len(s.Ignored) == 1 })
 			l.approve()
-			l.called("do c", 1)
+			l.awaitCalls("do c", 1)
 			l.resetWithoutSignals(3)
 			end.end(l)
 			report, err := l.report()
@@ -307,9 +306,9 @@ func TestARunThatWasResetUnwindsTheUnionWhateverEndsIt(t *testing.T) {
 		})
 	}
 	t.Run("refused when it is compiled", func(t *testing.T) {
-		w := &world{steps: chain("a", "b"), do: hangAt("b", never)}
+		w := &world{steps: chain("a", "b"), do: blockAt("b", never)}
 		l := startLive(t, w)
-		l.called("do b", 1)
+		l.awaitCalls("do b", 1)
 		w.mu.Lock()
 		w.refuse = temporal.NewNonRetryableApplicationError("no such host", string(activities.Refused), nil)
 		w.mu.Unlock()
@@ -322,8 +321,8 @@ func TestARunThatWasResetUnwindsTheUnionWhateverEndsIt(t *testing.T) {
 }
 
 func TestCancelOfATaskWithADeadlineIsACancellation(t *testing.T) {
-	l := startLive(t, &world{steps: chain("a", "b"), do: hangAt("b", never), deadline: time.Hour})
-	l.called("do b", 1)
+	l := startLive(t, &world{steps: chain("a", "b"), do: blockAt("b", never), deadline: time.Hour})
+	l.awaitCalls("do b", 1)
 	require.NoError(t, l.client.CancelWorkflow(t.Context(), l.run.GetID(), ""))
 	report, err := l.report()
 	require.True(t, temporal.IsCanceledError(err))
@@ -331,8 +330,8 @@ func TestCancelOfATaskWithADeadlineIsACancellation(t *testing.T) {
 }
 
 func TestCancelAtAGateIsNoRejection(t *testing.T) {
-	l := startLive(t, &world{steps: gated(chain("a", "b"), "b", time.Hour)})
-	l.until(atGate)
+	l := startLive(t, &world{steps: addGate(chain("a", "b"), "b", time.Hour)})
+	l.awaitState(atGate)
 	require.NoError(t, l.client.CancelWorkflow(t.Context(), l.run.GetID(), ""))
 	report, err := l.report()
 	require.True(t, temporal.IsCanceledError(err))
@@ -341,13 +340,13 @@ func TestCancelAtAGateIsNoRejection(t *testing.T) {
 }
 
 func TestAnApprovalThatComesWithTheLimitIsTooLate(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b"), "b", 2*time.Second)}
+	w := &world{steps: addGate(chain("a", "b"), "b", 2*time.Second)}
 	l := newLive(t, servertest.Client(t), w)
 	stop := l.startWorker()
 	l.start()
-	g := l.until(atGate).Gates[0]
+	g := l.awaitState(atGate).Gates[0]
 	stop()
-	require.Eventually(t, func() bool { // the timer has fired, and nobody has heard it
+	require.Eventually(t, func() bool { // the timer has fired, and no worker has noticed
 		for _, e := range l.events(t.Context(), "") {
 			if e.GetTimerFiredEventAttributes() != nil {
 				return true
@@ -355,14 +354,14 @@ func TestAnApprovalThatComesWithTheLimitIsTooLate(t *testing.T) {
 		}
 		return false
 	}, time.Minute, 50*time.Millisecond)
-	l.signal(workflows.SignalApprove, workflows.Decision{Step: "b", Digest: g.Digest})
+	l.sendSignal(workflows.SignalApprove, workflows.Decision{Step: "b", Digest: g.Digest})
 	l.startWorker()
 	_, err := l.report()
 	requireType(t, err, workflows.TaskRejected)
 	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, l.calls())
 }
 
-func TestManyStepsAtOnceStayWithinWhatAServerTakes(t *testing.T) {
+func TestManyStepsAtOnceStayWithinTheServersLimits(t *testing.T) {
 	ids := make([]string, 120)
 	for i := range ids {
 		ids[i] = fmt.Sprint("s", i)
@@ -390,7 +389,7 @@ func TestManyStepsAtOnceStayWithinWhatAServerTakes(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int32(40))
 }
 
-func TestWhatSignalsAndDriftSayIsBounded(t *testing.T) {
+func TestTextsOfSignalsAndDriftAreBounded(t *testing.T) {
 	ids := make([]string, 90)
 	for i := range ids {
 		ids[i] = fmt.Sprint("s", i)
@@ -400,7 +399,7 @@ func TestWhatSignalsAndDriftSayIsBounded(t *testing.T) {
 		steps[i].Needs, steps[i].Undo.Drift = nil, activities.DriftSkip
 	}
 	steps[90].Needs = ids
-	w := &world{steps: gated(steps, "last", time.Hour)}
+	w := &world{steps: addGate(steps, "last", time.Hour)}
 	w.undo = func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
 		if step == "last" {
 			return activities.Undone{Outcome: activities.Nothing}, nil
@@ -408,10 +407,10 @@ func TestWhatSignalsAndDriftSayIsBounded(t *testing.T) {
 		return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:d", Diff: strings.Repeat("d", 30<<10)}}, nil
 	}
 	l := startLive(t, w)
-	g := l.until(atGate).Gates[0]
+	g := l.awaitState(atGate).Gates[0]
 	long := strings.Repeat("because ", 50_000)
-	l.signal(workflows.SignalReject, workflows.Decision{Step: long, Why: long})
-	l.signal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: long, Why: long})
+	l.sendSignal(workflows.SignalReject, workflows.Decision{Step: long, Why: long})
+	l.sendSignal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: long, Why: long})
 	report, err := l.report()
 	requireType(t, err, workflows.TaskRejected)
 	require.Equal(t, compensations.Remains, report.Status)
@@ -419,7 +418,7 @@ func TestWhatSignalsAndDriftSayIsBounded(t *testing.T) {
 	require.Less(t, len(report.Cause.Text), 2000)
 }
 
-func TestAStartThatWouldEndTheTaskWithNothingUndoneIsRefused(t *testing.T) {
+func TestStartOptionsThatWouldLoseTheUndoAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*client.StartWorkflowOptions){
 		"execution timeout": func(o *client.StartWorkflowOptions) { o.WorkflowExecutionTimeout = time.Hour },
 		"run timeout":       func(o *client.StartWorkflowOptions) { o.WorkflowRunTimeout = time.Hour },

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// fit returns c as it is carried over, with what it tells people shortened until it fits: a run that cannot hand over what it
-// has fails its workflow tasks without end. What undoing needs and what persons have decided stays: room has seen to that.
+// fit returns c as it is carried over, its texts shortened until it fits: a run whose carry is too large fails its workflow
+// tasks for ever. What undoing needs and what people have decided stays; room has kept enough space for that.
 func (c *Carry) fit() json.RawMessage {
 	var raw []byte
 	var err error
@@ -28,22 +28,21 @@ func (c *Carry) fit() json.RawMessage {
 	return raw
 }
 
-// Fit shortens what l tells of undos, like that of a task that continues as new, until it can be handed over. An error says that
-// it is too large even so.
+// Fit shortens the texts about undos in l until it can be handed over. It returns an error if l is too large even so.
 func (l *Ledger) Fit() error {
 	var err error
 	shortenUntil(func() bool {
 		_, err = l.MarshalJSON()
 		return err == nil
 	}, func(n int) {
-		c := l.carry()
+		c := l.toCarry()
 		c.Shorten(n)
 		l.Progress, l.Past = c.Progress, c.Past
 	}, &l.Past)
 	return err
 }
 
-// shortenUntil shortens texts until they fit, and then drops steps from past. It returns how many.
+// shortenUntil shortens texts, and then drops steps from past, until fits returns true. It returns the number of dropped steps.
 func shortenUntil(fits func() bool, shorten func(n int), past *compensations.Past) (dropped int) {
 	for _, n := range []int{1000, maxName, 40} {
 		if fits() {
@@ -67,6 +66,11 @@ func (c *Carry) shorten(n int) {
 		v := &c.Past[i]
 		v.Summary, v.Error, v.Notes = clip(v.Summary, n), clip(v.Error, n), clipAll(v.Notes, n)
 	}
+	if c.Session != nil && n <= maxName {
+		session := *c.Session
+		session.Answers = nil
+		c.Session = &session
+	}
 	c.Steps = maps.Clone(c.Steps)
 	for id, s := range c.Steps {
 		s.Error, s.Notes, s.Gate = clip(s.Error, n), clipAll(s.Notes, n), s.Gate.shorten(n)
@@ -78,7 +82,7 @@ func (c *Carry) shorten(n int) {
 	c.Notes, c.Ignored.Reasons = clipAll(c.Notes, max(n, maxName)), clipAll(c.Ignored.Reasons, max(n, maxName))
 }
 
-// shorten is g with less told of the change. The digests, which decide, stay.
+// shorten returns g with the texts about its change shortened. The digests, which decide, stay.
 func (g *GateCarry) shorten(n int) *GateCarry {
 	if g == nil {
 		return nil

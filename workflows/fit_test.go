@@ -19,17 +19,17 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/packed"
 )
 
-// Undos that find a lot to tell: more than fits into what a run hands to the next, and into a report.
-func TestWhatIsToldIsShortenedUntilItCanBeCarriedAndReported(t *testing.T) {
+// The findings of the undos exceed what fits into a carry and into a report.
+func TestTextsAreShortenedUntilCarryAndReportFit(t *testing.T) {
 	const n = 60
-	steps := long(n)
+	steps := longChain(n)
 	for i := range steps {
 		steps[i].Needs = nil
 	}
 	steps[n-1].Needs = []string{steps[n-2].ID}
-	late(steps, steps[n-1].ID)
+	finishLate(steps, steps[n-1].ID)
 	r := mathrand.New(mathrand.NewPCG(1, 2))
-	noise := func(bytes int) string { // that does not compress
+	noise := func(bytes int) string { // incompressible
 		raw := make([]byte, bytes*3/4)
 		for i := range raw {
 			raw[i] = byte(r.Uint32())
@@ -52,7 +52,7 @@ func TestWhatIsToldIsShortenedUntilItCanBeCarriedAndReported(t *testing.T) {
 	w.do = func(_ context.Context, s string, times int, _ activities.Forward) (activities.Result, error) {
 		switch {
 		case s == steps[n-1].ID && times == 1:
-			return activities.Result{}, errAgain // until all others are done
+			return activities.Result{}, errAgain // until all other steps are done
 		case s == steps[n-1].ID:
 			return activities.Result{}, errNo
 		}
@@ -77,13 +77,13 @@ func TestWhatIsToldIsShortenedUntilItCanBeCarriedAndReported(t *testing.T) {
 			return nil
 		}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
 		if run == 1 {
-			r.at(time.Hour, func() {
+			r.runAfter(time.Hour, func() {
 				r.env.SetContinueAsNewSuggested(true)
 				r.env.SignalWorkflow(compensations.SignalResolve, "anything wakes it")
 			})
 			return
 		}
-		r.at(time.Minute, func() {
+		r.runAfter(time.Minute, func() {
 			require.Len(t, alerts, drifted, "somebody is told of each, once")
 			for _, a := range alerts {
 				r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: a.Step, Digest: a.Digest, Do: compensations.Force, Who: "eve"})

@@ -17,14 +17,14 @@ import (
 )
 
 func TestAnApprovedStepRunsWithTheDigestThatWasApproved(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b"), "b", time.Hour)}
+	w := &world{steps: addGate(chain("a", "b"), "b", time.Hour)}
 	var want activities.Digest
 	w.do = func(_ context.Context, s string, _ int, f activities.Forward) (activities.Result, error) {
 		want = f.Want
 		return activities.Result{}, nil
 	}
 	r := newRun(t, w)
-	r.at(time.Minute, func() {
+	r.runAfter(time.Minute, func() {
 		require.Equal(t, workflows.AtGate, r.state().Steps[1].State)
 		require.Equal(t, []string{"do a", "plan b"}, w.calls)
 		r.decide(workflows.SignalApprove)
@@ -33,13 +33,13 @@ func TestAnApprovedStepRunsWithTheDigestThatWasApproved(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"do a", "plan b", "do b"}, w.calls)
 	require.Equal(t, want, activities.Digest("sha256:change"))
-	require.Equal(t, []string{"approved by ann"}, report.Steps[1].Notes)
+	require.Equal(t, []string{"approved by ann: I looked"}, report.Steps[1].Notes)
 }
 
 func TestARejectedStepUnwindsWithItsPlanAndThoseBefore(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b", "c"), "b", time.Hour)}
+	w := &world{steps: addGate(chain("a", "b", "c"), "b", time.Hour)}
 	r := newRun(t, w)
-	r.at(time.Minute, func() { r.decide(workflows.SignalReject) })
+	r.runAfter(time.Minute, func() { r.decide(workflows.SignalReject) })
 	report, err := r.report()
 	r.failsAs(err, workflows.TaskRejected)
 	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, w.calls)
@@ -48,7 +48,7 @@ func TestARejectedStepUnwindsWithItsPlanAndThoseBefore(t *testing.T) {
 }
 
 func TestAGateFailsClosed(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b"), "b", time.Hour)}
+	w := &world{steps: addGate(chain("a", "b"), "b", time.Hour)}
 	r := newRun(t, w)
 	_, err := r.report()
 	r.failsAs(err, workflows.TaskRejected)
@@ -57,18 +57,18 @@ func TestAGateFailsClosed(t *testing.T) {
 }
 
 func TestCancelAtAGateUnwinds(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b"), "b", time.Hour)}
+	w := &world{steps: addGate(chain("a", "b"), "b", time.Hour)}
 	r := newRun(t, w)
-	r.at(time.Minute, r.env.CancelWorkflow)
+	r.runAfter(time.Minute, r.env.CancelWorkflow)
 	_, err := r.report()
 	require.True(t, temporal.IsCanceledError(err))
 	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, w.calls)
 }
 
 func TestSignalsThatFitNoGateDecideNothingAndAreShown(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b"), "b", time.Hour)}
+	w := &world{steps: addGate(chain("a", "b"), "b", time.Hour)}
 	r := newRun(t, w)
-	r.at(time.Minute, func() {
+	r.runAfter(time.Minute, func() {
 		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "b", Digest: "sha256:0123456789ab-of-another-opening"})
 		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "b"})
 		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "a"})
@@ -78,7 +78,7 @@ func TestSignalsThatFitNoGateDecideNothingAndAreShown(t *testing.T) {
 		r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "a", Do: compensations.Skip})
 		require.Equal(t, workflows.AtGate, r.state().Steps[1].State)
 	})
-	r.at(2*time.Minute, func() {
+	r.runAfter(2*time.Minute, func() {
 		digest := r.state().Gates[0].Digest
 		r.decide(workflows.SignalApprove)
 		r.env.SignalWorkflow(workflows.SignalReject, workflows.Decision{Step: "b", Digest: digest, Who: "late"})
@@ -101,7 +101,7 @@ func TestSignalsThatFitNoGateDecideNothingAndAreShown(t *testing.T) {
 	}
 }
 
-// empty is a signal with no payload at all, as a client of the server can send it.
+// empty encodes a signal without any payload, as a client can send it.
 type empty struct{ converter.DataConverter }
 
 func (e empty) ToPayloads(values ...any) (*commonpb.Payloads, error) {
@@ -114,7 +114,7 @@ func (e empty) ToPayloads(values ...any) (*commonpb.Payloads, error) {
 func TestASignalWithoutAPayloadIsNotTakenForTheOneBefore(t *testing.T) {
 	r := newRun(t, &world{steps: chain("a")})
 	r.env.SetDataConverter(empty{converter.GetDefaultDataConverter()})
-	r.at(0, func() { // both are there when the task begins
+	r.runAfter(0, func() { // both signals are there when the task begins
 		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "nowhere"})
 		r.env.SignalWorkflow(workflows.SignalApprove, empty{})
 	})
@@ -126,7 +126,7 @@ func TestASignalWithoutAPayloadIsNotTakenForTheOneBefore(t *testing.T) {
 }
 
 func TestAStaleApprovalGoesBackToTheGateAndNeedsANewOne(t *testing.T) {
-	w := &world{steps: gated(chain("a"), "a", time.Hour)}
+	w := &world{steps: addGate(chain("a"), "a", time.Hour)}
 	w.do = func(_ context.Context, _ string, n int, _ activities.Forward) (activities.Result, error) {
 		if n == 1 {
 			return activities.Result{}, temporal.NewNonRetryableApplicationError("changed", string(activities.StaleApproval), nil)
@@ -135,17 +135,17 @@ func TestAStaleApprovalGoesBackToTheGateAndNeedsANewOne(t *testing.T) {
 	}
 	r := newRun(t, w)
 	var first activities.Digest
-	r.at(time.Minute, func() {
+	r.runAfter(time.Minute, func() {
 		first = r.state().Gates[0].Digest
 		r.decide(workflows.SignalApprove)
 	})
-	r.at(2*time.Minute, func() {
+	r.runAfter(2*time.Minute, func() {
 		again := r.state().Gates[0]
 		require.Equal(t, 2, again.Opening)
 		require.NotEqual(t, first, again.Digest, "the same change, but another opening")
 		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "a", Digest: first})
 	})
-	r.at(3*time.Minute, func() { r.decide(workflows.SignalApprove) })
+	r.runAfter(3*time.Minute, func() { r.decide(workflows.SignalApprove) })
 	_, err := r.report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"plan a", "do a", "plan a", "do a"}, w.calls)
@@ -159,6 +159,10 @@ func TestWhoIsAskedByModeAndChange(t *testing.T) {
 		asked  bool
 	}{
 		{"auto and low", task.Gate{Mode: task.GateAuto, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.Low}, false},
+		{"risky and nothing to do", task.Gate{Mode: task.GateAsk, Risky: true, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, false},
+		{"risky and nothing to do, and asked", task.Gate{Mode: task.GateAsk, Risky: true, Plans: true, Limit: time.Hour}, activities.Change{Unchanged: true, Ask: true}, true},
+		{"nothing to do, and the file asks", task.Gate{Mode: task.GateAsk, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, true},
+		{"auto and nothing to do", task.Gate{Mode: task.GateAuto, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, false},
 		{"auto and medium", task.Gate{Mode: task.GateAuto, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.Medium}, true},
 		{"none and high", task.Gate{Mode: task.GateNone, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High}, false},
 		{"none, but the change destroys", task.Gate{Mode: task.GateNone, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High, Ask: true}, true},
@@ -168,7 +172,7 @@ func TestWhoIsAskedByModeAndChange(t *testing.T) {
 			w.steps[0].Gate = c.gate
 			r := newRun(t, w)
 			asked := false
-			r.at(time.Minute, func() {
+			r.runAfter(time.Minute, func() {
 				if asked = len(r.state().Gates) > 0; asked {
 					r.decide(workflows.SignalApprove)
 				}
@@ -184,7 +188,7 @@ func TestWhoIsAskedByModeAndChange(t *testing.T) {
 }
 
 func TestALateApprovalChangesNothingInAnUnwind(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b"), "b", time.Hour)}
+	w := &world{steps: addGate(chain("a", "b"), "b", time.Hour)}
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "b" && n == 1 {
 			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
@@ -193,16 +197,16 @@ func TestALateApprovalChangesNothingInAnUnwind(t *testing.T) {
 	}
 	r := newRun(t, w)
 	var late workflows.Decision
-	r.at(time.Minute, func() {
+	r.runAfter(time.Minute, func() {
 		late = workflows.Decision{Step: "b", Digest: r.state().Gates[0].Digest}
 		r.decide(workflows.SignalReject)
 	})
-	r.at(2*time.Minute, func() {
+	r.runAfter(2*time.Minute, func() {
 		require.Equal(t, workflows.Unwinding, r.state().Phase)
 		r.env.SignalWorkflow(workflows.SignalApprove, late)
 		r.env.CancelWorkflow()
 	})
-	r.at(3*time.Minute, func() { r.resolveParked(compensations.Retry) })
+	r.runAfter(3*time.Minute, func() { r.resolveParked(compensations.Retry) })
 	report, err := r.report()
 	r.failsAs(err, workflows.TaskRejected)
 	require.Equal(t, []string{"do a", "plan b", "undo b", "undo b", "undo a"}, w.calls)

@@ -14,12 +14,12 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// Decision is the payload of the signals approve and reject: {"step": ..., "digest": ..., "who": ..., "why": ...}.
+// Decision is the payload of the signals, and the argument of the updates, approve and reject: {"step": ..., "digest": ..., "who": ..., "why": ...}.
 type Decision struct {
 	Step string `json:"step"`
-	// Digest is that of the gate's present opening: it covers the change, the step's token and the number of the opening.
+	// Digest identifies the gate's present opening: it covers the change, the step's token and the number of the opening.
 	Digest activities.Digest `json:"digest"`
-	// Who is a claim; a bare signal proves nothing.
+	// Who is a claim: a bare signal proves nothing.
 	Who string `json:"who,omitempty"`
 	Why string `json:"why,omitempty"`
 }
@@ -37,7 +37,7 @@ type gates struct {
 	open []*stepRun // in file order
 }
 
-// awaitApproval waits at the step's gate: nil when it was approved, a rejection when it was not or nobody came in time.
+// awaitApproval waits at the step's gate. It returns a rejection if a person rejected the step or nobody decided in time.
 func (g *gates) awaitApproval(ctx workflow.Context, s *stepRun) error {
 	if reset := wasReset(ctx); reset != nil {
 		s.gate = nil
@@ -49,9 +49,18 @@ func (g *gates) awaitApproval(ctx workflow.Context, s *stepRun) error {
 	err := gate.awaitDecision(ctx, s.step)
 	g.closeGate(ctx, s)
 	if err == nil {
-		s.addNotes("approved by " + orSomebody(gate.decision.Who))
+		s.addNotes(approval(*gate.decision))
 	}
 	return err
+}
+
+// approval records who approved a step, and why.
+func approval(d Decision) string {
+	text := "approved by " + orSomebody(d.Who)
+	if d.Why != "" {
+		text += ": " + d.Why
+	}
+	return text
 }
 
 func (g *gates) openGate(ctx workflow.Context, s *stepRun) {
@@ -74,7 +83,7 @@ func (g *gates) publish(ctx workflow.Context) {
 	g.attributes.publishGate(ctx, first)
 }
 
-// views are the open gates that nobody has decided.
+// views returns the open gates that nobody has decided.
 func (g *gates) views() []GateView {
 	var views []GateView
 	for _, s := range g.open {
@@ -85,37 +94,46 @@ func (g *gates) views() []GateView {
 	return views
 }
 
-// approve handles the payload of SignalApprove, reject that of SignalReject.
+// approve handles the payload of SignalApprove.
 func (g *gates) approve(payload []byte) error { return g.decide(payload, true) }
 
+// reject handles the payload of SignalReject.
 func (g *gates) reject(payload []byte) error { return g.decide(payload, false) }
 
-// decide gives a decision to the gate that it fits.
+// decide records a decision at the gate that it fits.
 func (g *gates) decide(payload []byte, approved bool) error {
 	var d Decision
 	if err := json.Unmarshal(payload, &d); err != nil {
 		return fmt.Errorf("the payload is not {step, digest, who, why}: %w", err)
 	}
-	d.Step, d.Who, d.Why = clip(d.Step, maxName), clip(d.Who, maxName), clip(d.Why, maxWhy)
+	gate, err := g.findGate(d)
+	if err != nil {
+		return err
+	}
+	gate.decide(d, approved)
+	return nil
+}
+
+// findGate returns the open gate that a decision fits.
+func (g *gates) findGate(d Decision) (*gate, error) {
 	s := g.schedule.byID[d.Step]
 	switch {
 	case s == nil:
-		return fmt.Errorf("there is no step %q", d.Step)
+		return nil, fmt.Errorf("there is no step %q", clip(d.Step, maxName))
 	case s.gate == nil:
-		return fmt.Errorf("step %q is not at a gate", d.Step)
+		return nil, fmt.Errorf("step %q is not at a gate", d.Step)
 	case s.gate.decision != nil:
-		return fmt.Errorf("the gate of step %q is decided already", d.Step)
+		return nil, fmt.Errorf("the gate of step %q is decided already", d.Step)
 	case d.Digest != s.gate.view.Digest:
-		return fmt.Errorf("digest %s is not that of the present gate of step %q, %s", d.Digest.Short(), d.Step, s.gate.view.Digest.Short())
+		return nil, fmt.Errorf("digest %s is not that of the present gate of step %q, %s", d.Digest.Short(), d.Step, s.gate.view.Digest.Short())
 	}
-	s.gate.decision, s.gate.approved = &d, approved
-	return nil
+	return s.gate, nil
 }
 
 // gate is one opening of a step's gate.
 type gate struct {
 	view     GateView
-	decision *Decision // nil: nobody has decided yet
+	decision *Decision // nil until somebody decides
 	approved bool
 }
 
@@ -126,13 +144,18 @@ func newGate(now time.Time, s *stepRun, entry activities.Entry, change activitie
 	}}
 }
 
-// awaitDecision returns nil when the gate was approved in time. A cancellation comes before all else, and the limit before a
-// late approval: gates fail closed.
+func (g *gate) decide(d Decision, approved bool) {
+	d.Who, d.Why = clip(d.Who, maxName), clip(d.Why, maxWhy)
+	g.decision, g.approved = &d, approved
+}
+
+// awaitDecision returns nil if the gate was approved in time. A cancellation takes precedence over everything else, and the
+// time limit over a late approval: gates fail closed.
 func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
-	// A timer of its own, and not AwaitWithTimeout, so that the gate is a bar with a name in the Temporal UI.
+	// An explicit timer instead of AwaitWithTimeout, so that the gate is a bar with a name in the Temporal UI.
 	timerCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	left := max(g.view.Until.Sub(workflow.Now(ctx)), time.Millisecond) // an earlier run may have opened it
+	left := max(g.view.Until.Sub(workflow.Now(ctx)), time.Millisecond) // an earlier run may have opened the gate
 	limit := workflow.NewTimerWithOptions(timerCtx, left, workflow.TimerOptions{Summary: "gate: " + step.ID + " waits for approval"})
 	if err := workflow.Await(ctx, func() bool { return g.decision != nil || limit.IsReady() }); err != nil {
 		return err
@@ -152,11 +175,13 @@ func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 	return nil
 }
 
-// needsApproval says whether a person must approve a planned change, and why.
+// needsApproval reports whether a person must approve a planned change, and why.
 func needsApproval(s task.Step, c activities.Change) (why string, asked bool) {
 	switch {
 	case c.Ask:
 		return "this change is always asked", true
+	case c.Unchanged && (s.Gate.Risky || s.Gate.Mode == task.GateAuto):
+		return "", false
 	case s.Gate.Mode == task.GateAsk:
 		return s.Gate.Why, true
 	case s.Gate.Mode == task.GateAuto && c.Risk != activities.Low:

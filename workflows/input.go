@@ -9,8 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// The workflows get their arguments raw. One that the SDK cannot decode would fail the run before its code begins, and with it the
-// ledger that is in there: the run waits instead, by failing its workflow task, for a worker that can read it.
+// The workflows take their arguments raw. An argument that the SDK cannot decode would fail the run before its code begins, and
+// lose the ledger in it. Instead the run fails its workflow task, and so waits for a worker that can read the argument.
 
 // decodeInput decodes an argument that the run cannot do without.
 func decodeInput(what string, raw converter.RawValue, v any) {
@@ -19,7 +19,7 @@ func decodeInput(what string, raw converter.RawValue, v any) {
 	}
 }
 
-// readInput decodes an argument; one that was left out is nothing.
+// readInput decodes an argument. It leaves v as it is if the argument was left out.
 func readInput(raw converter.RawValue, v any) error {
 	if raw.Payload() == nil {
 		return nil
@@ -27,8 +27,8 @@ func readInput(raw converter.RawValue, v any) error {
 	return converter.GetDefaultDataConverter().FromPayload(raw.Payload(), v)
 }
 
-// readCarry decodes what the run before has handed over; nil: this is the first run. A client can hand anything to a first run,
-// and with a carry skip the compiler and its gates: only the server says that a run continues another.
+// readCarry decodes what the previous run handed over; nil in the first run. A client can pass anything to a first run, and could
+// bypass the compiler and its gates with a made-up carry, so only the server's word counts that a run continues another.
 func readCarry(ctx workflow.Context, raw converter.RawValue) (*Carry, error) {
 	var carry *Carry
 	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
@@ -37,7 +37,7 @@ func readCarry(ctx workflow.Context, raw converter.RawValue) (*Carry, error) {
 	}
 	var handed any
 	if err := readInput(raw, &handed); err != nil || handed != nil {
-		return nil, refused("second argument: it is for the runs that continue this task, and a task is started without")
+		return nil, refusef("second argument: it is for the runs that continue this task, and a task is started without")
 	}
 	return nil, nil
 }

@@ -16,7 +16,7 @@ import (
 
 // LateSweepRequest is the argument of LateSweep.
 type LateSweepRequest struct {
-	// Task is the workflow whose undos these were, Round the number of this look.
+	// Task is the workflow whose undos are checked, Round the number of this check.
 	Task     string                  `json:"task"`
 	Round    int                     `json:"round"`
 	Rechecks []compensations.Recheck `json:"again,omitempty"`
@@ -24,7 +24,7 @@ type LateSweepRequest struct {
 
 type bareLateSweep LateSweepRequest
 
-// MarshalJSON packs what is long.
+// MarshalJSON packs a long request.
 func (r LateSweepRequest) MarshalJSON() ([]byte, error) { return packed.Marshal(bareLateSweep(r)) }
 
 // UnmarshalJSON reads what MarshalJSON has written.
@@ -35,8 +35,8 @@ func (r *LateSweepRequest) UnmarshalJSON(raw []byte) error {
 // maxRounds bounds how often the same undo is checked again.
 const maxRounds = 5
 
-// LateSweep repeats undos that found no effect when that was not yet proof: a request may still have been on its way. It waits
-// first, longer than the task itself would.
+// LateSweep repeats undos that found no effect while a request could still have been on its way. It first waits longer than
+// the task itself would.
 func LateSweep(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
 	var r LateSweepRequest
 	decodeInput("its argument", input, &r)
@@ -48,7 +48,7 @@ func LateSweep(ctx workflow.Context, input, carry converter.RawValue) (compensat
 	}
 	return t.run(ctx, func(ctx workflow.Context) error {
 		if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent == nil || parent.ID != r.Task {
-			return refused("%s: a late sweep is started by the task that it belongs to, and not by hand", r.Task)
+			return refusef("%s: a late sweep is started by the task that it belongs to, and not by hand", r.Task)
 		}
 		calm, done := workflow.NewDisconnectedContext(ctx)
 		defer done()
@@ -65,7 +65,7 @@ func LateSweep(ctx workflow.Context, input, carry converter.RawValue) (compensat
 	})
 }
 
-// startLateSweep starts the late sweep of a task that closes, and returns its id. It outlives the task.
+// startLateSweep starts the late sweep of a closing task, which outlives it, and returns its id.
 func (t *agentTask) startLateSweep(ctx workflow.Context, rechecks []compensations.Recheck) string {
 	if t.variant.round >= maxRounds {
 		return fmt.Sprintf("none: this was the last of %d looks", maxRounds)
@@ -77,7 +77,7 @@ func (t *agentTask) startLateSweep(ctx workflow.Context, rechecks []compensation
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(calm, workflow.ChildWorkflowOptions{
 		WorkflowID: id, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		TypedSearchAttributes: OpenAttributes(t.compiled.Agent), StaticSummary: "late sweep of " + info.WorkflowExecution.ID,
+		TypedSearchAttributes: ServingAttributes(t.compiled.Agent, info.WorkflowExecution.ID), StaticSummary: "late sweep of " + info.WorkflowExecution.ID,
 	}), LateSweepType, LateSweepRequest{Task: info.WorkflowExecution.ID, Round: t.variant.round + 1, Rechecks: rechecks})
 	if err := child.GetChildWorkflowExecution().Get(calm, nil); err != nil {
 		return id + " (not started: " + err.Error() + ")"

@@ -25,7 +25,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// action puts the fake world behind the real contract and the real wrapper.
+// action puts the fake world behind the real contract and wrapper.
 type action struct{ *world }
 
 func (a action) Spec() activities.Spec { return activities.Spec{Name: "fake.do"} }
@@ -63,7 +63,7 @@ func startLive(t *testing.T, w *world) *live {
 	return l
 }
 
-// ownServer is a server of the test's own, with a client.
+// ownServer starts a server for this test alone, and a client.
 func ownServer(t *testing.T, o devserver.Options) (*devserver.Server, client.Client) {
 	server, err := devserver.Start(t.Context(), o)
 	require.NoError(t, err)
@@ -74,9 +74,9 @@ func ownServer(t *testing.T, o devserver.Options) (*devserver.Server, client.Cli
 	return server, c
 }
 
-// impatient is a client of a server that suggests to continue as new after a tenth of the events that it is told by default: so
-// a task has many runs after a tenth of the steps. What it returns with it is how many steps n come to. A deep run takes all.
-func impatient(t *testing.T, n int) (c client.Client, steps int) {
+// newImpatientServer starts a server that suggests continuing as new after a tenth of the default number of events, so that a task
+// has many runs with a tenth of the steps. It returns a client, and a tenth of n. In a deep run both stay as they are.
+func newImpatientServer(t *testing.T, n int) (c client.Client, steps int) {
 	if testrun.Deep() {
 		return servertest.Client(t), n
 	}
@@ -84,10 +84,11 @@ func impatient(t *testing.T, n int) (c client.Client, steps int) {
 	return c, n / 10
 }
 
-// newLive makes a task that is not started, beside those of other tests. The steps of the world move to the test's own queue.
+// newLive makes a task that is not started yet, on a server shared with other tests. The steps run on the test's own queue.
 func newLive(t *testing.T, c client.Client, w *world) *live {
 	t.Parallel()
 	l := &live{T: t, client: c, queue: t.Name(), world: w}
+	w.taskQueue = l.queue
 	for i := range w.steps {
 		w.steps[i].Place.Queue = l.queue
 		w.steps[i].Heartbeat, w.steps[i].Undo.Heartbeat = 3*time.Second, 3*time.Second
@@ -95,7 +96,7 @@ func newLive(t *testing.T, c client.Client, w *world) *live {
 	return l
 }
 
-// options start a task the way that the starter does: an id is used once.
+// options returns the start options that the starter uses: an id is used once.
 func (l *live) options() client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
 		ID: l.Name(), TaskQueue: l.queue, WorkflowExecutionErrorWhenAlreadyStarted: true,
@@ -109,15 +110,18 @@ func (l *live) start() {
 	require.NoError(l, err)
 }
 
-// startWorker serves the test's queue until stop is called, or the test ends.
+// startWorker serves the test's queue until stop is called or the test ends.
 func (l *live) startWorker() (stop func()) { return l.serve(l.queue) }
 
 func (l *live) serve(queue string) (stop func()) {
 	wk := worker.New(l.client, queue, worker.Options{
 		WorkerStopTimeout: time.Second, DeadlockDetectionTimeout: time.Minute, // packing is slow under the race detector
 	})
-	workflows.Register(wk)
+	workflows.Register(wk, l.world.checkSteps)
 	wk.RegisterActivityWithOptions(l.world.Compile, activity.RegisterOptions{Name: workflows.CompileActivity})
+	wk.RegisterActivityWithOptions(l.world.CompileSteps, activity.RegisterOptions{Name: workflows.CompileStepsActivity})
+	wk.RegisterActivityWithOptions(l.world.Hold, activity.RegisterOptions{Name: workflows.HoldActivity})
+	wk.RegisterActivityWithOptions(l.world.Preflight, activity.RegisterOptions{Name: workflows.PreflightActivity})
 	wk.RegisterActivityWithOptions(l.ledger, activity.RegisterOptions{Name: workflows.LedgerActivity})
 	wk.RegisterActivityWithOptions(l.redoable, activity.RegisterOptions{Name: workflows.RedoableActivity})
 	wk.RegisterActivityWithOptions(l.alert, activity.RegisterOptions{Name: workflows.AlertActivity})
@@ -152,7 +156,7 @@ func (l *live) redoable(ctx context.Context, r workflows.RedoRequest) (workflows
 	return before, recovery.Final(err)
 }
 
-// alert keeps what people are told.
+// alert records the alerts.
 func (l *live) alert(_ context.Context, a []workflows.Alert) error {
 	l.world.mu.Lock()
 	defer l.world.mu.Unlock()
@@ -160,7 +164,7 @@ func (l *live) alert(_ context.Context, a []workflows.Alert) error {
 	return nil
 }
 
-// events is the history of a run of the task so far.
+// events returns the history of a run so far.
 func (l *live) events(ctx context.Context, runID string) []*historypb.HistoryEvent {
 	return l.eventsOf(ctx, l.run.GetID(), runID)
 }
@@ -186,15 +190,15 @@ func (l *live) state() workflows.State {
 	return s
 }
 
-// until waits for the task to be as ok says, and returns its state then.
-func (l *live) until(ok func(workflows.State) bool) (s workflows.State) {
+// awaitState waits until ok accepts the state of the task, and returns that state.
+func (l *live) awaitState(ok func(workflows.State) bool) (s workflows.State) {
 	l.Helper()
 	require.Eventually(l, func() bool { s = l.state(); return ok(s) }, 2*time.Minute, 20*time.Millisecond)
 	return s
 }
 
-// called waits until the world was called n times so.
-func (l *live) called(call string, n int) {
+// awaitCalls waits until the world has been called n times like this.
+func (l *live) awaitCalls(call string, n int) {
 	l.Helper()
 	require.Eventually(l, func() bool {
 		l.world.mu.Lock()
@@ -216,20 +220,20 @@ func parked(s workflows.State) bool {
 	return false
 }
 
-func (l *live) signal(name string, payload any) {
+func (l *live) sendSignal(name string, payload any) {
 	require.NoError(l, l.client.SignalWorkflow(l.Context(), l.run.GetID(), "", name, payload))
 }
 
 func (l *live) approve() {
-	g := l.until(atGate).Gates[0]
-	l.signal(workflows.SignalApprove, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
+	g := l.awaitState(atGate).Gates[0]
+	l.sendSignal(workflows.SignalApprove, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
 }
 
-// resolve decides every park that is shown.
+// resolve decides every shown park.
 func (l *live) resolve(do compensations.Do) {
-	for _, step := range l.until(parked).Report.Steps {
+	for _, step := range l.awaitState(parked).Report.Steps {
 		if step.State == string(compensations.Parked) {
-			l.signal(compensations.SignalResolve, compensations.Resolution{Step: step.Step, Digest: step.Digest, Do: do, Who: "eve"})
+			l.sendSignal(compensations.SignalResolve, compensations.Resolution{Step: step.Step, Digest: step.Digest, Do: do, Who: "eve"})
 		}
 	}
 }
@@ -258,8 +262,8 @@ func (l *live) calls() []string {
 	return append([]string(nil), l.world.calls...)
 }
 
-// hang blocks like an activity that heartbeats, until it is canceled or let go.
-func hang(ctx context.Context, letGo <-chan struct{}) error {
+// block blocks like a heartbeating activity, until it is canceled or released.
+func block(ctx context.Context, letGo <-chan struct{}) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -274,11 +278,11 @@ func hang(ctx context.Context, letGo <-chan struct{}) error {
 	}
 }
 
-// hangAt hangs in the first call of a step's forward.
-func hangAt(step string, letGo <-chan struct{}) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+// blockAt blocks in the first call of a step's forward.
+func blockAt(step string, letGo <-chan struct{}) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
 	return func(ctx context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		if s == step && n == 1 {
-			return activities.Result{}, hang(ctx, letGo)
+			return activities.Result{}, block(ctx, letGo)
 		}
 		return activities.Result{}, nil
 	}

@@ -6,33 +6,41 @@ import "go.temporal.io/sdk/temporal"
 const (
 	AgentTaskType = "AgentTask"
 	PlanTaskType  = "PlanTask"
+	// ValidateTaskType checks a task with the workers that would run it, and touches nothing: argument the document, result Validation.
+	ValidateTaskType = "ValidateTask"
 	// RecoverType unwinds a run that ended without unwinding: argument RecoverRequest, id RecoverID.
 	RecoverType = "Recover"
 	// RollbackType undoes a committed task, or a part of it: argument RollbackRequest, id RollbackID.
 	RollbackType = "Rollback"
-	// RedoType takes a rollback back: argument RedoRequest, id RedoID.
+	// RedoType reverses a rollback: argument RedoRequest, id RedoID.
 	RedoType = "Redo"
 	// LateSweepType checks again undos that found no effect when that was not yet proof.
 	LateSweepType = "LateSweep"
-	// SweepType starts Recover for every closed run that is still open: no argument, result SweepResult. A Schedule starts it.
+	// SweepType starts Recover for every closed run whose status is still open: no argument, result SweepResult. A Schedule starts it.
 	SweepType = "Sweep"
 	// RetainType releases the expired records of one host: argument RetainRequest, result RetentionResult. A Schedule starts it for
 	// each host.
 	RetainType = "Retain"
 )
 
-// Activities that belong to no world. Every worker serves them: Compile and Ledger on the shared queue, Places on the
-// queue of each host.
+// Activities that belong to no world. Every worker serves them: PlacesActivity, HoldActivity and RetainActivity on the queue of its
+// host, PreflightActivity on both, the others on the shared queue.
 const (
 	// CompileActivity checks a task document: argument the document, result task.Compiled. Refused is final.
 	CompileActivity = "task.compile"
+	// CompileStepsActivity checks steps that are added to a session: argument task.Addition, result task.Compiled. Refused is final.
+	CompileStepsActivity = "task.compile_steps"
 	// PlacesActivity lists the journals of the host that runs it: result Places.
 	PlacesActivity = "task.places"
+	// PreflightActivity looks at steps before the first step of their task acts: argument PreflightRequest, result Preflight.
+	PreflightActivity = "task.preflight"
 	// LedgerActivity rebuilds a ledger from a run's history: argument LedgerRequest, result Ledger.
 	LedgerActivity = "task.ledger"
-	// RedoableActivity reads what a rollback has undone: argument RedoRequest, result Redoable.
+	// HoldActivity keeps records of its host from being released: argument HoldRequest, result Held.
+	HoldActivity = "task.hold"
+	// RedoableActivity reads what a rollback has undone: argument RedoRequest, result RedoInput.
 	RedoableActivity = "task.redoable"
-	// SweepActivity starts Recover for each closed run that is still open: result SweepResult.
+	// SweepActivity starts Recover for each closed run whose status is still open: result SweepResult.
 	SweepActivity = "task.sweep"
 	// RetainActivity releases the expired records in the journals of the host that runs it: result RetentionResult.
 	RetainActivity = "task.retain"
@@ -40,20 +48,20 @@ const (
 	AlertActivity = "task.alert"
 )
 
-// Places are the worlds of a host, by name: the ids of their journals, and what is wrong with those that cannot be used.
+// Places describe the worlds of a host, by name: the ids of their journals, and why some cannot be used.
 type Places struct {
 	Journals map[string]string `json:"journals"`
 	Problems map[string]string `json:"problems,omitempty"`
 }
 
-// LedgerRequest asks for the ledger of a run, or for a part of it.
+// LedgerRequest asks for the ledger of a run, or a part of it.
 type LedgerRequest struct {
 	WorkflowID string `json:"workflowId"`
 	RunID      string `json:"runId"`
 	// To and Step name the part: see RollbackRequest.
 	To   string `json:"to,omitempty"`
 	Step string `json:"step,omitempty"`
-	// Without are rollbacks. What they have undone is left out, even where To or Step names it.
+	// Without are rollbacks whose undone entries are left out, even if To or Step names them.
 	Without []Chain `json:"without,omitempty"`
 }
 
@@ -72,15 +80,19 @@ const (
 	TaskReset    = "TaskReset"
 )
 
-// NotYours is the type of the error with which LedgerActivity and RedoableActivity refuse a workflow that must not act on a run: it
-// was started by hand, or the run lives.
+// NotYours is the type of the error with which LedgerActivity and RedoableActivity refuse a workflow that must not act on a run:
+// it was started by hand, or the run is alive.
 const NotYours = "NotYours"
 
-// Search attributes of a task. Upserting one that the server does not know hangs a workflow, so a worker looks for them
-// before it starts.
+// Search attributes of a task. Upserting one that the server does not know blocks a workflow, so a worker checks for them at
+// its start.
 var (
-	AttributeStatus  = temporal.NewSearchAttributeKeyKeyword("UnwindStatus")
-	AttributeAgent   = temporal.NewSearchAttributeKeyKeyword("UnwindAgent")
-	AttributeGate    = temporal.NewSearchAttributeKeyKeyword("UnwindGate")
+	AttributeStatus = temporal.NewSearchAttributeKeyKeyword("UnwindStatus")
+	AttributeAgent  = temporal.NewSearchAttributeKeyKeyword("UnwindAgent")
+	AttributeGate   = temporal.NewSearchAttributeKeyKeyword("UnwindGate")
+	// AttributeParked is the first step whose undo waits for a person, as AttributeGate is the first that waits for approval.
+	AttributeParked  = temporal.NewSearchAttributeKeyKeyword("UnwindParked")
 	AttributePending = temporal.NewSearchAttributeKeyInt64("UnwindPending")
+	// AttributeTask is the id of the task that a recovery, rollback or redo serves; of a task its own.
+	AttributeTask = temporal.NewSearchAttributeKeyKeyword("UnwindTask")
 )

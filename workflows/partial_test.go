@@ -18,23 +18,25 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// of is the step with an id, to be changed.
-func of(steps []task.Step, id string) *task.Step {
+// stepByID returns a step, to be changed.
+func stepByID(steps []task.Step, id string) *task.Step {
 	return &steps[slices.IndexFunc(steps, func(s task.Step) bool { return s.ID == id })]
 }
 
-// onFailure says what a failure of a step leads to.
-func onFailure(steps []task.Step, id string, do task.FailureMode) { of(steps, id).OnFailure.Do = do }
+// onFailure sets the on_failure of a step.
+func onFailure(steps []task.Step, id string, do task.FailureMode) {
+	stepByID(steps, id).OnFailure.Do = do
+}
 
-// backTo lets a failure of a step unwind to a savepoint.
-func backTo(steps []task.Step, id, savepoint string, times int) {
-	of(steps, id).OnFailure = task.OnFailure{Do: task.FailUnwindTo, To: savepoint, Times: times}
+// unwindTo makes a failure of a step unwind to a savepoint.
+func unwindTo(steps []task.Step, id, savepoint string, times int) {
+	stepByID(steps, id).OnFailure = task.OnFailure{Do: task.FailUnwindTo, To: savepoint, Times: times}
 }
 
 var errNo = temporal.NewNonRetryableApplicationError("no", string(activities.CheckFailed), nil)
 
-// failingTimes lets the first calls of steps fail for good: so many of each. Forwards are kept.
-func failingTimes(times map[string]int) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+// failFirstCalls fails the first calls of each step, times of it, without a retry.
+func failFirstCalls(times map[string]int) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
 	return func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		if n <= times[s] {
 			return activities.Result{}, errNo
@@ -43,22 +45,22 @@ func failingTimes(times map[string]int) func(context.Context, string, int, activ
 	}
 }
 
-// late lets a step end a minute after it has begun, with err: its first attempt fails and is tried again.
-func late(steps []task.Step, id string) {
-	of(steps, id).Retry = task.Retry{Attempts: 2, Backoff: time.Minute, Max: time.Minute}
+// finishLate makes a step end a minute after it began, by failing its first attempt.
+func finishLate(steps []task.Step, id string) {
+	stepByID(steps, id).Retry = task.Retry{Attempts: 2, Backoff: time.Minute, Max: time.Minute}
 }
 
 var errAgain = errors.New("not yet")
 
-// sortedAt sorts the calls from one place to another, which run side by side.
-func sortedAt(calls []string, from, to int) []string {
+// sortRange sorts the calls between two indexes, which are concurrent.
+func sortRange(calls []string, from, to int) []string {
 	sorted := slices.Clone(calls)
 	slices.Sort(sorted[from:min(to, len(sorted))])
 	return sorted
 }
 
-// parksOnce lets the first undo of a step end with what nobody can know.
-func parksOnce(step string) func(string, int, activities.Decision) (activities.Undone, error) {
+// parkFirstUndo makes the first undo of a step end with an unknown outcome.
+func parkFirstUndo(step string) func(string, int, activities.Decision) (activities.Undone, error) {
 	return func(s string, n int, _ activities.Decision) (activities.Undone, error) {
 		if s == step && n == 1 {
 			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
@@ -67,7 +69,7 @@ func parksOnce(step string) func(string, int, activities.Decision) (activities.U
 	}
 }
 
-// notesOf are the notes of all rows of a step.
+// notesOf returns the notes in all rows of a step.
 func notesOf(r compensations.Report, step string) []string {
 	var notes []string
 	for _, s := range r.Steps {
@@ -78,12 +80,12 @@ func notesOf(r compensations.Report, step string) []string {
 	return notes
 }
 
-// branches are two: b with c on it, and d with e on it, both on a. b fails; d is done a minute later; e fails if it should.
-func branches(failing ...string) *world {
+// twoBranches builds b and then c, and d and then e, on a. b fails, and so do the steps in failing; d is done a minute later.
+func twoBranches(failing ...string) *world {
 	w := &world{steps: chain("a", "b", "c", "d", "e")}
-	of(w.steps, "d").Needs = []string{"a"}
+	stepByID(w.steps, "d").Needs = []string{"a"}
 	onFailure(w.steps, "b", task.FailRollbackStep)
-	late(w.steps, "d")
+	finishLate(w.steps, "d")
 	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		switch {
 		case s == "d" && n == 1:
@@ -96,43 +98,43 @@ func branches(failing ...string) *world {
 	return w
 }
 
-func TestAStepIsRolledBackWhatNeedsItIsLeftOutAndTheRestIsFinished(t *testing.T) {
-	w := branches()
+func TestARolledBackStepLeavesOutItsDependentsOnly(t *testing.T) {
+	w := twoBranches()
 	report, err := newRun(t, w).report()
 	require.NoError(t, err)
-	require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "do e"}, sortedAt(w.calls, 1, 3))
+	require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "do e"}, sortRange(w.calls, 1, 3))
 	require.Equal(t, compensations.Partly, report.Status)
-	require.Equal(t, []string{"b settled restored", "a done ", "c left-out ", "d done ", "e done "}, outcomes(report))
-	require.Equal(t, []string{"rolled back: on_failure is rollback_step"}, notesOf(report, "b"))
-	require.Equal(t, "CheckFailed: no", report.Steps[0].Summary)
+	require.Equal(t, []string{"a done ", "b settled restored", "c left-out ", "d done ", "e done "}, outcomes(report))
+	require.Equal(t, []string{"rolled back, as its on_failure says: CheckFailed: no"}, notesOf(report, "b"))
+	require.Equal(t, "CheckFailed: no", report.Steps[1].Summary)
 	require.Equal(t, []string{"left out: it needs b"}, notesOf(report, "c"))
 }
 
-func TestALeftOutStepLeavesOutWhatNeedsIt(t *testing.T) {
+func TestALeftOutStepLeavesOutItsDependents(t *testing.T) {
 	w := &world{steps: chain("a", "b", "c", "d"), do: failing("b")}
 	onFailure(w.steps, "b", task.FailRollbackStep)
 	report, err := newRun(t, w).report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"do a", "do b", "undo b"}, w.calls)
-	require.Equal(t, []string{"b settled restored", "a done ", "c left-out ", "d left-out "}, outcomes(report))
+	require.Equal(t, []string{"a done ", "b settled restored", "c left-out ", "d left-out "}, outcomes(report))
 }
 
 func TestAStepThatIsRejectedAtItsGateIsRolledBackToo(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b", "c", "d"), "b", time.Hour)}
-	of(w.steps, "d").Needs = []string{"a"}
+	w := &world{steps: addGate(chain("a", "b", "c", "d"), "b", time.Hour)}
+	stepByID(w.steps, "d").Needs = []string{"a"}
 	onFailure(w.steps, "b", task.FailRollbackStep)
 	r := newRun(t, w)
-	r.at(time.Minute, func() { r.decide(workflows.SignalReject) })
+	r.runAfter(time.Minute, func() { r.decide(workflows.SignalReject) })
 	report, err := r.report()
 	require.NoError(t, err)
-	require.Equal(t, []string{"do a", "do d", "plan b", "undo b"}, sortedAt(w.calls, 1, 3))
-	require.Equal(t, []string{"b settled restored", "a done ", "c left-out ", "d done "}, outcomes(report))
+	require.Equal(t, []string{"do a", "do d", "plan b", "undo b"}, sortRange(w.calls, 1, 3))
+	require.Equal(t, []string{"a done ", "b settled restored", "c left-out ", "d done "}, outcomes(report))
 	require.Equal(t, compensations.Partly, report.Status)
 }
 
 func TestAStepThatFailsAfterOneWasRolledBackUnwindsTheRest(t *testing.T) {
 	w := &world{steps: chain("a", "b", "c")}
-	of(w.steps, "c").Needs = []string{"a"}
+	stepByID(w.steps, "c").Needs = []string{"a"}
 	onFailure(w.steps, "b", task.FailRollbackStep)
 	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		switch {
@@ -143,19 +145,19 @@ func TestAStepThatFailsAfterOneWasRolledBackUnwindsTheRest(t *testing.T) {
 		}
 		return activities.Result{}, nil
 	}
-	late(w.steps, "c")
+	finishLate(w.steps, "c")
 	r := newRun(t, w)
 	report, err := r.report()
 	r.failsAs(err, workflows.TaskFailed)
-	// c ends the task before b's turn comes: what is undone in part waits until no step runs.
-	require.Equal(t, []string{"do a", "do b", "do c", "do c", "undo c", "undo b", "undo a"}, sortedAt(w.calls, 1, 4))
+	// c ends the task before b's turn comes: a rollback waits until no step is running.
+	require.Equal(t, []string{"do a", "do b", "do c", "do c", "undo c", "undo b", "undo a"}, sortRange(w.calls, 1, 4))
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, "c", report.Cause.Step)
 
-	w = branches("e")
+	w = twoBranches("e")
 	report, err = newRun(t, w).report()
 	require.Error(t, err)
-	require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "do e", "undo e", "undo d", "undo a"}, sortedAt(w.calls, 1, 3))
+	require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "do e", "undo e", "undo d", "undo a"}, sortRange(w.calls, 1, 3))
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, 4, report.Outcomes["restored"])
 }
@@ -171,7 +173,7 @@ func TestATaskContinuesAfterAFailureAndUndoesThatStepWhenItFailsLater(t *testing
 	require.Equal(t, "CheckFailed: no", report.Steps[1].Summary)
 	require.Equal(t, []string{"the task goes on: on_failure is continue"}, notesOf(report, "b"))
 
-	w = &world{steps: chain("a", "b", "c"), do: failingTimes(map[string]int{"b": 9, "c": 9})}
+	w = &world{steps: chain("a", "b", "c"), do: failFirstCalls(map[string]int{"b": 9, "c": 9})}
 	onFailure(w.steps, "b", task.FailContinue)
 	report, err = newRun(t, w).report()
 	require.Error(t, err)
@@ -180,11 +182,11 @@ func TestATaskContinuesAfterAFailureAndUndoesThatStepWhenItFailsLater(t *testing
 }
 
 func TestIndependentBranchesAreUndoneOneByOneUnlessTheFileSaysParallel(t *testing.T) {
-	// b and c stand on a, d on b and c.
+	// b and c need a, d needs b and c.
 	for _, mode := range []task.UnwindMode{task.UnwindLIFO, task.UnwindParallel} {
 		t.Run("unwind: "+string(mode), func(t *testing.T) {
 			w := &world{steps: chain("a", "b", "c", "d"), do: failing("d")}
-			of(w.steps, "c").Needs, of(w.steps, "d").Needs = []string{"a"}, []string{"b", "c"}
+			stepByID(w.steps, "c").Needs, stepByID(w.steps, "d").Needs = []string{"a"}, []string{"b", "c"}
 			w.compiled.Unwind = mode
 			var mu sync.Mutex
 			running, most := 0, 0
@@ -197,7 +199,7 @@ func TestIndependentBranchesAreUndoneOneByOneUnlessTheFileSaysParallel(t *testin
 				}
 				mu.Unlock()
 				if mode == task.UnwindParallel && (step == "b" || step == "c") {
-					<-both // one of them alone would wait for ever
+					<-both // one alone would wait for ever
 				}
 				mu.Lock()
 				running--
@@ -206,7 +208,7 @@ func TestIndependentBranchesAreUndoneOneByOneUnlessTheFileSaysParallel(t *testin
 			}
 			report, err := newRun(t, w).report()
 			require.Error(t, err)
-			calls := sortedAt(w.calls, 1, 3)
+			calls := sortRange(w.calls, 1, 3)
 			require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d"}, calls[:5])
 			require.Equal(t, "undo a", calls[7])
 			require.Equal(t, 4, report.Outcomes["restored"])
@@ -219,7 +221,7 @@ func TestIndependentBranchesAreUndoneOneByOneUnlessTheFileSaysParallel(t *testin
 	}
 }
 
-func TestAnUndoIsTriedAsOftenAsItMayThenParkedOrAccepted(t *testing.T) {
+func TestAnUndoIsParkedOrAcceptedAfterItsAttempts(t *testing.T) {
 	down := func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "b" && n <= 2 {
 			return activities.Undone{}, errors.New("down")
@@ -227,9 +229,9 @@ func TestAnUndoIsTriedAsOftenAsItMayThenParkedOrAccepted(t *testing.T) {
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
 	w := &world{steps: chain("a", "b"), do: failing("b"), undo: down}
-	of(w.steps, "b").Undo.Attempts = 2
+	stepByID(w.steps, "b").Undo.Attempts = 2
 	r := newRun(t, w)
-	r.at(10*time.Minute, func() {
+	r.runAfter(10*time.Minute, func() {
 		require.Equal(t, []string{"do a", "do b", "undo b", "undo b"}, w.calls)
 		r.resolveParked(compensations.Retry)
 	})
@@ -238,7 +240,7 @@ func TestAnUndoIsTriedAsOftenAsItMayThenParkedOrAccepted(t *testing.T) {
 	require.Equal(t, compensations.Unwound, report.Status)
 
 	w = &world{steps: chain("a", "b"), do: failing("b"), undo: down}
-	of(w.steps, "b").Undo.Attempts, of(w.steps, "b").Undo.Criticality = 2, activities.LowCritical
+	stepByID(w.steps, "b").Undo.Attempts, stepByID(w.steps, "b").Undo.Criticality = 2, activities.LowCritical
 	report, _ = newRun(t, w).report()
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo b", "undo a"}, w.calls)
 	require.Equal(t, []string{"a settled restored", "b accepted failed"}, outcomes(report))
@@ -247,13 +249,13 @@ func TestAnUndoIsTriedAsOftenAsItMayThenParkedOrAccepted(t *testing.T) {
 }
 
 func TestAParkedUndoIsResolvedByAReset(t *testing.T) {
-	w := &world{steps: chain("a", "b"), do: failing("b"), undo: parksOnce("b")}
+	w := &world{steps: chain("a", "b"), do: failing("b"), undo: parkFirstUndo("b")}
 	r := newRun(t, w)
 	r.env.RegisterActivityWithOptions(func(_ context.Context, b activities.Backward) (activities.Undone, error) {
 		w.called("reset", b.Entry.Step)
 		return activities.Undone{Outcome: activities.Compensated, Losses: []string{"what was in it"}}, nil
 	}, activity.RegisterOptions{Name: "fake.do.reset"})
-	r.at(time.Minute, func() { r.resolveParked(compensations.Reset) })
+	r.runAfter(time.Minute, func() { r.resolveParked(compensations.Reset) })
 	report, err := r.report()
 	require.Error(t, err)
 	require.Equal(t, []string{"do a", "do b", "undo b", "reset b", "undo a"}, w.calls)
@@ -262,57 +264,57 @@ func TestAParkedUndoIsResolvedByAReset(t *testing.T) {
 	require.Equal(t, []string{"reset by eve"}, notesOf(report, "b"))
 }
 
-func TestWhatAPersonLeavesInARollbackIsReported(t *testing.T) {
-	w := branches()
-	w.undo = parksOnce("b")
+func TestAnUndoSkippedInARollbackIsReported(t *testing.T) {
+	w := twoBranches()
+	w.undo = parkFirstUndo("b")
 	r := newRun(t, w)
-	r.at(2*time.Minute, func() { r.resolveParked(compensations.Skip) })
+	r.runAfter(2*time.Minute, func() { r.resolveParked(compensations.Skip) })
 	report, err := r.report()
 	require.NoError(t, err)
-	require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "do e"}, sortedAt(w.calls, 1, 3))
+	require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "do e"}, sortRange(w.calls, 1, 3))
 	require.Equal(t, compensations.Partly, report.Status)
 	require.Contains(t, outcomes(report), "b skipped unknown")
 	require.Contains(t, notesOf(report, "b"), "skip by eve")
 }
 
-func TestWhatAPersonHasLeftIsNotUndoneLater(t *testing.T) {
-	// b is rolled back and left; then d is rolled back; then e fails and the task unwinds.
-	w := &world{steps: chain("a", "b", "d", "e"), do: failingTimes(map[string]int{"b": 9, "d": 9, "e": 9}), undo: parksOnce("b")}
-	of(w.steps, "b").Needs, of(w.steps, "d").Needs, of(w.steps, "e").Needs = nil, []string{"a"}, []string{"a"}
+func TestASkippedUndoIsNotDoneLater(t *testing.T) {
+	// The rollback of b is skipped; then d is rolled back; then e fails and the task unwinds.
+	w := &world{steps: chain("a", "b", "d", "e"), do: failFirstCalls(map[string]int{"b": 9, "d": 9, "e": 9}), undo: parkFirstUndo("b")}
+	stepByID(w.steps, "b").Needs, stepByID(w.steps, "d").Needs, stepByID(w.steps, "e").Needs = nil, []string{"a"}, []string{"a"}
 	onFailure(w.steps, "b", task.FailRollbackStep)
 	onFailure(w.steps, "d", task.FailRollbackStep)
-	gated(w.steps, "d", 2*time.Hour)
-	gated(w.steps, "e", 4*time.Hour)
+	addGate(w.steps, "d", 2*time.Hour)
+	addGate(w.steps, "e", 4*time.Hour)
 	r := newRun(t, w)
-	r.at(time.Minute, func() { r.resolveParked(compensations.Skip) })
-	report, err := r.report() // nobody comes to the gates
+	r.runAfter(time.Minute, func() { r.resolveParked(compensations.Skip) })
+	report, err := r.report() // nobody decides at the gates
 	r.failsAs(err, workflows.TaskRejected)
-	calls := sortedAt(sortedAt(w.calls, 0, 2), 2, 5)
+	calls := sortRange(sortRange(w.calls, 0, 2), 2, 5)
 	require.Equal(t, 1, w.count["undo b"], "a person has left it: %v", calls)
 	require.Equal(t, []string{"undo d", "undo e", "undo a"}, calls[len(calls)-3:])
 	require.Equal(t, compensations.Remains, report.Status)
 	require.Contains(t, outcomes(report), "b skipped unknown")
 }
 
-// The task is ended while a rollback waits for a person: what does not wait for him is unwound at once.
+// The task is ended while a rollback waits for a person: everything else is unwound at once.
 func TestCancelAndDeadlineInARollback(t *testing.T) {
 	for _, kind := range []compensations.CauseKind{compensations.Canceled, compensations.Deadline} {
 		t.Run(string(kind), func(t *testing.T) {
-			w := branches()
-			w.undo = parksOnce("b")
+			w := twoBranches()
+			w.undo = parkFirstUndo("b")
 			r := newRun(t, w)
 			if kind == compensations.Canceled {
-				r.at(2*time.Minute, r.env.CancelWorkflow)
+				r.runAfter(2*time.Minute, r.env.CancelWorkflow)
 			} else {
 				w.deadline = 2 * time.Minute
 			}
-			r.at(3*time.Minute, func() {
-				require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "undo d"}, sortedAt(w.calls, 1, 3))
+			r.runAfter(3*time.Minute, func() {
+				require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "undo d"}, sortRange(w.calls, 1, 3))
 				r.resolveParked(compensations.Retry)
 			})
 			report, err := r.report()
 			require.Error(t, err)
-			require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "undo d", "undo b", "undo a"}, sortedAt(w.calls, 1, 3))
+			require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "undo d", "undo b", "undo a"}, sortRange(w.calls, 1, 3))
 			require.Equal(t, kind, report.Cause.Kind)
 			require.Equal(t, compensations.Unwound, report.Status)
 		})
@@ -320,30 +322,30 @@ func TestCancelAndDeadlineInARollback(t *testing.T) {
 }
 
 func TestAStepThatIsApprovedInARollbackRunsAfterIt(t *testing.T) {
-	w := &world{steps: gated(chain("a", "b", "g"), "g", time.Hour), do: failing("b"), undo: parksOnce("b")}
-	of(w.steps, "g").Needs = []string{"a"}
+	w := &world{steps: addGate(chain("a", "b", "g"), "g", time.Hour), do: failing("b"), undo: parkFirstUndo("b")}
+	stepByID(w.steps, "g").Needs = []string{"a"}
 	onFailure(w.steps, "b", task.FailRollbackStep)
 	r := newRun(t, w)
-	r.at(time.Minute, func() { r.decide(workflows.SignalApprove) })
-	r.at(2*time.Minute, func() { r.resolveParked(compensations.Retry) })
+	r.runAfter(time.Minute, func() { r.decide(workflows.SignalApprove) })
+	r.runAfter(2*time.Minute, func() { r.resolveParked(compensations.Retry) })
 	report, err := r.report()
 	require.NoError(t, err)
-	require.Equal(t, []string{"do a", "do b", "plan g", "undo b", "undo b", "do g"}, sortedAt(w.calls, 1, 3))
+	require.Equal(t, []string{"do a", "do b", "plan g", "undo b", "undo b", "do g"}, sortRange(w.calls, 1, 3))
 	require.Equal(t, compensations.Partly, report.Status)
-	require.Equal(t, []string{"approved by ann"}, notesOf(report, "g"))
+	require.Equal(t, []string{"approved by ann: I looked"}, notesOf(report, "g"))
 }
 
-// Two steps fail side by side; what the first one wants undone holds the other one too.
+// Two steps fail concurrently, and the rollback of the first one covers the other one too.
 func TestTwoStepsThatFailTogether(t *testing.T) {
 	for _, second := range []task.FailureMode{task.FailRollbackStep, task.FailUnwindTo} {
 		t.Run(string(second), func(t *testing.T) {
 			w := &world{steps: chain("a", "b", "x", "y")}
-			of(w.steps, "y").Needs = []string{"b"}
-			of(w.steps, "b").Savepoint = "sp"
-			backTo(w.steps, "x", "sp", 1)
+			stepByID(w.steps, "y").Needs = []string{"b"}
+			stepByID(w.steps, "b").Savepoint = "sp"
+			unwindTo(w.steps, "x", "sp", 1)
 			onFailure(w.steps, "y", second)
 			if second == task.FailUnwindTo {
-				backTo(w.steps, "y", "sp", 1)
+				unwindTo(w.steps, "y", "sp", 1)
 			}
 			w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 				switch {
@@ -354,23 +356,23 @@ func TestTwoStepsThatFailTogether(t *testing.T) {
 				}
 				return activities.Result{}, nil
 			}
-			late(w.steps, "y")
+			finishLate(w.steps, "y")
 			report, err := newRun(t, w).report()
 			require.NoError(t, err)
 			require.Equal(t, []string{
 				"do a", "do b", "do x", "do y", "do y", "undo y", "undo x", "undo b", "do b", "do x", "do y",
-			}, sortedAt(sortedAt(w.calls, 2, 4), 9, 11), "both are undone and done again")
+			}, sortRange(sortRange(w.calls, 2, 4), 9, 11), "both are undone and done again")
 			require.Equal(t, compensations.Committed, report.Status)
 		})
 	}
 }
 
-// What comes to be known of a running task is told by the details; a task that unwinds in part has them too.
+// The details describe a running task, also while a part of it is unwound.
 func TestTheStateOfARollback(t *testing.T) {
-	w := branches()
-	w.undo = parksOnce("b")
+	w := twoBranches()
+	w.undo = parkFirstUndo("b")
 	r := newRun(t, w)
-	r.at(2*time.Minute, func() {
+	r.runAfter(2*time.Minute, func() {
 		s := r.state()
 		require.Equal(t, workflows.Forward, s.Phase)
 		require.Nil(t, s.Cause)

@@ -17,18 +17,18 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// A part of a task is undone over several runs: the rest waits until all of it is, and only then it goes on.
+// A part of a task is undone over several runs; the rest waits until all of it is undone.
 
-// backward is a chain of which d goes back to b, once.
-func backward() *world {
-	w := &world{steps: chain("a", "b", "c", "d"), do: failingTimes(map[string]int{"d": 1})}
-	of(w.steps, "b").Savepoint = "sp"
-	backTo(w.steps, "d", "sp", 1)
+// chainWithSavepoint is a chain in which d unwinds to b, once.
+func chainWithSavepoint() *world {
+	w := &world{steps: chain("a", "b", "c", "d"), do: failFirstCalls(map[string]int{"d": 1})}
+	stepByID(w.steps, "b").Savepoint = "sp"
+	unwindTo(w.steps, "d", "sp", 1)
 	return w
 }
 
 func TestAnUnwindingToASavepointIsPausedAtEachUndo(t *testing.T) {
-	l := &chained{T: t, world: backward(), in: always}
+	l := &chained{T: t, world: chainWithSavepoint(), in: suggestAlways}
 	var parts []string
 	l.pass = func(c *workflows.Carry) {
 		for _, f := range c.Rollbacks {
@@ -46,33 +46,33 @@ func TestAnUnwindingToASavepointIsPausedAtEachUndo(t *testing.T) {
 }
 
 func TestARollbackOfSeveralStepsIsPausedAtEachUndo(t *testing.T) {
-	// b and d, beside each other, both fail and are rolled back; e and c need them, f nothing.
-	w := branches("d")
+	// b and d, which are independent, both fail and are rolled back; c and e need them, f needs nothing.
+	w := twoBranches("d")
 	w.steps = append(w.steps, chain("f")...)
-	of(w.steps, "f").Needs = []string{"a"}
-	of(w.steps, "d").Retry = task.Retry{Attempts: 1}
+	stepByID(w.steps, "f").Needs = []string{"a"}
+	stepByID(w.steps, "d").Retry = task.Retry{Attempts: 1}
 	onFailure(w.steps, "d", task.FailRollbackStep)
-	w.do = failingTimes(map[string]int{"b": 9, "d": 9})
+	w.do = failFirstCalls(map[string]int{"b": 9, "d": 9})
 	l := &chained{T: t, world: w}
-	l.in = func(_ int, r *run) { longFrom(r, func(calls int) bool { return calls > 4 }) }
+	l.in = func(_ int, r *run) { suggestContinueAsNewFrom(r, func(calls int) bool { return calls > 4 }) }
 	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, 2, l.runs, "the first undo makes the run long")
-	require.Equal(t, []string{"do a", "do b", "do d", "do f", "undo b", "undo d"}, sortedAt(sortedAt(w.calls, 1, 4), 4, 6))
+	require.Equal(t, []string{"do a", "do b", "do d", "do f", "undo b", "undo d"}, sortRange(sortRange(w.calls, 1, 4), 4, 6))
 	require.Equal(t, compensations.Partly, report.Status)
-	require.Equal(t, []string{"rolled back: on_failure is rollback_step"}, notesOf(report, "b"))
-	require.Equal(t, []string{"rolled back: on_failure is rollback_step"}, notesOf(report, "d"))
+	require.Equal(t, []string{"rolled back, as its on_failure says: CheckFailed: no"}, notesOf(report, "b"))
+	require.Equal(t, []string{"rolled back, as its on_failure says: CheckFailed: no"}, notesOf(report, "d"))
 	require.Equal(t, []string{"left out: it needs b"}, notesOf(report, "c"))
 	require.Equal(t, []string{"left out: it needs d"}, notesOf(report, "e"))
 }
 
-// What the first of two steps takes back also puts the second one back to its start: nothing is left to roll back then, also
-// not in the next run.
-func TestAFailureThatWasRolledBackWithAnotherIsNotCarriedOver(t *testing.T) {
+// Unwinding for the first of two steps also restarts the second one. Then there is nothing left to roll back for it, not even in the
+// next run.
+func TestAFailureRolledBackWithAnotherIsNotCarriedOver(t *testing.T) {
 	w := &world{steps: chain("a", "b", "x", "y")}
-	of(w.steps, "y").Needs = []string{"b"}
-	of(w.steps, "b").Savepoint = "sp"
-	backTo(w.steps, "x", "sp", 1)
+	stepByID(w.steps, "y").Needs = []string{"b"}
+	stepByID(w.steps, "b").Savepoint = "sp"
+	unwindTo(w.steps, "x", "sp", 1)
 	onFailure(w.steps, "y", task.FailRollbackStep)
 	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		switch {
@@ -83,9 +83,9 @@ func TestAFailureThatWasRolledBackWithAnotherIsNotCarriedOver(t *testing.T) {
 		}
 		return activities.Result{}, nil
 	}
-	late(w.steps, "y")
+	finishLate(w.steps, "y")
 	l := &chained{T: t, world: w}
-	l.in = func(_ int, r *run) { longFrom(r, func(calls int) bool { return calls == 6 }) } // undo y
+	l.in = func(_ int, r *run) { suggestContinueAsNewFrom(r, func(calls int) bool { return calls == 6 }) } // undo y
 	var parts []string
 	l.pass = func(c *workflows.Carry) {
 		for _, f := range c.Rollbacks {
@@ -98,14 +98,14 @@ func TestAFailureThatWasRolledBackWithAnotherIsNotCarriedOver(t *testing.T) {
 	require.Equal(t, []string{"x"}, parts)
 	require.Equal(t, []string{
 		"do a", "do b", "do x", "do y", "do y", "undo y", "undo x", "undo b", "do b", "do x", "do y",
-	}, sortedAt(sortedAt(w.calls, 2, 4), 9, 11))
+	}, sortRange(sortRange(w.calls, 2, 4), 9, 11))
 	require.Equal(t, compensations.Committed, report.Status)
 }
 
-// parkedInAPart pauses backward where the undo of c is parked, and lets the second run see to it.
+// parkedInAPart pauses chainWithSavepoint when the undo of c is parked; second continues in the second run.
 func parkedInAPart(t *testing.T, second func(r *run)) (*chained, *[]workflows.Alert) {
-	w := backward()
-	w.undo = parksOnce("c")
+	w := chainWithSavepoint()
+	w.undo = parkFirstUndo("c")
 	var alerts []workflows.Alert
 	l := &chained{T: t, world: w}
 	l.in = func(n int, r *run) {
@@ -115,7 +115,7 @@ func parkedInAPart(t *testing.T, second func(r *run)) (*chained, *[]workflows.Al
 		}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
 		switch n {
 		case 1:
-			longFrom(r, func(calls int) bool { return calls == 6 }) // undo c
+			suggestContinueAsNewFrom(r, func(calls int) bool { return calls == 6 }) // undo c
 		case 2:
 			second(r)
 		}
@@ -123,11 +123,11 @@ func parkedInAPart(t *testing.T, second func(r *run)) (*chained, *[]workflows.Al
 	return l, &alerts
 }
 
-func TestWhatIsParkedInAPartIsResolvedInTheNextRunAndTheTaskGoesOn(t *testing.T) {
+func TestAParkInAPausedRollbackIsResolvedInTheNextRun(t *testing.T) {
 	var l *chained
 	var alerts *[]workflows.Alert
 	l, alerts = parkedInAPart(t, func(r *run) {
-		r.at(time.Minute, func() {
+		r.runAfter(time.Minute, func() {
 			require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c"}, l.world.calls, "nothing is done meanwhile")
 			s := r.state()
 			require.Equal(t, workflows.Forward, s.Phase)
@@ -147,10 +147,10 @@ func TestWhatIsParkedInAPartIsResolvedInTheNextRunAndTheTaskGoesOn(t *testing.T)
 	require.Contains(t, notesOf(report, "c"), "retry by eve")
 }
 
-func TestWhatIsSkippedInAPausedPartEndsTheTask(t *testing.T) {
+func TestASkipInAPausedRollbackEndsTheTask(t *testing.T) {
 	l, _ := parkedInAPart(t, func(r *run) {
-		r.at(time.Minute, func() { r.resolveParked(compensations.Skip) })
-		r.at(2*time.Minute, func() { r.resolveParked(compensations.Accept) }) // b, which c builds on
+		r.runAfter(time.Minute, func() { r.resolveParked(compensations.Skip) })
+		r.runAfter(2*time.Minute, func() { r.resolveParked(compensations.Accept) }) // b, which c builds on
 	})
 	report, err := l.report()
 	l.last.failsAs(err, workflows.TaskFailed)
@@ -159,14 +159,14 @@ func TestWhatIsSkippedInAPausedPartEndsTheTask(t *testing.T) {
 	require.Equal(t, compensations.Remains, report.Status)
 }
 
-func TestATaskIsCanceledOrEndsWhileAPartIsPaused(t *testing.T) {
+func TestATaskIsCanceledOrEndsWhileARollbackIsPaused(t *testing.T) {
 	for _, kind := range []compensations.CauseKind{compensations.Canceled, compensations.Deadline} {
 		t.Run(string(kind), func(t *testing.T) {
 			l, _ := parkedInAPart(t, func(r *run) {
 				if kind == compensations.Canceled {
-					r.at(time.Minute, r.env.CancelWorkflow)
+					r.runAfter(time.Minute, r.env.CancelWorkflow)
 				}
-				r.at(2*time.Minute, func() {
+				r.runAfter(2*time.Minute, func() {
 					require.Equal(t, workflows.Unwinding, r.state().Phase)
 					r.resolveParked(compensations.Retry)
 				})
@@ -184,9 +184,9 @@ func TestATaskIsCanceledOrEndsWhileAPartIsPaused(t *testing.T) {
 	}
 }
 
-// The cancellation comes in the moment in which the run would end: the next one would know nothing of it.
-func TestACancellationIsNotLostWhereAPartIsPaused(t *testing.T) {
-	w := backward()
+// The cancellation arrives at the moment in which the run would end: the next run would not know about it.
+func TestACancellationDuringAPausedRollbackIsNotLost(t *testing.T) {
+	w := chainWithSavepoint()
 	l := &chained{T: t, world: w}
 	w.undo = func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
 		if step == "d" {
@@ -194,32 +194,32 @@ func TestACancellationIsNotLostWhereAPartIsPaused(t *testing.T) {
 		}
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
-	l.in = func(_ int, r *run) { longFrom(r, func(calls int) bool { return calls == 5 }) }
+	l.in = func(_ int, r *run) { suggestContinueAsNewFrom(r, func(calls int) bool { return calls == 5 }) }
 	report, err := l.report()
 	require.Error(t, err)
 	require.Equal(t, compensations.Canceled, report.Cause.Kind)
 	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "undo a"}, w.calls)
 }
 
-func TestAGateWaitsOnBesideAPartThatIsPaused(t *testing.T) {
+func TestAGateGoesOnWaitingBesideAPausedRollback(t *testing.T) {
 	for _, approved := range []bool{true, false} {
-		// g waits at its gate; b, beside it, goes back to itself, and its undo is parked when the run ends.
-		w := &world{steps: gated(chain("a", "g", "b"), "g", time.Hour), do: failingTimes(map[string]int{"b": 1}), undo: parksOnce("b")}
-		of(w.steps, "b").Needs = []string{"a"}
-		of(w.steps, "b").Savepoint = "sp"
-		backTo(w.steps, "b", "sp", 1)
+		// g waits at its gate; b unwinds to itself, and its undo is parked when the run ends.
+		w := &world{steps: addGate(chain("a", "g", "b"), "g", time.Hour), do: failFirstCalls(map[string]int{"b": 1}), undo: parkFirstUndo("b")}
+		stepByID(w.steps, "b").Needs = []string{"a"}
+		stepByID(w.steps, "b").Savepoint = "sp"
+		unwindTo(w.steps, "b", "sp", 1)
 		l := &chained{T: t, world: w}
 		var first workflows.GateView
 		l.in = func(n int, r *run) {
 			if n == 1 {
-				r.at(10*time.Minute, func() {
+				r.runAfter(10*time.Minute, func() {
 					first = r.state().Gates[0]
 					r.env.SetContinueAsNewSuggested(true)
 					r.env.SignalWorkflow(compensations.SignalResolve, "anything wakes it")
 				})
 				return
 			}
-			r.at(10*time.Minute, func() {
+			r.runAfter(10*time.Minute, func() {
 				g := r.state().Gates
 				require.Len(t, g, 1, "it is shown")
 				require.Equal(t, first.Digest, g[0].Digest)
@@ -227,7 +227,7 @@ func TestAGateWaitsOnBesideAPartThatIsPaused(t *testing.T) {
 					r.decide(workflows.SignalApprove)
 				}
 			})
-			r.at(2*time.Hour, func() {
+			r.runAfter(2*time.Hour, func() {
 				require.Empty(t, r.state().Gates, "its limit passes also while something is rolled back")
 				require.NotContains(t, w.calls, "do g", "it runs when what is rolled back is")
 				r.resolveParked(compensations.Retry)
@@ -235,7 +235,7 @@ func TestAGateWaitsOnBesideAPartThatIsPaused(t *testing.T) {
 		}
 		report, err := l.report()
 		require.Equal(t, 2, l.runs)
-		calls := sortedAt(w.calls, 1, 3)
+		calls := sortRange(w.calls, 1, 3)
 		require.Equal(t, []string{"do a", "do b", "plan g", "undo b"}, calls[:4])
 		if !approved {
 			l.last.failsAs(err, workflows.TaskRejected)
@@ -244,54 +244,54 @@ func TestAGateWaitsOnBesideAPartThatIsPaused(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		require.Equal(t, []string{"undo b", "do b", "do g"}, sortedAt(calls[4:], 1, 3))
+		require.Equal(t, []string{"undo b", "do b", "do g"}, sortRange(calls[4:], 1, 3))
 		require.Equal(t, compensations.Committed, report.Status)
-		require.Equal(t, []string{"approved by ann"}, notesOf(report, "g"))
+		require.Equal(t, []string{"approved by ann: I looked"}, notesOf(report, "g"))
 	}
 }
 
-// A decision that is there when the next run begins comes before that goes on with the part: a gate is opened first.
-func TestADecisionThatComesBeforeAPausedPartGoesOnHolds(t *testing.T) {
-	w := &world{steps: gated(chain("a", "g", "b"), "g", time.Hour), do: failingTimes(map[string]int{"b": 1}), undo: parksOnce("b")}
-	of(w.steps, "b").Needs = []string{"a"}
-	of(w.steps, "b").Savepoint = "sp"
-	backTo(w.steps, "b", "sp", 1)
+// A decision that is there when the next run begins counts before the run resumes the part: a gate is opened first.
+func TestADecisionBeforeAPausedRollbackResumesHolds(t *testing.T) {
+	w := &world{steps: addGate(chain("a", "g", "b"), "g", time.Hour), do: failFirstCalls(map[string]int{"b": 1}), undo: parkFirstUndo("b")}
+	stepByID(w.steps, "b").Needs = []string{"a"}
+	stepByID(w.steps, "b").Savepoint = "sp"
+	unwindTo(w.steps, "b", "sp", 1)
 	var park compensations.StepReport
 	l := &chained{T: t, world: w}
 	l.in = func(n int, r *run) {
 		if n == 1 {
-			r.at(10*time.Minute, func() {
+			r.runAfter(10*time.Minute, func() {
 				s := r.state().Report.Steps
 				park = s[len(s)-1]
 				r.env.SetContinueAsNewSuggested(true)
 			})
 			return
 		}
-		r.at(0, func() {
+		r.runAfter(0, func() {
 			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: park.Digest, Do: compensations.Retry, Who: "eve"})
 		})
-		r.at(time.Minute, func() { r.decide(workflows.SignalApprove) })
+		r.runAfter(time.Minute, func() { r.decide(workflows.SignalApprove) })
 	}
 	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, 2, l.runs)
-	require.Equal(t, []string{"do a", "do b", "plan g", "undo b", "undo b", "do b", "do g"}, sortedAt(sortedAt(w.calls, 1, 3), 5, 7))
+	require.Equal(t, []string{"do a", "do b", "plan g", "undo b", "undo b", "do b", "do g"}, sortRange(sortRange(w.calls, 1, 3), 5, 7))
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Contains(t, notesOf(report, "b"), "retry by eve")
 	require.Empty(t, report.Notes, "it is not ignored")
 }
 
-// On a real server, which says itself when a history is long: large parameters make few steps enough.
-func TestALongTaskUndoesAPartOverSeveralRunsAndIsRecoveredInTheMiddle(t *testing.T) {
+// On a real server, which itself decides when a history is long: with large parameters few steps are enough.
+func TestALongRollbackSpansRunsAndIsRecoveredInTheMiddle(t *testing.T) {
 	const n = 50
-	steps := long(n)
+	steps := longChain(n)
 	for i := range steps {
 		steps[i].With = []byte(`{"data": "` + strings.Repeat("x", 60_000) + `"}`)
 		steps[i].UndoParams = []string{"data"}
 	}
 	last, parks := steps[n-1].ID, steps[4].ID
 	steps[2].Savepoint = "sp"
-	backTo(steps, last, "sp", 1)
+	unwindTo(steps, last, "sp", 1)
 	do := func(_ context.Context, s string, times int, _ activities.Forward) (activities.Result, error) {
 		if s == last && times == 1 {
 			return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
@@ -300,9 +300,9 @@ func TestALongTaskUndoesAPartOverSeveralRunsAndIsRecoveredInTheMiddle(t *testing
 	}
 	for _, terminated := range []bool{false, true} {
 		t.Run(fmt.Sprint("terminated ", terminated), func(t *testing.T) {
-			l := startLive(t, &world{steps: slices.Clone(steps), do: do, undo: parksOnce(parks)})
-			l.called("undo "+parks, 1)
-			l.until(parked)
+			l := startLive(t, &world{steps: slices.Clone(steps), do: do, undo: parkFirstUndo(parks)})
+			l.awaitCalls("undo "+parks, 1)
+			l.awaitState(parked)
 			forward := 0
 			for _, run := range l.runsOf(l.run.GetID()) {
 				for _, e := range l.events(t.Context(), run) {
@@ -316,7 +316,7 @@ func TestALongTaskUndoesAPartOverSeveralRunsAndIsRecoveredInTheMiddle(t *testing
 			require.Len(t, l.calls(), n+n-4, "it goes no further")
 			if terminated {
 				l.terminate(l.run.GetID())
-				report := l.ended(l.recover())
+				report := l.awaitReport(l.recover())
 				require.Equal(t, compensations.Unwound, report.Status)
 				require.Equal(t, n, report.Outcomes["restored"])
 				require.Len(t, l.calls(), n+n+1, "each is undone once, the parked one twice")

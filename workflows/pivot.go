@@ -5,16 +5,16 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// pivot is the last pivot that is done: the task never unwinds past it.
+// pivot tracks the last pivot that is done: the task never unwinds past it.
 type pivot struct {
 	saga     *compensations.Saga
 	schedule *schedule
 
-	seq       int // of its entry; 0: no pivot is done
+	seq       int // of its entry; 0 if no pivot is done
 	committed int // how many steps are off the ledger for good
 }
 
-// commitSteps sees to a step that is done. What was registered before a pivot that is done, and is done itself, is never undone.
+// commitSteps takes off the ledger what the done step s puts beyond undoing: the done entries up to the last pivot that is done.
 func (p *pivot) commitSteps(s *stepRun) {
 	if s.step.Pivot {
 		p.seq = max(p.seq, s.seq)
@@ -22,7 +22,7 @@ func (p *pivot) commitSteps(s *stepRun) {
 	if s.seq > p.seq {
 		return
 	}
-	isOpen := map[string]bool{} // since an earlier run
+	isOpen := map[string]bool{} // steps that ended in an earlier run without being done
 	for _, v := range p.schedule.past {
 		isOpen[v.ID] = v.State != Done
 	}

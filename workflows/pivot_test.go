@@ -13,22 +13,22 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-func TestPastItsPivotATaskUnwindsOnlyWhatCameLater(t *testing.T) {
+func TestPastItsPivotATaskUnwindsOnlyLaterSteps(t *testing.T) {
 	w := &world{steps: chain("a", "p", "c", "d"), do: failing("d")}
-	of(w.steps, "p").Pivot = true
+	stepByID(w.steps, "p").Pivot = true
 	r := newRun(t, w)
 	report, err := r.report()
 	r.failsAs(err, workflows.TaskFailed)
 	require.Equal(t, []string{"do a", "do p", "do c", "do d", "undo d", "undo c"}, w.calls)
 	require.Equal(t, compensations.Partly, report.Status)
 	require.Equal(t, []string{"2 steps up to the pivot stay done"}, report.Notes)
-	require.Equal(t, []string{"c settled restored", "d settled restored", "a done ", "p done "}, outcomes(report))
+	require.Equal(t, []string{"a done ", "p done ", "c settled restored", "d settled restored"}, outcomes(report))
 }
 
 func TestBeforeItsPivotIsDoneATaskUnwindsAll(t *testing.T) {
 	for _, at := range []string{"b", "p"} {
 		w := &world{steps: chain("a", "b", "p"), do: failing(at)}
-		of(w.steps, "p").Pivot = true
+		stepByID(w.steps, "p").Pivot = true
 		report, err := newRun(t, w).report()
 		require.Error(t, err)
 		want := []string{"do a", "do b", "do p", "undo p", "undo b", "undo a"}
@@ -41,14 +41,14 @@ func TestBeforeItsPivotIsDoneATaskUnwindsAll(t *testing.T) {
 	}
 }
 
-// slow was registered before the pivot and ends after it: done, it is kept; failed, it is undone.
+// slow is registered before the pivot and ends after it: if it is done, it is committed; if it failed, it is undone.
 func TestAStepThatBeganBeforeThePivotAndEndsAfterIt(t *testing.T) {
 	for name, ends := range map[string]error{"done": nil, "failed": errNo} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{steps: chain("a", "slow", "p", "d")}
-			of(w.steps, "p").Needs, of(w.steps, "p").Pivot = []string{"a"}, true
-			of(w.steps, "d").Needs = []string{"slow", "p"}
-			late(w.steps, "slow")
+			stepByID(w.steps, "p").Needs, stepByID(w.steps, "p").Pivot = []string{"a"}, true
+			stepByID(w.steps, "d").Needs = []string{"slow", "p"}
+			finishLate(w.steps, "slow")
 			w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 				switch {
 				case s == "slow" && n == 1:
@@ -62,7 +62,7 @@ func TestAStepThatBeganBeforeThePivotAndEndsAfterIt(t *testing.T) {
 			}
 			report, err := newRun(t, w).report()
 			require.Error(t, err)
-			calls := sortedAt(w.calls, 1, 3)
+			calls := sortRange(w.calls, 1, 3)
 			require.Equal(t, compensations.Partly, report.Status)
 			if ends == nil {
 				require.Equal(t, []string{"do a", "do p", "do slow", "do slow", "do d", "undo d"}, calls)
@@ -75,24 +75,24 @@ func TestAStepThatBeganBeforeThePivotAndEndsAfterIt(t *testing.T) {
 	}
 }
 
-func TestWhatFailedBeforeThePivotIsUndoneAlthoughTheTaskWentOn(t *testing.T) {
-	w := &world{steps: chain("a", "b", "p", "d"), do: failingTimes(map[string]int{"b": 9, "d": 9})}
+func TestAFailedStepBeforeThePivotIsUndone(t *testing.T) {
+	w := &world{steps: chain("a", "b", "p", "d"), do: failFirstCalls(map[string]int{"b": 9, "d": 9})}
 	onFailure(w.steps, "b", task.FailContinue)
-	of(w.steps, "p").Pivot = true
+	stepByID(w.steps, "p").Pivot = true
 	report, err := newRun(t, w).report()
 	require.Error(t, err)
 	require.Equal(t, []string{"do a", "do b", "do p", "do d", "undo d", "undo b"}, w.calls, "nothing that is done is unwound past a pivot")
 	require.Equal(t, compensations.Partly, report.Status)
 }
 
-// A person has left the undo of b as it was: that is told, whichever run comes to the pivot.
-func TestAPivotDoesNotKeepWhatWasRolledBackAndLeft(t *testing.T) {
-	for _, in := range []func(int, *run){func(int, *run) {}, always} {
-		w := &world{steps: chain("a", "b", "d", "x", "p"), undo: parksOnce("b")}
-		of(w.steps, "d").Needs = []string{"a"}
-		of(w.steps, "p").Pivot = true
+// A person has skipped the undo of b: the report says so, whichever run reaches the pivot.
+func TestAPivotDoesNotCommitASkippedUndo(t *testing.T) {
+	for _, in := range []func(int, *run){func(int, *run) {}, suggestAlways} {
+		w := &world{steps: chain("a", "b", "d", "x", "p"), undo: parkFirstUndo("b")}
+		stepByID(w.steps, "d").Needs = []string{"a"}
+		stepByID(w.steps, "p").Pivot = true
 		onFailure(w.steps, "b", task.FailRollbackStep)
-		late(w.steps, "d") // so that b has failed before x begins
+		finishLate(w.steps, "d") // so that b has failed before x begins
 		w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 			switch {
 			case s == "d" && n == 1:
@@ -104,7 +104,7 @@ func TestAPivotDoesNotKeepWhatWasRolledBackAndLeft(t *testing.T) {
 		}
 		l := &chained{T: t, world: w, in: func(n int, r *run) {
 			in(n, r)
-			r.at(10*time.Minute, func() {
+			r.runAfter(10*time.Minute, func() {
 				if s := r.state(); s.Report != nil && parked(s) {
 					r.resolveParked(compensations.Skip)
 				}

@@ -14,6 +14,7 @@ import (
 type Plan struct {
 	Name  string        `json:"name"`
 	Steps []PlannedStep `json:"steps"`
+	Notes []string      `json:"notes,omitempty"`
 }
 
 // PlannedStep is what one step would do.
@@ -23,28 +24,38 @@ type PlannedStep struct {
 	Uses  string   `json:"uses"`
 	Needs []string `json:"needs,omitempty"`
 	Host  string   `json:"host,omitempty"`
-	// Asks says why a person would be asked; empty: nobody.
+	// Asks says why a person would be asked for approval; empty if nobody would.
 	Asks string `json:"asks,omitempty"`
-	// Change is nil where it cannot be known before other steps have run; Unknown says why, or what is wrong.
+	// Refused says why the step is certain to be refused, and with it the task, before anything is touched.
+	Refused string `json:"refused,omitempty"`
+	// Change is nil if it cannot be known before other steps have run; Unknown says why, or what is wrong.
 	Change  *activities.Change `json:"change,omitempty"`
 	Unknown string             `json:"unknown,omitempty"`
 }
 
-// PlanTask plans every step of a task against the world as it is, and touches nothing: what a plan leaves in a journal is
-// released at the end, on every path.
+// PlanTask plans every step of a task against the world as it is, and touches nothing. What the plans leave in journals is
+// released in the end, on every path.
 func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 	compiled, err := compile(ctx, doc)
 	if err != nil {
 		return Plan{}, err
 	}
 	if n := len(compiled.Steps); n > maxPlanned {
-		return Plan{}, refused("steps: %d are more than the %d that can be planned at once; split the task to plan it", n, maxPlanned)
+		return Plan{}, refusef("steps: %d are more than the %d that can be planned at once; split the task to plan it", n, maxPlanned)
+	}
+	seen, err := preflight(ctx, compiled)
+	if err != nil {
+		return Plan{}, err
 	}
 	saga := compensations.New(ctx, compensations.Options{})
 	calls := newCalls(ctx, func() bool { return false })
-	plan, diffs := Plan{Name: compiled.Name}, 0
+	plan, diffs := Plan{Name: compiled.Name, Notes: seen.Unseen}, 0
 	for _, step := range compiled.Steps {
 		p := PlannedStep{ID: step.ID, Name: step.Name, Uses: step.Uses, Needs: step.Needs, Host: step.Place.Host}
+		if p.Refused = seen.of(step.ID); p.Refused != "" {
+			plan.Steps = append(plan.Steps, p)
+			continue
+		}
 		with, err := step.Resolve(nil)
 		if err != nil {
 			p.Unknown, p.Asks = err.Error(), step.Gate.Why
@@ -76,7 +87,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 	return plan, releaseEntries(ctx, saga.Entries())
 }
 
-// releaseEntries drops what planning left behind, also when the task was canceled meanwhile.
+// releaseEntries drops what planning left behind, even if the workflow was canceled meanwhile.
 func releaseEntries(ctx workflow.Context, entries []activities.Entry) error {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

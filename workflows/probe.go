@@ -10,12 +10,12 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// maxProbes bounds how often a step is tried again because a probe said that it had not happened.
+// maxProbes bounds how often a step is retried because a probe found that it had not happened.
 const maxProbes = 3
 
-// probeStep asks the world whether a forward with an unknown outcome has happened, and puts the answer into the step's notes.
-// It is true where it had not happened and the forward's own retries are not used up: then it may run again. What cannot be
-// known is undone like all else.
+// probeStep asks the world whether a forward with an unknown outcome has happened, and adds the answer to the step's notes. It
+// returns true if it had not happened and the forward has retries left, so that it may run again. If that cannot be known, the
+// step is undone like any other.
 func probeStep(ctx workflow.Context, s *stepRun, e activities.Entry, unknown error) (hasNotHappened bool) {
 	policy := e.Policy.WithDefaults()
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

@@ -11,12 +11,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-func TestAForwardWhoseOutcomeIsUnknownIsLookedAt(t *testing.T) {
+func TestAForwardWithAnUnknownOutcomeIsProbed(t *testing.T) {
 	unknown := temporal.NewNonRetryableApplicationError("lost", string(activities.UnknownOutcome), nil)
 	for _, c := range []struct {
 		name  string
 		seen  activities.State
-		times int // that the forward's outcome is unknown
+		times int // how often the forward's outcome is unknown
 		calls []string
 		note  string
 	}{
@@ -44,7 +44,7 @@ func TestAForwardWhoseOutcomeIsUnknownIsLookedAt(t *testing.T) {
 	}
 }
 
-func TestAForwardThatTimedOutIsLookedAtAndNotTriedAgain(t *testing.T) {
+func TestATimedOutForwardIsProbedAndNotRetried(t *testing.T) {
 	w := &world{steps: chain("a", "b"), seen: activities.AsBefore}
 	w.do = func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
 		if s == "b" {
@@ -52,7 +52,7 @@ func TestAForwardThatTimedOutIsLookedAtAndNotTriedAgain(t *testing.T) {
 		}
 		return activities.Result{}, nil
 	}
-	of(w.steps, "b").Retry.Attempts = 2
+	stepByID(w.steps, "b").Retry.Attempts = 2
 	report, err := newRun(t, w).report()
 	require.Error(t, err)
 	require.Equal(t, []string{"do a", "do b", "do b", "observe b", "undo b", "undo a"}, w.calls, "its own attempts are used up")

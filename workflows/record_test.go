@@ -13,13 +13,13 @@ import (
 	"go.temporal.io/api/temporalproto"
 )
 
-// TestRecordHistories records the histories that are missing:
+// TestRecordHistories records the missing histories:
 //
 //	go test -tags record -run RecordHistories ./workflows
 func TestRecordHistories(t *testing.T) {
 	for name, s := range scenarios {
 		t.Run(name, func(t *testing.T) {
-			record(t, name, func() (*live, string) {
+			recordHistory(t, name, func() (*live, string) {
 				l := startLive(t, s.world())
 				if s.act != nil {
 					s.act(l)
@@ -29,9 +29,9 @@ func TestRecordHistories(t *testing.T) {
 			})
 		})
 	}
-	for name, s := range after {
+	for name, s := range followUps {
 		t.Run(name, func(t *testing.T) {
-			record(t, name, func() (*live, string) {
+			recordHistory(t, name, func() (*live, string) {
 				l := startLive(t, s.world())
 				id := s.act(l)
 				require.NoError(t, l.client.GetWorkflow(t.Context(), id, "").Get(t.Context(), nil))
@@ -41,8 +41,8 @@ func TestRecordHistories(t *testing.T) {
 	}
 }
 
-// record writes down the history of the last run of a workflow, where there is none yet.
-func record(t *testing.T, name string, play func() (*live, string)) {
+// recordHistory stores the history of the last run of a workflow, unless there is one already.
+func recordHistory(t *testing.T, name string, play func() (*live, string)) {
 	file := filepath.Join(histories, name+".json")
 	if _, err := os.Stat(file); err == nil {
 		return

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Recover unwinds a run that ended without unwinding: it was terminated, it timed out, or the server ended it. It completes
-// with the report that the run would have closed with. Whoever starts it: LedgerActivity hands it nothing of a run that is not
-// dead, or that is not its own to recover.
+// Recover unwinds a run that ended without unwinding: it was terminated, it timed out, or the server ended it. It completes with
+// the report that the run would have closed with. LedgerActivity refuses it a run that is not dead, or not its own to recover,
+// so anybody may start it.
 func Recover(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
 	var r RecoverRequest
 	decodeInput("its argument", input, &r)
@@ -32,13 +32,21 @@ func Recover(ctx workflow.Context, input, carry converter.RawValue) (compensatio
 		}
 		t.redoable, t.unknown, t.pivot.committed, t.compiled.Unwind = ledger.Redoable, ledger.Unknown, ledger.Committed, ledger.Unwind
 		t.configure(ctx)
-		t.saga.Merge(ledger.carry())
 		t.ending.cause = &compensations.Cause{Kind: compensations.Ended, Text: fmt.Sprintf("run %s of %s ended without unwinding: %s", r.RunID, r.WorkflowID, r.Ended)}
+		if ledger.Redoable || ledger.Completed { // the task had ended before: what unwound it may have died before it held the records
+			calm, done := workflow.NewDisconnectedContext(ctx)
+			defer done()
+			if err := holdRecords(calm, ledger.Entries); isType(err, activities.Refused) && ledger.isWhole() {
+				t.ending.cause.Text += "; " + compensations.Reason(err)
+				return nil
+			}
+		}
+		t.saga.Merge(ledger.toCarry())
 		return nil
 	})
 }
 
-// Rollback undoes a task that has committed, or a part of it, so that it can be done again: see Redo.
+// Rollback undoes a committed task, or a part of it, in such a way that it can be redone: see Redo.
 func Rollback(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
 	var r RollbackRequest
 	decodeInput("its argument", input, &r)
@@ -53,9 +61,12 @@ func Rollback(ctx workflow.Context, input, carry converter.RawValue) (compensati
 		if err != nil {
 			return err
 		}
+		if err := holdRecords(ctx, ledger.Entries); err != nil {
+			return err
+		}
 		t.redoable, t.compiled.Unwind = true, ledger.Unwind
 		t.configure(ctx)
-		t.saga.Adopt(ledger.Entries)
+		t.saga.Merge(compensations.Carry{Entries: ledger.Entries, Done: ledger.Done, Results: ledger.Results})
 		t.ending.cause = &compensations.Cause{Kind: compensations.RolledBack, Step: r.Step, Text: describeRollback(r)}
 		return nil
 	})
@@ -72,8 +83,8 @@ func describeRollback(r RollbackRequest) string {
 	return text
 }
 
-// Part is the part of a ledger that a rollback undoes: everything since a savepoint, or a step and all that builds on it; with
-// neither, the whole ledger.
+// Part returns the part of a ledger that a rollback undoes: everything since a savepoint, or a step and all that builds on it.
+// If neither is named, it is the whole ledger.
 func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entry, error) {
 	from, found := 0, savepoint == "" && step == ""
 	for _, e := range entries {
@@ -99,8 +110,8 @@ func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entr
 	return compensations.Closure(entries, func(e activities.Entry) bool { return e.Step == step }), nil
 }
 
-// Redo does again what a rollback has undone: exactly, from what the worlds have kept, or anew. It is a task like any other: it
-// unwinds when it fails, and can be rolled back.
+// Redo repeats what a rollback has undone: exactly, from what the worlds have kept, or by running the steps again. It is a task
+// like any other: it unwinds when it fails, and can be rolled back.
 func Redo(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
 	var r RedoRequest
 	decodeInput("its argument", input, &r)
@@ -124,12 +135,15 @@ func Redo(ctx workflow.Context, input, carry converter.RawValue) (compensations.
 		compiled.Steps = nil
 		for _, s := range steps {
 			if _, again := before.Tokens[s.ID]; again {
-				s.Place = before.Places[s.ID] // where what was kept is
+				s.Place = before.Places[s.ID] // where its world has kept what it needs
 				compiled.Steps = append(compiled.Steps, s)
 			}
 		}
+		if compiled.Session != nil {
+			return refusef("task %s is a session: its steps came from its agent, which may take them again in another one", r.Task.WorkflowID)
+		}
 		if len(compiled.Steps) == 0 {
-			return refused("rollback %s has undone no step of task %s: there is nothing to redo", r.Rollback.WorkflowID, r.Task.WorkflowID)
+			return refusef("rollback %s has undone no step of task %s: there is nothing to redo", r.Rollback.WorkflowID, r.Task.WorkflowID)
 		}
 		t.runner.redoes = before.Tokens
 		maps.Copy(t.runner.outputs, before.Outputs)

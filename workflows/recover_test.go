@@ -26,7 +26,7 @@ import (
 
 var wholeTask = recovery.Part{}
 
-// recover finds what is dead of the task and recovers it.
+// recover finds the dead run of the task and recovers it.
 func (l *live) recover() recovery.Run {
 	l.Helper()
 	dead, err := l.server().Find(l.Context(), l.run.GetID())
@@ -42,8 +42,8 @@ func (l *live) terminate(id string) {
 	require.NoError(l, l.client.TerminateWorkflow(l.Context(), id, "", "a test"))
 }
 
-// ended waits for a workflow that repairs another, and returns its report.
-func (l *live) ended(run recovery.Run) (r compensations.Report) {
+// awaitReport waits for a workflow that repairs another one, and returns its report.
+func (l *live) awaitReport(run recovery.Run) (r compensations.Report) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), 90*time.Second)
 	defer cancel()
@@ -51,8 +51,8 @@ func (l *live) ended(run recovery.Run) (r compensations.Report) {
 	return r
 }
 
-// missedSoon requires that a worker which dies over an activity of a workflow is missed long before the activity's time is over.
-func (l *live) missedSoon(run recovery.Run, activity string) {
+// requireMissedSoon requires that the death of a worker during an activity is noticed long before the activity times out.
+func (l *live) requireMissedSoon(run recovery.Run, activity string) {
 	l.Helper()
 	history := l.client.GetWorkflowHistory(l.Context(), run.WorkflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
@@ -67,14 +67,14 @@ func (l *live) missedSoon(run recovery.Run, activity string) {
 }
 
 func TestATerminatedTaskIsRecovered(t *testing.T) {
-	l := startLive(t, &world{steps: chain("a", "b", "c"), do: hangAt("b", never)})
-	l.called("do b", 1)
+	l := startLive(t, &world{steps: chain("a", "b", "c"), do: blockAt("b", never)})
+	l.awaitCalls("do b", 1)
 	_, err := l.server().Find(t.Context(), l.run.GetID())
 	require.Equal(t, recovery.Alive, recovery.WhyOf(err), "a living run is not recovered")
 	l.terminate(l.run.GetID())
 	run := l.recover()
-	report := l.ended(run)
-	l.missedSoon(run, workflows.LedgerActivity)
+	report := l.awaitReport(run)
+	l.requireMissedSoon(run, workflows.LedgerActivity)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, compensations.Ended, report.Cause.Kind)
 	require.Contains(t, report.Cause.Text, "terminated")
@@ -85,14 +85,14 @@ func TestATerminatedTaskIsRecovered(t *testing.T) {
 	require.Len(t, l.calls(), 4)
 }
 
-// A server ends a run whose history is larger than it allows: 50 MB, unless it is told otherwise.
+// A server ends a run whose history exceeds its limit, which is 50 MB by default.
 func TestARunThatTheServerEndsIsRecovered(t *testing.T) {
-	w := &world{steps: chain("a", "b", "c"), do: hangAt("b", never)}
+	w := &world{steps: chain("a", "b", "c"), do: blockAt("b", never)}
 	l := newLive(t, servertest.Client(t), w)
 	stop := l.startWorker()
 	l.start()
-	l.called("do b", 1)
-	stop() // nobody takes what comes now, and so nobody continues the task in a new run
+	l.awaitCalls("do b", 1)
+	stop() // so that no worker continues the task as new
 	note := make([]byte, 1900<<10)
 	var told error
 	for range 40 {
@@ -102,18 +102,18 @@ func TestARunThatTheServerEndsIsRecovered(t *testing.T) {
 	}
 	require.Error(t, told, "76 MB are more than a server takes")
 	history := l.client.GetWorkflowHistory(t.Context(), l.run.GetID(), l.run.GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
-	last, err := history.Next() // not all of it: it is as large as a server takes
+	last, err := history.Next() // only this event: the whole history is as large as a server allows
 	require.NoError(t, err)
 	require.Contains(t, last.GetWorkflowExecutionTerminatedEventAttributes().GetReason(), "size exceeds limit", told)
 
 	l.startWorker()
-	report := l.ended(l.recover())
+	report := l.awaitReport(l.recover())
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, compensations.Ended, report.Cause.Kind)
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo a"}, l.calls())
 }
 
-func TestATaskTerminatedWhileItUnwindsIsUndoneOnceAsIsItsTerminatedRecovery(t *testing.T) {
+func TestATerminatedUnwindAndItsTerminatedRecoveryUndoOnce(t *testing.T) {
 	w := &world{steps: chain("a", "b", "c", "d"), do: refusing("d")}
 	letGo := make(chan struct{})
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
@@ -123,16 +123,16 @@ func TestATaskTerminatedWhileItUnwindsIsUndoneOnceAsIsItsTerminatedRecovery(t *t
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
 	l := startLive(t, w)
-	l.called("undo c", 1)
+	l.awaitCalls("undo c", 1)
 	l.terminate(l.run.GetID())
 	first := l.recover()
-	l.called("undo c", 2) // what was under way is undone again: the world makes that harmless
-	l.called("undo b", 1)
+	l.awaitCalls("undo c", 2) // the interrupted undo is repeated, which the world makes harmless
+	l.awaitCalls("undo b", 1)
 	l.terminate(first.WorkflowID)
 	second := l.recover()
 	require.NotEqual(t, first.WorkflowID, second.WorkflowID)
 	close(letGo)
-	report := l.ended(second)
+	report := l.awaitReport(second)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo c", "undo b", "undo b", "undo a"}, l.calls())
 	require.Equal(t, []string{"d settled restored", "c settled restored", "a settled restored", "b settled restored"}, outcomes(report),
@@ -140,8 +140,8 @@ func TestATaskTerminatedWhileItUnwindsIsUndoneOnceAsIsItsTerminatedRecovery(t *t
 }
 
 func TestADeadRunThatWasResetIsUnwoundByTheReset(t *testing.T) {
-	l := startLive(t, &world{steps: chain("a", "b", "c"), do: hangAt("c", never)})
-	l.called("do c", 1)
+	l := startLive(t, &world{steps: chain("a", "b", "c"), do: blockAt("c", never)})
+	l.awaitCalls("do c", 1)
 	l.terminate(l.run.GetID())
 	var point int64
 	for _, e := range l.events(t.Context(), l.run.GetRunID()) {
@@ -164,11 +164,11 @@ func TestADeadRunThatWasResetIsUnwoundByTheReset(t *testing.T) {
 	require.Equal(t, recovery.Ended, recovery.WhyOf(err))
 }
 
-func TestAResetOfARunThatWasRecoveredForgetsNothingAndChangesNothing(t *testing.T) {
-	l := startLive(t, &world{steps: chain("a", "b"), do: hangAt("b", never)})
-	l.called("do b", 1)
+func TestAResetOfARecoveredRunChangesNothing(t *testing.T) {
+	l := startLive(t, &world{steps: chain("a", "b"), do: blockAt("b", never)})
+	l.awaitCalls("do b", 1)
 	l.terminate(l.run.GetID())
-	l.ended(l.recover())
+	l.awaitReport(l.recover())
 	_, err := l.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
 		Reason: "a test", RequestId: t.Name(), WorkflowTaskFinishEventId: 4,
@@ -181,7 +181,7 @@ func TestAResetOfARunThatWasRecoveredForgetsNothingAndChangesNothing(t *testing.
 	require.NotContains(t, l.calls()[2:], "do a")
 }
 
-func TestAResetOfARunThatHasUnwoundGoesNotForward(t *testing.T) {
+func TestAResetOfAnUnwoundRunDoesNotGoForward(t *testing.T) {
 	l := startLive(t, &world{steps: chain("a", "b"), do: refusing("b")})
 	_, err := l.report()
 	require.Error(t, err)
@@ -196,7 +196,7 @@ func TestAResetOfARunThatHasUnwoundGoesNotForward(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, compensations.WasReset, report.Cause.Kind)
 	require.Equal(t, compensations.Unwound, report.Status)
-	// What the reset run was about to do again, and was kept from, is asked for again: a world then answers what it did before.
+	// The forward that the reset run was refused is undone again: a world then answers as before.
 	require.Equal(t, append(before, "undo a"), l.calls())
 }
 
@@ -209,7 +209,7 @@ func TestAStuckTaskIsTakenOver(t *testing.T) {
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
 	l := startLive(t, w)
-	l.until(parked)
+	l.awaitState(parked)
 	require.Eventually(t, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -226,7 +226,7 @@ func TestAStuckTaskIsTakenOver(t *testing.T) {
 	if parked(s) { // a parks once too
 		l.resolveIn(run.WorkflowID, compensations.Retry)
 	}
-	require.Equal(t, compensations.Unwound, l.ended(run).Status)
+	require.Equal(t, compensations.Unwound, l.awaitReport(run).Status)
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo b", "undo a", "undo a"}, l.calls())
 }
 
@@ -252,7 +252,7 @@ func (l *live) resolveIn(id string, do compensations.Do) {
 	}
 }
 
-func TestACommittedTaskIsRolledBackDoneAgainAndRolledBackAgain(t *testing.T) {
+func TestACommittedTaskIsRolledBackRedoneAndRolledBackAgain(t *testing.T) {
 	steps := chain("a", "b", "c", "d")
 	steps[2].Savepoint = "half"
 	w := &world{steps: steps}
@@ -281,16 +281,17 @@ func TestACommittedTaskIsRolledBackDoneAgainAndRolledBackAgain(t *testing.T) {
 	require.Equal(t, recovery.NoSuchPart, recovery.WhyOf(err))
 	back, err := l.server().Rollback(t.Context(), done, recovery.Part{To: "half"}, "eve", "it was wrong", converter.GetDefaultDataConverter())
 	require.NoError(t, err)
-	report := l.ended(back)
+	report := l.awaitReport(back)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, []string{"c settled restored", "d settled restored"}, outcomes(report))
 	require.True(t, decisions[0].Redoable, "what a rollback takes away is kept")
+	require.True(t, decisions[0].Done, "and the history knows that the step was done")
 
 	found, err := l.server().FindRollback(t.Context(), back.WorkflowID)
 	require.NoError(t, err)
 	redo, err := l.server().Redo(t.Context(), found, "eve", converter.GetDefaultDataConverter())
 	require.NoError(t, err)
-	report = l.ended(redo)
+	report = l.awaitReport(redo)
 	require.Equal(t, compensations.Redone, report.Status)
 	require.Len(t, forwards, 6)
 	for i, again := range forwards[4:] {
@@ -306,7 +307,7 @@ func TestACommittedTaskIsRolledBackDoneAgainAndRolledBackAgain(t *testing.T) {
 	require.NoError(t, err)
 	again, err := l.server().Rollback(t.Context(), done, wholeTask, "eve", "", converter.GetDefaultDataConverter())
 	require.NoError(t, err)
-	require.Equal(t, compensations.Unwound, l.ended(again).Status)
+	require.Equal(t, compensations.Unwound, l.awaitReport(again).Status)
 	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "do c", "do d", "undo d", "undo c"}, l.calls())
 }
 
@@ -330,20 +331,20 @@ func TestATerminatedRollbackIsRecoveredAsARollback(t *testing.T) {
 	require.NoError(t, err)
 	back, err := l.server().Rollback(t.Context(), done, recovery.Part{Step: "b"}, "eve", "", converter.GetDefaultDataConverter())
 	require.NoError(t, err)
-	l.called("undo c", 1)
+	l.awaitCalls("undo c", 1)
 	l.terminate(back.WorkflowID)
 	dead, err := l.server().Find(t.Context(), back.WorkflowID)
 	require.NoError(t, err)
 	run, err := l.server().Recover(t.Context(), dead, "eve")
 	require.NoError(t, err)
 	close(letGo)
-	require.Equal(t, compensations.Unwound, l.ended(run).Status)
+	require.Equal(t, compensations.Unwound, l.awaitReport(run).Status)
 	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo c", "undo b"}, l.calls())
 	require.NotContains(t, redoable, false)
 }
 
-// A recovery, or a rollback, that waits for a person may wait longer than the namespace keeps what it is about.
-func TestWhatUnwindsATaskOutlivesItsHistory(t *testing.T) {
+// A recovery or a rollback may wait for a person for longer than the namespace keeps the history that it unwinds.
+func TestRecoveryAndRollbackOutliveTheHistoryTheyUnwind(t *testing.T) {
 	unsure := func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "c" && n == 1 {
 			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
@@ -356,7 +357,7 @@ func TestWhatUnwindsATaskOutlivesItsHistory(t *testing.T) {
 	}{
 		"recovery": {
 			begin: func(_ *testing.T, l *live) recovery.Run {
-				l.called("do c", 1)
+				l.awaitCalls("do c", 1)
 				l.terminate(l.run.GetID())
 				return l.recover()
 			},
@@ -378,7 +379,7 @@ func TestWhatUnwindsATaskOutlivesItsHistory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &world{steps: chain("a", "b", "c"), undo: unsure}
 			if name == "recovery" {
-				w.do = hangAt("c", never)
+				w.do = blockAt("c", never)
 			}
 			l := startLive(t, w)
 			first := c.begin(t, l)
@@ -390,19 +391,19 @@ func TestWhatUnwindsATaskOutlivesItsHistory(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := l.server().Describe(t.Context(), l.run.GetID(), "")
 				return recovery.WhyOf(err) == recovery.Unknown
-			}, 3*time.Minute, 100*time.Millisecond) // a server deletes a run once it has noted how far its queues are: each half minute
+			}, 3*time.Minute, 100*time.Millisecond) // a server deletes a run only when it has checkpointed its queues, every half minute
 			l.terminate(first.WorkflowID)
 			dead, err := l.server().Find(t.Context(), first.WorkflowID)
 			require.NoError(t, err)
 			second, err := l.server().Recover(t.Context(), dead, "eve")
 			require.NoError(t, err)
-			require.Equal(t, compensations.Unwound, l.ended(second).Status)
+			require.Equal(t, compensations.Unwound, l.awaitReport(second).Status)
 			require.Equal(t, c.calls, l.calls())
 		})
 	}
 }
 
-func TestAnUndoWhoseAbsenceIsNoProofIsLookedAtAgainAfterTheEnd(t *testing.T) {
+func TestAnUncertainUndoIsCheckedAgainAfterTheEnd(t *testing.T) {
 	w := &world{steps: chain("a", "b"), do: refusing("b")}
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "a" && n == 1 {
@@ -414,14 +415,14 @@ func TestAnUndoWhoseAbsenceIsNoProofIsLookedAtAgainAfterTheEnd(t *testing.T) {
 	report, err := l.report()
 	require.Error(t, err)
 	require.Contains(t, strings.Join(report.Notes, "\n"), "1 undos are looked at again later: workflow late-sweep-")
-	l.called("undo a", 2)
-	late := l.ended(recovery.Run{Chain: workflows.Chain{WorkflowID: fmt.Sprintf("late-sweep-%s-1", l.run.GetRunID())}})
+	l.awaitCalls("undo a", 2)
+	late := l.awaitReport(recovery.Run{Chain: workflows.Chain{WorkflowID: fmt.Sprintf("late-sweep-%s-1", l.run.GetRunID())}})
 	require.Equal(t, []string{"a settled compensated"}, outcomes(late))
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "undo a"}, l.calls())
 }
 
-// long is a chain of n steps.
-func long(n int) []task.Step {
+// longChain returns a chain of n steps.
+func longChain(n int) []task.Step {
 	ids := make([]string, n)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("s%04d", i)
@@ -445,8 +446,8 @@ func (l *live) runsOf(id string) (runs []string) {
 }
 
 func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) {
-	c, n := impatient(t, 1000)
-	w := &world{steps: long(n), do: refusing(fmt.Sprintf("s%04d", n-1))}
+	c, n := newImpatientServer(t, 1000)
+	w := &world{steps: longChain(n), do: refusing(fmt.Sprintf("s%04d", n-1))}
 	reached, letGo := make(chan struct{}), make(chan struct{})
 	half := fmt.Sprintf("s%04d", n/4)
 	w.undo = func(step string, times int, _ activities.Decision) (activities.Undone, error) {
@@ -470,7 +471,7 @@ func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) 
 	l.terminate(l.run.GetID())
 	run := l.recover()
 	close(letGo)
-	report := l.ended(run)
+	report := l.awaitReport(run)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, n, report.Outcomes["restored"])
 
@@ -480,7 +481,7 @@ func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) 
 	}
 	for _, s := range slices.Backward(w.steps) {
 		want = append(want, "undo "+s.ID)
-		if s.ID == half { // it was under way when the run was terminated
+		if s.ID == half { // it was running when the run was terminated
 			want = append(want, "undo "+s.ID)
 		}
 	}
@@ -492,13 +493,13 @@ func TestALongTaskContinuesAsNewBothWaysAndIsRecoveredInTheMiddle(t *testing.T) 
 }
 
 func TestAResetOfAnEarlierRunOfAChainUnwindsTheWholeChain(t *testing.T) {
-	c, n := impatient(t, 720)
+	c, n := newImpatientServer(t, 720)
 	for name, choose := range map[string]func(ids []int64) int64{
 		"early in the run":      func(ids []int64) int64 { return ids[10] },
 		"at the end of the run": func(ids []int64) int64 { return ids[len(ids)-1] },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLive(t, c, &world{steps: long(n)})
+			l := newLive(t, c, &world{steps: longChain(n)})
 			l.startWorker()
 			l.start()
 			_, err := l.report()
@@ -529,7 +530,7 @@ func TestAResetOfAnEarlierRunOfAChainUnwindsTheWholeChain(t *testing.T) {
 }
 
 func TestAStepThatIsRejectedWhileAnotherIsRolledBackIsRolledBackToo(t *testing.T) {
-	steps := gated(chain("a", "g", "h"), "g", time.Hour)
+	steps := addGate(chain("a", "g", "h"), "g", time.Hour)
 	steps[1].Needs = nil
 	steps[0].OnFailure = task.OnFailure{Do: task.FailRollbackStep}
 	steps[1].OnFailure = task.OnFailure{Do: task.FailRollbackStep}
@@ -548,11 +549,11 @@ func TestAStepThatIsRejectedWhileAnotherIsRolledBackIsRolledBackToo(t *testing.T
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
 	l := startLive(t, w)
-	g := l.until(atGate).Gates[0]
+	g := l.awaitState(atGate).Gates[0]
 	close(letGo)
-	l.until(parked)
-	l.signal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
-	l.until(func(s workflows.State) bool { return len(s.Gates) == 0 && s.Phase != "" })
+	l.awaitState(parked)
+	l.sendSignal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
+	l.awaitState(func(s workflows.State) bool { return len(s.Gates) == 0 && s.Phase != "" })
 	l.resolve(compensations.Retry)
 	report, err := l.report()
 	require.NoError(t, err)
@@ -562,7 +563,7 @@ func TestAStepThatIsRejectedWhileAnotherIsRolledBackIsRolledBackToo(t *testing.T
 	require.Equal(t, []string{"undo a", "undo a", "undo g"}, calls[2:])
 }
 
-func TestARecoveryTellsWhatTheDeadRunHadUndoneAndLooksAgainForIt(t *testing.T) {
+func TestARecoveryReportsTheDeadRunsUndosAndChecksThemAgain(t *testing.T) {
 	w := &world{steps: chain("a", "b", "c"), do: refusing("c")}
 	letGo := make(chan struct{})
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
@@ -577,20 +578,20 @@ func TestARecoveryTellsWhatTheDeadRunHadUndoneAndLooksAgainForIt(t *testing.T) {
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
 	l := startLive(t, w)
-	l.called("undo a", 1)
+	l.awaitCalls("undo a", 1)
 	l.terminate(l.run.GetID())
 	run := l.recover()
 	close(letGo)
-	report := l.ended(run)
+	report := l.awaitReport(run)
 	require.Equal(t, compensations.Remains, report.Status)
 	require.ElementsMatch(t, []string{"c settled residue", "b settled nothing-to-undo", "a settled restored"}, outcomes(report))
-	l.called("undo b", 2)
+	l.awaitCalls("undo b", 2)
 }
 
-// Anybody who may start a workflow can start one of ours by hand, under any id.
-func TestWhatIsStartedByHandUndoesNothingOfATaskThatLives(t *testing.T) {
-	l := startLive(t, &world{steps: gated(chain("a", "b"), "b", time.Hour)})
-	l.until(atGate)
+// Anybody who may start workflows can start one of ours by hand, under any id.
+func TestWorkflowsStartedByHandUndoNothingOfALiveTask(t *testing.T) {
+	l := startLive(t, &world{steps: addGate(chain("a", "b"), "b", time.Hour)})
+	l.awaitState(atGate)
 	chain := workflows.Chain{WorkflowID: l.run.GetID(), RunID: l.run.GetRunID(), FirstRunID: l.run.GetRunID()}
 	byHand := map[string]any{
 		workflows.RecoverType:  workflows.RecoverRequest{Chain: chain, Ended: "terminated"},
@@ -610,8 +611,8 @@ func TestWhatIsStartedByHandUndoesNothingOfATaskThatLives(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"do a", "plan b"}, l.calls())
-	// The recovery under the right id stands in nobody's way: it is one that has died, and is recovered itself.
+	// The recovery under the right id does not block anything: it has died, and is recovered itself.
 	l.terminate(l.run.GetID())
-	require.Equal(t, compensations.Unwound, l.ended(l.recover()).Status)
+	require.Equal(t, compensations.Unwound, l.awaitReport(l.recover()).Status)
 	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, l.calls())
 }

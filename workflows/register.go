@@ -1,16 +1,25 @@
 package workflows
 
-import "go.temporal.io/sdk/workflow"
+import (
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+)
 
 // Registrar is the part of a Temporal worker that Register needs.
 type Registrar interface {
 	RegisterWorkflowWithOptions(w any, options workflow.RegisterOptions)
 }
 
-// Register registers every workflow with a worker.
-func Register(to Registrar) {
+// Register registers every workflow with a worker. check is for the steps that sessions are to take; without one they are only
+// checked once they are accepted.
+func Register(to Registrar, check StepCheck) {
+	agentTask := func(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
+		return runAgentTask(ctx, input, carry, check)
+	}
 	for name, w := range map[string]any{
-		AgentTaskType: AgentTask, PlanTaskType: PlanTask, RecoverType: Recover, RollbackType: Rollback, RedoType: Redo,
+		AgentTaskType: agentTask, PlanTaskType: PlanTask, ValidateTaskType: ValidateTask, RecoverType: Recover, RollbackType: Rollback, RedoType: Redo,
 		LateSweepType: LateSweep, SweepType: Sweep, RetainType: Retain,
 	} {
 		to.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})

@@ -19,20 +19,21 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
+	"github.com/seed-62bf7108/unwind/workflows/session"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// The stored histories were recorded once; record_test.go records those that are missing. From the first release on they are
-// never rewritten: a change that they do not replay needs workflow.GetVersion, and a history of its own. Until then such a change
+// The stored histories were recorded once; record_test.go records missing ones. From the first release on they are never
+// rewritten: a change under which they do not replay needs workflow.GetVersion, and a history of its own. Until then such a change
 // records them anew.
 const histories = "testdata/histories"
 
-// replay replays a history with the workflows of today, or with another one in the place of each of them.
+// replay replays a history with today's workflows, or with other in the place of each of them.
 func replay(t *testing.T, file string, other any) error {
 	t.Helper()
 	r := worker.NewWorkflowReplayer()
 	if other == nil {
-		workflows.Register(r)
+		workflows.Register(r, nil)
 		return r.ReplayWorkflowHistoryFromJSONFile(nil, file)
 	}
 	for _, name := range []string{
@@ -44,14 +45,14 @@ func replay(t *testing.T, file string, other any) error {
 }
 
 func TestStoredHistoriesReplay(t *testing.T) {
-	for _, file := range stored(t) {
+	for _, file := range listHistories(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			require.NoError(t, replay(t, file, nil))
 		})
 	}
 }
 
-// A replay that accepts anything proves nothing: workflows that decide otherwise must be told apart, for each history.
+// A replay that accepts anything proves nothing: for each history, workflows that decide otherwise must fail.
 func TestOtherWorkflowsDoNotReplay(t *testing.T) {
 	wrong := map[string]any{
 		"schedules something first": func(ctx workflow.Context, doc, carry converter.RawValue) (compensations.Report, error) {
@@ -66,7 +67,7 @@ func TestOtherWorkflowsDoNotReplay(t *testing.T) {
 			return compensations.Report{}, nil
 		},
 	}
-	for _, file := range stored(t) {
+	for _, file := range listHistories(t) {
 		for name, task := range wrong {
 			t.Run(filepath.Base(file)+" "+name, func(t *testing.T) {
 				require.Error(t, replay(t, file, task))
@@ -75,31 +76,30 @@ func TestOtherWorkflowsDoNotReplay(t *testing.T) {
 	}
 }
 
-// stored lists the histories; there must be one of each scenario.
-func stored(t *testing.T) []string {
+// listHistories lists the stored histories, of which there must be one for each scenario.
+func listHistories(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(histories, "*.json"))
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), len(scenarios)+len(after), "histories are missing in %s: record them", histories)
+	require.GreaterOrEqual(t, len(files), len(scenarios)+len(followUps), "histories are missing in %s: record them", histories)
 	return files
 }
 
-// scenario is a way through a workflow that a stored history covers. act drives the task to its end.
+// scenario is a path through a workflow that a stored history covers. act drives the task to its end.
 type scenario struct {
 	world func() *world
 	act   func(l *live)
 }
 
-// after are the scenarios of workflows that go on where a task has ended: act starts one when the task is over, and returns
-// its id.
-var after = map[string]struct {
+// followUps are the scenarios of workflows that follow the end of a task: act starts one when the task is over, and returns its id.
+var followUps = map[string]struct {
 	world func() *world
 	act   func(l *live) string
 }{
 	"recovered": {
-		func() *world { return &world{steps: chain("a", "b", "c"), do: hangAt("c", never)} },
+		func() *world { return &world{steps: chain("a", "b", "c"), do: blockAt("c", never)} },
 		func(l *live) string {
-			l.called("do c", 1)
+			l.awaitCalls("do c", 1)
 			l.terminate(l.run.GetID())
 			return l.recover().WorkflowID
 		},
@@ -108,11 +108,15 @@ var after = map[string]struct {
 		func() *world { return &world{steps: chain("a", "b", "c")} },
 		func(l *live) string { return l.rollback("b").WorkflowID },
 	},
+	"rolled-back-held": { // rolled-back is of before records were held
+		func() *world { return &world{steps: chain("a", "b", "c")} },
+		func(l *live) string { return l.rollback("b").WorkflowID },
+	},
 	"redone": {
-		func() *world { return &world{steps: gated(chain("a", "b"), "b", time.Hour)} },
+		func() *world { return &world{steps: addGate(chain("a", "b"), "b", time.Hour)} },
 		func(l *live) string {
 			l.approve()
-			l.ended(l.rollback(""))
+			l.awaitReport(l.rollback(""))
 			found, err := l.server().FindRollback(l.Context(), l.run.GetID())
 			require.NoError(l, err)
 			redo, err := l.server().Redo(l.Context(), found, "eve", converter.GetDefaultDataConverter())
@@ -122,6 +126,28 @@ var after = map[string]struct {
 			require.NoError(l, l.client.SignalWorkflow(l.Context(), redo.WorkflowID, "", workflows.SignalApprove,
 				workflows.Decision{Step: s.Gates[0].Step, Digest: s.Gates[0].Digest, Who: "ann"}))
 			return redo.WorkflowID
+		},
+	},
+	"session": {
+		func() *world { return &world{steps: chain("a"), do: refusing("bad")} },
+		func(l *live) string {
+			_, err := l.report()
+			require.NoError(l, err)
+			s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue}, json.RawMessage(sessionDocument))
+			require.NoError(l, err)
+			for _, request := range []func() (workflows.Answer, error){
+				func() (workflows.Answer, error) { return s.Step(l.Context(), "1", steps("x", "bad").Steps...) },
+				func() (workflows.Answer, error) { return s.Savepoint(l.Context(), "2", "half") },
+				func() (workflows.Answer, error) { return s.Step(l.Context(), "3", steps("y", "z").Steps...) },
+				func() (workflows.Answer, error) {
+					return s.Rollback(l.Context(), "4", workflows.SessionRollback{To: "half"})
+				},
+				func() (workflows.Answer, error) { return s.Finish(l.Context(), "5") },
+			} {
+				_, err := request()
+				require.NoError(l, err)
+			}
+			return s.ID()
 		},
 	},
 	"looked-again": {
@@ -136,13 +162,13 @@ var after = map[string]struct {
 			return w
 		},
 		func(l *live) string {
-			l.called("undo a", 2)
+			l.awaitCalls("undo a", 2)
 			return fmt.Sprintf("late-sweep-%s-1", l.run.GetRunID())
 		},
 	},
 }
 
-// rollback rolls the task back when it has committed, or a step of it with what builds on it.
+// rollback rolls back the committed task, or one step of it with what builds on it.
 func (l *live) rollback(step string) recovery.Run {
 	l.Helper()
 	_, err := l.report()
@@ -157,38 +183,38 @@ func (l *live) rollback(step string) recovery.Run {
 var scenarios = map[string]scenario{
 	"rolled-back-step": {func() *world {
 		steps := chain("a", "b", "c", "d")
-		of(steps, "d").Needs = []string{"a"}
+		stepByID(steps, "d").Needs = []string{"a"}
 		onFailure(steps, "b", task.FailRollbackStep)
 		return &world{steps: steps, do: refusing("b")}
 	}, nil},
 	"unwound-to-savepoint": {func() *world {
 		steps := chain("a", "b", "c")
-		of(steps, "b").Savepoint = "half"
-		backTo(steps, "c", "half", 1)
+		stepByID(steps, "b").Savepoint = "half"
+		unwindTo(steps, "c", "half", 1)
 		return &world{steps: steps, do: refusing("c")}
 	}, nil},
 	"canceled-in-a-rollback": {
 		func() *world {
 			steps := chain("a", "b", "c", "d")
-			of(steps, "d").Needs = []string{"a"}
+			stepByID(steps, "d").Needs = []string{"a"}
 			onFailure(steps, "b", task.FailRollbackStep)
-			return &world{steps: steps, do: refusing("b"), undo: parksOnce("b")}
+			return &world{steps: steps, do: refusing("b"), undo: parkFirstUndo("b")}
 		},
 		func(l *live) {
-			l.until(parked)
+			l.awaitState(parked)
 			require.NoError(l, l.client.CancelWorkflow(l.Context(), l.run.GetID(), ""))
-			l.called("undo d", 1)
+			l.awaitCalls("undo d", 1)
 			l.resolve(compensations.Retry)
 		},
 	},
 	"pivot": {func() *world {
 		steps := chain("a", "b", "c")
-		of(steps, "b").Pivot = true
+		stepByID(steps, "b").Pivot = true
 		return &world{steps: steps, do: refusing("c")}
 	}, nil},
 	"parallel": {func() *world {
 		steps := chain("a", "b", "c", "d")
-		of(steps, "c").Needs, of(steps, "d").Needs = []string{"a"}, []string{"b", "c"}
+		stepByID(steps, "c").Needs, stepByID(steps, "d").Needs = []string{"a"}, []string{"b", "c"}
 		return &world{steps: steps, do: refusing("d"), compiled: task.Compiled{Unwind: task.UnwindParallel}}
 	}, nil},
 	"probed": {func() *world {
@@ -212,7 +238,17 @@ var scenarios = map[string]scenario{
 		},
 		func(l *live) { l.resolve(compensations.Retry) },
 	},
-	"continued": {func() *world { return &world{steps: long(700), do: refusing("s0699")} }, nil},
+	"parked-attribute": {
+		func() *world { return &world{steps: chain("a", "b"), do: refusing("b"), undo: parkFirstUndo("a")} },
+		func(l *live) { l.awaitState(parked); l.resolve(compensations.Retry) },
+	},
+	"continued": {func() *world { return &world{steps: longChain(700), do: refusing("s0699")} }, nil},
+	"looked-at-first": {func() *world {
+		return &world{steps: preflighted(chain("a", "b", "c"), "a", "c"), do: refusing("c")}
+	}, nil},
+	"refused-at-first": {func() *world {
+		return &world{steps: preflighted(chain("a", "b"), "b"), preflight: refuses("b", "path: it is outside")}
+	}, nil},
 	"committed": {func() *world { return &world{steps: chain("a", "b", "c")} }, nil},
 	"failed":    {func() *world { return &world{steps: chain("a", "b", "c"), do: refusing("c")} }, nil},
 	"side-by-side": {func() *world {
@@ -225,26 +261,26 @@ var scenarios = map[string]scenario{
 		return &world{refuse: temporal.NewNonRetryableApplicationError("task:1:1: name: missing", string(activities.Refused), nil)}
 	}, nil},
 	"approved": {
-		func() *world { return &world{steps: gated(chain("a", "b"), "b", time.Hour)} },
+		func() *world { return &world{steps: addGate(chain("a", "b"), "b", time.Hour)} },
 		func(l *live) { l.approve() },
 	},
 	"rejected": {
-		func() *world { return &world{steps: gated(chain("a", "b"), "b", time.Hour)} },
+		func() *world { return &world{steps: addGate(chain("a", "b"), "b", time.Hour)} },
 		func(l *live) {
-			g := l.until(atGate).Gates[0]
-			l.signal(workflows.SignalApprove, workflows.Decision{Step: g.Step, Digest: "sha256:another"})
-			l.signal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
+			g := l.awaitState(atGate).Gates[0]
+			l.sendSignal(workflows.SignalApprove, workflows.Decision{Step: g.Step, Digest: "sha256:another"})
+			l.sendSignal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
 		},
 	},
 	"canceled": {
-		func() *world { return &world{steps: chain("a", "b"), do: hangAt("b", never)} },
+		func() *world { return &world{steps: chain("a", "b"), do: blockAt("b", never)} },
 		func(l *live) {
-			l.called("do b", 1)
+			l.awaitCalls("do b", 1)
 			require.NoError(l, l.client.CancelWorkflow(l.Context(), l.run.GetID(), ""))
 		},
 	},
 	"deadline": {func() *world {
-		return &world{steps: chain("a", "b"), do: hangAt("b", never), deadline: time.Second}
+		return &world{steps: chain("a", "b"), do: blockAt("b", never), deadline: time.Second}
 	}, nil},
 	"parked-and-resolved": {
 		func() *world {
@@ -263,8 +299,8 @@ var scenarios = map[string]scenario{
 		func(l *live) { l.resolve(compensations.Force) },
 	},
 	"reset": {
-		func() *world { return &world{steps: chain("a", "b", "c"), do: hangAt("c", never)} },
-		func(l *live) { l.called("do c", 1); l.resetTo(1) },
+		func() *world { return &world{steps: chain("a", "b", "c"), do: blockAt("c", never)} },
+		func(l *live) { l.awaitCalls("do c", 1); l.resetTo(1) },
 	},
 }
 

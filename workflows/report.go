@@ -1,15 +1,17 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// reportCommitted is the report of a task that has come to its end.
+// reportCommitted returns the report of a task that has committed.
 func (t *agentTask) reportCommitted() compensations.Report {
 	past := t.saga.Past()
 	r := compensations.Report{Status: compensations.Committed, Outcomes: maps.Clone(past.Outcomes)}
@@ -23,14 +25,16 @@ func (t *agentTask) reportCommitted() compensations.Report {
 	return r
 }
 
-// completeReport adds to the report of the undos what else is to be told at the end of a task, and starts the late sweep where
-// one is due.
+// completeReport adds everything else that a report tells at the end of a task, and starts the late sweep if one is due.
 func (t *agentTask) completeReport(ctx workflow.Context, r *compensations.Report, cause *compensations.Cause) {
 	r.Task, r.Cause = workflow.GetInfo(ctx).WorkflowExecution.ID, cause
 	r.Took = workflow.Now(ctx).Sub(t.began)
 	r.Notes = append(r.Notes, t.notes...)
 	r.Notes = append(r.Notes, t.inbox.Ignored().Notes()...)
 	t.schedule.addToReport(r, cause == nil)
+	if t.session != nil && t.session.dropped > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d steps of the session that were rolled back, or done with notes, are not listed", t.session.dropped))
+	}
 	if t.pivot.committed > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d steps up to the pivot stay done", t.pivot.committed))
 	}
@@ -40,11 +44,11 @@ func (t *agentTask) completeReport(ctx workflow.Context, r *compensations.Report
 	}
 }
 
-// addToReport adds what the forwards did, and the steps that never came to the ledger.
+// addToReport adds what the forwards did, and the steps that were never on the ledger.
 func (c *schedule) addToReport(r *compensations.Report, committed bool) {
 	reported := make(map[string]int, len(r.Steps))
 	for i, s := range r.Steps {
-		reported[s.Step] = i // the last one: an earlier row tells of an earlier generation
+		reported[s.Step] = i // the last row: earlier rows are about earlier generations
 	}
 	addStep := func(v StepView) {
 		i, isReported := reported[v.ID]
@@ -67,7 +71,30 @@ func (c *schedule) addToReport(r *compensations.Report, committed bool) {
 			addStep(s.view)
 		}
 	}
+	c.sortReport(r)
 	if !areFew && committed {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d steps are done; those with nothing to tell are not listed", c.done))
+	}
+}
+
+// sortReport puts the rows of a report into the order of the file, as far as this run knows it: rows of earlier runs come first.
+// Where a step has several rows, each says which try it is about.
+func (c *schedule) sortReport(r *compensations.Report) {
+	place := func(s compensations.StepReport) int {
+		if step := c.byID[s.Step]; step != nil {
+			return step.index
+		}
+		return -1
+	}
+	slices.SortStableFunc(r.Steps, func(a, b compensations.StepReport) int { return cmp.Compare(place(a), place(b)) })
+	tries := map[string]int{}
+	for _, s := range r.Steps {
+		tries[s.Step]++
+	}
+	seen := map[string]int{}
+	for i, s := range r.Steps {
+		if seen[s.Step]++; tries[s.Step] > 1 {
+			r.Steps[i].Try = seen[s.Step]
+		}
 	}
 }

@@ -1,19 +1,21 @@
 package workflows
 
 import (
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Chain names a task by the last run of its chain. FirstRunID is its identity: a server may allow a workflow id to be used
-// again, but never a first run id.
+// Chain names a task by the last run of its chain. FirstRunID is its identity: a server may let a workflow id be used again, but
+// never a first run id.
 type Chain struct {
 	WorkflowID string `json:"workflowId"`
 	// RunID is the last run: the one that is dead, committed, or rolled back.
 	RunID string `json:"runId"`
-	// FirstRunID is that of the chain, from the description of its last run.
+	// FirstRunID is the chain's first run, from the description of its last run.
 	FirstRunID string `json:"firstRunId"`
 }
 
@@ -26,7 +28,23 @@ type RecoverRequest struct {
 }
 
 // RecoverID is the id of the one workflow that recovers a chain.
-func RecoverID(c Chain) string { return "recover-" + c.FirstRunID }
+func RecoverID(c Chain) string { return serviceID("recover", c) }
+
+// serviceID is the id of the one workflow that does something about a chain. It names the task for people, and the chain by its
+// first run.
+func serviceID(verb string, c Chain) string {
+	id := c.WorkflowID
+	if of := served.FindStringSubmatch(id); of != nil {
+		id = of[1]
+	}
+	return verb + "-" + strings.ToValidUTF8(id[:min(len(id), maxTaskName)], "") + "-" + c.FirstRunID
+}
+
+// maxTaskName is how many bytes of a task's id are in that of a workflow about it.
+const maxTaskName = 100
+
+// served is the id of a workflow about a task; the first group is the id of the task.
+var served = regexp.MustCompile(`^(?:recover|rollback|redo)-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-(?:to|step)-.*)?$`)
 
 // RollbackRequest is the argument of Rollback. With neither To nor Step the whole task is rolled back.
 type RollbackRequest struct {
@@ -35,29 +53,30 @@ type RollbackRequest struct {
 	To string `json:"to,omitempty"`
 	// Step is undone, with all that depends on it.
 	Step string `json:"step,omitempty"`
-	// Without are earlier rollbacks that have undone some of it: this one leaves that out.
+	// Without are earlier rollbacks that have undone some of it; this one leaves that out.
 	Without []Chain `json:"without,omitempty"`
 	Who     string  `json:"who,omitempty"`
 	Why     string  `json:"why,omitempty"`
 }
 
-// Ledger asks for what r rolls back.
+// Ledger returns the request for what r rolls back.
 func (r RollbackRequest) Ledger() LedgerRequest {
 	return LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID, To: r.To, Step: r.Step, Without: r.Without}
 }
 
-// RollbackID is the id of the one workflow that rolls this part of a task back.
+// RollbackID is the id of the one workflow that rolls back this part of a task.
 func RollbackID(r RollbackRequest) string {
+	id := serviceID("rollback", r.Chain)
 	switch {
 	case r.To != "":
-		return "rollback-" + r.FirstRunID + "-to-" + r.To
+		return id + "-to-" + r.To
 	case r.Step != "":
-		return "rollback-" + r.FirstRunID + "-step-" + r.Step
+		return id + "-step-" + r.Step
 	}
-	return "rollback-" + r.FirstRunID
+	return id
 }
 
-// RedoRequest is the argument of Redo: the rollback that is taken back.
+// RedoRequest is the argument of Redo: the rollback to reverse.
 type RedoRequest struct {
 	// Rollback is the chain of the Rollback.
 	Rollback Chain `json:"rollback"`
@@ -67,33 +86,37 @@ type RedoRequest struct {
 }
 
 // RedoID is the id of the one workflow that takes a rollback back.
-func RedoID(rollback Chain) string { return "redo-" + rollback.FirstRunID }
+func RedoID(rollback Chain) string { return serviceID("redo", rollback) }
 
 // SweepResult is what one sweep did.
 type SweepResult struct {
 	// Recovering are the ids of the workflows that it started.
 	Recovering []string `json:"recovering,omitempty"`
+	// Dropped are the schedules that it has removed, of hosts that are gone.
+	Dropped []string `json:"dropped,omitempty"`
 	// Problems say why a run could not be recovered, by workflow id.
 	Problems map[string]string `json:"problems,omitempty"`
 }
 
 // RetainRequest is the argument of Retain.
 type RetainRequest struct {
-	// Queue is the task queue of the host whose journals are meant.
+	// Queue is the task queue of the host whose journals are cleaned up.
 	Queue string `json:"queue"`
 }
 
 // RetentionResult is what one round of retention did on a host.
 type RetentionResult struct {
-	Committed int `json:"committed"` // records whose task was found to have ended with its step in place
+	Committed int `json:"committed"` // records whose task was found to have ended with the step in place
 	Released  int `json:"released"`
 	Forgotten int `json:"forgotten"`
-	// Orphans are open records whose workflow is gone from the server: nothing will undo them.
+	// Orphans are open records whose workflow the server no longer knows: nothing will undo them.
 	Orphans []RecordName `json:"orphans,omitempty"`
 	// More counts the orphans that are not listed.
 	More int `json:"more,omitempty"`
-	// Abandoned are records of undos that were given up: a person decided to leave the world as it is, and the window after
-	// that is over.
+	// Held are records held by a workflow that is gone from the server: they are kept until their rollback window has closed.
+	Held []RecordName `json:"held,omitempty"`
+	// Abandoned are records of undos that were given up: a person decided to leave the world as it is, and the rollback window
+	// has closed since.
 	Abandoned []RecordName `json:"abandoned,omitempty"`
 	Problems  []string     `json:"problems,omitempty"`
 }
@@ -105,9 +128,11 @@ type RecordName struct {
 	Workflow string    `json:"workflow"`
 	Step     string    `json:"step"`
 	Since    time.Time `json:"since"`
+	// Holder is the workflow that holds it.
+	Holder string `json:"holder,omitempty"`
 }
 
-// Alert tells of an undo that needs a person or waits for its host. A webhook gets a list of them, as JSON.
+// Alert describes an undo that needs a person or waits for its host. A webhook gets a list of them, as JSON.
 type Alert struct {
 	Task   string                  `json:"task"`
 	Run    string                  `json:"run"`
@@ -116,6 +141,6 @@ type Alert struct {
 	State  compensations.UndoState `json:"state"`
 	Reason string                  `json:"reason"`
 	Digest activities.Digest       `json:"digest,omitempty"`
-	// At is when it was parked.
+	// At is when the undo was parked.
 	At time.Time `json:"at"`
 }

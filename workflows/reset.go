@@ -9,12 +9,12 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// A reset never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it
-// in another run (activities.ResetRun). A run also checks by itself before it opens a gate, commits or unwinds.
+// A reset run never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it in
+// another run (activities.ResetRun). A run also checks for itself before it opens a gate, commits or unwinds.
 
-// wasReset is the cause where this run was reset from another.
+// wasReset returns the cause to unwind if this run was reset from another; nil if it was not.
 func wasReset(ctx workflow.Context) *compensations.Cause {
-	// A side effect, since what was recorded before the reset point holds the id of the run that recorded it.
+	// A side effect, because the result recorded before the reset point holds the id of the run that recorded it.
 	var own string
 	err := workflow.SideEffect(ctx, func(ctx workflow.Context) any {
 		return workflow.GetInfo(ctx).WorkflowExecution.RunID
@@ -26,7 +26,7 @@ func wasReset(ctx workflow.Context) *compensations.Cause {
 	return &compensations.Cause{Kind: compensations.WasReset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds", own, original)}
 }
 
-// takeOverLedger adds to the ledger what the original run had registered after the reset point. It is false where that can
+// takeOverLedger adds what the original run had registered after the reset point to the ledger. It returns false if that can
 // never be known.
 func (t *agentTask) takeOverLedger(ctx workflow.Context, reset *compensations.Cause) bool {
 	ledger, err := readLedger(ctx, "read the ledger of the run that was reset", LedgerRequest{
@@ -43,6 +43,20 @@ func (t *agentTask) takeOverLedger(ctx workflow.Context, reset *compensations.Ca
 	}
 	t.saga.CommitEntries(func(e activities.Entry) bool { return e.Seq <= ledger.Pivot && !isThere[e.Token] })
 	t.pivot.committed = max(t.pivot.committed, ledger.Committed)
-	t.saga.Merge(ledger.carry())
+	t.saga.Merge(ledger.toCarry())
+	if ledger.Completed {
+		t.holdReset(ctx, ledger)
+	}
 	return !ledger.Unknown
+}
+
+// holdReset holds the records of a task that was reset after it had completed. Where some are released, everything stays as it is.
+func (t *agentTask) holdReset(ctx workflow.Context, original Ledger) {
+	calm, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	if err := holdRecords(calm, t.saga.Entries()); isType(err, activities.Refused) && original.isWhole() {
+		t.notes = append(t.notes, "everything stays as the task had left it: "+compensations.Reason(err))
+		t.pivot.committed += len(t.saga.Entries())
+		t.saga.CommitEntries(func(activities.Entry) bool { return true })
+	}
 }

@@ -13,67 +13,84 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// rollbacks undoes parts of a task that goes on: a failed step, or all that was done since a savepoint, as the step's
-// on_failure says. Meanwhile no other step runs; steps at a gate go on waiting.
+// rollbacks undoes parts of a task that goes on: a failed step, or everything since a savepoint, as the step's on_failure says.
+// Meanwhile no other step runs; steps at a gate go on waiting.
 type rollbacks struct {
-	saga     *compensations.Saga
-	schedule *schedule
-	gates    *gates
-	pivot    *pivot
-	ending   *ending
-	outputs  outputs
-	isQuiet  func() bool // whatever still runs waits at a gate
+	saga       *compensations.Saga
+	schedule   *schedule
+	gates      *gates
+	pivot      *pivot
+	ending     *ending
+	outputs    outputs
+	savepoints *savepoints
+	isQuiet    func() bool // whether every running step waits at a gate
 
 	due     []*rollback
 	unwound map[string]int // how often each step has unwound to its savepoint
+	undone  int            // counts the steps that it has undone in this run
+	settled func()         // called when something was undone
 }
 
-// rollback is a failed step that is undone, with what its on_failure says, before the task goes on.
+// rollback undoes a failed step, and what its on_failure says, before the task goes on; or the part of a session that its agent
+// asks to undo.
 type rollback struct {
-	step  *stepRun
+	step  *stepRun // nil if the agent asks for it
 	cause compensations.Cause
-	begun bool // what is undone is decided; some of it may be undone already
-	from  int  // the first place in the ledger that is undone; math.MaxInt: the step alone
+	begun bool   // its scope is decided, and some of it may be undone already
+	from  int    // the first sequence number that is undone; math.MaxInt for the target alone
+	only  string // the id of the target; empty if everything from there on is undone
+
+	request string                     // the update that asks for it
+	undone  []compensations.StepReport // of the steps that it has undone so far, if it is asked for
+	over    bool
 }
 
-// covers holds for what is undone; what builds on that is as well.
+// covers reports whether e is undone. What builds on such an entry is undone too.
 func (r *rollback) covers(e activities.Entry) bool {
-	return e.Seq >= r.from || e.Step == r.step.step.ID
+	return e.Seq >= r.from || e.Step == r.only
 }
 
 func (b *rollbacks) hasDue() bool { return len(b.due) > 0 }
 
-// mayUnwindAgain says that a step has not yet unwound to its savepoint as often as it may.
+// mayUnwindAgain reports whether a step may unwind to its savepoint once more.
 func (b *rollbacks) mayUnwindAgain(s *stepRun) bool {
 	return b.unwound[s.step.ID] < s.step.OnFailure.Times
 }
 
-func (b *rollbacks) enqueue(failed *stepRun) {
-	failed.rollback = &rollback{step: failed, cause: *causeOf(failed), from: math.MaxInt}
+func (b *rollbacks) enqueueRollback(failed *stepRun) {
+	failed.rollback = &rollback{step: failed, cause: *causeOf(failed), from: math.MaxInt, only: failed.step.ID}
 	b.due = append(b.due, failed.rollback)
 }
 
-// undoDue undoes what is due, and arranges the schedule anew. More may come due meanwhile: at a gate that is rejected. It is
-// not finished where it was paused: it goes on in the next run, unless the task ends.
+// undoDue undoes what is due and rearranges the schedule. More may become due meanwhile, by a rejection at a gate. It returns
+// false if it was paused: it then continues in the next run, unless the task ends.
 func (b *rollbacks) undoDue(ctx workflow.Context) (finished bool) {
-	defer b.schedule.arrange() // also where it is paused: the next run knows nothing of what has ended in this one
+	defer b.settled()
+	defer b.schedule.arrangeSteps() // when paused too: the next run does not know what has ended in this one
 	for ; len(b.due) > 0; b.due = b.due[1:] {
 		r := b.due[0]
-		if b.ending.cause == nil && r.step.rollback == r && !b.undoOne(ctx, r) { // another one may have put it back to its start
+		isDue := r.step == nil || r.step.rollback == r // else another rollback has restarted or undone the step
+		if b.ending.cause == nil && isDue && !b.undoRollback(ctx, r) {
 			return false
 		}
-		r.step.rollback = nil
+		if r.step != nil {
+			r.step.rollback = nil
+		}
 	}
 	return true
 }
 
-func (b *rollbacks) undoOne(ctx workflow.Context, r *rollback) (finished bool) {
+func (b *rollbacks) undoRollback(ctx workflow.Context, r *rollback) (finished bool) {
+	if r.step == nil {
+		return b.undoAsked(ctx, r)
+	}
 	if !r.begun && !b.decideScope(ctx, r) {
 		return true
 	}
 	report := b.saga.UnwindSteps(ctx, r.cause, r.covers)
 	finished = report.Status != compensations.Open
 	if r.step.step.OnFailure.Do == task.FailRollbackStep {
+		b.noteUndone(report)
 		if finished {
 			b.schedule.setState(r.step, RolledBack)
 		}
@@ -98,16 +115,16 @@ func (b *rollbacks) undoOne(ctx workflow.Context, r *rollback) (finished bool) {
 		}
 	}
 	if finished {
-		b.restartStep(r.step) // also where it never came to the ledger
+		b.restartStep(r.step) // even if it was never on the ledger
 	}
 	return finished
 }
 
-// decideScope decides what is undone. It is false where a pivot forbids that.
+// decideScope decides what is undone. It returns false if a pivot forbids that.
 func (b *rollbacks) decideScope(ctx workflow.Context, r *rollback) bool {
 	s := r.step
 	if s.step.OnFailure.Do == task.FailRollbackStep {
-		s.addNotes("rolled back: on_failure is rollback_step")
+		s.addNotes("rolled back, as its on_failure says: " + r.cause.Text)
 		r.begun = true
 		return true
 	}
@@ -128,7 +145,7 @@ func (b *rollbacks) decideScope(ctx workflow.Context, r *rollback) bool {
 	return true
 }
 
-// closeGates ends the waiting of steps that are undone: they ask anew when they are done again.
+// closeGates cancels the steps at gates that are undone: they ask again when they are repeated.
 func (b *rollbacks) closeGates(ctx workflow.Context, r *rollback) {
 	for _, e := range b.saga.Entries() {
 		if s := b.schedule.byID[e.Step]; s != nil && r.covers(e) && s.gate != nil {
@@ -146,13 +163,16 @@ func (b *rollbacks) restartStep(s *stepRun) {
 	b.schedule.restartStep(s)
 }
 
-// firstReachable is the first place in the ledger that the task may still unwind to while it goes on; math.MaxInt where none is.
+// firstReachable returns the first sequence number that the task may still unwind to while it goes on; math.MaxInt if there is
+// none.
 func (b *rollbacks) firstReachable() int {
 	places, first := b.schedule.savepoints(), math.MaxInt
 	for _, r := range b.due {
-		first = min(first, r.from)
+		if r.step != nil { // else nothing is repeated
+			first = min(first, r.from)
+		}
 	}
-	for changed := true; changed; { // a step that is done again may unwind further
+	for changed := true; changed; { // a repeated step may unwind further
 		changed = false
 		for _, s := range b.schedule.steps {
 			from, isKnown := places[s.step.OnFailure.To]

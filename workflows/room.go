@@ -2,47 +2,54 @@ package workflows
 
 import "encoding/json"
 
-// stepBytes and entryBytes are about what a compiled step and an entry take beside their parameters.
+// stepBytes and entryBytes are the approximate sizes of a compiled step and an entry without their parameters.
 const (
 	stepBytes  = 400
 	entryBytes = 400
 )
 
-// room watches the size of what a task would carry over: it must fit into one payload, compressed, at any time.
+// room watches the size of what a task would carry over: at any time it must fit into one payload, compressed.
 type room struct {
-	measure func() (int, error) // the size of it, compressed
+	measure func() (int, error) // returns the compressed size of the carry
 
-	packed int // what measure has said last
-	added  int // bytes that were added since
+	packed   int // the latest result of measure
+	added    int // bytes added since
+	expected int // bytes that running steps may add
 }
 
-// grow notes that so many bytes more are to be carried over.
-func (r *room) grow(bytes int) { r.added += bytes }
+// expect makes room for bytes that a running step may add, until it has ended.
+func (r *room) expect(bytes int) (ended func()) {
+	r.expected += bytes
+	return func() { r.expected -= bytes }
+}
 
-// reset starts again from a known size.
+// addBytes records that more bytes are to be carried over.
+func (r *room) addBytes(bytes int) { r.added += bytes }
+
+// reset starts from a known size.
 func (r *room) reset(packed int) { r.packed, r.added = packed, 0 }
 
-// reserve makes room for a step's entry on a ledger that has so many entries with it. It refuses a step whose entry would make
-// the task too large to be carried over, before anything is touched.
-func (r *room) reserve(params, entries int) error {
+// reserve makes room for a step's entry, with which the ledger has the given number of entries. It refuses a step whose entry, with
+// what may have to be known of its result, could make the task too large to be carried over, before anything is touched.
+func (r *room) reserve(params, result, entries int) error {
 	need, most := params+entryBytes, maxLedger(entries)
-	if !r.fits(need, most) {
+	if !r.fits(need+result, most) {
 		size, err := r.measure()
 		if err != nil {
 			return err
 		}
 		r.reset(size)
-		if !r.fits(need, most) {
-			return refused("the ledger of this task has %d bytes compressed; with this step it could be more than the %d that can be carried: split the task",
+		if !r.fits(need+result, most) {
+			return refusef("the ledger of this task has %d bytes compressed; with this step it could be more than the %d that can be carried: split the task",
 				size, most)
 		}
 	}
-	r.grow(need)
+	r.addBytes(need)
 	return nil
 }
 
-// fits says that there is room for so many bytes, whatever they compress to.
-func (r *room) fits(bytes, most int) bool { return r.packed+r.added+bytes <= most }
+// fits reports whether there is room for that many bytes, even if they do not compress.
+func (r *room) fits(bytes, most int) bool { return r.packed+r.added+r.expected+bytes <= most }
 
 func sizeOf(v any) int {
 	raw, _ := json.Marshal(v) // plain data

@@ -14,8 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/packed"
 )
 
-// noise does not compress.
-func noise(r *rand.Rand, bytes int) string {
+func incompressibleText(r *rand.Rand, bytes int) string {
 	raw := make([]byte, bytes*3/4)
 	for i := range raw {
 		raw[i] = byte(r.Uint32())
@@ -23,7 +22,7 @@ func noise(r *rand.Rand, bytes int) string {
 	return base64.StdEncoding.EncodeToString(raw)
 }
 
-func TestALedgerThatIsAsLargeAsItMayBeIsCarriedWithEveryEntryParked(t *testing.T) {
+func TestTheLargestLedgerIsCarriedWithEveryEntryParked(t *testing.T) {
 	const n = maxProgress
 	r := rand.New(rand.NewPCG(1, 2))
 	c := Carry{Version: CarryVersion}
@@ -39,9 +38,9 @@ func TestALedgerThatIsAsLargeAsItMayBeIsCarriedWithEveryEntryParked(t *testing.T
 	c.Saga.Progress = map[string]compensations.Progress{}
 	for i := range c.Saga.Entries {
 		e := &c.Saga.Entries[i]
-		e.Params = json.RawMessage(`"` + noise(r, each) + `"`)
+		e.Params = json.RawMessage(`"` + incompressibleText(r, each) + `"`)
 		var l compensations.Progress
-		l.State, l.Parks, l.Reason = compensations.Parked, 1, "someone else changed it since: "+noise(r, 40)
+		l.State, l.Parks, l.Reason = compensations.Parked, 1, "someone else changed it since: "+incompressibleText(r, 40)
 		l.Undone = activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: activities.DigestOf([]byte(e.Step))}}
 		c.Saga.Progress[e.Token] = l
 	}
@@ -50,7 +49,7 @@ func TestALedgerThatIsAsLargeAsItMayBeIsCarriedWithEveryEntryParked(t *testing.T
 	size, err = packed.Size(bareCarry(ledger))
 	require.NoError(t, err)
 	require.InDelta(t, maxLedger(n), size, 0.05*packed.Max, "the ledger is about as large as it may be")
-	require.Len(t, back(t, c.fit()).Saga.Progress, n)
+	require.Len(t, decodeCarry(t, c.fit()).Saga.Progress, n)
 }
 
 func TestManyGatesWithLongDiffsAreCarried(t *testing.T) {
@@ -58,8 +57,8 @@ func TestManyGatesWithLongDiffsAreCarried(t *testing.T) {
 	c := Carry{Version: CarryVersion, Steps: map[string]StepCarry{}}
 	for i := range 40 {
 		change := activities.Change{
-			Summary: "write", Diff: noise(r, activities.MaxDiff), Undo: noise(r, activities.MaxText), Digest: activities.DigestOf([]byte(fmt.Sprint(i))),
-			Losses: []string{noise(r, activities.MaxItem)}, Facts: []string{noise(r, activities.MaxItem)},
+			Summary: "write", Diff: incompressibleText(r, activities.MaxDiff), Undo: incompressibleText(r, activities.MaxText), Digest: activities.DigestOf([]byte(fmt.Sprint(i))),
+			Losses: []string{incompressibleText(r, activities.MaxItem)}, Facts: []string{incompressibleText(r, activities.MaxItem)},
 		}
 		c.Steps[fmt.Sprint(i)] = StepCarry{Gate: &GateCarry{View: GateView{Step: fmt.Sprint(i), Digest: "sha256:opening", Change: change}}}
 	}
@@ -67,15 +66,15 @@ func TestManyGatesWithLongDiffsAreCarried(t *testing.T) {
 	require.Error(t, err)
 	before := *c.Steps["7"].Gate
 	whole := c.Steps
-	after := back(t, c.fit()).Steps["7"].Gate.View
+	after := decodeCarry(t, c.fit()).Steps["7"].Gate.View
 	require.Equal(t, before.View.Digest, after.Digest)
 	require.Equal(t, before.View.Change.Digest, after.Change.Digest)
 	require.NotEmpty(t, after.Change.Diff, "not more than must be")
 	require.Equal(t, before, *whole["7"].Gate, "what the run itself shows stays whole")
 }
 
-// back is what the next run gets.
-func back(t *testing.T, raw json.RawMessage) (c Carry) {
+// decodeCarry returns the carry that the next run gets.
+func decodeCarry(t *testing.T, raw json.RawMessage) (c Carry) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal(raw, &c))
 	return c

@@ -12,17 +12,17 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// maxPlans bounds how often a step is planned anew because its target changed under it without anybody being asked.
+// maxPlans bounds how often a step that needs no approval is replanned because its target changed.
 const maxPlans = 100
 
-// errHeld ends the coroutine of a step while nothing may start: the step continues from there after a rollback, or in the next
-// run.
+// errHeld ends the coroutine of a step while starting is suspended: the step continues from there after a rollback, or in the
+// next run.
 var errHeld = errors.New("held")
 
-// outputs are those of the steps, by step. The parts of a task share one.
+// outputs holds the outputs of each step. The parts of a task share one.
 type outputs map[string]map[string]any
 
-// stepRunner brings a step to its end: plan, gate, forward, probe. Each coroutine of the executor has one step at a time.
+// stepRunner takes a step through plan, gate, forward and probe to its end.
 type stepRunner struct {
 	saga     *compensations.Saga
 	schedule *schedule
@@ -30,19 +30,21 @@ type stepRunner struct {
 	room     *room
 	calls    *calls
 
-	outputs outputs
-	redoes  map[string]string // of a redo: the token that each step does again
-	keep    time.Duration     // how long a step can be rolled back after the end
-	pinned  bool              // its record is kept for all of that time
+	savepoints *savepoints
+	outputs    outputs
+	redoes     map[string]string // in a redo, the token that each step repeats
+	keep       time.Duration     // how long the task can be rolled back after its end
+	pinned     bool              // whether its records are kept for all of that time
 }
 
-// runStep brings a step to its end. Its entry is on the ledger before anything is scheduled: a plan may leave something behind
-// too.
+// runStep takes a step to its end. Its entry is on the ledger before anything is scheduled, even a plan, which may leave something
+// behind too.
 func (r *stepRunner) runStep(ctx workflow.Context, s *stepRun) error {
 	forward, err := r.registerStep(ctx, s)
 	if err != nil {
 		return err
 	}
+	defer r.room.expect(s.maxKnown())()
 	probes := 0
 	for range maxPlans {
 		if s.step.Gate.Plans && s.approved == "" {
@@ -58,10 +60,14 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *stepRun) error {
 		result, err := callStep[activities.Result](ctx, r.calls, s.step, s.step.Uses, s.title(), forward)
 		switch {
 		case err == nil:
+			r.saga.MarkDone(forward.Entry, result)
 			s.view.Summary = result.Summary
 			s.addNotes(result.Notes...)
 			r.outputs[s.step.ID] = result.Outputs
-			r.room.grow(sizeOf(result.Outputs))
+			r.room.addBytes(sizeOf(result.Outputs))
+			if known := forward.Entry.Known(result); known != nil {
+				r.room.addBytes(sizeOf(known))
+			}
 			return nil
 		case s.step.Gate.Plans && isType(err, activities.StaleApproval):
 			s.addNotes("the target changed after the plan: planned anew")
@@ -79,18 +85,30 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *stepRun) error {
 		fmt.Sprintf("the target changed after each of %d plans", maxPlans), string(activities.StaleApproval), nil)
 }
 
-// registerStep puts a step on the ledger, and returns what its forward gets.
+// maxKnown is how many bytes of the step's result its undo may be given, with their frame.
+func (s *stepRun) maxKnown() int {
+	if len(s.step.UndoOutputs) == 0 {
+		return 0
+	}
+	return activities.MaxKnown + entryBytes
+}
+
+// registerStep puts a step on the ledger, and returns the argument of its forward.
 func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.Forward, error) {
 	with, err := s.step.Resolve(r.outputs)
 	if err != nil {
-		return activities.Forward{}, refused("%v", err)
+		return activities.Forward{}, refusef("%v", err)
 	}
 	params, err := s.step.EntryParams(with)
 	if err != nil {
-		return activities.Forward{}, refused("%v", err)
+		return activities.Forward{}, refusef("%v", err)
 	}
-	if err := r.room.reserve(len(params), len(r.saga.Entries())+1); err != nil {
+	if err := r.room.reserve(len(params), s.maxKnown(), len(r.saga.Entries())+1); err != nil {
 		return activities.Forward{}, err
+	}
+	savepoint := s.step.Savepoint
+	if s.seq == 0 && savepoint == "" {
+		savepoint = r.savepoints.take()
 	}
 	undo := s.step.Uses + ".undo"
 	if s.step.ReadOnly {
@@ -98,15 +116,15 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.
 	}
 	forward := r.saga.Forward(ctx, compensations.Step{
 		ID: s.step.ID, Action: s.step.Uses, Undo: undo, ReadOnly: s.step.ReadOnly, Generation: s.generation, Place: s.step.Place, Needs: s.step.Needs, Keys: s.step.Keys,
-		Params: params, Policy: s.step.Undo, Savepoint: s.step.Savepoint, Pivot: s.step.Pivot, Commits: s.step.Commits, Keep: r.keep, Pinned: r.pinned, Redoes: r.redoes[s.step.ID],
+		Params: params, UndoOutputs: s.step.UndoOutputs, Policy: s.step.Undo, Savepoint: savepoint, Pivot: s.step.Pivot, Commits: s.step.Commits, Keep: r.keep, Pinned: r.pinned, Redoes: r.redoes[s.step.ID],
 	})
 	forward.Step = activities.Step{ID: s.step.ID, Name: s.step.Name, With: with, Checks: s.step.Check}
 	s.seq = forward.Entry.Seq
+	r.savepoints.mark(savepoint, s.seq)
 	return forward, nil
 }
 
-// approveStep plans a step and, where a person must be asked, waits at its gate. A gate that an earlier run has opened is
-// still the same.
+// approveStep plans a step and, if a person must be asked, waits at its gate. A gate that an earlier run opened stays as it was.
 func (r *stepRunner) approveStep(ctx workflow.Context, s *stepRun, forward activities.Forward) error {
 	if s.gate == nil {
 		r.schedule.setState(s, Planning)

@@ -13,10 +13,10 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-func TestATaskUnwindsToASavepointAndDoesItAgainAsAnotherGeneration(t *testing.T) {
+func TestATaskUnwindsToASavepointAndRepeatsItAsANewGeneration(t *testing.T) {
 	w := &world{steps: chain("a", "b", "c", "d")}
-	of(w.steps, "b").Savepoint = "sp"
-	backTo(w.steps, "d", "sp", 1)
+	stepByID(w.steps, "b").Savepoint = "sp"
+	unwindTo(w.steps, "d", "sp", 1)
 	var entries []activities.Entry
 	w.do = func(_ context.Context, s string, n int, f activities.Forward) (activities.Result, error) {
 		entries = append(entries, f.Entry)
@@ -30,7 +30,7 @@ func TestATaskUnwindsToASavepointAndDoesItAgainAsAnotherGeneration(t *testing.T)
 	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "do b", "do c", "do d"}, w.calls)
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Equal(t, []string{
-		"b settled restored", "c settled restored", "d settled restored", "a done ", "b done ", "c done ", "d done ",
+		"a done ", "b settled restored", "b done ", "c settled restored", "c done ", "d settled restored", "d done ",
 	}, outcomes(report))
 	require.Equal(t, []string{"unwound to savepoint sp, 1 of 1: CheckFailed: no"}, notesOf(report, "d"))
 	tokens := map[string]bool{}
@@ -42,10 +42,10 @@ func TestATaskUnwindsToASavepointAndDoesItAgainAsAnotherGeneration(t *testing.T)
 	require.Equal(t, "sp", entries[4].Savepoint)
 }
 
-func TestATaskGoesBackAsOftenAsItMayThenUnwinds(t *testing.T) {
+func TestATaskUnwindsAfterItsLastReturnToASavepoint(t *testing.T) {
 	w := &world{steps: chain("a", "b", "c"), do: failing("c")}
-	of(w.steps, "b").Savepoint = "sp"
-	backTo(w.steps, "c", "sp", 2)
+	stepByID(w.steps, "b").Savepoint = "sp"
+	unwindTo(w.steps, "c", "sp", 2)
 	r := newRun(t, w)
 	report, err := r.report()
 	r.failsAs(err, workflows.TaskFailed)
@@ -56,28 +56,28 @@ func TestATaskGoesBackAsOftenAsItMayThenUnwinds(t *testing.T) {
 	require.Equal(t, 7, report.Outcomes["restored"])
 }
 
-func TestASavepointMayStandOnTheFirstStepAndOnTheOneThatFails(t *testing.T) {
-	w := &world{steps: chain("a", "b"), do: failingTimes(map[string]int{"b": 1})}
-	of(w.steps, "a").Savepoint = "start"
-	backTo(w.steps, "b", "start", 1)
+func TestASavepointMayBeOnTheFirstOrTheFailingStep(t *testing.T) {
+	w := &world{steps: chain("a", "b"), do: failFirstCalls(map[string]int{"b": 1})}
+	stepByID(w.steps, "a").Savepoint = "start"
+	unwindTo(w.steps, "b", "start", 1)
 	report, err := newRun(t, w).report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "do a", "do b"}, w.calls)
 	require.Equal(t, compensations.Committed, report.Status)
 
-	w = &world{steps: chain("a", "b"), do: failingTimes(map[string]int{"b": 1})}
-	of(w.steps, "b").Savepoint = "here"
-	backTo(w.steps, "b", "here", 1)
+	w = &world{steps: chain("a", "b"), do: failFirstCalls(map[string]int{"b": 1})}
+	stepByID(w.steps, "b").Savepoint = "here"
+	unwindTo(w.steps, "b", "here", 1)
 	_, err = newRun(t, w).report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"do a", "do b", "undo b", "do b"}, w.calls)
 }
 
-func TestAStepThatNeverCameToTheLedgerUnwindsNothingBeforeItsSavepoint(t *testing.T) {
+func TestAnUnregisteredStepUnwindsNothingBeforeItsSavepoint(t *testing.T) {
 	w := &world{steps: chain("a", "b")}
-	of(w.steps, "b").Savepoint = "here"
-	of(w.steps, "b").With = []byte(`{"from": "${{ steps.a.outputs.nothing }}"}`)
-	backTo(w.steps, "b", "here", 1)
+	stepByID(w.steps, "b").Savepoint = "here"
+	stepByID(w.steps, "b").With = []byte(`{"from": "${{ steps.a.outputs.nothing }}"}`)
+	unwindTo(w.steps, "b", "here", 1)
 	report, err := newRun(t, w).report()
 	require.Error(t, err)
 	require.Equal(t, []string{"do a", "undo a"}, w.calls, "a is done once")
@@ -86,11 +86,11 @@ func TestAStepThatNeverCameToTheLedgerUnwindsNothingBeforeItsSavepoint(t *testin
 
 func TestAGateBehindASavepointIsClosedAndAskedAgain(t *testing.T) {
 	// g waits at its gate while d, beside it, fails.
-	w := &world{steps: gated(chain("a", "b", "g", "d"), "g", time.Hour)}
-	of(w.steps, "d").Needs = []string{"b"}
-	of(w.steps, "b").Savepoint = "sp"
-	backTo(w.steps, "d", "sp", 1)
-	late(w.steps, "d")
+	w := &world{steps: addGate(chain("a", "b", "g", "d"), "g", time.Hour)}
+	stepByID(w.steps, "d").Needs = []string{"b"}
+	stepByID(w.steps, "b").Savepoint = "sp"
+	unwindTo(w.steps, "d", "sp", 1)
+	finishLate(w.steps, "d")
 	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		switch {
 		case s == "d" && n == 1:
@@ -102,17 +102,17 @@ func TestAGateBehindASavepointIsClosedAndAskedAgain(t *testing.T) {
 	}
 	r := newRun(t, w)
 	var first workflows.GateView
-	r.at(30*time.Second, func() { first = r.state().Gates[0] })
-	r.at(2*time.Minute, func() {
+	r.runAfter(30*time.Second, func() { first = r.state().Gates[0] })
+	r.runAfter(2*time.Minute, func() {
 		again := r.state().Gates[0]
 		require.Equal(t, "g", again.Step)
 		require.NotEqual(t, first.Digest, again.Digest)
 		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "g", Digest: first.Digest, Who: "late"})
 	})
-	r.at(3*time.Minute, func() { r.decide(workflows.SignalApprove) })
+	r.runAfter(3*time.Minute, func() { r.decide(workflows.SignalApprove) })
 	report, err := r.report()
 	require.NoError(t, err)
-	calls := sortedAt(sortedAt(w.calls, 2, 4), 9, 11)
+	calls := sortRange(sortRange(w.calls, 2, 4), 9, 11)
 	require.Equal(t, []string{
 		"do a", "do b", "do d", "plan g", "do d", "undo d", "undo g", "undo b", "do b", "do d", "plan g", "do g",
 	}, calls)
@@ -121,13 +121,13 @@ func TestAGateBehindASavepointIsClosedAndAskedAgain(t *testing.T) {
 	require.Contains(t, report.Notes[0], "ignored signal: approve: digest "+first.Digest.Short())
 }
 
-func TestWhatIsLeftBehindASavepointIsNotDoneAgain(t *testing.T) {
-	w := &world{steps: chain("a", "b", "c"), do: failing("c"), undo: parksOnce("c")}
-	of(w.steps, "b").Savepoint = "sp"
-	backTo(w.steps, "c", "sp", 3)
+func TestASkippedUndoAfterASavepointIsNotRepeated(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c"), do: failing("c"), undo: parkFirstUndo("c")}
+	stepByID(w.steps, "b").Savepoint = "sp"
+	unwindTo(w.steps, "c", "sp", 3)
 	r := newRun(t, w)
-	r.at(time.Minute, func() { r.resolveParked(compensations.Skip) })
-	r.at(2*time.Minute, func() {
+	r.runAfter(time.Minute, func() { r.resolveParked(compensations.Skip) })
+	r.runAfter(2*time.Minute, func() {
 		require.Equal(t, []string{"do a", "do b", "do c", "undo c"}, w.calls, "b waits for c, that builds on it")
 		r.resolveParked(compensations.Retry)
 	})
@@ -138,18 +138,18 @@ func TestWhatIsLeftBehindASavepointIsNotDoneAgain(t *testing.T) {
 	require.Equal(t, compensations.Remains, report.Status)
 }
 
-func TestWhatIsDoneAgainAndDoneThenIsNotMissing(t *testing.T) {
-	w := &world{steps: chain("a", "b", "c"), do: failingTimes(map[string]int{"b": 1, "c": 1})}
-	of(w.steps, "b").Savepoint = "sp"
+func TestARepeatedStepCountsAsDone(t *testing.T) {
+	w := &world{steps: chain("a", "b", "c"), do: failFirstCalls(map[string]int{"b": 1, "c": 1})}
+	stepByID(w.steps, "b").Savepoint = "sp"
 	onFailure(w.steps, "b", task.FailContinue)
-	backTo(w.steps, "c", "sp", 1)
+	unwindTo(w.steps, "c", "sp", 1)
 	report, err := newRun(t, w).report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo b", "do b", "do c"}, w.calls)
 	require.Equal(t, compensations.Committed, report.Status, "every step is done")
 }
 
-func TestASavepointStandsAlthoughItsStepWasRolledBack(t *testing.T) {
+func TestASavepointOutlivesTheRollbackOfItsStep(t *testing.T) {
 	// b has the savepoint, fails and is rolled back; c and d, beside it, come after it; d goes back to it.
 	w := &world{steps: chain("a", "b", "c", "d")}
 	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
@@ -161,12 +161,12 @@ func TestASavepointStandsAlthoughItsStepWasRolledBack(t *testing.T) {
 		}
 		return activities.Result{}, nil
 	}
-	late(w.steps, "c")
-	of(w.steps, "c").Needs = []string{"a"}
-	of(w.steps, "b").Savepoint = "sp"
+	finishLate(w.steps, "c")
+	stepByID(w.steps, "c").Needs = []string{"a"}
+	stepByID(w.steps, "b").Savepoint = "sp"
 	onFailure(w.steps, "b", task.FailRollbackStep)
-	backTo(w.steps, "d", "sp", 1)
+	unwindTo(w.steps, "d", "sp", 1)
 	_, err := newRun(t, w).report()
 	require.NoError(t, err)
-	require.Equal(t, []string{"do a", "do b", "do c", "do c", "undo b", "do d", "undo d", "undo c", "do c", "do d"}, sortedAt(w.calls, 1, 3))
+	require.Equal(t, []string{"do a", "do b", "do c", "do c", "undo b", "do d", "undo d", "undo c", "do c", "do d"}, sortRange(w.calls, 1, 3))
 }

@@ -14,21 +14,23 @@ type stepRun struct {
 	index      int // in file order, among the steps of this run
 	view       StepView
 	generation int
-	seq        int               // of its entry; 0: it has none
-	approved   activities.Digest // the change that was approved, until it is applied
+	seq        int               // of its entry; 0 if it has none
+	approved   activities.Digest // the approved change, until it is applied
 	err        error             // what it ended with
 
-	pendingNeeds int        // how many of its needs are not done
+	pendingNeeds int        // the number of its needs that are not done
 	dependents   []*stepRun // the steps that need it
 
-	gate     *gate // nil: it has none open
-	openings int   // how often its gate was opened
+	gate     *gate // nil unless it is open
+	openings int   // how often the gate was opened
 
-	cancel     func()    // while it runs
-	rollback   *rollback // nil: none is due
-	restarting bool      // it is canceled to be done again
+	cancel     func()                    // while it runs
+	rollback   *rollback                 // nil if none is due
+	restarting bool                      // it is being canceled in order to be repeated
+	withdrawn  bool                      // it is being canceled because the agent of its session rolls it back
+	undone     *compensations.StepReport // what became of it, if it was undone while the task went on
 
-	row string // of the table in the details; empty: it has changed
+	row string // its row in the table of the details; empty if that is out of date
 }
 
 func (s *stepRun) addNotes(notes ...string) { s.view.Notes = append(s.view.Notes, notes...) }
@@ -40,12 +42,12 @@ func (s *stepRun) title() string {
 	return s.step.ID
 }
 
-// isSatisfied says that what needs this step may run.
+// isSatisfied reports whether steps that need this one may run.
 func (s *stepRun) isSatisfied() bool {
 	return s.view.State == Done || s.view.State == StepFailed && s.step.OnFailure.Do == task.FailContinue
 }
 
-// isOver says that the step will not run any more, unless it is unwound to a savepoint before it.
+// isOver reports whether the step will not run any more, unless the task unwinds to a savepoint before it.
 func (s *stepRun) isOver() bool {
 	if s.rollback != nil {
 		return false
@@ -58,21 +60,23 @@ func (s *stepRun) isOver() bool {
 	return true
 }
 
-// isNotable says that a report must mention the step: it was not simply done.
+// isNotable reports whether a report must mention the step: it began and was not simply done.
 func (s *stepRun) isNotable() bool {
 	return s.view.State != NotStarted && (s.view.State != Done || len(s.view.Notes) > 0)
 }
 
-// schedule is the steps of a run, and which of them may start. It knows no Temporal.
+// schedule holds the steps of a run and decides which of them may start. It is independent of Temporal.
 type schedule struct {
-	steps  []*stepRun // in file order; those that earlier runs have ended are not among them
+	steps  []*stepRun // in file order, without those that ended in earlier runs
 	byID   map[string]*stepRun
-	ready  []*stepRun // whose needs are done
-	latest int        // the index of the last step that has started
+	ready  []*stepRun // steps whose needs are done
+	latest int        // the highest index of a step that has started
 
-	past []StepView // the steps that earlier runs have ended and a report must mention
-	size int        // steps of the task, in all runs
-	done int        // of these, done
+	past []StepView // steps that ended in earlier runs and that a report must mention
+	open bool       // more steps may come: the task is a session that has not been told to finish
+	live bool       // it is one, also when it has
+	size int        // the number of steps in the task, in all runs
+	done int        // the number of those that are done
 
 	changed func() // called when the state of a step has changed
 }
@@ -90,28 +94,33 @@ func (c *schedule) addStep(step task.Step) *stepRun {
 	return s
 }
 
-// arrange works out what each step waits for. Steps that need one which is not done and never will be are left out.
-func (c *schedule) arrange() {
+// arrangeSteps works out what each step waits for. Steps are left out if they need one that will never be done.
+func (c *schedule) arrangeSteps() {
 	c.ready = nil
 	for _, s := range c.steps {
 		s.pendingNeeds, s.dependents = 0, nil
 	}
-	for _, s := range c.steps { // a step stands behind those that it needs
-		for _, need := range s.step.Needs {
-			n := c.byID[need]
-			switch {
-			case n == nil || n.isSatisfied(): // n == nil: an earlier run has ended it
-				continue
-			case s.view.State == NotStarted && (n.view.State == RolledBack || n.view.State == LeftOut):
-				s.addNotes("left out: it needs " + need)
-				c.setState(s, LeftOut)
-			}
-			s.pendingNeeds++
-			n.dependents = append(n.dependents, s)
+	for _, s := range c.steps { // a step comes after those that it needs
+		c.place(s)
+	}
+}
+
+// place works out what a step waits for, if that is known of those that it needs.
+func (c *schedule) place(s *stepRun) {
+	for _, need := range s.step.Needs {
+		n := c.byID[need]
+		switch {
+		case n == nil || n.isSatisfied(): // n == nil: it ended in an earlier run
+			continue
+		case s.view.State == NotStarted && (n.view.State == RolledBack || n.view.State == LeftOut):
+			s.addNotes("left out: it needs " + need)
+			c.setState(s, LeftOut)
 		}
-		if s.view.State == NotStarted && s.pendingNeeds == 0 {
-			c.ready = append(c.ready, s)
-		}
+		s.pendingNeeds++
+		n.dependents = append(n.dependents, s)
+	}
+	if s.view.State == NotStarted && s.pendingNeeds == 0 {
+		c.ready = append(c.ready, s)
 	}
 }
 
@@ -124,7 +133,7 @@ func (c *schedule) setState(s *stepRun, state StepState) {
 	c.changed()
 }
 
-// takeReady takes the first step that may start; nil where none may.
+// takeReady takes the first step that may start; nil if there is none.
 func (c *schedule) takeReady() *stepRun {
 	if len(c.ready) == 0 {
 		return nil
@@ -134,7 +143,7 @@ func (c *schedule) takeReady() *stepRun {
 	return s
 }
 
-// unlockDependents has the steps that need s wait for it no longer.
+// unlockDependents makes the steps that waited only for s ready.
 func (c *schedule) unlockDependents(s *stepRun) {
 	for _, next := range s.dependents {
 		if next.pendingNeeds--; next.pendingNeeds == 0 && next.view.State == NotStarted {
@@ -143,7 +152,7 @@ func (c *schedule) unlockDependents(s *stepRun) {
 	}
 }
 
-// restartStep puts an undone step back to its start, as its next generation. It is ready only when arrange says so.
+// restartStep resets an undone step, as its next generation. It becomes ready only by arrangeSteps.
 func (c *schedule) restartStep(s *stepRun) {
 	if s.view.State == Done {
 		c.done--
@@ -154,7 +163,7 @@ func (c *schedule) restartStep(s *stepRun) {
 	c.setState(s, NotStarted)
 }
 
-// savepoints are the places in the ledger that have a name, also those of steps that are off it.
+// savepoints returns the sequence number of each savepoint, also of steps that are no longer on the ledger.
 func (c *schedule) savepoints() map[string]int {
 	places := map[string]int{}
 	for _, s := range c.steps {
@@ -165,9 +174,10 @@ func (c *schedule) savepoints() map[string]int {
 	return places
 }
 
-// isPartial says that the task went on without something that is not done.
+// isPartial reports whether the task went on although some step is not done. The agent of a session knows what was rolled back, and
+// has gone on from there.
 func (c *schedule) isPartial() bool {
-	isMissing := func(s StepState) bool { return s == StepFailed || s == RolledBack || s == LeftOut }
+	isMissing := func(s StepState) bool { return s == StepFailed || !c.live && (s == RolledBack || s == LeftOut) }
 	return slices.ContainsFunc(c.past, func(v StepView) bool { return isMissing(v.State) }) ||
 		slices.ContainsFunc(c.steps, func(s *stepRun) bool { return isMissing(s.view.State) })
 }

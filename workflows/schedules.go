@@ -16,7 +16,7 @@ func Sweep(ctx workflow.Context) (SweepResult, error) {
 	return swept, err
 }
 
-// Retain releases the records that a host need not keep any longer. A Schedule starts it for each host.
+// Retain releases the records that a host no longer has to keep. A Schedule starts it for each host.
 func Retain(ctx workflow.Context, r RetainRequest) (RetentionResult, error) {
 	var retained RetentionResult
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

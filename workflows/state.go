@@ -14,13 +14,14 @@ type Phase string
 
 // The phases.
 const (
+	NotBegun  Phase = "not-begun" // no worker has taken the task yet
 	Compiling Phase = "compiling"
 	Forward   Phase = "forward"
 	Unwinding Phase = "unwinding"
 	Closed    Phase = "closed"
 )
 
-// StepState is where a step stands while the task goes forward.
+// StepState is the state of a step while the task goes forward.
 type StepState string
 
 // The states of a step.
@@ -33,7 +34,7 @@ const (
 	StepFailed StepState = "failed"
 	Canceled   StepState = "canceled"
 	RolledBack StepState = "rolled-back" // it failed and was undone, and the task went on
-	LeftOut    StepState = "left-out"    // a step that it needs was rolled back
+	LeftOut    StepState = "left-out"    // it needs a step that was rolled back
 )
 
 // State answers the query "state".
@@ -43,37 +44,45 @@ type State struct {
 	Agent string               `json:"agent,omitempty"`
 	Phase Phase                `json:"phase"`
 	Cause *compensations.Cause `json:"cause,omitempty"`
-	// Steps are those of the present run of the chain, and the notable ones of earlier runs; of a long task, the last that have
-	// started and those that come next.
+	// Steps are the steps of the present run of the chain, and the notable ones of earlier runs; of a long task, only the last
+	// to have started and those that come next.
 	Steps []StepView `json:"steps"`
-	// Done is how many steps are done, in all runs; Total how many there are.
-	Done   int                   `json:"done"`
-	Total  int                   `json:"total"`
-	Gates  []GateView            `json:"gates,omitempty"`
-	Report *compensations.Report `json:"report,omitempty"` // once it unwinds or is closed
-	// Ignored are the signals that decided nothing, with the reason.
+	// Done is the number of steps that are done, in all runs; Total is the number that there are.
+	Done  int        `json:"done"`
+	Total int        `json:"total"`
+	Gates []GateView `json:"gates,omitempty"`
+	// Session is nil for a task that takes no steps while it runs.
+	Session *SessionView          `json:"session,omitempty"`
+	Report  *compensations.Report `json:"report,omitempty"` // once it unwinds or is closed
+	// Ignored are the signals that decided nothing, with the reasons.
 	Ignored []string `json:"ignored,omitempty"`
 }
 
-// StepView is a step as the task goes forward.
+// StepView describes a step while the task goes forward.
 type StepView struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`
 	Uses    string    `json:"uses"`
-	State   StepState `json:"state"`
+	State   StepState `json:"state,omitempty"`
 	Summary string    `json:"summary,omitempty"`
 	Error   string    `json:"error,omitempty"`
 	Host    string    `json:"host,omitempty"`
-	// Began and Ended are zero until it did.
+	// Waiting says which host the step waits for, while no worker takes it.
+	Waiting string `json:"waiting,omitempty"`
+	// Began and Ended are zero until then.
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
 	Notes []string  `json:"notes,omitempty"`
+	// Outputs are what the step has returned, long ones cut in their middle; only in what a query answers.
+	Outputs map[string]any `json:"outputs,omitempty"`
+	// Progress is the last lines of what a running step has told. No workflow knows them: see activities.Progress.
+	Progress []string `json:"progress,omitempty"`
 }
 
 // GateView is a gate that waits for a person.
 type GateView struct {
 	Step string `json:"step"`
-	// Digest fits this opening of this gate: approve and reject carry it.
+	// Digest identifies this opening of this gate: approve and reject must carry it.
 	Digest  activities.Digest `json:"digest"`
 	Opening int               `json:"opening"`
 	Why     string            `json:"why"`
@@ -95,6 +104,12 @@ func (t *agentTask) state(ctx workflow.Context) State {
 	from, to := window(len(t.schedule.steps), t.schedule.latest, maxViewed)
 	for _, step := range t.schedule.steps[from:to] {
 		s.Steps = append(s.Steps, step.view)
+	}
+	t.runner.outputs.show(s.Steps)
+	if t.session != nil && t.phase != Compiling {
+		s.Session = &SessionView{
+			Open: t.schedule.open, Savepoints: t.savepoints.names(), Heard: t.executor.silence.heard, AgentGone: t.executor.silence.asked,
+		}
 	}
 	if t.report == nil && t.saga.Unwinding() {
 		r := t.saga.Report()

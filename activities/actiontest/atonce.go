@@ -2,8 +2,8 @@ package actiontest
 
 import "github.com/seed-62bf7108/unwind/activities"
 
-// beside starts a call in a child, which is halfway through (it stops at its first point and is woken) when this returns.
-func (w *world) beside(o order) *child {
+// startHalfway starts a call in a child, and returns when the child is halfway: it has stopped at its first point and was woken.
+func (w *world) startHalfway(o order) *child {
 	w.t.Helper()
 	o.Break = breakStop
 	c := w.spawn(o)
@@ -13,14 +13,14 @@ func (w *world) beside(o order) *child {
 }
 
 func twoAppliesAtOnce(w *world) {
-	other := w.beside(order{Op: opApply, Work: w.first})
-	one := begin(func() (activities.Result, error) { return w.action.Apply(w.ctx(), w.first.Entry, w.first.Step, "") })
-	two := begin(func() (activities.Result, error) { return w.action.Apply(w.ctx(), w.first.Entry, w.first.Step, "") })
-	first, err := await(w, "Apply", one)
+	other := w.startHalfway(order{Op: opApply, Work: w.first})
+	one := startCall(func() (activities.Result, error) { return w.action.Apply(w.ctx(), w.first.Entry, w.first.Step, "") })
+	two := startCall(func() (activities.Result, error) { return w.action.Apply(w.ctx(), w.first.Entry, w.first.Step, "") })
+	first, err := awaitAnswer(w, "Apply", one)
 	if err != nil {
 		w.t.Fatalf("Apply beside two others: %v", err)
 	}
-	second, err := await(w, "Apply", two)
+	second, err := awaitAnswer(w, "Apply", two)
 	if err != nil {
 		w.t.Fatalf("Apply beside two others: %v", err)
 	}
@@ -39,16 +39,16 @@ func twoAppliesAtOnce(w *world) {
 
 func twoUndosAtOnce(w *world) {
 	w.mustApply(w.first, "")
-	other := w.beside(order{Op: opUndo, Work: w.first})
-	one := begin(func() (activities.Undone, error) { return w.action.Undo(w.ctx(), w.first.Entry, none) })
-	two := begin(func() (activities.Undone, error) { return w.action.Undo(w.ctx(), w.first.Entry, none) })
-	first, errOne := await(w, "Undo", one)
-	second, errTwo := await(w, "Undo", two)
+	other := w.startHalfway(order{Op: opUndo, Work: w.first})
+	one := startCall(func() (activities.Undone, error) { return w.action.Undo(w.ctx(), w.first.Entry, noDecision) })
+	two := startCall(func() (activities.Undone, error) { return w.action.Undo(w.ctx(), w.first.Entry, noDecision) })
+	first, errOne := awaitAnswer(w, "Undo", one)
+	second, errTwo := awaitAnswer(w, "Undo", two)
 	third := other.wait()
 	w.mustBeBefore("after three undos at once")
 	settled := w.mustUndo(w.first, w.Undone)
 	w.mustBeBefore("after a fourth undo")
-	// A loser may be told so by an error, which is retried; whoever returns an outcome returns the one that is kept.
+	// The loser may get an error, which is retried; an outcome that is returned must be the one that is kept.
 	won := 0
 	for _, each := range []answer[activities.Undone]{{first, errOne}, {second, errTwo}} {
 		if each.err == nil {
@@ -66,17 +66,17 @@ func twoUndosAtOnce(w *world) {
 }
 
 func applyAndUndoAtOnce(w *world) {
-	other := w.beside(order{Op: opApply, Work: w.first})
-	applying := begin(func() (activities.Result, error) { return w.action.Apply(w.ctx(), w.first.Entry, w.first.Step, "") })
-	undoing := begin(func() (activities.Undone, error) { return w.action.Undo(w.ctx(), w.first.Entry, none) })
-	// Whoever comes first: what counts is what the world is afterwards.
-	_, _ = await(w, "Apply", applying)
-	if undone, err := await(w, "Undo", undoing); err == nil && undone.Outcome != activities.Nothing && undone.Outcome != w.Undone {
-		w.t.Fatalf("Undo beside two applies ended %s: %s", undone.Outcome, text(undone))
+	other := w.startHalfway(order{Op: opApply, Work: w.first})
+	applying := startCall(func() (activities.Result, error) { return w.action.Apply(w.ctx(), w.first.Entry, w.first.Step, "") })
+	undoing := startCall(func() (activities.Undone, error) { return w.action.Undo(w.ctx(), w.first.Entry, noDecision) })
+	// Either may come first: only the state of the world afterwards counts.
+	_, _ = awaitAnswer(w, "Apply", applying)
+	if undone, err := awaitAnswer(w, "Undo", undoing); err == nil && undone.Outcome != activities.Nothing && undone.Outcome != w.Undone {
+		w.t.Fatalf("Undo beside two applies ended %s: %s", undone.Outcome, asJSON(undone))
 	}
 	other.wait()
 	undone := w.mustUndo(w.first, w.Undone, activities.Nothing)
-	w.mustBeAsTold(undone, "after an apply and an undo at once, and a further undo")
+	w.mustMatchOutcome(undone, "after an apply and an undo at once, and a further undo")
 	_, err := w.apply(w.first, "")
 	w.mustFail("Apply after the undo", err, activities.Fenced)
 	w.mustBeBefore("after a late Apply")

@@ -10,37 +10,37 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// The calls of an action in this process. None may hang: a fence that waits for a stopped process would.
+// The calls of an action in this process. None may hang, as a fence would that waits for a stopped process.
 
-func (w *world) plan(f work) (activities.Change, error) {
-	return bounded(w, "Plan", func() (activities.Change, error) { return w.action.Plan(w.ctx(), f.Entry, f.Step) })
+func (w *world) plan(f forward) (activities.Change, error) {
+	return callBounded(w, "Plan", func() (activities.Change, error) { return w.action.Plan(w.ctx(), f.Entry, f.Step) })
 }
 
-func (w *world) apply(f work, want activities.Digest) (activities.Result, error) {
-	return bounded(w, "Apply", func() (activities.Result, error) { return w.action.Apply(w.ctx(), f.Entry, f.Step, want) })
+func (w *world) apply(f forward, want activities.Digest) (activities.Result, error) {
+	return callBounded(w, "Apply", func() (activities.Result, error) { return w.action.Apply(w.ctx(), f.Entry, f.Step, want) })
 }
 
-func (w *world) undo(f work, d activities.Decision) (activities.Undone, error) {
-	return bounded(w, "Undo", func() (activities.Undone, error) { return w.action.Undo(w.ctx(), f.Entry, d) })
+func (w *world) undo(f forward, d activities.Decision) (activities.Undone, error) {
+	return callBounded(w, "Undo", func() (activities.Undone, error) { return w.action.Undo(w.ctx(), f.Entry, d) })
 }
 
-func (w *world) observe(f work) (activities.Observation, error) {
-	return bounded(w, "Observe", func() (activities.Observation, error) { return w.action.Observe(w.ctx(), f.Entry) })
+func (w *world) observe(f forward) (activities.Observation, error) {
+	return callBounded(w, "Observe", func() (activities.Observation, error) { return w.action.Observe(w.ctx(), f.Entry) })
 }
 
-func (w *world) release(f work) error {
-	_, err := bounded(w, "Release", func() (struct{}, error) { return struct{}{}, w.action.Release(w.ctx(), f.Entry) })
+func (w *world) release(f forward) error {
+	_, err := callBounded(w, "Release", func() (struct{}, error) { return struct{}{}, w.action.Release(w.ctx(), f.Entry) })
 	return err
 }
 
-// answer is what a call returned.
+// answer is the result of a call.
 type answer[T any] struct {
 	value T
 	err   error
 }
 
-// begin makes a call of its own goroutine; the answer comes through the channel.
-func begin[T any](call func() (T, error)) <-chan answer[T] {
+// startCall makes a call in a goroutine; the answer arrives through the channel.
+func startCall[T any](call func() (T, error)) <-chan answer[T] {
 	done := make(chan answer[T], 1)
 	go func() {
 		v, err := call()
@@ -49,13 +49,13 @@ func begin[T any](call func() (T, error)) <-chan answer[T] {
 	return done
 }
 
-func bounded[T any](w *world, name string, call func() (T, error)) (T, error) {
+func callBounded[T any](w *world, name string, call func() (T, error)) (T, error) {
 	w.t.Helper()
-	return await(w, name, begin(call))
+	return awaitAnswer(w, name, startCall(call))
 }
 
-// await waits a little longer than a call's context lives: a call that heeds it has returned by then.
-func await[T any](w *world, name string, done <-chan answer[T]) (T, error) {
+// awaitAnswer waits a little longer than the call's context lives: a call that respects it has returned by then.
+func awaitAnswer[T any](w *world, name string, done <-chan answer[T]) (T, error) {
 	w.t.Helper()
 	select {
 	case a := <-done:
@@ -66,9 +66,9 @@ func await[T any](w *world, name string, done <-chan answer[T]) (T, error) {
 	}
 }
 
-// The same with what they must return.
+// The same calls, with required results.
 
-func (w *world) mustPlan(f work) activities.Change {
+func (w *world) mustPlan(f forward) activities.Change {
 	w.t.Helper()
 	change, err := w.plan(f)
 	if err != nil {
@@ -80,7 +80,7 @@ func (w *world) mustPlan(f work) activities.Change {
 	return change
 }
 
-func (w *world) mustApply(f work, want activities.Digest) activities.Result {
+func (w *world) mustApply(f forward, want activities.Digest) activities.Result {
 	w.t.Helper()
 	result, err := w.apply(f, want)
 	if err != nil {
@@ -89,25 +89,25 @@ func (w *world) mustApply(f work, want activities.Digest) activities.Result {
 	return result
 }
 
-// mustUndo undoes and returns what was done, which must be one of the outcomes.
-func (w *world) mustUndo(f work, outcomes ...activities.Outcome) activities.Undone {
+// mustUndo undoes the step and returns the result, whose outcome must be one of outcomes.
+func (w *world) mustUndo(f forward, outcomes ...activities.Outcome) activities.Undone {
 	w.t.Helper()
 	return w.mustDecide(f, activities.Decision{}, outcomes...)
 }
 
-func (w *world) mustDecide(f work, d activities.Decision, outcomes ...activities.Outcome) activities.Undone {
+func (w *world) mustDecide(f forward, d activities.Decision, outcomes ...activities.Outcome) activities.Undone {
 	w.t.Helper()
 	undone, err := w.undo(f, d)
 	if err != nil {
 		w.t.Fatalf("Undo: %v", err)
 	}
 	if !slices.Contains(outcomes, undone.Outcome) {
-		w.t.Fatalf("Undo ended %s, want %s: %s", undone.Outcome, join(outcomes), text(undone))
+		w.t.Fatalf("Undo ended %s, want %s: %s", undone.Outcome, joinOutcomes(outcomes), asJSON(undone))
 	}
 	return undone
 }
 
-// mustBeBefore compares the world with that from before the step.
+// mustBeBefore requires that the world is as before the step.
 func (w *world) mustBeBefore(when string) {
 	w.t.Helper()
 	if now := w.manifest(); !w.Same(w.before, now) {
@@ -115,9 +115,9 @@ func (w *world) mustBeBefore(when string) {
 	}
 }
 
-// mustBeAsTold is mustBeBefore where it is open whether the step acted. Where nothing can be taken back, the outcome must
-// also tell which of the two it is.
-func (w *world) mustBeAsTold(undone activities.Undone, when string) {
+// mustMatchOutcome is mustBeBefore for a step that may or may not have acted. If it cannot be undone, the outcome must also say
+// whether it acted.
+func (w *world) mustMatchOutcome(undone activities.Undone, when string) {
 	w.t.Helper()
 	w.mustBeBefore(when)
 	if w.Undone != activities.Final {
@@ -129,7 +129,7 @@ func (w *world) mustBeAsTold(undone activities.Undone, when string) {
 	}
 }
 
-// mustBe compares the world with an earlier manifest.
+// mustBe requires that the world equals an earlier manifest.
 func (w *world) mustBe(manifest, when string) {
 	w.t.Helper()
 	if now := w.manifest(); now != manifest {
@@ -137,7 +137,7 @@ func (w *world) mustBe(manifest, when string) {
 	}
 }
 
-// mustFail demands an error of a type.
+// mustFail requires an error of a type.
 func (w *world) mustFail(what string, err error, want activities.ErrorType) {
 	w.t.Helper()
 	if err == nil {
@@ -148,19 +148,19 @@ func (w *world) mustFail(what string, err error, want activities.ErrorType) {
 	}
 }
 
-// mustSee demands what Observe sees; an action may be blind.
-func (w *world) mustSee(f work, want activities.State) {
+// mustSee requires a result of Observe, or Unseen.
+func (w *world) mustSee(f forward, want activities.State) {
 	w.t.Helper()
 	seen, err := w.observe(f)
 	if err != nil {
 		w.t.Fatalf("Observe: %v", err)
 	}
 	if seen.State != want && seen.State != activities.Unseen {
-		w.t.Fatalf("Observe saw %s, want %s: %s", seen.State, want, text(seen))
+		w.t.Fatalf("Observe saw %s, want %s: %s", seen.State, want, asJSON(seen))
 	}
 }
 
-func join(outcomes []activities.Outcome) string {
+func joinOutcomes(outcomes []activities.Outcome) string {
 	names := make([]string, len(outcomes))
 	for i, o := range outcomes {
 		names[i] = string(o)
@@ -168,7 +168,7 @@ func join(outcomes []activities.Outcome) string {
 	return strings.Join(names, " or ")
 }
 
-func text(v any) string {
+func asJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
@@ -176,7 +176,7 @@ func text(v any) string {
 	return string(b)
 }
 
-// difference lists the lines of two manifests that are not in both.
+// difference lists the lines that are in only one of two manifests.
 func difference(want, got string) string {
 	wants, gots := strings.Split(want, "\n"), strings.Split(got, "\n")
 	in := func(lines []string) map[string]int {

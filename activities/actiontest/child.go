@@ -24,7 +24,7 @@ import (
 // orderVariable names the environment variable that makes a test binary a child: the path of its order.
 const orderVariable = "UNWIND_ACTIONTEST_ORDER"
 
-// The calls that a child can make, and how it breaks.
+// The calls that a child can make, and the ways in which it can break.
 const (
 	opPlan  = "plan"
 	opApply = "apply"
@@ -40,10 +40,10 @@ type order struct {
 	Case     string              `json:"case"`
 	Dir      string              `json:"dir"`
 	Op       string              `json:"op"`
-	Work     work                `json:"work"`
+	Work     forward             `json:"work"`
 	Want     activities.Digest   `json:"want,omitempty"`
 	Decision activities.Decision `json:"decision"`
-	// Break is what the child does to itself at the At-th point that it reaches, from 0; empty: nothing.
+	// Break is what the child does to itself at the At-th point that it reaches, counted from 0; empty for nothing.
 	Break    string        `json:"break,omitempty"`
 	At       int           `json:"at"`
 	Patience time.Duration `json:"patience"`
@@ -60,16 +60,16 @@ type report struct {
 	Error  string               `json:"error,omitempty"`
 }
 
-// serve is a child's whole life.
-func serve(path string, cases []Case) int {
-	if err := obey(path, cases); err != nil {
+// runOrder is the main function of a child.
+func runOrder(path string, cases []Case) int {
+	if err := carryOut(path, cases); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func obey(path string, cases []Case) error {
+func carryOut(path string, cases []Case) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func obey(path string, cases []Case) error {
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return err
 	}
-	// What the action starts is no child of the suite's.
+	// A process that the action starts must not become a child of the suite.
 	if err := os.Unsetenv(orderVariable); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func obey(path string, cases []Case) error {
 	if err != nil {
 		return fmt.Errorf("opening the world: %w", err)
 	}
-	action, err := find(w, c.Action)
+	action, err := findAction(w, c.Action)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func obey(path string, cases []Case) error {
 	return os.WriteFile(o.Report, out, 0o600)
 }
 
-// hook notes the points in the order in which they are reached, and breaks the process at one of them.
+// hook records the points in the order in which they are reached, and breaks the process at one of them.
 func (r *report) hook(o order) {
 	var mu sync.Mutex
 	point.Hook(func(label string) {
@@ -148,7 +148,7 @@ func (r *report) hook(o order) {
 		if err := unix.Kill(os.Getpid(), signal); err != nil {
 			panic(err)
 		}
-		// The signal may take a moment to stop this thread; who wakes the process says so here as well.
+		// The signal may take a moment to stop this thread, so the one that wakes the process also writes to stdin.
 		_, _ = io.ReadFull(os.Stdin, make([]byte, 1))
 	})
 }
@@ -162,7 +162,7 @@ type child struct {
 	report string
 	// ended is closed when the process is gone; state is set by then.
 	ended chan struct{}
-	// reap lets the process be waited for.
+	// reap allows the process to be waited for.
 	reap func()
 }
 
@@ -186,9 +186,9 @@ func (w *world) spawn(o order) *child {
 	}
 	c := &child{w: w, cmd: exec.Command(os.Args[0]), //nolint:gosec // this very test binary
 		report: o.Report, ended: make(chan struct{})}
-	// A program with the race detector sleeps a second at its end.
+	// By default a program with the race detector sleeps for a second at its end.
 	c.cmd.Env = append(os.Environ(), orderVariable+"="+path, "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	// A file and not a pipe: processes that outlive the child would hold a pipe open.
+	// A file instead of a pipe, because processes that outlive the child would hold a pipe open.
 	log, err := os.Create(filepath.Join(folder, "log"))
 	if err != nil {
 		w.t.Fatal(err)
@@ -200,7 +200,7 @@ func (w *world) spawn(o order) *child {
 	started, reap := make(chan error), make(chan struct{})
 	c.reap = sync.OnceFunc(func() { close(reap) })
 	go func() {
-		// The child dies with this thread (Pdeathsig), also when the test binary is killed while the child is stopped.
+		// The child dies with this thread (Pdeathsig), even if the test binary is killed while the child is stopped.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -222,23 +222,23 @@ func (w *world) spawn(o order) *child {
 	}
 	w.t.Cleanup(func() {
 		c.reap()
-		_ = c.cmd.Process.Kill() // it has mostly ended long since
+		_ = c.cmd.Process.Kill() // it usually ended long ago
 		<-c.ended
 	})
 	return c
 }
 
-// wait waits for the end of the child and returns what it reported; a child that broke has reported nothing.
+// wait waits for the end of the child and returns its report; a child that broke has none.
 func (c *child) wait() report {
 	c.w.t.Helper()
-	r, err := c.end()
+	r, err := c.awaitEnd()
 	if err != nil {
 		c.w.t.Fatal(err)
 	}
 	return r
 }
 
-func (c *child) end() (report, error) {
+func (c *child) awaitEnd() (report, error) {
 	c.reap()
 	select {
 	case <-c.ended:
@@ -259,7 +259,7 @@ func (c *child) end() (report, error) {
 // mustDie waits until the child has killed itself.
 func (c *child) mustDie() {
 	c.w.t.Helper()
-	r, err := c.end()
+	r, err := c.awaitEnd()
 	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
 		return
 	}
@@ -272,7 +272,7 @@ func (c *child) mustDie() {
 // mustStop waits until the child has stopped itself.
 func (c *child) mustStop() {
 	c.w.t.Helper()
-	done := begin(func() (bool, error) {
+	done := startCall(func() (bool, error) {
 		for {
 			var info unix.Siginfo
 			// WNOWAIT leaves a child that ended to Wait.
@@ -289,7 +289,7 @@ func (c *child) mustStop() {
 			c.w.t.Fatal(a.err)
 		}
 		if !a.value {
-			r, err := c.end()
+			r, err := c.awaitEnd()
 			c.w.t.Fatalf("the child did not stop; it reached %q and ended with %q (%v)", r.Points, r.Error, err)
 		}
 	case <-time.After(c.w.Patience + 30*time.Second):
@@ -300,7 +300,7 @@ func (c *child) mustStop() {
 // cldStopped is CLD_STOPPED of waitid(2).
 const cldStopped = 5
 
-// wake lets a stopped child go on.
+// wake makes a stopped child continue.
 func (c *child) wake() {
 	c.w.t.Helper()
 	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {

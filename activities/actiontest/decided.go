@@ -17,7 +17,7 @@ func staleDigest(w *world) {
 	w.mustFail("Apply of another change than the approved one", err, activities.StaleApproval)
 	w.mustBe(w.before, "after a refused Apply")
 
-	// Back to the gate: the same step is approved anew.
+	// Back to the gate: the same step is approved again.
 	w.mustApply(w.first, w.mustPlan(w.first).Digest)
 	left := w.manifest()
 	w.mustApply(w.first, activities.DigestOf([]byte("judged once only")))
@@ -54,9 +54,9 @@ func release(w *world) {
 	_, err := w.apply(w.first, "")
 	w.mustFail("Apply after Release", err, activities.Fenced)
 	w.mustBe(left, "after a late Apply")
-	undone, err := w.undo(w.first, none)
+	undone, err := w.undo(w.first, noDecision)
 	if err == nil && undone.Outcome != activities.Final {
-		w.t.Fatalf("Undo after Release says %s: %s", undone.Outcome, text(undone))
+		w.t.Fatalf("Undo after Release says %s: %s", undone.Outcome, asJSON(undone))
 	}
 	if err != nil {
 		w.mustFail("Undo after Release", err, activities.Fenced)
@@ -66,7 +66,7 @@ func release(w *world) {
 
 func wrongPlace(w *world) {
 	// The id of a journal that was made in another place, and one that no journal has.
-	lost := (&suite{Case: w.Case}).bring(w.t)
+	lost := (&suite{Case: w.Case}).newWorld(w.t)
 	for _, id := range []string{lost.first.Entry.Place.Journal, "", "no-such-journal"} {
 		f := w.first
 		f.Entry.Place.Journal = id
@@ -74,7 +74,7 @@ func wrongPlace(w *world) {
 		w.mustFail("Plan", err, activities.WrongPlace)
 		_, err = w.apply(f, "")
 		w.mustFail("Apply", err, activities.WrongPlace)
-		_, err = w.undo(f, none)
+		_, err = w.undo(f, noDecision)
 		w.mustFail("Undo", err, activities.WrongPlace)
 		_, err = w.observe(f)
 		w.mustFail("Observe", err, activities.WrongPlace)
@@ -85,7 +85,7 @@ func wrongPlace(w *world) {
 	left := w.manifest()
 	f := w.first
 	f.Entry.Place.Journal = lost.first.Entry.Place.Journal
-	_, err := w.undo(f, none)
+	_, err := w.undo(f, noDecision)
 	w.mustFail("Undo in a wrong place", err, activities.WrongPlace)
 	w.mustBe(left, "after an Undo in a wrong place")
 	w.mustUndo(w.first, w.Undone)
@@ -96,10 +96,10 @@ func drift(w *world) {
 	w.mustApply(w.first, "")
 	w.Drift(w.t, w.dir)
 	drifted := w.manifest()
-	shown := w.mustDrift(none, "")
+	shown := w.mustDrift(noDecision, "")
 	w.mustBe(drifted, "after an Undo that saw drift")
 	w.mustSee(w.first, activities.Elsewise)
-	if again := w.mustDrift(none, ""); again != shown {
+	if again := w.mustDrift(noDecision, ""); again != shown {
 		w.t.Fatalf("the same drift has two digests, %s and %s", shown, again)
 	}
 
@@ -117,12 +117,12 @@ func drift(w *world) {
 	w.mustBeBefore("after a further undo")
 }
 
-// mustDrift demands that Undo sees a drift other than old, and returns its digest.
+// mustDrift requires that Undo reports a drift other than old, and returns its digest.
 func (w *world) mustDrift(d activities.Decision, old activities.Digest) activities.Digest {
 	w.t.Helper()
 	undone := w.mustDecide(w.first, d, activities.Drifted)
 	if undone.Drift == nil || undone.Drift.Digest == "" || undone.Drift.Diff == "" {
-		w.t.Fatalf("Drifted without a digest or a diff: %s", text(undone))
+		w.t.Fatalf("Drifted without a digest or a diff: %s", asJSON(undone))
 	}
 	if undone.Drift.Digest == old {
 		w.t.Fatal("another drift has the same digest")

@@ -26,18 +26,17 @@
 //	}
 //
 // TestMain is needed because the suite kills (SIGKILL) and stops (SIGSTOP) real processes: it starts the test binary
-// again, with an order in its environment, and Main obeys. All cases of a test binary are handed to it.
+// again, with an order in its environment, which Main executes. Pass all cases of a test binary to Main.
 //
-// The rest of [Case] is for what a world has beyond that: checks, a target that can change before the step (Meanwhile),
-// an undo that leaves named losses, or can take nothing back (Undone, Same), a parameter that holds a secret (Secret),
-// slow calls (Patience), tests that share something and cannot run beside each other (Serial), worlds that are slow to
-// set up (Sample).
+// The other fields of [Case] are for worlds that need more: checks, a target that can change before the step (Meanwhile),
+// an undo that leaves named losses or is impossible (Undone, Same), a parameter that holds a secret (Secret), slow calls
+// (Patience), tests that share something and cannot run concurrently (Serial), worlds that are slow to set up (Sample).
 //
-// A redo of an action whose Spec offers one brings back exactly what the first apply had left. Where something new (an id)
-// takes its place, say in Redone what is as good; where a redo keeps nothing and goes forward again, say Anew.
+// If the action's Spec offers a redo, it restores exactly what the first apply had left. If something new (an id) takes
+// its place, say in Redone what is equivalent; if a redo keeps nothing and runs the step again, set Anew.
 //
-// A whole action that passes, with its test, is in example_test.go of this package. toy_test.go has another one, with
-// records and redo, and breaks it in sixteen ways; suite_test.go says which test of the suite finds each.
+// A complete action that passes, with its test, is in example_test.go of this package. toy_test.go has another one, with
+// records and redo, and breaks it in many ways; suite_test.go says which test of the suite finds each.
 //
 // # Points
 //
@@ -49,8 +48,8 @@
 //	if err := os.Rename(staged, target); err != nil { ... }
 //	point.Reach("shelf.set:renamed")
 //
-// A first run notes them in order; then the suite breaks a process at the first, at the second, and so on. So a call must
-// reach the same points each time: a loop that waits must not reach one at each turn.
+// A first run records them in order; then the suite breaks a process at the first, at the second, and so on. So a call must
+// reach the same points each time: a loop that waits must not reach one in each iteration.
 //
 // # What is tested
 //
@@ -62,16 +61,17 @@
 //	two_applies_at_once        two goroutines and a process: once
 //	two_undos_at_once          two goroutines and a process: once, with one outcome
 //	apply_and_undo_at_once     a further undo leaves the world as before
-//	stale_digest               what was not approved is refused, what was done is not judged again
+//	stale_digest               an unapproved change is refused, a change that was made is not judged again
 //	changed_meanwhile          the digest covers the target too
-//	release                    the record is gone: Apply and Undo act no more
+//	release                    the record is gone: Apply and Undo no longer act
 //	wrong_place                another journal's id is WrongPlace for every call
 //	drift                      shown and not touched; a force overwrites exactly what was shown
 //	records, records_undone    a world with Records: listed open, committed, undone, released, with owner and entry; forgotten
-//	records_abandoned          an undo that was given up: the world stays as it was found, the record can be released
+//	records_abandoned          an undo that was given up: the world stays as it is, the record can be released
+//	journal_rewound            a journal that was put back to an earlier state is a damaged record, never nothing-to-undo
 //	redo                       an action with Spec.Redo: as the step had left it, once; undone and redone again like any other
 //	redo_planned               the digest covers what a redo puts back
-//	redo_released              nothing is left to redo from: refused (not where a redo goes Anew, nor the next three)
+//	redo_released              nothing is left to redo from: refused (unless a redo runs Anew; so are the next three)
 //	redo_not_rolled_back       refused
 //	redo_meanwhile             what someone else has changed since the rollback is not touched
 //	redo_drift                 what a forced rollback took away comes back
@@ -95,8 +95,8 @@
 //
 // # How much of it
 //
-// A call may reach one point several times: it is broken at the first, and at one of the others, which is drawn. Where a
-// case says Sample, EitherWay or Brief, more is left to the draw, but each point of each call is broken by at least one test. With
-// UNWIND_TEST_DEEP=1 nothing is left out; UNWIND_TEST_SEED repeats a draw, and stands first in what a package prints. See
-// package testrun.
+// A call may reach one point several times: it is broken at the first occurrence, and at a drawn one of the others. If a case
+// sets Sample, EitherWay or Brief, more is left to chance, but at least one test breaks each point of each call. With
+// UNWIND_TEST_DEEP=1 nothing is left out; UNWIND_TEST_SEED, which a package prints first, repeats a draw. See package
+// testrun.
 package actiontest

@@ -18,17 +18,17 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// A complete action of one's own, and its test. The world is a store of keys, each a file in a folder; the action
-// "keys.add" adds a key that is not there yet. A step is done and undone by two atomic operations of the filesystem:
+// A complete custom action and its test. The world is a store of keys, each a file in a folder; the action "keys.add" adds
+// a key that is not there yet. A step is done and undone by two atomic operations of the filesystem:
 //
-//	forward   link(2) of a file in the token's folder, the ticket, into the store. It fails where the key is there.
+//	forward   link(2) of a file in the token's folder, the ticket, into the store. It fails if the key exists.
 //	undo      takes the ticket away, so that a late forward has nothing to link; then moves the key out of the store
-//	          (never over anything), and looks at what came out.
+//	          (never over anything), and examines what came out.
 
 // TestKeysAdd is the whole test: the case below says how the action is used, and Run does the rest.
 func TestKeysAdd(t *testing.T) { actiontest.Run(t, keysCase) }
 
-// keysCase is also handed to actiontest.Main, in TestMain.
+// keysCase is also passed to actiontest.Main, in TestMain.
 var keysCase = actiontest.Case{
 	Name:   "keys.add",
 	Action: "keys.add",
@@ -77,7 +77,7 @@ func openKeys(dir, state string) (activities.World, error) {
 	j, err := journal.Open(filepath.Join(state, "journal"))
 	return activities.World{
 		Name: "keys", Actions: []activities.Action{keysAdd{dir, j}},
-		Journal: func(context.Context) (string, error) { return j.ID(), nil },
+		Journal: func(context.Context) (string, error) { return j.Mark() },
 		Records: journal.Records{Journal: j},
 	}, err
 }
@@ -87,12 +87,12 @@ type addParams struct {
 	Value string `json:"value" jsonschema:"what it holds"`
 }
 
-// undoParams are those of addParams that the entry holds.
+// undoParams are the addParams that the entry holds.
 type undoParams struct {
 	Key string `json:"key"`
 }
 
-// addRecord is the undo record. What was there before needs no place in it: nothing was.
+// addRecord is the undo record. It needs no pre-image: there was nothing before.
 type addRecord struct {
 	journal.Owned
 
@@ -108,7 +108,7 @@ func (keysAdd) Spec() activities.Spec {
 	}
 }
 
-// token is the step's in the journal, and the names that it uses: the key's file, and those in the token's folder.
+// token is the step's token in the journal, with the names of the key's file and of those in the token's folder.
 type token struct {
 	*journal.Token
 
@@ -192,7 +192,7 @@ func (k keysAdd) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	if done, err := t.Read(journal.Applied, &struct{}{}); err != nil {
 		return none, err
 	} else if !done {
-		if err := t.add(p.Value); err != nil {
+		if err := t.linkTicket(p.Value); err != nil {
 			return none, err
 		}
 		if _, err := t.Create(journal.Applied, &struct{}{}); err != nil {
@@ -204,11 +204,11 @@ func (k keysAdd) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 		activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{t})
 }
 
-// add links the ticket into the store. The order is the fence: the ticket is there before the token is seen open, and an
-// undo takes the ticket after it has closed the token. One of the two sees the other. (A store that must survive the loss
-// of power syncs the ticket before, and the store's folder after the link.)
-func (t *token) add(value string) error {
-	if _, err := os.Stat(t.ticket); errors.Is(err, fs.ErrNotExist) { // that of an earlier attempt may be in the store by now
+// linkTicket links the ticket into the store. The order is the fence: the ticket is there before the token is seen to be open, and an
+// undo takes the ticket after it has closed the token, so one of the two sees the other. (A store that must survive a power
+// failure also syncs the ticket before the link, and the store's folder after it.)
+func (t *token) linkTicket(value string) error {
+	if _, err := os.Stat(t.ticket); errors.Is(err, fs.ErrNotExist) { // an earlier attempt's ticket may already be in the store
 		staged := t.ticket + ".new"
 		if err := errors.Join(os.WriteFile(staged, []byte(value), 0o600), os.Rename(staged, t.ticket)); err != nil {
 			return err
@@ -227,7 +227,7 @@ func (t *token) add(value string) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if there, err := t.look(t.target); err != nil || there.state == own {
+	if there, err := t.observeFile(t.target); err != nil || there.state == own {
 		return err
 	}
 	return activities.Errorf(activities.ActionDenied, "someone else has added key %s", t.key)
@@ -247,26 +247,33 @@ func (k keysAdd) Undo(_ context.Context, e activities.Entry, d activities.Decisi
 	} else if fate != journal.Undoing {
 		return undone, activities.Errorf(activities.Fenced, "the step was released")
 	}
+	if found, err := t.Read(journal.Record, &addRecord{}); err != nil {
+		return undone, err
+	} else if !found { // it has done nothing, unless the history says otherwise
+		if err := t.CheckNotLost(d.Done); err != nil {
+			return undone, err
+		}
+	}
 	point.Reach("keys.add:closed")
 	if err := os.Rename(t.ticket, t.mine); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return undone, err
 	}
 	point.Reach("keys.add:ticket-taken")
 	if undone, err = t.takeOut(d); err != nil || undone.Outcome == activities.Drifted {
-		return undone, err // drift waits for a person: it is no outcome to keep
+		return undone, err // drift waits for a person, so this outcome is not kept
 	}
 	_, err = t.Create(journal.Outcome, &undone)
 	point.Reach("keys.add:undone")
 	return undone, err
 }
 
-// takeOut moves the key out of the store where it is the step's own, or the drift that was shown and is forced.
+// takeOut moves the key out of the store if it is the step's own, or the drift that was shown and is forced.
 func (t *token) takeOut(d activities.Decision) (activities.Undone, error) {
 	restored := activities.Undone{Outcome: activities.Restored, Observed: "there is no such key"}
-	if out, err := t.look(t.out); err != nil || out.state != absent {
-		return restored, err // an earlier undo came so far
+	if out, err := t.observeFile(t.out); err != nil || out.state != absent {
+		return restored, err // an earlier undo got this far
 	}
-	now, err := t.look(t.target)
+	now, err := t.observeFile(t.target)
 	switch {
 	case err != nil:
 		return restored, err
@@ -280,25 +287,25 @@ func (t *token) takeOut(d activities.Decision) (activities.Undone, error) {
 	err = unix.Renameat2(unix.AT_FDCWD, t.target, unix.AT_FDCWD, t.out, unix.RENAME_NOREPLACE)
 	point.Reach("keys.add:taken-out")
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
-		return t.takeOut(d) // someone was faster: look again
+		return t.takeOut(d) // someone was faster: observe again
 	}
 	if err != nil {
 		return restored, err
 	}
-	out, err := t.look(t.out)
-	if err == nil && out.content != now.content { // it changed between the look and the move: back with it
+	out, err := t.observeFile(t.out)
+	if err == nil && out.content != now.content { // it changed before the move, so it is put back
 		err = errors.Join(unix.Renameat2(unix.AT_FDCWD, t.out, unix.AT_FDCWD, t.target, unix.RENAME_NOREPLACE),
 			fmt.Errorf("key %s has changed just now", t.key))
 	}
 	return restored, err
 }
 
-// sight is what a look at a file has seen.
-type sight struct {
+// sighting is what was observed of a file.
+type sighting struct {
 	state   string
 	content activities.Digest
 	size    int
-	added   bool // the step has once added its key
+	added   bool // whether the step has ever added its key
 }
 
 const (
@@ -308,12 +315,12 @@ const (
 	foreign = "foreign"
 )
 
-func (s sight) drift() *activities.Drift {
+func (s sighting) drift() *activities.Drift {
 	return &activities.Drift{Digest: s.content, Diff: fmt.Sprintf("the key is not as the step left it: %s, %d bytes", s.state, s.size)}
 }
 
-// look compares a file with the step's own, which the token's folder holds as ticket or mine.
-func (t *token) look(path string) (s sight, err error) {
+// observeFile compares a file with the step's own, which the token's folder holds as ticket or mine.
+func (t *token) observeFile(path string) (s sighting, err error) {
 	var rec addRecord
 	if _, err := t.Read(journal.Record, &rec); err != nil {
 		return s, err
@@ -321,14 +328,16 @@ func (t *token) look(path string) (s sight, err error) {
 	if s.added, err = t.Read(journal.Applied, &struct{}{}); err != nil {
 		return s, err
 	}
-	mine, err := os.Stat(t.mine)
+	kept := t.mine
+	mine, err := os.Stat(kept)
 	if errors.Is(err, fs.ErrNotExist) {
-		mine, err = os.Stat(t.ticket)
+		kept = t.ticket
+		mine, err = os.Stat(kept)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
-	f, err := os.Open(path) // one file, whatever has that name a moment later
+	f, err := os.Open(path) // the same file throughout, whatever has its name later
 	if errors.Is(err, fs.ErrNotExist) {
 		s.state = absent
 		return s, nil
@@ -346,6 +355,9 @@ func (t *token) look(path string) (s sight, err error) {
 	switch {
 	case mine == nil || !os.SameFile(mine, info):
 		s.state = foreign
+		if own, err := os.ReadFile(kept); s.added && (err != nil || activities.DigestOf(own) != rec.Value) {
+			return s, activities.Errorf(activities.DamagedRecord, "%s is gone, or not as the step has made it", kept)
+		}
 	case s.content != rec.Value:
 		s.state, s.added = edited, true
 	default:
@@ -359,7 +371,7 @@ func (k keysAdd) Observe(_ context.Context, e activities.Entry) (activities.Obse
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	switch now, err := t.look(t.target); {
+	switch now, err := t.observeFile(t.target); {
 	case err != nil:
 		return activities.Observation{}, err
 	case now.state == absent:

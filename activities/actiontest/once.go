@@ -7,8 +7,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// none is the decision of nobody.
-var none activities.Decision
+// noDecision means that nobody has decided anything.
+var noDecision activities.Decision
 
 func applyThenUndo(w *world) {
 	w.mustApply(w.first, "")
@@ -24,7 +24,7 @@ func applyThenUndo(w *world) {
 	w.mustBeBefore("after a late Apply")
 }
 
-// afterUndo is what Observe sees of a step that has acted and was undone.
+// afterUndo is what Observe reports about a step that acted and was undone.
 func (w *world) afterUndo() activities.State {
 	if w.Undone == activities.Final {
 		return activities.AsLeft
@@ -72,12 +72,12 @@ func applyTwice(w *world) {
 	w.mustBeBefore("after the undo")
 }
 
-// mustBeSameResult compares two results of one step but for their notes, which may say how they were come by.
+// mustBeSameResult compares two results of one step except for their notes, which may say how they were obtained.
 func (w *world) mustBeSameResult(a, b activities.Result) {
 	w.t.Helper()
 	a.Notes, b.Notes = nil, nil
-	if text(a) != text(b) {
-		w.t.Fatalf("a second Apply returned another result:\n%s\n%s", text(a), text(b))
+	if asJSON(a) != asJSON(b) {
+		w.t.Fatalf("a second Apply returned another result:\n%s\n%s", asJSON(a), asJSON(b))
 	}
 }
 
@@ -102,11 +102,11 @@ func (w *world) mustBeSameUndone(a, b activities.Undone) {
 	w.t.Helper()
 	a.Took, b.Took = 0, 0
 	if !reflect.DeepEqual(a, b) {
-		w.t.Fatalf("a second Undo returned another outcome:\n%s\n%s", text(a), text(b))
+		w.t.Fatalf("a second Undo returned another outcome:\n%s\n%s", asJSON(a), asJSON(b))
 	}
 }
 
-// failedCheck is a forward that reports an error, perhaps after it has acted.
+// failedCheck is a forward that reports an error, possibly after it has acted.
 func failedCheck(w *world) {
 	f := w.first
 	missing := &activities.CommandCheck{Run: []string{"/nonexistent/program-of-a-failing-check"}}
@@ -115,7 +115,7 @@ func failedCheck(w *world) {
 		w.t.Fatal("Apply succeeded although a check of the live target cannot hold")
 	}
 	undone := w.mustUndo(f, w.Undone, activities.Nothing)
-	w.mustBeAsTold(undone, "after the undo of a step whose check failed")
+	w.mustMatchOutcome(undone, "after the undo of a step whose check failed")
 	_, err := w.apply(f, "")
 	w.mustFail("Apply after the undo", err, activities.Fenced)
 }

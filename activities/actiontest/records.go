@@ -9,8 +9,8 @@ import (
 // owner is the run that all calls of the suite belong to.
 var owner = activities.Owner{Workflow: "actiontest", Run: "the-run"}
 
-// listed is the journal's record of a step; nil: it has none.
-func (w *world) listed(f work) *activities.Record {
+// findRecord returns the journal's record of a step; nil if there is none.
+func (w *world) findRecord(f forward) *activities.Record {
 	w.t.Helper()
 	records, problems, err := w.opened.Records.Records(w.ctx())
 	if err != nil || len(problems) > 0 {
@@ -22,35 +22,35 @@ func (w *world) listed(f work) *activities.Record {
 			continue
 		}
 		if found != nil {
-			w.t.Fatalf("Records lists the token twice: %s", text(records))
+			w.t.Fatalf("Records lists the token twice: %s", asJSON(records))
 		}
 		found = &r
 	}
 	return found
 }
 
-// mustList demands that the journal lists a step in a state, with its owner and its entry.
-func (w *world) mustList(f work, want activities.RecordState) activities.Record {
+// mustList requires that the journal lists a step in a state, with its owner and its entry.
+func (w *world) mustList(f forward, want activities.RecordState) activities.Record {
 	w.t.Helper()
-	r := w.listed(f)
+	r := w.findRecord(f)
 	if r == nil {
 		w.t.Fatalf("Records does not list the step, want it %s", want)
 	}
 	if r.State != want {
-		w.t.Fatalf("Records lists the step as %s, want %s: %s", r.State, want, text(r))
+		w.t.Fatalf("Records lists the step as %s, want %s: %s", r.State, want, asJSON(r))
 	}
-	if r.Owner != owner || text(r.Entry) != text(f.Entry) {
+	if r.Owner != owner || asJSON(r.Entry) != asJSON(f.Entry) {
 		w.t.Fatalf("Records lists the step %s as that of another owner or with another entry:\n%s\nwant %s and\n%s",
-			r.State, text(r), text(owner), text(f.Entry))
+			r.State, asJSON(r), asJSON(owner), asJSON(f.Entry))
 	}
 	if r.Since.IsZero() {
-		w.t.Fatalf("Records does not tell since when: %s", text(r))
+		w.t.Fatalf("Records does not tell since when: %s", asJSON(r))
 	}
 	return *r
 }
 
 func records(w *world) {
-	if w.listed(w.first) != nil {
+	if w.findRecord(w.first) != nil {
 		w.t.Fatal("Records lists a step that has not begun")
 	}
 	w.mustApply(w.first, "")
@@ -64,10 +64,13 @@ func records(w *world) {
 	w.mustCommit(w.first, until)
 	w.mustCommit(w.first, until.Add(time.Hour))
 	if r := w.mustList(w.first, activities.RecordCommitted); !r.Until.Equal(until) || r.Ended.IsZero() {
-		w.t.Fatalf("Records lists a committed step without its times, want until %s: %s", until, text(r))
+		w.t.Fatalf("Records lists a committed step without its times, want until %s: %s", until, asJSON(r))
 	}
 	if err := w.release(w.first); err != nil {
 		w.t.Fatalf("Release: %v", err)
+	}
+	if held, err := w.opened.Records.Hold(w.ctx(), w.first.Entry.Token, owner); err != nil || held {
+		w.t.Fatalf("Hold of a committed step that was released: %t, %v", held, err)
 	}
 	w.mustForget(w.first)
 	w.mustBe(left, "after Commit, Release and Forget")
@@ -76,14 +79,14 @@ func records(w *world) {
 	w.mustBe(left, "after a late Apply of what is forgotten")
 }
 
-// recordsUndone is the other way that a token can go.
+// recordsUndone is the other fate of a token.
 func recordsUndone(w *world) {
 	w.mustApply(w.first, "")
 	if w.Drift != nil {
 		w.Drift(w.t, w.dir)
 		shown := w.mustDrift(redoable, "")
 		if r := w.mustList(w.first, activities.RecordUndone); !r.Ended.IsZero() {
-			w.t.Fatalf("Records says of an undo that waits for a person that it has ended: %s", text(r))
+			w.t.Fatalf("Records says of an undo that waits for a person that it has ended: %s", asJSON(r))
 		}
 		w.mustDecide(w.first, activities.Decision{Redoable: true, Force: shown}, w.Undone)
 	} else {
@@ -92,7 +95,7 @@ func recordsUndone(w *world) {
 	w.mustBeBefore("after the undo")
 	before := w.manifest()
 	if r := w.mustList(w.first, activities.RecordUndone); r.Ended.IsZero() {
-		w.t.Fatalf("Records does not say when the undo has ended: %s", text(r))
+		w.t.Fatalf("Records does not say when the undo has ended: %s", asJSON(r))
 	}
 	w.mustCommit(w.first, time.Now())
 	w.mustList(w.first, activities.RecordUndone)
@@ -112,7 +115,7 @@ func recordsAbandoned(w *world) {
 	w.mustList(w.first, activities.RecordOpen)
 	w.Drift(w.t, w.dir)
 	drifted := w.manifest()
-	shown := w.mustDrift(none, "")
+	shown := w.mustDrift(noDecision, "")
 	if w.release(w.first) == nil {
 		w.t.Fatal("Release succeeded while an undo waits for a person")
 	}
@@ -120,7 +123,7 @@ func recordsAbandoned(w *world) {
 	w.mustAbandon(w.first)
 	w.mustAbandon(w.first)
 	if r := w.mustList(w.first, activities.RecordUndone); r.Ended.IsZero() {
-		w.t.Fatalf("Records does not say that the undo was given up: %s", text(r))
+		w.t.Fatalf("Records does not say that the undo was given up: %s", asJSON(r))
 	}
 	if err := w.release(w.first); err != nil {
 		w.t.Fatalf("Release: %v", err)
@@ -133,32 +136,32 @@ func recordsAbandoned(w *world) {
 	w.mustBe(drifted, "after all")
 }
 
-func (w *world) mustAbandon(f work) {
+func (w *world) mustAbandon(f forward) {
 	w.t.Helper()
 	if err := w.opened.Records.Abandon(w.ctx(), f.Entry.Token); err != nil {
 		w.t.Fatalf("Abandon: %v", err)
 	}
 }
 
-func (w *world) mustCommit(f work, until time.Time) {
+func (w *world) mustCommit(f forward, until time.Time) {
 	w.t.Helper()
 	if err := w.opened.Records.Commit(w.ctx(), f.Entry.Token, until); err != nil {
 		w.t.Fatalf("Commit: %v", err)
 	}
 }
 
-// mustForget demands that a released step is listed until it is forgotten, and no longer.
-func (w *world) mustForget(f work) {
+// mustForget requires that a released step is listed until it is forgotten, and no longer.
+func (w *world) mustForget(f forward) {
 	w.t.Helper()
 	if r := w.mustList(f, activities.RecordReleased); r.Ended.IsZero() {
-		w.t.Fatalf("Records does not say when the step was released: %s", text(r))
+		w.t.Fatalf("Records does not say when the step was released: %s", asJSON(r))
 	}
 	for range 2 {
 		if err := w.opened.Records.Forget(w.ctx(), f.Entry.Token); err != nil {
 			w.t.Fatalf("Forget: %v", err)
 		}
 	}
-	if r := w.listed(f); r != nil {
-		w.t.Fatalf("Records lists what is forgotten: %s", text(r))
+	if r := w.findRecord(f); r != nil {
+		w.t.Fatalf("Records lists what is forgotten: %s", asJSON(r))
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// redoable is the decision of a rollback that can be undone.
+// redoable is the decision of a rollback that can be redone.
 var redoable = activities.Decision{Redoable: true, Who: "someone", Why: "to have another look"}
 
-// redo is a forward that does another one, which was rolled back, again.
-func (w *world) redo(of work) work {
+// newRedo returns a forward that repeats a rolled-back one.
+func (w *world) newRedo(of forward) forward {
 	again := of
 	again.Entry.Seq++
 	again.Entry.Token = activities.NewToken(of.Entry.Token, "redo", again.Entry.Seq)
@@ -18,17 +18,17 @@ func (w *world) redo(of work) work {
 	return again
 }
 
-// rolledBack applies the step and rolls it back so that it can be redone; left is the manifest from between the two.
-func (w *world) rolledBack() (left string, again work) {
+// rollBackFirst applies the step and rolls it back so that it can be redone; left is the manifest between the two.
+func (w *world) rollBackFirst() (left string, again forward) {
 	w.t.Helper()
 	w.mustApply(w.first, "")
 	left = w.manifest()
 	w.mustDecide(w.first, redoable, w.Undone)
 	w.mustBeBefore("after a rollback")
-	return left, w.redo(w.first)
+	return left, w.newRedo(w.first)
 }
 
-// mustBeRedone compares the world with that of after the first apply.
+// mustBeRedone requires that the world is as after the first apply.
 func (w *world) mustBeRedone(left, when string) {
 	w.t.Helper()
 	if now := w.manifest(); !w.Redone(left, now) {
@@ -36,7 +36,7 @@ func (w *world) mustBeRedone(left, when string) {
 	}
 }
 
-// mustRefuse demands that a redo was refused and touched nothing.
+// mustRefuse requires that a redo was refused and touched nothing.
 func (w *world) mustRefuse(what string, err error, manifest string) {
 	w.t.Helper()
 	if err == nil {
@@ -49,7 +49,7 @@ func (w *world) mustRefuse(what string, err error, manifest string) {
 }
 
 func redoThenUndo(w *world) {
-	left, again := w.rolledBack()
+	left, again := w.rollBackFirst()
 	result := w.mustApply(again, "")
 	w.mustBeRedone(left, "after the redo")
 	w.mustSee(again, activities.AsLeft)
@@ -66,7 +66,7 @@ func redoThenUndo(w *world) {
 	w.mustBeBefore("after the rollback of the redo")
 	_, err = w.apply(again, "")
 	w.mustFail("Apply of the redo that was rolled back", err, activities.Fenced)
-	third := w.redo(again)
+	third := w.newRedo(again)
 	w.mustApply(third, "")
 	w.mustBeRedone(left, "after the redo of the redo")
 	w.mustUndo(third, w.Undone)
@@ -74,7 +74,7 @@ func redoThenUndo(w *world) {
 }
 
 func redoPlanned(w *world) {
-	left, again := w.rolledBack()
+	left, again := w.rollBackFirst()
 	before := w.manifest()
 	approved := w.mustPlan(again).Digest
 	w.mustBe(before, "after the plan of a redo")
@@ -88,7 +88,7 @@ func redoPlanned(w *world) {
 }
 
 func redoReleased(w *world) {
-	_, again := w.rolledBack()
+	_, again := w.rollBackFirst()
 	before := w.manifest()
 	if err := w.release(w.first); err != nil {
 		w.t.Fatalf("Release of what was rolled back: %v", err)
@@ -105,7 +105,7 @@ func redoReleased(w *world) {
 func redoNotRolledBack(w *world) {
 	w.mustApply(w.first, "")
 	left := w.manifest()
-	again := w.redo(w.first)
+	again := w.newRedo(w.first)
 	_, err := w.apply(again, "")
 	w.mustRefuse("a redo of what was not rolled back", err, left)
 	w.mustUndo(again, activities.Nothing)
@@ -124,7 +124,7 @@ func redoDrift(w *world) {
 	forced.Force = shown
 	w.mustDecide(w.first, forced, w.Undone)
 	w.mustBeBefore("after a forced rollback")
-	again := w.redo(w.first)
+	again := w.newRedo(w.first)
 	w.mustApply(again, "")
 	w.mustBeRedone(drifted, "after the redo of what was rolled back by force")
 	w.mustUndo(again, w.Undone)
@@ -132,7 +132,7 @@ func redoDrift(w *world) {
 }
 
 func redoMeanwhile(w *world) {
-	_, again := w.rolledBack()
+	_, again := w.rollBackFirst()
 	w.Meanwhile(w.t, w.dir)
 	changed := w.manifest()
 	_, err := w.apply(again, "")
@@ -141,17 +141,17 @@ func redoMeanwhile(w *world) {
 	w.mustBe(changed, "after the undo of a refused redo")
 }
 
-// brokenRedos kills and stops processes in the midst of rollbacks and redos.
+// brokenRedos kills and stops processes in the middle of rollbacks and redos.
 func (s *suite) brokenRedos(t *testing.T) {
 	var undo, apply []string
 	t.Run("no_break_redo", func(t *testing.T) {
-		w := s.bring(t)
+		w := s.newWorld(t)
 		w.mustApply(w.first, "")
 		left := w.manifest()
-		undo = w.run(order{Op: opUndo, Work: w.first, Decision: redoable}).Points
+		undo = w.runChild(order{Op: opUndo, Work: w.first, Decision: redoable}).Points
 		w.mustBeBefore("after a rollback in a process of its own")
-		again := w.redo(w.first)
-		apply = w.run(order{Op: opApply, Work: again}).Points
+		again := w.newRedo(w.first)
+		apply = w.runChild(order{Op: opApply, Work: again}).Points
 		w.mustBeRedone(left, "after a redo in a process of its own")
 		w.mustUndo(again, w.Undone)
 		w.mustBeBefore("after the undo of the redo")
@@ -159,27 +159,27 @@ func (s *suite) brokenRedos(t *testing.T) {
 	if t.Failed() {
 		t.FailNow()
 	}
-	s.some(t, "rollback_killed", breakKill, undo, rollbackKilled)
-	s.some(t, "rollback_stopped", breakStop, undo, rollbackStopped)
-	s.some(t, "redo_killed", breakKill, apply, redoKilled)
-	s.some(t, "redo_killed_and_retried", breakKill, apply, redoKilledAndRetried)
-	s.some(t, "redo_stopped", breakStop, apply, redoStopped)
+	s.breakAtSome(t, "rollback_killed", breakKill, undo, rollbackKilled)
+	s.breakAtSome(t, "rollback_stopped", breakStop, undo, rollbackStopped)
+	s.breakAtSome(t, "redo_killed", breakKill, apply, redoKilled)
+	s.breakAtSome(t, "redo_killed_and_retried", breakKill, apply, redoKilledAndRetried)
+	s.breakAtSome(t, "redo_stopped", breakStop, apply, redoStopped)
 }
 
 func rollbackKilled(w *world, at int) {
 	w.mustApply(w.first, "")
 	left := w.manifest()
-	w.kill(order{Op: opUndo, Work: w.first, Decision: redoable}, at)
+	w.killChild(order{Op: opUndo, Work: w.first, Decision: redoable}, at)
 	w.mustDecide(w.first, redoable, w.Undone)
 	w.mustBeBefore("after the second attempt of a rollback")
-	again := w.redo(w.first)
+	again := w.newRedo(w.first)
 	w.mustApply(again, "")
 	w.mustBeRedone(left, "after the redo of a rollback that was killed")
 	w.mustUndo(again, w.Undone)
 	w.mustBeBefore("after the undo of the redo")
 }
 
-// rollbackStopped wakes the first of two rollbacks when the second has been redone.
+// rollbackStopped wakes the first of two rollbacks after the second has been redone.
 func rollbackStopped(w *world, at int) {
 	w.mustApply(w.first, "")
 	left := w.manifest()
@@ -187,7 +187,7 @@ func rollbackStopped(w *world, at int) {
 	sleeper.mustStop()
 	w.mustDecide(w.first, redoable, w.Undone)
 	w.mustBeBefore("after a rollback beside a stopped one")
-	again := w.redo(w.first)
+	again := w.newRedo(w.first)
 	w.mustApply(again, "")
 	w.mustBeRedone(left, "after the redo of a rollback beside a stopped one")
 	redone := w.manifest()
@@ -199,17 +199,17 @@ func rollbackStopped(w *world, at int) {
 }
 
 func redoKilled(w *world, at int) {
-	left, again := w.rolledBack()
+	left, again := w.rollBackFirst()
 	before := w.manifest()
-	w.kill(order{Op: opApply, Work: again}, at)
+	w.killChild(order{Op: opApply, Work: again}, at)
 	w.mustDecide(again, redoable, w.Undone, activities.Nothing)
 	w.mustBeBefore("after the undo of a killed redo")
 	_, err := w.apply(again, "")
 	w.mustFail("Apply of the redo after its undo", err, activities.Fenced)
 	w.mustBeBefore("after a late redo")
 
-	// Whether a redo that came to nothing has used up what was kept is the world's own affair.
-	third := w.redo(w.first)
+	// A world may or may not use up what was kept for a redo that failed.
+	third := w.newRedo(w.first)
 	third.Entry.Token = activities.NewToken(w.first.Entry.Token, "redo", third.Entry.Seq+1)
 	if _, err := w.apply(third, ""); err != nil {
 		w.mustRefuse("another redo", err, before)
@@ -221,8 +221,8 @@ func redoKilled(w *world, at int) {
 }
 
 func redoKilledAndRetried(w *world, at int) {
-	left, again := w.rolledBack()
-	w.kill(order{Op: opApply, Work: again}, at)
+	left, again := w.rollBackFirst()
+	w.killChild(order{Op: opApply, Work: again}, at)
 	w.mustApply(again, "")
 	w.mustBeRedone(left, "after a redo that was killed, and tried again")
 	w.mustUndo(again, w.Undone)
@@ -230,11 +230,11 @@ func redoKilledAndRetried(w *world, at int) {
 }
 
 func redoStopped(w *world, at int) {
-	_, again := w.rolledBack()
+	_, again := w.rollBackFirst()
 	w.first = again
 	sleeper := w.spawn(order{Op: opApply, Work: again, Break: breakStop, At: at})
 	sleeper.mustStop()
 	w.mustUndo(again, w.Undone, activities.Nothing)
 	w.mustBeBefore("after the undo of a stopped redo")
-	w.outlive(sleeper)
+	w.outliveSleeper(sleeper)
 }

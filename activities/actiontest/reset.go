@@ -9,23 +9,23 @@ import (
 // person is the decision of someone who asks for a reset.
 var person = activities.Decision{Who: "someone", Why: "it is beyond repair"}
 
-func (w *world) mustReset(f work) activities.Undone {
+func (w *world) mustReset(f forward) activities.Undone {
 	w.t.Helper()
 	resetter, ok := w.action.(activities.Resetter)
 	if !ok {
 		w.t.Fatalf("%s says in its Spec how it is reset, and has no Reset", w.Action)
 	}
-	undone, err := bounded(w, "Reset", func() (activities.Undone, error) { return resetter.Reset(w.ctx(), f.Entry, person) })
+	undone, err := callBounded(w, "Reset", func() (activities.Undone, error) { return resetter.Reset(w.ctx(), f.Entry, person) })
 	if err != nil {
 		w.t.Fatalf("Reset: %v", err)
 	}
 	if undone.Outcome != activities.Residue || len(undone.Losses) == 0 {
-		w.t.Fatalf("Reset ended %s, want %s with its losses: %s", undone.Outcome, activities.Residue, text(undone))
+		w.t.Fatalf("Reset ended %s, want %s with its losses: %s", undone.Outcome, activities.Residue, asJSON(undone))
 	}
 	return undone
 }
 
-// mustBeReset compares the world with that from before the step.
+// mustBeReset requires that the resource is at its start.
 func (w *world) mustBeReset(when string) {
 	w.t.Helper()
 	if now := w.manifest(); !w.Reset(w.before, now) {
@@ -53,21 +53,21 @@ func reset(w *world) {
 func (s *suite) brokenResets(t *testing.T) {
 	var points []string
 	t.Run("no_break_reset", func(t *testing.T) {
-		w := s.bring(t)
+		w := s.newWorld(t)
 		w.mustApply(w.first, "")
-		points = w.run(order{Op: opReset, Work: w.first, Decision: person}).Points
+		points = w.runChild(order{Op: opReset, Work: w.first, Decision: person}).Points
 		w.mustBeReset("after a reset in a process of its own")
 	})
 	if t.Failed() {
 		t.FailNow()
 	}
-	s.some(t, "reset_killed", breakKill, points, resetKilled)
-	s.some(t, "reset_stopped", breakStop, points, resetStopped)
+	s.breakAtSome(t, "reset_killed", breakKill, points, resetKilled)
+	s.breakAtSome(t, "reset_stopped", breakStop, points, resetStopped)
 }
 
 func resetKilled(w *world, at int) {
 	w.mustApply(w.first, "")
-	w.kill(order{Op: opReset, Work: w.first, Decision: person}, at)
+	w.killChild(order{Op: opReset, Work: w.first, Decision: person}, at)
 	undone := w.mustReset(w.first)
 	w.mustBeReset("after the second attempt of a reset")
 	w.mustBeSameUndone(undone, w.mustUndo(w.first, activities.Residue))

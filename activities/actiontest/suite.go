@@ -9,65 +9,64 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// Case is one use of an action, in a world of its own for each test.
+// Case is one use of an action. Each test gets its own world.
 type Case struct {
-	// Name is unique among the cases of a test binary: a child process finds its case by it.
+	// Name is unique among the cases of a test binary: child processes find their case by it.
 	Name string
 	// Action is the name of the action under test.
 	Action string
-	// Start brings up what the world needs for one test (a container, an emulator) and the resources that are there
-	// before the step, below dir, an empty folder. What Open needs to find it again is written below dir too. The
-	// processes and servers that it starts end with t.Cleanup. It runs in the test process only.
+	// Start starts what the world needs for one test (a container, an emulator) and makes the resources that exist before
+	// the step, below dir, an empty folder. It also writes what Open needs to find them below dir. The processes and
+	// servers that it starts end with t.Cleanup. It runs in the test process only.
 	Start func(t testing.TB, dir string)
-	// Open opens the world that Start made, the way a worker would, with its journals below dir. Several processes and
-	// goroutines open it at once.
+	// Open opens the world that Start made as a worker would, with its journals below dir. Several processes and goroutines
+	// open it at once.
 	Open func(dir string) (activities.World, error)
 	// With returns the parameters of the step under test, and Next those of the same action's step in the next
 	// generation, which makes another change to the same resource.
 	With, Next func(dir string) any
-	// Checks are the step's checks, with both kinds of When where the world stages.
+	// Checks are the step's checks, with both kinds of When if the world stages.
 	Checks []activities.Check
-	// Manifest describes everything that the action could have touched, and nothing of journals, by code that shares
-	// nothing with the action. Equal manifests are equal worlds.
+	// Manifest describes everything that the action could have touched, except for journals, by code that shares nothing
+	// with the action. Equal manifests are equal worlds.
 	Manifest func(t testing.TB, dir string) string
-	// Drift changes the resource behind the step's back, after it; each call makes another change. Nil: the action has
-	// nothing that can drift.
+	// Drift changes the resource behind the step's back, after it; each call makes another change. Nil if nothing can
+	// drift.
 	Drift func(t testing.TB, dir string)
-	// Meanwhile changes the step's target before the step, between its plan and its apply. Nil: a target that is not
-	// there before cannot change.
+	// Meanwhile changes the step's target between its plan and its apply. Nil if the target does not exist before.
 	Meanwhile func(t testing.TB, dir string)
-	// Undone is the outcome of an undo after an apply: Restored, Compensated, or Final for what cannot be taken back. Defaults
-	// to Restored.
+	// Undone is the outcome of an undo after an apply: Restored, Compensated, or Final for what cannot be undone. Defaults to
+	// Restored.
 	Undone activities.Outcome
-	// Same says that manifest after, seen after an undo, is as good as before: for worlds whose undo leaves named losses.
-	// Where Undone is Final, it accepts for each of the two generations what was before and the effect of one forward.
-	// Defaults to equality.
+	// Same reports whether manifest after, taken after an undo, is equivalent to before: for worlds whose undo leaves named
+	// losses. If Undone is Final, it accepts, for each of the two generations, the state before and the effect of one
+	// forward. Defaults to equality.
 	Same func(before, after string) bool
-	// Redone says that manifest now, seen after a redo, is as good as left, from after the first apply: for worlds in which
-	// something new (an id) takes the place of what was rolled back. Defaults to equality. Only actions whose Spec says
-	// in Redo how they are redone are asked for one.
+	// Redone reports whether manifest now, taken after a redo, is equivalent to left, from after the first apply: for worlds
+	// in which something new (an id) replaces what was rolled back. Defaults to equality. It is used only for actions whose
+	// Spec has Redo.
 	Redone func(left, now string) bool
-	// Anew says that a redo goes forward anew, and keeps nothing: it is not held back by what has changed or was released.
+	// Anew means that a redo runs the forward again and needs nothing kept: neither later changes nor a release stop it.
 	Anew bool
-	// Brief leaves out breaking rollback, redo and reset at each of their points, and half of the tests that break nothing:
-	// another case of the same code does that.
+	// Brief leaves out breaking rollback, redo and reset at each of their points, and half of the tests that break nothing,
+	// because another case of the same code does that.
 	Brief bool
-	// Sample is at how many points the tests of retries, rollback, redo and reset break the action where another test of the
-	// case has broken it in the same way (killed, or stopped) already, drawn by the run's seed: for worlds that are slow to
-	// set up. Of a Brief case every test takes a sample. Defaults to all points.
+	// Sample is the number of points at which the tests of retries, rollback, redo and reset break the action although another
+	// test of the case has already broken it there in the same way (killed or stopped). They are drawn by the run's seed. It
+	// is for worlds that are slow to set up. In a Brief case every test takes a sample. Defaults to all points.
 	Sample int
-	// EitherWay says that Plan, Apply and Undo are killed or stopped at each of their points, as it is drawn, and not both: for
-	// worlds in which a test takes seconds of the processor.
+	// EitherWay means that Plan, Apply and Undo are either killed or stopped at each of their points, by chance, and not both:
+	// for worlds in which a test takes seconds of processor time.
 	EitherWay bool
-	// Own are points of a Brief case that the other one does not come by: no sample leaves them out.
+	// Own are points of a Brief case that its other case does not reach: no sample omits them.
 	Own []string
-	// Reset says that manifest after, seen after a reset, is the resource's start. Defaults to Same.
+	// Reset reports whether manifest after, taken after a reset, is the resource's start. Defaults to Same.
 	Reset func(before, after string) bool
-	// Secret is a value that With puts into its parameters as a secret's value; it must be in nothing that is returned.
+	// Secret is the value of a secret in With's parameters; nothing that is returned may contain it.
 	Secret string
 	// Patience bounds one call of the action. Defaults to one minute.
 	Patience time.Duration
-	// Serial keeps the case's tests from running beside each other, for worlds that share something.
+	// Serial keeps the case's tests from running concurrently, for worlds that share something.
 	Serial bool
 }
 
@@ -90,11 +89,11 @@ func (c Case) withDefaults() Case {
 	return c
 }
 
-// Main runs a test binary: its tests, or, in a process that Run has started, one call of one action. Its result is the
-// exit status.
+// Main runs a test binary: its tests, or, in a process that Run has started, one call of one action. It returns the exit
+// status.
 func Main(m *testing.M, cases ...Case) int {
 	if order := os.Getenv(orderVariable); order != "" {
-		return serve(order, cases)
+		return runOrder(order, cases)
 	}
 	return testrun.RunWaiting(m)
 }
@@ -102,7 +101,7 @@ func Main(m *testing.M, cases ...Case) int {
 // Run tests that an action keeps the contract in package activities. See package testrun for what a run leaves out.
 func Run(t *testing.T, c Case) {
 	c = c.withDefaults()
-	s := &suite{Case: c, broke: map[string]bool{}}
+	s := &suite{Case: c, covered: map[string]bool{}}
 	var all []oneTest
 	add := func(name string, do func(*world)) { all = append(all, oneTest{name, do}) }
 	add("apply_then_undo", applyThenUndo)
@@ -124,10 +123,12 @@ func Run(t *testing.T, c Case) {
 		add("changed_meanwhile", changedMeanwhile)
 	}
 	if c.Secret != "" {
-		add("secret", secret)
+		add("secret", testSecret)
 	}
 	add("records", having(lists, records))
 	add("records_undone", having(lists, recordsUndone))
+	add("documents_gone", having(lists, documentsGone))
+	add("journal_rewound", having(lists, journalRewound))
 	if c.Drift != nil {
 		add("records_abandoned", having(lists, recordsAbandoned))
 	}
@@ -151,7 +152,8 @@ func Run(t *testing.T, c Case) {
 			s.extra = append(s.extra, func(t *testing.T) { s.test(t, all[i].name, all[i].do, testrun.Extra) })
 		}
 	}
-	s.broken(t)
+	s.testBroken(t)
+	s.testDocuments(t)
 	s.runExtra(t)
 }
 
@@ -161,7 +163,7 @@ type oneTest struct {
 	do   func(*world)
 }
 
-// drawTests says which tests are run in any case: all of them; of a Brief case the first, that of drift, and half of the others.
+// drawTests decides which tests a plain run includes: all of them, or, of a Brief case, the first, that of drift, and half of the others.
 func (s *suite) drawTests(t *testing.T, all []oneTest) []bool {
 	runs := make([]bool, len(all))
 	for i, place := range testrun.Rand(t).Perm(len(all)) {
@@ -170,12 +172,12 @@ func (s *suite) drawTests(t *testing.T, all []oneTest) []bool {
 	return runs
 }
 
-// What not every action has: a world of the case tells.
+// Conditions on the action of a case.
 func redoes(w *world) bool { return w.action.Spec().Redo != "" }
 func resets(w *world) bool { return w.action.Spec().Reset != "" && w.Undone != activities.Nothing }
 func lists(w *world) bool  { return w.opened.Records != nil && !w.action.Spec().ReadOnly }
 
-// having is a test for actions that have something.
+// having returns a test that runs only if the condition it holds.
 func having(it func(*world) bool, do func(*world)) func(*world) {
 	return func(w *world) {
 		if !it(w) {
@@ -185,16 +187,16 @@ func having(it func(*world) bool, do func(*world)) func(*world) {
 	}
 }
 
-// suite is a case at test.
+// suite is a case under test.
 type suite struct {
 	Case
-	// broke are the ways in which the action was broken with the points where it was.
-	broke map[string]bool
+	// covered are the points at which the action was broken, with the way in which it was.
+	covered map[string]bool
 	// extra are the tests that the sample left out.
 	extra []func(*testing.T)
 }
 
-// test runs one test in a world of its own, if each of begin lets it.
+// test runs one test in its own world, unless one of begin skips it.
 func (s *suite) test(t *testing.T, name string, do func(*world), begin ...func(testing.TB)) {
 	t.Run(name, func(t *testing.T) {
 		if !s.Serial {
@@ -203,6 +205,6 @@ func (s *suite) test(t *testing.T, name string, do func(*world), begin ...func(t
 		for _, each := range begin {
 			each(t)
 		}
-		do(s.bring(t))
+		do(s.newWorld(t))
 	})
 }

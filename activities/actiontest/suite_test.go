@@ -31,9 +31,11 @@ var found = map[flaw][]string{
 	keepsForever:     {"redo_released", "records_undone"},
 	nobodys:          {"records", "records_undone"},
 	endsEarly:        {"records_undone"},
+	missesLoss:       {"documents_gone"},
+	forgetsEpochs:    {"journal_rewound"},
 }
 
-// flawVariable makes TestFlawed run the suite on a flawed toy, in a process of its own that fails as it should.
+// flawVariable makes TestFlawed run the suite on a flawed toy, in a separate process, which should fail.
 const flawVariable = "ACTIONTEST_FLAW"
 
 func TestMain(m *testing.M) {
@@ -55,7 +57,7 @@ func TestFlawed(t *testing.T) {
 	for f, names := range found {
 		t.Run(string(f), func(t *testing.T) {
 			t.Parallel()
-			// Only the tests that must find it: the others may, and take their time.
+			// Only the tests that must find it: the others might too, and take time.
 			var tests []string
 			for _, name := range names {
 				top, _, _ := strings.Cut(name, "/")

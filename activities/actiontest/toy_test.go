@@ -37,10 +37,12 @@ const (
 	keepsForever     flaw = "keeps for ever"      // a release drops nothing of what was rolled back
 	nobodys          flaw = "nobody's"            // does not note whose a record is
 	endsEarly        flaw = "ends early"          // says of an undo that waits for a person that it has ended
+	forgetsEpochs    flaw = "forgets epochs"      // takes a journal that was rewound for the one that the step was compiled with
+	missesLoss       flaw = "misses a loss"       // takes a record that is lost for one that never was
 )
 
-// shelf is a world of one value. Each change is a new version, a file that can be made only once (link(2)), so whoever
-// comes second to a version knows it: that is the whole fence.
+// shelf is a world of one value. Each change is a new version, a file that can be created only once (link(2)), so the second
+// one to create a version knows it: that is the whole fence.
 type shelf struct {
 	dir     string
 	journal *journal.Journal
@@ -55,7 +57,12 @@ func openShelf(dir string, f flaw) (activities.World, error) {
 	s := &shelf{dir: filepath.Join(dir, "shelf"), journal: j, flaw: f}
 	return activities.World{
 		Name: "toy", Actions: []activities.Action{s},
-		Journal: func(context.Context) (string, error) { return j.ID(), nil },
+		Journal: func(context.Context) (string, error) {
+			if f == forgetsEpochs {
+				return j.ID(), nil
+			}
+			return j.Mark()
+		},
 		Records: journal.Records{Journal: j},
 	}, nil
 }
@@ -114,7 +121,7 @@ type toyParams struct {
 	Value string `json:"value"`
 }
 
-// toyRecord is the pre-image; a void one is an undo's, which came first.
+// toyRecord is the pre-image; a void one was made by an undo that came first.
 type toyRecord struct {
 	journal.Owned
 	Void   bool    `json:"void,omitempty"`
@@ -155,7 +162,7 @@ func (s *shelf) Plan(_ context.Context, e activities.Entry, step activities.Step
 // keptDoc holds the number of the version that a rollback took away.
 const keptDoc = "kept"
 
-// value is what a forward sets: for a redo, what was rolled back.
+// value returns what a forward sets: in a redo, what was rolled back.
 func (s *shelf) value(e activities.Entry, step activities.Step, now version) (string, error) {
 	p, err := activities.DecodeParams[toyParams](step.With)
 	if err != nil || e.Redoes == "" {
@@ -186,7 +193,7 @@ func (s *shelf) value(e activities.Entry, step activities.Step, now version) (st
 	return v.Value, err
 }
 
-// own says whose a record is.
+// own returns the owner of a record.
 func (s *shelf) own(ctx context.Context, e activities.Entry) journal.Owned {
 	if s.flaw == nobodys {
 		return journal.Owned{}
@@ -282,6 +289,13 @@ func (s *shelf) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 		}
 		point.Reach("toy.set:undo-begun")
 	}
+	if found, err := t.Read(journal.Record, &toyRecord{}); err != nil {
+		return undone, err
+	} else if !found && s.flaw != missesLoss {
+		if err := t.CheckNotLost(d.Done); err != nil {
+			return undone, err
+		}
+	}
 	rec := toyRecord{Owned: s.own(ctx, e), Void: true}
 	if s.flaw == noTombstone {
 		if found, err := t.Read(journal.Record, &rec); err != nil || !found {
@@ -314,7 +328,7 @@ func (s *shelf) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 	return undone, err
 }
 
-// keep notes which version the undo has taken away: that before the last.
+// keep records which version the undo has removed: the one before the last.
 func (s *shelf) keep(t *journal.Token, d activities.Decision) error {
 	if !d.Redoable {
 		return nil
@@ -333,7 +347,7 @@ func (s *shelf) back(e activities.Entry, rec toyRecord, d activities.Decision) (
 	if rec.Void {
 		return activities.Undone{Outcome: activities.Nothing}, nil
 	}
-	// Burns the version that the forward would make: it is the forward's, or it is the fence.
+	// Use up the version that the forward would make: either the forward has made it, or this is the fence.
 	if _, err := s.put(version{N: rec.N, Value: rec.Before.Value, By: e.Token + " fence"}); err != nil {
 		return activities.Undone{}, err
 	}
@@ -356,7 +370,7 @@ func (s *shelf) back(e activities.Entry, rec toyRecord, d activities.Decision) (
 	if err != nil || made {
 		return activities.Undone{Outcome: activities.Restored}, err
 	}
-	return s.back(e, rec, d) // someone was faster: look again
+	return s.back(e, rec, d) // someone was faster: observe again
 }
 
 func (s *shelf) drift(now version) *activities.Drift {

@@ -21,24 +21,26 @@ type world struct {
 	dir    string
 	opened activities.World
 	action activities.Action
-	// before is the manifest from before anything was done.
+	// before is the manifest before anything was done.
 	before string
 	// first and next are the two generations of the step.
-	first, next work
+	first, next forward
+	// planned and copies are the documents of the first step after its plan, and after its apply.
+	planned, copies map[string][]byte
 }
 
-// work is a step with its entry: what a forward gets.
-type work struct {
+// forward is a step with its entry, as a forward gets it.
+type forward struct {
 	Entry activities.Entry `json:"entry"`
 	Step  activities.Step  `json:"step"`
-	// bare holds the same with references in place of the secret, as a workflow has it.
-	bare *work
+	// bare is the same with a reference in place of the secret, as in a workflow.
+	bare *forward
 }
 
-// bring starts a world.
-func (s *suite) bring(t testing.TB) *world {
+// newWorld starts a world.
+func (s *suite) newWorld(t testing.TB) *world {
 	t.Helper()
-	// Not TempDir, whose path holds the name of the test: a Unix socket below it would be too long.
+	// Not TempDir, whose path contains the name of the test: the path of a Unix socket below it would be too long.
 	dir, err := os.MkdirTemp("", "actiontest-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +55,7 @@ func (s *suite) bring(t testing.TB) *world {
 	if w.opened, err = s.Open(dir); err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	if w.action, err = find(w.opened, s.Action); err != nil {
+	if w.action, err = findAction(w.opened, s.Action); err != nil {
 		t.Fatal(err)
 	}
 	place, err := w.opened.Journal(w.ctx())
@@ -61,13 +63,13 @@ func (s *suite) bring(t testing.TB) *world {
 		t.Fatalf("Journal: %v", err)
 	}
 	run := rand.Text()
-	w.first = w.work(run, 1, s.With(dir), place)
-	w.next = w.work(run, 2, s.Next(dir), place)
+	w.first = w.newForward(run, 1, s.With(dir), place)
+	w.next = w.newForward(run, 2, s.Next(dir), place)
 	w.before = s.Manifest(t, dir)
 	return w
 }
 
-func find(world activities.World, name string) (activities.Action, error) {
+func findAction(world activities.World, name string) (activities.Action, error) {
 	for _, a := range world.Actions {
 		if a.Spec().Name == name {
 			return a, nil
@@ -83,8 +85,8 @@ func (w *world) ctx() context.Context {
 	return activities.WithCheckCommands(activities.WithOwner(ctx, owner), []string{"*"})
 }
 
-// work makes a step's entry as the engine does.
-func (w *world) work(run string, generation int, with any, place string) work {
+// newForward makes a step with its entry as the engine does.
+func (w *world) newForward(run string, generation int, with any, place string) forward {
 	w.t.Helper()
 	var raw bytes.Buffer
 	encoder := json.NewEncoder(&raw)
@@ -95,13 +97,13 @@ func (w *world) work(run string, generation int, with any, place string) work {
 	spec := w.action.Spec()
 	bare := bytes.TrimSpace(raw.Bytes())
 	if w.Secret != "" {
-		bare = []byte(strings.ReplaceAll(string(bare), quoted(w.Secret), secretReference))
+		bare = []byte(strings.ReplaceAll(string(bare), jsonEscaped(w.Secret), secretReference))
 	}
 	params, err := spec.EntryParams(bare)
 	if err != nil {
 		w.t.Fatalf("the entry's parameters: %v", err)
 	}
-	made := work{
+	made := forward{
 		Entry: activities.Entry{
 			Version: activities.EntryVersion, Seq: generation, Step: "step", Action: spec.Name, UndoType: spec.Name + ".undo",
 			Token: activities.NewToken(run, "step", generation), Place: activities.Place{Queue: "queue", Journal: place},
@@ -121,15 +123,15 @@ func (w *world) work(run string, generation int, with any, place string) work {
 }
 
 func (w *world) resolve(raw json.RawMessage) json.RawMessage {
-	return json.RawMessage(strings.ReplaceAll(string(raw), secretReference, quoted(w.Secret)))
+	return json.RawMessage(strings.ReplaceAll(string(raw), secretReference, jsonEscaped(w.Secret)))
 }
 
-// quoted is how a text stands inside of a JSON string.
-func quoted(s string) string {
+// jsonEscaped returns a text as it appears in a JSON string.
+func jsonEscaped(s string) string {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(s) // a string can always be encoded
+	_ = encoder.Encode(s) // a string is always encodable
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
 }
 

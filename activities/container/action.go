@@ -38,17 +38,21 @@ func (x *execAction) Spec() activities.Spec {
 		Params:  activities.ParamsSchema[params](),
 		Outputs: map[string]string{
 			"stdout":    "what the command wrote to standard output, at most its first 8 KiB",
+			"stderr":    "what it wrote to standard error, at most its first 2 KiB",
 			"exit_code": "its exit status: 0, for any other fails the step",
 			"changed":   "whether anything in the container's filesystem is another than before",
+			"paths":     "what differs in the container's filesystem, a line for each of up to 20 paths: + is new, - is gone, ~ is changed",
 			"log":       "where on the worker's host all of its output is kept until the step's record is dropped",
 			"kept_by":   "how the container as it was before the command is kept: layers, or docker commit; none where the command only read",
 			"checkpoint": "id of an image of the container as it was before the command, until the step's record is dropped; " +
 				"none where the checkpoint is a layer, or the command only read",
 		},
 		UndoParams: []string{"container"},
-		Keys:       []activities.Key{{Prefix: "container:", Param: "container"}},
+		Keys:       []activities.Key{{Prefix: target.KeyPrefix, Param: "container"}},
+		MayChange:  []string{"file:"}, // through a mount
 		HostBound:  true,
 		Commits:    true,
+		Preflights: true,
 		Risk:       activities.Low,
 		Strategy:   activities.Snapshot,
 		Undo:       x.backends.Commit.Traits().Undo,

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/docker/docker/api/types/container"
 
@@ -27,6 +29,7 @@ import (
 // Limits on what is returned of the output.
 const (
 	maxStdoutOutput = 8 << 10
+	maxStderrOutput = 2 << 10
 	maxFailureTail  = 3 << 10
 )
 
@@ -77,7 +80,7 @@ func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 	}
 	point.Reach("container.exec:recorded")
 	if a.rec.ReadOnly {
-		return record.Answer(a.read(ctx))
+		return record.Answer(a.readOnly(ctx))
 	}
 	return record.Answer(a.change(ctx))
 }
@@ -96,19 +99,22 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		if err := a.token.Make(); err != nil { // who finds the lease looks for its step
 			return err
 		}
-		waited, err := a.leases.Take(ctx, engine.NameOf(a.rec.Container), a.entry)
+		before, waited, err := a.leases.Take(ctx, engine.NameOf(a.rec.Container), a.entry)
 		if err == nil && waited { // it may be another container by now
 			again, err = a.aim(ctx)
 		}
 		if err != nil {
 			return err
 		}
+		a.rec.After = before
 	}
 	a.backend = a.backends.Of(a.rec.Backend)
 	if !a.rec.ReadOnly {
-		if a.rec.Beside, err = a.backend.ReadUncovered(ctx, a.rec.Container.ID); err != nil {
+		beside, err := a.backend.ReadUncovered(ctx, a.rec.Container.ID)
+		if err != nil {
 			return err
 		}
+		a.rec.Beside, a.rec.Nodes = beside.Digests, beside.Nodes
 	}
 	a.rec.Owned, a.rec.Want = journal.Own(ctx, a.entry), want
 	recorded := false
@@ -122,7 +128,6 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		if before, seen, err = a.readBefore(ctx, again, want != ""); err != nil {
 			return err
 		}
-		a.rec.Before = before.Digest()
 	}
 	kept := activities.Digest("")
 	if again != nil {
@@ -138,7 +143,7 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		return activities.Errorf(activities.StaleApproval, "the command, or the filesystem of %s, is not what was approved", engine.NameOf(a.rec.Container))
 	}
 	if before != nil {
-		if err := before.Save(a.token.Dir(), beforeFile); err != nil {
+		if a.rec.Before, err = before.Save(a.token.Dir(), beforeFile); err != nil {
 			return err
 		}
 	}
@@ -205,11 +210,13 @@ func (a *application) readBefore(ctx context.Context, again *comeback, approved 
 	return before, found, a.copies(a.token, a.rec).Keep(before, found)
 }
 
-// read runs a command that changes nothing. It needs no fence, and losing its result costs another run.
-func (a *application) read(ctx context.Context) (record.Completion, error) {
-	out, stdout := &bytes.Buffer{}, &command.FirstBytes{}
-	log := command.NewLog(out)
-	exit, err := command.Run(ctx, a.engine, a.rec.Container.ID, a.params.toRun(), io.MultiWriter(log, stdout), log)
+// readOnly runs a command that changes nothing. It needs no fence, and losing its result costs another run.
+func (a *application) readOnly(ctx context.Context) (record.Completion, error) {
+	out, stdout, stderr := &bytes.Buffer{}, &command.FirstBytes{}, &command.FirstBytes{}
+	log, last := command.NewLog(out), &command.LastBytes{}
+	stop := activities.ShowProgress(ctx, func() []string { return activities.LastLines(last.String()) })
+	exit, err := command.Run(ctx, a.engine, a.rec.Container.ID, a.params.toRun(), io.MultiWriter(log, stdout, last), io.MultiWriter(log, stderr, last))
+	stop()
 	if errors.Is(err, command.ErrNotRun) {
 		return a.finish(record.Completion{Container: a.rec.Container.ID, Failure: activities.Errorf(activities.ActionDenied, "%v", err)})
 	}
@@ -228,7 +235,7 @@ func (a *application) read(ctx context.Context) (record.Completion, error) {
 	}
 	done.Result = activities.Result{
 		Summary: fmt.Sprintf("read in %s: %s", engine.NameOf(a.rec.Container), a.title(ctx)),
-		Outputs: a.outputs(ctx, stdout.Bytes, exit, false),
+		Outputs: a.outputs(ctx, command.Ending{Exit: exit, Stdout: stdout.Bytes, Stderr: stderr.Bytes}, nil),
 		After:   activities.DigestOf(stdout.Bytes),
 	}
 	return a.finish(done)
@@ -269,26 +276,25 @@ func (a *application) change(ctx context.Context) (record.Completion, error) {
 
 // takeCheckpoint keeps the filesystem, once.
 func (a *application) takeCheckpoint(ctx context.Context) error {
-	var at checkpointAt
-	if found, err := a.token.Read(checkpointDoc, &at); found || err != nil {
-		a.checkpoint = at.Checkpoint
+	taken, found, err := readTicket(a.token)
+	if err != nil {
 		return err
 	}
-	var err error
-	if at.Checkpoint, err = a.backend.Take(ctx, a.entry.Token, a.rec.Container.ID); err != nil {
+	if a.checkpoint = taken.Checkpoint; found {
+		return nil
+	}
+	if a.checkpoint, err = a.backend.Take(ctx, a.entry.Token, a.rec.Container.ID); err != nil {
 		return err
 	}
 	point.Reach("container.exec:checkpoint-taken")
-	_, err = a.token.Create(checkpointDoc, &at)
-	a.checkpoint = at.Checkpoint
-	return err
+	return nil
 }
 
 // takeTicket is the last thing that an undo can forestall: whoever writes the document first, holds it.
 func (a *application) takeTicket(ctx context.Context) error {
 	err := a.token.CheckOpen()
 	if err == nil {
-		holder := ticket{forwardHolds}
+		holder := ticket{forwardHolds, a.checkpoint}
 		if _, err = a.token.Create(ticketDoc, &holder); err == nil && holder.Holder != forwardHolds {
 			err = activities.Errorf(activities.Fenced, "the step has been undone: this forward came too late")
 		}
@@ -301,34 +307,46 @@ func (a *application) takeTicket(ctx context.Context) error {
 
 // aftermath is what a step has left.
 type aftermath struct {
-	digest  activities.Digest
-	changes int
+	digest activities.Digest
+	// changed has a line for each path that differs.
+	changed []string
 	running bool
+	// beside is what the step has changed that no checkpoint covers.
+	beside []string
 	// deep begins the path of a folder that is nested too deep.
 	deep string
 }
 
 // readAfter keeps the manifest of what the step has left in a container.
 func (a *application) readAfter(ctx context.Context, in string) (aftermath, error) {
-	before, err := manifest.Load(a.token.Dir(), beforeFile, a.rec.Before)
-	if err != nil {
-		return aftermath{}, err
-	}
-	after, err := a.backend.ReadManifest(ctx, a.entry.Token, in, a.rec.Ignore)
+	var before manifest.Manifest
+	var unloaded error
+	var loading sync.WaitGroup
+	loading.Go(func() { before, unloaded = manifest.Load(a.token.Dir(), beforeFile, a.rec.Before) })
+	after, beside, err := a.backend.ReadAll(ctx, a.entry.Token, in, a.rec.Ignore)
 	if err == nil {
 		err = volumes.AddTo(after, a.rec.Volumes)
 	}
-	if err == nil {
-		err = after.Save(a.token.Dir(), record.AfterFile)
-	}
-	if err != nil {
+	loading.Wait()
+	switch {
+	case unloaded != nil:
+		return aftermath{}, unloaded
+	case err != nil:
 		return aftermath{}, errors.Join(a.token.CheckOpen(), err)
 	}
-	now, err := a.engine.ContainerInspect(ctx, in)
-	if err != nil {
-		return aftermath{}, errors.Join(a.token.CheckOpen(), engine.Explain("looking at the container after the step", err))
+	var now container.InspectResponse
+	var unseen error
+	var changed []string
+	var looks sync.WaitGroup
+	looks.Go(func() { now, unseen = a.engine.ContainerInspect(ctx, in) })
+	looks.Go(func() { changed = before.Diff(after) })
+	digest, err := after.Save(a.token.Dir(), record.AfterFile)
+	looks.Wait()
+	if err = errors.Join(err, engine.Explain("looking at the container after the step", unseen)); err != nil {
+		return aftermath{}, errors.Join(a.token.CheckOpen(), err)
 	}
-	return aftermath{digest: after.Digest(), changes: len(before.Diff(after)), running: now.State.Running, deep: after.TooDeep()}, nil
+	return aftermath{digest: digest, changed: changed, running: now.State.Running,
+		beside: a.rec.diffUncovered(beside), deep: after.TooDeep()}, nil
 }
 
 // settle looks at the container after a command and writes down how the step ended.
@@ -337,27 +355,24 @@ func (a *application) settle(ctx context.Context, in string, n int, end command.
 	if err != nil {
 		return record.Completion{}, err
 	}
-	beside, err := a.compareUncovered(ctx, a.rec, in)
-	if err != nil {
-		return record.Completion{}, err
-	}
+	beside := left.beside
 	if left.deep != "" && failure == nil {
 		failure = activities.Errorf(activities.ActionDenied,
 			"the command has left folders in container %s that are nested deeper than %d (%s...): what is in them cannot be kept", engine.NameOf(a.rec.Container), manifest.MostNested, left.deep)
 	}
-	if len(beside) > 0 {
-		a.notes = append(a.notes, "the command has changed what no rollback takes back: "+strings.Join(manifest.Few(beside), "; "))
+	if stays := a.rec.withoutNodes(beside); len(stays) > 0 {
+		a.notes = append(a.notes, "the command has changed what no rollback takes back: "+strings.Join(manifest.Few(stays), "; "))
 	}
-	outputs := a.outputs(ctx, end.Stdout, end.Exit, left.changes+len(beside) > 0)
+	outputs := a.outputs(ctx, end, slices.Concat(left.changed, beside))
 	outputs["log"] = filepath.Join(a.token.Dir(), command.LogName(n))
 	a.nameCheckpoint(outputs)
 	if end.More {
-		a.notes = append(a.notes, fmt.Sprintf("output stdout is only the beginning; %s has all", outputs["log"]))
+		a.notes = append(a.notes, fmt.Sprintf("outputs stdout and stderr are only the beginning; %s has all", outputs["log"]))
 	}
 	return a.finish(record.Completion{
 		Container: in, After: left.digest, Beside: beside, Running: left.running, Failure: failure,
 		Result: activities.Result{
-			Summary: fmt.Sprintf("ran in %s: %s (%d paths changed)", engine.NameOf(a.rec.Container), a.title(ctx), left.changes),
+			Summary: fmt.Sprintf("ran in %s: %s (%d paths changed)", engine.NameOf(a.rec.Container), a.title(ctx), len(left.changed)),
 			Outputs: outputs, After: left.digest, Notes: a.notes,
 		},
 	})
@@ -372,12 +387,19 @@ func (a *application) finish(done record.Completion) (record.Completion, error) 
 	return done, err
 }
 
-func (a *application) outputs(ctx context.Context, stdout []byte, exit int, changed bool) map[string]any {
-	said := activities.MaskerFrom(ctx).String(string(stdout)) // masked before it is cut: half a secret is not found
-	if len(said) > maxStdoutOutput {
-		said = strings.ToValidUTF8(said[:maxStdoutOutput], "")
+func (a *application) outputs(ctx context.Context, end command.Ending, changed []string) map[string]any {
+	m := activities.MaskerFrom(ctx)
+	first := func(said []byte, most int) string {
+		text := m.String(string(said)) // masked before it is cut: half a secret is not found
+		return strings.ToValidUTF8(text[:min(len(text), most)], "")
 	}
-	return map[string]any{"stdout": said, "exit_code": exit, "changed": changed}
+	outputs := map[string]any{
+		"stdout": first(end.Stdout, maxStdoutOutput), "stderr": first(end.Stderr, maxStderrOutput), "exit_code": end.Exit, "changed": len(changed) > 0,
+	}
+	if len(changed) > 0 {
+		outputs["paths"] = manifest.Few(changed)
+	}
+	return outputs
 }
 
 // nameCheckpoint adds how the container as it was before the step is kept, and the image that it is in, if it is one.

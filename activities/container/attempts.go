@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
@@ -65,6 +66,10 @@ func (a *application) containerOf(ctx context.Context, n int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if back.Unstartable != "" {
+		return "", activities.Errorf(activities.ActionDenied, "the result of the command in container %s is lost, and it cannot run again: as it was before, the container cannot be started: %s",
+			engine.NameOf(a.rec.Container), back.Unstartable)
+	}
 	in.Container = back.ID
 	point.Reach("container.exec:rolled-back-to-rerun")
 	_, err = a.token.Create(attemptDoc(n), &in)
@@ -77,17 +82,21 @@ func (a *application) awaitAttempt(ctx context.Context, n int, in string) (end c
 		Journal: a.store.Journal, Token: a.token, Name: engine.NameOf(a.rec.Container), Container: in, Number: n, Host: a.host,
 		Prepare: func(ctx context.Context) (command.Command, error) { return a.prepare(ctx, a.params.toRun()) },
 	}
+	defer command.Watch(ctx, filepath.Join(a.token.Dir(), command.LogName(n)))()
 	return run.Await(ctx)
 }
 
 // rollbackOf is the rollback of a step to its checkpoint. Before is the step's whole manifest: of its volumes too.
 func rollbackOf(t *journal.Token, token string, rec stepRecord, turn string) (to checkpoint.Rollback, before manifest.Manifest, err error) {
-	var at checkpointAt
-	if found, err := t.Read(checkpointDoc, &at); err != nil || !found {
+	taken, _, err := readTicket(t)
+	if err != nil || taken.Holder != forwardHolds || taken.Checkpoint == "" {
 		return to, nil, errors.Join(err, activities.Errorf(activities.DamagedRecord, "the record of token %s names no checkpoint", token))
 	}
-	before, err = manifest.Load(t.Dir(), beforeFile, rec.Before)
+	if before, err = manifest.Load(t.Dir(), beforeFile, rec.Before); err != nil {
+		return to, nil, err
+	}
+	nodes, err := changedNodes(t, rec)
 	return checkpoint.Rollback{
-		Token: token, Turn: turn, Container: rec.Container, Checkpoint: at.Checkpoint, Before: before.Files(), Ignore: rec.Ignore,
+		Token: token, Turn: turn, Container: rec.Container, Checkpoint: taken.Checkpoint, Before: before.Files(), Ignore: rec.Ignore, Nodes: nodes,
 	}, before, err
 }

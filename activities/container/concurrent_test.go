@@ -2,6 +2,8 @@ package container_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -107,7 +109,7 @@ func TestStepsOfTwoTasksAreInAContainerOneAfterTheOther(t *testing.T) {
 			failed := begin("first", one)
 			_, err := s.action.Apply(of("second"), two, write, "")
 			busy(err, "first")
-			_, err = s.action.Apply(of("second"), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "cat /proc/1/comm"}), "")
+			_, err = s.action.Apply(of("second"), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "true"}), "")
 			if name == "layers" { // it has a checkpoint too
 				busy(err, "first")
 			} else {
@@ -117,15 +119,15 @@ func TestStepsOfTwoTasksAreInAContainerOneAfterTheOther(t *testing.T) {
 			require.NoError(t, <-failed)
 			_, err = s.action.Apply(of("second"), two, write, "")
 			require.NoError(t, err)
-			u, err := s.action.Undo(t.Context(), one, activities.Decision{})
-			require.NoError(t, err)
-			require.Equal(t, activities.Drifted, u.Outcome, "what the second task has done is not taken away")
+			_, err = s.action.Undo(t.Context(), one, activities.Decision{})
+			require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "what the second task has done is not taken away: %v", err)
+			require.ErrorContains(t, err, "step it of task second came later and may still be undone")
 
 			b.Run(t, "rm /tmp/go")
 			failed = begin("third", three)
 			_, err = s.action.Undo(t.Context(), two, activities.Decision{})
 			busy(err, "third")
-			u, err = s.action.Undo(t.Context(), three, activities.Decision{}) // it has the lease, and gives it back
+			u, err := s.action.Undo(t.Context(), three, activities.Decision{}) // it has the lease, and gives it back
 			require.NoError(t, err)
 			require.True(t, u.Outcome.Clean(), "%+v", u)
 			require.Error(t, <-failed)
@@ -143,4 +145,79 @@ func inBackground(do func() error) chan error {
 	failed := make(chan error, 1)
 	go func() { failed <- do() }()
 	return failed
+}
+
+// Two tasks whose steps alternate in a container both fail: neither needs a person.
+func TestTwoTasksThatFailInOneContainerAreBothUndone(t *testing.T) {
+	for name, stageOf := range map[string]func(*testing.T) *stage{
+		"commit": func(t *testing.T) *stage { return newStage(t, t.TempDir()) },
+		"layers": func(t *testing.T) *stage { return layersStage(t, t.TempDir()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, s := containertest.Start(t), stageOf(t)
+			before := containertest.Files(t, b)
+			steps := map[string][]activities.Entry{}
+			for n, task := range []string{"one", "two", "one", "two", "one"} {
+				e := s.entry(t)
+				ctx := activities.WithOwner(t.Context(), activities.Owner{Workflow: task})
+				command := fmt.Sprintf("echo %s >>/srv/both; echo %d >/srv/%s", task, n, task)
+				_, err := s.action.Apply(ctx, e, step(t, map[string]any{"container": b.Name, "command": command}), "")
+				require.NoError(t, err)
+				steps[task] = append(steps[task], e)
+			}
+			var both sync.WaitGroup
+			for task, entries := range steps {
+				both.Go(func() {
+					for _, e := range slices.Backward(entries) {
+						assert.EventuallyWithT(t, func(c *assert.CollectT) {
+							u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+							if err != nil {
+								assert.Equal(t, activities.ActionFailed, activities.TypeOf(err), "it is tried again: %v", err)
+								assert.ErrorContains(t, err, "came later and may still be undone")
+							}
+							require.NoError(c, err)
+							assert.True(t, u.Outcome.Clean(), "task %s: %+v", task, u)
+						}, time.Minute, 10*time.Millisecond)
+					}
+				})
+			}
+			both.Wait()
+			assert.Equal(t, before, containertest.Files(t, b))
+		})
+	}
+}
+
+// A later step is waited for while it may be undone, and no longer than an undo has patience.
+func TestDriftIsToldOnceNoLaterStepMayBeUndone(t *testing.T) {
+	t.Parallel()
+	for name, settle := range map[string]func(*testing.T, *stage, activities.Entry){
+		"its task commits": func(t *testing.T, s *stage, later activities.Entry) {
+			_, err := s.action.(activities.Committer).Commit(t.Context(), activities.Commitment{Place: later.Place, Tokens: []string{later.Token}})
+			require.NoError(t, err)
+		},
+		"retention knows that it has": func(t *testing.T, s *stage, later activities.Entry) {
+			require.NoError(t, s.world.Records.Commit(t.Context(), later.Token, time.Now()))
+		},
+		"patience ends": func(_ *testing.T, s *stage, _ activities.Entry) { container.LaterPatience(s.action, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, s := containertest.Start(t), newStage(t, t.TempDir())
+			apply := func(task, command string) activities.Entry {
+				e := s.entry(t)
+				ctx := activities.WithOwner(t.Context(), activities.Owner{Workflow: task})
+				_, err := s.action.Apply(ctx, e, step(t, map[string]any{"container": b.Name, "command": command}), "")
+				require.NoError(t, err)
+				return e
+			}
+			one, two := apply("one", "echo one >/srv/a"), apply("two", "echo two >/srv/a")
+			_, err := s.action.Undo(t.Context(), one, activities.Decision{})
+			require.ErrorContains(t, err, "step it of task two came later and may still be undone")
+			settle(t, s, two)
+			u, err := s.action.Undo(t.Context(), one, activities.Decision{})
+			require.NoError(t, err)
+			require.Equal(t, activities.Drifted, u.Outcome)
+		})
+	}
 }

@@ -34,6 +34,9 @@ func (x *execAction) Commit(ctx context.Context, c activities.Commitment) (done 
 		if !found || rec.ReadOnly {
 			continue
 		}
+		if err := x.leases.Stays(t); err != nil {
+			return done, err
+		}
 		at := in{rec.Container.ID, rec.Backend}
 		if tokens[at] == nil {
 			order = append(order, at)

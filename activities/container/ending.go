@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
+	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -58,11 +59,31 @@ func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (t *jour
 	return t, undone, over, err
 }
 
-// mayRun says whether the command may run or have run. Where it says no, none ever will.
-func mayRun(t *journal.Token) (bool, error) {
-	holder := ticket{undoHolds}
-	_, err := t.Create(ticketDoc, &holder)
+// mayRun says whether the command may run or have run. Where it says no, none ever will. A ticket that is gone though the step has
+// acted is not written anew.
+func mayRun(t *journal.Token, isDone bool) (bool, error) {
+	held, err := t.Has(ticketDoc)
+	if err == nil && !held {
+		err = checkTicketNotLost(t, isDone)
+	}
+	if err != nil {
+		return false, err
+	}
+	holder := ticket{Holder: undoHolds}
+	_, err = t.Create(ticketDoc, &holder)
 	return holder.Holder != undoHolds, err
+}
+
+// checkTicketNotLost is DamagedRecord where the ticket is gone of a command that may have run. One that only reads has none.
+func checkTicketNotLost(t *journal.Token, isDone bool) error {
+	rec, found, err := readRecord(t)
+	if err != nil && !record.IsDamaged(err) {
+		return err
+	}
+	if found && err == nil && rec.ReadOnly {
+		return nil
+	}
+	return t.CheckNotLost(isDone, attemptDoc(2))
 }
 
 // endUndo ends the token with the outcome of an undo, unless a reset was quicker.

@@ -22,12 +22,14 @@ func TestChangeAndUndo(t *testing.T) {
 	before := containertest.Files(t, b)
 	e := s.entry(t)
 	r, err := s.action.Apply(t.Context(), e, step(t, map[string]any{
-		"container": b.Name, "command": "echo two >/srv/a; rm -r /srv/d; mkdir /srv/new; touch /srv/new/f; rm /bin/xargs; echo done",
+		"container": b.Name, "command": "echo two >/srv/a; rm -r /srv/d; mkdir /srv/new; touch /srv/new/f; rm /bin/xargs; echo done; echo why >&2",
 	}), "")
 	require.NoError(t, err)
 	assert.Equal(t, "done\n", r.Outputs["stdout"])
 	assert.Equal(t, 0, r.Outputs["exit_code"])
+	assert.Equal(t, "why\n", r.Outputs["stderr"])
 	assert.Equal(t, true, r.Outputs["changed"])
+	assert.Subset(t, r.Outputs["paths"], []string{"+ /srv/new", "- /srv/d"})
 	assert.FileExists(t, r.Outputs["log"].(string))
 	assert.Equal(t, containertest.Checkpoints(t, e.Token)[0].ID, r.Outputs["checkpoint"])
 	require.NotEqual(t, before, containertest.Files(t, b))
@@ -53,14 +55,42 @@ func TestChangeAndUndo(t *testing.T) {
 	assert.Empty(t, containertest.Checkpoints(t, e.Token))
 }
 
+func TestAStepOfTheFirstVersionsIsUndone(t *testing.T) {
+	t.Parallel()
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	b.Run(t, "echo one >/srv/a")
+	before := containertest.Files(t, b)
+	e := s.entry(t)
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"}), "")
+	require.NoError(t, err)
+	token := s.token(t, e)
+	var ticket map[string]string
+	found, err := token.Read("ticket", &ticket)
+	require.NoError(t, err)
+	require.True(t, found)
+	at := map[string]string{"checkpoint": ticket["checkpoint"]}
+	require.NotEmpty(t, at["checkpoint"])
+	delete(ticket, "checkpoint") // it stood in a document of its own
+	require.NoError(t, token.Drop("ticket"))
+	for name, doc := range map[string]*map[string]string{"ticket": &ticket, "checkpoint": &at} {
+		_, err := token.Create(name, doc)
+		require.NoError(t, err)
+	}
+
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{Done: true})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
+	assert.Equal(t, before, containertest.Files(t, b))
+}
+
 func TestReadOnlyCommandTakesNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	b.Run(t, "echo one >/srv/a")
-	e, look := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "cat /srv/a | cat; cat /nope 2>/dev/null || true"})
+	e, look := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "cat /srv/a | cat; true || echo no"})
 	r, err := s.action.Apply(t.Context(), e, look, "")
 	require.NoError(t, err)
-	assert.Equal(t, map[string]any{"stdout": "one\n", "exit_code": 0, "changed": false}, r.Outputs)
+	assert.Equal(t, map[string]any{"stdout": "one\n", "stderr": "", "exit_code": 0, "changed": false}, r.Outputs)
 	assert.Empty(t, containertest.Checkpoints(t, e.Token))
 
 	b.Run(t, "echo two >/srv/a")

@@ -27,6 +27,11 @@ func LeasePatience(exec activities.Action, patience time.Duration) {
 	exec.(*execAction).leases.Patience = patience
 }
 
+// LaterPatience sets how long an undo waits for those of later steps of other tasks.
+func LaterPatience(exec activities.Action, patience time.Duration) {
+	exec.(*execAction).leases.LaterPatience = patience
+}
+
 // ManifestOf is all that approvals cover of a container, a line for each path.
 func ManifestOf(ctx context.Context, exec activities.Action, id string) (string, error) {
 	m, err := manifest.Take(ctx, exec.(*execAction).engine, id, []string{"/tmp"})

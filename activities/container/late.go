@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -25,8 +26,9 @@ func (x *execAction) mayComeLate(t *journal.Token, undone activities.Undone) (ac
 	if err != nil || !found || rec.ReadOnly || !x.backends.Of(rec.Backend).Traits().Late || rec.Redo != nil {
 		return undone, nil //nolint:nilerr // a damaged record is reported elsewhere
 	}
-	var at checkpointAt
-	if taken, err := t.Read(checkpointDoc, &at); taken || err != nil {
+	var taken ticket
+	_, err = t.Read(ticketDoc, &taken)
+	if taken.Holder == forwardHolds || err != nil && !record.IsDamaged(err) { // a forward with the ticket has waited for its checkpoint
 		return undone, err
 	}
 	now := dropNote{At: time.Now()}

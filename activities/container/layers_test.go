@@ -187,7 +187,8 @@ func TestWhatIsOnNoLayerIsTold(t *testing.T) {
 	require.Contains(t, said.Notes, "the command has changed what no rollback takes back: + /dev/x; ~ /etc/hosts")
 	change, err := s.action.Plan(t.Context(), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "touch /a"}))
 	require.NoError(t, err)
-	require.Contains(t, change.Losses, "what the command writes to /etc/hosts, /etc/hostname, /etc/resolv.conf or /dev is not rolled back: the engine mounts them")
+	require.Contains(t, change.Losses, "what the command writes to /etc/hosts, /etc/hostname, /etc/resolv.conf or files in /dev is not rolled back: the engine mounts them; "+
+		"devices and links in /dev come back")
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Residue, u.Outcome)
@@ -196,6 +197,18 @@ func TestWhatIsOnNoLayerIsTold(t *testing.T) {
 	u, err = s.action.Undo(t.Context(), plain, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Restored, u.Outcome, "what others have left is not of its making: %+v", u)
+}
+
+func TestACommandThatTakesTheDevicesAlongIsTakenBack(t *testing.T) {
+	t.Parallel()
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t, withGNU(t))
+	const lists = "ls -l --time-style=+ /dev /dev/pts"
+	before, shows := saidBy(t, b, lists), containertest.Shows(t, b)
+	e, said := s.did(t, b, "rm -rf --no-preserve-root / 2>&1; echo x >/dev/null; echo x >/dev/zero; true")
+	assert.NotContains(t, strings.Join(said.Notes, "\n"), "what no rollback takes back")
+	s.undid(t, e)
+	assert.Equal(t, before, saidBy(t, b, lists))
+	assert.Equal(t, shows, containertest.Shows(t, b))
 }
 
 func TestAContainerThatUsesItsFilesTakesDockerCommit(t *testing.T) {

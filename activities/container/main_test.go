@@ -44,6 +44,9 @@ func newStage(t testing.TB, state string) *stage {
 
 func newStageAt(t testing.TB, c container.Config) *stage {
 	t.Helper()
+	if c.Host == "" {
+		containertest.Docker(t)
+	}
 	w, err := container.New(c)
 	require.NoError(t, err)
 	place, err := w.Journal(t.Context())

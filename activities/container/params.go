@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/command"
-	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
@@ -37,6 +36,10 @@ func decode(s activities.Step) (params, error) {
 	if err != nil {
 		return p, err
 	}
+	return p.check(s.Checks)
+}
+
+func (p params) check(checks []activities.Check) (params, error) {
 	refuse := func(format string, args ...any) (params, error) {
 		return p, activities.Errorf(activities.Refused, format, args...)
 	}
@@ -58,7 +61,7 @@ func decode(s activities.Step) (params, error) {
 			return refuse("env: %q cannot be the name of a variable", name)
 		}
 	}
-	for _, c := range s.Checks {
+	for _, c := range checks {
 		if c.When == activities.Staged {
 			return refuse("check: a command in a container has nothing staged; use when: live")
 		}
@@ -94,10 +97,10 @@ func (p params) environ() []string {
 	return env
 }
 
-// reading says that the command changes nothing, as far as its text tells.
-func (p params) reading() (*readonly.Command, bool) {
+// reading returns the programs of a command that changes nothing, as far as its text tells.
+func (p params) reading() (programs []string, ok bool) {
 	switch {
-	case len(p.Env) > 0: // a variable can make a harmless program run another
+	case len(p.Env) > 0 || readonly.NamesDevice(p.Workdir): // a variable can make a harmless program run another
 		return nil, false
 	case p.Command != "":
 		return readonly.ParseScript(p.Command)
@@ -116,8 +119,8 @@ func (p params) String() string {
 
 // readsOnly says that a command can be proven to change nothing in a container.
 func (x *execAction) readsOnly(ctx context.Context, p params, in container.InspectResponse) (bool, error) {
-	cmd, ok := p.reading()
-	if !ok || cmd.Scratch && !manifest.Below("/tmp", p.ignored()) || !readonly.Provable(in) {
+	programs, ok := p.reading()
+	if !ok || !readonly.Provable(in) {
 		return false, nil
 	}
 	image, err := x.lineage.Origin(ctx, in)
@@ -127,5 +130,5 @@ func (x *execAction) readsOnly(ctx context.Context, p params, in container.Inspe
 	if err != nil {
 		return false, err
 	}
-	return x.prover.Proves(ctx, cmd, in, image)
+	return x.prover.Proves(ctx, programs, in, image)
 }

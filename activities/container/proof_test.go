@@ -23,7 +23,7 @@ func reads(t testing.TB, b *containertest.Box, s *stage, with map[string]any) bo
 	return change.Strategy == activities.NoUndo
 }
 
-const looking = `ls -l /srv/app | grep a | sort | awk '{print $1}' | sed s/a/b/ | head -n 2; which ls; egrep a a.txt; id; find . -type f; [ -f a ]`
+const looking = `cd /srv/app && ls -l | grep 'a b' | head -n 2; id; cat a.txt || echo "none"`
 
 func TestProgramsOfTheImageAreProven(t *testing.T) {
 	b, s := containertest.Start(t, containertest.InUserland(t)), newStage(t, t.TempDir())
@@ -33,7 +33,7 @@ func TestProgramsOfTheImageAreProven(t *testing.T) {
 	assert.True(t, reads(t, b, s, map[string]any{"command": "cat a.txt"}))
 	b.Run(t, "echo more >>/srv/app/a.txt; mkdir /opt; cp /bin/ls /opt/ls; touch /usr/lib/unrelated")
 	assert.True(t, reads(t, b, s, map[string]any{"command": looking}), "what has changed is no part of it")
-	assert.False(t, reads(t, b, s, map[string]any{"command": looking, "ignore": []string{"/run"}}), "sort may write below /tmp")
+	assert.False(t, reads(t, b, s, map[string]any{"command": "cat 0", "workdir": "/proc/1/fd"}))
 	looked, err := b.ContainerList(t.Context(), dockertypes.ListOptions{All: true, Filters: filters.NewArgs(
 		filters.Arg("name", "^/unwind-look-"), filters.Arg("ancestor", containertest.UserlandImage(t)))})
 	require.NoError(t, err)

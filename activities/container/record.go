@@ -11,10 +11,12 @@ import (
 
 // The world's own documents of a token, beside the journal's.
 const (
+	ticketDoc  = "ticket"
+	endingDoc  = "ending"
+	beforeFile = "before.gz"
+
+	// checkpointDoc names the checkpoint of a step whose ticket does not: those of the first versions.
 	checkpointDoc = "checkpoint"
-	ticketDoc     = "ticket"
-	endingDoc     = "ending"
-	beforeFile    = "before.gz"
 )
 
 // containerID is empty where there is no record.
@@ -38,8 +40,10 @@ type stepRecord struct {
 	Container container.InspectResponse `json:"container"`
 	// Backend is the one that has the checkpoint.
 	Backend checkpoint.Choice `json:"backend,omitzero"`
-	// Beside is what no rollback takes back, as it was before the step: see [checkpoint.Keeper].ReadUncovered.
+	// Beside has digests of what no checkpoint covers, as it was before the step: see [checkpoint.Uncovered].
 	Beside map[string]string `json:"beside,omitempty"`
+	// Nodes are those of it that a rollback can make again.
+	Nodes map[string]string `json:"nodes,omitempty"`
 	// ReadOnly steps have no checkpoint, no ticket and no manifest.
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Before is the digest of the manifest in beforeFile, made without what is below Ignore. Of differential backends it is empty.
@@ -47,18 +51,30 @@ type stepRecord struct {
 	Ignore []string          `json:"ignore,omitempty"`
 	// Volumes are those that a copy is kept of.
 	Volumes []volumes.Volume `json:"volumes,omitempty"`
+	// After is the token of the step that was at work in the container before.
+	After string `json:"after,omitempty"`
 	// Redo is set where the step puts back what a rollback had kept.
 	Redo *redo `json:"redo,omitempty"`
-}
-
-// checkpointAt says where the checkpoint is.
-type checkpointAt struct {
-	Checkpoint string `json:"checkpoint"`
 }
 
 // ticket says who came first: a forward, which may then enter the container, or an undo, after which none may.
 type ticket struct {
 	Holder string `json:"holder"`
+	// Checkpoint is where a forward has its checkpoint.
+	Checkpoint string `json:"checkpoint,omitempty"`
+}
+
+// readTicket reads the ticket of a step, with its checkpoint.
+func readTicket(t *journal.Token) (taken ticket, found bool, err error) {
+	if found, err = t.Read(ticketDoc, &taken); err != nil || taken.Holder != forwardHolds || taken.Checkpoint != "" {
+		return taken, found, err
+	}
+	var named struct {
+		Checkpoint string `json:"checkpoint"`
+	}
+	_, err = t.Read(checkpointDoc, &named)
+	taken.Checkpoint = named.Checkpoint
+	return taken, found, err
 }
 
 const (

@@ -189,9 +189,12 @@ func (a *application) putBack(ctx context.Context) (record.Completion, error) {
 		return record.Completion{}, err
 	}
 	result := r.Done.Result
-	result.Summary = fmt.Sprintf("put back in %s what its rollback had kept (%d paths changed)", engine.NameOf(a.rec.Container), left.changes)
+	result.Summary = fmt.Sprintf("put back in %s what its rollback had kept (%d paths changed)", engine.NameOf(a.rec.Container), len(left.changed))
 	result.After = left.digest
 	result.Notes = []string{"the command did not run again: its result is that of the run which was rolled back"}
+	if back.Unstartable != "" {
+		result.Notes = append(result.Notes, "the container does not run, and cannot be started: "+back.Unstartable)
+	}
 	if result.Outputs, err = a.adoptLog(result.Outputs); err != nil {
 		return record.Completion{}, err
 	}

@@ -25,7 +25,7 @@ func (x *execAction) Reset(ctx context.Context, e activities.Entry, d activities
 		return undone, err
 	}
 	point.Reach("container.exec:reset-begun")
-	runs, err := mayRun(t)
+	runs, err := mayRun(t, d.Done)
 	if err != nil && !record.IsDamaged(err) {
 		return activities.Undone{}, err
 	}
@@ -53,9 +53,10 @@ func (x *execAction) Reset(ctx context.Context, e activities.Entry, d activities
 // the entry.
 func (x *execAction) planReset(ctx context.Context, e activities.Entry, t *journal.Token) (conclusion, error) {
 	by := conclusion{Turn: checkpoint.ResetTurn}
+	var stands lineage.Successor
 	rec, found, err := readRecord(t)
 	if err == nil && found {
-		by.Container, err = x.findPresent(ctx, rec.Container.ID)
+		stands, by.Container, err = x.findPresent(ctx, rec.Container.ID)
 		if engine.IsNotFound(err) || err == nil && lineage.IsPutAside(by.Container) {
 			by.Container = rec.Container
 			by.Usurper, err = target.FindHolder(ctx, x.engine, engine.NameOf(rec.Container))
@@ -74,18 +75,17 @@ func (x *execAction) planReset(ctx context.Context, e activities.Entry, t *journ
 	if record.IsDamaged(err) {
 		err = nil
 	}
-	by.Stopped = ended && by.Usurper == "" && done.IsStoppedSince(by.Container)
+	by.Stopped = ended && by.Usurper == "" && done.IsStoppedSince(by.Container) && !stands.HasFailed(by.Container)
 	return by, err
 }
 
-// findPresent finds the container that had an id once, under the one that it has now.
-func (x *execAction) findPresent(ctx context.Context, id string) (container.InspectResponse, error) {
-	now, err := x.lineage.Standing(ctx, id)
-	if err != nil {
-		return container.InspectResponse{}, err
+// findPresent finds the container that had an id once, under the one that it has now, which stands has.
+func (x *execAction) findPresent(ctx context.Context, id string) (stands lineage.Successor, c container.InspectResponse, err error) {
+	if stands, err = x.lineage.Walk(ctx, id, func(lineage.Successor) bool { return false }); err != nil {
+		return stands, c, err
 	}
-	c, err := x.engine.ContainerInspect(ctx, now)
-	return c, engine.Explain("looking at the container", err)
+	c, err = x.engine.ContainerInspect(ctx, stands.ID)
+	return stands, c, engine.Explain("looking at the container", err)
 }
 
 // findNamed finds the container that the entry names.

@@ -92,7 +92,9 @@ func TestResetWhereTheUndoIsBeyondRepair(t *testing.T) {
 			truncate(t, state, e, "record")
 		}, activities.DamagedRecord, "record"},
 		"the record is gone": {func(t *testing.T, _ *containertest.Box, state string, e activities.Entry) {
-			require.NoError(t, os.Remove(filepath.Join(state, "container", "tokens", e.Token, "record")))
+			for _, name := range []string{"record", "record-spare"} {
+				require.NoError(t, os.Remove(filepath.Join(state, "container", "tokens", e.Token, name)))
+			}
 		}, activities.DamagedRecord, "is gone"},
 		"the manifest is truncated": {func(t *testing.T, _ *containertest.Box, state string, e activities.Entry) {
 			truncate(t, state, e, "before.gz")

@@ -48,7 +48,7 @@ func TestACheckpointByCommitNeedsRoomOnTheEnginesDisk(t *testing.T) {
 	_, err = s.action.Apply(t.Context(), e, with, "")
 	require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "it is tried again: %v", err)
 	require.ErrorContains(t, err, "checkpoint of container "+b.Name+": the container engine's disk, at "+disk+", has ")
-	require.ErrorContains(t, err, "what the container has written needs 102 MiB and 1000 inodes; docker system df tells what takes the room")
+	require.ErrorContains(t, err, "what the container has written needs 102 MiB and 1000 inodes; docker system df shows what takes the space")
 	require.Zero(t, commits)
 	require.Equal(t, before, containertest.Files(t, b), "nothing is touched")
 

@@ -21,7 +21,7 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 		return undone, err
 	}
 	point.Reach("container.exec:undo-begun")
-	runs, err := mayRun(t)
+	runs, err := mayRun(t, d.Done)
 	if err != nil {
 		return activities.Undone{}, err
 	}
@@ -43,8 +43,15 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 	}
 	if undone.Outcome == activities.Drifted {
 		var by conclusion
-		if over, err := t.Read(endingDoc, &by); err != nil || !over {
-			return undone, err
+		over, err := t.Read(endingDoc, &by)
+		if err == nil && !over {
+			err = x.leases.CheckLater(engine.NameOf(rec.Container), t, rec.Owned)
+		}
+		if err != nil {
+			return activities.Undone{}, err
+		}
+		if !over {
+			return undone, nil
 		}
 		return x.conclude(ctx, e, t, by) // what was seen is the doing of a reset that was quicker
 	}
@@ -73,13 +80,17 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 		if drift != nil {
 			seen = now.Now
 		}
-		if err := x.copies(t, rec).CheckWriters(ctx, now.ID); err != nil { // before anything is touched
+		// Before anything is touched.
+		if err := x.copies(t, rec).CheckCopies(before); err != nil {
+			return activities.Undone{}, err
+		}
+		if err := x.copies(t, rec).CheckWriters(ctx, now.ID); err != nil {
 			return activities.Undone{}, err
 		}
 		to.Usurper, to.Stopped = now.Usurper, now.Stopped
 		if d.Redoable && now.After != nil && !now.Gone && len(rec.Volumes) == 0 {
 			to.Keep = now.Now.Digest()
-			if err := now.Now.Save(t.Dir(), salvageFile(to.Keep)); err != nil {
+			if _, err := now.Now.Save(t.Dir(), salvageFile(to.Keep)); err != nil {
 				return activities.Undone{}, err
 			}
 		}
@@ -98,7 +109,7 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 		return activities.Undone{}, err
 	}
 	point.Reach("container.exec:rolled-back")
-	remains, err := x.compareRemains(ctx, t, rec, back.ID)
+	remains, err := x.compareRemains(ctx, t, rec, back)
 	if err != nil {
 		return activities.Undone{}, err
 	}
@@ -140,6 +151,9 @@ func (x *execAction) report(ctx context.Context, rec stepRecord, r checkpoint.Ro
 func (x *execAction) standsNow(ctx context.Context, undone activities.Undone, back checkpoint.Restoration) (activities.Undone, error) {
 	after, err := x.engine.ContainerInspect(ctx, back.ID)
 	switch {
+	case back.Unstartable != "": // one that is removed at its end is gone then
+		undone.Outcome = activities.Residue
+		undone.Observed += "; it does not run, and cannot be started: " + back.Unstartable
 	case engine.IsNotFound(err):
 		undone.Outcome, undone.Observed = activities.Residue, "the container was removed by someone else after the rollback"
 	case err != nil:

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
@@ -29,22 +30,18 @@ func (x *execAction) view(ctx context.Context, t *journal.Token, rec stepRecord)
 			return s, err
 		}
 	}
-	id, err := x.lineage.Standing(ctx, rec.Container.ID)
-	if err != nil {
-		return s, err
-	}
-	s.ID = id
-	present, err := x.engine.ContainerInspect(ctx, id)
+	stands, present, err := x.findPresent(ctx, rec.Container.ID)
+	s.ID = stands.ID
 	if engine.IsNotFound(err) || err == nil && lineage.IsPutAside(present) {
 		s.Gone = true
 		s.Usurper, err = target.FindHolder(ctx, x.engine, s.Name)
 		return s, err
 	}
 	if err != nil {
-		return s, engine.Explain("looking at the container", err)
+		return s, err
 	}
-	s.Stopped = ended && done.IsStoppedSince(present)
-	s.Now, err = x.backends.Of(rec.Backend).ReadManifest(ctx, filepath.Base(t.Dir()), id, rec.Ignore)
+	s.Stopped = ended && done.IsStoppedSince(present) && !stands.HasFailed(present)
+	s.Now, err = x.backends.Of(rec.Backend).ReadManifest(ctx, filepath.Base(t.Dir()), s.ID, rec.Ignore)
 	if err != nil && s.After == nil { // no drift can be told anyway, and the step itself may have made it unreadable
 		s.Now, s.Unread, err = manifest.Manifest{}, true, nil
 	}
@@ -57,16 +54,25 @@ func (x *execAction) view(ctx context.Context, t *journal.Token, rec stepRecord)
 	return s, volumes.AddTo(s.Now, rec.Volumes)
 }
 
-// compareUncovered lists what no rollback takes back and is not as it was before the step.
+// compareUncovered lists what no checkpoint covers and is not as it was before the step.
 func (x *execAction) compareUncovered(ctx context.Context, rec stepRecord, id string) (differs []string, err error) {
 	if rec.Beside == nil {
 		return nil, nil
 	}
-	now, err := x.backends.Of(rec.Backend).ReadUncovered(ctx, id)
-	if err != nil || now == nil {
+	seen, err := x.backends.Of(rec.Backend).ReadUncovered(ctx, id)
+	if err != nil {
 		return nil, err
 	}
-	for at, was := range rec.Beside {
+	return rec.diffUncovered(seen), nil
+}
+
+// diffUncovered lists what is not as it was before the step; nothing where it could not be read.
+func (r stepRecord) diffUncovered(seen checkpoint.Uncovered) (differs []string) {
+	now := seen.Digests
+	if r.Beside == nil || now == nil {
+		return nil
+	}
+	for at, was := range r.Beside {
 		switch is, there := now[at]; {
 		case !there:
 			differs = append(differs, "- "+at)
@@ -75,17 +81,21 @@ func (x *execAction) compareUncovered(ctx context.Context, rec stepRecord, id st
 		}
 	}
 	for at := range now {
-		if _, there := rec.Beside[at]; !there {
+		if _, there := r.Beside[at]; !there {
 			differs = append(differs, "+ "+at)
 		}
 	}
 	slices.Sort(differs)
-	return differs, nil
+	return differs
 }
 
 // compareRemains lists those that are of the step's making: the engine and others write there too.
-func (x *execAction) compareRemains(ctx context.Context, t *journal.Token, rec stepRecord, id string) ([]string, error) {
-	differs, err := x.compareUncovered(ctx, rec, id)
+func (x *execAction) compareRemains(ctx context.Context, t *journal.Token, rec stepRecord, back checkpoint.Restoration) (differs []string, err error) {
+	if back.Uncovered != nil {
+		differs = rec.diffUncovered(*back.Uncovered)
+	} else {
+		differs, err = x.compareUncovered(ctx, rec, back.ID)
+	}
 	if err != nil || len(differs) == 0 {
 		return nil, err
 	}
@@ -94,4 +104,24 @@ func (x *execAction) compareRemains(ctx context.Context, t *journal.Token, rec s
 		differs = slices.DeleteFunc(differs, func(line string) bool { return !slices.Contains(done.Beside, line) })
 	}
 	return differs, err
+}
+
+// changedNodes are those nodes that the step has changed; where it has not come to its end, it may be any.
+func changedNodes(t *journal.Token, rec stepRecord) (map[string]string, error) {
+	done, ended, err := record.ReadCompletion(t)
+	if err != nil || !ended {
+		return rec.Nodes, err
+	}
+	nodes := map[string]string{}
+	for _, line := range done.Beside {
+		if at := line[len("~ "):]; rec.Nodes[at] != "" {
+			nodes[at] = rec.Nodes[at]
+		}
+	}
+	return nodes, nil
+}
+
+// withoutNodes leaves out of what a step has changed beside its checkpoint what a rollback makes again.
+func (r stepRecord) withoutNodes(beside []string) []string {
+	return slices.DeleteFunc(slices.Clone(beside), func(line string) bool { return r.Nodes[line[len("~ "):]] != "" })
 }

@@ -39,7 +39,7 @@ func (x *execAction) rollBack(ctx context.Context, t *journal.Token, rec stepRec
 	if _, err := t.Create(volumes.Document(to.Turn)+"-begun", &after); err != nil {
 		return checkpoint.Restoration{}, err
 	}
-	to.Stopped = true
+	to.Stopped, to.Resumes = true, !after.Stopped
 	back, err := x.backends.Of(rec.Backend).RollBack(ctx, to)
 	if err != nil {
 		return back, err
@@ -52,7 +52,12 @@ func (x *execAction) rollBack(ctx context.Context, t *journal.Token, rec stepRec
 	if back.Stopped = after.Stopped; back.Stopped {
 		return back, nil
 	}
-	return back, x.startAgain(ctx, t, back.ID)
+	back.Uncovered = nil // it may have run again since
+	err = x.startAgain(ctx, t, back.ID)
+	if back.Unstartable = engine.WhyUnstartable(err); err != nil && back.Unstartable == "" {
+		return back, err
+	}
+	return back, nil
 }
 
 // pause is the document which says how the container is to be when a turn is over: meanwhile it is stopped.

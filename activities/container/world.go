@@ -30,6 +30,8 @@ type Config struct {
 	// Layers says whether checkpoints are layers over the root of running containers, which a helper container on the engine
 	// makes: see package overlay/sidecar. Defaults to LayersAuto.
 	Layers LayersMode
+	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
+	LookOnly bool
 }
 
 // LayersMode says when a checkpoint is a layer. All others are images, taken by docker commit.
@@ -53,6 +55,9 @@ func New(c Config) (activities.World, error) {
 	}
 	if !c.Layers.Valid() {
 		return activities.World{}, fmt.Errorf("container.layers: %q must be %s, %s or %s", c.Layers, LayersAuto, LayersNever, LayersRequire)
+	}
+	if c.LookOnly {
+		return look(c)
 	}
 	if err := layers.RefuseForeign(filepath.Join(state, "container", "layers")); err != nil {
 		return activities.World{}, err
@@ -92,6 +97,19 @@ func New(c Config) (activities.World, error) {
 	return activities.World{
 		Name: "container", Actions: []activities.Action{exec, replacing}, Journal: store.Place,
 		Records: journal.Records{Journal: records, Bytes: exec.bytes}, Prepare: overlays.Prepare, Watch: overlays.Watch,
+	}, nil
+}
+
+// look is the world of Config.LookOnly.
+func look(c Config) (activities.World, error) {
+	plain, err := engine.Connect(c.Host)
+	if err != nil {
+		return activities.World{}, err
+	}
+	layered := layers.NewEngine(layers.New(layers.Never, plain, nil, nil, ""))
+	exec := &execAction{engine: layered, backends: checkpoint.Backends{Commit: dockercommit.New(layered, nil)}}
+	return activities.World{
+		Name: "container", Actions: []activities.Action{exec, &replace.Action{Engine: layered}}, Journal: plain.EngineID,
 	}, nil
 }
 

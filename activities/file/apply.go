@@ -138,6 +138,9 @@ type forward struct {
 
 // makeRecord stages the change and writes the record.
 func (f *forward) makeRecord(ctx context.Context, e activities.Entry, want activities.Digest, stage func(context.Context, *draft) error) error {
+	if err := f.token.CheckNotLost(false, leftDoc); err != nil {
+		return err
+	}
 	// Attempts that died left no record, so no original either.
 	if err := f.clearAttempts(f.id, func(string) bool { return true }); err != nil {
 		return err

@@ -35,8 +35,11 @@ func TestADamagedJournalIsNeverHalfRestored(t *testing.T) {
 			at := b.original(e, "two")
 			return errorsOf(os.Remove(at), os.Mkdir(at, 0o755))
 		}, "the original of"},
-		"original lost":       {func(b *bench, e activities.Entry) error { return os.Remove(b.original(e, "two")) }, "the original of"},
-		"all originals lost":  {func(b *bench, e activities.Entry) error { return os.RemoveAll(b.path(".unwind/stage/" + e.Token)) }, "the original of"},
+		"original lost":      {func(b *bench, e activities.Entry) error { return os.Remove(b.original(e, "two")) }, "the original of"},
+		"all originals lost": {func(b *bench, e activities.Entry) error { return os.RemoveAll(b.path(".unwind/stage/" + e.Token)) }, "the original of"},
+		"record and its spare lost": {func(b *bench, e activities.Entry) error {
+			return errorsOf(os.Remove(b.document(e, "record")), os.Remove(b.document(e, "record-spare")))
+		}, "is gone from"},
 		"record truncated":    {func(b *bench, e activities.Entry) error { return os.Truncate(b.document(e, "record"), 100) }, "record"},
 		"record emptied":      {func(b *bench, e activities.Entry) error { return os.Truncate(b.document(e, "record"), 0) }, "record"},
 		"record changed":      {func(b *bench, e activities.Entry) error { return swapBytes(b.document(e, "record"), "one", "two") }, "does not match its digest"},
@@ -159,14 +162,14 @@ func TestAFullDiskIsNamedAndNothingIsHalfDone(t *testing.T) {
 	b.rollback(e)
 	require.Equal(t, before, shape(t, root))
 
-	free = fill(t, root)
-	_, _, err = b.redo("write", e, with)
-	full(err)
-	require.Equal(t, before, shape(t, root))
 	again := b.entry()
 	again.Redoes = e.Token
+	free = fill(t, root)
+	_, err = b.world.Journal(t.Context())
+	require.ErrorIs(t, err, unix.ENOSPC, "a task that is compiled now is refused")
 	_, err = b.action("write").Apply(t.Context(), again, step(with), "")
 	full(err)
+	require.Equal(t, before, shape(t, root))
 	free()
 	_, err = b.action("write").Apply(t.Context(), again, step(with), "")
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -26,11 +27,15 @@ func (w *world) locate(field, path string, follow bool) (location, error) {
 		return location{}, w.refuse(field, path, "is not an absolute path")
 	}
 	left := 40 // the limit of Linux
-	return w.resolve(field, path, filepath.Clean(path), follow, &left)
+	return w.resolve(field, path, filepath.Clean(path), "", follow, &left)
 }
 
-func (w *world) resolve(field, given, path string, follow bool, left *int) (location, error) {
+// resolve follows links; through is the last one that led to path, empty for none.
+func (w *world) resolve(field, given, path, through string, follow bool, left *int) (location, error) {
 	r, rel := w.rootOf(path)
+	if r == nil && through != "" {
+		return location{}, w.refuseCurrent(field, given, "is outside the allowed roots: the symlink "+through+" leads to "+path)
+	}
 	if r == nil {
 		return location{}, w.refuse(field, given, "is outside the allowed roots")
 	}
@@ -42,14 +47,14 @@ func (w *world) resolve(field, given, path string, follow bool, left *int) (loca
 		case errors.Is(err, fs.ErrNotExist):
 			return w.checkLocation(field, given, location{r, rel})
 		case errors.Is(err, unix.ENOTDIR):
-			return location{}, w.refuse(field, given, "leads through "+filepath.Join(r.path, filepath.Dir(here))+", which is not a folder")
+			return location{}, w.refuseCurrent(field, given, "leads through "+filepath.Join(r.path, filepath.Dir(here))+", which is not a folder")
 		case err != nil:
 			return location{}, err
 		case info.Mode()&fs.ModeSymlink == 0 || i == len(parts)-1 && !follow:
 			continue
 		}
 		if *left--; *left < 0 {
-			return location{}, w.refuse(field, given, "leads through too many symlinks")
+			return location{}, w.refuseCurrent(field, given, "leads through too many symlinks")
 		}
 		to, err := r.dir.Readlink(here)
 		if err != nil {
@@ -58,7 +63,7 @@ func (w *world) resolve(field, given, path string, follow bool, left *int) (loca
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(r.path, filepath.Dir(here), to)
 		}
-		return w.resolve(field, given, filepath.Join(append([]string{to}, parts[i+1:]...)...), follow, left)
+		return w.resolve(field, given, filepath.Join(append([]string{to}, parts[i+1:]...)...), filepath.Join(r.path, here), follow, left)
 	}
 	return w.checkLocation(field, given, location{r, rel})
 }
@@ -76,10 +81,10 @@ func (w *world) rootOf(path string) (*root, string) {
 }
 
 func (w *world) checkLocation(field, given string, s location) (location, error) {
-	switch first, _, _ := strings.Cut(s.rel, string(filepath.Separator)); {
+	switch {
 	case s.rel == ".":
 		return s, w.refuse(field, given, "is itself an allowed root")
-	case first == storeName:
+	case slices.Contains(strings.Split(s.rel, string(filepath.Separator)), storeName): // also that of a root that is mounted here
 		return s, w.refuse(field, given, "is in "+storeName+", which holds undo data")
 	case !utf8.ValidString(s.rel):
 		return s, w.refuse(field, given, "leads to a name that is not UTF-8")
@@ -92,7 +97,17 @@ func (w *world) checkLocation(field, given string, s location) (location, error)
 	return s, nil
 }
 
-func (w *world) refuse(field, path, why string) error {
+// refuseCurrent refuses a path for what there is on its way now.
+func (w *world) refuseCurrent(field, path, why string) error {
+	err := w.refuse(field, path, why)
+	err.Current = keyOf(path)
+	return err
+}
+
+// keyOf is the resource key of a path as a task file names it.
+func keyOf(path string) string { return keyPrefix + filepath.Clean(path) }
+
+func (w *world) refuse(field, path, why string) *activities.Error {
 	given := make([]string, len(w.roots))
 	for i, r := range w.roots {
 		given[len(given)-1-i] = r.given

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -45,19 +44,13 @@ func (w *world) filesToWrite(s activities.Step) ([]fileToWrite, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, field := p.Files, "files[%d]."
-	if len(all) == 0 {
-		all, field = []content{p.content}, ""
-	} else if p.content != (content{}) {
-		return nil, activities.Errorf(activities.Refused, "files: give either path with content or source, or a list of files, not both")
+	all, names, err := p.list()
+	if err != nil {
+		return nil, err
 	}
 	out := make([]fileToWrite, len(all))
 	for i, c := range all {
-		name := field
-		if name != "" {
-			name = fmt.Sprintf(field, i)
-		}
-		if out[i], err = w.locateFile(name, c); err != nil {
+		if out[i], err = w.locateFile(names(i), c); err != nil {
 			return nil, err
 		}
 	}
@@ -102,20 +95,13 @@ func (w *world) pathsToDelete(s activities.Step) ([]pathToDelete, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths, field := p.Paths, "paths[%d]"
-	switch {
-	case len(paths) == 0 && p.Path == "", len(paths) > 0 && p.Path != "":
-		return nil, activities.Errorf(activities.Refused, "path: give one path, or a list of paths")
-	case len(paths) == 0:
-		paths, field = []string{p.Path}, "path"
+	paths, names, err := p.list()
+	if err != nil {
+		return nil, err
 	}
 	out := make([]pathToDelete, len(paths))
 	for i, path := range paths {
-		name := field
-		if p.Path == "" {
-			name = fmt.Sprintf(field, i)
-		}
-		at, err := w.locate(name, path, false)
+		at, err := w.locate(names(i), path, false)
 		if err != nil {
 			return nil, err
 		}

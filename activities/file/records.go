@@ -59,6 +59,24 @@ func (all records) Commit(ctx context.Context, token string, until time.Time) (e
 	return err
 }
 
+// Hold implements activities.Records.
+func (all records) Hold(ctx context.Context, token string, holder activities.Owner) (held bool, err error) {
+	for _, one := range all {
+		if held, err := one.Hold(ctx, token, holder); err != nil || !held {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// EndHold implements activities.Records.
+func (all records) EndHold(ctx context.Context, token string, holder activities.Owner) (err error) {
+	for _, one := range all {
+		err = errors.Join(err, one.EndHold(ctx, token, holder))
+	}
+	return err
+}
+
 // Claim implements activities.Records.
 func (all records) Claim(ctx context.Context, e activities.Entry) (err error) {
 	for _, one := range all {

@@ -3,15 +3,17 @@ package file_test
 import (
 	"crypto/rand"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // bench is a world in a test, with a fresh root unless it is told others.
@@ -234,14 +236,50 @@ func TestNewNeedsARootOfItsOwn(t *testing.T) {
 	_, err = file.New(file.Config{Roots: []string{stolen}})
 	require.ErrorContains(t, err, ".unwind")
 
-	// Two workers, and two names of one root, share a journal.
+	// Two workers share a journal, also where each has another name of the root.
 	b := newBench(t)
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(b.root, link))
-	again := newBench(t, link, b.root)
-	require.Equal(t, b.entry().Place, again.entry().Place)
-	require.Equal(t, 1, strings.Count(b.entry().Place.Journal, "="))
+	again := newBench(t, link)
+	require.Equal(t, b.entry().Place.WithoutEpochs(), again.entry().Place.WithoutEpochs())
 	e := again.entry()
 	require.NoError(t, again.apply("write", e, params{"path": link + "/new", "content": "x"}))
 	b.mustRestore(e)
+	for _, roots := range [][]string{{b.root, link}, {link, b.root}, {b.root, b.root}} {
+		_, err := file.New(file.Config{Roots: roots})
+		require.ErrorContains(t, err, "roots "+roots[0]+" and "+roots[1]+" are one folder")
+	}
+}
+
+func TestARootThatIsMountedInAnotherOneIsFound(t *testing.T) {
+	outer, inner, second := t.TempDir(), t.TempDir(), t.TempDir()
+	bindMount(t, inner, second)
+	_, err := file.New(file.Config{Roots: []string{inner, second}})
+	require.ErrorContains(t, err, "roots "+inner+" and "+second+" are one folder")
+
+	b := newBench(t, outer, inner)
+	require.NoError(t, os.MkdirAll(b.path("mnt/inner"), 0o755))
+	bindMount(t, inner, b.path("mnt/inner"))
+	one, two := b.entry(), b.entry()
+	journals := describeStore(t, inner)
+	requireError(t, b.apply("delete", one, params{"path": b.path("mnt")}), activities.Refused, "contains undo data, in mnt/inner/.unwind")
+	requireError(t, b.apply("delete", two, params{"path": b.path("mnt/inner/.unwind")}), activities.Refused, "holds undo data")
+	require.Equal(t, journals, describeStore(t, inner))
+}
+
+// bindMount mounts a folder at another one, where this process may.
+func bindMount(t *testing.T, from, to string) {
+	t.Helper()
+	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+		testrun.Skipf(t, "binding %s to %s: %v; run it as a user who may mount", from, to, err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(to, unix.MNT_DETACH)) })
+}
+
+func describeStore(t *testing.T, root string) (names []string) {
+	require.NoError(t, filepath.WalkDir(filepath.Join(root, ".unwind"), func(path string, _ fs.DirEntry, err error) error {
+		names = append(names, path)
+		return err
+	}))
+	return names
 }

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/childenv"
 )
 
 // scene is what checks read: what is staged, if there is a draft, otherwise the files themselves.
@@ -102,7 +105,7 @@ func (s scene) ReadFile(_ context.Context, path string) ([]byte, error) {
 // maxChecked limits what a check reads of a file.
 const maxChecked = 16 << 20
 
-// Run runs a program on the worker's host, without the worker's environment except for what programs need to be found.
+// Run runs a program on the worker's host, in the minimal environment.
 func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 	args := make([]string, len(argv))
 	for i, arg := range argv {
@@ -113,22 +116,60 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 			}
 			arg = strings.ReplaceAll(arg, "{path}", at)
 		}
-		args[i] = arg
+		args[i] = s.redirectToStage(arg)
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = s.root.path
-	for _, name := range []string{"PATH", "HOME", "LANG", "TMPDIR"} {
-		if value, set := os.LookupEnv(name); set {
-			cmd.Env = append(cmd.Env, name+"="+value)
+	cmd.Env = childenv.List(childenv.Minimal())
+	return cmd.CombinedOutput()
+}
+
+// redirectToStage replaces each path of the step's own files in an argument with the path of its staged copy: a program knows
+// nothing of stages, and would read the live file.
+func (s scene) redirectToStage(arg string) string {
+	if s.draft == nil || !strings.Contains(arg, "/") {
+		return arg
+	}
+	staged := map[string]string{}
+	for i, o := range s.draft.rec.Ops {
+		for _, base := range []string{s.root.path, s.root.given} {
+			staged[filepath.Join(base, o.Target)] = filepath.Join(s.root.store.Name(), s.draft.ticket(i))
 		}
 	}
-	return cmd.CombinedOutput()
+	for _, g := range s.draft.rec.Given {
+		staged[filepath.Clean(g.Path)] = filepath.Join(s.root.store.Name(), s.draft.ticket(g.Op), g.Below)
+	}
+	names := slices.SortedFunc(maps.Keys(staged), func(a, b string) int { return len(b) - len(a) })
+	var out strings.Builder
+	for at := 0; at < len(arg); {
+		i := slices.IndexFunc(names, func(name string) bool { return namesPath(arg, at, name) })
+		if i < 0 {
+			out.WriteByte(arg[at])
+			at++
+			continue
+		}
+		out.WriteString(staged[names[i]])
+		at += len(names[i])
+	}
+	return out.String()
+}
+
+// namesPath reports whether a path, or one below it, stands at a place in an argument, and not only the beginning of a longer name.
+func namesPath(arg string, at int, path string) bool {
+	if !strings.HasPrefix(arg[at:], path) {
+		return false
+	}
+	isName := func(c byte) bool {
+		return c >= 0x80 || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("._-", c) >= 0
+	}
+	end := at + len(path)
+	return (at == 0 || !isName(arg[at-1]) && arg[at-1] != '/') && (end == len(arg) || !isName(arg[end]))
 }
 
 // onlyFile is the path of the step's only file, for a program.
 func (s scene) onlyFile() (string, error) {
 	if s.target == "" {
-		return "", activities.Errorf(activities.Refused, "run: {path} stands for the step's only file, and this step has several; name the file")
+		return "", activities.Errorf(activities.Refused, "run: {path} stands for the step's only file, and this step has several; name each by its path")
 	}
 	in, rel, err := s.find(s.target)
 	if err != nil {

@@ -105,6 +105,13 @@ func (d *draft) captureTargets(ctx context.Context) error {
 		if o.Pre, err = d.atTarget(ctx, o.Target); err != nil {
 			return err
 		}
+		// The undo data of another root, or of another worker, can be in it: mounted, or a root that this worker does not have.
+		for _, n := range o.Pre.Nodes {
+			if n.Kind == kindFolder && filepath.Base(n.Path) == storeName {
+				return activities.Errorf(activities.Refused, "path: %s contains undo data, in %s; if no worker uses that any more, remove it first",
+					filepath.Join(d.path, o.Target), filepath.Join(o.Target, n.Path))
+			}
+		}
 	}
 	return nil
 }
@@ -166,7 +173,7 @@ func (d *draft) writeFile(ctx context.Context, at string, x fileToWrite) (err er
 			err = cerr
 		}
 	}()
-	if err := x.copyTo(f); err != nil {
+	if err := x.copyTo(ctx, f); err != nil {
 		return err
 	}
 	mode := uint32(0o644)
@@ -212,7 +219,7 @@ func (x fileToWrite) replacedNode(ctx context.Context) (node, bool, error) {
 }
 
 // copyTo writes the file's content.
-func (x fileToWrite) copyTo(f *os.File) error {
+func (x fileToWrite) copyTo(ctx context.Context, f *os.File) error {
 	if x.source == nil {
 		_, err := io.Copy(f, bytes.NewReader(x.text))
 		return err
@@ -220,7 +227,7 @@ func (x fileToWrite) copyTo(f *os.File) error {
 	from, err := x.source.dir.OpenFile(x.source.rel, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return activities.Errorf(activities.Refused, "source: %s does not exist", x.source.abs())
+			return refuseAbsent("source", x.source.abs())
 		}
 		return err
 	}
@@ -232,6 +239,13 @@ func (x fileToWrite) copyTo(f *os.File) error {
 	if !info.Mode().IsRegular() {
 		return activities.Errorf(activities.Refused, "source: %s is not a regular file", x.source.abs())
 	}
+	defer activities.ShowProgress(ctx, func() []string {
+		at, err := f.Stat()
+		if err != nil {
+			return nil
+		}
+		return []string{fmt.Sprintf("copied %d of %d MB", at.Size()>>20, info.Size()>>20)}
+	})()
 	_, err = io.Copy(f, from)
 	return err
 }

@@ -24,6 +24,11 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 	if err != nil {
 		return activities.Undone{}, err
 	}
+	if d.Done {
+		if err := fenceIfLost(all); err != nil {
+			return activities.Undone{}, err
+		}
+	}
 	total := activities.Undone{Outcome: activities.Nothing, Observed: "the step had changed nothing, and no longer can"}
 	for _, h := range all {
 		undone, err := a.undoIn(ctx, h, d)
@@ -35,6 +40,27 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 		}
 	}
 	return total, nil
+}
+
+// fenceIfLost is DamagedRecord where none of the roots has the record, or the outcome, of a step that was done. A late forward can do
+// nothing then either.
+func fenceIfLost(all []rootToken) error {
+	for _, h := range all {
+		for _, read := range []func() (bool, error){
+			func() (bool, error) { return h.token.Read(journal.Record, &record{}) },
+			func() (bool, error) { return h.token.Read(journal.Outcome, &activities.Undone{}) },
+		} {
+			if found, err := read(); found || err != nil {
+				return nil //nolint:nilerr // a damaged one is told by the undo in its root
+			}
+		}
+	}
+	for _, h := range all {
+		if _, err := h.token.Decide(journal.Undoing); err != nil {
+			return err
+		}
+	}
+	return all[0].token.CheckNotLost(true)
 }
 
 // keptName is the folder of the forward's tickets once it is fenced.
@@ -104,7 +130,11 @@ func (u *undoRun) fence() (settled bool, err error) {
 }
 
 func (u *undoRun) readRecord() (err error) {
-	if _, err = u.token.Read(journal.Record, &u.rec); err != nil {
+	found, err := u.token.Read(journal.Record, &u.rec)
+	if err == nil && !found {
+		err = u.token.CheckNotLost(false, leftDoc, planDoc)
+	}
+	if err != nil {
 		return err
 	}
 	if u.done, err = u.token.Read(leftDoc, &u.left); err != nil {

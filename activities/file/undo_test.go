@@ -1,8 +1,8 @@
 package file_test
 
 import (
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -224,11 +224,17 @@ func TestNothingIsLeftInTheStoreButTombstones(t *testing.T) {
 	require.NoFileExists(t, b.path("bad.json"))
 	var found []string
 	for _, folder := range []string{"stage", "undo", "trash"} {
-		out, err := exec.Command("find", b.path(".unwind/"+folder), "-mindepth", "1", "-printf", "%y %P\n").Output()
-		require.NoError(t, err)
-		for line := range strings.Lines(string(out)) {
-			found = append(found, folder+" "+strings.TrimSpace(line))
-		}
+		top := b.path(".unwind/" + folder)
+		require.NoError(t, filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			kind := "f"
+			if err == nil && d.IsDir() {
+				kind = "d"
+			}
+			if path != top {
+				found = append(found, folder+" "+kind+" "+strings.TrimPrefix(path, top+"/"))
+			}
+			return err
+		}))
 	}
 	require.ElementsMatch(t, []string{
 		"stage d " + planned.Token, "stage f " + undone.Token, "undo f " + undone.Token, "stage f " + released.Token, "stage d " + failed.Token,

@@ -17,6 +17,8 @@ type verb interface {
 	spec() activities.Spec
 	// prepare returns the root that a step changes, and a function that stages its change in a draft of that root.
 	prepare(w *world, s activities.Step) (*root, func(ctx context.Context, d *draft) error, error)
+	// preflight returns why a step is certain to be refused, as far as its parameters are known.
+	preflight(w *world, o activities.Outlook) error
 	// summarize describes a draft: one line, the result's outputs and the risk.
 	summarize(d *draft) (summary string, outputs map[string]any, risk activities.Risk, fact string)
 }
@@ -24,6 +26,14 @@ type verb interface {
 const redoText = "what the rollback removed is put back as it was, with owner, mode, times and extended attributes; the parameters are ignored"
 
 const undoText = "the original is kept beside the change and moved back, with owner, mode, times and extended attributes"
+
+// keyPrefix begins the keys of files.
+const keyPrefix = "file:"
+
+// refuseAbsent refuses a path at which there is nothing.
+func refuseAbsent(field, path string) error {
+	return activities.RefuseCurrent(keyOf(path), "%s: %s does not exist", field, path)
+}
 
 // writeVerb is file.write.
 type writeVerb struct{}
@@ -34,8 +44,10 @@ func (writeVerb) spec() activities.Spec {
 		Summary:    "Writes one file, or several at once; missing folders are made.",
 		Params:     activities.ParamsSchema[writeParams](),
 		UndoParams: []string{"path"},
-		Keys:       []activities.Key{{Prefix: "file:", Param: "path", Path: true}, {Prefix: "file:", Param: "files.*.path", Path: true}},
+		Keys:       []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true}, {Prefix: keyPrefix, Param: "files.*.path", Path: true}},
+		Reads:      []string{"source", "files.*.source"},
 		HostBound:  true,
+		Preflights: true,
 		Risk:       activities.Low,
 		Strategy:   activities.Snapshot,
 		Undo:       undoText,
@@ -204,8 +216,9 @@ func (deleteVerb) spec() activities.Spec {
 		Summary:    "Deletes files and whole folders.",
 		Params:     activities.ParamsSchema[removeParams](),
 		UndoParams: []string{"path", "paths"},
-		Keys:       []activities.Key{{Prefix: "file:", Param: "path", Path: true}, {Prefix: "file:", Param: "paths.*", Path: true}},
+		Keys:       []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true}, {Prefix: keyPrefix, Param: "paths.*", Path: true}},
 		HostBound:  true,
+		Preflights: true,
 		Risk:       activities.Low,
 		Strategy:   activities.Snapshot,
 		Undo:       undoText,
@@ -225,7 +238,7 @@ func (deleteVerb) prepare(w *world, s activities.Step) (*root, func(context.Cont
 		for _, x := range all {
 			info, err := d.dir.Lstat(x.rel)
 			if errors.Is(err, fs.ErrNotExist) {
-				return activities.Errorf(activities.Refused, "path: %s does not exist", x.given)
+				return refuseAbsent("path", x.given)
 			}
 			if err != nil {
 				return err

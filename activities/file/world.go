@@ -25,6 +25,8 @@ type Config struct {
 	// folder .unwind (mode 0700) with the journal and what steps stage and keep, since only a rename within one filesystem
 	// is atomic. Workers may share a root.
 	Roots []string
+	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
+	LookOnly bool
 }
 
 // storeName is the folder in each root that belongs to this package.
@@ -51,6 +53,7 @@ type root struct {
 	storeAt *os.File // the store's folder, for calls that os.Root lacks
 	journal *journal.Journal
 	dev     uint64
+	ino     uint64 // of the store's folder
 }
 
 // New opens the roots.
@@ -60,25 +63,34 @@ func New(c Config) (activities.World, error) {
 	}
 	w := &world{}
 	for _, path := range c.Roots {
-		r, err := openRoot(path)
+		r, err := openRoot(path, c.LookOnly)
 		if err != nil {
 			return activities.World{}, fmt.Errorf("file: root %s: %w", path, err)
 		}
-		if !slices.ContainsFunc(w.roots, func(other *root) bool { return other.path == r.path }) {
-			w.roots = append(w.roots, r)
+		for _, other := range w.roots {
+			if !c.LookOnly && other.dev == r.dev && other.ino == r.ino {
+				return activities.World{}, fmt.Errorf(
+					"file: roots %s and %s are one folder (a symlink or a bind mount): a step through one name would not know what a step through the other has done; name it once",
+					other.given, r.given)
+			}
 		}
+		w.roots = append(w.roots, r)
 	}
 	// The deepest first: a path belongs to that one.
 	slices.SortFunc(w.roots, func(a, b *root) int { return len(b.path) - len(a.path) })
-	return activities.World{
+	opened := activities.World{
 		Name:    "file",
 		Actions: []activities.Action{newAction(w, writeVerb{}), newAction(w, deleteVerb{})},
-		Journal: func(context.Context) (string, error) { return w.journalIDs(), nil },
-		Records: w.records(),
-	}, nil
+		Journal: func(context.Context) (string, error) { return "", nil },
+	}
+	if !c.LookOnly {
+		opened.Journal = func(context.Context) (string, error) { return w.markJournals() }
+		opened.Records = w.records()
+	}
+	return opened, nil
 }
 
-func openRoot(path string) (*root, error) {
+func openRoot(path string, lookOnly bool) (*root, error) {
 	if !filepath.IsAbs(path) {
 		return nil, errors.New("give an absolute path")
 	}
@@ -88,8 +100,8 @@ func openRoot(path string) (*root, error) {
 	}
 	sum := sha256.Sum256([]byte(realPath))
 	r := &root{path: realPath, given: filepath.Clean(path), name: hex.EncodeToString(sum[:6])}
-	if r.dir, err = os.OpenRoot(realPath); err != nil {
-		return nil, err
+	if r.dir, err = os.OpenRoot(realPath); err != nil || lookOnly {
+		return r, err
 	}
 	if err := r.openStore(); err != nil {
 		return nil, err
@@ -128,7 +140,7 @@ func (r *root) openStore() (err error) {
 	if err := unix.Fstat(int(r.storeAt.Fd()), &st); err != nil {
 		return err
 	}
-	r.dev = st.Dev
+	r.dev, r.ino = st.Dev, st.Ino
 	if err := r.probeExchange(); err != nil {
 		return err
 	}
@@ -189,16 +201,45 @@ func (w *world) journalIDs() string {
 	return strings.Join(ids, ",")
 }
 
-// hadJournal reports whether r's journal existed when the entry was made; another journal of the same root does not count.
-func (r *root) hadJournal(e activities.Entry) bool {
-	return slices.Contains(strings.Split(e.Place.Journal, ","), r.name+"="+r.journal.ID())
+// markJournals adds an epoch to the journal of each root, and returns what a Place holds of them. A root whose disk is full does not
+// keep steps from the others.
+func (w *world) markJournals() (string, error) {
+	var marks []string
+	var problems []error
+	for _, r := range w.roots {
+		mark, err := r.journal.Mark()
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		marks = append(marks, r.name+"="+mark)
+	}
+	if len(marks) == 0 {
+		return "", errors.Join(problems...)
+	}
+	slices.Sort(marks)
+	return strings.Join(marks, ","), nil
+}
+
+// checkJournal refuses an entry that was made before r's journal was, or that r's journal has forgotten: see journal.Journal.Check.
+func (r *root) checkJournal(e activities.Entry) error {
+	for each := range strings.SplitSeq(e.Place.Journal, ",") {
+		if mark, named := strings.CutPrefix(each, r.name+"="); named {
+			return r.journal.Check(mark)
+		}
+	}
+	return activities.Errorf(activities.WrongPlace, "the entry names no journal of %s", r.path)
 }
 
 // openToken opens the token of a forward in its root.
 func (w *world) openToken(r *root, e activities.Entry) (*journal.Token, error) {
-	if !r.hadJournal(e) {
+	if err := r.checkJournal(e); activities.TypeOf(err) == activities.DamagedRecord {
+		return nil, err
+	} else if err != nil && activities.TypeOf(err) != activities.WrongPlace {
+		return nil, err
+	} else if err != nil {
 		return nil, activities.Errorf(activities.WrongPlace,
-			"the step belongs to the journals %q, and that of %s is not among them: it is %s=%s", e.Place.Journal, r.path, r.name, r.journal.ID())
+			"the step belongs to the journals %q, and that of %s is not among them (it could not be written when the task was compiled, or is another one): it is %s=%s", e.Place.Journal, r.path, r.name, r.journal.ID())
 	}
 	return r.journal.Token(e.Token)
 }
@@ -216,9 +257,15 @@ func (w *world) openTokens(e activities.Entry) ([]rootToken, error) {
 	given := strings.Split(e.Place.Journal, ",")
 	var all []rootToken
 	known := false
+	var rewound error
 	for _, r := range w.roots {
-		if !r.hadJournal(e) {
+		switch err := r.checkJournal(e); {
+		case activities.TypeOf(err) == activities.DamagedRecord:
+			rewound = err
+		case activities.TypeOf(err) == activities.WrongPlace:
 			continue
+		case err != nil:
+			return nil, err
 		}
 		t, err := r.journal.Token(e.Token)
 		if err != nil {
@@ -236,7 +283,10 @@ func (w *world) openTokens(e activities.Entry) ([]rootToken, error) {
 		known = known || found || fate != journal.Undecided
 		all = append(all, rootToken{r, t, e.Token})
 	}
-	// With a journal missing, nobody can know that there is no record.
+	// With a journal missing, or one that has forgotten, nobody can know that there is no record.
+	if !known && rewound != nil {
+		return nil, rewound
+	}
 	if len(all) == 0 || !known && len(all) < len(given) {
 		return nil, activities.Errorf(activities.WrongPlace,
 			"the step's journals are %q; this worker has %q: start it with the roots and the journals (%s in each root) that it had", e.Place.Journal, w.journalIDs(), storeName)

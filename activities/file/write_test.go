@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 var folderTime = time.Date(2021, 2, 3, 4, 5, 6, 7, time.UTC)
@@ -103,8 +104,10 @@ func TestResultsAndPlans(t *testing.T) {
 }
 
 func TestChecksSeeWhatIsStagedAndThenWhatIsThere(t *testing.T) {
+	testrun.NeedShell(t)
 	b := newBench(t)
 	b.put("old.json", `{"a": 1}`)
+	b.put("old.json.bak", "another")
 	t.Setenv("WORKERS_OWN", "not for checks")
 	run := func(when activities.When, argv ...string) activities.Check {
 		return activities.Check{When: when, Command: &activities.CommandCheck{Run: argv}}
@@ -114,7 +117,10 @@ func TestChecksSeeWhatIsStagedAndThenWhatIsThere(t *testing.T) {
 		{JSON: &activities.JSONCheck{File: b.path("old.json"), At: "/a", Equals: []byte("2")}},
 		{JSON: &activities.JSONCheck{File: b.path("x/new.json"), At: "/b", Equals: []byte("3")}},
 		{Exists: &activities.ExistsCheck{Path: b.path("x")}},
-		run(activities.Staged, "grep", "-q", "1", b.path("old.json")),
+		run(activities.Staged, "grep", "-q", "2", b.path("old.json")),
+		run(activities.Staged, "sh", "-c", "grep 3 '"+b.path("x/new.json")+"' && test -d "+b.path("x")+" && ! test -e "+b.path("x")+"y"),
+		run(activities.Staged, "dd", "status=none", "of=/dev/null", "if="+b.path("x/new.json")),
+		run(activities.Staged, "grep", "-q", "another", b.path("old.json.bak")),
 		run(activities.Live, "grep", "-q", "2", b.path("old.json")),
 		run(activities.Staged, "sh", "-c", `test -z "$WORKERS_OWN"`),
 		{When: activities.Live, Exists: &activities.ExistsCheck{Path: b.path("x/new.json")}},

@@ -13,11 +13,16 @@
 //	fate: releasing     the rollback window has closed; no forward and no undo may act any more
 //	outcome             the undo is done; every further undo returns this
 //	committed           the task has committed: until when the record is kept
+//	hold-1, hold-2 ...  who needs the record for an undo after the end of its task; the last one counts
 //	released            only the fate and the audit trail are left: the owner (owned) and its outcome
 //	fate alone          forgotten; the tombstone stays
+//
+// A record has a second name, record-spare, that is read where the first is deleted, and each document says of which token it is.
+// Where there is no record, CheckNotLost tells whether there never was one.
 //
 // A fate outranks committed, whichever was written first. Records lists the tokens.
 //
 // A journal belongs to one world in one worker's state folder. Its random ID is made once: a journal that was lost and made
-// again has another ID, so an undo returns WrongPlace, never "nothing to undo".
+// again has another ID, so an undo returns WrongPlace, never "nothing to undo". One that was put back to an earlier state does not know
+// the epoch in which the step was compiled (Mark), so the undo returns DamagedRecord.
 package journal

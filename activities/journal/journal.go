@@ -29,12 +29,16 @@ const (
 	fateName = "fate"
 	idName   = "id"
 	tokens   = "tokens"
+
+	// spareName is a second name of the record: it is read where the record has been deleted.
+	spareName = "record-spare"
 )
 
 // Journal is a folder of tokens. It is safe for concurrent use by goroutines and processes.
 type Journal struct {
-	dir string
-	id  string
+	dir    string
+	id     string
+	series series
 }
 
 // Open opens the journal in dir, or makes it (mode 0700) with a new random ID.
@@ -45,7 +49,7 @@ func Open(dir string) (*Journal, error) {
 	fresh := make([]byte, 8)
 	rand.Read(fresh)
 	id := hex.EncodeToString(fresh)
-	if _, err := createDoc(dir, idName, &id); err != nil {
+	if _, err := (folder{dir: dir}).create(idName, &id); err != nil {
 		return nil, fmt.Errorf("journal %s: %w", dir, err)
 	}
 	return &Journal{dir: dir, id: id}, nil
@@ -56,14 +60,6 @@ func (j *Journal) ID() string { return j.id }
 
 // Dir is the journal's folder.
 func (j *Journal) Dir() string { return j.dir }
-
-// Check refuses an entry whose record is in another journal.
-func (j *Journal) Check(id string) error {
-	if id != j.id {
-		return activities.Errorf(activities.WrongPlace, "the record is in journal %s; this is journal %s in %s", id, j.id, j.dir)
-	}
-	return nil
-}
 
 // Token opens the folder of a token. Nothing is made on the disk before the first document.
 func (j *Journal) Token(token string) (*Token, error) {
@@ -123,11 +119,42 @@ func (t *Token) Create(name string, v any) (created bool, err error) {
 	if err := t.Make(); err != nil {
 		return false, err
 	}
-	return createDoc(t.dir, name, v)
+	return t.folder().create(name, v)
 }
 
-// Read reads the document name into v; found is false if there is none. A digest that does not match is DamagedRecord.
-func (t *Token) Read(name string, v any) (found bool, err error) { return readDoc(t.dir, name, v) }
+// Read reads the document name into v; found is false if there is none. A digest that does not match, or a document of another
+// token, is DamagedRecord.
+func (t *Token) Read(name string, v any) (found bool, err error) { return t.folder().read(name, v) }
+
+func (t *Token) folder() folder { return folder{t.dir, filepath.Base(t.dir)} }
+
+// Has reports whether a document is there, whatever its content.
+func (t *Token) Has(name string) (bool, error) {
+	_, err := os.Lstat(filepath.Join(t.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// CheckNotLost is DamagedRecord where there is no record although there has been one: the history knows that the forward was done,
+// or there is an Applied, or another document that is written after the record. Who has found no record calls it before that is
+// taken to mean that the forward has never acted.
+func (t *Token) CheckNotLost(isDone bool, later ...string) error {
+	for _, name := range append(later, Applied) {
+		found, err := t.Has(name)
+		if err != nil {
+			return err
+		}
+		isDone = isDone || found
+	}
+	if !isDone {
+		return nil
+	}
+	return activities.Errorf(activities.DamagedRecord,
+		"what the journal had of token %s is gone from %s, though the step has acted: nothing was touched; put it back, or decide what becomes of the step",
+		filepath.Base(t.dir), t.dir)
+}
 
 // Drop removes a document (a large part of a record after Release). The fate and the outcome cannot be dropped; the owner
 // of a Record stays until Records.Forget.
@@ -137,6 +164,9 @@ func (t *Token) Drop(name string) error {
 	}
 	if name == Record {
 		if err := t.keepOwned(); err != nil {
+			return err
+		}
+		if err := os.Remove(filepath.Join(t.dir, spareName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -163,6 +193,11 @@ type fateDoc struct {
 
 // Decide sets the token's fate if it is open, and returns its fate: the first decision wins.
 func (t *Token) Decide(f Fate) (Fate, error) {
+	if undone, err := t.Has(Outcome); err != nil {
+		return "", err
+	} else if undone { // also where the fate has been deleted
+		f = Undoing
+	}
 	doc := fateDoc{Fate: f, At: time.Now().UTC()}
 	if _, err := t.Create(fateName, &doc); err != nil {
 		return "", err
@@ -174,15 +209,24 @@ func (t *Token) Decide(f Fate) (Fate, error) {
 func (t *Token) Fate() (Fate, error) {
 	var doc fateDoc
 	found, err := t.Read(fateName, &doc)
-	if err != nil || !found {
+	if err != nil {
 		return Undecided, err
 	}
-	return doc.Fate, nil
+	if found {
+		return doc.Fate, nil
+	}
+	if undone, err := t.Has(Outcome); err != nil || undone { // the fate has been deleted
+		return Undoing, err
+	}
+	return Undecided, nil
 }
 
 // DecideReleasing decides that a token is released, and returns its fate: Undoing if its undo has ended. It is Fenced while
-// an undo has begun and not ended, as that still needs the record.
+// an undo has begun and not ended, or somebody holds the token, as they still need the record.
 func (t *Token) DecideReleasing() (Fate, error) {
+	if err := t.endHolding(); err != nil {
+		return "", err
+	}
 	fate, err := t.Decide(Releasing)
 	if err != nil || fate != Undoing {
 		return fate, err
@@ -222,42 +266,63 @@ func (t *Token) Lock(ctx context.Context) (unlock func(), err error) {
 	return l.Release, nil
 }
 
-// envelope is the content of a document's file: the body and its digest, so that damage is detected.
+// envelope is the content of a document's file: the body, its digest, and whose it is, so that damage is detected.
 type envelope struct {
-	Digest string          `json:"sha256"`
-	Body   json.RawMessage `json:"body"`
+	Digest string `json:"sha256"`
+	// Of is the token and the name of the document; empty outside of tokens, and in those of the first versions.
+	Of   string          `json:"of,omitempty"`
+	Body json.RawMessage `json:"body"`
 }
 
-func createDoc(dir, name string, v any) (bool, error) {
-	if found, err := readDoc(dir, name, v); found || err != nil {
-		return false, errors.Join(err, syncDir(dir)) // its writer may not have come to this sync
+// folder is a folder of documents, those of a token if it names one.
+type folder struct{ dir, token string }
+
+// of is what an envelope of the folder says whose it is.
+func (f folder) of(name string) string {
+	if f.token == "" {
+		return ""
+	}
+	return f.token + "/" + name
+}
+
+func (f folder) create(name string, v any) (bool, error) {
+	if found, err := f.read(name, v); found || err != nil {
+		return false, errors.Join(err, syncDir(f.dir)) // its writer may not have come to this sync
 	}
 	body, err := json.Marshal(v)
 	if err != nil {
 		return false, err
 	}
 	sum := sha256.Sum256(body)
-	raw, err := json.Marshal(envelope{hex.EncodeToString(sum[:]), body})
+	raw, err := json.Marshal(envelope{hex.EncodeToString(sum[:]), f.of(name), body})
 	if err != nil {
 		return false, err
 	}
-	tmp, err := writeTemp(dir, name, raw)
+	tmp, err := writeTemp(f.dir, name, raw)
 	if err != nil {
 		return false, err
 	}
 	defer os.Remove(tmp)
-	if err := os.Link(tmp, filepath.Join(dir, name)); err != nil {
+	if err := os.Link(tmp, filepath.Join(f.dir, name)); err != nil {
 		if !errors.Is(err, fs.ErrExist) {
 			return false, err
 		}
-		_, err := readDoc(dir, name, v)
-		return false, errors.Join(err, syncDir(dir))
+		_, err := f.read(name, v)
+		return false, errors.Join(err, syncDir(f.dir))
 	}
-	return true, syncDir(dir)
+	if name == Record {
+		if err := os.Link(tmp, filepath.Join(f.dir, spareName)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return false, err
+		}
+	}
+	return true, syncDir(f.dir)
 }
 
-func readDoc(dir, name string, v any) (bool, error) {
-	raw, err := os.ReadFile(filepath.Join(dir, name))
+func (f folder) read(name string, v any) (bool, error) {
+	raw, err := os.ReadFile(filepath.Join(f.dir, name))
+	if errors.Is(err, fs.ErrNotExist) && name == Record {
+		raw, err = os.ReadFile(filepath.Join(f.dir, spareName))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -266,14 +331,17 @@ func readDoc(dir, name string, v any) (bool, error) {
 	}
 	var e envelope
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return true, damagedError(dir, name, err.Error())
+		return true, damagedError(f.dir, name, err.Error())
 	}
 	if sum := sha256.Sum256(e.Body); hex.EncodeToString(sum[:]) != e.Digest {
-		return true, damagedError(dir, name, "its content does not match its digest")
+		return true, damagedError(f.dir, name, "its content does not match its digest")
+	}
+	if e.Of != "" && e.Of != f.of(name) {
+		return true, damagedError(f.dir, name, "it is the document "+e.Of)
 	}
 	reflect.ValueOf(v).Elem().SetZero() // fields that the document omits must not keep their old values
 	if err := json.Unmarshal(e.Body, v); err != nil {
-		return true, damagedError(dir, name, err.Error())
+		return true, damagedError(f.dir, name, err.Error())
 	}
 	return true, nil
 }

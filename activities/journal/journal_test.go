@@ -75,7 +75,7 @@ func TestADocumentIsWrittenOnceAndTheFirstWriterWins(t *testing.T) {
 	require.Equal(t, 1, winners)
 	es, err := os.ReadDir(token.Dir())
 	require.NoError(t, err)
-	require.Len(t, es, 1, "no temporary file is left")
+	require.Len(t, es, 2, "the record and its spare name: no temporary file is left")
 }
 
 func TestTheFirstFateIsTheFate(t *testing.T) {
@@ -160,4 +160,57 @@ func TestALoserSeesOnlyWhatTheWinnerWrote(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, created)
 	require.Equal(t, doc{N: 1}, mine)
+}
+
+func TestARecordThatIsDeletedIsReadFromItsSpare(t *testing.T) {
+	_, token := open(t)
+	v := "the pre-image"
+	_, err := token.Create(journal.Record, &v)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(token.Dir(), journal.Record)))
+	var got string
+	found, err := token.Read(journal.Record, &got)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, v, got)
+	require.NoError(t, token.Drop(journal.Record))
+	found, err = token.Read(journal.Record, &got)
+	require.NoError(t, err)
+	require.False(t, found, "what is released is gone under both names")
+}
+
+func TestADocumentOfAnotherTokenIsDamaged(t *testing.T) {
+	j, one := open(t)
+	other, err := j.Token(activities.NewToken("run", "another step", 1))
+	require.NoError(t, err)
+	for _, token := range []*journal.Token{one, other} {
+		_, err := token.Create(journal.Applied, &struct{}{})
+		require.NoError(t, err)
+	}
+	require.NoError(t, os.Rename(filepath.Join(other.Dir(), journal.Applied), filepath.Join(one.Dir(), journal.Applied)))
+	_, err = one.Read(journal.Applied, &struct{}{})
+	require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%v", err)
+}
+
+func TestWhatIsLostIsNotTakenForWhatNeverWas(t *testing.T) {
+	_, token := open(t)
+	require.NoError(t, token.CheckNotLost(false, "later"))
+	require.Equal(t, activities.DamagedRecord, activities.TypeOf(token.CheckNotLost(true)))
+	_, err := token.Create("later", &struct{}{})
+	require.NoError(t, err)
+	require.NoError(t, token.CheckNotLost(false))
+	require.Equal(t, activities.DamagedRecord, activities.TypeOf(token.CheckNotLost(false, "later")))
+}
+
+func TestAnOutcomeWithoutItsFateIsATombstone(t *testing.T) {
+	_, token := open(t)
+	_, err := token.Decide(journal.Undoing)
+	require.NoError(t, err)
+	_, err = token.Create(journal.Outcome, &activities.Undone{Outcome: activities.Restored})
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(token.Dir(), "fate")))
+	require.Equal(t, activities.Fenced, activities.TypeOf(token.CheckOpen()))
+	fate, err := token.Decide(journal.Releasing)
+	require.NoError(t, err)
+	require.Equal(t, journal.Undoing, fate)
 }

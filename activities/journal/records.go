@@ -158,6 +158,11 @@ func (t *Token) fillState(record *activities.Record, known bool) error {
 		record.State, record.Ended = activities.RecordReleased, released.At
 		return nil
 	}
+	_, hold, err := t.lastHold()
+	if err != nil {
+		return err
+	}
+	record.Holders = hold.Holders
 	var fate fateDoc
 	if _, err := t.Read(fateName, &fate); err != nil {
 		return err
@@ -185,6 +190,8 @@ func (t *Token) fillState(record *activities.Record, known bool) error {
 		return err
 	case fate.Fate == Releasing && known: // its Release was interrupted: release it again
 		record.State, record.Ended, record.Until = activities.RecordCommitted, fate.At, fate.At
+	case hold.Releasing && known: // likewise, before its fate was decided
+		record.State, record.Ended, record.Until = activities.RecordCommitted, hold.At, hold.At
 	case found && known:
 		record.State, record.Ended, record.Until = activities.RecordCommitted, committed.At, committed.Until
 	}
@@ -193,7 +200,7 @@ func (t *Token) fillState(record *activities.Record, known bool) error {
 
 func dirSize(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
+		if err == nil && d.Type().IsRegular() && d.Name() != spareName {
 			var info fs.FileInfo
 			if info, err = d.Info(); err == nil {
 				bytes += info.Size()
@@ -224,14 +231,41 @@ func (r Records) Commit(_ context.Context, token string, until time.Time) error 
 	return err
 }
 
+// Hold implements activities.Records.
+func (r Records) Hold(_ context.Context, token string, holder activities.Owner) (held bool, err error) {
+	t, err := r.Journal.Token(token)
+	if err != nil {
+		return false, err
+	}
+	if begun, err := t.Has(""); err != nil || !begun {
+		return err == nil, err
+	}
+	return t.Hold(holder)
+}
+
+// EndHold implements activities.Records.
+func (r Records) EndHold(_ context.Context, token string, holder activities.Owner) error {
+	t, err := r.Journal.Token(token)
+	if err != nil {
+		return err
+	}
+	if begun, err := t.Has(""); err != nil || !begun {
+		return err
+	}
+	return t.EndHold(holder)
+}
+
 // Claim implements activities.Records.
 func (r Records) Claim(ctx context.Context, e activities.Entry) error {
 	t, err := r.Journal.Token(e.Token)
 	if err != nil {
 		return err
 	}
+	if begun, err := t.Has(""); err != nil || !begun { // it belongs to another journal of the world
+		return err
+	}
 	var owned Owned
-	if _, err := t.Read(Record, &owned); activities.TypeOf(err) != activities.DamagedRecord {
+	if found, err := t.Read(Record, &owned); err == nil && found || err != nil && activities.TypeOf(err) != activities.DamagedRecord {
 		return err
 	}
 	owned = Own(ctx, e)

@@ -13,20 +13,20 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// keyLife is how long a key is sure to be remembered: Stripe promises 24 hours, and clocks differ.
+// keyLife is how long Stripe certainly remembers a key: it promises 24 hours, and clocks differ.
 const keyLife = 23 * time.Hour
 
-// action is one row of the table, at work.
+// action carries out one kind.
 type action struct {
 	*service
 	kind *kind
 	spec activities.Spec
 }
 
-// Spec is the row as the catalog shows it.
+// Spec describes the kind in the catalog.
 func (a *action) Spec() activities.Spec { return a.spec }
 
-func (a *action) reach(what string) { point.Reach(a.spec.Name + ":" + what) }
+func (a *action) reachPoint(what string) { point.Reach(a.spec.Name + ":" + what) }
 
 // isForgotten says that a key first used after since may be forgotten by now.
 func (s *service) isForgotten(since time.Time) bool {
@@ -35,6 +35,9 @@ func (s *service) isForgotten(since time.Time) bool {
 
 // Apply sends the request once per token.
 func (a *action) Apply(ctx context.Context, e activities.Entry, step activities.Step, want activities.Digest) (activities.Result, error) {
+	if err := refuseStaged(step.Checks); err != nil {
+		return activities.Result{}, err
+	}
 	c, err := a.openSession(ctx, a.forward, e.Place.Journal)
 	if err != nil {
 		return activities.Result{}, err
@@ -47,28 +50,23 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, step activities.
 	if err != nil {
 		return activities.Result{}, asActionError(err)
 	}
-	a.reach("confirmed")
+	a.reachPoint("confirmed")
 	if err := activities.RunChecks(ctx, step.Checks, activities.Live, activities.Live, scene{o}); err != nil {
 		return activities.Result{}, err
-	}
-	for _, check := range step.Checks {
-		if check.When == activities.Staged {
-			return activities.Result{}, activities.Errorf(activities.Refused, "check: when: staged; Stripe stages nothing, use live")
-		}
 	}
 	return a.makeResult(o, notes), nil
 }
 
-// sendOnce sends the request, unless what it would do stands already, and looks at what came of it.
+// sendOnce sends the request, unless its effect stands already, and reads the object afterwards.
 func (a *action) sendOnce(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
 	if e.Redoes != "" && a.kind.strategy == activities.Irreversible {
-		if o, err = a.stillStanding(c, e, req); err != nil || o != nil {
-			return o, []string{"what the step had done before the rollback still stands; it was not done again"}, err
+		if o, err = a.findStanding(c, e, req); err != nil || o != nil {
+			return o, []string{"the effect of the step still stands from before the rollback; it was not repeated"}, err
 		}
 	}
-	forward := a.create
+	forward := a.createObject
 	if a.kind.actsOnObject() {
-		forward = a.act
+		forward = a.changeObject
 	}
 	if o, notes, err = forward(c, e, req, want); err != nil {
 		return nil, nil, err
@@ -80,7 +78,7 @@ func (a *action) sendOnce(c *session, e activities.Entry, req request, want acti
 func (a *action) makeResult(o object, notes []string) activities.Result {
 	r := activities.Result{Summary: fmt.Sprintf("%s %s", a.kind.noun, o.text("id")), Outputs: map[string]any{}, Notes: notes}
 	for _, out := range a.kind.outputs {
-		r.Outputs[out.name] = o.at(out.path)
+		r.Outputs[out.name] = o.valueAt(out.path)
 	}
 	raw, err := json.Marshal(withoutNotes(o))
 	if err != nil {
@@ -90,13 +88,13 @@ func (a *action) makeResult(o object, notes []string) activities.Result {
 	return r
 }
 
-// checkStillMade looks at what the request made once more: an undo that came between the two has left its trace.
+// checkStillMade reads the object again, to notice an undo that came in between.
 func (a *action) checkStillMade(c *session, token string, o object, req request) (object, error) {
 	path := req.parents
 	if !a.kind.actsOnObject() {
 		path = []string{req.list + "/" + o.text("id")}
 	}
-	now, err := c.get(path[0])
+	now, err := c.getObject(path[0])
 	switch {
 	case isGone(err), err == nil && !a.kind.actsOnObject() && !isMadeBy(now, token):
 		return nil, activities.Errorf(activities.Fenced, "%s %s was deleted: this forward came too late", a.kind.noun, o.text("id"))
@@ -106,33 +104,33 @@ func (a *action) checkStillMade(c *session, token string, o object, req request)
 	return now, a.kind.checkOpen(now, token)
 }
 
-// create makes an object, or finds the one that an earlier attempt has made.
-func (a *action) create(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
+// createObject creates an object, or finds the one that an earlier attempt created.
+func (a *action) createObject(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
 	if want != "" || a.isForgotten(e.Since) {
-		made, complete, err := c.search(req, e)
+		made, complete, err := c.findMade(req, e)
 		if err != nil {
 			return nil, nil, err
 		}
 		if len(made) > 0 {
-			return made[0], []string{"an earlier attempt had made it"}, nil
+			return made[0], []string{"an earlier attempt had created it"}, nil
 		}
 		if !complete && !e.Since.IsZero() {
-			return nil, nil, unknownOutcome("too many objects were made since to find whether an earlier attempt had made it")
+			return nil, nil, unknownOutcome("too many objects have been created since to tell whether an earlier attempt created it")
 		}
 		if err := a.checkApproved(c, e, req, want); err != nil {
 			return nil, nil, err
 		}
 	}
-	a.reach("looked")
-	o, _, err = c.post(req.path, req.params, deriveKey(e.Token))
-	a.reach("answered")
+	a.reachPoint("looked")
+	o, _, err = c.postWithKey(req.path, req.params, deriveKey(e.Token))
+	a.reachPoint("answered")
 	switch {
 	case isSpent(err):
 		return nil, nil, a.lateError(e)
 	case isStuck(err):
-		made, _, err := c.search(req, e)
+		made, _, err := c.findMade(req, e)
 		if err == nil && len(made) == 0 {
-			err = unknownOutcome("Stripe failed to answer, will answer the same for this key, and lists nothing that it made")
+			err = unknownOutcome("Stripe failed to answer, will repeat that answer for this key, and lists no object that it created")
 		}
 		if err != nil {
 			return nil, nil, err
@@ -142,10 +140,10 @@ func (a *action) create(c *session, e activities.Entry, req request, want activi
 	return o, nil, err
 }
 
-// act does something to an object that is there. The record that it is about to be done is a note on that object.
-func (a *action) act(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
+// changeObject carries out a verb on an existing object. The record, made first, is a note on that object.
+func (a *action) changeObject(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
 	target := req.parents[0]
-	if o, err = c.get(target); err != nil {
+	if o, err = c.getObject(target); err != nil {
 		return nil, nil, err
 	}
 	if err := a.kind.checkOpen(o, e.Token); err != nil {
@@ -157,36 +155,36 @@ func (a *action) act(c *session, e activities.Entry, req request, want activitie
 			return nil, nil, err
 		}
 		note := e.Token + "@" + strconv.FormatInt(a.now().Unix(), 10)
-		// A spent key: another attempt has written the same with another time.
-		if _, err := c.note(target, a.kind.mark(beganMark), note, deriveKey(e.Token, "record")); err != nil && !isSpent(err) {
+		// The key is spent: another attempt has written the same note with another time.
+		if _, err := c.writeNote(target, a.kind.mark(beganMark), note, deriveKey(e.Token, "record")); err != nil && !isSpent(err) {
 			return nil, nil, err
 		}
-		a.reach("recorded")
-	} else if a.isForgotten(began) && a.kind.moved(o) {
+		a.reachPoint("recorded")
+	} else if a.isForgotten(began) && a.kind.isDone(o) {
 		return o, []string{"an earlier attempt had done it"}, nil
 	}
-	o, _, err = c.post(req.path, req.params, deriveKey(e.Token))
-	a.reach("answered")
+	o, _, err = c.postWithKey(req.path, req.params, deriveKey(e.Token))
+	a.reachPoint("answered")
 	switch {
 	case isSpent(err):
 		return nil, nil, a.lateError(e)
 	case isStuck(err):
-		if o, err = c.get(target); err == nil && !a.kind.moved(o) {
-			err = unknownOutcome("Stripe failed to answer, will answer the same for this key, and the %s has a status of %s", a.kind.noun, o.text("status"))
+		if o, err = c.getObject(target); err == nil && !a.kind.isDone(o) {
+			err = unknownOutcome("Stripe failed to answer, will repeat that answer for this key, and the status of the %s is %s", a.kind.noun, o.text("status"))
 		}
-		return o, []string{"Stripe failed to answer; that it was done was seen on the object"}, err
+		return o, []string{"Stripe failed to answer; the object shows that it was done"}, err
 	}
 	return o, nil, err
 }
 
-// checkApproved refuses a change that is not the one that was approved.
+// checkApproved returns StaleApproval unless the change is the one that was approved.
 func (a *action) checkApproved(c *session, e activities.Entry, req request, want activities.Digest) error {
 	if want == "" {
 		return nil
 	}
 	change, err := a.describeChange(c, req, e.Place.Journal)
 	if err == nil && change.Digest != want {
-		err = activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: %s is %s now, approved was %s",
+		err = activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: %s is now %s, approved was %s",
 			change.Summary, change.Digest.Short(), want.Short())
 	}
 	return err
@@ -200,15 +198,15 @@ func unknownOutcome(format string, args ...any) error {
 	return activities.Errorf(activities.UnknownOutcome, format, args...)
 }
 
-// search finds what was made with an entry's token, changing nothing.
-func (c *session) search(req request, e activities.Entry) (made []object, complete bool, err error) {
+// findMade lists the objects that were created with an entry's token. It only reads. complete: there are no others.
+func (c *session) findMade(req request, e activities.Entry) (made []object, complete bool, err error) {
 	ours := func(o object) {
 		if noteOn(o, tokenMark) == e.Token && !o.isDeleted() {
 			made = append(made, o)
 		}
 	}
 	if req.chosen != "" {
-		o, err := c.get(req.list + "/" + req.chosen)
+		o, err := c.getObject(req.list + "/" + req.chosen)
 		if err != nil && !isGone(err) {
 			return nil, false, err
 		}
@@ -220,6 +218,6 @@ func (c *session) search(req request, e activities.Entry) (made []object, comple
 	if !e.Since.IsZero() {
 		filter.Set("created[gte]", strconv.FormatInt(e.Since.Add(-time.Hour).Unix(), 10)) // clocks differ
 	}
-	complete, err = c.list(req.list, filter, ours)
+	complete, err = c.listObjects(req.list, filter, ours)
 	return made, complete, err
 }

@@ -14,21 +14,21 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// object is one of Stripe's, as it came.
+// object is one of Stripe's, as its API returned it.
 type object map[string]any
 
 func (o object) text(path string) string {
-	s, _ := o.at(path).(string)
+	s, _ := o.valueAt(path).(string)
 	return s
 }
 
 func (o object) number(path string) int64 {
-	n, _ := o.at(path).(float64)
+	n, _ := o.valueAt(path).(float64)
 	return int64(n)
 }
 
-// at is what stands at a dotted path: "items.data.0.price.id".
-func (o object) at(path string) any {
+// valueAt is the value at a dotted path such as "items.data.0.price.id"; nil if there is none.
+func (o object) valueAt(path string) any {
 	var v any = map[string]any(o)
 	for name := range strings.SplitSeq(path, ".") {
 		switch in := v.(type) {
@@ -47,7 +47,7 @@ func (o object) at(path string) any {
 	return v
 }
 
-// isDeleted says that only a stub is left.
+// isDeleted says that Stripe keeps only a stub of the object.
 func (o object) isDeleted() bool { return o["deleted"] == true }
 
 // response receives an answer from stripe-go.
@@ -58,15 +58,15 @@ type response struct {
 
 func (r *response) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &r.fields) }
 
-// call sends one request. Every one has parameters, for without them stripe-go takes neither context nor key.
-func (c *session) call(method, path string, params stripe.ParamsContainer, key string) (o object, replayed bool, err error) {
+// send sends one request. It always has parameters: without them stripe-go takes neither a context nor a key.
+func (c *session) send(method, path string, params stripe.ParamsContainer, key string) (o object, replayed bool, err error) {
 	common := params.GetParams()
 	common.Context = c.ctx
 	if key != "" {
 		common.SetIdempotencyKey(key)
 	}
 	r := &response{}
-	err = c.guard.do(func() error {
+	err = c.guard.runGuarded(func() error {
 		if err := c.backend.Call(method, path, c.key, params, r); err != nil {
 			return problemOf(err)
 		}
@@ -83,19 +83,19 @@ func (c *session) call(method, path string, params stripe.ParamsContainer, key s
 	return r.fields, replayed, nil
 }
 
-func (c *session) get(path string) (object, error) {
-	o, _, err := c.call(http.MethodGet, path, &stripe.Params{}, "")
+func (c *session) getObject(path string) (object, error) {
+	o, _, err := c.send(http.MethodGet, path, &stripe.Params{}, "")
 	return o, err
 }
 
-// post sends a request under a key. While another with the same key runs, it waits for that one's answer, for as long as
-// a request may take.
-func (c *session) post(path string, params stripe.ParamsContainer, key string) (o object, replayed bool, err error) {
+// postWithKey sends a POST under an idempotency key. While another request with that key runs, it waits for its answer, for
+// as long as a request may take.
+func (c *session) postWithKey(path string, params stripe.ParamsContainer, key string) (o object, replayed bool, err error) {
 	point.Reach(leaving)
 	defer point.Reach(answered)
 	wait, until := 50*time.Millisecond, time.Now().Add(c.config.HTTPTimeout)
 	for {
-		o, replayed, err = c.call(http.MethodPost, path, params, key)
+		o, replayed, err = c.send(http.MethodPost, path, params, key)
 		if !isBusy(err) || time.Now().After(until) {
 			return o, replayed, err
 		}
@@ -108,11 +108,11 @@ func (c *session) post(path string, params stripe.ParamsContainer, key string) (
 	}
 }
 
-// deleteObject deletes what is at a path. It needs no key: what is deleted stays so.
+// deleteObject deletes the object at a path. It needs no key: deleting is idempotent.
 func (c *session) deleteObject(path string, params stripe.ParamsContainer) error {
 	point.Reach(leaving)
 	defer point.Reach(answered)
-	_, _, err := c.call(http.MethodDelete, path, params, "")
+	_, _, err := c.send(http.MethodDelete, path, params, "")
 	if isGone(err) {
 		return nil
 	}
@@ -125,14 +125,14 @@ const (
 	answered = "stripe.request:answered"
 )
 
-// resends bounds how many keys one change of an undo may use up: each but the last holds an answer 500.
+// resends is how many keys one request of an undo may use up: all but the last are stuck with a status 500.
 const resends = 3
 
-// postOnce posts a change of an undo under a key of its own, so that it acts once, however late a second sender wakes up.
-// Where that key holds an answer 500 for good, the next one is taken: what it sends may be done twice without harm.
+// postOnce posts a request of an undo under a key of its own, so that it acts once, however late a second sender wakes up.
+// If that key is stuck with a status 500, it takes the next one: such requests may act twice without harm.
 func (c *session) postOnce(path string, params stripe.ParamsContainer, key string) (o object, err error) {
 	for n := range resends {
-		o, _, err = c.post(path, params, key+"."+strconv.Itoa(n))
+		o, _, err = c.postWithKey(path, params, key+"."+strconv.Itoa(n))
 		if !isStuck(err) {
 			break
 		}
@@ -140,7 +140,7 @@ func (c *session) postOnce(path string, params stripe.ParamsContainer, key strin
 	return o, err
 }
 
-// formParams makes parameters out of names and values.
+// formParams makes parameters of alternating names and values.
 func formParams(pairs ...string) *stripe.Params {
 	p := &stripe.Params{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -152,8 +152,8 @@ func formParams(pairs ...string) *stripe.Params {
 // maxPages bounds a search: 100 pages are 10,000 objects.
 const maxPages = 100
 
-// list walks through all objects at a path, the newest first. It is complete unless there were too many.
-func (c *session) list(path string, filter url.Values, visit func(object)) (complete bool, err error) {
+// listObjects visits all objects at a path, the newest first. It is incomplete if there are more than maxPages pages.
+func (c *session) listObjects(path string, filter url.Values, visit func(object)) (complete bool, err error) {
 	after := ""
 	for range maxPages {
 		p := formParams("limit", "100")
@@ -163,7 +163,7 @@ func (c *session) list(path string, filter url.Values, visit func(object)) (comp
 		if after != "" {
 			p.AddExtra("starting_after", after)
 		}
-		page, _, err := c.call(http.MethodGet, path, p, "")
+		page, _, err := c.send(http.MethodGet, path, p, "")
 		if err != nil {
 			return false, err
 		}

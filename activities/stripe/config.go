@@ -15,23 +15,23 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Config says with which account a worker works, and how patient it is.
+// Config names the account of a worker, and its timeouts.
 type Config struct {
-	// Key returns the API key. It is asked at each use, so that a rotated key is picked up.
+	// Key returns the API key. It is called for each use, so that a rotated key takes effect.
 	Key func() (string, error)
 	// AllowLive lets the worker use a live key (sk_live_, rk_live_): real money. Defaults to false.
 	AllowLive bool
-	// BaseURL is where the API is. Defaults to Stripe's own.
+	// BaseURL is the URL of the API. Defaults to Stripe's own.
 	BaseURL string
 	// HTTPTimeout bounds one request. Keep it well below the steps' timeout. Defaults to 20 s.
 	HTTPTimeout time.Duration
-	// BreakerTrips is how many requests in a row Stripe must fail to answer before no more are sent. Defaults to 5.
+	// BreakerTrips is how many consecutive requests must go unanswered before the breaker opens. Defaults to 5.
 	BreakerTrips uint32
-	// BreakerPause is how long they are not. Defaults to 30 s.
+	// BreakerPause is how long the breaker then stays open. Defaults to 30 s.
 	BreakerPause time.Duration
 }
 
-// WithDefaults fills in what is left zero.
+// WithDefaults replaces zero values by defaults.
 func (c Config) WithDefaults() Config {
 	if c.BaseURL == "" {
 		c.BaseURL = stripe.APIURL
@@ -61,6 +61,14 @@ func (c Config) validate() error {
 	return nil
 }
 
+// elsewhere names where requests go if that is not Stripe; empty if it is.
+func (c Config) elsewhere() string {
+	if c.BaseURL == stripe.APIURL {
+		return ""
+	}
+	return c.BaseURL + ", not to Stripe"
+}
+
 // service is what the actions of one world share.
 type service struct {
 	config        Config
@@ -72,13 +80,19 @@ type service struct {
 	accounts map[string]string // by key
 }
 
-// New makes the world "stripe". It sends nothing: a key that does not work is found by World.Journal.
+// New makes the world "stripe". It sends nothing: World.Journal is the first to notice a key that does not work.
 func New(config Config) (activities.World, error) {
 	s, err := newService(config)
 	if err != nil {
 		return activities.World{}, err
 	}
 	w := activities.World{Name: "stripe", Journal: s.journalID}
+	if key, err := config.Key(); err == nil && isLive(key) && config.AllowLive {
+		w.Notices = append(w.Notices, "the Stripe key is a live one: steps move real money")
+	}
+	if elsewhere := s.config.elsewhere(); elsewhere != "" {
+		w.Notices = append(w.Notices, "Stripe steps go to "+elsewhere)
+	}
 	for _, k := range kinds() {
 		w.Actions = append(w.Actions, &action{service: s, kind: k, spec: k.spec()})
 	}
@@ -92,8 +106,8 @@ func newService(config Config) (*service, error) {
 	}
 	return &service{
 		config: config,
-		// The generic half of stripe-go: its typed parameters and its transport, with one engine over them. Retries are
-		// the workflow's, its logger would print bodies, and its telemetry is nobody's business.
+		// Only the transport of stripe-go, without its retries (the workflow retries), its logger (it prints bodies) and
+		// its telemetry.
 		backend: stripe.GetBackendWithConfig(stripe.APIBackend, &stripe.BackendConfig{
 			HTTPClient:        &http.Client{Timeout: config.HTTPTimeout},
 			URL:               stripe.String(config.BaseURL),
@@ -108,7 +122,7 @@ func newService(config Config) (*service, error) {
 	}, nil
 }
 
-// session is one call of an action: its context, its key, and the breaker of its direction.
+// session is one call of an action, with its context, its API key and the breaker of its direction.
 type session struct {
 	*service
 	ctx   context.Context //nolint:containedctx // a session is one call, and ends with it
@@ -116,7 +130,7 @@ type session struct {
 	guard *breakerGuard
 }
 
-// openSession begins a call for an entry. A key of another account than the one that holds the entry's record is WrongPlace.
+// openSession begins a call for an entry. It returns WrongPlace if the key belongs to another account than the entry's record.
 func (s *service) openSession(ctx context.Context, g *breakerGuard, journal string) (*session, error) {
 	c, err := s.newSession(ctx, g)
 	if err != nil {
@@ -127,7 +141,7 @@ func (s *service) openSession(ctx context.Context, g *breakerGuard, journal stri
 		return nil, asActionError(err)
 	}
 	if id != journal {
-		return nil, activities.Errorf(activities.WrongPlace, "the record is in Stripe account %s; this worker's key is of %s", journal, id)
+		return nil, activities.Errorf(activities.WrongPlace, "the record is in Stripe account %s; this worker's key belongs to %s", journal, id)
 	}
 	return c, nil
 }
@@ -148,7 +162,7 @@ func isLive(key string) bool {
 	return strings.HasPrefix(key, "sk_live_") || strings.HasPrefix(key, "rk_live_")
 }
 
-// journalID is the record's home: the account and its mode, for the record is in the API itself.
+// journalID is ACCOUNT:MODE, since the API itself holds the records.
 func (s *service) journalID(ctx context.Context) (string, error) {
 	c, err := s.newSession(ctx, s.forward)
 	if err != nil {
@@ -165,7 +179,7 @@ func (c *session) accountID() (string, error) {
 	if id != "" {
 		return id, nil
 	}
-	account, err := c.get("/v1/account")
+	account, err := c.getObject("/v1/account")
 	if err != nil {
 		return "", err
 	}

@@ -77,7 +77,7 @@ func created(action string, undone activities.Outcome, secret string, with, next
 }
 
 var (
-	madeID = regexp.MustCompile(`\b(cus|prod|price|sub|pi|in|ch|unwind)_[0-9a-f]+`)
+	madeID = regexp.MustCompile(`\b(cus|prod|price|sub|pi|in|ch|unwind)_(emulator)?[0-9a-f]+`)
 	madeAt = regexp.MustCompile(`"created":[0-9]+`)
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Undo takes back what the step did, and sees to it that a forward that is still on its way does nothing.
+// Undo reverses what the step did, and fences a forward that is still under way.
 func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
 	c, err := a.openSession(ctx, a.back, e.Place.Journal)
 	if err != nil {
@@ -27,16 +27,16 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 	return undone, asActionError(err)
 }
 
-// undoCreate is for creates that move no money. The fence and the probe are the same request under the same key: it
-// returns the object that the forward has made, or makes the one that a late forward will get, and either is taken away.
+// undoCreate undoes creates that move no money. Fence and probe are the forward's own request under its own key: it returns
+// the object that the forward created, or creates the one that a late forward will get. Either is then removed.
 func (a *action) undoCreate(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone, error) {
 	its, err := a.claimObjects(c, e, req)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	a.reach("claimed")
+	a.reachPoint("claimed")
 	undone := activities.Undone{Outcome: activities.Nothing, Observed: "Stripe has refused the request or failed to answer it, and lists nothing with its token"}
-	for _, o := range its.objects { // more than one only where a key was forgotten between two attempts
+	for _, o := range its.objects { // more than one only if a key was forgotten between two attempts
 		one, err := a.undoObject(c, e, req, o.text("id"), its.fresh, d)
 		if err != nil {
 			return activities.Undone{}, err
@@ -45,66 +45,71 @@ func (a *action) undoCreate(c *session, e activities.Entry, req request, d activ
 			undone = one
 		}
 	}
-	if its.unproven && undone.Outcome == activities.Nothing {
-		undone = lookAgain(undone)
+	if undone.Outcome == activities.Nothing {
+		switch {
+		case d.Done:
+			return contradict(undone), nil
+		case its.unproven:
+			undone = askLateLook(undone)
+		}
 	}
 	if !its.complete && undone.Outcome.Clean() {
 		undone.Outcome = activities.Unknown
-		undone.Observed += "; too many objects were made since to see whether an earlier attempt had made another"
+		undone.Observed += "; too many objects have been created since to tell whether an earlier attempt created another"
 	}
 	return undone, nil
 }
 
-// claimedObjects is what a token's request has made.
-type claimedObjects struct {
+// claim is what a token's request has created.
+type claim struct {
 	objects []object
-	// fresh: the undo itself has made it, so that nobody can later.
+	// fresh: the undo itself created it, so that no forward can.
 	fresh bool
-	// complete: nothing else can have been made and overlooked.
+	// complete: no other object of the token can exist.
 	complete bool
-	// unproven: should it turn out that the forward has made nothing, then the key does not prove it.
+	// unproven: if the forward turns out to have created nothing, the key is no proof of that.
 	unproven bool
 }
 
-// claimObjects finds what the token's request has made, or makes it now so that nobody can later. A key that may be forgotten is
-// no proof: then the list is asked first.
-func (a *action) claimObjects(c *session, e activities.Entry, req request) (claimedObjects, error) {
-	its := claimedObjects{complete: true, unproven: a.isForgotten(e.Since)}
+// claimObjects finds what the token's request created, or creates it so that no forward can. If the key may be forgotten,
+// it lists the objects first.
+func (a *action) claimObjects(c *session, e activities.Entry, req request) (claim, error) {
+	its := claim{complete: true, unproven: a.isForgotten(e.Since)}
 	var err error
 	if its.unproven {
-		its.objects, its.complete, err = c.search(req, e)
+		its.objects, its.complete, err = c.findMade(req, e)
 		if err != nil || len(its.objects) > 0 {
 			its.complete = true
 			return its, err
 		}
 	}
-	o, replayed, err := c.post(req.path, req.params, deriveKey(e.Token))
+	o, replayed, err := c.postWithKey(req.path, req.params, deriveKey(e.Token))
 	switch {
 	case err == nil:
 		its.objects, its.fresh, its.complete = []object{o}, !replayed, its.complete || replayed
 		return its, nil
 	case isSpent(err):
-		return claimedObjects{}, a.lateError(e)
+		return claim{}, a.lateError(e)
 	case isStuck(err), isDenied(err):
 		its.unproven = its.unproven || isStuck(err)
-		its.objects, its.complete, err = c.search(req, e)
+		its.objects, its.complete, err = c.findMade(req, e)
 		if err == nil && len(its.objects) == 0 && !its.complete {
-			err = unknownOutcome("too many objects were made since to find whether the step had made one")
+			err = unknownOutcome("too many objects have been created since to tell whether the step created one")
 		}
 		its.complete = true
 		return its, err
 	}
-	return claimedObjects{}, err
+	return claim{}, err
 }
 
-// undoObject removes one object, unless someone has changed it since.
+// undoObject removes one object, unless it has drifted.
 func (a *action) undoObject(c *session, e activities.Entry, req request, id string, fresh bool, d activities.Decision) (activities.Undone, error) {
 	path := req.list + "/" + id
 	code := codeDone
 	if fresh {
 		code = codeNothing
 	}
-	o, err := c.get(path)
+	o, err := c.getObject(path)
 	if isGone(err) || err == nil && !isMadeBy(o, e.Token) {
 		code, err = c.noteOutcome(a.kind, path, e.Token, code)
 		return a.describeUndo(id, code, "deleted"), err
@@ -116,49 +121,49 @@ func (a *action) undoObject(c *session, e activities.Entry, req request, id stri
 		return activities.Undone{}, err
 	}
 	if earlier := a.kind.notedCode(o, e.Token); earlier != "" {
-		code = earlier // its key may be forgotten, the note is not
+		code = earlier // the note outlives its key
 	}
-	how, err := c.effectEnded(o)
+	how, err := c.endedHow(o)
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	if how != "" {
 		if first, err := c.noteOutcome(a.kind, path, e.Token, code); err == nil {
 			code = first
-		} else if !isDenied(err) { // denied: it takes no notes any more
+		} else if !isDenied(err) { // denied: the object accepts no notes any more
 			return activities.Undone{}, err
 		}
 		return a.describeUndo(id, code, how), nil
 	}
-	drift, err := c.drift(a.kind, req, o)
+	drift, err := c.findDrift(a.kind, req, o)
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	if drift != nil {
 		if drift.Digest != d.Force {
-			return driftedOutcome(drift, "%s %s was changed since; it is untouched", a.kind.noun, id), nil
+			return driftedOutcome(drift, "%s %s was changed since; it was left untouched", a.kind.noun, id), nil
 		}
 		code = codeForced
 	}
 	if code, err = c.noteOutcome(a.kind, path, e.Token, code); err != nil {
 		return activities.Undone{}, err
 	}
-	a.reach("settled")
+	a.reachPoint("settled")
 	for _, inverse := range a.kind.inverses {
 		if err = inverse(c, path, e.Token, d.Force); !isDenied(err) {
 			break
 		}
 	}
-	a.reach("taken-back")
+	a.reachPoint("taken-back")
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	if o, err = c.get(path); err != nil && !isGone(err) {
+	if o, err = c.getObject(path); err != nil && !isGone(err) {
 		return activities.Undone{}, err
 	}
 	how = "deleted"
 	if err == nil && isMadeBy(o, e.Token) {
-		if how, err = c.effectEnded(o); err != nil {
+		if how, err = c.endedHow(o); err != nil {
 			return activities.Undone{}, err
 		}
 	}
@@ -168,18 +173,18 @@ func (a *action) undoObject(c *session, e activities.Entry, req request, id stri
 	return a.describeUndo(id, code, how), nil
 }
 
-// isMadeBy says that an object is there and a token's; an id that the caller chose can be another's by now.
+// isMadeBy says that an object exists and is the token's: an id that the caller chose may have been used again.
 func isMadeBy(o object, token string) bool { return !o.isDeleted() && noteOn(o, tokenMark) == token }
 
-// describeUndo is the outcome of an undo that has ended, told from what is there: every undo of the token tells the same.
-// No code: no undo of the token has taken the object away.
+// describeUndo is the outcome of a finished undo, derived from what Stripe holds, so that every undo of the token reports
+// the same. code is empty if no undo of the token removed the object.
 func (a *action) describeUndo(id, code, how string) activities.Undone {
 	name := fmt.Sprintf("%s %s", a.kind.noun, id)
 	undone := activities.Undone{Outcome: activities.Compensated, Observed: name + " is " + how}
 	switch {
 	case code == codeNothing:
 		return activities.Undone{Outcome: activities.Nothing,
-			Observed: fmt.Sprintf("the request had not arrived; %s, which keeps a late one from acting, is %s", name, how)}
+			Observed: fmt.Sprintf("the request had not arrived; %s, which blocks a late one, is %s", name, how)}
 	case code == "":
 		undone.Observed = name + " had been deleted by someone else"
 	case how == "deleted" && a.kind.exact:
@@ -190,7 +195,7 @@ func (a *action) describeUndo(id, code, how string) activities.Undone {
 		undone.Losses = []string{fmt.Sprintf("%s stays, %s", name, how)}
 	}
 	if code == codeForced {
-		undone.Observed += ", with what someone had changed on it since"
+		undone.Observed += ", along with what someone else had changed on it"
 	}
 	return undone
 }
@@ -199,8 +204,8 @@ func driftedOutcome(drift *activities.Drift, format string, args ...any) activit
 	return activities.Undone{Outcome: activities.Drifted, Observed: fmt.Sprintf(format, args...), Drift: drift}
 }
 
-// effectEnded says in a word that an object has no effect any more; empty: it has.
-func (c *session) effectEnded(o object) (how string, err error) {
+// endedHow says in a word why an object has no effect any more; empty if it has.
+func (c *session) endedHow(o object) (how string, err error) {
 	switch {
 	case o.isDeleted():
 		return "deleted", nil
@@ -212,12 +217,12 @@ func (c *session) effectEnded(o object) (how string, err error) {
 		if all, _, err := c.isReturned(o); !all || err != nil {
 			return "", err
 		}
-		return "paid, and all of it given back", nil
+		return "paid, and fully refunded", nil
 	}
 	return "", nil
 }
 
-// inverse takes an object back, or is denied.
+// inverse reverses the creation of an object at a path. An error for which isDenied holds lets the next one try.
 type inverse func(c *session, path, token string, force activities.Digest) error
 
 func deleteInverse(c *session, path, _ string, _ activities.Digest) error {
@@ -234,10 +239,10 @@ func cancelInverse(c *session, path, token string, force activities.Digest) erro
 	return err
 }
 
-// refundInverse is for an intent that somebody has confirmed: only where a person has seen that.
+// refundInverse is for an intent that somebody has confirmed. It needs a person's decision on that drift.
 func refundInverse(c *session, path, token string, force activities.Digest) error {
 	if force == "" {
-		return activities.Errorf(activities.ActionFailed, "%s can no longer be canceled; the next attempt looks at it anew", path)
+		return activities.Errorf(activities.ActionFailed, "%s can no longer be canceled; the next attempt looks at it again", path)
 	}
-	return c.giveBack(path, token)
+	return c.refundRest(path, token)
 }

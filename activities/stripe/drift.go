@@ -12,16 +12,16 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// unpaid stands for every status of a payment intent that holds no money: it passes through them by itself.
+// unpaid stands for every status in which a payment intent holds no money: it moves through them by itself.
 const unpaid = "unpaid"
 
 var unpaidStatus = []string{"requires_payment_method", "requires_confirmation", "requires_action"}
 
-// drift compares an object with how the step left it: the fields that the step set, and what was built on it. Nil: equal.
-func (c *session) drift(k *kind, req request, o object) (*activities.Drift, error) {
+// findDrift compares the fields that the step set, and lists what was built on the object since. It returns nil if nothing differs.
+func (c *session) findDrift(k *kind, req request, o object) (*activities.Drift, error) {
 	left, now := map[string]any{}, map[string]any{}
-	for path, value := range req.left {
-		left[path], now[path] = value, o.at(path)
+	for path, value := range req.leaves {
+		left[path], now[path] = value, o.valueAt(path)
 		switch {
 		case path == "metadata":
 			now[path], left[path] = withoutNotes(o)[path], withoutNotes(object{path: value})[path]
@@ -30,7 +30,7 @@ func (c *session) drift(k *kind, req request, o object) (*activities.Drift, erro
 		}
 	}
 	if k.users != nil {
-		ids, err := c.usersOf(k.users, o)
+		ids, err := c.listDependents(k.users, o)
 		if err != nil {
 			return nil, err
 		}
@@ -51,18 +51,18 @@ func (c *session) drift(k *kind, req request, o object) (*activities.Drift, erro
 	}, nil
 }
 
-func (c *session) usersOf(u *dependents, o object) (ids []string, err error) {
+func (c *session) listDependents(u *dependents, o object) (ids []string, err error) {
 	filter := url.Values{u.owner: {o.text("id")}}
 	if u.active {
 		filter.Set("active", "true")
 	}
 	ids = []string{}
-	_, err = c.list(u.list, filter, func(user object) { ids = append(ids, user.text("id")) })
+	_, err = c.listObjects(u.list, filter, func(user object) { ids = append(ids, user.text("id")) })
 	slices.Sort(ids)
 	return ids, err
 }
 
-// jsonLine is a value as JSON: maps in it are sorted.
+// jsonLine encodes a value as JSON, with sorted keys.
 func jsonLine(v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -71,7 +71,7 @@ func jsonLine(v any) []byte {
 	return raw
 }
 
-// withoutNotes is an object without what Unwind has noted on it.
+// withoutNotes is a copy of an object without Unwind's notes.
 func withoutNotes(o object) object {
 	own := map[string]any{}
 	switch m := o["metadata"].(type) {

@@ -26,7 +26,7 @@ func TestAWholeChainLeavesNothing(t *testing.T) {
 	require.Len(t, b.em.Live(), 6, "customer, product, price, coupon, subscription, and the money")
 
 	undone := subscription.undone(activities.Compensated)
-	require.Contains(t, undone.Observed, "is given back")
+	require.Contains(t, undone.Observed, "is refunded")
 	coupon.undone(activities.Compensated)
 	price.undone(activities.Compensated)
 	u := product.undone(activities.Compensated)
@@ -107,7 +107,7 @@ func TestConfirmAndCapture(t *testing.T) {
 	require.Equal(t, emulator.Counters{Holds: 1, Charges: 1, Charged: 1500, Refunds: 1, Refunded: 1500, Mails: 2}, b.em.Counters())
 	confirm.undone(activities.Compensated)
 	u := intent.undone(activities.Compensated)
-	require.Contains(t, u.Losses[0], "given back")
+	require.Contains(t, u.Losses[0], "refunded")
 	b.nothingLives()
 	b.money(1, 1)
 	capture.fenced()

@@ -13,15 +13,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// kind is one action, as data: what is sent, what it leaves, and how it is taken back. The engine in create.go drives
-// those that make an object and move no money; the one in spend.go those that may move money, and are never sent again.
+// kind is one action as data: its request, the state it leaves, and its inverse. create.go undoes kinds that create an object
+// and move no money; spend.go undoes kinds that may move money, whose request an undo never sends.
 type kind struct {
 	// noun and verb make the action's name: "payment_intent" and "confirm".
 	noun, verb string
 	summary    string
 	undo       string
-	// redo is empty for the verbs on an intent, which takes each of them once: such a step is done again on the intent that
-	// the redone task has made, or not at all.
+	// redo is empty for the verbs on an intent, which accepts each of them once: such a step is redone on the intent that the
+	// redone task created, or not at all.
 	redo     string
 	losses   []string
 	risk     activities.Risk
@@ -29,57 +29,57 @@ type kind struct {
 	keys     []activities.Key
 	outputs  []output
 	params   json.RawMessage
-	// build makes the request of the forward out of the step's parameters.
+	// build makes the forward's request from the step's parameters.
 	build func(with json.RawMessage, token string) (request, error)
 
-	// inverses take back what a create made; the first that Stripe does not refuse is the one.
+	// inverses reverse a create; the first that Stripe does not deny counts.
 	inverses []inverse
-	// exact says that nothing is left of an object that an inverse has deleted.
+	// exact says that nothing remains of a deleted object.
 	exact bool
-	// users lists what others may have built on an object: while there is any, it is not as the step left it.
+	// users lists what others may have built on an object, which counts as drift.
 	users *dependents
 
-	// spend takes back what may have moved money; nil for the creates that move none.
+	// spend undoes kinds that may have moved money; nil for creates that move none.
 	spend func(u *undoRun) (activities.Undone, error)
-	// moved says that an object is as the forward makes it, for the verbs on an object that is there.
-	moved func(o object) bool
-	// unmoved says that it is as the forward finds it: the forward has not acted.
-	unmoved func(o object) bool
+	// isDone says that an object is as the forward leaves it; only for verbs on an existing object.
+	isDone func(o object) bool
+	// isUndone says that the forward has not acted on the object.
+	isUndone func(o object) bool
 }
 
-// output is a field of the answer that later steps may refer to.
+// output is a field of the response that later steps may refer to.
 type output struct{ name, path, doc string }
 
-// dependents is a list of objects that belong to another one, by the parameter that names the owner.
+// dependents describes a list of objects that belong to another one; owner is the parameter that names it.
 type dependents struct {
 	what, list, owner string
 	active            bool // only those that are active
 }
 
-// request is a forward, ready to be sent.
+// request is a forward's request, ready to be sent.
 type request struct {
 	path   string
 	params stripe.ParamsContainer
-	// left holds the fields of the object as the step leaves it, by dotted path.
-	left map[string]any
-	// list is where a lost answer's object is looked for. filter narrows that down by fields that nobody can change.
+	// leaves are the fields of the object as the step leaves it, by dotted path.
+	leaves map[string]any
+	// list is the path under which the object of a lost response is searched; filter narrows it down by immutable fields.
 	list   string
 	filter url.Values
-	// chosen is the object's id where the caller chooses it.
+	// chosen is the object's id if the task chooses it.
 	chosen string
-	// parents are the paths of what must be there; the first is the one whose state decides what the request does.
+	// parents are the paths of objects that must exist; the state of the first decides what the request does.
 	parents []string
 }
 
-// actsOnObject says that the request acts on an object that is there, instead of making one.
-func (k *kind) actsOnObject() bool { return k.moved != nil }
+// actsOnObject says that the request acts on an existing object instead of creating one.
+func (k *kind) actsOnObject() bool { return k.isDone != nil }
 
 func (k *kind) name() string { return "stripe." + k.noun + "." + k.verb }
 
 func (k *kind) spec() activities.Spec {
 	s := activities.Spec{
 		Name: k.name(), Summary: k.summary, Params: k.params, UndoParams: parameterNames(k.params), Keys: k.keys, Risk: k.risk,
-		Strategy: k.strategy, Undo: k.undo, Redo: k.redo, Outputs: map[string]string{},
+		Preflights: true, Strategy: k.strategy, Undo: k.undo, Redo: k.redo, Outputs: map[string]string{},
 	}
 	for _, o := range k.outputs {
 		s.Outputs[o.name] = o.doc
@@ -87,7 +87,7 @@ func (k *kind) spec() activities.Spec {
 	return s
 }
 
-// parameterNames are the parameters of a schema: the undo needs them all, to send or to recognize the same request.
+// parameterNames are the parameters of a schema. The undo needs all of them, to send or recognize the same request.
 func parameterNames(schema json.RawMessage) []string {
 	var s struct {
 		Properties map[string]any `json:"properties"`
@@ -98,7 +98,7 @@ func parameterNames(schema json.RawMessage) []string {
 	return slices.Sorted(maps.Keys(s.Properties))
 }
 
-// newKind completes a kind with the parameters that it takes: their schema, and how they become a request.
+// newKind completes a kind with the schema of its parameters, and with how they become a request.
 func newKind[P any](k kind, build func(p P, token string) (request, error)) *kind {
 	k.params = activities.ParamsSchema[P]()
 	k.build = func(raw json.RawMessage, token string) (request, error) {
@@ -113,15 +113,15 @@ func newKind[P any](k kind, build func(p P, token string) (request, error)) *kin
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,255}$`)
 
-// pathOf is the path of the object whose id came as a parameter.
+// pathOf is the path of the object with the id in param. Anything but an id is Refused.
 func pathOf(plural, param, id string) (string, error) {
 	if !idPattern.MatchString(id) {
-		return "", activities.Errorf(activities.Refused, "%s: %q is no id of Stripe's", param, id)
+		return "", activities.Errorf(activities.Refused, "%s: %q is not an id of Stripe", param, id)
 	}
 	return "/v1/" + plural + "/" + id, nil
 }
 
-// pathsOf is pathOf for several; those whose id is empty are left out.
+// pathsOf is pathOf for triples of plural, param and id; it skips empty ids.
 func pathsOf(triples ...string) ([]string, error) {
 	var paths []string
 	for i := 0; i+2 < len(triples); i += 3 {
@@ -137,7 +137,7 @@ func pathsOf(triples ...string) ([]string, error) {
 	return paths, nil
 }
 
-// withToken is what a create writes: the task's own, and the token.
+// withToken is the metadata that a create writes: the task's own and the token.
 func withToken(own map[string]string, token string) (map[string]string, error) {
 	m := map[string]string{tokenMark: token}
 	for name, value := range own {
@@ -164,7 +164,7 @@ func optionalInt(n int64) *int64 {
 	return stripe.Int64(n)
 }
 
-// orNull is how an object shows a parameter that may be left out.
+// orNull is how an object shows an optional parameter: null if it is empty.
 func orNull(s string) any {
 	if s == "" {
 		return nil

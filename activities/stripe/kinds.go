@@ -9,16 +9,16 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// What an undo may not bring back.
+// What an undo may not restore.
 const (
 	lossVisible = "the canceled subscription and its invoices stay visible"
 	lossIntent  = "a canceled intent cannot be used again"
-	lossHold    = "the hold is not put back"
-	lossFee     = "Stripe keeps its fee for a payment that is given back"
-	lossMails   = "mails that the customer got, and what stands on the card's statement"
+	lossHold    = "the hold is not restored"
+	lossFee     = "Stripe keeps its fee for a refunded payment"
+	lossMails   = "emails to the customer, and the lines on the card's statement"
 )
 
-// kinds is the table: forward, inverse, class and risk of every action.
+// kinds is the table of all actions.
 func kinds() []*kind {
 	intent := []activities.Key{{Prefix: "stripe:", Param: "payment_intent"}}
 	created := []activities.Key{}
@@ -26,9 +26,9 @@ func kinds() []*kind {
 	status := output{"status", "status", "the status in Stripe"}
 	return []*kind{
 		newKind(kind{
-			noun: "customer", verb: "create", summary: "Make a customer.",
+			noun: "customer", verb: "create", summary: "Create a customer.",
 			undo:   "deletes the customer",
-			redo:   "makes another customer, with another id",
+			redo:   "creates another customer, with another id",
 			losses: []string{"Stripe shows a deleted customer's past payments for ever"},
 			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, {"email", "email", "the email address"}},
@@ -36,84 +36,84 @@ func kinds() []*kind {
 			users:    &dependents{what: "subscriptions", list: "/v1/subscriptions", owner: "customer"},
 		}, customerRequest),
 		newKind(kind{
-			noun: "product", verb: "create", summary: "Make a product.",
-			undo: "deletes the product; where prices were made for it, which Stripe deletes never, it is made inactive",
-			redo: "makes the product anew, with the id that was chosen or another one; a chosen id is still taken where prices kept the old product from being deleted",
+			noun: "product", verb: "create", summary: "Create a product.",
+			undo: "deletes the product, or makes it inactive if it has prices, which Stripe never deletes",
+			redo: "creates the product again, with the chosen id or another one; a chosen id is still taken if prices kept the old product from being deleted",
 			risk: activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id},
 			inverses: []inverse{deleteInverse, deactivateInverse}, exact: true,
 			users: &dependents{what: "active prices", list: "/v1/prices", owner: "product", active: true},
 		}, productRequest),
 		newKind(kind{
-			noun: "price", verb: "create", summary: "Make a price of a product.",
+			noun: "price", verb: "create", summary: "Create a price of a product.",
 			undo:   "makes the price inactive",
-			redo:   "makes another price, with another id; the old one stays inactive",
-			losses: []string{"the inactive price stays: Stripe deletes no price"},
+			redo:   "creates another price, with another id; the old one stays inactive",
+			losses: []string{"the inactive price stays: Stripe never deletes prices"},
 			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, {"product", "product", "the product's id"}},
 			inverses: []inverse{deactivateInverse},
 		}, priceRequest),
 		newKind(kind{
-			noun: "coupon", verb: "create", summary: "Make a coupon.",
+			noun: "coupon", verb: "create", summary: "Create a coupon.",
 			undo:   "deletes the coupon",
-			redo:   "makes the coupon anew, with the id that was chosen or another one",
-			losses: []string{"discounts that were given with the coupon stay"},
+			redo:   "creates the coupon again, with the chosen id or another one",
+			losses: []string{"discounts already given with the coupon stay"},
 			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id},
 			inverses: []inverse{deleteInverse},
 		}, couponRequest),
 		newKind(kind{
 			noun: "subscription", verb: "create", summary: "Subscribe a customer to a price; a price that is not free is charged at once.",
-			undo:   "cancels the subscription without a final invoice and gives back what was paid for it",
-			redo:   "makes another subscription, with another id, and charges for it again",
+			undo:   "cancels the subscription without a final invoice, and refunds what was paid for it",
+			redo:   "creates another subscription, with another id, and charges for it again",
 			losses: []string{lossVisible, lossFee, lossMails},
 			risk:   activities.Medium, strategy: activities.Compensation, keys: created,
 			outputs: []output{id, status, {"customer", "customer", "the customer's id"}},
 			spend:   undoSubscription,
 		}, subscriptionRequest),
 		newKind(kind{
-			noun: "payment_intent", verb: "create", summary: "Make a payment intent, which moves no money before it is confirmed.",
+			noun: "payment_intent", verb: "create", summary: "Create a payment intent, which moves no money before it is confirmed.",
 			undo:   "cancels the intent",
-			redo:   "makes another intent, with another id",
+			redo:   "creates another intent, with another id",
 			losses: []string{"the canceled intent stays visible"},
 			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, status},
 			inverses: []inverse{cancelInverse, refundInverse},
 		}, intentRequest),
 		newKind(kind{
-			noun: "payment_intent", verb: "confirm", summary: "Charge a payment intent, or hold its money where it is captured by hand.",
-			undo:   "cancels the intent while its money is only held, and gives the money back where it was taken",
+			noun: "payment_intent", verb: "confirm", summary: "Charge a payment intent, or hold its money if its capture method is manual.",
+			undo:   "cancels the intent if its money is only held, and refunds the money if it was taken",
 			losses: []string{lossIntent, lossFee, lossMails},
 			risk:   activities.High, strategy: activities.Compensation, keys: intent,
-			outputs: []output{id, status, {"charge", "latest_charge", "the charge's id"}},
-			spend:   undoConfirm,
-			unmoved: statusIn("requires_payment_method", "requires_confirmation"),
-			moved:   statusIn("succeeded", "requires_capture", "processing"),
+			outputs:  []output{id, status, {"charge", "latest_charge", "the charge's id"}},
+			spend:    undoConfirm,
+			isUndone: statusIn("requires_payment_method", "requires_confirmation"),
+			isDone:   statusIn("succeeded", "requires_capture", "processing"),
 		}, confirmRequest),
 		newKind(kind{
 			noun: "payment_intent", verb: "capture", summary: "Take the money that a confirmed payment intent holds.",
-			undo:   "gives the money back",
+			undo:   "refunds the money",
 			losses: []string{lossHold, lossFee, lossMails},
 			risk:   activities.High, strategy: activities.Compensation, keys: intent,
-			outputs: []output{id, status, {"charge", "latest_charge", "the charge's id"}, {"amount_received", "amount_received", "what was taken, in the smallest unit of the currency"}},
-			spend:   undoCapture,
-			unmoved: statusIn("requires_capture"),
-			moved:   statusIn("succeeded"),
+			outputs:  []output{id, status, {"charge", "latest_charge", "the charge's id"}, {"amount_received", "amount_received", "the amount taken, in the smallest unit of the currency"}},
+			spend:    undoCapture,
+			isUndone: statusIn("requires_capture"),
+			isDone:   statusIn("succeeded"),
 		}, captureRequest),
 		newKind(kind{
-			noun: "payment_intent", verb: "cancel", summary: "Cancel a payment intent, and release what it holds.",
+			noun: "payment_intent", verb: "cancel", summary: "Cancel a payment intent, and release the money that it holds.",
 			undo: "cannot be undone: a canceled intent never comes back",
 			risk: activities.High, strategy: activities.Irreversible, keys: intent,
-			outputs: []output{id, status},
-			spend:   undoCancel,
-			unmoved: func(o object) bool { return o.text("status") != "canceled" },
-			moved:   statusIn("canceled"),
+			outputs:  []output{id, status},
+			spend:    undoCancel,
+			isUndone: func(o object) bool { return o.text("status") != "canceled" },
+			isDone:   statusIn("canceled"),
 		}, cancelRequest),
 		newKind(kind{
-			noun: "refund", verb: "create", summary: "Give money back to a customer.",
-			undo: "cannot be undone, but for a refund that still waits for the customer: that is canceled",
+			noun: "refund", verb: "create", summary: "Refund money to a customer.",
+			undo: "cannot be undone, except that a refund that still waits for the customer is canceled",
 			risk: activities.High, strategy: activities.Irreversible, keys: intent,
-			outputs: []output{id, status, {"amount", "amount", "what was given back, in the smallest unit of the currency"}},
+			outputs: []output{id, status, {"amount", "amount", "the amount refunded, in the smallest unit of the currency"}},
 			spend:   undoRefund,
 		}, refundRequest),
 	}
@@ -134,7 +134,7 @@ func customerRequest(p customerParams, token string) (request, error) {
 	r := request{
 		path: "/v1/customers", list: "/v1/customers",
 		params: &stripe.CustomerParams{Name: optionalString(p.Name), Email: optionalString(p.Email), Phone: optionalString(p.Phone), Description: optionalString(p.Description), Metadata: m},
-		left: map[string]any{
+		leaves: map[string]any{
 			"name": orNull(p.Name), "email": orNull(p.Email), "phone": orNull(p.Phone), "description": orNull(p.Description), "metadata": m,
 		},
 	}
@@ -147,7 +147,7 @@ func customerRequest(p customerParams, token string) (request, error) {
 }
 
 type productParams struct {
-	ID          string            `json:"id,omitempty" jsonschema:"an id of your choice; made from the step's token where it is left out"`
+	ID          string            `json:"id,omitempty" jsonschema:"your own id; made from the step's token by default"`
 	Name        string            `json:"name"`
 	Description string            `json:"description,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
@@ -164,7 +164,7 @@ func productRequest(p productParams, token string) (request, error) {
 	return request{
 		path: "/v1/products", list: "/v1/products", chosen: p.ID,
 		params: &stripe.ProductParams{ID: stripe.String(p.ID), Name: stripe.String(p.Name), Description: optionalString(p.Description), Metadata: m},
-		left:   map[string]any{"name": p.Name, "description": orNull(p.Description), "active": true, "metadata": m},
+		leaves: map[string]any{"name": p.Name, "description": orNull(p.Description), "active": true, "metadata": m},
 	}, err
 }
 
@@ -172,8 +172,8 @@ type priceParams struct {
 	Product    string            `json:"product" jsonschema:"the product's id"`
 	Currency   string            `json:"currency" jsonschema:"three letters: eur, usd"`
 	UnitAmount int64             `json:"unit_amount" jsonschema:"in the smallest unit of the currency; 0 is free"`
-	Interval   string            `json:"interval,omitempty" jsonschema:"day, week, month or year for a price that recurs"`
-	Every      int64             `json:"interval_count,omitempty" jsonschema:"how many intervals lie between two invoices; 1 where it is left out"`
+	Interval   string            `json:"interval,omitempty" jsonschema:"day, week, month or year for a recurring price"`
+	Every      int64             `json:"interval_count,omitempty" jsonschema:"how many intervals there are between two invoices; 1 by default"`
 	Nickname   string            `json:"nickname,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
 }
@@ -191,17 +191,17 @@ func priceRequest(p priceParams, token string) (request, error) {
 	}
 	return request{
 		path: "/v1/prices", list: "/v1/prices", filter: url.Values{"product": {p.Product}}, parents: parents, params: params,
-		left: map[string]any{"product": p.Product, "unit_amount": float64(p.UnitAmount), "nickname": orNull(p.Nickname), "active": true, "metadata": m},
+		leaves: map[string]any{"product": p.Product, "unit_amount": float64(p.UnitAmount), "nickname": orNull(p.Nickname), "active": true, "metadata": m},
 	}, err
 }
 
 type couponParams struct {
-	ID         string            `json:"id,omitempty" jsonschema:"the code; made from the step's token where it is left out"`
+	ID         string            `json:"id,omitempty" jsonschema:"the code; made from the step's token by default"`
 	Name       string            `json:"name,omitempty"`
 	PercentOff float64           `json:"percent_off,omitempty" jsonschema:"this or amount_off"`
 	AmountOff  int64             `json:"amount_off,omitempty" jsonschema:"this, with currency, or percent_off"`
 	Currency   string            `json:"currency,omitempty"`
-	Duration   string            `json:"duration,omitempty" jsonschema:"once, repeating or forever; once where it is left out"`
+	Duration   string            `json:"duration,omitempty" jsonschema:"once, repeating or forever; once by default"`
 	Months     int64             `json:"duration_in_months,omitempty" jsonschema:"for repeating"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
 }
@@ -224,16 +224,16 @@ func couponRequest(p couponParams, token string) (request, error) {
 	}
 	return request{
 		path: "/v1/coupons", list: "/v1/coupons", chosen: p.ID, params: params,
-		left: map[string]any{"name": orNull(p.Name), "duration": p.Duration, "metadata": m},
+		leaves: map[string]any{"name": orNull(p.Name), "duration": p.Duration, "metadata": m},
 	}, err
 }
 
 type subscriptionParams struct {
 	Customer      string            `json:"customer" jsonschema:"the customer's id"`
-	Price         string            `json:"price" jsonschema:"the id of a price that recurs"`
-	Quantity      int64             `json:"quantity,omitempty" jsonschema:"1 where it is left out"`
+	Price         string            `json:"price" jsonschema:"the id of a recurring price"`
+	Quantity      int64             `json:"quantity,omitempty" jsonschema:"1 by default"`
 	Coupon        string            `json:"coupon,omitempty" jsonschema:"the id of a coupon"`
-	PaymentMethod string            `json:"payment_method,omitempty" jsonschema:"id of one of the customer's payment methods; the customer's default where it is left out"`
+	PaymentMethod string            `json:"payment_method,omitempty" jsonschema:"id of one of the customer's payment methods; by default the customer's default"`
 	TrialDays     int64             `json:"trial_period_days,omitempty"`
 	Metadata      map[string]string `json:"metadata,omitempty"`
 }
@@ -251,10 +251,10 @@ func subscriptionRequest(p subscriptionParams, token string) (request, error) {
 			Customer: stripe.String(p.Customer),
 			Items:    []*stripe.SubscriptionItemsParams{{Price: stripe.String(p.Price), Quantity: stripe.Int64(quantity)}},
 			Coupon:   optionalString(p.Coupon), DefaultPaymentMethod: optionalString(p.PaymentMethod), TrialPeriodDays: optionalInt(p.TrialDays), Metadata: m,
-			// A payment that fails is a step that fails, not a subscription that waits for one.
+			// A failed payment fails the step, instead of leaving a subscription that waits for payment.
 			PaymentBehavior: stripe.String("error_if_incomplete"), OffSession: stripe.Bool(true),
 		},
-		left: map[string]any{"items.data.0.price.id": p.Price, "items.data.0.quantity": float64(quantity), "cancel_at_period_end": false, "metadata": m},
+		leaves: map[string]any{"items.data.0.price.id": p.Price, "items.data.0.quantity": float64(quantity), "cancel_at_period_end": false, "metadata": m},
 	}, err
 }
 
@@ -280,27 +280,27 @@ func intentRequest(p intentParams, token string) (request, error) {
 		params: &stripe.PaymentIntentParams{
 			Amount: stripe.Int64(p.Amount), Currency: stripe.String(strings.ToLower(p.Currency)), Customer: optionalString(p.Customer), PaymentMethod: optionalString(p.PaymentMethod),
 			CaptureMethod: optionalString(p.CaptureMethod), Description: optionalString(p.Description), ReceiptEmail: optionalString(p.ReceiptEmail), Metadata: m,
-			// A worker can follow no redirect.
+			// A worker cannot follow a redirect.
 			AutomaticPaymentMethods: &stripe.PaymentIntentAutomaticPaymentMethodsParams{Enabled: stripe.Bool(true), AllowRedirects: stripe.String("never")},
 		},
-		left: map[string]any{"amount": float64(p.Amount), "currency": strings.ToLower(p.Currency), "description": orNull(p.Description), "status": unpaid, "metadata": m},
+		leaves: map[string]any{"amount": float64(p.Amount), "currency": strings.ToLower(p.Currency), "description": orNull(p.Description), "status": unpaid, "metadata": m},
 	}, err
 }
 
 type confirmParams struct {
 	Intent        string `json:"payment_intent" jsonschema:"the payment intent's id"`
-	PaymentMethod string `json:"payment_method,omitempty" jsonschema:"id of a payment method; the intent's own where it is left out"`
+	PaymentMethod string `json:"payment_method,omitempty" jsonschema:"id of a payment method; by default the intent's own"`
 }
 
 func confirmRequest(p confirmParams, _ string) (request, error) {
-	// A confirmation that would wait for a person is an error at once: nobody sits there.
+	// A confirmation that needs the customer fails at once: nobody is there.
 	return verbRequest(p.Intent, "confirm", &stripe.PaymentIntentConfirmParams{
 		PaymentMethod: optionalString(p.PaymentMethod), ErrorOnRequiresAction: stripe.Bool(true)})
 }
 
 type captureParams struct {
 	Intent string `json:"payment_intent" jsonschema:"the payment intent's id"`
-	Amount int64  `json:"amount,omitempty" jsonschema:"in the smallest unit of the currency; all that is held where it is left out"`
+	Amount int64  `json:"amount,omitempty" jsonschema:"in the smallest unit of the currency; by default all that is held"`
 }
 
 func captureRequest(p captureParams, _ string) (request, error) {
@@ -322,8 +322,8 @@ func verbRequest(intent, verb string, params stripe.ParamsContainer) (request, e
 }
 
 type refundParams struct {
-	Intent   string            `json:"payment_intent" jsonschema:"the id of the payment intent whose money is given back"`
-	Amount   int64             `json:"amount,omitempty" jsonschema:"in the smallest unit of the currency; all that is left where it is left out"`
+	Intent   string            `json:"payment_intent" jsonschema:"the id of the payment intent to refund"`
+	Amount   int64             `json:"amount,omitempty" jsonschema:"in the smallest unit of the currency; by default all that is left"`
 	Reason   string            `json:"reason,omitempty" jsonschema:"duplicate, fraudulent or requested_by_customer"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
@@ -337,6 +337,6 @@ func refundRequest(p refundParams, token string) (request, error) {
 	return request{
 		path: "/v1/refunds", list: "/v1/refunds", filter: url.Values{"payment_intent": {p.Intent}}, parents: parents,
 		params: &stripe.RefundParams{PaymentIntent: stripe.String(p.Intent), Amount: optionalInt(p.Amount), Reason: optionalString(p.Reason), Metadata: m},
-		left:   map[string]any{"metadata": m},
+		leaves: map[string]any{"metadata": m},
 	}, err
 }

@@ -7,15 +7,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// lookAfter is later than any key is remembered that an undo has used.
-const lookAfter = 25 * time.Hour
+// lateLookDelay is longer than Stripe remembers any key that an undo has used.
+const lateLookDelay = 25 * time.Hour
 
-// lookAgain makes the outcome of an undo that saw nothing one that a late sweep looks at again. Such an undo is sure where
-// the forward's key proves that nothing will come. Where the key may be forgotten, a request that comes out of a stopped
-// worker acts once the undo's own use of the key is forgotten as well; and where Stripe has failed with a 500, it may
-// finish what it had begun.
-func lookAgain(u activities.Undone) activities.Undone {
-	u.LookAgain = lookAfter
-	u.Observed += fmt.Sprintf("; that is no proof yet, so it is looked for again in %s", lookAfter)
+// askLateLook makes a late sweep look again at the outcome of an undo that saw nothing. The forward's key proves that nothing
+// will come, unless the key may be forgotten (a stopped worker may then send the request once the undo's own use of the key is
+// forgotten too) or Stripe failed with a status 500 (it may still finish what it began).
+func askLateLook(u activities.Undone) activities.Undone {
+	u.LookAgain = lateLookDelay
+	u.Observed += fmt.Sprintf("; that is no proof yet, so a late sweep looks again in %s", lateLookDelay)
 	return u
 }

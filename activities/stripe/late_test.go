@@ -17,7 +17,7 @@ func (s *step) sweptLater() activities.Undone {
 	first, err := s.undo()
 	require.NoError(s.t, err)
 	require.Equal(s.t, activities.Nothing, first.Outcome, first.Observed)
-	require.Equal(s.t, lookAfter, first.LookAgain, first.Observed)
+	require.Equal(s.t, lateLookDelay, first.LookAgain, first.Observed)
 	require.Contains(s.t, first.Observed, "no proof yet")
 	again, err := s.elsewhere().undo()
 	require.NoError(s.t, err)
@@ -77,7 +77,7 @@ func TestALateSweepFindsWhatA500HasLeft(t *testing.T) {
 	s.fails(activities.ActionFailed)
 	first, err := s.undo()
 	require.NoError(t, err)
-	require.Equal(t, lookAfter, first.LookAgain)
+	require.Equal(t, lateLookDelay, first.LookAgain)
 	b.post("/v1/customers", "name", "Ada", "metadata["+tokenMark+"]", s.entry.Token)
 	b.clock.Advance(first.LookAgain)
 	undone, err := s.undo()
@@ -93,7 +93,7 @@ func TestASweepThatFindsNothingSaysSoAgain(t *testing.T) {
 	b.clock.Advance(30 * time.Hour)
 	undone := s.sweptLater()
 	require.Equal(t, activities.Nothing, undone.Outcome, undone.Observed)
-	require.Equal(t, lookAfter, undone.LookAgain)
+	require.Equal(t, lateLookDelay, undone.LookAgain)
 	b.nothingLives()
 }
 

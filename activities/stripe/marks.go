@@ -9,13 +9,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// The record of a step is metadata on the object that it makes or changes. These are the names.
+// The record of a step is metadata on the object that it creates or changes, under these names.
 const (
 	markPrefix = "unwind_"
-	tokenMark  = "unwind_token" // on what a create made: whose it is
+	tokenMark  = "unwind_token" // on a created object: the token that it belongs to
 )
 
-// mark names a step's note on an object: "unwind_payment_intent_confirm_fence".
+// mark is the name of a note on an object, such as "unwind_payment_intent_confirm_fence".
 func (k *kind) mark(what string) string { return markPrefix + k.noun + "_" + k.verb + what }
 
 // The notes.
@@ -28,7 +28,7 @@ const (
 
 func noteOn(o object, name string) string { return o.text("metadata." + name) }
 
-// beganAt is when a token's confirm, capture or cancel was about to be sent; zero where it never was.
+// beganAt is when a token's confirm, capture or cancel was about to be sent; zero if it never was.
 func (k *kind) beganAt(o object, token string) time.Time {
 	owner, at, _ := strings.Cut(noteOn(o, k.mark(beganMark)), "@")
 	seconds, err := strconv.ParseInt(at, 10, 64)
@@ -38,7 +38,7 @@ func (k *kind) beganAt(o object, token string) time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// checkOpen is Fenced where the token's fate stands on an object.
+// checkOpen returns Fenced if the object has a note of the token's undo or release.
 func (k *kind) checkOpen(o object, token string) error {
 	if k.notedCode(o, token) != "" || noteOn(o, k.mark(fenceMark)) == token {
 		return activities.Errorf(activities.Fenced, "token %s was undone: this forward came too late", token)
@@ -46,7 +46,7 @@ func (k *kind) checkOpen(o object, token string) error {
 	return k.checkKept(o, token)
 }
 
-// checkKept is Fenced where the token was released.
+// checkKept returns Fenced if the token was released.
 func (k *kind) checkKept(o object, token string) error {
 	if noteOn(o, k.mark(releasedMark)) == token {
 		return activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", token)
@@ -54,19 +54,19 @@ func (k *kind) checkKept(o object, token string) error {
 	return nil
 }
 
-// note writes a note on the object at a path.
-func (c *session) note(path, name, value, key string) (object, error) {
+// writeNote writes a note on the object at a path.
+func (c *session) writeNote(path, name, value, key string) (object, error) {
 	return c.postOnce(path, formParams("metadata["+name+"]", value), key)
 }
 
-// How an undo of a create ended, as its note says.
+// How the undo of a create ended, as noted on the object.
 const (
 	codeNothing = "nothing" // the forward had not arrived
 	codeDone    = "done"
-	codeForced  = "forced" // over someone's changes
+	codeForced  = "forced" // over someone else's changes
 )
 
-// notedCode is the code that an undo of the token has noted on an object; empty for none.
+// notedCode is the code that an undo of the token noted on an object; empty if there is none.
 func (k *kind) notedCode(o object, token string) string {
 	owner, code, _ := strings.Cut(noteOn(o, k.mark(outcomeMark)), ":")
 	if owner != token {
@@ -75,8 +75,8 @@ func (k *kind) notedCode(o object, token string) string {
 	return code
 }
 
-// noteOutcome writes how the undo ended. The first to write wins: all use one key, which Stripe keeps to the words of the
-// first. It returns what was written; empty where the object is gone and nothing ever was.
+// noteOutcome notes how the undo ended, and returns the code that stands: the first writer's, since all use one key. The code
+// is empty if the object is gone and nothing was ever noted.
 func (c *session) noteOutcome(k *kind, path, token, code string) (string, error) {
 	codes := []string{code}
 	for _, other := range []string{codeDone, codeNothing, codeForced} {
@@ -85,7 +85,7 @@ func (c *session) noteOutcome(k *kind, path, token, code string) (string, error)
 		}
 	}
 	for _, code := range codes {
-		_, err := c.note(path, k.mark(outcomeMark), token+":"+code, deriveKey(token, "undo", pathDigest(path)))
+		_, err := c.writeNote(path, k.mark(outcomeMark), token+":"+code, deriveKey(token, "undo", pathDigest(path)))
 		switch {
 		case err == nil:
 			return code, nil
@@ -98,10 +98,10 @@ func (c *session) noteOutcome(k *kind, path, token, code string) (string, error)
 	return "", fmt.Errorf("the note of an undo of token %s was written by a newer version", token)
 }
 
-// deriveKey derives a step's idempotency keys from its token: the forward's, and one for each change of its undo.
+// deriveKey derives an idempotency key from a token: the forward's if part is empty, else that of one request of its undo.
 func deriveKey(token string, part ...string) string {
 	return strings.Join(append([]string{"unwind-" + token}, part...), ".")
 }
 
-// pathDigest stands for the object at a path in a key: a token can have made several, and a key belongs to one endpoint.
+// pathDigest names the object at a path within a key: a token may have several objects, and a key belongs to one endpoint.
 func pathDigest(path string) string { return activities.DigestOf([]byte(path)).Short() }

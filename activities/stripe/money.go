@@ -9,22 +9,22 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// isReturned says whether all of an intent's money was given back. The charge itself knows: what it calls refunded includes
-// what a partial capture has released, so that no sum of ours would tell.
+// isReturned says whether an intent is fully refunded, as its charge states: that counts what a partial capture released as
+// refunded, so adding up refunds would not tell.
 func (c *session) isReturned(intent object) (all bool, charge object, err error) {
 	id := intent.text("latest_charge")
 	if id == "" {
 		return true, nil, nil
 	}
-	charge, err = c.get("/v1/charges/" + id)
+	charge, err = c.getObject("/v1/charges/" + id)
 	return charge["refunded"] == true, charge, err
 }
 
-// giveBack refunds what is left of an intent's money. Each refund's key names what was given back before it, so that two
-// undos give the same money back once.
-func (c *session) giveBack(intentPath, token string) error {
+// refundRest refunds what is left of an intent's money. Each refund's key holds the amount refunded before it, so that two
+// undos refund the same money once.
+func (c *session) refundRest(intentPath, token string) error {
 	for range resends {
-		intent, err := c.get(intentPath)
+		intent, err := c.getObject(intentPath)
 		if err != nil {
 			return err
 		}
@@ -42,5 +42,5 @@ func (c *session) giveBack(intentPath, token string) error {
 			return err
 		}
 	}
-	return activities.Errorf(activities.ActionFailed, "%s: not all of the money is given back yet", intentPath)
+	return activities.Errorf(activities.ActionFailed, "%s: it is not fully refunded yet", intentPath)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Plan shows the request and what it builds on. It only reads.
+// Plan shows the request and the objects that it builds on. It only reads.
 func (a *action) Plan(ctx context.Context, e activities.Entry, step activities.Step) (activities.Change, error) {
 	c, err := a.openSession(ctx, a.forward, e.Place.Journal)
 	if err != nil {
@@ -26,7 +27,7 @@ func (a *action) Plan(ctx context.Context, e activities.Entry, step activities.S
 	return change, asActionError(err)
 }
 
-// parentFields are what a person should know of the object that a request builds on, and what an approval hangs on.
+// parentFields are the fields of a parent object that a person should see, and that an approval depends on.
 var parentFields = map[string][]string{
 	"customer":       {"name", "email", "currency", "invoice_settings.default_payment_method"},
 	"product":        {"name", "active"},
@@ -47,16 +48,16 @@ func (a *action) describeChange(c *session, req request, account string) (activi
 	}
 	var parents []object
 	for _, path := range req.parents {
-		o, err := c.get(path)
+		o, err := c.getObject(path)
 		if isGone(err) || err == nil && o.isDeleted() {
-			return activities.Change{}, activities.Errorf(activities.ActionDenied, "%s is not there", path)
+			return activities.Change{}, activities.Errorf(activities.ActionDenied, "%s does not exist", path)
 		}
 		if err != nil {
 			return activities.Change{}, err
 		}
 		parents = append(parents, o)
 		if charge := o.text("latest_charge"); charge != "" {
-			paid, err := c.get("/v1/charges/" + charge)
+			paid, err := c.getObject("/v1/charges/" + charge)
 			if err != nil {
 				return activities.Change{}, err
 			}
@@ -66,39 +67,46 @@ func (a *action) describeChange(c *session, req request, account string) (activi
 	for _, o := range parents {
 		fmt.Fprintf(diff, "  %s %s:", o.text("object"), o.text("id"))
 		for _, field := range parentFields[o.text("object")] {
-			if v := o.at(field); v != nil {
+			if v := o.valueAt(field); v != nil {
 				fmt.Fprintf(diff, " %s=%s", field, jsonLine(v))
 			}
 		}
 		diff.WriteString("\n")
 	}
 	change := activities.Change{
-		Summary: a.summary(parents), Diff: diff.String(), Strategy: a.kind.strategy, Undo: a.kind.undo, Losses: a.kind.losses,
+		Summary: a.summarize(sent, parents), Diff: diff.String(), Strategy: a.kind.strategy, Undo: a.kind.undo, Losses: a.kind.losses,
 		Risk: a.kind.risk, Digest: activities.DigestOf([]byte(account), []byte(diff.String())),
 	}
 	if a.kind.actsOnObject() || a.kind.noun == "refund" {
 		change.Keys = []string{"stripe:" + parents[0].text("id")}
 	}
 	a.setRisk(&change, parents)
+	if elsewhere := a.config.elsewhere(); elsewhere != "" {
+		change.Facts = append(change.Facts, "the request goes to "+elsewhere)
+	}
 	if strings.HasSuffix(account, ":live") {
 		change.Facts = append(change.Facts, "this is a live account: the money is real")
 	}
 	return change, nil
 }
 
-func (a *action) summary(parents []object) string {
+// summarize says what is done, to what, and for how much.
+func (a *action) summarize(sent url.Values, parents []object) string {
 	what := strings.TrimSuffix(a.kind.summary, ".")
-	if len(parents) == 0 {
-		return what
+	if len(parents) > 0 {
+		what += fmt.Sprintf(" (%s)", parents[0].text("id"))
 	}
-	return fmt.Sprintf("%s (%s)", what, parents[0].text("id"))
+	if amount := a.amount(sent, parents); amount != "" {
+		what += ": " + amount
+	}
+	return what
 }
 
-// setRisk says what the risk of this very change hangs on.
+// setRisk sets the risk of this change, and the facts that it depends on.
 func (a *action) setRisk(change *activities.Change, parents []object) {
 	switch {
 	case a.kind.strategy == activities.Irreversible:
-		change.Facts = append(change.Facts, "it cannot be taken back")
+		change.Facts = append(change.Facts, "it cannot be undone")
 	case a.kind.actsOnObject():
 		change.Facts = append(change.Facts, "it moves or holds money")
 	case a.kind.noun == "subscription":

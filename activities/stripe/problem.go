@@ -15,8 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// problem is an answer that is an error, or no answer (status 0). It holds only what may be handed on: messages and the
-// objects inside of errors can hold a client secret.
+// problem is an error response, or no response (status 0). It holds only what is safe to pass on: messages, and the objects
+// in errors, can hold a client secret.
 type problem struct {
 	status     int
 	kind, code string
@@ -24,7 +24,7 @@ type problem struct {
 	request    string
 	replayed   bool
 	retryAfter time.Duration
-	cause      error // status 0: why there is no answer
+	cause      error // status 0: why there is no response
 }
 
 func (p *problem) Error() string {
@@ -67,7 +67,7 @@ func problemOf(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &problem{cause: err}
 	}
-	return &problem{cause: errors.New("what came is not of the API")} // a proxy's page, whose text is not ours to repeat
+	return &problem{cause: errors.New("the response is not from the API")} // a proxy's page, whose text is not ours to repeat
 }
 
 func problemIn(err error) *problem {
@@ -75,13 +75,13 @@ func problemIn(err error) *problem {
 	return p
 }
 
-// isUnavailable says that Stripe, or the way to it, does not work.
+// isUnavailable says that Stripe, or the network to it, does not work.
 func isUnavailable(err error) bool {
 	p := problemIn(err)
 	return p != nil && (p.status == 0 || p.status >= http.StatusInternalServerError)
 }
 
-// isGone says that the object named in the path is not there.
+// isGone says that the object named in the path does not exist.
 func isGone(err error) bool {
 	p := problemIn(err)
 	return p != nil && p.status == http.StatusNotFound
@@ -99,24 +99,24 @@ func isBusy(err error) bool {
 	return p != nil && p.status == http.StatusConflict
 }
 
-// isDenied says that Stripe understood the request and will not do it.
+// isDenied says that Stripe understood the request and refused it.
 func isDenied(err error) bool {
 	p := problemIn(err)
 	return p != nil && !isSpent(err) &&
 		(p.status == http.StatusBadRequest || p.status == http.StatusPaymentRequired || p.status == http.StatusNotFound)
 }
 
-// isStuck says that the key holds an answer 500 for good: it tells nothing of whether the request acted.
+// isStuck says that Stripe replays a status 500 for the key, which does not tell whether the request acted.
 func isStuck(err error) bool {
 	p := problemIn(err)
 	return p != nil && p.status >= http.StatusInternalServerError && p.replayed
 }
 
-// asActionError turns a problem into an error of the contract, for the engine to branch on.
+// asActionError turns a problem into a typed error of the contract.
 func asActionError(err error) error {
 	p := problemIn(err)
 	if err == nil || p == nil || errors.Is(err, context.Canceled) {
-		return err // a cancellation is the caller's, not an error of Stripe's
+		return err // a cancellation by the caller is no error of Stripe
 	}
 	e := activities.Errorf(activities.ActionFailed, "%v", p)
 	switch {

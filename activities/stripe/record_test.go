@@ -44,7 +44,7 @@ func TestDriftIsNeverOverwritten(t *testing.T) {
 	forced, err := customer.undoForced(again.Drift.Digest)
 	require.NoError(t, err)
 	require.Equal(t, activities.Compensated, forced.Outcome)
-	require.Contains(t, forced.Observed, "someone had changed")
+	require.Contains(t, forced.Observed, "someone else had changed")
 	require.Nil(t, b.em.Object(cus))
 	customer.undone(activities.Compensated)
 }

@@ -127,7 +127,7 @@ func TestWhatStillStandsIsNotDoneAgain(t *testing.T) {
 	r, err := again.apply()
 	require.NoError(t, err)
 	require.Equal(t, id, r.Outputs["id"])
-	require.Equal(t, []string{"what the step had done before the rollback still stands; it was not done again"}, r.Notes)
+	require.Equal(t, []string{"the effect of the step still stands from before the rollback; it was not repeated"}, r.Notes)
 	require.EqualValues(t, 500, b.em.Counters().Refunded)
 	again.undone(activities.Nothing)
 	again.fenced()

@@ -10,38 +10,38 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// undoRun is the undo of a forward that may move money. It never sends that forward, not even to ask for its answer.
+// undoRun is the undo of a forward that may move money. It never sends the forward's request, not even to learn its response.
 type undoRun struct {
 	*session
 	action   *action
 	entry    activities.Entry
 	req      request
 	decision activities.Decision
-	// target is the object that the forward acts on, or for; nil where it is gone.
+	// target is the object that the forward acts on or for; nil if it is gone.
 	target object
-	// arrived is set unless it is sure that the forward neither acted nor ever will.
+	// arrived is false only if the forward certainly neither acted nor ever will.
 	arrived bool
 }
 
-// spendKey blocks a forward's key by using it for something harmless: a note on the object that the forward acts on. Stripe
-// answers the forward with an error then, however late it comes; and where the forward came first, it is the note that
-// gets the error. So one request both fences and tells whether the forward had arrived.
+// spendKey uses a forward's key for something harmless: a note on the object that the forward acts on. Stripe then answers
+// the forward with an error, however late it comes; if the forward came first, the note gets the error. So one request both
+// fences the forward and tells whether it had arrived.
 func (c *session) spendKey(k *kind, path, token string) (arrived bool, err error) {
-	_, _, err = c.post(path, formParams("metadata["+k.mark(fenceMark)+"]", token), deriveKey(token))
+	_, _, err = c.postWithKey(path, formParams("metadata["+k.mark(fenceMark)+"]", token), deriveKey(token))
 	switch {
-	case err == nil, isStuck(err): // stuck: what the key holds is the note's own answer
+	case err == nil, isStuck(err): // stuck: the key holds the response to the note itself
 		return false, nil
-	case isSpent(err), isDenied(err): // denied: the object takes no notes any more, so it has to be looked at
+	case isSpent(err), isDenied(err): // denied: the object accepts no notes any more, so look at it
 		return true, nil
 	}
 	return false, err
 }
 
-// undoSpend fences, looks, and lets the kind take back what it sees.
+// undoSpend fences the forward, reads the target, and lets the kind undo what it sees.
 func (a *action) undoSpend(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone, error) {
 	u := &undoRun{session: c, action: a, entry: e, req: req, decision: d}
 	path := req.parents[0]
-	target, err := c.get(path)
+	target, err := c.getObject(path)
 	if err != nil && !isGone(err) {
 		return activities.Undone{}, err
 	}
@@ -54,39 +54,51 @@ func (a *action) undoSpend(c *session, e activities.Entry, req request, d activi
 		return activities.Undone{}, err
 	}
 	if u.arrived && a.kind.actsOnObject() {
-		if _, err := c.note(path, a.kind.mark(fenceMark), e.Token, deriveKey(e.Token, "fence")); err != nil && !isDenied(err) {
+		if _, err := c.writeNote(path, a.kind.mark(fenceMark), e.Token, deriveKey(e.Token, "fence")); err != nil && !isDenied(err) {
 			return activities.Undone{}, err
 		}
 	}
-	a.reach("fenced")
-	if target, err = c.get(path); err != nil && !isGone(err) {
+	a.reachPoint("fenced")
+	if target, err = c.getObject(path); err != nil && !isGone(err) {
 		return activities.Undone{}, err
 	}
 	if err == nil {
 		u.target = target
 	}
-	// A key that was forgotten lets itself be used again: then the record tells.
+	// A forgotten key can be used again: then only the record tells.
 	if began := a.kind.beganAt(target, e.Token); !began.IsZero() && a.isForgotten(began) {
 		u.arrived = true
 	}
 	return a.kind.spend(u)
 }
 
-func (u *undoRun) nothingDone() (activities.Undone, error) {
-	undone := activities.Undone{Outcome: activities.Nothing, Observed: "the request had not arrived, and its key is blocked: a late one does nothing"}
+func (u *undoRun) reportNothing() (activities.Undone, error) {
+	undone := activities.Undone{Outcome: activities.Nothing, Observed: "the request had not arrived, and its key is blocked: a late one has no effect"}
 	if u.arrived {
-		undone.Observed = "Stripe shows nothing that the request has done, and its key is spent"
+		undone.Observed = "Stripe shows no effect of the request, and its key is spent"
 	}
-	if u.target != nil && u.unproven() {
-		undone = lookAgain(undone)
+	// A verb that has arrived may have lost its effect since: an authentication that failed, for one. All else had one to show.
+	if u.decision.Done && (!u.arrived || u.target == nil || !u.action.kind.actsOnObject()) {
+		return contradict(undone), nil
+	}
+	if u.target != nil && u.isUnproven() {
+		undone = askLateLook(undone)
 	}
 	return undone, nil
 }
 
-// unproven says that nothing which is seen of the request proves that it has done nothing, or never will. On the object
-// that a verb acts on its effect shows, as long as the key keeps a late one away. A create has no such object: its spent
-// key may hold a refusal, or an answer 500 to what Stripe has done after all.
-func (u *undoRun) unproven() bool {
+// contradict is the outcome where Stripe shows nothing of a step of which the history knows that it has succeeded.
+func contradict(nothing activities.Undone) activities.Undone {
+	return activities.Undone{
+		Outcome:  activities.Unknown,
+		Observed: "the task knows that the step had succeeded, but Stripe shows nothing of it: look there for what it has made; what was seen: " + nothing.Observed,
+	}
+}
+
+// isUnproven says that what Stripe shows does not prove that the request has no effect, or never will. The effect of a verb
+// shows on its object, as long as the key blocks a late request. A create has no such object: its spent key may hold a
+// refusal, or a status 500 for what Stripe did after all.
+func (u *undoRun) isUnproven() bool {
 	if !u.action.kind.actsOnObject() {
 		return u.arrived || u.action.isForgotten(u.entry.Since)
 	}
@@ -98,27 +110,27 @@ func compensated(observed string, losses ...string) (activities.Undone, error) {
 	return activities.Undone{Outcome: activities.Compensated, Observed: observed, Losses: losses}, nil
 }
 
-// reportRepaid is the end of an undo that gave an intent's money back.
+// reportRepaid is the outcome of an undo that refunded an intent.
 func (u *undoRun) reportRepaid() (activities.Undone, error) {
 	losses := []string{lossFee, lossMails}
 	if u.action.kind.verb == "capture" {
 		losses = append(losses, lossHold)
 	}
-	return compensated(fmt.Sprintf("payment_intent %s: all of its money is given back", u.target.text("id")), losses...)
+	return compensated(fmt.Sprintf("payment_intent %s is fully refunded", u.target.text("id")), losses...)
 }
 
-// reportFreed is the end of an undo that let go of the money that an intent held.
+// reportFreed is the outcome of an undo that released the money that an intent held.
 func (u *undoRun) reportFreed() (activities.Undone, error) {
 	return compensated(fmt.Sprintf("payment_intent %s is canceled, and holds no money", u.target.text("id")), lossIntent)
 }
 
-// refuseDrift returns drift that nobody has decided on.
+// refuseDrift returns the outcome of drift without a decision, else nil.
 func (u *undoRun) refuseDrift(diff string) *activities.Undone {
 	drift := &activities.Drift{Digest: activities.DigestOf([]byte(u.target.text("id")), []byte(diff)), Diff: diff}
 	if drift.Digest == u.decision.Force {
 		return nil
 	}
-	undone := driftedOutcome(drift, "%s %s was changed since; it is untouched", u.action.kind.noun, u.target.text("id"))
+	undone := driftedOutcome(drift, "%s %s was changed since; it was left untouched", u.action.kind.noun, u.target.text("id"))
 	return &undone
 }
 
@@ -129,9 +141,9 @@ func statusIn(states ...string) func(object) bool {
 func undoConfirm(u *undoRun) (activities.Undone, error) {
 	paid, failed := []string{}, []string{}
 	if u.target == nil || !u.arrived {
-		return u.nothingDone()
+		return u.reportNothing()
 	}
-	_, err := u.list("/v1/charges", url.Values{"payment_intent": {u.target.text("id")}}, func(charge object) {
+	_, err := u.listObjects("/v1/charges", url.Values{"payment_intent": {u.target.text("id")}}, func(charge object) {
 		if charge.text("status") == "failed" {
 			failed = append(failed, charge.text("id"))
 		} else {
@@ -146,7 +158,7 @@ func undoConfirm(u *undoRun) (activities.Undone, error) {
 	case status == "processing":
 		return activities.Undone{}, activities.Errorf(activities.ActionFailed, "payment_intent %s is still being processed", id)
 	case len(paid) == 0 && status != "requires_action":
-		return u.nothingDone()
+		return u.reportNothing()
 	case status == "canceled":
 		return u.reportFreed()
 	case status == "succeeded":
@@ -158,24 +170,24 @@ func undoConfirm(u *undoRun) (activities.Undone, error) {
 			return u.reportRepaid()
 		}
 	}
-	// One successful charge, and no other, is what this step has made.
+	// This step made exactly one charge, a successful one.
 	byOther := len(failed) > 0 || len(paid) > 1 || status == "succeeded" && u.target.text("capture_method") == "manual"
 	if byOther {
-		diff := fmt.Sprintf("payment_intent %s is %s, and not by this step alone: charges paid %v, failed %v, capture_method %s",
+		diff := fmt.Sprintf("payment_intent %s is %s, but not by this step alone: charges paid %v, failed %v, capture_method %s",
 			id, status, paid, failed, u.target.text("capture_method"))
 		if undone := u.refuseDrift(diff); undone != nil {
 			return *undone, nil
 		}
 	}
-	return u.release(path, status)
+	return u.returnMoney(path, status)
 }
 
-// release gives an intent's money back: what was taken, or what is held.
-func (u *undoRun) release(path, status string) (activities.Undone, error) {
+// returnMoney refunds what an intent has taken, or releases what it holds.
+func (u *undoRun) returnMoney(path, status string) (activities.Undone, error) {
 	id := u.target.text("id")
 	if status == "succeeded" {
-		err := u.giveBack(path, u.entry.Token)
-		u.action.reach("given-back")
+		err := u.refundRest(path, u.entry.Token)
+		u.action.reachPoint("given-back")
 		if err != nil {
 			return activities.Undone{}, err
 		}
@@ -184,8 +196,8 @@ func (u *undoRun) release(path, status string) (activities.Undone, error) {
 	if _, err := u.postOnce(path+"/cancel", &stripe.Params{}, deriveKey(u.entry.Token, "off")); err != nil && !isDenied(err) {
 		return activities.Undone{}, err
 	}
-	u.action.reach("canceled")
-	o, err := u.get(path)
+	u.action.reachPoint("canceled")
+	o, err := u.getObject(path)
 	if err == nil && o.text("status") != "canceled" {
 		err = activities.Errorf(activities.ActionFailed, "payment_intent %s is %s after it was canceled", id, o.text("status"))
 	}
@@ -197,36 +209,36 @@ func (u *undoRun) release(path, status string) (activities.Undone, error) {
 
 func undoCapture(u *undoRun) (activities.Undone, error) {
 	if u.target == nil || !u.arrived || u.target.text("status") != "succeeded" {
-		return u.nothingDone()
+		return u.reportNothing()
 	}
-	return u.release(u.req.parents[0], "succeeded")
+	return u.returnMoney(u.req.parents[0], "succeeded")
 }
 
 func undoCancel(u *undoRun) (activities.Undone, error) {
 	if u.target == nil || !u.arrived || u.target.text("status") != "canceled" {
-		return u.nothingDone()
+		return u.reportNothing()
 	}
 	return activities.Undone{Outcome: activities.Final, Observed: fmt.Sprintf("payment_intent %s is canceled for good", u.target.text("id"))}, nil
 }
 
 func undoRefund(u *undoRun) (activities.Undone, error) {
-	made, undone, err := u.made()
+	made, undone, err := u.findOwn()
 	if err != nil || undone != nil {
 		return orZero(undone), err
 	}
 	if len(made) == 0 {
-		return u.nothingDone()
+		return u.reportNothing()
 	}
 	o := made[0]
 	id, path := o.text("id"), u.req.list+"/"+o.text("id")
-	if _, err := u.note(path, u.action.kind.mark(fenceMark), u.entry.Token, deriveKey(u.entry.Token, "fence", id)); err != nil {
+	if _, err := u.writeNote(path, u.action.kind.mark(fenceMark), u.entry.Token, deriveKey(u.entry.Token, "fence", id)); err != nil {
 		return activities.Undone{}, err
 	}
 	if o.text("status") == "requires_action" {
 		if _, err := u.postOnce(path+"/cancel", &stripe.Params{}, deriveKey(u.entry.Token, "off")); err != nil && !isDenied(err) {
 			return activities.Undone{}, err
 		}
-		if o, err = u.get(path); err != nil {
+		if o, err = u.getObject(path); err != nil {
 			return activities.Undone{}, err
 		}
 	}
@@ -236,17 +248,17 @@ func undoRefund(u *undoRun) (activities.Undone, error) {
 	case "failed":
 		return activities.Undone{Outcome: activities.Nothing, Observed: fmt.Sprintf("refund %s has failed", id)}, nil
 	}
-	return activities.Undone{Outcome: activities.Final, Observed: fmt.Sprintf("refund %s is %s: the money is the customer's again", id, o.text("status"))}, nil
+	return activities.Undone{Outcome: activities.Final, Observed: fmt.Sprintf("refund %s is %s: the customer has the money", id, o.text("status"))}, nil
 }
 
-// made are the objects that carry the token; or how the undo has to end without looking at them.
-func (u *undoRun) made() (made []object, undone *activities.Undone, err error) {
-	made, complete, err := u.search(u.req, u.entry)
+// findOwn returns the objects that carry the token, or the outcome if they cannot be listed.
+func (u *undoRun) findOwn() (made []object, undone *activities.Undone, err error) {
+	made, complete, err := u.findMade(u.req, u.entry)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(made) == 0 && !complete {
-		return nil, &activities.Undone{Outcome: activities.Unknown, Observed: "too many objects were made since to see whether the request had acted; its key is blocked"}, nil
+		return nil, &activities.Undone{Outcome: activities.Unknown, Observed: "too many objects have been created since to tell whether the request acted; its key is blocked"}, nil
 	}
 	for _, o := range made {
 		if err := u.action.kind.checkKept(o, u.entry.Token); err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// undoSubscription cancels what carries the token, gives back what was paid for it, and voids what still asks for money.
+// undoSubscription cancels the token's subscriptions, refunds what was paid for them, and voids their open invoices.
 func undoSubscription(u *undoRun) (activities.Undone, error) {
-	made, undone, err := u.made()
+	made, undone, err := u.findOwn()
 	if err != nil || undone != nil {
 		return orZero(undone), err
 	}
 	if len(made) == 0 {
-		return u.nothingDone()
+		return u.reportNothing()
 	}
 	var seen, residue, losses []string
 	for _, o := range made {
@@ -44,27 +44,27 @@ func (u *undoRun) cancelSubscription(o object) (*activities.Undone, error) {
 	k, id := u.action.kind, o.text("id")
 	path := u.req.list + "/" + id
 	if o.text("status") != "canceled" {
-		drift, err := u.drift(k, u.req, o)
+		drift, err := u.findDrift(k, u.req, o)
 		if err != nil {
 			return nil, err
 		}
 		if drift != nil && drift.Digest != u.decision.Force {
-			undone := driftedOutcome(drift, "subscription %s was changed since; it is untouched", id)
+			undone := driftedOutcome(drift, "subscription %s was changed since; it was left untouched", id)
 			return &undone, nil
 		}
 	}
-	if _, err := u.note(path, k.mark(fenceMark), u.entry.Token, deriveKey(u.entry.Token, "fence", id)); err != nil {
+	if _, err := u.writeNote(path, k.mark(fenceMark), u.entry.Token, deriveKey(u.entry.Token, "fence", id)); err != nil {
 		return nil, err
 	}
-	u.action.reach("marked")
+	u.action.reachPoint("marked")
 	if o.text("status") == "canceled" {
 		return nil, nil
 	}
 	if err := u.deleteObject(path, formParams("invoice_now", "false", "prorate", "false")); err != nil {
 		return nil, err
 	}
-	u.action.reach("canceled")
-	o, err := u.get(path)
+	u.action.reachPoint("canceled")
+	o, err := u.getObject(path)
 	if err != nil {
 		return nil, err
 	}
@@ -74,10 +74,10 @@ func (u *undoRun) cancelSubscription(o object) (*activities.Undone, error) {
 	return nil, nil
 }
 
-// clearInvoices ends every invoice of a subscription, and says what it could not end and what it gave back.
+// clearInvoices voids or refunds every invoice of a subscription. It returns what remains, and what it did.
 func (u *undoRun) clearInvoices(subscription string) (residue, seen []string, err error) {
 	var invoices []object
-	if _, err := u.list("/v1/invoices", url.Values{"subscription": {subscription}}, func(o object) { invoices = append(invoices, o) }); err != nil {
+	if _, err := u.listObjects("/v1/invoices", url.Values{"subscription": {subscription}}, func(o object) { invoices = append(invoices, o) }); err != nil {
 		return nil, nil, err
 	}
 	for _, in := range invoices {
@@ -91,14 +91,14 @@ func (u *undoRun) clearInvoices(subscription string) (residue, seen []string, er
 		case status == "void":
 			seen = append(seen, fmt.Sprintf("invoice %s is void", id))
 		case status == "paid" && in.number("amount_paid") > 0 && intent != "":
-			if err := u.giveBack("/v1/payment_intents/"+intent, u.entry.Token); err != nil {
+			if err := u.refundRest("/v1/payment_intents/"+intent, u.entry.Token); err != nil {
 				return nil, nil, err
 			}
-			seen = append(seen, fmt.Sprintf("what was paid for invoice %s is given back", id))
+			seen = append(seen, fmt.Sprintf("invoice %s is refunded", id))
 		case status == "draft", status == "paid" && in.number("amount_paid") > 0:
-			residue = append(residue, fmt.Sprintf("invoice %s is %s, and %d of it was paid by other means", id, status, in.number("amount_paid")))
+			residue = append(residue, fmt.Sprintf("invoice %s is %s, and %d of it was paid in another way", id, status, in.number("amount_paid")))
 		}
-		u.action.reach("invoice-cleared")
+		u.action.reachPoint("invoice-cleared")
 	}
 	return residue, seen, nil
 }

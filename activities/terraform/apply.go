@@ -14,6 +14,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/terraform/configuration"
+	"github.com/seed-62bf7108/unwind/activities/terraform/record"
+	"github.com/seed-62bf7108/unwind/activities/terraform/run"
+	"github.com/seed-62bf7108/unwind/activities/terraform/salvage"
+	"github.com/seed-62bf7108/unwind/activities/terraform/state"
+	"github.com/seed-62bf7108/unwind/activities/terraform/stream"
+	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
 // Apply applies the configuration once. A later attempt waits for the terraform of an earlier one and continues where that
@@ -32,15 +39,15 @@ func (a *applyAction) Apply(ctx context.Context, e activities.Entry, s activitie
 	if err := t.CheckOpen(); err != nil {
 		return activities.Result{}, err
 	}
-	if result, found, err := a.readApplied(t); err != nil || found {
+	if result, found, err := a.records.ReadApplied(t); err != nil || found {
 		return result, errors.Join(err, removePlainText(t))
 	}
-	_, c, begun, err := a.readRecord(ctx, t)
+	r, c, begun, err := a.records.Read(ctx, t)
 	if err != nil {
 		return activities.Result{}, err
 	}
 	if begun {
-		return a.resume(ctx, e, s, c)
+		return a.resume(ctx, e, s, r, c)
 	}
 	return a.startApply(ctx, e, s, want)
 }
@@ -51,22 +58,22 @@ func (a *applyAction) startApply(ctx context.Context, e activities.Entry, s acti
 	if err != nil {
 		return activities.Result{}, err
 	}
-	if err := pr.ws.token.CheckOpen(); err != nil {
+	if err := pr.ws.Token.CheckOpen(); err != nil {
 		return activities.Result{}, err
 	}
 	r.Owned = journal.Own(ctx, e)
-	if _, err := pr.ws.token.Create(journal.Record, r); err != nil {
+	if _, err := pr.ws.Token.Create(journal.Record, r); err != nil {
 		return activities.Result{}, err
 	}
 	point.Reach("terraform.apply:recorded")
 	if r.Unchanged {
-		return a.finishApply(ctx, pr.ws, s, pr.bundle, report{}, pr.notes...)
+		return a.finishApply(ctx, pr.ws, s, pr.bundle, stream.Report{}, pr.notes...)
 	}
-	said, err := pr.ws.applyPlan(ctx, pr.file)
+	said, err := pr.ws.ApplyPlan(ctx, pr.file)
 	if err != nil {
-		if want != "" && !said.Begun && strings.Contains(said.failure(), "Saved plan is stale") {
+		if want != "" && !said.Begun && strings.Contains(said.Failure(), "Saved plan is stale") {
 			// Nothing was touched: the next Apply must not take this record for started work.
-			if err := pr.ws.token.Drop(journal.Record); err != nil {
+			if err := pr.ws.Token.Drop(journal.Record); err != nil {
 				return activities.Result{}, err
 			}
 			return activities.Result{}, staleApproval(r.Dir)
@@ -78,7 +85,7 @@ func (a *applyAction) startApply(ctx context.Context, e activities.Entry, s acti
 }
 
 // choosePlan returns the plan to apply: the one that was shown, or a new one with the wanted digest, or any.
-func (a *applyAction) choosePlan(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*planning, *record, error) {
+func (a *applyAction) choosePlan(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*planning, *record.Record, error) {
 	if want != "" {
 		if pr, r, err := a.findOffer(ctx, e, s, want); err != nil || pr != nil {
 			return pr, r, err
@@ -88,21 +95,22 @@ func (a *applyAction) choosePlan(ctx context.Context, e activities.Entry, s acti
 	if err != nil {
 		return nil, nil, err
 	}
-	if want != "" {
-		digest, _, err := pr.digest(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		if digest != want {
-			return nil, nil, staleApproval(pr.bundle.Dir)
-		}
+	if want == "" && pr.regression != "" {
+		return nil, nil, regressedError(pr.bundle.Dir, pr.regression)
 	}
-	r, err := pr.record(ctx, want)
+	digest, _, err := pr.digest(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if want != "" && digest != want {
+		return nil, nil, staleApproval(pr.bundle.Dir)
+	}
+	r, err := a.record(ctx, pr, want)
 	return pr, &r, err
 }
 
 // resume continues after an attempt that has written the record.
-func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activities.Step, c secretParts) (activities.Result, error) {
+func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activities.Step, r record.Record, c record.Contents) (activities.Result, error) {
 	if err := a.checkInstalled(); err != nil {
 		return activities.Result{}, err
 	}
@@ -110,40 +118,47 @@ func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activiti
 	if err != nil {
 		return activities.Result{}, err
 	}
-	last, err := a.awaitAll(ctx, t, false)
+	last, err := run.AwaitAll(ctx, t, a.Ending, false)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	unsaved, err := moveErrands(t)
+	unsaved, err := salvage.MoveUnsaved(t)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	ws, err := a.workspace(ctx, e, "forward", c.Forward, 0)
+	ws, err := a.openWorkspace(ctx, e, "forward", c.Forward, 0)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	if err := ws.pushErrands(ctx, unsaved); err != nil {
+	if err := salvage.PushUnsaved(ctx, ws, unsaved); err != nil {
 		return activities.Result{}, err
 	}
-	lost, err := a.settleAll(ctx, ws)
+	now, err := ws.PullState(ctx)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	if lost, err = ws.adoptMade(ctx, lost); err != nil {
+	if err := r.CheckRetry(now); err != nil {
 		return activities.Result{}, err
 	}
-	if unknown := unknowableAddresses(lost); len(unknown) > 0 {
+	lost, err := salvage.SettleAll(ctx, ws)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	if lost, err = salvage.AdoptCompleted(ctx, ws, lost); err != nil {
+		return activities.Result{}, err
+	}
+	if unknown := salvage.UnknowableAddresses(lost); len(unknown) > 0 {
 		return activities.Result{}, activities.Errorf(activities.UnknownOutcome, "terraform was killed while it made %s: whether they exist "+
 			"cannot be known, and making them again could double them", strings.Join(unknown, ", "))
 	}
-	if last.appliedAll() {
-		said, err := readReport(stdoutOf(last.dir()))
+	if last.AppliedAll() {
+		said, err := stream.ReadReport(run.Stdout(last.Folder()))
 		if err != nil {
 			return activities.Result{}, err
 		}
 		return a.finishApply(ctx, ws, s, c.Forward, said, "the result of an earlier attempt")
 	}
-	said, err := ws.applyRest(ctx)
+	said, err := applyRest(ctx, ws)
 	if err != nil {
 		return activities.Result{}, err
 	}
@@ -151,91 +166,106 @@ func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activiti
 }
 
 // applyRest plans and applies what an earlier attempt left to do.
-func (ws *workspace) applyRest(ctx context.Context) (report, error) {
-	file := filepath.Join(ws.dir, planFile)
+func applyRest(ctx context.Context, ws *workspace.Workspace) (stream.Report, error) {
+	file := filepath.Join(ws.Dir, planFile)
 	for {
-		now, err := ws.pullState(ctx)
+		now, err := ws.PullState(ctx)
 		if err != nil {
-			return report{}, err
+			return stream.Report{}, err
 		}
-		anew, err := ws.prepareCutOff(ctx, now, func(string) bool { return true })
+		anew, err := salvage.PrepareCutOff(ctx, ws, now, func(string) bool { return true })
 		if err != nil {
-			return report{}, err
+			return stream.Report{}, err
 		}
-		said, err := ws.plan(ctx, append(replaceOptions(anew), tfexec.Out(file))...)
-		if err != nil || said.unchanged() {
+		said, err := ws.Plan(ctx, append(salvage.ReplaceOptions(anew), tfexec.Out(file))...)
+		if err != nil || said.IsUnchanged() {
 			return said, err
 		}
-		if said, err = ws.applyPlan(ctx, file); err == nil {
+		if said, err = ws.ApplyPlan(ctx, file); err == nil {
 			point.Reach("terraform.apply:applied")
 			return said, nil
 		}
-		if !isRefusal(said, anew) {
+		if !salvage.IsRefusal(said, anew) {
 			return said, err
 		}
 	}
 }
 
 // finishApply stores what the step has left, checks it and makes its result.
-func (a *applyAction) finishApply(ctx context.Context, ws *workspace, s activities.Step, b bundle, said report, notes ...string) (activities.Result, error) {
-	now, err := ws.pullState(ctx)
+func (a *applyAction) finishApply(ctx context.Context, ws *workspace.Workspace, s activities.Step, b configuration.Bundle, said stream.Report, notes ...string) (activities.Result, error) {
+	now, err := ws.PullState(ctx)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	if err := ws.dropBackup(ctx, now); err != nil {
+	if err := a.dropBackup(ctx, ws, now); err != nil {
 		return activities.Result{}, err
 	}
-	if err := ws.token.CheckOpen(); err != nil {
+	if err := ws.Token.CheckOpen(); err != nil {
 		return activities.Result{}, err // what was read may be half undone
 	}
-	sealed, err := a.seal.encrypt(docLeft, now.raw)
+	if err := a.writeMark(ws, record.MarkOf(now)); err != nil {
+		return activities.Result{}, err
+	}
+	refused, err := salvage.ListRefusals(ws)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	refused, err := ws.refusals()
+	ran, err := salvage.ListProvisionings(ws.Token)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	l := resultState{Digest: now.digest(), Lineage: now.Lineage, Serial: now.Serial, Refused: refused, Sealed: sealed}
-	if _, err := ws.token.Create(docLeft, &l); err != nil {
+	if err := a.records.WriteLeft(ws.Token, record.LeftState{Ran: ran, Refused: refused}, now); err != nil {
 		return activities.Result{}, err
 	}
 	point.Reach("terraform.apply:left")
-	b.lockLike(readLock(ws.dir))
-	if err := a.keepKnown(now, b); err != nil {
+	b.LockLike(configuration.ReadLock(ws.Dir))
+	if err := a.records.KeepKnown(now, b); err != nil {
 		return activities.Result{}, err
 	}
-	if err := activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{b.Dir, b.Dir}); err != nil {
+	if err := activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{b.Dir, b.Dir, a.host, a.host.CheckLimits()}); err != nil {
 		return activities.Result{}, err
 	}
 	result := activities.Result{
 		Summary: fmt.Sprintf("%d added, %d changed, %d destroyed", said.Counts.Add, said.Counts.Change, said.Counts.Remove),
-		Outputs: now.shownOutputs(said.Counts),
-		After:   l.Digest,
+		Outputs: shownOutputs(now, said.Counts),
+		After:   now.Digest(),
 		Notes:   append(notes, refused...),
 	}
-	if _, err := a.settleAll(ctx, ws); err != nil {
+	if _, err := salvage.SettleAll(ctx, ws); err != nil {
 		return activities.Result{}, err
 	}
-	if err := a.writeApplied(ws.token, &result); err != nil {
+	if err := a.records.WriteApplied(ws.Token, &result); err != nil {
 		return activities.Result{}, err
 	}
 	point.Reach("terraform.apply:done")
-	return result, removePlainText(ws.token)
+	return result, removePlainText(ws.Token)
+}
+
+// dropBackup removes the backup beside a local state that some commands always make (taint, state push), unless there was
+// one before the step.
+func (a *applyAction) dropBackup(ctx context.Context, ws *workspace.Workspace, now *state.State) error {
+	if !ws.HasBackupFile() {
+		return nil
+	}
+	r, _, _, err := a.records.Read(ctx, ws.Token)
+	if err != nil || r.Backup {
+		return err
+	}
+	return ws.Sweep(ctx, run.SweepJob{Path: ws.StateFile, Lineage: now.Lineage, Backup: true})
 }
 
 // removePlainText removes what a finished apply left in plain text, including that of an interrupted observation. A
 // concurrent one fails and is retried.
 func removePlainText(t *journal.Token) error {
-	said, err := filepath.Glob(filepath.Join(runsDir(t), "*", "std*"))
+	said, err := filepath.Glob(filepath.Join(run.Folder(t), "*", "std*"))
 	for _, f := range said {
 		err = errors.Join(err, os.Remove(f))
 	}
-	return errors.Join(err, removeWork(t, "forward", "prior", "observe-*"))
+	return errors.Join(err, workspace.Remove(t, "forward", "forward.home", "prior", "prior.home", "observe-*"))
 }
 
 // shownOutputs are the outputs that may be shown, and the counts; an output of the same name wins.
-func (s *state) shownOutputs(n counts) map[string]any {
+func shownOutputs(s *state.State, n stream.Counts) map[string]any {
 	shown := map[string]any{"added": n.Add, "changed": n.Change, "destroyed": n.Remove}
 	for name, o := range s.Outputs {
 		if o.Sensitive {

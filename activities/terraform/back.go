@@ -11,66 +11,100 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/terraform/record"
+	"github.com/seed-62bf7108/unwind/activities/terraform/run"
+	"github.com/seed-62bf7108/unwind/activities/terraform/salvage"
+	"github.com/seed-62bf7108/unwind/activities/terraform/state"
+	"github.com/seed-62bf7108/unwind/activities/terraform/stream"
+	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
 // docEmptied says that from here on the undo itself may have emptied the state.
 const docEmptied = "emptied"
 
-// recoverState pushes the last known state if there is none any more, and lets a refresh find out what of it is still true.
-func (u *undo) recoverState(ctx context.Context) error {
-	now, err := u.ws.pullState(ctx)
-	if err != nil || now.exists() {
-		return err
+// recoverState makes sure that the undo works on the state that the step left. One that went back or is gone is drift, told before
+// anything is touched; with a person's force the last known state is pushed, where terraform takes it, and a refresh finds out
+// what of it is still true.
+func (u *undo) recoverState(ctx context.Context) (*activities.Drift, error) {
+	now, err := u.ws.PullState(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var at time.Time
-	if emptied, err := u.ws.token.Read(docEmptied, &at); err != nil || emptied {
-		return err
+	if emptied, err := u.ws.Token.Read(docEmptied, &at); err != nil || emptied {
+		return nil, err
 	}
-	last, found, err := u.readLeft(ctx, u.ws.token)
+	cleared, err := hasCleared(u.ws.Token)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if !cleared {
+		drift, err := u.findRegression(ctx, u.ws, u.record, now)
+		if err != nil {
+			return nil, err
+		}
+		if accepted, err := u.acceptRegression(drift); err != nil || !accepted {
+			return drift, err
+		}
+	}
+	last, found, err := u.records.ReadLeft(ctx, u.ws.Token)
+	if err != nil {
+		return nil, err
 	}
 	if !found {
 		last = u.before
 	}
-	if last.empty() {
-		return nil
+	if !last.PushableOver(now) || cleared && now.Exists() || last.IsEmpty() {
+		return nil, nil
 	}
-	if err := u.ws.pushState(ctx, last.raw); err != nil {
-		return err
+	if err := u.ws.PushState(ctx, last.Raw); err != nil {
+		return nil, err
 	}
-	_, err = u.ws.runChange(ctx, "apply -refresh-only", func(order) error {
-		return u.ws.tf.ApplyJSON(ctx, io.Discard, u.ws.applyOptions(tfexec.RefreshOnly(true))...)
+	_, err = u.ws.RunChange(ctx, "apply -refresh-only", func(run.Order) error {
+		return u.ws.CLI.ApplyJSON(ctx, io.Discard, u.ws.ApplyOptions(tfexec.RefreshOnly(true))...)
 	})
-	return err
+	return nil, err
+}
+
+// acceptRegression reports whether the undo may go on: there is none, or a person has forced exactly this one, now or before.
+func (u *undo) acceptRegression(drift *activities.Drift) (bool, error) {
+	if drift == nil {
+		return true, nil
+	}
+	at := time.Now().UTC()
+	if drift.Digest != u.decision.Force {
+		return u.ws.Token.Read(docAccepted(drift.Digest), &at)
+	}
+	_, err := u.ws.Token.Create(docAccepted(drift.Digest), &at)
+	return err == nil, err
 }
 
 // checkDrift looks for drift before the first change; nil if there is none, or if a person has decided to overwrite exactly
 // that.
 func (u *undo) checkDrift(ctx context.Context) (*activities.Drift, error) {
 	var at time.Time
-	if found, err := u.ws.token.Read(docCleared, &at); err != nil || found {
+	if found, err := u.ws.Token.Read(record.DocCleared, &at); err != nil || found {
 		return nil, err
 	}
-	now, err := u.ws.pullState(ctx)
+	now, err := u.ws.PullState(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !now.same(u.before) {
-		drift, err := u.ws.drift(ctx, u.record, now)
+	if !now.Same(u.before) {
+		drift, err := u.findDrift(ctx, u.ws, u.record, now)
 		if err != nil || drift != nil && drift.Digest != u.decision.Force {
 			return drift, err
 		}
 	}
 	at = time.Now().UTC()
-	_, err = u.ws.token.Create(docCleared, &at)
+	_, err = u.ws.Token.Create(record.DocCleared, &at)
 	return nil, err
 }
 
 // addedAddresses are the addresses in the state that were not there before; a deposed object counts with its address.
-func (u *undo) addedAddresses(now *state) []string {
+func (u *undo) addedAddresses(now *state.State) []string {
 	var all []string
-	for address := range now.managed() {
+	for address := range now.Managed() {
 		address, _, _ = strings.Cut(address, " (deposed")
 		if !slices.Contains(u.record.Addresses, address) && !slices.Contains(all, address) {
 			all = append(all, address)
@@ -84,46 +118,46 @@ func (u *undo) addedAddresses(now *state) []string {
 // provider settings.
 func (u *undo) destroyAdded(ctx context.Context) error {
 	for {
-		now, err := u.ws.pullState(ctx)
+		now, err := u.ws.PullState(ctx)
 		if err != nil {
 			return err
 		}
 		added := u.addedAddresses(now)
-		if len(added) == 0 && (u.record.Back != toNothing || now.empty()) {
+		if len(added) == 0 && (u.record.Back != record.ToNothing || now.IsEmpty()) {
 			return nil
 		}
-		half, err := u.ws.prepareCutOff(ctx, now, func(address string) bool { return slices.Contains(added, address) })
+		half, err := salvage.PrepareCutOff(ctx, u.ws, now, func(address string) bool { return slices.Contains(added, address) })
 		if err != nil {
 			return err
 		}
 		said, err := u.destroyTargets(ctx, added)
-		if err == nil || !isRefusal(said, half) {
+		if err == nil || !salvage.IsRefusal(said, half) {
 			return err
 		}
 	}
 }
 
 // destroyTargets destroys what was added, unless something else would be destroyed too.
-func (u *undo) destroyTargets(ctx context.Context, added []string) (report, error) {
-	file := filepath.Join(u.ws.dir, "unwind.destroy.tfplan")
+func (u *undo) destroyTargets(ctx context.Context, added []string) (stream.Report, error) {
+	file := filepath.Join(u.ws.Dir, "unwind.destroy.tfplan")
 	options := []tfexec.PlanOption{tfexec.Destroy(true), tfexec.Out(file)}
-	if u.record.Back != toNothing {
+	if u.record.Back != record.ToNothing {
 		for _, address := range added {
 			options = append(options, tfexec.Target(address))
 		}
 	}
-	said, err := u.ws.plan(ctx, options...)
+	said, err := u.ws.Plan(ctx, options...)
 	if err != nil {
 		return said, err
 	}
-	for _, address := range said.lostAddresses() {
+	for _, address := range said.LostAddresses() {
 		if !slices.Contains(added, address) {
 			// Something from before now depends on what was added, and would be destroyed too. Applying the previous
 			// configuration removes that dependency, and destroys what was added.
 			return said, nil
 		}
 	}
-	return u.ws.applyPlan(ctx, file)
+	return u.ws.ApplyPlan(ctx, file)
 }
 
 // applyPrior applies the previous configuration to the present state. remains are addresses that it would still change
@@ -132,65 +166,65 @@ func (u *undo) applyPrior(ctx context.Context) (remains []string, drift *activit
 	if u.contents.Prior == nil {
 		return nil, nil, nil
 	}
-	ws, err := u.workspace(ctx, u.entry, filepath.Base(u.ws.dir)+"-prior", *u.contents.Prior, u.ws.turn)
+	ws, err := u.openWorkspace(ctx, u.entry, filepath.Base(u.ws.Dir)+"-prior", *u.contents.Prior, u.ws.Turn)
 	if err != nil {
 		return nil, nil, err
 	}
-	file := filepath.Join(ws.dir, planFile)
+	file := filepath.Join(ws.Dir, planFile)
 	for {
-		now, err := ws.pullState(ctx)
+		now, err := ws.PullState(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		half, err := ws.prepareCutOff(ctx, now, u.record.plansFor)
+		half, err := salvage.PrepareCutOff(ctx, ws, now, u.record.PlansFor)
 		if err != nil {
 			return nil, nil, err
 		}
-		said, err := ws.plan(ctx, append(replaceOptions(half), tfexec.Out(file))...)
+		said, err := ws.Plan(ctx, append(salvage.ReplaceOptions(half), tfexec.Out(file))...)
 		if err != nil {
 			return nil, nil, err
 		}
-		if said.unchanged() {
+		if said.IsUnchanged() {
 			break
 		}
 		if drift, err := u.unexpectedLosses(ctx, ws, said); drift != nil || err != nil {
 			return nil, drift, err
 		}
-		if said, err = ws.applyPlan(ctx, file); err == nil {
+		if said, err = ws.ApplyPlan(ctx, file); err == nil {
 			break
 		}
-		if !strings.Contains(said.failure(), "Saved plan is stale") && !isRefusal(said, half) {
+		if !strings.Contains(said.Failure(), "Saved plan is stale") && !salvage.IsRefusal(said, half) {
 			return nil, nil, err
 		}
 	}
-	said, err := ws.plan(ctx)
+	said, err := ws.Plan(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	now, err := ws.pullState(ctx)
+	now, err := ws.PullState(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := u.keepKnown(now, *u.contents.Prior); err != nil {
+	if err := u.records.KeepKnown(now, *u.contents.Prior); err != nil {
 		return nil, nil, err
 	}
-	if now.same(u.before) {
+	if now.Same(u.before) {
 		return nil, nil, nil // a configuration that never converges is no residue of the step
 	}
-	return addressesOf(said.actions()), nil, nil
+	return addressesOf(said.Actions()), nil, nil
 }
 
 // unexpectedLosses compares what the undo would destroy with what the step touched. Anything else is someone's newer work,
 // and shown as drift.
-func (u *undo) unexpectedLosses(ctx context.Context, ws *workspace, said report) (*activities.Drift, error) {
-	now, err := ws.pullState(ctx)
+func (u *undo) unexpectedLosses(ctx context.Context, ws *workspace.Workspace, said stream.Report) (*activities.Drift, error) {
+	now, err := ws.PullState(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var lines []string
 	added := u.addedAddresses(now)
-	for _, address := range said.lostAddresses() {
-		if !u.record.plansFor(address) && !slices.Contains(added, address) {
+	for _, address := range said.LostAddresses() {
+		if !u.record.PlansFor(address) && !slices.Contains(added, address) {
 			lines = append(lines, "- "+address+" would be destroyed or replaced, though the step has not touched it")
 		}
 	}
@@ -198,7 +232,7 @@ func (u *undo) unexpectedLosses(ctx context.Context, ws *workspace, said report)
 		return nil, nil
 	}
 	text := strings.Join(lines, "\n")
-	drift := &activities.Drift{Digest: activities.DigestOf([]byte(text), []byte(now.digest())), Diff: text}
+	drift := &activities.Drift{Digest: activities.DigestOf([]byte(text), []byte(now.Digest())), Diff: text}
 	if drift.Digest == u.decision.Force {
 		return nil, nil
 	}
@@ -206,23 +240,22 @@ func (u *undo) unexpectedLosses(ctx context.Context, ws *workspace, said report)
 }
 
 // removeNewFiles removes a local backend's files that did not exist before.
-func (u *undo) removeNewFiles(ctx context.Context, now *state) error {
-	path := u.ws.state
+func (u *undo) removeNewFiles(ctx context.Context, now *state.State) error {
+	path := u.ws.StateFile
 	if path == "" {
 		return nil
 	}
-	s := sweepJob{
+	s := run.SweepJob{
 		Path: path, Lineage: now.Lineage,
-		State:  !u.record.Had && now.empty() && isFile(path),
-		Backup: !u.record.Backup && isFile(path+".backup"),
+		State:  !u.record.Had && now.IsEmpty() && u.ws.HasStateFile(),
+		Backup: !u.record.Backup && u.ws.HasBackupFile(),
 	}
-	stray := isFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock.info"))
-	if !s.State && !s.Backup && !stray {
+	if !s.State && !s.Backup && !u.ws.HasLockInfo() {
 		return nil
 	}
 	at := time.Now().UTC()
-	if _, err := u.ws.token.Create(docEmptied, &at); err != nil {
+	if _, err := u.ws.Token.Create(docEmptied, &at); err != nil {
 		return err
 	}
-	return u.ws.sweep(ctx, s)
+	return u.ws.Sweep(ctx, s)
 }

@@ -38,6 +38,7 @@ func newBenchIn(t *testing.T, dir, configuration string) *bench {
 	b := &bench{TB: t, dir: dir}
 	t.Cleanup(b.quiet)
 	terraformtest.PlainFront(t, filepath.Join(dir, "worker"))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "objects"), 0o755)) // what runs makes nothing new beside the worker's folder
 	if configuration != "" {
 		b.configure(configuration)
 	}
@@ -63,7 +64,8 @@ func (b *bench) config() Config {
 	b.Helper()
 	return Config{
 		State: filepath.Join(b.dir, "worker"), Roots: []string{filepath.Join(b.dir, "conf"), filepath.Join(b.dir, "previous")},
-		CLIConfig: terraformtest.CLIConfig(b),
+		CLIConfig:   terraformtest.CLIConfig(b),
+		Environment: []string{breakVar, sleeperVar, diskVar, "GORACE"},
 	}
 }
 

@@ -11,6 +11,10 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/terraform/configuration"
+	"github.com/seed-62bf7108/unwind/activities/terraform/record"
+	"github.com/seed-62bf7108/unwind/activities/terraform/run"
+	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
 // Name is the world's name.
@@ -24,9 +28,15 @@ type Config struct {
 	Roots []string
 	// Terraform is the program. Defaults to terraform on PATH.
 	Terraform string
-	// CLIConfig is the file of Terraform's own settings (mirrors, credentials). Defaults to what TF_CLI_CONFIG_FILE names,
-	// if it exists, else to an empty file.
+	// CLIConfig is the file of Terraform's own settings (mirrors, credentials). Where it has no provider_installation, providers
+	// come from the mirrors of this host and from their registries. Defaults to what TF_CLI_CONFIG_FILE names, if it exists.
 	CLIConfig string
+	// Environment names variables of the worker's that Terraform, its providers and its provisioners get besides the minimal ones.
+	Environment []string
+	// Secrets returns variables that they get, by name, whose values are secrets. It is asked at each use. Defaults to none.
+	Secrets func() (map[string]string, error) `json:"-"`
+	// Hidden are paths that Terraform and what it starts can neither read nor change, besides Folder.
+	Hidden []string
 	// Interrupted is how long a cancelled step waits for terraform to finish what is in flight. The supervisor waits
 	// longer. Defaults to one minute.
 	Interrupted time.Duration
@@ -34,6 +44,8 @@ type Config struct {
 	Ending time.Duration
 	// LockTimeout is how long terraform waits for the lock of a state. Defaults to ten seconds.
 	LockTimeout time.Duration
+	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
+	LookOnly bool
 }
 
 func (c Config) withDefaults() Config {
@@ -73,71 +85,80 @@ func (c Config) validate() error {
 	if c.CLIConfig != "" && !isFile(c.CLIConfig) {
 		return fmt.Errorf("terraform: CLIConfig %q is not there", c.CLIConfig)
 	}
+	for _, name := range c.Environment {
+		if err := workspace.CheckVariable(name); err != nil {
+			return fmt.Errorf("terraform: Environment: %w", err)
+		}
+	}
 	return nil
 }
 
+// Attend makes the program its own supervisor of terraform. Call it first in main and in TestMain: it returns at once, except in
+// the processes that the world starts from the program itself.
+func Attend() { run.Attend() }
+
+// CheckVariable refuses the name of a variable that a config may not pass on to terraform.
+func CheckVariable(name string) error { return workspace.CheckVariable(name) }
+
 // New makes the world. The program must have called [Attend] first: it is its own supervisor.
 func New(c Config) (activities.World, error) {
-	if !supervisorRole.Attended() {
+	if !run.SupervisorRole.Attended() {
 		return activities.World{}, fmt.Errorf("terraform: call terraform.Attend() first thing in main (or TestMain)")
 	}
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
 		return activities.World{}, err
 	}
+	if c.LookOnly {
+		return activities.World{
+			Name: Name, Actions: []activities.Action{&applyAction{&world{Config: c}}},
+			Journal: func(context.Context) (string, error) { return "", nil },
+		}, nil
+	}
 	j, err := journal.Open(filepath.Join(c.State, "journal"))
 	if err != nil {
 		return activities.World{}, err
 	}
-	w := &world{Config: c, journal: j}
 	tokens, err := j.Tokens()
 	if err != nil {
 		return activities.World{}, err
 	}
-	if w.seal, err = openSeal(filepath.Join(c.State, "key"), len(tokens) > 0); err != nil {
+	w := &world{Config: c, journal: j, host: &workspace.Host{
+		Folder: c.State, Journal: j.Dir(), Terraform: c.Terraform, CLIConfig: c.CLIConfig, Environment: c.Environment, Secrets: c.Secrets,
+		Hidden: c.Hidden, Interrupted: c.Interrupted, Ending: c.Ending, LockTimeout: c.LockTimeout,
+	}}
+	if w.records, err = record.Open(c.State, j.Dir(), len(tokens) > 0); err != nil {
 		return activities.World{}, err
 	}
-	if err := w.makeFiles(); err != nil {
+	if err := w.host.Prepare(); err != nil {
 		return activities.World{}, err
 	}
 	return activities.World{
 		Name:    Name,
 		Actions: []activities.Action{&applyAction{w}},
-		Journal: func(context.Context) (string, error) { return j.ID(), nil },
+		Journal: func(context.Context) (string, error) { return j.Mark() },
 		Records: journal.Records{Journal: j},
+		Notices: c.notices(),
 	}, nil
+}
+
+// notices are what does not work, or is not as safe as it could be.
+func (c Config) notices() []string {
+	if c.Terraform == "" {
+		return append(workspace.UnconfinedNotice(), "there is no terraform on the worker's PATH: steps that use it are refused; install it, or name it in terraform.binary")
+	}
+	if _, err := exec.LookPath(c.Terraform); err != nil {
+		return append(workspace.UnconfinedNotice(), fmt.Sprintf("terraform.binary: %v: steps that use it fail", err))
+	}
+	return workspace.UnconfinedNotice()
 }
 
 // world is what the actions share.
 type world struct {
 	Config
 	journal *journal.Journal
-	seal    *recordCipher
-	front   string // our own program under the name that makes it terraform's front
-	version knownVersion
-}
-
-// makeFiles makes what the world keeps beside the journal: the front, an empty settings file, the folder of known
-// configurations.
-func (w *world) makeFiles() error {
-	for _, d := range []string{"bin", "known"} {
-		if err := os.MkdirAll(filepath.Join(w.State, d), 0o700); err != nil {
-			return err
-		}
-	}
-	w.front = filepath.Join(w.State, "bin", frontName)
-	if err := os.Symlink("/proc/self/exe", w.front); err != nil && !os.IsExist(err) {
-		return err
-	}
-	if w.CLIConfig == "" {
-		w.CLIConfig = filepath.Join(w.State, "terraform.rc")
-		f, err := os.OpenFile(w.CLIConfig, os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		return f.Close()
-	}
-	return nil
+	records *record.Store
+	host    *workspace.Host
 }
 
 // token opens the record of an entry.
@@ -146,6 +167,15 @@ func (w *world) token(e activities.Entry) (*journal.Token, error) {
 		return nil, err
 	}
 	return w.journal.Token(e.Token)
+}
+
+// openWorkspace opens a workspace of an entry's token; see [host.openWorkspace].
+func (w *world) openWorkspace(ctx context.Context, e activities.Entry, name string, b configuration.Bundle, turn int) (*workspace.Workspace, error) {
+	t, err := w.token(e)
+	if err != nil {
+		return nil, err
+	}
+	return w.host.Open(ctx, t, name, b, turn)
 }
 
 // checkInstalled fails if there is no terraform.
@@ -162,20 +192,24 @@ func (w *world) resolveFolder(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", activities.Errorf(activities.Refused, "dir: %q is not an absolute path", dir)
 	}
+	key := "file:" + filepath.Clean(dir)
 	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return "", activities.Errorf(activities.Refused, "dir: %v", err)
+		return "", activities.RefuseCurrent(key, "dir: %v", err)
 	}
 	if info, err := os.Stat(resolved); err != nil || !info.IsDir() {
-		return "", activities.Errorf(activities.Refused, "dir: %s is not a folder", dir)
+		return "", activities.RefuseCurrent(key, "dir: %s is not a folder", dir)
 	}
 	for _, root := range w.Roots {
 		if root, err := filepath.EvalSymlinks(root); err == nil && isBelow(root, resolved) {
 			return resolved, nil
 		}
 	}
-	return "", activities.Errorf(activities.Refused, "dir: %s is outside the folders that this worker allows: %s",
-		dir, strings.Join(w.Roots, ", "))
+	refusal := activities.Errorf(activities.Refused, "dir: %s is outside the folders that this worker allows: %s", dir, strings.Join(w.Roots, ", "))
+	if resolved != filepath.Clean(dir) {
+		refusal = activities.RefuseCurrent(key, "dir: %s leads to %s, which is outside the folders that this worker allows: %s", dir, resolved, strings.Join(w.Roots, ", "))
+	}
+	return "", refusal
 }
 
 func isBelow(root, path string) bool {

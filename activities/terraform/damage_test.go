@@ -15,6 +15,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/terraform/record"
+	"github.com/seed-62bf7108/unwind/activities/terraform/run"
 	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
@@ -55,9 +57,9 @@ func TestDamageIsToldAndNothingIsHalfUndone(t *testing.T) {
 		{"a record cut in half", inToken(journal.Record), half},
 		{"an empty record", inToken(journal.Record), func([]byte) []byte { return []byte{} }},
 		{"a sealed part that was changed", inToken(journal.Record), resealed},
-		{"what the step left, cut in half", inToken(docLeft), half},
-		{"how a run ended, cut in half", inToken("run-001." + docExit), half},
-		{"what a run left behind, cut in half", inToken("run-001." + docSettled), half},
+		{"what the step left, cut in half", inToken(record.DocLeft), half},
+		{"how a run ended, cut in half", inToken("run-001." + run.DocExit), half},
+		{"what a run left behind, cut in half", inToken("run-001." + run.DocSettled), half},
 		{"no key", key, func([]byte) []byte { return nil }},
 		{"a key cut in half", key, half},
 		{"a key that is none", key, func([]byte) []byte { return []byte("none") }},
@@ -89,7 +91,7 @@ func resealed(whole []byte) []byte {
 		Digest string          `json:"sha256"`
 		Body   json.RawMessage `json:"body"`
 	}
-	var r record
+	var r record.Record
 	if json.Unmarshal(whole, &e) != nil || json.Unmarshal(e.Body, &r) != nil {
 		return nil
 	}

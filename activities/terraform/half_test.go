@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/terraform/state"
 )
 
 const served = `terraform_data.served["eu"]`
@@ -69,7 +70,7 @@ func (b *bench) cutOff() (activities.Entry, activities.Step) {
 		return len(now) == 1 && !slices.Equal(now, was)
 	})
 	b.kill(c)
-	b.eventually("the end of the supervisor", func() bool { return !b.supervisor(e).isAlive() })
+	b.eventually("the end of the supervisor", func() bool { return !b.supervisor(e).IsAlive() })
 	require.NoError(b, os.Remove(hold))
 	return e, s
 }
@@ -79,7 +80,7 @@ func TestProvisionerThatIsCutOff(t *testing.T) {
 		b := serving(t, "1")
 		e, _ := b.cutOff()
 		u := b.undo(e)
-		assert.Equal(t, activities.Restored, u.Outcome, "%v", u.Losses)
+		assert.Equal(t, activities.Compensated, u.Outcome, "%v", u.Losses)
 		assert.Empty(t, b.effects(), "what the provisioner had done is taken back")
 		assert.NoFileExists(t, b.state())
 	})
@@ -91,7 +92,7 @@ func TestProvisionerThatIsCutOff(t *testing.T) {
 		assert.Equal(t, []string{fmt.Sprint(r.Outputs["id"])}, b.effects(), "once, and of the object that is there")
 		assert.NoFileExists(t, b.state()+".backup")
 		u := b.undo(e)
-		assert.Equal(t, activities.Restored, u.Outcome, "%v", u.Losses)
+		assert.Equal(t, activities.Compensated, u.Outcome, "%v", u.Losses)
 		assert.Empty(t, b.effects())
 	})
 	t.Run("of one that was there before", func(t *testing.T) {
@@ -101,10 +102,10 @@ func TestProvisionerThatIsCutOff(t *testing.T) {
 		e, _ := b.cutOff() // the old one's provisioner for the destruction has removed its file
 		u := b.undo(e)
 		assert.Equal(t, activities.Compensated, u.Outcome, "%v", u.Losses)
-		now, err := parseState([]byte(b.stateText()))
+		now, err := state.Parse([]byte(b.stateText()))
 		require.NoError(t, err)
 		require.Len(t, b.effects(), 1)
-		assert.Contains(t, now.managed()[served], b.effects()[0], "once, and of the object that is there")
+		assert.Contains(t, now.Managed()[served], b.effects()[0], "once, and of the object that is there")
 	})
 }
 
@@ -186,9 +187,9 @@ func TestProvisionerThatIsCutOffInTheDestruction(t *testing.T) {
 		u := b.undo(e)
 		assert.Equal(t, activities.Residue, u.Outcome)
 		assert.Contains(t, u.Losses, loss)
-		now, err := parseState([]byte(b.stateText()))
+		now, err := state.Parse([]byte(b.stateText()))
 		require.NoError(t, err)
 		require.Len(t, b.effects(), 1)
-		assert.Contains(t, now.managed()[served], b.effects()[0], "once, and of the object that is there")
+		assert.Contains(t, now.Managed()[served], b.effects()[0], "once, and of the object that is there")
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/terraform/run"
 	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
 )
 
@@ -25,8 +26,14 @@ const (
 	diskVar = "UNWIND_TERRAFORM_TEST_DISK"
 )
 
+// ownSecret is in the environment of the worker of all tests.
+const (
+	ownSecretVar = "UNWIND_TERRAFORM_TEST_SECRET"
+	ownSecret    = "sk_live_4711_do_not_print"
+)
+
 func TestMain(m *testing.M) {
-	if at := os.Getenv(breakVar); at != "" && (strings.HasPrefix(filepath.Base(os.Args[0]), frontName) || os.Getenv(workerVar) != "") {
+	if at := os.Getenv(breakVar); at != "" && (strings.HasPrefix(filepath.Base(os.Args[0]), run.FrontName) || os.Getenv(workerVar) != "") {
 		point.Hook(func(label string) {
 			switch at {
 			case "kill:" + label:
@@ -49,10 +56,11 @@ func TestMain(m *testing.M) {
 			}
 		})
 	}
-	if filepath.Base(os.Args[0]) == frontName {
+	if filepath.Base(os.Args[0]) == run.FrontName {
 		os.Setenv("TF_DISABLE_PLUGIN_TLS", "1") // as terraformtest/front
 	}
 	Attend()
+	os.Setenv(ownSecretVar, ownSecret)
 	// A program with the race detector sleeps a second at its end; fronts and supervisors are such programs here.
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	if task := os.Getenv(workerVar); task != "" {

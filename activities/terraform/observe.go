@@ -3,14 +3,17 @@ package terraform
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/terraform/record"
+	"github.com/seed-62bf7108/unwind/activities/terraform/run"
+	"github.com/seed-62bf7108/unwind/activities/terraform/salvage"
+	"github.com/seed-62bf7108/unwind/activities/terraform/state"
+	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
 // Observe compares the state and its objects with what the step left and with what there was before. It also answers for a
@@ -21,7 +24,7 @@ func (a *applyAction) Observe(ctx context.Context, e activities.Entry) (activiti
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	r, c, found, err := a.readRecord(ctx, t)
+	r, c, found, err := a.records.Read(ctx, t)
 	if err != nil {
 		return activities.Observation{}, err
 	}
@@ -32,7 +35,7 @@ func (a *applyAction) Observe(ctx context.Context, e activities.Entry) (activiti
 		return activities.Observation{}, err
 	}
 	last, err := a.awaitHalf(ctx, t)
-	if errors.Is(err, errWorking) && ctx.Err() == nil {
+	if errors.Is(err, run.ErrWorking) && ctx.Err() == nil {
 		return unseenBecause("terraform is still working"), nil
 	}
 	if err != nil {
@@ -46,59 +49,71 @@ func (a *applyAction) Observe(ctx context.Context, e activities.Entry) (activiti
 		return activities.Observation{}, err
 	}
 	defer os.RemoveAll(dir)
-	ws, err := a.workspace(ctx, e, filepath.Base(dir), c.Forward, observerTurn)
+	defer os.RemoveAll(dir + ".home")
+	ws, err := a.openWorkspace(ctx, e, filepath.Base(dir), c.Forward, workspace.ObserverTurn)
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	before, err := parseHidden(ctx, c.State)
+	before, err := state.ParseHidden(ctx, c.State)
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	return ws.observe(ctx, r, before, last)
+	return a.observe(ctx, ws, r, before, last)
 }
 
 // awaitHalf waits for a token's runs for at most half of the time that the call has left.
-func (w *world) awaitHalf(ctx context.Context, t *journal.Token) (last *finishedRun, err error) {
+func (w *world) awaitHalf(ctx context.Context, t *journal.Token) (last *run.Finished, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
 	}
-	return w.awaitAll(ctx, t, false)
+	return run.AwaitAll(ctx, t, w.Ending, false)
 }
 
 // observe looks from a workspace under the step's own configuration. last is the forward's last run.
-func (ws *workspace) observe(ctx context.Context, r record, before *state, last *finishedRun) (activities.Observation, error) {
-	now, err := ws.pullState(ctx)
+func (a *applyAction) observe(ctx context.Context, ws *workspace.Workspace, r record.Record, before *state.State, last *run.Finished) (activities.Observation, error) {
+	now, err := ws.PullState(ctx)
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	drift, err := ws.drift(ctx, r, now)
+	if cleared, err := hasCleared(ws.Token); err != nil {
+		return activities.Observation{}, err
+	} else if !cleared && !run.IsSettled(ws.Token) {
+		lost, err := a.findRegression(ctx, ws, r, now)
+		if err != nil {
+			return activities.Observation{}, err
+		}
+		if lost != nil {
+			return activities.Observation{State: activities.Elsewise, Detail: "the state is not what became of the one that the step left", Drift: lost}, nil
+		}
+	}
+	drift, err := a.findDrift(ctx, ws, r, now)
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	_, done, err := ws.readLeft(ctx, ws.token)
+	_, done, err := a.records.ReadLeft(ctx, ws.Token)
 	if err != nil {
 		return activities.Observation{}, err
 	}
 	if done && drift == nil {
 		return activities.Observation{State: activities.AsLeft, Detail: "the state and its objects are as the step left them"}, nil
 	}
-	undone := isSettled(ws.token)
+	undone := run.IsSettled(ws.Token)
 	if !done && !undone {
-		doubt, err := ws.findDoubt(now)
+		doubt, err := salvage.FindDoubt(ws, now)
 		if err != nil {
 			return activities.Observation{}, err
 		}
 		if doubt != "" {
 			return unseenBecause(doubt), nil
 		}
-		if drift == nil && last.appliedAll() {
+		if drift == nil && last.AppliedAll() {
 			return activities.Observation{State: activities.AsLeft, Detail: "terraform has ended; the step has not recorded its result"}, nil
 		}
 	}
-	if before.same(now) {
-		moved, _, err := ws.changedObjects(ctx)
+	if before.Same(now) {
+		moved, _, err := ws.ChangedObjects(ctx)
 		if err == nil && len(moved) == 0 {
 			return activities.Observation{State: activities.AsBefore, Detail: "the state has the same resources, attributes and outputs as before the step"}, nil
 		}
@@ -108,42 +123,6 @@ func (ws *workspace) observe(ctx context.Context, r record, before *state, last 
 		return unseenBecause("the step has not finished"), nil
 	}
 	return activities.Observation{State: activities.Elsewise, Detail: "the state or its objects have changed since the step", Drift: drift}, nil
-}
-
-// findDoubt says what a killed run has left that only an attempt or an undo can settle; empty if nothing.
-func (ws *workspace) findDoubt(now *state) (string, error) {
-	for _, where := range []string{workDir(ws.token, filepath.Join("*", errandName)), filepath.Join(ws.token.Dir(), errandsName, "*")} {
-		if unsaved, err := filepath.Glob(where); err != nil || len(unsaved) > 0 {
-			return "terraform could not save its last state, which is still to be pushed", err
-		}
-	}
-	all, err := listRuns(ws.token)
-	if err != nil {
-		return "", err
-	}
-	objects := now.managed()
-	var lost []creation
-	for _, r := range all {
-		var s supervisorRecord
-		if found, err := ws.token.Read(r.doc(docProcess), &s); err != nil {
-			return "", err
-		} else if !found || s.Turn != 0 {
-			continue
-		}
-		var missing []creation
-		found, err := ws.token.Read(r.doc(docSettled), &missing)
-		if err == nil && !found {
-			missing, err = r.missingCreations(objects)
-		}
-		if err != nil {
-			return "", err
-		}
-		lost = append(lost, stillLost(missing, objects)...)
-	}
-	if unknown := unknowableAddresses(lost); len(unknown) > 0 {
-		return fmt.Sprintf("terraform was killed while it made %s: whether they exist cannot be known", strings.Join(unknown, ", ")), nil
-	}
-	return "", nil
 }
 
 // withoutRecord distinguishes a step that has not begun from one whose record was released.

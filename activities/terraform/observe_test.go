@@ -10,6 +10,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/terraform/salvage"
+	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
 // sees probes a step, and requires that this touches neither the objects nor the state.
@@ -123,17 +125,17 @@ resource "fake_thing" "b" {
 	a := b.action.(*applyAction)
 	tok, err := a.token(e)
 	require.NoError(t, err)
-	require.NoError(t, os.Rename(b.state(), filepath.Join(workDir(tok, "forward"), errandName)))
+	require.NoError(t, os.Rename(b.state(), filepath.Join(workspace.Folder(tok, "forward"), salvage.UnsavedName)))
 	b.sees(e, activities.Unseen)
 
 	// A second attempt pushes the state and dies.
-	_, c, _, err := a.readRecord(b.ctx, tok)
+	_, c, _, err := a.records.Read(b.ctx, tok)
 	require.NoError(t, err)
-	unsaved, err := moveErrands(tok)
+	unsaved, err := salvage.MoveUnsaved(tok)
 	require.NoError(t, err)
-	ws, err := a.workspace(b.ctx, e, "forward", c.Forward, 0)
+	ws, err := a.openWorkspace(b.ctx, e, "forward", c.Forward, 0)
 	require.NoError(t, err)
-	require.NoError(t, ws.pushErrands(b.ctx, unsaved))
+	require.NoError(t, salvage.PushUnsaved(b.ctx, ws, unsaved))
 	b.sees(e, activities.Unseen)
 	_, err = b.action.Apply(b.ctx, e, s, "")
 	require.Error(t, err, "b is still to be made, and fails again")

@@ -8,6 +8,14 @@ import (
 	"slices"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/seed-62bf7108/unwind/activities/terraform/configuration"
+	"github.com/seed-62bf7108/unwind/activities/terraform/plan"
+	"github.com/seed-62bf7108/unwind/activities/terraform/record"
+	"github.com/seed-62bf7108/unwind/activities/terraform/state"
+	"github.com/seed-62bf7108/unwind/activities/terraform/stream"
+	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
+
 	tfjson "github.com/hashicorp/terraform-json"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -15,14 +23,18 @@ import (
 
 // planning is a step that is planned and whose undo is prepared; nothing has been touched.
 type planning struct {
-	ws     *workspace
-	bundle bundle
-	state  *state // before the step
-	said   report
+	ws     *workspace.Workspace
+	bundle configuration.Bundle
+	state  *state.State // before the step
+	said   stream.Report
 	// file is the saved plan.
 	file  string
-	back  undoPlan
-	prior *bundle
+	back  record.UndoPlan
+	prior *configuration.Bundle
+	// regression says how the state is not what this worker left there; empty where it is.
+	regression string
+	// programs describes what the plan would run besides providers; sources are the data sources among it.
+	programs, sources []string
 	// notes go into the report: how the bundle was found.
 	notes []string
 }
@@ -42,26 +54,34 @@ func (a *applyAction) prepare(ctx context.Context, e activities.Entry, s activit
 	if err != nil {
 		return nil, err
 	}
-	if err := defaultWorkspace(dir); err != nil {
+	if err := configuration.CheckDefaultWorkspace(dir); err != nil {
 		return nil, err
 	}
 	b, notes, err := a.configuration(ctx, e, dir, p)
 	if err != nil {
 		return nil, err
 	}
-	ws, err := a.workspace(ctx, e, "forward", b, 0)
+	ws, err := a.openWorkspace(ctx, e, "forward", b, 0)
 	if err != nil {
 		return nil, err
 	}
-	now, err := ws.pullState(ctx)
+	now, err := ws.PullState(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := activities.RunChecks(ctx, s.Checks, activities.Staged, activities.Live, scene{ws.dir, p.Dir}); err != nil {
+	if err := activities.RunChecks(ctx, s.Checks, activities.Staged, activities.Live, scene{ws.Dir, p.Dir, a.host, ws.CheckLimits(ws.Dir)}); err != nil {
 		return nil, err
 	}
-	pr := &planning{ws: ws, bundle: b, state: now, file: filepath.Join(ws.dir, planFile), notes: notes}
-	if pr.said, err = ws.plan(ctx, tfexec.Out(pr.file)); err != nil {
+	place, err := ws.Place()
+	if err != nil {
+		return nil, err
+	}
+	mark, err := a.records.ReadMark(place)
+	if err != nil {
+		return nil, err
+	}
+	pr := &planning{ws: ws, bundle: b, state: now, file: filepath.Join(ws.Dir, planFile), notes: notes, regression: mark.Regression(now)}
+	if pr.said, err = ws.Plan(ctx, tfexec.Out(pr.file)); err != nil {
 		return nil, err
 	}
 	return pr, a.chooseUndoPlan(ctx, e, p.Previous, pr)
@@ -69,13 +89,13 @@ func (a *applyAction) prepare(ctx context.Context, e activities.Entry, s activit
 
 // configuration is what the step applies: the one in dir; or, if it redoes a rolled back step, the one that was applied
 // then.
-func (a *applyAction) configuration(ctx context.Context, e activities.Entry, dir string, p Params) (b bundle, notes []string, err error) {
+func (a *applyAction) configuration(ctx context.Context, e activities.Entry, dir string, p Params) (b configuration.Bundle, notes []string, err error) {
 	if e.Redoes != "" {
 		earlier, err := a.journal.Token(e.Redoes)
 		if err != nil {
 			return b, nil, err
 		}
-		_, c, found, err := a.readRecord(ctx, earlier)
+		_, c, found, err := a.records.Read(ctx, earlier)
 		if err != nil {
 			return b, nil, err
 		}
@@ -84,38 +104,38 @@ func (a *applyAction) configuration(ctx context.Context, e activities.Entry, dir
 		}
 		notes = []string{"the configuration that the rolled back step applied is no longer kept; the one in the folder was used"}
 	}
-	b, err = readBundle(dir, p.Vars, p.VarFiles, p.Backend)
+	b, err = configuration.Read(dir, p.Vars, p.VarFiles, p.Backend)
 	return b, notes, err
 }
 
 // chooseUndoPlan decides how the step will be undone, and proves of it what can be proved.
 func (a *applyAction) chooseUndoPlan(ctx context.Context, e activities.Entry, previous *Previous, pr *planning) (err error) {
 	switch {
-	case pr.said.unchanged():
-		pr.back = nowhere
+	case pr.said.IsUnchanged():
+		pr.back = record.Nowhere
 		return nil
-	case pr.state.empty():
-		pr.back = toNothing
+	case pr.state.IsEmpty():
+		pr.back = record.ToNothing
 		return nil
 	case previous != nil:
 		dir, err := a.resolveFolder(previous.Dir)
 		if err != nil {
 			return err
 		}
-		b, err := readBundle(dir, previous.Vars, previous.VarFiles, pr.bundle.Backend)
+		b, err := configuration.Read(dir, previous.Vars, previous.VarFiles, pr.bundle.Backend)
 		if err != nil {
 			return err
 		}
 		b.Dir = pr.bundle.Dir
-		pr.back, pr.prior = toPrevious, &b
+		pr.back, pr.prior = record.ToPrevious, &b
 	default:
-		if pr.prior, err = a.findKnown(pr.state); err != nil {
+		if pr.prior, err = a.records.FindKnown(pr.state); err != nil {
 			return err
 		}
-		pr.back = toKnown
+		pr.back = record.ToKnown
 	}
 	if pr.prior == nil {
-		if pr.back = bySubtract; !pr.said.onlyAdds() {
+		if pr.back = record.BySubtract; !pr.said.OnlyAdds() {
 			return unpreparedError(pr.bundle.Dir, pr.state)
 		}
 		return nil
@@ -126,26 +146,26 @@ func (a *applyAction) chooseUndoPlan(ctx context.Context, e activities.Entry, pr
 // proveUndoPlan initialises the previous configuration, with the providers of the step, and plans it: that must work, and
 // one that was only named must make exactly the present state.
 func (a *applyAction) proveUndoPlan(ctx context.Context, e activities.Entry, pr *planning) error {
-	pr.prior.lockLike(pr.lock())
-	ws, err := a.workspace(ctx, e, "prior", *pr.prior, 0)
+	pr.prior.LockLike(pr.lock())
+	ws, err := a.openWorkspace(ctx, e, "prior", *pr.prior, 0)
 	if err != nil {
 		return err
 	}
-	said, err := ws.plan(ctx, tfexec.Refresh(false))
+	said, err := ws.Plan(ctx, tfexec.Refresh(false))
 	if err != nil {
 		return err
 	}
-	if pr.back == toPrevious && !said.unchanged() {
+	if pr.back == record.ToPrevious && !said.IsUnchanged() {
 		return activities.Errorf(activities.Refused, "previous: that configuration does not make the present state (applying it would "+
-			"change %v), so an undo could not go back to it", addressesOf(said.actions()))
+			"change %v), so an undo could not go back to it", addressesOf(said.Actions()))
 	}
 	return nil
 }
 
 // lock is the lock file of the providers that init chose for the step.
-func (pr *planning) lock() bundleFile { return readLock(pr.ws.dir) }
+func (pr *planning) lock() configuration.BundleFile { return configuration.ReadLock(pr.ws.Dir) }
 
-func addressesOf(ps []plannedChange) []string {
+func addressesOf(ps []stream.PlannedChange) []string {
 	var all []string
 	for _, p := range ps {
 		all = append(all, p.Address)
@@ -155,54 +175,62 @@ func addressesOf(ps []plannedChange) []string {
 
 // digest covers what the plan would do to which state.
 func (pr *planning) digest(ctx context.Context) (activities.Digest, *tfjson.Plan, error) {
-	if err := pr.ws.unsupervised(); err != nil {
+	if err := pr.ws.SkipSupervisor(); err != nil {
 		return "", nil, err
 	}
-	plan, err := pr.ws.tf.ShowPlanFile(ctx, pr.file)
+	shown, err := pr.ws.CLI.ShowPlanFile(ctx, pr.file)
 	if err != nil {
-		return "", nil, pr.ws.failedError(ctx, "show", report{}, err)
+		return "", nil, pr.ws.FailedError(ctx, "show", stream.Report{}, err)
 	}
-	hideSecrets(ctx, sensitiveInPlan(plan))
+	activities.MaskerFrom(ctx).Add(plan.SensitiveTexts(shown)...)
+	pr.programs, pr.sources = plan.FindPrograms(shown)
 	var changes []any
-	for _, rc := range plan.ResourceChanges {
+	for _, rc := range shown.ResourceChanges {
 		changes = append(changes, rc.Address, rc.DeposedKey, rc.Change)
 	}
-	meaning, err := json.Marshal([]any{changes, plan.OutputChanges, pr.state.Lineage, pr.state.Serial, pr.back})
+	meaning, err := json.Marshal([]any{changes, shown.OutputChanges, pr.state.Lineage, pr.state.Serial, pr.back, pr.regression})
 	if err != nil {
 		return "", nil, err
 	}
-	return activities.DigestOf([]byte(pr.bundle.digest()), meaning), plan, nil
+	return activities.DigestOf([]byte(pr.bundle.Digest()), meaning), shown, nil
 }
 
 // record makes the undo record.
-func (pr *planning) record(ctx context.Context, want activities.Digest) (record, error) {
-	c := secretParts{Forward: pr.bundle, Prior: pr.prior, State: pr.state.raw, Secrets: pr.secrets(ctx)}
-	c.Forward.lockLike(pr.lock())
-	sealed, err := pr.ws.seal.encrypt("record", c)
-	return record{
-		Version: recordVersion, Want: want, Dir: pr.bundle.Dir,
-		Had: pr.state.exists() || pr.ws.state != "" && isFile(pr.ws.state), Backup: pr.ws.state != "" && isFile(pr.ws.state+".backup"),
-		Lineage: pr.state.Lineage, Serial: pr.state.Serial, Addresses: slices.Sorted(maps.Keys(pr.state.managed())),
-		Planned: pr.said.actions(), Unchanged: pr.back == nowhere, Back: pr.back, Sealed: sealed,
-	}, err
+func (a *applyAction) record(ctx context.Context, pr *planning, want activities.Digest) (record.Record, error) {
+	c := record.Contents{Forward: pr.bundle, Prior: pr.prior, State: pr.state.Raw, Secrets: pr.secrets(ctx)}
+	c.Forward.LockLike(pr.lock())
+	r := record.Record{
+		Want: want, Dir: pr.bundle.Dir,
+		Had: pr.state.Exists() || pr.ws.HasStateFile(), Backup: pr.ws.HasBackupFile(),
+		Lineage: pr.state.Lineage, Serial: pr.state.Serial, Addresses: slices.Sorted(maps.Keys(pr.state.Managed())),
+		Planned: pr.said.Actions(), Unchanged: pr.back == record.Nowhere, Back: pr.back, Sources: pr.sources,
+	}
+	return r, a.records.Seal(&r, c)
 }
 
 // secrets are the values that an undo must hide too: those among the variables that the masker hides now, because an undo
 // does not get them again, and the sensitive ones of the previous state.
 func (pr *planning) secrets(ctx context.Context) []string {
 	m := activities.MaskerFrom(ctx)
-	found := pr.state.sensitive()
-	for _, v := range stringLeaves(pr.bundle.Vars) {
+	found := pr.state.Sensitive()
+	for _, v := range state.StringLeaves(pr.bundle.Vars) {
 		if m.String(v) != v {
 			found = append(found, v)
 		}
 	}
 	if pr.prior != nil {
-		for _, v := range stringLeaves(pr.prior.Vars) {
+		for _, v := range state.StringLeaves(pr.prior.Vars) {
 			if m.String(v) != v {
 				found = append(found, v)
 			}
 		}
 	}
 	return found
+}
+
+// unpreparedError refuses a step that could not be undone.
+func unpreparedError(dir string, s *state.State) error {
+	return activities.Errorf(activities.Refused, "the state of %s holds %d objects, made by a configuration that this worker does not "+
+		"know, so the step could not be undone. Name a folder with that configuration in previous, or apply it unchanged through "+
+		"%s first: from then on it is known", dir, len(s.Managed()), Action)
 }

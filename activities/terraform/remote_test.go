@@ -5,8 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -123,41 +123,16 @@ func TestRemoteLockOfUnknownHolder(t *testing.T) {
 	assert.Equal(t, map[string]int{"slow": 1}, b.names())
 }
 
-func TestLockIn(t *testing.T) {
-	const info = `ConditionalCheckFailedException: The conditional request failed
-Lock Info:
-  ID:        5fa1c1d2-1111-2222-3333-444455556666
-  Path:      bucket/key
-  Operation: OperationTypeApply
-  Who:       root@build-7
-  Version:   1.11.4
-  Created:   2026-03-01 10:11:12.123456789 +0000 UTC
-  Info:      `
-	said := func(detail string) report {
-		return report{Errors: []diagnostic{{Severity: "error", Summary: lockHeld, Detail: detail}}}
-	}
-	l, found := lockIn(said(info))
-	require.True(t, found)
-	assert.Equal(t, stateLock{"5fa1c1d2-1111-2222-3333-444455556666", "root@build-7",
-		time.Date(2026, 3, 1, 10, 11, 12, 123456789, time.UTC)}, l)
-
-	_, found = lockIn(said(strings.Replace(info, "ConditionalCheckFailedException", "HTTP remote state already locked: ID=other", 1)))
-	assert.False(t, found, "that is the asker's own info, not the holder's")
-	_, found = lockIn(said(strings.Replace(info, "ConditionalCheckFailedException:", "HTTP remote state already locked:\nID=other", 1)))
-	assert.False(t, found, "the same, wrapped for a terminal")
-	_, found = lockIn(report{Errors: []diagnostic{{Summary: "Invalid function argument", Detail: info}}})
-	assert.False(t, found)
-}
-
 // A local backend may keep its state in a place of its own; an undo leaves nothing there.
 func TestLocalBackendWithAPath(t *testing.T) {
 	b := newBench(t, fmt.Sprintf(`
 resource "fake_thing" "a" { name = "a" }
 terraform {
   backend "local" { path = %q }
-}`, "../elsewhere.tfstate"))
+}`, "../elsewhere/terraform.tfstate"))
+	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "elsewhere"), 0o700))
 	e := b.apply(Params{})
-	elsewhere := filepath.Join(b.dir, "elsewhere.tfstate")
+	elsewhere := filepath.Join(b.dir, "elsewhere", "terraform.tfstate")
 	assert.FileExists(t, elsewhere)
 	assert.NoFileExists(t, b.state())
 	assert.Equal(t, activities.Restored, b.undo(e).Outcome)

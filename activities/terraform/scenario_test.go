@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/terraform/salvage"
+	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
 const first = `
@@ -216,7 +218,7 @@ resource "fake_thing" "b" {
 	require.NoError(t, err)
 	tok, err := b.action.(*applyAction).token(e)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(workDir(tok, "forward"), errandName), raw, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(workspace.Folder(tok, "forward"), salvage.UnsavedName), raw, 0o600))
 	require.NoError(t, os.Remove(b.state()))
 	u := b.undo(e)
 	assert.Equal(t, activities.Restored, u.Outcome, "%v", u.Losses)
@@ -229,6 +231,9 @@ func TestLostState(t *testing.T) {
 	e := b.apply(Params{})
 	require.NoError(t, os.Remove(b.state()))
 	u := b.undo(e)
+	require.Equal(t, activities.Drifted, u.Outcome)
+	u, err := b.action.Undo(b.ctx, e, activities.Decision{Force: u.Drift.Digest})
+	require.NoError(t, err)
 	assert.Equal(t, activities.Restored, u.Outcome, "%v", u.Losses)
 	assert.Empty(t, b.names())
 	assert.NoFileExists(t, b.state())

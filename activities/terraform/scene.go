@@ -3,11 +3,12 @@ package terraform
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
+	"github.com/seed-62bf7108/unwind/internal/confine"
 )
 
 // scene lets checks read a folder: the working copy, or the configuration's own.
@@ -15,6 +16,9 @@ type scene struct {
 	dir string
 	// named is the folder as the task file names it: paths in it mean dir.
 	named string
+	host  *workspace.Host
+	// limits are those of programs.
+	limits confine.Limits
 }
 
 func (s scene) Target() string { return s.named }
@@ -43,7 +47,5 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 	for i, a := range argv {
 		args[i] = strings.ReplaceAll(a, "{path}", s.dir)
 	}
-	c := exec.CommandContext(ctx, args[0], args[1:]...)
-	c.Dir = s.dir
-	return c.CombinedOutput()
+	return s.host.RunProgram(ctx, s.dir, s.limits, args)
 }

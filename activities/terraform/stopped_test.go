@@ -13,6 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/terraform/configuration"
+	"github.com/seed-62bf7108/unwind/activities/terraform/run"
+	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
+	"github.com/seed-62bf7108/unwind/internal/process"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
@@ -47,9 +51,9 @@ var killedOnTheWay = brokenOnTheWay{"killed", func(t *testing.T, at string) {
 	_ = c.Wait() // how it ends depends on how far terraform came
 	b.mustTakeBack(e)
 	assert.Eventually(t, func() bool { // a supervisor that is on its way out may take a moment
-		var p supervisorRecord
-		_, err := b.run(e).token.Read(b.run(e).doc(docProcess), &p)
-		return err == nil && !p.isAlive()
+		var p run.Supervisor
+		_, err := b.run(e).Token.Read(b.run(e).Doc(run.DocProcess), &p)
+		return err == nil && !p.IsAlive()
 	}, time.Minute, 10*time.Millisecond, "nothing of the step is left running")
 }}
 
@@ -123,7 +127,7 @@ func TestWorkBehindASettledUndoIsClearedByWhoeverComesNext(t *testing.T) {
 	assert.Equal(t, activities.Restored, u.Outcome)
 	assert.Empty(t, b.work(e))
 
-	late := workDir(b.run(e).token, "undo-002-prior")
+	late := workspace.Folder(b.run(e).Token, "undo-002-prior")
 	require.NoError(t, os.MkdirAll(late, 0o700))
 	require.Error(t, b.worker(e, s).Wait(), "the forward came too late")
 	assert.Empty(t, b.work(e))
@@ -133,20 +137,20 @@ func TestWorkBehindASettledUndoIsClearedByWhoeverComesNext(t *testing.T) {
 func TestWorkOfALookThatDiedIsCleared(t *testing.T) {
 	b := newBench(t, one)
 	e, s := b.step(Params{})
-	tok := b.run(e).token
+	tok := b.run(e).Token
 	_, err := b.action.Plan(b.ctx, e, s)
 	require.NoError(t, err)
-	dead := workDir(tok, "observe-4711")
+	dead := workspace.Folder(tok, "observe-4711")
 	require.NoError(t, os.MkdirAll(dead, 0o700))
 	_, err = b.action.Apply(b.ctx, e, s, "")
 	require.NoError(t, err)
 	assert.Empty(t, b.work(e))
 
 	require.NoError(t, os.MkdirAll(dead, 0o700))
-	require.NoError(t, os.MkdirAll(filepath.Join(looksDir(tok), "4711"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(workspace.ObservationsFolder(tok), "4711"), 0o700))
 	require.Equal(t, activities.Restored, b.undo(e).Outcome)
 	assert.Empty(t, b.work(e))
-	assert.NoDirExists(t, looksDir(tok))
+	assert.NoDirExists(t, workspace.ObservationsFolder(tok))
 }
 
 // A call that is fenced may be ended before it could clear anything away.
@@ -156,7 +160,7 @@ func TestAFencedCallLaysOutNothing(t *testing.T) {
 	require.Equal(t, activities.Restored, b.undo(e).Outcome)
 	a := b.action.(*applyAction)
 	for name, turn := range map[string]int{"forward": 0, "undo-001": 1} {
-		_, err := a.workspace(b.ctx, e, name, bundle{Dir: filepath.Join(b.dir, "conf")}, turn)
+		_, err := a.openWorkspace(b.ctx, e, name, configuration.Bundle{Dir: filepath.Join(b.dir, "conf")}, turn)
 		assert.Equal(t, activities.Fenced, activities.TypeOf(err), "%v", err)
 	}
 	assert.Empty(t, b.work(e))
@@ -165,28 +169,28 @@ func TestAFencedCallLaysOutNothing(t *testing.T) {
 // work are the working copies of a step that are left.
 func (b *bench) work(e activities.Entry) []string {
 	b.Helper()
-	left, err := filepath.Glob(workDir(b.run(e).token, "*"))
+	left, err := filepath.Glob(workspace.Folder(b.run(e).Token, "*"))
 	require.NoError(b, err)
 	return left
 }
 
 // stop waits until what a worker has started has stopped at its point, stops the worker as well, and returns the first.
-func (b *bench) stop(c *exec.Cmd) (sleeper process) {
+func (b *bench) stop(c *exec.Cmd) (sleeper process.Identity) {
 	b.Helper()
 	b.eventually("a stopped process of the worker's", func() bool {
 		sleeper = b.asleep()
 		return sleeper.PID != 0
 	})
 	require.NoError(b, unix.Kill(c.Process.Pid, unix.SIGSTOP))
-	worker, err := processOf(c.Process.Pid)
+	worker, err := process.Identify(c.Process.Pid)
 	require.NoError(b, err)
-	b.eventually("a stopped worker", worker.isStopped)
+	b.eventually("a stopped worker", func() bool { return !worker.CanContinue() })
 	return sleeper
 }
 
 // outlive applies the next generation of a step, wakes the worker and the sleeper, and sees to it that they change nothing.
 // It returns how the worker has ended.
-func (b *bench) outlive(c *exec.Cmd, sleeper process) error {
+func (b *bench) outlive(c *exec.Cmd, sleeper process.Identity) error {
 	b.Helper()
 	next := b.apply(Params{})
 	left, state := objects(b, b.dir), b.stateText()
@@ -201,9 +205,9 @@ func (b *bench) outlive(c *exec.Cmd, sleeper process) error {
 }
 
 // wake lets the sleeper and the worker go on to their ends, and returns the worker's.
-func (b *bench) wake(c *exec.Cmd, sleeper process) error {
+func (b *bench) wake(c *exec.Cmd, sleeper process.Identity) error {
 	b.Helper()
-	sleeper.signal(unix.SIGCONT)
+	sleeper.Signal(unix.SIGCONT)
 	require.NoError(b, unix.Kill(c.Process.Pid, unix.SIGCONT))
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
@@ -213,17 +217,17 @@ func (b *bench) wake(c *exec.Cmd, sleeper process) error {
 	case <-time.After(time.Minute):
 		require.Fail(b, "the worker does not come to its end")
 	}
-	b.eventually("the end of the sleeper", func() bool { return !sleeper.isAlive() })
+	b.eventually("the end of the sleeper", func() bool { return !sleeper.IsAlive() })
 	return err
 }
 
 // asleep is the process that has stopped itself; zero as long as none has.
-func (b *bench) asleep() process {
+func (b *bench) asleep() process.Identity {
 	raw, _ := os.ReadFile(b.sleeper()) // absent or half written at first
 	pid, _ := strconv.Atoi(string(raw))
-	p, err := processOf(pid)
-	if s, ok := p.readStat(); err != nil || !ok || s.state != "T" {
-		return process{}
+	p, err := process.Identify(pid)
+	if err != nil || !p.IsAlive() || p.CanContinue() {
+		return process.Identity{}
 	}
 	return p
 }

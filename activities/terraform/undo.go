@@ -5,12 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/terraform/record"
+	"github.com/seed-62bf7108/unwind/activities/terraform/run"
+	"github.com/seed-62bf7108/unwind/activities/terraform/salvage"
+	"github.com/seed-62bf7108/unwind/activities/terraform/state"
+	"github.com/seed-62bf7108/unwind/activities/terraform/stream"
+	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
 // Undo undoes the step. Final outcomes are stored; after any other it may be tried again.
@@ -32,7 +39,7 @@ func (a *applyAction) Undo(ctx context.Context, e activities.Entry, d activities
 		return activities.Undone{}, activities.Errorf(activities.Fenced, "token %s is %s: its record is gone", e.Token, fate)
 	}
 	point.Reach("terraform.undo:fenced")
-	turn, settled, err := takeTurn(ctx, t)
+	turn, settled, err := run.TakeTurn(ctx, t)
 	if err != nil {
 		return activities.Undone{}, err
 	}
@@ -40,23 +47,23 @@ func (a *applyAction) Undo(ctx context.Context, e activities.Entry, d activities
 		_, err := t.Read(journal.Outcome, &kept)
 		return kept, err
 	}
-	defer turn.release()
+	defer turn.Release()
 	point.Reach("terraform.undo:turn")
 	began := time.Now()
-	last, err := a.awaitAll(ctx, t, true)
+	last, err := run.AwaitAll(ctx, t, a.Ending, true)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	undone, err := a.takeBack(ctx, e, d, t, turn.n, last != nil)
+	undone, err := a.takeBack(ctx, e, d, t, turn.N, last != nil)
 	if err != nil {
-		return undone, asOvertaken(err)
+		return undone, run.AsOvertaken(err)
 	}
 	undone.Took = time.Since(began).Round(time.Millisecond)
 	if !undone.Outcome.Settles() {
 		return undone, nil
 	}
-	if err := (order{Token: e.Token, Turn: turn.n}).checkFence(t); err != nil && !isSettled(t) {
-		return activities.Undone{}, asOvertaken(err)
+	if err := run.CheckFence(t, turn.N); err != nil && !run.IsSettled(t) {
+		return activities.Undone{}, run.AsOvertaken(err)
 	}
 	// If two calls get here at once, both report what the first has written.
 	if _, err := t.Create(journal.Outcome, &undone); err != nil {
@@ -69,42 +76,42 @@ func (a *applyAction) Undo(ctx context.Context, e activities.Entry, d activities
 // clearLate removes what a step and its undos leave in plain text once an undo is done. Every call does so when it ends:
 // the one that reached the outcome may have died before it could, and a late one may have written more since.
 func clearLate(t *journal.Token, err *error) {
-	if isSettled(t) {
-		*err = errors.Join(*err, removePlainText(t), removeWork(t, "undo-*"), os.RemoveAll(looksDir(t)))
+	if run.IsSettled(t) {
+		*err = errors.Join(*err, removePlainText(t), workspace.Remove(t, "undo-*"), os.RemoveAll(workspace.ObservationsFolder(t)))
 	}
-}
-
-func isSettled(t *journal.Token) bool {
-	var v activities.Undone
-	found, err := t.Read(journal.Outcome, &v)
-	return found && err == nil
 }
 
 // takeBack decides whether there is anything to undo, and undoes it.
 func (a *applyAction) takeBack(ctx context.Context, e activities.Entry, d activities.Decision, t *journal.Token, turn int, acted bool) (activities.Undone, error) {
-	r, c, found, err := a.readRecord(ctx, t)
+	r, c, found, err := a.records.Read(ctx, t)
 	switch {
 	case err != nil:
 		return activities.Undone{}, err
 	case !found:
+		if err := t.CheckNotLost(d.Done || acted, record.DocLeft); err != nil {
+			return activities.Undone{}, err
+		}
 		return activities.Undone{Outcome: activities.Nothing, Observed: "the step had not begun, and no longer can"}, nil
 	case r.Unchanged:
 		return activities.Undone{Outcome: activities.Nothing, Observed: "the step had nothing to change"}, nil
 	case !acted:
+		if err := t.CheckNotLost(d.Done, record.DocLeft); err != nil {
+			return activities.Undone{}, err
+		}
 		return activities.Undone{Outcome: activities.Nothing, Observed: "terraform was never started, and no longer can be"}, nil
 	}
 	if err := a.checkInstalled(); err != nil {
 		return activities.Undone{}, err
 	}
-	unsaved, err := moveErrands(t)
+	unsaved, err := salvage.MoveUnsaved(t)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	ws, err := a.workspace(ctx, e, fmt.Sprintf("undo-%03d", turn), c.Forward, turn)
+	ws, err := a.openWorkspace(ctx, e, fmt.Sprintf("undo-%03d", turn), c.Forward, turn)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	before, err := parseHidden(ctx, c.State)
+	before, err := state.ParseHidden(ctx, c.State)
 	if err != nil {
 		return activities.Undone{}, err
 	}
@@ -117,25 +124,25 @@ type undo struct {
 	*applyAction
 	entry    activities.Entry
 	decision activities.Decision
-	record   record
-	contents secretParts
-	ws       *workspace // under the step's own configuration
-	before   *state
+	record   record.Record
+	contents record.Contents
+	ws       *workspace.Workspace // under the step's own configuration
+	before   *state.State
 }
 
 // undoStep goes through the stages of the undo; each does nothing if it was done before.
 func (u *undo) undoStep(ctx context.Context, unsaved []string) (activities.Undone, error) {
-	if err := u.ws.pushErrands(ctx, unsaved); err != nil {
+	if err := salvage.PushUnsaved(ctx, u.ws, unsaved); err != nil {
 		return activities.Undone{}, err
 	}
-	if err := u.recoverState(ctx); err != nil {
-		return activities.Undone{}, err
+	if drift, err := u.recoverState(ctx); err != nil || drift != nil {
+		return driftedOutcome(drift), err
 	}
-	lost, err := u.settleAll(ctx, u.ws)
+	lost, err := salvage.SettleAll(ctx, u.ws)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	if lost, err = u.ws.adoptMade(ctx, lost); err != nil {
+	if lost, err = salvage.AdoptCompleted(ctx, u.ws, lost); err != nil {
 		return activities.Undone{}, err
 	}
 	drift, err := u.checkDrift(ctx)
@@ -158,11 +165,14 @@ func (u *undo) undoStep(ctx context.Context, unsaved []string) (activities.Undon
 		return driftedOutcome(drift), nil
 	}
 	point.Reach("terraform.undo:back")
-	now, err := u.ws.pullState(ctx)
+	now, err := u.ws.PullState(ctx)
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	if err := u.removeNewFiles(ctx, now); err != nil {
+		return activities.Undone{}, err
+	}
+	if err := u.markLeft(now); err != nil {
 		return activities.Undone{}, err
 	}
 	point.Reach("terraform.undo:tidied")
@@ -170,17 +180,46 @@ func (u *undo) undoStep(ctx context.Context, unsaved []string) (activities.Undon
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	return u.verdict(now, lost, remains, refused), nil
+	ran, err := u.describePrograms(refused)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	return u.verdict(now, lost, remains, refused, ran), nil
+}
+
+// markLeft notes which state the undo has left.
+func (u *undo) markLeft(now *state.State) error {
+	m := record.MarkOf(now)
+	if u.ws.StateFile != "" && !u.ws.HasStateFile() {
+		m = record.Mark{Removed: true}
+	}
+	return u.writeMark(u.ws, m)
 }
 
 // allRefusals are the refusals of the step and of its undo.
 func (u *undo) allRefusals() ([]string, error) {
-	var l resultState
-	if _, err := u.ws.token.Read(docLeft, &l); err != nil {
+	var l record.LeftState
+	if _, err := u.ws.Token.Read(record.DocLeft, &l); err != nil {
 		return nil, err
 	}
-	here, err := u.ws.refusals()
+	here, err := salvage.ListRefusals(u.ws)
 	return append(l.Refused, here...), err
+}
+
+// describePrograms describes what programs that the step and its undo have run may have left, except of those that the refusals tell.
+func (u *undo) describePrograms(refused []string) ([]string, error) {
+	var l record.LeftState
+	if _, err := u.ws.Token.Read(record.DocLeft, &l); err != nil {
+		return nil, err
+	}
+	here, err := salvage.ListProvisionings(u.ws.Token)
+	lines := salvage.DescribeProvisionings(slices.DeleteFunc(append(l.Ran, here...), func(p stream.Provisioning) bool {
+		return slices.ContainsFunc(refused, func(r string) bool { return strings.HasPrefix(r, p.Address+": ") })
+	}))
+	for _, source := range u.record.Sources {
+		lines = append(lines, source+"; what it has changed was not looked at, and may still be there")
+	}
+	return lines, err
 }
 
 func driftedOutcome(d *activities.Drift) activities.Undone {
@@ -189,14 +228,19 @@ func driftedOutcome(d *activities.Drift) activities.Undone {
 }
 
 // verdict is the outcome, by what was observed.
-func (u *undo) verdict(now *state, lost []creation, remains, refused []string) activities.Undone {
-	differs := u.before.changes(now)
+func (u *undo) verdict(now *state.State, lost []stream.Creation, remains, refused, ran []string) activities.Undone {
+	differs := u.before.Changes(now)
 	out := activities.Undone{Outcome: activities.Restored,
-		Observed: fmt.Sprintf("the state has the same %d objects, attributes and outputs as before", len(u.before.managed()))}
+		Observed: fmt.Sprintf("the state has the same %d objects, attributes and outputs as before", len(u.before.Managed()))}
 	if len(differs) > 0 {
 		out.Outcome, out.Observed = activities.Compensated, "the previous configuration is applied; objects that the step replaced or destroyed are new ones"
 		out.Losses = append(out.Losses, u.describeLosses(differs)...)
 	}
+	if len(ran) > 0 && out.Outcome == activities.Restored {
+		out.Outcome = activities.Compensated
+		out.Observed += "; what programs have changed outside of Terraform was not looked at"
+	}
+	out.Losses = append(out.Losses, ran...)
 	for _, address := range remains {
 		out.Outcome = activities.Residue
 		out.Losses = append(out.Losses, address+": still differs from the previous configuration")
@@ -207,12 +251,12 @@ func (u *undo) verdict(now *state, lost []creation, remains, refused []string) a
 	}
 	for _, c := range lost {
 		switch c.Fate {
-		case errored:
+		case stream.Errored:
 			if out.Outcome != activities.Unknown {
 				out.Outcome = activities.Residue
 			}
 			out.Losses = append(out.Losses, c.Address+": its creation failed and no id was reported; whatever the provider had made by then still exists")
-		case completed:
+		case stream.Completed:
 			if out.Outcome != activities.Unknown {
 				out.Outcome = activities.Residue
 			}

@@ -18,6 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/terraform/configuration"
+	"github.com/seed-62bf7108/unwind/activities/terraform/run"
+	"github.com/seed-62bf7108/unwind/internal/process"
 )
 
 // workerVar makes the test binary a worker that applies or undoes one step: the task, as JSON.
@@ -68,7 +71,7 @@ func (b *bench) start(what task, env ...string) *exec.Cmd {
 	k, err := json.Marshal(what)
 	require.NoError(b, err)
 	if len(env) > 0 { // it breaks at points of what it starts: that must be this program
-		link := filepath.Join(b.dir, "worker", "bin", frontName)
+		link := filepath.Join(b.dir, "worker", "bin", run.FrontName)
 		require.NoError(b, os.Remove(link))
 		require.NoError(b, os.Symlink("/proc/self/exe", link))
 	}
@@ -91,37 +94,37 @@ func (b *bench) kill(c *exec.Cmd) {
 }
 
 // supervisor waits until the step's first run is registered, and returns who supervises it.
-func (b *bench) supervisor(e activities.Entry) process {
+func (b *bench) supervisor(e activities.Entry) process.Identity {
 	b.Helper()
-	var s supervisorRecord
+	var s run.Supervisor
 	b.eventually("a supervisor", func() bool {
-		found, err := b.run(e).token.Read(b.run(e).doc(docProcess), &s)
+		found, err := b.run(e).Token.Read(b.run(e).Doc(run.DocProcess), &s)
 		require.NoError(b, err)
 		return found
 	})
-	return s.process
+	return s.Identity
 }
 
 // run is the step's first run.
-func (b *bench) run(e activities.Entry) run {
+func (b *bench) run(e activities.Entry) run.Run {
 	b.Helper()
 	t, err := b.action.(*applyAction).token(e)
 	require.NoError(b, err)
-	return run{t, 1}
+	return run.Run{Token: t, Number: 1}
 }
 
 // killLastRun kills the supervisor of the step's last run, its terraform and everything that they have started.
 func (b *bench) killLastRun(e activities.Entry) {
 	b.Helper()
-	all, err := listRuns(b.run(e).token)
+	all, err := run.List(b.run(e).Token)
 	require.NoError(b, err)
 	last := all[len(all)-1]
-	var s supervisorRecord
-	found, err := last.token.Read(last.doc(docProcess), &s)
+	var s run.Supervisor
+	found, err := last.Token.Read(last.Doc(run.DocProcess), &s)
 	require.NoError(b, err)
 	require.True(b, found)
 	require.NoError(b, unix.Kill(-s.PID, syscall.SIGKILL))
-	b.eventually("the end of the supervisor", func() bool { return !s.isAlive() })
+	b.eventually("the end of the supervisor", func() bool { return !s.IsAlive() })
 }
 
 // killRun kills the supervisor of the step's first run, its terraform and everything that they have started.
@@ -129,7 +132,7 @@ func (b *bench) killRun(e activities.Entry) {
 	b.Helper()
 	p := b.supervisor(e)
 	require.NoError(b, unix.Kill(-p.PID, syscall.SIGKILL))
-	b.eventually("the end of the supervisor", func() bool { return !p.isAlive() })
+	b.eventually("the end of the supervisor", func() bool { return !p.IsAlive() })
 }
 
 // quiet waits until nobody works below the folder any more: who was on the way when all it worked for was killed or undone
@@ -160,4 +163,4 @@ func (b *bench) eventually(what string, holds func() bool) {
 }
 
 // state is the path of the folder's state.
-func (b *bench) state() string { return filepath.Join(b.dir, "conf", stateName) }
+func (b *bench) state() string { return filepath.Join(b.dir, "conf", configuration.StateName) }

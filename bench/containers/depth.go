@@ -32,19 +32,19 @@ func (r *run) deep(ctx context.Context, n int) (d depth, err error) {
 		return d, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(source)) }()
-	many, err := r.layered(ctx, source)
-	defer func() { err = errors.Join(err, many.end()) }()
+	many, err := r.newLayeredBox(ctx, source)
+	defer func() { err = errors.Join(err, many.removeBox()) }()
 	if err != nil {
 		return d, err
 	}
-	few, err := r.layered(ctx, source)
-	defer func() { err = errors.Join(err, few.end()) }()
+	few, err := r.newLayeredBox(ctx, source)
+	defer func() { err = errors.Join(err, few.removeBox()) }()
 	if err != nil {
 		return d, err
 	}
 	var all, beside []float64
 	for i := range n {
-		took, err := many.next(i)
+		took, err := many.addLayer(i)
 		if err != nil {
 			return d, err
 		}
@@ -52,7 +52,7 @@ func (r *run) deep(ctx context.Context, n int) (d depth, err error) {
 		if i < n-ends {
 			continue
 		}
-		if took, err = few.next(i); err != nil {
+		if took, err = few.addLayer(i); err != nil {
 			return d, err
 		}
 		beside = append(beside, took)
@@ -62,12 +62,12 @@ func (r *run) deep(ctx context.Context, n int) (d depth, err error) {
 	return d, nil
 }
 
-// next has a command write, and takes a checkpoint.
-func (b layered) next(i int) (took float64, err error) {
+// addLayer has a command write, and takes a checkpoint.
+func (b layeredBox) addLayer(i int) (took float64, err error) {
 	if err := b.exec(b.ctx, b.id, fmt.Sprintf("echo %d >/written-%d", i, i)); err != nil {
 		return 0, err
 	}
-	if took, err = b.take(fmt.Sprint(i)); err != nil {
+	if took, err = b.takeCheckpoint(fmt.Sprint(i)); err != nil {
 		return 0, fmt.Errorf("checkpoint %d: %w", i, err)
 	}
 	return took, nil

@@ -133,53 +133,53 @@ func (r *run) again(ctx context.Context, old string, grace int, start func() (st
 
 // byLayers takes a checkpoint of a running container that holds a load in a layer, lets a command destroy it, and rolls back.
 func (r *run) byLayers(ctx context.Context, l load, source string) (checkpoint, rollback float64, err error) {
-	b, err := r.layered(ctx, source)
-	defer func() { err = errors.Join(err, b.end()) }()
+	b, err := r.newLayeredBox(ctx, source)
+	defer func() { err = errors.Join(err, b.removeBox()) }()
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := b.take("empty"); err != nil {
+	if _, err := b.takeCheckpoint("empty"); err != nil {
 		return 0, 0, err
 	}
 	if err := r.fill(ctx, b.id, l); err != nil {
 		return 0, 0, err
 	}
-	if checkpoint, err = b.take("full"); err != nil {
+	if checkpoint, err = b.takeCheckpoint("full"); err != nil {
 		return 0, 0, err
 	}
 	if err := r.exec(ctx, b.id, destroy); err != nil {
 		return 0, 0, err
 	}
-	rollback, err = b.ask(helper.Request{Op: helper.Restore, Name: "full", Turn: "undo"})
+	rollback, err = b.askHelper(helper.Request{Op: helper.Restore, Name: "full", Turn: "undo"})
 	return checkpoint, rollback, err
 }
 
-// layered is a running container and those who put layers over it.
-type layered struct {
+// layeredBox is a running container, with the helper that puts layers over it.
+type layeredBox struct {
 	*run
 	ctx context.Context //nolint:containedctx // of one measurement
 	id  string
 	pid int
 }
 
-func (r *run) layered(ctx context.Context, source string) (b layered, err error) {
-	b = layered{run: r, ctx: ctx}
+func (r *run) newLayeredBox(ctx context.Context, source string) (b layeredBox, err error) {
+	b = layeredBox{run: r, ctx: ctx}
 	if b.id, err = r.box(ctx, r.ref, source); err != nil {
 		return b, err
 	}
 	now, err := r.ContainerInspect(ctx, b.id)
 	if err == nil {
 		b.pid = now.State.Pid
-		_, err = b.take("warm") // the first one starts the helper
+		_, err = b.takeCheckpoint("warm") // the first one starts the helper
 	}
 	return b, err
 }
 
-func (b layered) take(name string) (float64, error) {
-	return b.ask(helper.Request{Op: helper.Take, Name: name})
+func (b layeredBox) takeCheckpoint(name string) (float64, error) {
+	return b.askHelper(helper.Request{Op: helper.Take, Name: name})
 }
 
-func (b layered) ask(q helper.Request) (float64, error) {
+func (b layeredBox) askHelper(q helper.Request) (float64, error) {
 	q.Container, q.PID = b.id, b.pid
 	return timed(func() error {
 		_, err := b.helper.Ask(b.ctx, q)
@@ -187,8 +187,8 @@ func (b layered) ask(q helper.Request) (float64, error) {
 	})
 }
 
-// end removes the container and its layers.
-func (b layered) end() error {
+// removeBox removes the container and its layers.
+func (b layeredBox) removeBox() error {
 	b.remove(b.id)
 	_, err := b.helper.Ask(context.WithoutCancel(b.ctx), helper.Request{Op: helper.Forget, Container: b.id})
 	return err
@@ -220,8 +220,8 @@ func (r *run) pile(ctx context.Context) (p pile, err error) {
 	if err != nil {
 		return p, err
 	}
-	b, err := r.layered(ctx, source)
-	defer func() { err = errors.Join(err, b.end()) }()
+	b, err := r.newLayeredBox(ctx, source)
+	defer func() { err = errors.Join(err, b.removeBox()) }()
 	if err != nil {
 		return p, err
 	}
@@ -242,7 +242,7 @@ func (r *run) pile(ctx context.Context) (p pile, err error) {
 		if err := r.exec(ctx, b.id, write); err != nil {
 			return p, err
 		}
-		if took, err = b.take(fmt.Sprint(i)); err != nil {
+		if took, err = b.takeCheckpoint(fmt.Sprint(i)); err != nil {
 			return p, err
 		}
 		p.Layers = append(p.Layers, took)

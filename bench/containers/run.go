@@ -47,6 +47,7 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 	deep := flags.Int("depth", 0, "measure nothing but so many checkpoints of one container, each over all before it")
 	many := flags.Int("commands", 0, "measure nothing but a task of so many commands, with layers")
 	whole := flags.Bool("steps", false, "measure nothing but whole steps through tasks")
+	byLayers := flags.Bool("layers", false, "measure nothing but whole steps with layers, and what layers take besides")
 	byCommit := flags.String("commits", "", "measure nothing but whole steps by docker commit, on the engine with this storage `driver`, or on all")
 	_ = flags.Parse(args) // it exits
 	if *many != 0 && *many < 2*ends {
@@ -58,11 +59,11 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 	if !slices.Contains(append([]string{"", everyDriver}, drivers...), *byCommit) {
 		return nil, nil, fmt.Errorf("-commits %s: name %s, or %s", *byCommit, strings.Join(drivers, ", "), everyDriver)
 	}
-	r, err := begin(ctx, *rounds)
+	r, err := beginRun(ctx, *rounds)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, r.end()) }()
+	defer func() { err = errors.Join(err, r.clearAll()) }()
 	switch {
 	case *deep > 0:
 		return r.measureDepth(ctx, *deep)
@@ -70,6 +71,10 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 		return r.measureLong(ctx, *many)
 	case *whole:
 		return r.wholeSteps(ctx)
+	case *byLayers:
+		figures, missed, err := r.measureLayers(ctx)
+		fmt.Println()
+		return figures, missed, err
 	case *byCommit != "":
 		all, err := r.measureCommits(ctx, *byCommit)
 		missed = printCommits(all) // what there is, where a later load has failed
@@ -101,15 +106,30 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 
 // wholeSteps measures steps through tasks.
 func (r *run) wholeSteps(ctx context.Context) (figures map[string]any, missed []string, err error) {
-	layers, err := r.measureSteps(ctx)
-	missed = printSteps(layers) // what there is, where a later load has failed
+	figures, missed, err = r.measureLayers(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	commits, err := r.measureCommits(ctx, everyDriver)
 	missed = append(missed, printCommits(commits)...)
 	fmt.Println()
-	return map[string]any{"engine": r.version, "driver": r.driver, "steps": layers, "commits": commits}, missed, err
+	figures["commits"] = commits
+	return figures, missed, err
+}
+
+// measureLayers measures whole steps with layers, and what these take besides.
+func (r *run) measureLayers(ctx context.Context) (figures map[string]any, missed []string, err error) {
+	layers, err := r.measureSteps(ctx)
+	missed = printSteps(layers) // what there is, where a later load has failed
+	if err != nil {
+		return nil, missed, err
+	}
+	others, err := r.measureOccasions(ctx)
+	if err != nil {
+		return nil, missed, err
+	}
+	missed = append(missed, printOccasions(others)...)
+	return map[string]any{"engine": r.version, "driver": r.driver, "steps": layers, "occasions": others}, missed, nil
 }
 
 // address is that of the engine.
@@ -179,11 +199,11 @@ type run struct {
 	rounds          int
 }
 
-func begin(ctx context.Context, rounds int) (_ *run, err error) {
+func beginRun(ctx context.Context, rounds int) (_ *run, err error) {
 	r := &run{rounds: rounds, ref: fmt.Sprintf("unwind/bench-containers:%d", os.Getpid())}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.end())
+			err = errors.Join(err, r.clearAll())
 		}
 	}()
 	if err := r.connect(ctx); err != nil {
@@ -222,7 +242,7 @@ func (r *run) connect(ctx context.Context) (err error) {
 	}
 }
 
-func (r *run) end() (err error) {
+func (r *run) clearAll() (err error) {
 	if r.helper != nil {
 		r.helper.Close()
 	}

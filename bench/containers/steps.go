@@ -28,11 +28,11 @@ type steps struct {
 
 // measureSteps measures tasks of commands against the same commands by docker exec, side by side in one container.
 func (r *run) measureSteps(ctx context.Context) (all []steps, err error) {
-	t, err := startTasks(ctx, r.address())
+	t, err := startTasks(ctx, r.address(), prepared)
 	if err != nil {
 		return nil, err
 	}
-	defer t.close()
+	defer func() { err = errors.Join(err, t.close()) }()
 	for _, l := range []load{loads[0], loads[len(loads)-1]} {
 		s, err := r.stepsOver(ctx, t, l)
 		if err != nil {
@@ -55,7 +55,7 @@ func (r *run) stepsOver(ctx context.Context, t *tasks, l load) (s steps, err err
 		err = r.fill(ctx, id, l)
 	}
 	if err == nil {
-		_, err = t.run(ctx, id, 1, true) // the first step starts the helper
+		_, err = t.runTask(ctx, id, 1, true) // the first step starts the helper
 	}
 	if err != nil {
 		return s, err
@@ -68,12 +68,12 @@ func (r *run) stepsOver(ctx context.Context, t *tasks, l load) (s steps, err err
 			return s, err
 		}
 		bare = append(bare, took/commands)
-		task, err := t.run(ctx, id, commands, false)
+		task, err := t.runTask(ctx, id, commands, false)
 		if err != nil {
 			return s, err
 		}
 		ours = append(ours, task.wall/commands)
-		undone, err := t.run(ctx, id, commands, true)
+		undone, err := t.runTask(ctx, id, commands, true)
 		if err != nil {
 			return s, err
 		}
@@ -120,25 +120,12 @@ type long struct {
 
 // measureLong prints whether the steps of a long task stay as quick as they begin.
 func (r *run) measureLong(ctx context.Context, n int) (figures any, missed []string, err error) {
-	t, err := startTasks(ctx, r.address())
+	t, id, end, err := r.readyBox(ctx)
+	defer func() { err = errors.Join(err, end()) }()
 	if err != nil {
 		return nil, nil, err
 	}
-	defer t.close()
-	source, err := r.source(load{})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(source)) }()
-	id, err := r.box(ctx, r.ref, source)
-	defer func() { r.remove(id) }()
-	if err == nil {
-		_, err = t.run(ctx, id, 1, true)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	took, err := t.run(ctx, id, n, true)
+	took, err := t.runTask(ctx, id, n, true)
 	if err != nil {
 		return nil, nil, err
 	}

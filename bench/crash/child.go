@@ -25,7 +25,7 @@ import (
 // What the worker starts inherits it.
 const orderVariable = "UNWIND_CRASH_ORDER"
 
-// order is what a child is told.
+// order is what a child process has to do.
 type order struct {
 	Address   string      `json:"address"`
 	Namespace string      `json:"namespace"`
@@ -54,7 +54,7 @@ func Serve(openers map[string]Opener) {
 	if err == nil {
 		breakAt(o)
 		host.Hooks() // a supervisor stays in here
-		err = work(o, openers[o.Opener])
+		err = runOrder(o, openers[o.Opener])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "crash worker:", err)
@@ -71,8 +71,8 @@ func readOrder(path string) (o order, err error) {
 	return o, json.Unmarshal(raw, &o)
 }
 
-// work is a child's life, until it is told to stop.
-func work(o order, open Opener) error {
+// runOrder runs a child process until it is asked to stop.
+func runOrder(o order, open Opener) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	if !o.Sticky {
@@ -132,7 +132,7 @@ func armOf(name string) (a arm, nth int, ok bool) {
 	return arm{parts[0], parts[1], parts[2]}, nth, err == nil
 }
 
-func (a arm) set(folder string, nth int) error {
+func (a arm) armChild(folder string, nth int) error {
 	for n := range nth {
 		if err := os.WriteFile(filepath.Join(folder, a.name(n+1)), nil, 0o600); err != nil {
 			return err

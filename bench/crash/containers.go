@@ -70,11 +70,11 @@ func (p *inContainer) id(i int) string { return fmt.Sprintf("exec-%d-%d", p.n, i
 
 func (p *inContainer) actions() []string { return []string{"container.exec"} }
 
-func (p *inContainer) first() string { return p.id(0) }
+func (p *inContainer) firstStep() string { return p.id(0) }
 
 func (p *inContainer) host() (int, bool) { return p.Host, true }
 
-func (p *inContainer) set(ctx context.Context, r *run, task string) error {
+func (p *inContainer) setUp(ctx context.Context, r *run, task string) error {
 	p.on = r.fleet.members[p.Host].Host
 	p.box = fmt.Sprintf("unwind-%s-%d", task, p.n)
 	p.mark = p.box
@@ -103,13 +103,13 @@ func (p *inContainer) set(ctx context.Context, r *run, task string) error {
 		return err
 	}
 	p.within = r.fleet.members[p.Host].Container.Layers == world.LayersRequire
-	p.before, err = p.look(ctx)
+	p.before, err = p.takeSnapshot(ctx)
 	return err
 }
 
-// look looks at the container: from within where something may lie over it that its engine does not see. Its volume is
+// takeSnapshot looks at the container: from within where something may lie over it that its engine does not see. Its volume is
 // looked at where it is.
-func (p *inContainer) look(ctx context.Context) (s found.Snapshot, err error) {
+func (p *inContainer) takeSnapshot(ctx context.Context) (s found.Snapshot, err error) {
 	if p.within {
 		s, err = found.Within(ctx, p.box)
 	} else {
@@ -183,7 +183,7 @@ func (p *inContainer) wants() []found.Want {
 
 // rerun are the losses of a command that has run again: the note of its step says that the container was rolled back
 // before it did. Layers lose none of that.
-func (p *inContainer) rerun(e ended) []string {
+func (p *inContainer) rerun(e taskEnd) []string {
 	for i := range p.Commands {
 		noted := func(what string) bool {
 			return slices.ContainsFunc(e.notes(p.id(i)), func(n string) bool { return strings.Contains(n, what) })
@@ -195,18 +195,18 @@ func (p *inContainer) rerun(e ended) []string {
 	return nil
 }
 
-func (p *inContainer) judge(ctx context.Context, r *run, e ended) (v verdict, err error) {
+func (p *inContainer) judgePart(ctx context.Context, r *run, e taskEnd) (v verdict, err error) {
 	if err := p.settle(ctx, r); err != nil {
 		return v, err
 	}
-	now, err := p.look(ctx)
+	now, err := p.takeSnapshot(ctx)
 	if cerrdefs.IsNotFound(err) {
 		return verdict{Lost: []string{p.box + ": the container is gone"}}, nil
 	}
 	if err != nil {
 		return v, err
 	}
-	said, err := p.read(ctx, r, tally)
+	said, err := p.readFile(ctx, r, tally)
 	if err != nil {
 		return v, err
 	}
@@ -251,8 +251,8 @@ func (p *inContainer) settle(ctx context.Context, r *run) error {
 }
 
 // leftOver are the containers beside the one, and the images that neither it stands on nor a later rollback needs.
-func (p *inContainer) leftOver(ctx context.Context, r *run, e ended) (left []string, err error) {
-	all, images, err := p.made(ctx, r)
+func (p *inContainer) leftOver(ctx context.Context, r *run, e taskEnd) (left []string, err error) {
+	all, images, err := p.listMade(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +288,7 @@ func (p *inContainer) leftOver(ctx context.Context, r *run, e ended) (left []str
 
 // keeps says that a rollback, or a redo, needs the image of this name yet, or that it is one that an undo has said it looks
 // for again: an engine may have come late to the request of a worker that was killed.
-func (p *inContainer) keeps(e ended, name string) bool {
+func (p *inContainer) keeps(e taskEnd, name string) bool {
 	for i := range p.Commands {
 		if e.committed() && strings.HasPrefix(name, "unwind/checkpoint:"+e.token(p.id(i))) {
 			return true
@@ -305,8 +305,8 @@ func (p *inContainer) keeps(e ended, name string) bool {
 	return false
 }
 
-// made are the containers and images with the part's mark.
-func (p *inContainer) made(ctx context.Context, r *run) ([]container.Summary, []image.Summary, error) {
+// listMade are the containers and images with the part's mark.
+func (p *inContainer) listMade(ctx context.Context, r *run) ([]container.Summary, []image.Summary, error) {
 	mark := filters.NewArgs(filters.Arg("label", markLabel+"="+p.mark))
 	all, err := r.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: mark})
 	if err != nil {
@@ -317,7 +317,7 @@ func (p *inContainer) made(ctx context.Context, r *run) ([]container.Summary, []
 }
 
 func (p *inContainer) clear(ctx context.Context, r *run) error {
-	all, images, err := p.made(ctx, r)
+	all, images, err := p.listMade(ctx, r)
 	for _, c := range all {
 		if gone := r.engine.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true}); !cerrdefs.IsNotFound(gone) {
 			err = errors.Join(err, gone)
@@ -333,15 +333,15 @@ func (p *inContainer) clear(ctx context.Context, r *run) error {
 		for _, i := range images {
 			_, _ = r.engine.ImageRemove(ctx, i.ID, image.RemoveOptions{Force: true})
 		}
-		if _, images, err = p.made(ctx, r); err != nil || len(images) == 0 {
+		if _, images, err = p.listMade(ctx, r); err != nil || len(images) == 0 {
 			return err
 		}
 	}
 	return err
 }
 
-// read reads a file in the container.
-func (p *inContainer) read(ctx context.Context, r *run, path string) (string, error) {
+// readFile reads a file in the container.
+func (p *inContainer) readFile(ctx context.Context, r *run, path string) (string, error) {
 	if p.within {
 		return found.ReadWithin(ctx, p.box, path)
 	}

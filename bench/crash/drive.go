@@ -32,7 +32,7 @@ func (r *run) drive(ctx context.Context, p plan) (err error) {
 		}
 	}()
 	for _, each := range p.Parts {
-		if err := each.set(ctx, r, p.ID); err != nil {
+		if err := each.setUp(ctx, r, p.ID); err != nil {
 			return fmt.Errorf("setting up %s: %w", each, err)
 		}
 	}
@@ -44,12 +44,12 @@ func (r *run) drive(ctx context.Context, p plan) (err error) {
 		if f.Kind == freezeAt {
 			how = breakStop
 		}
-		if err := (arm{f.At, how, p.ID}).set(r.fleet.members[f.Host].armed(), f.Nth); err != nil {
+		if err := (arm{f.At, how, p.ID}).armChild(r.fleet.members[f.Host].armed(), f.Nth); err != nil {
 			return err
 		}
 	}
 	d := &driver{run: r, plan: p, decided: map[activities.Digest]time.Time{}, closed: make(chan compensations.Report, 1)}
-	if err := d.start(ctx); err != nil {
+	if err := d.startTask(ctx); err != nil {
 		return err
 	}
 	e, v, err := d.toTheEnd(ctx)
@@ -69,19 +69,19 @@ func (r *run) drive(ctx context.Context, p plan) (err error) {
 	r.fleet.calm(ctx) // others may have frozen a worker that was at work for this task
 	if e.Report.Status != "" {
 		for _, each := range p.Parts {
-			w, err := each.judge(ctx, r, e)
+			w, err := each.judgePart(ctx, r, e)
 			if err != nil {
 				return fmt.Errorf("looking at %s: %w", each, err)
 			}
-			v.add(w)
+			v.merge(w)
 		}
 	}
 	r.record(p, e, v, frozen, time.Since(began))
 	return nil
 }
 
-// record counts a task, and tells of it.
-func (r *run) record(p plan, e ended, v verdict, frozen int, took time.Duration) {
+// record counts a task and reports it.
+func (r *run) record(p plan, e taskEnd, v verdict, frozen int, took time.Duration) {
 	r.note(p.ID, v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,8 +171,8 @@ func (d *driver) document() (json.RawMessage, error) {
 // again is how soon something is tried again that the server has not answered.
 const again = 100 * time.Millisecond
 
-// start starts the task, however often the server goes away meanwhile.
-func (d *driver) start(ctx context.Context) error {
+// startTask starts the task, however often the server goes away meanwhile.
+func (d *driver) startTask(ctx context.Context) error {
 	doc, err := d.document()
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // toTheEnd lets the faults happen, and follows the task and its sequel.
-func (d *driver) toTheEnd(ctx context.Context) (e ended, v verdict, err error) {
+func (d *driver) toTheEnd(ctx context.Context) (e taskEnd, v verdict, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var injected sync.WaitGroup
 	failed := make(chan error, len(d.plan.Faults))
@@ -231,7 +231,7 @@ func (d *driver) toTheEnd(ctx context.Context) (e ended, v verdict, err error) {
 		if err != nil || !v.clean() || len(e.Earlier) == 0 && !e.committed() {
 			break
 		}
-		if refused := d.play(ctx, do); refused != nil {
+		if refused := d.playSequel(ctx, do); refused != nil {
 			v.Blocked = []string{"what is to be " + string(d.plan.Sequel) + " is refused: " + refused.Error()}
 			break
 		}
@@ -266,11 +266,11 @@ func (d *driver) follow(ctx context.Context, failed <-chan error) (report compen
 				limit, inPeace = time.After(d.Patience), true
 				continue
 			}
-			s, _ := d.state(ctx) // as far as it can be told
-			v.Blocked = []string{fmt.Sprintf("not closed within %s, nor in %[1]s of peace: %s %s", d.Patience, d.pending(ctx), tell(s))}
+			s, _ := d.state(ctx) // best effort
+			v.Blocked = []string{fmt.Sprintf("not closed within %s, nor in %[1]s of peace: %s %s", d.Patience, d.pending(ctx), describeState(s))}
 			return report, v, d.giveUp(ctx)
 		case <-tick.C:
-			if stuck := d.look(ctx); stuck != "" {
+			if stuck := d.decideWaiting(ctx); stuck != "" {
 				v.Blocked = []string{stuck}
 				return report, v, d.giveUp(ctx)
 			}
@@ -278,8 +278,8 @@ func (d *driver) follow(ctx context.Context, failed <-chan error) (report compen
 	}
 }
 
-// await tells how a workflow has ended, however often the server goes away before; of one that was terminated nothing is
-// told: another goes on with it.
+// await returns how a workflow ended, however often the server goes away meanwhile. It returns nothing about one that was
+// terminated: another workflow continues it.
 func (d *driver) await(ctx context.Context, c workflows.Chain) {
 	var report compensations.Report
 	for ctx.Err() == nil {
@@ -319,7 +319,7 @@ func (d *driver) state(ctx context.Context) (s workflows.State, err error) {
 	return s, err
 }
 
-// pending tells what the server knows of the activities that are under way.
+// pending describes the activities that the server knows to be running.
 func (d *driver) pending(ctx context.Context) (all []string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -334,14 +334,14 @@ func (d *driver) pending(ctx context.Context) (all []string) {
 	return all
 }
 
-// tell is a state in a line.
-func tell(s workflows.State) string {
+// describeState is a state in a line.
+func describeState(s workflows.State) string {
 	raw, _ := json.Marshal(s) // plain data
 	return string(raw)
 }
 
-// look decides what waits for a person. It says what is parked without a cause.
-func (d *driver) look(ctx context.Context) (stuck string) {
+// decideWaiting decides what waits for a person. It says what is parked without a cause.
+func (d *driver) decideWaiting(ctx context.Context) (stuck string) {
 	d.stop(ctx)
 	s, err := d.state(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ type fault struct {
 	Host  int           // the host that it hits
 	After time.Duration // since the task was started; a fault at a point is armed before
 	For   time.Duration
-	// At is the point, and Nth the how-manieth coming of any process of the host to it.
+	// At is the point, and Nth counts, from 1, how often processes of the host reach it until the fault strikes.
 	At  string
 	Nth int
 }

@@ -38,14 +38,14 @@ func (p *files) actions() []string {
 	return []string{"file.write"}
 }
 
-func (p *files) first() string { return p.id }
+func (p *files) firstStep() string { return p.id }
 
 func (p *files) host() (int, bool) { return p.Host, true }
 
 const fresh = "written by the task\n"
 
-// set makes files of odd modes and old times.
-func (p *files) set(_ context.Context, r *run, task string) error {
+// setUp makes files of odd modes and old times.
+func (p *files) setUp(_ context.Context, r *run, task string) error {
 	m := r.fleet.members[p.Host]
 	p.on, p.root = m.Host, m.files()
 	p.dir = filepath.Join(p.root, task, p.id)
@@ -106,7 +106,7 @@ func holds(content string) found.Facts {
 	return found.Facts{"sha256": hex.EncodeToString(sum[:])}
 }
 
-func (p *files) judge(_ context.Context, _ *run, e ended) (v verdict, err error) {
+func (p *files) judgePart(_ context.Context, _ *run, e taskEnd) (v verdict, err error) {
 	now, err := found.Files("", p.dir)
 	if err != nil {
 		return v, err
@@ -118,7 +118,7 @@ func (p *files) judge(_ context.Context, _ *run, e ended) (v verdict, err error)
 		if e.committed() && token == e.token(p.id) {
 			break
 		}
-		staged, err := staged(p.root, token, len(e.Earlier) > 0)
+		staged, err := findStaged(p.root, token, len(e.Earlier) > 0)
 		if err != nil {
 			return v, err
 		}
@@ -127,9 +127,9 @@ func (p *files) judge(_ context.Context, _ *run, e ended) (v verdict, err error)
 	return v, nil
 }
 
-// staged are the files that a token has left in the store beside a root: after an undo, its tombstones are plain and empty,
+// findStaged are the files that a token has left in the store beside a root: after an undo, its tombstones are plain and empty,
 // but for what a rollback keeps.
-func staged(root, token string, keeps bool) (left []string, err error) {
+func findStaged(root, token string, keeps bool) (left []string, err error) {
 	for _, where := range []string{"stage", "undo"} {
 		at := filepath.Join(root, ".unwind", where, token)
 		info, err := os.Lstat(at)

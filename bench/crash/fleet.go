@@ -22,7 +22,7 @@ import (
 type member struct {
 	host.Config
 	dir    string
-	order  string // the path of what its workers are told
+	order  string // the path of its workers' order
 	delays *rand.Rand
 	kills  *atomic.Int64
 	wire   *wire // its way to the Temporal server
@@ -58,11 +58,11 @@ func (m *member) settle(o order) error {
 // restartPause is the longest time that a host is without a worker.
 const restartPause = time.Second
 
-// keep serves the host until ctx ends: a worker that has ended, or has stopped itself, is followed by another.
-func (m *member) keep(ctx context.Context) error {
+// keepRunning serves the host until ctx ends: a worker that has ended, or has stopped itself, is followed by another.
+func (m *member) keepRunning(ctx context.Context) error {
 	defer close(m.ended)
 	for ctx.Err() == nil {
-		p, err := start(m.order, m.log())
+		p, err := startProcess(m.order, m.log())
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (m *member) keep(ctx context.Context) error {
 		m.mu.Unlock()
 		select {
 		case <-ctx.Done():
-			p.end(stopLimit)
+			p.awaitEnd(stopLimit)
 			return nil
 		case <-p.stopped:
 			m.freeze(p)
@@ -111,7 +111,7 @@ func (m *member) freeze(p *process) {
 		select {
 		case <-p.ended:
 		case <-time.After(sleepLimit):
-			p.end(stopLimit)
+			p.awaitEnd(stopLimit)
 		}
 	}()
 }
@@ -127,7 +127,7 @@ func (m *member) thaw(task string) (n, stuck int) {
 	delete(m.frozen, task)
 	m.mu.Unlock()
 	for _, p := range all {
-		if !p.end(stopLimit) {
+		if !p.awaitEnd(stopLimit) {
 			stuck++
 		}
 	}
@@ -229,7 +229,7 @@ func (f *fleet) sail(ctx context.Context) {
 	ctx, f.cancel = context.WithCancel(ctx)
 	for _, m := range f.members {
 		go func() {
-			if err := m.keep(ctx); err != nil {
+			if err := m.keepRunning(ctx); err != nil {
 				f.failed <- err
 			}
 		}()
@@ -250,8 +250,8 @@ func (f *fleet) stop() {
 	}
 }
 
-// tell copies what the workers have logged.
-func (f *fleet) tell(to io.Writer) {
+// writeLogs copies the workers' logs.
+func (f *fleet) writeLogs(to io.Writer) {
 	for _, m := range f.members {
 		if raw, err := os.ReadFile(m.log()); err == nil && len(raw) > 0 {
 			fmt.Fprintf(to, "--- %s\n%s", m.Host, raw)

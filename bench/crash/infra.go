@@ -45,11 +45,11 @@ func (p *infra) name(n int) { p.id = fmt.Sprintf("infra-%d", n) }
 
 func (p *infra) actions() []string { return []string{"terraform.apply"} }
 
-func (p *infra) first() string { return p.id }
+func (p *infra) firstStep() string { return p.id }
 
 func (p *infra) host() (int, bool) { return p.Host, true }
 
-func (p *infra) set(ctx context.Context, r *run, task string) (err error) {
+func (p *infra) setUp(ctx context.Context, r *run, task string) (err error) {
 	m := r.fleet.members[p.Host]
 	base := filepath.Join(m.infra(), task, p.id)
 	p.on, p.state, p.dir, p.objects = m.Host, m.State, filepath.Join(base, "configuration"), filepath.Join(base, "objects")
@@ -104,7 +104,7 @@ func objectsIn(dir string) (map[string]string, error) {
 	return all, nil
 }
 
-func (p *infra) judge(_ context.Context, _ *run, e ended) (v verdict, err error) {
+func (p *infra) judgePart(_ context.Context, _ *run, e taskEnd) (v verdict, err error) {
 	state, err := found.Terraform(p.dir)
 	if err != nil {
 		return v, err
@@ -143,23 +143,23 @@ func (p *infra) judge(_ context.Context, _ *run, e ended) (v verdict, err error)
 }
 
 // count looks for objects that no state knows, and for a region with more than one.
-func (p *infra) count(v *verdict, objects, known map[string]string, e ended) {
+func (p *infra) count(v *verdict, objects, known map[string]string, e taskEnd) {
 	regions := map[string]int{}
 	for id, region := range objects {
 		regions[region]++
-		if known[id] == "" && !named(e, id) && !p.told(e, region) {
+		if known[id] == "" && !named(e, id) && !p.reportNames(e, region) {
 			v.Orphaned = append(v.Orphaned, fmt.Sprintf("%s: object %s of region %s is in no state", p.id, id, region))
 		}
 	}
 	for region, n := range regions {
-		if n > 1 && !p.told(e, region) {
+		if n > 1 && !p.reportNames(e, region) {
 			v.Doubled = append(v.Doubled, fmt.Sprintf("%s: region %s has %d objects", p.id, region, n))
 		}
 	}
 }
 
-// told says that the report names the region's object, as lost or in how the step went.
-func (p *infra) told(e ended, region string) bool {
+// reportNames says that the report names the region's object, as a loss or in the outcome of the step.
+func (p *infra) reportNames(e taskEnd, region string) bool {
 	return named(e, address(region)) || slices.ContainsFunc(e.notes(p.id), func(n string) bool { return strings.Contains(n, address(region)) })
 }
 
@@ -179,7 +179,7 @@ func (p *infra) held(v *verdict, state found.Snapshot, objects map[string]string
 }
 
 // back says what is not as before, and not named.
-func (p *infra) back(v *verdict, state found.Snapshot, objects map[string]string, e ended) {
+func (p *infra) back(v *verdict, state found.Snapshot, objects map[string]string, e taskEnd) {
 	for _, c := range p.before.Changes(state) {
 		if !named(e, c.Thing) {
 			v.Lost = append(v.Lost, fmt.Sprintf("%s: in the state: %s", p.id, c))

@@ -10,28 +10,28 @@ import (
 	"github.com/seed-62bf7108/unwind/examples/found"
 )
 
-// part is one or more steps of a task in one world, with the piece of the world that they work on, and a look of its own
-// at what became of it.
+// part is one or more steps of a task in one world, with the piece of the world that they work on, and an independent
+// check of the result.
 type part interface {
-	// name tells the part from the others of its task.
+	// name distinguishes the part from the others of its task.
 	name(n int)
-	// actions are those of its steps; first is the id of the first.
+	// actions are those of its steps; firstStep is the id of the first.
 	actions() []string
-	first() string
+	firstStep() string
 	// host is where its steps run; bound is false where any host may.
 	host() (n int, bound bool)
-	// set makes the piece of the world, and looks at it.
-	set(ctx context.Context, r *run, task string) error
+	// setUp creates the piece of the world, and records its state.
+	setUp(ctx context.Context, r *run, task string) error
 	// steps are those of the task file.
 	steps() []map[string]any
-	// judge looks at what has become of it.
-	judge(ctx context.Context, r *run, e ended) (verdict, error)
-	// clear takes the piece away where it costs something to keep.
+	// judgePart compares the piece of the world with how the task ended.
+	judgePart(ctx context.Context, r *run, e taskEnd) (verdict, error)
+	// clear removes the piece if keeping it is expensive.
 	clear(ctx context.Context, r *run) error
 }
 
-// ended is how a task has ended.
-type ended struct {
+// taskEnd is how a task ended.
+type taskEnd struct {
 	// Report is the last one; Earlier are those before it, of a task that was rolled back, and redone.
 	Report  compensations.Report
 	Earlier []compensations.Report
@@ -39,17 +39,17 @@ type ended struct {
 	Chains []string
 }
 
-func (e ended) committed() bool {
+func (e taskEnd) committed() bool {
 	return e.Report.Status == compensations.Committed || e.Report.Status == compensations.Redone
 }
 
 // token is that of a step in its last forward; tokens are those of all.
-func (e ended) token(step string) string {
+func (e taskEnd) token(step string) string {
 	all := e.tokens(step)
 	return all[len(all)-1]
 }
 
-func (e ended) tokens(step string) (all []string) {
+func (e taskEnd) tokens(step string) (all []string) {
 	for i, chain := range e.Chains {
 		if i != 1 { // a rollback goes nowhere forward
 			all = append(all, activities.NewToken(chain, step, 1))
@@ -59,17 +59,17 @@ func (e ended) tokens(step string) (all []string) {
 }
 
 // reports are all of them, in order.
-func (e ended) reports() []compensations.Report { return append(slices.Clone(e.Earlier), e.Report) }
+func (e taskEnd) reports() []compensations.Report { return append(slices.Clone(e.Earlier), e.Report) }
 
-// looksAgain says that a report promises a late sweep.
-func (e ended) looksAgain() bool {
+// looksAgain reports whether a report promises a late sweep.
+func (e taskEnd) looksAgain() bool {
 	return slices.ContainsFunc(e.reports(), func(r compensations.Report) bool {
 		return slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "looked at again later") })
 	})
 }
 
-// losses are what the reports name.
-func (e ended) losses() (all []string) {
+// losses are the losses that the reports name.
+func (e taskEnd) losses() (all []string) {
 	for _, r := range e.reports() {
 		for _, s := range r.Steps {
 			all = append(all, s.Losses...)
@@ -79,7 +79,7 @@ func (e ended) losses() (all []string) {
 }
 
 // notes are what the reports say of how a step went.
-func (e ended) notes(id string) (all []string) {
+func (e taskEnd) notes(id string) (all []string) {
 	for _, r := range e.reports() {
 		for _, s := range r.Steps {
 			if s.Step == id {
@@ -95,7 +95,7 @@ type verdict struct {
 	Lost, Doubled, Orphaned, Blocked []string
 }
 
-func (v *verdict) add(w verdict) {
+func (v *verdict) merge(w verdict) {
 	v.Lost = append(v.Lost, w.Lost...)
 	v.Doubled = append(v.Doubled, w.Doubled...)
 	v.Orphaned = append(v.Orphaned, w.Orphaned...)
@@ -106,9 +106,9 @@ func (v verdict) clean() bool {
 	return len(v.Lost)+len(v.Doubled)+len(v.Orphaned)+len(v.Blocked) == 0
 }
 
-// differences are those between two looks at a world that should not be. Where the task has committed, want should be
-// there; else nothing but what the report names.
-func differences(world string, before, now found.Snapshot, want []found.Want, e ended, losses ...string) []string {
+// differences are the unexpected differences between two observations of a world. If the task has committed, want should be
+// there; otherwise nothing but what the report names.
+func differences(world string, before, now found.Snapshot, want []found.Want, e taskEnd, losses ...string) []string {
 	if !e.committed() {
 		want = nil
 	}

@@ -13,11 +13,11 @@ type purchase struct {
 	ID, Uses string
 	With     map[string]any
 	Live     string
-	// Ended says that a later step of the part makes an end of that.
+	// Ended: a later step of the part ends that object.
 	Ended bool
 }
 
-// amount is what a payment is about.
+// amount is the amount of each payment.
 const amount = 1900
 
 // purchases are what a part can do at Stripe.
@@ -92,11 +92,11 @@ func (p *payments) actions() (all []string) {
 	return all
 }
 
-func (p *payments) first() string { return p.id(purchases[p.Kind][0].ID) }
+func (p *payments) firstStep() string { return p.id(purchases[p.Kind][0].ID) }
 
 func (p *payments) host() (int, bool) { return 0, false }
 
-func (p *payments) set(_ context.Context, _ *run, task string) error {
+func (p *payments) setUp(_ context.Context, _ *run, task string) error {
 	p.mark = fmt.Sprintf("%s/%d", task, p.n)
 	return nil
 }
@@ -122,8 +122,8 @@ func (p *payments) steps() (all []map[string]any) {
 	return all
 }
 
-// judge counts what is live with the part's mark. Stripe's own books on the money are looked at when all is over.
-func (p *payments) judge(_ context.Context, r *run, e ended) (v verdict, err error) {
+// judgePart counts the live objects with the mark of the part. The balance at Stripe is checked at the end of the run.
+func (p *payments) judgePart(_ context.Context, r *run, e taskEnd) (v verdict, err error) {
 	live := map[string][]string{}
 	state := r.emulator.State()
 	for _, line := range state.Live {
@@ -154,8 +154,8 @@ func (p *payments) judge(_ context.Context, r *run, e ended) (v verdict, err err
 	return v, nil
 }
 
-// named says that the report names a thing among what was lost.
-func named(e ended, thing string) bool {
+// named reports whether the report names a thing among the losses.
+func named(e taskEnd, thing string) bool {
 	return slices.ContainsFunc(e.losses(), func(l string) bool { return strings.Contains(l, thing) })
 }
 

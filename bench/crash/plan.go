@@ -21,7 +21,7 @@ const (
 	terminated ending = "terminated"
 )
 
-// plan is a task with the faults that it meets: all that the seed decides of it.
+// plan is a task with the faults that it meets: everything that the seed decides.
 type plan struct {
 	ID    string
 	Parts []part
@@ -33,7 +33,7 @@ type plan struct {
 	StopSequel time.Duration
 	// Gate is the step that a person is asked about, beside what is always asked; empty: none.
 	Gate string
-	// AtOnce lets the parts run side by side.
+	// AtOnce runs the parts concurrently.
 	AtOnce bool
 	// Attempts is how often a step is tried.
 	Attempts int
@@ -85,8 +85,8 @@ func draw(seed uint64, i int, hosts int, worlds []string) plan {
 	p.Faults = p.faults(r, first, all, hosts)
 	p.Attempts = 100
 	if slices.ContainsFunc(all, func(t target) bool { return !t.Phase.back() && p.freezesAt(t.Label) }) {
-		// Another attempt of the same forward would wait for the one that is frozen, which is woken only when the task has
-		// ended: it has to be given up, and taken back, while it sleeps.
+		// Another attempt of the same forward would wait for the frozen one, which is woken only when the task has ended: the
+		// step has to be given up, and undone, while it sleeps.
 		p.Attempts = 1
 	}
 	return p
@@ -106,11 +106,11 @@ func (p plan) gateFor(r *rand.Rand, first target) string {
 	case first.Phase == planning:
 		for _, each := range p.Parts {
 			if slices.Contains(each.actions(), first.Action) {
-				return each.first()
+				return each.firstStep()
 			}
 		}
 	case r.IntN(4) == 0:
-		return p.Parts[r.IntN(len(p.Parts))].first()
+		return p.Parts[r.IntN(len(p.Parts))].firstStep()
 	}
 	return ""
 }
@@ -119,7 +119,7 @@ func (p plan) freezesAt(label string) bool {
 	return slices.ContainsFunc(p.Faults, func(f fault) bool { return f.Kind == freezeAt && f.At == label })
 }
 
-func (p plan) last() string { return p.Parts[len(p.Parts)-1].first() }
+func (p plan) last() string { return p.Parts[len(p.Parts)-1].firstStep() }
 
 // actions are those of all steps.
 func (p plan) actions() (all []string) {
@@ -129,7 +129,7 @@ func (p plan) actions() (all []string) {
 	return all
 }
 
-// partFor is a part with a step that comes to a point.
+// partFor is a part with a step that reaches a point.
 func partFor(r *rand.Rand, t target, hosts int) part {
 	switch activities.WorldOf(t.Action) {
 	case "file":
@@ -162,7 +162,7 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 	return &payments{Kind: kinds[r.IntN(len(kinds))]}
 }
 
-// anyPart is a part of any world, the costly ones more seldom.
+// anyPart is a part of any world, the costly ones less often.
 func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 	for {
 		switch n := r.IntN(20); {

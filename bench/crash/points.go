@@ -17,19 +17,19 @@ const (
 	redoing                // by a step that is redone
 )
 
-// back says that a step is undone in it.
+// back reports whether a step is undone in this phase.
 func (p phase) back() bool { return p == unwinding || p == rolling }
 
-// target is a labelled point, with the action of which a task needs a step to come there.
+// target is a labelled point, with the action whose steps reach it.
 type target struct {
 	Label  string
 	Action string
 	Phase  phase
-	// Reads says that only a command which reads comes there, Reruns one whose result was lost.
+	// Reads: only a command that reads reaches it; Reruns: only one whose result was lost.
 	Reads, Reruns bool
-	// Volumes says that only a command whose volumes are copied comes there, Plain only one that has none.
+	// Volumes: only a command whose volumes are copied reaches it; Plain: only one without volumes.
 	Volumes, Plain bool
-	// Kept says which hosts' containers come there, by how they keep checkpoints; empty: all.
+	// Kept is how the containers that reach it keep their checkpoints; empty: either way.
 	Kept keeping
 }
 
@@ -49,13 +49,13 @@ func keepingOf(host int) keeping {
 	return inImages
 }
 
-// keptIn are the points that containers come to on some hosts alone.
+// keptIn are the points that containers reach only on some hosts.
 var keptIn = map[keeping]string{
 	inLayers: "layers-restored committed",
 	inImages: "candidate-built successor-named old-renamed old-stopped new-named new-started kept",
 }
 
-// keptOn says which hosts come to a point.
+// keptOn returns the hosts that reach a point.
 func keptOn(what string) keeping {
 	for k, all := range keptIn {
 		if slices.Contains(strings.Fields(all), what) {
@@ -65,15 +65,15 @@ func keptOn(what string) keeping {
 	return ""
 }
 
-// on says whether a host's steps come there.
+// on reports whether the steps of a host reach the point.
 func (t target) on(host int) bool { return t.Kept == "" || t.Kept == keepingOf(host) }
 
-// supervised says that the point is one of what runs Terraform for a worker, in processes of their own.
+// supervised reports whether the point is in one of the processes that run Terraform for a worker.
 func (t target) supervised() bool {
 	return strings.HasPrefix(t.Label, "terraform.supervisor:") || strings.HasPrefix(t.Label, "terraform.front:")
 }
 
-// points are the points of each world's actions, without those that no task here can come to.
+// points are the points of the actions of each world, except for those that no task here can reach.
 var points = map[string]map[phase]string{
 	"file.write": {
 		planning:  "plan-staged plan-cleared",

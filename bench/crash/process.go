@@ -19,8 +19,8 @@ type process struct {
 	ended, stopped chan struct{}
 }
 
-// start starts this program as a worker. It dies with this process.
-func start(orderPath, log string) (*process, error) {
+// startProcess starts this program as a worker. It dies with this process.
+func startProcess(orderPath, log string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -81,14 +81,14 @@ func stateOf(pid int) byte {
 
 func (p *process) kill() { _ = p.cmd.Process.Kill() }
 
-// wasKilled says that it ended by SIGKILL.
+// wasKilled reports whether SIGKILL ended it.
 func (p *process) wasKilled() bool {
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// end lets it finish what it does, for as long as it takes up to limit.
-func (p *process) end(limit time.Duration) (inTime bool) {
+// awaitEnd waits at most limit for it to finish.
+func (p *process) awaitEnd(limit time.Duration) (inTime bool) {
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -101,8 +101,8 @@ func (p *process) end(limit time.Duration) (inTime bool) {
 	}
 }
 
-// processesOf are the other processes that work below a folder: it stands in their environment or their arguments, or a
-// file below it is open in them.
+// processesOf returns the other processes that work below a folder: their environment or arguments name it, or they have a
+// file below it open.
 func processesOf(folder string) map[int]string {
 	found := map[int]string{}
 	all, _ := filepath.Glob("/proc/[0-9]*")

@@ -31,17 +31,16 @@ import (
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
-// Options say how long and how hard a run is. The zero value is the usual run.
+// Options set the length and intensity of a run. The zero value is the usual run.
 type Options struct {
 	// Kills is how many processes are to be killed. Defaults to 200.
 	Kills int
-	// Seed is what all that is random is drawn from. Defaults to 1.
+	// Seed seeds everything that is random. Defaults to 1.
 	Seed uint64
-	// Within bounds the run: when it is over, no further task starts. Defaults to 20 minutes, and where Kills are many to
-	// slowKill for each.
+	// Within bounds the run: no further task starts after it. Defaults to 20 minutes, or slowKill for each kill if that is longer.
 	Within time.Duration
-	// Patience is how long a task may take while things go wrong, and then once more in peace, before it counts as
-	// blocked. Defaults to 4 minutes.
+	// Patience is how long a task may take under faults, and then again without faults, before it counts as blocked. Defaults
+	// to 4 minutes.
 	Patience time.Duration
 	// Hosts is how many workers there are, Side how many tasks run side by side. Default to 3 and 6.
 	Hosts, Side int
@@ -59,7 +58,7 @@ type Options struct {
 	plans  []plan
 }
 
-// slowKill is what a kill takes on a slow machine: a thousand have an hour and a half.
+// slowKill is the time for a kill on a slow machine: a thousand kills get an hour and a half.
 const slowKill = 5400 * time.Millisecond
 
 // WithDefaults fills in what is left zero.
@@ -103,7 +102,7 @@ func hasTerraform() error {
 	return err
 }
 
-// Figures are what a run has come to.
+// Figures are the results of a run.
 type Figures struct {
 	// Kills counts processes that were killed: workers, and supervisors at points of their own.
 	Kills    int `json:"kills"`
@@ -120,9 +119,9 @@ type Figures struct {
 	// RolledBack counts tasks that had committed and were rolled back, Redone those that were redone after it.
 	RolledBack int `json:"rolled_back"`
 	Redone     int `json:"redone"`
-	// Named counts tasks whose report names something that is not as before.
+	// Named counts tasks whose report names a loss.
 	Named int `json:"named"`
-	// Frozen counts workers that were stopped at a point and woken when their task was over.
+	// Frozen counts workers that were stopped at a point and resumed when their task was over.
 	Frozen int `json:"frozen"`
 	// Servers counts restarts of the Temporal server.
 	Servers int `json:"servers"`
@@ -155,7 +154,7 @@ type run struct {
 	moved   int64 // money that should have been
 }
 
-// Run plays tasks until enough was killed.
+// Run plays tasks until enough processes were killed.
 func Run(ctx context.Context, o Options) (f Figures, err error) {
 	began := time.Now()
 	r := &run{Options: o.WithDefaults()}
@@ -167,11 +166,11 @@ func Run(ctx context.Context, o Options) (f Figures, err error) {
 	for _, i := range r.Tasks {
 		r.plans = append(r.plans, draw(r.Seed, i, r.Hosts, r.Worlds))
 	}
-	if err := r.set(ctx); err != nil {
+	if err := r.setStage(ctx); err != nil {
 		return f, err
 	}
-	if err := r.play(ctx, began); err != nil {
-		r.fleet.tell(r.Log)
+	if err := r.playTasks(ctx, began); err != nil {
+		r.fleet.writeLogs(r.Log)
 		return f, err
 	}
 	if err := r.close(); err != nil {
@@ -181,8 +180,8 @@ func Run(ctx context.Context, o Options) (f Figures, err error) {
 	return r.figures, nil
 }
 
-// set starts the server, the emulator and the workers.
-func (r *run) set(ctx context.Context) (err error) {
+// setStage starts the server, the emulator and the workers.
+func (r *run) setStage(ctx context.Context) (err error) {
 	if r.dir, err = os.MkdirTemp("", "unwind-crash-"); err != nil {
 		return err
 	}
@@ -311,7 +310,10 @@ func (r *run) setTerraform(ctx context.Context) error {
 		return err
 	}
 	for _, m := range r.fleet.members {
-		m.Terraform = &host.TerraformConfig{Roots: []string{m.infra()}, Binary: terraform}
+		m.Terraform = &host.TerraformConfig{
+			Roots: []string{m.infra()}, Binary: terraform,
+			Environment: []string{orderVariable}, // the front and the supervisor break by it
+		}
 		if err := os.MkdirAll(m.infra(), 0o700); err != nil {
 			return err
 		}
@@ -319,8 +321,8 @@ func (r *run) setTerraform(ctx context.Context) error {
 	return r.applyPrior(ctx, terraform)
 }
 
-// play runs tasks side by side.
-func (r *run) play(ctx context.Context, began time.Time) error {
+// playTasks runs tasks concurrently.
+func (r *run) playTasks(ctx context.Context, began time.Time) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var next atomic.Int64
@@ -372,7 +374,7 @@ func (r *run) killed() int {
 	return n
 }
 
-// close ends the workers, and looks at what only shows when nothing runs any more.
+// close ends the workers and checks what shows only when nothing runs any more.
 func (r *run) close() error {
 	r.fleet.stop()
 	v := verdict{}
@@ -457,7 +459,7 @@ func (r *run) restartServer(ctx context.Context, after time.Duration) error {
 	return nil
 }
 
-// note counts what is wrong.
+// note counts a defect.
 func (r *run) note(what string, v verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -474,7 +476,7 @@ func (r *run) note(what string, v verdict) {
 	}
 }
 
-// silent drops the SDK's log: that the server goes away is what this is about.
+// silent drops the log of the SDK: that the server goes away is intended.
 type silent struct{}
 
 func (silent) Debug(string, ...any) {}

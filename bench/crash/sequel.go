@@ -30,7 +30,7 @@ func (s sequel) acts() []act {
 	return nil
 }
 
-// act starts a workflow on what a task has left.
+// act starts a workflow on the outcome of a task.
 type act func(ctx context.Context, s recovery.Server, task string) (recovery.Run, error)
 
 func rollBack(ctx context.Context, s recovery.Server, task string) (recovery.Run, error) {
@@ -49,8 +49,8 @@ func redo(ctx context.Context, s recovery.Server, task string) (recovery.Run, er
 	return s.Redo(ctx, rollback, "crash", converter.GetDefaultDataConverter())
 }
 
-// play begins an act, however often the server goes away meanwhile. An error says that it was refused.
-func (d *driver) play(ctx context.Context, do act) error {
+// playSequel starts an act, however often the server goes away meanwhile. Its only error is a refusal.
+func (d *driver) playSequel(ctx context.Context, do act) error {
 	server := recovery.Server{Client: d.client, Namespace: d.server.Namespace}
 	for ; ctx.Err() == nil; pause(ctx, again) {
 		run, err := do(ctx, server, d.plan.ID)

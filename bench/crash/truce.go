@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// truce holds back what is still to go wrong, while a task has taken too long: under faults without end, a step that takes
-// longer than they leave it never comes to its end, and that is no fault of the task's. It has to close in peace.
+// truce holds further faults back while a task has taken too long: if faults come faster than a step can finish, it never ends,
+// which is no defect of the task. Without faults it has to close.
 type truce struct {
 	mu      sync.Mutex
 	holders int

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// wire stands between workers and the container engine, or the Temporal server, and can stall and break.
+// wire is a proxy between workers and the container engine or the Temporal server that can stall and break.
 type wire struct {
 	listener net.Listener
 	dial     func(context.Context) (net.Conn, error)
@@ -100,7 +100,7 @@ func (w *wire) release(conns ...net.Conn) {
 	}
 }
 
-// stall lets nothing through until ctx ends, or for so long.
+// stall lets nothing through for this long, or until ctx ends.
 func (w *wire) stall(ctx context.Context, d time.Duration) {
 	w.flow.Lock()
 	defer w.flow.Unlock()

@@ -55,7 +55,7 @@ func (a add) Apply(ctx context.Context, e activities.Entry, _ activities.Step, _
 	if err != nil {
 		return activities.Result{}, err
 	}
-	return activities.Result{Summary: "added one to " + what.Step}, a.service.add(ctx, what)
+	return activities.Result{Summary: "added one to " + what.Step}, a.service.addValue(ctx, what)
 }
 
 func (a add) Undo(ctx context.Context, e activities.Entry, _ activities.Decision) (activities.Undone, error) {
@@ -76,7 +76,7 @@ func (a add) Observe(ctx context.Context, e activities.Entry) (activities.Observ
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	state, err := a.service.look(ctx, what)
+	state, err := a.service.findKey(ctx, what)
 	if state == added {
 		return activities.Observation{State: activities.AsLeft}, err
 	}

@@ -15,17 +15,19 @@ import (
 // service is the counters as a worker sees them: at a URL.
 type service string
 
-func (s service) add(ctx context.Context, a addition) error { return s.call(ctx, "/add", a, nil) }
-
-func (s service) takeBack(ctx context.Context, a addition) (t taken, err error) {
-	return t, s.call(ctx, "/take-back", a, &t)
+func (s service) addValue(ctx context.Context, a addition) error {
+	return s.sendRequest(ctx, "/add", a, nil)
 }
 
-func (s service) look(ctx context.Context, a addition) (state keyState, err error) {
-	return state, s.call(ctx, "/look", a, &state)
+func (s service) takeBack(ctx context.Context, a addition) (t removal, err error) {
+	return t, s.sendRequest(ctx, "/take-back", a, &t)
 }
 
-func (s service) call(ctx context.Context, path string, a addition, v any) error {
+func (s service) findKey(ctx context.Context, a addition) (state keyState, err error) {
+	return state, s.sendRequest(ctx, "/look", a, &state)
+}
+
+func (s service) sendRequest(ctx context.Context, path string, a addition, v any) error {
 	body, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -34,7 +36,7 @@ func (s service) call(ctx context.Context, path string, a addition, v any) error
 	if err != nil {
 		return err
 	}
-	return do(r, v)
+	return doRequest(r, v)
 }
 
 // journal is the id of the service's journal.
@@ -43,11 +45,11 @@ func (s service) journal(ctx context.Context) (id string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return id, do(r, &id)
+	return id, doRequest(r, &id)
 }
 
-// do tells what is final from what may be tried again.
-func do(r *http.Request, v any) error {
+// doRequest tells what is final from what may be tried again.
+func doRequest(r *http.Request, v any) error {
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err

@@ -31,11 +31,11 @@ type addition struct {
 	Key string `json:"key"`
 }
 
-// taken is the answer to taking back.
-type taken struct {
-	// Had says that there was something to take back.
+// removal is the response to taking an addition back.
+type removal struct {
+	// Had says that there was an addition to take back.
 	Had bool `json:"had"`
-	// Value is the counter's now.
+	// Value is the counter's new value.
 	Value int `json:"value"`
 }
 
@@ -70,9 +70,9 @@ func newCounters() *counters {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /journal", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.id) })
-	mux.HandleFunc("POST /add", c.handle(c.add))
+	mux.HandleFunc("POST /add", c.handle(c.serveAdd))
 	mux.HandleFunc("POST /take-back", c.handle(c.takeBack))
-	mux.HandleFunc("POST /look", c.handle(c.look))
+	mux.HandleFunc("POST /look", c.handle(c.serveLook))
 	c.server = httptest.NewServer(mux)
 	return c
 }
@@ -82,8 +82,8 @@ func (c *counters) close() {
 	c.server.Close()
 }
 
-// open makes the counters of a trial, and how they misbehave.
-func (c *counters) open(trial string, s script) {
+// openTrial makes the counters of a trial, and how they misbehave.
+func (c *counters) openTrial(trial string, s script) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.values[trial], c.acted[trial] = map[string]int{}, map[string]int{}
@@ -122,8 +122,8 @@ func (c *counters) handle(do func(http.ResponseWriter, *http.Request, addition, 
 	}
 }
 
-// add adds one, once a key; n is the how manieth call of the step it is.
-func (c *counters) add(w http.ResponseWriter, r *http.Request, a addition, s script, n int) {
+// serveAdd adds one, once per key; n is the number of the step's call.
+func (c *counters) serveAdd(w http.ResponseWriter, r *http.Request, a addition, s script, n int) {
 	if a.Step == s.refuses {
 		http.Error(w, "refused: there is no such thing", http.StatusUnprocessableEntity)
 		return
@@ -172,10 +172,10 @@ func (c *counters) takeBack(w http.ResponseWriter, _ *http.Request, a addition, 
 		c.journal[a.Key] = voided
 	case takenBack, voided:
 	}
-	answer(w, taken{Had: c.journal[a.Key] == takenBack, Value: c.values[a.Trial][a.Step]})
+	answer(w, removal{Had: c.journal[a.Key] == takenBack, Value: c.values[a.Trial][a.Step]})
 }
 
-func (c *counters) look(w http.ResponseWriter, _ *http.Request, a addition, _ script, _ int) {
+func (c *counters) serveLook(w http.ResponseWriter, _ *http.Request, a addition, _ script, _ int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	answer(w, c.journal[a.Key])

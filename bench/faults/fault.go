@@ -80,7 +80,7 @@ func terminates(ctx context.Context, t *trial) error {
 func kills(times int) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) error {
 		for range times {
-			if err := errors.Join(t.caught(ctx), t.worker.kill(), t.worker.start()); err != nil {
+			if err := errors.Join(t.caught(ctx), t.worker.kill(), t.worker.startWorker()); err != nil {
 				return err
 			}
 		}

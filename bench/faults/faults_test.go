@@ -35,7 +35,7 @@ var measured = map[string][2]string{
 }
 
 func (o outcome) String() string {
-	return fmt.Sprintf("%s; acted %d; left %s", o.Ended, o.Acted, o.left())
+	return fmt.Sprintf("%s; acted %d; left %s", o.Ended, o.Acted, o.leftText())
 }
 
 func TestWhoEndsWithWhatLeftOver(t *testing.T) {
@@ -65,11 +65,11 @@ func TestWhoEndsWithWhatLeftOver(t *testing.T) {
 func TestWhatIsLeftOverIsSeen(t *testing.T) {
 	c := newCounters()
 	defer c.close()
-	c.open("lie-unwind", script{lies: "first"})
+	c.openTrial("lie-unwind", script{lies: "first"})
 	s := service(c.server.URL)
 	a := addition{Trial: "lie-unwind", Step: "first", Key: "k"}
-	require.ErrorContains(t, s.add(t.Context(), a), "500")
-	require.ErrorContains(t, s.add(t.Context(), a), "500")
+	require.ErrorContains(t, s.addValue(t.Context(), a), "500")
+	require.ErrorContains(t, s.addValue(t.Context(), a), "500")
 	lie := &trial{stage: &stage{counters: c}, fault: fault{name: "lie"}, side: unwindSide, ended: "failed"}
 	require.Equal(t, outcome{Ended: "failed", Acted: 1, Left: []string{"first +1"}, Unnamed: []string{"first"}}, lie.result())
 
@@ -77,7 +77,7 @@ func TestWhatIsLeftOverIsSeen(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, taken.Had)
 	require.Equal(t, outcome{Ended: "failed", Acted: 1, Left: []string{}, Unnamed: []string{}}, lie.result())
-	require.ErrorContains(t, s.add(t.Context(), a), "taken back")
+	require.ErrorContains(t, s.addValue(t.Context(), a), "taken back")
 	lie.ended = "completed"
 	require.Equal(t, "first -1, second -1, third -1", strings.Join(lie.result().Left, ", "), "it did not do what it says")
 }

@@ -69,7 +69,7 @@ func Run(ctx context.Context) (figures any, missed []string, err error) {
 type stage struct {
 	client   client.Client
 	counters *counters
-	post     post
+	post     workerSetup
 	worker   *host.Worker
 }
 
@@ -82,7 +82,7 @@ func measure(ctx context.Context, server client.Options, thrown []fault) (_ Figu
 	defer os.RemoveAll(dir)
 	s := &stage{counters: newCounters()}
 	defer s.counters.close()
-	s.post = post{
+	s.post = workerSetup{
 		Address: server.HostPort, Namespace: server.Namespace, Queue: "faults",
 		State: filepath.Join(dir, "state"), Service: service(s.counters.server.URL),
 	}
@@ -93,7 +93,7 @@ func measure(ctx context.Context, server client.Options, thrown []fault) (_ Figu
 	if s.worker, err = s.post.serve(ctx, s.client); err != nil {
 		return Figures{}, err
 	}
-	trials := s.play(ctx, thrown)
+	trials := s.playTrials(ctx, thrown)
 	s.worker.Stop()
 	return count(trials)
 }
@@ -101,13 +101,13 @@ func measure(ctx context.Context, server client.Options, thrown []fault) (_ Figu
 // pair is a fault's trials.
 type pair struct{ usual, unwind *trial }
 
-func (s *stage) play(ctx context.Context, thrown []fault) []pair {
+func (s *stage) playTrials(ctx context.Context, thrown []fault) []pair {
 	pairs := make([]pair, len(thrown))
 	var group sync.WaitGroup
 	for i, f := range thrown {
 		pairs[i] = pair{&trial{stage: s, fault: f, side: usualSide}, &trial{stage: s, fault: f, side: unwindSide}}
 		for _, t := range []*trial{pairs[i].usual, pairs[i].unwind} {
-			group.Go(func() { t.err = t.play(ctx) })
+			group.Go(func() { t.err = t.playTrial(ctx) })
 		}
 	}
 	group.Wait()
@@ -130,10 +130,10 @@ func (f Figures) print() {
 	const line = "%-66s %-7s %-44s %5v  %s\n"
 	fmt.Printf("\n"+line, "fault", "", "ended", "acted", "left over")
 	for _, r := range f.Faults {
-		fmt.Printf(line, r.title, "usual", r.Usual.Ended, r.Usual.Acted, r.Usual.left())
-		fmt.Printf(line, "", "Unwind", r.Unwind.Ended, r.Unwind.Acted, r.Unwind.left())
+		fmt.Printf(line, r.title, "usual", r.Usual.Ended, r.Usual.Acted, r.Usual.leftText())
+		fmt.Printf(line, "", "Unwind", r.Unwind.Ended, r.Unwind.Acted, r.Unwind.leftText())
 	}
 	fmt.Printf("\nsomething is left over after %d of %d faults the usual way, after %d with Unwind\n\n", f.UsualLeft, len(f.Faults), f.UnwindLeft)
 }
 
-func (o outcome) left() string { return cmp.Or(strings.Join(o.Left, ", "), "nothing") }
+func (o outcome) leftText() string { return cmp.Or(strings.Join(o.Left, ", "), "nothing") }

@@ -44,8 +44,8 @@ type trial struct {
 
 func (t *trial) id() string { return t.fault.name + "-" + string(t.side) }
 
-// play starts the trial, throws the fault, and waits for the end.
-func (t *trial) play(ctx context.Context) (err error) {
+// playTrial starts the trial, throws the fault, and waits for the end.
+func (t *trial) playTrial(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, trialLimit, fmt.Errorf("not over within %s", trialLimit))
 	defer cancel()
 	defer func() {
@@ -53,13 +53,13 @@ func (t *trial) play(ctx context.Context) (err error) {
 			err = fmt.Errorf("%s: %w", t.id(), errors.Join(err, context.Cause(ctx)))
 		}
 	}()
-	t.stage.counters.open(t.id(), t.fault.script)
+	t.stage.counters.openTrial(t.id(), t.fault.script)
 	queue := t.stage.post.Queue
 	if t.fault.killed {
 		t.worker = &process{post: t.stage.post}
 		t.worker.post.Queue = t.id()
 		queue = t.id()
-		if err := t.worker.start(); err != nil {
+		if err := t.worker.startWorker(); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, t.worker.stop()) }()
@@ -149,7 +149,7 @@ func (t *trial) wait(ctx context.Context, run client.WorkflowRun) (enumspb.Workf
 	return described.WorkflowExecutionInfo.Status, nil
 }
 
-// recover unwinds what a dead run has left. What does not come to an end is told as it is seen.
+// recover unwinds what a dead run has left. What does not end is reported as it is.
 func (t *trial) recover(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, recoverLimit)
 	defer cancel()

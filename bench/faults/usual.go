@@ -49,7 +49,7 @@ func registerUsual(r worker.Registry, s service) {
 	r.RegisterWorkflowWithOptions(usual, workflow.RegisterOptions{Name: usualType})
 	r.RegisterActivityWithOptions(func(ctx context.Context, a addition) error {
 		defer beat(ctx)()
-		return retryable(s.add(ctx, a))
+		return retryable(s.addValue(ctx, a))
 	}, activity.RegisterOptions{Name: "usual.add"})
 	r.RegisterActivityWithOptions(func(ctx context.Context, a addition) error {
 		defer beat(ctx)()

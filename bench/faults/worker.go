@@ -25,8 +25,8 @@ const (
 	heartbeat = 4 * time.Second
 )
 
-// post is where a worker serves both sides.
-type post struct {
+// workerSetup is what a worker that serves both sides connects to.
+type workerSetup struct {
 	Address   string  `json:"address"` // of the Temporal server
 	Namespace string  `json:"namespace"`
 	Queue     string  `json:"queue"`
@@ -34,7 +34,7 @@ type post struct {
 	Service   service `json:"service"`
 }
 
-func (p post) dial() (client.Client, error) {
+func (p workerSetup) dial() (client.Client, error) {
 	return client.Dial(client.Options{
 		HostPort: p.Address, Namespace: p.Namespace,
 		Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)), // faults are what this is about
@@ -42,7 +42,7 @@ func (p post) dial() (client.Client, error) {
 }
 
 // serve starts a worker in this process.
-func (p post) serve(ctx context.Context, c client.Client) (*host.Worker, error) {
+func (p workerSetup) serve(ctx context.Context, c client.Client) (*host.Worker, error) {
 	return host.Start(ctx, host.Config{
 		Host: "faults", Queue: p.Queue, State: p.State, Heartbeat: heartbeat, StopTimeout: time.Second,
 	}, host.Options{
@@ -60,7 +60,7 @@ func Child() (child bool, err error) {
 	if raw == "" {
 		return false, nil
 	}
-	var p post
+	var p workerSetup
 	if err := json.Unmarshal([]byte(raw), &p); err != nil {
 		return true, err
 	}
@@ -79,12 +79,12 @@ func Child() (child bool, err error) {
 
 // process is a worker in a process of its own.
 type process struct {
-	post  post
+	post  workerSetup
 	cmd   *exec.Cmd
 	stdin io.Closer
 }
 
-func (p *process) start() error {
+func (p *process) startWorker() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err

@@ -69,24 +69,49 @@ var mutants = []mutant{
 		tests: "activities/container/checkpoint/dockercommit", run: "TestChanging/(apply_then_undo|undo_twice)$",
 	},
 	{
+		name: "sqlite lets in who comes after the undo", in: "activities/journal",
+		from: "\tif f != Undecided {", to: "\tif f == Releasing {",
+		tests: "activities/sqlite", run: "TestConformance/rows$",
+	},
+	{
+		name: "sqlite leaves no mark", in: "activities/sqlite",
+		from: "if err := d.mark(c.Entry.Token, m); err != nil {", to: "if err := error(nil); err != nil {",
+		tests: "activities/sqlite", run: "TestConformance/rows$",
+	},
+	{
+		name: "sqlite keeps no record", in: "activities/sqlite",
+		from: "if _, err := c.token.Create(journal.Record, &rec); err != nil {", to: "if err := error(nil); err != nil {",
+		tests: "activities/sqlite", run: "TestConformance/rows$",
+	},
+	{
+		name: "sqlite waits for a stopped process", in: "activities/sqlite",
+		from: "if c.Op == opUndo && (other.op != opUndo || time.Since(began) > patience) || other.isStuck() {", to: "if false {",
+		tests: "activities/sqlite", run: "TestConformance/rows$",
+	},
+	{
+		name: "sqlite does not sync what an undo needs", in: "activities/sqlite",
+		from: "if err := errors.Join(fsync(f), fsync(folder)); err != nil {", to: "if err := error(nil); err != nil {",
+		tests: "activities/sqlite", run: "TestUndoDataIsOnTheDiskBeforeTheCommit",
+	},
+	{
 		name: "terraform lets in who comes after the undo", in: "activities/journal",
 		from: "\tif f != Undecided {", to: "\tif f == Releasing {",
 		tests: "activities/terraform/terraformtest", run: "TestBuiltin/undo_without_apply$",
 	},
 	{
-		name: "terraform starts for a step that was taken back", in: "activities/terraform",
-		from: "if err := s.checkFence(s.token); err != nil {", to: "if err := error(nil); err != nil {",
+		name: "terraform starts for a step that was taken back", in: "activities/terraform/run",
+		from: "if err := CheckFence(s.token, s.Turn); err != nil {", to: "if err := error(nil); err != nil {",
 		tests: "activities/terraform", run: "TestWokenRightAfterTheUndo",
 	},
 	{
 		name: "terraform keeps no record", in: "activities/terraform",
-		from: "if _, err := pr.ws.token.Create(journal.Record, r); err != nil {", to: "if err := error(nil); err != nil {",
+		from: "if _, err := pr.ws.Token.Create(journal.Record, r); err != nil {", to: "if err := error(nil); err != nil {",
 		tests: "activities/terraform/terraformtest", run: "TestBuiltin/apply_then_undo$",
 	},
 	{
 		name: "stripe has no fence", in: "activities/stripe",
-		from:  "\t_, _, err = c.post(path, formParams(\"metadata[\"+k.mark(fenceMark)+\"]\", token), deriveKey(token))",
-		to:    "\t_, _, err = c.post(path, formParams(\"metadata[\"+k.mark(fenceMark)+\"]\", token), deriveKey(token, \"else\"))",
+		from:  "\t_, _, err = c.postWithKey(path, formParams(\"metadata[\"+k.mark(fenceMark)+\"]\", token), deriveKey(token))",
+		to:    "\t_, _, err = c.postWithKey(path, formParams(\"metadata[\"+k.mark(fenceMark)+\"]\", token), deriveKey(token, \"else\"))",
 		tests: "activities/stripe", run: "TestConformance/payment_intent",
 	},
 }

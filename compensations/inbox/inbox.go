@@ -1,8 +1,8 @@
-// Package inbox receives the signals of a workflow so that none is lost, and none is dropped without a word.
+// Package inbox receives the signals of a workflow so that none is lost or silently dropped.
 //
-// The SDK drops a signal whose payload does not decode and leaves no more than a log line. And a Receive that waits has taken
-// a signal before its coroutine runs: a run that ends in that moment loses it. An Inbox therefore receives raw payloads, never
-// waits at a channel, and keeps the reason why a signal decided nothing.
+// The SDK drops a signal whose payload cannot be decoded, leaving only a log line. And a blocked Receive has taken a signal
+// before its coroutine runs: a run that ends at that moment loses it. An Inbox therefore receives raw payloads, never blocks
+// on a channel, and keeps the reason why a signal decided nothing.
 package inbox
 
 import (
@@ -38,14 +38,14 @@ type mailbox struct {
 	channel workflow.ReceiveChannel
 }
 
-// Open begins to receive. Where several signals are there at once, those of an earlier handler are handled first.
+// Open begins to receive. If several signals are there at once, those of an earlier handler are handled first.
 func (b *Inbox) Open(ctx workflow.Context, handlers ...Handler) {
 	for _, h := range handlers {
 		b.mailboxes = append(b.mailboxes, mailbox{h, workflow.GetSignalChannel(ctx, h.Signal)})
 	}
 }
 
-// HasSignals says that a signal waits to be handled. It serves as the condition of a workflow.Await.
+// HasSignals reports whether a signal waits to be handled. It serves as the condition of a workflow.Await.
 func (b *Inbox) HasSignals() bool {
 	for _, m := range b.mailboxes {
 		if m.channel.Len() > 0 {
@@ -64,26 +64,26 @@ func (b *Inbox) HandleSignals() {
 				break
 			}
 			if err := m.Handle(raw.Payload().GetData()); err != nil {
-				b.ignored.add(fmt.Sprintf("%s: %v", m.Signal, err))
+				b.ignored.addReason(fmt.Sprintf("%s: %v", m.Signal, err))
 			}
 		}
 	}
 }
 
-// Ignored are the signals that decided nothing so far.
+// Ignored returns the signals that have decided nothing so far.
 func (b *Inbox) Ignored() Ignored { return b.ignored }
 
-// Restore takes up what an earlier run of the chain has ignored.
+// Restore sets what earlier runs of the chain have ignored.
 func (b *Inbox) Restore(ignored Ignored) { b.ignored = ignored }
 
 // Ignored are signals that decided nothing.
 type Ignored struct {
-	// Reasons name the first of them, each with why it decided nothing; More counts the rest.
+	// Reasons names the first ones, each with why it decided nothing; More counts the rest.
 	Reasons []string `json:"reasons,omitempty"`
 	More    int      `json:"more,omitempty"`
 }
 
-func (i *Ignored) add(reason string) {
+func (i *Ignored) addReason(reason string) {
 	if len(i.Reasons) >= maxIgnored {
 		i.More++
 		return
@@ -94,7 +94,7 @@ func (i *Ignored) add(reason string) {
 	i.Reasons = append(i.Reasons, reason)
 }
 
-// Notes are i in the words of a report.
+// Notes returns i as notes of a report.
 func (i Ignored) Notes() []string {
 	var notes []string
 	for _, reason := range i.Reasons {

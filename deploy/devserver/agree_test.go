@@ -18,6 +18,8 @@ func TestSearchAttributesAreThoseOfTheWorkflows(t *testing.T) {
 		workflows.AttributeStatus.GetName():  workflows.AttributeStatus.GetValueType(),
 		workflows.AttributeAgent.GetName():   workflows.AttributeAgent.GetValueType(),
 		workflows.AttributeGate.GetName():    workflows.AttributeGate.GetValueType(),
+		workflows.AttributeParked.GetName():  workflows.AttributeParked.GetValueType(),
+		workflows.AttributeTask.GetName():    workflows.AttributeTask.GetValueType(),
 		workflows.AttributePending.GetName(): workflows.AttributePending.GetValueType(),
 	}
 	registered := map[string]enums.IndexedValueType{}

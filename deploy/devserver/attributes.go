@@ -17,17 +17,19 @@ type SearchAttribute struct {
 	Type enums.IndexedValueType
 }
 
-// SearchAttributes is what Unwind's workflows set. A server that does not know one fails the workflow task that sets it.
+// SearchAttributes are the attributes that Unwind's workflows set. A server that does not know one fails the workflow task that sets it.
 var SearchAttributes = []SearchAttribute{
 	{"UnwindStatus", enums.INDEXED_VALUE_TYPE_KEYWORD},
 	{"UnwindAgent", enums.INDEXED_VALUE_TYPE_KEYWORD},
 	{"UnwindGate", enums.INDEXED_VALUE_TYPE_KEYWORD},
+	{"UnwindParked", enums.INDEXED_VALUE_TYPE_KEYWORD},
 	{"UnwindPending", enums.INDEXED_VALUE_TYPE_INT},
+	{"UnwindTask", enums.INDEXED_VALUE_TYPE_KEYWORD},
 }
 
 // MissingSearchAttributes names the attributes that the namespace lacks, and the command that registers them; both are
-// empty where nothing is missing. An attribute that is there with another type is an error: it has to be renamed or
-// removed by who owns the server.
+// empty if nothing is missing. An attribute that has another type is an error: the owner of the server has to rename or
+// remove it.
 func MissingSearchAttributes(ctx context.Context, c client.Client, namespace string) (names []string, command string, err error) {
 	missing, err := missingAttributes(ctx, c, namespace)
 	if err != nil || len(missing) == 0 {
@@ -42,8 +44,8 @@ func MissingSearchAttributes(ctx context.Context, c client.Client, namespace str
 	return names, cmd.String(), nil
 }
 
-// EnsureSearchAttributes registers what is missing and waits until the server knows it. It is for servers of our own:
-// on a shared one it is an operator's decision.
+// EnsureSearchAttributes registers missing attributes and waits until the server knows them. It is for servers of our own: on a
+// shared server that is an operator's decision.
 func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
 	missing, err := missingAttributes(ctx, c, namespace)
 	if err != nil || len(missing) == 0 {

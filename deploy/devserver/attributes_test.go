@@ -16,7 +16,7 @@ const waitForCache = 90 * time.Second
 
 func TestSearchAttributesThatAreMissing(t *testing.T) {
 	hideCLI(t)
-	s := start(t, Options{})
+	s := startServer(t, Options{})
 	c, ctx := dial(t, s), t.Context()
 
 	names, command, err := MissingSearchAttributes(ctx, c, "default")
@@ -56,7 +56,7 @@ func TestSearchAttributesThatAreMissing(t *testing.T) {
 
 func TestHistoriesAreKeptForLong(t *testing.T) {
 	hideCLI(t)
-	s := start(t, Options{DB: filepath.Join(t.TempDir(), "dev.db")})
+	s := startServer(t, Options{DB: filepath.Join(t.TempDir(), "dev.db")})
 	for _, when := range []string{"at first", "after a restart, which has nothing to set"} {
 		got, err := dial(t, s).WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: s.Namespace})
 		require.NoError(t, err, when)

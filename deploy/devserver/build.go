@@ -25,21 +25,44 @@ const (
 	wayOut       = "install the temporal CLI (https://docs.temporal.io/cli), run inside a checkout of Unwind with Go installed, or set TEMPORAL_ADDRESS to a running server"
 )
 
-// ensureBuilt is the path of our own server's binary. Whoever comes first builds it, all others wait for that one.
+// ensureBuilt returns the path of our own server's binary. The first process to call it builds the binary; all others wait. Without
+// the source or the go command it returns one that was built earlier.
 func ensureBuilt(ctx context.Context, log io.Writer) (string, error) {
-	source, err := serverSource(ctx)
-	if err != nil {
-		return "", err
-	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("no folder to keep the Temporal server in: %w", err)
 	}
-	return buildInto(ctx, filepath.Join(cache, "unwind"), source, log)
+	folder := filepath.Join(cache, "unwind")
+	source, err := serverSource(ctx)
+	if err != nil {
+		return builtEarlier(folder, log, err)
+	}
+	return buildInto(ctx, folder, source, log)
 }
 
-// serverSource is the folder of the server module: that of the checkout this code was compiled in, else of the one
-// that the working folder depends on.
+// builtEarlier returns the server that was used last, since none can be built, which is why.
+func builtEarlier(folder string, log io.Writer, why error) (string, error) {
+	var last string
+	var used time.Time
+	found, err := filepath.Glob(filepath.Join(folder, binaryPrefix+"*"))
+	if err != nil {
+		return "", err
+	}
+	for _, binary := range found {
+		if info, err := os.Stat(binary); err == nil && info.Mode().IsRegular() && filepath.Ext(binary) == "" && info.ModTime().After(used) {
+			last, used = binary, info.ModTime()
+		}
+	}
+	if last == "" {
+		return "", why
+	}
+	fmt.Fprintf(log, "using the Temporal server %s, which was built earlier\n", last)
+	markUsed(last)
+	return last, nil
+}
+
+// serverSource returns the folder of the server module: in the checkout that this code was compiled in, otherwise in the version of
+// Unwind that the working folder depends on.
 func serverSource(ctx context.Context) (string, error) {
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
 		folder := filepath.Join(filepath.Dir(filepath.Dir(file)), filepath.Base(serverFolder))
@@ -62,9 +85,12 @@ func isServerModule(folder string) bool {
 	return err == nil
 }
 
-// buildInto builds the module in source into folder, once for each content of it.
+// buildInto builds the module in source into folder, once for each content of source.
 func buildInto(ctx context.Context, folder, source string, log io.Writer) (string, error) {
 	key, err := sourceKey(ctx, source)
+	if errors.Is(err, exec.ErrNotFound) {
+		return builtEarlier(folder, log, err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -100,7 +126,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// goBuild has a binary appear whole or not at all.
+// goBuild builds a binary, which appears complete or not at all.
 func goBuild(ctx context.Context, source, binary string) error {
 	draft := binary + ".draft"
 	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", draft, ".")
@@ -117,8 +143,8 @@ func goBuild(ctx context.Context, source, binary string) error {
 	return os.Rename(draft, binary)
 }
 
-// sourceKey is a digest of all that the binary is built from: the module's files (its dependencies stand in go.sum) and
-// the Go version.
+// sourceKey returns a digest of everything that the binary is built from: the module's files, which include go.sum, and the Go
+// version.
 func sourceKey(ctx context.Context, source string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH")
 	cmd.Dir = source
@@ -150,7 +176,7 @@ func isSource(file string) bool {
 	return name == "go.mod" || name == "go.sum" || filepath.Ext(name) == ".go" && !strings.HasSuffix(name, "_test.go")
 }
 
-// removeUnused drops binaries of older sources, 150 MB each, that nobody has started for a week.
+// removeUnused removes binaries of older sources, 150 MB each, that nobody has started for a week.
 func removeUnused(folder string) error {
 	old, err := filepath.Glob(filepath.Join(folder, binaryPrefix+"*"))
 	if err != nil {
@@ -168,5 +194,5 @@ func removeUnused(folder string) error {
 	return nil
 }
 
-// markUsed keeps the binary from removeUnused. A cache folder that cannot be written to still serves.
+// markUsed protects the binary from removeUnused. A read-only cache folder is good enough otherwise.
 func markUsed(binary string) { _ = os.Chtimes(binary, time.Time{}, time.Now()) }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// tinyModule builds in no time; it prints text.
+// tinyModule makes a module that builds fast and prints text.
 func tinyModule(t *testing.T, text string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -90,6 +90,26 @@ func TestAFailedBuildNamesTheWayOut(t *testing.T) {
 	_, err = buildInto(t.Context(), cache, source, &log)
 	require.ErrorIs(t, err, exec.ErrNotFound)
 	require.ErrorContains(t, err, "install the temporal CLI")
+}
+
+func TestWithoutGoTheServerThatWasUsedLastServes(t *testing.T) {
+	source, cache := tinyModule(t, `"one"`), t.TempDir()
+	var log bytes.Buffer
+	one, err := buildInto(t.Context(), cache, source, &log)
+	require.NoError(t, err)
+	writeMain(t, source, `"two"`)
+	two, err := buildInto(t.Context(), cache, source, &log)
+	require.NoError(t, err)
+	before := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(two, before, before))
+	write(t, filepath.Join(cache, binaryPrefix+"x.draft"), "half of a build")
+
+	t.Setenv("PATH", t.TempDir())
+	log.Reset()
+	found, err := buildInto(t.Context(), cache, source, &log)
+	require.NoError(t, err)
+	require.Equal(t, one, found)
+	require.Equal(t, "using the Temporal server "+one+", which was built earlier\n", log.String())
 }
 
 func TestWaitingForTheBuildEndsWithTheContext(t *testing.T) {

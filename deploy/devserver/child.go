@@ -14,14 +14,14 @@ import (
 // child is a server process that does not outlive this one.
 type child struct {
 	cmd     *exec.Cmd
-	stdin   io.Closer // its end tells a server that its parent is gone
+	stdin   io.Closer // closing it tells the server that its parent is gone
 	stderr  tail
-	asked   atomic.Bool // we ended it
+	asked   atomic.Bool // whether we ended it
 	done    chan struct{}
 	waitErr error // set before done is closed
 }
 
-// startChild starts cmd in a process group of its own: a Ctrl-C on the terminal is for us, who stop the server last.
+// startChild starts cmd in its own process group: a Ctrl-C on the terminal must reach only us, because we stop the server last.
 func startChild(cmd *exec.Cmd) (*child, error) {
 	c := &child{cmd: cmd, done: make(chan struct{})}
 	cmd.Stderr = &c.stderr
@@ -35,7 +35,7 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 	c.stdin = stdin
 	started := make(chan error)
 	go func() {
-		// The kernel signals a child when the *thread* that started it ends: this one stays until the child has ended.
+		// The kernel signals a child when the thread that started it ends, so this thread stays until the child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -48,7 +48,7 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 	return c, <-started
 }
 
-func (c *child) ended() bool {
+func (c *child) hasEnded() bool {
 	select {
 	case <-c.done:
 		return true
@@ -57,9 +57,9 @@ func (c *child) ended() bool {
 	}
 }
 
-// stop asks the child to end and says whether it did within limit.
+// stop asks the child to end and reports whether it did within limit.
 func (c *child) stop(limit time.Duration) bool {
-	if c.ended() {
+	if c.hasEnded() {
 		return true
 	}
 	c.asked.Store(true)
@@ -74,7 +74,7 @@ func (c *child) stop(limit time.Duration) bool {
 }
 
 func (c *child) kill() {
-	if c.ended() {
+	if c.hasEnded() {
 		return
 	}
 	c.asked.Store(true)
@@ -82,11 +82,11 @@ func (c *child) kill() {
 	<-c.done
 }
 
-// signal reaches the whole process group: the temporal on PATH may be a script round the real one.
+// signal reaches the whole process group: the temporal on PATH may be a script around the real one.
 func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.cmd.Process.Pid, s) }
 
-// said is what the child last wrote to stderr, on lines of its own, for the end of an error message.
-func (c *child) said() string {
+// lastStderr returns what the child last wrote to stderr, on separate lines, for the end of an error message.
+func (c *child) lastStderr() string {
 	text := strings.TrimSpace(c.stderr.String())
 	if text == "" {
 		return " (it printed no error)"

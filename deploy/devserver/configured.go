@@ -7,15 +7,15 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 )
 
-// Configured reads the user's choice of a server: TEMPORAL_ADDRESS and its siblings, or the profile of the temporal CLI
-// (TEMPORAL_PROFILE, else "default"). The bool says whether an address was named; without one a server has to be
-// started, and the options hold no more than what else was set, such as a namespace.
-func Configured() (client.Options, bool, error) {
+// Configured reads the user's choice of a server: TEMPORAL_ADDRESS and related variables, or a profile of the temporal CLI
+// (TEMPORAL_PROFILE, by default "default"). It also returns whether an address is set. If not, a server has to be started, and the
+// options hold only the other settings, such as a namespace.
+func Configured(r envconfig.ToClientOptionsRequest) (client.Options, bool, error) {
 	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{})
 	if err != nil {
 		return client.Options{}, false, fmt.Errorf("read the Temporal profile: %w", err)
 	}
-	opts, err := profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
+	opts, err := profile.ToClientOptions(r)
 	if err != nil {
 		return client.Options{}, false, fmt.Errorf("read the Temporal profile: %w", err)
 	}

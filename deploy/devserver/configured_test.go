@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/contrib/envconfig"
 )
 
 func TestWhichServerTheUserNamed(t *testing.T) {
@@ -39,7 +40,7 @@ namespace = "orders"
 			for key, value := range test.env {
 				t.Setenv(key, value)
 			}
-			opts, named, err := Configured()
+			opts, named, err := Configured(envconfig.ToClientOptionsRequest{})
 			if test.err != "" {
 				require.ErrorContains(t, err, test.err)
 				return

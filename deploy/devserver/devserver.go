@@ -14,7 +14,7 @@ import (
 
 // Options says which server to start. The zero value is a server in memory on free ports without a UI.
 type Options struct {
-	// DB is the SQLite file that holds everything; made where it is missing. Defaults to memory, which a restart forgets.
+	// DB is the SQLite file that holds everything, and is created if it is missing. Defaults to memory, which a restart forgets.
 	DB string
 	// Port of the gRPC frontend. Defaults to a free one.
 	Port int
@@ -24,9 +24,9 @@ type Options struct {
 	UIPort int
 	// Namespace to create. Defaults to "default".
 	Namespace string
-	// Settings are values of Temporal's dynamic configuration by their keys, beside those that make one host fast.
+	// Settings are values of Temporal's dynamic configuration by key, in addition to those that make a single host fast.
 	Settings map[string]int
-	// Log gets a line about each thing that takes long. Defaults to nowhere.
+	// Log gets a line about everything that takes long. Defaults to nowhere.
 	Log io.Writer
 }
 
@@ -53,7 +53,7 @@ type Server struct {
 	UIURL     string // empty without a UI
 	Namespace string
 
-	opts    Options // with the ports that it got
+	opts    Options // with the chosen ports
 	program program
 	child   *child
 }
@@ -61,7 +61,7 @@ type Server struct {
 const (
 	startLimit = 60 * time.Second
 	stopLimit  = 15 * time.Second
-	// A free port may be taken by someone else before the server binds it.
+	// A free port may be taken by another process before the server binds it.
 	startTries = 3
 )
 
@@ -78,7 +78,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	for try := 1; ; try++ {
 		s := &Server{Namespace: opts.Namespace, opts: opts, program: p}
-		err := s.start(ctx)
+		err := s.startChild(ctx)
 		if err == nil {
 			return s, nil
 		}
@@ -90,16 +90,16 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 
 func portTaken(err error) bool { return strings.Contains(err.Error(), "address already in use") }
 
-// start runs the program on s.opts, whose free ports it chooses and keeps.
-func (s *Server) start(ctx context.Context) error {
+// startChild runs the program with s.opts, in which it fills in free ports.
+func (s *Server) startChild(ctx context.Context) error {
 	if err := choosePorts(&s.opts); err != nil {
 		return err
 	}
-	s.Address = address(s.opts.Port)
+	s.Address = loopbackAddress(s.opts.Port)
 	if s.opts.UI {
-		s.UIURL = "http://" + address(s.opts.UIPort)
+		s.UIURL = "http://" + loopbackAddress(s.opts.UIPort)
 	}
-	child, err := startChild(s.program.command(s.opts))
+	child, err := startChild(s.program.newCommand(s.opts))
 	if err != nil {
 		return fmt.Errorf("start %s: %w", s.program.path, err)
 	}
@@ -108,13 +108,13 @@ func (s *Server) start(ctx context.Context) error {
 	defer cancel()
 	if err := s.waitReady(ctx); err != nil {
 		child.kill()
-		return fmt.Errorf("the Temporal server %s did not start: %w%s", s.program.path, err, child.said())
+		return fmt.Errorf("the Temporal server %s did not start: %w%s", s.program.path, err, child.lastStderr())
 	}
 	return nil
 }
 
-// ClientOptions is what a client or worker needs to reach the server. Nothing is compressed: it costs both sides more than
-// the loopback interface does.
+// ClientOptions returns what a client or worker needs to reach the server. Nothing is compressed: on the loopback interface that
+// costs more than it saves.
 func (s *Server) ClientOptions() client.Options {
 	return client.Options{
 		HostPort: s.Address, Namespace: s.Namespace,
@@ -122,18 +122,18 @@ func (s *Server) ClientOptions() client.Options {
 	}
 }
 
-// Done is closed when the server process has ended, whoever ended it; Err says what it last printed.
+// Done is closed when the server process has ended, whatever ended it; Err says what it last printed.
 func (s *Server) Done() <-chan struct{} { return s.child.done }
 
 // Err is nil while the server runs and after Stop or Kill; otherwise it says how the server ended.
 func (s *Server) Err() error {
-	if !s.child.ended() || s.child.asked.Load() {
+	if !s.child.hasEnded() || s.child.asked.Load() {
 		return nil
 	}
-	return fmt.Errorf("the Temporal server ended by itself: %w%s", orExitZero(s.child.waitErr), s.child.said())
+	return fmt.Errorf("the Temporal server ended by itself: %w%s", orExitZero(s.child.waitErr), s.child.lastStderr())
 }
 
-// Stop ends the server gracefully, and kills it where that takes too long. Stopping a stopped server is fine.
+// Stop ends the server gracefully, and kills it if that takes too long. It does nothing if the server has stopped.
 func (s *Server) Stop() error {
 	if s.child.stop(stopLimit) {
 		return nil
@@ -145,7 +145,7 @@ func (s *Server) Stop() error {
 // Kill ends the server as a crash would.
 func (s *Server) Kill() { s.child.kill() }
 
-// Restart starts the server again on the same database and ports; one that still runs is stopped first.
+// Restart starts the server again with the same database and ports, and first stops it if it is running.
 func (s *Server) Restart(ctx context.Context) error {
 	if s.opts.DB == "" {
 		return errors.New("a server in memory cannot be restarted: it would have forgotten all; give Options.DB a file")
@@ -153,5 +153,5 @@ func (s *Server) Restart(ctx context.Context) error {
 	if err := s.Stop(); err != nil {
 		fmt.Fprintln(s.opts.Log, err)
 	}
-	return s.start(ctx)
+	return s.startChild(ctx)
 }

@@ -19,8 +19,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// start is Start for a test; the build, which only the first ever waits for, has its own time.
-func start(t *testing.T, opts Options) *Server {
+// startServer is Start for a test. The build, for which only the first test waits, has its own time limit.
+func startServer(t *testing.T, opts Options) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
@@ -34,7 +34,7 @@ func start(t *testing.T, opts Options) *Server {
 func dial(t *testing.T, s *Server) client.Client {
 	t.Helper()
 	opts := s.ClientOptions()
-	opts.Logger = silent{}
+	opts.Logger = noLogger{}
 	c, err := client.Dial(opts)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -47,7 +47,7 @@ func TestStartsOnceBuilt(t *testing.T) {
 	hideCLI(t)
 	_, err := ensureBuilt(t.Context(), t.Output())
 	require.NoError(t, err)
-	s := start(t, Options{})
+	s := startServer(t, Options{})
 	require.NoError(t, s.Err())
 
 	require.NoError(t, s.Stop())
@@ -59,7 +59,7 @@ func TestStartsOnceBuilt(t *testing.T) {
 
 func TestRestartKeepsWorkflowsAndPorts(t *testing.T) {
 	hideCLI(t)
-	s := start(t, Options{DB: filepath.Join(t.TempDir(), "dev.db"), UI: true})
+	s := startServer(t, Options{DB: filepath.Join(t.TempDir(), "dev.db"), UI: true})
 	address, ui := s.Address, s.UIURL
 	c := dial(t, s)
 	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "kept", TaskQueue: "q"}, hello)
@@ -72,7 +72,7 @@ func TestRestartKeepsWorkflowsAndPorts(t *testing.T) {
 	require.Equal(t, address, s.Address)
 	require.Equal(t, ui, s.UIURL)
 
-	// The client of before goes on: the address is the same.
+	// The old client goes on working: the address is the same.
 	w := worker.New(c, "q", worker.Options{})
 	w.RegisterWorkflow(hello)
 	require.NoError(t, w.Start())
@@ -86,7 +86,7 @@ func TestRestartKeepsWorkflowsAndPorts(t *testing.T) {
 
 func TestAServerThatDiesSaysSo(t *testing.T) {
 	hideCLI(t)
-	s := start(t, Options{})
+	s := startServer(t, Options{})
 	require.NoError(t, s.child.cmd.Process.Kill(), "as somebody else would")
 	<-s.Done()
 	require.ErrorContains(t, s.Err(), "ended by itself: signal: killed")
@@ -94,7 +94,7 @@ func TestAServerThatDiesSaysSo(t *testing.T) {
 
 func TestAPortThatIsTakenIsNamed(t *testing.T) {
 	hideCLI(t)
-	l, err := net.Listen("tcp", address(0))
+	l, err := net.Listen("tcp", loopbackAddress(0))
 	require.NoError(t, err)
 	defer l.Close()
 	_, err = Start(t.Context(), Options{Port: l.Addr().(*net.TCPAddr).Port, Log: t.Output()})
@@ -111,11 +111,11 @@ func TestACancelledStartLeavesNoProcess(t *testing.T) {
 	s.program, err = findProgram(ctx, t.Output())
 	require.NoError(t, err)
 	cancel(gone)
-	require.ErrorIs(t, s.start(ctx), gone)
-	require.True(t, s.child.ended())
+	require.ErrorIs(t, s.startChild(ctx), gone)
+	require.True(t, s.child.hasEnded())
 }
 
-// startAndWait is the parent of TestTheServerEndsWithItsParent: it starts a server, says where, and never stops it.
+// startAndWait is the parent of TestTheServerEndsWithItsParent: it starts a server, prints its address, and never stops it.
 func startAndWait() error {
 	s, err := Start(context.Background(), Options{})
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// beTheCLI is a stand-in for the temporal CLI, which takes minutes to build: it knows the flags of `temporal server
-// start-dev`, refuses others, and serves with our own server, whose stdin it takes away.
-func beTheCLI(args []string) error {
+// runFakeCLI stands in for the temporal CLI, which takes minutes to build: it knows the flags of `temporal server start-dev`,
+// refuses others, and runs our own server without its stdin.
+func runFakeCLI(args []string) error {
 	if len(args) < 2 || args[0] != "server" || args[1] != "start-dev" {
 		return fmt.Errorf("unknown command %q", args)
 	}
@@ -51,7 +51,7 @@ func beTheCLI(args []string) error {
 		"dynamic-config-value": {dynamic, {"history.transferProcessorMaxPollRPS=2000", "matching.numTaskqueueReadPartitions=1",
 			"matching.numTaskqueueWritePartitions=1", "system.enableActivityEagerExecution=true"}},
 		"sqlite-pragma":    {pragmas, onDisk},
-		"search-attribute": {attributes, {"UnwindStatus=Keyword", "UnwindAgent=Keyword", "UnwindGate=Keyword", "UnwindPending=Int"}},
+		"search-attribute": {attributes, {"UnwindStatus=Keyword", "UnwindAgent=Keyword", "UnwindGate=Keyword", "UnwindParked=Keyword", "UnwindPending=Int", "UnwindTask=Keyword"}},
 	} {
 		if !slices.Equal(lists[0], lists[1]) {
 			return fmt.Errorf("--%s is %v, not %v", what, lists[0], lists[1])
@@ -78,7 +78,7 @@ type list []string
 func (l *list) String() string     { return strings.Join(*l, ",") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
-// putCLIOnPath has findProgram find the stand-in.
+// putCLIOnPath puts the stand-in on PATH, so that findProgram finds it.
 func putCLIOnPath(t *testing.T) {
 	t.Helper()
 	self, err := os.Executable()
@@ -101,9 +101,9 @@ func hideCLI(t *testing.T) {
 }
 
 func TestTheCLIOnPathIsUsed(t *testing.T) {
-	hideCLI(t) // the stand-in must not find a real one in its place
+	hideCLI(t) // so that only the stand-in is found
 	putCLIOnPath(t)
-	s := start(t, Options{DB: filepath.Join(t.TempDir(), "dev.db"), UI: true, Namespace: "work"})
+	s := startServer(t, Options{DB: filepath.Join(t.TempDir(), "dev.db"), UI: true, Namespace: "work"})
 	require.Equal(t, "temporal", filepath.Base(s.program.path))
 	require.Equal(t, "http://127.0.0.1:"+strconv.Itoa(s.opts.UIPort), s.UIURL)
 }
@@ -121,7 +121,7 @@ func TestAScriptRoundTheCLIEndsWithIt(t *testing.T) {
 		"stopped": func(s *Server) { require.NoError(t, s.Stop()) },
 		"killed":  (*Server).Kill,
 	} {
-		s := start(t, Options{})
+		s := startServer(t, Options{})
 		require.Equal(t, filepath.Join(bin, "temporal"), s.program.path)
 		end(s)
 		require.Error(t, reachable(t.Context(), s.Address), name)

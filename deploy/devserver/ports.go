@@ -8,9 +8,9 @@ import (
 
 const loopback = "127.0.0.1"
 
-func address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
+func loopbackAddress(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
 
-// choosePorts fills in free ports where none are asked for.
+// choosePorts fills in free ports for those that are not set.
 func choosePorts(o *Options) error {
 	if o.Port == 0 {
 		port, err := freePort()
@@ -29,10 +29,10 @@ func choosePorts(o *Options) error {
 	return nil
 }
 
-// freePort is a port that the kernel does not hand out again for a while: a connection made and closed on it stays in
-// TIME_WAIT, which keeps it out of the ephemeral range's choices and yet lets a server bind it.
+// freePort returns a port that the kernel does not hand out again for a while: a connection that was made and closed on it stays in
+// TIME_WAIT, so the port is not chosen as an ephemeral one and yet a server can bind it.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", address(0))
+	l, err := net.Listen("tcp", loopbackAddress(0))
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
@@ -46,6 +46,6 @@ func freePort() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
-	in.Close() // who closes first keeps the TIME_WAIT: it has to be the side that owns the port
+	in.Close() // the side that closes first gets the TIME_WAIT: it has to be the one that owns the port
 	return l.Addr().(*net.TCPAddr).Port, nil
 }

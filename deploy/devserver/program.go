@@ -10,15 +10,15 @@ import (
 	"strconv"
 )
 
-// program is a server's binary with its way of being started.
+// program is a server's binary and how to start it.
 type program struct {
 	path string
 	args func(Options) []string
 }
 
-func (p program) command(o Options) *exec.Cmd { return exec.Command(p.path, p.args(o)...) }
+func (p program) newCommand(o Options) *exec.Cmd { return exec.Command(p.path, p.args(o)...) }
 
-// findProgram takes the temporal CLI where it is on PATH, else our own server, built where it has not been yet.
+// findProgram returns the temporal CLI if it is on PATH, otherwise our own server, which it builds if necessary.
 func findProgram(ctx context.Context, log io.Writer) (program, error) {
 	if path, err := exec.LookPath("temporal"); err == nil {
 		return program{path: path, args: cliArgs}, nil
@@ -27,7 +27,7 @@ func findProgram(ctx context.Context, log io.Writer) (program, error) {
 	return program{path: path, args: ownArgs}, err
 }
 
-// ownArgs starts the server of deploy/server, which is tuned from within.
+// ownArgs are the arguments of the server in deploy/server, which has its tuning built in.
 func ownArgs(o Options) []string {
 	args := []string{"--with-parent", "--port", strconv.Itoa(o.Port), "--namespace", o.Namespace}
 	if o.DB != "" {
@@ -36,8 +36,8 @@ func ownArgs(o Options) []string {
 	return slices.Concat(args, settingArgs(o), uiArgs(o), attributeArgs())
 }
 
-// cliArgs starts the temporal CLI's server with the settings that deploy/server has built in: without them each
-// activity waits up to 100 ms for the poll of its shard's queue, and each commit for two syncs of the disk.
+// cliArgs are the arguments of the temporal CLI's server, with the settings that deploy/server has built in: without them each
+// activity waits up to 100 ms for the poll of its shard's queue, and each commit waits for two syncs of the disk.
 func cliArgs(o Options) []string {
 	args := []string{"server", "start-dev", "--log-level", "error", "--ip", loopback,
 		"--port", strconv.Itoa(o.Port), "--namespace", o.Namespace,

@@ -14,20 +14,20 @@ import (
 
 const pollEvery = 20 * time.Millisecond
 
-// waitReady returns when the server serves: its ports are open, workflows can be listed, the search attributes are known.
+// waitReady returns when the server is ready: its ports are open, workflows can be listed, the search attributes are known.
 func (s *Server) waitReady(ctx context.Context) error {
 	addresses := []string{s.Address}
 	if s.UIURL != "" {
 		addresses = append(addresses, strings.TrimPrefix(s.UIURL, "http://"))
 	}
 	for _, a := range addresses {
-		// A plain connection first: a gRPC client that finds nobody backs off for a second.
+		// A plain connection first, because a gRPC client that finds no server backs off for a second.
 		if err := s.poll(ctx, func() error { return reachable(ctx, a) }); err != nil {
 			return err
 		}
 	}
 	opts := s.ClientOptions()
-	opts.Logger = silent{}
+	opts.Logger = noLogger{}
 	c, err := client.NewLazyClient(opts)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// They are there at once where this start made the namespace; a database from an older Unwind may lack some.
+	// If this start made the namespace, they exist already; a database from an older Unwind may lack some.
 	if err := EnsureSearchAttributes(ctx, c, s.Namespace); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func reachable(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// poll calls f until it succeeds, ctx ends or the server does.
+// poll calls f until it succeeds, or ctx or the server ends.
 func (s *Server) poll(ctx context.Context, f func() error) error {
 	for {
 		err := f()
@@ -79,10 +79,10 @@ func orExitZero(err error) error {
 	return err
 }
 
-// silent keeps the client's log out of the way: what it says while the server comes up is no news.
-type silent struct{}
+// noLogger drops the client's log: connection errors are expected while the server starts.
+type noLogger struct{}
 
-func (silent) Debug(string, ...any) {}
-func (silent) Info(string, ...any)  {}
-func (silent) Warn(string, ...any)  {}
-func (silent) Error(string, ...any) {}
+func (noLogger) Debug(string, ...any) {}
+func (noLogger) Info(string, ...any)  {}
+func (noLogger) Warn(string, ...any)  {}
+func (noLogger) Error(string, ...any) {}

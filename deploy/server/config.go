@@ -15,13 +15,13 @@ import (
 const (
 	loopback    = "127.0.0.1"
 	clusterName = "active"
-	// The id stands in the database and must be the same at every start on it.
+	// The id is stored in the database and must be the same at every start.
 	clusterID = "c0ffee00-0000-4000-8000-000000000001"
 )
 
-func address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
+func loopbackAddress(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
 
-// serverConfig puts all services on loopback and everything they store into one database.
+// serverConfig puts all services on the loopback interface and everything that they store into one database.
 func serverConfig(sql *config.SQL, p ports) *config.Config {
 	service := func(port int) config.Service {
 		return config.Service{RPC: config.RPC{GRPCPort: port, BindOnIP: loopback}}
@@ -42,11 +42,11 @@ func serverConfig(sql *config.SQL, p ports) *config.Config {
 			MasterClusterName:        clusterName,
 			CurrentClusterName:       clusterName,
 			ClusterInformation: map[string]cluster.ClusterInformation{clusterName: {
-				Enabled: true, InitialFailoverVersion: 1, RPCAddress: address(p.frontend), ClusterID: clusterID,
+				Enabled: true, InitialFailoverVersion: 1, RPCAddress: loopbackAddress(p.frontend), ClusterID: clusterID,
 			}},
 		},
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
-		PublicClient:        config.PublicClient{HostPort: address(p.frontend)},
+		PublicClient:        config.PublicClient{HostPort: loopbackAddress(p.frontend)},
 	}
 	c.Global.Membership.MaxJoinDuration = 30 * time.Second
 	c.Global.Membership.BroadcastAddress = loopback
@@ -58,7 +58,7 @@ func serverConfig(sql *config.SQL, p ports) *config.Config {
 }
 
 func staticHosts(p ports) map[primitives.ServiceName]static.Hosts {
-	host := func(port int) static.Hosts { return static.SingleLocalHost(address(port)) }
+	host := func(port int) static.Hosts { return static.SingleLocalHost(loopbackAddress(port)) }
 	return map[primitives.ServiceName]static.Hosts{
 		primitives.FrontendService: host(p.frontend),
 		primitives.HistoryService:  host(p.history),
@@ -67,8 +67,8 @@ func staticHosts(p ports) map[primitives.ServiceName]static.Hosts {
 	}
 }
 
-// tuning makes one shard as fast as it can be. Stock settings poll a shard's transfer queue 20 times a second, so that
-// each activity waits up to 100 ms; partitions only help where many hosts match tasks.
+// tuning makes one shard as fast as possible. The default settings poll a shard's transfer queue so rarely that each activity waits
+// up to 100 ms; partitions help only if many hosts match tasks.
 func tuning() dynamicconfig.StaticClient {
 	return dynamicconfig.StaticClient{
 		dynamicconfig.TransferProcessorMaxPollRPS.Key():                  2000,

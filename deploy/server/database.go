@@ -13,8 +13,8 @@ import (
 	sqliteschema "go.temporal.io/server/schema/sqlite"
 )
 
-// openDatabase has the tables and the namespace ready in the file, or in memory where none is named. The file is this
-// process's alone, until it ends.
+// openDatabase creates the tables and the namespace in the file, or in memory if none is named. The file belongs to this process
+// alone until it ends.
 func openDatabase(o options) (*config.SQL, error) {
 	db := &config.SQL{PluginName: sqliteplugin.PluginName, DatabaseName: "unwind",
 		ConnectAttributes: map[string]string{"mode": "memory", "cache": "shared"}}
@@ -30,7 +30,7 @@ func openDatabase(o options) (*config.SQL, error) {
 			return nil, err
 		}
 		db.DatabaseName = path
-		// In WAL mode one commit costs one write; NORMAL loses nothing when the process is killed.
+		// In WAL mode a commit costs one write; synchronous=NORMAL loses nothing when the process is killed.
 		db.ConnectAttributes = map[string]string{"mode": "rwc", "journal_mode": "wal", "synchronous": "1"}
 	}
 	ns, err := sqliteschema.NewNamespaceConfig(clusterName, o.namespace, false, o.attributes)
@@ -40,7 +40,7 @@ func openDatabase(o options) (*config.SQL, error) {
 	return db, sqliteschema.CreateNamespaces(db, ns)
 }
 
-// ensureSchema builds the tables in a file beside and renames it: a process killed half way leaves no half database.
+// ensureSchema creates the tables in a draft file and renames it, so that a killed process leaves no incomplete database.
 func ensureSchema(path string) error {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -50,7 +50,7 @@ func ensureSchema(path string) error {
 		return err
 	}
 	cfg := &config.SQL{PluginName: sqliteplugin.PluginName, DatabaseName: draft,
-		// Nobody needs the draft after a crash: no sync for each of its hundred statements.
+		// The draft is worthless after a crash, so its hundred statements are not synced.
 		ConnectAttributes: map[string]string{"mode": "rwc", "journal_mode": "memory", "synchronous": "0"}}
 	if err := sqliteschema.SetupSchema(cfg); err != nil {
 		return fmt.Errorf("make the tables of %s: %w", path, err)
@@ -58,8 +58,8 @@ func ensureSchema(path string) error {
 	return os.Rename(draft, path)
 }
 
-// lockDatabase refuses a second server on the same file, which would lose tasks. The descriptor is never closed: the lock
-// goes with the process, however that ends, and not before its last write.
+// lockDatabase refuses a second server on the same file, which would lose tasks. The descriptor is never closed, so that the lock
+// lasts until the process ends, and with it its last write.
 func lockDatabase(path string) error {
 	fd, err := syscall.Open(path+".lock", syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {

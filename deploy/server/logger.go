@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// logger writes errors, one line each and without stack traces, until it is muted.
+// logger writes errors, one line each and without stack traces, until it is silenced.
 type logger struct {
 	log.Logger
 	level zap.AtomicLevel
@@ -21,5 +21,5 @@ func newLogger(w io.Writer) *logger {
 	return &logger{Logger: log.NewZapLogger(zap.New(core)), level: level}
 }
 
-// mute is for the time of stopping, in which every poll that is cut off would count as an error.
-func (l *logger) mute() { l.level.SetLevel(zap.FatalLevel) }
+// silence is for the time of stopping, in which every interrupted poll would be logged as an error.
+func (l *logger) silence() { l.level.SetLevel(zap.FatalLevel) }

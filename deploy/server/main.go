@@ -30,7 +30,7 @@ func exit(status int, err error) {
 	os.Exit(status)
 }
 
-// serve runs until a signal or the parent's end.
+// serve runs until a signal arrives or the parent ends.
 func serve(o options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -40,7 +40,7 @@ func serve(o options) error {
 	return run(ctx, o, os.Stdout, os.Stderr)
 }
 
-// options is what the command line says.
+// options are the settings from the command line.
 type options struct {
 	db         string
 	port       int
@@ -56,14 +56,14 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("server", flag.ContinueOnError)
 	fs.SetOutput(usage)
-	fs.StringVar(&o.db, "db", "", "SQLite `file` that holds everything, made if it is not there (default: in memory, forgotten at the end)")
+	fs.StringVar(&o.db, "db", "", "SQLite `file` that holds everything, created if it is missing (default: in memory, lost at the end)")
 	fs.IntVar(&o.port, "port", 7233, "port of the gRPC frontend; 0 takes a free one")
 	fs.IntVar(&o.uiPort, "ui-port", 8233, "port of the UI; 0 takes a free one")
 	fs.BoolVar(&o.headless, "headless", false, "no UI")
 	fs.StringVar(&o.namespace, "namespace", "default", "namespace to create")
 	fs.Var(&o.attributes, "search-attribute", "search attribute of the namespace, as `Name=Type`; may be repeated")
 	fs.Var(&o.settings, "dynamic-config-value", "setting of the server, as `KEY=VALUE`, the value in JSON; may be repeated")
-	fs.BoolVar(&o.withParent, "with-parent", false, "stop when stdin ends, so that the server never outlives who started it")
+	fs.BoolVar(&o.withParent, "with-parent", false, "stop when stdin ends, so that the server never outlives the process that started it")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -76,7 +76,7 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	return o, nil
 }
 
-// untilEOF is ctx, ended early when r ends: the kernel closes the other end of a pipe however its holder dies.
+// untilEOF returns ctx, canceled when r ends: the kernel closes the other end of a pipe however its holder dies.
 func untilEOF(ctx context.Context, r io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

@@ -5,20 +5,20 @@ import (
 	"net"
 )
 
-// ports is where the services listen, all on loopback.
+// ports are where the services listen, all on the loopback interface.
 type ports struct {
 	frontend, history, matching, worker, ui int
 }
 
-// choosePorts takes the ports that are asked for, and free ones in place of zeros.
+// choosePorts returns the given ports, with free ones in place of zeros.
 func choosePorts(frontend, ui int) (ports, error) {
 	p := ports{frontend: frontend, ui: ui}
 	for _, port := range []int{frontend, ui} {
 		if port == 0 {
 			continue
 		}
-		// Asked here, because the UI would say on stdout that its port is taken, and end the process.
-		l, err := net.Listen("tcp", address(port))
+		// Checked here, because the UI would print to stdout that its port is taken, and end the process.
+		l, err := net.Listen("tcp", loopbackAddress(port))
 		if err != nil {
 			return p, fmt.Errorf("port %d cannot be used: %w; choose another with --port or --ui-port, 0 for a free one", port, err)
 		}
@@ -37,8 +37,8 @@ func choosePorts(frontend, ui int) (ports, error) {
 	return p, nil
 }
 
-// freePort is a port that the kernel does not hand out again for a while: a connection made and closed on it stays in
-// TIME_WAIT, which keeps it out of the ephemeral range's choices and yet lets a server bind it.
+// freePort returns a port that the kernel does not hand out again for a while: a connection that was made and closed on it stays in
+// TIME_WAIT, so the port is not chosen as an ephemeral one and yet a server can bind it.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
 	if err != nil {
@@ -54,7 +54,7 @@ func freePort() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
-	// Who closes first keeps the TIME_WAIT: it has to be the side that owns the port.
+	// The side that closes first gets the TIME_WAIT: it has to be the one that owns the port.
 	in.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
 }

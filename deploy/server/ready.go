@@ -13,11 +13,11 @@ import (
 
 const pollEvery = 20 * time.Millisecond
 
-// waitReady returns once a client can do all it needs: reach the frontend, list workflows in the namespace, open the UI.
+// waitReady returns when a client can do everything it needs: reach the frontend, list workflows in the namespace, open the UI.
 func waitReady(ctx context.Context, at ready, namespace string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the server did not get ready within %s", limit))
 	defer cancel()
-	c, err := client.NewLazyClient(client.Options{HostPort: at.Address, Namespace: namespace, Logger: silent{}})
+	c, err := client.NewLazyClient(client.Options{HostPort: at.Address, Namespace: namespace, Logger: noLogger{}})
 	if err != nil {
 		return err
 	}
@@ -59,10 +59,10 @@ func poll(ctx context.Context, f func() error) error {
 	}
 }
 
-// silent keeps the client's log out of the way: what it says while the server is coming up is no news.
-type silent struct{}
+// noLogger drops the client's log: connection errors are expected while the server starts.
+type noLogger struct{}
 
-func (silent) Debug(string, ...any) {}
-func (silent) Info(string, ...any)  {}
-func (silent) Warn(string, ...any)  {}
-func (silent) Error(string, ...any) {}
+func (noLogger) Debug(string, ...any) {}
+func (noLogger) Info(string, ...any)  {}
+func (noLogger) Warn(string, ...any)  {}
+func (noLogger) Error(string, ...any) {}

@@ -16,7 +16,7 @@ import (
 	"go.temporal.io/server/temporal"
 )
 
-// ready is the line that says where the server can be reached.
+// ready is the line that says how the server can be reached.
 type ready struct {
 	Address string `json:"address"`
 	UI      string `json:"ui,omitempty"`
@@ -24,7 +24,7 @@ type ready struct {
 
 const (
 	startLimit = time.Minute
-	// A server that hangs while it stops must not keep its parent's ports and database.
+	// A server that hangs while it stops must not go on holding its parent's ports and database.
 	stopLimit = 10 * time.Second
 )
 
@@ -50,13 +50,13 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return fmt.Errorf("start the Temporal services: %w", err)
 	}
 	defer stopWithin(server, stopLimit)
-	defer logger.mute()
-	line := ready{Address: address(p.frontend)}
+	defer logger.silence()
+	line := ready{Address: loopbackAddress(p.frontend)}
 	if !o.headless {
 		ui := newUI(p, o.namespace)
 		defer ui.Stop()
-		go func() { _ = ui.Start() }() // it ends the process with a message where its port is taken
-		line.UI = "http://" + address(p.ui)
+		go func() { _ = ui.Start() }() // it ends the process with a message if its port is taken
+		line.UI = "http://" + loopbackAddress(p.ui)
 	}
 	if err := waitReady(ctx, line, o.namespace, startLimit); err != nil {
 		return err
@@ -78,7 +78,7 @@ func newServer(db *config.SQL, p ports, settings settingsFlag, logger log.Logger
 		temporal.WithConfig(conf),
 		temporal.ForServices(temporal.DefaultServices),
 		temporal.WithStaticHosts(staticHosts(p)),
-		temporal.WithDynamicConfigClient(settings.over(tuning())),
+		temporal.WithDynamicConfigClient(settings.applyTo(tuning())),
 		temporal.WithAuthorizer(authorizer),
 		temporal.WithLogger(logger),
 	)
@@ -86,13 +86,13 @@ func newServer(db *config.SQL, p ports, settings settingsFlag, logger log.Logger
 
 func newUI(p ports, namespace string) *uiserver.Server {
 	return uiserver.NewServer(uioptions.WithConfigProvider(&uiconfig.Config{
-		Host: loopback, Port: p.ui, TemporalGRPCAddress: address(p.frontend), DefaultNamespace: namespace,
+		Host: loopback, Port: p.ui, TemporalGRPCAddress: loopbackAddress(p.frontend), DefaultNamespace: namespace,
 		EnableUI: true, HideLogs: true, DisableNewsFetch: true,
 		CORS: uiconfig.CORS{CookieInsecure: true}, // plain HTTP on loopback
 	}))
 }
 
-// stopWithin returns when s has stopped, or after limit: what it still does then goes with the process.
+// stopWithin returns when s has stopped, or after limit: whatever still runs then ends with the process.
 func stopWithin(s temporal.Server, limit time.Duration) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Stop() }()

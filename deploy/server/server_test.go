@@ -31,16 +31,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// running is the test binary as the server.
-type running struct {
+// serverProcess is the test binary running as the server.
+type serverProcess struct {
 	ready
 	cmd    *exec.Cmd
 	stderr *strings.Builder
 }
 
-func start(t *testing.T, args ...string) *running {
+func start(t *testing.T, args ...string) *serverProcess {
 	t.Helper()
-	r := command(t, args...)
+	r := startCommand(t, args...)
 	out, err := r.cmd.StdoutPipe()
 	must(t, err)
 	must(t, r.cmd.Start())
@@ -53,11 +53,11 @@ func start(t *testing.T, args ...string) *running {
 	return r
 }
 
-func command(t *testing.T, args ...string) *running {
+func startCommand(t *testing.T, args ...string) *serverProcess {
 	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
-	r := &running{cmd: exec.Command(self, args...), stderr: &strings.Builder{}}
+	r := &serverProcess{cmd: exec.Command(self, args...), stderr: &strings.Builder{}}
 	r.cmd.Env = append(os.Environ(), beTheServer+"=1")
 	r.cmd.Stderr = r.stderr
 	return r
@@ -65,7 +65,7 @@ func command(t *testing.T, args ...string) *running {
 
 func dial(t *testing.T, at ready) client.Client {
 	t.Helper()
-	c, err := client.Dial(client.Options{HostPort: at.Address, Namespace: "work", Logger: silent{}})
+	c, err := client.Dial(client.Options{HostPort: at.Address, Namespace: "work", Logger: noLogger{}})
 	must(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -99,7 +99,7 @@ func TestServesAndSurvivesAKillOnOtherPorts(t *testing.T) {
 	if k := known.CustomAttributes; k["UnwindStatus"] != enums.INDEXED_VALUE_TYPE_KEYWORD || k["UnwindPending"] != enums.INDEXED_VALUE_TYPE_INT {
 		t.Errorf("search attributes of the namespace: %v", k)
 	}
-	// Nobody works on it yet: it has to be there after the crash.
+	// No worker runs it yet: it has to be there after the crash.
 	_, err = c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "kept", TaskQueue: "q"}, hello)
 	must(t, err)
 	must(t, first.cmd.Process.Kill())
@@ -126,7 +126,7 @@ func TestServesAndSurvivesAKillOnOtherPorts(t *testing.T) {
 func TestTwoServersNeverShareAFile(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "dev.db")
 	start(t, "--db", db, "--port", "0", "--headless")
-	second := command(t, "--db", db, "--port", "0", "--headless")
+	second := startCommand(t, "--db", db, "--port", "0", "--headless")
 	if err := second.cmd.Run(); err == nil {
 		t.Fatal("a second server on the same file started")
 	}
@@ -144,14 +144,14 @@ func TestAHalfMadeFileIsNotTaken(t *testing.T) {
 }
 
 func TestStopsGracefully(t *testing.T) {
-	for name, stop := range map[string]func(*running, func() error) error{
-		"on SIGTERM":              func(r *running, _ func() error) error { return r.cmd.Process.Signal(syscall.SIGTERM) },
-		"on SIGINT":               func(r *running, _ func() error) error { return r.cmd.Process.Signal(os.Interrupt) },
-		"when its parent is gone": func(_ *running, closeStdin func() error) error { return closeStdin() },
+	for name, stop := range map[string]func(*serverProcess, func() error) error{
+		"on SIGTERM":              func(r *serverProcess, _ func() error) error { return r.cmd.Process.Signal(syscall.SIGTERM) },
+		"on SIGINT":               func(r *serverProcess, _ func() error) error { return r.cmd.Process.Signal(os.Interrupt) },
+		"when its parent is gone": func(_ *serverProcess, closeStdin func() error) error { return closeStdin() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := command(t, "--port", "0", "--headless", "--with-parent")
+			r := startCommand(t, "--port", "0", "--headless", "--with-parent")
 			stdin, err := r.cmd.StdinPipe()
 			must(t, err)
 			out, err := r.cmd.StdoutPipe()

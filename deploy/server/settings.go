@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/server/common/dynamicconfig"
 )
 
-// settingsFlag collects --dynamic-config-value KEY=VALUE, as the temporal CLI's server takes it.
+// settingsFlag collects --dynamic-config-value KEY=VALUE, like the temporal CLI's server.
 type settingsFlag map[string]any
 
 func (f *settingsFlag) String() string {
@@ -40,8 +40,8 @@ func (f *settingsFlag) Set(s string) error {
 	return nil
 }
 
-// over is what the server is tuned to, with the settings in the place of what they name.
-func (f settingsFlag) over(tuned dynamicconfig.StaticClient) dynamicconfig.StaticClient {
+// applyTo returns tuned with the settings in f replaced.
+func (f settingsFlag) applyTo(tuned dynamicconfig.StaticClient) dynamicconfig.StaticClient {
 	for key, value := range f {
 		tuned[dynamicconfig.MakeKey(key)] = value
 	}

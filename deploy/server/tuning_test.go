@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/server/common/dynamicconfig"
 )
 
-// The compose file's server is tuned as this one is.
+// The compose file's server must have the same tuning.
 func TestComposeIsTunedAlike(t *testing.T) {
 	raw, err := os.ReadFile("../compose/dynamicconfig/unwind.yaml")
 	must(t, err)

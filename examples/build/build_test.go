@@ -35,19 +35,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestAnAgentBuildsARealProgram: what the try that fails has left is gone, as the container's own tar tells,
-// and the try after it builds a program that runs.
+// TestAnAgentBuildsARealProgram checks, by the container's own tar, that nothing is left of the failed attempt, and that the next
+// attempt builds a program that runs.
 func TestAnAgentBuildsARealProgram(t *testing.T) {
+	containertest.Docker(t)
 	options := servertest.Shared(t).ClientOptions()
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
-	s, err := open(t.Context(), options, t.Output())
+	s, err := openSession(t.Context(), options, t.Output())
 	if errors.Is(err, errNoDebian) {
 		testrun.Skipf(t, "no real program is built: %v", err)
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	before := s.look(t)
-	// An undo that is parked waits for a person, of whom there is none.
+	// A parked undo would wait for a person for ever.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 
@@ -68,8 +69,8 @@ func TestAnAgentBuildsARealProgram(t *testing.T) {
 	require.Contains(t, s.runs(t, "/opt/less/bin/less", "--version"), "less ")
 }
 
-// look is what the container's own tar shows of each path, but for what the engine puts into every one: an export by the
-// engine has nothing of layers.
+// look returns what the container's own tar shows of each path, except for what the engine puts into every container. An export by
+// the engine does not show layers.
 func (s *session) look(t *testing.T) map[string]string {
 	t.Helper()
 	all := s.runs(t, "tar", "--create", "--one-file-system", "--numeric-owner", "--directory=/", ".")
@@ -94,7 +95,7 @@ func (s *session) look(t *testing.T) map[string]string {
 		if h.Typeflag == tar.TypeReg {
 			seen[h.Name] += h.ModTime.UTC().String()
 		}
-		if h.Typeflag == tar.TypeLink { // the engine tells the same names now as links and now as files
+		if h.Typeflag == tar.TypeLink { // the engine shows the same names sometimes as links and sometimes as files
 			links[h.Name] = h.Linkname
 		}
 	}
@@ -104,7 +105,7 @@ func (s *session) look(t *testing.T) map[string]string {
 	return seen
 }
 
-// runs is what a program says that is run in the container by other means than the worker's.
+// runs starts a program in the container without the worker, and returns its output.
 func (s *session) runs(t *testing.T, argv ...string) string {
 	t.Helper()
 	made, err := s.engine.ContainerExecCreate(t.Context(), s.container, container.ExecOptions{Cmd: argv, AttachStdout: true, AttachStderr: true})

@@ -2,8 +2,8 @@
 //
 //	go run ./examples/build
 //
-// Its first try fails, for a library is missing, and is taken back as if it had never been; the second installs the library,
-// and passes. The root filesystem is made once, with mmdebstrap from Debian's archive, as root.
+// Its first attempt fails, because a library is missing, and is undone without a trace; the second one installs the library and
+// succeeds. The root filesystem is made once, as root, by mmdebstrap from Debian's archive.
 package main
 
 import (
@@ -38,7 +38,7 @@ func serveAndBuild() (err error) {
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	options := server.ClientOptions()
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
-	s, err := open(ctx, options, os.Stderr)
+	s, err := openSession(ctx, options, os.Stderr)
 	if err != nil {
 		return err
 	}

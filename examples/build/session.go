@@ -27,7 +27,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// The agent's tries.
+// The agent's attempts.
 var (
 	//go:embed first-try.yaml
 	firstTry []byte
@@ -46,17 +46,17 @@ type session struct {
 	closers   []func() error
 }
 
-// open makes the container and starts the worker. What it has done is cleared away again where it fails.
-func open(ctx context.Context, server client.Options, log io.Writer) (*session, error) {
+// openSession makes the container and starts the worker. If it fails, it removes what it has made.
+func openSession(ctx context.Context, server client.Options, log io.Writer) (*session, error) {
 	name := "unwind-build-" + strings.ToLower(rand.Text()[:8])
 	s := &session{container: name, queue: name}
-	if err := s.start(ctx, server, log); err != nil {
+	if err := s.startWorker(ctx, server, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *session) start(ctx context.Context, server client.Options, log io.Writer) error {
+func (s *session) startWorker(ctx context.Context, server client.Options, log io.Writer) error {
 	var err error
 	if s.state, err = os.MkdirTemp("", s.container+"-"); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (s *session) removeContainer() error {
 	return err
 }
 
-// removeLayers removes what the worker has on the engine, after the container.
+// removeLayers removes what the worker has left on the engine, after the container is gone.
 func (s *session) removeLayers() error {
 	home, err := world.Home(s.state)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *session) removeImages() error {
 	return remove(base.ID)
 }
 
-// try runs a task to its end and tells what became of it. That a task has failed is no error.
+// try runs a task to its end and prints what became of it. A failed task is not an error.
 func (s *session) try(ctx context.Context, file []byte, out io.Writer) error {
 	doc, err := task.Parse("task.yaml", file)
 	if err != nil {
@@ -185,11 +185,11 @@ func (s *session) try(ctx context.Context, file []byte, out io.Writer) error {
 			return err
 		}
 	}
-	tell(out, doc.Name, report)
+	writeReport(out, doc.Name, report)
 	return nil
 }
 
-func tell(out io.Writer, name string, r compensations.Report) {
+func writeReport(out io.Writer, name string, r compensations.Report) {
 	fmt.Fprintf(out, "%s: %s\n", name, r.Status)
 	if r.Cause != nil {
 		fmt.Fprintf(out, "  %s at %s: %s\n", r.Cause.Kind, r.Cause.Step, r.Cause.Text)
@@ -199,7 +199,7 @@ func tell(out io.Writer, name string, r compensations.Report) {
 	}
 }
 
-// Close clears everything away, the last thing first.
+// Close removes everything, the last thing first.
 func (s *session) Close() error {
 	var problems []error
 	for _, each := range slices.Backward(s.closers) {

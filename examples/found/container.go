@@ -17,12 +17,11 @@ import (
 	"github.com/docker/docker/client"
 )
 
-// itself is the thing that stands for the container, beside the paths in it.
+// itself is the thing that represents the container itself, beside the paths in it.
 const itself = "the container"
 
-// Container looks at a container: what it is, and every path in its filesystem, as the engine exports it as a tar. Times
-// below a second, which a tar does not hold, are asked for path by path. What the engine itself puts into each container
-// is left out.
+// Container takes a snapshot of a container: its identity, and every path in its filesystem, from the engine's tar export. Times
+// below a second, which a tar does not hold, are read path by path. What the engine itself puts into every container is left out.
 func Container(ctx context.Context, name string) (Snapshot, error) {
 	engine, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err != nil {
@@ -64,7 +63,7 @@ func Container(ctx context.Context, name string) (Snapshot, error) {
 	}
 }
 
-// identity is what a container is, beside its files.
+// identity returns the facts of a container other than its files.
 func identity(c container.InspectResponse) Facts {
 	return Facts{
 		"name": c.Name, "id": c.ID, "image": c.Image, "state": c.State.Status, "host name": c.Config.Hostname,
@@ -73,7 +72,7 @@ func identity(c container.InspectResponse) Facts {
 	}
 }
 
-// exported are the facts of one entry of a tar. Folders keep no time: the engine's own files move it.
+// exported returns the facts of one entry of a tar. Folders have no time, because the engine's own files change it.
 func exported(h *tar.Header, content io.Reader) (Facts, error) {
 	f := Facts{
 		"kind": string(h.Typeflag), "mode": fmt.Sprintf("%04o", h.Mode&0o7777), "owner": fmt.Sprintf("%d:%d", h.Uid, h.Gid),

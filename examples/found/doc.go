@@ -1,3 +1,3 @@
-// Package found looks at the world, and says in what it differs from an earlier look. It shares no code with the worlds
-// that change it and take it back: it is the second opinion that the demo and the end-to-end tests judge them by.
+// Package found takes snapshots of the world and compares them with earlier ones. It shares no code with the worlds that change
+// it and undo the changes: it is the second opinion by which the demo and the end-to-end tests judge them.
 package found

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files looks at everything below a folder: kind, bytes, mode, owner, time to the nanosecond, extended attributes, where
-// links lead. Of folders it leaves out the time, which each visit of a file in them may move. Names in skip are left out
-// wherever they are. Things are named by their path below the folder, after prefix.
+// Files takes a snapshot of everything below a folder: kind, bytes, mode, owner, time to the nanosecond, extended attributes, and
+// the targets of links. It leaves out the times of folders, which change with the files in them, and names in skip, wherever they
+// are. Things are named by prefix and their path below the folder.
 func Files(prefix, folder string, skip ...string) (Snapshot, error) {
 	s := Snapshot{}
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -94,7 +94,7 @@ func digest(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// attributes adds the extended attributes, where the filesystem has any.
+// attributes adds the extended attributes, if the filesystem has any.
 func attributes(path string, f Facts) error {
 	names := make([]byte, 64<<10)
 	n, err := unix.Llistxattr(path, names)

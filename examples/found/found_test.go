@@ -15,7 +15,7 @@ import (
 	"github.com/seed-62bf7108/unwind/examples/found"
 )
 
-// folder is one with a file, a link and a folder in it, all of them old.
+// folder makes a folder with a file, a link and a folder in it, all of them old.
 func folder(t *testing.T) string {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("one"), 0o640))

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// loss is a difference that a rollback of a container by the plain engine API cannot help, and the words that its report
-// must hold for the difference to be forgiven.
+// loss is a difference that a rollback of a container by the plain engine API cannot avoid, and the words that its report must
+// contain for the difference to be accepted.
 type loss struct {
 	thing, fact string // an empty thing is any path
 	named       string
-	// only says which new values the loss explains.
+	// only reports whether the loss explains a new value.
 	only func(is string) bool
 }
 
@@ -20,7 +20,7 @@ var known = []loss{
 	{fact: "part of a second", named: "times below a second", only: func(is string) bool { return strings.Trim(is, "0") == "" }},
 }
 
-// lose takes out of a change what the report has named, and notes it.
+// lose removes from a change what the report has named as lost, and records it.
 func (f *Finding) lose(c Change, losses []string) Change {
 	if c.Sign != "~" {
 		return c

@@ -13,7 +13,7 @@ import (
 	"github.com/docker/docker/client"
 )
 
-// Place says where to look. What is empty is not looked at.
+// Place says what to observe. Empty fields are skipped.
 type Place struct {
 	// Files is a folder; Skip are names that are left out in it.
 	Files string
@@ -34,13 +34,13 @@ const (
 	StripeWorld    = "stripe"
 )
 
-// worlds in the order in which findings are told.
+// worlds, in the order of the findings.
 var worlds = []string{FilesWorld, ContainerWorld, TerraformWorld, StripeWorld}
 
 // Sight is what was found in each world.
 type Sight map[string]Snapshot
 
-// Look looks everywhere.
+// Look takes a snapshot of every world in p.
 func Look(ctx context.Context, p Place) (Sight, error) {
 	s := Sight{}
 	var err error
@@ -52,7 +52,7 @@ func Look(ctx context.Context, p Place) (Sight, error) {
 	if p.Container != "" {
 		look := Container
 		if os.Geteuid() == 0 && os.Getenv(client.EnvOverrideHost) == "" {
-			look = Within // an engine exports nothing of layers
+			look = Within // an engine's export does not show layers
 		}
 		if s[ContainerWorld], err = look(ctx, p.Container); err != nil {
 			return nil, err
@@ -71,8 +71,8 @@ func Look(ctx context.Context, p Place) (Sight, error) {
 	return s, nil
 }
 
-// infrastructure is the state, what it has left on disk, and the configuration's folder: in that, the state file is
-// another after any apply, and is compared by what it says.
+// infrastructure is the state, what it has made on disk, and the configuration's folder, without the state file: that differs after
+// any apply, and is compared by its content.
 func infrastructure(p Place) (Snapshot, error) {
 	s, err := Terraform(p.Infra)
 	if err != nil {
@@ -88,10 +88,10 @@ func infrastructure(p Place) (Snapshot, error) {
 	return s, nil
 }
 
-// Finding is what a comparison came to in one world.
+// Finding is the result of a comparison in one world.
 type Finding struct {
 	World string
-	// OK says that the world is as it should be, but for what Lost names.
+	// OK means that the world is as it should be, except for what Lost names.
 	OK bool
 	// Looked says what was compared.
 	Looked string
@@ -101,16 +101,16 @@ type Finding struct {
 	Lost []string
 }
 
-// Want is a change that a task was to make.
+// Want is a change that a task was supposed to make.
 type Want struct {
 	// Change is its sign and the thing: "~ app.yml".
 	Change string
-	// Facts are those that must hold of the thing now; all others may be what they are.
+	// Facts are those that the thing must have now; all others may have any value.
 	Facts Facts
 }
 
-// Compare holds what is found now against before. Want are the changes that a task was to make, by world; losses are what
-// its report says that did not come back.
+// Compare compares now with before. Want are the changes that a task was supposed to make, by world; losses are what its report
+// names as not restored.
 func (before Sight) Compare(now Sight, want map[string][]Want, losses []string) []Finding {
 	var all []Finding
 	for _, world := range worlds {

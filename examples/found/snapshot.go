@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Facts are what was found of a thing, by name: "mode" is "0640".
+// Facts are what was found out about a thing, by name: "mode" is "0640".
 type Facts map[string]string
 
 // Snapshot is everything that was found in one world, by name.
 type Snapshot map[string]Facts
 
-// Change is a difference between two looks at a thing.
+// Change is a difference between two snapshots of a thing.
 type Change struct {
-	// Sign is + for what has come, - for what is gone, ~ for what is another.
+	// Sign is + for a new thing, - for a missing one, ~ for a changed one.
 	Sign  string
 	Thing string
 	// Facts are the names of those that differ, sorted; Was and Is hold them all.

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// number is the fact that a thing which is counted has.
+// number is the fact that holds a count.
 const number = "number"
 
-// Stripe asks the emulator at a URL what is live and what it has counted. Live objects are counted by kind and state, for
-// their ids are new each time.
+// Stripe asks the emulator at a URL which objects are live and what it has counted. Live objects are counted by kind and state,
+// because their ids are new each time.
 func Stripe(ctx context.Context, url string) (Snapshot, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/_emulator", nil)
 	if err != nil {

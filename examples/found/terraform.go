@@ -10,8 +10,8 @@ import (
 // StateFile is the name of a local backend's state.
 const StateFile = "terraform.tfstate"
 
-// Terraform reads the state file of a folder: each resource with its attributes, each output with its value. A file that
-// is not there, or is empty, holds nothing.
+// Terraform reads the state file of a folder: each resource with its attributes, each output with its value. A missing or empty
+// file holds nothing.
 func Terraform(folder string) (Snapshot, error) {
 	s := Snapshot{}
 	raw, err := os.ReadFile(filepath.Join(folder, StateFile))
@@ -65,7 +65,7 @@ func Terraform(folder string) (Snapshot, error) {
 	return s, nil
 }
 
-// compact writes a value so that equal ones are equal texts.
+// compact returns a canonical text of a value.
 func compact(raw json.RawMessage) string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {

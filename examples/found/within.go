@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Within looks at a running container from within: every path that a process which enters it now would see, and what the
-// container is. Unlike its engine it sees what lies over the container's own root. It must be root on the engine's host;
-// of a container that does not run it tells only what it is.
+// Within takes a snapshot of a running container from within: every path that a process entering it now would see, and the
+// container's identity. Unlike the engine it sees what is mounted over the container's own root. It must be root on the engine's
+// host. Of a container that is not running it returns only the identity.
 func Within(ctx context.Context, name string) (Snapshot, error) {
 	s, pid, err := is(ctx, name)
 	if err != nil || pid == 0 {
@@ -42,7 +42,7 @@ func Within(ctx context.Context, name string) (Snapshot, error) {
 	return s, nil
 }
 
-// ReadWithin reads a file of a running container from within; one that is not there is empty.
+// ReadWithin reads a file of a running container from within; a missing file is empty.
 func ReadWithin(ctx context.Context, name, path string) (content string, err error) {
 	_, pid, err := is(ctx, name)
 	if err != nil || pid == 0 {
@@ -59,7 +59,7 @@ func ReadWithin(ctx context.Context, name, path string) (content string, err err
 	return content, err
 }
 
-// is tells what a container is, and its first process: 0 where it does not run.
+// is returns the identity of a container, and its first process: 0 if it is not running.
 func is(ctx context.Context, name string) (Snapshot, int, error) {
 	engine, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err != nil {
@@ -73,7 +73,7 @@ func is(ctx context.Context, name string) (Snapshot, int, error) {
 	return Snapshot{itself: identity(c)}, c.State.Pid, nil
 }
 
-// seen are the facts of a path. The time of a file is told in two, as that of an export is, so that a loss of one is.
+// seen returns the facts of a path. The time of a file is two facts, as in an export, because one of them may be a named loss.
 func seen(at string) (Facts, error) {
 	f, err := file(at)
 	if err != nil || f["kind"] != "file" {
@@ -88,7 +88,7 @@ func seen(at string) (Facts, error) {
 	return f, nil
 }
 
-// inside runs f where a process that enters the container's mounts now would be.
+// inside runs f on a thread that has entered the container's mounts.
 func inside(pid int, f func() error) error {
 	mounts, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "ns", "mnt"))
 	if err != nil {
@@ -110,12 +110,12 @@ func inside(pid int, f func() error) error {
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: so the thread ends
+		runtime.LockOSThread() // never unlocked, so the thread ends
 		if unix.Gettid() != unix.Getpid() {
 			done <- f()
 			return
 		}
-		done <- onThread(f) // the first thread would not end, and stay inside: it waits for another
+		done <- onThread(f) // the main thread would never end and so stay inside: use another one
 		runtime.UnlockOSThread()
 	}()
 	return <-done

@@ -11,8 +11,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Agency takes bookings and keeps them in memory. It knows each by its token, so that a booking is made once, and one that
-// was canceled is never made late.
+// Agency takes bookings and keeps them in memory, by token, so that a booking is made once, and a canceled one is never made late.
 type Agency struct {
 	mu       sync.Mutex
 	bookings map[string]string // by token; an empty one was canceled
@@ -37,7 +36,7 @@ func (a *Agency) BookHotel(_ context.Context, b Booking) error {
 	return a.book(b.Entry.Token, "hotel in "+b.City)
 }
 
-// BookFlight is a forward. On the way to Atlantis it books, and then the line goes dead: who sees the error cannot know
+// BookFlight is a forward. A flight to Atlantis is booked, but then the connection breaks: the caller gets an error and cannot know
 // that there is a booking.
 func (a *Agency) BookFlight(_ context.Context, b Booking) error {
 	err := a.book(b.Entry.Token, "flight to "+b.City)
@@ -47,12 +46,12 @@ func (a *Agency) BookFlight(_ context.Context, b Booking) error {
 	return err
 }
 
-// Cancel is the undo of both. It is right whether the booking was made, was not, or comes later.
+// Cancel is the undo of both. It is right whether the booking was made, was not made, or arrives later.
 func (a *Agency) Cancel(_ context.Context, b activities.Backward) (activities.Undone, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was := a.bookings[b.Entry.Token]
-	a.put(b.Entry.Token, "")
+	a.putBooking(b.Entry.Token, "")
 	if was == "" {
 		return activities.Undone{Outcome: activities.Nothing, Observed: "there is no booking"}, nil
 	}
@@ -65,11 +64,11 @@ func (a *Agency) book(token, what string) error {
 	if was, known := a.bookings[token]; known && was == "" {
 		return fmt.Errorf("%s: canceled before it was booked", what)
 	}
-	a.put(token, what)
+	a.putBooking(token, what)
 	return nil
 }
 
-func (a *Agency) put(token, what string) {
+func (a *Agency) putBooking(token, what string) {
 	if a.bookings == nil {
 		a.bookings = map[string]string{}
 	}

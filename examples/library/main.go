@@ -1,10 +1,10 @@
-// Command library shows the saga engine as a library: a workflow of your own, with activities of your own, and nothing
-// else of Unwind but packages compensations and activities.
+// Command library shows the saga engine as a library: a custom workflow with custom activities, which uses nothing of Unwind but
+// packages compensations and activities.
 //
 //	go run ./examples/library
 //
-// It books two trips on a Temporal server of its own. The second fails after its flight was booked; nothing of it is left.
-// In a program of yours, the server and its address come from wherever they always come from.
+// It starts a Temporal server and books two trips. The second one fails after its flight was booked, and nothing of it is left.
+// Your own program would connect to your server instead.
 package main
 
 import (
@@ -39,13 +39,13 @@ func serveAndRun(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	options := server.ClientOptions()
 	options.Logger = log.NewStructuredLogger(slog.Default()) // to stderr
-	return run(ctx, options, os.Stdout)
+	return runExample(ctx, options, os.Stdout)
 }
 
-// queue is the worker's.
+// queue is the worker's task queue.
 const queue = "trips"
 
-// register tells a worker what it serves.
+// register registers the workflow and the activities.
 func register(to worker.Registry, a *Agency) {
 	to.RegisterWorkflow(Trip)
 	for name, fn := range map[string]any{
@@ -55,8 +55,8 @@ func register(to worker.Registry, a *Agency) {
 	}
 }
 
-// run books the trips and tells what became of them.
-func run(ctx context.Context, server client.Options, out io.Writer) error {
+// runExample books the trips and prints what became of them.
+func runExample(ctx context.Context, server client.Options, out io.Writer) error {
 	c, err := client.Dial(server)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ const guard = "TestATripThatFailsLeavesNothing"
 
 // mutants leave out one compensation.
 var mutants = map[string]func(t *testing.T, register *ast.CallExpr){
-	// The step is on a ledger that nobody unwinds: its forward has an entry, and there is no compensation.
+	// The step is on a ledger that is never unwound: its forward has an entry, but there is no compensation.
 	"not registered": func(t *testing.T, register *ast.CallExpr) {
 		other, err := parser.ParseExpr("compensations.New(ctx, compensations.Options{})")
 		require.NoError(t, err)
@@ -38,8 +38,8 @@ var mutants = map[string]func(t *testing.T, register *ast.CallExpr){
 	},
 }
 
-// TestEachCompensationIsNeeded leaves out one compensation of the workflow after another, in its very source, and demands
-// that the guard fails each time; and that it passes where nothing is left out.
+// TestEachCompensationIsNeeded removes one compensation after another from the workflow's source, and requires that the guard fails
+// each time, and passes if nothing is removed.
 func TestEachCompensationIsNeeded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED by -short: it builds the program five times")
@@ -69,7 +69,7 @@ func TestEachCompensationIsNeeded(t *testing.T) {
 	}
 }
 
-// mutate hands each call of saga.Register to change, in their order, and returns the source then.
+// mutate passes each call of saga.Register to change, in order, and returns the changed source.
 func mutate(t *testing.T, source string, change func(*ast.CallExpr)) []byte {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, source, nil, parser.ParseComments)
@@ -91,7 +91,7 @@ func mutate(t *testing.T, source string, change func(*ast.CallExpr)) []byte {
 	return out.Bytes()
 }
 
-// testWith runs the guard with another text in place of a source file.
+// testWith runs the guard with a source file replaced.
 func testWith(t *testing.T, source string, text []byte) (string, error) {
 	dir := t.TempDir()
 	replaced, err := filepath.Abs(source)

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// QueryReport is the query that tells how a trip's saga stands.
+// QueryReport is the query for the report of a trip's saga.
 const QueryReport = "report"
 
 // Trip books a hotel and a flight in a city: both, or neither. It completes with the saga's report.
@@ -30,11 +30,11 @@ func Trip(ctx workflow.Context, city string) (compensations.Report, error) {
 	return saga.Unwind(ctx, *cause), nil
 }
 
-// book goes forward. Each compensation is registered before its forward is scheduled, and its entry goes along.
+// book goes forward. Each compensation is registered before its forward is scheduled, and its entry is part of the argument.
 func book(ctx workflow.Context, saga *compensations.Saga, city string) *compensations.Cause {
 	forward := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute,
-		WaitForCancellation: true, // it is undone when it has ended
+		WaitForCancellation: true, // its undo must not begin before it has ended
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 3},
 	})
 

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 )
 
-// TestATripThatFailsLeavesNothing looks at the agency, not at the report: see TestEachCompensationIsNeeded.
+// TestATripThatFailsLeavesNothing checks the agency, not the report: see TestEachCompensationIsNeeded.
 func TestATripThatFailsLeavesNothing(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
@@ -35,7 +35,7 @@ func TestATripThatFailsLeavesNothing(t *testing.T) {
 
 func TestTheProgramTellsWhatBecameOfItsTrips(t *testing.T) {
 	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), servertest.Shared(t).ClientOptions(), &out))
+	require.NoError(t, runExample(t.Context(), servertest.Shared(t).ClientOptions(), &out))
 	require.Equal(t, `Rome: committed
 Atlantis: unwound
   failed at flight: LineDead: the line went dead
@@ -45,7 +45,7 @@ booked: ["flight to Rome" "hotel in Rome"]
 `, out.String())
 }
 
-// The ledger of a run that was terminated is in its history, and another workflow unwinds it.
+// The ledger of a terminated run is in its history, and another workflow unwinds it.
 func TestATripThatWasTerminatedIsUnwoundByAnother(t *testing.T) {
 	c, agency, booked := servertest.Client(t), &Agency{}, make(chan struct{})
 	w := worker.New(c, t.Name(), worker.Options{})

@@ -16,15 +16,15 @@ import (
 )
 
 func main() {
-	status, err := run(os.Args)
+	status, err := runCommand(os.Args)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
 	}
 	os.Exit(status)
 }
 
-// run returns the exit status, and an error that has not been printed yet.
-func run(args []string) (int, error) {
+// runCommand returns the exit status, and an error that has not been printed yet.
+func runCommand(args []string) (int, error) {
 	name := filepath.Base(args[0])
 	if name == "sh" || name == "shell" {
 		return runShell(args[1:])

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-62bf7108/unwind/examples/found"
 )
 
-// Committed are the changes that publish-ok makes here, by world.
+// Committed returns the changes that publish-ok makes here, by world.
 func (s *Stage) Committed() map[string][]found.Want {
 	one := found.Facts{"number": "1"}
 	return map[string][]found.Want{
@@ -33,7 +33,7 @@ func (s *Stage) Committed() map[string][]found.Want {
 	}
 }
 
-// holds is the fact that a file has this content.
+// holds returns the fact that a file has this content.
 func holds(content string) found.Facts {
 	sum := sha256.Sum256([]byte(content))
 	return found.Facts{"sha256": hex.EncodeToString(sum[:])}

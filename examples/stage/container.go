@@ -25,7 +25,7 @@ const pingLimit = 5 * time.Second
 // furnish makes the files in the container that are older than the task.
 const furnish = "mkdir -p /srv/app && echo 1.4.2 >/srv/app/VERSION && echo on >/srv/app/legacy.conf && chmod 604 /srv/app/legacy.conf"
 
-// setContainer makes an image out of nothing, and a container of it with a few files.
+// setContainer makes an image from scratch, and a container of it with a few files.
 func (s *Stage) setContainer(ctx context.Context, log io.Writer) error {
 	engine, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Stage) setContainer(ctx context.Context, log io.Writer) error {
 		return missingError{err.Error()}
 	}
 	s.closers = append(s.closers, func(ctx context.Context) error { return removeImages(ctx, engine, base) })
-	s.closers = append(s.closers, func(ctx context.Context) error { // after the container that they lie over, and the worker
+	s.closers = append(s.closers, func(ctx context.Context) error { // after the worker and the container that the layers are mounted over
 		home, err := world.Home(s.path(stateFolder))
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func inside(ctx context.Context, engine *client.Client, id, command string) erro
 	}
 }
 
-// removeContainers removes the container that was made, and what has its name: a rollback makes another one.
+// removeContainers removes the container that was made, and the one that has its name now: a rollback makes another one.
 func removeContainers(ctx context.Context, engine *client.Client, which ...string) error {
 	var problems []error
 	for _, id := range which {
@@ -109,7 +109,7 @@ func removeContainers(ctx context.Context, engine *client.Client, which ...strin
 	return errors.Join(problems...)
 }
 
-// removeImages removes an image and all that was made from it: the checkpoints of steps.
+// removeImages removes an image and everything made from it, such as the checkpoints of steps.
 func removeImages(ctx context.Context, engine *client.Client, base string) error {
 	all, err := engine.ImageList(ctx, image.ListOptions{All: true})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 //go:embed main.tf
 var configuration []byte
 
-// setInfra applies the configuration for the release before, so that there is a state to come back to.
+// setInfra applies the configuration of the previous release, so that there is a state to return to.
 func (s *Stage) setInfra(ctx context.Context, log io.Writer) error {
 	terraform, err := exec.LookPath("terraform")
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Stage) setInfra(ctx context.Context, log io.Writer) error {
 	if err := os.WriteFile(filepath.Join(infra, "main.tf"), configuration, 0o644); err != nil {
 		return err
 	}
-	if err := run(ctx, terraform, infra, "version"); err != nil {
+	if err := runTerraform(ctx, terraform, infra, "version"); err != nil {
 		return missingError{fmt.Sprintf("terraform does not run: %v", err)}
 	}
 	fmt.Fprintln(log, "applying the infrastructure of release 1.4.2")
@@ -33,15 +33,15 @@ func (s *Stage) setInfra(ctx context.Context, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := run(ctx, terraform, infra, "init", "-input=false"); err != nil {
+	if err := runTerraform(ctx, terraform, infra, "init", "-input=false"); err != nil {
 		return err
 	}
-	return run(ctx, terraform, infra, "apply", "-input=false", "-auto-approve",
+	return runTerraform(ctx, terraform, infra, "apply", "-input=false", "-auto-approve",
 		"-var=release=1.4.2", "-var=regions="+string(regions), "-var=effects="+s.path(effectsFolder))
 }
 
-// run runs a terraform that no setting of the user's reaches.
-func run(ctx context.Context, terraform, folder string, args ...string) error {
+// runTerraform runs terraform without the user's settings.
+func runTerraform(ctx context.Context, terraform, folder string, args ...string) error {
 	c := exec.CommandContext(ctx, terraform, append(args, "-no-color")...)
 	c.Dir = folder
 	for _, v := range os.Environ() {

@@ -12,7 +12,7 @@ import (
 // journals are the folders that the file world keeps beside what it changes: they are not part of the site.
 var journals = []string{".unwind"}
 
-// setSite makes a site as people leave it: modes that no umask makes, old times with odd nanoseconds, a link, attributes.
+// setSite makes a realistic site: unusual modes, old times with odd nanoseconds, a link, attributes.
 func (s *Stage) setSite() error {
 	site := s.path(siteFolder)
 	for _, folder := range []string{"assets", "releases", "releases/1.4.2"} {
@@ -36,7 +36,7 @@ func (s *Stage) setSite() error {
 		if err := os.WriteFile(path, []byte(f.content), 0o600); err != nil {
 			return err
 		}
-		if err := os.Chmod(path, f.mode|0o200); err != nil { // an attribute can be set only on what can be written
+		if err := os.Chmod(path, f.mode|0o200); err != nil { // attributes can only be set on writable files
 			return err
 		}
 		if err := unix.Setxattr(path, "user.origin", []byte("deployed by hand"), 0); err != nil && !errors.Is(err, unix.ENOTSUP) {

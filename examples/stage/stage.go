@@ -20,7 +20,7 @@ import (
 
 // Options say how to set a stage up.
 type Options struct {
-	// Log gets a line about each thing that takes long. Defaults to nowhere.
+	// Log gets a line about everything that takes long. Defaults to nowhere.
 	Log io.Writer
 	// Secrets are more secrets that tasks may use, by name. Defaults to none.
 	Secrets map[string]string
@@ -30,12 +30,12 @@ type Options struct {
 type Stage struct {
 	// Folder holds everything that is on this machine's disk.
 	Folder string
-	// Container is the container's name; empty where it is Missing.
+	// Container is the container's name; empty if it is Missing.
 	Container string
-	// Emulator is Stripe's stand-in, and Stripe its URL.
+	// Emulator stands in for Stripe; Stripe is its URL.
 	Emulator *emulator.Emulator
 	Stripe   string
-	// Missing says by world why the machine lacks a part.
+	// Missing says, by world, what the machine lacks.
 	Missing map[string]string
 
 	secrets map[string]string // where the values are
@@ -54,7 +54,7 @@ const (
 // stripeKey is the name of the secret that holds the key for the emulator.
 const stripeKey = "STRIPE_KEY"
 
-// Set sets a stage up. What it has done is cleared away again where it fails.
+// Set sets up a stage. If it fails, it removes what it has made.
 func Set(ctx context.Context, o Options) (_ *Stage, err error) {
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -70,7 +70,7 @@ func Set(ctx context.Context, o Options) (_ *Stage, err error) {
 			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	// A folder that is reached over a link has two names, and tasks and worlds must mean the same.
+	// A folder behind a link has two names, and tasks and worlds must use the same one.
 	if s.Folder, err = filepath.EvalSymlinks(folder); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func Set(ctx context.Context, o Options) (_ *Stage, err error) {
 			return nil, err
 		}
 	}
-	if err := s.keep(o.Secrets); err != nil {
+	if err := s.keepSecrets(o.Secrets); err != nil {
 		return nil, err
 	}
 	if err := s.setSite(); err != nil {
@@ -101,15 +101,15 @@ func Set(ctx context.Context, o Options) (_ *Stage, err error) {
 	return s, nil
 }
 
-// missingError says that the machine lacks a part.
+// missingError says what the machine lacks.
 type missingError struct{ why string }
 
 func (e missingError) Error() string { return e.why }
 
 func (s *Stage) path(name string) string { return filepath.Join(s.Folder, name) }
 
-// keep writes secrets into files that only this user can read.
-func (s *Stage) keep(secrets map[string]string) error {
+// keepSecrets writes secrets into files that only this user can read.
+func (s *Stage) keepSecrets(secrets map[string]string) error {
 	all := map[string]string{stripeKey: "sk_test_" + rand.Text()}
 	maps.Copy(all, secrets)
 	for name, value := range all {
@@ -133,17 +133,17 @@ func (s *Stage) setStripe() error {
 	return nil
 }
 
-// Without are the worlds that this stage lacks, sorted.
+// Without returns the worlds that this stage lacks, sorted.
 func (s *Stage) Without() []string { return slices.Sorted(maps.Keys(s.Missing)) }
 
-// Vars are the values of the examples' vars here.
+// Vars returns the values of the examples' vars here.
 func (s *Stage) Vars() map[string]string {
 	return map[string]string{
 		"site": s.path(siteFolder), "infra": s.path(infraFolder), "effects": s.path(effectsFolder), "container": s.Container,
 	}
 }
 
-// Config is that of a worker that may do here what the examples do, and nothing else, on a queue of its own.
+// Config returns the config of a worker that may do only what the examples do here, on its own queue.
 func (s *Stage) Config() host.Config {
 	c := host.Config{
 		Host: "demo", Queue: "unwind-demo-" + s.name(), State: s.path(stateFolder),
@@ -161,12 +161,12 @@ func (s *Stage) Config() host.Config {
 	return c
 }
 
-// name tells this stage from all others.
+// name returns a name that is unique to this stage.
 func (s *Stage) name() string {
 	return strings.TrimPrefix(filepath.Base(s.Folder), "unwind-demo-")
 }
 
-// Place is where to look for what became of the stage.
+// Place says what to observe to find out what became of the stage.
 func (s *Stage) Place() found.Place {
 	p := found.Place{Files: s.path(siteFolder), Skip: journals, Container: s.Container, Stripe: s.Stripe}
 	if s.Missing["terraform"] == "" {
@@ -175,7 +175,7 @@ func (s *Stage) Place() found.Place {
 	return p
 }
 
-// Close clears everything away, the last thing first.
+// Close removes everything, the last thing first.
 func (s *Stage) Close(ctx context.Context) error {
 	var problems []error
 	for _, each := range slices.Backward(s.closers) {

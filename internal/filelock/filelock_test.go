@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestALockExcludesOthersOfTheSameProcess(t *testing.T) {
@@ -64,6 +66,7 @@ func TestAcquireEndsWithItsContext(t *testing.T) {
 }
 
 func TestAChildThatInheritedTheLockHoldsIt(t *testing.T) {
+	testrun.NeedShell(t)
 	path := filepath.Join(t.TempDir(), "lock")
 	l, err := Try(path)
 	require.NoError(t, err)

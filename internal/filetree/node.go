@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/pkg/xattr"
 	"golang.org/x/sys/unix"
@@ -108,8 +109,18 @@ func (n Node) Digest() (string, error) {
 		return "", err
 	}
 	defer f.Close()
+	return DigestOf(f)
+}
+
+// buffers are reused: a new one for each small file would cost more than reading it.
+var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// DigestOf is the SHA-256 of all that r reads, in hexadecimal.
+func DigestOf(r io.Reader) (string, error) {
+	buffer, _ := buffers.Get().(*[64 << 10]byte)
+	defer buffers.Put(buffer)
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
+	if _, err := io.CopyBuffer(sum, struct{ io.Reader }{r}, buffer[:]); err != nil { // a file's own WriteTo takes another buffer
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil

@@ -124,6 +124,15 @@ func (r *Role[Job]) Start(job Job, s Setup) (*Process, error) {
 // Interrupt asks the process to end. It does nothing if the process has ended.
 func (p *Process) Interrupt() { _, _ = p.sender.Write([]byte{'i'}) }
 
+// Send writes to what the process reads after its job.
+func (p *Process) Send(b []byte) error {
+	_, err := p.sender.Write(b)
+	return err
+}
+
+// Kill kills the process. It still has to be waited for.
+func (p *Process) Kill() { _ = p.cmd.Process.Kill() } // it may have just ended
+
 // Wait waits for the end of the process and returns its exit status.
 func (p *Process) Wait() (status int, err error) {
 	defer p.sender.Close()

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
@@ -30,6 +33,9 @@ func (d *desk) runID(id string) string {
 	require.NoError(d, err)
 	return r.WorkflowExecutionInfo.FirstRunId
 }
+
+// idOf is the id of the workflow that does something about a task.
+func (d *desk) idOf(verb, task string) string { return verb + "-" + task + "-" + d.runID(task) }
 
 // values are those of the fake world.
 func (d *desk) values() [2]string { return [2]string{d.world.get("a"), d.world.get("b")} }
@@ -114,17 +120,17 @@ func TestRecoverUnwindsATaskThatWasTerminated(t *testing.T) {
 	require.Equal(t, "x", d.world.get("a"))
 	require.Contains(t, d.ok("show", t.Name()), "nothing was unwound by this run; `starter recover "+t.Name()+"` unwinds it")
 
-	id := "recover-" + d.runID(t.Name())
+	id := d.idOf("recover", t.Name())
 	out := d.ok("recover", t.Name(), "--watch")
 	require.Contains(t, out, t.Name()+" was terminated; "+id+" unwinds it\n")
 	require.Contains(t, normal(out), "one fake.set undo: restored: a is \"\" again\n")
-	require.Contains(t, out, "unwound: every step that acted was taken back")
+	require.Contains(t, out, "unwound: every step that acted was undone")
 	require.Equal(t, [2]string{}, d.values())
 
 	again := d.do("recover", t.Name())
 	require.Equal(t, statusUsage, again.status)
 	require.Contains(t, again.err, t.Name()+" was already recovered by "+id+"; `starter watch "+id+"`")
-	require.Contains(t, d.ok("watch", id), "unwound: every step that acted was taken back")
+	require.Contains(t, d.ok("watch", id), "unwound: every step that acted was undone")
 	require.Contains(t, d.ok("show", id, "-o", "json"), `"outcome": "restored"`)
 	require.Eventually(t, func() bool { return strings.Contains(normal(d.ok("list", "--limit", "1000")), id+" unwound ") }, waitFor, tick)
 }
@@ -133,7 +139,7 @@ func TestTakingOverEndsATaskThatIsStuck(t *testing.T) {
 	d := newDesk(t)
 	d.ok("run", d.file(gated), "--id", t.Name())
 	d.until(t.Name(), atGate)
-	require.Contains(t, d.ok("recover", t.Name(), "--take-over", "--watch"), "unwound: every step that acted was taken back")
+	require.Contains(t, d.ok("recover", t.Name(), "--take-over", "--watch"), "unwound: every step that acted was undone")
 	require.Equal(t, [2]string{}, d.values())
 	require.Contains(t, d.ok("show", t.Name()), "terminated from outside")
 }
@@ -144,7 +150,7 @@ func TestARecoveryThatWaitsForAPersonIsResolvedAndNotCanceled(t *testing.T) {
 	d.until(t.Name(), atGate)
 	d.terminate(t.Name())
 	d.world.set("a", "somebody else's")
-	id := "recover-" + d.runID(t.Name())
+	id := d.idOf("recover", t.Name())
 	require.Contains(t, d.ok("recover", t.Name()), "follow it: starter watch "+id)
 	d.until(id, parked)
 	again := d.do("recover", t.Name())
@@ -158,7 +164,7 @@ func TestARecoveryThatWaitsForAPersonIsResolvedAndNotCanceled(t *testing.T) {
 	require.Contains(t, canceled.err, id+" undoes a task and cannot be cancelled")
 
 	d.terminate(id)
-	second := "recover-" + d.runID(id)
+	second := "recover-" + t.Name() + "-" + d.runID(id)
 	require.Contains(t, d.ok("recover", t.Name()), id+" was terminated; "+second+" unwinds it")
 	d.until(second, parked)
 	d.ok("resolve", second, "one", "--do", "accept", "--yes")
@@ -173,18 +179,18 @@ func TestATaskIsRolledBackAndRedone(t *testing.T) {
 	d := newDesk(t)
 	d.ok("run", d.file(saved), "--id", t.Name(), "--watch")
 	require.Equal(t, [2]string{"x", "y"}, d.values())
-	id := "rollback-" + d.runID(t.Name())
+	id := d.idOf("rollback", t.Name())
 
 	out := d.ok("rollback", t.Name(), "--to", "half", "--watch", "--why", "too early")
-	require.Contains(t, out, id+"-to-half rolls task "+t.Name()+" back\n")
+	require.Contains(t, out, id+"-to-half rolls back task "+t.Name()+"\n")
 	require.Contains(t, out, "to savepoint half: too early")
 	require.Equal(t, [2]string{"x", ""}, d.values())
-	require.Contains(t, d.ok("redo", id+"-to-half", "--watch"), "redone: what was rolled back is there again")
+	require.Contains(t, d.ok("redo", id+"-to-half", "--watch"), "redone: what was rolled back is back in place")
 	require.Equal(t, [2]string{"x", "y"}, d.values())
 
 	twice := d.do("rollback", t.Name(), "--to", "half")
 	require.Equal(t, statusUsage, twice.status)
-	require.Contains(t, twice.err, t.Name()+" was already rolled back by "+id+"-to-half; `starter watch ")
+	require.Contains(t, twice.err, t.Name()+" was already rolled back by "+id+"-to-half; `starter rollback redo-"+t.Name())
 	redone := d.do("redo", id+"-to-half")
 	require.Equal(t, statusUsage, redone.status)
 	require.Contains(t, redone.err, id+"-to-half was already redone by redo-")
@@ -193,10 +199,86 @@ func TestATaskIsRolledBackAndRedone(t *testing.T) {
 func TestAStepIsRolledBackWithWhatBuildsOnIt(t *testing.T) {
 	d := newDesk(t)
 	d.ok("run", d.file(saved), "--id", t.Name(), "--watch")
-	require.Contains(t, d.ok("rollback", t.Name(), "--step", "one", "--watch"), "unwound: every step that acted was taken back")
+	require.Contains(t, d.ok("rollback", t.Name(), "--step", "one", "--watch"), "unwound: every step that acted was undone")
 	require.Equal(t, [2]string{}, d.values())
 	require.Contains(t, d.ok("redo", t.Name(), "--watch"), "redone")
 	require.Equal(t, [2]string{"x", "y"}, d.values())
+}
+
+func TestShowAndListTellHowATaskStandsNow(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(saved), "--id", t.Name(), "--watch", "--agent", t.Name())
+	lists := func(want string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			return strings.Contains(normal(d.ok("list", "--agent", t.Name())), want)
+		}, waitFor, tick, "visibility follows")
+	}
+	shows := func(lines ...string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			shown, ok := normal(d.ok("show", t.Name())), true
+			for _, line := range lines {
+				ok = ok && strings.Contains(shown, line+"\n")
+			}
+			return ok
+		}, waitFor, tick, "visibility follows the rollback of a part: %s", d.ok("show", t.Name()))
+	}
+	back := d.idOf("rollback", t.Name()) + "-step-two"
+	d.ok("rollback", t.Name(), "--step", "two", "--watch")
+	shows("task "+t.Name()+" · set two · agent "+t.Name()+" · committed, rolled back in part",
+		"DATE: "+back+" rolls back "+t.Name()+" step two: unwound", "next: starter redo "+back)
+	lists(t.Name() + " set two committed, rolled back in part " + t.Name() + " DATE T " + back + "\n")
+	require.Contains(t, d.ok("show", back), "\nrolls back "+t.Name()+" step two\n")
+
+	d.ok("redo", back, "--watch")
+	again := "redo-" + t.Name() + "-" + d.runID(back)
+	shows("task "+t.Name()+" · set two · agent "+t.Name()+" · committed, redone",
+		"DATE: "+again+" redoes "+back+" step two: redone", "next: starter rollback "+again)
+	lists(t.Name() + " set two committed, redone " + t.Name() + " DATE T " + again + "\n")
+
+	var standing tasks.Standing
+	require.NoError(t, json.Unmarshal([]byte(d.ok("show", t.Name(), "-o", "json")), &standing))
+	require.Equal(t, []string{"redone", again, "starter rollback " + again}, []string{standing.Now, standing.By, standing.Next})
+	require.Equal(t, compensations.Committed, standing.Report.Status)
+	require.Len(t, standing.After, 2)
+	var listed []tasks.Listed
+	require.NoError(t, json.Unmarshal([]byte(d.ok("list", "--agent", t.Name(), "-o", "json")), &listed))
+	require.Len(t, listed, 3)
+	require.Equal(t, [3]string{t.Name(), "redone", again}, [3]string{listed[2].ID, listed[2].Now, listed[2].By})
+	require.Contains(t, d.ok("list", "--agent", t.Name(), "--since", "1h"), again)
+	require.Contains(t, d.ok("list", "--agent", t.Name(), "--since", "1ms"), "no matching tasks")
+	require.Equal(t, "[]\n", d.ok("list", "--agent", t.Name(), "--since", "1ms", "-o", "json"))
+}
+
+func TestTheSuggestedCommandWorksAfterEveryChain(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(saved), "--id", t.Name(), "--watch")
+	next := func() []string {
+		var s tasks.Standing
+		require.NoError(t, json.Unmarshal([]byte(d.ok("show", t.Name(), "-o", "json")), &s))
+		require.NotEmpty(t, s.Next)
+		return strings.Fields(s.Next)[1:]
+	}
+	require.Equal(t, []string{"rollback", t.Name()}, next())
+	d.ok("rollback", t.Name(), "--to", "half", "--watch")
+	require.Eventually(t, func() bool { return next()[0] == "redo" }, waitFor, tick, "visibility follows the rollback of a part")
+	d.ok("rollback", t.Name(), "--watch") // what is left of it
+	require.Equal(t, [2]string{}, d.values())
+	for i, want := range []struct {
+		verb   string
+		values [2]string
+	}{
+		{"redo", [2]string{"x", ""}}, {"rollback", [2]string{}}, {"redo", [2]string{"x", ""}}, {"rollback", [2]string{}},
+	} {
+		command := next()
+		require.Equal(t, want.verb, command[0], "%d: %v", i, command)
+		d.ok(append(command, "--watch")...)
+		require.Equal(t, want.values, d.values(), "%d: %v", i, command)
+		refused := d.do("rollback", t.Name())
+		require.Equal(t, statusUsage, refused.status)
+		require.Contains(t, refused.err, "; `starter "+strings.Join(next(), " ")+"`")
+	}
 }
 
 func TestIDsAreCompletedByWhatCanBeDoneWithThem(t *testing.T) {
@@ -208,9 +290,9 @@ func TestIDsAreCompletedByWhatCanBeDoneWithThem(t *testing.T) {
 	d.terminate(dead)
 	d.ok("rollback", done, "--watch")
 	complete := func(command string) string {
-		return d.ok(cobra.ShellCompRequestCmd, command, t.Name()) + d.ok(cobra.ShellCompRequestCmd, command, "rollback-"+d.runID(done))
+		return d.ok(cobra.ShellCompRequestCmd, command, t.Name()) + d.ok(cobra.ShellCompRequestCmd, command, d.idOf("rollback", done))
 	}
-	for command, want := range map[string]string{"recover": dead, "rollback": done, "redo": "rollback-" + d.runID(done)} {
+	for command, want := range map[string]string{"recover": dead, "rollback": done, "redo": d.idOf("rollback", done)} {
 		require.Eventually(t, func() bool { return strings.Contains(complete(command), want+"\n") }, waitFor, tick, command)
 	}
 	require.NotContains(t, complete("recover"), done)

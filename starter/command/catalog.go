@@ -13,11 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-func (p *program) catalog() *cobra.Command {
-	var f checking
+func (p *program) catalogCommand() *cobra.Command {
+	var f fileFlags
 	output := outputFlag("text")
 	c := &cobra.Command{
 		Use:     "catalog [ACTION]",
@@ -32,14 +34,14 @@ its parameters and outputs. With --config, it lists only the worlds of that work
   starter catalog -o json | jq '.[] | select(.risk == "high") | .name'`,
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			_, specs, err := p.known(f.config)
+			_, specs, err := p.knownActions(f.config)
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return names(specs), cobra.ShellCompDirectiveNoFileComp
+			return actionNames(specs), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, specs, err := p.known(f.config)
+			_, specs, err := p.knownActions(f.config)
 			if err != nil {
 				return err
 			}
@@ -52,7 +54,7 @@ its parameters and outputs. With --config, it lists only the worlds of that work
 			}
 			i := slices.IndexFunc(specs, func(s activities.Spec) bool { return s.Name == args[0] })
 			if i < 0 {
-				return usagef("there is no action %q; there are: %s", args[0], strings.Join(names(specs), ", "))
+				return usage.Errorf("there is no action %q; there are: %s", args[0], strings.Join(actionNames(specs), ", "))
 			}
 			if output == "json" {
 				return p.printJSON(specs[i])
@@ -60,13 +62,13 @@ its parameters and outputs. With --config, it lists only the worlds of that work
 			return writeAction(p.streams.Out, specs[i])
 		},
 	}
-	f.addConfig(c)
-	output.add(c)
+	f.addConfigTo(c)
+	output.addTo(c)
 	return c
 }
 
-func (p *program) schema() *cobra.Command {
-	var f checking
+func (p *program) schemaCommand() *cobra.Command {
+	var f fileFlags
 	c := &cobra.Command{
 		Use:     "schema",
 		GroupID: groupLook,
@@ -78,9 +80,9 @@ YAML. With --config, it holds only the worlds of that worker's config.
 		Example: `  starter schema > task.schema.json
   # then, as the first line of a task file:
   # yaml-language-server: $schema=task.schema.json`,
-		Args: nothing,
+		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, specs, err := p.known(f.config)
+			_, specs, err := p.knownActions(f.config)
 			if err != nil {
 				return err
 			}
@@ -91,11 +93,11 @@ YAML. With --config, it holds only the worlds of that worker's config.
 			return p.printJSON(schema)
 		},
 	}
-	f.addConfig(c)
+	f.addConfigTo(c)
 	return c
 }
 
-func names(specs []activities.Spec) []string {
+func actionNames(specs []activities.Spec) []string {
 	var all []string
 	for _, s := range specs {
 		all = append(all, s.Name)
@@ -104,12 +106,12 @@ func names(specs []activities.Spec) []string {
 }
 
 func writeCatalog(w io.Writer, specs []activities.Spec) {
-	t := table{}
-	t.row("ACTION", "RISK", "UNDO", "WHAT IT DOES")
+	t := terminal.Table{}
+	t.Row("ACTION", "RISK", "UNDO", "WHAT IT DOES")
 	for _, s := range specs {
-		t.row(s.Name, string(s.Risk), string(s.Strategy), oneLine(s.Summary))
+		t.Row(s.Name, string(s.Risk), string(s.Strategy), terminal.OneLine(s.Summary))
 	}
-	t.write(w)
+	t.Write(w)
 }
 
 func writeAction(w io.Writer, s activities.Spec) error {
@@ -117,39 +119,39 @@ func writeAction(w io.Writer, s activities.Spec) error {
 	if err := json.Unmarshal(s.Params, &params); err != nil {
 		return fmt.Errorf("parameters of %s: %w", s.Name, err)
 	}
-	fmt.Fprintf(w, "%s\n  %s\n\n", s.Name, oneLine(s.Summary))
-	facts := table{indent: "  "}
-	facts.row("risk", string(s.Risk))
-	facts.row("undo", strings.TrimSuffix(string(s.Strategy)+": "+oneLine(s.Undo), ": "))
+	fmt.Fprintf(w, "%s\n  %s\n\n", s.Name, terminal.OneLine(s.Summary))
+	facts := terminal.Table{Indent: "  "}
+	facts.Row("risk", string(s.Risk))
+	facts.Row("undo", strings.TrimSuffix(string(s.Strategy)+": "+terminal.OneLine(s.Undo), ": "))
 	if s.Redo != "" {
-		facts.row("redo", oneLine(s.Redo))
+		facts.Row("redo", terminal.OneLine(s.Redo))
 	}
 	if s.Reset != "" {
-		facts.row("reset", oneLine(s.Reset))
+		facts.Row("reset", terminal.OneLine(s.Reset))
 	}
 	if s.HostBound {
-		facts.row("runs on", "one host: name it with on:, else that of the worker that checks the task")
+		facts.Row("runs on", "one host: name it with on:, else that of the worker that checks the task")
 	}
-	facts.write(w)
-	t := table{indent: "  "}
+	facts.Write(w)
+	t := terminal.Table{Indent: "  "}
 	addParams(&t, "", &params)
-	if len(t.rows) > 0 {
+	if len(params.Properties) > 0 {
 		fmt.Fprintf(w, "\nwith:\n")
-		t.write(w)
+		t.Write(w)
 	}
 	if len(s.Outputs) > 0 {
 		fmt.Fprintf(w, "\noutputs:\n")
-		o := table{indent: "  "}
+		o := terminal.Table{Indent: "  "}
 		for _, name := range slices.Sorted(maps.Keys(s.Outputs)) {
-			o.row(name, oneLine(s.Outputs[name]))
+			o.Row(name, terminal.OneLine(s.Outputs[name]))
 		}
-		o.write(w)
+		o.Write(w)
 	}
 	return nil
 }
 
-// addParams adds a row for each parameter, the required ones first, those within others below them.
-func addParams(t *table, prefix string, s *jsonschema.Schema) {
+// addParams adds a row for each parameter: required ones first, nested ones below their parent.
+func addParams(t *terminal.Table, prefix string, s *jsonschema.Schema) {
 	rank := func(name string) int {
 		if slices.Contains(s.Required, name) {
 			return 0
@@ -164,11 +166,11 @@ func addParams(t *table, prefix string, s *jsonschema.Schema) {
 		if slices.Contains(s.Required, name) {
 			need = "required"
 		}
-		text := oneLine(p.Description)
+		text := terminal.OneLine(p.Description)
 		if len(p.Enum) > 0 {
-			text = strings.TrimSpace(text + " one of " + list(p.Enum))
+			text = strings.TrimSpace(text + " one of " + joinValues(p.Enum))
 		}
-		t.row(prefix+name, kindOf(p), need, text)
+		t.Row(prefix+name, kindOf(p), need, text)
 		switch {
 		case len(p.Properties) > 0:
 			addParams(t, prefix+name+".", p)
@@ -178,7 +180,7 @@ func addParams(t *table, prefix string, s *jsonschema.Schema) {
 	}
 }
 
-func list(values []any) string {
+func joinValues(values []any) string {
 	var all []string
 	for _, v := range values {
 		all = append(all, fmt.Sprint(v))
@@ -186,7 +188,7 @@ func list(values []any) string {
 	return strings.Join(all, ", ")
 }
 
-// kindOf is the type of a parameter in a word.
+// kindOf names the type of a parameter.
 func kindOf(s *jsonschema.Schema) string {
 	kinds := s.Types
 	if s.Type != "" {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
@@ -15,8 +16,8 @@ const completionLimit = 2 * time.Second
 
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// completeTask completes the id of a task, and after it a step, where steps says which.
-func (p *program) completeTask(of filter, steps func(workflows.State) []string) completion {
+// completeTask completes the id of a task, and then a step if steps is set: it lists a task's steps to choose from.
+func (p *program) completeTask(of tasks.Filter, steps func(workflows.State) []string) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		parent := cmd.Context()
 		if parent == nil {
@@ -33,23 +34,23 @@ func (p *program) completeTask(of filter, steps func(workflows.State) []string) 
 		}
 		defer c.Close()
 		if len(args) == 1 {
-			s, err := c.state(ctx, args[0], "")
+			s, err := c.QueryState(ctx, args[0], "")
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			return steps(s), cobra.ShellCompDirectiveNoFileComp
 		}
-		of.limit = 100
+		of.Limit = 100
 		if steps != nil {
-			of.status = string(compensations.Open) // only these wait for a decision
+			of.Status = string(compensations.Open) // only these wait for a decision
 		}
-		tasks, _, err := c.tasks(ctx, of)
+		found, _, err := c.List(ctx, of)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var ids []string
-		for _, t := range tasks {
-			ids = append(ids, t.GetExecution().GetWorkflowId())
+		for _, t := range found {
+			ids = append(ids, t.ID)
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -19,9 +17,14 @@ import (
 	"github.com/seed-62bf7108/unwind/examples"
 	"github.com/seed-62bf7108/unwind/examples/found"
 	"github.com/seed-62bf7108/unwind/examples/stage"
+	"github.com/seed-62bf7108/unwind/starter/local"
+	"github.com/seed-62bf7108/unwind/starter/render"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/starter/usage"
 )
 
-func (p *program) demo() *cobra.Command {
+func (p *program) demoCommand() *cobra.Command {
 	var names []string
 	for _, e := range examples.All() {
 		names = append(names, e.Name)
@@ -33,10 +36,10 @@ func (p *program) demo() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "demo",
 		GroupID: groupServe,
-		Short:   "Play an example task on real input, nothing to prepare",
+		Short:   "Run an example task on real input, nothing to prepare",
 		Long: `Demo sets up a site, a container, a bit of infrastructure and an emulator of Stripe in a temporary folder, starts a
 Temporal server with its UI and a worker that may touch nothing else, and runs the task of an agent on them. It shows
-each step as it happens, the report, and then an independent check of the world, by code that shares nothing with Unwind's.
+each step as it happens, the report, and then an independent check of the world, by code that shares nothing with Unwind.
 
 At a gate it shows the change and the three ways to approve it. On a terminal it waits for you, for a minute; after that,
 or without a terminal, it sends the signal itself.
@@ -44,24 +47,24 @@ or without a terminal, it sends the signal itself.
 It stays up until Ctrl-C, so that you can look at the run in the Temporal UI; the server's database stays in the state
 folder. With --exit it never waits and exits at the end: with status 0 only if the world is as it was before (after
 publish-ok: as the task should have left it). Without a Docker engine or Terraform, it leaves those steps out
-and says so. Where TEMPORAL_ADDRESS or a profile of the temporal CLI names a server, it plays there.
+and says so. If TEMPORAL_ADDRESS or a profile of the temporal CLI names a server, it runs there.
 
 The examples: ` + strings.Join(names, ", ") + ".\n\n" + exitStatuses,
 		Example: `  starter demo
   starter demo --example publish-rejected
   starter demo --exit >demo.log && echo found as before`,
-		Args: nothing,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			example, err := examples.Named(f.example)
 			if err != nil {
-				return usagef("--example: %w", err)
+				return usage.Errorf("--example: %w", err)
 			}
-			// Several things of the demo write at once.
-			p.streams.Out, p.streams.Err = oneAtATime(p.streams.Out), oneAtATime(p.streams.Err)
-			// Nor may a terminal that is closed, or a pipe that nobody reads, end it before it has cleared away.
+			// Several goroutines write at once.
+			p.streams.Out, p.streams.Err = lockWriter(p.streams.Out), lockWriter(p.streams.Err)
+			// A terminal or a pipe that is closed must not end the demo before it has cleaned up.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP, syscall.SIGPIPE)
 			defer stop()
-			return p.play(ctx, example, !f.exit)
+			return p.playExample(ctx, example, !f.exit)
 		},
 	}
 	c.Flags().StringVar(&f.example, "example", names[0], "`name` of the example")
@@ -70,17 +73,17 @@ The examples: ` + strings.Join(names, ", ") + ".\n\n" + exitStatuses,
 	return c
 }
 
-// clearLimit is how long an interrupted demo may take to clear away.
-const clearLimit = time.Minute
+// cleanupLimit is how long an interrupted demo may take to clean up.
+const cleanupLimit = time.Minute
 
-// play plays one example from an empty stage to an empty stage.
-func (p *program) play(ctx context.Context, example examples.Example, stay bool) (err error) {
+// playExample sets a stage, runs one example on it, and clears the stage.
+func (p *program) playExample(ctx context.Context, example examples.Example, stay bool) (err error) {
 	s, err := stage.Set(ctx, stage.Options{Log: p.streams.Err})
 	if err != nil {
 		return err
 	}
 	defer func() {
-		clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearLimit)
+		clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 		defer cancel()
 		err = errors.Join(err, s.Close(clearing))
 	}()
@@ -93,30 +96,30 @@ func (p *program) play(ctx context.Context, example examples.Example, stay bool)
 	if err != nil {
 		return err
 	}
-	file, err := p.fit(example, s)
+	file, err := p.fitExample(example, s)
 	if err != nil {
 		return err
 	}
-	t, err := l.connection.start(ctx, file, startOptions{queue: l.Worker.Config.Queue})
+	t, err := l.Start(ctx, file, tasks.StartOptions{Queue: l.Worker.Config.Queue})
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if ctx.Err() != nil {
-			p.abandon(context.WithoutCancel(ctx), l.connection, t)
+			p.abandonTask(context.WithoutCancel(ctx), l.Client, t)
 		}
 	}()
-	link := l.link(t.ID, t.RunID)
+	link := l.RunLink(t.ID, t.RunID)
 	p.printf("task %s, %s\nits input is in %s\n", t.ID, example.Name, s.Folder)
 	if link != "" {
 		p.printf("see  %s\n", link)
 	}
 	p.printf("\n")
-	e, err := p.direct(ctx, l.connection, t, example, stay)
+	e, err := p.directTask(ctx, l.Client, t, example, stay)
 	if err != nil {
 		return err
 	}
-	wrong, err := p.judge(ctx, s, example, before, e)
+	wrong, err := p.judgeWorld(ctx, s, example, before, e)
 	if err != nil {
 		return err
 	}
@@ -124,7 +127,7 @@ func (p *program) play(ctx context.Context, example examples.Example, stay bool)
 		p.printf("\nthe run in the Temporal UI: %s\n", link)
 	}
 	if stay {
-		p.printf("Ctrl-C ends the demo and clears everything away\n")
+		p.printf("Ctrl-C ends the demo and removes everything it made\n")
 		if err := l.Wait(ctx); err != nil {
 			return err
 		}
@@ -132,73 +135,65 @@ func (p *program) play(ctx context.Context, example examples.Example, stay bool)
 	return wrong
 }
 
-// maxDemos is how many demos of a user can have a server each at the same time.
-const maxDemos = 9
-
-// demoFolder is where the n-th demo at the same time has its server's database.
-func demoFolder(state string, n int) string {
-	return filepath.Join(state, "demo", strconv.Itoa(n))
-}
-
 // startDemo starts a worker for the stage, and a server on the first database that no other demo uses.
-func (p *program) startDemo(ctx context.Context, s *stage.Stage) (*local, error) {
-	state, err := stateFolder()
+func (p *program) startDemo(ctx context.Context, s *stage.Stage) (*local.Stack, error) {
+	state, err := local.StateFolder()
 	if err != nil {
 		return nil, err
 	}
 	for n := 1; ; n++ {
-		l, err := startLocal(ctx, localOptions{
-			Config: s.Config(), Folder: demoFolder(state, n), Worlds: p.options.Worlds, UI: p.ui, Log: p.streams.Err,
+		l, err := local.Start(ctx, local.Options{
+			Config: s.Config(), Folder: local.DemoFolder(state, n), Worlds: p.options.Worlds, UI: p.ui, Log: p.streams.Err,
 		})
-		var taken folderTaken
-		if errors.As(err, &taken) && n < maxDemos {
+		var taken local.FolderTaken
+		if errors.As(err, &taken) && n < local.MaxDemos {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if l.Server != nil {
-			dev, running := findDev()
-			l.Named = !running || dev.Address != l.Address
+		if l.Temporal != nil {
+			dev, running := local.FindDev()
+			l.NeedsAddress = !running || dev.Address != l.Address
 		}
 		return l, nil
 	}
 }
 
-// fit reads the example without the steps that the machine has no part for, and says which these are.
-func (p *program) fit(example examples.Example, s *stage.Stage) (taskFile, error) {
+// fitExample reads the example without the steps that this machine cannot run, and prints which they are.
+func (p *program) fitExample(example examples.Example, s *stage.Stage) (tasks.File, error) {
 	fitting, gone, err := example.Without(s.Without()...)
 	if err != nil {
-		return taskFile{}, err
+		return tasks.File{}, err
 	}
 	for _, world := range s.Without() {
-		p.printf("left out: the steps of world %s: %s\n", world, oneLine(s.Missing[world]))
+		p.printf("left out: the steps of world %s: %s\n", world, terminal.OneLine(s.Missing[world]))
 	}
 	if len(gone) > 0 {
 		p.printf("left out: %s\n", strings.Join(gone, ", "))
 	}
-	doc, err := p.check(example.Name+".yaml", fitting.Source, fitting.Values(s.Vars()), "")
+	doc, err := p.checkTaskFile(example.Name+".yaml", fitting.Source, fitting.Values(s.Vars()), "")
 	return doc, err
 }
 
-// judge prints the report and what is found now. wrong says that the world is not as it should be, or the end another one
-// than the example's.
-func (p *program) judge(ctx context.Context, s *stage.Stage, example examples.Example, before found.Sight, e ending) (wrong, err error) {
+// judgeWorld prints the report and what an independent check finds. wrong says that the world, or the way the task ended,
+// is not what the example should lead to.
+func (p *program) judgeWorld(ctx context.Context, s *stage.Stage, example examples.Example, before found.Sight, e tasks.Ending) (wrong, err error) {
 	if e.Report == nil {
 		return nil, errors.New(e.Failure)
 	}
 	p.printf("\n")
-	writeReport(p.streams.Out, *e.Report)
+	render.Report(p.streams.Out, *e.Report)
 	now, err := found.Look(ctx, s.Place())
 	if err != nil {
 		return nil, err
 	}
 	var want map[string][]found.Want
-	title, status := "found as before, by a look of its own:", compensations.Unwound
+	title, status := "independent check, against the world before the task:", compensations.Unwound
 	if example.Ends == examples.Commits {
-		want, title, status = s.Committed(), "found as the task was to leave it, by a look of its own:", compensations.Committed
+		want, title, status = s.Committed(), "independent check, against what the task should leave:", compensations.Committed
 	}
-	findings := before.Compare(now, want, losses(*e.Report))
+	findings := before.Compare(now, want, reportedLosses(*e.Report))
 	p.printf("\n%s\n", title)
 	ok := writeFindings(p.streams.Out, findings)
 	switch {
@@ -207,12 +202,12 @@ func (p *program) judge(ctx context.Context, s *stage.Stage, example examples.Ex
 	case !ok:
 		return errors.New("the world is not as it was before"), nil
 	case e.Report.Status != status:
-		return fmt.Errorf("the task ended as %s, and not as %s", e.Report.Status, status), nil
+		return fmt.Errorf("the task ended as %s, not as %s", e.Report.Status, status), nil
 	}
 	return nil, nil
 }
 
-func losses(r compensations.Report) []string {
+func reportedLosses(r compensations.Report) []string {
 	var all []string
 	for _, s := range r.Steps {
 		if s.Outcome == activities.Compensated || s.Outcome == activities.Residue {
@@ -225,20 +220,20 @@ func losses(r compensations.Report) []string {
 // writeFindings prints a line for each world, and says whether all of them are as they should be.
 func writeFindings(w io.Writer, findings []found.Finding) bool {
 	ok := true
-	t := table{indent: " "}
+	t := terminal.Table{Indent: " "}
 	for _, f := range findings {
 		sign := "✓"
 		if !f.OK {
 			sign, ok = "!", false
 		}
-		t.row(sign, f.World, f.Looked)
+		t.Row(sign, f.World, f.Looked)
 		if len(f.Lost) > 0 {
-			t.row("", "", "but for what the report names as lost: "+strings.Join(f.Lost, "; "))
+			t.Row("", "", "except for the losses in the report: "+strings.Join(f.Lost, "; "))
 		}
 		for _, wrong := range f.Wrong {
-			t.row("", "", "otherwise: "+oneLine(wrong))
+			t.Row("", "", "differs: "+terminal.OneLine(wrong))
 		}
 	}
-	t.write(w)
+	t.Write(w)
 	return ok
 }

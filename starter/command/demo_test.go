@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/examples"
+	"github.com/seed-62bf7108/unwind/starter/local"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
@@ -89,14 +90,14 @@ func TestDemoPlaysTheMainJobAndFindsTheWorldAsBefore(t *testing.T) {
 		`# terraform_data.marker["us"] will be created`,
 		"1. starter approve " + id + " infrastructure",
 		"2. temporal workflow signal --address " + servertest.Shared(t).Address + " --namespace default --workflow-id " + id + ` --name approve --input '{"step":"infrastructure","digest":"sha256:`,
-		"3. in the Temporal UI, at the page of the task",
-		`--exit does not wait: the demo approves step infrastructure itself, by the signal "approve"`,
+		"3. in the Temporal UI, on the page of the task",
+		`--exit does not wait: the demo approves step infrastructure itself, with the signal "approve"`,
 		"gate: step go-live waits for a person",
 		"unwinding, last in first out: failed at step go-live",
 		"install          container.exec           undo: restored: the layers of ",
 		"report of " + id,
-		"in all: 4 compensated, 4 restored",
-		"found as before, by a look of its own:",
+		"total: 5 compensated, 3 restored",
+		"independent check, against the world before the task:",
 		" ✓  files      paths: 11, ",
 		" ✓  container  ",
 		" ✓  terraform  resources with all attributes: 2, outputs: 1, effects on disk: 1",
@@ -122,25 +123,25 @@ func TestDemosAtTheSameTimeDoNotMeet(t *testing.T) {
 func TestADemoTakesTheNextDatabaseAndTellsItsAddressWhereAnotherServerRuns(t *testing.T) {
 	th := newTheater(t)
 	t.Setenv("TEMPORAL_ADDRESS", "")
-	state, err := stateFolder()
+	state, err := local.StateFolder()
 	require.NoError(t, err)
-	unlock, err := lockFolder(demoFolder(state, 1))
+	unlock, err := local.LockFolder(local.DemoFolder(state, 1))
 	require.NoError(t, err)
 	defer unlock()
-	forget, err := devFile{Address: servertest.Shared(t).Address}.write(state)
+	forget, err := local.DevFile{Address: servertest.Shared(t).Address}.Write(state)
 	require.NoError(t, err)
 	defer forget()
 
 	r := th.do("demo", "--exit", "--example", "publish-rejected")
 	require.Equal(t, statusOK, r.status, r.out+r.err)
 	require.Regexp(t, `1\. TEMPORAL_ADDRESS=127\.0\.0\.1:\d+ starter approve `, r.out)
-	require.NoFileExists(t, filepath.Join(demoFolder(state, 1), "dev.db"))
-	kept, err := os.Stat(filepath.Join(demoFolder(state, 2), "dev.db"))
+	require.NoFileExists(t, filepath.Join(local.DemoFolder(state, 1), "dev.db"))
+	kept, err := os.Stat(filepath.Join(local.DemoFolder(state, 2), "dev.db"))
 	require.NoError(t, err)
 
 	r = th.do("demo", "--exit", "--example", "publish-rejected")
 	require.Equal(t, statusOK, r.status, r.out+r.err)
-	again, err := os.Stat(filepath.Join(demoFolder(state, 2), "dev.db"))
+	again, err := os.Stat(filepath.Join(local.DemoFolder(state, 2), "dev.db"))
 	require.NoError(t, err)
 	require.True(t, os.SameFile(kept, again), "the second demo goes on with the first one's database")
 }

@@ -3,12 +3,10 @@ package command
 import (
 	"bytes"
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,11 +16,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
 func TestMain(m *testing.M) {
+	actAsStarter()
 	host.Hooks()
 	// No test sees the profile, the server or the state of who runs it.
 	folder, err := os.MkdirTemp("", "starter-test-")
@@ -69,8 +69,11 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-func (d *desk) startWorker() {
+func (d *desk) startWorker(edit ...func(*host.Config)) {
 	config := host.Config{State: d.TempDir(), StopTimeout: 100 * time.Millisecond}.WithEnvironment(os.LookupEnv)
+	for _, e := range edit {
+		e(&config)
+	}
 	w, err := host.Start(d.Context(), config, host.Options{
 		Client: d.client, Namespace: servertest.Shared(d.T).Namespace, Worlds: []activities.World{d.world.world()},
 	})
@@ -119,7 +122,7 @@ func (d *desk) ok(args ...string) string {
 
 // running is a command that has not ended yet.
 type running struct {
-	out  *lockedBuffer
+	out  *testrun.Buffer
 	end  chan typed
 	stop context.CancelFunc
 }
@@ -127,7 +130,7 @@ type running struct {
 // begin types a command and lets it run.
 func (d *desk) begin(args ...string) *running {
 	ctx, stop := context.WithCancel(d.Context())
-	r := &running{out: &lockedBuffer{}, end: make(chan typed, 1), stop: stop}
+	r := &running{out: &testrun.Buffer{}, end: make(chan typed, 1), stop: stop}
 	go func() {
 		var err bytes.Buffer
 		status := Run(ctx, d.options(), args, Streams{In: strings.NewReader(""), Out: r.out, Err: &err})
@@ -182,27 +185,8 @@ func (d *desk) until(id string, want func(workflows.State) bool) workflows.State
 }
 
 func atGate(s workflows.State) bool { return len(s.Gates) > 0 }
+
 func parked(s workflows.State) bool { return len(parkedSteps(s)) > 0 }
-
-// lockedBuffer is a buffer that can be read while a command writes to it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-var _ io.Writer = (*lockedBuffer)(nil)
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
 
 var (
 	someTime   = regexp.MustCompile(`\b\d+(\.\d+)?(ms|s)\b`)
@@ -217,7 +201,7 @@ func normal(s string) string {
 		s = pattern.ReplaceAllString(s, with)
 	}
 	s = spaces.ReplaceAllString(s, " ")
-	return strings.ReplaceAll(strings.ReplaceAll(s, os.Getenv("TEMPORAL_ADDRESS"), "ADDRESS"), who(), "ME")
+	return strings.ReplaceAll(strings.ReplaceAll(s, os.Getenv("TEMPORAL_ADDRESS"), "ADDRESS"), currentUser(), "ME")
 }
 
 // How long, and how often, a test looks for what comes by itself.

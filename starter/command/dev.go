@@ -5,13 +5,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-62bf7108/unwind/starter/local"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
-func (p *program) dev() *cobra.Command {
+func (p *program) devCommand() *cobra.Command {
 	var f struct {
-		config       string
-		port, uiPort int
+		config         string
+		stripeEmulator bool
+		checkCommands  []string
+		port, uiPort   int
 	}
 	c := &cobra.Command{
 		Use:     "dev",
@@ -25,19 +30,32 @@ The server is that of the temporal CLI if it is on PATH, else one that is built 
 TEMPORAL_ADDRESS or a profile of the temporal CLI names a server, dev starts only the worker, on that server.
 
 Without --config the worker may change files and apply Terraform configurations below the current folder, and run commands
-in the containers of the local engine. A step that needs a missing program is refused.
+in the containers of the local engine. A step that needs a missing program is refused. "starter init" writes a config.
+
+With --stripe-emulator, Stripe steps go to an emulator in this process instead of Stripe: no money moves, its ids contain
+"emulator", and it forgets everything when dev ends, so that steps from before cannot be undone there.
 
 ` + exitStatuses,
 		Example: `  starter dev
+  starter dev --stripe-emulator --check-command node
   starter dev --config worker.yaml --ui-port 8233`,
-		Args: nothing,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			config, err := p.workerConfig(f.config)
 			if err != nil {
 				return err
 			}
-			l, err := startLocal(ctx, localOptions{
+			config.CheckCommands = append(config.CheckCommands, f.checkCommands...)
+			var emulated string
+			if f.stripeEmulator {
+				var stop func()
+				if config, emulated, stop, err = emulateStripe(config); err != nil {
+					return err
+				}
+				defer stop()
+			}
+			l, err := local.Start(ctx, local.Options{
 				Config: config, Worlds: p.options.Worlds, UI: p.ui, Port: f.port, UIPort: f.uiPort, Log: p.streams.Err,
 			})
 			if err != nil {
@@ -49,23 +67,31 @@ in the containers of the local engine. A step that needs a missing program is re
 				p.printf("UI        %s\n", l.UI)
 			}
 			p.printf("worker    %s\n", l.Worker)
+			if emulated != "" {
+				p.printf("Stripe    an emulator at %s: no money moves, and it forgets everything when dev ends\n", emulated)
+			}
+			for _, notice := range l.Worker.Notices(ctx) {
+				p.printf("note      %s\n", terminal.OneLine(notice))
+			}
 			p.printf("try       starter run FILE --watch\nCtrl-C stops it; open tasks continue at the next start\n")
 			return l.Wait(ctx)
 		},
 	}
 	c.Flags().StringVar(&f.config, "config", "", "config `file` of the worker")
+	c.Flags().BoolVar(&f.stripeEmulator, "stripe-emulator", false, "send Stripe steps to an emulator in this process")
+	c.Flags().StringArrayVar(&f.checkCommands, "check-command", nil, "`program` that checks may run on this host, in addition to those of the config; * allows any; may be repeated")
 	c.Flags().IntVar(&f.port, "port", 7233, "`port` of the Temporal server; 0 takes a free one")
 	c.Flags().IntVar(&f.uiPort, "ui-port", 8233, "`port` of the UI; 0 takes a free one")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	return c
 }
 
-// workerConfig is that of a file, or one for the current folder.
+// workerConfig reads the worker's config from a file, or makes one for the current folder.
 func (p *program) workerConfig(file string) (host.Config, error) {
 	if file != "" {
 		c, err := host.ReadConfig(file)
 		if err != nil {
-			return c, usageError{err}
+			return c, usage.Wrap(err)
 		}
 		return c.WithEnvironment(os.LookupEnv), nil
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/starter/local"
 )
 
 // startDev runs `starter dev` as a person without any server would, in a state folder of the test's own.
@@ -45,7 +47,7 @@ func TestDevServesEverythingAndItsTasksSurviveARestart(t *testing.T) {
 	dev.stop()
 	e := d.ended(dev)
 	require.Equal(t, statusOK, e.status, e.err)
-	require.NoFileExists(t, filepath.Join(state, devFileName))
+	require.NoFileExists(t, filepath.Join(state, local.DevFileName))
 
 	dev = startDev(t, d, "--config", config)
 	require.Contains(t, d.ok("show", "first"), "committed: every step is done and stays")
@@ -72,16 +74,6 @@ func TestDevRefusesAPortThatIsTaken(t *testing.T) {
 	r := d.do("dev", "--port", port)
 	require.Equal(t, statusUsage, r.status)
 	require.Contains(t, r.err, "port "+port+" is already in use")
-}
-
-func TestAStaleDevFileIsNotBelieved(t *testing.T) {
-	t.Setenv("UNWIND_STATE", t.TempDir())
-	folder, err := stateFolder()
-	require.NoError(t, err)
-	_, err = devFile{Address: "127.0.0.1:1"}.write(folder)
-	require.NoError(t, err)
-	_, found := findDev()
-	require.False(t, found)
 }
 
 func TestDevInterruptedWhileItStarts(t *testing.T) {

@@ -84,7 +84,7 @@ func (a fakeSet) Plan(_ context.Context, e activities.Entry, s activities.Step) 
 	}, nil
 }
 
-func (a fakeSet) Apply(_ context.Context, e activities.Entry, s activities.Step, _ activities.Digest) (activities.Result, error) {
+func (a fakeSet) Apply(ctx context.Context, e activities.Entry, s activities.Step, _ activities.Digest) (activities.Result, error) {
 	p, err := activities.DecodeParams[fakeParams](s.With)
 	if err != nil {
 		return activities.Result{}, err
@@ -97,6 +97,7 @@ func (a fakeSet) Apply(_ context.Context, e activities.Entry, s activities.Step,
 		a.records[e.Token] = r
 	}
 	a.values[p.Key] = p.Value
+	activities.MaskerFrom(ctx).Add(secretValue)
 	if p.Fail {
 		return activities.Result{}, activities.Errorf(activities.ActionDenied, "%s was set, but does not work", p.Key)
 	}
@@ -131,9 +132,13 @@ func (a fakeSet) Undo(_ context.Context, e activities.Entry, d activities.Decisi
 func (fakeSet) Observe(context.Context, activities.Entry) (activities.Observation, error) {
 	return activities.Observation{State: activities.Unseen}, nil
 }
+
 func (fakeSet) Release(context.Context, activities.Entry) error { return nil }
 
-// fakeWait runs until it is cancelled.
+// secretValue is a secret of the world.
+const secretValue = "quite-a-secret"
+
+// fakeWait runs until it is cancelled, and tells how far it has come.
 type fakeWait struct{ fakeSet }
 
 func (fakeWait) Spec() activities.Spec {
@@ -144,6 +149,8 @@ func (fakeWait) Spec() activities.Spec {
 }
 
 func (a fakeWait) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result, error) {
+	activities.MaskerFrom(ctx).Add(secretValue)
+	defer activities.ShowProgress(ctx, func() []string { return []string{"at first", "copied 2 of 9", "with " + secretValue + " at hand"} })()
 	a.waiting <- struct{}{}
 	<-ctx.Done()
 	return activities.Result{}, ctx.Err()

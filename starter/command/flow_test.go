@@ -15,8 +15,10 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
@@ -88,8 +90,12 @@ func TestWhatTheWorkerRefusesIsToldByRun(t *testing.T) {
 	file := d.file("name: secret\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: '${{ secrets.NONE }}'}}\n")
 	r := d.do("run", file)
 	require.Equal(t, statusUsage, r.status)
-	require.Contains(t, r.err, "was refused: nothing was touched")
+	require.Contains(t, r.err, "was refused: nothing was touched: "+"Refused: "+file+":3:53: steps[0].with.value: ")
 	require.Contains(t, r.err, "NONE")
+	watched := d.do("run", file, "--watch")
+	require.Equal(t, statusUsage, watched.status)
+	end := func(s string) string { _, end, _ := strings.Cut(s, "was refused: "); return end }
+	require.Equal(t, end(r.err), end(watched.err), "watched or not, the lines of the file are named")
 }
 
 func TestApproveShowsTheChangeAndLetsTheTaskGoOn(t *testing.T) {
@@ -116,39 +122,70 @@ func TestApproveShowsTheChangeAndLetsTheTaskGoOn(t *testing.T) {
  change set b from "" to "y"
  risk medium: somebody reads it
  undo snapshot: puts the old value back
- is lost who read it meanwhile
+ loses who read it meanwhile
  | -
  | +y
  until DATE, then it counts as rejected
 approved: step two of task `+t.Name()+` goes on
 `, normal(out))
-	require.Contains(t, d.ok("watch", t.Name()), "committed: every step is done and stays")
+	ended := d.ok("watch", t.Name())
+	require.Contains(t, ended, "committed: every step is done and stays")
+	require.Contains(t, ended, "two: approved by "+currentUser()+": seen\n")
+	require.Contains(t, ended, "to take it back while its undo records are kept: starter rollback "+t.Name()+"\n")
 
 	late := d.do("approve", t.Name(), "two", "--yes")
 	require.Equal(t, statusUsage, late.status)
 	require.Contains(t, late.err, "is closed: nothing waits there, and nothing was sent")
 }
 
-func TestAnIgnoredSignalIsToldAsSuch(t *testing.T) {
+func TestADecisionAboutSomethingElseIsRefused(t *testing.T) {
 	d := newDesk(t)
 	d.ok("run", d.file(gated), "--id", t.Name())
 	d.until(t.Name(), atGate)
-	c := &connection{Client: d.client}
-	err := c.decide(t.Context(), taskRun{ID: t.Name()}, workflows.Decision{Step: "two", Digest: "sha256:old", Who: "eve"}, true)
-	require.ErrorContains(t, err, "the signal decided nothing: approve: digest")
-	require.Contains(t, d.ok("show", t.Name()), "ignored signal: approve: digest")
+	c := &tasks.Client{Client: d.client}
+	_, err := c.Approve(t.Context(), tasks.Run{ID: t.Name()}, workflows.Decision{Step: "two", Digest: "sha256:old", Who: "eve"})
+	require.ErrorContains(t, err, "approve decided nothing: digest")
+	require.NoError(t, d.client.SignalWorkflow(t.Context(), t.Name(), "", workflows.SignalApprove, workflows.Decision{Step: "two", Digest: "sha256:old"}))
+	require.Eventually(t, func() bool { return strings.Contains(d.ok("show", t.Name()), "ignored signal: approve: digest") }, time.Minute, 50*time.Millisecond)
 	d.ok("cancel", t.Name())
+}
+
+func TestWhatIsSaidOfATaskThatCommitsInPart(t *testing.T) {
+	d := newDesk(t)
+	out := normal(d.ok("run", d.file(`name: in part
+steps:
+  - {id: one, uses: fake.set, with: {key: a, value: x}}
+  - {id: two, uses: fake.set, needs: [one], with: {key: b, value: y, fail: true}, on_failure: rollback_step}
+  - {id: three, uses: fake.set, needs: [two], with: {key: c, value: z}}
+  - {id: four, uses: fake.set, needs: [one], with: {key: d, value: w}}
+`), "--id", t.Name(), "--watch"))
+	require.Contains(t, out, " T two fake.set failed and was rolled back: ActionDenied: b was set, but does not work\n")
+	require.Contains(t, out, `committed in part: what is marked ! was skipped or undone, everything else stays
+took: T
+
+ STEP ACTION UNDO TOOK SEEN AFTERWARDS
+ one fake.set stays set a to "x"
+! two fake.set restored b is "" again
+! three fake.set left-out
+ four fake.set stays set d to "w"
+
+total: 1 restored
+
+two: rolled back, as its on_failure says: ActionDenied: b was set, but does not work
+three: left out: it needs two
+
+to take it back`)
 }
 
 func TestRejectUnwinds(t *testing.T) {
 	d := newDesk(t)
 	d.ok("run", d.file(gated), "--id", t.Name())
 	d.until(t.Name(), atGate)
-	out := d.ok("reject", t.Name(), "two", "--reason", "not today")
+	out := d.ok("reject", t.Name(), "two", "--why", "not today")
 	require.Contains(t, out, "rejected: task "+t.Name()+" unwinds")
 	r := d.do("watch", t.Name())
 	require.Equal(t, statusFailed, r.status)
-	require.Contains(t, r.out, "cause: rejected at step two: step two was rejected by "+who()+": not today")
+	require.Contains(t, r.out, "cause: rejected at step two: step two was rejected by "+currentUser()+": not today")
 	require.Contains(t, r.err, "starter: task "+t.Name()+": unwound: step two: step two was rejected by")
 	require.Empty(t, d.world.get("a"), "taken back")
 }
@@ -173,7 +210,7 @@ func TestResolveAParkedUndo(t *testing.T) {
 	d.ok("run", d.file(gated), "--id", t.Name())
 	d.until(t.Name(), atGate)
 	d.world.set("a", "mine") // somebody else's newer work
-	d.ok("reject", t.Name(), "two", "--reason", "no")
+	d.ok("reject", t.Name(), "two", "--why", "no")
 	s := d.until(t.Name(), parked)
 	digest := string(s.Report.Steps[0].Digest)
 
@@ -198,7 +235,7 @@ func TestResolveAParkedUndo(t *testing.T) {
 	require.Contains(t, out, "  | -x\n  | +mine\n")
 	require.Contains(t, out, "resolved: force of step one")
 	r := d.do("watch", t.Name())
-	require.Contains(t, r.out, "one: force by "+who()+": old news")
+	require.Contains(t, r.out, "one: force by "+currentUser()+": old news")
 	require.Empty(t, d.world.get("a"))
 }
 
@@ -210,7 +247,12 @@ func TestNothingIsForcedWithoutDrift(t *testing.T) {
 	r := d.do("resolve", t.Name(), "two", "--do", "force", "--yes")
 	require.Equal(t, statusUsage, r.status)
 	require.Contains(t, r.err, "step two has not drifted, so there is nothing to force")
-	require.NotContains(t, d.ok("show", t.Name()), "--do force")
+	r = d.do("resolve", t.Name(), "two", "--do", "reset", "--yes")
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, "fake.set has no known start to go back to: nothing was sent; use retry, skip or accept")
+	shown := d.ok("show", t.Name())
+	require.NotContains(t, shown, "--do force")
+	require.NotContains(t, shown, "--do reset")
 
 	d.ok("resolve", t.Name(), "two", "--do", "accept", "--yes")
 	d.until(t.Name(), func(s workflows.State) bool { return len(parkedSteps(s)) == 1 && parkedSteps(s)[0] == "one" })
@@ -231,9 +273,9 @@ func TestShowAndListTellOpenAndClosedTasks(t *testing.T) {
 	list := func(args ...string) string {
 		return normal(d.ok(append([]string{"list", "--agent", agent}, args...)...))
 	}
-	const head = "ID STATUS WAITS FOR AGENT STARTED TOOK\n"
+	const head = "ID NAME STATUS WAITS FOR AGENT STARTED TOOK BY\n"
 	require.Eventually(t, func() bool {
-		return list("--gate") == head+agent+"-1 open gate of two "+agent+" DATE\n"
+		return list("--gate") == head+agent+"-1 Ship it! open gate of two "+agent+" DATE\n"
 	}, waitFor, tick, "visibility follows")
 
 	shown := d.ok("show", agent+"-1")
@@ -244,9 +286,9 @@ func TestShowAndListTellOpenAndClosedTasks(t *testing.T) {
 	d.ok("watch", agent+"-1")
 	d.do("run", d.file(failing), "--id", agent+"-2", "--agent", agent, "--watch")
 	require.Eventually(t, func() bool {
-		return list() == head+agent+"-2 unwound "+agent+" DATE T\n"+agent+"-1 committed "+agent+" DATE T\n"
+		return list() == head+agent+"-2 fails unwound "+agent+" DATE T\n"+agent+"-1 Ship it! committed "+agent+" DATE T\n"
 	}, waitFor, tick)
-	require.Equal(t, head+agent+"-2 unwound "+agent+" DATE T\n", list("--status", "unwound"))
+	require.Equal(t, head+agent+"-2 fails unwound "+agent+" DATE T\n", list("--status", "unwound"))
 	require.Contains(t, list("--limit", "1"), "... more; see them with --limit\n")
 	require.Contains(t, list("--gate"), "no matching tasks in namespace default")
 	require.Contains(t, d.ok("list", "--agent", `o'br"ien\`), "no matching tasks in namespace default")
@@ -255,7 +297,32 @@ func TestShowAndListTellOpenAndClosedTasks(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(d.ok("show", agent+"-2", "-o", "json")), &s))
 	require.Equal(t, workflows.Closed, s.Phase)
 	require.Equal(t, compensations.Unwound, s.Report.Status)
-	require.Equal(t, []workflows.StepState{"", workflows.StepFailed}, []workflows.StepState{s.Steps[0].State, s.Steps[1].State})
+	require.Equal(t, []workflows.StepState{workflows.Done, workflows.StepFailed}, []workflows.StepState{s.Steps[0].State, s.Steps[1].State})
+}
+
+func TestShowOfAStepTellsItsOutputsAndItsUndo(t *testing.T) {
+	d := newDesk(t)
+	d.world.set("a", "before\nthat")
+	d.do("run", d.file(failing), "--id", t.Name(), "--watch")
+	require.Equal(t, `step one of task `+t.Name()+`: fake.set, done
+ began DATE
+ took T
+ did set a to "x"
+ undo restored: a is "before\nthat" again
+
+outputs:
+ before:
+ | before
+ | that
+`, normal(d.ok("show", t.Name(), "one")))
+	require.Contains(t, normal(d.ok("show", t.Name(), "two")), " failed ActionDenied: b was set, but does not work\n")
+	var s tasks.Step
+	require.NoError(t, json.Unmarshal([]byte(d.ok("show", t.Name(), "one", "-o", "json")), &s))
+	require.Equal(t, "before\nthat", s.Outputs["before"])
+	require.Equal(t, activities.Restored, s.Undo.Outcome)
+	r := d.do("show", t.Name(), "six")
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, `tells of no step "six"; it tells of one, two`)
 }
 
 func TestUnknownTasks(t *testing.T) {
@@ -275,7 +342,7 @@ func TestShowWithoutAWorkerReadsTheHistory(t *testing.T) {
 	shown := d.ok("show", t.Name())
 	require.Contains(t, shown, "read from the history: no worker answers on queue")
 	require.Regexp(t, `(?m)^one +fake.set +done .* set a to "x"$`, shown)
-	require.Regexp(t, `(?m)^two +fake.set +planning`, shown)
+	require.Regexp(t, `(?m)^two +fake.set +at-gate`, shown)
 
 	r := d.do("approve", t.Name(), "two", "--yes")
 	require.Equal(t, statusFailed, r.status)
@@ -294,7 +361,7 @@ func TestAClosedTaskIsShownWithoutAWorker(t *testing.T) {
 	d := newDesk(t)
 	d.do("run", d.file(failing), "--id", t.Name(), "--watch")
 	d.stopWorker()
-	require.Contains(t, d.ok("show", t.Name()), "unwound: every step that acted was taken back")
+	require.Contains(t, d.ok("show", t.Name()), "unwound: every step that acted was undone")
 	r := d.do("watch", t.Name())
 	require.Equal(t, statusFailed, r.status)
 }
@@ -305,7 +372,10 @@ func TestRunWithoutAWorkerSaysSo(t *testing.T) {
 	r := d.do("run", d.file(good), "--id", t.Name())
 	require.Equal(t, statusOK, r.status)
 	require.Contains(t, r.out, "task "+t.Name())
-	require.Contains(t, r.err, "the task is started, but waits: no worker answers on queue")
+	require.Contains(t, r.err, "started, but waiting: no worker answers on queue")
+	shown := d.ok("show", t.Name())
+	require.Contains(t, shown, "task "+t.Name()+" · set two · not begun: no worker has taken it yet\n")
+	require.NotContains(t, shown, "compiling")
 	require.NoError(t, d.client.TerminateWorkflow(t.Context(), t.Name(), "", "test"))
 }
 
@@ -334,7 +404,7 @@ steps:
   change    set a from "" to "x"
   risk      medium: somebody reads it
   undo      snapshot: puts the old value back
-  is lost   who read it meanwhile
+  loses     who read it meanwhile
   \| -
   \| \+x
   asks      nobody

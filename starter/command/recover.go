@@ -6,11 +6,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-func (p *program) recover() *cobra.Command {
-	var takeOver, watch bool
+func (p *program) recoverCommand() *cobra.Command {
+	var takeOver bool
+	var f followFlags
 	c := &cobra.Command{
 		Use:     "recover ID",
 		GroupID: groupAfter,
@@ -28,34 +32,37 @@ recovery that waits for a person may wait longer: its own history holds the ledg
 ` + exitStatuses,
 		Example: `  starter recover release-k3x9q2 --watch
   starter recover release-k3x9q2 --take-over`,
-		Args:              exactly("ID"),
-		ValidArgsFunction: p.completeTask(filter{dead: true}, nil),
-		RunE: p.online(func(ctx context.Context, c *connection, args []string) error {
-			find := c.after().Find
+		Args:              exactArguments("ID"),
+		ValidArgsFunction: p.completeTask(tasks.Filter{Dead: true}, nil),
+		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
+			if err := f.checkOutput(); err != nil {
+				return err
+			}
+			find := c.Recoveries().Find
 			if takeOver {
 				find = func(ctx context.Context, id string) (recovery.Run, error) {
-					return c.after().TakeOver(ctx, id, who(), payloads())
+					return c.Recoveries().TakeOver(ctx, id, currentUser(), c.DataConverter())
 				}
 			}
 			dead, err := find(ctx, args[0])
 			if recovery.WhyOf(err) == recovery.Alive && !takeOver {
-				return usagef("%w: `starter cancel %s`, or `starter recover %s --take-over`", err, quoted(args[0]), quoted(args[0]))
+				return usage.Errorf("%w: `starter cancel %s`, or `starter recover %s --take-over`", err, terminal.ShellQuote(args[0]), terminal.ShellQuote(args[0]))
 			}
 			if err != nil {
-				return refusal(err)
+				return c.WayOut(ctx, args[0], err)
 			}
 			// Whether the workers' data converter can read it is for the one to find out that recovers it.
-			if err := c.after().Readable(ctx, dead, payloads()); err != nil && recovery.WhyOf(err) != recovery.Unreadable {
-				return refusal(err)
+			if err := c.Recoveries().Readable(ctx, dead, c.DataConverter()); err != nil && recovery.WhyOf(err) != recovery.Unreadable {
+				return c.WayOut(ctx, args[0], err)
 			}
-			run, err := c.after().Recover(ctx, dead, who())
+			run, err := c.Recoveries().Recover(ctx, dead, currentUser())
 			if err != nil {
-				return refusal(err)
+				return c.WayOut(ctx, args[0], err)
 			}
-			return p.started(ctx, c, run, fmt.Sprintf("%s was %s; %s unwinds it", dead.WorkflowID, dead.Ending(), run.WorkflowID), watch)
+			return p.reportStarted(ctx, c, run, fmt.Sprintf("%s was %s; %s unwinds it", dead.WorkflowID, dead.Ending(), run.WorkflowID), f)
 		}),
 	}
 	c.Flags().BoolVar(&takeOver, "take-over", false, "terminate the task first if it runs")
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until its end")
+	f.addTo(c)
 	return c
 }

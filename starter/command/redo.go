@@ -7,34 +7,38 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-func (p *program) redo() *cobra.Command {
-	var watch bool
+func (p *program) redoCommand() *cobra.Command {
+	var f followFlags
 	c := &cobra.Command{
 		Use:     "redo ID",
 		GroupID: groupAfter,
-		Short:   "Take a rollback back",
-		Long: `Redo takes a rollback back, while the undo records are kept: files and containers get back exactly what was taken away;
+		Short:   "Reverse a rollback",
+		Long: `Redo reverses a rollback, while the undo records are kept: files and containers get back exactly what was undone;
 other resources are created again, with new ids. ID is the task, or one of its rollbacks if several parts were rolled back.
 
 ` + exitStatuses,
 		Example:           `  starter redo release-k3x9q2 --watch`,
-		Args:              exactly("ID"),
-		ValidArgsFunction: p.completeTask(filter{types: []string{workflows.RollbackType}, status: string(compensations.Unwound)}, nil),
-		RunE: p.online(func(ctx context.Context, c *connection, args []string) error {
-			rollback, err := c.after().FindRollback(ctx, args[0])
-			if err != nil {
-				return refusal(err)
+		Args:              exactArguments("ID"),
+		ValidArgsFunction: p.completeTask(tasks.Filter{Types: []string{workflows.RollbackType}, Status: string(compensations.Unwound)}, nil),
+		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
+			if err := f.checkOutput(); err != nil {
+				return err
 			}
-			run, err := c.after().Redo(ctx, rollback, who(), payloads())
+			rollback, err := c.Recoveries().FindRollback(ctx, args[0])
 			if err != nil {
-				return refusal(err)
+				return c.WayOut(ctx, args[0], err)
 			}
-			return p.started(ctx, c, run, fmt.Sprintf("%s takes %s back", run.WorkflowID, rollback.WorkflowID), watch)
+			run, err := c.Recoveries().Redo(ctx, rollback, currentUser(), c.DataConverter())
+			if err != nil {
+				return c.WayOut(ctx, args[0], err)
+			}
+			return p.reportStarted(ctx, c, run, fmt.Sprintf("%s reverses %s", run.WorkflowID, rollback.WorkflowID), f)
 		}),
 	}
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until its end")
+	f.addTo(c)
 	return c
 }

@@ -13,13 +13,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// Options make a starter. The zero value is the one that Unwind ships.
+// Options configure a starter. The zero value is the one that Unwind ships.
 type Options struct {
-	// Worlds are known beside the built-in ones: your own actions.
+	// Worlds are your own, in addition to the built-in ones.
 	Worlds []activities.World
 }
 
@@ -31,7 +33,14 @@ func Main(o Options) int {
 	return Run(ctx, o, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 }
 
-// Streams are a command's standard streams. What is a terminal among them is looked up in the *os.File.
+// Tree returns the commands, for documentation and completion.
+func Tree() *cobra.Command {
+	root := (&program{}).rootCommand()
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+// Streams are a command's standard streams. Only an *os.File can be a terminal.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -42,6 +51,8 @@ const (
 	statusOK          = 0
 	statusFailed      = 1
 	statusUsage       = 2
+	statusNeedsPerson = 3
+	statusTimedOut    = 4
 	statusInterrupted = 130
 )
 
@@ -49,18 +60,21 @@ const exitStatuses = `Exit status:
   0    done
   1    the task failed, or what was asked could not be done
   2    usage or bad input: nothing was started, sent or touched
+  3    it waits for a person, and nobody is at the terminal
+  4    it was not over within --timeout
   130  interrupted; a task that was started goes on`
 
-// Run runs one command line. A context that ends is an interrupt.
+// Run runs one command line and returns its exit status. The end of ctx is an interrupt.
 func Run(ctx context.Context, o Options, args []string, s Streams) int {
 	p := &program{options: o, streams: s}
-	root := p.root()
+	root := p.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	err := root.ExecuteContext(ctx)
-	var usage usageError
+	var wrong usage.Error
+	var as exit
 	var problems task.Problems
 	switch {
 	case err == nil:
@@ -71,7 +85,10 @@ func Run(ctx context.Context, o Options, args []string, s Streams) int {
 	case errors.As(err, &problems):
 		fmt.Fprintln(s.Err, problems) // each line begins with FILE:LINE:COLUMN, for editors
 		return statusUsage
-	case errors.As(err, &usage) || !p.began:
+	case errors.As(err, &as):
+		fmt.Fprintln(s.Err, "starter:", err)
+		return as.status
+	case errors.As(err, &wrong) || !p.began:
 		fmt.Fprintln(s.Err, "starter:", err)
 		return statusUsage
 	}
@@ -79,18 +96,19 @@ func Run(ctx context.Context, o Options, args []string, s Streams) int {
 	return statusFailed
 }
 
-// usageError is an error in what was typed: nothing was started, sent or touched.
-type usageError struct{ error }
+// exit is an error with an exit status of its own.
+type exit struct {
+	status int
+	error
+}
 
-func (e usageError) Unwrap() error { return e.error }
+func (e exit) Unwrap() error { return e.error }
 
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// program is one run of the command line.
+// program is one execution of the command line.
 type program struct {
 	options Options
 	streams Streams
-	// began is set when flags and arguments were fit to start with.
+	// began is set once flags and arguments are valid.
 	began bool
 	ui    string // --ui
 }
@@ -105,10 +123,10 @@ const (
 	groupServe  = "serve"
 )
 
-func (p *program) root() *cobra.Command {
+func (p *program) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "starter",
-		Short: "Run the tasks of AI agents so that everything they did can be taken back",
+		Short: "Run the tasks of AI agents so that everything they did can be undone",
 		Long: `starter runs tasks of AI agents on Temporal: each step's undo is registered before the step runs, risky steps wait
 for a person, and whatever ends a task early unwinds it, last in first out.
 
@@ -119,8 +137,9 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 		Example: `  starter demo                               # an example on real input, nothing to prepare
   starter dev                                # a server, its UI and a worker, until Ctrl-C
   starter run release.yaml --watch           # run a task and follow it
-  starter approve release-k3x9q2 publish     # decide what waits at its gate
-  starter rollback release-k3x9q2 --watch    # take a committed task back`,
+  starter approve release-k3x9q2 publish     # decide about a step at its gate
+  starter rollback release-k3x9q2 --watch    # undo a committed task`,
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRun: func(*cobra.Command, []string) {
@@ -128,7 +147,7 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 		},
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usagef("%w; see %s --help", err, c.CommandPath())
+		return usage.Errorf("%w; see %s --help", err, c.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&p.ui, "ui", os.Getenv("TEMPORAL_UI"), "address of the Temporal `UI`, for links (default TEMPORAL_UI, else that of a running starter dev)")
 	root.AddGroup(
@@ -139,17 +158,17 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 		&cobra.Group{ID: groupServe, Title: "Serve:"},
 	)
 	root.AddCommand(
-		p.run(), p.watch(), p.show(), p.list(),
-		p.approve(), p.reject(), p.resolve(), p.cancel(),
-		p.rollback(), p.redo(), p.recover(),
-		p.validate(), p.plan(), p.catalog(), p.schema(),
-		p.dev(), p.demo(),
+		p.runCommand(), p.sessionCommand(), p.watchCommand(), p.showCommand(), p.listCommand(),
+		p.approveCommand(), p.rejectCommand(), p.resolveCommand(), p.cancelCommand(),
+		p.rollbackCommand(), p.redoCommand(), p.recoverCommand(),
+		p.validateCommand(), p.planCommand(), p.catalogCommand(), p.schemaCommand(),
+		p.initCommand(), p.devCommand(), p.demoCommand(), p.mcpCommand(), p.postgresCommand(),
 	)
 	return root
 }
 
-// online runs a command that speaks to the server, connected for as long as it runs.
-func (p *program) online(do func(ctx context.Context, c *connection, args []string) error) func(*cobra.Command, []string) error {
+// withConnection connects to the server for the duration of a command.
+func (p *program) withConnection(do func(ctx context.Context, c *tasks.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := p.connect(cmd.Context())
 		if err != nil {
@@ -160,10 +179,10 @@ func (p *program) online(do func(ctx context.Context, c *connection, args []stri
 	}
 }
 
-// onTask runs a command about the task that its first argument names.
-func (p *program) onTask(do func(ctx context.Context, c *connection, t taskRun) error) func(*cobra.Command, []string) error {
-	return p.online(func(ctx context.Context, c *connection, args []string) error {
-		t, err := c.describe(ctx, args[0])
+// withTask connects to the server and finds the task that the first argument names.
+func (p *program) withTask(do func(ctx context.Context, c *tasks.Client, t tasks.Run) error) func(*cobra.Command, []string) error {
+	return p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
+		t, err := c.Describe(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -171,39 +190,41 @@ func (p *program) onTask(do func(ctx context.Context, c *connection, t taskRun) 
 	})
 }
 
-// exactly wants one argument for each name, none of them empty.
-func exactly(names ...string) cobra.PositionalArgs {
+// exactArguments requires one argument for each name, none of them empty.
+func exactArguments(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return usagef("%s takes %s, but got %d arguments; see %s --help", c.CommandPath(), strings.Join(names, " and "), len(args), c.CommandPath())
+			return usage.Errorf("%s takes %s, but got %d arguments; see %s --help", c.CommandPath(), strings.Join(names, " and "), len(args), c.CommandPath())
 		}
 		for i, a := range args {
 			if strings.TrimSpace(a) == "" {
-				return usagef("%s is empty; see %s --help", names[i], c.CommandPath())
+				return usage.Errorf("%s is empty; see %s --help", names[i], c.CommandPath())
 			}
 		}
 		return nil
 	}
 }
 
-// nothing wants no argument.
-func nothing(c *cobra.Command, args []string) error {
+// noArguments refuses any argument.
+func noArguments(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes no argument, but got %q; see %s --help", c.CommandPath(), args[0], c.CommandPath())
+		return usage.Errorf("%s takes no argument, but got %q; see %s --help", c.CommandPath(), args[0], c.CommandPath())
 	}
 	return nil
 }
 
-// outputFlag is -o: text, or json.
+// outputFlag is -o: text or json.
 type outputFlag string
 
-func (f *outputFlag) add(c *cobra.Command) {
+func (f *outputFlag) addTo(c *cobra.Command) {
 	c.Flags().VarP(f, "output", "o", "`text` or json")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (f *outputFlag) String() string { return string(*f) }
-func (f *outputFlag) Type() string   { return "format" }
+
+func (f *outputFlag) Type() string { return "format" }
+
 func (f *outputFlag) Set(v string) error {
 	if v != "text" && v != "json" {
 		return errors.New("give text or json")

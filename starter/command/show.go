@@ -2,100 +2,69 @@ package command
 
 import (
 	"context"
-	"encoding/json"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/starter/render"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
 )
 
-func (p *program) show() *cobra.Command {
+func (p *program) showCommand() *cobra.Command {
 	output := outputFlag("text")
 	c := &cobra.Command{
-		Use:     "show ID",
+		Use:     "show ID [STEP]",
 		GroupID: groupTasks,
-		Short:   "Show how a task stands or ended",
-		Long: `Show prints a task as it is now: its steps, the gates and the undos that wait for a person, and its report once there is
-one. With -o json it prints the answer of the task's query "state".
+		Short:   "Show the state of a task, or one step with its outputs",
+		Long: `Show prints a task as it is now: its steps, the gates and the undos that wait for a person, its report once there is one, and
+what was done about it after its end, with the command that takes the last of it back.
+
+With STEP it prints that step alone, with its outputs: what a command has written, the ids of what was made. As JSON, the whole
+task has its outputs too, the long ones cut in their middle.
 
 A closed task is shown from its result, and an open one without a worker from its history.
 
 ` + exitStatuses,
 		Example: `  starter show release-k3x9q2
+  starter show release-k3x9q2 migrate
   starter show release-k3x9q2 -o json | jq .report.outcomes`,
-		Args:              exactly("ID"),
-		ValidArgsFunction: p.completeTask(filter{}, nil),
-		RunE: p.onTask(func(ctx context.Context, c *connection, t taskRun) error {
-			s, _, source, err := c.current(ctx, t)
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				return exactArguments("ID", "STEP")(c, args)
+			}
+			return exactArguments("ID")(c, args)
+		},
+		ValidArgsFunction: p.completeTask(tasks.Filter{}, nil),
+		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
+			t, err := c.Describe(ctx, args[0])
 			if err != nil {
 				return err
 			}
+			if len(args) == 2 {
+				step, err := c.Step(ctx, t, args[1])
+				if err != nil {
+					return err
+				}
+				if output == "json" {
+					return p.printJSON(step)
+				}
+				render.Step(p.streams.Out, t, step)
+				return nil
+			}
 			if output == "json" {
+				s, err := c.WholeStanding(ctx, t)
+				if err != nil {
+					return err
+				}
 				return p.printJSON(s)
 			}
-			p.showState(c, t, s, source)
+			s, err := c.Standing(ctx, t)
+			if err != nil {
+				return err
+			}
+			render.Standing(p.streams.Out, c.Server, t, s)
 			return nil
 		}),
 	}
-	output.add(c)
+	output.addTo(c)
 	return c
-}
-
-func (p *program) printJSON(v any) error {
-	e := json.NewEncoder(p.streams.Out)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
-// showState prints a task as it is now. source says where it was read, if not from its worker.
-func (p *program) showState(c *connection, t taskRun, s workflows.State, source string) {
-	p.printf("%s · %s\n", title(t, s), phase(s))
-	if link := c.link(t.ID, t.RunID); link != "" {
-		p.printf("see %s\n", link)
-	}
-	if source != "" {
-		p.printf("%s\n", source)
-	}
-	unwinding := s.Report != nil && s.Report.Status != compensations.Committed
-	if len(s.Steps) > 0 && s.Phase != workflows.Closed || s.Report == nil && len(s.Steps) > 0 {
-		p.printf("\n")
-		t := table{}
-		t.row("STEP", "ACTION", "STATE", "TOOK", "")
-		for _, v := range s.Steps {
-			spent, text := "", v.Summary
-			switch {
-			case !v.Ended.IsZero():
-				spent = took(v.Ended.Sub(v.Began))
-			case !v.Began.IsZero():
-				spent = took(time.Since(v.Began))
-			}
-			if v.Error != "" {
-				text = v.Error
-			}
-			t.row(v.ID, v.Uses, string(v.State), spent, oneLine(text))
-		}
-		t.write(p.streams.Out)
-	}
-	for _, g := range s.Gates {
-		p.printf("\n")
-		writeGate(p.streams.Out, g)
-		c.writeWays(p.streams.Out, t.ID, g)
-	}
-	if s.Report != nil && (unwinding || s.Phase == workflows.Closed) {
-		p.printf("\n")
-		writeReport(p.streams.Out, *s.Report)
-		for _, r := range s.Report.Steps {
-			if compensations.UndoState(r.State) == compensations.Parked && r.Digest != "" {
-				p.printf("\n")
-				writePark(p.streams.Out, t.ID, r)
-			}
-		}
-	}
-	for _, why := range s.Ignored {
-		if s.Phase != workflows.Closed { // then it is a note of the report
-			p.printf("ignored signal: %s\n", oneLine(why))
-		}
-	}
 }

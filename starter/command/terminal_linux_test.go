@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strconv"
@@ -15,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a real pseudo terminal with a screen that understands as much as the live view writes.
-type terminal struct {
+// tty is a real pseudo terminal with a screen that understands as much as the live view writes.
+type tty struct {
 	*testing.T
 	user    *os.File // the person's side
 	program *os.File
@@ -25,9 +26,10 @@ type terminal struct {
 	lines    []string
 	row, col int
 	ended    chan struct{}
+	escaped  bool
 }
 
-func newTerminal(t *testing.T, width, height uint16) *terminal {
+func newTTY(t *testing.T, width, height uint16) *tty {
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
 	require.NoError(t, unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0))
@@ -36,9 +38,10 @@ func newTerminal(t *testing.T, width, height uint16) *terminal {
 	program, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
 	require.NoError(t, unix.IoctlSetWinsize(int(program.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: width, Row: height}))
-	s := &terminal{T: t, user: user, program: program, ended: make(chan struct{})}
+	s := &tty{T: t, user: user, program: program, ended: make(chan struct{})}
 	go s.read()
 	t.Cleanup(func() {
+		_, _ = user.WriteString("\n") // a command that has ended may still be reading, which keeps its side open
 		_ = program.Close()
 		<-s.ended
 		_ = user.Close()
@@ -47,7 +50,7 @@ func newTerminal(t *testing.T, width, height uint16) *terminal {
 }
 
 // read draws what the program writes, until it closes its side.
-func (s *terminal) read() {
+func (s *tty) read() {
 	defer close(s.ended)
 	buf := make([]byte, 64<<10)
 	var rest []byte
@@ -63,7 +66,7 @@ func (s *terminal) read() {
 var escape = regexp.MustCompile(`^\x1b\[(\d*)([A-Za-z])`)
 
 // draw draws b but for an unfinished end of it.
-func (s *terminal) draw(b []byte) []byte {
+func (s *tty) draw(b []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(b) > 0 {
@@ -75,6 +78,7 @@ func (s *terminal) draw(b []byte) []byte {
 			s.col = 0
 			b = b[1:]
 		case 0x1b:
+			s.escaped = true
 			m := escape.FindSubmatch(b)
 			if m == nil {
 				return b
@@ -118,38 +122,57 @@ func (s *terminal) draw(b []byte) []byte {
 	return nil
 }
 
-func (s *terminal) screen() string {
+func (s *tty) screen() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines, "\n")
 }
 
-func (s *terminal) shows(text string) {
+func (s *tty) sawEscape() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.escaped
+}
+
+func (s *tty) shows(text string) {
 	s.Helper()
 	require.Eventually(s, func() bool { return strings.Contains(s.screen(), text) }, waitFor, tick, "%q is not on the screen", text)
 }
 
 // run types a command at the terminal.
-func (s *terminal) run(d *desk, args ...string) chan int {
+func (s *tty) run(d *desk, args ...string) chan int { return s.runFrom(d, s.program, args...) }
+
+// show has a command write to the terminal while nobody sits at its standard input.
+func (s *tty) show(d *desk, args ...string) chan int {
+	return s.runFrom(d, strings.NewReader(""), append(args, "--wait")...)
+}
+
+func (s *tty) runFrom(d *desk, in io.Reader, args ...string) chan int {
 	end := make(chan int, 1)
 	go func() {
-		end <- Run(d.Context(), d.options(), args, Streams{In: s.program, Out: s.program, Err: s.program})
+		end <- Run(d.Context(), d.options(), args, Streams{In: in, Out: s.program, Err: s.program})
 	}()
 	return end
 }
 
+func (s *tty) types(line string) {
+	s.Helper()
+	_, err := s.user.WriteString(line + "\n")
+	require.NoError(s, err)
+}
+
 func TestTheLiveViewRedrawsInPlaceAndLetsGatesScrollAway(t *testing.T) {
 	d := newDesk(t)
-	s := newTerminal(t, 100, 40)
-	end := s.run(d, "run", d.file(gated), "--id", t.Name(), "--watch")
+	s := newTTY(t, 100, 40)
+	end := s.show(d, "run", d.file(gated), "--id", t.Name(), "--watch")
 	s.shows("◆ two")
 	s.shows("reject it")
 	d.ok("approve", t.Name(), "two", "--yes")
 	require.Equal(t, statusOK, <-end)
-	s.shows("approved by " + who()) // the last line of the report
+	s.shows("to take it back") // the last line
 	screen := normal(s.screen())
 	require.Equal(t, 1, strings.Count(screen, "◆")+strings.Count(screen, "✓ one")+strings.Count(screen, "▸"), screen)
-	_, after, _ := strings.Cut(screen, "--reason WHY\n")
+	_, after, _ := strings.Cut(screen, "--why WHY\n")
 	require.Equal(t, `
 task `+t.Name()+` · Ship it! · agent bot · committed · T
  ✓ one fake.set set a to "x"
@@ -163,7 +186,9 @@ STEP ACTION TOOK WHAT IT DID
 one fake.set T set a to "x"
 two fake.set T set b to "y"
 
-two: approved by ME`, after)
+two: approved by ME
+
+to take it back while its undo records are kept: starter rollback `+t.Name(), after)
 }
 
 func TestApproveAsksThePersonAtTheTerminal(t *testing.T) {
@@ -171,7 +196,7 @@ func TestApproveAsksThePersonAtTheTerminal(t *testing.T) {
 	d.ok("run", d.file(gated), "--id", t.Name())
 	d.until(t.Name(), atGate)
 
-	s := newTerminal(t, 100, 40)
+	s := newTTY(t, 100, 40)
 	end := s.run(d, "approve", t.Name(), "two")
 	s.shows("approve it? [y/N]")
 	_, _ = s.user.WriteString("\n")
@@ -179,13 +204,23 @@ func TestApproveAsksThePersonAtTheTerminal(t *testing.T) {
 	s.shows("not confirmed: nothing was sent")
 	require.Len(t, d.state(t.Name()).Gates, 1)
 
-	s = newTerminal(t, 100, 40)
+	s = newTTY(t, 100, 40)
 	end = s.run(d, "approve", t.Name(), "two")
 	s.shows("approve it? [y/N]")
 	_, _ = s.user.WriteString("y\n")
 	require.Equal(t, statusOK, <-end)
 	s.shows("approved: step two")
 	d.ok("watch", t.Name())
+}
+
+func TestWithNO_COLORNoEscapeCodeIsWritten(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
+	d := newDesk(t)
+	s := newTTY(t, 100, 40)
+	end := s.run(d, "run", d.file(good), "--id", t.Name(), "--watch")
+	require.Equal(t, statusOK, <-end)
+	s.shows("to take it back")
+	require.False(t, s.sawEscape())
 }
 
 func TestALongTaskFitsTheScreen(t *testing.T) {
@@ -196,8 +231,8 @@ func TestALongTaskFitsTheScreen(t *testing.T) {
 	}
 	b.WriteString("  - {id: last, uses: fake.set, with: {key: z, value: y}, gate: ask}\n")
 	d := newDesk(t)
-	s := newTerminal(t, 60, 12)
-	end := s.run(d, "run", d.file(b.String()), "--id", t.Name(), "--watch")
+	s := newTTY(t, 60, 12)
+	end := s.show(d, "run", d.file(b.String()), "--id", t.Name(), "--watch")
 	s.shows("◆ last")
 	screen := s.screen()
 	drawn := screen[strings.LastIndex(screen, "task "+t.Name()):]

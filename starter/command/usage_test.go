@@ -39,7 +39,7 @@ func TestBadInputIsStatusTwoAndOneClearLineBeforeAnythingStarts(t *testing.T) {
 		"bad output":         {[]string{"show", "x", "-o", "xml"}, "give text or json"},
 		"bad status":         {[]string{"list", "--status", "lost"}, `--status "lost": give one of open, committed`},
 		"bad limit":          {[]string{"list", "--limit", "0"}, "--limit 0: give at least 1"},
-		"no reason":          {[]string{"reject", "x", "y"}, "--reason is missing"},
+		"no reason":          {[]string{"reject", "x", "y"}, "--why is missing"},
 		"no decision":        {[]string{"resolve", "x", "y"}, `--do "": give one of retry, force, skip, accept, reset`},
 		"two parts":          {[]string{"rollback", "x", "--to", "a", "--step", "b"}, "give --to or --step, not both"},
 		"nothing to recover": {[]string{"recover"}, "starter recover takes ID, but got 0 arguments"},
@@ -48,7 +48,16 @@ func TestBadInputIsStatusTwoAndOneClearLineBeforeAnythingStarts(t *testing.T) {
 		"bad variable":       {[]string{"validate", write(t, good), "--var", "x"}, `--var "x": give name=value`},
 		"unknown variable":   {[]string{"validate", write(t, good), "--var", "x=1"}, "vars.x: the task file has no such var"},
 		"unknown action":     {[]string{"catalog", "fake.sett"}, `there is no action "fake.sett"; there are:`},
-		"unknown config key": {[]string{"validate", write(t, good), "--config", config}, "field hosts not found"},
+		"mcp: no wait":       {[]string{"mcp", "--wait", "0s"}, "--wait 0s: give a time above zero"},
+		"mcp: no session":    {[]string{"mcp", "--session", write(t, good)}, "is no session: add session: {}"},
+		"mcp: no file":       {[]string{"mcp", "--var", "a=b"}, "--var is for the file of --session"},
+		"mcp: no port":       {[]string{"mcp", "--listen", "localhost"}, `--listen "localhost": give HOST:PORT`},
+		"mcp: no token":      {[]string{"mcp", "--listen", "0.0.0.0:0"}, "--listen 0.0.0.0:0: others can reach it; give --token"},
+		"mcp: bare token":    {[]string{"mcp", "--listen", ":0", "--token", "a-token-as-it-is"}, "not the token itself"},
+		"mcp: empty token":   {[]string{"mcp", "--listen", ":0", "--token", "env:NOT_SET_HERE"}, "it holds no token"},
+		"mcp: token alone":   {[]string{"mcp", "--token", "env:NOT_SET_HERE"}, "--token is for --listen"},
+		"mcp: short key":     {[]string{"mcp", "--key", write(t, "short")}, "has 5 bytes; give at least 32 random ones"},
+		"unknown config key": {[]string{"validate", write(t, good), "--config", config}, ":1: hosts: there is no such field; did you mean host?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := do(t.Context(), fakeOptions(), c.args...)
@@ -73,7 +82,9 @@ func TestABadTaskFileIsToldByFileLineAndColumnAndNothingStarts(t *testing.T) {
 func TestValidateNeedsNoServer(t *testing.T) {
 	file := write(t, good)
 	r := do(t.Context(), fakeOptions(), "validate", file)
-	require.Equal(t, typed{statusOK, file + `: task "set two" is valid: 2 steps` + "\n", ""}, r)
+	require.Equal(t, statusOK, r.status)
+	require.Empty(t, r.err)
+	require.True(t, strings.HasPrefix(r.out, file+`: task "set two" is valid: 2 steps`+"\npaths, programs, containers and secrets were not looked at: no Temporal server answers at 127.0.0.1:1"), r.out)
 }
 
 func TestNoServerIsNamedWithTheWayOut(t *testing.T) {
@@ -84,7 +95,7 @@ func TestNoServerIsNamedWithTheWayOut(t *testing.T) {
 }
 
 func TestEveryCommandHasHelpWithExamplesAndExitStatuses(t *testing.T) {
-	root := (&program{}).root()
+	root := (&program{}).rootCommand()
 	for _, c := range append(root.Commands(), root) {
 		require.NotEmpty(t, c.Short, c.Name())
 		require.Contains(t, c.Long, exitStatuses, c.Name())

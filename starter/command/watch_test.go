@@ -2,6 +2,7 @@ package command
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,11 +17,11 @@ var passing = regexp.MustCompile(`(?m)^ T \w+ [a-z.]+ (started|planning|undoing)
 func TestWatchTellsAllThatHappensInOrder(t *testing.T) {
 	d := newDesk(t)
 	id := t.Name()
-	r := d.begin("run", d.file(gated), "--id", id, "--watch", "--ui", "http://ui:8080/")
+	r := d.begin("run", d.file(gated), "--id", id, "--watch", "--wait", "--ui", "http://ui:8080/")
 	d.until(id, atGate)
 	d.prints(r, "reject it")
 	d.world.set("a", "mine")
-	d.ok("reject", id, "two", "--reason", "no")
+	d.ok("reject", id, "two", "--why", "no")
 	d.prints(r, "resolve it")
 	d.ok("resolve", id, "one", "--do", "force", "--yes", "--why", "mine is old")
 	e := d.ended(r)
@@ -38,7 +39,7 @@ gate: step two waits for a person
  change set b from "" to "y"
  risk medium: somebody reads it
  undo snapshot: puts the old value back
- is lost who read it meanwhile
+ loses who read it meanwhile
  | -
  | +y
  until DATE, then it counts as rejected
@@ -47,7 +48,7 @@ gate: step two waits for a person
  2. temporal workflow signal --address ADDRESS --namespace default --workflow-id `+id+` --name approve --input '{"step":"two","digest":"DIGEST"}'
  3. http://ui:8080/namespaces/default/workflows/`+id+`
  Send a Signal, name: approve, JSON: {"step":"two","digest":"DIGEST"}
- or reject it: starter reject `+id+` two --reason WHY
+ or reject it: starter reject `+id+` two --why WHY
 
  T two fake.set failed: step two was rejected by ME: no
 unwinding, last in first out: rejected at step two: step two was rejected by ME: no
@@ -67,7 +68,7 @@ parked: the undo of step one (fake.set) needs a person
  T one fake.set undo: restored: a is "" again
 
 report of `+id+`
-unwound: every step that acted was taken back
+unwound: every step that acted was undone
 cause: rejected at step two: step two was rejected by ME: no
 took: T
 
@@ -75,7 +76,7 @@ took: T
  one fake.set restored a is "" again
  two fake.set nothing-to-undo it never acted
 
-in all: 1 nothing-to-undo, 1 restored
+total: 1 nothing-to-undo, 1 restored
 
 one: force by ME: mine is old
 `, run.ReplaceAllString(passing.ReplaceAllString(normal(e.out), ""), "RUN"))
@@ -83,7 +84,7 @@ one: force by ME: mine is old
 
 func TestWatchEndsWithoutTheTaskWhenInterrupted(t *testing.T) {
 	d := newDesk(t)
-	r := d.begin("run", d.file(gated), "--id", t.Name(), "--watch")
+	r := d.begin("run", d.file(gated), "--id", t.Name(), "--watch", "--wait")
 	d.prints(r, "waits at its gate")
 	r.stop()
 	e := d.ended(r)
@@ -95,7 +96,7 @@ func TestWatchEndsWithoutTheTaskWhenInterrupted(t *testing.T) {
 
 func TestWatchSaysWhenNoWorkerAnswersAndWhenOneIsBack(t *testing.T) {
 	d := newDesk(t)
-	r := d.begin("run", d.file(gated), "--id", t.Name(), "--watch")
+	r := d.begin("run", d.file(gated), "--id", t.Name(), "--watch", "--wait")
 	d.prints(r, "waits at its gate")
 	d.stopWorker()
 	d.prints(r, "waiting: no worker answers on queue")
@@ -105,9 +106,41 @@ func TestWatchSaysWhenNoWorkerAnswersAndWhenOneIsBack(t *testing.T) {
 	require.Equal(t, statusOK, d.ended(r).status)
 }
 
+func TestWatchEndsWhereATaskNeedsAPersonAndNobodySitsThere(t *testing.T) {
+	d := newDesk(t)
+	id := t.Name()
+	e := d.do("run", d.file(gated), "--id", id, "--watch")
+	require.Equal(t, statusNeedsPerson, e.status)
+	require.Contains(t, e.out, "starter approve "+id+" two")
+	require.Equal(t, "starter: task "+id+" waits for a person: step two is at its gate\n", e.err)
+	needs := func(flag string) func() bool {
+		return func() bool { return strings.Contains(d.ok("list", flag), id+" ") }
+	}
+	require.Eventually(t, needs("--needs-person"), waitFor, tick, "visibility follows")
+	require.False(t, needs("--parked")())
+
+	e = d.do("watch", id, "--wait", "--timeout", "1s")
+	require.Equal(t, statusTimedOut, e.status)
+	require.Contains(t, e.err, "task "+id+" is not over after 1s and goes on; follow it with: starter watch "+id)
+
+	d.world.set("a", "mine")
+	d.ok("reject", id, "two", "--why", "no")
+	d.until(id, parked)
+	e = d.do("watch", id)
+	require.Equal(t, statusNeedsPerson, e.status)
+	require.Contains(t, e.err, "waits for a person: the undo of step one is parked")
+	require.Eventually(t, func() bool {
+		return strings.Contains(normal(d.ok("list", "--parked")), id+" Ship it! open parked undo of one ")
+	}, waitFor, tick)
+	require.Eventually(t, func() bool { return !needs("--gate")() && needs("--needs-person")() }, waitFor, tick)
+	d.ok("resolve", id, "one", "--do", "accept", "--yes")
+	require.Equal(t, statusFailed, d.do("watch", id).status)
+	require.Eventually(t, func() bool { return !needs("--needs-person")() }, waitFor, tick)
+}
+
 func TestWatchFollowsATaskThatWasReset(t *testing.T) {
 	d := newDesk(t)
-	r := d.begin("run", d.file(gated), "--id", t.Name(), "--watch")
+	r := d.begin("run", d.file(gated), "--id", t.Name(), "--watch", "--wait")
 	d.prints(r, "waits at its gate")
 	var first int64
 	history := d.client.GetWorkflowHistory(t.Context(), t.Name(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

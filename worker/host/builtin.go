@@ -3,6 +3,9 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -10,6 +13,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/canonical"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 	"github.com/seed-62bf7108/unwind/workflows/task"
@@ -32,9 +36,9 @@ func (b builtin) host() activities.Host {
 
 func (b builtin) register(to activities.Registrar) {
 	for name, fn := range map[string]any{
-		workflows.CompileActivity: b.compile, workflows.PlacesActivity: b.places, workflows.LedgerActivity: b.ledger,
-		workflows.RedoableActivity: b.redoable,
-		workflows.SweepActivity:    b.sweep, workflows.RetainActivity: b.retain, workflows.AlertActivity: b.alert,
+		workflows.CompileActivity: b.compile, workflows.CompileStepsActivity: b.compileSteps, workflows.PlacesActivity: b.places, workflows.LedgerActivity: b.ledger,
+		workflows.RedoableActivity: b.redoable, workflows.HoldActivity: b.hold, workflows.PreflightActivity: b.preflight,
+		workflows.SweepActivity: b.sweep, workflows.RetainActivity: b.retain, workflows.AlertActivity: b.alert,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
@@ -46,25 +50,57 @@ func (b builtin) compile(ctx context.Context, doc json.RawMessage) (task.Compile
 	if err != nil {
 		return task.Compiled{}, nonRetryable(err)
 	}
-	catalog := Catalog(ctx, b.config, b.registry)
+	return b.compileParsed(parsed, Catalog(ctx, b.config, b.registry))
+}
+
+// compileSteps checks steps that are added to a session.
+func (b builtin) compileSteps(ctx context.Context, a task.Addition) (task.Compiled, error) {
+	parsed, err := a.Parse()
+	if err != nil {
+		return task.Compiled{}, nonRetryable(err)
+	}
+	return b.compileParsed(parsed, Catalog(ctx, b.config, b.registry))
+}
+
+func (b builtin) compileParsed(doc *task.Document, catalog task.Catalog) (task.Compiled, error) {
 	catalog.Retention = b.retention
-	compiled, err := task.Compile(parsed, catalog)
+	compiled, err := task.Compile(doc, catalog)
 	if err != nil {
 		return task.Compiled{}, nonRetryable(err)
 	}
 	return *compiled, nil
 }
 
+// checkSteps checks steps before a session accepts them. It looks at no journal, since workflow code calls it.
+func (b builtin) checkSteps(a task.Addition) error {
+	parsed, err := a.Parse()
+	if err != nil {
+		return err
+	}
+	catalog := catalogWithoutJournals(b.config, b.registry)
+	catalog.Retention = b.retention
+	_, err = task.Compile(parsed, catalog)
+	return err
+}
+
 func nonRetryable(err error) error {
+	if problems, ok := errors.AsType[task.Problems](err); ok { // the starter knows the lines: see task.Document.Cite
+		err = problems.WithoutPositions()
+	}
 	return temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
 }
 
 // Catalog is what this worker's tasks are compiled against.
 func Catalog(ctx context.Context, c Config, r *activities.Registry) task.Catalog {
-	journals, _ := r.Journals(ctx) // damaged journals are reported by places
+	catalog := catalogWithoutJournals(c, r)
+	catalog.Journals, _ = r.Journals(ctx) // damaged journals are reported by places
+	return catalog
+}
+
+func catalogWithoutJournals(c Config, r *activities.Registry) task.Catalog {
 	return task.Catalog{
-		Specs: r.Specs(), Host: c.Host, SharedQueue: c.Queue, Journals: journals,
-		Secrets:  c.taskSecretNames(),
+		Specs: r.Specs(), Host: c.Host, SharedQueue: c.Queue,
+		Secrets:  c.TaskSecrets(),
 		Defaults: task.Defaults{Heartbeat: c.Heartbeat, HostWait: c.HostWait},
 	}
 }
@@ -72,6 +108,73 @@ func Catalog(ctx context.Context, c Config, r *activities.Registry) task.Catalog
 func (b builtin) places(ctx context.Context) (workflows.Places, error) {
 	journals, problems := b.registry.Journals(ctx)
 	return workflows.Places{Journals: journals, Problems: problems}, nil
+}
+
+// Bounds on looking at steps before their task begins: for one of them, and for what is found, which is one payload.
+const (
+	stepLook    = 5 * time.Second
+	maxRefusals = 300
+	maxTouched  = 800_000 // bytes of names; steps past that are in the order that the task file gives them
+)
+
+// preflight looks at steps that this host would run, for as long as there is time.
+func (b builtin) preflight(ctx context.Context, r workflows.PreflightRequest) (workflows.Preflight, error) {
+	var seen workflows.Preflight
+	names, err := canonical.ReadMounts()
+	if err != nil {
+		return seen, err
+	}
+	touchedBytes := 0
+	enough := activity.GetInfo(ctx).Deadline.Add(-stepLook)
+	for i, s := range r.Steps {
+		if time.Now().After(enough) {
+			seen.Unseen = append(seen.Unseen, fmt.Sprintf("%d steps from %s on: looking at the others has taken too long", len(r.Steps)-i, s.Step.ID))
+			break
+		}
+		if len(seen.Refusals) >= maxRefusals {
+			seen.Unseen = append(seen.Unseen, fmt.Sprintf("%d steps from %s on: too much is missing, or refused, before", len(r.Steps)-i, s.Step.ID))
+			break
+		}
+		looking, cancel := context.WithTimeout(ctx, stepLook)
+		refusals, err := b.registry.Preflight(looking, b.host(), s.Uses, s.Step)
+		cancel()
+		if seen.Refusals = append(seen.Refusals, refusals...); err != nil && len(seen.Unseen) < activities.MaxItems {
+			seen.Unseen = append(seen.Unseen, fmt.Sprintf("step %s: %v", s.Step.ID, err))
+		}
+		touched, size := b.nameTouched(ctx, names, s)
+		if touchedBytes += size; size > 0 && touchedBytes <= maxTouched {
+			seen.Touched = append(seen.Touched, touched)
+		}
+	}
+	return seen, nil
+}
+
+// nameTouched names what a step touches, and returns the size of the names. What cannot be named now is in the order that the task
+// file gives it.
+func (b builtin) nameTouched(ctx context.Context, names canonical.Names, s workflows.PreflightStep) (t activities.Touched, size int) {
+	ctx, cancel := context.WithTimeout(ctx, stepLook)
+	defer cancel()
+	t.Step = s.Step.ID
+	all, _ := b.registry.Touches(ctx, s.Uses, s.Step)
+	for _, touch := range all {
+		found := []string{touch.Name}
+		if touch.Path != "" {
+			var err error
+			if found, err = names.Of(touch.Path); err != nil {
+				continue // the step itself is refused for it
+			}
+		}
+		to := &t.Changes
+		if touch.Reads {
+			to = &t.Reads
+		}
+		for _, name := range found {
+			if !slices.Contains(*to, name) {
+				*to, size = append(*to, name), size+len(name)
+			}
+		}
+	}
+	return t, size
 }
 
 // ledger rebuilds the ledger of a run from histories, for the workflow that unwinds it.

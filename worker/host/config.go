@@ -1,11 +1,9 @@
 package host
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/postgres"
+	"github.com/seed-62bf7108/unwind/activities/terraform"
 )
 
 // DefaultQueue is the shared task queue if no other is named.
@@ -67,6 +65,13 @@ type Config struct {
 	Terraform *TerraformConfig `yaml:"terraform"`
 	// Stripe enables the world stripe.
 	Stripe *StripeConfig `yaml:"stripe"`
+	// SQLite enables the world sqlite.
+	SQLite *SQLiteConfig `yaml:"sqlite"`
+	// Postgres enables the world postgres.
+	Postgres *PostgresConfig `yaml:"postgres"`
+
+	file    string // where it was read from
+	written map[string]written
 }
 
 // The values of Config.Schedules.
@@ -122,8 +127,14 @@ type TerraformConfig struct {
 	Roots []string `yaml:"roots"`
 	// Binary is the terraform program. Defaults to the one on PATH.
 	Binary string `yaml:"binary"`
-	// CLIConfig is the file for TF_CLI_CONFIG_FILE. Defaults to an empty one.
+	// CLIConfig is the file of Terraform's settings: mirrors, credentials. What its provider_installation says is where providers
+	// come from; without one, from the mirrors of this host and from their registries, never from the configuration's folder.
+	// Defaults to none.
 	CLIConfig string `yaml:"cliConfig"`
+	// Environment names variables of the worker's environment that Terraform and what it runs get besides the minimal ones.
+	Environment []string `yaml:"environment"`
+	// SecretEnvironment are variables that they get, each with the name of the secret (in Secrets) that is its value.
+	SecretEnvironment map[string]string `yaml:"secretEnvironment"`
 }
 
 // StripeConfig limits the world stripe.
@@ -136,43 +147,35 @@ type StripeConfig struct {
 	AllowLive bool `yaml:"allowLive"`
 }
 
-// ReadConfig reads a config file. An unknown field is an error.
-func ReadConfig(file string) (Config, error) {
-	var c Config
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return c, fmt.Errorf("config: %w", err)
-	}
-	if err := refuseOldNames(raw); err != nil {
-		return c, fmt.Errorf("config %s: %w", file, err)
-	}
-	d := yaml.NewDecoder(bytes.NewReader(raw))
-	d.KnownFields(true)
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, fmt.Errorf("config %s: %w", file, err)
-	}
-	return c, nil
+// SQLiteConfig limits the world sqlite.
+type SQLiteConfig struct {
+	// Roots are the folders in which databases may be used. Required.
+	Roots []string `yaml:"roots"`
+	// Busy is how long a step waits for a database that another program has locked. Defaults to 10s.
+	Busy time.Duration `yaml:"busy"`
 }
 
-// oldNames are removed fields, and what to write instead.
-var oldNames = []struct{ world, field, instead string }{
-	{"container", "overlay", "layers are the default now; leave it out, or write layers: require, or layers: never to use docker commit only"},
-	{"container", "sidecar", "a helper container on the engine makes all layers now; leave it out"},
-	{"container", "helper", "the helper container runs the worker's own program now; leave it out"},
+// PostgresConfig limits the world postgres.
+type PostgresConfig struct {
+	// Databases are those that steps may use, by the name that they use. Required.
+	Databases map[string]PostgresDatabase `yaml:"databases"`
 }
 
-// refuseOldNames reports removed fields.
-func refuseOldNames(raw []byte) error {
-	var worlds map[string]any
-	_ = yaml.Unmarshal(raw, &worlds) // a decoding error is reported elsewhere
-	var problems []error
-	for _, old := range oldNames {
-		fields, _ := worlds[old.world].(map[string]any)
-		if _, given := fields[old.field]; given {
-			problems = append(problems, fmt.Errorf("%s.%s was removed: %s", old.world, old.field, old.instead))
-		}
-	}
-	return errors.Join(problems...)
+// PostgresDatabase is a database, and what steps may do to it.
+type PostgresDatabase struct {
+	// DSN is the name of the secret (in Secrets) that holds the connection string, such as postgres://USER:PASSWORD@HOST/DATABASE. Required.
+	DSN string `yaml:"dsn"`
+	// Allow are the tables whose rows steps may change, as SCHEMA.TABLE, where * stands for any text. Defaults to all.
+	Allow []string `yaml:"allow"`
+	// Deny are tables that steps may neither read nor change; it outranks allow. Defaults to none.
+	Deny []string `yaml:"deny"`
+	// Sensitive are columns whose values people are not shown, as SCHEMA.TABLE.COLUMN. Defaults to none.
+	Sensitive []string `yaml:"sensitive"`
+}
+
+// OpensNothing reports whether the config opens no world.
+func (c Config) OpensNothing() bool {
+	return c.File == nil && c.Container == nil && c.Terraform == nil && c.Stripe == nil && c.SQLite == nil && c.Postgres == nil
 }
 
 // WithEnvironment overrides fields by the variables that are set.
@@ -230,7 +233,7 @@ var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62})$`)
 func (c Config) Validate() error {
 	var problems []error
 	bad := func(field, format string, args ...any) {
-		problems = append(problems, fmt.Errorf("config: %s: "+format, append([]any{field}, args...)...))
+		problems = append(problems, fmt.Errorf("%s: %s: "+format, append([]any{c.cite(field), field}, args...)...))
 	}
 	if !hostName.MatchString(c.Host) {
 		bad("host", "%q must be lower-case letters, digits, dots, dashes and underscores, at most 63", c.Host)
@@ -253,6 +256,12 @@ func (c Config) Validate() error {
 	if c.Webhook != nil {
 		checkWebhook(*c.Webhook, c.Secrets, bad)
 	}
+	c.checkSecrets(bad)
+	problems = append(problems, c.checkWorlds(bad))
+	return errors.Join(problems...)
+}
+
+func (c Config) checkSecrets(bad func(field, format string, args ...any)) {
 	for name, source := range c.Secrets {
 		if kind, value, ok := strings.Cut(source, ":"); !ok || value == "" || kind != "env" && kind != "file" {
 			bad("secrets."+name, "%q must be env:VARIABLE or file:/path", source)
@@ -266,6 +275,10 @@ func (c Config) Validate() error {
 			bad("secretActions."+name, "name at least one action, such as file.write, or file.* for all of a world")
 		}
 	}
+}
+
+// checkWorlds looks at what each world is told. Its error is what a world says of itself.
+func (c Config) checkWorlds(bad func(field, format string, args ...any)) error {
 	if c.File != nil {
 		checkRoots("file.roots", c.File.Roots, bad)
 	}
@@ -274,13 +287,75 @@ func (c Config) Validate() error {
 	}
 	if c.Terraform != nil {
 		checkRoots("terraform.roots", c.Terraform.Roots, bad)
+		c.checkTerraformEnvironment(bad)
+	}
+	if c.SQLite != nil {
+		checkRoots("sqlite.roots", c.SQLite.Roots, bad)
+		if c.SQLite.Busy < 0 {
+			bad("sqlite.busy", "%s is negative", c.SQLite.Busy)
+		}
 	}
 	if c.Stripe != nil {
 		if _, known := c.Secrets[c.Stripe.Key]; !known {
 			bad("stripe.key", "%q is not one of secrets; name the secret that holds the API key", c.Stripe.Key)
 		}
 	}
-	return errors.Join(problems...)
+	if c.Postgres != nil {
+		for name, d := range c.Postgres.Databases {
+			if _, known := c.Secrets[d.DSN]; !known {
+				bad("postgres.databases."+name+".dsn", "it is not the name of one of secrets; name the secret that holds the connection string")
+			}
+		}
+		if err := c.postgres().Validate(); err != nil {
+			return fmt.Errorf("config: %w", err)
+		}
+	}
+	return nil
+}
+
+// PostgresDatabases are the databases that the world postgres opens; none where the config does not enable it.
+func (c Config) PostgresDatabases() postgres.Config {
+	if c.Postgres == nil {
+		return postgres.Config{}
+	}
+	return c.postgres()
+}
+
+func (c Config) postgres() postgres.Config {
+	databases := map[string]postgres.Database{}
+	for name, d := range c.Postgres.Databases {
+		databases[name] = postgres.Database{
+			DSN:   func() (string, error) { return secrets(c.Secrets).read(d.DSN) },
+			Allow: d.Allow, Deny: d.Deny, Sensitive: d.Sensitive,
+		}
+	}
+	return postgres.Config{Databases: databases}
+}
+
+// checkTerraformEnvironment refuses variables that would hand on the worker's own secrets.
+func (c Config) checkTerraformEnvironment(bad func(field, format string, args ...any)) {
+	own := map[string]bool{}
+	for _, name := range c.ownSecrets() {
+		own[name], own[c.Secrets[name]] = true, true
+	}
+	for _, name := range c.Terraform.Environment {
+		if err := terraform.CheckVariable(name); err != nil {
+			bad("terraform.environment", "%v", err)
+		} else if own["env:"+name] {
+			bad("terraform.environment", "%s holds a secret of the worker itself, which no task can have", name)
+		}
+	}
+	for name, secret := range c.Terraform.SecretEnvironment {
+		field := "terraform.secretEnvironment." + name
+		if err := terraform.CheckVariable(name); err != nil {
+			bad(field, "%v", err)
+		}
+		if _, known := c.Secrets[secret]; !known {
+			bad(field, "%q is not one of secrets; name the secret that is its value", secret)
+		} else if own[secret] || own[c.Secrets[secret]] {
+			bad(field, "%s is a secret of the worker itself, which no task can have", secret)
+		}
+	}
 }
 
 func checkWebhook(w WebhookConfig, secrets map[string]string, bad func(field, format string, args ...any)) {

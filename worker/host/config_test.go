@@ -21,18 +21,18 @@ func readConfig(t *testing.T, content string) (host.Config, error) {
 func TestAFieldThatIsGoneIsToldWithTheNewOne(t *testing.T) {
 	t.Parallel()
 	for content, said := range map[string]string{
-		"container: {overlay: true}":     "container.overlay was removed: layers are the default now; leave it out, or write layers: require",
+		"container: {overlay: true}":     "container.overlay: was removed: layers are the default now; leave it out, or write layers: require",
 		"container: {overlay: false}":    "or layers: never to use docker commit only",
-		"container: {sidecar: true}":     "container.sidecar was removed: a helper container on the engine makes all layers now; leave it out",
-		"container: {helper: /usr/bin/}": "container.helper was removed: the helper container runs the worker's own program now; leave it out",
-		"container: {overlays: true}":    "field overlays not found",
+		"container: {sidecar: true}":     "container.sidecar: was removed: a helper container on the engine makes all layers now; leave it out",
+		"container: {helper: /usr/bin/}": "container.helper: was removed: the helper container runs the worker's own program now; leave it out",
+		"container: {overlays: true}":    "container.overlays: there is no such field; known are engine, layers",
 	} {
 		_, err := readConfig(t, content)
 		require.ErrorContains(t, err, said, content)
 	}
 	_, err := readConfig(t, "container: {overlay: true, sidecar: true}")
-	require.ErrorContains(t, err, "container.overlay was removed")
-	require.ErrorContains(t, err, "container.sidecar was removed")
+	require.ErrorContains(t, err, "container.overlay: was removed")
+	require.ErrorContains(t, err, "container.sidecar: was removed")
 }
 
 func TestLayersAreAutoNeverOrRequire(t *testing.T) {
@@ -49,5 +49,45 @@ func TestLayersAreAutoNeverOrRequire(t *testing.T) {
 	require.NoError(t, err)
 	c, err = c.WithDefaults()
 	require.NoError(t, err)
-	require.EqualError(t, c.Validate(), `config: container.layers: "always" must be auto, never or require`)
+	require.ErrorContains(t, c.Validate(), `worker.yaml:1: container.layers: "always" must be auto, never or require`)
+}
+
+// What is wrong with a config file is told by line and field, all at once, and in no terms of Go.
+func TestAConfigFileIsToldByLineAndField(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string][]string{
+		"file:\n  root: [/srv]\n":                {"worker.yaml:2: file.root: there is no such field; did you mean roots?"},
+		"files: {}\nconteiner: {}\n":             {"worker.yaml:1: files: there is no such field; did you mean file?", "worker.yaml:2: conteiner: there is no such field; did you mean container?"},
+		"activities: many\n":                     {`worker.yaml:1: activities: must be a whole number, found "many"`},
+		"stopTimeout: soon\n":                    {`worker.yaml:1: stopTimeout: must be a time, such as 30s, 5m or 2h, found "soon"`},
+		"stopTimeout: 30\n":                      {"worker.yaml:1: stopTimeout: must be a time, such as 30s, 5m or 2h, found 30"},
+		"file: {roots: /srv}\n":                  {`worker.yaml:1: file.roots: must be a list of texts, as in [a, b], found "/srv"`},
+		"file: [a]\n":                            {"worker.yaml:1: file: must be a map of fields, found a list"},
+		"secrets: [A]\n":                         {"worker.yaml:1: secrets: must be a map from names to texts, found a list"},
+		"stripe: {key: A, allowLive: perhaps}\n": {`worker.yaml:1: stripe.allowLive: must be true or false, found "perhaps"`},
+		"container:\n":                           {"worker.yaml:1: container: has no value, so it would not be served; write container: {}, or leave it out"},
+		"host: a\nhost: b\n":                     {"worker.yaml:2: host: stands here a second time; the first is in line 1"},
+		"file:\n\troots: [/srv]\n":               {"worker.yaml:2: is not YAML: a tab stands in the indentation; indent with spaces"},
+		"a: b: c\n":                              {"worker.yaml:1: is not YAML: mapping values are not allowed in this context"},
+		"- a\n":                                  {"worker.yaml:1: must be a map of fields, found a list"},
+		"secretActions: {A: file.write}\nretention: {bytes: x}": {"secretActions: must be a map from names to lists of texts", "worker.yaml:2: retention.bytes: must be a whole number"},
+	} {
+		_, err := readConfig(t, content)
+		for _, each := range want {
+			require.ErrorContains(t, err, each, content)
+		}
+		require.NotRegexp(t, `host\.Config|\bint\b|unmarshal|time\.Duration`, err.Error(), content)
+	}
+	c, err := readConfig(t, "")
+	require.NoError(t, err)
+	require.True(t, c.OpensNothing())
+
+	// A value that does not come from the file is not looked for there.
+	c, err = readConfig(t, "state: /here\nhost: here\nheartbeat: 1ms\nsecrets:\n  A: env:A\n  B: B\nschedules: 'on'\n")
+	require.NoError(t, err)
+	c = c.WithEnvironment(func(name string) (string, bool) { return "x y", name == "UNWIND_HOST" })
+	err = c.Validate()
+	require.ErrorContains(t, err, `config: host: "x y"`)
+	require.ErrorContains(t, err, "worker.yaml:3: heartbeat: 1ms is too short")
+	require.ErrorContains(t, err, "worker.yaml:6: secrets.B: ")
 }

@@ -1,7 +1,9 @@
 package host
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,9 +25,25 @@ func (w *Worker) String() string {
 	return s
 }
 
+// Notices say what does not work on this host now, and what is not as safe as it could be: an engine that is down, a program or a
+// secret that is not there, a live key.
+func (w *Worker) Notices(ctx context.Context) []string {
+	notices := w.Registry.Notices()
+	_, problems := w.Registry.Journals(ctx)
+	for _, world := range slices.Sorted(maps.Keys(problems)) {
+		notices = append(notices, fmt.Sprintf("world %s does not work now, and its steps are refused until it does: %s", world, problems[world]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Config.Secrets)) {
+		if _, err := secrets(w.Config.Secrets).read(name); err != nil {
+			notices = append(notices, fmt.Sprintf("secrets.%s: %v; steps that use it are refused", name, err))
+		}
+	}
+	return notices
+}
+
 func listedWorlds(worlds []string) string {
 	if len(worlds) == 0 {
-		return "no worlds (its config opens none)"
+		return "no worlds"
 	}
 	return strings.Join(worlds, ", ")
 }

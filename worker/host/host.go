@@ -60,7 +60,7 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	worlds, err := openWorlds(config)
+	worlds, err := openWorlds(config, false)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +123,9 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 // 10,000 steps on a busy machine.
 const deadlockLimit = 10 * time.Second
 
+// shownEvery is how often the server learns how far a running step has come, at most.
+const shownEvery = 2 * time.Second
+
 // addQueue makes the worker of one queue. Workflows run only on the shared one.
 func (w *Worker) addQueue(o Options, b builtin, queue string) error {
 	shared := queue == w.Config.Queue
@@ -138,8 +141,8 @@ func (w *Worker) addQueue(o Options, b builtin, queue string) error {
 		MaxConcurrentWorkflowTaskPollers: pollers,
 		WorkerStopTimeout:                w.Config.StopTimeout,
 		DeadlockDetectionTimeout:         deadlockLimit,
-		MaxHeartbeatThrottleInterval:     w.Config.Heartbeat / 2,
-		DefaultHeartbeatThrottleInterval: w.Config.Heartbeat / 2,
+		MaxHeartbeatThrottleInterval:     min(w.Config.Heartbeat/2, shownEvery),
+		DefaultHeartbeatThrottleInterval: min(w.Config.Heartbeat/2, shownEvery),
 		OnFatalError: func(err error) {
 			select {
 			case w.failed <- err:
@@ -148,7 +151,7 @@ func (w *Worker) addQueue(o Options, b builtin, queue string) error {
 		},
 	})
 	if shared {
-		workflows.Register(each)
+		workflows.Register(each, b.checkSteps)
 		if o.Register != nil {
 			o.Register(each)
 		}

@@ -3,6 +3,7 @@ package host
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/retention"
@@ -36,6 +38,7 @@ const (
 // retain is one round over the journals of this host: it marks records whose task has committed, and releases and later
 // forgets expired ones. Records that are open or in use stay.
 func (b builtin) retain(ctx context.Context, _ workflows.RetainRequest) (workflows.RetentionResult, error) {
+	defer activities.Beat(ctx)() // a journal with many records takes long to list
 	// A rollback that began after this moment must find its records: lists lag by seconds, clocks a little.
 	now := time.Now().Add(-lag)
 	busy, err := b.server.Busy(ctx)
@@ -87,7 +90,6 @@ func (r *round) retainWorld(ctx context.Context, world string, journal activitie
 	var idle []activities.Record
 	orphans := 0
 	for _, record := range records {
-		activity.RecordHeartbeat(ctx)
 		if record.State == activities.RecordReleased {
 			idle = append(idle, record)
 			continue
@@ -104,11 +106,41 @@ func (r *round) retainWorld(ctx context.Context, world string, journal activitie
 			r.reportOrphan(ctx, world, record)
 		case owner.needed || r.busy[owner.Task]:
 		default:
-			idle = append(idle, r.setExpiry(ctx, world, journal, owner, record))
+			if record := r.setExpiry(ctx, world, journal, owner, record); !r.isHeld(ctx, world, journal, record) {
+				idle = append(idle, record)
+			}
 		}
 	}
 	activity.GetMetricsHandler(ctx).WithTags(map[string]string{"world": world}).Gauge(orphaned).Update(float64(orphans))
 	return r.releaseExpired(ctx, world, journal, idle)
+}
+
+// isHeld says that somebody needs the record for an undo after the end of its task. Holds of workflows that are over are ended. One
+// that the server does not know any more keeps the record until its time is over, as what it knew may come back with the history.
+func (r *round) isHeld(ctx context.Context, world string, journal activities.Records, record activities.Record) bool {
+	for _, holder := range record.Holders {
+		s, err := r.stateOf(ctx, holder)
+		switch { // a doubtful one is the same: an id is used once
+		case err != nil:
+			r.problemf("world %s, token %s, held by %s: %v", world, record.Entry.Token, holder.Workflow, err)
+			return true
+		case s.needed:
+			return true
+		case s.gone && r.now.Before(record.Until):
+			if len(r.told.Held) < retainOrphans {
+				name := nameOf(world, record)
+				name.Holder = holder.Workflow
+				r.told.Held = append(r.told.Held, name)
+				r.warn(ctx, "a record that is held by a workflow which the server does not know: it is kept until its time is over", world, record)
+			}
+			return true
+		}
+		if err := journal.EndHold(ctx, record.Entry.Token, holder); err != nil {
+			r.problemf("world %s, token %s, held by %s: %v", world, record.Entry.Token, holder.Workflow, err)
+			return true
+		}
+	}
+	return false
 }
 
 // setExpiry sets until when a record is kept whose task is over. An open record is marked committed: its step is done for
@@ -177,10 +209,14 @@ func (r *round) releaseExpired(ctx context.Context, world string, journal activi
 		if r.busy[r.owners[record.Owner].Task] {
 			continue
 		}
-		if err := r.registry.Release(ctx, r.host(), record.Entry); err != nil {
-			r.problemf("world %s, token %s is not released: %v", world, record.Entry.Token, err)
-		} else {
+		err := r.registry.Release(ctx, r.host(), record.Entry)
+		app, _ := errors.AsType[*temporal.ApplicationError](err)
+		switch {
+		case err == nil:
 			r.told.Released++
+		case app != nil && app.Type() == string(activities.Fenced): // a rollback that has begun meanwhile holds it
+		default:
+			r.problemf("world %s, token %s is not released: %v", world, record.Entry.Token, err)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -198,18 +234,25 @@ func (r *round) releaseExpired(ctx context.Context, world string, journal activi
 
 // ownerOf finds the state of the workflow that a record belongs to.
 func (r *round) ownerOf(ctx context.Context, record activities.Record) (ownerState, error) {
-	s, known := r.owners[record.Owner]
-	if !known {
-		var err error
-		if s, err = r.findOwner(ctx, record.Owner); err != nil {
-			return s, err
-		}
-		r.owners[record.Owner] = s
+	s, err := r.stateOf(ctx, record.Owner)
+	if err != nil {
+		return s, err
 	}
 	if s.doubtful && !isIssued(record.Entry, s.FirstRunID) {
 		return ownerState{Run: recovery.Run{Task: s.Task}, gone: true}, nil
 	}
 	return s, nil
+}
+
+// stateOf is the state of a workflow as this round has first seen it.
+func (r *round) stateOf(ctx context.Context, owner activities.Owner) (s ownerState, err error) {
+	s, known := r.owners[owner]
+	if !known {
+		if s, err = r.findOwner(ctx, owner); err == nil {
+			r.owners[owner] = s
+		}
+	}
+	return s, err
 }
 
 func (r *round) findOwner(ctx context.Context, owner activities.Owner) (s ownerState, err error) {

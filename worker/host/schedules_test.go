@@ -56,3 +56,37 @@ func TestWithoutSchedulesNoneIsMade(t *testing.T) {
 		require.ErrorAs(t, err, &missing)
 	}
 }
+
+func TestRetentionSchedulesOfHostsThatAreGoneAreRemoved(t *testing.T) {
+	s := serve(t, host.Config{}, host.Options{})
+	schedules := s.Client.ScheduleClient()
+	for _, name := range []string{"gone", "paused"} {
+		_, err := schedules.Create(t.Context(), client.ScheduleOptions{
+			ID: host.RetainSchedule(t.Name(), name), Paused: name == "paused",
+			Spec:   client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: time.Hour}}},
+			Action: &client.ScheduleWorkflowAction{ID: name, Workflow: workflows.RetainType, TaskQueue: t.Name()},
+		})
+		require.NoError(t, err)
+	}
+	isListed := func() bool {
+		all, err := schedules.List(t.Context(), client.ScheduleListOptions{})
+		require.NoError(t, err)
+		left := 2
+		for all.HasNext() {
+			s, err := all.Next()
+			require.NoError(t, err)
+			if s.ID == host.RetainSchedule(t.Name(), "gone") || s.ID == host.RetainSchedule(t.Name(), "paused") && s.Paused {
+				left--
+			}
+		}
+		return left == 0
+	}
+	require.Eventually(t, isListed, waitFor, tick, "lists lag")
+	drop := func(after time.Duration) []string {
+		dropped, err := host.DropSchedulesOfGoneHosts(t.Context(), s.Client, "default", t.Name(), after)
+		require.NoError(t, err)
+		return dropped
+	}
+	require.Empty(t, drop(time.Hour), "it may come back")
+	require.Equal(t, []string{host.RetainSchedule(t.Name(), "gone")}, drop(0), "a worker serves build-1, and an operator has paused the other")
+}

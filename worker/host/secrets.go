@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,7 +18,7 @@ type taskSecrets struct{ config Config }
 func (t taskSecrets) Secret(name, action string) (string, error) {
 	c := t.config
 	if _, known := c.Secrets[name]; !known || slices.Contains(c.ownSecrets(), name) {
-		return "", fmt.Errorf("this worker's config allows tasks %s", listNames(c.taskSecretNames()))
+		return "", fmt.Errorf("this worker's config allows tasks %s", listNames(c.TaskSecrets()))
 	}
 	if only, limited := c.SecretActions[name]; limited && !slices.ContainsFunc(only, func(pattern string) bool { return matchesAction(pattern, action) }) {
 		return "", fmt.Errorf("this worker's config allows it to %s, and not to %s", strings.Join(only, ", "), action)
@@ -48,14 +49,19 @@ func (c Config) ownSecrets() []string {
 	if c.Stripe != nil {
 		own = append(own, c.Stripe.Key)
 	}
+	if c.Postgres != nil {
+		for _, d := range c.Postgres.Databases {
+			own = append(own, d.DSN)
+		}
+	}
 	if c.Webhook != nil && c.Webhook.Secret != "" {
 		own = append(own, c.Webhook.Secret)
 	}
 	return own
 }
 
-// taskSecretNames are the names that tasks may refer to; not nil, which would mean "not known".
-func (c Config) taskSecretNames() []string {
+// TaskSecrets are the names of the secrets that tasks may refer to; not nil, which would mean "not known".
+func (c Config) TaskSecrets() []string {
 	names := append([]string{}, slices.Sorted(maps.Keys(c.Secrets))...)
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(c.ownSecrets(), name) })
 }
@@ -81,6 +87,42 @@ func (s secrets) read(name string) (string, error) {
 		return "", fmt.Errorf("the worker's environment has no %s", where)
 	}
 	return value, nil
+}
+
+// terraformSecrets are the values of Config.Terraform.SecretEnvironment.
+func (c Config) terraformSecrets() (map[string]string, error) {
+	values := map[string]string{}
+	for name, secret := range c.Terraform.SecretEnvironment {
+		value, err := secrets(c.Secrets).read(secret)
+		if err != nil {
+			return nil, fmt.Errorf("%s: secret %s: %w", name, secret, err)
+		}
+		values[name] = value
+	}
+	return values, nil
+}
+
+// hiddenPaths are what the worker reads and what its tasks start must not: its journals, its config, the files of its secrets, and
+// what it connects to Temporal with.
+func (c Config) hiddenPaths() []string {
+	hidden := []string{c.State, "/run/secrets"}
+	if c.file != "" {
+		hidden = append(hidden, c.file)
+	}
+	for _, source := range c.Secrets {
+		if path, isFile := strings.CutPrefix(source, "file:"); isFile {
+			hidden = append(hidden, path)
+		}
+	}
+	if dir, err := os.UserConfigDir(); err == nil {
+		hidden = append(hidden, filepath.Join(dir, "temporalio"))
+	}
+	for _, name := range []string{"TEMPORAL_CONFIG_FILE", "TEMPORAL_TLS_CLIENT_KEY_PATH"} {
+		if path := os.Getenv(name); path != "" {
+			hidden = append(hidden, path)
+		}
+	}
+	return hidden
 }
 
 func listNames(names []string) string {

@@ -77,6 +77,14 @@ func (s *stage) report(id string) (report compensations.Report) {
 	return report
 }
 
+// end waits for the end of a task.
+func (s *stage) end(run client.WorkflowRun) (report compensations.Report, err error) {
+	ctx, cancel := context.WithTimeout(s.Context(), waitFor)
+	defer cancel()
+	err = run.Get(ctx, &report)
+	return report, err
+}
+
 func (s *stage) converter() converter.DataConverter { return converter.GetDefaultDataConverter() }
 
 // metrics is what the worker tells Prometheus.

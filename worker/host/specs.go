@@ -1,38 +1,89 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"os"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // Specs are the actions of the worlds that a config opens, or with nil of all built-in worlds, without opening any of them:
 // to check or document a task without a worker. The program must have called [Hooks] first.
 func Specs(c *Config) ([]activities.Spec, error) {
-	// A Spec depends on no limit, and a world opened on a temporary folder leaves nothing behind.
-	folder, err := os.MkdirTemp("", "unwind-specs-")
-	if err != nil {
-		return nil, fmt.Errorf("catalog: %w", err)
-	}
-	defer os.RemoveAll(folder)
+	// A Spec depends on no limit.
 	const key = "KEY"
-	scratch := Config{State: folder, Secrets: map[string]string{key: "env:" + key}}
+	scratch := Config{State: os.TempDir(), Secrets: map[string]string{key: "env:" + key}}
 	if c == nil || c.File != nil {
-		scratch.File = &FileConfig{Roots: []string{folder}}
+		scratch.File = &FileConfig{Roots: []string{os.TempDir()}}
 	}
 	if c == nil || c.Container != nil {
 		scratch.Container = &ContainerConfig{}
 	}
 	if c == nil || c.Terraform != nil {
-		scratch.Terraform = &TerraformConfig{Roots: []string{folder}}
+		scratch.Terraform = &TerraformConfig{Roots: []string{os.TempDir()}}
+	}
+	if c == nil || c.SQLite != nil {
+		scratch.SQLite = &SQLiteConfig{Roots: []string{os.TempDir()}}
 	}
 	if c == nil || c.Stripe != nil {
 		scratch.Stripe = &StripeConfig{Key: key}
 	}
-	worlds, err := openWorlds(scratch)
+	if c == nil || c.Postgres != nil {
+		scratch.Postgres = &PostgresConfig{Databases: map[string]PostgresDatabase{"database": {DSN: key}}}
+	}
+	worlds, err := openWorlds(scratch, true)
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
 	return activities.NewRegistry(worlds...).Specs(), nil
+}
+
+// Validate looks at the steps of a task as a worker with this config would, on this machine, and makes nothing. The task was compiled
+// against the config; own are worlds besides those of the config.
+func Validate(ctx context.Context, c Config, compiled task.Compiled, own ...activities.World) (workflows.Validation, error) {
+	v := workflows.Validation{Name: compiled.Name, Steps: len(compiled.Steps)}
+	c, err := c.WithEnvironment(os.LookupEnv).WithDefaults()
+	if err == nil {
+		err = c.Validate()
+	}
+	if err != nil {
+		return v, err
+	}
+	worlds, err := openWorlds(c, true)
+	if err != nil {
+		return v, err
+	}
+	registry := activities.NewRegistry(append(worlds, own...)...)
+	_, problems := registry.Journals(ctx)
+	host := builtin{config: c, registry: registry}.host()
+	for i, s := range compiled.Steps {
+		if len(s.References()) > 0 {
+			v.Later = append(v.Later, s.ID)
+		}
+		if s.Place.Host != "" && s.Place.Host != c.Host {
+			v.Unseen = append(v.Unseen, fmt.Sprintf("step %s runs on host %s, whose worker looks at it", s.ID, s.Place.Host))
+			continue
+		}
+		if problem := problems[activities.WorldOf(s.Uses)]; problem != "" {
+			v.Refusals = append(v.Refusals, activities.Refusal{Step: s.ID, Message: problem})
+			continue
+		}
+		outlook, err := s.Outlook()
+		if err != nil {
+			return v, err
+		}
+		refusals, err := registry.Preflight(ctx, host, s.Uses, outlook)
+		if err != nil {
+			v.Unseen = append(v.Unseen, fmt.Sprintf("step %s: %v", s.ID, err))
+		}
+		for _, r := range refusals {
+			if r.Current == "" || !compiled.MayChange(i, r.Current) {
+				v.Refusals = append(v.Refusals, r)
+			}
+		}
+	}
+	return v, nil
 }

@@ -37,9 +37,21 @@ func (b builtin) sweep(ctx context.Context) (workflows.SweepResult, error) {
 			}
 		}
 		if len(page.GetNextPageToken()) == 0 || len(swept.Recovering) >= sweepMost {
+			b.tidySchedules(ctx, &swept)
 			return swept, nil
 		}
 		request.NextPageToken = page.GetNextPageToken()
+	}
+}
+
+// tidySchedules removes the schedules of hosts that are gone, unless schedules are left to an operator.
+func (b builtin) tidySchedules(ctx context.Context, swept *workflows.SweepResult) {
+	if b.config.Schedules == off {
+		return
+	}
+	dropped, err := dropSchedulesOfGoneHosts(ctx, b.server.Client, b.server.Namespace, b.config.Queue, goneAfter)
+	if swept.Dropped = dropped; err != nil {
+		swept.Problems["schedules"] = err.Error()
 	}
 }
 

@@ -44,7 +44,7 @@ func dead(t *testing.T, n int) (s *stage, recoveries []string) {
 	}
 	for _, run := range runs {
 		<-a.calls
-		recoveries = append(recoveries, "recover-"+run.GetRunID())
+		recoveries = append(recoveries, "recover-"+run.GetID()+"-"+run.GetRunID())
 	}
 	for _, run := range runs {
 		require.NoError(t, s.Client.TerminateWorkflow(t.Context(), run.GetID(), "", "a test"))
@@ -123,7 +123,7 @@ func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
 	}, waitFor, tick)
 	require.NoError(t, c.TerminateWorkflow(t.Context(), task.GetID(), "", "a test"))
 
-	only := "recover-" + task.GetRunID()
+	only := "recover-" + task.GetID() + "-" + task.GetRunID()
 	require.Eventually(t, func() bool { // visibility follows
 		return slices.Equal([]string{only}, call[workflows.SweepResult](s, workflows.SweepType).Recovering)
 	}, waitFor, tick)

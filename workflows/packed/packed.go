@@ -8,22 +8,22 @@ import (
 	"io"
 )
 
-// Max is how many bytes a value may have as it stands, and compressed.
+// Max is the largest size in bytes of a value that is not compressed, and of one that is.
 const Max = 1_000_000
 
-// maxPlain bounds what is read back: more is not from Marshal.
+// maxPlain bounds the size of a value that is read back: a larger one is not from Marshal.
 const maxPlain = 256 << 20
 
-// envelope is how a large value is carried.
+// envelope carries a large value.
 type envelope struct {
 	Gzip []byte `json:"gzip"`
 }
 
-// prefix begins the JSON of an envelope. No value that is packed has a field of that name.
+// prefix is the beginning of an envelope's JSON. No packed value has a field of that name.
 const prefix = `{"gzip":`
 
-// Marshal writes a small value as it stands, so that a history reads by itself, and one of more than Max bytes compressed.
-// It is an error where that is more than Max bytes too.
+// Marshal encodes a value as plain JSON, so that a history is readable, or compressed if that has more than Max bytes. It fails
+// if the compressed value has more than Max bytes too.
 func Marshal(v any) ([]byte, error) {
 	raw, err := json.Marshal(v)
 	if err != nil || len(raw) <= Max {
@@ -39,12 +39,12 @@ func Marshal(v any) ([]byte, error) {
 func compress(raw []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, _ = z.Write(raw) // a buffer takes all
+	_, _ = z.Write(raw) // a buffer does not fail
 	_ = z.Close()
 	return b.Bytes()
 }
 
-// Size is how many bytes the JSON of v has, compressed.
+// Size returns the size in bytes of v's compressed JSON.
 func Size(v any) (int, error) {
 	raw, err := json.Marshal(v)
 	return len(compress(raw)), err

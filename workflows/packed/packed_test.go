@@ -10,7 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/packed"
 )
 
-func TestSmallStandsLargeIsPackedTooLargeIsRefused(t *testing.T) {
+func TestSmallIsPlainLargeIsPackedTooLargeIsRefused(t *testing.T) {
 	raw, err := packed.Marshal([]string{"small"})
 	require.NoError(t, err)
 	require.Equal(t, `["small"]`, string(raw))

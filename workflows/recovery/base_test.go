@@ -12,13 +12,13 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-func TestWhatARunWasHandedTellsWhichStepsAreDone(t *testing.T) {
+func TestACarryTellsWhichStepsAreDone(t *testing.T) {
 	carry := workflows.Carry{Version: workflows.CarryVersion}
 	carry.Steps = map[string]workflows.StepCarry{"kept": {State: workflows.Done}, "gated": {}}
 	carry.Past = []workflows.StepView{
 		{ID: "noted", State: workflows.Done}, {ID: "failed", State: workflows.StepFailed}, {ID: "left", State: workflows.RolledBack},
 	}
-	// held was planned before the pivot, and waits: what a pivot has kept is off the ledger.
+	// held was planned before the pivot and still waits: what a pivot has committed is no longer on the ledger.
 	carry.Pivot = 2
 	for i, step := range []string{"held", "pivot", "quiet", "noted", "failed", "left", "kept", "gated"} {
 		if step != "pivot" {

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// needed says whether the ledger of a workflow is still at work.
-func (s *stage) needed(id string) bool {
+// isNeeded reports whether the ledger of a workflow is still needed.
+func (s *stage) isNeeded(id string) bool {
 	needed, err := s.Needed(s.Context(), s.describe(id))
 	require.NoError(s, err)
 	return needed
@@ -19,43 +19,43 @@ func (s *stage) needed(id string) bool {
 
 func TestALedgerIsNeededUntilItsLastRecoveryIsOver(t *testing.T) {
 	s := newStage(t)
-	id := s.start(workflows.AgentTaskType).GetID()
-	require.True(t, s.needed(id), "it runs")
+	id := s.startTask(workflows.AgentTaskType).GetID()
+	require.True(t, s.isNeeded(id), "it runs")
 	s.terminate(id)
-	require.True(t, s.needed(id), "it is dead")
+	require.True(t, s.isNeeded(id), "it is dead")
 	var last recovery.Run
 	for range 2 {
 		dead, err := s.Find(t.Context(), id)
 		require.NoError(t, err)
 		last, err = s.Recover(t.Context(), dead, "ann")
 		require.NoError(t, err)
-		require.True(t, s.needed(id), "it is being recovered")
+		require.True(t, s.isNeeded(id), "it is being recovered")
 		if dead.WorkflowID == id {
 			s.terminate(last.WorkflowID)
-			require.True(t, s.needed(id), "its recovery is dead")
+			require.True(t, s.isNeeded(id), "its recovery is dead")
 		}
 	}
-	s.end(last.WorkflowID, string(compensations.Unwound))
-	require.False(t, s.needed(id))
+	s.endWith(last.WorkflowID, string(compensations.Unwound))
+	require.False(t, s.isNeeded(id))
 }
 
 func TestARecoveryThatFailedOrWasCanceledHasRecoveredNothing(t *testing.T) {
 	s := newStage(t)
-	id := s.start(workflows.AgentTaskType).GetID()
+	id := s.startTask(workflows.AgentTaskType).GetID()
 	s.terminate(id)
 	for _, how := range []string{"fail", "cancel", "fail"} {
 		dead, err := s.Find(t.Context(), id)
 		require.NoError(t, err)
 		last, err := s.Recover(t.Context(), dead, "ann")
 		require.NoError(t, err)
-		s.end(last.WorkflowID, how)
-		require.True(t, s.needed(id), "its records are kept, and it can be recovered again")
+		s.endWith(last.WorkflowID, how)
+		require.True(t, s.isNeeded(id), "its records are kept, and it can be recovered again")
 	}
 }
 
 func TestATaskIsBusyWhileItIsRolledBack(t *testing.T) {
 	s := newStage(t)
-	task, other := s.committed(0), s.committed(0)
+	task, other := s.commitTask(0), s.commitTask(0)
 	back, err := s.rollback(task, recovery.Part{})
 	require.NoError(t, err)
 	is := func(want bool) {
@@ -72,6 +72,6 @@ func TestATaskIsBusyWhileItIsRolledBack(t *testing.T) {
 	recovering, err := s.Recover(t.Context(), dead, "ann")
 	require.NoError(t, err)
 	is(true)
-	s.end(recovering.WorkflowID, string(compensations.Unwound))
+	s.endWith(recovering.WorkflowID, string(compensations.Unwound))
 	is(false)
 }

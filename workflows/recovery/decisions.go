@@ -11,19 +11,19 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// A person is not asked twice: decisions about the parks of a dead run still hold. The run announced each park by an alert, with
-// the digest that a resolution must carry. A resolution counts only for the park that has this digest and before that ended; any
-// other decided nothing then, and decides nothing now. Where thousands were parked at once, an alert may come after the resolution.
+// Nobody is asked twice: decisions about the parks of a dead run still hold. The run announced each park by an alert, with the
+// digest that a resolution must carry. A resolution counts only for the park with this digest, and only until that park ended; any
+// other decided nothing then and decides nothing now. If thousands were parked at once, an alert may follow the resolution.
 
-// maxParks bounds the search for the park of an entry that an alert announced.
+// maxParks bounds the search for the number of the park that an alert announced.
 const maxParks = 100
 
-// parks are the parks of a run while its history is read.
+// parks tracks the parks of a run while its history is read.
 type parks struct {
 	known *reading
 	open  map[string]park
-	last  map[string]activities.Undone // what the last undo of a token returned
-	early []compensations.Resolution   // those that fit no park that was announced until then
+	last  map[string]activities.Undone // the result of the last undo, by token
+	early []compensations.Resolution   // resolutions that fit no park announced so far
 }
 
 type park struct {
@@ -31,7 +31,7 @@ type park struct {
 	progress compensations.Progress
 }
 
-// applyDecisions adds to what is known of the entries what persons have decided about them in a run.
+// applyDecisions applies what people decided about the entries in a run to their progress.
 func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEvent, trace activities.Trace) error {
 	p := parks{known: k, open: map[string]park{}, last: map[string]activities.Undone{}}
 	if k.Progress == nil {
@@ -66,9 +66,9 @@ func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEven
 			}
 		}
 	}
-	for token, progress := range k.Progress { // what nobody has decided is undone again, and where it must be, asked again
+	for token, progress := range k.Progress { // what nobody has decided is undone again, and parked again if need be
 		if isForPerson(progress.State) {
-			if progress.State == compensations.Parked { // what was decided of an earlier park was acted on
+			if progress.State == compensations.Parked { // the decision about an earlier park has been carried out
 				progress.Decision, progress.Reset = activities.Decision{}, false
 			}
 			progress.State = compensations.Pending
@@ -82,7 +82,7 @@ func isForPerson(s compensations.UndoState) bool {
 	return s == compensations.Parked || s == compensations.Waiting
 }
 
-// addAttempt records the end of an undo. It ends the park of its entry, unless no worker had taken it.
+// addAttempt records the end of an undo. It ends the park of its entry, unless no worker took it.
 func (p *parks) addAttempt(a activities.Attempt) {
 	if a.Unserved {
 		return
@@ -90,7 +90,7 @@ func (p *parks) addAttempt(a activities.Attempt) {
 	switch {
 	case a.Undone != nil:
 		p.last[a.Token] = *a.Undone
-	case !a.Canceled: // that one has found out nothing
+	case !a.Canceled: // a canceled undo has found out nothing
 		p.last[a.Token] = activities.Undone{Outcome: activities.Failed}
 	}
 	for step, open := range p.open {
@@ -121,14 +121,14 @@ func (p *parks) addAlert(alert workflows.Alert) {
 	}
 }
 
-// addResolution applies a signal that fits an open park.
+// addResolution applies the payload of a signal to the open park that it fits.
 func (p *parks) addResolution(raw []byte) {
 	if r, err := compensations.ParseResolution(raw); err == nil {
 		p.apply(r)
 	}
 }
 
-// applyEarly applies a resolution that came before the alert to its park.
+// applyEarly applies a resolution that came before the alert about its park.
 func (p *parks) applyEarly(alert workflows.Alert) {
 	for _, r := range p.early {
 		if r.Step == alert.Step && r.Digest == alert.Digest {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// told is the history of a run, as far as it tells of the parks of one entry.
-type told struct {
+// parkHistory is the part of a run's history that is about the parks of one entry.
+type parkHistory struct {
 	*testing.T
 	entry    activities.Entry
 	progress compensations.Progress
@@ -22,26 +22,26 @@ type told struct {
 	trace    activities.Trace
 }
 
-func (h *told) event(e *historypb.HistoryEvent) int64 {
+func (h *parkHistory) event(e *historypb.HistoryEvent) int64 {
 	e.EventId = int64(len(h.events) + 1)
 	h.events = append(h.events, e)
 	return e.EventId
 }
 
-func (h *told) payloads(v any) *commonpb.Payloads {
+func (h *parkHistory) payloads(v any) *commonpb.Payloads {
 	p, err := converter.GetDefaultDataConverter().ToPayloads(v)
 	require.NoError(h, err)
 	return p
 }
 
-// ends notes that an undo came to an end.
-func (h *told) ends(a activities.Attempt) {
+// addEnd records the end of an undo.
+func (h *parkHistory) addEnd(a activities.Attempt) {
 	a.Token, a.Event = h.entry.Token, h.event(&historypb.HistoryEvent{})
 	h.trace.Attempts = append(h.trace.Attempts, a)
 }
 
-// parks tells of a park, and returns its digest.
-func (h *told) parks(s compensations.UndoState, reason string, times int, u activities.Undone) activities.Digest {
+// addPark records the alert about a park, and returns the park's digest.
+func (h *parkHistory) addPark(s compensations.UndoState, reason string, times int, u activities.Undone) activities.Digest {
 	var l compensations.Progress
 	l.State, l.Reason, l.Parks, l.Undone = s, reason, times, u
 	d := l.Digest(h.entry)
@@ -53,7 +53,7 @@ func (h *told) parks(s compensations.UndoState, reason string, times int, u acti
 	return d
 }
 
-func (h *told) resolves(d activities.Digest, do compensations.Do) {
+func (h *parkHistory) resolves(d activities.Digest, do compensations.Do) {
 	h.event(&historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionSignaledEventAttributes{
 		WorkflowExecutionSignaledEventAttributes: &historypb.WorkflowExecutionSignaledEventAttributes{
 			SignalName: compensations.SignalResolve,
@@ -61,8 +61,8 @@ func (h *told) resolves(d activities.Digest, do compensations.Do) {
 		}}})
 }
 
-// known is what a recovery of the run knows of the entry.
-func (h *told) known() compensations.Progress {
+// recoverProgress returns what a recovery of the run knows about the entry.
+func (h *parkHistory) recoverProgress() compensations.Progress {
 	k := reading{Ledger: workflows.Ledger{
 		Entries: []activities.Entry{h.entry}, Progress: map[string]compensations.Progress{h.entry.Token: h.progress},
 	}}
@@ -70,8 +70,8 @@ func (h *told) known() compensations.Progress {
 	return k.Progress[h.entry.Token]
 }
 
-func newTold(t *testing.T) *told {
-	return &told{T: t, entry: activities.Entry{Step: "a", Token: "t"}}
+func newTold(t *testing.T) *parkHistory {
+	return &parkHistory{T: t, entry: activities.Entry{Step: "a", Token: "t"}}
 }
 
 var (
@@ -79,16 +79,16 @@ var (
 	drifted = activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:theirs"}}
 )
 
-func TestADecisionThatWasActedOnIsNotActedOnAgain(t *testing.T) {
+func TestADecisionIsCarriedOutOnce(t *testing.T) {
 	for _, do := range []compensations.Do{compensations.Reset, compensations.Force, compensations.Retry} {
 		h := newTold(t)
-		h.ends(activities.Attempt{Undone: &drifted})
-		h.resolves(h.parks(compensations.Parked, "changed", 1, drifted), do)
-		require.Equal(t, "eve", h.known().Decision.Who, "it holds while its undo is under way")
-		require.Equal(t, do == compensations.Reset, h.known().Reset)
-		h.ends(activities.Attempt{})
-		h.parks(compensations.Parked, "down", 2, failed)
-		l := h.known()
+		h.addEnd(activities.Attempt{Undone: &drifted})
+		h.resolves(h.addPark(compensations.Parked, "changed", 1, drifted), do)
+		require.Equal(t, "eve", h.recoverProgress().Decision.Who, "it holds while its undo is under way")
+		require.Equal(t, do == compensations.Reset, h.recoverProgress().Reset)
+		h.addEnd(activities.Attempt{})
+		h.addPark(compensations.Parked, "down", 2, failed)
+		l := h.recoverProgress()
 		require.Equal(t, compensations.Pending, l.State)
 		require.Zero(t, l.Decision)
 		require.False(t, l.Reset, "it is undone, not reset again")
@@ -98,39 +98,39 @@ func TestADecisionThatWasActedOnIsNotActedOnAgain(t *testing.T) {
 
 func TestADecisionHoldsWhileItsUndoWaitsForAHost(t *testing.T) {
 	h := newTold(t)
-	h.ends(activities.Attempt{Undone: &drifted})
-	h.resolves(h.parks(compensations.Parked, "changed", 1, drifted), compensations.Reset)
-	h.ends(activities.Attempt{Unserved: true})
-	h.parks(compensations.Waiting, "waiting for host far", 2, drifted)
-	l := h.known()
+	h.addEnd(activities.Attempt{Undone: &drifted})
+	h.resolves(h.addPark(compensations.Parked, "changed", 1, drifted), compensations.Reset)
+	h.addEnd(activities.Attempt{Unserved: true})
+	h.addPark(compensations.Waiting, "waiting for host far", 2, drifted)
+	l := h.recoverProgress()
 	require.Equal(t, compensations.Pending, l.State)
 	require.True(t, l.Reset)
 	require.Equal(t, "eve", l.Decision.Who)
 }
 
-func TestANewParkHasADigestOfItsOwnAlsoWhereTheOldOneWasShortened(t *testing.T) {
+func TestANewParkHasItsOwnDigestEvenAfterAShortenedOne(t *testing.T) {
 	h := newTold(t)
 	h.progress.State, h.progress.Reason, h.progress.Parks, h.progress.Shown = compensations.Parked, "cha...", 1, "sha256:shown"
 	h.resolves("sha256:shown", compensations.Retry)
-	h.ends(activities.Attempt{})
-	d := h.parks(compensations.Parked, "down", 2, failed)
+	h.addEnd(activities.Attempt{})
+	d := h.addPark(compensations.Parked, "down", 2, failed)
 	h.resolves("sha256:shown", compensations.Accept)
-	require.Equal(t, compensations.Pending, h.known().State, "that was another park")
+	require.Equal(t, compensations.Pending, h.recoverProgress().State, "that was another park")
 	h.resolves(d, compensations.Skip)
-	require.Equal(t, compensations.Skipped, h.known().State)
+	require.Equal(t, compensations.Skipped, h.recoverProgress().State)
 }
 
-// A run that is to continue as new takes back the undos that wait for a host: it asks nobody any more.
-func TestAParkIsOverWhenItsUndoWasTakenBack(t *testing.T) {
+// A run that is about to continue as new recalls the undos that wait for a host, and so ends their parks.
+func TestAParkEndsWhenItsUndoIsRecalled(t *testing.T) {
 	h := newTold(t)
-	h.ends(activities.Attempt{Undone: &drifted})
-	h.resolves(h.parks(compensations.Parked, "changed", 1, drifted), compensations.Retry)
-	h.ends(activities.Attempt{Unserved: true})
-	d := h.parks(compensations.Waiting, "waiting for host far", 2, drifted)
-	h.ends(activities.Attempt{Canceled: true})
+	h.addEnd(activities.Attempt{Undone: &drifted})
+	h.resolves(h.addPark(compensations.Parked, "changed", 1, drifted), compensations.Retry)
+	h.addEnd(activities.Attempt{Unserved: true})
+	d := h.addPark(compensations.Waiting, "waiting for host far", 2, drifted)
+	h.addEnd(activities.Attempt{Canceled: true})
 	h.resolves(d, compensations.Skip)
-	require.Equal(t, compensations.Pending, h.known().State)
-	d = h.parks(compensations.Waiting, "waiting for host far", 3, drifted) // no undo has found anything else since
+	require.Equal(t, compensations.Pending, h.recoverProgress().State)
+	d = h.addPark(compensations.Waiting, "waiting for host far", 3, drifted) // no undo has found anything different since
 	h.resolves(d, compensations.Accept)
-	require.Equal(t, compensations.Accepted, h.known().State)
+	require.Equal(t, compensations.Accepted, h.recoverProgress().State)
 }

@@ -13,12 +13,13 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// Ledger rebuilds the ledger of a run from histories alone: what it was handed by the run before it or took over, and what
-// it scheduled; without what is undone, and what a pivot has committed. dc is the data converter of who ran it.
+// Ledger rebuilds the ledger of a run from histories alone: what the previous run handed to it or it took over, and what it
+// scheduled, without what is undone or a pivot has committed. dc is the data converter that the task was run with.
 func (s Server) Ledger(ctx context.Context, r workflows.LedgerRequest, dc converter.DataConverter) (workflows.Ledger, error) {
 	l := ledgerReader{Server: s, dc: dc}
 	ledger, err := l.readRun(ctx, r.WorkflowID, r.RunID, 0)
@@ -34,17 +35,17 @@ func (s Server) Ledger(ctx context.Context, r workflows.LedgerRequest, dc conver
 	return ledger, nil
 }
 
-// Readable refuses a run that no recovery could unwind, for its ledger cannot be read. That it is Unreadable says nothing of
-// another data converter than dc.
+// Readable refuses a run that no recovery could unwind because its ledger cannot be read. A ledger that is Unreadable with dc may
+// be readable with another data converter.
 func (s Server) Readable(ctx context.Context, run Run, dc converter.DataConverter) error {
 	_, err := s.Ledger(ctx, workflows.LedgerRequest{WorkflowID: run.WorkflowID, RunID: run.RunID}, dc)
 	if WhyOf(err) != "" {
 		return err
 	}
-	return nil // a server that does not answer has not said no
+	return nil // a server that does not answer has not refused
 }
 
-// maxDepth bounds how many dead recoveries of recoveries are looked through.
+// maxDepth bounds how long a chain of recoveries of recoveries is followed.
 const maxDepth = 50
 
 // ledgerReader reads ledgers out of histories.
@@ -54,10 +55,10 @@ type ledgerReader struct {
 	dc converter.DataConverter
 }
 
-// unreadableError is what keeps a part of a history from being read.
+// unreadableError says why a part of a history cannot be read.
 type unreadableError struct{ error }
 
-// readRun reads the whole ledger of a run. depth counts the recoveries of recoveries on the way to it.
+// readRun reads the complete ledger of a run. depth counts the recoveries of recoveries followed so far.
 func (l ledgerReader) readRun(ctx context.Context, id, run string, depth int) (workflows.Ledger, error) {
 	if depth > maxDepth {
 		return workflows.Ledger{}, refusef(TooLarge, id, "run %s of %s is one of more than %d recoveries of recoveries", run, id, maxDepth)
@@ -85,11 +86,13 @@ func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEv
 	if r.wrongVersion != "" {
 		return workflows.Ledger{}, refusef(OtherVersion, id, "run %s of %s was %s", run, id, r.wrongVersion)
 	}
+	r.known = map[string]bool{}
+	compensations.AddDone(r.known, r.Entries, r.Done)
 	committed := r.Committed
 	if original := events[0].GetWorkflowExecutionStartedEventAttributes().OriginalExecutionRunId; original != "" && original != run { // it was reset from another
 		first, _, err := l.readOther(ctx, events, id, "", workflows.LedgerRequest{WorkflowID: id, RunID: original}, depth)
 		switch {
-		case WhyOf(err) == Gone: // what both have in common is undone
+		case WhyOf(err) == Gone: // only what both runs have in common is undone
 			r.Unknown = true
 		case err != nil:
 			return workflows.Ledger{}, err
@@ -108,10 +111,11 @@ func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEv
 		return workflows.Ledger{}, unreadableError{err}
 	}
 	r.applyTrace(trace, committed)
+	r.Completed = r.Completed || events[len(events)-1].GetWorkflowExecutionCompletedEventAttributes() != nil
 	return r.Ledger, nil
 }
 
-// selectPart is the part of a ledger that r asks for. What was undone since may still mark where a part begins.
+// selectPart returns the part of a ledger that r asks for. An entry that was undone since may still mark where a part begins.
 func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry, r workflows.LedgerRequest) ([]activities.Entry, error) {
 	part, err := workflows.Part(entries, r.To, r.Step)
 	if err != nil {
@@ -120,8 +124,8 @@ func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry
 	return l.dropUndone(ctx, part, r.Without)
 }
 
-// readOther reads the ledger of a run that the workflow own unwinds or was reset from. isRead says that it comes from its own
-// history, for it has read it before: the history of the other may be gone. Else own must have a right to it.
+// readOther reads the ledger of a run that the workflow own unwinds or was reset from. If own has read that ledger itself, it is
+// taken from own's history (isRead), because the other history may be gone. Otherwise own must have a right to it.
 func (l ledgerReader) readOther(
 	ctx context.Context, events []*historypb.HistoryEvent, own, workflowType string, of workflows.LedgerRequest, depth int,
 ) (ledger workflows.Ledger, isRead bool, err error) {
@@ -156,7 +160,7 @@ func (l ledgerReader) readStart(ctx context.Context, events []*historypb.History
 	k.done = map[string]bool{}
 	started := events[0].GetWorkflowExecutionStartedEventAttributes()
 	arguments := started.Input.GetPayloads()
-	if started.ContinuedExecutionRunId != "" && len(arguments) == 2 && !isNull(l.dc, arguments[1]) { // else a client made it up, and the run refused it
+	if started.ContinuedExecutionRunId != "" && len(arguments) == 2 && !isNull(l.dc, arguments[1]) { // otherwise a client made it up, and the run refused it
 		var carry workflows.Carry
 		if err := l.dc.FromPayload(arguments[1], &carry); err != nil {
 			return k, unreadableError{fmt.Errorf("what it was handed by the run before it: %w", err)}
@@ -165,9 +169,10 @@ func (l ledgerReader) readStart(ctx context.Context, events []*historypb.History
 			return k, nil
 		}
 		k.Unwind = carry.Compiled.Unwind
-		k.Entries, k.Progress, k.Past = carry.Saga.Entries, carry.Saga.Progress, carry.Saga.Past
+		k.Entries, k.Progress, k.Past, k.Done = carry.Saga.Entries, carry.Saga.Progress, carry.Saga.Past, carry.Saga.Done
+		k.Results = carry.Saga.Results
 		k.Redoable, k.Unknown, k.Committed, k.Pivot = carry.Redoable, carry.Unknown, carry.Committed, carry.Pivot
-		isOpen := map[string]bool{} // and what a pivot has committed is not among the entries
+		isOpen := map[string]bool{} // steps that ended in an earlier run without being done
 		for _, v := range carry.Past {
 			isOpen[v.ID] = v.State != workflows.Done
 		}
@@ -191,11 +196,11 @@ func (l ledgerReader) readStart(ctx context.Context, events []*historypb.History
 			return k, unreadableError{err}
 		}
 		ledger, isPart, err := l.readOther(ctx, events, own, workflows.RollbackType, r.Ledger(), depth)
-		k.Unwind, k.Entries = ledger.Unwind, ledger.Entries
-		if err == nil && !isPart { // what it has read itself is the part that it asked for
+		k.Unwind, k.Entries, k.Done, k.Results = ledger.Unwind, ledger.Entries, ledger.Done, ledger.Results
+		if err == nil && !isPart { // a ledger that it has read itself is already the part
 			k.Entries, err = l.selectPart(ctx, ledger.Entries, r.Ledger())
 		}
-		k.Redoable = true // what the task itself had undone is no part of this
+		k.Redoable = true // the task's own undos are not included
 		return k, err
 	case workflows.LateSweepType:
 		var r workflows.LateSweepRequest
@@ -212,10 +217,10 @@ func (l ledgerReader) readStart(ctx context.Context, events []*historypb.History
 	return k, nil
 }
 
-// localActivity is the name of the markers that a history has for local activities. A task has one: it was compiled.
+// localActivity is the marker name of local activities in a history. A task has one, for its compilation.
 const localActivity = "LocalActivity"
 
-// findUnwindMode finds the order in which the task that a run compiled is to be undone.
+// findUnwindMode returns the order in which the task that a run compiled is to be undone.
 func (l ledgerReader) findUnwindMode(events []*historypb.HistoryEvent) task.UnwindMode {
 	for _, e := range events {
 		marker := e.GetMarkerRecordedEventAttributes()

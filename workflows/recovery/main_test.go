@@ -21,9 +21,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// toy stands in for every workflow with a ledger: it does the steps that it is given, then it waits for the word "end" and
-// closes with the status that comes with it. "again" continues it as new.
-func toy(ctx workflow.Context, entries []activities.Entry) error {
+// toyTask stands in for every workflow with a ledger: it carries out its steps, then waits for the word "end" and closes with the
+// status that follows it. "again" makes it continue as new.
+func toyTask(ctx workflow.Context, entries []activities.Entry) error {
 	info := workflow.GetInfo(ctx)
 	for i, e := range entries {
 		e.Seq = i + 1
@@ -36,8 +36,8 @@ func toy(ctx workflow.Context, entries []activities.Entry) error {
 	return waiting(ctx)
 }
 
-// about is a Recover, Rollback or Redo.
-func about(ctx workflow.Context, _ map[string]any) error { return waiting(ctx) }
+// toyRepair stands in for Recover, Rollback and Redo.
+func toyRepair(ctx workflow.Context, _ map[string]any) error { return waiting(ctx) }
 
 func waiting(ctx workflow.Context) error {
 	var word string
@@ -48,7 +48,7 @@ func waiting(ctx workflow.Context) error {
 	if version, err := strconv.Atoi(word); err == nil { // with a carry of this version
 		return workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, nil, workflows.Carry{Version: version})
 	}
-	if word == "fail" || word == "cancel" { // a recovery that knows nothing of what is left
+	if word == "fail" || word == "cancel" { // a recovery that never learned what is left
 		_ = workflow.UpsertTypedSearchAttributes(ctx, workflows.AttributeStatus.ValueSet(string(compensations.Remains)))
 		if word == "cancel" {
 			return temporal.NewCanceledError()
@@ -67,7 +67,7 @@ func waiting(ctx workflow.Context) error {
 
 func done(activities.Forward) error { return nil }
 
-// stage is where a test plays: a real server, and a worker on a queue of its own.
+// stage is a real server, and a worker on a queue of its own.
 type stage struct {
 	*testing.T
 	recovery.Server
@@ -77,9 +77,9 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	c := servertest.Client(t)
 	w := worker.New(c, t.Name(), worker.Options{})
-	w.RegisterWorkflowWithOptions(toy, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+	w.RegisterWorkflowWithOptions(toyTask, workflow.RegisterOptions{Name: workflows.AgentTaskType})
 	for _, name := range []string{workflows.RecoverType, workflows.RollbackType, workflows.RedoType, "SomebodyElses"} {
-		w.RegisterWorkflowWithOptions(about, workflow.RegisterOptions{Name: name})
+		w.RegisterWorkflowWithOptions(toyRepair, workflow.RegisterOptions{Name: name})
 	}
 	w.RegisterActivityWithOptions(done, activity.RegisterOptions{Name: "toy.do"})
 	require.NoError(t, w.Start())
@@ -90,8 +90,8 @@ func newStage(t *testing.T) *stage {
 	}
 }
 
-// start starts a task that has done these steps, and returns its id.
-func (s *stage) start(workflowType string, entries ...activities.Entry) client.WorkflowRun {
+// startTask starts a task that has done these steps.
+func (s *stage) startTask(workflowType string, entries ...activities.Entry) client.WorkflowRun {
 	run, err := s.Client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{
 		TaskQueue: s.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"),
 	}, workflowType, entries)
@@ -107,8 +107,8 @@ func (s *stage) terminate(id string) {
 	require.NoError(s, s.Client.TerminateWorkflow(s.Context(), id, "", "a test"))
 }
 
-// end lets a workflow end so, and waits until it has.
-func (s *stage) end(id, how string) {
+// endWith makes a workflow end in a certain way, and waits until it has.
+func (s *stage) endWith(id, how string) {
 	run := s.describe(id)
 	require.NoError(s, s.Client.SignalWorkflow(s.Context(), id, run.RunID, "end", how))
 	require.Eventually(s, func() bool {
@@ -123,8 +123,8 @@ func (s *stage) describe(id string) recovery.Run {
 	return run
 }
 
-// refused wants that nothing was started, and why.
-func (s *stage) refused(err error, why recovery.Why, texts ...string) {
+// requireRefusal requires that err is a refusal for that reason, with these texts.
+func (s *stage) requireRefusal(err error, why recovery.Why, texts ...string) {
 	s.Helper()
 	require.Error(s, err)
 	require.Equal(s, why, recovery.WhyOf(err), err)
@@ -133,8 +133,8 @@ func (s *stage) refused(err error, why recovery.Why, texts ...string) {
 	}
 }
 
-// argument is the argument that a workflow was started with.
-func (s *stage) argument(run recovery.Run, into any) {
+// readArgument reads the argument that a workflow was started with.
+func (s *stage) readArgument(run recovery.Run, into any) {
 	history := s.Client.GetWorkflowHistory(s.Context(), run.WorkflowID, run.FirstRunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	first, err := history.Next()
 	require.NoError(s, err)

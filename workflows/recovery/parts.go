@@ -16,7 +16,7 @@ import (
 // A task can be rolled back in parts, and each part redone. Rollbacks that overlap are a stack: a later one leaves out what an
 // earlier one has undone, the last one is redone first, and a redone part is rolled back before more of the task is.
 
-// listPartRollbacks lists the ids of the rollbacks of parts of a task. The list is at most seconds behind.
+// listPartRollbacks lists the ids of the rollbacks of parts of a task. The list is a few seconds behind at most.
 func (s Server) listPartRollbacks(ctx context.Context, task workflows.Chain) ([]string, error) {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: s.Namespace,
@@ -29,7 +29,7 @@ func (s Server) listPartRollbacks(ctx context.Context, task workflows.Chain) ([]
 		if err != nil {
 			return nil, fmt.Errorf("list the rollbacks of task %s: %w", task.WorkflowID, err)
 		}
-		for _, e := range page.GetExecutions() { // a long one has several runs
+		for _, e := range page.GetExecutions() { // a long rollback has several runs
 			if id := e.GetExecution().GetWorkflowId(); !slices.Contains(ids, id) {
 				ids = append(ids, id)
 			}
@@ -40,7 +40,7 @@ func (s Server) listPartRollbacks(ctx context.Context, task workflows.Chain) ([]
 	}
 }
 
-// readRequest reads what a rollback was asked for.
+// readRequest reads the argument of a rollback.
 func (s Server) readRequest(ctx context.Context, rollback Run, dc converter.DataConverter) (r workflows.RollbackRequest, err error) {
 	history := s.Client.GetWorkflowHistory(ctx, rollback.WorkflowID, rollback.FirstRunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	first, err := history.Next()
@@ -53,7 +53,7 @@ func (s Server) readRequest(ctx context.Context, rollback Run, dc converter.Data
 	return r, nil
 }
 
-// findOverlapping finds the other rollbacks of a task that have, or had, a step in common with one.
+// findOverlapping finds the other rollbacks of a task that have or had a step in common with one.
 func (l ledgerReader) findOverlapping(ctx context.Context, one workflows.RollbackRequest, entries []activities.Entry) ([]Run, error) {
 	part, err := workflows.Part(entries, one.To, one.Step)
 	if err != nil {
@@ -94,8 +94,8 @@ func (l ledgerReader) findOverlapping(ctx context.Context, one workflows.Rollbac
 	return found, nil
 }
 
-// findEarlier finds the rollbacks that have undone some of what r is to undo. It refuses where such a part was done again
-// since, and where nothing is left.
+// findEarlier finds the rollbacks that have undone some of what r is to undo. It refuses if such a part was redone since, or if
+// nothing is left.
 func (l ledgerReader) findEarlier(ctx context.Context, r workflows.RollbackRequest, entries []activities.Entry) ([]workflows.Chain, error) {
 	before, err := l.findOverlapping(ctx, r, entries)
 	if err != nil {
@@ -128,7 +128,7 @@ func (l ledgerReader) findEarlier(ctx context.Context, r workflows.RollbackReque
 	return chains, nil
 }
 
-// checkOrder refuses to redo a rollback before those that came after it and may be needed.
+// checkOrder refuses to redo a rollback before later ones that overlap it.
 func (l ledgerReader) checkOrder(ctx context.Context, rollback Run, r workflows.RollbackRequest) error {
 	ledger, err := l.Ledger(ctx, workflows.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID}, l.dc)
 	if err != nil {
@@ -154,8 +154,8 @@ func (l ledgerReader) checkOrder(ctx context.Context, rollback Run, r workflows.
 	return nil
 }
 
-// findRedo finds the redo of a rollback, finished or running. Where there is none, or it was rolled back itself, it returns the
-// last rollback.
+// findRedo finds the redo of a rollback, finished or running. If there is none, or it was rolled back itself, it returns the last
+// rollback.
 func (s Server) findRedo(ctx context.Context, rollback Run) (Run, error) {
 	for {
 		redo, err := s.Describe(ctx, workflows.RedoID(rollback.Chain), "")
@@ -169,7 +169,7 @@ func (s Server) findRedo(ctx context.Context, rollback Run) (Run, error) {
 			return redo, err
 		}
 		if !redo.Done() {
-			return rollback, nil // it has failed, and unwound
+			return rollback, nil // it failed and unwound
 		}
 		back, err := s.Describe(ctx, workflows.RollbackID(workflows.RollbackRequest{Chain: redo.Chain}), "")
 		if WhyOf(err) == Unknown {
@@ -185,7 +185,7 @@ func (s Server) findRedo(ctx context.Context, rollback Run) (Run, error) {
 	}
 }
 
-// dropUndone leaves out of entries what rollbacks have undone.
+// dropUndone returns entries without those that rollbacks have undone.
 func (l ledgerReader) dropUndone(ctx context.Context, entries []activities.Entry, rollbacks []workflows.Chain) ([]activities.Entry, error) {
 	for _, rollback := range rollbacks {
 		undone, err := l.findUndone(ctx, rollback)

@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -9,16 +10,19 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// reading is a ledger as far as it is read.
+// reading is a ledger that is being read.
 type reading struct {
 	workflows.Ledger
 
 	done         map[string]bool // the steps that are done, by token
-	wrongVersion string          // why what the run was handed cannot be read; empty: it can
+	known        map[string]bool // the steps whose forwards have succeeded in a history, by token
+	wrongVersion string          // why the carry of the run cannot be read; empty if it can
 }
 
 // merge adds the ledger of another run of the same task.
 func (r *reading) merge(l workflows.Ledger) {
+	compensations.AddDone(r.known, l.Entries, l.Done)
+	r.addResults(l.Results)
 	isKnown := map[string]bool{}
 	for _, e := range r.Entries {
 		isKnown[e.Token] = true
@@ -30,7 +34,7 @@ func (r *reading) merge(l workflows.Ledger) {
 	}
 	slices.SortStableFunc(r.Entries, func(a, b activities.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 	r.Past.Merge(l.Past)
-	r.Unknown = r.Unknown || l.Unknown
+	r.Unknown, r.Completed = r.Unknown || l.Unknown, r.Completed || l.Completed
 	r.Committed, r.Pivot = max(r.Committed, l.Committed), max(r.Pivot, l.Pivot)
 	for token, progress := range l.Progress {
 		if r.Progress == nil {
@@ -40,13 +44,24 @@ func (r *reading) merge(l workflows.Ledger) {
 	}
 }
 
-// applyTrace takes off the ledger what the run has undone, what persons have accepted, and what its pivot has committed, in
-// addition to so many steps.
+func (r *reading) addResults(results compensations.Results) {
+	if r.Results == nil {
+		r.Results = compensations.Results{}
+	}
+	maps.Copy(r.Results, results)
+}
+
+// applyTrace takes off the ledger what the run has undone, what people have accepted, and what its pivot has committed. committed
+// is the number of steps that had been committed before.
 func (r *reading) applyTrace(trace activities.Trace, committed int) {
 	for token := range trace.Done {
-		r.done[token] = true
+		r.done[token], r.known[token] = true, true
 	}
+	known := compensations.Results{}
 	for _, e := range r.Entries {
+		if result, isDone := trace.Done[e.Token]; isDone {
+			known.Add(e, result)
+		}
 		if e.Pivot && r.done[e.Token] {
 			r.Pivot = max(r.Pivot, e.Seq)
 		}
@@ -69,4 +84,7 @@ func (r *reading) applyTrace(trace activities.Trace, committed int) {
 		return isCommitted
 	})
 	r.Committed = max(r.Committed, committed)
+	r.Done = compensations.DoneRanges(r.Entries, r.known)
+	r.addResults(known)
+	r.Results = r.Results.Of(r.Entries)
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// Find finds the run to recover for a workflow id: its last run, or, where the recovery of that has died, the last run of the
-// recovery.
+// Find finds the run to recover for a workflow id: its last run or, if the recovery of that has died, the last run of the recovery.
 func (s Server) Find(ctx context.Context, id string) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
@@ -22,7 +21,7 @@ func (s Server) Find(ctx context.Context, id string) (Run, error) {
 	return s.findUnrecovered(ctx, run)
 }
 
-// FindRun is Find for a closed run from a list, which may be long out of date. Where the id was used again since, the run is a
+// FindRun is Find for a closed run from a list that may be long out of date. If the workflow id was used again since, the run is a
 // task of its own.
 func (s Server) FindRun(ctx context.Context, id, runID string) (Run, error) {
 	last, err := s.LastOf(ctx, id, runID)
@@ -35,7 +34,7 @@ func (s Server) FindRun(ctx context.Context, id, runID string) (Run, error) {
 	return s.findUnrecovered(ctx, last)
 }
 
-// findUnrecovered follows dead recoveries of a dead run to the one that nobody recovers yet.
+// findUnrecovered follows the dead recoveries of a dead run to the one that nothing recovers yet.
 func (s Server) findUnrecovered(ctx context.Context, run Run) (Run, error) {
 	for {
 		if err := run.checkDead(); err != nil {
@@ -74,12 +73,12 @@ func (r Run) checkDead() error {
 
 // Recover starts the recovery of a run that Find has found.
 func (s Server) Recover(ctx context.Context, dead Run, who string) (Run, error) {
-	return s.startOnce(ctx, dead, workflows.RecoverID(dead.Chain), workflows.RecoverType, "recover "+dead.WorkflowID,
+	return s.startOnce(ctx, dead, workflows.RecoverID(dead.Chain), workflows.RecoverType, "recover "+dead.WorkflowID, "",
 		workflows.RecoverRequest{Chain: dead.Chain, Ended: dead.Ending(), Who: who})
 }
 
-// TakeOver terminates the running chain of a workflow id and finds the run to recover. It terminates nothing that could not be
-// recovered: see Readable. On a chain that is dead already it is Find.
+// TakeOver terminates the running chain of a workflow id and finds the run to recover. It does not terminate what could not be
+// recovered: see Readable. For a chain that is already dead it is the same as Find.
 func (s Server) TakeOver(ctx context.Context, id, who string, dc converter.DataConverter) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
@@ -105,9 +104,9 @@ func (s Server) TakeOver(ctx context.Context, id, who string, dc converter.DataC
 	return s.Find(ctx, id)
 }
 
-// checkTakeOver is nil where a run that is alive could be recovered if it were dead.
+// checkTakeOver refuses a live run that could not be recovered if it were dead.
 func (s Server) checkTakeOver(ctx context.Context, run Run, dc converter.DataConverter) error {
-	by, err := s.Describe(ctx, workflows.RecoverID(run.Chain), "") // there is one where the run was reset
+	by, err := s.Describe(ctx, workflows.RecoverID(run.Chain), "") // it exists if the run was reset
 	switch {
 	case err == nil && !by.Dead():
 		return refuseTaken(run, by)

@@ -16,9 +16,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-func TestADeadTaskIsRecoveredOnceWhoeverAsks(t *testing.T) {
+func TestADeadTaskIsRecoveredOnce(t *testing.T) {
 	s := newStage(t)
-	task := s.start(workflows.AgentTaskType)
+	task := s.startTask(workflows.AgentTaskType)
 	s.terminate(task.GetID())
 
 	const askers = 8
@@ -41,25 +41,25 @@ func TestADeadTaskIsRecoveredOnceWhoeverAsks(t *testing.T) {
 			require.Empty(t, one.WorkflowID, "started twice")
 			one = started[i]
 		} else {
-			s.refused(err, recovery.Taken, task.GetID()+" is already being recovered by recover-"+task.GetRunID())
+			s.requireRefusal(err, recovery.Taken, task.GetID()+" is already being recovered by recover-"+task.GetID()+"-"+task.GetRunID())
 		}
 	}
-	require.Equal(t, "recover-"+task.GetRunID(), one.WorkflowID)
+	require.Equal(t, "recover-"+task.GetID()+"-"+task.GetRunID(), one.WorkflowID)
 	require.Equal(t, recovery.Run{
-		Chain: workflows.Chain{WorkflowID: "recover-" + task.GetRunID(), RunID: one.RunID, FirstRunID: one.RunID},
-		Type:  workflows.RecoverType, Status: one.Status, Unwind: compensations.Open, Agent: "bot", Queue: t.Name(), Task: task.GetID(),
+		Chain: workflows.Chain{WorkflowID: "recover-" + task.GetID() + "-" + task.GetRunID(), RunID: one.RunID, FirstRunID: one.RunID},
+		Type:  workflows.RecoverType, Status: one.Status, Unwind: compensations.Open, Agent: "bot", Queue: t.Name(), Task: task.GetID(), Of: task.GetID(), Started: one.Started,
 	}, one)
 	var request workflows.RecoverRequest
-	s.argument(one, &request)
+	s.readArgument(one, &request)
 	require.Equal(t, workflows.RecoverRequest{
 		Chain: workflows.Chain{WorkflowID: task.GetID(), RunID: task.GetRunID(), FirstRunID: task.GetRunID()}, Ended: "terminated", Who: "ann",
 	}, request)
 
-	s.end(one.WorkflowID, string(compensations.Unwound))
+	s.endWith(one.WorkflowID, string(compensations.Unwound))
 	_, err := s.Find(t.Context(), task.GetID())
-	s.refused(err, recovery.Taken, task.GetID()+" was already recovered by "+one.WorkflowID)
+	s.requireRefusal(err, recovery.Taken, task.GetID()+" was already recovered by "+one.WorkflowID)
 	_, err = s.Find(t.Context(), one.WorkflowID)
-	s.refused(err, recovery.Ended, one.WorkflowID+" has ended by itself as unwound")
+	s.requireRefusal(err, recovery.Ended, one.WorkflowID+" has ended by itself as unwound")
 }
 
 func TestARunThatTimedOutIsDead(t *testing.T) {
@@ -74,61 +74,61 @@ func TestARunThatTimedOutIsDead(t *testing.T) {
 	require.Equal(t, "timed out", dead.Ending())
 }
 
-func TestWhatDidNotDieIsNotRecovered(t *testing.T) {
+func TestOnlyADeadRunIsRecovered(t *testing.T) {
 	s := newStage(t)
 	_, err := s.Find(t.Context(), "no-such-task")
-	s.refused(err, recovery.Unknown, `there is no task "no-such-task" in namespace default`)
+	s.requireRefusal(err, recovery.Unknown, `there is no task "no-such-task" in namespace default`)
 
-	foreign := s.start("SomebodyElses").GetID()
+	foreign := s.startTask("SomebodyElses").GetID()
 	_, err = s.Find(t.Context(), foreign)
-	s.refused(err, recovery.Foreign, "is a workflow of type SomebodyElses, and no task")
+	s.requireRefusal(err, recovery.Foreign, "is a workflow of type SomebodyElses, and no task")
 	_, err = s.TakeOver(t.Context(), foreign, "ann", s.dc)
-	s.refused(err, recovery.Foreign)
+	s.requireRefusal(err, recovery.Foreign)
 	require.True(t, s.describe(foreign).Alive(), "and it is not touched")
 
-	task := s.start(workflows.AgentTaskType).GetID()
+	task := s.startTask(workflows.AgentTaskType).GetID()
 	_, err = s.Find(t.Context(), task)
-	s.refused(err, recovery.Alive, task+" is running: cancel it and it unwinds by itself; where it is stuck, take it over")
+	s.requireRefusal(err, recovery.Alive, task+" is running: cancel it and it unwinds by itself; where it is stuck, take it over")
 	for how, text := range map[compensations.Status]string{
 		compensations.Committed: "has ended by itself as committed: there is nothing to recover; to take it back, roll it back",
 		compensations.Unwound:   "has ended by itself as unwound: there is nothing to recover",
 		compensations.Remains:   "has ended by itself as unwound-with-remains: there is nothing to recover",
 		compensations.Partly:    "has ended by itself as partly-committed: there is nothing to recover; to take it back, roll it back",
 	} {
-		task := s.start(workflows.AgentTaskType).GetID()
-		s.end(task, string(how))
+		task := s.startTask(workflows.AgentTaskType).GetID()
+		s.endWith(task, string(how))
 		_, err = s.Find(t.Context(), task)
-		s.refused(err, recovery.Ended, task+" "+text)
+		s.requireRefusal(err, recovery.Ended, task+" "+text)
 		_, err = s.TakeOver(t.Context(), task, "ann", s.dc)
-		s.refused(err, recovery.Ended)
+		s.requireRefusal(err, recovery.Ended)
 	}
 }
 
-func TestALivingChainIsLeftAloneAndADeadOneIsRecoveredFromItsLastRun(t *testing.T) {
+func TestALiveChainIsLeftAloneAndADeadOneRecoveredFromItsLastRun(t *testing.T) {
 	s := newStage(t)
-	task := s.start(workflows.AgentTaskType)
-	s.end(task.GetID(), "again")
+	task := s.startTask(workflows.AgentTaskType)
+	s.endWith(task.GetID(), "again")
 	last := s.describe(task.GetID())
 	require.NotEqual(t, task.GetRunID(), last.RunID)
 	require.Equal(t, task.GetRunID(), last.FirstRunID)
 	require.Equal(t, compensations.Open, last.Unwind)
 	_, err := s.Find(t.Context(), task.GetID())
-	s.refused(err, recovery.Alive)
+	s.requireRefusal(err, recovery.Alive)
 	_, err = s.FindRun(t.Context(), task.GetID(), task.GetRunID())
-	s.refused(err, recovery.Superseded, "run "+last.RunID+" goes on in its place")
+	s.requireRefusal(err, recovery.Superseded, "run "+last.RunID+" goes on in its place")
 
 	s.terminate(task.GetID())
 	dead, err := s.Find(t.Context(), task.GetID())
 	require.NoError(t, err)
 	require.Equal(t, workflows.Chain{WorkflowID: task.GetID(), RunID: last.RunID, FirstRunID: task.GetRunID()}, dead.Chain)
-	require.Equal(t, "recover-"+task.GetRunID(), workflows.RecoverID(dead.Chain))
+	require.Equal(t, "recover-"+task.GetID()+"-"+task.GetRunID(), workflows.RecoverID(dead.Chain))
 	_, err = s.FindRun(t.Context(), task.GetID(), last.RunID)
 	require.NoError(t, err)
 }
 
 func TestADeadRecoveryIsRecoveredItself(t *testing.T) {
 	s := newStage(t)
-	task := s.start(workflows.AgentTaskType)
+	task := s.startTask(workflows.AgentTaskType)
 	s.terminate(task.GetID())
 	of := s.describe(task.GetID())
 	for range 3 {
@@ -139,7 +139,7 @@ func TestADeadRecoveryIsRecoveredItself(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, task.GetID(), of.Task, "it is about the first")
 		_, err = s.Find(t.Context(), task.GetID())
-		s.refused(err, recovery.Taken, "is already being recovered by "+of.WorkflowID)
+		s.requireRefusal(err, recovery.Taken, "is already being recovered by "+of.WorkflowID)
 		s.terminate(of.WorkflowID)
 		of = s.describe(of.WorkflowID)
 	}
@@ -153,7 +153,7 @@ func TestADeadRecoveryIsRecoveredItself(t *testing.T) {
 
 func TestAResetRunTakesThePlaceOfTheDeadOne(t *testing.T) {
 	s := newStage(t)
-	task := s.start(workflows.AgentTaskType, entry("one"))
+	task := s.startTask(workflows.AgentTaskType, entry("one"))
 	require.Eventually(t, func() bool {
 		d, err := s.Client.DescribeWorkflowExecution(t.Context(), task.GetID(), "")
 		return err == nil && d.WorkflowExecutionInfo.HistoryLength >= 10
@@ -165,9 +165,9 @@ func TestAResetRunTakesThePlaceOfTheDeadOne(t *testing.T) {
 	})
 	require.NoError(t, err)
 	_, err = s.Find(t.Context(), task.GetID())
-	s.refused(err, recovery.Alive)
+	s.requireRefusal(err, recovery.Alive)
 	_, err = s.FindRun(t.Context(), task.GetID(), task.GetRunID())
-	s.refused(err, recovery.Superseded, "run "+reset.RunId+" goes on in its place")
+	s.requireRefusal(err, recovery.Superseded, "run "+reset.RunId+" goes on in its place")
 	s.terminate(task.GetID())
 	dead, err := s.Find(t.Context(), task.GetID())
 	require.NoError(t, err)
@@ -175,25 +175,25 @@ func TestAResetRunTakesThePlaceOfTheDeadOne(t *testing.T) {
 
 	by, err := s.Recover(t.Context(), dead, "ann")
 	require.NoError(t, err)
-	s.end(by.WorkflowID, string(compensations.Unwound))
+	s.endWith(by.WorkflowID, string(compensations.Unwound))
 	_, err = s.Client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
 		WorkflowTaskFinishEventId: 4, RequestId: "twice", Reason: "a test",
 	})
 	require.NoError(t, err)
 	_, err = s.TakeOver(t.Context(), task.GetID(), "ann", s.dc)
-	s.refused(err, recovery.Taken, "was already recovered by "+by.WorkflowID)
+	s.requireRefusal(err, recovery.Taken, "was already recovered by "+by.WorkflowID)
 	require.True(t, s.describe(task.GetID()).Alive(), "nothing is ended that could not be recovered")
 }
 
-func TestWhatAnotherVersionWroteIsNotRecovered(t *testing.T) {
+func TestALedgerOfAnotherVersionIsRefused(t *testing.T) {
 	s := newStage(t)
 	start := func(version int) string {
 		task, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
 			TaskQueue: s.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"),
 		}, workflows.AgentTaskType, nil)
 		require.NoError(t, err)
-		s.end(task.GetID(), strconv.Itoa(version))
+		s.endWith(task.GetID(), strconv.Itoa(version))
 		return task.GetID()
 	}
 	dead := func(id string) recovery.Run {
@@ -209,19 +209,19 @@ func TestWhatAnotherVersionWroteIsNotRecovered(t *testing.T) {
 	} {
 		id := start(version)
 		_, err := s.TakeOver(t.Context(), id, "ann", s.dc)
-		s.refused(err, recovery.OtherVersion, "recorded by a version that this one cannot undo", wayOut)
+		s.requireRefusal(err, recovery.OtherVersion, "recorded by a version that this one cannot undo", wayOut)
 		require.True(t, s.describe(id).Alive(), "nothing is ended that could not be recovered")
 		other := dead(id)
-		s.refused(s.Readable(t.Context(), other, s.dc), recovery.OtherVersion, wayOut)
+		s.requireRefusal(s.Readable(t.Context(), other, s.dc), recovery.OtherVersion, wayOut)
 		_, err = s.Ledger(t.Context(), workflows.LedgerRequest{WorkflowID: other.WorkflowID, RunID: other.RunID}, s.dc)
-		s.refused(err, recovery.OtherVersion)
+		s.requireRefusal(err, recovery.OtherVersion)
 	}
 }
 
-func TestTakingOverEndsTheLivingChain(t *testing.T) {
+func TestTakingOverEndsTheLiveChain(t *testing.T) {
 	s := newStage(t)
-	task := s.start(workflows.AgentTaskType)
-	s.end(task.GetID(), "again")
+	task := s.startTask(workflows.AgentTaskType)
+	s.endWith(task.GetID(), "again")
 	dead, err := s.TakeOver(t.Context(), task.GetID(), "ann", s.dc)
 	require.NoError(t, err)
 	require.Equal(t, task.GetRunID(), dead.FirstRunID)

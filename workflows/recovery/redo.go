@@ -10,7 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// FindRollback finds the rollback that redoing a workflow id means: that id's own, or the one rollback of that task.
+// FindRollback finds the rollback to redo for a workflow id: that workflow itself, or the only rollback of that task.
 func (s Server) FindRollback(ctx context.Context, id string) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
@@ -30,7 +30,7 @@ func (s Server) FindRollback(ctx context.Context, id string) (Run, error) {
 	return run, s.checkOver(ctx, run)
 }
 
-// checkOver refuses a rollback that is not at its end; of one that has died, its recovery has to be.
+// checkOver refuses a rollback that has not ended; if it died, its recovery must have ended.
 func (s Server) checkOver(ctx context.Context, rollback Run) error {
 	last, err := s.LastRecovery(ctx, rollback)
 	switch {
@@ -44,7 +44,7 @@ func (s Server) checkOver(ctx context.Context, rollback Run) error {
 	return nil
 }
 
-// rollbackOf finds the rollback of a task: that of the whole task, else the only one of a part of it.
+// rollbackOf finds the rollback of a task: that of the whole task, otherwise the only one of a part of it.
 func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 	if task.Alive() {
 		return task, refusef(Alive, task.WorkflowID, "task %s is running: it was not rolled back", task.WorkflowID)
@@ -67,7 +67,7 @@ func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 	return run, refusef(NoSuchPart, task.WorkflowID, "task %s was rolled back in parts: name one of %s", task.WorkflowID, strings.Join(ids, ", "))
 }
 
-// Redo starts the redo of a rollback that FindRollback has found. dc is the data converter that the rollback was started with.
+// Redo starts the redo of a rollback found by FindRollback. dc is the data converter that the rollback was started with.
 func (s Server) Redo(ctx context.Context, rollback Run, who string, dc converter.DataConverter) (Run, error) {
 	of, err := s.readRequest(ctx, rollback, dc)
 	if err != nil {
@@ -77,5 +77,5 @@ func (s Server) Redo(ctx context.Context, rollback Run, who string, dc converter
 		return Run{}, err
 	}
 	r := workflows.RedoRequest{Rollback: rollback.Chain, Task: of.Chain, Who: who}
-	return s.startOnce(ctx, rollback, workflows.RedoID(rollback.Chain), workflows.RedoType, "redo "+of.WorkflowID, r)
+	return s.startOnce(ctx, rollback, workflows.RedoID(rollback.Chain), workflows.RedoType, "redo "+of.WorkflowID, rollback.Part, r)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// RedoInput reads what a rolled back task was, for the workflow of that id to do it again: its document, and the outputs of all its
-// steps.
+// RedoInput reads what the workflow id needs to redo a rolled-back task: its document, the tokens of the undone steps, and the
+// outputs of the others.
 func (s Server) RedoInput(ctx context.Context, id string, r workflows.RedoRequest, dc converter.DataConverter) (workflows.RedoInput, error) {
 	l := ledgerReader{Server: s, dc: dc}
 	input := workflows.RedoInput{Outputs: map[string]map[string]any{}, Tokens: map[string]string{}, Places: map[string]activities.Place{}}
@@ -62,7 +62,7 @@ func (l ledgerReader) findUndone(ctx context.Context, rollback workflows.Chain) 
 	return undone, nil
 }
 
-// readDone reads what a task has done, and its document: that of a redo is the document of the task that it does again.
+// readDone reads what a task has done, and its document. The document of a redo is that of the task that it repeats.
 func (l ledgerReader) readDone(ctx context.Context, c workflows.Chain, undone map[string]bool, input *workflows.RedoInput, depth int) error {
 	runs, err := l.readChain(ctx, c)
 	if err != nil {

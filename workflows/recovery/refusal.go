@@ -11,19 +11,19 @@ type Why string
 // The reasons.
 const (
 	Unknown      Why = "unknown"    // there is no such workflow
-	Foreign      Why = "foreign"    // it is no task of Unwind's
-	Alive        Why = "alive"      // it runs
+	Foreign      Why = "foreign"    // it is not a task of Unwind
+	Alive        Why = "alive"      // it is running
 	Ended        Why = "ended"      // it closed by itself, with its report
 	Dead         Why = "dead"       // it ended without unwinding: it has to be recovered first
 	Superseded   Why = "superseded" // the chain went on after that run: it was reset
-	Taken        Why = "taken"      // another workflow does it, or has done it
-	TooLate      Why = "too-late"   // its rollback window is over
-	Order        Why = "order"      // what came after it has to be taken back first
+	Taken        Why = "taken"      // another workflow is doing it, or has done it
+	TooLate      Why = "too-late"   // its rollback window has closed
+	Order        Why = "order"      // what came after it has to be reversed first
 	NoSuchPart   Why = "no-such-part"
 	Gone         Why = "gone"          // the namespace no longer keeps its history
 	Unreadable   Why = "unreadable"    // this data converter cannot read its history, or this version does not understand it
-	TooLarge     Why = "too-large"     // more than a payload can hold, or than is looked through
-	OtherVersion Why = "other-version" // a version wrote it that this one cannot read: use that one
+	TooLarge     Why = "too-large"     // it exceeds a payload, or maxDepth
+	OtherVersion Why = "other-version" // another version wrote it, and only that one can read it
 )
 
 // Refusal says why nothing was started.
@@ -40,7 +40,7 @@ func refusef(why Why, id, format string, args ...any) error {
 	return &Refusal{why, id, fmt.Sprintf(format, args...)}
 }
 
-// WhyOf is the reason of err, empty where it is no refusal.
+// WhyOf returns the reason in err; empty if err is not a Refusal.
 func WhyOf(err error) Why {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r.Why

@@ -10,10 +10,11 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// Anybody who may start a workflow can start a Recover, a Rollback or a Redo by hand, of any run. So who asks for a ledger is looked
-// at, by what only the server says, and not who started it: a recovery gets that of a dead run, under the id that it alone has.
+// Anybody who may start workflows can start a Recover, Rollback or Redo of any run by hand. So a ledger is refused or handed over
+// by the facts that the server alone states, and not by who started the workflow: the ledger of a dead run goes to the one workflow
+// whose id is that of its recovery.
 
-// LedgerFor is Ledger for a workflow that unwinds it: it refuses one that has no right to.
+// LedgerFor is Ledger for the workflow id, which unwinds it: it refuses a workflow that has no right to.
 func (s Server) LedgerFor(ctx context.Context, id, workflowType string, r workflows.LedgerRequest, dc converter.DataConverter) (workflows.Ledger, error) {
 	if err := s.checkRight(ctx, id, workflowType, r); err != nil {
 		return workflows.Ledger{}, err
@@ -44,7 +45,7 @@ func (s Server) checkRight(ctx context.Context, id, workflowType string, r workf
 	return refusef(Foreign, r.WorkflowID, "%s of type %s is not what unwinds run %s of %s: use starter recover, rollback or redo", id, workflowType, r.RunID, r.WorkflowID)
 }
 
-// checkStaysDead refuses a run that lives, or goes on in another one.
+// checkStaysDead refuses a run that is alive, or goes on as another one.
 func (s Server) checkStaysDead(ctx context.Context, run Run) error {
 	if err := run.checkDead(); err != nil {
 		return err
@@ -56,7 +57,7 @@ func (s Server) checkStaysDead(ctx context.Context, run Run) error {
 	return err
 }
 
-// checkRedo refuses a Redo that was not made by Server.Redo, or whose rollback is not over.
+// checkRedo refuses a Redo that Server.Redo did not start, or whose rollback has not ended.
 func (s Server) checkRedo(ctx context.Context, id string, r workflows.RedoRequest) error {
 	if id != workflows.RedoID(r.Rollback) {
 		return refusef(Foreign, r.Rollback.WorkflowID, "%s is not what redoes %s: use starter redo", id, r.Rollback.WorkflowID)
@@ -71,7 +72,7 @@ func (s Server) checkRedo(ctx context.Context, id string, r workflows.RedoReques
 	return s.checkOver(ctx, rollback)
 }
 
-// Final makes of a refusal an error that an activity is not retried for: of type NotYours where the workflow that asks must not act.
+// Final turns a refusal into a non-retryable error: of type NotYours if the workflow that asked must not act.
 func Final(err error) error {
 	errorType := string(activities.Refused)
 	switch WhyOf(err) {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// Part says what of a task is rolled back: with neither field set, all of it.
+// Part says which part of a task is rolled back. The zero value means all of it.
 type Part struct {
 	// To is a savepoint: what was done after it is undone.
 	To string
@@ -22,7 +22,18 @@ type Part struct {
 	Step string
 }
 
-// FindDone finds the last run of a task that can be rolled back: it has closed, and what it did was meant to stay.
+// String is the part in words; empty for the whole task.
+func (p Part) String() string {
+	switch {
+	case p.To != "":
+		return "to savepoint " + p.To
+	case p.Step != "":
+		return "step " + p.Step
+	}
+	return ""
+}
+
+// FindDone finds the last run of a task that can be rolled back: it has closed, and what it did is in place.
 func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
@@ -44,8 +55,8 @@ func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 	return run, nil
 }
 
-// Rollback starts the rollback of a run that FindDone has found. It refuses a part that the task does not have, and what
-// is past its rollback window. dc is the data converter that the task was run with.
+// Rollback starts the rollback of a run found by FindDone. It refuses a part that the task does not have, and a task whose rollback
+// window has closed. dc is the data converter that the task was run with.
 func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why string, dc converter.DataConverter) (Run, error) {
 	ledger, err := s.Ledger(ctx, workflows.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
 	if err != nil {
@@ -58,10 +69,10 @@ func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why stri
 	if r.Without, err = (ledgerReader{s, dc}).findEarlier(ctx, r, ledger.Entries); err != nil {
 		return Run{}, err
 	}
-	return s.startOnce(ctx, done, workflows.RollbackID(r), workflows.RollbackType, "roll back "+done.WorkflowID, r)
+	return s.startOnce(ctx, done, workflows.RollbackID(r), workflows.RollbackType, "roll back "+done.WorkflowID, part.String(), r)
 }
 
-// checkPart refuses a part that is not on the ledger, and a task of which nothing can be rolled back any more.
+// checkPart refuses a part that is not on the ledger, and a task of which nothing can be rolled back any longer.
 func checkPart(done Run, part Part, entries []activities.Entry) error {
 	var steps, savepoints []string
 	var until time.Time
@@ -89,7 +100,7 @@ func checkPart(done Run, part Part, entries []activities.Entry) error {
 	return nil
 }
 
-// margin is the last part of a rollback window, at most a tenth of it, in which no rollback begins: retention must see it in time.
+// margin is the end of a rollback window, at most a tenth of it, in which no rollback begins: retention must notice it in time.
 const margin = time.Minute
 
 // maxListed is how many names an error lists.

@@ -10,6 +10,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
@@ -17,16 +18,21 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// Types are the workflows that have a ledger: a task, and what unwinds or repeats one. Each of them can be recovered.
+// Types are the workflow types that have a ledger: a task, and those that unwind or repeat one. Each can be recovered.
 var Types = []string{
 	workflows.AgentTaskType, workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.LateSweepType,
 }
 
-// GoForward are those of Types that do steps, and so can be rolled back.
+// GoForward are those of Types that carry out steps, and so can be rolled back.
 var GoForward = []string{workflows.AgentTaskType, workflows.RedoType}
 
-// memoTask is the memo of a Recover, Rollback or Redo with the workflow id of the task that it serves in the end.
-const memoTask = "UnwindTask"
+// Memos of a Recover, Rollback or Redo: the workflow id of the task that it serves in the end, that of the workflow that it
+// recovers, rolls back or redoes, and which part of it.
+const (
+	memoTask = "UnwindTask"
+	memoOf   = "UnwindOf"
+	memoPart = "UnwindPart"
+)
 
 // Server is where tasks run.
 type Server struct {
@@ -40,17 +46,22 @@ type Run struct {
 	workflows.Chain
 	Type   string
 	Status enumspb.WorkflowExecutionStatus
-	// Unwind is the search attribute UnwindStatus. It is empty before the first workflow task of a run that was started without.
+	// Unwind is the search attribute UnwindStatus. It may be empty before the run's first workflow task.
 	Unwind compensations.Status
 	Agent  string
 	Queue  string
-	// Task is the workflow id of the task that the run serves in the end; of a task its own.
+	// Task is the workflow id of the original task, which is the run's own if it is a task.
 	Task string
+	// Of is the workflow id of what the run recovers, rolls back or redoes; empty for a task. Part says what of it is rolled back:
+	// "to savepoint half", "step one".
+	Of, Part string
+	// Started is when the run started.
+	Started time.Time
 	// Closed is when it closed; zero while it runs.
 	Closed time.Time
 }
 
-// Describe describes a run; with an empty run id the last one of that workflow id.
+// Describe describes a run. With an empty run id it describes the last run of the workflow id.
 func (s Server) Describe(ctx context.Context, id, runID string) (Run, error) {
 	d, err := s.Client.DescribeWorkflowExecution(ctx, id, runID)
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
@@ -64,42 +75,50 @@ func (s Server) Describe(ctx context.Context, id, runID string) (Run, error) {
 		Chain: workflows.Chain{WorkflowID: id, RunID: info.GetExecution().GetRunId(), FirstRunID: info.GetFirstRunId()},
 		Type:  info.GetType().GetName(), Status: info.GetStatus(), Queue: d.GetExecutionConfig().GetTaskQueue().GetName(), Task: id,
 	}
-	if closed := info.GetCloseTime(); closed != nil {
-		run.Closed = closed.AsTime()
-	}
-	attributes := info.GetSearchAttributes().GetIndexedFields()
-	decode(attributes[workflows.AttributeStatus.GetName()], &run.Unwind)
-	decode(attributes[workflows.AttributeAgent.GetName()], &run.Agent)
-	decode(info.GetMemo().GetFields()[memoTask], &run.Task)
+	run.readInfo(info)
 	if run.FirstRunID == "" {
 		return run, fmt.Errorf("the Temporal server does not tell the first run of workflow %s, by which a task is known; it is too old", id)
 	}
 	return run, nil
 }
 
-// decode reads a payload that the server indexes, or one that the starter wrote, which no codec touches.
+// readInfo reads what lists tell of a run as well as descriptions do.
+func (r *Run) readInfo(info *workflowpb.WorkflowExecutionInfo) {
+	r.Started = info.GetStartTime().AsTime()
+	if closed := info.GetCloseTime(); closed != nil {
+		r.Closed = closed.AsTime()
+	}
+	attributes, memo := info.GetSearchAttributes().GetIndexedFields(), info.GetMemo().GetFields()
+	decode(attributes[workflows.AttributeStatus.GetName()], &r.Unwind)
+	decode(attributes[workflows.AttributeAgent.GetName()], &r.Agent)
+	decode(memo[memoTask], &r.Task)
+	decode(memo[memoOf], &r.Of)
+	decode(memo[memoPart], &r.Part)
+}
+
+// decode reads a payload that no codec touches: a search attribute, or a memo field that the starter wrote.
 func decode[T ~string](p *commonpb.Payload, into *T) {
 	if p != nil {
 		_ = converter.GetDefaultDataConverter().FromPayload(p, into)
 	}
 }
 
-// Alive says that the run has not ended.
+// Alive reports whether the run has not ended.
 func (r Run) Alive() bool { return r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING }
 
-// Dead says that the run has ended and did not unwind: what it did is still there. A recovery that did not complete is dead too:
-// it never learned what to undo.
+// Dead reports whether the run has ended without unwinding, so that what it did is still there. A recovery that did not complete is
+// dead too: it never learned what to undo.
 func (r Run) Dead() bool {
 	_, ended := endings[r.Status]
 	return ended && (r.Unwind == compensations.Open || r.Unwind == "" || r.Type == workflows.RecoverType)
 }
 
-// Settled says that the run has ended by itself, with its report.
+// Settled reports whether the run has ended by itself, with its report.
 func (r Run) Settled() bool {
 	return !r.Alive() && r.Unwind != compensations.Open && r.Unwind != ""
 }
 
-// Done says that what the run did was meant to stay.
+// Done reports whether the run has ended with what it did in place.
 func (r Run) Done() bool {
 	switch r.Unwind {
 	case compensations.Committed, compensations.Partly, compensations.Redone:
@@ -108,10 +127,10 @@ func (r Run) Done() bool {
 	return false
 }
 
-// Ending is the word for how a run ended that did not complete: "terminated".
+// Ending is the word for how an incomplete run ended, such as "terminated".
 func (r Run) Ending() string { return endings[r.Status] }
 
-// endings are the ways in which a run can end without completing.
+// endings are the words for the ways in which a run can end without completing.
 var endings = map[enumspb.WorkflowExecutionStatus]string{
 	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED: "terminated",
 	enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:  "timed out",

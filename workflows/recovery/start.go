@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -13,15 +15,16 @@ import (
 )
 
 // startOnce starts a workflow about the run from, on that run's task queue. Its id can be used once, ever.
-func (s Server) startOnce(ctx context.Context, from Run, id, workflowType, summary string, request any) (Run, error) {
+func (s Server) startOnce(ctx context.Context, from Run, id, workflowType, summary, part string, request any) (Run, error) {
 	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: id, TaskQueue: from.Queue,
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		TypedSearchAttributes:                    workflows.OpenAttributes(from.Agent),
-		Memo:                                     map[string]any{memoTask: from.Task},
-		StaticSummary:                            summary,
+		TypedSearchAttributes:                    workflows.ServingAttributes(from.Agent, from.Task),
+		Memo:                                     map[string]any{memoTask: from.Task, memoOf: from.WorkflowID, memoPart: part},
+		StaticSummary:                            strings.TrimSpace(summary + " " + part),
+		StaticDetails:                            s.describeService(from, summary, part),
 	}, workflowType, request)
 	if _, taken := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); taken {
 		other, err := s.Describe(ctx, id, "")
@@ -36,7 +39,16 @@ func (s Server) startOnce(ctx context.Context, from Run, id, workflowType, summa
 	return s.Describe(ctx, run.GetID(), run.GetRunID())
 }
 
-// refuseTaken refuses what another workflow does or has done.
+// describeService says, as Markdown for the Temporal UI, what a workflow is about, with links there and to all that serves the
+// same task.
+func (s Server) describeService(from Run, summary, part string) string {
+	namespace := "/namespaces/" + url.PathEscape(s.Namespace)
+	text := fmt.Sprintf("**%s**: [%s](%s/workflows/%s/%s/history)", strings.TrimSpace(summary+" "+part), from.WorkflowID,
+		namespace, url.PathEscape(from.WorkflowID), from.RunID)
+	return text + fmt.Sprintf("\n\n[All about task %s](%s)", from.Task, workflows.TaskLink(s.Namespace, from.Task))
+}
+
+// refuseTaken refuses what the workflow by is doing to of, or has done.
 func refuseTaken(of, by Run) error {
 	verb := map[string]string{
 		workflows.RecoverType: "recovered", workflows.RollbackType: "rolled back", workflows.RedoType: "redone",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -40,7 +41,8 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 		return nil, err
 	}
 	compiled := &Compiled{
-		Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Unwind: doc.file.Unwind, Keep: c.rollbackWindow(), Pinned: bool(doc.file.Pinned), Steps: make([]Step, len(doc.file.Steps)),
+		Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Unwind: doc.file.Unwind, Keep: c.rollbackWindow(), Pinned: bool(doc.file.Pinned),
+		Session: doc.file.Session.compile(), Steps: make([]Step, len(doc.file.Steps)),
 	}
 	for i := range doc.file.Steps {
 		c.byID[string(doc.file.Steps[i].ID)] = i
@@ -71,7 +73,9 @@ type compiler struct {
 	byID     map[string]int
 	touches  []touch
 	refs     [][]int        // the steps whose outputs each step refers to
+	before   [][]string     // of steps that are added to a session: the earlier ones whose outputs each refers to
 	sizes    map[string]int // of the vars as JSON
+	hosts    []string       // where each step runs; empty: anywhere
 	filled   int            // bytes of vars that were put into steps
 }
 
@@ -80,6 +84,9 @@ func (c *compiler) readSchemas() error {
 	used := map[string]bool{}
 	for _, s := range c.doc.file.Steps {
 		used[string(s.Uses)] = true
+	}
+	for _, uses := range c.doc.earlier {
+		used[uses] = true
 	}
 	for _, spec := range c.cat.Specs {
 		if used[spec.Name] {
@@ -95,7 +102,7 @@ func (c *compiler) readSchemas() error {
 		c.sizes[name] = v.size()
 	}
 	n := len(c.doc.file.Steps)
-	c.touches, c.refs = make([]touch, n), make([][]int, n)
+	c.touches, c.refs, c.before, c.hosts = make([]touch, n), make([][]int, n), make([][]string, n), make([]string, n)
 	return nil
 }
 
@@ -112,13 +119,15 @@ func (c *compiler) compileStep(i int) Step {
 	if with == nil {
 		with = &node{kind: object, line: s.node.line, column: s.node.column}
 	}
+	c.hosts[i] = string(s.On)
 	c.checkParams(i, a, with, s)
+	c.refuseSecretPaths(a.Spec, with, s.at.key("with"))
 	compiled := Step{
 		ID: string(s.ID), Name: string(s.Name), Uses: string(s.Uses), With: with.json(nil), Check: s.Check.actions(),
 		Gate: c.compileGate(s, a.Spec), Retry: c.compileRetry(s), Place: c.placeStep(s, a.Spec),
 		Timeout: cmp.Or(time.Duration(s.Timeout), c.defaults.Timeout), Heartbeat: c.defaults.Heartbeat,
-		UndoParams: a.UndoParams, Digested: a.Digested, ReadOnly: a.ReadOnly, Commits: a.Commits,
-		OnFailure: OnFailure{Do: c.doc.file.OnFailure}, Savepoint: string(s.Savepoint), Pivot: bool(s.Pivot),
+		UndoParams: a.UndoParams, Digested: a.Digested, UndoOutputs: a.UndoOutputs, ReadOnly: a.ReadOnly, Commits: a.Commits, Preflights: a.Preflights,
+		OnFailure: OnFailure{Do: c.failureMode()}, Savepoint: string(s.Savepoint), Pivot: bool(s.Pivot),
 	}
 	if s.OnFailure != nil {
 		compiled.OnFailure = *s.OnFailure
@@ -134,14 +143,45 @@ func (c *compiler) compileStep(i int) Step {
 			"put large content into a file and name it with source:")
 	}
 	if checks := jsonSize(compiled.Check); checks > MaxCheckBytes {
-		c.complain(s.node.get("check"), s.at.key("check"), "", fmt.Sprintf("has %d bytes with its vars filled in, more than %d", checks, MaxCheckBytes),
+		c.complain(s.node.findValue("check"), s.at.key("check"), "", fmt.Sprintf("has %d bytes with its vars filled in, more than %d", checks, MaxCheckBytes),
 			"let a command check compare large content")
 	}
+	c.boundWaits(s, compiled)
 	t := nameTouched(a.Spec, with)
 	t.place = compiled.Place.Queue
-	compiled.Keys = t.keyNames()
+	compiled.Keys, compiled.MayChange = t.keyNames(), t.mayChange(a.Spec)
 	c.touches[i] = t
 	return compiled
+}
+
+// boundWaits refuses checks that may wait for longer than an attempt of the step lasts.
+func (c *compiler) boundWaits(s step, compiled Step) {
+	var waits time.Duration
+	for i, check := range compiled.Check {
+		if waits += check.Within; check.Within > 0 && waits >= compiled.Timeout {
+			at := s.at.key("check").item(i).key("within")
+			n := s.node.findValue("check").items[i].findValue("within")
+			c.complain(n, at, n.display(), fmt.Sprintf("the checks may wait for %s, and an attempt of the step lasts at most %s", writeDuration(waits), writeDuration(compiled.Timeout)),
+				"raise timeout: of the step, or lower within")
+			return
+		}
+	}
+}
+
+// failureMode is what happens when a step fails that does not say: one of a session is undone alone, and its agent thinks again.
+func (c *compiler) failureMode() FailureMode {
+	if c.doc.file.Session != nil && c.doc.root.findValue("on_failure") == nil {
+		return FailRollbackStep
+	}
+	return c.doc.file.OnFailure
+}
+
+// compile is s with its defaults; nil where the task is no session.
+func (s *session) compile() *Session {
+	if s == nil {
+		return nil
+	}
+	return &Session{Idle: cmp.Or(time.Duration(s.Idle), time.Hour), Gone: cmp.Or(s.Gone, GoneAsk)}
 }
 
 func jsonSize(v any) int {
@@ -150,7 +190,7 @@ func jsonSize(v any) int {
 }
 
 func (c *compiler) refuseAction(s step) {
-	n, uses := s.node.get("uses"), string(s.Uses)
+	n, uses := s.node.findValue("uses"), string(s.Uses)
 	world := activities.WorldOf(uses)
 	var siblings []string
 	for _, name := range c.specs {
@@ -158,7 +198,7 @@ func (c *compiler) refuseAction(s step) {
 			siblings = append(siblings, name)
 		}
 	}
-	fix := suggestNearest(uses, c.specs)
+	fix := SuggestNearest(uses, c.specs)
 	switch {
 	case len(siblings) > 0 && fix != "":
 		fix += " " + suggestOrList("", siblings, "world "+world+" has")
@@ -211,7 +251,7 @@ func (c *compiler) fillText(n *node, asTemplate bool) *node {
 		if c.filled > MaxCompiled {
 			return n
 		}
-		filled.add(p)
+		filled.joinPart(p)
 	}
 	m := *n
 	if m.text = filled.template().String(); !asTemplate {
@@ -266,16 +306,42 @@ func (c *compiler) checkReferences(i int, n *node, at *trail) {
 	for _, p := range t {
 		switch p.kind {
 		case outputRef:
-			j := c.byID[p.step]
-			c.refs[i] = append(c.refs[i], j)
-			if a := c.actions[string(c.doc.file.Steps[j].Uses)]; a != nil && a.Outputs != nil {
+			uses, isEarlier := c.doc.earlier[p.step]
+			if isEarlier {
+				c.before[i] = append(c.before[i], p.step)
+			} else {
+				j := c.byID[p.step]
+				c.refs[i] = append(c.refs[i], j)
+				uses = string(c.doc.file.Steps[j].Uses)
+			}
+			if a := c.actions[uses]; a != nil && a.Outputs != nil {
 				if _, has := a.Outputs[p.name]; !has {
 					c.complain(n, at, strconv.Quote(p.text), a.Name+" has no such output", suggestOrList(p.name, sortedKeys(a.Outputs), "outputs of "+a.Name))
 				}
 			}
 		case secretRef:
-			if c.cat.Secrets != nil && !slices.Contains(c.cat.Secrets, p.name) {
+			if c.cat.Secrets != nil && !c.isElsewhere(i) && !slices.Contains(c.cat.Secrets, p.name) {
 				c.complain(n, at, strconv.Quote(p.text), "this worker's config does not allow this secret", suggestOrList(p.name, c.cat.Secrets, "allowed are"))
+			}
+		}
+	}
+}
+
+// isElsewhere reports whether step i runs on a host whose config is not known here.
+func (c *compiler) isElsewhere(i int) bool { return c.hosts[i] != "" && c.hosts[i] != c.cat.Host }
+
+// refuseSecretPaths refuses secrets in paths of what a step changes: they stand in the journal, and in messages.
+func (c *compiler) refuseSecretPaths(spec activities.Spec, with *node, at *trail) {
+	for _, k := range spec.Keys {
+		for _, n := range valuesAt(with, strings.Split(k.Param, ".")) {
+			if !k.Path || n.kind != text {
+				continue
+			}
+			t, _ := parseTemplate(n.text)
+			for _, p := range t {
+				if p.kind == secretRef {
+					c.complain(n, at.key(strings.Split(k.Param, ".")[0]), strconv.Quote(p.text), "a path cannot hold a secret: the journal and people see it", "write it out, or use vars:")
+				}
 			}
 		}
 	}
@@ -306,7 +372,7 @@ func (c *compiler) compileGate(s step, spec activities.Spec) Gate {
 	case g.Mode == GateAsk:
 		g.Why, g.Plans = "the task file asks", true
 	case risky:
-		g.Mode, g.Why, g.Plans = GateAsk, spec.Name+" is risky", true
+		g.Mode, g.Why, g.Plans, g.Risky = GateAsk, spec.Name+" is risky", true, true
 		if spec.Strategy == activities.Irreversible {
 			g.Why = spec.Name + " is irreversible"
 		}
@@ -349,15 +415,15 @@ func (c *compiler) placeStep(s step, spec activities.Spec) activities.Place {
 // rollbackWindow returns the rollback window, zero for the default. It refuses one that is longer than the server keeps
 // closed runs.
 func (c *compiler) rollbackWindow() time.Duration {
-	keep, n := cmp.Or(time.Duration(c.doc.file.Keep), activities.DefaultKeep), c.doc.root.get("keep")
+	keep, n := cmp.Or(time.Duration(c.doc.file.Keep), activities.DefaultKeep), c.doc.root.findValue("keep")
 	if kept := writeDuration(c.cat.Retention); c.cat.Retention > 0 && keep > c.cat.Retention {
 		const way = "or raise the retention of the namespace"
 		if n == nil {
-			c.complain(c.doc.root, c.at("keep"), "",
+			c.complain(c.doc.root, c.newTrail("keep"), "",
 				fmt.Sprintf("is missing, and its default of %s is longer than the %s that the server keeps closed runs", writeDuration(keep), kept),
 				"add keep: "+kept+", "+way)
 		} else {
-			c.complain(n, c.at("keep"), n.display(), "is longer than the "+kept+" that the server keeps closed runs", "write at most "+kept+", "+way)
+			c.complain(n, c.newTrail("keep"), n.display(), "is longer than the "+kept+" that the server keeps closed runs", "write at most "+kept+", "+way)
 		}
 	}
 	if keep == activities.DefaultKeep {
@@ -369,7 +435,7 @@ func (c *compiler) rollbackWindow() time.Duration {
 // checkSize refuses a task whose compiled form is too large to be carried.
 func (c *compiler) checkSize(compiled *Compiled) error {
 	if _, err := compiled.MarshalJSON(); err != nil {
-		c.complain(c.doc.root.get("steps"), c.at("steps"), "", err.Error(), largeTask)
+		c.complain(c.doc.root.findValue("steps"), c.newTrail("steps"), "", err.Error(), largeTask)
 	}
 	return c.err()
 }

@@ -118,6 +118,14 @@ func TestSecretsAreCheckedWhereTheyAreKnown(t *testing.T) {
 	cat.Secrets = []string{}
 	_, err = Compile(doc, cat)
 	require.EqualError(t, err, `task.yml:3:56: steps[0].with.email: this worker's config does not allow this secret, found "${{ secrets.OTHER }}"; allowed are: none`)
+
+	elsewhere := mustParse(t, stepsOf("uses: stripe.customer.create, on: another, with: {email: '${{ secrets.OTHER }}'}"))
+	_, err = Compile(elsewhere, cat)
+	require.NoError(t, err, "the other host has a config of its own")
+
+	cat.Secrets = []string{"OTHER"}
+	_, err = Compile(mustParse(t, stepsOf("uses: file.write, with: {path: '/srv/${{ secrets.OTHER }}', content: x}")), cat)
+	require.EqualError(t, err, `task.yml:3:43: steps[0].with.path: a path cannot hold a secret: the journal and people see it, found "${{ secrets.OTHER }}"; write it out, or use vars:`)
 }
 
 // What the positions' own walk does not know of JSON Schema is still checked.

@@ -21,9 +21,28 @@ type Compiled struct {
 	Keep time.Duration `json:"keep,omitempty"`
 	// Pinned keeps what a rollback needs for all of that time, whatever the retention limits say.
 	Pinned bool `json:"pinned,omitempty"`
+	// Session is nil for a task whose steps are all in its file.
+	Session *Session `json:"session,omitempty"`
 	// Steps are in file order.
 	Steps []Step `json:"steps"`
 }
+
+// Session is how a task behaves that takes steps while it runs.
+type Session struct {
+	// Idle is how long its agent may be silent while no step runs and no gate is open.
+	Idle time.Duration `json:"idle"`
+	// Gone says what happens then.
+	Gone GoneMode `json:"gone"`
+}
+
+// GoneMode says what becomes of a session whose agent is gone.
+type GoneMode string
+
+// The modes.
+const (
+	GoneAsk    GoneMode = "ask"    // a person is alerted, and it waits
+	GoneUnwind GoneMode = "unwind" // it unwinds
+)
 
 // Step is a compiled step.
 type Step struct {
@@ -38,8 +57,11 @@ type Step struct {
 	// Needs are the ids of all steps that must be done first: those written, those implied by the order, those whose
 	// outputs are referred to, those whose keys overlap. Sorted by file order, without what follows from the others.
 	Needs []string `json:"needs,omitempty"`
+	// Follows is set for a step that was added to a session and needs all that the session has done before, through no step that
+	// was added with it.
+	Follows bool `json:"follows,omitempty"`
 	// Keys are the resource keys; nil where they cannot be named before the step's references are known.
-	Keys []string `json:"keys,omitempty"`
+	Keys []string `json:"keys,omitzero"`
 	Gate Gate     `json:"gate"`
 	// Retry bounds the attempts of the forward.
 	Retry Retry `json:"retry"`
@@ -52,8 +74,14 @@ type Step struct {
 	// UndoParams and Digested come from the Spec: the part of With that goes into the Entry.
 	UndoParams []string `json:"undoParams,omitempty"`
 	Digested   []string `json:"digested,omitempty"`
+	// UndoOutputs come from the Spec: the outputs that the undo is given.
+	UndoOutputs []string `json:"undoOutputs,omitempty"`
 	// ReadOnly steps get no undo.
 	ReadOnly bool `json:"readOnly,omitempty"`
+	// MayChange are the prefixes of keys of resources that the step may make or change besides those in Keys; "" is anything.
+	MayChange []string `json:"mayChange,omitempty"`
+	// Preflights says that the action looks at the step before the task's first step acts: see activities.Preflighter.
+	Preflights bool `json:"preflights,omitempty"`
 	// Commits says that the action is told when the task has committed: see activities.Committer.
 	Commits bool `json:"commits,omitempty"`
 	// Undo bounds the undo; fields at their default are zero (UndoPolicy.Compact).
@@ -113,6 +141,8 @@ type Gate struct {
 	Limit time.Duration `json:"limit,omitempty"`
 	// Why says where the gate comes from: "the task file asks", "stripe.refund is risky".
 	Why string `json:"why,omitempty"`
+	// Risky is set where the gate stands only because the action is risky: a change that does nothing is not asked.
+	Risky bool `json:"risky,omitempty"`
 	// Plans is set where the step must be planned before it runs: ask, auto, and none where the plan itself may ask.
 	Plans bool `json:"plans,omitempty"`
 }

@@ -155,7 +155,7 @@ func (c *conformer) checkEnum(n *node, s *jsonschema.Schema, at *trail) bool {
 		}
 		words = append(words, strings.Trim(string(raw), `"`))
 	}
-	c.complain(n, at, n.display(), "must be one of "+strings.Join(words, ", "), suggestNearest(n.text, words))
+	c.complain(n, at, n.display(), "must be one of "+strings.Join(words, ", "), SuggestNearest(n.text, words))
 	return false
 }
 
@@ -206,7 +206,7 @@ func (c *conformer) checkItems(n *node, s *jsonschema.Schema, at *trail) {
 func (c *conformer) checkFields(n *node, s *jsonschema.Schema, at *trail) {
 	known := sortedKeys(s.Properties)
 	for _, name := range s.Required {
-		if n.get(name) == nil {
+		if n.findValue(name) == nil {
 			fix := "add " + name
 			if p := s.Properties[name]; p != nil && p.Description != "" {
 				fix += ": " + p.Description

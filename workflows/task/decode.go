@@ -108,7 +108,7 @@ func (p *parser) decodeObject(n *node, at *trail, into any) bool {
 		p.decode(f.value, at.key(f.key.text), v.Field(all[i].index).Addr().Interface())
 	}
 	for _, f := range all {
-		if f.required && n.get(f.name) == nil {
+		if f.required && n.findValue(f.name) == nil {
 			p.complain(n, at.key(f.name), "", "is missing", "add "+f.name+": "+f.hint())
 		}
 	}

@@ -13,6 +13,7 @@
 //	unwind: parallel                    # undo independent branches at the same time; lifo: strictly the last step first
 //	keep: 3h                            # how long the task can be rolled back after it has committed
 //	pinned: true                        # keep its records for all of that time, whatever the worker's retention limits say
+//	session: {idle: 30m, gone: ask}     # it takes further steps while it runs: see docs/sessions.md
 //	vars:                               # values of any kind; the command line may override them
 //	  site: /srv/site
 //	  workers: 8
@@ -82,6 +83,11 @@
 // The constants of this package limit sizes. Parameters stand in the workflow's history: at most MaxInline bytes a step;
 // what is larger or private goes into a file that is named with source:. Anchors, aliases, merge keys and tags of YAML
 // are refused: a file is what it looks like.
+//
+// # Sessions
+//
+// A task with session: takes further steps while it runs, which come as an [Addition]: a list of steps as in a task file, checked
+// with what the session's document says of all steps. They may need the steps before them and refer to their outputs.
 //
 // # From file to workflow
 //

@@ -16,8 +16,9 @@ type Document struct {
 	// Timeout is the task's deadline; zero: none.
 	Timeout time.Duration
 
-	root *node
-	file file
+	root    *node
+	file    file
+	earlier map[string]string // of steps that are added to a session: those before them that they may refer to
 }
 
 // Parse reads a task file, YAML or JSON. Its error is a Problems: everything that is wrong with the file and can be
@@ -32,17 +33,20 @@ func Parse(filename string, src []byte) (*Document, error) {
 	if root == nil || c.full() {
 		return nil, c.err()
 	}
-	return parse(root, c)
+	return parse(root, c, nil)
 }
 
 // parse makes a document from a tree.
-func parse(root *node, c collector) (*Document, error) {
+func parse(root *node, c collector, earlier map[string]string) (*Document, error) {
 	p := parser{collector: c}
-	d := &Document{File: c.file, root: root}
+	d := &Document{File: c.file, root: root, earlier: earlier}
 	if !p.decodeObject(root, nil, &d.file) {
 		return nil, c.err()
 	}
 	d.Name, d.Agent, d.Timeout = string(d.file.Name), string(d.file.Agent), time.Duration(d.file.Timeout)
+	if n := root.findValue("steps"); n != nil && n.kind == list && len(n.items) == 0 && d.file.Session == nil {
+		p.complain(n, p.newTrail("steps"), "", fmt.Sprintf("has 0 steps; a task has 1 to %d", MaxSteps), "add a step, or make the task a session by `session: {}`")
+	}
 	p.checkReferences(d)
 	if size := root.size(); size > MaxDocument {
 		p.complain(root, nil, "", fmt.Sprintf("the task has %d bytes as JSON, more than %d", size, MaxDocument), largeTask)
@@ -69,12 +73,12 @@ func (d *Document) Override(vars map[string]any) (*Document, error) {
 	}
 	var problems Problems
 	c := collector{file: d.File, problems: &problems}
-	declared := d.root.get("vars")
+	declared := d.root.findValue("vars")
 	known := slices.Sorted(maps.Keys(d.file.Vars))
 	values := map[string]*node{}
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		at := (&trail{name: "vars"}).key(name)
-		old := declared.get(name)
+		old := declared.findValue(name)
 		if old == nil {
 			c.complain(declared, at, "", "the task file has no such var", suggestOrList(name, known, "its vars"))
 			continue
@@ -115,5 +119,5 @@ func (d *Document) Override(vars map[string]any) (*Document, error) {
 			root.fields[i].value = &m
 		}
 	}
-	return parse(&root, c)
+	return parse(&root, c, d.earlier)
 }

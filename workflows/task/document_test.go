@@ -81,7 +81,7 @@ func TestJSONKeepsTheShapeAndTheOrder(t *testing.T) {
 
 func TestJSONTextIsExact(t *testing.T) {
 	doc := mustParse(t, accepted(t)["editor.yml"])
-	require.Equal(t, "🚀 tab/slash", doc.root.get("name").text)
+	require.Equal(t, "🚀 tab/slash", doc.root.findValue("name").text)
 	raw, err := doc.JSON()
 	require.NoError(t, err)
 	var decoded struct {

@@ -54,21 +54,21 @@ func parseTemplate(s string) (template, *badExpression) {
 	for s != "" {
 		i := strings.Index(s, "${{")
 		if i < 0 {
-			t.add(part{text: s})
+			t.joinPart(part{text: s})
 			break
 		}
 		if i > 0 && s[i-1] == '$' {
-			t.add(part{text: s[:i-1]})
-			t.add(part{text: "${{"})
+			t.joinPart(part{text: s[:i-1]})
+			t.joinPart(part{text: "${{"})
 			s = s[i+3:]
 			continue
 		}
-		t.add(part{text: s[:i]})
+		t.joinPart(part{text: s[:i]})
 		p, rest, bad := parseExpression(s[i:])
 		if bad != nil {
 			return nil, bad
 		}
-		t.add(p)
+		t.joinPart(p)
 		s = rest
 	}
 	return t.template(), nil
@@ -80,7 +80,7 @@ type joiner struct {
 	literal strings.Builder
 }
 
-func (j *joiner) add(p part) {
+func (j *joiner) joinPart(p part) {
 	if p.kind == literal {
 		j.literal.WriteString(p.text)
 		return

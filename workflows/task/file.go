@@ -2,6 +2,7 @@ package task
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -20,11 +21,18 @@ type file struct {
 	Agent     title       `json:"agent,omitempty" jsonschema:"Who carries the task out; shown, and searchable."`
 	Vars      vars        `json:"vars,omitempty" jsonschema:"Values of any kind, used as ${{ vars.NAME }}. starter run --var NAME=VALUE overrides them."`
 	Timeout   duration    `json:"timeout,omitempty" jsonschema:"The deadline of the task: when it passes, the task unwinds. Without one the task takes as long as it takes."`
-	OnFailure FailureMode `default:"unwind" json:"on_failure,omitempty" jsonschema:"What happens when a step fails that has no on_failure of its own: unwind undoes the whole task, rollback_step undoes that step only, continue leaves it as it is and goes on."`
+	OnFailure FailureMode `default:"unwind" json:"on_failure,omitempty" jsonschema:"What happens when a step fails that has no on_failure of its own: unwind undoes the whole task, rollback_step undoes that step only, continue leaves it as it is and goes on. Left out in a session: rollback_step."`
 	Unwind    UnwindMode  `default:"lifo" json:"unwind,omitempty" jsonschema:"In which order the task is undone: lifo undoes one step after the other, the last one first; parallel undoes independent branches at the same time."`
 	Keep      duration    `default:"1h" json:"keep,omitempty" jsonschema:"How long the task can be rolled back after it has committed."`
 	Pinned    toggle      `default:"false" json:"pinned,omitempty" jsonschema:"Whether the records that a rollback needs are kept for all of keep, whatever the retention limits of the worker say."`
-	Steps     steps       `json:"steps" jsonschema:"A list of steps, in the order in which they run."`
+	Session   *session    `json:"session,omitempty" jsonschema:"Makes the task a session: it takes further steps while it runs, until it is told to finish."`
+	Steps     steps       `json:"steps" jsonschema:"A list of steps, in the order in which they run. That of a session may be empty."`
+}
+
+// session is what a task says that takes its steps as they come.
+type session struct {
+	Idle duration `default:"1h" json:"idle,omitempty" jsonschema:"How long the agent may be silent while no step runs and no gate is open."`
+	Gone GoneMode `default:"ask" json:"gone,omitempty" jsonschema:"What happens then: ask alerts a person and waits, unwind undoes everything."`
 }
 
 // step is one item of steps.
@@ -77,10 +85,11 @@ type unwindTo struct {
 
 // check is one item of check; it has exactly one of command, json and exists.
 type check struct {
-	Command command      `json:"command,omitempty" jsonschema:"A program and its arguments as a list, without a shell; it must exit with status 0. {path} stands for the checked file."`
+	Command command      `json:"command,omitempty" jsonschema:"A program and its arguments as a list, without a shell; it must exit with status 0. {path} stands for the checked file; of several, name each by its path."`
 	JSON    *jsonCheck   `json:"json,omitempty" jsonschema:"What must stand in a JSON file."`
 	Exists  *existsCheck `json:"exists,omitempty" jsonschema:"A path that must be there; {} is the target of the step."`
 	When    when         `json:"when,omitempty" jsonschema:"When the condition is checked: staged on the new content before it takes its place, live on the target afterwards. Left out: staged for an action that stages its change, else live."`
+	Within  duration     `json:"within,omitempty" jsonschema:"How long the condition may take to hold: it is checked again until it does. Only for a live check, which it makes this one. Left out: it must hold at once."`
 }
 
 type jsonCheck struct {
@@ -105,7 +114,10 @@ func (c checks) actions() []activities.Check {
 
 // action returns the check as actions take it.
 func (c check) action() activities.Check {
-	a := activities.Check{When: activities.When(c.When)}
+	a := activities.Check{When: activities.When(c.When), Within: time.Duration(c.Within)}
+	if a.Within > 0 {
+		a.When = activities.Live
+	}
 	switch {
 	case c.Command != nil:
 		a.Command = &activities.CommandCheck{Run: c.Command}

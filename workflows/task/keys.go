@@ -64,6 +64,35 @@ func nameTouched(spec activities.Spec, with *node) touch {
 	return t
 }
 
+// mayChange returns the prefixes of keys of what the step may make or change besides its own keys.
+func (t touch) mayChange(spec activities.Spec) []string {
+	switch {
+	case spec.Keys == nil:
+		return []string{""}
+	case !t.unknown:
+		return spec.MayChange
+	}
+	prefixes := slices.Clone(spec.MayChange)
+	for _, k := range spec.Keys { // one of these, though it is not known which
+		prefixes = append(prefixes, k.Prefix)
+	}
+	slices.Sort(prefixes)
+	return slices.Compact(prefixes)
+}
+
+// MayChange reports whether a step before the one at index i can make or change the resource with a key.
+func (c Compiled) MayChange(i int, key string) bool {
+	return slices.ContainsFunc(c.Steps[:i], func(s Step) bool {
+		return slices.ContainsFunc(s.MayChange, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) ||
+			slices.ContainsFunc(s.Keys, func(own string) bool { return isWithin(own, key) || isWithin(key, own) })
+	})
+}
+
+// isWithin reports whether a key names the same as another, or a path below it.
+func isWithin(folder, key string) bool {
+	return key == folder || strings.HasPrefix(key, strings.TrimSuffix(folder, "/")+"/")
+}
+
 // valuesAt returns the values at a dotted path; "*" is each item of a list or map. A text with an expression in place of a list or
 // map is returned itself, because what it will hold is not known.
 func valuesAt(n *node, names []string) []*node {
@@ -83,7 +112,7 @@ func valuesAt(n *node, names []string) []*node {
 		}
 		return all
 	}
-	if v := n.get(names[0]); v != nil {
+	if v := n.findValue(names[0]); v != nil {
 		return valuesAt(v, names[1:])
 	}
 	return nil
@@ -98,10 +127,11 @@ type claims struct {
 	all   bool              // since begins with an unknown one
 }
 
-// claim is a node in a tree of paths: the last step that touched it, or -1.
+// claim is a node in a tree of paths: the steps that touched it.
 type claim struct {
-	last  int
-	below map[string]*claim
+	last    int   // -1: none
+	readers []int // since then
+	below   map[string]*claim
 }
 
 func newClaims() *claims {
@@ -133,7 +163,7 @@ func (c *claims) claimStep(i int, t touch) (follows []int) {
 			tree = &claim{last: -1}
 			c.trees[k.prefix] = tree
 		}
-		follows = append(follows, tree.enter(i, components(k.value))...)
+		follows = append(follows, tree.enter(i, components(k.value), false)...)
 	}
 	return follows
 }
@@ -146,12 +176,10 @@ func components(p string) []string {
 	return strings.Split(p[1:], "/")
 }
 
-// enter makes i the last step at and below a path. It returns the last steps above, at and below it.
-func (c *claim) enter(i int, components []string) (met []int) {
+// enter makes i the last step at and below a path, or one that reads there. It returns the steps above, at and below that it must follow.
+func (c *claim) enter(i int, components []string, reads bool) (met []int) {
 	for _, name := range components {
-		if c.last >= 0 {
-			met = append(met, c.last)
-		}
+		met = c.meet(met, reads)
 		next := c.below[name]
 		if next == nil {
 			next = &claim{last: -1}
@@ -162,17 +190,31 @@ func (c *claim) enter(i int, components []string) (met []int) {
 		}
 		c = next
 	}
-	met = c.lastBelow(met)
-	c.last, c.below = i, nil // what was below is followed by i
+	met = c.collect(met, reads)
+	if reads {
+		c.readers = append(c.readers, i)
+		return met
+	}
+	c.last, c.readers, c.below = i, nil, nil // what was below is followed by i
 	return met
 }
 
-func (c *claim) lastBelow(met []int) []int {
+// meet adds the last step that changed what this node names, and those that have read it since unless they do not matter.
+func (c *claim) meet(met []int, reads bool) []int {
 	if c.last >= 0 {
 		met = append(met, c.last)
 	}
+	if !reads {
+		met = append(met, c.readers...)
+	}
+	return met
+}
+
+// collect does the same for all that is below, too.
+func (c *claim) collect(met []int, reads bool) []int {
+	met = c.meet(met, reads)
 	for _, name := range sortedKeys(c.below) {
-		met = c.below[name].lastBelow(met)
+		met = c.below[name].collect(met, reads)
 	}
 	return met
 }

@@ -14,6 +14,8 @@ const (
 	MaxDocument = 2_000_000
 	// MaxSteps is the number of steps.
 	MaxSteps = 10_000
+	// MaxAdded is the number of steps that are added to a session at once.
+	MaxAdded = 100
 	// MaxInline is the size of one step's parameters as JSON; they stand in the workflow's history.
 	MaxInline = activities.MaxInline
 	// MaxVars is the size of all vars as JSON.

@@ -22,10 +22,19 @@ func (c *compiler) orderSteps(steps []Step) {
 		} else {
 			needs = append(slices.Clone(needs), c.refs[i]...)
 			for _, n := range written.Needs.ids {
-				needs = append(needs, c.byID[n.text])
+				if _, isEarlier := c.doc.earlier[n.text]; isEarlier {
+					c.before[i] = append(c.before[i], n.text)
+				} else {
+					needs = append(needs, c.byID[n.text])
+				}
 			}
 		}
 		direct := dropImplied(i, needs, ahead)
+		if c.doc.earlier != nil { // they come first
+			slices.Sort(c.before[i])
+			steps[i].Needs = slices.Compact(c.before[i])
+			steps[i].Follows = !written.Needs.written && !slices.ContainsFunc(steps[:i], func(s Step) bool { return s.Follows && ahead[i].has(c.byID[s.ID]) })
+		}
 		for _, j := range direct {
 			steps[i].Needs = append(steps[i].Needs, steps[j].ID)
 			needed[j] = true
@@ -45,7 +54,7 @@ func dropImplied(i int, needs []int, ahead []bitset) []int {
 		if !ahead[i].has(j) {
 			direct = append(direct, j)
 			ahead[i].join(ahead[j])
-			ahead[i].put(j)
+			ahead[i].setBit(j)
 		}
 	}
 	slices.Reverse(direct)
@@ -56,7 +65,7 @@ func dropImplied(i int, needs []int, ahead []bitset) []int {
 type bitset []uint64
 
 func (b bitset) has(i int) bool { return i/64 < len(b) && b[i/64]&(1<<(i%64)) != 0 }
-func (b bitset) put(i int)      { b[i/64] |= 1 << (i % 64) }
+func (b bitset) setBit(i int)   { b[i/64] |= 1 << (i % 64) }
 
 func (b bitset) join(other bitset) {
 	for k, word := range other {

@@ -42,8 +42,8 @@ type field struct {
 	value *node
 }
 
-// get returns the value of a key, or nil.
-func (n *node) get(name string) *node {
+// findValue returns the value of a key, or nil.
+func (n *node) findValue(name string) *node {
 	if n == nil {
 		return nil
 	}

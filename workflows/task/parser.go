@@ -18,7 +18,7 @@ type parser struct {
 	resolved bool
 }
 
-func (p *parser) at(name string) *trail { return &trail{name: name} }
+func (p *parser) newTrail(name string) *trail { return &trail{name: name} }
 
 // requireKind says whether n is of a kind, and complains about another one.
 func (p *parser) requireKind(n *node, at *trail, k kind, fix string) bool {
@@ -69,7 +69,7 @@ func (p *parser) readWord(n *node, at *trail, known ...string) string {
 		return ""
 	}
 	if !slices.Contains(known, n.text) {
-		p.complain(n, at, n.display(), "must be one of "+strings.Join(known, ", "), suggestNearest(n.text, known))
+		p.complain(n, at, n.display(), "must be one of "+strings.Join(known, ", "), SuggestNearest(n.text, known))
 		return ""
 	}
 	return n.text

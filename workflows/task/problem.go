@@ -9,6 +9,7 @@ import (
 
 // Problem is one thing that is wrong with a task file.
 type Problem struct {
+	// File is empty where positions mean nothing: the document came as JSON, and not as a person wrote it.
 	File string `json:"file"`
 	// Line and Column are those of the value, or of what it is missing from; both count from 1, columns in characters.
 	Line   int `json:"line"`
@@ -24,7 +25,9 @@ type Problem struct {
 
 func (p Problem) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Column)
+	if p.File != "" {
+		fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Column)
+	}
 	if p.Field != "" {
 		b.WriteString(p.Field + ": ")
 	}
@@ -49,6 +52,15 @@ func (p Problems) Error() string {
 		lines[i] = problem.Error()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// WithoutPositions returns the problems without a file, for those who have it in another form.
+func (p Problems) WithoutPositions() Problems {
+	all := slices.Clone(p)
+	for i := range all {
+		all[i].File = ""
+	}
+	return all
 }
 
 // collector gathers problems of one file.
@@ -98,7 +110,7 @@ func (c collector) err() error {
 
 // suggestOrList returns "did you mean ...?" if a known word is near the one that was written, else a list of all known.
 func suggestOrList(written string, known []string, what string) string {
-	switch near := suggestNearest(written, known); {
+	switch near := SuggestNearest(written, known); {
 	case near != "":
 		return near
 	case len(known) == 0:
@@ -109,8 +121,8 @@ func suggestOrList(written string, known []string, what string) string {
 	return what + ": " + strings.Join(known, ", ")
 }
 
-// suggestNearest returns "did you mean ...?", or nothing.
-func suggestNearest(written string, known []string) string {
+// SuggestNearest returns "did you mean ...?", or nothing.
+func SuggestNearest(written string, known []string) string {
 	best, distance := "", min(3, (len(written)+1)/3)+1
 	for _, k := range known {
 		if d := editDistance(strings.ToLower(written), strings.ToLower(k), distance); d < distance {

@@ -176,13 +176,27 @@ func readYAML(src []byte, c *collector) *node {
 		c.complain(nil, nil, "", "the file is empty", "begin with name: and steps:")
 		return nil
 	}
-	at := &node{line: 1, column: 1}
-	m := yamlLine.FindStringSubmatch(err.Error())
-	if line, e := strconv.Atoi(m[1]); e == nil {
-		at.line = max(1, line)
-	}
-	c.complain(at, nil, "", "is not YAML: "+strings.TrimPrefix(err.Error(), m[0]), "")
+	line, message := ExplainYAML(src, err)
+	c.complain(&node{line: line, column: 1}, nil, "", message, "")
 	return nil
+}
+
+// ExplainYAML says in which line a file is not YAML, and why.
+func ExplainYAML(src []byte, err error) (line int, message string) {
+	m := yamlLine.FindStringSubmatch(err.Error())
+	line, _ = strconv.Atoi(m[1])
+	line, message = max(1, line), "is not YAML: "+strings.TrimPrefix(err.Error(), m[0])
+	lines := strings.Split(string(src), "\n")
+	for _, near := range []int{line, line + 1, line - 1} { // the reader tells where the context of a mistake begins
+		if near < 1 || near > len(lines) {
+			continue
+		}
+		text := lines[near-1]
+		if indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]; strings.Contains(indent, "\t") {
+			return near, "is not YAML: a tab stands in the indentation; indent with spaces"
+		}
+	}
+	return line, message
 }
 
 type yamlReader struct{ *collector }

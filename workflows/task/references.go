@@ -16,8 +16,13 @@ func (p *parser) checkReferences(d *Document) {
 			continue
 		}
 		if first, taken := index[string(s.ID)]; taken {
-			n := s.node.get("id")
+			n := s.node.findValue("id")
 			p.complain(n, s.at.key("id"), n.display(), "this id is taken by "+d.file.Steps[first].at.String()+" in line "+strconv.Itoa(d.file.Steps[first].node.line), "rename one of them")
+			continue
+		}
+		if _, taken := d.earlier[string(s.ID)]; taken {
+			n := s.node.findValue("id")
+			p.complain(n, s.at.key("id"), n.display(), "an earlier step has this id", "choose another, or leave the id out")
 			continue
 		}
 		index[string(s.ID)] = i
@@ -28,7 +33,7 @@ func (p *parser) checkReferences(d *Document) {
 		r.checkNeeds(i)
 		for _, f := range propertiesOf(reflect.TypeFor[step]()) {
 			if f.expressions != "" {
-				r.checkExpressions(s.node.get(f.name), s.at.key(f.name), i, f.expressions)
+				r.checkExpressions(s.node.findValue(f.name), s.at.key(f.name), i, f.expressions)
 			}
 		}
 	}
@@ -65,7 +70,9 @@ func (r *referenceChecker) checkNeeds(i int) {
 // checkNeed checks that step i may build on the step id.
 func (r *referenceChecker) checkNeed(n *node, at *trail, id string, i int) {
 	other, known := r.index[id]
+	_, isEarlier := r.doc.earlier[id]
 	switch {
+	case isEarlier:
 	case !known:
 		fix := ""
 		if len(*r.problems) < MaxProblems { // the search for it takes its time
@@ -79,6 +86,12 @@ func (r *referenceChecker) checkNeed(n *node, at *trail, id string, i int) {
 		fix := "a step builds on those above it; move it up"
 		if cycle := r.findCycle(other, i); cycle != nil {
 			message, fix = "these steps need each other: "+strings.Join(append([]string{string(r.doc.file.Steps[i].ID)}, cycle...), " -> "), "take one of these needs away"
+			for _, id := range cycle[:len(cycle)-1] {
+				if !r.doc.file.Steps[r.index[id]].Needs.written {
+					message += "; " + id + " has no needs:, so it needs every step above it"
+					fix = "take one of these needs away, or give " + id + " needs: of its own"
+				}
+			}
 		}
 		r.complain(n, at, strconv.Quote(id), message, fix)
 	}

@@ -39,6 +39,65 @@ func (s Step) Resolve(outputs map[string]map[string]any) (json.RawMessage, error
 	return raw, nil
 }
 
+// maxSeen is how long a text may be to be in an Outlook: only what is short decides whether a step is refused.
+const maxSeen = 4096
+
+// Outlook returns the step as far as it is known before the task begins. It is a pure function, fit for workflow code.
+func (s Step) Outlook() (activities.Outlook, error) {
+	o := activities.Outlook{Step: activities.Step{ID: s.ID, Name: s.Name, Checks: s.Check}}
+	raw := s.With
+	if len(raw) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	var problems Problems
+	root := readJSON(raw, &collector{file: s.ID, problems: &problems})
+	if len(problems) > 0 {
+		return o, fmt.Errorf("steps.%s.with: %w", s.ID, problems)
+	}
+	root, o.Later = prune(root, "")
+	with, err := resolver{}.append(nil, root)
+	if err != nil {
+		return o, fmt.Errorf("steps.%s.with: %w", s.ID, err)
+	}
+	o.With = with
+	return o, nil
+}
+
+// prune returns n without the parameters that are not known yet, or are long, and where they stand. A list that lacks an item is
+// left out as a whole.
+func prune(n *node, at string) (known *node, later []string) {
+	m := *n
+	switch n.kind {
+	case text:
+		t, bad := parseTemplate(n.text)
+		if len(n.text) > maxSeen || bad == nil && slices.ContainsFunc(t, func(p part) bool { return p.kind == outputRef }) {
+			return nil, []string{at}
+		}
+	case list:
+		m.items = nil
+		for i, item := range n.items {
+			pruned, inside := prune(item, fmt.Sprintf("%s[%d]", at, i))
+			if pruned == nil {
+				return nil, []string{at}
+			}
+			m.items, later = append(m.items, pruned), append(later, inside...)
+		}
+	case object:
+		m.fields = nil
+		for _, f := range n.fields {
+			name := f.key.text
+			if at != "" {
+				name = at + "." + name
+			}
+			pruned, inside := prune(f.value, name)
+			if later = append(later, inside...); pruned != nil {
+				m.fields = append(m.fields, field{f.key, pruned})
+			}
+		}
+	}
+	return &m, later
+}
+
 // References returns the ids of the steps whose outputs With refers to, sorted: what Resolve must be given. It is a pure
 // function, fit for workflow code.
 func (s Step) References() []string {

@@ -249,3 +249,30 @@ func TestReferences(t *testing.T) {
 	}
 	require.Nil(t, Step{With: []byte(`{"a":"${{ steps.a.outputs.b }}"`)}.References(), "no JSON")
 }
+
+// What depends on an earlier step, and what is long, is left out of an outlook; all else stands in it.
+func TestOutlook(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	s := Step{ID: "s", Uses: "file.write", With: json.RawMessage(`{"path": "/srv/a", "content": "${{ steps.a.outputs.id }}",
+		"note": "$${{ no }} ${{ secrets.KEY }}", "long": "` + long + `", "argv": ["a", "${{ steps.a.outputs.id }}"],
+		"files": [{"path": "/b", "content": "of ${{ steps.a.outputs.id }}"}, {"path": "/c"}]}`)}
+	o, err := s.Outlook()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"path": "/srv/a", "note": "${{ no }} ${{ secrets.KEY }}", "files": [{"path": "/b"}, {"path": "/c"}]}`, string(o.With))
+	require.NotContains(t, string(o.With), "${{ no }}", "to the worker, only a reference to a secret reads as one")
+	require.Equal(t, []string{"content", "long", "argv", "files[0].content"}, o.Later)
+	require.True(t, o.Awaits("argv[0]"))
+	require.False(t, o.Awaits("argvs"))
+}
+
+func TestMayChange(t *testing.T) {
+	c := Compiled{Steps: []Step{
+		{ID: "a", Keys: []string{"file:/srv/site"}}, {ID: "b", MayChange: []string{"container:"}}, {ID: "c", Keys: []string{"container:app"}},
+	}}
+	for key, want := range map[string]bool{
+		"file:/srv/site": true, "file:/srv/site/a": true, "file:/srv": true, "file:/srv/site2": false, "container:app": true, "image:app": false,
+	} {
+		require.Equal(t, want, c.MayChange(2, key), key)
+	}
+	require.False(t, c.MayChange(0, "file:/srv/site"), "nothing is before the first")
+}

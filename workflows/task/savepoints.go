@@ -13,7 +13,7 @@ func (r *referenceChecker) checkSavepoints() {
 			continue
 		}
 		if first, taken := index[s.Savepoint]; taken {
-			n := s.node.get("savepoint")
+			n := s.node.findValue("savepoint")
 			r.complain(n, s.at.key("savepoint"), n.display(),
 				"this name is taken by the savepoint of "+r.doc.file.Steps[first].at.String()+" in line "+strconv.Itoa(r.doc.file.Steps[first].node.line), "rename one of them")
 
@@ -35,7 +35,7 @@ func (r *referenceChecker) checkSavepoints() {
 // checkWayBack checks that step i can go back to the savepoint that it names.
 func (r *referenceChecker) checkWayBack(i int, savepoints map[identifier]int, pivot int) {
 	s := r.doc.file.Steps[i]
-	n, at := s.node.get("on_failure").get(string(FailUnwindTo)), s.at.key("on_failure").key(string(FailUnwindTo))
+	n, at := s.node.findValue("on_failure").findValue(string(FailUnwindTo)), s.at.key("on_failure").key(string(FailUnwindTo))
 	on, known := savepoints[identifier(s.OnFailure.To)]
 	switch {
 	case !known:

@@ -232,6 +232,13 @@ func (m *UnwindMode) read(p *parser, n *node, at *trail) {
 }
 func (*UnwindMode) schema() *jsonschema.Schema { return wordSchema(unwindWords) }
 
+var goneWords = []string{string(GoneAsk), string(GoneUnwind)}
+
+func (m *GoneMode) read(p *parser, n *node, at *trail) {
+	*m = GoneMode(p.readWord(n, at, goneWords...))
+}
+func (*GoneMode) schema() *jsonschema.Schema { return wordSchema(goneWords) }
+
 func (o *OnFailure) read(p *parser, n *node, at *trail) {
 	if n.kind != object {
 		p.decode(n, at, &o.Do)
@@ -262,7 +269,7 @@ func (*gate) schema() *jsonschema.Schema {
 func (r *retry) read(p *parser, n *node, at *trail) {
 	p.decodeObject(n, at, r)
 	if r.Max > 0 && r.Backoff > r.Max {
-		backoff := n.get("backoff")
+		backoff := n.findValue("backoff")
 		p.complain(backoff, at.key("backoff"), backoff.display(), "is longer than max", "raise max, or lower backoff")
 	}
 }
@@ -328,7 +335,7 @@ func (*needs) schema() *jsonschema.Schema {
 func (s *steps) read(p *parser, n *node, at *trail) {
 	switch {
 	case !p.requireKind(n, at, list, "begin each step with -"):
-	case len(n.items) == 0 || len(n.items) > MaxSteps:
+	case len(n.items) > MaxSteps:
 		p.complain(n, at, "", fmt.Sprintf("has %d steps; a task has 1 to %d", len(n.items), MaxSteps), "split the task")
 	default:
 		*s = decodeList[step](p, n, at)
@@ -336,7 +343,7 @@ func (s *steps) read(p *parser, n *node, at *trail) {
 }
 
 func (*steps) schema() *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(MaxSteps), Items: &jsonschema.Schema{Ref: "#/$defs/step"}}
+	return &jsonschema.Schema{Type: "array", MaxItems: new(MaxSteps), Items: &jsonschema.Schema{Ref: "#/$defs/step"}}
 }
 
 func (s *step) read(p *parser, n *node, at *trail) {
@@ -372,6 +379,9 @@ func (c *check) read(p *parser, n *node, at *trail) {
 	}
 	if kinds != 1 {
 		p.complain(n, at, "", fmt.Sprintf("has %d kinds of check; each item has one", kinds), "write one of command, json, exists, and a new item for another")
+	}
+	if c.Within > 0 && activities.When(c.When) == activities.Staged {
+		p.complain(n.findValue("within"), at.key("within"), n.findValue("within").display(), "staged content does not change by waiting", "write when: live, or leave within out")
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 // DamagedRecord or Fenced is final.
 type Backend interface {
 	Keeper
+	Reader
 	Entrance
 	Describer
 }
@@ -25,14 +26,6 @@ type Keeper interface {
 	// Take keeps the filesystem of a running container under the token, and returns where it is. Called again for the
 	// token it returns the same place. What runs in the container goes on.
 	Take(ctx context.Context, token, id string) (checkpoint string, err error)
-
-	// ReadManifest reads a container's filesystem, without what is below ignore, so that what two manifests for one token
-	// differ in is what has changed between them.
-	ReadManifest(ctx context.Context, token, id string, ignore []string) (manifest.Manifest, error)
-
-	// ReadUncovered reads digests, by path, of what a step can change in a container and no rollback takes back; nil where
-	// there is no such thing, or the container does not run.
-	ReadUncovered(ctx context.Context, id string) (map[string]string, error)
 
 	// HasBegun says whether this very rollback has begun: then what is there now is its own doing. One that was cut short is
 	// finished first.
@@ -60,6 +53,19 @@ type Keeper interface {
 
 	// Bytes is what the token's checkpoint and what its rollbacks have kept take in the engine, as far as it is known.
 	Bytes(token string) int64
+}
+
+// Reader reads what is in containers.
+type Reader interface {
+	// ReadManifest reads a container's filesystem, without what is below ignore, so that what two manifests for one token
+	// differ in is what has changed between them.
+	ReadManifest(ctx context.Context, token, id string, ignore []string) (manifest.Manifest, error)
+
+	// ReadUncovered reads what a step can change in a container and is in no checkpoint.
+	ReadUncovered(ctx context.Context, id string) (Uncovered, error)
+
+	// ReadAll reads what ReadManifest and ReadUncovered do.
+	ReadAll(ctx context.Context, token, id string, ignore []string) (manifest.Manifest, Uncovered, error)
 }
 
 // Entrance is the way of a step's processes into a container.
@@ -102,6 +108,14 @@ type Traits struct {
 	Images bool
 }
 
+// Uncovered is what a container has where no checkpoint covers it.
+type Uncovered struct {
+	// Digests are by path; nil where there is no such thing, or the container does not run.
+	Digests map[string]string
+	// Nodes are those of them that a rollback can make again, by path, as the backend describes them.
+	Nodes map[string]string
+}
+
 // Rollback says what to bring back.
 type Rollback struct {
 	// Token is the step's; Turn is one of the rollbacks that it may need: [UndoTurn], [ResetTurn], [RedoTurn], or that
@@ -112,6 +126,8 @@ type Rollback struct {
 	Container container.InspectResponse
 	// Checkpoint is where the filesystem is kept.
 	Checkpoint string
+	// Nodes are what the step may have changed of [Uncovered], as it was.
+	Nodes map[string]string
 	// Before is the manifest to compare the filesystem with, without what is below Ignore; nil: nothing is compared.
 	// Exactly makes a difference DamagedRecord, with nothing touched.
 	Before  manifest.Manifest
@@ -119,8 +135,8 @@ type Rollback struct {
 	Exactly bool
 	// Keep, where it is set, asks for what is taken away to be kept, if the backend can, and is the digest of its manifest.
 	Keep activities.Digest
-	// Stopped leaves the container stopped.
-	Stopped bool
+	// Stopped leaves the container stopped; Resumes says that whoever asks starts it in the end.
+	Stopped, Resumes bool
 	// Usurper is the id of another container that has the name now, and that a person has decided to replace.
 	Usurper string
 }
@@ -129,10 +145,14 @@ type Rollback struct {
 type Restoration struct {
 	// ID is the container that stands now.
 	ID string
-	// Differs lists the paths that are not as before, seen before anything ran in it.
+	// Differs lists the paths that are not as before; not what the container's program has written since its start.
 	Differs []string
+	// Uncovered is what a rollback has read of that itself, after the comparison; nil where it has not.
+	Uncovered *Uncovered
 	// Stopped says that it was left stopped.
 	Stopped bool
+	// Unstartable is what the engine says where it cannot start the container as it is now; empty where it could.
+	Unstartable string
 	// Ended says that processes of earlier steps had to end.
 	Ended bool
 }

@@ -51,7 +51,8 @@ type Ending struct {
 	Refused string `json:"refused,omitempty"`
 	Exit    int    `json:"exit"`
 	Stdout  []byte `json:"stdout,omitempty"`
-	// More says that Stdout is only the beginning.
+	Stderr  []byte `json:"stderr,omitempty"`
+	// More says that Stdout or Stderr is only the beginning.
 	More bool `json:"more,omitempty"`
 }
 
@@ -120,15 +121,15 @@ func follow(ctx context.Context, e engine.Client, t *journal.Token, j job, id st
 	if err != nil || !first {
 		return errors.Join(err, errors.New("this attempt has begun already"))
 	}
-	log, stdout := NewLog(f), &FirstBytes{}
-	exit, err := start(ctx, e, id, io.MultiWriter(log, stdout), log)
+	log, stdout, stderr := NewLog(f), &FirstBytes{}, &FirstBytes{}
+	exit, err := start(ctx, e, id, io.MultiWriter(log, stdout), io.MultiWriter(log, stderr))
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(log.Finish(), f.Sync()); err != nil {
 		return err
 	}
-	_, err = t.Create(endingDoc(j.Attempt), &Ending{Exit: exit, Stdout: stdout.Bytes, More: stdout.More})
+	_, err = t.Create(endingDoc(j.Attempt), &Ending{Exit: exit, Stdout: stdout.Bytes, Stderr: stderr.Bytes, More: stdout.More || stderr.More})
 	return err
 }
 

@@ -81,7 +81,7 @@ func walked(t testing.TB, b *Box) (lines []string, ok bool) {
 			}
 			return nil
 		}
-		line, err := look(t, name, at, d, first)
+		line, err := describePath(t, name, at, d, first)
 		if line != "" {
 			lines = append(lines, line)
 		}
@@ -93,8 +93,8 @@ func walked(t testing.TB, b *Box) (lines []string, ok bool) {
 	return lines, err == nil
 }
 
-// look describes a path; first has the first names of files with several.
-func look(t testing.TB, name, at string, d fs.DirEntry, first map[[2]uint64]string) (string, error) {
+// describePath describes a path; first has the first names of files with several.
+func describePath(t testing.TB, name, at string, d fs.DirEntry, first map[[2]uint64]string) (string, error) {
 	info, err := d.Info()
 	if err != nil || info.Mode()&fs.ModeSocket != 0 {
 		return "", err

@@ -103,7 +103,7 @@ func userlandRoot(t testing.TB) (io.Reader, error) {
 		tree.dir(dir)
 	}
 	for _, name := range []string{"bin", "lib", "lib64"} {
-		tree.put(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: "usr/" + name, Mode: 0o777}, nil)
+		tree.addEntry(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: "usr/" + name, Mode: 0o777}, nil)
 	}
 	busybox := os.Getenv(busyboxVariable)
 	if busybox != "" {
@@ -113,7 +113,7 @@ func userlandRoot(t testing.TB) (io.Reader, error) {
 			return nil, err
 		}
 		for name := range strings.FieldsSeq(string(applets)) {
-			tree.put(&tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/bin/" + name, Linkname: "busybox", Mode: 0o777}, nil)
+			tree.addEntry(&tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/bin/" + name, Linkname: "busybox", Mode: 0o777}, nil)
 		}
 	}
 	for _, name := range userland {
@@ -146,7 +146,7 @@ func userlandRoot(t testing.TB) (io.Reader, error) {
 		tree.dir(filepath.Dir("srv/app/" + name))
 		tree.text("srv/app/"+name, content)
 	}
-	tree.put(&tar.Header{Typeflag: tar.TypeSymlink, Name: "srv/app/link", Linkname: "a.txt", Mode: 0o777}, nil)
+	tree.addEntry(&tar.Header{Typeflag: tar.TypeSymlink, Name: "srv/app/link", Linkname: "a.txt", Mode: 0o777}, nil)
 	if tree.err == nil {
 		tree.err = tree.Close()
 	}
@@ -160,7 +160,7 @@ type archive struct {
 	err error
 }
 
-func (a *archive) put(h *tar.Header, content []byte) {
+func (a *archive) addEntry(h *tar.Header, content []byte) {
 	h.Name = filepath.Clean(h.Name)
 	if a.err != nil || a.had[h.Name] {
 		return
@@ -177,11 +177,11 @@ func (a *archive) dir(name string) {
 		return
 	}
 	a.dir(filepath.Dir(name))
-	a.put(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755}, nil)
+	a.addEntry(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755}, nil)
 }
 
 func (a *archive) text(name, content string) {
-	a.put(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755}, []byte(content))
+	a.addEntry(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755}, []byte(content))
 }
 
 func (a *archive) file(from, name string) {

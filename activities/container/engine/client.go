@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -20,12 +21,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Client is all that this package asks of a Docker engine. Its client module is frozen and has a successor: what is
-// here is what a change would touch; see docker for the client.
+// Client is everything that the container world asks of a Docker engine. The client module is frozen and has a successor: a
+// change of modules would touch what is here. rememberingClient implements it.
 type Client interface { //nolint:interfacebloat // it is one client, and each method of it is used
-	// EngineID is the engine's own id: another engine behind the same address has another one.
+	// EngineID returns the engine's own id: another engine behind the same address has another one.
 	EngineID(ctx context.Context) (string, error)
-	// DataRoot is the folder on the engine's host where it has its images and containers.
+	// DataRoot returns the folder on the engine's host that holds its images and containers.
 	DataRoot(ctx context.Context) (string, error)
 	ServerVersion(ctx context.Context) (types.Version, error)
 
@@ -36,7 +37,7 @@ type Client interface { //nolint:interfacebloat // it is one client, and each me
 	ContainerExport(ctx context.Context, container string) (io.ReadCloser, error)
 	CopyFromContainer(ctx context.Context, container, path string) (io.ReadCloser, container.PathStat, error)
 
-	// Events tells what happens from when it returns until ctx ends, or the engine does.
+	// Events delivers the events from its return until ctx or the engine ends.
 	Events(ctx context.Context, options events.ListOptions) (<-chan events.Message, <-chan error)
 
 	ContainerExecCreate(ctx context.Context, container string, options container.ExecOptions) (container.ExecCreateResponse, error)
@@ -64,13 +65,13 @@ type Client interface { //nolint:interfacebloat // it is one client, and each me
 	VolumeInspect(ctx context.Context, volume string) (dockervolume.Volume, error)
 }
 
-// Connect makes a client for the engine at host; empty is DOCKER_HOST, else the usual socket. Nothing is sent yet.
+// Connect makes a client for the engine at host, by default DOCKER_HOST or else the usual socket. It sends nothing yet.
 func Connect(host string) (Client, error) {
 	options := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
 	if host != "" {
 		options = append(options, client.WithHost(host))
 	}
-	d := &docker{}
+	d := &rememberingClient{}
 	c, err := client.NewClientWithOpts(append(options, d.countDials)...)
 	if err != nil {
 		return nil, fmt.Errorf("container engine: %w", err)
@@ -79,26 +80,43 @@ func Connect(host string) (Client, error) {
 	return d, nil
 }
 
-// Explain makes an engine's answer an error that says what, where and the way out. Whether it is retried is decided by
-// what it is: an engine that does not answer may be back soon.
+// Explain turns an engine's error into one that says what failed, where, and the way out. An engine that does not answer may be back
+// soon, so that error is retried.
 func Explain(doing string, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case strings.Contains(err.Error(), "permission denied while trying to connect"):
+		return activities.Errorf(activities.ActionFailed, "%s: the worker's user may not use the container engine's socket (%v); add the user to the group that owns the socket (docker, as a rule), or run the worker as root", doing, err)
 	case client.IsErrConnectionFailed(err):
 		return activities.Errorf(activities.ActionFailed, "%s: the container engine does not answer (%v); start it, or set DOCKER_HOST for the worker", doing, err)
 	case strings.Contains(err.Error(), syscall.ENOSPC.Error()):
-		return activities.Errorf(activities.ActionFailed, "%s: the container engine's disk is full (%v); docker system df tells what takes the room", doing, err)
+		return activities.Errorf(activities.ActionFailed, "%s: the container engine's disk is full (%v); docker system df shows what takes the space", doing, err)
 	default:
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 }
 
-func IsNotFound(err error) bool { return cerrdefs.IsNotFound(err) }
+// IsNotFound also knows how an engine tells that an image went while it was removing it: as an internal error.
+func IsNotFound(err error) bool {
+	return cerrdefs.IsNotFound(err) || err != nil && strings.Contains(err.Error(), "unrecognized image ID")
+}
 
 func IsConflict(err error) bool { return cerrdefs.IsConflict(err) }
 
 func IsInvalid(err error) bool { return cerrdefs.IsInvalidArgument(err) }
 
-// NameOf is a container's name as people write it.
+// WhyUnstartable returns the engine's reason if it did not start a container because of what is in it or missing from it: its
+// program, its user, or a place for a mount. A retry would not help. It is empty for any other error.
+func WhyUnstartable(err error) string {
+	if err == nil || !IsInvalid(err) && !strings.Contains(err.Error(), "unable to find ") { // it reports a missing user or group as an error of its own
+		return ""
+	}
+	for cause := err; cause != nil; cause = errors.Unwrap(err) {
+		err = cause
+	}
+	return err.Error()
+}
+
+// NameOf returns a container's name as people write it.
 func NameOf(c container.InspectResponse) string { return strings.TrimPrefix(c.Name, "/") }

@@ -4,7 +4,8 @@
 // A step takes the lease before it looks at the container, and holds it until it has come to its end or is undone, be its worker
 // alive or dead; an undo waits until no other step holds it. A step that only reads takes none.
 //
-// The leases of a container are numbered documents, each written once: whoever wrote the last one holds the lease.
+// The leases of a container are numbered documents, each written once: whoever wrote the last one holds the lease. Each record says
+// whose lease was the one before, so that the steps in a container are a chain: see [Leases.FindLater].
 package lease
 
 import (
@@ -29,28 +30,35 @@ type Leases struct {
 	// Patience is how long a call waits for another step. After that it is for the retries of the step, or of the undo, to wait on.
 	// Open sets it to 30 seconds.
 	Patience time.Duration
+	// LaterPatience is how long an undo waits for the undos of later steps of other tasks. Open sets it to 10 minutes.
+	LaterPatience time.Duration
 
 	journal *journal.Journal
 	steps   *journal.Journal // of the tokens that take leases
 }
 
-const patience = 30 * time.Second
+const (
+	patience      = 30 * time.Second
+	laterPatience = 10 * time.Minute
+)
 
-// holder is the step that has a lease.
+// holder is the step that holds a lease.
 type holder struct {
 	Token string           `json:"token"`
 	Step  string           `json:"step"`
 	Owner activities.Owner `json:"owner"`
+	// After is the token of the step that had the lease before.
+	After string `json:"after,omitempty"`
 }
 
 // Open opens the leases in folder dir, for steps with tokens in steps.
 func Open(dir string, steps *journal.Journal) (*Leases, error) {
 	j, err := journal.Open(dir)
-	return &Leases{patience, j, steps}, err
+	return &Leases{patience, laterPatience, j, steps}, err
 }
 
-// of opens the leases of a container, which keeps its name when it is made anew.
-func (l *Leases) of(name string) (*journal.Token, error) {
+// tokenFor opens the leases of a container by its name, which it keeps when it is recreated.
+func (l *Leases) tokenFor(name string) (*journal.Token, error) {
 	sum := sha256.Sum256([]byte(name))
 	return l.journal.Token(hex.EncodeToString(sum[:16]))
 }
@@ -79,44 +87,48 @@ func readLast(t *journal.Token) (n int, has holder, err error) {
 	return n, has, err
 }
 
-// Take takes the lease of a container for a step. Waited says that others were at work there since it was asked for.
-func (l *Leases) Take(ctx context.Context, name string, e activities.Entry) (waited bool, err error) {
-	t, err := l.of(name)
+// Take takes the lease of a container for a step, and returns the token of the step that had it before: the record keeps that as
+// After. Waited says that others were at work there since it was asked for.
+func (l *Leases) Take(ctx context.Context, name string, e activities.Entry) (before string, waited bool, err error) {
+	t, err := l.tokenFor(name)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	for {
 		n, now, err := readLast(t)
 		if err != nil || now.Token == e.Token {
-			return waited, err
+			return now.After, waited, err
 		}
 		over, err := l.over(now)
 		if err != nil {
-			return waited, err
+			return "", waited, err
 		}
 		if !over {
 			waited = true
 			if err := l.Wait(ctx, name, e.Token); err != nil {
-				return waited, err
+				return "", waited, err
 			}
 			continue
 		}
-		mine := holder{e.Token, e.Step, activities.OwnerOf(ctx)}
+		mine := holder{e.Token, e.Step, activities.OwnerOf(ctx), now.Token}
+		if _, found, err := l.read(now.Token); err != nil || !found { // it has changed nothing, and is no link of the chain
+			mine.After = now.After
+		}
 		created, err := t.Create(document+strconv.Itoa(n+1), &mine)
 		if err != nil {
-			return waited, err
+			return "", waited, err
 		}
 		after, _, err := readLast(t)
 		switch {
 		case err != nil:
-			return waited, err
+			return "", waited, err
 		case !created:
 			continue
 		case after == n+1:
-			return waited, forget(t, n)
+			return mine.After, waited, forget(t, n)
 		}
 		if err := forget(t, n+1); err != nil { // it was slow: there is a later one already
-			return waited, err
+			return "", waited, err
 		}
 	}
 }
@@ -131,7 +143,7 @@ func forget(t *journal.Token, n int) error {
 
 // Wait waits until no other step has the lease of the container.
 func (l *Leases) Wait(ctx context.Context, name, token string) error {
-	t, err := l.of(name)
+	t, err := l.tokenFor(name)
 	if err != nil {
 		return err
 	}

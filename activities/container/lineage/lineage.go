@@ -2,7 +2,11 @@ package lineage
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
@@ -18,9 +22,10 @@ type Lineage struct {
 // Successor is the container that takes another's place.
 type Successor struct {
 	ID string `json:"id"`
-	// Name and Start are how it stands when the change of places is done.
-	Name  string `json:"name"`
-	Start bool   `json:"start"`
+	// Name and Start are how it stands when the change of places is done; Resumes is as in [checkpoint.Rollback].
+	Name    string `json:"name"`
+	Start   bool   `json:"start"`
+	Resumes bool   `json:"resumes,omitempty"`
 	// Retire is the container that has to go: the one it was made from, or one that had taken its name. May be empty.
 	Retire string `json:"retire,omitempty"`
 	// Stood is the image that the retired one stood on: one that removes itself at its end cannot be asked any more.
@@ -28,15 +33,28 @@ type Successor struct {
 	// Token and Turn say whose rollback it was.
 	Token string `json:"token"`
 	Turn  string `json:"turn"`
-	// Differs is what was not as before.
-	Differs []string `json:"differs,omitempty"`
 	// Kept is what it has taken away and kept.
 	Kept *checkpoint.Salvage `json:"kept,omitempty"`
+
+	// Unstartable says why the engine cannot start it; empty where it could.
+	Unstartable string `json:"-"`
+}
+
+// settlement is the document that says that a successor is in its place.
+type settlement struct {
+	Unstartable string `json:"unstartable,omitempty"`
+}
+
+// Sight is the document of what a rollback has seen of what it has brought back.
+type Sight struct {
+	// Differs is what was not as before.
+	Differs []string `json:"differs,omitempty"`
 }
 
 const (
 	successorDoc = "successor"
 	settledDoc   = "settled"
+	sightDoc     = "sight"
 )
 
 // Open opens the lineage in folder dir.
@@ -53,8 +71,25 @@ func (s Successor) Fences(r checkpoint.Rollback) bool {
 	return s.Token == r.Token && checkpoint.Rank(s.Turn) > checkpoint.Rank(r.Turn)
 }
 
-// of opens the documents of a container: half of its 64 hexadecimal digits are as unique as a token.
-func (l *Lineage) of(id string) (*journal.Token, error) {
+// endsAtOnce is how soon after its start a container's program ends that lacks what it needs.
+const endsAtOnce = 5 * time.Second
+
+// HasFailed says that the container was to run and does not, though nobody has stopped it: it could not be started, or has ended
+// at once.
+func (s Successor) HasFailed(now container.InspectResponse) bool {
+	if !s.Start && !s.Resumes || now.State.Running {
+		return false
+	}
+	if now.State.Status == container.StateCreated {
+		return true
+	}
+	began, err := time.Parse(time.RFC3339Nano, now.State.StartedAt)
+	ended, failed := time.Parse(time.RFC3339Nano, now.State.FinishedAt)
+	return err == nil && failed == nil && ended.Sub(began) < endsAtOnce
+}
+
+// tokenFor opens the documents of a container: half of its 64 hexadecimal digits are as unique as a token.
+func (l *Lineage) tokenFor(id string) (*journal.Token, error) {
 	if len(id) != 64 {
 		return nil, fmt.Errorf("%q is not a whole container id", id)
 	}
@@ -63,7 +98,7 @@ func (l *Lineage) of(id string) (*journal.Token, error) {
 
 // Claim names s the successor of the container id, unless it has one already. It returns whoever is the successor.
 func (l *Lineage) Claim(id string, s Successor) (Successor, error) {
-	t, err := l.of(id)
+	t, err := l.tokenFor(id)
 	if err != nil {
 		return s, err
 	}
@@ -71,9 +106,29 @@ func (l *Lineage) Claim(id string, s Successor) (Successor, error) {
 	return s, err
 }
 
+// Sight reads what the rollback that made the container id has seen, once that is noted.
+func (l *Lineage) Sight(id string) (s Sight, noted bool, err error) {
+	t, err := l.tokenFor(id)
+	if err != nil {
+		return s, false, err
+	}
+	noted, err = t.Read(sightDoc, &s)
+	return s, noted, err
+}
+
+// NoteSight notes what the rollback that made the container id has seen, unless that is noted already. It returns what is noted.
+func (l *Lineage) NoteSight(id string, s Sight) (Sight, error) {
+	t, err := l.tokenFor(id)
+	if err != nil {
+		return s, err
+	}
+	_, err = t.Create(sightDoc, &s)
+	return s, err
+}
+
 // HasSuccessor says whether the container id has a successor.
 func (l *Lineage) HasSuccessor(id string) (bool, error) {
-	t, err := l.of(id)
+	t, err := l.tokenFor(id)
 	if err != nil {
 		return false, err
 	}
@@ -89,11 +144,18 @@ func (l *Lineage) Standing(ctx context.Context, id string) (string, error) {
 }
 
 // Walk follows the successors of a container, and stops early where stop says so. A change of places that was cut short is
-// finished first. It returns the last successor that it came to, and id itself where there is none.
+// finished first; one that stop does not ask for need not run. It returns the last successor that it came to, and id itself
+// where there is none.
 func (l *Lineage) Walk(ctx context.Context, id string, stop func(Successor) bool) (last Successor, err error) {
+	return l.WalkWatching(ctx, id, stop, func(Successor) {})
+}
+
+// WalkWatching walks, and calls started with a successor that this call has started, before it clears away the container in whose
+// place that is.
+func (l *Lineage) WalkWatching(ctx context.Context, id string, stop func(Successor) bool, started func(Successor)) (last Successor, err error) {
 	last.ID = id
 	for ctx.Err() == nil {
-		t, err := l.of(last.ID)
+		t, err := l.tokenFor(last.ID)
 		if err != nil {
 			return last, err
 		}
@@ -102,11 +164,13 @@ func (l *Lineage) Walk(ctx context.Context, id string, stop func(Successor) bool
 		if err != nil || !found {
 			return last, err
 		}
-		if err := l.settleOnce(ctx, t, next); err != nil {
+		stops := stop(next)
+		next.Unstartable, err = l.settleOnce(ctx, t, next, started)
+		if _, onlyStart := errors.AsType[*startError](err); err != nil && (stops || !onlyStart) {
 			return last, err
 		}
 		last = next
-		if stop(next) {
+		if stops {
 			return last, nil
 		}
 	}
@@ -114,14 +178,18 @@ func (l *Lineage) Walk(ctx context.Context, id string, stop func(Successor) bool
 }
 
 // settleOnce keeps whoever comes late from touching a container that has long been at work.
-func (l *Lineage) settleOnce(ctx context.Context, t *journal.Token, s Successor) error {
-	var settled struct{}
+func (l *Lineage) settleOnce(ctx context.Context, t *journal.Token, s Successor, started func(Successor)) (unstartable string, err error) {
+	var settled settlement
 	if found, err := t.Read(settledDoc, &settled); found || err != nil {
-		return err
+		return settled.Unstartable, err
 	}
-	if err := l.settle(ctx, s); err != nil {
-		return err
+	err = l.settle(ctx, s, started)
+	if unstarted, ok := errors.AsType[*startError](err); ok {
+		settled.Unstartable = engine.WhyUnstartable(unstarted.error)
 	}
-	_, err := t.Create(settledDoc, &settled)
-	return err
+	if err != nil && settled.Unstartable == "" {
+		return "", err
+	}
+	_, err = t.Create(settledDoc, &settled)
+	return settled.Unstartable, err
 }

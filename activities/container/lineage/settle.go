@@ -9,9 +9,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
+// startError is about a successor that is in its place, and that the engine does not start.
+type startError struct{ error }
+
+func (e *startError) Unwrap() error { return e.error }
+
 // settle lets the successor take the place of the container that it was made from. Every step is by id, and nothing once
-// it has been done.
-func (l *Lineage) settle(ctx context.Context, s Successor) error {
+// it has been done. It starts the successor, and where it cannot, clears away the old one all the same.
+func (l *Lineage) settle(ctx context.Context, s Successor, started func(Successor)) error {
 	if s.Retire != "" {
 		if err := l.stepAside(ctx, s); err != nil {
 			return err
@@ -31,19 +36,24 @@ func (l *Lineage) settle(ctx context.Context, s Successor) error {
 		}
 	}
 	point.Reach("container.exec:new-named")
+	var unstarted error
 	if s.Start && fresh.State.Status == container.StateCreated {
 		if err := l.engine.ContainerStart(ctx, s.ID, container.StartOptions{}); err != nil && !engine.IsNotFound(err) {
-			return engine.Explain("starting the new container "+s.Name, err)
+			unstarted = &startError{engine.Explain("starting the new container "+s.Name, err)}
+		} else {
+			started(s)
 		}
 	}
 	point.Reach("container.exec:new-started")
-	if s.Retire == "" {
-		return nil
+	if s.Retire != "" {
+		if err := l.Remove(ctx, s.Retire); err != nil {
+			return err
+		}
+		if err := l.DropImage(ctx, s.Stood); err != nil {
+			return err
+		}
 	}
-	if err := l.Remove(ctx, s.Retire); err != nil {
-		return err
-	}
-	return l.DropImage(ctx, s.Stood)
+	return unstarted
 }
 
 // isRenamed says that another process has renamed it in the meantime.

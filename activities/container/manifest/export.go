@@ -33,19 +33,8 @@ const maxPaths = 2_000_000
 // changed since the last time. An export costs reading every byte: what is large and does not matter belongs into ignore, or
 // into a volume.
 func Take(ctx context.Context, e Engine, id string, ignore []string) (Manifest, error) {
-	of, err := e.ContainerInspect(ctx, id)
-	if err != nil {
-		return nil, engine.Explain("looking at the container", err)
-	}
-	m, err := readAll(ctx, e, id, ignore)
-	if err == nil && TimesAreUnreliable(of) {
-		m.dropTimes()
-	}
-	return m, err
-}
-
-func readAll(ctx context.Context, e Engine, id string, ignore []string) (Manifest, error) {
-	if m, ok, err := e.ListFiles(ctx, id, ignore); ok || err != nil {
+	m, ok, err := List(ctx, e, id, ignore)
+	if ok || err != nil {
 		return m, err
 	}
 	stream, err := e.ContainerExport(ctx, id)
@@ -53,11 +42,18 @@ func readAll(ctx context.Context, e Engine, id string, ignore []string) (Manifes
 		return nil, engine.Explain("reading the filesystem of the container", err)
 	}
 	defer stream.Close()
-	m, err := Read(stream, ignore)
-	if err != nil {
+	if m, err = Read(stream, ignore); err != nil {
 		return nil, fmt.Errorf("reading the filesystem of the container: %w", err)
 	}
-	return m, nil
+	return m.withoutUnreliableTimes(ctx, e, id)
+}
+
+// List is what Take returns, where there is no need of an export.
+func List(ctx context.Context, e Engine, id string, ignore []string) (m Manifest, ok bool, err error) {
+	if m, ok, err = e.ListFiles(ctx, id, ignore); ok && err == nil {
+		m, err = m.withoutUnreliableTimes(ctx, e, id)
+	}
+	return m, ok, err
 }
 
 // unknownTime is one that no comparison counts.
@@ -68,13 +64,18 @@ const unknownTime = -1
 // milliseconds later, and of a folder whose content is copied up, two folders above what is written, it is that of the copy.
 func TimesAreUnreliable(c container.InspectResponse) bool { return c.Driver == "fuse-overlayfs" }
 
-func (m Manifest) dropTimes() {
+func (m Manifest) withoutUnreliableTimes(ctx context.Context, e Engine, id string) (Manifest, error) {
+	of, err := e.ContainerInspect(ctx, id)
+	if err != nil || !TimesAreUnreliable(of) {
+		return m, engine.Explain("looking at the container", err)
+	}
 	for at, n := range m {
 		if n.Kind == tar.TypeDir || n.Kind == tar.TypeReg {
 			n.MTime = unknownTime
 			m[at] = n
 		}
 	}
+	return m, nil
 }
 
 // Read reads the manifest of an exported filesystem. A hard link counts as the file itself: of two names of one file an

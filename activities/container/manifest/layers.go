@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
@@ -17,14 +18,14 @@ const kindGone = 'x'
 
 // FromChanges is the manifest of how a container differs from a checkpoint: what is as it was there is not in it. Times are
 // in nanoseconds, and Caps covers all extended attributes.
-func FromChanges(changes []stack.Change, ignore []string) Manifest {
+func FromChanges(changes []layer.Change, ignore []string) Manifest {
 	m := Manifest{}
 	for _, c := range changes {
 		n := Node{
 			Path: c.Path, Kind: c.Kind, Mode: int64(c.Mode), Owner: fmt.Sprintf("%d:%d", c.UID, c.GID), MTime: c.MTime, Size: c.Size,
 			Digest: c.Digest, Link: c.Link, Caps: c.Attributes, Over: c.Over, Same: c.Same,
 		}
-		if c.Kind == stack.KindOther {
+		if c.Kind == layer.KindOther {
 			n.Device = fmt.Sprintf("%x", c.Device)
 		}
 		if holdsIgnored(c.Path, ignore) {
@@ -36,12 +37,12 @@ func FromChanges(changes []stack.Change, ignore []string) Manifest {
 }
 
 // MostNested is how deep folders are read.
-const MostNested = stack.MostNested
+const MostNested = layer.MostNested
 
 // TooDeep is the beginning of the path of a folder that is nested deeper than [MostNested], and so not read; empty for none.
 func (m Manifest) TooDeep() string {
 	for at, n := range m {
-		if n.Digest == stack.TooDeep {
+		if n.Digest == layer.TooDeep {
 			return at[:min(len(at), 100)]
 		}
 	}
@@ -73,11 +74,11 @@ func FromFiles(files []stack.RootEntry, ignore []string) Manifest {
 			Size: f.Size, Digest: f.Digest, Link: f.Link, Caps: f.Capability,
 		}
 		switch f.Kind {
-		case stack.KindFolder:
+		case layer.KindFolder:
 			n.Kind = tar.TypeDir
-		case stack.KindFile:
+		case layer.KindFile:
 			n.Kind = tar.TypeReg
-		case stack.KindLink:
+		case layer.KindLink:
 			n.Kind = tar.TypeSymlink
 		default:
 			dev := f.Device & (1<<32 - 1)

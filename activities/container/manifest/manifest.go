@@ -1,15 +1,10 @@
 package manifest
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // Node is what a manifest says of a path. Times are in seconds, for no backend that goes through tar keeps more.
@@ -36,16 +31,6 @@ type Manifest map[string]Node
 
 // Paths are sorted.
 func (m Manifest) Paths() []string { return slices.Sorted(maps.Keys(m)) }
-
-// Digest covers every path.
-func (m Manifest) Digest() activities.Digest {
-	sum := sha256.New()
-	for _, at := range m.Paths() {
-		line, _ := json.Marshal(m[at]) // a struct of strings and numbers always marshals
-		sum.Write(append(line, '\n'))
-	}
-	return activities.Digest("sha256:" + hex.EncodeToString(sum.Sum(nil)))
-}
 
 // Diff lists what differs in now, a line for each path, sorted by path.
 func (m Manifest) Diff(now Manifest) []string {

@@ -88,7 +88,9 @@ func TestManifestTakesALinkForItsFile(t *testing.T) {
 func TestManifestIsKeptWithItsDigest(t *testing.T) {
 	dir := t.TempDir()
 	m := manifestOf(t, nil, tar.Header{Typeflag: tar.TypeReg, Name: "a", Uname: "one"})
-	require.NoError(t, m.Save(dir, "m.gz"))
+	digest, err := m.Save(dir, "m.gz")
+	require.NoError(t, err)
+	assert.Equal(t, m.Digest(), digest)
 	read, err := Load(dir, "m.gz", m.Digest())
 	require.NoError(t, err)
 	assert.Equal(t, m, read)

@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"errors"
 	"path"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -33,14 +34,14 @@ func Provable(in container.InspectResponse) bool {
 	return ok && !MayMount(in)
 }
 
-// Proves says that cmd changes nothing in a provable container that was made from an image.
-func (p *Prover) Proves(ctx context.Context, cmd *Command, in container.InspectResponse, image string) (bool, error) {
+// Proves says that programs are those of the image that a provable container was made from.
+func (p *Prover) Proves(ctx context.Context, programs []string, in container.InspectResponse, image string) (bool, error) {
 	search, _ := searchPath(in.Config.Env)
 	proof := &proof{
 		now: liveTree(p.engine, in.ID), then: p.images.tree(p.engine, image), hides: hidden(in), path: search, same: map[string]*file{},
 		loads: map[string]bool{},
 	}
-	ok, err := proof.of(ctx, cmd.Programs)
+	ok, err := proof.proveAll(ctx, programs)
 	return ok && err == nil, errors.Join(err, proof.then.close(ctx))
 }
 
@@ -69,8 +70,13 @@ func hidden(c container.InspectResponse) []string {
 // defaultPath is where an engine looks for programs if nothing else is said.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// idle are variables that neither a shell nor a loader nor a harmless program takes for more than a text: those that every
+// container has, and what images note about their making. All others are left to a checkpoint: a shell may run what a variable says, or
+// take code from where it points, and no list of those is complete.
+var idle = regexp.MustCompile(`^(HOME|HOSTNAME|TERM|USER|GPG_KEY|[A-Z][A-Z0-9_]*_(VERSION|RELEASE|SHA256))$`)
+
 // searchPath is the PATH of what is run in a container; not ok where its environment may make a harmless program load or
-// run something else.
+// run something else. A locale does: for any but C, the C library reads which code converts its characters.
 func searchPath(env []string) (search []string, ok bool) {
 	all := defaultPath
 	for _, v := range env {
@@ -78,29 +84,16 @@ func searchPath(env []string) (search []string, ok bool) {
 		switch {
 		case name == "PATH":
 			all = value
-		case name == "LANG" || strings.HasPrefix(name, "LC_") || name == "LANGUAGE":
-			if name != "LANGUAGE" && !plainLocale(value) {
+		case name == "LANG" || strings.HasPrefix(name, "LC_"):
+			if value != "" && value != "C" && value != "POSIX" {
 				return nil, false
 			}
-		case misleading(name):
+		case !idle.MatchString(name):
 			return nil, false
 		}
 	}
 	search = strings.Split(all, ":")
 	return search, !slices.ContainsFunc(search, func(dir string) bool { return !path.IsAbs(dir) })
-}
-
-// misleading are the variables that shells, loaders and C libraries look at, and those by which programs find a pager, a
-// filter or flags that nobody has written.
-func misleading(name string) bool {
-	for _, prefix := range []string{"LD_", "BASH", "GCONV", "GLIBC", "LOCPATH", "NLSPATH", "MALLOC_", "AWK", "GAWK", "OPENSSL_", "MAGIC",
-		"TERMINFO", "TERMCAP", "LESS", "GREP_", "DPKG_", "GIT_", "GCC_"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return strings.HasSuffix(name, "PAGER") ||
-		slices.Contains([]string{"ENV", "IFS", "PS4", "MAKEFLAGS", "SHELLOPTS", "POSIXLY_CORRECT", "TMPDIR", "CDPATH", "NODE_OPTIONS"}, name)
 }
 
 // proof compares what a container would run with what its image holds.
@@ -117,9 +110,9 @@ type proof struct {
 	cached map[string][]string
 }
 
-func (p *proof) of(ctx context.Context, programs map[string]bool) (bool, error) {
+func (p *proof) proveAll(ctx context.Context, programs []string) (bool, error) {
 	ok, err := p.loader(ctx)
-	for name := range programs {
+	for _, name := range programs {
 		if !ok || err != nil {
 			break
 		}
@@ -184,20 +177,12 @@ func (p *proof) program(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// binary proves what a program is loaded with. A script proves itself, if its shell does: see program.runs.
+// binary proves what a program is loaded with. A script is not proven: it runs others.
 func (p *proof) binary(ctx context.Context, f *file) (bool, error) {
 	if !f.there() || p.loads[f.name] {
 		return true, nil
 	}
 	p.loads[f.name] = true
-	if line, script := bytes.CutPrefix(f.content, []byte("#!")); script {
-		line, _, _ = bytes.Cut(line, []byte("\n"))
-		words := strings.Fields(string(line))
-		if len(words) == 0 || !slices.Contains([]string{"/bin/sh", "/bin/dash", "/usr/bin/sh"}, words[0]) || !plainScript(f.name) {
-			return false, nil
-		}
-		return p.program(ctx, words[0])
-	}
 	b, err := elf.NewFile(bytes.NewReader(f.content))
 	if err != nil {
 		return false, nil // whatever it is, it proves nothing
@@ -237,12 +222,6 @@ func (p *proof) binary(ctx context.Context, f *file) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// plainScript knows the scripts that run nothing but what the table of programs says.
-func plainScript(name string) bool {
-	base, _, _ := strings.Cut(path.Base(name), ".")
-	return slices.Contains([]string{"which", "egrep", "fgrep"}, base)
 }
 
 // library proves a library in each place that a loader may find it in.
@@ -313,11 +292,11 @@ func (p *proof) file(ctx context.Context, at string) (*file, error) {
 	if below(path.Clean(at), p.hides) {
 		return nil, nil //nolint:nilnil // it cannot be seen
 	}
-	is, err := p.now.look(ctx, at)
+	is, err := p.now.findFile(ctx, at)
 	if err != nil || is.odd || is.there() && below(is.name, p.hides) {
 		return nil, err
 	}
-	was, err := p.then.look(ctx, at)
+	was, err := p.then.findFile(ctx, at)
 	if err != nil || is.digest != was.digest {
 		return nil, err
 	}

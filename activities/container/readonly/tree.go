@@ -53,13 +53,13 @@ func (i *images) tree(e engine.Client, image string) *tree {
 	return &tree{engine: e, image: image, known: i}
 }
 
-func (i *images) get(key string) *file {
+func (i *images) findFile(key string) *file {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.seen[key]
 }
 
-func (i *images) put(key string, f *file) {
+func (i *images) keepFile(key string, f *file) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.seen == nil {
@@ -68,28 +68,28 @@ func (i *images) put(key string, f *file) {
 	i.seen[key] = &file{name: f.name, digest: f.digest, odd: f.odd}
 }
 
-// look reads the file at a path, with symbolic links followed.
-func (t *tree) look(ctx context.Context, at string) (*file, error) {
+// findFile reads the file at a path, following symbolic links.
+func (t *tree) findFile(ctx context.Context, at string) (*file, error) {
 	if t.known == nil {
-		return t.read(ctx, at)
+		return t.readFile(ctx, at)
 	}
 	key := t.image + " " + at
-	if f := t.known.get(key); f != nil {
+	if f := t.known.findFile(key); f != nil {
 		return f, nil
 	}
 	if t.id == "" {
-		if err := t.open(ctx); err != nil {
+		if err := t.openArchive(ctx); err != nil {
 			return nil, err
 		}
 	}
-	f, err := t.read(ctx, at)
+	f, err := t.readFile(ctx, at)
 	if err == nil {
-		t.known.put(key, f)
+		t.known.keepFile(key, f)
 	}
 	return f, err
 }
 
-func (t *tree) read(ctx context.Context, at string) (*file, error) {
+func (t *tree) readFile(ctx context.Context, at string) (*file, error) {
 	for range 2 { // an engine follows all links at once
 		f, link, err := t.readOnce(ctx, at)
 		if err != nil || link == "" {
@@ -132,8 +132,8 @@ const lookers = "unwind-look-"
 // lookLimit is after how long a looker counts as left over by a process that has died.
 const lookLimit = 10 * time.Minute
 
-// open makes a container to look into, and clears away what others have left.
-func (t *tree) open(ctx context.Context) error {
+// openArchive creates a container to read from, and removes those that earlier proofs left.
+func (t *tree) openArchive(ctx context.Context) error {
 	left, err := t.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
 		filters.Arg("name", "^/"+lookers), filters.Arg("status", "created"),
 	)})

@@ -22,13 +22,14 @@ type Store struct {
 	Engine  Engine
 }
 
-// Place is the journal's id and the engine's.
+// Place is the mark of the journal, and the engine's id.
 func (s Store) Place(ctx context.Context) (string, error) {
 	id, err := s.Engine.EngineID(ctx)
 	if err != nil {
 		return "", err
 	}
-	return s.Journal.ID() + "@" + id, nil
+	mark, err := s.Journal.Mark()
+	return mark + "@" + id, err
 }
 
 // Open opens the entry's token after making sure that its record can be nowhere else.
@@ -64,7 +65,7 @@ type Completion struct {
 	Container string `json:"container"`
 	// After is the digest of the manifest in AfterFile.
 	After activities.Digest `json:"after,omitempty"`
-	// Beside is what the step has changed that no rollback takes back.
+	// Beside is what the step has changed that no checkpoint covers: lines as of a manifest's Diff.
 	Beside []string `json:"beside,omitempty"`
 	// Running says whether the container ran on.
 	Running bool `json:"running"`

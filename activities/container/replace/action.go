@@ -3,6 +3,7 @@ package replace
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,8 +46,10 @@ func (a *Action) Spec() activities.Spec {
 			"container": "the new container's id", "replaced": "the old container's id", "image": "the id of the new container's image",
 		},
 		UndoParams: []string{"container"},
-		Keys:       []activities.Key{{Prefix: "container:", Param: "container"}},
+		Keys:       []activities.Key{{Prefix: target.KeyPrefix, Param: "container"}},
+		MayChange:  []string{"file:"}, // the new container's program, through a mount
 		HostBound:  true,
+		Preflights: true,
 		Risk:       activities.Medium,
 		Strategy:   activities.Snapshot,
 		Undo:       "The new container is removed, and the old one takes its name again and is started.",
@@ -56,15 +59,20 @@ func (a *Action) Spec() activities.Spec {
 
 func decode(s activities.Step) (params, error) {
 	p, err := activities.DecodeParams[params](s.With)
-	switch {
-	case err != nil:
+	if err != nil {
 		return p, err
-	case p.Container == "":
-		return p, activities.Errorf(activities.Refused, "container: name the container to replace")
-	case p.Image == "":
-		return p, activities.Errorf(activities.Refused, "image: name the image to make the new container from")
 	}
-	return p, target.CleanIgnore(p.Ignore)
+	return p, p.check()
+}
+
+func (p params) check() error {
+	switch {
+	case p.Container == "":
+		return activities.Errorf(activities.Refused, "container: name the container to replace")
+	case p.Image == "":
+		return activities.Errorf(activities.Refused, "image: name the image to make the new container from")
+	}
+	return target.CleanIgnore(p.Ignore)
 }
 
 func (p params) ignored() []string {
@@ -98,7 +106,7 @@ func (a *Action) aim(ctx context.Context, p params) (r replacement, err error) {
 	}
 	img, err := a.Engine.ImageInspect(ctx, p.Image)
 	if engine.IsNotFound(err) {
-		return r, activities.Errorf(activities.Refused, "image: the engine has no image %q; docker pull or docker build brings it", p.Image)
+		return r, refuseImage(p.Image)
 	}
 	if err != nil {
 		return r, engine.Explain("looking for image "+p.Image, err)
@@ -113,6 +121,41 @@ func (a *Action) aim(ctx context.Context, p params) (r replacement, err error) {
 	}
 	return r, nil
 }
+
+func refuseImage(name string) error {
+	return activities.RefuseCurrent("image:"+name, "image: the engine has no image %q; docker pull or docker build brings it", name)
+}
+
+// Preflight looks for the container and the image.
+func (a *Action) Preflight(ctx context.Context, o activities.Outlook) error {
+	p, err := activities.DecodeParams[params](o.With)
+	if err != nil {
+		return err
+	}
+	given := p
+	if o.Awaits("container") {
+		p.Container = awaited
+	}
+	if o.Awaits("image") {
+		p.Image = awaited
+	}
+	problems := []error{p.check()}
+	if given.Container != "" {
+		problems = append(problems, target.Preflight(ctx, a.Engine, given.Container))
+	}
+	if given.Image != "" {
+		switch _, err := a.Engine.ImageInspect(ctx, given.Image); {
+		case engine.IsNotFound(err):
+			problems = append(problems, refuseImage(given.Image))
+		case err != nil:
+			problems = append(problems, engine.Explain("looking for image "+given.Image, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// awaited stands for a parameter that depends on an earlier step.
+const awaited = "awaited"
 
 // digest covers what would be made, and the settings of what would be replaced.
 func (r replacement) digest() activities.Digest {
@@ -200,4 +243,13 @@ func (r replacement) losses() []string {
 		lost = append(lost, "the new container gets a volume without a name at "+at+", which is gone with it")
 	}
 	return lost
+}
+
+// Touches names the container and what is mounted in it.
+func (a *Action) Touches(ctx context.Context, o activities.Outlook) ([]activities.Touch, error) {
+	p, err := activities.DecodeParams[params](o.With)
+	if err != nil || p.Container == "" {
+		return nil, err
+	}
+	return target.Touches(ctx, a.Engine, p.Container)
 }

@@ -23,6 +23,8 @@ type stepRecord struct {
 
 	Want   activities.Digest `json:"want,omitempty"`
 	Ignore []string          `json:"ignore,omitempty"`
+	// After is the token of the step that was at work in the container before.
+	After string `json:"after,omitempty"`
 }
 
 // Documents of a token. Each container that a forward starts is named in one before it is; an undo that writes it first,
@@ -92,7 +94,7 @@ func (w *swap) capture(ctx context.Context, p params, want activities.Digest) er
 	if err := w.token.Make(); err != nil {
 		return err
 	}
-	waited, err := w.Leases.Take(ctx, p.Container, w.entry)
+	before, waited, err := w.Leases.Take(ctx, p.Container, w.entry)
 	if err == nil && waited {
 		r, err = w.aim(ctx, p)
 	}
@@ -102,7 +104,7 @@ func (w *swap) capture(ctx context.Context, p params, want activities.Digest) er
 	if want != "" && want != r.digest() {
 		return activities.Errorf(activities.StaleApproval, "the image, or container %s, is not what was approved", p.Container)
 	}
-	w.rec = stepRecord{Owned: journal.Own(ctx, w.entry), replacement: r, Want: want, Ignore: p.ignored()}
+	w.rec = stepRecord{Owned: journal.Own(ctx, w.entry), replacement: r, Want: want, Ignore: p.ignored(), After: before}
 	point.Reach("container.replace:captured")
 	if err := w.token.CheckOpen(); err != nil {
 		return err
@@ -140,14 +142,15 @@ func (w *swap) run(ctx context.Context) (record.Completion, error) {
 	if err != nil {
 		return record.Completion{}, err
 	}
-	if err := after.Save(w.token.Dir(), record.AfterFile); err != nil {
+	digest, err := after.Save(w.token.Dir(), record.AfterFile)
+	if err != nil {
 		return record.Completion{}, err
 	}
 	name := engine.NameOf(w.rec.Old)
-	return w.finish(record.Completion{Container: fresh, After: after.Digest(), Running: true, Failure: failure, Result: activities.Result{
+	return w.finish(record.Completion{Container: fresh, After: digest, Running: true, Failure: failure, Result: activities.Result{
 		Summary: fmt.Sprintf("replaced %s: %s is kept, stopped, as %s", name, w.rec.Old.ID[:12], lineage.AsideName(w.entry.Token)),
 		Outputs: map[string]any{"container": fresh, "replaced": w.rec.Old.ID, "image": w.rec.Image},
-		After:   after.Digest(),
+		After:   digest,
 	}})
 }
 

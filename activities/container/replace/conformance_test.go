@@ -50,10 +50,11 @@ var replacing = actiontest.Case{
 		})
 		require.NoError(t, err)
 	},
-	Undone: activities.Compensated,
-	Redone: func(left, now string) bool { return withoutID(left) == withoutID(now) },
-	Anew:   true,
-	Sample: 1,
+	Undone:    activities.Compensated,
+	Redone:    func(left, now string) bool { return withoutID(left) == withoutID(now) },
+	Anew:      true,
+	Sample:    1,
+	EitherWay: true,
 }
 
 func greenIn(dir string, i int) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
+	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -68,8 +69,14 @@ func (a *Action) settledOr(t *journal.Token, undone *activities.Undone, err erro
 
 func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.Token, d activities.Decision) (activities.Undone, error) {
 	var fresh, trial, aside reference
-	for doc, m := range map[string]*reference{newDoc: &fresh, trialDoc: &trial, asideDoc: &aside} {
-		if _, err := t.Create(doc, m); err != nil {
+	if err := a.checkNotLost(t, d.Done); err != nil {
+		return activities.Undone{}, err
+	}
+	for _, fence := range []struct { // that of the old container last: see checkNotLost
+		doc string
+		of  *reference
+	}{{newDoc, &fresh}, {trialDoc, &trial}, {asideDoc, &aside}} {
+		if _, err := t.Create(fence.doc, fence.of); err != nil {
 			return activities.Undone{}, err
 		}
 	}
@@ -85,6 +92,9 @@ func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.To
 		return activities.Undone{}, err
 	}
 	usurper, drifted, err := a.decide(ctx, t, rec, fresh.ID, d)
+	if err == nil && drifted.Outcome == activities.Drifted {
+		err = a.Leases.CheckLater(engine.NameOf(rec.Old), t, rec.Owned)
+	}
 	if err != nil || drifted.Outcome == activities.Drifted {
 		return drifted, err
 	}
@@ -105,6 +115,28 @@ func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.To
 		return activities.Undone{}, err
 	}
 	return a.report(ctx, rec)
+}
+
+// checkNotLost is DamagedRecord where the document is gone that names the new container, or the one that was put aside. An undo writes
+// the one that was put aside last.
+func (a *Action) checkNotLost(t *journal.Token, isDone bool) error {
+	hasAside, err := t.Has(asideDoc)
+	if err != nil {
+		return err
+	}
+	if hasAside {
+		hasNew, err := t.Has(newDoc)
+		if err != nil || hasNew {
+			return err
+		}
+		return t.CheckNotLost(true)
+	}
+	done, found, err := record.ReadCompletion(t)
+	hasFailed := found && done.Failure != nil // and may not have put anything aside
+	if err != nil || hasFailed {
+		return err
+	}
+	return t.CheckNotLost(isDone)
 }
 
 // readRecord reads the record of a token, with the id that the old container has now: a step before may have been rolled back

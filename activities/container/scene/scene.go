@@ -30,7 +30,8 @@ var _ activities.Scene = Scene{}
 // Check runs a step's checks of a kind; those that do not say of which they are, are of the kind otherwise. One that does not
 // hold is the step's failure; any other error is not.
 func (s Scene) Check(ctx context.Context, checks []activities.Check, when, otherwise activities.When) (*activities.Error, error) {
-	err := activities.RunChecks(ctx, checks, when, otherwise, s)
+	// What runs inside the container could run there as a step too.
+	err := activities.RunChecks(activities.WithCheckCommands(ctx, []string{"*"}), checks, when, otherwise, s)
 	var failed *activities.Error
 	if errors.As(err, &failed) && failed.Type.Final() {
 		return failed, nil

@@ -24,33 +24,55 @@ type Engine interface {
 
 // Find resolves the container of a step, or says why the step cannot run in it.
 func Find(ctx context.Context, e engine.Client, l *lineage.Lineage, name string) (container.InspectResponse, error) {
-	if _, err := hex.DecodeString(name); err == nil && len(name) == 64 {
+	if isID(name) {
 		standing, err := l.Standing(ctx, name)
 		if err != nil {
 			return container.InspectResponse{}, err
 		}
 		name = standing
 	}
+	return inspect(ctx, e, name)
+}
+
+func isID(name string) bool {
+	_, err := hex.DecodeString(name)
+	return err == nil && len(name) == 64
+}
+
+// KeyPrefix begins the keys of containers.
+const KeyPrefix = "container:"
+
+func inspect(ctx context.Context, e engine.Client, name string) (container.InspectResponse, error) {
 	c, err := e.ContainerInspect(ctx, name)
 	if engine.IsNotFound(err) {
-		return c, activities.Errorf(activities.Refused, "container: the engine has no container %q; docker ps --all lists those that it has", name)
+		return c, activities.RefuseCurrent(KeyPrefix+name, "container: the engine has no container %q; docker ps --all lists those that it has", name)
 	}
 	if err != nil {
 		return c, engine.Explain("looking for container "+name, err)
 	}
 	if !c.State.Running {
-		return c, activities.Errorf(activities.Refused, "container: %s is not running (%s); docker start %[1]s starts it", name, c.State.Status)
+		return c, activities.RefuseCurrent(KeyPrefix+name, "container: %s is not running (%s); docker start %[1]s starts it", name, c.State.Status)
 	}
 	return c, CheckAwake(c, name)
+}
+
+// Preflight refuses a container in which no step can run now. Of one that is named by its id nothing is said: finding out which
+// container has taken its place can finish a change of places.
+func Preflight(ctx context.Context, e engine.Client, name string) error {
+	if isID(name) {
+		return nil
+	}
+	_, err := inspect(ctx, e, name)
+	return err
 }
 
 // CheckAwake refuses a container that an engine lets nobody make a copy of in peace.
 func CheckAwake(c container.InspectResponse, name string) error {
 	switch {
 	case c.State.Paused:
-		return activities.Errorf(activities.Refused, "container: %s is paused; docker unpause %[1]s wakes it", name)
+		return activities.RefuseCurrent(KeyPrefix+name, "container: %s is paused; docker unpause %[1]s wakes it", name)
 	case c.State.Restarting:
-		return activities.Errorf(activities.Refused, "container: %s keeps restarting; docker logs %[1]s may say why", name)
+		return activities.RefuseCurrent(KeyPrefix+name, "container: %s keeps restarting; docker logs %[1]s may say why", name)
 	}
 	return nil
 }

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // Entry is what a volume holds at a path. Times are in nanoseconds.
 type Entry struct {
 	Path       string
-	Kind       byte // see [stack.KindFolder] and so on
+	Kind       byte // see [layer.KindFolder] and so on
 	Mode       uint32
 	UID, GID   uint32
 	MTime      int64
@@ -48,8 +48,8 @@ func Of(root string) (Content, error) {
 	const tries = 5
 	var err error
 	for range tries {
-		var all []stack.FolderEntry
-		if all, err = stack.ListFolder(root); err == nil {
+		var all []layer.FolderEntry
+		if all, err = layer.ListFolder(root); err == nil {
 			return contentOf(all), nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -59,8 +59,8 @@ func Of(root string) (Content, error) {
 	return nil, fmt.Errorf("reading volume %s: %w", root, err)
 }
 
-func contentOf(all []stack.FolderEntry) Content {
-	slices.SortFunc(all, func(a, b stack.FolderEntry) int { return strings.Compare(a.Path, b.Path) })
+func contentOf(all []layer.FolderEntry) Content {
+	slices.SortFunc(all, func(a, b layer.FolderEntry) int { return strings.Compare(a.Path, b.Path) })
 	c, first := Content{}, map[uint64]string{}
 	for _, h := range all {
 		e := Entry{
@@ -77,7 +77,7 @@ func contentOf(all []stack.FolderEntry) Content {
 	return c
 }
 
-func (e Entry) folder() bool { return e.Kind == stack.KindFolder || e.Kind == stack.KindOpaque }
+func (e Entry) folder() bool { return e.Kind == layer.KindFolder || e.Kind == layer.KindOpaque }
 
 // DamageError says that a copy is not what it was when it was made.
 type DamageError struct{ Why string }

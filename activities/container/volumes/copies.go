@@ -133,6 +133,28 @@ func (c Copies) CheckWriters(ctx context.Context, in string) error {
 	return err
 }
 
+// CheckCopies is DamagedRecord where a copy is not as it was kept.
+func (c Copies) CheckCopies(before manifest.Manifest) error {
+	for _, v := range c.Volumes {
+		want, err := v.contentIn(before)
+		if err != nil {
+			return err
+		}
+		if err := (Restore{Copy: filepath.Join(c.dir(), v.Name), Want: want}).checkCopy(); err != nil {
+			return v.explain(err)
+		}
+	}
+	return nil
+}
+
+// explain names the volume in an error of its restoration.
+func (v Volume) explain(err error) error {
+	if damaged := (*DamageError)(nil); errors.As(err, &damaged) {
+		return activities.Errorf(activities.DamagedRecord, "volume %s: %v", v.Name, damaged)
+	}
+	return fmt.Errorf("volume %s: %w", v.Name, err)
+}
+
 func (c Copies) restoreAll(ctx context.Context, turn, in string, before, seen manifest.Manifest) (differs []string, err error) {
 	if err := c.CheckWriters(ctx, in); err != nil {
 		return nil, err
@@ -154,11 +176,8 @@ func (c Copies) restoreAll(ctx context.Context, turn, in string, before, seen ma
 			}
 		}
 		left, err := r.Run()
-		if damaged := (*DamageError)(nil); errors.As(err, &damaged) {
-			return nil, activities.Errorf(activities.DamagedRecord, "volume %s: %v", v.Name, damaged)
-		}
 		if err != nil {
-			return nil, fmt.Errorf("volume %s: %w", v.Name, err)
+			return nil, v.explain(err)
 		}
 		for _, at := range left {
 			differs = append(differs, "~ "+v.path(at))

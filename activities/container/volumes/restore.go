@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
@@ -44,18 +44,14 @@ func (d *DriftError) Error() string {
 // Run brings back what differs, and says what then still does. Called again it does what is left. An error that is a DamageError
 // or a DriftError says that nothing was changed by this call. The stages are left to Clear.
 func (r Restore) Run() (differs []string, err error) {
-	kept, err := Of(r.Copy)
-	if err != nil {
-		return nil, &DamageError{err.Error()}
+	if err := r.checkCopy(); err != nil {
+		return nil, err
 	}
-	if differs := r.Want.differs(kept); len(differs) > 0 {
-		return nil, &DamageError{fmt.Sprintf("%d paths of the copy %s are not as they were kept, among them %s", len(differs), r.Copy, differs[0])}
-	}
-	s, err := r.begin()
+	s, err := r.openStaging()
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
+	defer s.closeFolders()
 	if err := r.Over(); err != nil {
 		return nil, err
 	}
@@ -67,13 +63,25 @@ func (r Restore) Run() (differs []string, err error) {
 	if newer := r.newer(now, todo); len(newer) > 0 {
 		return nil, &DriftError{newer}
 	}
-	if err := s.bring(now, todo); err != nil {
+	if err := s.restorePaths(now, todo); err != nil {
 		return nil, fmt.Errorf("bringing volume %s back: %w", r.Root, err)
 	}
 	if now, err = Of(r.Root); err != nil {
 		return nil, err
 	}
 	return r.Want.differs(now), nil
+}
+
+// checkCopy is a DamageError where the copy is not as it was kept.
+func (r Restore) checkCopy() error {
+	kept, err := Of(r.Copy)
+	if err != nil {
+		return &DamageError{err.Error()}
+	}
+	if differs := r.Want.differs(kept); len(differs) > 0 {
+		return &DamageError{fmt.Sprintf("%d paths of the copy %s are not as they were kept, among them %s", len(differs), r.Copy, differs[0])}
+	}
+	return nil
 }
 
 // newer are the paths of those to do that are neither as they were seen nor as they are to be.
@@ -102,7 +110,7 @@ func half(is, seen, want Entry) bool {
 		(is.Mode == seen.Mode || is.Mode == want.Mode)
 }
 
-// Clear removes all stages: whoever restores with one of them does no more.
+// Clear removes all stages, which fences every Restore under way.
 func (r Restore) Clear() error {
 	const tries = 100 // somebody may be putting more into it
 	for range tries {
@@ -114,25 +122,25 @@ func (r Restore) Clear() error {
 	return fmt.Errorf("somebody keeps writing to %s", r.Stage)
 }
 
-// staged is a call of Restore under way.
-type staged struct {
+// staging is one run of a Restore.
+type staging struct {
 	Restore
 	root *os.File
 	at   *os.File // its stage
 	next int
 }
 
-func (r Restore) begin() (*staged, error) {
+func (r Restore) openStaging() (*staging, error) {
 	if err := r.Clear(); err != nil {
 		return nil, err
 	}
 	at := filepath.Join(r.Stage, strings.ToLower(rand.Text()[:8]))
-	for _, dir := range []string{r.Stage, at} { // without what is above: where the volume is gone, nothing takes its place
+	for _, dir := range []string{r.Stage, at} { // no MkdirAll: if the volume is gone, nothing must take its place
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
 	}
-	s := &staged{Restore: r}
+	s := &staging{Restore: r}
 	var err error
 	if s.at, err = os.Open(at); err != nil {
 		return nil, err
@@ -144,14 +152,14 @@ func (r Restore) begin() (*staged, error) {
 	return s, nil
 }
 
-func (s *staged) close() { s.root.Close(); s.at.Close() }
+func (s *staging) closeFolders() { s.root.Close(); s.at.Close() }
 
-// bring does all that is left: what goes, then what comes, then what folders are like.
-func (s *staged) bring(now Content, todo []string) error {
+// restorePaths restores the paths in todo: it removes, then adds, then sets the attributes of folders.
+func (s *staging) restorePaths(now Content, todo []string) error {
 	todo = s.withNames(todo)
 	for _, at := range slices.Backward(todo) { // what is in a folder before the folder
 		if _, wanted := s.Want[at]; !wanted {
-			if err := s.out(at, now[at]); err != nil {
+			if err := s.takeOut(at, now[at]); err != nil {
 				return fmt.Errorf("%s: %w", at, err)
 			}
 		}
@@ -162,52 +170,52 @@ func (s *staged) bring(now Content, todo []string) error {
 		if !wanted || has && want.folder() && is.folder() {
 			continue
 		}
-		if err := s.in(want, is, has); err != nil {
+		if err := s.swapIn(want, is, has); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
-	return s.folders(todo)
+	return s.setFolders(todo)
 }
 
 // withNames adds to what is to do the other names of the same files: they become one again.
-func (s *staged) withNames(todo []string) []string {
+func (s *staging) withNames(todo []string) []string {
 	files, all := map[string]bool{}, map[string]bool{}
 	for _, at := range todo {
 		all[at] = true
 		if e, ok := s.Want[at]; ok && !e.folder() {
-			files[first(e)] = true
+			files[firstField(e)] = true
 		}
 	}
 	for at, e := range s.Want {
-		if !e.folder() && files[first(e)] {
+		if !e.folder() && files[firstField(e)] {
 			all[at] = true
 		}
 	}
 	return sorted(all)
 }
 
-// first is the name of a file that its others are told by.
-func first(e Entry) string {
+// firstField is the name by which an entry refers to the first of its hard links.
+func firstField(e Entry) string {
 	if e.Same != "" {
 		return e.Same
 	}
 	return e.Path
 }
 
-// name is a new one in the stage.
-func (s *staged) name() string {
+// nextName is a new one in the stage.
+func (s *staging) nextName() string {
 	s.next++
 	return strconv.Itoa(s.next)
 }
 
-// parent opens the folder of a path in the volume. No link is followed, whoever has put one there.
-func (s *staged) parent(at string) (*os.File, string, error) {
+// openParent opens the folder of a path in the volume. No link is followed, whoever has put one there.
+func (s *staging) openParent(at string) (*os.File, string, error) {
 	dir, name := path.Split(at)
-	f, err := s.open(dir)
+	f, err := s.openFolder(dir)
 	return f, name, err
 }
 
-func (s *staged) open(dir string) (*os.File, error) {
+func (s *staging) openFolder(dir string) (*os.File, error) {
 	fd, err := unix.Openat2(int(s.root.Fd()), "./"+strings.Trim(dir, "/"), &unix.OpenHow{
 		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
@@ -217,9 +225,9 @@ func (s *staged) open(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// out takes what is at a path out of the volume.
-func (s *staged) out(at string, is Entry) error {
-	dir, name, err := s.parent(at)
+// takeOut moves what is at a path out of the volume, into the stage.
+func (s *staging) takeOut(at string, is Entry) error {
+	dir, name, err := s.openParent(at)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -227,12 +235,12 @@ func (s *staged) out(at string, is Entry) error {
 		return err
 	}
 	defer dir.Close()
-	as := s.name()
+	as := s.nextName()
 	err = unix.Renameat2(int(dir.Fd()), name, int(s.at.Fd()), as, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.ENOENT) {
-		return s.fenced()
+		return s.checkFence()
 	}
-	if err == nil && !s.was(as, is, true) {
+	if err == nil && !s.matches(as, is, true) {
 		return errors.Join(errMeanwhile, unix.Renameat2(int(s.at.Fd()), as, int(dir.Fd()), name, unix.RENAME_NOREPLACE))
 	}
 	return err
@@ -241,8 +249,8 @@ func (s *staged) out(at string, is Entry) error {
 // errMeanwhile is that of a path which was changed after it was looked at. Who tries again sees what it is now.
 var errMeanwhile = errors.New("somebody is changing it")
 
-// was says that what has come out of the volume is what was seen there. The time of a folder goes with what is done in it.
-func (s *staged) was(as string, is Entry, has bool) bool {
+// matches says that what was moved out of the volume is what was seen there. A folder's time changes with its content.
+func (s *staging) matches(as string, is Entry, has bool) bool {
 	var st unix.Stat_t
 	if !has || unix.Fstatat(int(s.at.Fd()), as, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return false
@@ -250,19 +258,19 @@ func (s *staged) was(as string, is Entry, has bool) bool {
 	if is.folder() {
 		return st.Mode&unix.S_IFMT == unix.S_IFDIR
 	}
-	return st.Mtim.Nano() == is.MTime && (is.Kind != stack.KindFile || st.Size == is.Size)
+	return st.Mtim.Nano() == is.MTime && (is.Kind != layer.KindFile || st.Size == is.Size)
 }
 
-// in puts a copy of what was kept at a path in the place of what is there.
-func (s *staged) in(want, is Entry, has bool) error {
-	dir, name, err := s.parent(want.Path)
+// swapIn replaces what is at a path by a copy of what was kept.
+func (s *staging) swapIn(want, is Entry, has bool) error {
+	dir, name, err := s.openParent(want.Path)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	as := s.name()
+	as := s.nextName()
 	if want.Same != "" {
-		of, same, err := s.parent(want.Same)
+		of, same, err := s.openParent(want.Same)
 		if err != nil {
 			return err
 		}
@@ -274,7 +282,7 @@ func (s *staged) in(want, is Entry, has bool) error {
 		return err
 	}
 	from, to := int(s.at.Fd()), int(dir.Fd())
-	if err := unix.Renameat2(from, as, to, name, unix.RENAME_EXCHANGE); err == nil && !s.was(as, is, has) {
+	if err := unix.Renameat2(from, as, to, name, unix.RENAME_EXCHANGE); err == nil && !s.matches(as, is, has) {
 		return errors.Join(errMeanwhile, unix.Renameat2(from, as, to, name, unix.RENAME_EXCHANGE))
 	} else if !errors.Is(err, unix.ENOENT) {
 		return err
@@ -282,8 +290,8 @@ func (s *staged) in(want, is Entry, has bool) error {
 	return unix.Renameat2(from, as, to, name, unix.RENAME_NOREPLACE)
 }
 
-// folders makes all folders that are wanted what they were, those first that are in others: each has had its time moved.
-func (s *staged) folders(todo []string) error {
+// setFolders restores the attributes of folders, inner ones first, since each change has touched the time of its folder.
+func (s *staging) setFolders(todo []string) error {
 	dirs := map[string]bool{}
 	for _, at := range todo {
 		if s.Want[at].folder() {
@@ -297,10 +305,10 @@ func (s *staged) folders(todo []string) error {
 		if !s.Want[at].folder() { // it went with what was in it
 			continue
 		}
-		if err := s.fenced(); err != nil {
+		if err := s.checkFence(); err != nil {
 			return err
 		}
-		dir, err := s.open(at)
+		dir, err := s.openFolder(at)
 		if err != nil {
 			return err
 		}
@@ -316,8 +324,8 @@ func (s *staged) folders(todo []string) error {
 // errLate is that of a call that another has overtaken.
 var errLate = errors.New("another call restores the volume, or has done so")
 
-// fenced is an error where the stage has been removed.
-func (s *staged) fenced() error {
+// checkFence is an error where the stage has been removed.
+func (s *staging) checkFence() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(s.at.Fd()), &st); err != nil {
 		return err

@@ -30,6 +30,7 @@ type shelf struct {
 func newShelf(t *testing.T) *shelf {
 	t.Helper()
 	testrun.NeedRoot(t, "volumes")
+	testrun.NeedShell(t)
 	dir := t.TempDir()
 	s := &shelf{T: t, root: filepath.Join(dir, "volume", "_data"), copy: filepath.Join(dir, "copy"), stage: filepath.Join(dir, "volume", "stage")}
 	require.NoError(t, os.MkdirAll(s.root, 0o755))

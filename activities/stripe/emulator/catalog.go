@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// create makes an object of the request's kind.
-func (r request) create() (map[string]any, *apiError) {
+// createObject creates an object of the request's kind.
+func (r request) createObject() (map[string]any, *apiError) {
 	makers := map[string]func() (*object, *apiError){
 		"customer": r.createCustomer, "product": r.createProduct, "price": r.createPrice, "coupon": r.createCoupon,
 		"subscription": r.createSubscription, "payment_intent": r.createIntent, "refund": r.createRefund,
@@ -28,7 +28,7 @@ func (r request) createCustomer() (*object, *apiError) {
 	if method != "" && r.value("payment_method") != method {
 		return nil, rejected(http.StatusBadRequest, "resource_missing", "The payment method is not attached to the customer")
 	}
-	return r.add("customer", r.prefix, "", map[string]any{
+	return r.addObject("customer", r.prefix, "", map[string]any{
 		"name": r.optional("name"), "email": r.optional("email"), "phone": r.optional("phone"), "description": r.optional("description"),
 		"balance": int64(0), "invoice_settings": map[string]any{"default_payment_method": r.optional("invoice_settings[default_payment_method]")},
 	}), nil
@@ -38,16 +38,16 @@ func (r request) createProduct() (*object, *apiError) {
 	if r.value("name") == "" {
 		return nil, invalid("name", "Missing required param: name.")
 	}
-	if problem := r.takenID("product"); problem != nil {
+	if problem := r.refuseTakenID("product"); problem != nil {
 		return nil, problem
 	}
-	return r.add("product", r.prefix, r.value("id"), map[string]any{
+	return r.addObject("product", r.prefix, r.value("id"), map[string]any{
 		"name": r.value("name"), "description": r.optional("description"), "active": true,
 	}), nil
 }
 
-func (r request) takenID(noun string) *apiError {
-	if id := r.value("id"); r.get(noun, id) != nil {
+func (r request) refuseTakenID(noun string) *apiError {
+	if id := r.value("id"); r.findObject(noun, id) != nil {
 		return rejected(http.StatusBadRequest, "resource_already_exists", noun+" already exists.")
 	}
 	return nil
@@ -61,7 +61,7 @@ func (r request) createPrice() (*object, *apiError) {
 	if amount < 0 || r.value("currency") == "" {
 		return nil, invalid("unit_amount", "Missing required param: unit_amount or currency.")
 	}
-	if r.get("product", r.value("product")) == nil {
+	if r.findObject("product", r.value("product")) == nil {
 		return nil, rejected(http.StatusBadRequest, "resource_missing", "No such product: '"+r.value("product")+"'")
 	}
 	kind, recurring := "one_time", any(nil)
@@ -72,7 +72,7 @@ func (r request) createPrice() (*object, *apiError) {
 		}
 		kind, recurring = "recurring", map[string]any{"interval": every, "interval_count": count}
 	}
-	return r.add("price", r.prefix, "", map[string]any{
+	return r.addObject("price", r.prefix, "", map[string]any{
 		"product": r.value("product"), "currency": r.value("currency"), "unit_amount": amount, "type": kind,
 		"recurring": recurring, "nickname": r.optional("nickname"), "active": true,
 	}), nil
@@ -87,7 +87,7 @@ func (r request) createCoupon() (*object, *apiError) {
 	if (err != nil || percent <= 0 || percent > 100) == (off <= 0) {
 		return nil, invalid("percent_off", "Give one of percent_off and amount_off.")
 	}
-	if problem := r.takenID("coupon"); problem != nil {
+	if problem := r.refuseTakenID("coupon"); problem != nil {
 		return nil, problem
 	}
 	fields := map[string]any{
@@ -99,11 +99,11 @@ func (r request) createCoupon() (*object, *apiError) {
 	} else {
 		fields["percent_off"] = percent
 	}
-	return r.add("coupon", r.prefix, r.value("id"), fields), nil
+	return r.addObject("coupon", r.prefix, r.value("id"), fields), nil
 }
 
-// update changes the metadata and the plain fields of an object.
-func (r request) update(o *object) map[string]any {
+// updateObject changes the metadata and the plain fields of an object.
+func (r request) updateObject(o *object) map[string]any {
 	for _, name := range []string{"name", "email", "phone", "description", "nickname", "payment_method"} {
 		if _, has := o.fields[name]; has && len(r.form[name]) > 0 {
 			o.fields[name] = r.optional(name)
@@ -119,20 +119,20 @@ func (r request) update(o *object) map[string]any {
 	return o.fields
 }
 
-// remove deletes an object, or cancels a subscription.
-func (r request) remove(o *object) (map[string]any, *apiError) {
+// deleteObject deletes an object, or cancels a subscription.
+func (r request) deleteObject(o *object) (map[string]any, *apiError) {
 	switch o.kind {
 	case "subscription":
 		return r.cancelSubscription(o)
 	case "customer":
-		r.account.each("subscription", func(s *object) {
+		r.account.eachObject("subscription", func(s *object) {
 			if s.text("customer") == o.id {
 				s.fields["status"] = "canceled"
 			}
 		})
 	case "product":
 		used := false
-		r.account.each("price", func(p *object) { used = used || p.text("product") == o.id })
+		r.account.eachObject("price", func(p *object) { used = used || p.text("product") == o.id })
 		if used {
 			return nil, rejected(http.StatusBadRequest, "", "This product cannot be deleted because it has one or more user-created prices.")
 		}

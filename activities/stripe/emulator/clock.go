@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Clock is a clock that a test can move forward; otherwise it goes as all clocks do.
+// Clock is the real time plus what Advance added.
 type Clock struct {
 	mu    sync.Mutex
 	ahead time.Duration
 }
 
-// Now is its time.
+// Now returns the clock's time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Now().Add(c.ahead)
 }
 
-// Advance moves it forward.
+// Advance moves the clock forward.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

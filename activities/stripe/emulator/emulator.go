@@ -13,7 +13,7 @@ import (
 
 // Options configure an Emulator.
 type Options struct {
-	// Now is its clock. Defaults to time.Now.
+	// Now is the emulator's clock. Defaults to time.Now.
 	Now func() time.Time
 	// Accounts names the account of each API key. Every other key that starts with "sk_test_" or "rk_test_" belongs to
 	// Account.
@@ -22,7 +22,7 @@ type Options struct {
 	Account string
 }
 
-// Emulator is the whole service. It is safe for concurrent use.
+// Emulator is a stand-in for the Stripe API. It is safe for concurrent use.
 type Emulator struct {
 	options Options
 	stop    chan struct{}
@@ -40,10 +40,10 @@ type account struct {
 	id      string
 	objects map[string]*object
 	order   []*object
-	keys    map[string]*saved
+	keys    map[string]*keyRecord
 }
 
-// New makes an Emulator without any object.
+// New makes an Emulator without objects.
 func New(options Options) *Emulator {
 	if options.Now == nil {
 		options.Now = time.Now
@@ -56,13 +56,13 @@ func New(options Options) *Emulator {
 
 // Server is a running Emulator.
 type Server struct {
-	// URL is where it listens: "http://127.0.0.1:4242".
+	// URL is the server's base URL: "http://127.0.0.1:4242".
 	URL    string
 	em     *Emulator
 	server *http.Server
 }
 
-// Start serves the emulator on a TCP address; port 0 takes a free one.
+// Start serves the emulator on a TCP address; port 0 means a free one.
 func (e *Emulator) Start(address string) (*Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -73,13 +73,13 @@ func (e *Emulator) Start(address string) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the server and every request in it.
+// Close stops the server, and ends every open request.
 func (s *Server) Close() error {
 	close(s.em.stop)
 	return s.server.Close()
 }
 
-// call is one request, read whole: it can be acted on after its connection is gone.
+// call is one request, read in full so that it can be answered after its connection is gone.
 type call struct {
 	account string
 	method  string
@@ -88,30 +88,30 @@ type call struct {
 	key     string
 }
 
-// answer is what a call got.
+// answer is the response to a call; save says that its key keeps it.
 type answer struct {
 	status   int
 	body     []byte
 	headers  map[string]string
 	replayed bool
-	saved    bool
+	save     bool
 }
 
-// ServeHTTP serves the API below /v1/ and what the emulator knows of itself at /_emulator.
+// ServeHTTP serves the API below /v1/, and the emulator's own State at /_emulator.
 func (e *Emulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/_emulator" {
 		e.serveState(w)
 		return
 	}
-	c, problem := e.read(r)
+	c, problem := e.readCall(r)
 	if problem != nil {
-		e.write(w, problem.answer())
+		e.writeAnswer(w, problem.answer())
 		return
 	}
 	e.serve(w, r, c, e.faultFor(c))
 }
 
-func (e *Emulator) read(r *http.Request) (*call, *apiError) {
+func (e *Emulator) readCall(r *http.Request) (*call, *apiError) {
 	key, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), " ")
 	id := e.options.Accounts[key]
 	if id == "" {
@@ -126,7 +126,7 @@ func (e *Emulator) read(r *http.Request) (*call, *apiError) {
 	return &call{account: id, method: r.Method, path: strings.TrimSuffix(r.URL.Path, "/"), form: r.Form, key: r.Header.Get("Idempotency-Key")}, nil
 }
 
-func (e *Emulator) write(w http.ResponseWriter, a answer) {
+func (e *Emulator) writeAnswer(w http.ResponseWriter, a answer) {
 	e.mu.Lock()
 	e.lastID++
 	w.Header().Set("Request-Id", fmt.Sprintf("req_%d", e.lastID))
@@ -142,11 +142,11 @@ func (e *Emulator) write(w http.ResponseWriter, a answer) {
 	w.Write(a.body) //nolint:errcheck // the client has gone
 }
 
-// of is an account's state; e.mu is held.
-func (e *Emulator) of(id string) *account {
+// accountFor returns an account's state. The caller holds e.mu.
+func (e *Emulator) accountFor(id string) *account {
 	a := e.accounts[id]
 	if a == nil {
-		a = &account{id: id, objects: map[string]*object{}, keys: map[string]*saved{}}
+		a = &account{id: id, objects: map[string]*object{}, keys: map[string]*keyRecord{}}
 		e.accounts[id] = a
 	}
 	return a
@@ -160,7 +160,7 @@ type apiError struct {
 	param   string
 	message string
 	intent  *object
-	// unsaved errors come before a request starts to be worked on: its key stays free.
+	// unsaved: the request was refused before it began, so its key stays free.
 	unsaved bool
 }
 
@@ -179,7 +179,7 @@ func (p *apiError) answer() answer {
 	if err != nil {
 		panic(err) // maps of plain values
 	}
-	return answer{status: p.status, body: raw, saved: !p.unsaved}
+	return answer{status: p.status, body: raw, save: !p.unsaved}
 }
 
 func invalid(param, message string) *apiError {

@@ -12,46 +12,46 @@ type Effect int
 
 // The effects.
 const (
-	// DropBefore closes the connection before anything was done.
+	// DropBefore closes the connection without acting.
 	DropBefore Effect = iota + 1
-	// DropAfter does what was asked, saves the answer, and closes the connection without sending it.
+	// DropAfter acts, saves the answer, and closes the connection without sending it.
 	DropAfter
-	// FailAfter does what was asked, and answers 500, which is what its key then holds.
+	// FailAfter acts, and answers and saves a status 500.
 	FailAfter
-	// FailBefore does nothing and answers 500, which is what its key then holds.
+	// FailBefore answers and saves a status 500 without acting.
 	FailBefore
-	// RateLimit does nothing and answers 429 with Retry-After.
+	// RateLimit answers 429 with Retry-After without acting.
 	RateLimit
-	// Decline answers 402 card_declined without doing anything.
+	// Decline answers 402 card_declined without acting.
 	Decline
-	// Garble answers 502 with a page of HTML, as a proxy would, without doing anything.
+	// Garble answers 502 with an HTML page, as a proxy would, without acting.
 	Garble
-	// Hold does nothing while the client waits; Deliver hands the request on, when the client is long gone.
+	// Hold keeps the request, while the client waits in vain, until Deliver carries it out.
 	Hold
-	// Wait keeps the request, and its key in use, until the channel Until is closed; then it is served as usual.
+	// Wait keeps the request, with its key in use, until the channel Until is closed; then it is served as usual.
 	Wait
 )
 
 // Fault breaks the requests that it matches.
 type Fault struct {
-	// On says which.
+	// On selects requests.
 	On func(Received) bool
-	// Do says how.
+	// Do is what happens to them.
 	Do Effect
-	// Times is how often, then never again; zero: always.
+	// Times is how many requests are broken; zero means all.
 	Times int
-	// RetryAfter is what RateLimit answers, in whole seconds.
+	// RetryAfter is what RateLimit answers, rounded down to seconds.
 	RetryAfter time.Duration
 	// Until ends a Wait.
 	Until <-chan struct{}
-	// Seen is called for each request that it breaks, before it does.
+	// Seen is called for each request before it is broken.
 	Seen func(Received)
 }
 
-// Received is what a Fault may look at.
+// Received is what a Fault sees of a request.
 type Received struct{ Method, Path, Key string }
 
-// Request matches a method and a path pattern, in which * stands for one element.
+// Request matches a method and a path pattern, in which * stands for one path element.
 func Request(method, pattern string) func(Received) bool {
 	return func(r Received) bool {
 		ok, _ := path.Match(pattern, r.Path)
@@ -69,14 +69,14 @@ func (e *Emulator) Inject(f Fault) {
 	e.faults = append(e.faults, &f)
 }
 
-// Mend takes away all faults.
+// Mend removes all faults.
 func (e *Emulator) Mend() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.faults = nil
 }
 
-// Deliver hands on every request that was held, in order, and returns the status that each would have been answered.
+// Deliver carries out every held request, in order, and returns the statuses of the answers that nobody receives.
 func (e *Emulator) Deliver() []int {
 	e.mu.Lock()
 	held := e.held
@@ -84,12 +84,12 @@ func (e *Emulator) Deliver() []int {
 	e.mu.Unlock()
 	var statuses []int
 	for _, c := range held {
-		statuses = append(statuses, e.act(c, nil).status)
+		statuses = append(statuses, e.answerCall(c, nil).status)
 	}
 	return statuses
 }
 
-// Held is how many requests wait to be delivered.
+// Held returns how many requests wait to be delivered.
 func (e *Emulator) Held() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -111,7 +111,7 @@ func (e *Emulator) faultFor(c *call) *Fault {
 // serve answers a call, or breaks it.
 func (e *Emulator) serve(w http.ResponseWriter, r *http.Request, c *call, f *Fault) {
 	if f == nil {
-		e.write(w, e.act(c, nil))
+		e.writeAnswer(w, e.answerCall(c, nil))
 		return
 	}
 	if f.Seen != nil {
@@ -119,16 +119,16 @@ func (e *Emulator) serve(w http.ResponseWriter, r *http.Request, c *call, f *Fau
 	}
 	switch f.Do {
 	case DropBefore:
-		drop()
+		dropConnection()
 	case DropAfter:
-		e.act(c, nil)
-		drop()
+		e.answerCall(c, nil)
+		dropConnection()
 	case RateLimit:
 		a := (&apiError{status: http.StatusTooManyRequests, kind: "invalid_request_error", code: "rate_limit", message: "Too many requests"}).answer()
 		a.headers = map[string]string{"Retry-After": strconv.Itoa(int(f.RetryAfter.Seconds()))}
-		e.write(w, a)
+		e.writeAnswer(w, a)
 	case Garble:
-		e.write(w, answer{status: http.StatusBadGateway, body: []byte("<html><body>Bad Gateway</body></html>"), headers: map[string]string{"Content-Type": "text/html"}})
+		e.writeAnswer(w, answer{status: http.StatusBadGateway, body: []byte("<html><body>Bad Gateway</body></html>"), headers: map[string]string{"Content-Type": "text/html"}})
 	case Hold:
 		e.mu.Lock()
 		e.held = append(e.held, c)
@@ -137,11 +137,11 @@ func (e *Emulator) serve(w http.ResponseWriter, r *http.Request, c *call, f *Fau
 		case <-r.Context().Done():
 		case <-e.stop:
 		}
-		drop()
-	default: // FailAfter, FailBefore, Decline, Wait: they have to do with what the key holds
-		e.write(w, e.act(c, f))
+		dropConnection()
+	default: // FailAfter, FailBefore, Decline, Wait: they affect what the key holds
+		e.writeAnswer(w, e.answerCall(c, f))
 	}
 }
 
-// drop closes the connection without an answer.
-func drop() { panic(http.ErrAbortHandler) }
+// dropConnection closes the connection without an answer.
+func dropConnection() { panic(http.ErrAbortHandler) }

@@ -8,8 +8,8 @@ import (
 // keyLife is how long an idempotency key is remembered.
 const keyLife = 24 * time.Hour
 
-// saved is what is known of an idempotency key.
-type saved struct {
+// keyRecord is the use of an idempotency key.
+type keyRecord struct {
 	endpoint string
 	params   string
 	at       time.Time
@@ -17,8 +17,8 @@ type saved struct {
 	answer   answer
 }
 
-// act does what a call asks, once per key.
-func (e *Emulator) act(c *call, f *Fault) answer {
+// answerCall carries out a call, once per key.
+func (e *Emulator) answerCall(c *call, f *Fault) answer {
 	if c.method != http.MethodPost || c.key == "" {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -26,7 +26,7 @@ func (e *Emulator) act(c *call, f *Fault) answer {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	keys, now := e.of(c.account).keys, e.options.Now()
+	keys, now := e.accountFor(c.account).keys, e.options.Now()
 	s := keys[c.key]
 	if s != nil && now.Sub(s.at) >= keyLife {
 		s = nil
@@ -47,7 +47,7 @@ func (e *Emulator) act(c *call, f *Fault) answer {
 		a.replayed = true
 		return a
 	}
-	s = &saved{endpoint: endpoint, params: params, at: now, running: true}
+	s = &keyRecord{endpoint: endpoint, params: params, at: now, running: true}
 	keys[c.key] = s
 	if f != nil && f.Do == Wait {
 		e.mu.Unlock()
@@ -58,13 +58,13 @@ func (e *Emulator) act(c *call, f *Fault) answer {
 		e.mu.Lock()
 	}
 	s.answer, s.running = e.perform(c, f), false
-	if !s.answer.saved {
+	if !s.answer.save {
 		delete(keys, c.key)
 	}
 	return s.answer
 }
 
-// perform routes a call, unless its fault says otherwise.
+// perform routes a call, or fails it as its fault says.
 func (e *Emulator) perform(c *call, f *Fault) answer {
 	broken := &apiError{status: http.StatusInternalServerError, kind: "api_error", message: "Something went wrong"}
 	if f != nil {

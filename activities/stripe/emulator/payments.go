@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// The test cards that behave as their names say; every other payment method pays.
+// The test cards that behave as named; every other payment method pays.
 const (
 	CardDeclined    = "pm_card_chargeDeclined"
 	CardNeedsPerson = "pm_card_authenticationRequired"
@@ -24,7 +24,7 @@ func (r request) createIntent() (*object, *apiError) {
 	if amount <= 0 || r.value("currency") == "" {
 		return nil, invalid("amount", "Missing required param: amount or currency.")
 	}
-	if c := r.value("customer"); c != "" && r.get("customer", c) == nil {
+	if c := r.value("customer"); c != "" && r.findObject("customer", c) == nil {
 		return nil, rejected(http.StatusBadRequest, "resource_missing", "No such customer: '"+c+"'")
 	}
 	o := r.newIntent(amount, r.value("currency"), r.optional("customer"), r.optional("payment_method"))
@@ -36,7 +36,7 @@ func (r request) createIntent() (*object, *apiError) {
 }
 
 func (r request) newIntent(amount int64, currency string, customer, method any) *object {
-	o := r.add("payment_intent", "pi_", "", map[string]any{
+	o := r.addObject("payment_intent", "pi_", "", map[string]any{
 		"amount": amount, "currency": currency, "customer": customer, "payment_method": method, "description": nil,
 		"receipt_email": nil, "capture_method": "automatic", "amount_capturable": int64(0), "amount_received": int64(0),
 		"latest_charge": nil, "status": "requires_payment_method",
@@ -83,12 +83,12 @@ func (r request) confirmIntent(o *object) *apiError {
 		o.fields["status"] = "requires_action"
 		return nil
 	}
-	return r.pay(o)
+	return r.payIntent(o)
 }
 
-// pay charges or authorizes an intent's payment method.
-func (r request) pay(o *object) *apiError {
-	charge := r.add("charge", "ch_", "", map[string]any{
+// payIntent charges or authorizes an intent's payment method.
+func (r request) payIntent(o *object) *apiError {
+	charge := r.addObject("charge", "ch_", "", map[string]any{
 		"amount": o.fields["amount"], "currency": o.fields["currency"], "payment_intent": o.id, "customer": o.fields["customer"],
 		"amount_captured": int64(0), "amount_refunded": int64(0), "captured": false, "refunded": false, "status": "succeeded",
 	})
@@ -130,7 +130,7 @@ func (r request) captureIntent(o *object) *apiError {
 	if amount <= 0 || amount > o.number("amount_capturable") {
 		return rejected(http.StatusBadRequest, "amount_too_large", "The amount to capture is more than the amount held.")
 	}
-	r.receive(o, r.get("charge", o.text("latest_charge")), amount)
+	r.receive(o, r.findObject("charge", o.text("latest_charge")), amount)
 	r.setMetadata(o)
 	return nil
 }
@@ -140,18 +140,18 @@ func (r request) cancelIntent(o *object) *apiError {
 		return unexpected(o, "cancel")
 	}
 	o.fields["status"], o.fields["amount_capturable"] = "canceled", int64(0)
-	if c := r.get("charge", o.text("latest_charge")); c != nil && c.text("status") == "succeeded" {
+	if c := r.findObject("charge", o.text("latest_charge")); c != nil && c.text("status") == "succeeded" {
 		c.fields["refunded"] = true // so Stripe shows a hold that was released
 	}
 	return nil
 }
 
 func (r request) createRefund() (*object, *apiError) {
-	intent := r.get("payment_intent", r.value("payment_intent"))
+	intent := r.findObject("payment_intent", r.value("payment_intent"))
 	if intent == nil {
 		return nil, missing("payment_intent", r.value("payment_intent"))
 	}
-	charge := r.get("charge", intent.text("latest_charge"))
+	charge := r.findObject("charge", intent.text("latest_charge"))
 	if charge == nil || intent.text("status") != "succeeded" {
 		return nil, rejected(http.StatusBadRequest, "charge_not_refundable", "This PaymentIntent does not have a successful charge to refund.")
 	}
@@ -172,7 +172,7 @@ func (r request) createRefund() (*object, *apiError) {
 	if intent.text("receipt_email") != "" {
 		r.e.counters.Mails++
 	}
-	return r.add("refund", r.prefix, "", map[string]any{
+	return r.addObject("refund", r.prefix, "", map[string]any{
 		"amount": amount, "currency": charge.fields["currency"], "charge": charge.id, "payment_intent": intent.id,
 		"reason": r.optional("reason"), "status": "succeeded",
 	}), nil

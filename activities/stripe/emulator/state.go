@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// Counters count what cannot be taken back by deleting an object.
+// Counters count effects that deleting an object does not reverse.
 type Counters struct {
 	// Holds are authorizations of manual-capture intents.
 	Holds int `json:"holds"`
@@ -38,17 +38,17 @@ func (e *Emulator) Counters() Counters {
 
 // Live lists, sorted, the objects that still have an effect on the world, as "customer cus_1 active": customers, products
 // and coupons that are not deleted, products and prices that are active, subscriptions that are not canceled, invoices
-// that wait for money, payment intents that are not canceled and whose money was not all given back.
+// that wait for payment, payment intents that are neither canceled nor fully refunded.
 func (e *Emulator) Live() []string { return e.State().Live }
 
-// State is the whole of what is left, with its own copy of every object.
+// State returns a copy of every live object, and the counters.
 func (e *Emulator) State() State {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := State{Live: []string{}, Objects: map[string]map[string]any{}, Counters: e.counters}
 	for _, a := range e.accounts {
 		for _, o := range a.order {
-			if state := a.effect(o); state != "" {
+			if state := a.describeEffect(o); state != "" {
 				s.Live = append(s.Live, fmt.Sprintf("%s %s %s", o.kind, o.id, state))
 				s.Objects[o.id] = o.copy()
 			}
@@ -58,7 +58,7 @@ func (e *Emulator) State() State {
 	return s
 }
 
-// copy is an object's fields, as the API shows them.
+// copy is a copy of an object's fields, as the API shows them.
 func (o *object) copy() map[string]any {
 	var fields map[string]any
 	raw, err := json.Marshal(o.fields)
@@ -72,8 +72,8 @@ func (o *object) copy() map[string]any {
 	return fields
 }
 
-// effect says in a word why an object is live; empty: it is not.
-func (a *account) effect(o *object) string {
+// describeEffect says in a word why an object is live; empty if it is not.
+func (a *account) describeEffect(o *object) string {
 	if o.deleted {
 		return ""
 	}
@@ -104,7 +104,7 @@ func (a *account) effect(o *object) string {
 	return ""
 }
 
-// Object is a copy of an object's fields; nil where there is none or it is deleted.
+// Object returns a copy of an object's fields; nil if it does not exist or is deleted.
 func (e *Emulator) Object(id string) map[string]any {
 	e.mu.Lock()
 	defer e.mu.Unlock()

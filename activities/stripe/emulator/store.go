@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// object is one thing that an account holds.
+// object is one object of an account.
 type object struct {
 	kind    string // "customer"
 	id      string
@@ -27,7 +27,7 @@ func (o *object) number(field string) int64 {
 	return n
 }
 
-// nouns say, for each first element of a path, what its objects are called and how their ids start.
+// nouns map the first element of a path to the name of its objects, and to the prefix of their ids.
 var nouns = map[string]struct{ object, prefix string }{
 	"customers":       {"customer", "cus_"},
 	"products":        {"product", "prod_"},
@@ -40,43 +40,43 @@ var nouns = map[string]struct{ object, prefix string }{
 	"invoices":        {"invoice", "in_"},
 }
 
-// route finds what a call asks for: list, create, retrieve, update, delete, or a verb on one object.
+// route carries out a call: list, create, retrieve, update, delete, or a verb on one object.
 func (e *Emulator) route(c *call) answer {
 	parts := strings.Split(strings.TrimPrefix(c.path, "/v1/"), "/")
 	if c.path == "/v1/account" {
-		return found(map[string]any{"id": c.account, "object": "account", "country": "US"})
+		return answerWith(map[string]any{"id": c.account, "object": "account", "country": "US"})
 	}
 	noun, known := nouns[parts[0]]
 	if !known || len(parts) > 3 || !strings.HasPrefix(c.path, "/v1/") {
 		return rejected(http.StatusNotFound, "", "Unrecognized request URL ("+c.method+": "+c.path+")").answer()
 	}
-	a := e.of(c.account)
+	a := e.accountFor(c.account)
 	r := request{e: e, account: a, form: c.form, noun: noun.object, prefix: noun.prefix}
 	if len(parts) == 1 {
 		if c.method == http.MethodGet {
-			return r.list()
+			return r.listObjects()
 		}
-		return r.reply(r.create())
+		return r.reply(r.createObject())
 	}
 	o := a.objects[parts[1]]
 	if o == nil || o.kind != noun.object || o.deleted && (c.method != http.MethodGet || o.kind != "customer") {
 		return missing(noun.object, parts[1]).answer()
 	}
 	if o.deleted { // only a customer can still be retrieved
-		return found(map[string]any{"id": o.id, "object": o.kind, "deleted": true})
+		return answerWith(map[string]any{"id": o.id, "object": o.kind, "deleted": true})
 	}
 	switch {
 	case len(parts) == 3 && c.method == http.MethodPost:
 		return r.reply(r.verb(o, parts[2]))
 	case c.method == http.MethodPost:
-		return found(r.update(o))
+		return answerWith(r.updateObject(o))
 	case c.method == http.MethodDelete:
-		return r.reply(r.remove(o))
+		return r.reply(r.deleteObject(o))
 	}
-	return found(o.fields)
+	return answerWith(o.fields)
 }
 
-// request is one call being worked on.
+// request is a call being carried out.
 type request struct {
 	e            *Emulator
 	account      *account
@@ -88,15 +88,15 @@ func (r request) reply(fields map[string]any, problem *apiError) answer {
 	if problem != nil {
 		return problem.answer()
 	}
-	return found(fields)
+	return answerWith(fields)
 }
 
-func found(fields map[string]any) answer {
+func answerWith(fields map[string]any) answer {
 	raw, err := json.Marshal(fields)
 	if err != nil {
 		panic(err) // maps of plain values
 	}
-	return answer{status: http.StatusOK, body: raw, saved: true}
+	return answer{status: http.StatusOK, body: raw, save: true}
 }
 
 func (r request) value(name string) string {
@@ -126,7 +126,7 @@ func (r request) number(name string, preset int64) (int64, *apiError) {
 	return n, nil
 }
 
-// setMetadata merges the metadata parameters in; an empty value takes a key away.
+// setMetadata merges in the metadata parameters; an empty value removes a key.
 func (r request) setMetadata(o *object) {
 	metadata := map[string]any{}
 	old, _ := o.fields["metadata"].(map[string]any)
@@ -144,11 +144,11 @@ func (r request) setMetadata(o *object) {
 	o.fields["metadata"] = metadata
 }
 
-// add puts a new object into the account; id is its chosen id, or empty.
-func (r request) add(noun, prefix, id string, fields map[string]any) *object {
+// addObject adds an object to the account; id is the chosen id, or empty for a new one.
+func (r request) addObject(noun, prefix, id string, fields map[string]any) *object {
 	r.e.lastID++
 	if id == "" {
-		id = fmt.Sprintf("%s%08d", prefix, r.e.lastID)
+		id = fmt.Sprintf("%semulator%08d", prefix, r.e.lastID) // so that nobody takes it for Stripe's own
 	}
 	o := &object{kind: noun, id: id, fields: fields}
 	fields["id"], fields["object"], fields["created"], fields["livemode"] = id, noun, r.e.options.Now().Unix(), false
@@ -160,16 +160,16 @@ func (r request) add(noun, prefix, id string, fields map[string]any) *object {
 	return o
 }
 
-// get is a live object of a kind.
-func (r request) get(noun, id string) *object {
+// findObject returns an object of a kind that is not deleted; nil if there is none.
+func (r request) findObject(noun, id string) *object {
 	if o := r.account.objects[id]; o != nil && o.kind == noun && !o.deleted {
 		return o
 	}
 	return nil
 }
 
-// each calls f with every object of a kind that is not deleted, the oldest first.
-func (a *account) each(noun string, f func(*object)) {
+// eachObject calls f with every object of a kind that is not deleted, the oldest first.
+func (a *account) eachObject(noun string, f func(*object)) {
 	for _, o := range a.order {
 		if o.kind == noun && !o.deleted {
 			f(o)
@@ -180,7 +180,7 @@ func (a *account) each(noun string, f func(*object)) {
 // filters are the list parameters that compare a field.
 var filters = []string{"customer", "product", "active", "subscription", "payment_intent", "email", "status", "price"}
 
-func (r request) list() answer {
+func (r request) listObjects() answer {
 	limit, problem := r.number("limit", 10)
 	if problem == nil && (limit < 1 || limit > 100) {
 		problem = invalid("limit", "Limit must be between 1 and 100")
@@ -193,8 +193,8 @@ func (r request) list() answer {
 		return problem.answer()
 	}
 	var matching []map[string]any
-	r.account.each(r.noun, func(o *object) {
-		if o.number("created") >= since && r.passes(o) {
+	r.account.eachObject(r.noun, func(o *object) {
+		if o.number("created") >= since && r.passesFilters(o) {
 			matching = append([]map[string]any{o.fields}, matching...)
 		}
 	})
@@ -213,10 +213,10 @@ func (r request) list() answer {
 	if matching == nil {
 		matching = []map[string]any{}
 	}
-	return found(map[string]any{"object": "list", "data": matching, "has_more": more})
+	return answerWith(map[string]any{"object": "list", "data": matching, "has_more": more})
 }
 
-func (r request) passes(o *object) bool {
+func (r request) passesFilters(o *object) bool {
 	if o.kind == "subscription" && r.value("status") == "" && o.text("status") == "canceled" {
 		return false
 	}

@@ -5,7 +5,7 @@ import (
 )
 
 func (r request) createSubscription() (*object, *apiError) {
-	customer, price := r.get("customer", r.value("customer")), r.get("price", r.value("items[0][price]"))
+	customer, price := r.findObject("customer", r.value("customer")), r.findObject("price", r.value("items[0][price]"))
 	if customer == nil {
 		return nil, rejected(http.StatusBadRequest, "resource_missing", "No such customer: '"+r.value("customer")+"'")
 	}
@@ -20,7 +20,7 @@ func (r request) createSubscription() (*object, *apiError) {
 	if problem != nil {
 		return nil, problem
 	}
-	due, problem := r.discounted(price.number("unit_amount") * quantity)
+	due, problem := r.applyCoupon(price.number("unit_amount") * quantity)
 	if problem != nil {
 		return nil, problem
 	}
@@ -42,7 +42,7 @@ func (r request) createSubscription() (*object, *apiError) {
 	if trial > 0 {
 		status = "trialing"
 	}
-	s := r.add("subscription", r.prefix, "", map[string]any{
+	s := r.addObject("subscription", r.prefix, "", map[string]any{
 		"customer": customer.id, "status": status, "cancel_at_period_end": false, "currency": price.fields["currency"],
 		"collection_method": "charge_automatically", "description": r.optional("description"),
 		"items": map[string]any{"object": "list", "data": []any{map[string]any{"id": "si_" + price.id, "object": "subscription_item",
@@ -51,17 +51,17 @@ func (r request) createSubscription() (*object, *apiError) {
 	if sent {
 		s.fields["collection_method"] = "send_invoice"
 	}
-	s.fields["latest_invoice"] = r.invoice(s, due, method, sent).id
+	s.fields["latest_invoice"] = r.createInvoice(s, due, method, sent).id
 	return s, nil
 }
 
-// discounted takes the coupon's part off an amount.
-func (r request) discounted(amount int64) (int64, *apiError) {
+// applyCoupon subtracts the coupon's discount from an amount.
+func (r request) applyCoupon(amount int64) (int64, *apiError) {
 	id := r.value("coupon")
 	if id == "" {
 		return amount, nil
 	}
-	c := r.get("coupon", id)
+	c := r.findObject("coupon", id)
 	if c == nil {
 		return 0, rejected(http.StatusBadRequest, "resource_missing", "No such coupon: '"+id+"'")
 	}
@@ -72,9 +72,9 @@ func (r request) discounted(amount int64) (int64, *apiError) {
 	return max(0, amount-c.number("amount_off")), nil
 }
 
-// invoice makes a subscription's first invoice, and has it paid or sent.
-func (r request) invoice(s *object, due int64, method any, sent bool) *object {
-	in := r.add("invoice", "in_", "", map[string]any{
+// createInvoice creates a subscription's first invoice, and pays or sends it.
+func (r request) createInvoice(s *object, due int64, method any, sent bool) *object {
+	in := r.addObject("invoice", "in_", "", map[string]any{
 		"subscription": s.id, "customer": s.fields["customer"], "currency": s.fields["currency"], "amount_due": due,
 		"amount_paid": int64(0), "status": "paid", "payment_intent": nil, "charge": nil,
 	})
@@ -85,7 +85,7 @@ func (r request) invoice(s *object, due int64, method any, sent bool) *object {
 		r.e.counters.Mails++
 	default:
 		intent := r.newIntent(due, s.text("currency"), s.fields["customer"], method)
-		r.pay(intent) // declined cards were refused before
+		r.payIntent(intent) // declined cards were refused before
 		in.fields["amount_paid"], in.fields["payment_intent"], in.fields["charge"] = due, intent.id, intent.fields["latest_charge"]
 	}
 	return in

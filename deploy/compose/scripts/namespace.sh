@@ -6,4 +6,5 @@ temporal operator namespace describe --namespace default ||
 	temporal operator namespace create --namespace default --retention 720h
 temporal operator search-attribute create --namespace default \
 	--name UnwindStatus --type Keyword --name UnwindAgent --type Keyword \
-	--name UnwindGate --type Keyword --name UnwindPending --type Int
+	--name UnwindGate --type Keyword --name UnwindParked --type Keyword \
+	--name UnwindPending --type Int --name UnwindTask --type Keyword

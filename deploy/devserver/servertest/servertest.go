@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 )
 
-// The first start on a machine builds the server, or waits for a package's test that does.
+// The first start on a machine builds the server, or waits for another package's tests to build it.
 const startLimit = 8 * time.Minute
 
 var shared = sync.OnceValues(func() (*devserver.Server, error) {
@@ -21,8 +21,8 @@ var shared = sync.OnceValues(func() (*devserver.Server, error) {
 	return devserver.Start(ctx, devserver.Options{Log: os.Stderr})
 })
 
-// Shared is this process's server, in memory, started at its first use; it ends with the process. Tests share its one
-// namespace: they need task queues and workflow ids of their own, and must not stop it.
+// Shared returns this process's server, which is in memory, starts at its first use, and ends with the process. Tests share its one
+// namespace: they need their own task queues and workflow ids, and must not stop it.
 func Shared(t testing.TB) *devserver.Server {
 	t.Helper()
 	s, err := shared()
@@ -32,7 +32,7 @@ func Shared(t testing.TB) *devserver.Server {
 	return s
 }
 
-// Client is a client of the Shared server, closed with the test.
+// Client returns a client of the Shared server, which is closed with the test.
 func Client(t testing.TB) client.Client {
 	t.Helper()
 	c, err := client.Dial(Shared(t).ClientOptions())

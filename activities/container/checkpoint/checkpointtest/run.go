@@ -27,6 +27,9 @@ type Subject struct {
 // a deep run takes both. Exec is the case for the conformance suite of actions, which goes through all crash points.
 func Run(t *testing.T, s Subject) {
 	t.Run("contract", func(t *testing.T) { s.onEachEngine(t, s.testContract) })
+	if !s.Layers {
+		t.Run("seen", func(t *testing.T) { s.onEachEngine(t, s.testSeen) })
+	}
 	t.Run("losses", func(t *testing.T) { s.onEachEngine(t, s.testLosses) })
 	t.Run("late times", func(t *testing.T) { s.onEachEngine(t, s.testLateTimes) })
 	t.Run("server", func(t *testing.T) {
@@ -49,9 +52,10 @@ func Exec(name string) actiontest.Case {
 		Next: func(dir string) any {
 			return map[string]any{"container": containertest.NameIn(dir), "command": "echo next >>/srv/a; mkdir /srv/e"}
 		},
-		Checks: []activities.Check{{Exists: &activities.ExistsCheck{Path: "/srv/a"}}},
-		Secret: "canary-4711-secret",
-		Sample: 1,
+		Checks:    []activities.Check{{Exists: &activities.ExistsCheck{Path: "/srv/a"}}},
+		Secret:    "canary-4711-secret",
+		Sample:    1,
+		EitherWay: true,
 	}
 }
 

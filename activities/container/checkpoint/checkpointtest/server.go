@@ -136,13 +136,13 @@ type server struct {
 func (s server) says(answer string) {
 	s.T.Helper()
 	require.Eventually(s.T, func() bool {
-		got, err := s.get("/" + answer)
+		got, err := s.getPath("/" + answer)
 		return err == nil && got == answer
 	}, time.Minute, 20*time.Millisecond)
 }
 
-// get asks from within the container's network.
-func (s server) get(path string) (string, error) {
+// getPath asks from within the container's network.
+func (s server) getPath(path string) (string, error) {
 	ns, err := os.Open("/proc/" + strconv.Itoa(s.Inspect(s.T).State.Pid) + "/ns/net")
 	if err != nil {
 		return "", err
@@ -180,7 +180,7 @@ func (s server) logs() {
 	s.T.Helper()
 	for range 5 {
 		path := "/" + containertest.Random()
-		_, err := s.get(path)
+		_, err := s.getPath(path)
 		require.NoError(s.T, err)
 		require.Eventually(s.T, func() bool { return strings.Contains(s.file("access.log"), "GET "+path+" ") }, time.Minute, 10*time.Millisecond)
 	}

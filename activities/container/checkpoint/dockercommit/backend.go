@@ -24,6 +24,11 @@ type Engine interface {
 	manifest.Engine
 	// IsCovered says that something lies over a container: an image of it would lack that.
 	IsCovered(ctx context.Context, container string) (bool, error)
+	// CanLook says that ListFiles and EndMarked most likely work.
+	CanLook() bool
+	// EndMarked ends the processes of a running container that have a variable in their environment. Where ok is false, only
+	// a command in the container can.
+	EndMarked(ctx context.Context, container, variable string) (ended, ok bool, err error)
 }
 
 // Backend implements [checkpoint.Backend].
@@ -72,8 +77,8 @@ func (*Backend) Enter(_ context.Context, _ string, _ container.InspectResponse, 
 }
 
 // ReadUncovered finds nothing: what an engine mounts into a container is new with that.
-func (*Backend) ReadUncovered(context.Context, string) (map[string]string, error) {
-	return nil, nil //nolint:nilnil // there is no such thing
+func (*Backend) ReadUncovered(context.Context, string) (checkpoint.Uncovered, error) {
+	return checkpoint.Uncovered{}, nil
 }
 
 // Commit has nothing to do: what a step has done is in the container's own filesystem.
@@ -127,7 +132,13 @@ func (b *Backend) findCheckpoint(ctx context.Context, token, id string) (had str
 	}
 }
 
-// ReadManifest implements [checkpoint.Keeper].
+// ReadAll implements [checkpoint.Reader].
+func (b *Backend) ReadAll(ctx context.Context, token, id string, ignore []string) (manifest.Manifest, checkpoint.Uncovered, error) {
+	m, err := b.ReadManifest(ctx, token, id, ignore)
+	return m, checkpoint.Uncovered{}, err
+}
+
+// ReadManifest implements [checkpoint.Reader].
 func (b *Backend) ReadManifest(ctx context.Context, _, id string, ignore []string) (manifest.Manifest, error) {
 	return manifest.Take(ctx, b.engine, id, ignore)
 }

@@ -18,9 +18,13 @@ done 2>/dev/null; [ "$again" ] || break; n=$((n+1)); done; [ -z "$ended" ] || ex
 
 const endedSome = 33
 
-// EndProcesses finds nothing in a container without a shell. A rollback ends all that runs in it anyway.
+// EndProcesses finds nothing in a container without a shell that no helper can look into. A rollback ends all that runs in it
+// anyway.
 func (b *Backend) EndProcesses(ctx context.Context, token, id string) (bool, error) {
 	variable := command.TokenVariable + token
+	if ended, ok, err := b.engine.EndMarked(ctx, id, variable); ok || err != nil {
+		return ended, err
+	}
 	half := len(variable) / 2 // so that the script does not find itself
 	var said bytes.Buffer
 	exit, err := command.Run(ctx, b.engine, id, command.Command{

@@ -30,34 +30,46 @@ func (b *Backend) HasBegun(ctx context.Context, r checkpoint.Rollback) (bool, er
 	return last.IsOf(r), err
 }
 
-// RollBack builds the new container beside the old one, complete but not started, looks at it, and has it named the old
-// one's successor. Only then do the two change places.
+// RollBack builds the new container beside the old one, complete but not started, and has it named the old one's successor. Only
+// then do the two change places. What is brought back is read in the new container when it runs, where a helper can look into it;
+// else meanwhile, in a container like it that is never started.
 func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoint.Restoration, error) {
+	var beside comparison
+	defer beside.stop()
 	for {
-		last, err := b.lineage.Walk(ctx, r.Container.ID, func(s lineage.Successor) bool { return s.IsOf(r) || s.Fences(r) })
+		last, err := b.lineage.WalkWatching(ctx, r.Container.ID, func(s lineage.Successor) bool { return s.IsOf(r) || s.Fences(r) },
+			func(s lineage.Successor) {
+				if s.IsOf(r) && !r.Exactly {
+					beside.start(ctx, func(ctx context.Context) ([]string, error) { return b.compare(ctx, r, s) })
+				}
+			})
 		if err != nil {
 			return checkpoint.Restoration{}, err
 		}
 		if last.IsOf(r) {
-			return checkpoint.Restoration{ID: last.ID, Differs: last.Differs, Stopped: !last.Start}, b.removeLosers(ctx, r, last)
+			back := checkpoint.Restoration{ID: last.ID, Stopped: !last.Start, Unstartable: last.Unstartable}
+			if back.Differs, err = b.see(ctx, r, last, &beside); err != nil {
+				return back, err
+			}
+			return back, b.removeLosers(ctx, r, last)
 		}
 		if last.Fences(r) {
 			return checkpoint.Restoration{}, activities.Errorf(activities.Fenced, "the step has been taken back: this call came too late")
 		}
-		if err := b.replaceContainer(ctx, r, last.ID); err != nil {
+		if err := b.replaceContainer(ctx, r, last.ID, &beside); err != nil {
 			return checkpoint.Restoration{}, err
 		}
 	}
 }
 
 // replaceContainer gives the container old a successor: a new one from the checkpoint, or whoever was quicker.
-func (b *Backend) replaceContainer(ctx context.Context, r checkpoint.Rollback, old string) (err error) {
+func (b *Backend) replaceContainer(ctx context.Context, r checkpoint.Rollback, old string, beside *comparison) (err error) {
 	model, retire, err := b.findModel(ctx, r, old)
 	if err != nil {
 		return err
 	}
 	mine := lineage.Successor{
-		Name: engine.NameOf(model), Start: !r.Stopped, Retire: retire, Stood: model.Image, Token: r.Token, Turn: r.Turn,
+		Name: engine.NameOf(model), Start: !r.Stopped, Resumes: r.Resumes, Retire: retire, Stood: model.Image, Token: r.Token, Turn: r.Turn,
 	}
 	claiming := false
 	defer func() {
@@ -75,12 +87,17 @@ func (b *Backend) replaceContainer(ctx context.Context, r checkpoint.Rollback, o
 	if late, err := b.lineage.HasSuccessor(old); late || err != nil {
 		return err
 	}
+	if !r.Exactly && (r.Stopped || !b.engine.CanLook()) {
+		beside.start(ctx, func(ctx context.Context) ([]string, error) { return b.compareCheckpoint(ctx, r, model) })
+	}
 	if mine.ID, err = b.buildCandidate(ctx, r, model); err != nil {
 		return err
 	}
 	point.Reach("container.exec:candidate-built")
-	if mine.Differs, err = b.compareCandidate(ctx, r, mine.ID); err != nil {
-		return err
+	if r.Exactly { // before anything is touched
+		if _, err := b.compareCandidate(ctx, r, mine.ID); err != nil {
+			return err
+		}
 	}
 	claiming = true // from here on the journal decides, also where it fails to answer: a sweep clears away who has lost
 	won, err := b.lineage.Claim(old, mine)
@@ -124,6 +141,60 @@ func (b *Backend) compareCandidate(ctx context.Context, r checkpoint.Rollback, c
 			len(differs), engine.NameOf(r.Container), strings.Join(manifest.Few(differs), "; "))
 	}
 	return differs, nil
+}
+
+// see lists what is not as it has to be in what a rollback has brought back.
+func (b *Backend) see(ctx context.Context, r checkpoint.Rollback, made lineage.Successor, beside *comparison) ([]string, error) {
+	if r.Before == nil || r.Exactly {
+		return nil, nil
+	}
+	id := made.ID
+	seen, noted, err := b.lineage.Sight(id)
+	if noted || err != nil {
+		return seen.Differs, err
+	}
+	beside.start(ctx, func(ctx context.Context) ([]string, error) { return b.compare(ctx, r, made) })
+	differs, failed := beside.wait()
+	if failed != nil { // another call may have come to its end, and cleared away what this one has read
+		seen, noted, err := b.lineage.Sight(id)
+		if !noted {
+			err = errors.Join(failed, err)
+		}
+		return seen.Differs, err
+	}
+	seen, err = b.lineage.NoteSight(id, lineage.Sight{Differs: differs})
+	return seen.Differs, err
+}
+
+// compare lists what is not as it has to be in what a rollback has brought back. Where the running container shows nothing that
+// differs, that is the answer. What it shows its program may have written since its start: then one is read that never starts.
+func (b *Backend) compare(ctx context.Context, r checkpoint.Rollback, made lineage.Successor) ([]string, error) {
+	if r.Before == nil {
+		return nil, nil
+	}
+	if made.Start && b.engine.CanLook() {
+		if seen, ok, err := manifest.List(ctx, b.engine, made.ID, r.Ignore); ok && err == nil && len(r.Before.Diff(seen)) == 0 {
+			return nil, nil
+		}
+	}
+	model, _, err := b.findModel(ctx, r, made.ID)
+	if err != nil {
+		return nil, err
+	}
+	return b.compareCheckpoint(ctx, r, model)
+}
+
+// compareCheckpoint lists what in a container from the checkpoint is not as it has to be before it is started.
+func (b *Backend) compareCheckpoint(ctx context.Context, r checkpoint.Rollback, model container.InspectResponse) ([]string, error) {
+	if r.Before == nil {
+		return nil, nil
+	}
+	id, err := b.buildCandidate(context.WithoutCancel(ctx), r, model) // what is cut short an engine may make all the same
+	if err != nil {
+		return nil, err
+	}
+	differs, err := b.compareCandidate(ctx, r, id)
+	return differs, errors.Join(err, b.lineage.Remove(context.WithoutCancel(ctx), id))
 }
 
 // findModel finds the container to copy the settings of, and the one to retire.

@@ -44,5 +44,5 @@ func (b *Backend) checkRoom(ctx context.Context, now container.InspectResponse) 
 		return nil
 	}
 	return activities.Errorf(activities.ActionFailed, "checkpoint of container %s: the container engine's disk, at %s, has %s left, and an image of what the "+
-		"container has written needs %s; docker system df tells what takes the room", engine.NameOf(now), root, left, need)
+		"container has written needs %s; docker system df shows what takes the space", engine.NameOf(now), root, left, need)
 }

@@ -44,6 +44,15 @@ const (
 // Admit implements [checkpoint.Selective]. A container that has layers goes on with them, whatever the config says now: its
 // engine knows nothing of what is in them.
 func (b *Backend) Admit(ctx context.Context, target container.InspectResponse) (obstacle string, err error) {
+	noted, err := b.notes.has(target.ID)
+	if err != nil {
+		return "", err
+	}
+	if noted { // it most often is one that goes on
+		if a, err := b.ask(ctx, helper.Request{Op: helper.Fit, Container: target.ID}); err == nil && a.Yes {
+			return "", nil
+		}
+	}
 	covered, err := b.isOver(ctx, target.ID)
 	if err != nil {
 		return "", err

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/docker/docker/api/types/container"
@@ -16,6 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 )
 
@@ -28,6 +30,8 @@ type Backend struct {
 	notes   notes
 	helper  *helper.Client
 	probe   probe
+	// processes are those of the containers that a helper was asked about.
+	processes processes
 }
 
 // New makes the backend of an engine. Which containers may have layers is noted in folder dir.
@@ -49,7 +53,8 @@ func (*Backend) Traits() checkpoint.Traits {
 }
 
 // notOnLayers is said of each undo.
-const notOnLayers = "what the command writes to /etc/hosts, /etc/hostname, /etc/resolv.conf or /dev is not rolled back: the engine mounts them"
+const notOnLayers = "what the command writes to /etc/hosts, /etc/hostname, /etc/resolv.conf or files in /dev is not rolled back: the engine mounts them; " +
+	"devices and links in /dev come back"
 
 // Losses implements [checkpoint.Describer].
 func (*Backend) Losses(of container.InspectResponse, ignore []string) []string {
@@ -104,22 +109,62 @@ func (b *Backend) ReadManifest(ctx context.Context, token, id string, ignore []s
 }
 
 // ReadUncovered reads what a container has in the engine's own mounts.
-func (b *Backend) ReadUncovered(ctx context.Context, id string) (map[string]string, error) {
+func (b *Backend) ReadUncovered(ctx context.Context, id string) (seen checkpoint.Uncovered, err error) {
 	a, err := b.ask(ctx, helper.Request{Op: helper.Beside, Container: id})
 	switch {
-	case helper.KindOf(err) == helper.Unfit:
-		return nil, nil //nolint:nilnil // it is not running
+	case helper.KindOf(err) == helper.Unfit: // it is not running
+		return seen, nil
 	case err != nil:
-		return nil, err
+		return seen, err
 	}
-	seen := map[string]string{}
-	for _, c := range a.Changes {
+	return uncoveredOf(a.Changes)
+}
+
+// uncoveredOf is what a helper has found in the engine's own mounts.
+func uncoveredOf(all []layer.Change) (checkpoint.Uncovered, error) {
+	seen := checkpoint.Uncovered{Digests: map[string]string{}, Nodes: map[string]string{}}
+	for _, c := range all {
 		line, err := json.Marshal(c)
 		if err != nil {
-			return nil, err
+			return seen, err
 		}
 		sum := sha256.Sum256(line)
-		seen[c.Path] = hex.EncodeToString(sum[:8])
+		if seen.Digests[c.Path] = hex.EncodeToString(sum[:8]); c.IsNode() {
+			seen.Nodes[c.Path] = string(line)
+		}
 	}
 	return seen, nil
+}
+
+// ReadAll reads both with one request, where the container runs.
+func (b *Backend) ReadAll(ctx context.Context, token, id string, ignore []string) (m manifest.Manifest, seen checkpoint.Uncovered, err error) {
+	a, err := b.ask(ctx, helper.Request{Op: helper.Together, Container: id, Parts: []helper.Request{
+		{Op: helper.Changes, Name: token, Skip: ignore}, {Op: helper.Beside},
+	}})
+	if helper.KindOf(err) == helper.Unfit { // it is not running
+		m, err = b.ReadManifest(ctx, token, id, ignore)
+		return m, seen, err
+	}
+	if err != nil {
+		return nil, seen, err
+	}
+	seen, err = uncoveredOf(a.Parts[1].Changes)
+	return manifest.FromChanges(a.Parts[0].Changes, ignore), seen, err
+}
+
+// recreateNodes makes again what ReadUncovered has described: without it, nothing can enter a container any more.
+func (b *Backend) recreateNodes(ctx context.Context, id string, nodes map[string]string) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	ask := helper.Request{Op: helper.Recreate, Container: id}
+	for _, at := range slices.Sorted(maps.Keys(nodes)) {
+		var c layer.Change
+		if err := json.Unmarshal([]byte(nodes[at]), &c); err != nil {
+			return activities.Errorf(activities.DamagedRecord, "how %s was: %v", at, err)
+		}
+		ask.Nodes = append(ask.Nodes, c)
+	}
+	_, err := b.ask(ctx, ask)
+	return err
 }

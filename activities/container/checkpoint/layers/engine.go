@@ -36,13 +36,30 @@ func (e *Engine) IsCovered(ctx context.Context, id string) (bool, error) {
 	return e.layers.isOver(ctx, id)
 }
 
+// CanLook says that a helper can look into running containers, without waiting for the first.
+func (e *Engine) CanLook() bool { return e.layers.CanAsk() }
+
+// EndMarked ends the processes of a running container that have a variable ("NAME=value") in their environment. Where ok is false,
+// only a command in the container can.
+func (e *Engine) EndMarked(ctx context.Context, id, variable string) (ended, ok bool, err error) {
+	covered, err := e.layers.isOver(ctx, id)
+	if err != nil || !covered && !e.CanLook() {
+		return false, false, err
+	}
+	a, err := e.layers.ask(ctx, helper.Request{Op: helper.End, Container: id, Name: variable})
+	if !covered && err != nil {
+		return false, false, nil //nolint:nilerr // a command in the container is the other way
+	}
+	return a.Yes, true, err
+}
+
 // ListFiles is the manifest of a running container, where a helper can look into it; of one with layers only a helper has it.
 func (e *Engine) ListFiles(ctx context.Context, id string, ignore []string) (m manifest.Manifest, ok bool, err error) {
 	covered, err := e.layers.isOver(ctx, id)
 	if err != nil {
 		return nil, false, err
 	}
-	if !covered && !e.layers.CanAsk() {
+	if !covered && !e.CanLook() {
 		return nil, false, nil
 	}
 	a, err := e.layers.ask(ctx, helper.Request{Op: helper.Files, Container: id, Skip: append([]string{"/dev", "/proc", "/sys"}, ignore...)})
@@ -66,7 +83,7 @@ func (e *Engine) CopyFromContainer(ctx context.Context, id, at string) (io.ReadC
 	if err != nil {
 		return nil, container.PathStat{}, err
 	}
-	if !covered && !e.layers.CanAsk() {
+	if !covered && !e.CanLook() {
 		return e.Client.CopyFromContainer(ctx, id, at)
 	}
 	a, err := e.layers.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: readonly.MaxProgram})

@@ -35,6 +35,7 @@ func (b *Backend) Release(ctx context.Context, token string) error {
 func (b *Backend) releaseIn(ctx context.Context, id, token string) error {
 	now, err := b.engine.ContainerInspect(ctx, id)
 	if engine.IsNotFound(err) {
+		b.processes.forget(id)
 		if _, err := b.helper.Ask(ctx, helper.Request{Op: helper.Forget, Container: id}); err != nil {
 			return explain(id[:12], err)
 		}

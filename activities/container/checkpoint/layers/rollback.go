@@ -67,21 +67,41 @@ func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoi
 		return checkpoint.Restoration{}, err
 	}
 	point.Reach("container.exec:layers-restored")
-	if err := b.start(ctx, now, r.Stopped); err != nil {
+	if err := b.recreateNodes(ctx, now.ID, r.Nodes); err != nil {
 		return checkpoint.Restoration{}, err
 	}
 	back := checkpoint.Restoration{ID: now.ID, Stopped: r.Stopped}
+	err = b.start(ctx, now, r.Stopped)
+	if back.Unstartable = engine.WhyUnstartable(err); err != nil && back.Unstartable == "" {
+		return checkpoint.Restoration{}, err
+	}
 	if r.Turn == checkpoint.RedoTurn {
 		return back, nil
 	}
-	done, err := b.ask(ctx, helper.Request{Op: helper.Restored, Container: now.ID, Name: r.Token, Turn: r.Turn})
-	if err != nil {
-		return checkpoint.Restoration{}, err
-	}
-	back.Ended = done.Busy
-	seen, err := b.ReadManifest(ctx, r.Token, now.ID, r.Ignore)
-	back.Differs = manifest.Manifest{}.Diff(seen)
+	err = b.readRestored(ctx, r, &back)
 	return back, err
+}
+
+// readRestored adds what is seen in a container after a rollback, with one request where it runs.
+func (b *Backend) readRestored(ctx context.Context, r checkpoint.Rollback, back *checkpoint.Restoration) error {
+	parts := []helper.Request{
+		{Op: helper.Restored, Name: r.Token, Turn: r.Turn}, {Op: helper.Changes, Name: r.Token, Skip: r.Ignore}, {Op: helper.Beside},
+	}
+	a, err := b.ask(ctx, helper.Request{Op: helper.Together, Container: back.ID, Parts: parts})
+	if helper.KindOf(err) == helper.Unfit { // it does not run
+		a, err = b.ask(ctx, helper.Request{Op: helper.Together, Container: back.ID, Parts: parts[:2]})
+	}
+	if err != nil {
+		return err
+	}
+	back.Ended = a.Parts[0].Busy
+	back.Differs = manifest.Manifest{}.Diff(manifest.FromChanges(a.Parts[1].Changes, r.Ignore))
+	seen := checkpoint.Uncovered{}
+	if len(a.Parts) == len(parts) {
+		seen, err = uncoveredOf(a.Parts[2].Changes)
+	}
+	back.Uncovered = &seen
+	return err
 }
 
 // findContainer finds the container that a rollback is in. Its layers lie over its own filesystem and are nothing without it.

@@ -87,7 +87,7 @@ const Sleeps = "/usr/bin/sleep 600"
 // New starts a box whose first process is a program of the host's in /usr. It is gone after the test.
 func New(t testing.TB, runs string) *Box {
 	t.Helper()
-	b, c := made(t, runs)
+	b, c := newBox(t, runs)
 	c.Stdout = os.Stdout // where it says why it cannot be one
 	b.start(c)
 	b.wait(runs)
@@ -98,7 +98,7 @@ func New(t testing.TB, runs string) *Box {
 // bears no third one.
 func Deep(t testing.TB) *Box {
 	t.Helper()
-	b, c := made(t, Sleeps)
+	b, c := newBox(t, Sleeps)
 	c.Stdout = os.Stdout
 	c.Env = append(c.Env, boxEnv+"_DEEP=yes")
 	b.start(c)
@@ -111,7 +111,7 @@ const waits = "waits"
 // Starting starts a box that stands, but whose first process becomes its program only when run is called.
 func Starting(t testing.TB, runs string) (b *Box, run func()) {
 	t.Helper()
-	b, c := made(t, runs)
+	b, c := newBox(t, runs)
 	c.Env = append(c.Env, boxEnv+"_WAITS=yes")
 	in, err := c.StdinPipe()
 	require.NoError(t, err)
@@ -124,8 +124,8 @@ func Starting(t testing.TB, runs string) (b *Box, run func()) {
 	return b, func() { _ = in.Close() }
 }
 
-// made is a box with its folders, and the command that becomes it.
-func made(t testing.TB, runs string) (*Box, *exec.Cmd) {
+// newBox is a box with its folders, and the command that becomes it.
+func newBox(t testing.TB, runs string) (*Box, *exec.Cmd) {
 	t.Helper()
 	testrun.NeedRoot(t, "overlays")
 	at := t.TempDir()
@@ -168,9 +168,12 @@ func (b *Box) Do(command string) string {
 	return string(out)
 }
 
-// Command is a shell command at the topmost root.
+// Command is a shell command at the topmost root, with a PATH of the box's own.
 func (b *Box) Command(command string) *exec.Cmd {
+	b.t.Helper()
+	testrun.NeedProgram(b.t, "nsenter", "it is part of util-linux")
 	c := exec.Command("nsenter", "-t", strconv.Itoa(b.PID), "-m", "-p", "/usr/bin/sh", "-c", command)
+	c.Env = append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
 	c.Dir = "/"
 	return c
 }

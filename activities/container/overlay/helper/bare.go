@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
 // bootID identifies this boot of the host.
@@ -26,7 +26,7 @@ func (o *lockedBook) findLostLayers() error {
 		return nil
 	}
 	for _, n := range slices.Backward(slices.Sorted(maps.Keys(o.usedLayers()))) {
-		_, err := os.Lstat(stack.Content(o.dir, n))
+		_, err := os.Lstat(layer.Content(o.dir, n))
 		if err == nil || slices.ContainsFunc(o.Merged, func(m mergedLayer) bool { return m.As == n }) {
 			break
 		}
@@ -53,7 +53,7 @@ func (o *lockedBook) recreateBareLayers() error {
 		if !used[n] {
 			continue
 		}
-		if err := stack.MakeLayer(o.dir, n); err != nil {
+		if err := layer.Make(o.dir, n); err != nil {
 			return err
 		}
 		if err := o.target.CopyRootMetadata(o.view(o.Below[n], n)); err != nil {

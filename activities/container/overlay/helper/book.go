@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
@@ -341,7 +342,12 @@ func HasLayers(dir, container string) (bool, error) {
 		return false, nil
 	}
 	b, err := readBook(dir, container)
-	return err != nil || b.Upper != 0 || len(b.Marks) > 0 || b.Doing != nil || b.Landing != nil, err
+	return err != nil || b.hasLayers(), err
+}
+
+// hasLayers reports whether there are layers of the container, or checkpoints of it.
+func (b *book) hasLayers() bool {
+	return b.Upper != 0 || len(b.Marks) > 0 || b.Doing != nil || b.Landing != nil
 }
 
 // write puts the whole book on the disk. It survives a power loss, unless told is set and the previous book already implies
@@ -404,7 +410,7 @@ func (b *book) sweepLayers(dir string) error {
 	}
 	go func() {
 		for _, away := range gone {
-			_ = stack.RemoveAll(away) // what is left is found by the next sweep
+			_ = layer.RemoveAll(away) // what is left is found by the next sweep
 		}
 		if len(gone) > 0 { // free the disk space
 			stack.CloseFormerTops()

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
@@ -114,7 +114,7 @@ func (o *lockedBook) writeToRoot(upto int) error {
 		}
 	}
 	point.Reach("overlay.commit:kept")
-	if err := o.target.Flatten(o.dir, o.Landing.Layers); err != nil {
+	if err := o.target.Base().Flatten(o.dir, o.Landing.Layers); err != nil {
 		return err
 	}
 	point.Reach("overlay.commit:written")
@@ -131,7 +131,7 @@ func (o *lockedBook) keepReverse(layers []int) error {
 	o.Next++
 	err := o.removeLayer(n) // a helper killed before it wrote its book may have used the number
 	if err == nil {
-		err = o.target.Reverse(o.dir, layers, n)
+		err = o.target.Base().Reverse(o.dir, layers, n)
 	}
 	if err != nil {
 		return errors.Join(err, o.removeLayer(n))
@@ -218,9 +218,9 @@ func (o *lockedBook) restoreInPlace(ctx context.Context, c topChange) error {
 var errNoRoot = newFailure(Unfit, "the container is not running, and its files after the commit of its layers cannot be read: start it")
 
 // view of the container's own root where a commit has written to it: see [book.history].
-func (o *lockedBook) drift(now []int, at int, skips, timeless func(string) bool) ([]stack.Change, error) {
+func (o *lockedBook) drift(now []int, at int, skips, timeless func(string) bool) ([]layer.Change, error) {
 	if o.target == nil {
 		return nil, errNoRoot
 	}
-	return o.target.Drift(o.dir, layersOf(now), o.chain(at), skips, timeless)
+	return o.target.Base().Drift(o.dir, layersOf(now), o.chain(at), skips, timeless)
 }

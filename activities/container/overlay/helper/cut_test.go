@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
@@ -48,8 +49,8 @@ func TestACutShortChangeIsTakenUp(t *testing.T) {
 	// One that is killed before the new top shows.
 	now = k.book()
 	dir := filepath.Join(k.dir, boxID)
-	require.NoError(t, stack.MakeLayer(dir, now.Next))
-	require.NoError(t, os.WriteFile(filepath.Join(stack.Content(dir, now.Next), "junk"), nil, 0o600))
+	require.NoError(t, layer.Make(dir, now.Next))
+	require.NoError(t, os.WriteFile(filepath.Join(layer.Content(dir, now.Next), "junk"), nil, 0o600))
 	now.Doing = &topChange{Upper: 77, Mark: "one", Turn: "one undo", Ends: true}
 	k.rewrite(now)
 	assert.False(t, k.must(Restored, name("one"), turn("undo")).Yes)
@@ -72,7 +73,7 @@ func TestAFirstLayerThatWasNeverShownIsStruckOut(t *testing.T) {
 	assert.False(t, k.must(Stacked).Yes)
 	assert.Equal(t, before, k.Files())
 
-	require.NoError(t, stack.MakeLayer(filepath.Join(k.dir, boxID), b.Doing.Upper))
+	require.NoError(t, layer.Make(filepath.Join(k.dir, boxID), b.Doing.Upper))
 	b.Doing.Born = "an earlier one" // then it may have been shown, and have gone with a restart
 	k.rewrite(b)
 	assert.True(t, k.must(Has, name("one")).Yes)
@@ -139,7 +140,7 @@ func (k *kept) setAside() (letGo func()) {
 	_, ended := k.Start("echo x; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; echo two >/srv/2; rm /srv/1")
 	at := k.at()
 	b := k.book()
-	require.NoError(k.t, at.Flatten(filepath.Join(k.dir, boxID), []int{b.Upper}))
+	require.NoError(k.t, at.Base().Flatten(filepath.Join(k.dir, boxID), []int{b.Upper}))
 	b.Doing = &topChange{Old: &stack.Top{}, Born: k.born()}
 	k.rewrite(b)
 	require.NoError(k.t, at.MoveTopAside())

@@ -11,6 +11,7 @@ type Kind string
 // The kinds of failures. All others are [Failed].
 const (
 	Unfit   Kind = "unfit"   // no stack can be used on this container or host: use another backend
+	Stale   Kind = "stale"   // the process that was remembered is no longer the container's first: ask the engine again
 	Foreign Kind = "foreign" // another worker's stack is on the container: leave it to that worker
 	Busy    Kind = "busy"    // another helper is working on the container: ask again
 	Fenced  Kind = "fenced"  // the checkpoint's step may no longer enter the container

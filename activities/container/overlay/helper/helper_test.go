@@ -479,6 +479,24 @@ func TestAForeignProcessIsNotTakenForTheContainers(t *testing.T) {
 	assert.Equal(t, Unfit, KindOf(err))
 }
 
+func TestARememberedProcessIsAskedForOnlyWhileItIsTheContainers(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	born := k.must(Take, name("one")).Born
+	require.NotEmpty(t, born)
+	remembered := func(r *Request) { r.Born = born }
+	assert.Equal(t, born, k.must(Take, name("two"), remembered).Born)
+
+	_, err := k.ask(Take, name("three"), remembered, func(r *Request) { r.Born += "0" }) // the pid is another process's
+	assert.Equal(t, Stale, KindOf(err))
+	_, err = k.ask(Files, remembered, func(r *Request) { r.PID = 1 << 30 }) // nobody has it
+	assert.Equal(t, Stale, KindOf(err))
+	k.owns = func(int, string) bool { return false }
+	_, err = k.ask(Take, name("three"), remembered)
+	assert.Equal(t, Stale, KindOf(err))
+	assert.NotContains(t, k.book().Marks, "three")
+}
+
 // TestTheHelperIsAProcessOfItsOwn speaks to a real one, and kills it.
 func TestTheHelperIsAProcessOfItsOwn(t *testing.T) {
 	t.Parallel()

@@ -1,12 +1,14 @@
 package helper
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
@@ -25,7 +27,7 @@ func isBelow(at string, roots []string) bool {
 }
 
 // listChanges lists what differs from a checkpoint, except below skip: now, or in another checkpoint.
-func (o *lockedBook) listChanges(name, in string, skip []string) ([]stack.Change, error) {
+func (o *lockedBook) listChanges(name, in string, skip []string) ([]layer.Change, error) {
 	mark, ok := o.Marks[name]
 	if !ok {
 		return nil, unknownCheckpoint(name)
@@ -44,11 +46,11 @@ func (o *lockedBook) listChanges(name, in string, skip []string) ([]stack.Change
 	holdsSkipped := func(at string) bool {
 		return slices.ContainsFunc(skip, func(s string) bool { return path.Dir(s) == at })
 	}
-	had, err := stack.Changes(o.dir, layersOf(was[common:]), skips)
+	had, err := layer.Changes(o.dir, layersOf(was[common:]), skips)
 	if err != nil {
 		return nil, err
 	}
-	has, err := stack.Changes(o.dir, layersOf(now[common:]), skips)
+	has, err := layer.Changes(o.dir, layersOf(now[common:]), skips)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +63,7 @@ func (o *lockedBook) listChanges(name, in string, skip []string) ([]stack.Change
 		if err != nil {
 			return nil, err
 		}
-		later, err := stack.Changes(o.dir, layersOf(now[i:]), skips)
+		later, err := layer.Changes(o.dir, layersOf(now[i:]), skips)
 		if err != nil {
 			return nil, err
 		}
@@ -70,11 +72,11 @@ func (o *lockedBook) listChanges(name, in string, skip []string) ([]stack.Change
 	if o.target == nil {
 		return all, nil
 	}
-	return all, o.target.Compare(o.dir, o.chain(mark), all, holdsSkipped)
+	return all, o.target.Base().Compare(o.dir, o.chain(mark), all, holdsSkipped)
 }
 
 // addDrift adds what others have changed to a list of changes, unless it was changed again later.
-func addDrift(all, others, later []stack.Change) []stack.Change {
+func addDrift(all, others, later []layer.Change) []layer.Change {
 	hidden := map[string]bool{}
 	for _, c := range later {
 		hidden[c.Path] = true
@@ -83,7 +85,7 @@ func addDrift(all, others, later []stack.Change) []stack.Change {
 		if hidden[c.Path] {
 			continue
 		}
-		at, there := slices.BinarySearchFunc(all, c, func(a, b stack.Change) int { return strings.Compare(a.Path, b.Path) })
+		at, there := slices.BinarySearchFunc(all, c, func(a, b layer.Change) int { return strings.Compare(a.Path, b.Path) })
 		if there {
 			all[at] = c
 		} else {
@@ -94,12 +96,12 @@ func addDrift(all, others, later []stack.Change) []stack.Change {
 }
 
 // diffChanges lists what is in has and not in had, and as gone what is only in had. Both are sorted by path.
-func diffChanges(had, has []stack.Change) []stack.Change {
-	was, is := map[string]stack.Change{}, map[string]bool{}
+func diffChanges(had, has []layer.Change) []layer.Change {
+	was, is := map[string]layer.Change{}, map[string]bool{}
 	for _, c := range had {
 		was[c.Path] = c
 	}
-	differs := []stack.Change{}
+	differs := []layer.Change{}
 	for _, c := range has {
 		is[c.Path] = true
 		if was[c.Path] != c {
@@ -108,10 +110,10 @@ func diffChanges(had, has []stack.Change) []stack.Change {
 	}
 	for _, c := range had {
 		if !is[c.Path] {
-			differs = append(differs, stack.Change{Path: c.Path, Kind: stack.KindGone})
+			differs = append(differs, layer.Change{Path: c.Path, Kind: layer.KindGone})
 		}
 	}
-	slices.SortStableFunc(differs, func(a, b stack.Change) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(differs, func(a, b layer.Change) int { return strings.Compare(a.Path, b.Path) })
 	return differs
 }
 
@@ -120,17 +122,17 @@ func (o *lockedBook) listFiles(skip []string) ([]stack.RootEntry, error) {
 	return listRoot(o.target, o.memory, skip)
 }
 
-// listUnlocked lists all that a container shows of which nothing is kept: no lock to wait for, and no folder is made.
-func (s *stacks) listUnlocked(r Request) ([]stack.RootEntry, error) {
-	if r.PID == 0 {
-		return listRoot(nil, &s.memory, r.Skip)
+// answerUnlocked answers a request about a container of which nothing is kept: no lock to wait for, and no folder is made.
+func (s *stacks) answerUnlocked(ctx context.Context, r Request) (a Answer, err error) {
+	o := &lockedBook{memory: &s.memory}
+	if r.PID != 0 {
+		if o.target, a.Born, err = s.openTarget(r.Container, process{r.PID, r.Born}); err != nil {
+			return a, err
+		}
+		defer o.target.Close()
 	}
-	t, err := s.openTarget(r.Container, r.PID)
-	if err != nil {
-		return nil, err
-	}
-	defer t.Close()
-	return retryVanished(func() ([]stack.RootEntry, error) { return listRoot(t, &s.memory, r.Skip) })
+	err = o.execute(ctx, r, &a)
+	return a, err
 }
 
 func listRoot(t *stack.Target, known *bookCache, skip []string) ([]stack.RootEntry, error) {
@@ -140,11 +142,18 @@ func listRoot(t *stack.Target, known *bookCache, skip []string) ([]stack.RootEnt
 	return t.ListRoot(&known.digests, func(at string) bool { return isBelow(at, skip) })
 }
 
-func (o *lockedBook) engineFiles() ([]stack.Change, error) {
+func (o *lockedBook) engineFiles() ([]layer.Change, error) {
 	if o.target == nil {
 		return nil, newFailure(Unfit, "the container is not running")
 	}
 	return o.target.EngineFiles()
+}
+
+func (o *lockedBook) recreateNodes(nodes []layer.Change) error {
+	if o.target == nil { // its next start makes them
+		return nil
+	}
+	return o.target.RecreateNodes(nodes)
 }
 
 func (o *lockedBook) readFile(at string, limit int64) (stack.File, error) {

@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
 // said is what changes come to, a word for each: ~ for what lies over something, = for what is the same.
-func said(changes []stack.Change) string {
+func said(changes []layer.Change) string {
 	words := make([]string, 0, len(changes))
 	for _, c := range changes {
 		word := string(c.Kind) + c.Path
@@ -158,4 +159,29 @@ func TestALookIntoAContainerOfWhichNothingIsKeptLeavesNothing(t *testing.T) {
 	_, err := k.ask(Files, func(r *Request) { r.PID = 0 })
 	assert.Equal(t, Unfit, KindOf(err))
 	assert.NoDirExists(t, filepath.Join(k.dir, boxID))
+}
+
+func TestLooksThatAreTakenTogether(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	assert.False(t, k.must(Fit).Yes, "nothing is kept yet")
+	k.must(Take, name("one"))
+	assert.True(t, k.must(Fit).Yes)
+	k.Do("echo changed >/srv/a")
+	parts := func(all ...Request) func(*Request) { return func(r *Request) { r.Parts = all } }
+
+	all := k.must(Together, parts(Request{Op: Restored, Name: "one", Turn: "undo"}, Request{Op: Changes, Name: "one"}, Request{Op: Beside}))
+	require.Len(t, all.Parts, 3)
+	assert.False(t, all.Parts[0].Yes)
+	assert.Equal(t, k.must(Changes, name("one")).Changes, all.Parts[1].Changes)
+	assert.NotEmpty(t, all.Parts[1].Changes)
+	assert.Equal(t, k.must(Beside).Changes, all.Parts[2].Changes)
+
+	_, err := k.ask(Together, parts(Request{Op: Changes, Name: "other"}, Request{Op: Beside}))
+	assert.Equal(t, Unknown, KindOf(err))
+	_, err = k.ask(Together, stopped, parts(Request{Op: Changes, Name: "one"}, Request{Op: Beside}))
+	assert.Equal(t, Unfit, KindOf(err))
+	_, err = k.ask(Together, parts(Request{Op: Take, Name: "two"}))
+	require.ErrorContains(t, err, "does more than look")
+	assert.NotContains(t, k.book().Marks, "two")
 }

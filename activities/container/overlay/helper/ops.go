@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
@@ -68,16 +69,16 @@ func (o *lockedBook) copyUpper() (n int, settled bool, err error) {
 	if err := o.writeBook(o.dir, false); err != nil { // so that the number is never reused
 		return n, false, err
 	}
-	if err := stack.MakeLayer(o.dir, n); err != nil {
+	if err := layer.Make(o.dir, n); err != nil {
 		return n, false, err
 	}
 	whole := false
 	for range tries {
-		before, err := stack.Changes(o.dir, []int{o.Upper}, skipNothing)
+		before, err := layer.Changes(o.dir, []int{o.Upper}, skipNothing)
 		if err != nil {
 			continue // a file vanished while it was read
 		}
-		size, err := stack.LayerSize(o.dir, o.Upper)
+		size, err := layer.Size(o.dir, o.Upper)
 		if err != nil {
 			continue
 		}
@@ -85,17 +86,17 @@ func (o *lockedBook) copyUpper() (n int, settled bool, err error) {
 			return n, false, err
 		}
 		whole = false
-		if err := filetree.CopyTo(stack.Content(o.dir, o.Upper), stack.Content(o.dir, n)); errors.Is(err, fs.ErrNotExist) {
+		if err := filetree.CopyTo(layer.Content(o.dir, o.Upper), layer.Content(o.dir, n)); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return n, false, err
 		}
 		whole = true
-		copied, err := stack.Changes(o.dir, []int{n}, skipNothing)
+		copied, err := layer.Changes(o.dir, []int{n}, skipNothing)
 		if err != nil {
 			return n, false, err
 		}
-		after, err := stack.Changes(o.dir, []int{o.Upper}, skipNothing)
+		after, err := layer.Changes(o.dir, []int{o.Upper}, skipNothing)
 		if err == nil && slices.Equal(before, copied) && slices.Equal(copied, after) {
 			return n, true, nil
 		}
@@ -137,7 +138,7 @@ func (o *lockedBook) restoreCheckpoint(ctx context.Context, r Request) error {
 		return newFailure(Fenced, "the step of checkpoint %s has been undone", r.Door)
 	}
 	for _, n := range o.chain(mark) {
-		if _, err := os.Stat(stack.Content(o.dir, n)); err != nil && !slices.Contains(o.Bare, n) {
+		if _, err := os.Stat(layer.Content(o.dir, n)); err != nil && !slices.Contains(o.Bare, n) {
 			return newFailure(Damaged, "a layer of checkpoint %s is gone: %v", r.Name, err)
 		}
 	}

@@ -9,9 +9,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
@@ -22,7 +24,7 @@ type Op string
 const (
 	// Probe tells whether this host supports layers at all.
 	Probe Op = "probe"
-	// Fit tells whether a stack can be used on the container now.
+	// Fit tells whether a stack can be used on the container now. Yes says the same as of Kept.
 	Fit Op = "fit"
 	// Take makes checkpoint Name.
 	Take Op = "take"
@@ -35,6 +37,8 @@ const (
 	Files Op = "files"
 	// Beside returns in Changes what the container has in the engine's own mounts, which are in no layer.
 	Beside Op = "beside"
+	// Recreate makes Nodes again that are gone or others, of those that Beside returns.
+	Recreate Op = "recreate"
 	// Read returns the file at Path, links followed.
 	Read Op = "read"
 	// Restore restores checkpoint Name: once for each Turn. With Keep, what it removes is kept as a checkpoint of that
@@ -61,6 +65,9 @@ const (
 	Stacked Op = "stacked"
 	// Kept returns in Yes whether anything is kept of the container: layers, or checkpoints of them. It takes no lock.
 	Kept Op = "kept"
+	// Together does Parts, which only look, one after the other with nothing of a helper's between them, and returns their
+	// answers in Parts. It fails with the first of them that does.
+	Together Op = "together"
 	// Forget removes all that is kept of a container that no longer exists.
 	Forget Op = "forget"
 	// List returns the IDs of the containers that have a book.
@@ -72,31 +79,41 @@ type Request struct {
 	ID int `json:"id"`
 	Op Op  `json:"op"`
 	// Container is its full ID, PID its first process on this host, 0 if it is not running.
-	Container string   `json:"container,omitempty"`
-	PID       int      `json:"pid,omitempty"`
-	Name      string   `json:"name,omitempty"`
-	Names     []string `json:"names,omitempty"`
-	Turn      string   `json:"turn,omitempty"`
-	Keep      string   `json:"keep,omitempty"`
-	Door      string   `json:"door,omitempty"`
-	Workdir   string   `json:"workdir,omitempty"`
-	Path      string   `json:"path,omitempty"`
-	Limit     int64    `json:"limit,omitempty"`
-	Skip      []string `json:"skip,omitempty"`
+	Container string `json:"container,omitempty"`
+	PID       int    `json:"pid,omitempty"`
+	// Born is what an earlier answer said of PID, which is then not asked of the engine again. If that is no longer the
+	// process, the request fails as Stale and nothing is done.
+	Born    string   `json:"born,omitempty"`
+	Name    string   `json:"name,omitempty"`
+	Names   []string `json:"names,omitempty"`
+	Turn    string   `json:"turn,omitempty"`
+	Keep    string   `json:"keep,omitempty"`
+	Door    string   `json:"door,omitempty"`
+	Workdir string   `json:"workdir,omitempty"`
+	Path    string   `json:"path,omitempty"`
+	Limit   int64    `json:"limit,omitempty"`
+	Skip    []string `json:"skip,omitempty"`
+
+	Nodes []layer.Change `json:"nodes,omitempty"`
+	// Parts are about the same container and process, which they do not name.
+	Parts []Request `json:"parts,omitempty"`
 }
 
 // Answer is a line that the helper writes.
 type Answer struct {
-	ID      int               `json:"id"`
-	Failure *Failure          `json:"failure,omitempty"`
+	ID      int      `json:"id"`
+	Failure *Failure `json:"failure,omitempty"`
+	// Born identifies the process PID of the request.
+	Born    string            `json:"born,omitempty"`
 	Path    string            `json:"path,omitempty"`
 	Yes     bool              `json:"yes,omitempty"`
 	Busy    bool              `json:"busy,omitempty"`
-	Changes []stack.Change    `json:"changes,omitempty"`
+	Changes []layer.Change    `json:"changes,omitempty"`
 	Files   []stack.RootEntry `json:"files,omitempty"`
 	File    stack.File        `json:"file,omitzero"`
 	IDs     []string          `json:"ids,omitempty"`
 	Bytes   int64             `json:"bytes,omitempty"`
+	Parts   []Answer          `json:"parts,omitempty"`
 }
 
 // unaskedLimit is how long a helper without requests lives. A client ends an unused one long before, if it can: after a
@@ -174,6 +191,8 @@ func asFailure(err error) *Failure {
 }
 
 func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.patience+time.Minute)
+	defer cancel()
 	switch r.Op {
 	case Probe:
 		return a, stack.Probe(s.dir)
@@ -185,14 +204,11 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	case List:
 		a.IDs, err = s.listContainers()
 		return a, err
-	case Files:
+	case Files, End:
 		if !hasBook(filepath.Join(s.dir, r.Container)) {
-			a.Files, err = s.listUnlocked(r)
-			return a, err
+			return s.answerUnlocked(ctx, r)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.patience+time.Minute)
-	defer cancel()
 	a, err = s.execute(ctx, r, false)
 	if stack.IsFull(err) && r.Op != Take && r.Op != Commit {
 		stack.CloseFormerTops()
@@ -203,27 +219,53 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 
 // execute does what is left of a request. Cramped says that an earlier try found the disk full.
 func (s *stacks) execute(ctx context.Context, r Request, cramped bool) (a Answer, err error) {
-	o, err := s.open(ctx, r.Container, r.PID, cramped)
+	o, err := s.open(ctx, r.Container, process{r.PID, r.Born}, cramped)
 	if err != nil {
 		return a, err
 	}
 	defer o.close()
+	a.Born = o.born
 	if r.PID == 0 && r.Op != Drop { // also asked about running containers, whose state does not matter
 		o.assumeMade()
 	}
+	if r.Op != Together {
+		err = o.execute(ctx, r, &a)
+		return a, err
+	}
+	for _, part := range r.Parts {
+		var of Answer
+		if !looks(part.Op) {
+			return a, newFailure(Failed, "operation %q does more than look", part.Op)
+		}
+		if err := o.execute(ctx, part, &of); err != nil {
+			return a, err
+		}
+		a.Parts = append(a.Parts, of)
+	}
+	return a, nil
+}
+
+// looks says that an operation changes nothing that another one is told by the opened book.
+func looks(op Op) bool { return slices.Contains([]Op{Changes, Beside, Restored}, op) }
+
+// execute does what a request asks of an opened book, and adds to its answer.
+func (o *lockedBook) execute(ctx context.Context, r Request, a *Answer) (err error) {
 	switch r.Op {
 	case Fit:
+		a.Yes = o.hasLayers()
 		_, err = o.checkFit(ctx)
 	case Take:
 		err = o.takeCheckpoint(ctx, r.Name)
 	case Enter:
 		a.Path, err = o.openDoor(r.Name, r.Workdir)
 	case Changes:
-		a.Changes, err = retryVanished(func() ([]stack.Change, error) { return o.listChanges(r.Name, r.Keep, r.Skip) })
+		a.Changes, err = retryVanished(func() ([]layer.Change, error) { return o.listChanges(r.Name, r.Keep, r.Skip) })
 	case Files:
 		a.Files, err = retryVanished(func() ([]stack.RootEntry, error) { return o.listFiles(r.Skip) })
 	case Beside:
 		a.Changes, err = retryVanished(o.engineFiles)
+	case Recreate:
+		err = o.recreateNodes(r.Nodes)
 	case Read:
 		a.File, err = o.readFile(r.Path, r.Limit)
 	case Restore:
@@ -248,5 +290,5 @@ func (s *stacks) execute(ctx context.Context, r Request, cramped bool) (a Answer
 	default:
 		err = newFailure(Failed, "unknown operation %q", r.Op)
 	}
-	return a, err
+	return err
 }

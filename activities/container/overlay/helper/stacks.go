@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
@@ -59,9 +60,14 @@ func doorOf(dir string, n int) string { return filepath.Join(dir, "doors", strco
 // doorFolder is the folder behind the door of an upper layer. Its name is unique among layers and books.
 func (b *book) doorFolder(upper int) string { return b.ID + "-" + strconv.Itoa(upper) }
 
-// open locks the container and reconciles what is mounted over it with its book. pid is its first process; 0 if it is not
-// running.
-func (s *stacks) open(ctx context.Context, container string, pid int, cramped bool) (o *lockedBook, err error) {
+// process is the first process of a container. born identifies it; empty if its engine has just been asked for it.
+type process struct {
+	pid  int
+	born string
+}
+
+// open locks the container and reconciles what is mounted over it with its book. The pid is 0 if it is not running.
+func (s *stacks) open(ctx context.Context, container string, first process, cramped bool) (o *lockedBook, err error) {
 	if !containerID.MatchString(container) {
 		return nil, newFailure(Failed, "%q is not a container's id", container)
 	}
@@ -84,33 +90,45 @@ func (s *stacks) open(ctx context.Context, container string, pid int, cramped bo
 	if err := o.findLostLayers(); err != nil {
 		return o, err
 	}
-	if pid == 0 {
+	if first.pid == 0 {
 		return o, nil
 	}
-	if o.target, err = s.openTarget(container, pid); err != nil {
-		return o, err
-	}
-	born, err := o.target.StartTime()
-	if o.born = bootID() + " " + born; err != nil {
+	if o.target, o.born, err = s.openTarget(container, first); err != nil {
 		return o, err
 	}
 	return o, o.reconcile(ctx)
 }
 
-// openTarget opens a container whose first process, according to its engine, is pid.
-func (s *stacks) openTarget(container string, pid int) (*stack.Target, error) {
-	t, err := stack.Open(pid)
+// openTarget opens a container by its first process.
+func (s *stacks) openTarget(container string, first process) (t *stack.Target, born string, err error) {
+	t, born, err = s.openProcess(container, first.pid)
+	if first.born == "" || err == nil && born == first.born {
+		return t, born, err
+	}
+	if t != nil {
+		t.Close()
+	}
+	return nil, "", newFailure(Stale, "process %d is no longer the first of the container", first.pid)
+}
+
+// openProcess opens a container whose first process, according to its engine, is pid.
+func (s *stacks) openProcess(container string, pid int) (t *stack.Target, born string, err error) {
+	t, err = stack.Open(pid)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, newFailure(Unfit, "process %d, which the engine names as the container's first, is not on this host", pid)
+		return nil, "", newFailure(Unfit, "process %d, which the engine names as the container's first, is not on this host", pid)
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if !s.owns(pid, container) {
 		t.Close()
-		return nil, newFailure(Unfit, "process %d, which the engine names as the container's first, is not in a control group of it on this host", pid)
+		return nil, "", newFailure(Unfit, "process %d, which the engine names as the container's first, is not in a control group of it on this host", pid)
 	}
-	return t, nil
+	if born, err = t.StartTime(); err != nil {
+		t.Close()
+		return nil, "", err
+	}
+	return t, bootID() + " " + born, nil
 }
 
 // assumeMade takes a pending change as made if the container is not running: its next start completes it, see reconcile.
@@ -293,7 +311,7 @@ func (o *lockedBook) showTop(ctx context.Context, c topChange) (err error) {
 	c.Upper, c.Old, c.Born = o.Next, o.shown, o.born
 	o.Next, o.Doing, o.Below[c.Upper] = o.Next+1, &c, c.Lower
 	// A helper killed before it wrote its book may have used the number.
-	if err := errors.Join(os.RemoveAll(filepath.Join(o.dir, strconv.Itoa(c.Upper))), stack.MakeLayer(o.dir, c.Upper)); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(o.dir, strconv.Itoa(c.Upper))), layer.Make(o.dir, c.Upper)); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(doorOf(o.dir, c.Upper), o.doorFolder(c.Upper)), 0o755); err != nil {
@@ -359,7 +377,7 @@ func (o *lockedBook) mergeLayers(lower int) error {
 	many = many[:len(many)-leastLower]
 	m := mergedLayer{Upto: many[len(many)-1], As: o.Next}
 	o.Next++
-	if err := stack.Merge(o.dir, many, m.As); err != nil { // an incomplete layer takes space
+	if err := layer.Merge(o.dir, many, m.As); err != nil { // an incomplete layer takes space
 		return errors.Join(err, o.removeLayer(m.As))
 	}
 	o.Merged, o.Below[m.As] = append(o.Merged, m), 0

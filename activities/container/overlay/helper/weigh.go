@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
 // checkpointSize is what a checkpoint takes on the disk in bytes, with those beside it whose names begin with kept: the
@@ -17,19 +17,19 @@ func (o *lockedBook) checkpointSize(name, kept string) (sum int64, err error) {
 		if kept == "" || !strings.HasPrefix(other, kept) {
 			continue
 		}
-		for _, layer := range o.chain(n) {
-			counts[layer] = counts[layer] || !slices.Contains(below, layer)
+		for _, number := range o.chain(n) {
+			counts[number] = counts[number] || !slices.Contains(below, number)
 		}
 	}
-	for layer, counted := range counts {
+	for number, counted := range counts {
 		if !counted {
 			continue
 		}
-		n, err := stack.LayerSize(o.dir, layer)
+		size, err := layer.Size(o.dir, number)
 		if err != nil {
 			return 0, err
 		}
-		sum += n
+		sum += size
 	}
 	return sum, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
 func TestMain(m *testing.M) {
@@ -45,7 +46,7 @@ func boxOf(t *testing.T, of *boxtest.Box) *box {
 // show makes layer n the upper one over lower ones.
 func (b *box) show(t *testing.T, n int, lower ...int) {
 	t.Helper()
-	require.NoError(t, MakeLayer(b.layers, n))
+	require.NoError(t, layer.Make(b.layers, n))
 	top, _, err := b.Show(b.survey(t), b.view(n, lower...), false, atOnce)
 	require.NoError(t, err)
 	require.Equal(t, b.top(t), top)

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/internal/filetree"
@@ -36,26 +38,56 @@ const maxDigests = 200_000
 // change again within the same timestamp.
 const clockSlack = 100 * time.Millisecond
 
-// digestReader is one pass over a container's files.
+// digestReader is one pass over a container's files. It walks folders, and hashes files, on all processors.
 type digestReader struct {
 	known *Digests
+	skip  func(path string) bool
+	// walkers walk folders besides the goroutine that lists; they wait for hashers.
+	walkers, hashers errgroup.Group
+
+	mu    sync.Mutex
+	found []*RootEntry
 	read  map[fileState]string // what it has read itself
 }
 
-// digest hashes a file's content, or takes the digest from the cache.
-func (r *digestReader) digest(it filetree.Node) (string, error) {
-	at := stateOf(it.Stat)
-	if sum, ok := r.known.get(at); ok {
-		return sum, nil
+func newDigestReader(known *Digests, skip func(path string) bool) *digestReader {
+	r := &digestReader{known: known, skip: skip, read: map[fileState]string{}}
+	r.walkers.SetLimit(runtime.GOMAXPROCS(0) - 1)
+	r.hashers.SetLimit(runtime.GOMAXPROCS(0))
+	return r
+}
+
+// digest finds the digest of the content of the file at a path: now if it is cached, otherwise before wait returns.
+func (r *digestReader) digest(it filetree.Node, path string, found *string) error {
+	state := stateOf(it.Stat)
+	if known, ok := r.known.get(state); ok {
+		*found = known
+		return nil
 	}
+	f, err := it.OpenContent()
+	if err != nil {
+		return err
+	}
+	r.hashers.Go(func() (err error) {
+		defer f.Close()
+		*found, err = r.hash(f, state)
+		return wrap(path, err)
+	})
+	return nil
+}
+
+// hash hashes a file that was in a state when it was opened.
+func (r *digestReader) hash(f *os.File, state fileState) (string, error) {
 	began := time.Now()
-	sum, err := it.Digest()
+	sum, err := filetree.DigestOf(f)
 	if err != nil {
 		return "", err
 	}
 	var after unix.Stat_t
-	if unix.Fstat(it.FD, &after) == nil && stateOf(after) == at && began.Sub(time.Unix(at.changed.Unix())) > clockSlack {
-		r.read[at] = sum
+	if unix.Fstat(int(f.Fd()), &after) == nil && stateOf(after) == state && began.Sub(time.Unix(state.changed.Unix())) > clockSlack {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.read[state] = sum
 	}
 	return sum, nil
 }

@@ -19,9 +19,9 @@ func digestBy(t testing.TB, known *Digests, file string) (sum string, learned bo
 	it, err := filetree.Open(unix.AT_FDCWD, file)
 	require.NoError(t, err)
 	defer it.Close()
-	r := &digestReader{known, map[fileState]string{}}
-	sum, err = r.digest(it)
-	require.NoError(t, err)
+	r := newDigestReader(known, nil)
+	require.NoError(t, r.digest(it, file, &sum))
+	require.NoError(t, r.hashers.Wait())
 	known.add(r.read)
 	return sum, len(r.read) > 0
 }

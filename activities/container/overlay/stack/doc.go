@@ -1,5 +1,5 @@
 // Package stack mounts overlays over the root of a running container and unmounts them: the system calls of the overlay
-// backend. It keeps no state of its own, and reads everything from the kernel.
+// backend. It keeps no state of its own, and reads everything from the kernel. What is in a layer is package layer's.
 //
 // The container's own root is the base. At most one overlay of ours is mounted over it, the top: its lower layers are the
 // base and the folders of earlier steps, its upper layer is the folder written to now. A process that enters the

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
 const moveMountBeneath = 0x200 // MOVE_MOUNT_BENEATH, since Linux 6.5
@@ -62,7 +64,7 @@ func Probe(dir string) error {
 // TryOverlay mounts and drops an overlay of a new layer in dir over the container's own root. It returns an UnfitError if
 // that root cannot be a lower layer: an overlay cannot, nor can some filesystems.
 func (t *Target) TryOverlay(dir string) error {
-	if err := MakeLayer(dir, 1); err != nil {
+	if err := layer.Make(dir, 1); err != nil {
 		return err
 	}
 	return onThread(func() error {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
 // TestAReverseLayerShowsWhatWasThereBefore looks before the layers are written, when some of them are, and when all are.
@@ -24,11 +26,11 @@ func TestAReverseLayerShowsWhatWasThereBefore(t *testing.T) {
 	b.Do("cd /srv; rm -r deep; mkdir -p deep/er; echo other >deep/er/2; mkdir gone; rm -r folder; rm out/sh; touch -d @1.123456789 .")
 	after := b.Files()
 	b.show(t, 4, 1, 2, 3)
-	require.NoError(t, b.Reverse(b.layers, []int{1, 2, 3}, 5))
+	require.NoError(t, b.Base().Reverse(b.layers, []int{1, 2, 3}, 5))
 	b.show(t, 6, 5)
 	assert.Equal(t, before, b.Files(), "with nothing written")
 	for i, written := range [][]int{{1}, {1, 2}, {1, 2, 3}, {1, 2, 3}} {
-		require.NoError(t, b.Flatten(b.layers, written))
+		require.NoError(t, b.Base().Flatten(b.layers, written))
 		b.show(t, 7+3*i, 5)
 		assert.Equal(t, before, b.Files(), "with layers %v written", written)
 		b.show(t, 8+3*i, 5, 1, 2)
@@ -40,8 +42,8 @@ func TestAReverseLayerShowsWhatWasThereBefore(t *testing.T) {
 	assert.Equal(t, after, b.Files())
 
 	// What a layer takes back can be taken back as well.
-	require.NoError(t, b.Reverse(b.layers, []int{5}, 30))
-	require.NoError(t, b.Flatten(b.layers, []int{5}))
+	require.NoError(t, b.Base().Reverse(b.layers, []int{5}, 30))
+	require.NoError(t, b.Base().Flatten(b.layers, []int{5}))
 	assert.Equal(t, before, b.Files())
 	b.show(t, 31, 30)
 	assert.Equal(t, after, b.Files())
@@ -56,13 +58,13 @@ func TestAReverseLayerCostsWhatIsChanged(t *testing.T) {
 	b.show(t, 1)
 	b.Do("cd /srv; echo x >big/1; yes $i | head -c 1000000 >big/4")
 	b.show(t, 2, 1)
-	require.NoError(t, b.Reverse(b.layers, []int{1}, 3))
+	require.NoError(t, b.Base().Reverse(b.layers, []int{1}, 3))
 	var kept []string
-	changes, err := Changes(b.layers, []int{3}, func(string) bool { return false })
+	changes, err := layer.Changes(b.layers, []int{3}, func(string) bool { return false })
 	require.NoError(t, err)
 	for _, c := range changes {
 		kept = append(kept, string(c.Kind)+c.Path)
 	}
 	assert.Equal(t, []string{"d/srv", "d/srv/big", "f/srv/big/1", "x/srv/big/4"}, kept)
-	assert.FileExists(t, filepath.Join(Content(b.layers, 3), "srv/big/1"))
+	assert.FileExists(t, filepath.Join(layer.Content(b.layers, 3), "srv/big/1"))
 }

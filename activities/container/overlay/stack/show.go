@@ -3,15 +3,11 @@ package stack
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // sourcePrefix begins the mount source of our overlays; Top.Name follows.
@@ -19,8 +15,7 @@ const sourcePrefix = "unwind:"
 
 // View describes a top to be mounted.
 type View struct {
-	// Dir holds the layers: N/u is the content of layer N, N/w the overlay's workdir. MakeLayer makes both. All of Dir is
-	// on one filesystem.
+	// Dir holds the layers: see [layer.Make]. All of it is on one filesystem.
 	Dir string
 	// Name identifies this top: [Survey] returns it.
 	Name string
@@ -32,19 +27,6 @@ type View struct {
 	// Door is a folder to be mounted read-only at Doorway.
 	Door string
 }
-
-// MakeLayer makes an empty layer n in dir.
-func MakeLayer(dir string, n int) error {
-	for _, d := range []string{"b", "r", filepath.Join(strconv.Itoa(n), "u"), filepath.Join(strconv.Itoa(n), "w")} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Content is the folder with the content of layer n. Its own metadata is that of the container's root.
-func Content(dir string, n int) string { return filepath.Join(dir, strconv.Itoa(n), "u") }
 
 // makeOverlay makes a detached overlay of the layers below the working directory, with b as the lowest.
 func makeOverlay(name string, lower []int, upper, attributes int) (int, error) {
@@ -222,20 +204,13 @@ func topOf(fd int, name string) (Top, error) {
 	return Top{Name: name, Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), id: id}, wrap("the new top", err)
 }
 
-// CopyRootMetadata gives the root of a new upper layer the metadata of the one that it covers.
+// CopyRootMetadata gives the root of v's upper layer the metadata of what it covers.
 func (t *Target) CopyRootMetadata(v View) error {
-	from, err := t.rootOf(v)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	to, err := openLayer(v.Dir, v.Upper)
-	if err != nil {
-		return err
-	}
-	defer to.Close()
-	return (&filetree.Copier{Attributes: withoutMarks, Spare: isMark}).CopyMetadata(from, to)
+	return t.Base().CopyRootMetadata(v.Dir, v.Lower, v.Upper)
 }
+
+// Untouched reports whether the upper layer of v is still empty.
+func (t *Target) Untouched(v View) (bool, error) { return t.Base().Untouched(v.Dir, v.Lower, v.Upper) }
 
 // A topSwitch mounts the tree whole over the container's root, and returns where the former top is now. The thread is in
 // the container's namespace; host is a root outside it. Afterwards the thread uses nothing in the former top but the

@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // RootEntry is something visible in the topmost root.
 type RootEntry struct {
-	Change
+	layer.Change
 	// Capability is the file capability, in hexadecimal.
 	Capability string `json:"capability,omitempty"`
 }
@@ -39,40 +42,85 @@ func (t *Target) ListRoot(known *Digests, skip func(path string) bool) (all []Ro
 	}
 	defer top.Close()
 	unseen := t.hasSharedMappings()
-	r := &digestReader{known, map[fileState]string{}}
+	r := newDigestReader(known, skip)
 	if unseen {
 		r.known = &Digests{}
 	}
-	if err = r.listFolder(top, "/", skip, &all); err == nil && !unseen && !t.hasSharedMappings() {
+	if all, err = r.list(top, "/"); err == nil && !unseen && !t.hasSharedMappings() {
 		known.add(r.read)
 	}
 	return all, err
 }
 
-func (r *digestReader) listFolder(it filetree.Node, at string, skip func(string) bool, all *[]RootEntry) error {
-	if skip(at) {
+// list lists what is at a path and below, sorted by path.
+func (r *digestReader) list(it filetree.Node, at string) ([]RootEntry, error) {
+	err := r.walk(it, at)
+	if walked := r.walkers.Wait(); err == nil {
+		err = walked
+	}
+	if hashed := r.hashers.Wait(); err == nil {
+		err = hashed
+	}
+	slices.SortFunc(r.found, func(a, b *RootEntry) int { return strings.Compare(a.Path, b.Path) })
+	entries := make([]RootEntry, len(r.found))
+	for i, s := range r.found {
+		entries[i] = *s
+	}
+	return entries, err
+}
+
+func (r *digestReader) walk(it filetree.Node, at string) error {
+	if r.skip(at) {
 		return nil
 	}
-	now, err := describeNode(it, at)
-	if err == nil && now.Kind == KindFile {
-		now.Digest, err = r.digest(it)
-	}
-	if err != nil {
+	if err := r.describe(it, at); err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
-	s := RootEntry{Change: now}
-	if s.Attributes != "" {
-		has, err := it.Attributes()
-		if err != nil {
-			return fmt.Errorf("%s: %w", at, err)
-		}
-		s.Capability = hex.EncodeToString(has["security.capability"])
-	}
-	*all = append(*all, s)
 	if it.Kind() != unix.S_IFDIR {
 		return nil
 	}
-	return it.Each(func(name string, sub filetree.Node) error { return r.listFolder(sub, path.Join(at, name), skip, all) })
+	return it.Each(func(name string, sub filetree.Node) error {
+		below := path.Join(at, name)
+		if sub.Kind() == unix.S_IFDIR && r.walkBeside(sub, below) {
+			return nil
+		}
+		return r.walk(sub, below)
+	})
+}
+
+// walkBeside walks a folder in a goroutine of its own, if a processor is free for that.
+func (r *digestReader) walkBeside(folder filetree.Node, at string) bool {
+	fd, err := unix.FcntlInt(uintptr(folder.FD), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	folder.FD = fd
+	began := r.walkers.TryGo(func() error {
+		defer folder.Close()
+		return r.walk(folder, at)
+	})
+	if !began {
+		folder.Close()
+	}
+	return began
+}
+
+// describe adds what is at a path.
+func (r *digestReader) describe(it filetree.Node, at string) error {
+	now, err := layer.Describe(it, at)
+	s := &RootEntry{Change: now}
+	if err == nil && now.Kind == layer.KindFile {
+		err = r.digest(it, at, &s.Digest)
+	}
+	if err == nil && s.Attributes != "" {
+		var has map[string][]byte
+		has, err = it.Attributes()
+		s.Capability = hex.EncodeToString(has["security.capability"])
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.found = append(r.found, s)
+	return err
 }
 
 // engineMounts are the files that engines mount into each container, besides /proc and /sys.
@@ -80,40 +128,65 @@ var engineMounts = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "
 
 // EngineFiles lists what the container has in the engine's own mounts, which are in no layer, without nested mounts and
 // without times.
-func (t *Target) EngineFiles() (all []Change, err error) {
-	for _, at := range engineMounts {
-		var mounted int
-		err := onThread(func() (err error) {
-			if err = t.enterMountNamespace(); err == nil {
-				mounted, err = unix.OpenTree(unix.AT_FDCWD, at, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
-			}
-			return err
-		})
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) { // does not exist, or is not a mount
-			continue
-		}
-		if err != nil {
-			return nil, wrap(at, err)
-		}
-		var there []RootEntry
-		it, err := filetree.NodeOf(mounted)
-		if err == nil {
-			r := &digestReader{&Digests{}, map[fileState]string{}}
-			err = r.listFolder(it, at, func(path string) bool { return path == Doorway }, &there)
-			it.Close()
-		}
+func (t *Target) EngineFiles() (all []layer.Change, err error) {
+	mounts, err := t.openEngineMounts()
+	defer mounts.close()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mounts {
+		there, err := newDigestReader(&Digests{}, func(path string) bool { return path == Doorway }).list(m.Node, m.at)
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range there {
 			s.MTime = 0
-			if s.Kind == KindFolder {
+			if s.Kind == layer.KindFolder {
 				s.Size = 0
 			}
 			all = append(all, s.Change)
 		}
 	}
 	return all, nil
+}
+
+// openMounts are mounts of a container without what is mounted on them.
+type openMounts []openMount
+
+type openMount struct {
+	filetree.Node
+	at string
+}
+
+func (all openMounts) close() {
+	for _, m := range all {
+		m.Close()
+	}
+}
+
+// openEngineMounts opens those of the engine's own mounts that there are. What it returns with an error has to be closed too.
+func (t *Target) openEngineMounts() (all openMounts, err error) {
+	err = onThread(func() error {
+		if err := t.enterMountNamespace(); err != nil {
+			return err
+		}
+		for _, at := range engineMounts {
+			mounted, err := unix.OpenTree(unix.AT_FDCWD, at, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) { // does not exist, or is not a mount
+				continue
+			}
+			if err != nil {
+				return wrap(at, err)
+			}
+			it, err := filetree.NodeOf(mounted)
+			if err != nil {
+				return err
+			}
+			all = append(all, openMount{it, at})
+		}
+		return nil
+	})
+	return all, err
 }
 
 // File is a file in a container, links followed. Mode is 0 if it does not exist.

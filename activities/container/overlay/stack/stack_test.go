@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
@@ -104,7 +105,7 @@ func TestAChangeThatWasCutShortIsFinished(t *testing.T) {
 			b.show(t, 2, 1)
 			b.Do("echo two >/srv/a")
 			two := b.Files()
-			require.NoError(t, MakeLayer(b.layers, 3))
+			require.NoError(t, layer.Make(b.layers, 3))
 			s := b.survey(t)
 			cut, halves := make(chan struct{}), 0
 			half := func() {
@@ -143,7 +144,7 @@ func TestWhoEntersWhileTheTopsChangeFindsAWholeContainer(t *testing.T) {
 	b := newBox(t)
 	b.show(t, 1)
 	b.Do("echo one >/srv/a")
-	require.NoError(t, MakeLayer(b.layers, 2))
+	require.NoError(t, layer.Make(b.layers, 2))
 	s, enters := b.survey(t), 0
 	half := func() { // the thread that changes the tops waits meanwhile
 		enters++
@@ -163,7 +164,7 @@ func TestWhoEntersWhileTheTopsChangeFindsAWholeContainer(t *testing.T) {
 		return err
 	}))
 	assert.Equal(t, 3, enters)
-	assert.NoFileExists(t, filepath.Join(Content(b.layers, 2), "srv/1"), "who enters before the change writes to the old one")
+	assert.NoFileExists(t, filepath.Join(layer.Content(b.layers, 2), "srv/1"), "who enters before the change writes to the old one")
 	assert.Equal(t, "1\n2\n3\na\n", b.Do("ls /srv"), "and nothing of it is lost")
 }
 
@@ -192,7 +193,7 @@ func TestWhoStandsInATopThatIsSetAsideStaysThere(t *testing.T) {
 	gone, err = b.WaitUnused(t.Context(), *s.Aside)
 	require.NoError(t, err)
 	assert.True(t, gone)
-	assert.FileExists(t, filepath.Join(Content(b.layers, 1), "srv/b"))
+	assert.FileExists(t, filepath.Join(layer.Content(b.layers, 1), "srv/b"))
 	require.NoError(t, b.RemoveAside())
 	assert.Nil(t, b.survey(t).Aside)
 	require.Error(t, b.MoveTopAside(), "there is no top")
@@ -218,16 +219,16 @@ func TestWhoEntersMeanwhileIsCarriedOver(t *testing.T) {
 	b.Do("echo one >/srv/a")
 	said, _ := b.Start("echo x; while [ ! -e /srv/go ]; do sleep 0.01; done; echo new >/srv/b; cat /srv/a; sleep 100")
 	old := b.top(t)
-	require.NoError(t, MakeLayer(b.layers, 2))
+	require.NoError(t, layer.Make(b.layers, 2))
 	_, vacant, err := b.Show(b.survey(t), b.view(2, 1), true, atOnce)
 	require.NoError(t, err)
 	assert.True(t, vacant || b.users(t, old) == 0) // another box's top may have the old one's number by now
 	b.Do("touch /srv/go")
 	assert.Equal(t, "one", said())
-	changes, err := Changes(b.layers, []int{2}, func(string) bool { return false })
+	changes, err := layer.Changes(b.layers, []int{2}, func(string) bool { return false })
 	require.NoError(t, err)
 	assert.Len(t, changes, 3, "%v", changes)
-	assert.NoFileExists(t, filepath.Join(Content(b.layers, 1), "srv/b"))
+	assert.NoFileExists(t, filepath.Join(layer.Content(b.layers, 1), "srv/b"))
 }
 
 func TestEndKillsWhoStandsInTheTopAndNobodyElse(t *testing.T) {
@@ -290,7 +291,7 @@ func TestTheKernelTellsWhetherATopIsVacant(t *testing.T) {
 				for n < 12 && !vacant { // others look at the processes too, and are in the top while they do
 					n++
 					old = b.top(t)
-					require.NoError(t, MakeLayer(b.layers, n))
+					require.NoError(t, layer.Make(b.layers, n))
 					var err error
 					_, vacant, err = b.Show(b.survey(t), b.view(n, 1, 2), carry, atOnce)
 					require.NoError(t, err)
@@ -342,8 +343,8 @@ func TestMergedLayersShowTheSame(t *testing.T) {
 	want := b.Files()
 	links := regexp.MustCompile(` \d+ links, as \S+`)
 	for range 2 {
-		require.NoError(t, Merge(b.layers, []int{1, 2}, 5))
-		require.NoError(t, Merge(b.layers, []int{5, 3}, 6))
+		require.NoError(t, layer.Merge(b.layers, []int{1, 2}, 5))
+		require.NoError(t, layer.Merge(b.layers, []int{5, 3}, 6))
 	}
 	for _, lower := range [][]int{{5, 3}, {6}} {
 		b.show(t, 7+len(lower), lower...)
@@ -363,7 +364,7 @@ func TestFlattenIsExactAndCanBeDoneAgain(t *testing.T) {
 	b.show(t, 3, 1, 2)
 	assert.Equal(t, want, b.Files())
 	for range 2 {
-		require.NoError(t, b.Flatten(b.layers, []int{1, 2}))
+		require.NoError(t, b.Base().Flatten(b.layers, []int{1, 2}))
 	}
 	require.NoError(t, b.RemoveTop())
 	assert.Equal(t, want, b.Files())
@@ -377,9 +378,9 @@ func TestCopyIsExact(t *testing.T) {
 	b.ChangeEverything()
 	b.show(t, 4, 1) // an overlay forgets that a file which it has copied up has two names, until it is made anew
 	want := b.Files()
-	require.NoError(t, MakeLayer(b.layers, 2))
+	require.NoError(t, layer.Make(b.layers, 2))
 	for range 2 {
-		require.NoError(t, filetree.CopyTo(Content(b.layers, 1), Content(b.layers, 2)))
+		require.NoError(t, filetree.CopyTo(layer.Content(b.layers, 1), layer.Content(b.layers, 2)))
 	}
 	b.show(t, 3, 2)
 	assert.Equal(t, want, b.Files())
@@ -390,7 +391,7 @@ func TestChangesAreThoseOfAllLayers(t *testing.T) {
 	b := newBox(t)
 	b.Do("cd /srv; mkdir a b; echo x >a/x; echo y >b/y; echo z >z")
 	paths := func(layers ...int) (all []string) {
-		changes, err := Changes(b.layers, layers, func(at string) bool { return at == "/tmp" })
+		changes, err := layer.Changes(b.layers, layers, func(at string) bool { return at == "/tmp" })
 		require.NoError(t, err)
 		for _, c := range changes {
 			all = append(all, string(c.Kind)+c.Path)
@@ -439,7 +440,7 @@ func TestNoTopIsReadOnlyForWantOfRoom(t *testing.T) {
 	require.NoError(t, os.Mkdir(disk, 0o755))
 	boxtest.Disk(t, disk, 16, 500)
 	b.layers = filepath.Join(disk, "layers")
-	require.NoError(t, MakeLayer(b.layers, 1))
+	require.NoError(t, layer.Make(b.layers, 1))
 	boxtest.Fill(t, filepath.Join(disk, "fill"), 0)
 	_, _, err := b.Show(b.survey(t), b.view(1), false, atOnce)
 	require.ErrorIs(t, err, unix.ENOSPC)
@@ -475,7 +476,7 @@ func TestFormerTopsAreLetGoTogether(t *testing.T) {
 	for n := range 3 {
 		b.show(t, n+1)
 	}
-	require.NoError(t, MakeLayer(b.layers, 4))
+	require.NoError(t, layer.Make(b.layers, 4))
 	_, _, err := b.Show(b.survey(t), b.view(4, 1, 2, 3), true, atOnce)
 	require.NoError(t, err)
 	assert.Equal(t, 3, count(), "that of a checkpoint too, where the thread is in the container")

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
 // Target is a running container as seen from the host. Its handles stay valid when its first process exits, and are never
@@ -74,6 +76,9 @@ func InCgroup(pid int, container string) bool {
 	groups, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	return err == nil && strings.Contains(string(groups), container)
 }
+
+// Base is the container's own root, which layers lie over.
+func (t *Target) Base() layer.Base { return layer.Base(t.root) }
 
 // Close closes the handles.
 func (t *Target) Close() {

@@ -1,0 +1,7 @@
+package activities
+
+// CapDrift caps a drift as the wrapper does.
+func CapDrift(d Drift) Drift {
+	capDrift(&d)
+	return d
+}

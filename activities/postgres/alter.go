@@ -1,0 +1,318 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// alteration is what one statement did to the schema, or a TRUNCATE to tables, with all that takes it back.
+type alteration struct {
+	// Does says it in a line.
+	Does string `json:"does"`
+	// Undo are the statements that take it back, in order.
+	Undo []string `json:"undo,omitempty"`
+	// Made are the tables and columns that it made: what others put into them since is drift.
+	Made []made `json:"made,omitempty"`
+	// Emptied are the tables that it truncated.
+	Emptied []emptied `json:"emptied,omitempty"`
+	// Held are tables that stand in a schema of ours until the record is released, with the rows that went.
+	Held []held `json:"held,omitempty"`
+	// Was is the digest of the schema's description before the statement.
+	Was activities.Digest `json:"was"`
+
+	rows []string // digests of what is held, where a plan is made or an approval is compared
+}
+
+// made is a table or a column that a statement made.
+type made struct {
+	OID    uint32 `json:"oid"`
+	Table  string `json:"table"` // quoted
+	Column string `json:"column,omitempty"`
+	Type   string `json:"type,omitempty"`
+	// Content is a column's value in rows that nobody has changed, as text, or the digest of what the step left in a table.
+	Content *string `json:"content"`
+}
+
+// held is a table of ours.
+type held struct {
+	Name string `json:"name"` // quoted
+	Of   string `json:"of"`   // as people know it
+
+	schema, table string // the same, not quoted
+}
+
+// isAlteration reports whether a statement with these words changes the schema, or truncates.
+func isAlteration(words []string) bool {
+	return slices.Contains([]string{"create", "alter", "drop", "truncate"}, words[0])
+}
+
+// alter runs a statement that changes the schema. What it changed is found out from the catalogs, not from its text. That it can be taken
+// back exactly is not believed but tried: the inverse runs, the schema is compared with what it was, and the inverse is rolled back.
+func (c *connection) alter(n int64, s statement, words []string, before counts, did *change) error {
+	start, err := c.count()
+	if err != nil {
+		return err
+	}
+	was, err := c.describe()
+	if err != nil {
+		return err
+	}
+	try := trial{connection: c, statement: s, number: len(did.alterations) + 1, record: n, before: before, start: start, did: did}
+	var a *alteration
+	switch words[0] {
+	case "truncate":
+		a, err = try.truncate()
+	case "drop":
+		a, err = try.moveAway()
+	default:
+		a, err = try.create()
+	}
+	if err != nil || a == nil {
+		return err
+	}
+	a.Was = activities.DigestOf([]byte(was))
+	if err := try.prove(a, was); err != nil {
+		return err
+	}
+	end, err := c.count()
+	if err != nil {
+		return err
+	}
+	for id, n := range end {
+		if id < firstNormalObject { // what others see of it is compared by its description
+			before[id] += n - start[id]
+		}
+	}
+	did.alterations = append(did.alterations, a)
+	return nil
+}
+
+// firstNormalObject is the first id that is not of the server's own objects.
+const firstNormalObject = 16384
+
+// trial is a statement that is being tried.
+type trial struct {
+	*connection
+
+	statement
+	number        int
+	record        int64
+	before, start counts // the counts before the step, and before the statement
+	did           *change
+}
+
+// holding is a schema of ours that holds what a statement takes out of the way.
+func (t *trial) holding() string { return quote(fmt.Sprintf("unwind_%d_%d", t.record, t.number)) }
+
+// rolledBack runs do, and rolls back what it did. Rows that it changed are not counted as those of the step.
+func (t *trial) rolledBack(do func() error) error {
+	begin, err := t.count()
+	if err == nil {
+		err = t.run("SAVEPOINT trial")
+	}
+	if err == nil {
+		err = do()
+	}
+	if err != nil {
+		return err
+	}
+	end, err := t.count()
+	if err != nil {
+		return err
+	}
+	for id, n := range end {
+		if id >= firstNormalObject {
+			t.before[id] += n - begin[id]
+		}
+	}
+	return t.run("ROLLBACK TO trial; RELEASE trial")
+}
+
+// prove runs the inverse of a statement, and compares the schema with what it was.
+func (t *trial) prove(a *alteration, was string) error {
+	if len(a.Undo) == 0 && a.Emptied == nil {
+		return t.noInverse("it changes what Unwind cannot take back exactly")
+	}
+	return t.rolledBack(func() error {
+		for _, sql := range a.Undo {
+			if err := t.run(sql); err != nil {
+				return t.noInverse(fmt.Sprintf("taking it back fails: %v", err))
+			}
+		}
+		is, err := t.describe()
+		if err == nil && is != was {
+			err = t.noInverse("taking it back would not give back: " + firstDifference(was, is))
+		}
+		return err
+	})
+}
+
+func (t *trial) noInverse(why string) error {
+	return refused("%s: it has no exact inverse (%s); nothing was changed. Write the step as http or container command with an undo of its own, or run it by hand", t.where, why)
+}
+
+// checkAffected refuses tables that the worker may not change, or whose rows the step has changed already: their images would not fit.
+func (t *trial) checkAffected(oid uint32, name string) error {
+	plain := strings.ReplaceAll(name, `"`, "")
+	switch {
+	case len(t.Allow) > 0 && !matchesAny(t.Allow, plain):
+		return refused("%s: this worker's config allows changes of %s in database %s", plain, strings.Join(t.Allow, ", "), t.name)
+	case matchesAny(t.Deny, plain):
+		return refused("%s: this worker's config denies it in database %s", plain, t.name)
+	case t.start[oid] != t.before[oid] && !t.did.isMade(oid):
+		return refused("%s: the step has changed rows of %s before; put the one or the other into a step of its own", t.where, plain)
+	}
+	return nil
+}
+
+// create runs a statement that makes something.
+func (t *trial) create() (*alteration, error) {
+	before, err := t.objects()
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := t.fileNodes()
+	if err != nil {
+		return nil, err
+	}
+	if _, _, _, err := t.execute(t.statement, 0); err != nil {
+		return nil, err
+	}
+	after, err := t.objects()
+	if err != nil {
+		return nil, err
+	}
+	var a alteration
+	isNew := map[uint32]bool{}
+	fresh := lacking(after, before)
+	for _, o := range fresh {
+		isNew[o.OID] = isNew[o.OID] || o.Sub == 0
+	}
+	var names []string
+	for _, kind := range dropOrder {
+		for _, o := range fresh {
+			if o.Kind != kind || o.Sub > 0 && isNew[o.OID] {
+				continue
+			}
+			if err := t.note(&a, o); err != nil {
+				return nil, err
+			}
+			if len(names) == 0 || !slices.Contains(implied, kind) {
+				names = append(names, strings.ToLower(kind)+" "+strings.TrimPrefix(o.Table+"."+o.Name, "."))
+			}
+		}
+	}
+	if len(fresh) == 0 {
+		return nil, t.noInverse("it makes nothing new, and changes what is there")
+	}
+	now, err := t.fileNodes()
+	if err != nil {
+		return nil, err
+	}
+	for oid, node := range now {
+		if old, there := nodes[oid]; there && old != node && !t.did.isMade(oid) {
+			return nil, t.noInverse("it rewrites the table " + node.name)
+		}
+	}
+	a.Does = "makes " + strings.Join(names, ", ")
+	return &a, nil
+}
+
+// dropOrder is the order in which things are dropped that one statement has made: what goes with another is gone by then.
+var dropOrder = []string{"MATERIALIZED VIEW", "VIEW", "COLUMN", "CONSTRAINT", "TABLE", "INDEX", "SEQUENCE", "ROUTINE", "DOMAIN", "TYPE", "SCHEMA"}
+
+// implied are things that come with others.
+var implied = []string{"CONSTRAINT", "INDEX", "SEQUENCE"}
+
+// note notes how something new is dropped.
+func (t *trial) note(a *alteration, o object) error {
+	switch o.Kind {
+	case "COLUMN":
+		a.Undo = append(a.Undo, fmt.Sprintf("ALTER TABLE %s DROP COLUMN %s", o.Table, o.Name))
+		if t.did.isMade(o.OID) {
+			return nil
+		}
+		m := made{OID: o.OID, Table: o.Table, Column: o.Name}
+		if err := t.scan(`SELECT format_type(atttypid, atttypmod), ((attmissingval::text)::text[])[1] FROM pg_attribute WHERE attrelid = $1 AND attnum = $2`,
+			[]any{o.OID, o.Sub}, &m.Type, &m.Content); err != nil {
+			return err
+		}
+		a.Made = append(a.Made, m)
+		return t.checkAffected(o.OID, o.Table)
+	case "CONSTRAINT":
+		a.Undo = append(a.Undo, fmt.Sprintf("ALTER TABLE IF EXISTS %s DROP CONSTRAINT IF EXISTS %s", o.Table, o.Name))
+		return nil
+	case "TABLE", "MATERIALIZED VIEW":
+		t.did.made = append(t.did.made, o.OID)
+		a.Made = append(a.Made, made{OID: o.OID, Table: o.Name})
+		if err := t.checkAffected(o.OID, o.Name); err != nil {
+			return err
+		}
+	}
+	a.Undo = append(a.Undo, fmt.Sprintf("DROP %s IF EXISTS %s", o.Kind, o.Name))
+	return nil
+}
+
+// fileNode is the file that a table's rows are in: another one after a TRUNCATE, or when it was rewritten.
+type fileNode struct {
+	node uint32
+	kind string
+	name string
+}
+
+func (c *connection) fileNodes() (map[uint32]fileNode, error) {
+	all := map[uint32]fileNode{}
+	err := c.withPlainNames(func() error {
+		rows, err := c.Query(c.ctx, "SELECT oid, relfilenode, relkind::text, oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'S', 'm') AND oid >= 16384")
+		if err != nil {
+			return c.explain(err)
+		}
+		var oid uint32
+		var f fileNode
+		_, err = pgx.ForEachRow(rows, []any{&oid, &f.node, &f.kind, &f.name}, func() error {
+			all[oid] = f
+			return nil
+		})
+		return c.explain(err)
+	})
+	return all, err
+}
+
+// sealMade notes what the step leaves in the tables that it made.
+func (c *connection) sealMade(did *change) error {
+	for _, a := range did.alterations {
+		for i, m := range a.Made {
+			if m.Column != "" {
+				continue
+			}
+			content, there, err := c.content(m.OID, m.Table)
+			if err != nil {
+				return err
+			}
+			if !there {
+				return refused("%s: the step makes it and takes it away again; leave both out", m.Table)
+			}
+			a.Made[i].Content = &content
+		}
+	}
+	return nil
+}
+
+// content is a digest of the rows of a table; there is false where the table is gone, or another one has its name.
+func (c *connection) content(oid uint32, table string) (digest string, there bool, err error) {
+	if err := c.scan("SELECT coalesce(to_regclass($1)::oid = $2, false)", []any{table, oid}, &there); err != nil || !there {
+		return "", false, err
+	}
+	digest, err = c.digestRows(table)
+	return digest, true, err
+}
+
+// digestRows is a digest of the rows of a table, in whichever order they are.
+func (c *connection) digestRows(table string) (digest string, err error) {
+	return digest, c.scan("SELECT count(*) || ' rows, ' || coalesce(sum(hashtextextended((q.*)::text, 0)), 0) FROM "+table+" q", nil, &digest)
+}

@@ -1,0 +1,148 @@
+package postgres_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// shop is a schema with all that hangs on a table.
+const shop = `CREATE TYPE mood AS ENUM ('ok', 'bad');
+	CREATE TABLE customer (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, name text NOT NULL DEFAULT 'nobody', m mood); COMMENT ON TABLE customer IS 'who buys';
+	CREATE TABLE "Order" (id serial PRIMARY KEY, customer int REFERENCES customer ON DELETE CASCADE, total numeric CHECK (total >= 0), twice numeric GENERATED ALWAYS AS (total * 2) STORED);
+	COMMENT ON COLUMN "Order".total IS 'with tax'; CREATE INDEX order_total ON "Order" (total) WHERE total > 5; ALTER TABLE "Order" ALTER customer SET STATISTICS 50;
+	GRANT SELECT ON "Order" TO PUBLIC; GRANT UPDATE (total) ON "Order" TO PUBLIC; ALTER TABLE "Order" REPLICA IDENTITY FULL;
+	CREATE TABLE line ("order" int REFERENCES "Order", n int, what text, PRIMARY KEY ("order", n)); CREATE TABLE loose (a int, b text);
+	CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$; CREATE TRIGGER tr BEFORE INSERT ON line FOR EACH ROW EXECUTE FUNCTION f();
+	ALTER TABLE line ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON line USING (n > 0);
+	INSERT INTO customer (name, m) SELECT 'c' || g, 'ok' FROM generate_series(1, 30) g; INSERT INTO "Order" (customer, total) SELECT g, g FROM generate_series(1, 30) g;
+	INSERT INTO line SELECT g, n, 'w' FROM generate_series(1, 30) g, generate_series(1, 2) n; INSERT INTO loose SELECT g % 3, NULL FROM generate_series(1, 10) g`
+
+// TestSchemaChangesAreUndoneExactly compares whole dumps, with the schema.
+func TestSchemaChangesAreUndoneExactly(t *testing.T) {
+	t.Parallel()
+	for name, statements := range map[string][]string{
+		"truncate":                      {"TRUNCATE loose"},
+		"truncate cascade":              {`TRUNCATE customer RESTART IDENTITY CASCADE`},
+		"truncate, and fill again":      {`TRUNCATE line`, `INSERT INTO line VALUES (1, 1, 'again')`},
+		"drop":                          {"DROP TABLE line"},
+		"drop many":                     {`DROP TABLE line, "Order", customer`},
+		"drop cascade":                  {`DROP TABLE "Order" CASCADE`},
+		"drop, and make anew":           {"DROP TABLE loose", "CREATE TABLE loose (a int PRIMARY KEY, c int)", "INSERT INTO loose VALUES (1, 2)"},
+		"drop what is not there":        {"DROP TABLE IF EXISTS nowhere", "DELETE FROM line"},
+		"create table":                  {`CREATE TABLE made (id serial PRIMARY KEY, o int REFERENCES "Order", m mood); CREATE INDEX ON made (o); INSERT INTO made (o) SELECT id FROM "Order"`},
+		"create table as":               {`CREATE TABLE made AS SELECT * FROM "Order"`},
+		"create index":                  {`CREATE UNIQUE INDEX ON "Order" (customer, total)`},
+		"create view":                   {`CREATE VIEW v AS SELECT name FROM customer`, `CREATE MATERIALIZED VIEW mv AS SELECT name FROM customer`},
+		"create others":                 {"CREATE SCHEMA s", "CREATE TABLE s.customer (id int)", "CREATE SEQUENCE s.q", "CREATE TYPE s.t AS ENUM ('x')", "CREATE DOMAIN s.d AS int CHECK (value > 0)", "CREATE FUNCTION s.f(int) RETURNS int LANGUAGE sql AS 'SELECT $1'"},
+		"add columns":                   {"ALTER TABLE customer ADD age int, ADD note text NOT NULL DEFAULT 'none' CHECK (note <> ''), ADD o int REFERENCES \"Order\""},
+		"add a column and fill it":      {"ALTER TABLE customer ADD age int", "UPDATE customer SET age = id", "CREATE INDEX ON customer (age)"},
+		"add constraints":               {`ALTER TABLE "Order" ADD UNIQUE (total), ADD CONSTRAINT small CHECK (total < 1000)`},
+		"add to what the step has made": {"CREATE TABLE made (id int)", "ALTER TABLE made ADD late int DEFAULT 5", "INSERT INTO made VALUES (1, 2)"},
+		"two names that differ in case": {`CREATE TABLE "order" (id int)`, `DROP TABLE line`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, shop)
+			before := d.wholeDump()
+			s := d.exec(statements...)
+			planned := s.plan()
+			require.Equal(t, before, d.wholeDump(), "after the plan")
+			_, err := s.action.Apply(t.Context(), s.entry, s.with, planned.Digest)
+			require.NoError(t, err)
+			require.NotEqual(t, before, d.wholeDump())
+			seen, err := s.action.Observe(t.Context(), s.entry)
+			require.NoError(t, err)
+			require.Equal(t, activities.AsLeft, seen.State, seen.Detail)
+			s.undo(activities.Restored)
+			require.Equal(t, before, d.wholeDump())
+			require.Equal(t, "0", d.value("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'unwind\\_%'"))
+		})
+	}
+}
+
+// TestAMigrationOfSeveralStepsIsUndoneInOrder: what an earlier step knows of its rows stays right through changes of the schema.
+func TestAMigrationOfSeveralStepsIsUndoneInOrder(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, shop)
+	before := d.wholeDump()
+	steps := []*step{
+		d.exec("UPDATE customer SET name = 'x' WHERE id < 10"), d.exec("ALTER TABLE customer ADD age int"), d.exec("UPDATE customer SET age = id"),
+		d.exec("TRUNCATE customer CASCADE"), d.exec("DROP TABLE customer CASCADE"), d.exec("CREATE TABLE customer (id text PRIMARY KEY)"), d.exec("INSERT INTO customer VALUES ('new')"),
+	}
+	for _, s := range steps {
+		s.apply()
+	}
+	for _, s := range slices.Backward(steps) {
+		s.undo(activities.Restored)
+	}
+	require.Equal(t, before, d.wholeDump())
+}
+
+// TestWhatOthersDidToASchemaIsNotLost: nothing is touched, and the reason is shown.
+func TestWhatOthersDidToASchemaIsNotLost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ step, others, shows string }{
+		"rows in a table that was made":   {"CREATE TABLE made (id int)", "INSERT INTO made VALUES (1)", "table public.made, which the step made, has other rows"},
+		"a table that was made is gone":   {"CREATE TABLE made (id int)", "DROP TABLE made", "table public.made, which the step made, is gone"},
+		"a view on a table that was made": {"CREATE TABLE made (id int)", "CREATE VIEW v AS SELECT * FROM made", "other objects depend on it"},
+		"values in a column":              {"ALTER TABLE customer ADD age int DEFAULT 7", "UPDATE customer SET age = 3 WHERE id < 3", "2 rows of public.customer have a value in the column age"},
+		"the name is taken":               {"DROP TABLE loose", "CREATE TABLE loose (x int)", `relation "loose" already exists`},
+		"the row that others refer to":    {"TRUNCATE line", `DELETE FROM "Order" WHERE id = 3`, "the foreign key line_order_fkey would not hold"},
+		"a key that is there again":       {"TRUNCATE line", "INSERT INTO line VALUES (1, 1, 'theirs')", "cannot be put back beside what others have done since"},
+		"rows that a foreign key forbids": {"DROP TABLE line", `DELETE FROM "Order" WHERE id = 3`, "violates foreign key constraint"},
+		"the truncated table was altered": {"TRUNCATE loose", "ALTER TABLE loose DROP COLUMN b", "does not exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, shop)
+			s := d.exec(c.step)
+			s.apply()
+			d.run(c.others)
+			theirs := d.wholeDump()
+			require.Contains(t, s.undo(activities.Drifted).Drift.Diff, c.shows)
+			require.Equal(t, theirs, d.wholeDump())
+		})
+	}
+	d := newDatabase(t, shop)
+	s := d.exec("TRUNCATE loose")
+	s.apply()
+	d.run("INSERT INTO loose VALUES (77, 'theirs')")
+	s.undo(activities.Restored)
+	require.Equal(t, "11", d.value("SELECT count(*) FROM loose"), "what others inserted stays")
+}
+
+func TestThePlanOfADropShowsWhatGoes(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, shop)
+	c := d.exec(`DROP TABLE "Order" CASCADE`).plan()
+	require.Equal(t, activities.High, c.Risk)
+	require.True(t, c.Ask)
+	require.False(t, d.exec("CREATE TABLE made (id int)").plan().Ask)
+	require.Contains(t, c.Facts, `schema: it drops table public."Order"`)
+	require.Contains(t, c.Diff, "- id=1 customer=1 total=1 twice=2\n")
+	require.Contains(t, c.Diff, "  ... and 10 more\n")
+	s := d.exec("TRUNCATE loose")
+	approved := s.plan()
+	d.run("INSERT INTO loose VALUES (1, 'late')")
+	_, err := s.action.Apply(t.Context(), s.entry, s.with, approved.Digest)
+	require.Equal(t, activities.StaleApproval, activities.TypeOf(err), err)
+}
+
+// TestWhatIsHeldGoesWithItsRecord: a release drops the tables, and only then are they gone.
+func TestWhatIsHeldGoesWithItsRecord(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, shop)
+	s := d.exec(`DROP TABLE line, "Order"`, "TRUNCATE loose")
+	s.apply()
+	count := func() string {
+		return d.value("SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname LIKE 'unwind\\_%' AND relkind = 'r'")
+	}
+	require.Equal(t, "3", count())
+	require.NoError(t, s.action.Release(t.Context(), s.entry))
+	require.Equal(t, "0", count())
+	d.run(`DELETE FROM customer`)
+}

@@ -1,0 +1,36 @@
+// Package postgres is the world of PostgreSQL databases: postgres.exec changes rows, postgres.query reads them.
+//
+// # How a change is undone
+//
+// A step is one transaction. A row trigger on each table that it changes writes the row before and after to a journal table of the same
+// database (see [Schema]), in the same transaction: an attempt that never received the answer to its COMMIT finds its own
+// result, and a step that did not commit has left nothing. The condition of the trigger holds only in a step: others pay for the
+// evaluation of one setting for each row.
+//
+// Row triggers see every row that changes, whatever changes it: triggers, cascades, rules, MERGE, a row that moves to another partition.
+// Whether all were seen is not assumed: the server counts the rows that a transaction changes in each table, catalogs included,
+// and what does not match the captured rows is refused before the commit. So no SQL is parsed: a function that changes the schema
+// shows as a change of pg_class.
+//
+// # Changes of the schema
+//
+// A DROP TABLE becomes a move into a schema of ours, a TRUNCATE is preceded by a copy, and what a CREATE or ADD made is found by comparing
+// the catalogs. The inverse is tried before the commit: the description of the schema must be the one from before, or the statement is refused.
+//
+// # Drift
+//
+// A row that the step left has the version (xmin) that the step gave it until somebody changes it; so drift is found row by row
+// without comparing copies of rows. The undo is one transaction: it looks for drift, deletes the rows that the step left in
+// exactly that version, inserts those that were there before, checks the foreign keys, and compares. It runs with
+// session_replication_role = replica: triggers do not run again, since what they did was captured.
+//
+// # Fence
+//
+// The row of a token in unwind.record is inserted by the first of forward and undo, and never deleted. A forward inserts it in its
+// own transaction; the undo ends that transaction by the name of its connection, and then inserts the row itself.
+//
+// # What is refused
+//
+// Changes of the schema without an exact inverse, changes of rows of tables without a key, foreign tables, tables with row security for the
+// worker's role, large objects, and what escapes from a transaction.
+package postgres

@@ -1,0 +1,385 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// The names of our connections: each is followed by the token. A fence ends those of the forward.
+const (
+	forwardName = "unwind apply"
+	planName    = "unwind plan"
+	undoName    = "unwind undo"
+	lookName    = "unwind look"
+)
+
+const (
+	rehearsalLock = "5s"  // how long a rehearsal waits for a lock
+	rehearsalTime = "60s" // how long one of its statements may take
+	rehearsalIdle = "5s"  // when the server ends one whose worker was stopped
+	prepareLock   = "2s"
+	prepareTries  = 5
+	performTries  = 5 // each may find more tables to prepare
+)
+
+// execAction is postgres.exec.
+type execAction struct{ *world }
+
+func (a *execAction) Spec() activities.Spec { return execSpec }
+
+func reach(what string) { point.Reach("postgres.exec:" + what) }
+
+// Plan rehearses: it runs the statements and rolls them back.
+func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	p, statements, err := readExec(s)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	c, err := a.open(ctx, e, p.Database, planName)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	defer c.close()
+	if err := c.checkReplication(); err != nil {
+		return activities.Change{}, err
+	}
+	if err := c.run("BEGIN"); err != nil {
+		return activities.Change{}, err
+	}
+	defer c.rollback()
+	if err := c.run("SET LOCAL lock_timeout = '" + rehearsalLock + "'; SET LOCAL statement_timeout = '" + rehearsalTime +
+		"'; SET LOCAL idle_in_transaction_session_timeout = '" + rehearsalIdle + "'"); err != nil {
+		return activities.Change{}, err
+	}
+	there, err := c.hasJournal()
+	if err == nil && !there {
+		err = c.makeJournal()
+	}
+	if err != nil {
+		return activities.Change{}, err
+	}
+	const n = -1 // no record has it
+	did, prepared, err := c.rehearse(n, statements)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	reach("rehearsed")
+	if err := c.fingerprint(n, did); err != nil {
+		return activities.Change{}, err
+	}
+	diff, err := c.show(n, did)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	change := activities.Change{
+		Summary: fmt.Sprintf("%s: %s", p.Database, summarize(did)), Diff: diff, Strategy: activities.Transaction, Undo: execSpec.Undo,
+		Risk: activities.Medium, Unchanged: did.events == 0 && did.alterations == nil, Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, statements, did),
+		Facts: facts(statements, did),
+	}
+	if did.alterations != nil {
+		change.Risk = activities.High
+		change.Ask = slices.ContainsFunc(did.alterations, func(a *alteration) bool { return a.Held != nil }) // it destroys
+	}
+	if len(prepared) > 0 || !there {
+		change.Facts = append(change.Facts, "for the first step here, the schema unwind and the trigger \"!unwind\" are made, with a short lock on: "+
+			cmp.Or(strings.Join(prepared, ", "), "no table"))
+	}
+	return change, nil
+}
+
+// rehearse performs the statements in the current transaction, and prepares in it the tables that are not yet.
+func (c *connection) rehearse(n int64, statements []statement) (*change, []string, error) {
+	var prepared []string
+	for range performTries {
+		if err := c.run("SAVEPOINT rehearsal"); err != nil {
+			return nil, nil, err
+		}
+		did, err := c.perform(n, statements)
+		missing, isMissing := errors.AsType[uncaptured](err)
+		if !isMissing {
+			return did, prepared, err
+		}
+		if err := c.run("ROLLBACK TO rehearsal"); err != nil {
+			return nil, nil, err
+		}
+		if err := c.prepareTables(missing.tables); err != nil {
+			return nil, nil, err
+		}
+		for _, r := range missing.tables {
+			prepared = append(prepared, r.name())
+		}
+	}
+	return nil, nil, errUnprepared
+}
+
+var errUnprepared = errors.New("the statements change other tables each time they run; it is tried again")
+
+// Apply runs the statements in one transaction together with their record.
+func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	p, statements, err := readExec(s)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	c, err := a.open(ctx, e, p.Database, forwardName)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	defer c.close()
+	if err := errors.Join(c.checkReplication()); err != nil {
+		return activities.Result{}, err
+	}
+	if err := c.ensureJournal(); err != nil {
+		return activities.Result{}, err
+	}
+	reach("journal")
+	result, err := c.applyOnce(e, s, statements, want)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Staged, scene{p.Database, result})
+}
+
+func (c *connection) applyOnce(e activities.Entry, s activities.Step, statements []statement, want activities.Digest) (activities.Result, error) {
+	for range performTries {
+		result, err := c.try(e, s, statements, want)
+		if err != nil {
+			c.rollback()
+		}
+		missing, isMissing := errors.AsType[uncaptured](err)
+		if !isMissing {
+			return result, err
+		}
+		if err := c.prepareShortly(missing.tables); err != nil {
+			return result, err
+		}
+	}
+	return activities.Result{}, errUnprepared
+}
+
+// prepareShortly prepares tables one at a time, each under a short lock. Others never wait longer than this does for the lock.
+func (c *connection) prepareShortly(tables []*relation) error {
+	for _, r := range tables {
+		if err := c.shortly(func() error {
+			now, err := c.describeTables([]uint32{r.OID})
+			if err != nil || len(now) == 0 || now[0].Captured { // another step was faster
+				return err
+			}
+			return c.prepareTables(now)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shortly runs do in a transaction that waits for a lock for a short time only, and again where that was not enough.
+func (c *connection) shortly(do func() error) error {
+	for try := 1; ; try++ {
+		err := c.inTransaction(func() error {
+			if err := c.run("SET LOCAL lock_timeout = '" + prepareLock + "'; SELECT pg_advisory_xact_lock(hashtext('unwind'))"); err != nil {
+				return err
+			}
+			return do()
+		})
+		if !isCode(err, "55P03") || try == prepareTries {
+			return err
+		}
+	}
+}
+
+// try is one transaction.
+func (c *connection) try(e activities.Entry, s activities.Step, statements []statement, want activities.Digest) (activities.Result, error) {
+	var n int64
+	var created bool
+	err := c.waiting(e.Token, func() (err error) {
+		if err = c.run("BEGIN"); err == nil {
+			n, created, err = c.insertRecord(e, applied)
+		}
+		if err != nil {
+			c.rollback()
+		}
+		return err
+	})
+	if err != nil {
+		return activities.Result{}, err
+	}
+	if !created {
+		defer c.rollback()
+		r, err := c.readRecord(e.Token, false)
+		switch {
+		case err != nil:
+			return activities.Result{}, err
+		case r == nil: // it was rolled back since
+			return activities.Result{}, errors.New("another attempt was given up just now; it is tried again")
+		case r.State != applied:
+			return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, r.State)
+		}
+		return r.Result, nil
+	}
+	reach("recorded")
+	did, err := c.perform(n, statements)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	reach("performed")
+	if want != "" {
+		if err := c.fingerprint(n, did); err != nil {
+			return activities.Result{}, err
+		}
+		p, _ := decode[execParams](s.With) // it was read before
+		if got := digestOf(p.Database, statements, did); got != want {
+			return activities.Result{}, activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: now it is %s (%s), approved was %s",
+				summarize(did), got.Short(), want.Short())
+		}
+	}
+	byTable := map[string]any{}
+	for _, t := range did.tables {
+		byTable[t.name()] = map[string]any{"came": t.Came, "went": t.Went, "changed": t.Changed}
+	}
+	result := activities.Result{
+		Summary: summarize(did),
+		Outputs: map[string]any{"changes": did.changes, "rows": did.rows, "tables": byTable},
+	}
+	if did.rows == nil {
+		result.Outputs["rows"] = []any{}
+	}
+	if err := activities.RunChecks(c.ctx, s.Checks, activities.Staged, activities.Staged, scene{c.name, result}); err != nil {
+		return activities.Result{}, err
+	}
+	return result, c.commit(n, did, &result)
+}
+
+// commit completes the record, and commits it with the change.
+func (c *connection) commit(n int64, did *change, result *activities.Result) error {
+	// What the record says is what an attempt returns that finds it.
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, result); err != nil {
+		return err
+	}
+	if did.tables == nil {
+		did.tables = []*table{}
+	}
+	tables, err := json.Marshal(did.tables)
+	if err != nil {
+		return err
+	}
+	alterations, err := json.Marshal(did.alterations)
+	if err != nil {
+		return err
+	}
+	if err := c.run("UPDATE unwind.record SET result = $2, tables = $3, rows = $4, bytes = $5, alterations = $6 WHERE n = $1",
+		n, string(raw), string(tables), did.events, did.bytes, string(alterations)); err != nil {
+		return err
+	}
+	reach("complete")
+	if err := c.run("COMMIT"); err != nil {
+		return err
+	}
+	reach("committed")
+	return nil
+}
+
+// checkReplication refuses before anything is changed where an undo could not work.
+func (c *connection) checkReplication() error {
+	err := c.run("SET session_replication_role = origin")
+	if isCode(err, "42501") {
+		return refused("database %s: the worker's role may not set session_replication_role, which an undo needs in order to put rows back without running triggers "+
+			"again; as a superuser: GRANT SET ON PARAMETER session_replication_role TO the role (PostgreSQL 15 or newer)", c.name)
+	}
+	return err
+}
+
+func readExec(s activities.Step) (execParams, []statement, error) {
+	p, err := decode[execParams](s.With)
+	if err != nil {
+		return p, nil, err
+	}
+	statements, err := p.list()
+	return p, statements, err
+}
+
+// digestOf covers the statements, and the rows that they change as these were.
+func digestOf(database string, statements []statement, did *change) activities.Digest {
+	raw, err := json.Marshal(statements)
+	if err != nil {
+		panic(err) // they came out of JSON
+	}
+	parts := [][]byte{[]byte(database), raw}
+	for _, t := range did.tables {
+		parts = append(parts, []byte(t.Digest))
+	}
+	for _, a := range did.alterations {
+		parts = append(parts, []byte(a.Does), []byte(strings.Join(a.rows, "\n")))
+	}
+	return activities.DigestOf(parts...)
+}
+
+func summarize(did *change) string {
+	var all []string
+	for _, a := range did.alterations {
+		all = append(all, a.Does)
+	}
+	for _, t := range did.tables {
+		all = append(all, fmt.Sprintf("%s: %d come, %d go, %d change", t.name(), t.Came, t.Went, t.Changed))
+	}
+	if all == nil {
+		return "no row changes"
+	}
+	return strings.Join(all, "; ")
+}
+
+// facts are what a policy or a person decides by.
+func facts(statements []statement, did *change) []string {
+	var all []string
+	for _, a := range did.alterations {
+		all = append(all, "schema: it "+a.Does)
+	}
+	for _, s := range statements {
+		_, words := splitStatements(s.SQL)
+		first := words[0][0]
+		if (first == "update" || first == "delete") && !slices.Contains(words[0], "where") {
+			all = append(all, fmt.Sprintf("%s: %s without WHERE", s.where, strings.ToUpper(first)))
+		}
+		if slices.ContainsFunc(words[0], func(w string) bool { return w == "nextval" || w == "setval" }) {
+			all = append(all, s.where+": it moves a sequence, which is not rolled back")
+		}
+	}
+	for _, t := range did.tables {
+		fact := fmt.Sprintf("table %s: %d rows", t.name(), t.Came+t.Went+t.Changed)
+		if touched := t.Went + t.Changed; t.Total > 0 && touched > 0 {
+			fact += fmt.Sprintf(", %d%% of about %d go or change", min(100, touched*100/t.Total), t.Total)
+		}
+		all = append(all, fact)
+	}
+	return all
+}
+
+// scene shows checks the result of the step: staged, in its transaction before the commit; live, after it.
+type scene struct {
+	database string
+	result   activities.Result
+}
+
+func (s scene) Target() string { return s.database }
+
+func (s scene) ReadFile(_ context.Context, name string) ([]byte, error) {
+	if name != s.database {
+		return nil, refused("file %s: a check of a step on PostgreSQL sees only the outputs of the step, as the file %s", name, s.database)
+	}
+	return json.Marshal(s.result.Outputs)
+}
+
+func (s scene) Run(context.Context, []string) ([]byte, error) {
+	return nil, errors.New("no command can run in PostgreSQL; use a json check, or a step of another world")
+}

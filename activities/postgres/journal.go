@@ -1,0 +1,185 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Schema is what the journal is: SQL that an operator can run as well, and read. Everything of ours in a database is in the schema
+// unwind, and a trigger "!unwind" on each table that a step has changed; what steps have dropped or truncated is in schemas unwind_RECORD_NUMBER until
+// the record is released. DROP SCHEMA unwind CASCADE takes all but those away.
+const Schema = `CREATE SCHEMA IF NOT EXISTS unwind;
+CREATE TABLE IF NOT EXISTS unwind.record (
+	n bigint GENERATED ALWAYS AS IDENTITY,
+	token text PRIMARY KEY,
+	state text NOT NULL,
+	entry text NOT NULL,
+	owner text NOT NULL,
+	since text NOT NULL,
+	result text,
+	tables text,
+	alterations text,
+	rows bigint NOT NULL DEFAULT 0,
+	bytes bigint NOT NULL DEFAULT 0,
+	committed text,
+	until text,
+	outcome text,
+	begun text,
+	ended text,
+	released text,
+	holders text NOT NULL DEFAULT '[]',
+	forgotten boolean NOT NULL DEFAULT false
+);
+CREATE TABLE IF NOT EXISTS unwind.change (
+	record bigint NOT NULL,
+	relid oid NOT NULL,
+	old_key text,
+	new_key text,
+	old text,
+	new text,
+	version xid
+);
+CREATE INDEX IF NOT EXISTS change_record ON unwind.change (record, relid);`
+
+// The states of a record. The row of a token is never deleted: it is the fence.
+const (
+	applied  = "applied" // committed together with the change
+	undoing  = "undoing" // no forward may act any more
+	undone   = "undone"
+	released = "released" // before it acted, or when its rollback window had closed
+)
+
+// record is the row of a token.
+type record struct {
+	N      int64
+	State  string
+	Result activities.Result
+	Tables []*table // nil: the forward has never acted
+	// Alterations are what it did to the schema, in order.
+	Alterations []*alteration
+	Rows        int64
+	Outcome     activities.Undone
+	Holders     []activities.Owner
+	Forgotten   bool
+}
+
+// hasJournal reports whether the journal is there.
+func (c *connection) hasJournal() (there bool, err error) {
+	return there, c.scan("SELECT to_regclass('unwind.change') IS NOT NULL", nil, &there)
+}
+
+// ensureJournal makes the journal. Several processes may do it at once.
+func (c *connection) ensureJournal() error {
+	if there, err := c.hasJournal(); there || err != nil {
+		return err
+	}
+	return c.inTransaction(c.makeJournal)
+}
+
+// makeJournal makes the journal in the current transaction.
+func (c *connection) makeJournal() error {
+	if err := c.run("SELECT pg_advisory_xact_lock(hashtext('unwind'))"); err != nil {
+		return err
+	}
+	if err := c.run(Schema); err != nil {
+		return fmt.Errorf("the schema unwind, in which undo records are kept, cannot be made; grant CREATE on the database to the worker's role: %w", err)
+	}
+	return nil
+}
+
+// insertRecord inserts the record of a token, unless there is one. It waits for another transaction that has inserted one, and ends that
+// where it does nothing.
+func (c *connection) insertRecord(e activities.Entry, state string) (n int64, created bool, err error) {
+	entry, err := json.Marshal(e)
+	if err != nil {
+		return 0, false, err
+	}
+	owner, err := json.Marshal(activities.OwnerOf(c.ctx))
+	if err != nil {
+		return 0, false, err
+	}
+	err = c.QueryRow(c.ctx, `INSERT INTO unwind.record (token, state, entry, owner, since) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (token) DO NOTHING RETURNING n`, e.Token, state, string(entry), string(owner), timestamp(time.Now())).Scan(&n)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, false, nil
+	}
+	return n, err == nil, c.explain(err)
+}
+
+// readRecord reads the record of a token; nil if there is none. With lock, it stays locked until the transaction ends.
+func (c *connection) readRecord(token string, lock bool) (*record, error) {
+	sql := "SELECT n, state, result, tables, alterations, rows, outcome, holders, forgotten FROM unwind.record WHERE token = $1"
+	if lock {
+		sql += " FOR UPDATE"
+	}
+	var r record
+	var result, tables, alterations, outcome, holders *string
+	err := c.QueryRow(c.ctx, sql, token).Scan(&r.N, &r.State, &result, &tables, &alterations, &r.Rows, &outcome, &holders, &r.Forgotten)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // documented
+	}
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	for text, to := range map[*string]any{result: &r.Result, tables: &r.Tables, alterations: &r.Alterations, outcome: &r.Outcome, holders: &r.Holders} {
+		if text == nil {
+			continue
+		}
+		if err := json.Unmarshal([]byte(*text), to); err != nil {
+			return nil, activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record: %v", c.name, token, err)
+		}
+	}
+	return &r, nil
+}
+
+// fence makes sure that no forward of a token acts any more, and that the token has a record in the state given or a later one. It ends
+// the forward's transaction, wherever it is.
+func (c *connection) fence(e activities.Entry, state string) error {
+	return c.waiting(e.Token, func() error {
+		if err := c.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", forwardName+" "+e.Token); err != nil {
+			return err
+		}
+		return c.inTransaction(func() error {
+			_, created, err := c.insertRecord(e, state)
+			if err != nil || created {
+				return err
+			}
+			return c.run("UPDATE unwind.record SET state = $2, begun = $4 WHERE token = $1 AND state = $3", e.Token, state, applied, timestamp(time.Now()))
+		})
+	})
+}
+
+// waiting runs do again for as long as it meets a lock that another call of the token holds, and ends calls that hold one and do nothing:
+// their worker was stopped.
+func (c *connection) waiting(token string, do func() error) error {
+	if err := c.run("SET lock_timeout = '300ms'"); err != nil {
+		return err
+	}
+	for {
+		err := do()
+		if !isCode(err, "55P03") {
+			if err == nil {
+				err = c.run("SET lock_timeout = '30s'")
+			}
+			return err
+		}
+		if err := c.run(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE application_name LIKE 'unwind % ' || $1::text AND pid <> pg_backend_pid()
+			AND state LIKE 'idle in transaction%' AND now() - state_change > make_interval(secs => $2)`, token, stuck.Seconds()); err != nil {
+			return err
+		}
+		if c.ctx.Err() != nil {
+			return context.Cause(c.ctx)
+		}
+	}
+}
+
+// timestamp is how the journal writes a time: to the nanosecond.
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Observe compares the rows with what the step left.
+func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
+	c, err := a.openEntry(ctx, e, lookName)
+	if err != nil {
+		return activities.Observation{}, err
+	}
+	defer c.close()
+	there, err := c.hasJournal()
+	if err != nil {
+		return activities.Observation{}, err
+	}
+	var r *record
+	if there {
+		if r, err = c.readRecord(e.Token, false); err != nil {
+			return activities.Observation{}, err
+		}
+	}
+	switch {
+	case r == nil || r.State == undoing && r.Tables == nil:
+		return activities.Observation{State: activities.AsBefore, Detail: "no transaction of the step was committed"}, nil
+	case r.State == undone && r.Outcome.Outcome.Clean():
+		return activities.Observation{State: activities.AsBefore, Detail: r.Outcome.Observed}, nil
+	case r.State == undone, r.State == released, r.Forgotten:
+		return activities.Observation{State: activities.Unseen, Detail: "what the step changed is no longer known: it was released"}, nil
+	}
+	var drift *driftError
+	if problem, err := c.findMisfit(r); err != nil {
+		return activities.Observation{}, err
+	} else if problem != "" {
+		altered := newDrift(problem)
+		drift = &altered
+	} else if drift, err = c.findDrift(r); err != nil {
+		return activities.Observation{}, err
+	}
+	if drift != nil {
+		return activities.Observation{State: activities.Elsewise, Detail: drift.undone().Observed, Drift: &drift.drift}, nil
+	}
+	return activities.Observation{State: activities.AsLeft, Detail: fmt.Sprintf("%d rows are as the step left them", r.Rows)}, nil
+}
+
+// Release drops the rows as they were. The record's row stays: no later forward or undo acts.
+func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
+	c, err := a.openEntry(ctx, e, lookName)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if err := c.ensureJournal(); err != nil {
+		return err
+	}
+	return c.waiting(e.Token, func() error {
+		return c.inTransaction(func() error {
+			if _, _, err := c.insertRecord(e, released); err != nil {
+				return err
+			}
+			r, err := c.readRecord(e.Token, true)
+			if err != nil {
+				return err
+			}
+			if r == nil || r.State == undoing {
+				return activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", e.Token)
+			}
+			if len(r.Holders) > 0 && r.State == applied {
+				return activities.Errorf(activities.Fenced, "token %s is held by %s: its record is still needed", e.Token, r.Holders[0].Workflow)
+			}
+			state := r.State
+			if state == applied {
+				state = released
+			}
+			if err := c.run("DELETE FROM unwind.change WHERE record = $1", r.N); err != nil {
+				return err
+			}
+			if err := c.dropHeld(r.N); err != nil {
+				return err
+			}
+			return c.run("UPDATE unwind.record SET state = $2, rows = 0, bytes = 0, tables = NULL, alterations = NULL, result = NULL, released = coalesce(released, $3) WHERE n = $1",
+				r.N, state, timestamp(time.Now()))
+		})
+	})
+}

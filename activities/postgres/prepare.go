@@ -1,0 +1,123 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const prepareName = "unwind prepare"
+
+// Preparation makes a database ready for steps before the first one runs, so that none has to wait for a lock on a table; and takes
+// everything of Unwind away again. A step that meets a table that is not ready makes it so by itself.
+type Preparation struct{ c *connection }
+
+// OpenPreparation connects to one of the databases of a config. Close ends the connection.
+func (c Config) OpenPreparation(ctx context.Context, database string) (*Preparation, error) {
+	conn, err := (&world{c}).connect(ctx, database, prepareName)
+	if err != nil {
+		return nil, err
+	}
+	return &Preparation{conn}, nil
+}
+
+// Close ends the connection.
+func (p *Preparation) Close() { p.c.close() }
+
+// SQL is what Apply runs: the journal if it is not there, and the triggers of tables that are not ready. Tables are SCHEMA.TABLE; none
+// means all that steps may change.
+func (p *Preparation) SQL(tables []string) (string, error) {
+	there, err := p.c.hasJournal()
+	if err != nil {
+		return "", err
+	}
+	var parts []string
+	if !there {
+		parts = append(parts, Schema)
+	}
+	missing, err := p.unprepared(tables)
+	for _, r := range missing {
+		parts = append(parts, fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = '%s';\n%s\nCOMMIT;", prepareLock, r.prepare()))
+	}
+	return strings.Join(parts, "\n"), err
+}
+
+// Apply makes the journal, and tables ready one at a time: each under a lock that it waits for at most two seconds at a time, several
+// times. It returns the tables that it made ready.
+func (p *Preparation) Apply(tables []string) (prepared []string, err error) {
+	if err := p.c.ensureJournal(); err != nil {
+		return nil, err
+	}
+	missing, err := p.unprepared(tables)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range missing {
+		if err := p.c.prepareShortly([]*relation{r}); err != nil {
+			return prepared, fmt.Errorf("%s: %w", r.name(), err)
+		}
+		prepared = append(prepared, r.name())
+	}
+	return prepared, nil
+}
+
+// Remove takes away the triggers and the journal. It refuses while the journal holds what an undo needs.
+func (p *Preparation) Remove() error {
+	there, err := p.c.hasJournal()
+	if err != nil || !there {
+		return err
+	}
+	var needed int
+	if err := p.c.scan("SELECT count(*) FROM unwind.record WHERE state IN ($1, $2)", []any{applied, undoing}, &needed); err != nil {
+		return err
+	}
+	if needed > 0 {
+		return refused("database %s: %d undo records are still needed; roll their tasks back, or wait until their rollback windows have closed", p.c.name, needed)
+	}
+	captured, err := collect(p.c, pgx.RowTo[string], `SELECT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.tgname = $1 AND t.tgparentid = 0 ORDER BY 1`, triggerName)
+	if err != nil {
+		return err
+	}
+	for _, table := range captured {
+		if err := p.c.shortly(func() error {
+			return p.c.run(fmt.Sprintf("DROP TRIGGER IF EXISTS %s ON %s", quote(triggerName), table))
+		}); err != nil {
+			return fmt.Errorf("%s: %w", table, err)
+		}
+	}
+	return p.c.run("DROP SCHEMA unwind CASCADE")
+}
+
+// unprepared lists tables that steps may change and that are not ready.
+func (p *Preparation) unprepared(tables []string) (missing []*relation, err error) {
+	ids, err := collect(p.c, pgx.RowTo[uint32], `SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND nspname !~ '^(pg_|information_schema$|unwind(_-?[0-9]+)*$)'`)
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.c.describeTables(ids)
+	if err != nil {
+		return nil, err
+	}
+	var unknown []error
+	for _, name := range tables {
+		i := slices.IndexFunc(all, func(r *relation) bool { return r.name() == name })
+		if i < 0 {
+			unknown = append(unknown, refused("database %s has no table %s; name it as SCHEMA.TABLE", p.c.name, name))
+		} else if err := p.c.checkTable(all[i]); err != nil {
+			unknown = append(unknown, err)
+		}
+	}
+	for _, r := range all {
+		named := slices.Contains(tables, r.name())
+		if !r.Captured && (named || tables == nil && p.c.checkTable(r) == nil && !matchesAny(p.c.Deny, r.name())) {
+			missing = append(missing, r)
+		}
+	}
+	return missing, errors.Join(unknown...)
+}

@@ -1,0 +1,111 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+const defaultLimit = 100
+
+// queryAction is postgres.query.
+type queryAction struct{ *world }
+
+func (a *queryAction) Spec() activities.Spec { return querySpec }
+
+// Plan reads nothing: the rows may be others when the step runs.
+func (a *queryAction) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	p, one, err := readQuery(s)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	c, err := a.open(ctx, e, p.Database, planName)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	defer c.close()
+	return activities.Change{
+		Summary: "read from " + p.Database, Diff: one.SQL, Strategy: activities.NoUndo, Undo: querySpec.Undo, Risk: activities.Low, Unchanged: true,
+		Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, []statement{one}, &change{}),
+	}, nil
+}
+
+// Apply reads. The server refuses to write in a read-only transaction, also from a function.
+func (a *queryAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	p, one, err := readQuery(s)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	if want != "" && want != digestOf(p.Database, []statement{one}, &change{}) {
+		return activities.Result{}, activities.Errorf(activities.StaleApproval, "the query is not the one that was approved")
+	}
+	c, err := a.open(ctx, e, p.Database, forwardName)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	defer c.close()
+	if err := c.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil { //nolint:dupword // SQL
+		return activities.Result{}, err
+	}
+	defer c.rollback()
+	limit := cmp.Or(p.Limit, defaultLimit)
+	_, rows, first, err := c.execute(one, limit+1)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	if err := c.checkReads(); err != nil {
+		return activities.Result{}, err
+	}
+	if len(rows) > limit {
+		return activities.Result{}, refused("sql: it returns more than %d rows; narrow it, or raise limit", limit)
+	}
+	result := activities.Result{Summary: fmt.Sprintf("%d rows", len(rows)), Outputs: map[string]any{"rows": rows, "count": len(rows), "value": first}}
+	if len(rows) == 0 {
+		result.Outputs["rows"] = []any{}
+	}
+	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{p.Database, result})
+}
+
+// Undo has nothing to do.
+func (a *queryAction) Undo(ctx context.Context, e activities.Entry, _ activities.Decision) (activities.Undone, error) {
+	return activities.Undone{Outcome: activities.Nothing, Observed: "the step only read"}, a.checkPlace(ctx, e)
+}
+
+// Observe sees nothing that a step which only reads could have changed.
+func (a *queryAction) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
+	return activities.Observation{State: activities.AsBefore, Detail: "the step only reads"}, a.checkPlace(ctx, e)
+}
+
+// Release has nothing to drop.
+func (a *queryAction) Release(ctx context.Context, e activities.Entry) error {
+	return a.checkPlace(ctx, e)
+}
+
+func (a *queryAction) checkPlace(ctx context.Context, e activities.Entry) error {
+	c, err := a.openEntry(ctx, e, lookName)
+	if err == nil {
+		c.close()
+	}
+	return err
+}
+
+func readQuery(s activities.Step) (queryParams, statement, error) {
+	p, err := decode[queryParams](s.With)
+	if err != nil {
+		return p, statement{}, err
+	}
+	texts, words := splitStatements(p.SQL)
+	if len(texts) != 1 {
+		return p, statement{}, refused("sql: give one statement; it has %d", len(texts))
+	}
+	if p.Limit < 0 {
+		return p, statement{}, refused("limit: %d must not be negative", p.Limit)
+	}
+	if first := strings.Join(words[0][:min(1, len(words[0]))], ""); first != "show" && first != "explain" {
+		err = checkStatement("sql", words[0])
+	}
+	return p, statement{SQL: texts[0], Params: p.Params, where: "sql"}, err
+}

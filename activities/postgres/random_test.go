@@ -1,0 +1,110 @@
+package postgres_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
+)
+
+// TestRandomTransactionsOverRandomSchemas compares dumps before and after. Some tasks have several steps, undone in reverse order.
+func TestRandomTransactionsOverRandomSchemas(t *testing.T) {
+	t.Parallel()
+	schemas, tasks := 6, 20
+	if testrun.Deep() {
+		schemas, tasks = 40, 50
+	}
+	for n := range schemas {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			g := generator{testrun.Rand(t), 2 + n%4}
+			d := newDatabase(t, g.schema()...)
+			done := 0
+			for range tasks {
+				before := d.dump()
+				var steps []*step
+				for range 1 + g.IntN(3) {
+					var statements []string
+					for range 1 + g.IntN(6) {
+						statements = append(statements, g.statement())
+					}
+					s := d.exec(statements...)
+					_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+					if err != nil { // a constraint: nothing was changed
+						require.Equal(t, activities.ActionDenied, activities.TypeOf(err), "%v\n%s", err, strings.Join(statements, "\n"))
+						s.undoAny(activities.Nothing)
+						continue
+					}
+					done++
+					steps = append(steps, s)
+				}
+				for _, s := range slices.Backward(steps) {
+					s.undo(activities.Restored)
+				}
+				require.Equal(t, before, d.dump())
+				d.run(g.statementOfOthers()) // the next task begins from something else
+			}
+			require.Positive(t, done)
+		})
+	}
+}
+
+func (s *step) undoAny(want activities.Outcome) {
+	s.t.Helper()
+	s.decide(activities.Decision{}, want)
+}
+
+// generator draws tables with keys, references between them, and triggers, and statements on them.
+type generator struct {
+	*rand.Rand
+
+	tables int
+}
+
+func (g generator) schema() []string {
+	actions := []string{"ON DELETE CASCADE ON UPDATE CASCADE", "ON DELETE SET NULL", "DEFERRABLE INITIALLY DEFERRED", ""}
+	var keys, tables, rest []string
+	for i := range g.tables {
+		keys = append(keys, []string{"int", "numeric"}[g.IntN(2)])
+		tables = append(tables, fmt.Sprintf("CREATE TABLE t%d (id %s PRIMARY KEY, v text, n int %s, up %s, at timestamptz DEFAULT now())", i, keys[i],
+			[]string{"", "UNIQUE", "UNIQUE DEFERRABLE"}[g.IntN(3)], keys[i]))
+		if parent := g.IntN(i + 1); g.IntN(4) > 0 && keys[parent] == keys[i] {
+			rest = append(rest, fmt.Sprintf("ALTER TABLE t%d ADD FOREIGN KEY (up) REFERENCES t%d %s", i, parent, actions[g.IntN(len(actions))]))
+		}
+	}
+	for i := range g.tables {
+		rest = append(rest, fmt.Sprintf("INSERT INTO t%d SELECT g, md5(g::text), g FROM generate_series(1, 12) g", i))
+	}
+	if g.IntN(2) == 0 {
+		rest = append(rest, fmt.Sprintf(`CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF pg_trigger_depth() = 1 THEN UPDATE t%d SET v = v || '.' WHERE id = %d; DELETE FROM t%d WHERE id = OLD.id + 1; END IF; RETURN NULL; END $$`,
+			g.IntN(g.tables), 1+g.IntN(12), g.IntN(g.tables)),
+			fmt.Sprintf(`CREATE TRIGGER "%s" AFTER UPDATE OR DELETE ON t%d FOR EACH ROW EXECUTE FUNCTION touch()`, []string{" a", "z"}[g.IntN(2)], g.IntN(g.tables)))
+	}
+	return append(tables, rest...)
+}
+
+func (g generator) statement() string {
+	table, other, id := fmt.Sprintf("t%d", g.IntN(g.tables)), fmt.Sprintf("t%d", g.IntN(g.tables)), 1+g.IntN(20)
+	return []string{
+		fmt.Sprintf("DELETE FROM %s WHERE id %% 5 = %d", table, id%5),
+		fmt.Sprintf("UPDATE %s SET v = v || 'x' WHERE id < %d", table, id),
+		fmt.Sprintf("UPDATE %s SET id = id + %d WHERE id > %d", table, 20+id, id),
+		fmt.Sprintf("UPDATE %s SET n = -n, v = NULL WHERE id %% 2 = 0", table),
+		fmt.Sprintf("UPDATE %s SET up = (SELECT min(id) FROM %s) WHERE id = %d", table, other, id),
+		fmt.Sprintf("INSERT INTO %s (id, v, n) VALUES (%d, 'new', %d) ON CONFLICT (id) DO NOTHING", table, id, id+100),
+		fmt.Sprintf("INSERT INTO %[1]s (id, v) SELECT id + 50, v FROM %[1]s WHERE id < %[2]d ON CONFLICT (id) DO UPDATE SET v = excluded.v || '!'", table, id),
+		fmt.Sprintf("WITH gone AS (DELETE FROM %s WHERE id = %d RETURNING *) INSERT INTO %s (id, v) SELECT id + 70, v FROM gone ON CONFLICT (id) DO NOTHING", table, id, other),
+		fmt.Sprintf("MERGE INTO %s t USING generate_series(%d, %d) g ON g = t.id WHEN MATCHED AND g %% 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET n = NULL WHEN NOT MATCHED THEN INSERT (id, v) VALUES (g, 'merged')", table, id, id+4),
+	}[g.IntN(9)]
+}
+
+func (g generator) statementOfOthers() string {
+	return fmt.Sprintf("UPDATE t%d SET at = now(), v = 'theirs' WHERE id = %d", g.IntN(g.tables), 1+g.IntN(12))
+}

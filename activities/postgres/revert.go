@@ -1,0 +1,142 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// findLost returns what others did to that which a step made or moved away; empty if nothing.
+func (c *connection) findLost(all []*alteration) (problem string, err error) {
+	for _, a := range all {
+		for _, h := range a.Held {
+			var there bool
+			if err := c.scan("SELECT to_regclass($1) IS NOT NULL", []any{h.Name}, &there); err != nil {
+				return "", err
+			}
+			if !there {
+				return "", activities.Errorf(activities.DamagedRecord, "database %s: %s, which holds %s for the undo, is gone; nothing was touched", c.name, h.Name, h.Of)
+			}
+		}
+		for _, m := range a.Made {
+			if m.Column != "" {
+				continue
+			}
+			content, there, err := c.content(m.OID, m.Table)
+			switch {
+			case err != nil:
+				return "", err
+			case !there:
+				return fmt.Sprintf("table %s, which the step made, is gone, or has another name", m.Table), nil
+			case m.Content == nil || content != *m.Content:
+				return fmt.Sprintf("table %s, which the step made, has other rows than it left (%s now); they would be lost", m.Table, content), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// revert takes the alterations of a step back, the last one first.
+func (c *connection) revert(n int64, all []*alteration) error {
+	for _, a := range slices.Backward(all) {
+		if err := c.checkUnfilled(a); err != nil {
+			return err
+		}
+		for _, sql := range a.Undo {
+			err := c.run(sql)
+			if e, ok := errors.AsType[*activities.Error](err); ok {
+				return newDrift(fmt.Sprintf("what the step did (%s) cannot be taken back beside what others have done since: %s", a.Does, e.Message))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		for _, m := range a.Made {
+			if m.Column == "" {
+				continue
+			}
+			// Earlier steps know their rows by version, and what was undone since has written those anew.
+			if err := c.run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, %s q
+				WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2 AND c.new = (q.*)::text`, m.Table), n, m.OID); err != nil {
+				return err
+			}
+		}
+		for _, e := range a.Emptied {
+			if err := c.refill(n, e); err != nil {
+				return err
+			}
+		}
+		for _, e := range a.Emptied {
+			if err := c.checkRefilled(e); err != nil {
+				return err
+			}
+		}
+	}
+	return c.dropHeld(n)
+}
+
+// checkUnfilled looks for values that others have put into a column that the step added.
+func (c *connection) checkUnfilled(a *alteration) error {
+	for _, m := range a.Made {
+		if m.Column == "" {
+			continue
+		}
+		var filled int64
+		if err := c.scan(fmt.Sprintf("SELECT count(*) FROM %s q WHERE q.%s IS DISTINCT FROM $1::text::%s", m.Table, m.Column, m.Type), []any{m.Content}, &filled); err != nil {
+			if e, ok := errors.AsType[*activities.Error](err); ok {
+				return newDrift(fmt.Sprintf("column %s of %s, which the step added, is not as it left it: %s", m.Column, m.Table, e.Message))
+			}
+			return err
+		}
+		if filled > 0 {
+			return newDrift(fmt.Sprintf("%d rows of %s have a value in the column %s, which the step added; it would be lost", filled, m.Table, m.Column))
+		}
+	}
+	return nil
+}
+
+// checkRefilled looks for rows that were put back without the row that they refer to.
+func (c *connection) checkRefilled(e emptied) error {
+	all, err := c.references(&e.Table)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if r.Touches != "child" {
+			continue
+		}
+		broken, err := collect(c, pgx.RowTo[string], fmt.Sprintf("SELECT to_jsonb(q.*)::text FROM %s q WHERE %s AND NOT EXISTS (SELECT FROM %s p WHERE %s) LIMIT %d",
+			e.Copy, allSet("q", r.From), r.Parent, sameColumns("p", r.To, "q", r.From), shownRows))
+		if err != nil {
+			return err
+		}
+		if len(broken) > 0 {
+			return newDrift(fmt.Sprintf("the foreign key %s would not hold: these rows of %s would refer to rows of %s that are gone\n%s", r.Name, r.Child, r.Parent, strings.Join(broken, "\n")))
+		}
+	}
+	return nil
+}
+
+// dropHeld drops what a record holds in schemas of ours: never anything that others have made there, or that depends on it.
+func (c *connection) dropHeld(n int64) error {
+	pattern := fmt.Sprintf("^unwind_%d_[0-9]+$", n)
+	tables, err := collect(c, pgx.RowTo[string], "SELECT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname ~ $1 AND relkind = 'r'", pattern)
+	if err != nil {
+		return err
+	}
+	if len(tables) > 0 {
+		if err := c.run("DROP TABLE " + strings.Join(tables, ", ")); err != nil {
+			return err
+		}
+	}
+	schemas, err := collect(c, pgx.RowTo[string], "SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname ~ $1", pattern)
+	if err != nil || len(schemas) == 0 {
+		return err
+	}
+	return c.run("DROP SCHEMA " + strings.Join(schemas, ", "))
+}

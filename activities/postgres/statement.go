@@ -1,0 +1,200 @@
+package postgres
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// splitStatements returns the statements in a text, with their words in lower case, without comments and quoted texts.
+func splitStatements(text string) (statements []string, words [][]string) {
+	var found []string
+	begin, seen := 0, false
+	end := func(at int) {
+		if seen {
+			statements, words = append(statements, strings.TrimSpace(text[begin:at])), append(words, found)
+		}
+		begin, seen, found = at+1, false, nil
+	}
+	for i := 0; i < len(text); {
+		switch rest := text[i:]; {
+		case strings.HasPrefix(rest, "--"):
+			i += lengthTo(rest, "\n", 0)
+		case strings.HasPrefix(rest, "/*"):
+			i += commentLength(rest)
+		case rest[0] == '\'':
+			escapes := i > 0 && (text[i-1] == 'e' || text[i-1] == 'E')
+			i += quotedLength(rest, '\'', escapes)
+			seen = true
+		case rest[0] == '"':
+			n := quotedLength(rest, '"', false)
+			found = append(found, strings.ToLower(strings.Trim(rest[:n], `"`)))
+			i += n
+			seen = true
+		case rest[0] == '$' && dollarTag(rest) != "":
+			tag := dollarTag(rest)
+			i += lengthTo(rest, tag, len(tag))
+			seen = true
+		case rest[0] == ';':
+			end(i)
+			i++
+		case isWordByte(rest[0]):
+			n := 1
+			for n < len(rest) && (isWordByte(rest[n]) || rest[n] == '$') {
+				n++
+			}
+			found = append(found, strings.ToLower(rest[:n]))
+			i += n
+			seen = true
+		default:
+			seen = seen || !unicode.IsSpace(rune(rest[0]))
+			i++
+		}
+	}
+	end(len(text))
+	return statements, words
+}
+
+func isWordByte(b byte) bool {
+	return b == '_' || b >= 0x80 || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
+}
+
+// lengthTo is the length of text up to the end of the first mark from a place on, or all of it.
+func lengthTo(text, mark string, from int) int {
+	if i := strings.Index(text[from:], mark); i >= 0 {
+		return from + i + len(mark)
+	}
+	return len(text)
+}
+
+// commentLength is the length of the comment, which may hold others, that text begins with.
+func commentLength(text string) int {
+	depth := 0
+	for i := 0; i+1 < len(text); i++ {
+		switch text[i : i+2] {
+		case "/*":
+			depth++
+			i++
+		case "*/":
+			depth--
+			i++
+			if depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return len(text)
+}
+
+func quotedLength(text string, quote byte, escapes bool) int {
+	for i := 1; i < len(text); i++ {
+		switch {
+		case escapes && text[i] == '\\':
+			i++
+		case text[i] == quote && i+1 < len(text) && text[i+1] == quote:
+			i++
+		case text[i] == quote:
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// dollarTag is the opening mark of a dollar-quoted text, such as $$ or $body$; empty for a parameter such as $1.
+func dollarTag(text string) string {
+	n := 1
+	for n < len(text) && isWordByte(text[n]) {
+		n++
+	}
+	if n == len(text) || text[n] != '$' || n > 1 && text[1] >= '0' && text[1] <= '9' {
+		return ""
+	}
+	return text[:n+1]
+}
+
+// begins are the words that a statement of a step may begin with. The server takes one statement at a time, so the first word shows
+// what it is; examine finds what a function does besides.
+var begins = map[string]bool{
+	"select": true, "insert": true, "update": true, "delete": true, "merge": true, "with": true, "values": true, "table": true, "call": true, "do": true,
+	"create": true, "alter": true, "drop": true, "truncate": true,
+}
+
+// alters are the statements of the schema that have an exact inverse, by their first words. Whether this one has it is tried when it runs.
+var alters = []string{"create", "alter table", "drop table", "truncate"}
+
+// escapes are statements and functions whose effect a rollback does not take back, with the reason.
+var escapes = map[string]string{
+	"begin": controls, "start": controls, "commit": controls, "end": controls, "rollback": controls, "abort": controls, "savepoint": controls,
+	"release": controls, "prepare": controls,
+	"vacuum": "it runs outside of transactions", "cluster": "it rewrites tables", "reindex": "it changes no rows; run it by hand",
+	"copy": "it reads or writes files, or runs programs; use INSERT", "listen": sends, "notify": sends, "unlisten": sends, "pg_notify": sends,
+	"set": session, "reset": session, "discard": session, "set_config": session,
+	"session_replication_role": session, "load": "it runs code in the server", "lock": "a lock is no change",
+	"lo_import": "it reads a file of the server", "lo_export": "it writes a file of the server", "pg_terminate_backend": "it ends other connections",
+	"pg_cancel_backend": "it ends other statements", "pg_reload_conf": "it changes the server", "pg_advisory_lock": "the lock would outlive the statement",
+	"dblink": "it works in a transaction of its own", "dblink_exec": "it works in a transaction of its own",
+	"dblink_connect": "it works in a transaction of its own", "dblink_send_query": "it works in a transaction of its own",
+	"grant": schemaChange, "revoke": schemaChange, "comment": schemaChange,
+	"reassign": schemaChange, "security": schemaChange, "import": schemaChange, "refresh": schemaChange,
+}
+
+const (
+	controls     = "all statements of a step are one transaction, which Unwind begins and ends"
+	sends        = "a message that was sent does not come back"
+	session      = "it changes the connection, not the database"
+	schemaChange = "of changes of the schema, a step runs CREATE, ALTER TABLE ... ADD, DROP TABLE and TRUNCATE"
+)
+
+// checkStatement refuses a statement, given its words, that cannot be undone because of what it is.
+func checkStatement(where string, words []string) error {
+	if len(words) == 0 || !begins[words[0]] {
+		first := "it"
+		reason := "a step runs INSERT, UPDATE, DELETE, MERGE, SELECT, WITH, VALUES, CALL, DO, CREATE, ALTER TABLE, DROP TABLE and TRUNCATE"
+		if len(words) > 0 {
+			first = strings.ToUpper(words[0])
+			if r := escapes[words[0]]; r != "" {
+				reason = r
+			}
+		}
+		return activities.Errorf(activities.Refused, "%s: %s is not allowed: %s", where, first, reason)
+	}
+	if isAlteration(words) {
+		return checkAlteration(where, words)
+	}
+	for _, w := range words[1:] {
+		// Words that may also be the name of a column are looked at only where a statement begins; functions, everywhere.
+		if strings.Contains(w, "_") || strings.HasPrefix(w, "dblink") {
+			if r := escapes[w]; r != "" {
+				return activities.Errorf(activities.Refused, "%s: %s is not allowed: %s", where, w, r)
+			}
+		}
+	}
+	return nil
+}
+
+// checkAlteration refuses what has no inverse for certain, or escapes from the transaction.
+func checkAlteration(where string, words []string) error {
+	text := strings.Join(words, " ") + " "
+	allowed := slices.ContainsFunc(alters, func(begin string) bool { return strings.HasPrefix(text, begin+" ") })
+	reason := schemaChange
+	switch {
+	case slices.Contains(words, "concurrently"):
+		allowed, reason = false, "CONCURRENTLY runs outside of transactions; leave it out, or run it by hand"
+	case words[0] == "create" && slices.Contains(words[:min(len(words), 4)], "replace"):
+		allowed, reason = false, "OR REPLACE takes away what was there; drop it by hand, or choose another name"
+	case words[0] == "create" && len(words) > 1 && slices.Contains(outsideSchema, words[1]):
+		allowed, reason = false, "it makes what no schema holds; run it by hand"
+	}
+	if allowed {
+		return nil
+	}
+	return activities.Errorf(activities.Refused, "%s: %s is not allowed: %s", where, strings.ToUpper(strings.Join(words[:min(len(words), 2)], " ")), reason)
+}
+
+// outsideSchema are things that CREATE makes and that no schema holds, or that end with the connection.
+var outsideSchema = []string{
+	"database", "role", "user", "group", "tablespace", "temp", "temporary", "local", "global", "extension", "subscription", "publication", "server", "foreign", "event",
+	"access", "language", "cast", "operator", "rule", "trigger", "policy", "statistics", "conversion", "collation", "aggregate", "transform", "text", "default",
+}

@@ -1,0 +1,346 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Undo puts the rows back in one transaction.
+func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	c, err := a.openEntry(ctx, e, undoName)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	defer c.close()
+	if err := c.checkReplication(); err != nil {
+		return activities.Undone{}, err
+	}
+	if err := c.checkNotLost(e, d.Done); err != nil {
+		return activities.Undone{}, err
+	}
+	if err := c.ensureJournal(); err != nil {
+		return activities.Undone{}, err
+	}
+	reach("undo-begun")
+	if err := c.fence(e, undoing); err != nil {
+		return activities.Undone{}, err
+	}
+	reach("fenced")
+	var undone activities.Undone
+	err = c.waiting(e.Token, func() error {
+		return c.inTransaction(func() (err error) {
+			undone, err = c.undoOnce(e, d)
+			return err
+		})
+	})
+	if drifted, ok := errors.AsType[driftError](err); ok {
+		return drifted.undone(), nil
+	}
+	return undone, err
+}
+
+// openEntry connects to the database of an entry.
+func (w *world) openEntry(ctx context.Context, e activities.Entry, purpose string) (*connection, error) {
+	p, err := activities.DecodeParams[undoParams](e.Params)
+	if err != nil {
+		return nil, err
+	}
+	return w.open(ctx, e, p.Database, purpose)
+}
+
+// checkNotLost returns DamagedRecord if a step that is done has no record.
+func (c *connection) checkNotLost(e activities.Entry, isDone bool) error {
+	if !isDone {
+		return nil
+	}
+	there, err := c.hasJournal()
+	if err != nil {
+		return err
+	}
+	if there {
+		r, err := c.readRecord(e.Token, false)
+		if err != nil || r != nil {
+			return err
+		}
+	}
+	return activities.Errorf(activities.DamagedRecord, "database %s has no record of token %s in unwind.record, though the step has acted (was the database restored from a backup?): "+
+		"nothing was touched; put the record back, or decide what becomes of the step", c.name, e.Token)
+}
+
+// driftError is drift that an undo found.
+type driftError struct{ drift activities.Drift }
+
+func (d driftError) Error() string { return "drift" }
+
+func (d driftError) undone() activities.Undone {
+	first, _, _ := strings.Cut(d.drift.Diff, "\n")
+	return activities.Undone{Outcome: activities.Drifted, Observed: first, Drift: &d.drift}
+}
+
+func newDrift(diff string, digest ...[]byte) driftError {
+	if len(digest) == 0 {
+		digest = [][]byte{[]byte(diff)}
+	}
+	return driftError{activities.Drift{Diff: diff, Digest: activities.DigestOf(digest...)}}
+}
+
+// undoOnce is one transaction.
+func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	r, err := c.readRecord(e.Token, true)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	switch {
+	case r == nil:
+		return activities.Undone{}, activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record is gone since the undo began", c.name, e.Token)
+	case r.Forgotten || r.State == released:
+		return activities.Undone{}, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", e.Token)
+	case r.State == undone:
+		return r.Outcome, nil
+	}
+	outcome := activities.Undone{Outcome: activities.Nothing, Observed: "the transaction of the step was never committed, and no longer can be"}
+	if r.Tables != nil {
+		if outcome, err = c.putBack(r, d); err != nil {
+			return activities.Undone{}, err
+		}
+	} else if d.Done {
+		return activities.Undone{}, activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record says that the step has not acted, though it has; nothing was touched",
+			c.name, e.Token)
+	}
+	reach("restored")
+	raw, err := json.Marshal(outcome)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	if err := c.run("UPDATE unwind.record SET state = $2, outcome = $3, ended = $4 WHERE n = $1", r.N, undone, string(raw), timestamp(time.Now())); err != nil {
+		return activities.Undone{}, err
+	}
+	reach("outcome")
+	return outcome, nil
+}
+
+// putBack compares the rows with what the step left, and replaces them by what was there before.
+func (c *connection) putBack(r *record, d activities.Decision) (activities.Undone, error) {
+	// Triggers do not run again: what they changed was captured. Constraints that triggers enforce are looked at afterwards.
+	if err := c.run("SET LOCAL session_replication_role = replica"); err != nil {
+		return activities.Undone{}, err
+	}
+	if problem, err := c.findMisfit(r); err != nil || problem != "" {
+		if err == nil {
+			err = newDrift(problem)
+		}
+		return activities.Undone{}, err
+	}
+	if err := c.checkComplete(r); err != nil {
+		return activities.Undone{}, err
+	}
+	if d.Force != "" {
+		for _, t := range r.Tables { // what was shown stays as it is until it is overwritten
+			if err := c.run(lockRows(t), r.N, t.OID); err != nil {
+				return activities.Undone{}, err
+			}
+		}
+	}
+	drift, err := c.findDrift(r)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	forced := drift != nil && d.Force == drift.drift.Digest
+	if drift != nil && !forced {
+		return activities.Undone{}, *drift
+	}
+	if err := c.replaceRows(r, forced); err != nil {
+		return activities.Undone{}, err
+	}
+	observed := fmt.Sprintf("%d rows of %d tables are as they were", r.Rows, len(r.Tables))
+	if r.Alterations != nil {
+		schema, err := c.revertSchema(r)
+		if err != nil {
+			return activities.Undone{}, err
+		}
+		observed += schema
+	}
+	if err := c.run("SET LOCAL session_replication_role = origin"); err != nil {
+		return activities.Undone{}, err
+	}
+	if forced {
+		observed += ", over what someone else had changed"
+	}
+	return activities.Undone{Outcome: activities.Restored, Observed: observed}, nil
+}
+
+// replaceRows replaces the rows that a step left by those that were there before.
+func (c *connection) replaceRows(r *record, forced bool) error {
+	for _, t := range r.Tables {
+		if err := c.removeRows(r.N, t, forced); err != nil {
+			return err
+		}
+	}
+	reach("removed")
+	for _, t := range r.Tables {
+		if err := c.insertRows(r.N, t); err != nil {
+			return err
+		}
+	}
+	if err := c.checkForeignKeys(r.N, r.Tables); err != nil {
+		return err
+	}
+	for _, t := range r.Tables {
+		if err := errors.Join(c.verify(r.N, t), c.passOn(r.N, t)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// revertSchema takes the alterations of a step back, and says what the schema is then.
+func (c *connection) revertSchema(r *record) (observed string, err error) {
+	if err := c.revert(r.N, r.Alterations); err != nil {
+		return "", err
+	}
+	is, err := c.describe()
+	if err == nil && activities.DigestOf([]byte(is)) != r.Alterations[0].Was {
+		return ", and so is the schema where the step changed it; others have changed it elsewhere since", nil
+	}
+	return ", and so is the schema", err
+}
+
+// findMisfit returns why nothing of a step can be put back as things are; empty if it can.
+func (c *connection) findMisfit(r *record) (problem string, err error) {
+	if problem, err = c.findAltered(r.Tables); err == nil && problem == "" {
+		problem, err = c.findLost(r.Alterations)
+	}
+	return problem, err
+}
+
+// checkComplete returns DamagedRecord unless all events are there that the step committed.
+func (c *connection) checkComplete(r *record) error {
+	var events int64
+	if err := c.scan("SELECT count(*) FROM unwind.change WHERE record = $1", []any{r.N}, &events); err != nil {
+		return err
+	}
+	if events != r.Rows {
+		return activities.Errorf(activities.DamagedRecord, "database %s: the step changed %d rows, and unwind.change has %d of them; nothing was touched", c.name, r.Rows, events)
+	}
+	return nil
+}
+
+// found joins each event of a table with the row that has its new key now, and with the one that has its old key.
+func found(t *table, columns string) string {
+	return fmt.Sprintf(`SELECT %[3]s FROM
+		(SELECT old_key, new_key, old::%[1]s AS o, new::%[1]s AS n, coalesce(version, xmin) AS version FROM unwind.change WHERE record = $1 AND relid = $2 OFFSET 0) e
+		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown, q.xmin AS version FROM ONLY %[1]s q WHERE e.new_key IS NOT NULL AND %[2]s) l ON true
+		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown FROM ONLY %[1]s q
+			WHERE e.old_key IS NOT NULL AND e.old_key IS DISTINCT FROM e.new_key AND %[4]s
+			AND NOT EXISTS (SELECT FROM unwind.change o WHERE o.record = $1 AND o.relid = $2 AND o.new_key = %[5]s)) b ON true`,
+		t.quoted(), t.on("e.n"), columns, t.on("e.o"), t.key("q"))
+}
+
+// isDrift is the condition for a row that the step left and that is gone or has another version, or for a deleted key that exists again.
+const isDrift = `(e.new_key IS NOT NULL AND l.version IS DISTINCT FROM e.version OR b.image IS NOT NULL)`
+
+func lockRows(t *table) string {
+	return fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM (SELECT old::%[1]s AS o, new::%[1]s AS n FROM unwind.change WHERE record = $1 AND relid = $2 OFFSET 0) e
+		JOIN ONLY %[1]s q ON %[2]s OR %[3]s FOR UPDATE OF q) s`, t.quoted(), t.on("e.n"), t.on("e.o"))
+}
+
+// findDrift compares every row with what the step left; nil if nothing differs.
+func (c *connection) findDrift(r *record) (*driftError, error) {
+	var parts [][]byte
+	var shown []string
+	total := 0
+	for _, t := range r.Tables {
+		type row struct {
+			Left, Now, Shown, Key *string
+		}
+		rows, err := collect(c, pgx.RowToStructByPos[row], found(t, `to_jsonb(e.n)::text, coalesce(l.image, b.image), coalesce(l.shown, b.shown), coalesce(e.new_key, e.old_key)`)+
+			" WHERE "+isDrift+` ORDER BY coalesce(e.new_key, e.old_key) COLLATE "C"`, r.N, t.OID)
+		if err != nil {
+			return nil, err
+		}
+		for i, each := range rows {
+			state := "gone"
+			if each.Now != nil {
+				state = "now " + *each.Now
+			}
+			parts = append(parts, []byte(t.name()), []byte(*each.Key), []byte(state))
+			if i < shownRows {
+				shown = append(shown, fmt.Sprintf("%s, as the step left it and as it is now:\n%s", t.name(), c.showRow(t, images{each.Left, each.Shown})))
+			}
+		}
+		total += len(rows)
+	}
+	if total == 0 {
+		return nil, nil //nolint:nilnil // documented
+	}
+	d := newDrift(fmt.Sprintf("%d rows were changed since the step, or keys that it removed are there again\n%s", total, strings.Join(shown, "")), parts...)
+	return &d, nil
+}
+
+// errMoved is a change by somebody else between looking and replacing: the next attempt shows it.
+var errMoved = errors.New("a row was changed while the undo ran; it is looked at again")
+
+// removeRows deletes the rows that the step left: only in the version that it left, unless their drift is forced.
+func (c *connection) removeRows(n int64, t *table, forced bool) error {
+	condition := fmt.Sprintf("%s AND q.xmin = e.version", t.on("e.n"))
+	if forced {
+		condition = fmt.Sprintf("(%s OR %s)", t.on("e.n"), t.on("e.o"))
+	}
+	sql := fmt.Sprintf(`DELETE FROM ONLY %[1]s q USING
+		(SELECT old::%[1]s AS o, new::%[1]s AS n, coalesce(version, xmin) AS version FROM unwind.change WHERE record = $1 AND relid = $2 %[2]s OFFSET 0) e
+		WHERE %[3]s`, t.quoted(), map[bool]string{false: "AND new_key IS NOT NULL"}[forced], condition)
+	tag, err := c.Exec(c.ctx, sql, n, t.OID)
+	if err != nil {
+		return c.explain(err)
+	}
+	if !forced && tag.RowsAffected() != t.Came+t.Changed {
+		return errMoved
+	}
+	return nil
+}
+
+// insertRows inserts the rows as they were.
+func (c *connection) insertRows(n int64, t *table) error {
+	var names, values []string
+	for _, column := range t.Columns {
+		if !column.Generated {
+			names = append(names, quote(column.Name))
+			values = append(values, "(e.o)."+quote(column.Name))
+		}
+	}
+	err := c.run(fmt.Sprintf(`INSERT INTO %[1]s (%[2]s) OVERRIDING SYSTEM VALUE SELECT %[3]s FROM
+		(SELECT old::%[1]s AS o FROM unwind.change WHERE record = $1 AND relid = $2 AND old_key IS NOT NULL OFFSET 0) e`,
+		t.quoted(), strings.Join(names, ", "), strings.Join(values, ", ")), n, t.OID)
+	if e, ok := errors.AsType[*activities.Error](err); ok && e.Type == activities.ActionDenied {
+		return newDrift(fmt.Sprintf("rows of %s cannot be put back beside what others have changed since: %s", t.name(), e.Message))
+	}
+	return err
+}
+
+// verify compares the rows with what they were.
+func (c *connection) verify(n int64, t *table) error {
+	var same int64
+	if err := c.scan(fmt.Sprintf(`SELECT count(*) FROM (SELECT old, old::%[1]s AS o FROM unwind.change WHERE record = $1 AND relid = $2 AND old_key IS NOT NULL OFFSET 0) e
+		JOIN ONLY %[1]s q ON %[2]s WHERE (q.*)::text = e.old`, t.quoted(), t.on("e.o")), []any{n, t.OID}, &same); err != nil {
+		return err
+	}
+	if want := t.Went + t.Changed; same != want {
+		return newDrift(fmt.Sprintf("%d of %d rows of %s would not be as they were (a generated column, or a type, is computed in another way now); nothing was touched", want-same, want, t.name()))
+	}
+	return nil
+}
+
+// passOn stores the version that a row has now in the records of earlier steps, if the row is again as such a step left it.
+func (c *connection) passOn(n int64, t *table) error {
+	return c.run(`UPDATE unwind.change c SET version = pg_current_xact_id()::xid FROM unwind.record r, unwind.change e
+		WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2
+		AND e.record = $1 AND e.relid = $2 AND c.new_key = e.old_key AND c.new = e.old`, n, t.OID)
+}

@@ -1,0 +1,214 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// Documents of a token besides those of package journal, and the names of the files of an attempt.
+const (
+	actedDoc       = "acted" // written before an undo commits: it proves that the step has acted
+	rowsName       = "rows-"
+	checkpointName = "checkpoint-"
+)
+
+// record holds what an undo must know whichever attempt commits.
+type record struct {
+	journal.Owned
+
+	Want activities.Digest `json:"want,omitempty"`
+	// Path is the database without symlinks, and ID the file.
+	Path string   `json:"path"`
+	ID   identity `json:"id"`
+}
+
+// applied is the content of journal.Applied, and of actedDoc.
+type applied struct {
+	Mark   mark              `json:"mark"`
+	Result activities.Result `json:"result,omitzero"`
+}
+
+func (c *call) rowsFile(attempt string) string { return filepath.Join(c.token.Dir(), rowsName+attempt) }
+
+func (c *call) checkpointFile(attempt string) string {
+	return filepath.Join(c.token.Dir(), checkpointName+attempt)
+}
+
+// removeFiles removes the undo data of all attempts.
+func (c *call) removeFiles() error {
+	entries, err := os.ReadDir(c.token.Dir())
+	for _, e := range entries {
+		if name := e.Name(); strings.HasPrefix(name, rowsName) || strings.HasPrefix(name, checkpointName) {
+			err = errors.Join(err, os.Remove(filepath.Join(c.token.Dir(), name)))
+		}
+	}
+	return err
+}
+
+// markers is the table in a database that has a row for each step that can be undone. The row is committed with the change of the
+// step, and deleted by its undo or release; the table is dropped with its last row.
+const markers = "_unwind_steps"
+
+// mark is a row of this table.
+type mark struct {
+	Attempt string `json:"attempt"`
+	// Digest is that of the attempt's rows file.
+	Digest string `json:"digest"`
+}
+
+func (d *database) mark(token string, m mark) error {
+	if err := d.run("CREATE TABLE IF NOT EXISTS main." + markers + " (token TEXT PRIMARY KEY, attempt TEXT NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID"); err != nil {
+		return err
+	}
+	return d.run("INSERT INTO main."+markers+" VALUES (?, ?, ?)", token, m.Attempt, m.Digest)
+}
+
+// findMark finds the mark of a token.
+func (d *database) findMark(token string) (m mark, found bool, err error) {
+	there, err := d.number("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", markers)
+	if err != nil || there == 0 {
+		return m, false, err
+	}
+	err = run(d.Conn, "SELECT attempt, digest FROM main."+markers+" WHERE token = ?", []any{token}, func(q *sqlite.Stmt) error {
+		m, found = mark{q.ColumnText(0), q.ColumnText(1)}, true
+		return nil
+	})
+	return m, found, err
+}
+
+// unmark removes the mark of a token, and the table with the last.
+func (d *database) unmark(token string) error {
+	if _, found, err := d.findMark(token); err != nil || !found {
+		return err
+	}
+	if err := d.run("DELETE FROM main."+markers+" WHERE token = ?", token); err != nil {
+		return err
+	}
+	left, err := d.number("SELECT count(*) FROM main." + markers)
+	if err == nil && left == 0 {
+		err = d.run("DROP TABLE main." + markers)
+	}
+	return err
+}
+
+// apply runs the statements and commits them with the mark. The mark shows whether an earlier attempt has committed.
+func (c *call) apply(ctx context.Context) (activities.Result, error) {
+	var none activities.Result
+	unlock, err := c.lockToken(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer unlock()
+	if err := c.token.CheckOpen(); err != nil {
+		return none, err
+	}
+	p, err := parseExec(c.Step.With)
+	if err != nil {
+		return none, err
+	}
+	var rec record
+	found, err := c.token.Read(journal.Record, &rec)
+	if err != nil {
+		return none, err
+	}
+	if !found {
+		if err := c.token.CheckNotLost(false); err != nil {
+			return none, err
+		}
+		if rec.Path, err = c.locateThere(p.Database); err != nil {
+			return none, err
+		}
+	}
+	d, err := c.open(rec.Path)
+	if err != nil {
+		return none, err
+	}
+	defer d.Close()
+	if !found {
+		rec.ID, rec.Owned, rec.Want = d.id, journal.Own(ctx, c.Entry), c.Want
+	} else if rec.ID != d.id {
+		return none, activities.Errorf(activities.UnknownOutcome, "%s was replaced by another file since an earlier attempt", rec.Path)
+	}
+	m, committed, err := d.findMark(c.Entry.Token)
+	if err != nil {
+		return none, err
+	}
+	if committed {
+		return c.confirm(m)
+	}
+	var done applied
+	if was, err := c.token.Read(journal.Applied, &done); err != nil || was {
+		return done.Result, err // and its mark is gone: an undo will report why
+	}
+	return c.commitOnce(ctx, d, p, rec, found)
+}
+
+// commitOnce makes the change; judged says that there is a record already.
+func (c *call) commitOnce(ctx context.Context, d *database, p execParams, rec record, judged bool) (none activities.Result, err error) {
+	if err := c.removeFiles(); err != nil { // of attempts that have not committed
+		return none, err
+	}
+	m := mark{Attempt: rand.Text()}
+	e, end, err := c.execute(ctx, d, p, m.Attempt)
+	if err != nil {
+		return none, err
+	}
+	defer end()
+	now, err := c.digest(d, e)
+	if err == nil && c.Want != "" && !judged && c.Want != now {
+		err = activities.Errorf(activities.StaleApproval, "the change, or what it changes, is not what was approved; plan and approve it again")
+	}
+	if err == nil {
+		e.Result.After = now
+		e.Result.Summary, err = e.summarize(d)
+	}
+	if err != nil {
+		return none, errors.Join(err, e.store.Close(), c.removeFiles())
+	}
+	if m.Digest, err = e.store.seal(e.notes); err != nil {
+		return none, err
+	}
+	c.reach("captured")
+	if _, err := c.token.Create(journal.Record, &rec); err != nil {
+		return none, err
+	}
+	c.reach("recorded")
+	if err := d.mark(c.Entry.Token, m); err != nil {
+		return none, explain(d.path, err)
+	}
+	c.reach("marked")
+	if err := c.token.CheckOpen(); err != nil {
+		return none, err
+	}
+	if err := d.commit(); err != nil {
+		return none, err
+	}
+	c.reach("committed")
+	return c.confirm(m)
+}
+
+// confirm records that an attempt has committed.
+func (c *call) confirm(m mark) (activities.Result, error) {
+	done := applied{Mark: m}
+	if found, err := c.token.Read(journal.Applied, &done); err != nil || found {
+		return done.Result, err
+	}
+	s, n, err := openStore(c.rowsFile(m.Attempt), m.Digest)
+	if err != nil {
+		return n.Result, err
+	}
+	defer s.Close()
+	done.Result = n.Result
+	_, err = c.token.Create(journal.Applied, &done)
+	c.reach("applied")
+	return done.Result, err
+}

@@ -1,0 +1,53 @@
+package sqlite
+
+import (
+	"context"
+	"os"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Local does the calls of sqlite.exec and sqlite.query in this process, without the cost of another.
+type Local struct{ Config Config }
+
+// Plan plans a step.
+func (l Local) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	return do[activities.Change](ctx, job{Op: opPlan, Config: l.Config, Entry: e, Step: s})
+}
+
+// Apply does a step.
+func (l Local) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	op := opApply
+	if e.Action == queryName {
+		op = opQuery
+	}
+	return do[activities.Result](ctx, job{Op: op, Config: l.Config, Entry: e, Step: s, Want: want})
+}
+
+// Undo undoes a step.
+func (l Local) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	return do[activities.Undone](ctx, job{Op: opUndo, Config: l.Config, Entry: e, Decision: d})
+}
+
+// Release releases a step.
+func (l Local) Release(ctx context.Context, e activities.Entry) error {
+	_, err := do[struct{}](ctx, job{Op: opRelease, Config: l.Config, Entry: e})
+	return err
+}
+
+func do[T any](ctx context.Context, j job) (result T, err error) {
+	got, err := j.do(ctx)
+	if err == nil && got != nil {
+		result = got.(T) //nolint:forcetypeassert // each call has its result
+	}
+	return result, err
+}
+
+// OnSync calls look before each file of undo data, and its folder, is synced.
+func OnSync(look func(path string)) (restore func()) {
+	fsync = func(f *os.File) error {
+		look(f.Name())
+		return f.Sync()
+	}
+	return func() { fsync = (*os.File).Sync }
+}

@@ -1,0 +1,230 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// plan runs the statements in a transaction that it rolls back.
+func (c *call) plan(ctx context.Context) (change activities.Change, err error) {
+	unlock, err := c.lockToken(ctx)
+	if err != nil {
+		return change, err
+	}
+	defer unlock()
+	if err := c.token.CheckOpen(); err != nil {
+		return change, err
+	}
+	if c.isQuery() {
+		return c.planQuery()
+	}
+	p, err := parseExec(c.Step.With)
+	if err != nil {
+		return change, err
+	}
+	path, err := c.locateThere(p.Database)
+	if err != nil {
+		return change, err
+	}
+	d, err := c.open(path)
+	if err != nil {
+		return change, err
+	}
+	defer d.Close()
+	e, end, err := c.execute(ctx, d, p, "plan")
+	if err != nil {
+		return change, err
+	}
+	defer end()
+	c.reach("rehearsed")
+	change, err = c.describe(d, e)
+	if err = errors.Join(err, e.store.Close(), c.removeFiles()); err != nil {
+		return change, err
+	}
+	end()
+	c.reach("taken-back")
+	return change, nil
+}
+
+// tally counts the rows of a table that are inserted, deleted and updated.
+type tally struct{ come, gone, changed int64 }
+
+func (e *effect) count() (map[string]*tally, error) {
+	all := map[string]*tally{}
+	return all, e.store.each(func(i images) error {
+		t := all[i.table]
+		if t == nil {
+			t = &tally{}
+			all[i.table] = t
+		}
+		switch i.change() {
+		case "+":
+			t.come++
+		case "-":
+			t.gone++
+		default:
+			t.changed++
+		}
+		return nil
+	})
+}
+
+func (t tally) String() string {
+	var parts []string
+	for _, p := range []struct {
+		n    int64
+		verb string
+	}{{t.come, "come"}, {t.gone, "go"}, {t.changed, "change"}} {
+		switch {
+		case p.n == 1:
+			parts = append(parts, "1 row "+p.verb+"s")
+		case p.n > 1:
+			parts = append(parts, fmt.Sprintf("%d rows %s", p.n, p.verb))
+		}
+	}
+	return strings.ReplaceAll(strings.Join(parts, ", "), "gos", "goes")
+}
+
+func (e *effect) summarize(d *database) (string, error) {
+	var parts []string
+	if e.why != nil {
+		parts = compareContent(e.Before, e.After)
+	} else {
+		tallies, err := e.count()
+		if err != nil {
+			return "", err
+		}
+		for _, name := range slices.Sorted(maps.Keys(tallies)) {
+			parts = append(parts, name+": "+tallies[name].String())
+		}
+	}
+	if len(parts) == 0 {
+		parts = []string{"nothing changes"}
+	}
+	return d.path + ": " + strings.Join(parts, "; "), nil
+}
+
+// shownRows is how many rows a person sees.
+const shownRows = 20
+
+func (c *call) describe(d *database, e *effect) (change activities.Change, err error) {
+	change = activities.Change{
+		Strategy: activities.Transaction, Risk: activities.Medium, Keys: []string{keyPrefix + d.path},
+		Undo: "the changed rows are put back in one transaction, without the database's triggers",
+	}
+	if change.Digest, err = c.digest(d, e); err != nil {
+		return change, err
+	}
+	if change.Summary, err = e.summarize(d); err != nil {
+		return change, err
+	}
+	if e.why != nil {
+		info, err := os.Stat(d.path)
+		if err != nil {
+			return change, err
+		}
+		slices.Sort(e.why)
+		change.Strategy, change.Risk = activities.Snapshot, activities.High
+		change.Undo = "the whole file is put back from a checkpoint, unless somebody has changed anything in it since"
+		change.Facts = append(change.Facts, strings.Join(slices.Compact(e.why), "; "),
+			fmt.Sprintf("the whole file is copied first: %d bytes", info.Size()))
+		change.Diff = strings.Join(compareContent(e.Before, e.After), "\n")
+		change.Unchanged = change.Diff == ""
+		return change, nil
+	}
+	tallies, err := e.count()
+	if err != nil {
+		return change, err
+	}
+	change.Unchanged = len(tallies) == 0
+	for _, name := range slices.Sorted(maps.Keys(tallies)) {
+		t := tallies[name]
+		left, err := d.number("SELECT count(*) FROM " + e.tables[lower(name)].target())
+		if err != nil {
+			return change, err
+		}
+		had := left - t.come + t.gone
+		change.Facts = append(change.Facts, fmt.Sprintf("%s: %s, of %s", name, t, countOf(had, "row")))
+	}
+	shown, all := "", int64(0)
+	err = e.store.each(func(i images) error {
+		if all++; all <= shownRows {
+			shown += i.describe(e.tables[lower(i.table)], false) + "\n"
+		}
+		return nil
+	})
+	if all > shownRows {
+		shown += fmt.Sprintf("... and %s more\n", countOf(all-shownRows, "row"))
+	}
+	change.Diff = shown
+	return change, err
+}
+
+// describe is a line for a person: "~ people id=1 name='Ann' -> 'Anna'".
+func (i images) describe(t *table, private bool) string {
+	show := func(v any) string { return literal(v, private) }
+	var line strings.Builder
+	line.WriteString(i.change() + " " + i.table)
+	for n, at := range t.key {
+		line.WriteString(" " + t.names[at] + "=" + show(i.key[n]))
+	}
+	for at, name := range t.names {
+		if slices.Contains(t.key, at) {
+			continue
+		}
+		switch i.change() {
+		case "+":
+			line.WriteString(" " + name + "=" + show(i.after[at]))
+		case "-":
+			line.WriteString(" " + name + "=" + show(i.before[at]))
+		default:
+			if !equal(i.before[at:at+1], i.after[at:at+1]) {
+				line.WriteString(" " + name + "=" + show(i.before[at]) + " -> " + show(i.after[at]))
+			}
+		}
+	}
+	return line.String()
+}
+
+// maxLiteral is how many bytes of a value are shown.
+const maxLiteral = 200
+
+// literal is a value as SQL writes it, or its digest.
+func literal(v any, private bool) string {
+	if private && v != nil {
+		return "<" + activities.DigestOf(encode([]any{v})).Short() + ">"
+	}
+	switch v := v.(type) {
+	case nil:
+		return "NULL"
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	case string:
+		if len(v) > maxLiteral {
+			cut := v[:maxLiteral]
+			for !utf8.ValidString(cut) && len(cut) > maxLiteral-utf8.UTFMax {
+				cut = cut[:len(cut)-1]
+			}
+			v = cut + fmt.Sprintf("... (%d bytes)", len(v))
+		}
+		return "'" + strings.ReplaceAll(strconv.Quote(v)[1:len(strconv.Quote(v))-1], "'", "''") + "'"
+	case []byte:
+		if len(v) > maxLiteral/2 {
+			return fmt.Sprintf("x'%s...' (%d bytes)", hex.EncodeToString(v[:maxLiteral/2]), len(v))
+		}
+		return "x'" + hex.EncodeToString(v) + "'"
+	}
+	return ""
+}

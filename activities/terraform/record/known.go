@@ -1,0 +1,89 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities/terraform/configuration"
+	"github.com/seed-62bf7108/unwind/activities/terraform/state"
+	"github.com/seed-62bf7108/unwind/internal/durable"
+)
+
+// The folder "known" has, for each state that this worker made, the configuration that made it: a file per lineage and
+// serial. Such a file stays true for ever, so it is written once, by whoever is first, and a late writer does no harm.
+
+func (s *Store) knownFile(lineage string, serial uint64) string {
+	return filepath.Join(s.known, fmt.Sprintf("%s-%d", filepath.Base(lineage), serial))
+}
+
+// FindKnown returns the configuration that made a state, or nil.
+func (s *Store) FindKnown(of *state.State) (*configuration.Bundle, error) {
+	if !of.Exists() {
+		return nil, nil
+	}
+	file := s.knownFile(of.Lineage, of.Serial)
+	sealed, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := &configuration.Bundle{}
+	return b, s.seal.Decrypt(filepath.Base(file), sealed, b)
+}
+
+// KeepKnown keeps the configuration that made a state, in place of those of older states of its lineage. Records of steps
+// that can still be undone have copies of their own.
+func (s *Store) KeepKnown(of *state.State, b configuration.Bundle) error {
+	if !of.Exists() {
+		return nil
+	}
+	file := s.knownFile(of.Lineage, of.Serial)
+	sealed, err := s.seal.Encrypt(filepath.Base(file), b)
+	if err != nil {
+		return err
+	}
+	if err := durable.Create(file, sealed); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	older, err := filepath.Glob(filepath.Join(s.known, filepath.Base(of.Lineage)+"-*"))
+	for _, f := range older {
+		serial, perr := strconv.ParseUint(f[strings.LastIndexByte(f, '-')+1:], 10, 64)
+		if perr == nil && serial < of.Serial {
+			err = errors.Join(err, os.Remove(f))
+		}
+	}
+	return err
+}
+
+// UndoPlan says how a step will be undone.
+type UndoPlan string
+
+const (
+	ToNothing  UndoPlan = "nothing"  // there was nothing: everything is destroyed
+	ToKnown    UndoPlan = "known"    // the configuration that this worker applied before
+	ToPrevious UndoPlan = "previous" // the configuration that the step names
+	BySubtract UndoPlan = "subtract" // the step only adds: what it added is destroyed
+	Nowhere    UndoPlan = "nowhere"  // the step changes nothing
+)
+
+// Sentence tells people how a step would be undone.
+func (b UndoPlan) Sentence() string {
+	switch b {
+	case ToNothing:
+		return "Everything that the step makes is destroyed; there was nothing before."
+	case ToKnown:
+		return "What the step adds is destroyed, then the configuration that this worker applied before is applied again."
+	case ToPrevious:
+		return "What the step adds is destroyed, then the configuration in previous is applied again."
+	case BySubtract:
+		return "The step only adds: what it adds is destroyed."
+	}
+	return "The step changes nothing."
+}

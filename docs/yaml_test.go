@@ -1,0 +1,77 @@
+package docs_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+// TestTheDocumentationWorks runs every block of YAML and every command.
+func TestTheDocumentationWorks(t *testing.T) {
+	p := newPlace(t)
+	p.work(p.config())
+	t.Run("yaml", func(t *testing.T) { p.in(t).runYAML() })
+	t.Run("commands", func(t *testing.T) { p.in(t).typeCommands() })
+}
+
+// runYAML runs every task file and every list of steps, takes them back, and starts a worker with every config.
+func (p *place) runYAML() {
+	all := blocks(p.T, "yaml", "yml")
+	require.Greater(p, len(all), 15)
+	for i, b := range all {
+		switch {
+		case b.isSession():
+			p.Run(b.String(), func(t *testing.T) { p.in(t).runSession(b, fmt.Sprintf("%s-%d", p.queue(), i)) })
+		case b.isTask():
+			p.Run(b.String(), func(t *testing.T) { p.in(t).runTask(b, fmt.Sprintf("%s-%d", p.queue(), i)) })
+		default:
+			p.Run(b.String(), func(t *testing.T) { p.in(t).startConfig(b, i) })
+		}
+	}
+}
+
+// in is the place in a test below the one that made it.
+func (p *place) in(t *testing.T) *place {
+	sub := *p
+	sub.T = t
+	return &sub
+}
+
+func (p *place) runTask(b block, id string) {
+	file := p.file(id+".yaml", p.here(b.taskFile()))
+	out := p.watched("starter run " + file + " --watch --id " + id)
+	require.Contains(p, out, "committed: every step is done and stays")
+	if strings.Contains(b.text, ".query") && !strings.Contains(b.text, ".exec") {
+		return // nothing to take back
+	}
+	out = p.watched("starter rollback " + id + " --watch")
+	require.Contains(p, out, "every step that acted was undone", b)
+}
+
+func (p *place) runSession(b block, id string) {
+	p.sh("starter session open " + p.file(id+".yaml", p.here(b.text)) + " --id " + id)
+	p.sh("starter session finish " + id)
+}
+
+// startConfig starts a worker with a config: on queues and with a state folder of its own, and with the emulator for Stripe.
+func (p *place) startConfig(b block, i int) {
+	c, err := host.ReadConfig(p.file(fmt.Sprintf("worker-%d.yaml", i), p.here(b.text)))
+	require.NoError(p, err)
+	if c.Stripe != nil {
+		c.Stripe.URL = p.stripe
+	}
+	c.Queue, c.State, c.StopTimeout = fmt.Sprintf("%s-%d", p.queue(), i), filepath.Join(p.root, fmt.Sprintf("state-%d", i)), time.Second
+	if c.Listen != "" {
+		c.Listen = "127.0.0.1:0"
+	}
+	w := p.work(c)
+	for _, notice := range w.Notices(p.Context()) {
+		require.NotContains(p, notice, "refused")
+	}
+}

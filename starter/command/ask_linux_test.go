@@ -1,0 +1,91 @@
+package command
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+)
+
+const question = "approve step two? y or n, and why: "
+
+func TestAGateIsApprovedWhereItsTaskIsWatched(t *testing.T) {
+	d := newDesk(t)
+	s := newTTY(t, 100, 60)
+	end := s.run(d, "run", d.file(gated), "--id", t.Name(), "--watch")
+	s.shows(question)
+	require.Contains(t, s.screen(), `change    set b from "" to "y"`, "the details stand above the question")
+	for _, nothing := range []string{"maybe", "", "n"} { // a rejection needs its reason
+		before := strings.Count(s.screen(), "nothing was sent: type y")
+		s.types(nothing)
+		require.Eventually(t, func() bool { return strings.Count(s.screen(), "nothing was sent: type y") > before }, waitFor, tick)
+	}
+	require.Len(t, d.state(t.Name()).Gates, 1)
+	s.types("y looks right")
+	require.Equal(t, statusOK, <-end)
+	s.shows("to take it back")
+	require.Contains(t, s.screen(), "approved: step two of task "+t.Name()+" goes on")
+	require.Contains(t, normal(s.screen()), "two: approved by ME: looks right")
+	require.Equal(t, [2]string{"x", "y"}, d.values())
+}
+
+func TestAGateIsRejectedWhereItsTaskIsWatched(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	s := newTTY(t, 100, 60)
+	end := s.run(d, "watch", t.Name())
+	s.shows(question)
+	s.types("n not on a Friday")
+	require.Equal(t, statusFailed, <-end)
+	s.shows("starter: task " + t.Name())
+	require.Contains(t, s.screen(), "rejected: task "+t.Name()+" unwinds")
+	require.Contains(t, normal(s.screen()), "cause: rejected at step two: step two was rejected by ME: not on a Friday")
+	require.Equal(t, [2]string{}, d.values())
+}
+
+func TestAGateThatIsDecidedElsewhereTakesItsQuestionAway(t *testing.T) {
+	d := newDesk(t)
+	s := newTTY(t, 100, 60)
+	end := s.run(d, "run", d.file(gated), "--id", t.Name(), "--watch")
+	s.shows(question)
+	d.ok("approve", t.Name(), "two", "--yes")
+	require.Equal(t, statusOK, <-end)
+	s.shows("to take it back")
+	require.Contains(t, s.screen(), "step two was decided elsewhere")
+}
+
+func TestWhoLeavesAQuestionDecidesNothing(t *testing.T) {
+	d := newDesk(t)
+	s := newTTY(t, 100, 60)
+	end := s.run(d, "run", d.file(gated), "--id", t.Name(), "--watch", "--timeout", "3s")
+	s.shows(question)
+	require.Equal(t, statusTimedOut, <-end)
+	require.Len(t, d.state(t.Name()).Gates, 1)
+	require.Empty(t, d.state(t.Name()).Ignored)
+	d.ok("cancel", t.Name())
+}
+
+func TestTheLiveViewShowsOutputsAndHowFarAStepHasCome(t *testing.T) {
+	d := newDesk(t)
+	s := newTTY(t, 100, 40)
+	end := s.show(d, "run", d.file(`name: long work
+steps:
+  - {id: one, uses: fake.set, with: {key: a, value: x}}
+  - {id: two, uses: fake.set, with: {key: a, value: y}}
+  - {id: work, uses: fake.wait}
+`), "--id", t.Name(), "--watch")
+	s.shows("▸ work")
+	s.shows("     | copied 2 of 9")
+	require.Contains(t, s.screen(), "     before: x", "what two has returned")
+	require.NotContains(t, s.screen(), secretValue)
+	s.shows("     | with *** at hand")
+	history := d.client.GetWorkflowHistory(t.Context(), t.Name(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		event, err := history.Next()
+		require.NoError(t, err)
+		require.NotContains(t, event.String(), "copied 2 of 9")
+	}
+	d.ok("cancel", t.Name())
+	require.Equal(t, statusFailed, <-end)
+}

@@ -1,0 +1,181 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-62bf7108/unwind/starter/local"
+	"github.com/seed-62bf7108/unwind/starter/mcp"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/usage"
+)
+
+// mcpFlags are those of mcp.
+type mcpFlags struct {
+	fileFlags
+	session, key, queue string
+	wait                time.Duration
+	elicit              bool
+	listen, token       string
+}
+
+func (p *program) mcpCommand() *cobra.Command {
+	var f mcpFlags
+	c := &cobra.Command{
+		Use:     "mcp",
+		GroupID: groupServe,
+		Short:   "Serve sessions to an AI agent over the Model Context Protocol",
+		Long: `Mcp is started by an agent's client, which speaks the Model Context Protocol with it over the standard streams; with --listen,
+it serves clients over HTTP. Each action of the catalog is a tool; open, savepoint, rollback, finish, abort, status, diff and plan are the others. docs/mcp.md is the manual.
+
+The handle of a session is signed with a key, which is kept in the state folder, or in the file that --key names. Whoever has a
+handle can use its session.
+
+` + exitStatuses,
+		Example: `  claude mcp add unwind -- starter mcp
+  starter mcp --session policy.yaml --wait 5m
+  starter mcp --listen 127.0.0.1:7380 --token env:MCP_TOKEN`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			token, err := f.checkListen()
+			if err != nil {
+				return err
+			}
+			s, err := p.mcpServer(f)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			if f.listen != "" {
+				return p.listenMCP(cmd.Context(), s, f.listen, token)
+			}
+			return s.Run(cmd.Context(), &sdk.IOTransport{Reader: io.NopCloser(p.streams.In), Writer: unclosed{p.streams.Out}})
+		},
+	}
+	f.addTo(c)
+	c.Flags().StringVar(&f.session, "session", "", "task `file` with session:, which every session begins with")
+	c.Flags().StringVar(&f.key, "key", "", "`file` with the key of the handles (default: mcp.key in the state folder)")
+	c.Flags().StringVar(&f.queue, "queue", "", "shared task `queue` of the workers (default UNWIND_QUEUE, else unwind)")
+	c.Flags().DurationVar(&f.wait, "wait", mcp.DefaultWait, "how long a call waits for a person before it answers that it is pending")
+	c.Flags().BoolVar(&f.elicit, "elicit", false, "at a gate, have the client ask its user, and take the answer for a person's decision")
+	c.Flags().StringVar(&f.listen, "listen", "", "serve streamable HTTP at this `address`, as in 127.0.0.1:7380, instead of the standard streams")
+	c.Flags().StringVar(&f.token, "token", "", "with --listen: the bearer token that clients must send, as `env:NAME` or file:PATH")
+	_ = c.MarkFlagFilename("session", "yaml", "yml")
+	return c
+}
+
+// mcpServer makes a server of the flags.
+func (p *program) mcpServer(f mcpFlags) (*mcp.Server, error) {
+	if f.wait <= 0 {
+		return nil, usage.Errorf("--wait %s: give a time above zero", f.wait)
+	}
+	if len(f.vars) > 0 && f.session == "" {
+		return nil, usage.Errorf("--var is for the file of --session")
+	}
+	config, specs, err := p.knownActions(f.config)
+	if err != nil {
+		return nil, err
+	}
+	c := mcp.Config{
+		Connect: p.connect, Specs: specs, Wait: f.wait, Elicit: f.elicit, Version: version(), Queue: config.Queue,
+		Check: func(document json.RawMessage) (tasks.File, error) {
+			return p.checkTaskFile("plan", document, nil, f.config)
+		},
+	}
+	if f.queue != "" {
+		c.Queue = f.queue
+	}
+	if f.session != "" {
+		file, err := p.readTaskFile(f.session, f.fileFlags)
+		if err != nil {
+			return nil, err
+		}
+		if file.Compiled.Session == nil {
+			return nil, usage.Errorf("--session %s is no session: add session: {}", f.session)
+		}
+		c.Document = file.Document
+	}
+	if f.key == "" {
+		folder, err := local.StateFolder()
+		if err != nil {
+			return nil, usage.Wrap(err)
+		}
+		f.key = filepath.Join(folder, "mcp.key")
+	}
+	if c.Key, err = mcp.ReadKey(f.key); err != nil {
+		return nil, usage.Wrap(err)
+	}
+	return mcp.New(c)
+}
+
+// minToken is how long, in bytes, a token must be at least.
+const minToken = 16
+
+// readToken reads the bearer token that a flag names; empty where it names none.
+func readToken(from string) (string, error) {
+	kind, name, _ := strings.Cut(from, ":")
+	var token string
+	switch {
+	case from == "":
+		return "", nil
+	case kind == "env" && name != "":
+		token = os.Getenv(name)
+	case kind == "file" && name != "":
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			return "", usage.Errorf("--token: %w", err)
+		}
+		token = string(raw)
+	default:
+		return "", usage.Errorf("--token: give env:NAME or file:PATH, not the token itself: others can see a command line")
+	}
+	if token = strings.TrimSpace(token); len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
+		return "", usage.Errorf("--token %s: it holds no token of at least %d characters without blanks", from, minToken)
+	}
+	return token, nil
+}
+
+// checkListen reads the token that --listen needs, and refuses an address that is open to others without one.
+func (f mcpFlags) checkListen() (token string, err error) {
+	if f.listen == "" {
+		if f.token != "" {
+			return "", usage.Errorf("--token is for --listen")
+		}
+		return "", nil
+	}
+	name, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return "", usage.Errorf("--listen %q: give HOST:PORT, as in 127.0.0.1:7380", f.listen)
+	}
+	if token, err = readToken(f.token); err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(name); token == "" && name != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return "", usage.Errorf("--listen %s: others can reach it; give --token, or an address of this machine alone, as 127.0.0.1:7380", f.listen)
+	}
+	return token, nil
+}
+
+// listenMCP serves HTTP at an address.
+func (p *program) listenMCP(ctx context.Context, s *mcp.Server, address, token string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return usage.Errorf("--listen: %w", err)
+	}
+	p.printf("MCP at http://%s\n", l.Addr())
+	return s.Serve(ctx, l, token)
+}
+
+// unclosed is a standard stream, which stays open.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }

@@ -1,0 +1,47 @@
+package command
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+func TestASessionFromTheCommandLine(t *testing.T) {
+	d := newDesk(t)
+	answer := func(r typed) (a workflows.Answer) {
+		t.Helper()
+		require.NoError(t, json.Unmarshal([]byte(r.out), &a), r.err)
+		return a
+	}
+	id := t.Name()
+	d.ok("session", "open", d.file("name: live\nsession: {}\nsteps: []\n"), "--id", id)
+	one := d.file("{uses: fake.set, with: {key: a, value: x}}")
+	d.ok("session", "step", id, one, "--request", "one")
+	require.Equal(t, "x", d.world.get("a"))
+	again := answer(typed{out: d.ok("session", "step", id, one, "--request", "one")})
+	require.Equal(t, "s1", again.Steps[0].ID)
+	d.ok("session", "savepoint", id, "half")
+	d.ok("session", "step", id, d.file("- {uses: fake.set, with: {key: a, value: y}}\n- {uses: fake.set, with: {key: b, value: z}}\n"))
+	require.Equal(t, "z", d.world.get("b"))
+
+	failed := d.do("session", "step", id, d.file("{uses: fake.set, with: {key: c, value: y, fail: true}}"))
+	require.Equal(t, statusFailed, failed.status)
+	require.Equal(t, workflows.RolledBack, answer(failed).Steps[0].State)
+	wrong := d.do("session", "step", id, d.file("{uses: fake.sett}"))
+	require.Equal(t, statusUsage, wrong.status)
+	require.Contains(t, wrong.err, "did you mean fake.set?")
+	require.Equal(t, statusUsage, d.do("session", "rollback", id).status)
+
+	d.ok("session", "rollback", id, "--to", "half")
+	require.Equal(t, []string{"x", ""}, []string{d.world.get("a"), d.world.get("b")})
+	end := answer(typed{out: d.ok("session", "finish", id)})
+	require.Equal(t, compensations.Committed, end.Report.Status)
+	late := d.do("session", "abort", id)
+	require.Equal(t, statusUsage, late.status)
+	require.Contains(t, late.err, "SessionOver")
+	require.Contains(t, d.do("session", "open", d.file(gated)).err, "is no session")
+}

@@ -1,0 +1,181 @@
+package follow
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/render"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// narrator writes what changed between one state of a task and the next, each thing once.
+type narrator struct {
+	server  tasks.Server
+	id      string
+	started time.Time
+	// lines receives a line for each change, blocks what needs a person.
+	lines, blocks io.Writer
+
+	steps     map[string]workflows.StepState
+	notes     map[string]int
+	gates     map[activities.Digest]bool
+	unwinding bool
+	undos     map[string]string
+	undoNotes map[string]int
+	parks     map[activities.Digest]bool
+	ignored   int
+}
+
+func newNarrator(server tasks.Server, t tasks.Run, lines, blocks io.Writer) *narrator {
+	return &narrator{
+		server: server, id: t.ID, started: t.Started, lines: lines, blocks: blocks,
+		steps: map[string]workflows.StepState{}, notes: map[string]int{}, gates: map[activities.Digest]bool{},
+		undos: map[string]string{}, undoNotes: map[string]int{}, parks: map[activities.Digest]bool{},
+	}
+}
+
+// narrate writes what is new in s, the state as of now.
+func (n *narrator) narrate(s workflows.State, now time.Time) {
+	for _, v := range s.Steps {
+		n.narrateStep(v, now)
+	}
+	for _, g := range s.Gates {
+		if !n.gates[g.Digest] {
+			n.gates[g.Digest] = true
+			fmt.Fprintln(n.blocks)
+			render.Gate(n.blocks, g)
+			render.GateWays(n.blocks, n.server, n.id, g)
+			fmt.Fprintln(n.blocks)
+		}
+	}
+	if s.Cause != nil && !n.unwinding && s.Phase != workflows.Compiling {
+		n.unwinding = true
+		fmt.Fprintf(n.lines, "unwinding, last in first out: %s\n", render.Cause(*s.Cause))
+	}
+	if s.Report != nil && s.Report.Status != compensations.Committed {
+		for _, u := range slices.Backward(s.Report.Steps) {
+			told := 0
+			if s.Phase == workflows.Closed {
+				told = n.notes[u.Step]
+			}
+			n.narrateUndo(u, told, now)
+		}
+	}
+	for _, why := range s.Ignored[min(n.ignored, len(s.Ignored)):] {
+		fmt.Fprintf(n.blocks, "ignored signal: %s\n", terminal.OneLine(why))
+	}
+	n.ignored = max(n.ignored, len(s.Ignored))
+}
+
+func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
+	was, seen := n.steps[v.ID]
+	at := now
+	if !v.Ended.IsZero() {
+		at = v.Ended
+	}
+	// The step began and ended between two polls: the state has the times.
+	if !seen && (v.State == workflows.Done || v.State == workflows.StepFailed) && !v.Began.IsZero() {
+		n.writeLine(v.Began, v.ID, v.Uses, "started")
+	}
+	for _, note := range v.Notes[min(n.notes[v.ID], len(v.Notes)):] {
+		n.writeLine(at, v.ID, v.Uses, terminal.OneLine(note))
+	}
+	n.notes[v.ID] = max(n.notes[v.ID], len(v.Notes))
+	if v.State == "" || v.State == workflows.NotStarted || v.State == was {
+		return
+	}
+	n.steps[v.ID] = v.State
+	var text string
+	switch v.State {
+	case workflows.Planning:
+		text = "planning"
+	case workflows.AtGate:
+		text = "waits at its gate"
+	case workflows.Running:
+		text = "started"
+		if v.Host != "" {
+			text += " on host " + v.Host
+		}
+		if !v.Began.IsZero() && !seen {
+			at = v.Began
+		}
+	case workflows.Done:
+		text = "done"
+		if v.Summary != "" {
+			text += ": " + v.Summary
+		}
+	case workflows.StepFailed:
+		text = "failed: " + render.Reason(v.Error)
+	case workflows.RolledBack:
+		text = "failed and was rolled back: " + render.Reason(v.Error)
+	case workflows.LeftOut:
+		text = "left out"
+	case workflows.Canceled:
+		text = "canceled"
+	}
+	n.writeLine(at, v.ID, v.Uses, terminal.OneLine(text))
+	if v.State == workflows.Done {
+		for _, line := range render.OutputLines(v.Outputs, narratedOutput) {
+			fmt.Fprintln(n.lines, terminal.Indent("            ", line))
+		}
+	}
+	if _, output, more := strings.Cut(strings.TrimSpace(v.Error), "\n"); more && (v.State == workflows.StepFailed && !n.unwinding || v.State == workflows.RolledBack) {
+		fmt.Fprintln(n.lines, terminal.Indent("            | ", output))
+	}
+}
+
+// narratedOutput is how many lines of a step's outputs are written; starter show has them all.
+const narratedOutput = 10
+
+// narrateUndo writes what is new of one undo. The first told notes of the report are those of the forward, written before.
+func (n *narrator) narrateUndo(u compensations.StepReport, told int, now time.Time) {
+	if !tasks.Registered(u) {
+		return
+	}
+	notes := u.Notes[min(told, len(u.Notes)):]
+	for _, note := range notes[min(n.undoNotes[u.Step], len(notes)):] {
+		n.writeLine(now, u.Step, u.Action, terminal.OneLine(note))
+	}
+	n.undoNotes[u.Step] = max(n.undoNotes[u.Step], len(notes))
+	if compensations.UndoState(u.State) == compensations.Parked && !n.parks[u.Digest] {
+		n.parks[u.Digest] = true
+		fmt.Fprintln(n.blocks)
+		render.Park(n.blocks, n.server, n.id, u)
+		fmt.Fprintln(n.blocks)
+	}
+	key := u.State + " " + string(u.Outcome) + " " + u.Reason
+	if n.undos[u.Step] == key {
+		return
+	}
+	n.undos[u.Step] = key
+	var text string
+	switch compensations.UndoState(u.State) {
+	case compensations.Running:
+		text = "undoing"
+	case compensations.Waiting:
+		text = "undo: " + u.Reason
+	case compensations.Settled:
+		text = "undo: " + string(u.Outcome)
+		if u.Observed != "" {
+			text += ": " + u.Observed
+		}
+	case compensations.Accepted, compensations.Skipped:
+		text = "undo: " + u.State
+	default:
+		return
+	}
+	n.writeLine(now, u.Step, u.Action, terminal.OneLine(text))
+}
+
+// writeLine writes one change of one step.
+func (n *narrator) writeLine(at time.Time, step, action, text string) {
+	since := max(0, at.Sub(n.started)).Seconds()
+	fmt.Fprintf(n.lines, "%s\n", strings.TrimRight(fmt.Sprintf("%8.1fs  %-16s %-24s %s", since, step, action, text), " "))
+}

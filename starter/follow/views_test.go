@@ -1,0 +1,147 @@
+package follow
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/golden"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func after(d time.Duration) time.Time { return began.Add(d) }
+
+// story is a task as it is seen from time to time: forward on two hosts, a gate that opens twice, a failure, an undo that
+// waits for its host, one that is parked twice.
+func story() []workflows.State {
+	running := workflows.StepView{ID: "copy", Uses: "file.write", State: workflows.Running, Host: "build-1", Began: after(time.Second)}
+	done := running
+	done.State, done.Ended, done.Summary = workflows.Done, after(2*time.Second), "wrote 3 files"
+	done.Notes = []string{"ran twice"}
+	gate := workflows.StepView{ID: "apply", Uses: "terraform.apply", State: workflows.AtGate, Began: after(2 * time.Second)}
+	failed := gate
+	failed.State, failed.Ended, failed.Error = workflows.StepFailed, after(9*time.Second), "CheckFailed: no\nroute"
+	failed.Notes = []string{"approved by eve"}
+	idle := workflows.StepView{ID: "tell", Uses: "stripe.refund.create", State: workflows.NotStarted}
+	cause := &compensations.Cause{Kind: compensations.Failure, Step: "apply", Text: "CheckFailed: no route"}
+	opening := func(n int) []workflows.GateView {
+		return []workflows.GateView{{
+			Step: "apply", Digest: activities.Digest(fmt.Sprint("sha256:", n)), Opening: n, Why: "terraform.apply is risky", Until: after(time.Hour),
+			Change: activities.Change{Summary: "1 to add", Risk: activities.High, Strategy: activities.Compensation},
+		}}
+	}
+	unwinding := func(apply, copied compensations.StepReport) *compensations.Report {
+		apply.Step, apply.Action, copied.Step, copied.Action = "apply", "terraform.apply", "copy", "file.write"
+		return &compensations.Report{Task: "t", Status: compensations.Open, Cause: cause, Steps: []compensations.StepReport{copied, apply}}
+	}
+	pending := compensations.StepReport{State: string(compensations.Pending)}
+	parked := compensations.StepReport{State: string(compensations.Parked), Outcome: activities.Failed, Reason: "timed out", Digest: "sha256:p1"}
+	again := parked
+	again.Digest, again.Notes = "sha256:p2", []string{"retry by eve"}
+	undone := compensations.StepReport{State: string(compensations.Settled), Outcome: activities.Restored, Observed: "1 destroyed", Notes: []string{"retry by eve", "retry by bob"}}
+	waiting := compensations.StepReport{State: string(compensations.Waiting), Reason: "waiting for host build-1"}
+	restored := compensations.StepReport{State: string(compensations.Settled), Outcome: activities.Restored, Observed: "as before", Took: time.Second}
+
+	state := func(phase workflows.Phase, steps ...workflows.StepView) workflows.State {
+		s := workflows.State{Task: "t", Name: "a story", Phase: phase, Steps: steps}
+		if phase != workflows.Forward {
+			s.Cause = cause
+		}
+		return s
+	}
+	states := []workflows.State{
+		{Task: "t", Phase: workflows.Compiling},
+		state(workflows.Forward, running, workflows.StepView{ID: "apply", Uses: "terraform.apply", State: workflows.NotStarted}, idle),
+		state(workflows.Forward, done, gate, idle),
+		state(workflows.Forward, done, gate, idle),
+		state(workflows.Unwinding, done, failed, idle),
+		state(workflows.Unwinding, done, failed, idle),
+		state(workflows.Unwinding, done, failed, idle),
+		state(workflows.Closed, done, failed, idle),
+	}
+	states[2].Gates, states[3].Gates = opening(1), opening(2)
+	states[3].Ignored = []string{"approve: digest 1 is not that of the present gate"}
+	states[4].Report, states[5].Report, states[6].Report = unwinding(parked, pending), unwinding(again, pending), unwinding(undone, waiting)
+	// The report of a closed task holds the notes of the forward before those of the undo.
+	undone.Notes = append([]string{"approved by eve"}, undone.Notes...)
+	restored.Notes = []string{"ran twice"}
+	states[7].Report = unwinding(undone, restored)
+	states[7].Report.Status = compensations.Unwound
+	for i := 4; i < len(states); i++ {
+		states[i].Ignored = states[3].Ignored
+	}
+	return states
+}
+
+var storyServer = tasks.Server{Address: "localhost:7233", Namespace: "default"}
+
+func TestEachThingIsToldOnce(t *testing.T) {
+	var b bytes.Buffer
+	n := newNarrator(storyServer, tasks.Run{ID: "t", Started: began}, &b, &b)
+	for i, s := range story() {
+		n.narrate(s, after(time.Duration(i)*3*time.Second))
+		n.narrate(s, after(time.Duration(i)*3*time.Second)) // nothing new
+	}
+	golden.Match(t, "narration", b.String())
+}
+
+func TestWhatWentByBeforeTheFirstLookIsToldInOrder(t *testing.T) {
+	var b bytes.Buffer
+	n := newNarrator(storyServer, tasks.Run{ID: "t", Started: began}, &b, &b)
+	n.narrate(story()[7], after(time.Minute))
+	golden.Match(t, "narration-late", b.String())
+}
+
+func TestTheDrawingOfEachState(t *testing.T) {
+	var b bytes.Buffer
+	for i, s := range story() {
+		for _, line := range drawTask(tasks.Run{ID: "t", Agent: "bot", Started: began}, s, after(time.Duration(i)*3*time.Second), 20) {
+			fmt.Fprintln(&b, line.text)
+		}
+		fmt.Fprintln(&b)
+	}
+	golden.Match(t, "drawing", b.String())
+}
+
+func TestTheStretchOfStepsThatIsDrawn(t *testing.T) {
+	steps := make([]workflows.StepView, 100)
+	for i := range steps {
+		steps[i] = workflows.StepView{ID: fmt.Sprint(i), State: workflows.NotStarted}
+		if i <= 50 {
+			steps[i].State = workflows.Done
+		}
+	}
+	for room, want := range map[int][2]int{200: {0, 100}, 100: {0, 100}, 31: {31, 61}, 2: {50, 51}, 1: {50, 51}} {
+		from, to := visibleSteps(steps, nil, room)
+		if [2]int{from, to} != want {
+			t.Errorf("room %d: %d to %d, want %v", room, from, to, want)
+		}
+	}
+}
+
+func TestWhatIsDrawnBelowStepsFitsTheScreen(t *testing.T) {
+	states := []workflows.State{story()[1]}
+	steps := states[0].Steps
+	steps[0] = workflows.StepView{ID: "read", Uses: "container.exec", State: workflows.Done, Summary: "read", Outputs: map[string]any{
+		"stdout": "one\ntwo\nthree\nfour\n", "empty": "", "exit": 0,
+	}}
+	steps[1] = workflows.StepView{ID: "apply", Uses: "terraform.apply", State: workflows.Running, Began: began, Progress: []string{"a.b: \x1b[2Jrefreshing", "a.c: refreshing"}}
+	var b bytes.Buffer
+	for _, height := range []int{20, 8, 5} {
+		lines := drawTask(tasks.Run{ID: "t", Started: began}, states[0], after(3*time.Second), height)
+		if len(lines) > height {
+			t.Errorf("%d lines in %d", len(lines), height)
+		}
+		for _, line := range lines {
+			fmt.Fprintln(&b, line.text)
+		}
+		fmt.Fprintln(&b)
+	}
+	golden.Match(t, "below", b.String())
+}

@@ -1,0 +1,2 @@
+// Package local runs a worker in this process, on a Temporal server of its own or on a named one, and lets other commands find it.
+package local

@@ -1,0 +1,190 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// Outcome is the structured result of every tool.
+type Outcome struct {
+	Session string `json:"session,omitempty" jsonschema:"handle of the session that was opened; every other tool takes it"`
+	Request string `json:"request,omitempty" jsonschema:"id of this request: the same id again is the same request"`
+	Pending bool   `json:"pending,omitempty" jsonschema:"it is not over: ask status with this request"`
+	Next    string `json:"next,omitempty" jsonschema:"what to do now"`
+	Phase   string `json:"phase,omitempty" jsonschema:"of the session: compiling, forward, unwinding or closed"`
+	Cause   string `json:"cause,omitempty" jsonschema:"why the session goes no further"`
+	// Steps are those of the request; for status and diff, those of the session.
+	Steps      []Step   `json:"steps,omitempty"`
+	Undone     []Undone `json:"undone,omitempty" jsonschema:"what became of the steps that were undone"`
+	Waiting    []Undone `json:"waiting,omitempty" jsonschema:"undos that wait for a person"`
+	Savepoints []string `json:"savepoints,omitempty" jsonschema:"where rollback can go back to"`
+	Report     *Report  `json:"report,omitempty" jsonschema:"what became of the session at its end"`
+	Forgotten  bool     `json:"forgotten,omitempty" jsonschema:"the request was carried out so long ago that its answer is no longer kept"`
+	Error      *Problem `json:"error,omitempty" jsonschema:"the call was refused and nothing was touched"`
+	Shell      *Shell   `json:"shell,omitempty" jsonschema:"what the command did"`
+
+	notDone  bool                // something that was asked for was not done
+	question *sdk.CallToolResult // that is asked instead of answering; nil for none
+}
+
+// Step is a step of a session.
+type Step struct {
+	ID      string         `json:"id"`
+	Action  string         `json:"action,omitempty"`
+	State   string         `json:"state" jsonschema:"done, failed, rolled-back (it failed and was undone, or a rollback undid it), at-gate, running, canceled, left-out or not-started"`
+	Summary string         `json:"summary,omitempty" jsonschema:"what it did"`
+	Error   string         `json:"error,omitempty" jsonschema:"why it failed"`
+	Outputs map[string]any `json:"outputs,omitempty"`
+	Notes   []string       `json:"notes,omitempty"`
+	Seconds float64        `json:"seconds,omitempty" jsonschema:"how long it took"`
+	Gate    *Gate          `json:"gate,omitempty" jsonschema:"where it waits for a person"`
+	Undone  *Undone        `json:"undone,omitempty" jsonschema:"what its undo has brought back"`
+	Plan    *Change        `json:"plan,omitempty" jsonschema:"what it would do, or what a person was shown before it did"`
+}
+
+// Gate is where a step waits for a person.
+type Gate struct {
+	Why    string `json:"why" jsonschema:"why a person is asked"`
+	Until  string `json:"until" jsonschema:"then it counts as rejected"`
+	Change Change `json:"change"`
+}
+
+// Change is what a step would do.
+type Change struct {
+	Summary string   `json:"summary,omitempty"`
+	Diff    string   `json:"diff,omitempty"`
+	Risk    string   `json:"risk,omitempty"`
+	Facts   []string `json:"facts,omitempty" jsonschema:"reasons of the risk"`
+	Undo    string   `json:"undo,omitempty" jsonschema:"how it would be undone"`
+	Losses  []string `json:"losses,omitempty" jsonschema:"what an undo would not bring back"`
+	Asks    string   `json:"asks,omitempty" jsonschema:"why a person would be asked"`
+	Refused string   `json:"refused,omitempty" jsonschema:"why it would be refused"`
+	Unknown string   `json:"unknown,omitempty" jsonschema:"why it cannot be known yet"`
+}
+
+// Undone is what became of an undo, by what was observed.
+type Undone struct {
+	Step     string   `json:"step"`
+	Outcome  string   `json:"outcome,omitempty" jsonschema:"restored, compensated, nothing-to-undo, drifted, residue, unknown, irreversible or failed"`
+	Observed string   `json:"observed,omitempty"`
+	Losses   []string `json:"losses,omitempty" jsonschema:"what did not come back"`
+	Drift    string   `json:"drift,omitempty" jsonschema:"what somebody else has changed since"`
+	Reason   string   `json:"reason,omitempty" jsonschema:"why it waits"`
+}
+
+// Report is what became of a session.
+type Report struct {
+	Status   string         `json:"status" jsonschema:"committed, unwound, unwound-with-remains or partly-committed"`
+	Cause    string         `json:"cause,omitempty"`
+	Outcomes map[string]int `json:"outcomes,omitempty" jsonschema:"how many steps ended in which way"`
+	Undone   []Undone       `json:"undone,omitempty"`
+	Notes    []string       `json:"notes,omitempty"`
+}
+
+// outcomeSchema is the schema of every tool's result. What is below its fields is in the manual: a list of tools repeats the schema for each.
+var outcomeSchema = func() *jsonschema.Schema {
+	s := schemaOf[Outcome]()
+	for _, field := range s.Properties {
+		field.Properties, field.Required, field.AdditionalProperties = nil, nil, nil
+		if field.Items != nil && len(field.Items.Properties) > 0 {
+			field.Items = &jsonschema.Schema{Type: "object"}
+		}
+	}
+	return s
+}()
+
+// outcomeOf tells an agent what a request has come to.
+func outcomeOf(a workflows.Answer) Outcome {
+	o := Outcome{
+		Request: a.Request, Pending: a.Pending, Phase: string(a.Phase), Cause: causeOf(a.Cause), Undone: undoneOf(a.Undone),
+		Waiting: undoneOf(a.Waiting), Forgotten: a.Forgotten, Report: reportOf(a.Report),
+	}
+	if a.Savepoint != "" {
+		o.Savepoints = []string{a.Savepoint}
+	}
+	for _, s := range a.Steps {
+		step := Step{
+			ID: s.ID, Action: s.Uses, State: string(s.State), Summary: s.Summary, Error: s.Error, Outputs: s.Outputs, Notes: s.Notes,
+			Seconds: s.Took.Seconds(), Gate: gateOf(s.Gate),
+		}
+		if s.Undone != nil {
+			step.Undone = &undoneOf([]compensations.StepReport{*s.Undone})[0]
+		}
+		o.Steps = append(o.Steps, step)
+	}
+	return o
+}
+
+func causeOf(c *compensations.Cause) string {
+	if c == nil {
+		return ""
+	}
+	return c.Text
+}
+
+func gateOf(g *workflows.GateView) *Gate {
+	if g == nil {
+		return nil
+	}
+	return &Gate{Why: g.Why, Until: g.Until.UTC().Format(time.RFC3339), Change: changeOf(g.Change)}
+}
+
+func changeOf(c activities.Change) Change {
+	return Change{Summary: c.Summary, Diff: c.Diff, Risk: string(c.Risk), Facts: c.Facts, Undo: c.Undo, Losses: c.Losses}
+}
+
+func undoneOf(reports []compensations.StepReport) []Undone {
+	var all []Undone
+	for _, r := range reports {
+		u := Undone{Step: r.Step, Outcome: string(r.Outcome), Observed: r.Observed, Losses: r.Losses, Reason: r.Reason}
+		if r.Drift != nil {
+			u.Drift = r.Drift.Diff
+		}
+		all = append(all, u)
+	}
+	return all
+}
+
+func reportOf(r *compensations.Report) *Report {
+	if r == nil {
+		return nil
+	}
+	var undone []compensations.StepReport
+	for _, s := range r.Steps {
+		if s.Outcome != "" {
+			undone = append(undone, s)
+		}
+	}
+	return &Report{Status: string(r.Status), Cause: causeOf(r.Cause), Outcomes: r.Outcomes, Undone: undoneOf(undone), Notes: r.Notes}
+}
+
+// hasFailed reports whether a step was not done.
+func (o Outcome) hasFailed() bool {
+	for _, s := range o.Steps {
+		switch workflows.StepState(s.State) {
+		case workflows.StepFailed, workflows.RolledBack, workflows.LeftOut, workflows.Canceled:
+			return true
+		}
+	}
+	return false
+}
+
+// result is the outcome as the protocol wants it. A client that shows no structured content shows the text.
+func (o Outcome) result() *sdk.CallToolResult {
+	if o.question != nil {
+		return o.question
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return failed(fmt.Errorf("result: %w", err))
+	}
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(text)}}, StructuredContent: o, IsError: o.notDone}
+}

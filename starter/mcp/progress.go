@@ -1,0 +1,55 @@
+package mcp
+
+import (
+	"context"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// progressEvery is the time between two signs of life: many clients give up on a call after a minute without one.
+const progressEvery = 5 * time.Second
+
+// progress tells a client that wants to know that its call goes on.
+type progress struct {
+	says chan string
+	end  context.CancelFunc
+	over chan struct{}
+}
+
+// newProgress begins with text, until stop.
+func newProgress(ctx context.Context, call *sdk.CallToolRequest, text string) *progress {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &progress{says: make(chan string, 1), end: cancel, over: make(chan struct{})}
+	if call.Params.GetProgressToken() == nil {
+		close(p.over)
+		return p
+	}
+	go p.report(ctx, call, text)
+	return p
+}
+
+// say is called once at most.
+func (p *progress) say(text string) { p.says <- text }
+
+func (p *progress) stop() {
+	p.end()
+	<-p.over
+}
+
+func (p *progress) report(ctx context.Context, call *sdk.CallToolRequest, text string) {
+	defer close(p.over)
+	began, every := time.Now(), time.NewTicker(progressEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		case text = <-p.says:
+		}
+		_ = call.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ // a client that is gone ends ctx
+			ProgressToken: call.Params.GetProgressToken(), Progress: time.Since(began).Seconds(), Message: text,
+		})
+	}
+}

@@ -1,0 +1,235 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/session"
+)
+
+// onSession are the arguments of every request to a session.
+type onSession struct {
+	Session string `json:"session" jsonschema:"handle that open returned"`
+	Request string `json:"request,omitempty" jsonschema:"id of your own for this call. Repeat a call whose answer you missed with the same id: it is carried out once"`
+}
+
+type openInput struct {
+	Name      string `json:"name" jsonschema:"what you are going to do, in one line"`
+	Agent     string `json:"agent,omitempty" jsonschema:"who you are; shown to people, and searchable"`
+	Request   string `json:"request,omitempty" jsonschema:"random text of your own: a repeated open with the same one returns the same session"`
+	Timeout   string `json:"timeout,omitempty" jsonschema:"of the whole session, as in 4h; then it unwinds"`
+	Idle      string `json:"idle,omitempty" jsonschema:"how long you may be silent, as in 30m. Defaults to 1h"`
+	Gone      string `json:"gone,omitempty" jsonschema:"what happens then: ask alerts a person and waits, unwind undoes everything. Defaults to ask"`
+	OnFailure string `json:"on_failure,omitempty" jsonschema:"what happens when a step fails: rollback_step undoes it alone, continue leaves it as it is, unwind undoes everything. Defaults to rollback_step"`
+}
+
+type savepointInput struct {
+	onSession
+	Name string `json:"name" jsonschema:"short name of this place: a letter, then letters, digits, _ and -"`
+}
+
+type rollbackInput struct {
+	onSession
+	To   string `json:"to,omitempty" jsonschema:"savepoint: everything since is undone"`
+	Step string `json:"step,omitempty" jsonschema:"step that is undone, with all that builds on it; instead of to"`
+	Why  string `json:"why,omitempty" jsonschema:"reason, kept in the report"`
+}
+
+type abortInput struct {
+	onSession
+	Why string `json:"why,omitempty" jsonschema:"reason, kept in the report"`
+}
+
+func (s *Server) addSessionTools() {
+	open := &sdk.Tool{
+		Name: "open", Title: "Open a session",
+		Description: "Opens a session and returns its handle, which every other tool takes. Keep it to yourself: whoever has it can use the session.",
+		Annotations: changes(additive, notIdempotent),
+	}
+	if s.Document != nil {
+		open.InputSchema = without(schemaOf[openInput](), "timeout", "idle", "gone", "on_failure")
+	}
+	addTool(s, open, s.open)
+	addTool(s, &sdk.Tool{
+		Name: "savepoint", Title: "Mark a place to go back to",
+		Description: "Gives a name to the place behind all that is done, for rollback.",
+		Annotations: changes(additive, notIdempotent),
+	}, func(ctx context.Context, call *sdk.CallToolRequest, in savepointInput) (Outcome, error) {
+		return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+			return of.Savepoint(ctx, request, in.Name)
+		})
+	})
+	addTool(s, &sdk.Tool{
+		Name: "rollback", Title: "Undo a part of the session",
+		Description: "Undoes everything since a savepoint, or one step and all that builds on it, the last first, and says what came back. " +
+			"What somebody else has changed since is not overwritten: the undo then waits for a person. Give to or step.",
+		Annotations: changes(destructive, notIdempotent),
+	}, s.rollback)
+	addTool(s, &sdk.Tool{
+		Name: "finish", Title: "Keep what was done",
+		Description: "Ends the session and keeps what it has done. Fails with SessionBusy while a step is running. A person can still roll it back for a while.",
+		Annotations: changes(additive, idempotent),
+	}, func(ctx context.Context, call *sdk.CallToolRequest, in onSession) (Outcome, error) {
+		return s.ask(ctx, call, in, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+			return of.Finish(ctx, request)
+		})
+	})
+	addTool(s, &sdk.Tool{
+		Name: "abort", Title: "Undo everything",
+		Description: "Ends the session and undoes everything that it has done, the last first. The report says what came back.",
+		Annotations: changes(destructive, idempotent),
+	}, func(ctx context.Context, call *sdk.CallToolRequest, in abortInput) (Outcome, error) {
+		return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+			return of.Abort(ctx, request, workflows.AbortRequest{Who: "the agent", Why: in.Why})
+		})
+	})
+}
+
+// open opens a session. The request makes its id, so that a repeated call finds what the first has opened.
+func (s *Server) open(ctx context.Context, _ *sdk.CallToolRequest, in openInput) (Outcome, error) {
+	c, err := s.connection(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	document, err := s.documentOf(in)
+	if err != nil {
+		return Outcome{}, err
+	}
+	o := session.Options{Agent: in.Agent, Queue: s.Queue, Request: in.Request}
+	if in.Request != "" {
+		o.ID = "session-" + s.Key.sign("open", c.Namespace, in.Request, string(document))
+		isOpen, err := exists(ctx, c, o.ID)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if isOpen {
+			return Outcome{Session: s.Key.handleOf(o.ID, c.Namespace), Request: in.Request}, nil
+		}
+	}
+	if !c.HasWorker(ctx, s.Queue) {
+		return Outcome{}, noWorker(s.Queue)
+	}
+	opened, answer, err := session.Open(ctx, c, o, document)
+	if err != nil {
+		return Outcome{}, err
+	}
+	outcome := outcomeOf(answer)
+	outcome.Session = s.Key.handleOf(opened.ID(), c.Namespace)
+	return outcome, nil
+}
+
+func noWorker(queue string) Problem {
+	return Problem{NoServer, tasks.NoWorker(tasks.Run{Queue: queue})}
+}
+
+// documentOf is the task document of a session.
+func (s *Server) documentOf(in openInput) (json.RawMessage, error) {
+	document := map[string]any{}
+	if s.Document != nil {
+		if in.Timeout+in.Idle+in.Gone+in.OnFailure != "" {
+			return nil, Problem{BadParameter, "timeout, idle, gone and on_failure are given by whoever runs this server: leave them out"}
+		}
+		if err := json.Unmarshal(s.Document, &document); err != nil {
+			return nil, fmt.Errorf("document of sessions: %w", err)
+		}
+	} else {
+		settings := map[string]any{"idle": in.Idle, "gone": in.Gone}
+		document["session"], document["steps"] = settings, []any{}
+		maps.Copy(document, map[string]any{"timeout": in.Timeout, "on_failure": in.OnFailure})
+		dropEmpty(settings)
+	}
+	document["name"] = in.Name
+	if in.Agent != "" {
+		document["agent"] = in.Agent
+	}
+	dropEmpty(document)
+	return json.Marshal(document)
+}
+
+func dropEmpty(fields map[string]any) {
+	maps.DeleteFunc(fields, func(_ string, v any) bool { return v == "" })
+}
+
+func exists(ctx context.Context, c *tasks.Client, id string) (bool, error) {
+	_, err := c.DescribeWorkflow(ctx, id, "")
+	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *Server) rollback(ctx context.Context, call *sdk.CallToolRequest, in rollbackInput) (Outcome, error) {
+	if (in.To == "") == (in.Step == "") {
+		return Outcome{}, Problem{BadParameter, "give to (a savepoint) or step (a step's id), and not both"}
+	}
+	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+		return of.Rollback(ctx, request, workflows.SessionRollback{To: in.To, Step: in.Step, Why: in.Why})
+	})
+}
+
+// request is one request to a session.
+type request func(ctx context.Context, of session.Session, id string) (workflows.Answer, error)
+
+// ask sends a request to the session of a handle.
+func (s *Server) ask(ctx context.Context, call *sdk.CallToolRequest, on onSession, send request) (Outcome, error) {
+	c, id, err := s.find(ctx, on.Session)
+	if err != nil {
+		return Outcome{}, err
+	}
+	of := session.Attach(c, id)
+	life := newProgress(ctx, call, "under way")
+	defer life.stop()
+	var answer workflows.Answer
+	if state := call.Params.RequestState; state != "" { // the call is repeated, with what the client's user has decided
+		about, err := unseal(s.Key, on.Session, state)
+		if err == nil {
+			err = s.decide(ctx, c, id, call, about)
+		}
+		if err != nil {
+			return Outcome{}, err
+		}
+		answer = workflows.Answer{Request: about.Request, Pending: true}
+	} else if answer, err = send(ctx, of, cmp.Or(on.Request, rand.Text())); err != nil {
+		return Outcome{}, err
+	}
+	if !answer.Pending {
+		return outcomeOfRequest(answer), nil
+	}
+	if s.mayAsk(call) {
+		if q := s.question(on.Session, answer); q != nil {
+			return Outcome{question: q}, nil
+		}
+	}
+	life.say(whatWaits(answer))
+	o := outcomeOfRequest(s.awaitPerson(ctx, of, answer))
+	if o.Pending {
+		o.Next = fmt.Sprintf("it waits for a person, who sees it with `starter show %s`; ask status with request %q", id, o.Request)
+	}
+	return o, nil
+}
+
+// outcomeOfRequest is an error to the client where a step was not done.
+func outcomeOfRequest(a workflows.Answer) Outcome {
+	o := outcomeOf(a)
+	o.notDone = o.hasFailed()
+	return o
+}
+
+// find returns the session of a handle.
+func (s *Server) find(ctx context.Context, handle string) (c *tasks.Client, id string, err error) {
+	if c, err = s.connection(ctx); err != nil {
+		return nil, "", err
+	}
+	id, err = s.Key.readHandle(handle, c.Namespace)
+	return c, id, err
+}

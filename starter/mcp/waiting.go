@@ -1,0 +1,30 @@
+package mcp
+
+import (
+	"context"
+
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/session"
+)
+
+// awaitPerson waits for the end of a request that a person must decide about, for as long as a call may take. What it returns is
+// pending if nobody has decided by then.
+func (s *Server) awaitPerson(ctx context.Context, of session.Session, pending workflows.Answer) workflows.Answer {
+	limited, cancel := context.WithTimeout(ctx, s.Wait)
+	defer cancel()
+	answer, err := of.Await(limited, pending.Request)
+	if err != nil {
+		return pending
+	}
+	return answer
+}
+
+// whatWaits says what a person must decide.
+func whatWaits(a workflows.Answer) string {
+	for _, s := range a.Steps {
+		if s.Gate != nil {
+			return "step " + s.ID + " waits for a person's approval"
+		}
+	}
+	return "it waits for a person"
+}

@@ -1,0 +1,47 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// Gate prints a gate that waits for a person.
+func Gate(w io.Writer, g workflows.GateView) {
+	again := ""
+	if g.Opening > 1 {
+		again = fmt.Sprintf(" (opening %d: the change is different now)", g.Opening)
+	}
+	fmt.Fprintf(w, "gate: step %s waits for a person%s\n", g.Step, again)
+	if g.Why != "" {
+		fmt.Fprintf(w, "  because   %s\n", terminal.OneLine(g.Why))
+	}
+	Change(w, g.Change)
+	fmt.Fprintf(w, "  until     %s, then it counts as rejected\n", terminal.LocalTime(g.Until, "2006-01-02 15:04"))
+}
+
+// GateWays prints three ways to approve, and how to reject.
+func GateWays(w io.Writer, server tasks.Server, id string, g workflows.GateView) {
+	payload := signalPayload(workflows.Decision{Step: g.Step, Digest: g.Digest})
+	fmt.Fprintf(w, "  approve it in one of three ways:\n")
+	fmt.Fprintf(w, "    1. %s approve %s %s\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(g.Step))
+	fmt.Fprintf(w, "    2. %s\n", server.SignalCommand(id, workflows.SignalApprove, payload))
+	page := server.RunLink(id, "")
+	if page == "" {
+		page = "in the Temporal UI, on the page of the task"
+	}
+	fmt.Fprintf(w, "    3. %s\n       Send a Signal, name: %s, JSON: %s\n", page, workflows.SignalApprove, payload)
+	fmt.Fprintf(w, "  or reject it: %s reject %s %s --why WHY\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(g.Step))
+}
+
+func signalPayload(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // structs of strings
+	}
+	return string(raw)
+}

@@ -1,0 +1,49 @@
+package render
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+)
+
+// Park prints an undo that waits for a person, and the command that resolves it.
+func Park(w io.Writer, server tasks.Server, id string, s compensations.StepReport) {
+	fmt.Fprintf(w, "parked: the undo of step %s (%s) needs a person\n", s.Step, s.Action)
+	fmt.Fprintf(w, "  because   %s\n", terminal.OneLine(s.Reason))
+	if s.Drift != nil && s.Drift.Diff != "" {
+		fmt.Fprintln(w, terminal.Indent("  | ", s.Drift.Diff))
+	}
+	fmt.Fprintf(w, "  resolve it, one of:\n")
+	for _, way := range waysToResolve(server, s) {
+		fmt.Fprintf(w, "    %s resolve %s %s --do %-6s  # %s\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(s.Step), way.do, way.means)
+	}
+}
+
+type way struct {
+	do    compensations.Do
+	means string
+}
+
+// waysToResolve are the decisions that fit a park: force needs drift, and not every action can be reset.
+func waysToResolve(server tasks.Server, s compensations.StepReport) []way {
+	ways := []way{{compensations.Retry, "undo it again"}}
+	if Drifted(s) {
+		ways = append(ways, way{compensations.Force, "overwrite exactly the drift that is shown"})
+	}
+	ways = append(ways,
+		way{compensations.Skip, "leave it as it is; the steps that it builds on wait for a person too"},
+		way{compensations.Accept, "take the world as it is; the steps that it builds on are undone"})
+	if resets := server.Resets[s.Action]; resets != "" {
+		ways = append(ways, way{compensations.Reset, terminal.OneLine(resets)})
+	}
+	return ways
+}
+
+// Drifted says that someone else has changed what an undo would overwrite.
+func Drifted(s compensations.StepReport) bool {
+	return s.Outcome == activities.Drifted && s.Drift != nil
+}

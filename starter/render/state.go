@@ -1,0 +1,129 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// Title is a task in one line.
+func Title(t tasks.Run, s workflows.State) string {
+	parts := []string{"task " + t.ID}
+	if name := cmp.Or(s.Name, t.Name); name != "" {
+		parts = append(parts, terminal.OneLine(name))
+	}
+	if agent := cmp.Or(t.Agent, s.Agent); agent != "" {
+		parts = append(parts, "agent "+terminal.OneLine(agent))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// Phase says what a task is doing, or how it ended.
+func Phase(s workflows.State) string {
+	if s.Phase == workflows.Closed && s.Report != nil {
+		return string(s.Report.Status)
+	}
+	if len(s.Gates) > 0 {
+		return "waits at a gate"
+	}
+	if s.Phase == workflows.NotBegun {
+		return "not begun: no worker has taken it yet"
+	}
+	return string(s.Phase)
+}
+
+// Standing prints a task as it stands now.
+func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Standing) {
+	s, source := standing.State, standing.Source
+	fmt.Fprintf(w, "%s · %s", Title(t, s), Phase(s))
+	if standing.Now != "" {
+		fmt.Fprintf(w, ", %s", standing.Now)
+	}
+	fmt.Fprintln(w)
+	writeActs(w, t, standing)
+	if link := server.RunLink(t.ID, t.RunID); link != "" {
+		fmt.Fprintf(w, "see %s\n", link)
+	}
+	if source != "" {
+		fmt.Fprintf(w, "%s\n", source)
+	}
+	unwinding := s.Report != nil && s.Report.Status != compensations.Committed
+	if len(s.Steps) > 0 && s.Phase != workflows.Closed || s.Report == nil && len(s.Steps) > 0 {
+		fmt.Fprintln(w)
+		t := terminal.Table{}
+		t.Row("STEP", "ACTION", "STATE", "TOOK", "")
+		for _, v := range s.Steps {
+			spent, text := "", v.Summary
+			switch {
+			case !v.Ended.IsZero():
+				spent = terminal.Duration(v.Ended.Sub(v.Began))
+			case !v.Began.IsZero():
+				spent = terminal.Duration(time.Since(v.Began))
+			}
+			switch {
+			case v.Error != "":
+				text = Reason(v.Error)
+			case v.Waiting != "":
+				text = v.Waiting
+			}
+			t.Row(v.ID, v.Uses, string(v.State), spent, terminal.OneLine(text))
+		}
+		t.Write(w)
+	}
+	for _, g := range s.Gates {
+		fmt.Fprintln(w)
+		Gate(w, g)
+		GateWays(w, server, t.ID, g)
+	}
+	if s.Report != nil && (unwinding || s.Phase == workflows.Closed) {
+		fmt.Fprintln(w)
+		Report(w, *s.Report)
+		for _, r := range s.Report.Steps {
+			if compensations.UndoState(r.State) == compensations.Parked && r.Digest != "" {
+				fmt.Fprintln(w)
+				Park(w, server, t.ID, r)
+			}
+		}
+	}
+	for _, why := range s.Ignored {
+		if s.Phase != workflows.Closed { // then it is a note of the report
+			fmt.Fprintf(w, "ignored signal: %s\n", terminal.OneLine(why))
+		}
+	}
+}
+
+// writeActs prints what a workflow is about, and what was done about it since.
+func writeActs(w io.Writer, t tasks.Run, s tasks.Standing) {
+	if s.Of != "" {
+		fmt.Fprintf(w, "%s\n", actText(verbs[t.Type], s.Of, s.Part))
+	}
+	for _, a := range s.After {
+		fmt.Fprintf(w, "%s: %s %s", terminal.LocalTime(a.Started, "2006-01-02 15:04:05"), a.ID, actText(verbs[a.Type], a.Of, a.Part))
+		if a.Status != "" {
+			fmt.Fprintf(w, ": %s", a.Status)
+		}
+		fmt.Fprintln(w)
+	}
+	if s.Next != "" && (s.Of != "" || len(s.After) > 0) {
+		fmt.Fprintf(w, "next: %s\n", s.Next)
+	}
+}
+
+// verbs say what a workflow does about another one.
+var verbs = map[string]string{
+	workflows.RecoverType: "recovers", workflows.RollbackType: "rolls back", workflows.RedoType: "redoes",
+}
+
+func actText(verb, of, part string) string {
+	if part != "" {
+		return fmt.Sprintf("%s %s %s", verb, of, part)
+	}
+	return verb + " " + of
+}

@@ -1,0 +1,35 @@
+package tasks
+
+import (
+	"context"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// Changed is a step with what a person was shown before it ran.
+type Changed struct {
+	Step
+	// Planned is nil where nobody was asked.
+	Planned *activities.Change
+}
+
+// Stands reports whether what the step did is still there, as far as its history tells.
+func (c Changed) Stands() bool {
+	isUndone := c.Undo != nil && compensations.UndoState(c.Undo.State) == compensations.Settled
+	return !isUndone && (c.State == workflows.Done || c.State == workflows.StepFailed)
+}
+
+// Changes reads the steps of a task from the history of its last run, in the order in which they began.
+func (c *Client) Changes(ctx context.Context, t Run) ([]Changed, error) {
+	r, err := c.replayHistory(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	var all []Changed
+	for _, v := range r.state.Steps {
+		all = append(all, Changed{r.step(v), r.planned[v.ID]})
+	}
+	return all, nil
+}

@@ -1,0 +1,92 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/starter/usage"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// OpenTask returns an open task and its state. Without a worker that is an error: what the task waits for cannot be shown.
+func (c *Client) OpenTask(ctx context.Context, id string) (Run, workflows.State, error) {
+	t, err := c.Describe(ctx, id)
+	if err != nil {
+		return t, workflows.State{}, err
+	}
+	if t.Closed() {
+		return t, workflows.State{}, c.closedError(ctx, t)
+	}
+	s, err := c.QueryState(ctx, t.ID, t.RunID)
+	if why, silent := SilenceReason(err, t); silent {
+		err = fmt.Errorf("what waits at task %s cannot be shown, so nothing was sent: %s", id, why)
+	}
+	return t, s, err
+}
+
+// closedError says that nothing waits at a closed task, and names the recovery that owns its ledger, if one runs.
+func (c *Client) closedError(ctx context.Context, t Run) error {
+	run, err := c.Recoveries().Describe(ctx, t.ID, t.RunID)
+	if err != nil {
+		return WithWayOut(err)
+	}
+	last, err := c.Recoveries().LastRecovery(ctx, run)
+	if err != nil {
+		return WithWayOut(err)
+	}
+	if last.Alive() {
+		return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; %s unwinds it, decide there", t.ID, last.WorkflowID)
+	}
+	return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; see it with `starter show %s`", t.ID, terminal.ShellQuote(t.ID))
+}
+
+// effectLimit is how long a command waits for the effect of a decision.
+const effectLimit = 10 * time.Second
+
+// Approve approves what waits at a gate. The answer says how the task goes on.
+func (c *Client) Approve(ctx context.Context, t Run, d workflows.Decision) (workflows.DecisionAnswer, error) {
+	return c.decide(ctx, t, workflows.UpdateApprove, d)
+}
+
+// Reject rejects what waits at a gate. The answer says how the task goes on.
+func (c *Client) Reject(ctx context.Context, t Run, d workflows.Decision) (workflows.DecisionAnswer, error) {
+	return c.decide(ctx, t, workflows.UpdateReject, d)
+}
+
+// Resolve decides about an undo that needs a person.
+func (c *Client) Resolve(ctx context.Context, t Run, r compensations.Resolution) (workflows.DecisionAnswer, error) {
+	return c.decide(ctx, t, workflows.UpdateResolve, r)
+}
+
+// decide sends a decision to whatever run of the task's chain is the present one, and returns what it has come to.
+func (c *Client) decide(ctx context.Context, t Run, update string, decision any) (answer workflows.DecisionAnswer, err error) {
+	limited, cancel := context.WithTimeout(ctx, effectLimit)
+	defer cancel()
+	handle, err := c.UpdateWorkflow(limited, client.UpdateWorkflowOptions{
+		WorkflowID: t.ID, UpdateName: update, Args: []any{decision}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(limited, &answer)
+	}
+	var refusal *temporal.ApplicationError
+	var gone *serviceerror.NotFound
+	switch {
+	case errors.As(err, &refusal) && refusal.Type() == workflows.NothingDecided:
+		return answer, fmt.Errorf("%s decided nothing: %s", update, refusal.Message())
+	case errors.As(err, &gone):
+		return answer, fmt.Errorf("task %s closed in the meantime: nothing was decided", t.ID)
+	case err != nil && ctx.Err() == nil && limited.Err() != nil:
+		return answer, fmt.Errorf("the task has not answered within %s, so it may or may not have been told to %s: see `starter show %s`", effectLimit, update, terminal.ShellQuote(t.ID))
+	case err != nil:
+		return answer, fmt.Errorf("%s: %w", update, err)
+	}
+	return answer, nil
+}

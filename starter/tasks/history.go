@@ -1,0 +1,253 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// readHistory rebuilds a task's state from its history, for when no worker answers and there is no report. It knows what
+// was scheduled and what came back; not what a gate shows, nor what is parked.
+func (c *Client) readHistory(ctx context.Context, t Run) (workflows.State, error) {
+	r, err := c.replayHistory(ctx, t)
+	for i, v := range r.state.Steps {
+		r.state.Steps[i].Outputs = workflows.CutOutputs(r.outputs[v.ID])
+	}
+	return r.state, err
+}
+
+// addHistory completes the steps of a closed task, which is shown from its report, by what only the history of its last run has.
+func (c *Client) addHistory(ctx context.Context, t Run, s *workflows.State) error {
+	told, err := c.readHistory(ctx, t)
+	if err != nil {
+		return err
+	}
+	for i, v := range s.Steps {
+		j := slices.IndexFunc(told.Steps, func(h workflows.StepView) bool { return h.ID == v.ID })
+		if j < 0 {
+			continue
+		}
+		h := told.Steps[j]
+		v.Name, v.Host, v.Outputs = h.Name, h.Host, h.Outputs
+		if v.State == "" {
+			v.State, v.Error = h.State, h.Error
+		}
+		if h.State == v.State {
+			v.Began, v.Ended = h.Began, h.Ended
+		}
+		s.Steps[i] = v
+	}
+	return nil
+}
+
+func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, error) {
+	r := &historyReader{
+		state:     workflows.State{Task: t.ID, Name: t.Name, Agent: t.Agent, Steps: []workflows.StepView{}},
+		converter: c.DataConverter(),
+		scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{}, outputs: map[string]map[string]any{},
+		planned: map[string]*activities.Change{},
+	}
+	events := c.GetWorkflowHistory(ctx, t.ID, t.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		event, err := events.Next()
+		if err != nil {
+			return r, fmt.Errorf("history of task %s: %w", t.ID, err)
+		}
+		r.readEvent(event)
+	}
+	switch {
+	case t.Closed():
+		r.state.Phase = workflows.Closed
+	case r.state.Phase == "":
+		r.state.Phase = workflows.NotBegun
+	}
+	return r, nil
+}
+
+// historyReader builds a state event by event.
+type historyReader struct {
+	state     workflows.State
+	converter converter.DataConverter
+	scheduled map[int64]*activity
+	steps     map[string]int // index into state.Steps
+	undos     map[string]int // index into state.Report.Steps
+	outputs   map[string]map[string]any
+	planned   map[string]*activities.Change
+}
+
+// activity is one that was scheduled for a step.
+type activity struct {
+	name, step, kind string // kind: plan, forward, undo
+}
+
+func (r *historyReader) readEvent(event *historypb.HistoryEvent) {
+	at := event.GetEventTime().AsTime()
+	switch event.EventType {
+	case enumspb.EVENT_TYPE_MARKER_RECORDED:
+		r.readCompiled(event.GetMarkerRecordedEventAttributes())
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+		a := event.GetActivityTaskScheduledEventAttributes()
+		r.scheduleActivity(event.EventId, a.GetActivityType().GetName(), a.GetInput(), at)
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+		a := event.GetActivityTaskCompletedEventAttributes()
+		r.completeActivity(r.scheduled[a.GetScheduledEventId()], a.GetResult(), at)
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED:
+		a := event.GetActivityTaskFailedEventAttributes()
+		r.failActivity(r.scheduled[a.GetScheduledEventId()], failureText(a.GetFailure()), workflows.StepFailed, at)
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+		a := event.GetActivityTaskTimedOutEventAttributes()
+		r.failActivity(r.scheduled[a.GetScheduledEventId()], failureText(a.GetFailure()), workflows.StepFailed, at)
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
+		a := event.GetActivityTaskCanceledEventAttributes()
+		r.failActivity(r.scheduled[a.GetScheduledEventId()], "canceled", workflows.Canceled, at)
+	}
+}
+
+// readCompiled reads the steps from the marker of the local activity that compiles the task.
+func (r *historyReader) readCompiled(marker *historypb.MarkerRecordedEventAttributes) {
+	var compiled task.Compiled
+	if marker.GetMarkerName() != "LocalActivity" || r.converter.FromPayloads(marker.GetDetails()["result"], &compiled) != nil || len(compiled.Steps) == 0 {
+		return
+	}
+	r.state.Name, r.state.Agent, r.state.Phase = compiled.Name, compiled.Agent, workflows.Forward
+	r.state.Total = len(compiled.Steps)
+	for _, step := range compiled.Steps {
+		r.steps[step.ID] = len(r.state.Steps)
+		r.state.Steps = append(r.state.Steps, workflows.StepView{
+			ID: step.ID, Name: step.Name, Uses: step.Uses, Host: step.Place.Host, State: workflows.NotStarted,
+		})
+	}
+}
+
+func (r *historyReader) scheduleActivity(id int64, name string, input *commonpb.Payloads, at time.Time) {
+	var forward activities.Forward // also decodes a Backward: the entry has the same name in both
+	if r.converter.FromPayloads(input, &forward) != nil || forward.Entry.Step == "" {
+		return
+	}
+	s := &activity{name: name, step: forward.Entry.Step}
+	switch {
+	case name == forward.Entry.UndoType:
+		s.kind = "undo"
+		r.undoReport(forward.Entry).State = string(compensations.Running)
+		r.state.Phase = workflows.Unwinding
+	case strings.HasSuffix(name, ".plan"):
+		s.kind = "plan"
+		r.beginStep(forward.Entry, workflows.Planning, at)
+	case name == forward.Entry.Action:
+		s.kind = "forward"
+		if r.state.Phase == "" {
+			r.state.Phase = workflows.Forward
+		}
+		r.beginStep(forward.Entry, workflows.Running, at)
+	default:
+		return
+	}
+	r.scheduled[id] = s
+}
+
+func (r *historyReader) completeActivity(s *activity, result *commonpb.Payloads, at time.Time) {
+	if s == nil {
+		return
+	}
+	switch s.kind {
+	case "plan": // a step that nobody needs to approve is scheduled at once
+		r.stepView(s.step).State = workflows.AtGate
+		var change activities.Change
+		if r.converter.FromPayloads(result, &change) == nil {
+			r.planned[s.step] = &change
+		}
+	case "forward":
+		var done activities.Result
+		_ = r.converter.FromPayloads(result, &done)
+		v := r.stepView(s.step)
+		v.State, v.Summary, v.Notes, v.Ended = workflows.Done, done.Summary, done.Notes, at
+		r.outputs[s.step] = done.Outputs
+		r.state.Done++
+	case "undo":
+		var undone activities.Undone
+		_ = r.converter.FromPayloads(result, &undone)
+		u := r.undoReport(activities.Entry{Step: s.step})
+		u.Outcome, u.Observed, u.Losses, u.Drift, u.Took = undone.Outcome, undone.Observed, undone.Losses, undone.Drift, undone.Took
+		u.State = string(compensations.Settled)
+		if !undone.Outcome.Settles() {
+			u.State, u.Reason = string(compensations.Parked), undone.Observed
+		}
+	}
+}
+
+func (r *historyReader) failActivity(s *activity, why string, state workflows.StepState, at time.Time) {
+	if s == nil {
+		return
+	}
+	switch s.kind {
+	case "plan", "forward":
+		v := r.stepView(s.step)
+		v.State, v.Ended = state, at
+		if state == workflows.StepFailed {
+			v.Error = why
+		}
+	case "undo":
+		u := r.undoReport(activities.Entry{Step: s.step})
+		u.State, u.Reason = string(compensations.Pending), why
+	}
+}
+
+func (r *historyReader) beginStep(e activities.Entry, state workflows.StepState, at time.Time) {
+	v := r.stepView(e.Step)
+	v.Uses, v.State = e.Action, state
+	if v.Began.IsZero() {
+		v.Began = at
+	}
+}
+
+// stepView returns the view of a step, and adds one if the compiled task did not name the step.
+func (r *historyReader) stepView(id string) *workflows.StepView {
+	i, known := r.steps[id]
+	if !known {
+		i = len(r.state.Steps)
+		r.steps[id] = i
+		r.state.Steps = append(r.state.Steps, workflows.StepView{ID: id})
+	}
+	return &r.state.Steps[i]
+}
+
+// undoReport returns the report of a step's undo, and adds one at its first.
+func (r *historyReader) undoReport(e activities.Entry) *compensations.StepReport {
+	if r.state.Report == nil {
+		r.state.Report = &compensations.Report{Task: r.state.Task, Status: compensations.Open}
+	}
+	i, known := r.undos[e.Step]
+	if !known {
+		i = len(r.state.Report.Steps)
+		r.undos[e.Step] = i
+		r.state.Report.Steps = append(r.state.Report.Steps, compensations.StepReport{Step: e.Step, Action: e.Action})
+	}
+	return &r.state.Report.Steps[i]
+}
+
+// failureText is the innermost message: the one that names what went wrong.
+func failureText(f *failurepb.Failure) string {
+	text := ""
+	for ; f != nil; f = f.GetCause() {
+		if f.GetMessage() != "" {
+			text = f.GetMessage()
+		}
+		if t := f.GetApplicationFailureInfo().GetType(); t != "" {
+			return t + ": " + f.GetMessage()
+		}
+	}
+	return text
+}

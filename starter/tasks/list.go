@@ -1,0 +1,179 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+)
+
+// Statuses are those of a task.
+var Statuses = []string{
+	string(compensations.Open), string(compensations.Committed), string(compensations.Unwound), string(compensations.Remains),
+	string(compensations.Partly), string(compensations.Redone),
+}
+
+// Filter selects tasks.
+type Filter struct {
+	Status, Agent string
+	Gate          bool          // waits at a gate
+	Parked        bool          // an undo is parked
+	NeedsPerson   bool          // either of the two
+	Since         time.Duration // started no longer ago; zero: whenever
+	Limit         int
+	// Types are the workflow types; none: all of recovery.Types.
+	Types []string
+	// Dead keeps only those that ended without unwinding.
+	Dead bool
+}
+
+func (f Filter) query() string {
+	types := f.Types
+	if len(types) == 0 {
+		types = recovery.Types
+	}
+	parts := []string{"WorkflowType IN ('" + strings.Join(types, "', '") + "')"}
+	if f.Status != "" {
+		parts = append(parts, fmt.Sprintf("%s = %s", workflows.AttributeStatus.GetName(), literal(f.Status)))
+	}
+	if f.Agent != "" {
+		parts = append(parts, fmt.Sprintf("%s = %s", workflows.AttributeAgent.GetName(), literal(f.Agent)))
+	}
+	gate, parked := workflows.AttributeGate.GetName()+" IS NOT NULL", workflows.AttributeParked.GetName()+" IS NOT NULL"
+	if f.Gate {
+		parts = append(parts, gate)
+	}
+	if f.Parked {
+		parts = append(parts, parked)
+	}
+	if f.NeedsPerson {
+		parts = append(parts, "("+gate+" OR "+parked+")")
+	}
+	if f.Gate || f.Parked || f.NeedsPerson { // a task that was ended from outside keeps its attributes, but waits for nobody
+		parts = append(parts, "ExecutionStatus = 'Running'")
+	}
+	if f.Since > 0 {
+		parts = append(parts, fmt.Sprintf("StartTime > '%s'", time.Now().Add(-f.Since).UTC().Format(time.RFC3339Nano)))
+	}
+	if f.Dead {
+		parts = append(parts, workflows.AttributeStatus.GetName()+" = 'open'", "ExecutionStatus IN ('Terminated', 'TimedOut', 'Failed', 'Canceled')")
+	}
+	return strings.Join(parts, " AND ")
+}
+
+// literal quotes a string for a visibility query.
+func literal(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+}
+
+// maxPage is the largest page size that every Temporal server accepts.
+const maxPage = 1000
+
+// Listed is a task in a list, or what was done about one.
+type Listed struct {
+	ID    string `json:"id"`
+	RunID string `json:"runId"`
+	// Name is that of the file; empty for what was not started by a starter.
+	Name   string `json:"name,omitempty"`
+	Type   string `json:"type"`
+	Status string `json:"status"`
+	// Ended says how the run ended if the server ended it: "terminated", "timed out".
+	Ended string `json:"ended,omitempty"`
+	// Now says what became of it after its end, and By which workflow made it so: see Standing.
+	Now string `json:"now,omitempty"`
+	By  string `json:"by,omitempty"`
+	// Gate is the first step that waits for approval, Parked the first whose undo waits for a person.
+	Gate    string    `json:"gate,omitempty"`
+	Parked  string    `json:"parked,omitempty"`
+	Pending int64     `json:"pendingUndos,omitempty"`
+	Agent   string    `json:"agent,omitempty"`
+	Task    string    `json:"task,omitempty"` // that it serves
+	Started time.Time `json:"started"`
+	Closed  time.Time `json:"closed,omitzero"`
+}
+
+// List returns at most f.Limit tasks, and whether there are more.
+func (c *Client) List(ctx context.Context, f Filter) (found []Listed, more bool, err error) {
+	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: c.Namespace, Query: f.query(), PageSize: int32(min(f.Limit, maxPage))} //nolint:gosec // at most maxPage
+	for len(found) <= f.Limit {
+		page, err := c.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, false, c.explainMissingAttributes(ctx, fmt.Errorf("list tasks: %w", err))
+		}
+		for _, e := range page.Executions {
+			found = append(found, readListed(e))
+		}
+		if request.NextPageToken = page.NextPageToken; len(page.NextPageToken) == 0 {
+			break
+		}
+	}
+	more = len(found) > f.Limit || len(request.NextPageToken) > 0
+	found = found[:min(len(found), f.Limit)]
+	return found, more, c.addStandings(ctx, found)
+}
+
+// addStandings says of tasks that have ended what became of them since.
+func (c *Client) addStandings(ctx context.Context, found []Listed) error {
+	var ended []string
+	for _, t := range found {
+		if !t.Closed.IsZero() && t.Task != "" && !slices.Contains(ended, t.Task) {
+			ended = append(ended, t.Task)
+		}
+	}
+	families, err := c.Recoveries().Families(ctx, ended)
+	if err != nil {
+		return c.explainMissingAttributes(ctx, err)
+	}
+	for i, t := range found {
+		if !t.Closed.IsZero() {
+			now, by := families[t.Task].Of(t.ID)
+			found[i].Now, found[i].By = now, by.WorkflowID
+		}
+	}
+	return nil
+}
+
+func readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
+	t := Listed{
+		ID: e.GetExecution().GetWorkflowId(), RunID: e.GetExecution().GetRunId(), Type: e.GetType().GetName(),
+		Started: e.GetStartTime().AsTime(),
+	}
+	if e.GetCloseTime() != nil {
+		t.Closed = e.GetCloseTime().AsTime()
+	}
+	switch e.Status {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		t.Ended = "terminated"
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		t.Ended = "timed out"
+	}
+	attributes := e.GetSearchAttributes().GetIndexedFields()
+	read := func(key temporal.SearchAttributeKey, into any) {
+		if payload := attributes[key.GetName()]; payload != nil {
+			_ = converter.GetDefaultDataConverter().FromPayload(payload, into)
+		}
+	}
+	if name := e.GetMemo().GetFields()[workflows.MemoName]; name != nil {
+		_ = converter.GetDefaultDataConverter().FromPayload(name, &t.Name)
+	}
+	read(workflows.AttributeStatus, &t.Status)
+	read(workflows.AttributeAgent, &t.Agent)
+	read(workflows.AttributeTask, &t.Task)
+	if e.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		read(workflows.AttributeGate, &t.Gate)
+		read(workflows.AttributeParked, &t.Parked)
+		read(workflows.AttributePending, &t.Pending)
+	}
+	return t
+}

@@ -1,0 +1,92 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/starter/usage"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// Plan has the workers plan a task.
+func (c *Client) Plan(ctx context.Context, file File, queue string, log io.Writer) (workflows.Plan, error) {
+	return ask[workflows.Plan](ctx, c, "plan", workflows.PlanTaskType, file, queue, log)
+}
+
+// Validate has the workers look at every step of a task.
+func (c *Client) Validate(ctx context.Context, file File, queue string, log io.Writer) (workflows.Validation, error) {
+	return ask[workflows.Validation](ctx, c, "validate", workflows.ValidateTaskType, file, queue, log)
+}
+
+// Refusal is the error of a task that is certain to be refused; nil where nothing was found.
+func (f File) Refusal(refusals ...activities.Refusal) error {
+	if len(refusals) == 0 {
+		return nil
+	}
+	lines := make([]string, len(refusals))
+	for i, r := range refusals {
+		lines[i] = f.Cite(fmt.Sprintf("steps.%s: %s", r.Step, r.Message))
+	}
+	return usage.Errorf("%s", strings.Join(lines, "\n"))
+}
+
+// Problems are refusals as problems of the file.
+func (f File) Problems(refusals ...activities.Refusal) task.Problems {
+	all := make(task.Problems, len(refusals))
+	for i, r := range refusals {
+		field := "steps." + r.Step
+		line, column := f.Written.Position(field)
+		all[i] = task.Problem{File: f.Written.File, Line: line, Column: column, Field: field, Message: r.Message}
+	}
+	return all
+}
+
+// ask runs a workflow that looks at a task. If interrupted, it cancels it, so that it cleans up.
+func ask[T any](ctx context.Context, c *Client, what, workflowType string, file File, queue string, log io.Writer) (answer T, err error) {
+	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: what + "-" + newID(file.Compiled.Name), TaskQueue: queue,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		StaticSummary:                            terminal.Clip(what+": "+terminal.OneLine(file.Compiled.Name), maxSummary),
+	}, workflowType, file.Document)
+	if err != nil {
+		return answer, fmt.Errorf("start %s: %w", workflowType, err)
+	}
+	slow := time.AfterFunc(acceptLimit, func() {
+		if !c.HasWorker(ctx, queue) {
+			fmt.Fprintf(log, "waiting: %s\n", NoWorker(Run{Queue: queue}))
+		}
+	})
+	defer slow.Stop()
+	err = run.Get(ctx, &answer)
+	if ctx.Err() != nil {
+		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectLimit)
+		defer cancel()
+		_ = c.CancelWorkflow(calm, run.GetID(), run.GetRunID())
+		return answer, ctx.Err()
+	}
+	if refused, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		if refused.Type() == string(activities.Refused) {
+			return answer, usage.Errorf("the worker refused the task: %s", strings.TrimPrefix(file.Cite("Refused: "+refused.Message()), "Refused: "))
+		}
+		return answer, fmt.Errorf("%s: %s: %s", what, refused.Type(), refused.Message())
+	}
+	return answer, err
+}
+
+// HasWorker says whether a worker polls the task queue.
+func (c *Client) HasWorker(ctx context.Context, queue string) bool {
+	d, err := c.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+	return err == nil && len(d.GetPollers()) > 0
+}

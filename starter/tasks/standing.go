@@ -1,0 +1,86 @@
+package tasks
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+)
+
+// Standing is how a task stands now: its own state, and what was done about it since it ended.
+type Standing struct {
+	workflows.State
+	// Source says where the state was read, if not from its worker or its report.
+	Source string `json:"source,omitempty"`
+	// Now says what became of the task after its end: "rolled back", "rolled back in part", "redone", "recovered", or that this is
+	// under way. By is the workflow that made it so. Both are empty where nothing was done about it.
+	Now string `json:"now,omitempty"`
+	By  string `json:"by,omitempty"`
+	// Of is the workflow that this one recovers, rolls back or redoes; empty for a task. Part says which part of it.
+	Of   string `json:"of,omitempty"`
+	Part string `json:"part,omitempty"`
+	// After are the workflows that have acted on it since, in the order in which they were started.
+	After []Act `json:"after,omitempty"`
+	// Next is the command that takes the last of all this back; empty where none can.
+	Next string `json:"next,omitempty"`
+}
+
+// Act is a recovery, a rollback or a redo.
+type Act struct {
+	ID      string    `json:"id"`
+	Type    string    `json:"type"`
+	Of      string    `json:"of"`
+	Part    string    `json:"part,omitempty"`
+	Status  string    `json:"status"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended,omitzero"`
+}
+
+// WholeStanding is Standing with what only the history has of a closed task: its outputs, and how far each step had come.
+func (c *Client) WholeStanding(ctx context.Context, t Run) (Standing, error) {
+	s, err := c.Standing(ctx, t)
+	if err == nil && t.Closed() && s.Source == "" {
+		err = c.addHistory(ctx, t, &s.State)
+	}
+	return s, err
+}
+
+// Standing reads how a task stands.
+func (c *Client) Standing(ctx context.Context, t Run) (Standing, error) {
+	state, _, source, err := c.CurrentState(ctx, t)
+	if err != nil {
+		return Standing{}, err
+	}
+	s := Standing{State: state, Source: source}
+	run, err := c.Recoveries().Describe(ctx, t.ID, t.RunID)
+	if err != nil {
+		return s, err
+	}
+	s.Of, s.Part = run.Of, run.Part
+	if run.Alive() {
+		return s, nil
+	}
+	family, err := c.Recoveries().Family(ctx, run)
+	if err != nil {
+		return s, c.explainMissingAttributes(ctx, err)
+	}
+	var by recovery.Run
+	s.Now, by = family.Of(t.ID)
+	s.By = by.WorkflowID
+	for _, r := range family {
+		s.After = append(s.After, Act{r.WorkflowID, r.Type, r.Of, r.Part, string(r.Unwind), r.Started, r.Closed})
+	}
+	s.Next = nextCommand(family, run)
+	return s, nil
+}
+
+// nextCommand is the command line for what can be done about a run now; empty where nothing can.
+func nextCommand(family recovery.Family, run recovery.Run) string {
+	verb, id := family.Next(run)
+	if verb == "" {
+		return ""
+	}
+	return "starter " + verb + " " + terminal.ShellQuote(id)
+}

@@ -1,0 +1,192 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// ReadConfig reads a config file. Its error names the line and the field of all that is wrong with it.
+func ReadConfig(file string) (Config, error) {
+	c := Config{written: map[string]written{}}
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return c, fmt.Errorf("config: %w", err)
+	}
+	if c.file, err = filepath.Abs(file); err != nil {
+		return c, fmt.Errorf("config: %w", err)
+	}
+	var doc yaml.Node
+	switch err := yaml.NewDecoder(bytes.NewReader(src)).Decode(&doc); {
+	case errors.Is(err, io.EOF): // it is empty
+		return c, nil
+	case err != nil:
+		line, message := task.ExplainYAML(src, err)
+		return c, fmt.Errorf("%s:%d: %s", file, line, message)
+	}
+	r := configReader{name: file, written: c.written}
+	r.readValue(doc.Content[0], reflect.ValueOf(&c).Elem(), "")
+	return c, errors.Join(r.problems...)
+}
+
+// written is where a field stands in the config file, and how.
+type written struct {
+	line  int
+	value string
+}
+
+// configReader decodes a config file into a Config.
+type configReader struct {
+	name     string // of the file
+	written  map[string]written
+	problems []error
+}
+
+func (r *configReader) complainf(n *yaml.Node, field, format string, args ...any) {
+	if field != "" {
+		field += ": "
+	}
+	r.problems = append(r.problems, fmt.Errorf("%s:%d: %s"+format, append([]any{r.name, n.Line, field}, args...)...))
+}
+
+func (r *configReader) readValue(n *yaml.Node, into reflect.Value, field string) {
+	r.written[field] = written{n.Line, n.Value}
+	isNull := n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
+	switch {
+	case into.Kind() == reflect.Pointer && isNull:
+		r.complainf(n, field, "has no value, so it would not be served; write %s: {}, or leave it out", field)
+	case into.Kind() == reflect.Pointer:
+		into.Set(reflect.New(into.Type().Elem()))
+		r.readFields(n, into.Elem(), field)
+	case into.Kind() == reflect.Struct:
+		if !isNull {
+			r.readFields(n, into, field)
+		}
+	case into.Type() == reflect.TypeFor[time.Duration]() && n.ShortTag() == "!!int" && n.Value != "0":
+		r.complainf(n, field, "must be a time, such as 30s, 5m or 2h, found %s", n.Value)
+	default:
+		if err := n.Decode(into.Addr().Interface()); err != nil {
+			r.complainf(n, field, "must be %s, found %s", kindOf(into.Type()), found(n))
+		}
+		if into.Kind() == reflect.Map && n.Kind == yaml.MappingNode {
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				r.written[field+"."+n.Content[i].Value] = written{n.Content[i].Line, n.Content[i+1].Value}
+			}
+		}
+	}
+}
+
+// readFields reads a map into a struct.
+func (r *configReader) readFields(n *yaml.Node, into reflect.Value, field string) {
+	var known []string
+	for i := range into.NumField() {
+		if name := into.Type().Field(i).Tag.Get("yaml"); name != "" {
+			known = append(known, name)
+		} else {
+			known = append(known, "\x00") // unexported, which no key can be
+		}
+	}
+	if n.Kind != yaml.MappingNode {
+		r.complainf(n, field, "must be a map of fields, found %s", found(n))
+		return
+	}
+	lines := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, at := n.Content[i], n.Content[i].Value
+		if field != "" {
+			at = field + "." + at
+		}
+		if first, twice := lines[key.Value]; twice {
+			r.complainf(key, at, "stands here a second time; the first is in line %d", first)
+			continue
+		}
+		lines[key.Value] = key.Line
+		if old := oldNames[at]; old != "" {
+			r.complainf(key, at, "was removed: %s", old)
+			continue
+		}
+		j := slices.Index(known, key.Value)
+		if j < 0 {
+			names := slices.DeleteFunc(slices.Clone(known), func(name string) bool { return name == "\x00" })
+			fix := task.SuggestNearest(key.Value, names)
+			if fix == "" {
+				fix = "known are " + strings.Join(names, ", ")
+			}
+			r.complainf(key, at, "there is no such field; %s", fix)
+			continue
+		}
+		r.readValue(n.Content[i+1], into.Field(j), at)
+	}
+}
+
+// found says what stands somewhere, as a message shows it.
+func found(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a map"
+	case yaml.SequenceNode:
+		return "a list"
+	default:
+		return fmt.Sprintf("%q", n.Value)
+	}
+}
+
+// kindOf says what a field must be.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "text"
+	case reflect.Slice:
+		return "a list of texts, as in [a, b]"
+	case reflect.Map:
+		if t.Elem().Kind() == reflect.Slice {
+			return "a map from names to lists of texts"
+		}
+		return "a map from names to texts"
+	case reflect.Int, reflect.Int64:
+		if t == reflect.TypeFor[time.Duration]() {
+			return "a time, such as 30s, 5m or 2h"
+		}
+		return "a whole number"
+	}
+	return "another value"
+}
+
+// oldNames are removed fields, and what to write instead.
+var oldNames = map[string]string{
+	"container.overlay": "layers are the default now; leave it out, or write layers: require, or layers: never to use docker commit only",
+	"container.sidecar": "a helper container on the engine makes all layers now; leave it out",
+	"container.helper":  "the helper container runs the worker's own program now; leave it out",
+}
+
+// cite says where a field stands in the config file, or that it is of the config where it does not come from there.
+func (c Config) cite(field string) string {
+	for name := field; ; {
+		if at, ok := c.written[name]; ok {
+			overridden := map[string]string{"host": c.Host, "queue": c.Queue, "state": c.State, "listen": c.Listen, "schedules": c.Schedules}
+			if now, can := overridden[name]; can && now != at.value {
+				break
+			}
+			return fmt.Sprintf("%s:%d", c.file, at.line)
+		}
+		i := strings.LastIndex(name, ".")
+		if i < 0 {
+			break
+		}
+		name = name[:i]
+	}
+	return "config"
+}

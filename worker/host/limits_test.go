@@ -1,0 +1,154 @@
+package host_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+// bulk is an action that does nothing, with parameters and outputs as large as they may be.
+type bulk struct {
+	name       string
+	preflights bool
+}
+
+func (b bulk) Spec() activities.Spec {
+	return activities.Spec{
+		Name: b.name, Params: json.RawMessage(`{"type": "object"}`), Keys: []activities.Key{}, Preflights: b.preflights,
+		UndoParams: []string{"own"}, Outputs: map[string]string{"text": "text"}, Risk: activities.Low, Strategy: activities.Snapshot,
+	}
+}
+
+func (bulk) Plan(context.Context, activities.Entry, activities.Step) (activities.Change, error) {
+	return activities.Change{}, nil
+}
+
+func (bulk) Apply(context.Context, activities.Entry, activities.Step, activities.Digest) (activities.Result, error) {
+	return activities.Result{Outputs: map[string]any{"text": strings.Repeat("x", 16_000)}}, nil
+}
+
+func (bulk) Undo(context.Context, activities.Entry, activities.Decision) (activities.Undone, error) {
+	return activities.Undone{Outcome: activities.Restored}, nil
+}
+
+func (bulk) Observe(context.Context, activities.Entry) (activities.Observation, error) {
+	return activities.Observation{State: activities.AsLeft}, nil
+}
+
+func (bulk) Release(context.Context, activities.Entry) error { return nil }
+
+// looking is bulk with something to look at beforehand.
+type looking struct{ bulk }
+
+func (looking) Preflight(context.Context, activities.Outlook) error { return nil }
+
+// noise is text that compresses to no less than three quarters.
+func noise(n int) string {
+	raw := make([]byte, n)
+	_, _ = rand.Read(raw)
+	return base64.StdEncoding.EncodeToString(raw)[:n]
+}
+
+// A task near any limit commits, or is refused or unwound with a reason; none hangs.
+func TestATaskNearALimitEndsVisibly(t *testing.T) {
+	t.Parallel()
+	s := serve(t, host.Config{}, host.Options{Worlds: []activities.World{{
+		Name: "bulk", Journal: func(context.Context) (string, error) { return "j", nil },
+		Actions: []activities.Action{bulk{name: "bulk.add"}, looking{bulk{"bulk.look", true}}},
+	}}})
+	steps := func(n int, step func(i int) map[string]any) []any {
+		all := make([]any, n)
+		for i := range all {
+			all[i] = step(i)
+			all[i].(map[string]any)["id"] = fmt.Sprintf("s%d", i)
+		}
+		return all
+	}
+	wide := func(uses string) func(int) map[string]any {
+		return func(int) map[string]any {
+			own := []string{}
+			for range 2 {
+				own = append(own, noise(4000))
+			}
+			return map[string]any{
+				"uses": uses, "needs": []any{}, "with": map[string]any{"own": own, "shared": slicesOf("${{ vars.part }}", 12)},
+				"check": []any{map[string]any{"command": slicesOf("${{ vars.part }}", 4)}},
+			}
+		}
+	}
+	vars := map[string]any{"part": noise(3900), "large": noise(60_000)}
+	for name, c := range map[string]struct {
+		steps []any
+		want  string // part of the failure; empty: it commits
+	}{
+		"as much at once as fits": {steps: steps(40, wide("bulk.add"))},
+		"and looked at before":    {steps: steps(40, wide("bulk.look"))},
+		"all of it in the entry too": {steps: steps(80, func(int) map[string]any {
+			return map[string]any{"uses": "bulk.look", "needs": []any{}, "with": map[string]any{"own": slicesOf("${{ vars.part }}", 16)}}
+		})},
+		"too much for one payload": {
+			steps: steps(30, func(int) map[string]any {
+				return map[string]any{"uses": "bulk.add", "with": map[string]any{"own": noise(55_000)}}
+			}),
+			want: "bytes compressed, more than",
+		},
+		"too much for a step": {
+			steps: steps(1, func(int) map[string]any {
+				return map[string]any{"uses": "bulk.add", "with": map[string]any{"own": "${{ vars.large }}${{ vars.part }}${{ vars.part }}"}}
+			}),
+			want: "more than 65536",
+		},
+		"too much for the ledger": {
+			steps: steps(60, func(int) map[string]any {
+				return map[string]any{"uses": "bulk.add", "with": map[string]any{"own": noise(20_000)}}
+			}),
+			want: "the ledger of this task has",
+		},
+		"too many outputs for a step": {
+			steps: steps(6, func(i int) map[string]any {
+				text := ""
+				for j := range i {
+					text += fmt.Sprintf("${{ steps.s%d.outputs.text }}", j)
+				}
+				return map[string]any{"uses": "bulk.look", "with": map[string]any{"text": text}}
+			}),
+			want: "outputs filled in, more than",
+		},
+		"too large checks": {
+			steps: steps(1, func(int) map[string]any {
+				return map[string]any{"uses": "bulk.add", "check": []any{map[string]any{"command": slicesOf("${{ vars.part }}", 5)}}}
+			}),
+			want: "with its vars filled in, more than 16384",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			report, err := s.end(s.start(map[string]any{"name": name, "vars": vars, "steps": c.steps}))
+			require.NotErrorIs(t, err, context.DeadlineExceeded, "it hangs")
+			if c.want == "" {
+				require.NoError(t, err)
+				require.Equal(t, compensations.Committed, report.Status)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func slicesOf(text string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = text
+	}
+	return all
+}

@@ -1,0 +1,140 @@
+package workflows
+
+import (
+	"slices"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// request is an update of a session that was accepted.
+type request struct {
+	id     string
+	digest activities.Digest
+	steps  []string              // the ids of the steps that it has added
+	over   map[string]StepAnswer // those of them that ended in an earlier run
+	// rollback is what it undoes; nil if it undoes nothing, or earlier runs have undone it.
+	rollback  *rollback
+	undone    []compensations.StepReport // by an earlier run
+	savepoint string
+	ends      bool // it ends the session
+}
+
+// answers remembers the requests of a session, so that each one is carried out once, whatever run of the chain meets it.
+type answers struct {
+	requests map[string]*request // of this run, and those of earlier runs that are not over
+	order    []string            // their ids
+	kept     []Answer            // to requests of earlier runs, the oldest first
+}
+
+func (a *answers) add(q *request) {
+	if a.requests == nil {
+		a.requests = map[string]*request{}
+	}
+	a.requests[q.id] = q
+	a.order = append(a.order, q.id)
+}
+
+// drop forgets a request that was refused after all: nothing of it was done.
+func (a *answers) drop(q *request) {
+	delete(a.requests, q.id)
+	a.order = slices.DeleteFunc(a.order, func(id string) bool { return id == q.id })
+}
+
+// find returns the answer to a request of an earlier run that is still kept.
+func (a *answers) find(id string) (Answer, bool) {
+	i := slices.IndexFunc(a.kept, func(k Answer) bool { return k.Request == id })
+	if i < 0 {
+		return Answer{}, false
+	}
+	return a.kept[i], true
+}
+
+// Bounds on the answers and the outputs that are carried over. They are for requests that are repeated, and for steps that refer to
+// outputs; the agent has had them already.
+const (
+	maxKeptAnswers = 64 << 10
+	maxKeptOutputs = 64 << 10
+	maxKeptAnswer  = 8 << 10
+)
+
+// keepLast returns the last of items whose sizes together stay within a limit.
+func keepLast[T any](items []T, limit int, size func(T) int) []T {
+	first := len(items)
+	for total := 0; first > 0; first-- {
+		if total += size(items[first-1]); total > limit {
+			break
+		}
+	}
+	return items[first:]
+}
+
+// isOver reports whether a request needs nothing more.
+func (t *agentTask) isRequestOver(q *request) bool {
+	switch {
+	case q.ends:
+		return t.report != nil
+	case t.phase == Unwinding || t.phase == Closed:
+		return true
+	case q.rollback != nil && !q.rollback.over:
+		return false
+	}
+	return !slices.ContainsFunc(q.steps, func(id string) bool {
+		s := t.schedule.byID[id]
+		return s != nil && !s.isOver()
+	})
+}
+
+// needsPerson reports whether nothing goes on before a person decides something.
+func (t *agentTask) needsPerson() bool {
+	if t.saga.Unwinding() {
+		_, parked := t.saga.Pending()
+		return parked > 0
+	}
+	return t.executor.isQuiet() && len(t.schedule.ready) == 0 && !t.rollbacks.hasDue() && len(t.gates.views()) > 0
+}
+
+// isLeaving reports whether the run only waits for its updates before it continues as new.
+func (t *agentTask) isLeaving() bool { return t.executor.draining || t.leaving }
+
+// answer is what a request has come to so far.
+func (t *agentTask) answer(q *request) Answer {
+	a := Answer{Request: q.id, Digest: q.digest, Phase: t.phase, Pending: !t.isRequestOver(q), Savepoint: q.savepoint}
+	if t.ending.cause != nil {
+		cause := *t.ending.cause
+		a.Cause = &cause
+	}
+	for _, id := range q.steps {
+		a.Steps = append(a.Steps, t.stepAnswer(q, id))
+	}
+	a.Undone = q.undone
+	if q.rollback != nil {
+		a.Undone = q.rollback.undone
+	}
+	if q.ends {
+		a.Report = t.report
+	}
+	if a.Pending && t.saga.Unwinding() {
+		_, a.Waiting = t.saga.Recent(0)
+	}
+	return a
+}
+
+func (t *agentTask) stepAnswer(q *request, id string) StepAnswer {
+	s := t.schedule.byID[id]
+	if s == nil {
+		return q.over[id]
+	}
+	a := StepAnswer{
+		ID: id, Uses: s.step.Uses, State: s.view.State, Summary: s.view.Summary, Error: s.view.Error, Notes: s.view.Notes, Undone: s.undone,
+		Outputs: t.runner.outputs[id],
+	}
+	if !s.view.Ended.IsZero() {
+		a.Took = s.view.Ended.Sub(s.view.Began)
+	}
+	if s.gate != nil && s.gate.decision == nil {
+		view := s.gate.view
+		a.Gate = &view
+	}
+	return a
+}

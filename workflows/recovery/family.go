@@ -1,0 +1,186 @@
+package recovery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// Family is what was done about a task since it ended: its recoveries, rollbacks and redos, and theirs, in the order in which
+// they were started.
+type Family []Run
+
+// Family finds what was done about a run, exactly but for rollbacks of parts: those are listed, which is at most seconds behind.
+func (s Server) Family(ctx context.Context, run Run) (Family, error) {
+	listed, err := s.Families(ctx, []string{run.Task})
+	if err != nil {
+		return nil, err
+	}
+	var family Family
+	for _, each := range listed[run.Task] {
+		if each.WorkflowID == run.WorkflowID {
+			continue
+		}
+		if each, err = s.Describe(ctx, each.WorkflowID, ""); err != nil { // a list tells no first run
+			return nil, err
+		}
+		family = append(family, each)
+	}
+	of := append(Family{run}, family...)
+	for i := 0; i < len(of); i++ {
+		for _, id := range []string{
+			workflows.RecoverID(of[i].Chain), workflows.RollbackID(workflows.RollbackRequest{Chain: of[i].Chain}), workflows.RedoID(of[i].Chain),
+		} {
+			if slices.ContainsFunc(of, func(r Run) bool { return r.WorkflowID == id }) {
+				continue
+			}
+			found, err := s.Describe(ctx, id, "")
+			if WhyOf(err) == Unknown {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			of, family = append(of, found), append(family, found)
+		}
+	}
+	return family.since(run).sort(), nil
+}
+
+// Families lists what was done about each of some tasks.
+func (s Server) Families(ctx context.Context, tasks []string) (map[string]Family, error) {
+	families := map[string]Family{}
+	for batch := range slices.Chunk(tasks, maxListedTasks) {
+		var literals []string
+		for _, task := range batch {
+			literals = append(literals, strconv.Quote(task))
+		}
+		request := &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: s.Namespace,
+			Query: fmt.Sprintf("WorkflowType IN ('%s', '%s', '%s') AND ExecutionStatus != 'ContinuedAsNew' AND %s IN (%s)",
+				workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.AttributeTask.GetName(), strings.Join(literals, ", ")),
+		}
+		for {
+			page, err := s.Client.ListWorkflow(ctx, request)
+			if err != nil {
+				return nil, fmt.Errorf("list what was done about tasks: %w", err)
+			}
+			for _, e := range page.GetExecutions() {
+				run := Run{
+					Chain: workflows.Chain{WorkflowID: e.GetExecution().GetWorkflowId(), RunID: e.GetExecution().GetRunId()},
+					Type:  e.GetType().GetName(), Status: e.GetStatus(),
+				}
+				run.readInfo(e)
+				families[run.Task] = append(families[run.Task], run)
+			}
+			if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+				break
+			}
+		}
+	}
+	for task, family := range families {
+		families[task] = family.sort()
+	}
+	return families, nil
+}
+
+// maxListedTasks is how many tasks one query of the visibility store names.
+const maxListedTasks = 100
+
+func (f Family) sort() Family {
+	slices.SortStableFunc(f, func(a, b Run) int { return a.Started.Compare(b.Started) })
+	return f
+}
+
+// since are those that are about a run, or about one of them.
+func (f Family) since(run Run) Family {
+	about := map[string]bool{run.WorkflowID: true}
+	for grown := true; grown; {
+		grown = false
+		for _, r := range f {
+			if about[r.Of] && !about[r.WorkflowID] {
+				about[r.WorkflowID], grown = true, true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(f), func(r Run) bool { return !about[r.WorkflowID] || r.WorkflowID == run.WorkflowID })
+}
+
+// Of says in words how a workflow stands now that its family has acted, "rolled back", and what made it so; both are empty where
+// nothing was done about it.
+func (f Family) Of(id string) (now string, by Run) {
+	of := f.since(Run{Chain: workflows.Chain{WorkflowID: id}})
+	if len(of) == 0 {
+		return "", Run{}
+	}
+	last := of[len(of)-1]
+	for _, r := range slices.Backward(of) { // what is under way, or has died, needs attention first
+		if r.Alive() || r.Dead() && len(of.childrenOf(r, workflows.RecoverType)) == 0 {
+			verb := map[string]string{workflows.RecoverType: "recovered", workflows.RollbackType: "rolled back", workflows.RedoType: "redone"}[r.Type]
+			if r.Alive() {
+				return "being " + verb, r
+			}
+			return "was being " + verb + ", which was " + r.Ending(), r
+		}
+	}
+	whole, part := of.rolledBack(id)
+	switch {
+	case whole:
+		return "rolled back", last
+	case part:
+		return "rolled back in part", last
+	case last.Type == workflows.RecoverType:
+		return "recovered", last
+	case slices.ContainsFunc(of, func(r Run) bool { return r.Type == workflows.RedoType && r.Done() }):
+		return "redone", last
+	}
+	return "", Run{}
+}
+
+// rolledBack says whether all of what a workflow did is rolled back now, or a part of it.
+func (f Family) rolledBack(id string) (whole, part bool) {
+	for _, back := range f.childrenOf(Run{Chain: workflows.Chain{WorkflowID: id}}, workflows.RollbackType) {
+		isWhole, isPart := back.Part == "", back.Part != ""
+		for _, redo := range f.childrenOf(back, workflows.RedoType) {
+			if redo.Done() {
+				again, some := f.rolledBack(redo.WorkflowID)
+				isWhole, isPart = isWhole && again, some || isPart && again || back.Part == "" && !again && some
+			}
+		}
+		whole, part = whole || isWhole, part || isPart
+	}
+	return whole, part
+}
+
+func (f Family) childrenOf(run Run, workflowType string) Family {
+	return slices.DeleteFunc(slices.Clone(f), func(r Run) bool { return r.Of != run.WorkflowID || r.Type != workflowType })
+}
+
+// Next is what can be done about a workflow now that its family has acted: "rollback", "redo", "recover" or "watch", and the id
+// that it takes; both are empty where nothing can. run is the workflow itself.
+func (f Family) Next(run Run) (verb, id string) {
+	of := append(Family{run}, f.since(run)...)
+	for _, r := range slices.Backward(of) {
+		switch {
+		case r.Alive():
+			return "watch", r.WorkflowID
+		case r.Dead() && len(of.childrenOf(r, workflows.RecoverType)) == 0:
+			return "recover", r.WorkflowID
+		}
+	}
+	for _, r := range slices.Backward(of) { // the last one that nothing has been done about yet
+		switch {
+		case r.Done() && slices.Contains(GoForward, r.Type) && len(of.childrenOf(r, workflows.RollbackType)) == 0:
+			return "rollback", r.WorkflowID
+		case r.Type == workflows.RollbackType && len(of.childrenOf(r, workflows.RedoType)) == 0: // it has ended, or its recovery has
+			return "redo", r.WorkflowID
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,197 @@
+// Package session is the client side of a session: a task that takes its steps while it runs. An agent opens one, sends steps, marks
+// savepoints, rolls back to them, and finishes or aborts.
+//
+//	s, answer, err := session.Open(ctx, c, session.Options{ID: "build-7", Queue: "unwind"}, document)
+//	answer, err = s.Step(ctx, "try-1", step)  // a failed step is undone alone, and answer says so
+//	answer, err = s.Finish(ctx, "end")
+//
+// The caller gives each request an id. Sending the same id again repeats the request, even after a lost connection: it is carried
+// out once. An empty id stands for a new one.
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// Refusal is a request that was refused: nothing was touched. Type is workflows.BadRequest, SessionBusy, SessionOver or NotASession.
+type Refusal struct {
+	Type, Text string
+}
+
+func (r Refusal) Error() string { return r.Text }
+
+// Session is a session by its id.
+type Session struct {
+	client client.Client
+	id     string
+}
+
+// Attach returns a session that was opened before.
+func Attach(c client.Client, id string) Session { return Session{c, id} }
+
+// ID is the id of its workflow.
+func (s Session) ID() string { return s.id }
+
+// Options are those of Open.
+type Options struct {
+	// ID is that of its workflow; it is used once. Whoever knows it can use the session. Defaults to one that nobody can guess.
+	ID string
+	// Agent is searchable.
+	Agent string
+	// Name is shown in lists.
+	Name string
+	// Queue is the shared task queue of the workers.
+	Queue string
+	// Request is the id of this request.
+	Request string
+}
+
+// Open starts a session from its document, and returns when it takes steps. An invalid document is a Refusal.
+func Open(ctx context.Context, c client.Client, o Options, document json.RawMessage) (Session, workflows.Answer, error) {
+	if o.ID == "" {
+		o.ID = "session-" + rand.Text()
+	}
+	s := Session{c, o.ID}
+	start := c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
+		ID: o.ID, TaskQueue: o.Queue,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		TypedSearchAttributes:    workflows.ServingAttributes(o.Agent, o.ID),
+		Memo:                     workflows.NameMemo(o.Name),
+	}, workflows.AgentTaskType, document)
+	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: start,
+		UpdateOptions: client.UpdateWorkflowOptions{
+			WorkflowID: o.ID, UpdateID: newID(o.Request), UpdateName: workflows.UpdateOpen, WaitForStage: client.WorkflowUpdateStageCompleted,
+		},
+	})
+	var answer workflows.Answer
+	if err == nil {
+		err = handle.Get(ctx, &answer)
+	}
+	if _, taken := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); taken {
+		return s, answer, Refusal{workflows.BadRequest, fmt.Sprintf("id %q is taken: an id is used once", o.ID)}
+	}
+	return s, answer, s.explain(err)
+}
+
+// Step adds steps, as in a task file, and answers when all of them are over or wait for a person.
+func (s Session) Step(ctx context.Context, request string, steps ...json.RawMessage) (workflows.Answer, error) {
+	return s.send(ctx, workflows.UpdateStep, request, workflows.StepRequest{Steps: steps})
+}
+
+// Savepoint names the place after everything that is done.
+func (s Session) Savepoint(ctx context.Context, request, name string) (workflows.Answer, error) {
+	return s.send(ctx, workflows.UpdateSavepoint, request, workflows.SavepointRequest{Name: name})
+}
+
+// Rollback undoes a part of the session, and answers when that is over or waits for a person.
+func (s Session) Rollback(ctx context.Context, request string, r workflows.SessionRollback) (workflows.Answer, error) {
+	return s.send(ctx, workflows.UpdateRollback, request, r)
+}
+
+// Finish commits what the session has done.
+func (s Session) Finish(ctx context.Context, request string) (workflows.Answer, error) {
+	return s.send(ctx, workflows.UpdateFinish, request)
+}
+
+// Abort undoes all that the session has done.
+func (s Session) Abort(ctx context.Context, request string, r workflows.AbortRequest) (workflows.Answer, error) {
+	return s.send(ctx, workflows.UpdateAbort, request, r)
+}
+
+// Await waits until an earlier request is over, also while it waits for a person.
+func (s Session) Await(ctx context.Context, request string) (workflows.Answer, error) {
+	for {
+		// All who wait for a request share one update: the server allows a workflow few that are under way.
+		answer, err := s.update(ctx, workflows.UpdateAwait, "await:"+request, workflows.AwaitRequest{Request: request})
+		if err != nil || !answer.Pending {
+			return answer, err
+		}
+	}
+}
+
+// State returns the current state of the session.
+func (s Session) State(ctx context.Context) (workflows.State, error) {
+	var state workflows.State
+	v, err := s.client.QueryWorkflow(ctx, s.id, "", workflows.QueryState)
+	if err != nil {
+		return state, s.explain(err)
+	}
+	return state, v.Get(&state)
+}
+
+// send makes a request. Where its run had to end before the request was over, it waits on.
+func (s Session) send(ctx context.Context, name, request string, arguments ...any) (workflows.Answer, error) {
+	request = newID(request)
+	answer, err := s.update(ctx, name, request, arguments...)
+	if err != nil {
+		return answer, err
+	}
+	if want := digestOf(arguments); answer.Digest != "" && answer.Digest != want {
+		return answer, Refusal{workflows.BadRequest, fmt.Sprintf("request %q was made before and asked for something else: each needs an id of its own", request)}
+	}
+	if answer.Pending && !waitsForPerson(answer) {
+		return s.Await(ctx, request)
+	}
+	return answer, nil
+}
+
+func waitsForPerson(a workflows.Answer) bool {
+	for _, s := range a.Steps {
+		if s.Gate != nil {
+			return true
+		}
+	}
+	return len(a.Waiting) > 0
+}
+
+// digestOf is what a session answers with: see workflows.Answer.
+func digestOf(arguments []any) activities.Digest {
+	if len(arguments) == 0 {
+		return workflows.DigestOfRequest(nil)
+	}
+	return workflows.DigestOfRequest(arguments[0])
+}
+
+func (s Session) update(ctx context.Context, name, id string, arguments ...any) (answer workflows.Answer, err error) {
+	handle, err := s.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: s.id, UpdateID: id, UpdateName: name, Args: arguments, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, &answer)
+	}
+	return answer, s.explain(err)
+}
+
+// explain turns an error into one that an agent can act upon.
+func (s Session) explain(err error) error {
+	var app *temporal.ApplicationError
+	var gone *serviceerror.NotFound
+	switch {
+	case errors.As(err, &app):
+		return Refusal{app.Type(), app.Message()}
+	case errors.As(err, &gone):
+		return Refusal{workflows.SessionOver, fmt.Sprintf("there is no session %q that takes requests: it has ended, or never was", s.id)}
+	}
+	return err
+}
+
+func newID(request string) string {
+	if request == "" {
+		return rand.Text()
+	}
+	return request
+}

@@ -1,0 +1,181 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/session"
+)
+
+// openSession opens the session of a test on its worker.
+func (l *live) openSession() session.Session {
+	l.startWorker()
+	s, answer, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(sessionDocument))
+	require.NoError(l, err)
+	require.Equal(l, workflows.Forward, answer.Phase)
+	l.run = l.client.GetWorkflow(l.Context(), l.Name(), "")
+	return s
+}
+
+// A long session has many runs: requests, savepoints, outputs and what is rolled back cross them, and the cost of a step stays flat.
+func TestALongSessionContinuesAsNew(t *testing.T) {
+	c, n := newImpatientServer(t, 3000)
+	w := &world{do: func(_ context.Context, s string, _ int, f activities.Forward) (activities.Result, error) {
+		if s == "bad" {
+			return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
+		}
+		return activities.Result{Summary: string(f.Step.With), Outputs: map[string]any{"id": "of " + s}}, nil
+	}}
+	l := newLive(t, c, w)
+	s := l.openSession()
+	ctx := t.Context()
+	var took [2]time.Duration
+	began := time.Now()
+	for i := range n {
+		answer, err := s.Step(ctx, fmt.Sprintf("r%d", i), steps(fmt.Sprintf(`{"uses": "fake.do", "with": {"path": "/f/%d"}}`, i)).Steps...)
+		require.NoError(t, err)
+		require.Equal(t, []string{fmt.Sprintf("s%d done", i+1)}, states(answer))
+		if i == n/3 {
+			took[0], began = time.Since(began), time.Now()
+			_, err = s.Savepoint(ctx, "mark", "third")
+			require.NoError(t, err)
+		}
+	}
+	took[1] = time.Since(began)
+	t.Logf("a step takes %v in the first third, and %v after that", took[0]/time.Duration(n/3+1), took[1]/time.Duration(n-n/3-1))
+
+	again, err := s.Step(ctx, fmt.Sprintf("r%d", n-1), steps(fmt.Sprintf(`{"uses": "fake.do", "with": {"path": "/f/%d"}}`, n-1)).Steps...)
+	require.NoError(t, err)
+	require.Equal(t, []string{fmt.Sprintf("s%d done", n)}, states(again), "a repeated request is the same one")
+	again, err = s.Step(ctx, "r0", steps(`{"uses": "fake.do", "with": {"path": "/f/0"}}`).Steps...)
+	require.NoError(t, err)
+	require.True(t, again.Forgotten || states(again)[0] == "s1 done", "also in a later run")
+	_, err = s.Step(ctx, fmt.Sprintf("r%d", n-1), steps("other").Steps...)
+	require.ErrorContains(t, err, "asked for something else")
+	require.Len(t, l.calls(), n, "no step ran twice")
+
+	failed, err := s.Step(ctx, "fails", steps("bad", `{"id": "after", "uses": "fake.do", "needs": ["s1"], "with": {"path": "/g"}}`).Steps...)
+	require.NoError(t, err)
+	require.Equal(t, []string{"bad rolled-back", "after done"}, states(failed))
+
+	back, err := s.Rollback(ctx, "back", workflows.SessionRollback{To: "third"})
+	require.NoError(t, err)
+	require.False(t, back.Pending)
+	var undone []string
+	for _, call := range l.calls() {
+		if len(call) > 5 && call[:5] == "undo " && call != "undo bad" {
+			undone = append(undone, call)
+		}
+	}
+	want := []string{"undo after"}
+	for i := n; i > n/3+1; i-- {
+		want = append(want, fmt.Sprintf("undo s%d", i))
+	}
+	require.Equal(t, want, undone)
+
+	next, err := s.Step(ctx, "next", steps(`{"id": "last", "uses": "fake.do", "with": {"path": "/h"}}`).Steps...)
+	require.NoError(t, err)
+	require.Equal(t, []string{"last done"}, states(next))
+	state, err := s.State(ctx)
+	require.NoError(t, err)
+	require.Equal(t, n/3+2, state.Done)
+	end, err := s.Finish(ctx, "end")
+	require.NoError(t, err)
+	require.Equal(t, compensations.Committed, end.Report.Status)
+	_, err = s.Step(ctx, "late", steps("late").Steps...)
+	var refusal session.Refusal
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, workflows.SessionOver, refusal.Type)
+	description, err := l.client.DescribeWorkflowExecution(ctx, s.ID(), "")
+	require.NoError(t, err)
+	require.NotEqual(t, description.WorkflowExecutionInfo.GetFirstRunId(), description.WorkflowExecutionInfo.Execution.RunId, "it was to continue as new")
+}
+
+// A session that is killed is recovered like every task: what its agent has seen as done is undone, last in first out.
+func TestASessionThatIsTerminatedIsRecovered(t *testing.T) {
+	l := newLive(t, servertest.Client(t), &world{})
+	l.world.do = func(ctx context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		if s == "c" {
+			return activities.Result{}, block(ctx, never)
+		}
+		return activities.Result{}, nil
+	}
+	s := l.openSession()
+	answer, err := s.Step(t.Context(), "", steps("a", "b").Steps...)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a done", "b done"}, states(answer))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Step(t.Context(), "", steps("c").Steps...)
+		ended <- err
+	}()
+	l.awaitCalls("do c", 1)
+	l.terminate(l.run.GetID())
+	require.Error(t, <-ended)
+	report := l.awaitReport(l.recover())
+	require.Equal(t, compensations.Unwound, report.Status)
+	calls := l.calls()
+	require.Equal(t, []string{"undo c", "undo b", "undo a"}, calls[len(calls)-3:])
+}
+
+// A worker that stops in the middle of a step loses no request: its answer comes from the next one.
+func TestARequestOutlivesTheWorkerOfItsSession(t *testing.T) {
+	letGo := make(chan struct{})
+	l := newLive(t, servertest.Client(t), &world{})
+	blocked := blockAt("b", letGo)
+	l.world.do = func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error) {
+		r, err := blocked(ctx, step, n, f)
+		if err != nil { // the worker stops meanwhile: another tries again
+			err = activities.Errorf(activities.ActionFailed, "%v", err)
+		}
+		return r, err
+	}
+	stop := l.startWorker()
+	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(sessionDocument))
+	require.NoError(t, err)
+	answers := make(chan []string, 1)
+	go func() {
+		a, err := s.Step(t.Context(), "one", steps("a", "b", "c").Steps...)
+		answers <- append(states(a), fmt.Sprint(err))
+	}()
+	l.awaitCalls("do b", 1)
+	stop()
+	l.startWorker()
+	close(letGo)
+	require.Equal(t, []string{"a done", "b done", "c done", "<nil>"}, <-answers)
+	again, err := s.Step(t.Context(), "one", steps("a", "b", "c").Steps...)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a done", "b done", "c done"}, states(again))
+	require.Equal(t, 1, slices.Index(slices.DeleteFunc(l.calls(), func(call string) bool { return call != "do a" && call != "do c" }), "do c"))
+	_, err = s.Abort(t.Context(), "", workflows.AbortRequest{})
+	require.NoError(t, err)
+}
+
+func TestAnIDOfASessionIsUsedOnceAndAnUnknownOneIsRefused(t *testing.T) {
+	l := newLive(t, servertest.Client(t), &world{})
+	s := l.openSession()
+	_, _, err := session.Open(t.Context(), l.client, session.Options{ID: s.ID(), Queue: l.queue}, json.RawMessage(sessionDocument))
+	var refusal session.Refusal
+	require.ErrorAs(t, err, &refusal)
+	require.Contains(t, refusal.Text, "is taken")
+	_, err = session.Attach(l.client, "session-of-nobody").Step(t.Context(), "", steps("a").Steps...)
+	require.True(t, errors.As(err, &refusal) && refusal.Type == workflows.SessionOver)
+	_, err = s.Step(t.Context(), "", steps(`{"uses": "fake.di"}`).Steps...)
+	require.ErrorContains(t, err, "did you mean fake.do?")
+	_, err = s.Finish(t.Context(), "")
+	require.NoError(t, err)
+	for _, e := range l.events(t.Context(), "") {
+		require.Nil(t, e.GetWorkflowExecutionUpdateRejectedEventAttributes(), "a refusal leaves no trace")
+	}
+}

@@ -1,0 +1,97 @@
+package workflows
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// ask has a part of a session undone. Steps that are still running in it are canceled, and those that have not begun are left out.
+func (b *rollbacks) ask(r *rollback) {
+	covered := map[string]bool{}
+	for _, e := range compensations.Closure(b.saga.Entries(), r.covers) {
+		covered[e.Step] = true
+	}
+	for _, s := range b.schedule.steps { // a step comes after those that it needs
+		isCovered := covered[s.step.ID] || s.step.ID == r.only || r.only == "" && s.seq == 0 ||
+			slices.ContainsFunc(s.step.Needs, func(need string) bool { return covered[need] })
+		if !isCovered {
+			continue
+		}
+		covered[s.step.ID] = true
+		switch s.view.State {
+		case NotStarted:
+			s.addNotes("left out: " + r.cause.Text)
+			b.schedule.setState(s, LeftOut)
+		case Planning, AtGate, Running:
+			s.withdrawn = true
+			s.addNotes(r.cause.Text)
+			s.cancel()
+		case Done, StepFailed, Canceled, RolledBack, LeftOut:
+		}
+	}
+	b.schedule.ready = slices.DeleteFunc(b.schedule.ready, func(s *stepRun) bool { return s.view.State != NotStarted })
+	b.due = append(b.due, r)
+}
+
+// undoAsked undoes a part that the agent of a session has asked to undo.
+func (b *rollbacks) undoAsked(ctx workflow.Context, r *rollback) (finished bool) {
+	_ = workflow.Await(ctx, func() bool {
+		return b.isQuiet() && !slices.ContainsFunc(b.gates.open, func(s *stepRun) bool { return s.withdrawn })
+	})
+	report := b.saga.UnwindSteps(ctx, r.cause, r.covers)
+	finished = report.Status != compensations.Open
+	b.noteUndone(report)
+	for _, u := range report.Steps {
+		state := compensations.UndoState(u.State)
+		isUndone := state == compensations.Settled || state == compensations.Accepted
+		if isUndone || finished {
+			r.undone = append(r.undone, u)
+		}
+		if isUndone {
+			b.markUndone(u.Step, r)
+		}
+	}
+	if more := len(r.undone) - compensations.MaxReported; more > 0 { // the report of the session counts them all
+		r.undone = r.undone[more:]
+	}
+	if finished {
+		r.over = true
+		b.savepoints.drop(r.from)
+	}
+	return finished
+}
+
+// noteUndone keeps the outcome of undone steps for the requests that wait for them.
+func (b *rollbacks) noteUndone(report compensations.Report) {
+	for i, u := range report.Steps {
+		b.undone++
+		if s := b.schedule.byID[u.Step]; s != nil {
+			s.undone = &report.Steps[i]
+		}
+	}
+}
+
+// markUndone no longer counts a step as done.
+func (b *rollbacks) markUndone(id string, r *rollback) {
+	delete(b.outputs, id)
+	s := b.schedule.byID[id]
+	if s == nil { // it ended in an earlier run
+		i := slices.IndexFunc(b.schedule.past, func(v StepView) bool { return v.ID == id })
+		if i < 0 || b.schedule.past[i].State == Done {
+			b.schedule.done--
+		}
+		if i >= 0 {
+			b.schedule.past[i].State = RolledBack
+		}
+		return
+	}
+	if s.view.State == Done {
+		b.schedule.done--
+		s.addNotes(r.cause.Text)
+	}
+	s.rollback = nil
+	b.schedule.setState(s, RolledBack)
+}

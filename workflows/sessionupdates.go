@@ -1,0 +1,254 @@
+package workflows
+
+import (
+	"encoding/json"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// sessionUpdates are the updates of a session.
+func (t *agentTask) sessionUpdates() []update {
+	nothing := func(workflow.Context) error { return t.checkTakes() }
+	return []update{
+		{UpdateOpen, t.handleOpen, nothing},
+		{UpdateStep, t.handleStep, t.validateStep},
+		{UpdateSavepoint, t.handleSavepoint, t.validateSavepoint},
+		{UpdateRollback, t.handleRollback, t.validateRollback},
+		{UpdateFinish, t.handleFinish, t.validateFinish},
+		{UpdateAbort, t.handleAbort, t.validateAbort},
+		{UpdateAwait, t.handleAwait, t.validateAwait},
+	}
+}
+
+func (t *agentTask) handleOpen(ctx workflow.Context) (Answer, error) {
+	return t.serve(ctx, nil, t.checkTakes, func(workflow.Context, *request) error { return nil })
+}
+
+func (t *agentTask) handleStep(ctx workflow.Context, r StepRequest) (Answer, error) {
+	return t.serve(ctx, r, t.checkTakes, func(ctx workflow.Context, q *request) error {
+		compiled, err := t.compileSteps(ctx, r.Steps)
+		if err != nil {
+			return err
+		}
+		q.steps = t.addSteps(compiled)
+		return nil
+	})
+}
+
+func (t *agentTask) validateStep(ctx workflow.Context, r StepRequest) error {
+	isKnown, err := t.checkRequest(ctx, r)
+	if isKnown || err != nil {
+		return err
+	}
+	if err := t.checkTakes(); err != nil {
+		return err
+	}
+	named, ids, err := t.nameSteps(r.Steps)
+	if err != nil {
+		return err
+	}
+	a, err := t.addition(named, ids)
+	if err != nil || t.variant.check == nil {
+		return err
+	}
+	if err := t.variant.check(a); err != nil {
+		return refuseRequestf(BadRequest, "%v", err)
+	}
+	return nil
+}
+
+func (t *agentTask) handleSavepoint(ctx workflow.Context, r SavepointRequest) (Answer, error) {
+	check := func() error { return first(t.checkTakes, func() error { return t.checkSavepoint(r.Name) }) }
+	return t.serve(ctx, r, check, func(_ workflow.Context, q *request) error {
+		t.savepoints.add(r.Name, t.saga.Last()+1)
+		q.savepoint = r.Name
+		return nil
+	})
+}
+
+func (t *agentTask) validateSavepoint(ctx workflow.Context, r SavepointRequest) error {
+	isKnown, err := t.checkRequest(ctx, r)
+	if isKnown || err != nil {
+		return err
+	}
+	return first(t.checkTakes, func() error { return t.checkSavepoint(r.Name) })
+}
+
+func (t *agentTask) handleRollback(ctx workflow.Context, r SessionRollback) (Answer, error) {
+	return t.serve(ctx, r, t.checkTakes, func(_ workflow.Context, q *request) error {
+		from, only, err := t.scope(r)
+		if err != nil {
+			return err
+		}
+		text := "rolled back by the agent"
+		if r.To != "" {
+			text += " to savepoint " + r.To
+		}
+		if r.Why != "" {
+			text += ": " + clip(r.Why, maxWhy)
+		}
+		q.rollback = &rollback{
+			cause: compensations.Cause{Kind: compensations.RolledBack, Step: only, Text: text}, begun: true, from: from, only: only, request: q.id,
+		}
+		t.rollbacks.ask(q.rollback)
+		return nil
+	})
+}
+
+func (t *agentTask) validateRollback(ctx workflow.Context, r SessionRollback) error {
+	isKnown, err := t.checkRequest(ctx, r)
+	if isKnown || err != nil {
+		return err
+	}
+	return first(t.checkTakes, func() error { _, _, err := t.scope(r); return err })
+}
+
+func (t *agentTask) handleFinish(ctx workflow.Context) (Answer, error) {
+	return t.serve(ctx, nil, func() error { return first(t.checkTakes, t.checkRests) }, func(_ workflow.Context, q *request) error {
+		t.schedule.open, q.ends = false, true
+		t.executor.silence.limit = 0
+		return nil
+	})
+}
+
+func (t *agentTask) validateFinish(ctx workflow.Context) error {
+	isKnown, err := t.checkRequest(ctx, nil)
+	if isKnown || err != nil {
+		return err
+	}
+	return first(t.checkTakes, t.checkRests)
+}
+
+func (t *agentTask) handleAbort(ctx workflow.Context, r AbortRequest) (Answer, error) {
+	return t.serve(ctx, r, t.checkAlive, func(_ workflow.Context, q *request) error {
+		q.ends = true
+		if t.ending.cause == nil {
+			cause := canceledCause()
+			cause.Text = "aborted by " + orSomebody(clip(r.Who, maxName))
+			if r.Why != "" {
+				cause.Text += ": " + clip(r.Why, maxWhy)
+			}
+			t.ending.cause = cause
+		}
+		return nil
+	})
+}
+
+func (t *agentTask) validateAbort(ctx workflow.Context, r AbortRequest) error {
+	isKnown, err := t.checkRequest(ctx, r)
+	if isKnown || err != nil {
+		return err
+	}
+	return t.checkAlive()
+}
+
+// checkAlive refuses a request to a session that has ended.
+func (t *agentTask) checkAlive() error {
+	switch {
+	case t.session == nil:
+		return t.checkTakes()
+	case t.phase == Closed || t.phase == Compiling && t.ending.cause != nil:
+		return refuseRequestf(SessionOver, "the session has ended")
+	}
+	return nil
+}
+
+func (t *agentTask) handleAwait(ctx workflow.Context, r AwaitRequest) (Answer, error) {
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	t.executor.silence.hear(workflow.Now(ctx))
+	q := t.session.answers.requests[r.Request]
+	if q == nil {
+		return t.recall(r.Request), nil
+	}
+	_ = workflow.Await(ctx, func() bool { return t.isRequestOver(q) || t.isLeaving() })
+	t.executor.silence.hear(workflow.Now(ctx))
+	return t.answer(q), nil
+}
+
+func (t *agentTask) validateAwait(_ workflow.Context, r AwaitRequest) error {
+	if t.session == nil {
+		return t.checkTakes()
+	}
+	if t.session.answers.requests[r.Request] == nil && !t.session.used.has("request", r.Request) {
+		return refuseRequestf(BadRequest, "request: the session has had no request %q", clip(r.Request, maxName))
+	}
+	return nil
+}
+
+// recall answers a request of an earlier run.
+func (t *agentTask) recall(id string) Answer {
+	if a, isKept := t.session.answers.find(id); isKept {
+		return a
+	}
+	return Answer{Request: id, Phase: t.phase, Forgotten: true}
+}
+
+// checkRequest reports whether a request was accepted before. It refuses one that asks for something else under the same id.
+func (t *agentTask) checkRequest(ctx workflow.Context, content any) (isKnown bool, err error) {
+	if t.session == nil {
+		return false, t.checkTakes()
+	}
+	id := workflow.GetCurrentUpdateInfo(ctx).ID
+	known := DigestOfRequest(content)
+	if q := t.session.answers.requests[id]; q != nil {
+		known = q.digest
+	} else if a, isKept := t.session.answers.find(id); isKept {
+		known = a.Digest
+	} else if !t.session.used.has("request", id) {
+		return false, nil
+	}
+	if known != DigestOfRequest(content) {
+		return false, refuseRequestf(BadRequest, "request %q was made before and asked for something else: each needs an id of its own", clip(id, maxName))
+	}
+	return true, nil
+}
+
+// DigestOfRequest identifies what an update asks for: its argument, or nil.
+func DigestOfRequest(content any) activities.Digest {
+	raw, _ := json.Marshal(content) // plain data
+	return activities.DigestOf(raw)
+}
+
+// serve carries out a request, once, and answers when it is over, needs a person, or the run ends. check is asked again what a
+// validator was asked, for a request that met a session which was being compiled.
+func (t *agentTask) serve(ctx workflow.Context, content any, check func() error, carryOut func(workflow.Context, *request) error) (Answer, error) {
+	id := workflow.GetCurrentUpdateInfo(ctx).ID
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	_ = workflow.Await(ctx, func() bool { return t.phase != Compiling || t.ending.cause != nil })
+	t.executor.silence.hear(workflow.Now(ctx))
+	q := t.session.answers.requests[id]
+	switch {
+	case q != nil:
+	case t.session.used.has("request", id):
+		return t.recall(id), nil
+	default:
+		if err := check(); err != nil {
+			return Answer{}, err
+		}
+		q = &request{id: id, digest: DigestOfRequest(content)}
+		t.session.used.add("request", id)
+		t.session.answers.add(q)
+		if err := carryOut(ctx, q); err != nil {
+			t.session.answers.drop(q)
+			delete(t.session.used, hashID("request", id))
+			return Answer{}, err
+		}
+	}
+	_ = workflow.Await(ctx, func() bool { return t.isRequestOver(q) || t.needsPerson() || t.isLeaving() })
+	t.executor.silence.hear(workflow.Now(ctx))
+	return t.answer(q), nil
+}
+
+func first(checks ...func() error) error {
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package workflows
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// Updates of a session. The id of an update is the caller's, and makes it idempotent for the whole session: the same id again is
+// the same request, whatever runs of the chain it meets. Each answers with an Answer. What cannot be done is refused, and leaves no
+// trace in the history.
+const (
+	// UpdateOpen answers when the session takes steps: no argument. A client starts the session with it.
+	UpdateOpen = "open"
+	// UpdateStep adds steps: argument StepRequest. It answers when all of them are over, or wait for a person.
+	UpdateStep = "step"
+	// UpdateSavepoint gives a name to the place behind all that is done: argument SavepointRequest.
+	UpdateSavepoint = "savepoint"
+	// UpdateRollback undoes a part: argument SessionRollback. It answers when that is undone, or waits for a person.
+	UpdateRollback = "rollback"
+	// UpdateFinish commits what the session has done: no argument. It answers with the report.
+	UpdateFinish = "finish"
+	// UpdateAbort undoes all that the session has done: argument AbortRequest. It answers with the report.
+	UpdateAbort = "abort"
+	// UpdateAwait answers when an earlier request is over: argument AwaitRequest.
+	UpdateAwait = "await"
+)
+
+// StepRequest is the argument of UpdateStep.
+type StepRequest struct {
+	// Steps are as in a task file. One without an id gets one.
+	Steps []json.RawMessage `json:"steps"`
+}
+
+// SavepointRequest is the argument of UpdateSavepoint.
+type SavepointRequest struct {
+	Name string `json:"name"`
+}
+
+// SessionRollback is the argument of UpdateRollback. Exactly one of To and Step is set.
+type SessionRollback struct {
+	// To is a savepoint: what was done since is undone.
+	To string `json:"to,omitempty"`
+	// Step is undone, with all that builds on it. One that is still running is canceled first.
+	Step string `json:"step,omitempty"`
+	Why  string `json:"why,omitempty"`
+}
+
+// AbortRequest is the argument of UpdateAbort.
+type AbortRequest struct {
+	Who string `json:"who,omitempty"`
+	Why string `json:"why,omitempty"`
+}
+
+// AwaitRequest is the argument of UpdateAwait.
+type AwaitRequest struct {
+	// Request is the id of the update that is waited for.
+	Request string `json:"request"`
+}
+
+// Answer is what an update of a session has come to.
+type Answer struct {
+	// Request is the id of the update, and Digest that of what it asked for: an id that was used for something else has another.
+	Request string            `json:"request"`
+	Digest  activities.Digest `json:"digest,omitempty"`
+	// Pending says that it is not over: something waits for a person, or the run continues as new. UpdateAwait waits for the end.
+	Pending bool `json:"pending,omitempty"`
+	// Phase is that of the session, and Cause why it goes no further.
+	Phase Phase                `json:"phase"`
+	Cause *compensations.Cause `json:"cause,omitempty"`
+	// Steps are the steps that it has added.
+	Steps []StepAnswer `json:"steps,omitempty"`
+	// Undone is what became of the steps that a rollback has undone.
+	Undone []compensations.StepReport `json:"undone,omitempty"`
+	// Waiting are the undos that need a person.
+	Waiting []compensations.StepReport `json:"waiting,omitempty"`
+	// Savepoint is the name of a place.
+	Savepoint string `json:"savepoint,omitempty"`
+	// Report is that of a session that has ended.
+	Report *compensations.Report `json:"report,omitempty"`
+	// Forgotten says that the request was carried out, so long ago that its answer is no longer kept.
+	Forgotten bool `json:"forgotten,omitempty"`
+}
+
+// StepAnswer is what became of a step of a session.
+type StepAnswer struct {
+	ID      string         `json:"id"`
+	Uses    string         `json:"uses"`
+	State   StepState      `json:"state"`
+	Summary string         `json:"summary,omitempty"`
+	Error   string         `json:"error,omitempty"`
+	Outputs map[string]any `json:"outputs,omitempty"`
+	Notes   []string       `json:"notes,omitempty"`
+	Took    time.Duration  `json:"took,omitempty"`
+	// Gate is where it waits for approval.
+	Gate *GateView `json:"gate,omitempty"`
+	// Undone is what became of it if it was undone.
+	Undone *compensations.StepReport `json:"undone,omitempty"`
+}
+
+// Types of the ApplicationErrors with which an update of a session is refused. Nothing was touched.
+const (
+	// NotASession: the task takes no steps while it runs.
+	NotASession = "NotASession"
+	// SessionOver: the session has been told to finish, unwinds, or has ended.
+	SessionOver = "SessionOver"
+	// SessionBusy: it must come to rest first.
+	SessionBusy = "SessionBusy"
+	// BadRequest: the request is at fault; the message says where and how to mend it.
+	BadRequest = "BadRequest"
+)
