@@ -76,7 +76,8 @@ func (p *inContainer) host() (int, bool) { return p.Host, true }
 
 func (p *inContainer) setUp(ctx context.Context, r *run, task string) error {
 	p.on = r.fleet.members[p.Host].Host
-	p.box = fmt.Sprintf("unwind-%s-%d", task, p.n)
+	// The folder's name is in it: what a run that was cut off has left on the engine has another name.
+	p.box = fmt.Sprintf("%s-%s-%d", filepath.Base(r.dir), task, p.n)
 	p.mark = p.box
 	settings := &container.HostConfig{NetworkMode: network.NetworkNone}
 	if p.Volume = p.Volume && os.Geteuid() == 0; p.Volume {
