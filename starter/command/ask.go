@@ -17,8 +17,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// asker is a view that asks the person at the terminal about each gate, one at a time. While a question stands, the view shows nothing
-// else; a gate that is decided elsewhere takes its question away.
+// asker is a view that asks the person at the terminal about each gate and each parked undo, one at a time. While a question stands,
+// the view shows nothing else; what is decided elsewhere takes its question away.
 type asker struct {
 	follow.View
 	*tasks.Client
@@ -27,7 +27,7 @@ type asker struct {
 
 	mu      sync.Mutex
 	lines   chan string // what the person types; closed where nobody can
-	asking  *workflows.GateView
+	asking  *question
 	sending bool
 	asked   map[activities.Digest]bool
 	latest  workflows.State
@@ -73,7 +73,7 @@ func (a *asker) takeAnswers(ctx context.Context, closed <-chan struct{}) {
 	}
 }
 
-// ShowState shows a state, and asks about the first gate in it that the person has not been asked about.
+// ShowState shows a state, and asks the first question in it that the person has not been asked.
 func (a *asker) ShowState(s workflows.State, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -81,10 +81,10 @@ func (a *asker) ShowState(s workflows.State, now time.Time) {
 	switch {
 	case a.sending:
 		return
-	case a.asking != nil && gateIsOpen(s, a.asking.Digest):
+	case a.asking != nil && a.stands(s, a.asking.digest):
 		return
 	case a.asking != nil:
-		a.say("\nstep %s was decided elsewhere, or its gate has closed\n", a.asking.Step)
+		a.say("\n%s\n", a.asking.gone)
 		a.asking = nil
 	}
 	a.unseen = false
@@ -105,10 +105,10 @@ func (a *asker) PrintLine(line string) {
 }
 
 func (a *asker) askNext() {
-	for _, g := range a.latest.Gates {
-		if !a.asked[g.Digest] {
-			a.asked[g.Digest] = true
-			a.asking = &g
+	for _, q := range a.questionsIn(a.latest) {
+		if !a.asked[q.digest] {
+			a.asked[q.digest] = true
+			a.asking = &q
 			a.Hide()
 			a.ask()
 			return
@@ -116,35 +116,28 @@ func (a *asker) askNext() {
 	}
 }
 
-func (a *asker) ask() { a.say("approve step %s? y or n, and why: ", a.asking.Step) }
+func (a *asker) ask() { a.say("%s: ", a.asking.prompt) }
 
-// answer reads "y", "y WHY" or "n WHY". Everything else decides nothing.
+// answer reads a word and, behind it, why. What is no answer to the question decides nothing.
 func (a *asker) answer(ctx context.Context, line string) {
 	a.mu.Lock()
-	g := a.asking
-	word, why, _ := strings.Cut(strings.TrimSpace(line), " ")
-	d := workflows.Decision{Who: currentUser(), Why: strings.TrimSpace(why)}
-	approve := false
-	switch strings.ToLower(word) {
-	case "y", "yes":
-		approve = true
-	case "n", "no":
-	default:
-		word = ""
+	q := a.asking
+	if q == nil {
+		a.mu.Unlock()
+		return
 	}
-	if g == nil || word == "" || !approve && d.Why == "" {
-		if g != nil {
-			a.say("nothing was sent: type y to approve it, y WHY to say why, or n WHY to reject it\n")
-			a.ask()
-		}
+	word, why, _ := strings.Cut(strings.TrimSpace(line), " ")
+	send := q.decide(strings.ToLower(word), strings.TrimSpace(why))
+	if send == nil {
+		a.say("nothing was sent: %s\n", q.help)
+		a.ask()
 		a.mu.Unlock()
 		return
 	}
 	a.sending = true
 	a.mu.Unlock()
 
-	d.Step, d.Digest = g.Step, g.Digest
-	told, err := a.send(ctx, d, approve)
+	told, err := a.send(ctx, q, send)
 	if err != nil {
 		told = err.Error()
 	}
@@ -155,26 +148,26 @@ func (a *asker) answer(ctx context.Context, line string) {
 	a.Hide()
 	a.say("%s\n", told)
 	if err != nil {
-		delete(a.asked, g.Digest) // it is asked again if it is still open
+		delete(a.asked, q.digest) // it is asked again if it still stands
 		return
 	}
 	a.askNext()
 }
 
 // send sends a decision to the run that is there now.
-func (a *asker) send(ctx context.Context, d workflows.Decision, approve bool) (string, error) {
+func (a *asker) send(ctx context.Context, q *question, send sender) (string, error) {
 	t, s, err := a.OpenTask(ctx, a.id)
 	switch {
 	case err != nil:
 		return "", err
-	case !gateIsOpen(s, d.Digest):
-		return "", fmt.Errorf("the gate of step %s has closed in the meantime: nothing was sent", d.Step)
+	case !a.stands(s, q.digest):
+		return "", fmt.Errorf("%s: nothing was sent", q.gone)
 	}
-	return sendDecision(ctx, a.Client, t, d, approve)
+	return send(ctx, t)
 }
 
-func gateIsOpen(s workflows.State, gate activities.Digest) bool {
-	return slices.ContainsFunc(s.Gates, func(g workflows.GateView) bool { return g.Digest == gate })
+func (a *asker) stands(s workflows.State, asked activities.Digest) bool {
+	return slices.ContainsFunc(a.questionsIn(s), func(q question) bool { return q.digest == asked })
 }
 
 // Close ends the asking. The person may be at the question still.

@@ -8,13 +8,13 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 )
 
-const question = "approve step two? y or n, and why: "
+const gateQuestion = "approve step two? y or n, and why: "
 
 func TestAGateIsApprovedWhereItsTaskIsWatched(t *testing.T) {
 	d := newDesk(t)
 	s := newTTY(t, 100, 60)
 	end := s.run(d, "run", d.file(gated), "--id", t.Name(), "--watch")
-	s.shows(question)
+	s.shows(gateQuestion)
 	require.Contains(t, s.screen(), `change    set b from "" to "y"`, "the details stand above the question")
 	for _, nothing := range []string{"maybe", "", "n"} { // a rejection needs its reason
 		before := strings.Count(s.screen(), "nothing was sent: type y")
@@ -35,7 +35,7 @@ func TestAGateIsRejectedWhereItsTaskIsWatched(t *testing.T) {
 	d.ok("run", d.file(gated), "--id", t.Name())
 	s := newTTY(t, 100, 60)
 	end := s.run(d, "watch", t.Name())
-	s.shows(question)
+	s.shows(gateQuestion)
 	s.types("n not on a Friday")
 	require.Equal(t, statusFailed, <-end)
 	s.shows("starter: task " + t.Name())
@@ -48,7 +48,7 @@ func TestAGateThatIsDecidedElsewhereTakesItsQuestionAway(t *testing.T) {
 	d := newDesk(t)
 	s := newTTY(t, 100, 60)
 	end := s.run(d, "run", d.file(gated), "--id", t.Name(), "--watch")
-	s.shows(question)
+	s.shows(gateQuestion)
 	d.ok("approve", t.Name(), "two", "--yes")
 	require.Equal(t, statusOK, <-end)
 	s.shows("to take it back")
@@ -59,11 +59,51 @@ func TestWhoLeavesAQuestionDecidesNothing(t *testing.T) {
 	d := newDesk(t)
 	s := newTTY(t, 100, 60)
 	end := s.run(d, "run", d.file(gated), "--id", t.Name(), "--watch", "--timeout", "3s")
-	s.shows(question)
+	s.shows(gateQuestion)
 	require.Equal(t, statusTimedOut, <-end)
 	require.Len(t, d.state(t.Name()).Gates, 1)
 	require.Empty(t, d.state(t.Name()).Ignored)
 	d.ok("cancel", t.Name())
+}
+
+func TestAParkIsResolvedWhereItsTaskIsWatched(t *testing.T) {
+	d := newDesk(t)
+	d.world.breakUndo(true)
+	d.ok("run", d.file(failing), "--id", t.Name())
+	s := newTTY(t, 100, 60)
+	end := s.run(d, "watch", t.Name())
+	s.shows("resolve the undo of step two? retry, skip or accept, and why: ")
+	require.Contains(t, s.screen(), "because   ", "the reason stands above the question")
+	s.types("force") // there is no drift
+	s.shows("nothing was sent: type retry, skip or accept, and behind it why, if you like")
+	s.types("retry") // and it fails again
+	require.Eventually(t, func() bool { return strings.Count(s.screen(), "resolve the undo of step two? ") == 3 }, waitFor, tick)
+	s.types("accept it is right so")
+	s.shows("resolve the undo of step one? ")
+	d.world.breakUndo(false)
+	s.types("retry")
+	require.Equal(t, statusFailed, <-end)
+	s.shows("starter: task " + t.Name())
+	require.Contains(t, s.screen(), "resolved: accept of step two of task "+t.Name())
+	require.Contains(t, normal(s.screen()), "two: accept by ME: it is right so")
+}
+
+func TestDriftIsForcedWhereItsTaskIsWatched(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(gated), "--id", t.Name())
+	d.until(t.Name(), atGate)
+	d.world.set("a", "mine")
+	s := newTTY(t, 100, 60)
+	end := s.run(d, "watch", t.Name())
+	s.shows(gateQuestion)
+	s.types("n no")
+	s.shows("resolve the undo of step one? retry, force, skip or accept, and why: ")
+	require.Contains(t, s.screen(), "  | +mine")
+	s.types("force old news")
+	require.Equal(t, statusFailed, <-end)
+	s.shows("starter: task " + t.Name())
+	require.Contains(t, normal(s.screen()), "one: force by ME: old news")
+	require.Empty(t, d.world.get("a"))
 }
 
 func TestTheLiveViewShowsOutputsAndHowFarAStepHasCome(t *testing.T) {

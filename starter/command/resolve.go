@@ -86,12 +86,20 @@ func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step str
 	if err := p.confirm(f, park.Digest, string(do)+" it?"); err != nil {
 		return err
 	}
-	r := compensations.Resolution{Step: step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why}
-	if _, err := c.Resolve(ctx, t, r); err != nil {
+	told, err := sendResolution(ctx, c, t, compensations.Resolution{Step: step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why})
+	if err != nil {
 		return err
 	}
-	p.printf("resolved: %s of step %s of task %s\n", do, step, t.ID)
+	p.printf("%s\n", told)
 	return nil
+}
+
+// sendResolution resolves a park, and says so.
+func sendResolution(ctx context.Context, c *tasks.Client, t tasks.Run, r compensations.Resolution) (string, error) {
+	if _, err := c.Resolve(ctx, t, r); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("resolved: %s of step %s of task %s", r.Do, r.Step, t.ID), nil
 }
 
 // checkDecision refuses a decision that would have no effect.

@@ -18,27 +18,28 @@ func Park(w io.Writer, server tasks.Server, id string, s compensations.StepRepor
 		fmt.Fprintln(w, terminal.Indent("  | ", s.Drift.Diff))
 	}
 	fmt.Fprintf(w, "  resolve it, one of:\n")
-	for _, way := range waysToResolve(server, s) {
-		fmt.Fprintf(w, "    %s resolve %s %s --do %-6s  # %s\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(s.Step), way.do, way.means)
+	for _, way := range WaysToResolve(server, s) {
+		fmt.Fprintf(w, "    %s resolve %s %s --do %-6s  # %s\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(s.Step), way.Do, way.Means)
 	}
 }
 
-type way struct {
-	do    compensations.Do
-	means string
+// Way is a decision about a park, and what it means.
+type Way struct {
+	Do    compensations.Do
+	Means string
 }
 
-// waysToResolve are the decisions that fit a park: force needs drift, and not every action can be reset.
-func waysToResolve(server tasks.Server, s compensations.StepReport) []way {
-	ways := []way{{compensations.Retry, "undo it again"}}
+// WaysToResolve are the decisions that fit a park: force needs drift, and not every action can be reset.
+func WaysToResolve(server tasks.Server, s compensations.StepReport) []Way {
+	ways := []Way{{compensations.Retry, "undo it again"}}
 	if Drifted(s) {
-		ways = append(ways, way{compensations.Force, "overwrite exactly the drift that is shown"})
+		ways = append(ways, Way{compensations.Force, "overwrite exactly the drift that is shown"})
 	}
 	ways = append(ways,
-		way{compensations.Skip, "leave it as it is; the steps that it builds on wait for a person too"},
-		way{compensations.Accept, "take the world as it is; the steps that it builds on are undone"})
+		Way{compensations.Skip, "leave it as it is; the steps that it builds on wait for a person too"},
+		Way{compensations.Accept, "take the world as it is; the steps that it builds on are undone"})
 	if resets := server.Resets[s.Action]; resets != "" {
-		ways = append(ways, way{compensations.Reset, terminal.OneLine(resets)})
+		ways = append(ways, Way{compensations.Reset, terminal.OneLine(resets)})
 	}
 	return ways
 }
