@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -53,15 +54,18 @@ func TestMain(m *testing.M) {
 // desk is where a test types commands: a real server, a worker with a fake world on a queue of the test's own.
 type desk struct {
 	*testing.T
+	server *devserver.Server
 	client client.Client
 	world  *fakeWorld
 	worker *host.Worker
 	folder string
 }
 
-func newDesk(t *testing.T) *desk {
-	d := &desk{T: t, world: newFakeWorld(), client: servertest.Client(t), folder: t.TempDir()}
-	t.Setenv("TEMPORAL_ADDRESS", servertest.Shared(t).Address)
+func newDesk(t *testing.T) *desk { return newDeskOn(t, servertest.Shared(t), servertest.Client(t)) }
+
+func newDeskOn(t *testing.T, server *devserver.Server, c client.Client) *desk {
+	d := &desk{T: t, world: newFakeWorld(), server: server, client: c, folder: t.TempDir()}
+	t.Setenv("TEMPORAL_ADDRESS", server.Address)
 	t.Setenv("UNWIND_QUEUE", "starter-"+strings.ToLower(t.Name()))
 	t.Setenv("UNWIND_HOST", "here")
 	d.startWorker()
@@ -75,7 +79,7 @@ func (d *desk) startWorker(edit ...func(*host.Config)) {
 		e(&config)
 	}
 	w, err := host.Start(d.Context(), config, host.Options{
-		Client: d.client, Namespace: servertest.Shared(d.T).Namespace, Worlds: []activities.World{d.world.world()},
+		Client: d.client, Namespace: d.server.Namespace, Worlds: []activities.World{d.world.world()},
 	})
 	require.NoError(d, err)
 	d.worker = w

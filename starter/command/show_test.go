@@ -2,11 +2,15 @@ package command
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
 
+	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
@@ -85,4 +89,55 @@ func TestValidatePrintsProblemsAsJSON(t *testing.T) {
 	require.Len(t, v.Problems, 1)
 	require.Equal(t, []any{3, "steps[0].uses"}, []any{v.Problems[0].Line, v.Problems[0].Field})
 	require.Zero(t, v.Steps)
+}
+
+// TestOutputsOfAnEarlierRunAreShown has a task continue as new between the steps of which the outputs are looked at.
+func TestOutputsOfAnEarlierRunAreShown(t *testing.T) {
+	server, err := devserver.Start(t.Context(), devserver.Options{Settings: map[string]int{"limit.historyCount.suggestContinueAsNew": 30}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	c, err := client.Dial(server.ClientOptions())
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	d := newDeskOn(t, server, c)
+	var text strings.Builder
+	text.WriteString("name: long\nsteps:\n")
+	var all []string
+	for i := range 12 {
+		all = append(all, fmt.Sprintf("s%d", i))
+		fmt.Fprintf(&text, "  - {id: s%d, name: number %[1]d, uses: fake.set, with: {key: a, value: v%[1]d}}\n", i)
+	}
+	text.WriteString("  - {id: last, uses: fake.wait}\n")
+	d.ok("run", d.file(text.String()), "--id", t.Name())
+	<-d.world.waiting
+	first := d.client.GetWorkflowHistory(t.Context(), t.Name(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	started, err := first.Next()
+	require.NoError(t, err)
+	require.NotEmpty(t, started.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(), "it has not continued as new")
+
+	requireAll := func(why string) {
+		t.Helper()
+		s := d.shown(t.Name())
+		var order []string
+		for _, v := range s.Steps {
+			order = append(order, v.ID)
+		}
+		require.Equal(t, append(all, "last"), order, why)
+		for i := range 12 {
+			before := map[string]any{"before": ""}
+			if i > 0 {
+				before["before"] = fmt.Sprintf("v%d", i-1)
+			}
+			require.Equal(t, before, s.Steps[i].Outputs, "%s: step %d", why, i)
+			require.Equal(t, fmt.Sprintf("number %d", i), s.Steps[i].Name, why)
+		}
+	}
+	requireAll("its worker and its history tell them")
+	require.Contains(t, d.ok("show", t.Name(), "s1"), "before")
+	d.stopWorker()
+	requireAll("its history tells them")
+	d.startWorker()
+	d.ok("cancel", t.Name())
+	require.Equal(t, statusFailed, d.do("watch", t.Name()).status)
+	requireAll("it is closed")
 }

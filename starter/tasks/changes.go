@@ -21,7 +21,7 @@ func (c Changed) Stands() bool {
 	return !isUndone && (c.State == workflows.Done || c.State == workflows.StepFailed)
 }
 
-// Changes reads the steps of a task from the history of its last run, in the order in which they began.
+// Changes reads the steps of a task from its history, in the order in which they began.
 func (c *Client) Changes(ctx context.Context, t Run) ([]Changed, error) {
 	r, err := c.replayHistory(ctx, t)
 	if err != nil {

@@ -29,7 +29,7 @@ type encodedHistory struct {
 }
 
 func (h *encodedHistory) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {
-	return h
+	return &encodedHistory{events: h.events}
 }
 func (h *encodedHistory) HasNext() bool { return len(h.events) > 0 }
 func (h *encodedHistory) Next() (*historypb.HistoryEvent, error) {
@@ -79,7 +79,7 @@ func TestAHistoryIsReadThroughTheCodecServerOfTheProfile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &Client{Client: &encodedHistory{events: events}, converter: test.converter}
-			state, err := c.readHistory(t.Context(), Run{ID: "release"})
+			state, err := c.readHistory(t.Context(), Run{ID: "release", RunID: "the only one"})
 			require.NoError(t, err)
 			require.Equal(t, test.want, state.Steps)
 		})

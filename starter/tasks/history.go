@@ -1,7 +1,9 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +13,8 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -29,27 +33,36 @@ func (c *Client) readHistory(ctx context.Context, t Run) (workflows.State, error
 	return r.state, err
 }
 
-// addHistory completes the steps of a closed task, which is shown from its report, by what only the history of its last run has.
+// addHistory completes the steps of a task by what only its history has: outputs, how far each step had come, those that were done
+// before the task continued as new, and the order of the file.
 func (c *Client) addHistory(ctx context.Context, t Run, s *workflows.State) error {
 	told, err := c.readHistory(ctx, t)
 	if err != nil {
 		return err
 	}
-	for i, v := range s.Steps {
-		j := slices.IndexFunc(told.Steps, func(h workflows.StepView) bool { return h.ID == v.ID })
-		if j < 0 {
+	place := map[string]int{}
+	for n, h := range told.Steps {
+		place[h.ID] = n
+		i := slices.IndexFunc(s.Steps, func(v workflows.StepView) bool { return v.ID == h.ID })
+		if i < 0 {
+			if h.State == workflows.Done {
+				s.Steps = append(s.Steps, h)
+			}
 			continue
 		}
-		h := told.Steps[j]
-		v.Name, v.Host, v.Outputs = h.Name, h.Host, h.Outputs
+		v := &s.Steps[i]
+		v.Name, v.Host = cmp.Or(h.Name, v.Name), cmp.Or(h.Host, v.Host)
+		if h.Outputs != nil {
+			v.Outputs = h.Outputs
+		}
 		if v.State == "" {
 			v.State, v.Error = h.State, h.Error
 		}
 		if h.State == v.State {
 			v.Began, v.Ended = h.Began, h.Ended
 		}
-		s.Steps[i] = v
 	}
+	slices.SortStableFunc(s.Steps, func(a, b workflows.StepView) int { return cmp.Compare(place[a.ID], place[b.ID]) })
 	return nil
 }
 
@@ -60,13 +73,20 @@ func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, erro
 		scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{}, outputs: map[string]map[string]any{},
 		planned: map[string]*activities.Change{},
 	}
-	events := c.GetWorkflowHistory(ctx, t.ID, t.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for events.HasNext() {
-		event, err := events.Next()
-		if err != nil {
-			return r, fmt.Errorf("history of task %s: %w", t.ID, err)
+	runs, err := c.runsUntil(ctx, t)
+	if err != nil {
+		return r, fmt.Errorf("history of task %s: %w", t.ID, err)
+	}
+	for _, run := range runs {
+		clear(r.scheduled) // event ids begin anew in each run
+		events := c.history(ctx, t.ID, run)
+		for events.HasNext() {
+			event, err := events.Next()
+			if err != nil {
+				return r, fmt.Errorf("history of task %s: %w", t.ID, err)
+			}
+			r.readEvent(event)
 		}
-		r.readEvent(event)
 	}
 	switch {
 	case t.Closed():
@@ -75,6 +95,29 @@ func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, erro
 		r.state.Phase = workflows.NotBegun
 	}
 	return r, nil
+}
+
+// runsUntil are the runs of a task up to this one, each of which was continued as the next. Those that the server does not keep any
+// more are left out.
+func (c *Client) runsUntil(ctx context.Context, t Run) (runs []string, err error) {
+	for id := t.RunID; id != ""; {
+		first, err := c.history(ctx, t.ID, id).Next()
+		var gone *serviceerror.NotFound
+		if errors.As(err, &gone) && id != t.RunID {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, id)
+		id = first.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId()
+	}
+	slices.Reverse(runs)
+	return runs, nil
+}
+
+func (c *Client) history(ctx context.Context, workflowID, runID string) client.HistoryEventIterator {
+	return c.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 }
 
 // historyReader builds a state event by event.

@@ -38,10 +38,11 @@ type Act struct {
 	Ended   time.Time `json:"ended,omitzero"`
 }
 
-// WholeStanding is Standing with what only the history has of a closed task: its outputs, and how far each step had come.
+// WholeStanding is Standing with what only the history has: of a closed task its outputs, and how far each step had come; of an open
+// one the steps that were done before it continued as new.
 func (c *Client) WholeStanding(ctx context.Context, t Run) (Standing, error) {
 	s, err := c.Standing(ctx, t)
-	if err == nil && t.Closed() && s.Source == "" {
+	if err == nil && s.Source == "" && (t.Closed() || len(s.Steps) < s.Total) {
 		err = c.addHistory(ctx, t, &s.State)
 	}
 	return s, err

@@ -18,7 +18,7 @@ type Step struct {
 	Undo *compensations.StepReport `json:"undo,omitempty"`
 }
 
-// Step reads one step of a task from the history of its last run.
+// Step reads one step of a task from its history.
 func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 	r, err := c.replayHistory(ctx, t)
 	if err != nil {
