@@ -239,23 +239,20 @@ func TestAnApprovedStepRunsInTheNextRun(t *testing.T) {
 }
 
 // parkedAcrossRuns unwinds a, b and x, where b is parked in the first run, and lets the second one resolve it.
-func parkedAcrossRuns(t *testing.T, in func(n int, r *run)) (*chained, *[]workflows.Alert) {
+func parkedAcrossRuns(t *testing.T, in func(n int, r *run)) (*chained, *alertLog) {
 	w := &world{steps: chain("a", "b", "x"), do: failing("x"), undo: parkFirstUndo("b")}
 	stepByID(w.steps, "x").Needs = []string{"a"}
 	addGate(w.steps, "x", time.Minute) // so that b comes first; nobody approves it
-	var alerts []workflows.Alert
+	var alerts alertLog
 	return &chained{T: t, world: w, in: func(n int, r *run) {
-		r.env.RegisterActivityWithOptions(func(_ context.Context, a []workflows.Alert) error {
-			alerts = append(alerts, a...)
-			return nil
-		}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
+		alerts.keepThoseOf(r)
 		in(n, r)
 	}}, &alerts
 }
 
 func TestAParkedUndoStaysParkedAcrossRuns(t *testing.T) {
 	var l *chained
-	var alerts *[]workflows.Alert
+	var alerts *alertLog
 	l, alerts = parkedAcrossRuns(t, func(n int, r *run) {
 		if n == 1 {
 			suggestContinueAsNewFrom(r, func(calls int) bool { return calls == 5 }) // do a, do b, plan x, undo x, undo b
@@ -263,8 +260,8 @@ func TestAParkedUndoStaysParkedAcrossRuns(t *testing.T) {
 		}
 		r.runAfter(time.Minute, func() {
 			require.Equal(t, workflows.Unwinding, r.state().Phase)
-			require.Len(t, *alerts, 1, "somebody is told once")
-			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: (*alerts)[0].Digest, Do: compensations.Retry, Who: "eve"})
+			require.Len(t, alerts.sent(), 1, "somebody is told once")
+			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: alerts.sent()[0].Digest, Do: compensations.Retry, Who: "eve"})
 		})
 	})
 	report, err := l.report()
@@ -273,7 +270,7 @@ func TestAParkedUndoStaysParkedAcrossRuns(t *testing.T) {
 	require.Equal(t, []string{"do a", "do b", "plan x", "undo x", "undo b", "undo b", "undo a"}, sortRange(l.world.calls, 1, 3))
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, []string{"retry by eve"}, notesOf(report, "b"))
-	require.Len(t, *alerts, 1)
+	require.Len(t, alerts.sent(), 1)
 }
 
 func TestASkippedUndoStaysSkippedAcrossRuns(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -68,14 +67,11 @@ func TestTextsAreShortenedUntilCarryAndReportFit(t *testing.T) {
 		}
 		return u, nil
 	}
-	var alerts []workflows.Alert
+	var alerts alertLog
 	l := &chained{T: t, world: w}
 	l.in = func(run int, r *run) {
 		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
-		r.env.RegisterActivityWithOptions(func(_ context.Context, a []workflows.Alert) error {
-			alerts = append(alerts, a...)
-			return nil
-		}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
+		alerts.keepThoseOf(r)
 		if run == 1 {
 			r.runAfter(time.Hour, func() {
 				r.env.SetContinueAsNewSuggested(true)
@@ -84,8 +80,8 @@ func TestTextsAreShortenedUntilCarryAndReportFit(t *testing.T) {
 			return
 		}
 		r.runAfter(time.Minute, func() {
-			require.Len(t, alerts, drifted, "somebody is told of each, once")
-			for _, a := range alerts {
+			require.Len(t, alerts.sent(), drifted, "somebody is told of each, once")
+			for _, a := range alerts.sent() {
 				r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: a.Step, Digest: a.Digest, Do: compensations.Force, Who: "eve"})
 			}
 		})

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -103,16 +102,13 @@ func TestAFailureRolledBackWithAnotherIsNotCarriedOver(t *testing.T) {
 }
 
 // parkedInAPart pauses chainWithSavepoint when the undo of c is parked; second continues in the second run.
-func parkedInAPart(t *testing.T, second func(r *run)) (*chained, *[]workflows.Alert) {
+func parkedInAPart(t *testing.T, second func(r *run)) (*chained, *alertLog) {
 	w := chainWithSavepoint()
 	w.undo = parkFirstUndo("c")
-	var alerts []workflows.Alert
+	var alerts alertLog
 	l := &chained{T: t, world: w}
 	l.in = func(n int, r *run) {
-		r.env.RegisterActivityWithOptions(func(_ context.Context, a []workflows.Alert) error {
-			alerts = append(alerts, a...)
-			return nil
-		}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
+		alerts.keepThoseOf(r)
 		switch n {
 		case 1:
 			suggestContinueAsNewFrom(r, func(calls int) bool { return calls == 6 }) // undo c
@@ -125,7 +121,7 @@ func parkedInAPart(t *testing.T, second func(r *run)) (*chained, *[]workflows.Al
 
 func TestAParkInAPausedRollbackIsResolvedInTheNextRun(t *testing.T) {
 	var l *chained
-	var alerts *[]workflows.Alert
+	var alerts *alertLog
 	l, alerts = parkedInAPart(t, func(r *run) {
 		r.runAfter(time.Minute, func() {
 			require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c"}, l.world.calls, "nothing is done meanwhile")
@@ -133,7 +129,7 @@ func TestAParkInAPausedRollbackIsResolvedInTheNextRun(t *testing.T) {
 			require.Equal(t, workflows.Forward, s.Phase)
 			require.Contains(t, outcomes(*s.Report), "c parked unknown")
 			require.Equal(t, "d", s.Report.Cause.Step, "why it is undone")
-			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "c", Digest: (*alerts)[0].Digest, Do: compensations.Retry, Who: "eve"})
+			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "c", Digest: alerts.sent()[0].Digest, Do: compensations.Retry, Who: "eve"})
 		})
 	})
 	report, err := l.report()
@@ -142,7 +138,7 @@ func TestAParkInAPausedRollbackIsResolvedInTheNextRun(t *testing.T) {
 	require.Equal(t, []string{
 		"do a", "do b", "do c", "do d", "undo d", "undo c", "undo c", "undo b", "do b", "do c", "do d",
 	}, l.world.calls)
-	require.Len(t, *alerts, 1, "somebody is told once")
+	require.Len(t, alerts.sent(), 1, "somebody is told once")
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Contains(t, notesOf(report, "c"), "retry by eve")
 }

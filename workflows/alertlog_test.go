@@ -1,0 +1,32 @@
+package workflows_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// alertLog keeps the alerts of a task's runs, which can send several side by side.
+type alertLog struct {
+	mu  sync.Mutex
+	all []workflows.Alert
+}
+
+func (l *alertLog) keepThoseOf(r *run) {
+	r.env.RegisterActivityWithOptions(func(_ context.Context, a []workflows.Alert) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.all = append(l.all, a...)
+		return nil
+	}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
+}
+
+func (l *alertLog) sent() []workflows.Alert {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
