@@ -91,15 +91,27 @@ func TestValidatePrintsProblemsAsJSON(t *testing.T) {
 	require.Zero(t, v.Steps)
 }
 
-// TestOutputsOfAnEarlierRunAreShown has a task continue as new between the steps of which the outputs are looked at.
-func TestOutputsOfAnEarlierRunAreShown(t *testing.T) {
+// newImpatientDesk has a server of its own that suggests continuing as new after a few steps.
+func newImpatientDesk(t *testing.T) *desk {
 	server, err := devserver.Start(t.Context(), devserver.Options{Settings: map[string]int{"limit.historyCount.suggestContinueAsNew": 30}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	c, err := client.Dial(server.ClientOptions())
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	d := newDeskOn(t, server, c)
+	return newDeskOn(t, server, c)
+}
+
+func (d *desk) hasContinued(id string) {
+	d.Helper()
+	started, err := d.client.GetWorkflowHistory(d.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT).Next()
+	require.NoError(d, err)
+	require.NotEmpty(d, started.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(), "it has not continued as new")
+}
+
+// TestOutputsOfAnEarlierRunAreShown has a task continue as new between the steps of which the outputs are looked at.
+func TestOutputsOfAnEarlierRunAreShown(t *testing.T) {
+	d := newImpatientDesk(t)
 	var text strings.Builder
 	text.WriteString("name: long\nsteps:\n")
 	var all []string
@@ -110,10 +122,7 @@ func TestOutputsOfAnEarlierRunAreShown(t *testing.T) {
 	text.WriteString("  - {id: last, uses: fake.wait}\n")
 	d.ok("run", d.file(text.String()), "--id", t.Name())
 	<-d.world.waiting
-	first := d.client.GetWorkflowHistory(t.Context(), t.Name(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	started, err := first.Next()
-	require.NoError(t, err)
-	require.NotEmpty(t, started.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(), "it has not continued as new")
+	d.hasContinued(t.Name())
 
 	requireAll := func(why string) {
 		t.Helper()
@@ -140,4 +149,30 @@ func TestOutputsOfAnEarlierRunAreShown(t *testing.T) {
 	d.ok("cancel", t.Name())
 	require.Equal(t, statusFailed, d.do("watch", t.Name()).status)
 	requireAll("it is closed")
+}
+
+// TestAStepOfAnEarlierRunThatWasRolledBackIsNotShownAsDone rolls a session back into a run that it has left long ago.
+func TestAStepOfAnEarlierRunThatWasRolledBackIsNotShownAsDone(t *testing.T) {
+	d := newImpatientDesk(t)
+	d.ok("session", "open", d.file("name: live\nsession: {}\nsteps: []\n"), "--id", t.Name())
+	step := func(i int) {
+		d.ok("session", "step", t.Name(), d.file(fmt.Sprintf("{uses: fake.set, with: {key: k%d, value: v}}", i)))
+	}
+	step(1)
+	d.ok("session", "savepoint", t.Name(), "early")
+	for i := 2; i <= 12; i++ {
+		step(i)
+	}
+	d.hasContinued(t.Name())
+	d.ok("session", "rollback", t.Name(), "--to", "early")
+	require.Empty(t, d.world.get("k2"))
+	s := d.shown(t.Name())
+	require.Equal(t, 1, s.Done)
+	require.Equal(t, "s1", s.Steps[0].ID)
+	require.Equal(t, workflows.Done, s.Steps[0].State)
+	require.Equal(t, map[string]any{"before": ""}, s.Steps[0].Outputs)
+	for _, v := range s.Steps[1:] {
+		require.Equal(t, workflows.RolledBack, v.State, v.ID)
+	}
+	d.ok("session", "finish", t.Name())
 }

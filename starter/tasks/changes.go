@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
@@ -17,8 +16,7 @@ type Changed struct {
 
 // Stands reports whether what the step did is still there, as far as its history tells.
 func (c Changed) Stands() bool {
-	isUndone := c.Undo != nil && compensations.UndoState(c.Undo.State) == compensations.Settled
-	return !isUndone && (c.State == workflows.Done || c.State == workflows.StepFailed)
+	return !c.isUndone() && (c.State == workflows.Done || c.State == workflows.StepFailed)
 }
 
 // Changes reads the steps of a task from its history, in the order in which they began.

@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +11,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/converter"
 
@@ -20,23 +18,6 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
-
-// encodedHistory is a server with one history, whose payloads only the codec can read.
-type encodedHistory struct {
-	client.Client
-
-	events []*historypb.HistoryEvent
-}
-
-func (h *encodedHistory) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {
-	return &encodedHistory{events: h.events}
-}
-func (h *encodedHistory) HasNext() bool { return len(h.events) > 0 }
-func (h *encodedHistory) Next() (*historypb.HistoryEvent, error) {
-	event := h.events[0]
-	h.events = h.events[1:]
-	return event, nil
-}
 
 // newCodecServer serves a codec as organizations do that encrypt their payloads, to whom has the key.
 func newCodecServer(t *testing.T, codec converter.PayloadCodec) string {
@@ -78,7 +59,7 @@ func TestAHistoryIsReadThroughTheCodecServerOfTheProfile(t *testing.T) {
 		"without it": {nil, []workflows.StepView{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Client{Client: &encodedHistory{events: events}, converter: test.converter}
+			c := &Client{Client: keptRuns{events: map[string][]*historypb.HistoryEvent{"the only one": events}}, converter: test.converter}
 			state, err := c.readHistory(t.Context(), Run{ID: "release", RunID: "the only one"})
 			require.NoError(t, err)
 			require.Equal(t, test.want, state.Steps)

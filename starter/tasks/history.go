@@ -36,16 +36,20 @@ func (c *Client) readHistory(ctx context.Context, t Run) (workflows.State, error
 // addHistory completes the steps of a task by what only its history has: outputs, how far each step had come, those that were done
 // before the task continued as new, and the order of the file.
 func (c *Client) addHistory(ctx context.Context, t Run, s *workflows.State) error {
-	told, err := c.readHistory(ctx, t)
+	r, err := c.replayHistory(ctx, t)
 	if err != nil {
 		return err
 	}
 	place := map[string]int{}
-	for n, h := range told.Steps {
+	for n, h := range r.state.Steps {
 		place[h.ID] = n
+		h.Outputs = workflows.CutOutputs(r.outputs[h.ID])
 		i := slices.IndexFunc(s.Steps, func(v workflows.StepView) bool { return v.ID == h.ID })
 		if i < 0 {
-			if h.State == workflows.Done {
+			if s.Phase == workflows.Forward && r.step(h).isUndone() {
+				h.State = workflows.RolledBack
+			}
+			if h.State == workflows.Done || h.State == workflows.RolledBack {
 				s.Steps = append(s.Steps, h)
 			}
 			continue
@@ -73,15 +77,15 @@ func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, erro
 		scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{}, outputs: map[string]map[string]any{},
 		planned: map[string]*activities.Change{},
 	}
-	runs, err := c.runsUntil(ctx, t)
+	runs, err := c.openHistories(ctx, t)
 	if err != nil {
 		return r, fmt.Errorf("history of task %s: %w", t.ID, err)
 	}
 	for _, run := range runs {
 		clear(r.scheduled) // event ids begin anew in each run
-		events := c.history(ctx, t.ID, run)
-		for events.HasNext() {
-			event, err := events.Next()
+		r.readEvent(run.first)
+		for run.rest.HasNext() {
+			event, err := run.rest.Next()
 			if err != nil {
 				return r, fmt.Errorf("history of task %s: %w", t.ID, err)
 			}
@@ -97,27 +101,29 @@ func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, erro
 	return r, nil
 }
 
-// runsUntil are the runs of a task up to this one, each of which was continued as the next. Those that the server does not keep any
-// more are left out.
-func (c *Client) runsUntil(ctx context.Context, t Run) (runs []string, err error) {
+// openHistory is the history of a run, of which the first event has been read.
+type openHistory struct {
+	first *historypb.HistoryEvent
+	rest  client.HistoryEventIterator
+}
+
+// openHistories opens those of a task's runs up to this one, each of which was continued as the next. Those that the server does not
+// keep any more are left out.
+func (c *Client) openHistories(ctx context.Context, t Run) (all []openHistory, err error) {
 	for id := t.RunID; id != ""; {
-		first, err := c.history(ctx, t.ID, id).Next()
-		var gone *serviceerror.NotFound
-		if errors.As(err, &gone) && id != t.RunID {
+		h := openHistory{rest: c.GetWorkflowHistory(ctx, t.ID, id, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)}
+		h.first, err = h.rest.Next()
+		if _, gone := errors.AsType[*serviceerror.NotFound](err); gone && id != t.RunID {
 			break
 		}
 		if err != nil {
 			return nil, err
 		}
-		runs = append(runs, id)
-		id = first.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId()
+		all = append(all, h)
+		id = h.first.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId()
 	}
-	slices.Reverse(runs)
-	return runs, nil
-}
-
-func (c *Client) history(ctx context.Context, workflowID, runID string) client.HistoryEventIterator {
-	return c.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	slices.Reverse(all)
+	return all, nil
 }
 
 // historyReader builds a state event by event.
@@ -126,7 +132,7 @@ type historyReader struct {
 	converter converter.DataConverter
 	scheduled map[int64]*activity
 	steps     map[string]int // index into state.Steps
-	undos     map[string]int // index into state.Report.Steps
+	undos     map[string]int // index into state.Report.Steps, of steps that have not run again since
 	outputs   map[string]map[string]any
 	planned   map[string]*activities.Change
 }
@@ -194,6 +200,7 @@ func (r *historyReader) scheduleActivity(id int64, name string, input *commonpb.
 		if r.state.Phase == "" {
 			r.state.Phase = workflows.Forward
 		}
+		delete(r.undos, s.step)
 		r.beginStep(forward.Entry, workflows.Running, at)
 	default:
 		return

@@ -14,7 +14,7 @@ import (
 // Its outputs, such as the standard output of a command, are whole.
 type Step struct {
 	workflows.StepView
-	// Undo is what became of its undo; absent where none was tried.
+	// Undo is what became of its undo; absent where none was tried since it ran last.
 	Undo *compensations.StepReport `json:"undo,omitempty"`
 }
 
@@ -43,4 +43,8 @@ func (r *historyReader) step(v workflows.StepView) Step {
 		s.Undo = &r.state.Report.Steps[u]
 	}
 	return s
+}
+
+func (s Step) isUndone() bool {
+	return s.Undo != nil && compensations.UndoState(s.Undo.State) == compensations.Settled
 }

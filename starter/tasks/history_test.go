@@ -1,0 +1,87 @@
+package tasks
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// keptRuns is a server with the histories of runs.
+type keptRuns struct {
+	client.Client
+
+	events map[string][]*historypb.HistoryEvent
+}
+
+func (k keptRuns) GetWorkflowHistory(_ context.Context, _, run string, _ bool, _ enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+	return &eventIterator{k.events[run]}
+}
+
+type eventIterator struct{ left []*historypb.HistoryEvent }
+
+func (i *eventIterator) HasNext() bool { return len(i.left) > 0 }
+
+func (i *eventIterator) Next() (*historypb.HistoryEvent, error) {
+	if len(i.left) == 0 {
+		return nil, serviceerror.NewNotFound("no such run")
+	}
+	event := i.left[0]
+	i.left = i.left[1:]
+	return event, nil
+}
+
+func continuedFrom(run string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventId: 1, EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED, Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{ContinuedExecutionRunId: run},
+	}}
+}
+
+func TestARunThatTheServerNoLongerKeepsIsLeftOut(t *testing.T) {
+	c := &Client{Client: keptRuns{events: map[string][]*historypb.HistoryEvent{"third": {continuedFrom("second")}, "second": {continuedFrom("first")}}}}
+	all, err := c.openHistories(t.Context(), Run{ID: "long", RunID: "third"})
+	require.NoError(t, err)
+	var from []string
+	for _, h := range all {
+		from = append(from, h.first.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId())
+	}
+	require.Equal(t, []string{"first", "second"}, from, "the earlier one comes first")
+	_, err = c.openHistories(t.Context(), Run{ID: "long", RunID: "gone"})
+	require.ErrorContains(t, err, "no such run")
+}
+
+// TestAStepThatRanAgainAfterItsUndoStands reads a step that was done, undone, and done again.
+func TestAStepThatRanAgainAfterItsUndoStands(t *testing.T) {
+	dc := converter.GetDefaultDataConverter()
+	r := &historyReader{
+		converter: dc, scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{}, outputs: map[string]map[string]any{},
+	}
+	input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do", UndoType: "fake.do.undo"}})
+	require.NoError(t, err)
+	run := func(id int64, name string, result any) {
+		raw, err := dc.ToPayloads(result)
+		require.NoError(t, err)
+		r.scheduleActivity(id, name, input, time.Time{})
+		r.completeActivity(r.scheduled[id], raw, time.Time{})
+	}
+	stands := func() bool { return Changed{Step: r.step(*r.stepView("a"))}.Stands() }
+	run(1, "fake.do", activities.Result{})
+	require.True(t, stands())
+	run(2, "fake.do.undo", activities.Undone{Outcome: activities.Restored})
+	require.False(t, stands())
+	run(3, "fake.do", activities.Result{})
+	require.True(t, stands())
+	require.Nil(t, r.step(*r.stepView("a")).Undo)
+	require.Equal(t, string(compensations.Settled), r.state.Report.Steps[0].State, "the report keeps what was undone")
+	require.Equal(t, workflows.Done, r.state.Steps[0].State)
+}
