@@ -75,7 +75,7 @@ func TestAParkIsResolvedWhereItsTaskIsWatched(t *testing.T) {
 	s.shows("resolve the undo of step two? retry, skip or accept, and why: ")
 	require.Contains(t, s.screen(), "because   ", "the reason stands above the question")
 	s.types("force") // there is no drift
-	s.shows("nothing was sent: type retry, skip or accept, and behind it why, if you like")
+	s.shows("nothing was sent: type retry, skip or accept, and a reason after it if you like")
 	s.types("retry") // and it fails again
 	require.Eventually(t, func() bool { return strings.Count(s.screen(), "resolve the undo of step two? ") == 3 }, waitFor, tick)
 	s.types("accept it is right so")

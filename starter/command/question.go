@@ -70,7 +70,7 @@ func aboutPark(c *tasks.Client, r compensations.StepReport) question {
 	return question{
 		digest: r.Digest,
 		prompt: fmt.Sprintf("resolve the undo of step %s? %s, and why", r.Step, choice),
-		help:   fmt.Sprintf("type %s, and behind it why, if you like", choice),
+		help:   fmt.Sprintf("type %s, and a reason after it if you like", choice),
 		gone:   fmt.Sprintf("the undo of step %s was decided elsewhere, or is parked for another reason now", r.Step),
 		decide: func(word, why string) sender {
 			if !slices.Contains(ways, word) {
