@@ -35,6 +35,16 @@ func (k *kept) free(as string) {
 	require.NoError(k.t, os.RemoveAll(filepath.Join(k.dir, as)))
 }
 
+// awaitSweep returns when nothing in the background frees space any more.
+func (k *kept) awaitSweep() {
+	k.t.Helper()
+	require.Eventually(k.t, func() bool {
+		left, err := filepath.Glob(filepath.Join(k.dir, boxID, trash+"*"))
+		return err == nil && len(left) == 0
+	}, 60e9, 5e6)
+	stack.CloseFormerTops()
+}
+
 func TestACheckpointNeedsRoom(t *testing.T) {
 	t.Parallel()
 	k := keptOnDisk(t, 100, 2000)
@@ -242,6 +252,7 @@ func TestLayersAreMergedWhereThereIsRoom(t *testing.T) {
 	k.must(Restore, name(strconv.Itoa(back)), turn("undo"))
 	assert.Equal(t, shows[back], look())
 	write(back)
+	k.awaitSweep()
 	k.fill("rest", 3)
 	now, layers := look(), k.layersOnDisk()
 	_, err := k.ask(Take, name("next"))
