@@ -369,11 +369,10 @@ func (b *book) write(dir string, told bool) error {
 // trash prefixes the names of what is being removed.
 const trash = ".trash-"
 
-// sweepLayers removes unreferenced layers in the background.
-func (b *book) sweepLayers(dir string) error {
+// discardLayers forgets unreferenced layers and moves them out of the way, to the paths that it returns.
+func (b *book) discardLayers(dir string) (gone []string, err error) {
 	names, err := os.ReadDir(dir)
-	var errs []error
-	var gone []string
+	errs := []error{err}
 	used := b.usedLayers()
 	for n := range b.Below {
 		if !used[n] {
@@ -408,13 +407,24 @@ func (b *book) sweepLayers(dir string) error {
 			}
 		}
 	}
-	go func() {
+	return gone, errors.Join(errs...)
+}
+
+// sweepLayers removes unreferenced layers: in the background, or at once on a full disk, where the spare needs their space.
+func (o *lockedBook) sweepLayers() error {
+	gone, err := o.discardLayers(o.dir)
+	remove := func() {
 		for _, away := range gone {
 			_ = layer.RemoveAll(away) // what is left is found by the next sweep
 		}
 		if len(gone) > 0 { // free the disk space
 			stack.CloseFormerTops()
 		}
-	}()
-	return errors.Join(append(errs, err)...)
+	}
+	if o.cramped {
+		remove()
+	} else {
+		go remove()
+	}
+	return err
 }

@@ -75,7 +75,7 @@ func (o *lockedBook) otherUser(names []string) (guest string) {
 func (o *lockedBook) commitInUse() error {
 	n, _, err := o.copyUpper()
 	if err != nil {
-		return errors.Join(err, o.sweepLayers(o.dir))
+		return errors.Join(err, o.sweepLayers())
 	}
 	o.Below[n], o.Owed = o.Lower, true
 	return o.writeToRoot(n)

@@ -54,7 +54,7 @@ func (o *lockedBook) copyTop(name string) error {
 		err = newFailure(InUse, "a process left by an earlier step writes to the container all the time: no consistent copy can be made")
 	}
 	if err != nil {
-		return errors.Join(err, o.sweepLayers(o.dir))
+		return errors.Join(err, o.sweepLayers())
 	}
 	o.Below[n] = o.Lower
 	o.Marks[name], o.Doors[name], o.Busy[name] = n, o.Upper, true
@@ -172,5 +172,5 @@ func (o *lockedBook) dropCheckpoints(names []string) error {
 	if err := o.writeBook(o.dir, false); err != nil {
 		return err
 	}
-	return o.sweepLayers(o.dir)
+	return o.sweepLayers()
 }

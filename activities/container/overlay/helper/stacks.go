@@ -396,7 +396,7 @@ func (o *lockedBook) completeChange(ctx context.Context, c topChange, vacant boo
 	if err := o.writeBook(o.dir, c.Upper != 0); err != nil || !c.Ends && c.Upper != 0 {
 		return err // what is added frees nothing
 	}
-	return o.sweepLayers(o.dir)
+	return o.sweepLayers()
 }
 
 func (o *lockedBook) settleFormerTop(ctx context.Context, c topChange, vacant bool) error {
