@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
+	"github.com/seed-62bf7108/unwind/worker/defaults"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
@@ -110,7 +111,7 @@ Exit status:
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return fmt.Errorf("%w; see worker --help", err) })
 	c.Flags().StringVar(&file, "config", "", "config `file`: worlds with their limits, secrets, queues (default UNWIND_CONFIG)")
 	c.Flags().StringVar(&flags.Host, "host", "", "`name` of this host, for on: and its own queue (default the machine's)")
-	c.Flags().StringVar(&flags.Queue, "queue", "", "shared task `queue` (default "+host.DefaultQueue+")")
+	c.Flags().StringVar(&flags.Queue, "queue", "", "shared task `queue` (default "+defaults.Queue+")")
 	c.Flags().StringVar(&flags.State, "state", "", "`folder` of the journals; it must survive restarts (default $XDG_STATE_HOME/unwind, else ~/.local/state/unwind)")
 	c.Flags().StringVar(&flags.Listen, "listen", "", "`address` of /healthz and /metrics (default none)")
 	c.Flags().StringVar(&flags.Schedules, "schedules", "", "make the Temporal Schedules that recover and release: `on` or off (default on)")

@@ -21,16 +21,9 @@ import (
 // module is the path of what is built.
 const module = "github.com/seed-62bf7108/unwind"
 
-// programs are the commands in an archive.
-var programs = []string{"starter", "worker"}
-
 // buildRelease builds an archive for each platform and the checksums, and returns their names.
 func buildRelease(ctx context.Context, out string, chosen []platform) ([]string, error) {
 	root, err := checkout(ctx)
-	if err != nil {
-		return nil, err
-	}
-	shared, err := sharedFiles(root)
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +34,10 @@ func buildRelease(ctx context.Context, out string, chosen []platform) ([]string,
 	var sums strings.Builder
 	for _, p := range chosen {
 		built, version, err := buildPrograms(ctx, root, p)
+		if err != nil {
+			return names, err
+		}
+		shared, err := sharedFiles(root, p)
 		if err != nil {
 			return names, err
 		}
@@ -77,7 +74,7 @@ func buildPrograms(ctx context.Context, root string, p platform) (built []file, 
 	}
 	defer os.RemoveAll(dir)
 	args := []string{"build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}
-	for _, name := range programs {
+	for _, name := range p.programs() {
 		args = append(args, "./"+name)
 	}
 	build := exec.CommandContext(ctx, "go", args...)
@@ -86,7 +83,7 @@ func buildPrograms(ctx context.Context, root string, p platform) (built []file, 
 	if said, err := build.CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("build for %s: %w\n%s", p, err, said)
 	}
-	for _, name := range programs {
+	for _, name := range p.programs() {
 		path := filepath.Join(dir, name)
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -102,8 +99,8 @@ func buildPrograms(ctx context.Context, root string, p platform) (built []file, 
 	return built, version, nil
 }
 
-// sharedFiles are the same for all platforms.
-func sharedFiles(root string) ([]file, error) {
+// sharedFiles are the same for all architectures.
+func sharedFiles(root string, p platform) ([]file, error) {
 	var all []file
 	for _, name := range []string{"README.md", "LICENSE"} {
 		content, err := os.ReadFile(filepath.Join(root, name))
@@ -112,7 +109,7 @@ func sharedFiles(root string) ([]file, error) {
 		}
 		all = append(all, file{name, 0o644, content})
 	}
-	starter := command.Tree()
+	starter := command.Tree(p.os)
 	completions, err := completionFiles(starter)
 	if err != nil {
 		return nil, err

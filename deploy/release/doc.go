@@ -1,5 +1,5 @@
-// Command release builds what a release is made of: for each platform an archive with starter and worker, completion for
-// bash, zsh and fish, and man pages; and the checksums of the archives.
+// Command release builds what a release is made of: for each platform an archive with starter, for Linux also worker,
+// completion for bash, zsh and fish, and man pages; and the checksums of the archives.
 //
 //	go run ./deploy/release                          # into dist, for all platforms
 //	go run ./deploy/release --only linux/arm64 --out /tmp/dist

@@ -11,13 +11,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// platforms are those that releases are built for. The worlds need Linux: its mounts, its locks, its exchange of two names.
-var platforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}}
+// platforms are those that releases are built for.
+var platforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
 
 // platform is what Go calls GOOS and GOARCH.
 type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
+
+// programs are the commands in an archive. The worlds need Linux: its mounts, its locks, its exchange of two names.
+func (p platform) programs() []string {
+	if p.os != "linux" {
+		return []string{"starter"}
+	}
+	return []string{"starter", "worker"}
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ func unpack(t *testing.T, content []byte) (folder string, files map[string]tar.H
 		var name string
 		folder, name, _ = strings.Cut(h.Name, "/")
 		files[name] = *h
-		if name == "starter" {
+		if name == "starter" && strings.HasSuffix(folder, "_"+runtime.GOOS+"_"+runtime.GOARCH) {
 			starter, err := io.ReadAll(r)
 			require.NoError(t, err)
 			runAlone(t, starter)
@@ -73,22 +74,33 @@ func TestAnArchiveHoldsProgramsCompletionAndManPages(t *testing.T) {
 	out := t.TempDir()
 	here := platform{runtime.GOOS, runtime.GOARCH}
 	c := newCommand()
-	c.SetArgs([]string{"--out", out, "--only", here.String()})
+	mac := platform{"darwin", "arm64"}
+	c.SetArgs([]string{"--out", out, "--only", here.String(), "--only", mac.String()})
 	var said bytes.Buffer
 	c.SetOut(&said)
 	require.NoError(t, c.ExecuteContext(t.Context()))
-	archives, err := filepath.Glob(filepath.Join(out, "unwind_*_"+here.os+"_"+here.arch+".tar.gz"))
-	require.NoError(t, err)
-	require.Len(t, archives, 1)
-	require.Equal(t, archives[0]+"\n"+filepath.Join(out, "SHA256SUMS")+"\n", said.String())
-
-	content, err := os.ReadFile(archives[0])
-	require.NoError(t, err)
+	var names []string
+	var checksums strings.Builder
+	for _, p := range []platform{here, mac} {
+		archives, err := filepath.Glob(filepath.Join(out, "unwind_*_"+p.os+"_"+p.arch+".tar.gz"))
+		require.NoError(t, err)
+		require.Len(t, archives, 1)
+		content, err := os.ReadFile(archives[0])
+		require.NoError(t, err)
+		checkArchive(t, p, filepath.Base(archives[0]), content)
+		names = append(names, archives[0])
+		fmt.Fprintf(&checksums, "%x  %s\n", sha256.Sum256(content), filepath.Base(archives[0]))
+	}
+	require.Equal(t, strings.Join(append(names, filepath.Join(out, "SHA256SUMS")), "\n")+"\n", said.String())
 	sums, err := os.ReadFile(filepath.Join(out, "SHA256SUMS"))
 	require.NoError(t, err)
-	require.Equal(t, fmt.Sprintf("%x  %s\n", sha256.Sum256(content), filepath.Base(archives[0])), string(sums))
+	require.Equal(t, checksums.String(), string(sums))
+}
+
+func checkArchive(t *testing.T, p platform, archive string, content []byte) {
+	t.Helper()
 	folder, files := unpack(t, content)
-	require.Equal(t, strings.TrimSuffix(filepath.Base(archives[0]), ".tar.gz"), folder)
+	require.Equal(t, strings.TrimSuffix(archive, ".tar.gz"), folder)
 	for _, name := range []string{
 		"LICENSE", "README.md", "completions/_starter", "completions/starter.bash", "completions/starter.fish",
 		"man/man1/starter.1", "man/man1/starter-run.1", "man/man1/starter-session-open.1",
@@ -97,9 +109,15 @@ func TestAnArchiveHoldsProgramsCompletionAndManPages(t *testing.T) {
 		require.NotZero(t, files[name].Size, name)
 		require.Equal(t, int64(0o644), files[name].Mode, name)
 	}
-	for _, name := range programs {
-		require.Equal(t, int64(0o755), files[name].Mode, name)
+	var programs []string
+	for name, f := range files {
+		if f.Mode == 0o755 {
+			programs = append(programs, name)
+		}
 	}
+	require.ElementsMatch(t, p.programs(), programs)
+	_, explainsDev := files["man/man1/starter-dev.1"]
+	require.Equal(t, slices.Contains(programs, "worker"), explainsDev)
 }
 
 func TestTheSameFilesMakeTheSameArchive(t *testing.T) {
@@ -112,7 +130,7 @@ func TestTheSameFilesMakeTheSameArchive(t *testing.T) {
 
 func TestAnUnknownPlatformIsRefusedWithTheKnown(t *testing.T) {
 	_, err := choosePlatforms([]string{"plan9/386"})
-	require.EqualError(t, err, "--only plan9/386: there is no such platform; there are linux/amd64, linux/arm64")
+	require.EqualError(t, err, "--only plan9/386: there is no such platform; there are linux/amd64, linux/arm64, darwin/amd64, darwin/arm64")
 	chosen, err := choosePlatforms([]string{"linux/arm64"})
 	require.NoError(t, err)
 	require.Equal(t, []platform{{"linux", "arm64"}}, chosen)

@@ -1,11 +1,12 @@
 // Command reference writes docs/task-file-reference.md from the types of the task file and the specs of the built-in
-// actions. Run it from the root of the repository after a change of either:
+// actions, and these specs into worker/catalog. Run it from the root of the repository after a change of either:
 //
 //	go run ./docs/reference
 package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -21,14 +22,38 @@ import (
 
 func main() {
 	host.Hooks()
-	content, err := page()
-	if err == nil {
-		err = os.WriteFile("docs/task-file-reference.md", []byte(content), 0o644)
-	}
-	if err != nil {
+	if err := writeFiles(); err != nil {
 		fmt.Fprintln(os.Stderr, "reference:", err)
 		os.Exit(1)
 	}
+}
+
+func writeFiles() error {
+	specs, err := host.Specs(nil)
+	if err != nil {
+		return fmt.Errorf("list the actions: %w", err)
+	}
+	for name, content := range files {
+		text, err := content(specs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// files are what is written, by their names in the repository.
+var files = map[string]func([]activities.Spec) (string, error){
+	"docs/task-file-reference.md": page, "worker/catalog/catalog.json": catalog,
+}
+
+// catalog is the specs as JSON.
+func catalog(specs []activities.Spec) (string, error) {
+	raw, err := json.MarshalIndent(specs, "", "\t")
+	return string(raw) + "\n", err
 }
 
 const introduction = `# Task file reference
@@ -39,16 +64,11 @@ Every field of a task file, and every built-in action. [task-file.md](task-file.
 `
 
 // page is the whole reference as Markdown.
-func page() (string, error) {
-	specs, err := host.Specs(nil)
-	if err != nil {
-		return "", fmt.Errorf("list the actions: %w", err)
-	}
+func page(specs []activities.Spec) (string, error) {
 	root, err := task.Schema(nil)
 	if err != nil {
 		return "", fmt.Errorf("derive the schema: %w", err)
 	}
-	slices.SortFunc(specs, func(a, b activities.Spec) int { return strings.Compare(a.Name, b.Name) })
 
 	var w writer
 	w.WriteString(introduction)

@@ -14,10 +14,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestReferenceIsUpToDate(t *testing.T) {
-	want, err := page()
+func TestReferenceAndCatalogAreUpToDate(t *testing.T) {
+	specs, err := host.Specs(nil)
 	require.NoError(t, err)
-	got, err := os.ReadFile("../task-file-reference.md")
-	require.NoError(t, err)
-	require.Equal(t, want, string(got), "out of date: go run ./docs/reference")
+	for name, content := range files {
+		want, err := content(specs)
+		require.NoError(t, err)
+		got, err := os.ReadFile("../../" + name)
+		require.NoError(t, err)
+		require.Equal(t, want, string(got), "%s is out of date: go run ./docs/reference", name)
+	}
 }

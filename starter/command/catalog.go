@@ -34,32 +34,32 @@ its parameters and outputs. With --config, it lists only the worlds of that work
   starter catalog -o json | jq '.[] | select(.risk == "high") | .name'`,
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			_, specs, err := p.knownActions(f.config)
+			facts, err := p.workerFacts(f.config)
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return actionNames(specs), cobra.ShellCompDirectiveNoFileComp
+			return actionNames(facts.specs), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, specs, err := p.knownActions(f.config)
+			facts, err := p.workerFacts(f.config)
 			if err != nil {
 				return err
 			}
 			if len(args) == 0 {
 				if output == "json" {
-					return p.printJSON(specs)
+					return p.printJSON(facts.specs)
 				}
-				writeCatalog(p.streams.Out, specs)
+				writeCatalog(p.streams.Out, facts.specs)
 				return nil
 			}
-			i := slices.IndexFunc(specs, func(s activities.Spec) bool { return s.Name == args[0] })
+			i := slices.IndexFunc(facts.specs, func(s activities.Spec) bool { return s.Name == args[0] })
 			if i < 0 {
-				return usage.Errorf("there is no action %q; there are: %s", args[0], strings.Join(actionNames(specs), ", "))
+				return usage.Errorf("there is no action %q; there are: %s", args[0], strings.Join(actionNames(facts.specs), ", "))
 			}
 			if output == "json" {
-				return p.printJSON(specs[i])
+				return p.printJSON(facts.specs[i])
 			}
-			return writeAction(p.streams.Out, specs[i])
+			return writeAction(p.streams.Out, facts.specs[i])
 		},
 	}
 	f.addConfigTo(c)
@@ -82,11 +82,11 @@ YAML. With --config, it holds only the worlds of that worker's config.
   # yaml-language-server: $schema=task.schema.json`,
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, specs, err := p.knownActions(f.config)
+			facts, err := p.workerFacts(f.config)
 			if err != nil {
 				return err
 			}
-			schema, err := task.Schema(specs)
+			schema, err := task.Schema(facts.specs)
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/local"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/worker/defaults"
 )
 
 // connect dials the server of TEMPORAL_ADDRESS or a profile, else that of a running starter dev, else the default address.
@@ -34,12 +34,12 @@ func (p *program) connect(ctx context.Context) (*tasks.Client, error) {
 		}
 	}
 	server.Namespace = cmp.Or(server.Namespace, client.DefaultNamespace)
-	_, specs, err := p.knownActions("")
+	facts, err := p.workerFacts("")
 	if err != nil {
 		return nil, err
 	}
 	server.Resets = map[string]string{}
-	for _, s := range specs {
+	for _, s := range facts.specs {
 		server.Resets[s.Name] = s.Reset
 	}
 	return tasks.Dial(ctx, server, options, source)
@@ -50,5 +50,5 @@ func sharedQueue() string {
 	if q := os.Getenv("UNWIND_QUEUE"); q != "" {
 		return q
 	}
-	return host.DefaultQueue
+	return defaults.Queue
 }

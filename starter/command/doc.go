@@ -7,6 +7,9 @@
 // Commands are here; what they are made of is beside them: package tasks knows the server, follow shows a task until its end,
 // render prints, local runs a server and a worker, terminal lays out text, usage marks errors in the input.
 //
+// Workers run on Linux. What needs one in this process (init, dev, demo, postgres, --config) is in the files for Linux, behind
+// workerSide; the rest is a client that builds for any Unix and imports no world.
+//
 // [Main] is the whole program. To have your own actions known to `validate`, `run`, `catalog`, `schema` and `dev`, make a
 // starter of your own that passes their worlds in [Options].
 package command

@@ -81,12 +81,12 @@ func (p *program) mcpServer(f mcpFlags) (*mcp.Server, error) {
 	if len(f.vars) > 0 && f.session == "" {
 		return nil, usage.Errorf("--var is for the file of --session")
 	}
-	config, specs, err := p.knownActions(f.config)
+	facts, err := p.workerFacts(f.config)
 	if err != nil {
 		return nil, err
 	}
 	c := mcp.Config{
-		Connect: p.connect, Specs: specs, Wait: f.wait, Elicit: f.elicit, Version: version(), Queue: config.Queue,
+		Connect: p.connect, Specs: facts.specs, Wait: f.wait, Elicit: f.elicit, Version: version(), Queue: facts.queue,
 		Check: func(document json.RawMessage) (tasks.File, error) {
 			return p.checkTaskFile("plan", document, nil, f.config)
 		},

@@ -115,11 +115,11 @@ func checkDecision(park compensations.StepReport, do compensations.Do) error {
 
 // checkReset refuses to reset what an action cannot reset. Of an action that only a worker knows, the worker says so.
 func (p *program) checkReset(park compensations.StepReport) error {
-	_, specs, err := p.knownActions("")
+	facts, err := p.workerFacts("")
 	if err != nil {
 		return err
 	}
-	for _, s := range specs {
+	for _, s := range facts.specs {
 		if s.Name == park.Action && s.Reset == "" {
 			return usage.Errorf("--do reset: %s has no known start to go back to: nothing was sent; use retry, skip or accept", s.Name)
 		}

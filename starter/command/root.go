@@ -15,7 +15,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -27,15 +26,21 @@ type Options struct {
 
 // Main runs the command line of this process and returns its exit status.
 func Main(o Options) int {
-	host.Hooks()
+	if thisMachine != nil {
+		thisMachine.hooks()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return Run(ctx, o, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 }
 
-// Tree returns the commands, for documentation and completion.
-func Tree() *cobra.Command {
-	root := (&program{}).rootCommand()
+// Tree returns the commands of a starter for an operating system, as Go names it, for documentation and completion.
+func Tree(goos string) *cobra.Command {
+	p := &program{}
+	if goos == "linux" {
+		p.worker = thisMachine
+	}
+	root := p.rootCommand()
 	root.InitDefaultCompletionCmd()
 	return root
 }
@@ -66,7 +71,11 @@ const exitStatuses = `Exit status:
 
 // Run runs one command line and returns its exit status. The end of ctx is an interrupt.
 func Run(ctx context.Context, o Options, args []string, s Streams) int {
-	p := &program{options: o, streams: s}
+	return (&program{options: o, streams: s, worker: thisMachine}).run(ctx, args)
+}
+
+func (p *program) run(ctx context.Context, args []string) int {
+	s := p.streams
 	root := p.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(s.In)
@@ -108,6 +117,7 @@ func (e exit) Unwrap() error { return e.error }
 type program struct {
 	options Options
 	streams Streams
+	worker  workerSide
 	// began is set once flags and arguments are valid.
 	began bool
 	ui    string // --ui
@@ -134,9 +144,7 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 "starter dev", else localhost:7233.
 
 ` + exitStatuses,
-		Example: `  starter demo                               # an example on real input, nothing to prepare
-  starter dev                                # a server, its UI and a worker, until Ctrl-C
-  starter run release.yaml --watch           # run a task and follow it
+		Example: `  starter run release.yaml --watch           # run a task and follow it
   starter approve release-k3x9q2 publish     # decide about a step at its gate
   starter rollback release-k3x9q2 --watch    # undo a committed task`,
 		Version:       version(),
@@ -162,8 +170,14 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 		p.approveCommand(), p.rejectCommand(), p.resolveCommand(), p.cancelCommand(),
 		p.rollbackCommand(), p.redoCommand(), p.recoverCommand(),
 		p.validateCommand(), p.planCommand(), p.catalogCommand(), p.schemaCommand(),
-		p.initCommand(), p.devCommand(), p.demoCommand(), p.mcpCommand(), p.postgresCommand(),
+		p.mcpCommand(),
 	)
+	if p.worker == nil {
+		root.AddCommand(refusedCommands()...)
+		return root
+	}
+	root.AddCommand(p.worker.commands(p)...)
+	root.Example = workerExamples + root.Example
 	return root
 }
 

@@ -6,13 +6,15 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/worker/catalog"
+	"github.com/seed-62bf7108/unwind/worker/defaults"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -88,45 +90,47 @@ func (p *program) readSource(file string) ([]byte, error) {
 
 // staticCatalog is the catalog that a file is checked against without asking a worker.
 func (p *program) staticCatalog(config string) (task.Catalog, error) {
-	c, specs, err := p.knownActions(config)
+	facts, err := p.workerFacts(config)
 	if err != nil {
 		return task.Catalog{}, err
 	}
-	catalog := task.Catalog{
-		Specs: specs, Host: c.Host, SharedQueue: c.Queue, Journals: map[string]string{},
-		Defaults: task.Defaults{Heartbeat: c.Heartbeat},
+	c := task.Catalog{
+		Specs: facts.specs, Host: facts.host, SharedQueue: facts.queue, Secrets: facts.secrets, Journals: map[string]string{},
+		Defaults: task.Defaults{Heartbeat: facts.heartbeat},
 	}
-	for _, s := range specs {
-		catalog.Journals[activities.WorldOf(s.Name)] = "known only to a worker"
+	for _, spec := range facts.specs {
+		c.Journals[activities.WorldOf(spec.Name)] = "known only to a worker"
 	}
-	if config == "" {
-		return catalog, nil // Secrets nil: only a worker knows them
-	}
-	catalog.Secrets = c.TaskSecrets()
-	return catalog, nil
+	return c, nil
 }
 
-// knownActions returns the actions of a config, or else all that Unwind ships, and those of Options, sorted by name.
-func (p *program) knownActions(config string) (host.Config, []activities.Spec, error) {
-	var c host.Config
-	var named *host.Config
-	var err error
-	if config != "" {
-		if c, err = host.ReadConfig(config); err != nil {
-			return c, nil, usage.Wrap(err)
+// workerFacts are what a starter knows of a worker without asking one.
+type workerFacts struct {
+	specs       []activities.Spec // sorted by name
+	host, queue string
+	heartbeat   time.Duration // zero: the default
+	secrets     []string      // nil: only a worker knows them
+}
+
+// workerFacts are those of a worker with this config file, or else the actions that Unwind ships; with those of Options.
+func (p *program) workerFacts(config string) (f workerFacts, err error) {
+	switch {
+	case config == "":
+		f.specs, f.queue, f.host = catalog.Specs(), sharedQueue(), os.Getenv("UNWIND_HOST")
+		if f.host == "" {
+			f.host, err = defaults.Host()
 		}
-		named = &c
+	case p.worker == nil:
+		err = noWorkerHere("--config")
+	default:
+		f, err = p.worker.facts(config)
 	}
-	specs, err := host.Specs(named)
 	if err != nil {
-		return c, nil, err
+		return f, err
 	}
-	specs = append(specs, activities.NewRegistry(p.options.Worlds...).Specs()...)
-	slices.SortFunc(specs, func(a, b activities.Spec) int { return strings.Compare(a.Name, b.Name) })
-	if c, err = c.WithEnvironment(os.LookupEnv).WithDefaults(); err != nil {
-		return c, nil, usage.Wrap(err)
-	}
-	return c, specs, nil
+	f.specs = append(f.specs, activities.NewRegistry(p.options.Worlds...).Specs()...)
+	slices.SortFunc(f.specs, func(a, b activities.Spec) int { return strings.Compare(a.Name, b.Name) })
+	return f, nil
 }
 
 // splitVars reads the values of --var.

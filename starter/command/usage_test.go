@@ -95,7 +95,7 @@ func TestNoServerIsNamedWithTheWayOut(t *testing.T) {
 }
 
 func TestEveryCommandHasHelpWithExamplesAndExitStatuses(t *testing.T) {
-	root := (&program{}).rootCommand()
+	root := (&program{worker: thisMachine}).rootCommand()
 	for _, c := range append(root.Commands(), root) {
 		require.NotEmpty(t, c.Short, c.Name())
 		require.Contains(t, c.Long, exitStatuses, c.Name())

@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
@@ -106,11 +105,7 @@ func problemsOf(err error) task.Problems {
 // validate has whoever can look at the steps; unasked says why nobody could.
 func (p *program) validate(ctx context.Context, file tasks.File, config, queue string) (v workflows.Validation, unasked string, err error) {
 	if config != "" {
-		c, err := host.ReadConfig(config)
-		if err != nil {
-			return v, "", err
-		}
-		v, err = host.Validate(ctx, c, *file.Compiled, p.options.Worlds...)
+		v, err = p.worker.validate(ctx, config, *file.Compiled, p.options.Worlds)
 		return v, "", err
 	}
 	c, err := p.connect(ctx)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/internal/filelock"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/worker/defaults"
 )
 
 // MaxDemos is how many demos of a user can each run a server at the same time.
@@ -31,8 +31,10 @@ type DevFile struct {
 
 // StateFolder holds the user's state: the worker's journals and the dev server's database.
 func StateFolder() (string, error) {
-	c, err := host.Config{}.WithEnvironment(os.LookupEnv).WithDefaults()
-	return c.State, err
+	if folder := os.Getenv("UNWIND_STATE"); folder != "" {
+		return folder, nil
+	}
+	return defaults.State()
 }
 
 const DevFileName = "dev.json"

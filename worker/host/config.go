@@ -14,10 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/terraform"
+	"github.com/seed-62bf7108/unwind/worker/defaults"
 )
-
-// DefaultQueue is the shared task queue if no other is named.
-const DefaultQueue = "unwind"
 
 // Config says what a worker may do, and where. Every field can be set in the file; environment variables override it, and
 // flags of the worker command override those.
@@ -193,26 +191,17 @@ func (c Config) WithEnvironment(lookup func(string) (string, bool)) Config {
 
 // WithDefaults fills in what is empty.
 func (c Config) WithDefaults() (Config, error) {
+	var err error
 	if c.Host == "" {
-		name, err := os.Hostname()
-		if err != nil {
-			return c, fmt.Errorf("host: the machine has no name; set one: %w", err)
+		if c.Host, err = defaults.Host(); err != nil {
+			return c, err
 		}
-		c.Host = strings.ToLower(name)
 	}
-	if c.Queue == "" {
-		c.Queue = DefaultQueue
-	}
+	c.Queue = cmp.Or(c.Queue, defaults.Queue)
 	if c.State == "" {
-		base := os.Getenv("XDG_STATE_HOME")
-		if base == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return c, fmt.Errorf("state: there is no home folder, name a folder: %w", err)
-			}
-			base = filepath.Join(home, ".local", "state")
+		if c.State, err = defaults.State(); err != nil {
+			return c, err
 		}
-		c.State = filepath.Join(base, "unwind")
 	}
 	if c.Activities == 0 {
 		c.Activities = 100

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package command
+
+var thisMachine workerSide
