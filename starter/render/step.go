@@ -1,6 +1,7 @@
 package render
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -42,7 +43,7 @@ func Step(w io.Writer, t tasks.Run, s tasks.Step) {
 	}
 	fmt.Fprintln(w, "\noutputs:")
 	for _, name := range slices.Sorted(maps.Keys(s.Outputs)) {
-		writeOutput(w, name, fmt.Sprint(s.Outputs[name]))
+		writeOutput(w, name, outputText(s.Outputs[name]))
 	}
 }
 
@@ -50,7 +51,7 @@ func Step(w io.Writer, t tasks.Run, s tasks.Step) {
 func OutputLines(outputs map[string]any, most int) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(outputs)) {
-		text := strings.TrimSpace(terminal.Printable(fmt.Sprint(outputs[name])))
+		text := strings.TrimSpace(terminal.Printable(outputText(outputs[name])))
 		switch {
 		case text == "" || outputs[name] == nil:
 		case !strings.Contains(text, "\n"):
@@ -70,6 +71,20 @@ func OutputLines(outputs map[string]any, most int) []string {
 	}
 	cut := len(all) - most + 1
 	return append([]string{fmt.Sprintf("... %s before", terminal.Plural(cut, "line"))}, all[cut:]...)
+}
+
+// outputText is a text as it is, and anything else as JSON.
+func outputText(output any) string {
+	if text, ok := output.(string); ok {
+		return text
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(output); err != nil {
+		return fmt.Sprint(output)
+	}
+	return strings.TrimSpace(b.String())
 }
 
 // maxOutputLines is how many lines of one output are printed; JSON has them all.
