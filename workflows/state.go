@@ -75,7 +75,7 @@ type StepView struct {
 	Notes []string  `json:"notes,omitempty"`
 	// Outputs are what the step has returned, long ones cut in their middle; only in what a query answers.
 	Outputs map[string]any `json:"outputs,omitempty"`
-	// Progress is the last lines of what a running step has told. No workflow knows them: see activities.Progress.
+	// Progress is the last lines of what a step has told that is being planned, run or undone. No workflow knows them: see activities.Progress.
 	Progress []string `json:"progress,omitempty"`
 }
 

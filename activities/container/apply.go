@@ -207,7 +207,7 @@ func (a *application) readBefore(ctx context.Context, again *comeback, approved 
 	if err != nil {
 		return nil, nil, err
 	}
-	return before, found, a.copies(a.token, a.rec).Keep(before, found)
+	return before, found, a.copies(a.token, a.rec).Keep(ctx, before, found)
 }
 
 // readOnly runs a command that changes nothing. It needs no fence, and losing its result costs another run.
@@ -325,7 +325,7 @@ func (a *application) readAfter(ctx context.Context, in string) (aftermath, erro
 	loading.Go(func() { before, unloaded = manifest.Load(a.token.Dir(), beforeFile, a.rec.Before) })
 	after, beside, err := a.backend.ReadAll(ctx, a.entry.Token, in, a.rec.Ignore)
 	if err == nil {
-		err = volumes.AddTo(after, a.rec.Volumes)
+		err = volumes.AddTo(ctx, after, a.rec.Volumes)
 	}
 	loading.Wait()
 	switch {

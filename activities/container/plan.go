@@ -64,7 +64,7 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		if err != nil {
 			return activities.Change{}, err
 		}
-		if err := errors.Join(volumes.AddTo(before, copies), volumes.Weigh(before, copies)); err != nil {
+		if err := errors.Join(volumes.AddTo(ctx, before, copies), volumes.Weigh(before, copies)); err != nil {
 			return activities.Change{}, err
 		}
 		change.Summary = fmt.Sprintf("run in %s: %s", engine.NameOf(in), title)

@@ -81,7 +81,7 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 			seen = now.Now
 		}
 		// Before anything is touched.
-		if err := x.copies(t, rec).CheckCopies(before); err != nil {
+		if err := x.copies(t, rec).CheckCopies(ctx, before); err != nil {
 			return activities.Undone{}, err
 		}
 		if err := x.copies(t, rec).CheckWriters(ctx, now.ID); err != nil {
@@ -97,13 +97,13 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 	}
 	point.Reach("container.exec:drift-checked")
 	if seen == nil {
-		if seen, err = x.mayOverwrite(t, rec, d); err != nil {
+		if seen, err = x.mayOverwrite(ctx, t, rec, d); err != nil {
 			return activities.Undone{}, err
 		}
 	}
 	back, err := x.rollBack(ctx, t, rec, to, before, seen)
 	if newer := (*volumes.DriftError)(nil); errors.As(err, &newer) {
-		return x.driftOfVolumes(t, rec, before)
+		return x.driftOfVolumes(ctx, t, rec, before)
 	}
 	if err != nil {
 		return activities.Undone{}, err

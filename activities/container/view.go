@@ -51,7 +51,7 @@ func (x *execAction) view(ctx context.Context, t *journal.Token, rec stepRecord)
 	if !present.State.Running {
 		s.Now.Adopt(s.After)
 	}
-	return s, volumes.AddTo(s.Now, rec.Volumes)
+	return s, volumes.AddTo(ctx, s.Now, rec.Volumes)
 }
 
 // compareUncovered lists what no checkpoint covers and is not as it was before the step.

@@ -83,7 +83,7 @@ func (x *execAction) startAgain(ctx context.Context, t *journal.Token, id string
 
 // mayOverwrite is what the step has left in volumes, which its undo may overwrite without being told to, or what a person has
 // decided to overwrite; nil where the step has not come to its end: then nobody can tell its doings from others'.
-func (x *execAction) mayOverwrite(t *journal.Token, rec stepRecord, d activities.Decision) (manifest.Manifest, error) {
+func (x *execAction) mayOverwrite(ctx context.Context, t *journal.Token, rec stepRecord, d activities.Decision) (manifest.Manifest, error) {
 	done, ended, err := record.ReadCompletion(t)
 	if err != nil || !ended || done.After == "" || len(rec.Volumes) == 0 {
 		return nil, err
@@ -93,7 +93,7 @@ func (x *execAction) mayOverwrite(t *journal.Token, rec stepRecord, d activities
 		return after, err
 	}
 	now := manifest.Manifest{}
-	if err := volumes.AddTo(now, rec.Volumes); err != nil {
+	if err := volumes.AddTo(ctx, now, rec.Volumes); err != nil {
 		return nil, err
 	}
 	if d.Force == volumeDrift(now) {
@@ -107,13 +107,13 @@ func volumeDrift(now manifest.Manifest) activities.Digest {
 }
 
 // driftOfVolumes is what somebody has changed in volumes since the undo began, whose container is rolled back already.
-func (x *execAction) driftOfVolumes(t *journal.Token, rec stepRecord, before manifest.Manifest) (activities.Undone, error) {
-	after, err := x.mayOverwrite(t, rec, activities.Decision{})
+func (x *execAction) driftOfVolumes(ctx context.Context, t *journal.Token, rec stepRecord, before manifest.Manifest) (activities.Undone, error) {
+	after, err := x.mayOverwrite(ctx, t, rec, activities.Decision{})
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	now := manifest.Manifest{}
-	if err := volumes.AddTo(now, rec.Volumes); err != nil {
+	if err := volumes.AddTo(ctx, now, rec.Volumes); err != nil {
 		return activities.Undone{}, err
 	}
 	backAlready := now.Volumes()

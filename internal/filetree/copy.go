@@ -24,6 +24,8 @@ type Copier struct {
 	Lenient bool
 	// Sync syncs the content of each file. The caller syncs the names.
 	Sync bool
+	// Tally, if set, counts what has been copied.
+	Tally *Tally
 
 	copies map[inode]Node
 }
@@ -49,7 +51,7 @@ func (c *Copier) Copy(from Node, folder int, name string) error {
 	if was, ok := c.copies[same]; ok && from.Kind() != unix.S_IFDIR {
 		return was.LinkTo(folder, name)
 	}
-	content, err := createNode(from, folder, name)
+	content, err := createNode(from, folder, name, c.Tally)
 	if err != nil {
 		return err
 	}
@@ -95,6 +97,7 @@ func (c *Copier) CopyFolder(from, to Node) error {
 		if err := c.Copy(sub, int(into.Fd()), name); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		c.Tally.addNode()
 		return nil
 	})
 	if err != nil {
@@ -162,13 +165,14 @@ func isDenied(err error) bool {
 var errTaken = errors.New("its name now refers to something else")
 
 // Clone copies one node, exactly except for its inode, to a new name in an open folder; a folder without its content.
-func Clone(from string, folder int, name string) error {
+// The tally may be nil.
+func Clone(from string, folder int, name string, tally *Tally) error {
 	source, err := Open(unix.AT_FDCWD, from)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	content, err := createNode(source, folder, name)
+	content, err := createNode(source, folder, name, tally)
 	if err != nil {
 		return err
 	}
@@ -180,7 +184,11 @@ func Clone(from string, folder int, name string) error {
 		return err
 	}
 	defer to.Close()
-	return new(Copier).CopyMetadata(source, to)
+	if err := new(Copier).CopyMetadata(source, to); err != nil {
+		return err
+	}
+	tally.addNode()
+	return nil
 }
 
 // MakeAlike makes a folder in an open folder with the metadata of another.
@@ -202,8 +210,8 @@ func MakeAlike(from string, folder int, name string) error {
 }
 
 // CopyTo makes to an exact, synced copy of the folder from, replacing what was there. If others write to from meanwhile,
-// the copy is not of one moment.
-func CopyTo(from, to string) error {
+// the copy is not of one moment. The tally may be nil.
+func CopyTo(from, to string, tally *Tally) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err
 	}
@@ -220,7 +228,7 @@ func CopyTo(from, to string) error {
 		return err
 	}
 	defer target.Close()
-	var c Copier
+	c := Copier{Tally: tally}
 	defer c.Close()
 	if err := c.CopyFolder(source, target); err != nil {
 		return fmt.Errorf("copying %s: %w", from, err)
@@ -239,7 +247,7 @@ func (n Node) SyncFilesystem() error {
 }
 
 // createNode makes a node of the same kind and content; a folder may exist already. A file is returned open.
-func createNode(from Node, folder int, name string) (*os.File, error) {
+func createNode(from Node, folder int, name string, tally *Tally) (*os.File, error) {
 	switch from.Kind() {
 	case unix.S_IFDIR:
 		if err := unix.Mkdirat(folder, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -247,7 +255,7 @@ func createNode(from Node, folder int, name string) (*os.File, error) {
 		}
 		return nil, nil
 	case unix.S_IFREG:
-		return createFile(from, folder, name)
+		return createFile(from, folder, name, tally)
 	case unix.S_IFLNK:
 		target, err := from.ReadLink()
 		if err != nil {
@@ -258,7 +266,7 @@ func createNode(from Node, folder int, name string) (*os.File, error) {
 	return nil, unix.Mknodat(folder, name, from.Stat.Mode, int(from.Stat.Rdev)) //nolint:gosec // a device number
 }
 
-func createFile(from Node, folder int, name string) (*os.File, error) {
+func createFile(from Node, folder int, name string, tally *Tally) (*os.File, error) {
 	in, err := from.OpenContent()
 	if err != nil {
 		return nil, err
@@ -269,7 +277,7 @@ func createFile(from Node, folder int, name string) (*os.File, error) {
 		return nil, &os.PathError{Op: "create", Path: name, Err: err}
 	}
 	out := os.NewFile(uintptr(fd), name)
-	if err := copyContent(in, out, from.Stat.Size); err != nil {
+	if err := copyContent(in, out, from.Stat.Size, tally); err != nil {
 		out.Close()
 		return nil, err
 	}
@@ -277,7 +285,7 @@ func createFile(from Node, folder int, name string) (*os.File, error) {
 }
 
 // copyContent copies a file's bytes and keeps its holes.
-func copyContent(in, out *os.File, size int64) error {
+func copyContent(in, out *os.File, size int64, tally *Tally) error {
 	if err := out.Truncate(size); err != nil {
 		return err
 	}
@@ -299,10 +307,14 @@ func copyContent(in, out *os.File, size int64) error {
 		if _, err := out.Seek(data, io.SeekStart); err != nil {
 			return err
 		}
-		if _, err := io.CopyN(out, in, hole-data); err != nil {
-			return err
+		for at = data; at < hole; {
+			n, err := io.CopyN(out, in, min(hole-at, tallyEvery))
+			if err != nil {
+				return err
+			}
+			tally.addBytes(n)
+			at += n
 		}
-		at = hole
 	}
 	return nil
 }

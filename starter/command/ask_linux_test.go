@@ -129,3 +129,21 @@ steps:
 	d.ok("cancel", t.Name())
 	require.Equal(t, statusFailed, <-end)
 }
+
+func TestPlansAndUndosTellHowFarTheyHaveCome(t *testing.T) {
+	d := newDesk(t)
+	s := newTTY(t, 100, 60)
+	end := s.run(d, "run", d.file(`name: slow work
+steps:
+  - {id: work, uses: fake.slow, with: {key: a, value: x}, gate: ask}
+`), "--id", t.Name(), "--watch")
+	s.shows("     | read 2 of 9")
+	require.Regexp(t, `work +fake.slow +planning +\S+ +read 2 of 9`, d.ok("show", t.Name()))
+	<-d.world.slow
+	s.shows("approve step work? y or n, and why: ")
+	s.types("n no")
+	s.shows("     | put back 2 of 9")
+	require.Regexp(t, `now +put back 2 of 9`, d.ok("show", t.Name(), "work"))
+	<-d.world.slow
+	require.Equal(t, statusFailed, <-end)
+}

@@ -15,6 +15,7 @@ type fakeWorld struct {
 	records map[string]*fakeRecord // by token
 	waiting chan struct{}          // one for each fake.wait that has begun
 	broken  bool                   // undos fail for good
+	slow    chan struct{}          // receives once for each plan and each undo of a fake.slow before it ends
 }
 
 type fakeRecord struct {
@@ -23,12 +24,12 @@ type fakeRecord struct {
 }
 
 func newFakeWorld() *fakeWorld {
-	return &fakeWorld{values: map[string]string{}, records: map[string]*fakeRecord{}, waiting: make(chan struct{}, 10)}
+	return &fakeWorld{values: map[string]string{}, records: map[string]*fakeRecord{}, waiting: make(chan struct{}, 10), slow: make(chan struct{})}
 }
 
 func (w *fakeWorld) world() activities.World {
 	return activities.World{
-		Name: "fake", Actions: []activities.Action{fakeSet{w}, fakeWait{fakeSet{w}}},
+		Name: "fake", Actions: []activities.Action{fakeSet{w}, fakeWait{fakeSet{w}}, fakeSlow{fakeSet{w}}},
 		Journal: func(context.Context) (string, error) { return "fake-journal", nil },
 	}
 }
@@ -154,4 +155,25 @@ func (a fakeWait) Apply(ctx context.Context, _ activities.Entry, _ activities.St
 	a.waiting <- struct{}{}
 	<-ctx.Done()
 	return activities.Result{}, ctx.Err()
+}
+
+// fakeSlow sets a value. Its plans and undos wait until they are let go on, and tell how far they have come.
+type fakeSlow struct{ fakeSet }
+
+func (a fakeSlow) Spec() activities.Spec {
+	s := a.fakeSet.Spec()
+	s.Name = "fake.slow"
+	return s
+}
+
+func (a fakeSlow) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	defer activities.ShowProgress(ctx, func() []string { return []string{"read 2 of 9"} })()
+	a.slow <- struct{}{}
+	return a.fakeSet.Plan(ctx, e, s)
+}
+
+func (a fakeSlow) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	defer activities.ShowProgress(ctx, func() []string { return []string{"put back 2 of 9"} })()
+	a.slow <- struct{}{}
+	return a.fakeSet.Undo(ctx, e, d)
 }

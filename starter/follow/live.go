@@ -156,7 +156,7 @@ func drawTask(t tasks.Run, s workflows.State, now time.Time, height int) []drawn
 // belowStep is how many lines are drawn below one step.
 const belowStep = 3
 
-// linesBelow are the lines below each step, room in all: how far the running ones have come, then what the last ones have returned.
+// linesBelow are the lines below each step, room in all: how far those under way have come, then what the last ones have returned.
 func linesBelow(steps []workflows.StepView, undos map[string]compensations.StepReport, room int) map[int][]string {
 	below := map[int][]string{}
 	add := func(i int, lines []string) {
@@ -166,7 +166,7 @@ func linesBelow(steps []workflows.StepView, undos map[string]compensations.StepR
 		}
 	}
 	for i, s := range steps {
-		if s.State == workflows.Running {
+		if len(s.Progress) > 0 {
 			var lines []string
 			for _, line := range s.Progress[max(0, len(s.Progress)-belowStep):] {
 				lines = append(lines, "| "+terminal.OneLine(line))

@@ -57,25 +57,7 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 	unwinding := s.Report != nil && s.Report.Status != compensations.Committed
 	if len(s.Steps) > 0 && s.Phase != workflows.Closed || s.Report == nil && len(s.Steps) > 0 {
 		fmt.Fprintln(w)
-		t := terminal.Table{}
-		t.Row("STEP", "ACTION", "STATE", "TOOK", "")
-		for _, v := range s.Steps {
-			spent, text := "", v.Summary
-			switch {
-			case !v.Ended.IsZero():
-				spent = terminal.Duration(v.Ended.Sub(v.Began))
-			case !v.Began.IsZero():
-				spent = terminal.Duration(time.Since(v.Began))
-			}
-			switch {
-			case v.Error != "":
-				text = Reason(v.Error)
-			case v.Waiting != "":
-				text = v.Waiting
-			}
-			t.Row(v.ID, v.Uses, string(v.State), spent, terminal.OneLine(text))
-		}
-		t.Write(w)
+		writeSteps(w, s.Steps)
 	}
 	for _, g := range s.Gates {
 		fmt.Fprintln(w)
@@ -97,6 +79,31 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 			fmt.Fprintf(w, "ignored signal: %s\n", terminal.OneLine(why))
 		}
 	}
+}
+
+func writeSteps(w io.Writer, steps []workflows.StepView) {
+	t := terminal.Table{}
+	t.Row("STEP", "ACTION", "STATE", "TOOK", "")
+	for _, v := range steps {
+		spent, text := "", v.Summary
+		switch {
+		case !v.Ended.IsZero():
+			spent = terminal.Duration(v.Ended.Sub(v.Began))
+		case !v.Began.IsZero():
+			spent = terminal.Duration(time.Since(v.Began))
+		}
+		switch {
+		case v.Error != "":
+			text = Reason(v.Error)
+		case v.Waiting != "":
+			text = v.Waiting
+		}
+		if n := len(v.Progress); n > 0 {
+			text = v.Progress[n-1]
+		}
+		t.Row(v.ID, v.Uses, string(v.State), spent, terminal.OneLine(text))
+	}
+	t.Write(w)
 }
 
 // writeActs prints what a workflow is about, and what was done about it since.

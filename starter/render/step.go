@@ -36,6 +36,9 @@ func Step(w io.Writer, t tasks.Run, s tasks.Step) {
 	for _, note := range s.Notes {
 		add("note", note)
 	}
+	for _, line := range s.Progress {
+		add("now", line)
+	}
 	facts.Write(w)
 	writeRest(w, s.Error)
 	if len(s.Outputs) == 0 {

@@ -54,6 +54,13 @@ func (c *Client) Standing(ctx context.Context, t Run) (Standing, error) {
 	if err != nil {
 		return Standing{}, err
 	}
+	if len(StepsUnderWay(state)) > 0 {
+		progress, err := c.Progress(ctx, t.ID)
+		if err != nil {
+			return Standing{}, err
+		}
+		progress.AddTo(&state)
+	}
 	s := Standing{State: state, Source: source}
 	run, err := c.Recoveries().Describe(ctx, t.ID, t.RunID)
 	if err != nil {

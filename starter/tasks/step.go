@@ -32,7 +32,15 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 		}
 		return Step{}, usage.Errorf("the history of task %s tells of no step %q; it tells of %s", t.ID, id, strings.Join(known, ", "))
 	}
-	return r.step(r.state.Steps[i]), nil
+	s := r.step(r.state.Steps[i])
+	if !t.Closed() {
+		progress, err := c.Progress(ctx, t.ID)
+		if err != nil {
+			return Step{}, err
+		}
+		s.Progress = progress[id]
+	}
+	return s, nil
 }
 
 // step adds to the view of a step what else the history tells of it.

@@ -91,15 +91,16 @@ func (b *BusyError) Error() string { return b.Why }
 
 // Copy makes a copy of a volume at to, in the place of what is there, and returns what is in it: what the volume held at one
 // moment. It is on the disk when Copy returns.
-func Copy(root, to string) (Content, error) {
+func Copy(root, to string, p *Progress) (Content, error) {
 	const tries = 3
 	for range tries {
-		if err := filetree.CopyTo(root, to); err != nil {
+		if err := filetree.CopyTo(root, to, p.begin("copying")); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 			return nil, err
 		}
+		p.begin("comparing the copy with the volume")
 		copied, err := Of(to)
 		if err != nil {
 			return nil, err

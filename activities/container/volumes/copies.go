@@ -33,7 +33,7 @@ func (c Copies) stage(v Volume) string {
 
 // Keep copies the volumes of a step whose record is yet to be made, adds what is in the copies to manifests, and notes in
 // Volumes what they take.
-func (c Copies) Keep(into ...manifest.Manifest) error {
+func (c Copies) Keep(ctx context.Context, into ...manifest.Manifest) error {
 	if len(c.Volumes) == 0 {
 		return nil
 	}
@@ -44,7 +44,9 @@ func (c Copies) Keep(into ...manifest.Manifest) error {
 		return err
 	}
 	for i, v := range c.Volumes {
-		content, err := Copy(v.Root, filepath.Join(c.dir(), v.Name))
+		progress, stop := v.showProgress(ctx)
+		content, err := Copy(v.Root, filepath.Join(c.dir(), v.Name), progress)
+		stop()
 		if busy := (*BusyError)(nil); errors.As(err, &busy) {
 			return activities.Errorf(activities.Refused, "volumes: %v; stop who does, or %s", busy, wayOut)
 		}
@@ -134,13 +136,16 @@ func (c Copies) CheckWriters(ctx context.Context, in string) error {
 }
 
 // CheckCopies is DamagedRecord where a copy is not as it was kept.
-func (c Copies) CheckCopies(before manifest.Manifest) error {
+func (c Copies) CheckCopies(ctx context.Context, before manifest.Manifest) error {
 	for _, v := range c.Volumes {
 		want, err := v.contentIn(before)
 		if err != nil {
 			return err
 		}
-		if err := (Restore{Copy: filepath.Join(c.dir(), v.Name), Want: want}).checkCopy(); err != nil {
+		progress, stop := v.showProgress(ctx)
+		err = Restore{Copy: filepath.Join(c.dir(), v.Name), Want: want, Progress: progress}.checkCopy()
+		stop()
+		if err != nil {
 			return v.explain(err)
 		}
 	}
@@ -175,7 +180,10 @@ func (c Copies) restoreAll(ctx context.Context, turn, in string, before, seen ma
 				return nil, err
 			}
 		}
+		progress, stop := v.showProgress(ctx)
+		r.Progress = progress
 		left, err := r.Run()
+		stop()
 		if err != nil {
 			return nil, v.explain(err)
 		}

@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,9 +13,12 @@ import (
 )
 
 // AddTo adds what volumes hold now to a manifest. One that is gone holds nothing.
-func AddTo(m manifest.Manifest, all []Volume) error {
+func AddTo(ctx context.Context, m manifest.Manifest, all []Volume) error {
 	for _, v := range all {
+		progress, stop := v.showProgress(ctx)
+		progress.begin("reading")
 		c, err := Of(v.Root)
+		stop()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

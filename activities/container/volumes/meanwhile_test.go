@@ -19,7 +19,7 @@ func TestWhatChangesAfterItWasLookedAtIsPutBack(t *testing.T) {
 	at := filepath.Join(r.Root, "a")
 	require.NoError(t, os.WriteFile(at, []byte("kept"), 0o600))
 	var err error
-	r.Want, err = Copy(r.Root, r.Copy)
+	r.Want, err = Copy(r.Root, r.Copy, nil)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(at, []byte("seen"), 0o600))
 	seen, err := Of(r.Root)

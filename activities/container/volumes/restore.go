@@ -32,6 +32,8 @@ type Restore struct {
 	// Over says, as an error, that the volume has been restored already, or must not be. It is asked when the stage stands:
 	// what makes it say so has to be there before the stages are cleared.
 	Over func() error
+	// Progress, if set, is told how far the restore has come.
+	Progress *Progress
 }
 
 // DriftError says that somebody has changed a volume since it was decided to overwrite it.
@@ -55,6 +57,7 @@ func (r Restore) Run() (differs []string, err error) {
 	if err := r.Over(); err != nil {
 		return nil, err
 	}
+	r.Progress.begin("comparing the volume with the copy")
 	now, err := Of(r.Root)
 	if err != nil {
 		return nil, err
@@ -63,9 +66,11 @@ func (r Restore) Run() (differs []string, err error) {
 	if newer := r.newer(now, todo); len(newer) > 0 {
 		return nil, &DriftError{newer}
 	}
+	s.tally = r.Progress.begin(fmt.Sprintf("putting back %d paths", len(todo)))
 	if err := s.restorePaths(now, todo); err != nil {
 		return nil, fmt.Errorf("bringing volume %s back: %w", r.Root, err)
 	}
+	r.Progress.begin("comparing the volume with the copy again")
 	if now, err = Of(r.Root); err != nil {
 		return nil, err
 	}
@@ -74,6 +79,7 @@ func (r Restore) Run() (differs []string, err error) {
 
 // checkCopy is a DamageError where the copy is not as it was kept.
 func (r Restore) checkCopy() error {
+	r.Progress.begin("checking the copy")
 	kept, err := Of(r.Copy)
 	if err != nil {
 		return &DamageError{err.Error()}
@@ -128,6 +134,8 @@ type staging struct {
 	root *os.File
 	at   *os.File // its stage
 	next int
+
+	tally *filetree.Tally
 }
 
 func (r Restore) openStaging() (*staging, error) {
@@ -278,7 +286,7 @@ func (s *staging) swapIn(want, is Entry, has bool) error {
 		if err := unix.Linkat(int(of.Fd()), same, int(s.at.Fd()), as, 0); err != nil {
 			return err
 		}
-	} else if err := filetree.Clone(filepath.Join(s.Copy, want.Path), int(s.at.Fd()), as); err != nil {
+	} else if err := filetree.Clone(filepath.Join(s.Copy, want.Path), int(s.at.Fd()), as, s.tally); err != nil {
 		return err
 	}
 	from, to := int(s.at.Fd()), int(dir.Fd())

@@ -27,6 +27,7 @@ import (
 type scene struct {
 	*testing.T
 	box    *containertest.Box
+	world  activities.World
 	action activities.Action
 	place  string
 	state  string
@@ -45,7 +46,7 @@ func newScene(t *testing.T, layers bool) *scene {
 	}
 	w, err := container.New(c)
 	require.NoError(t, err)
-	s.action = w.Actions[0]
+	s.world, s.action = w, w.Actions[0]
 	s.place, err = w.Journal(t.Context())
 	require.NoError(t, err)
 	for _, m := range s.box.Inspect(t).Mounts {

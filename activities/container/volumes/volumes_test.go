@@ -43,7 +43,7 @@ func newShelf(t *testing.T) *shelf {
 	list, err := hex.DecodeString("0200000001000700ffffffff02000500393000000400" + "0500ffffffff10000500ffffffff20000500ffffffff")
 	require.NoError(t, err)
 	require.NoError(t, unix.Setxattr(filepath.Join(s.root, "a"), "system.posix_acl_default", list, 0))
-	s.want, err = volumes.Copy(s.root, s.copy)
+	s.want, err = volumes.Copy(s.root, s.copy, nil)
 	require.NoError(t, err)
 	return s
 }

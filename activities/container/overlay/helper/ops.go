@@ -86,7 +86,7 @@ func (o *lockedBook) copyUpper() (n int, settled bool, err error) {
 			return n, false, err
 		}
 		whole = false
-		if err := filetree.CopyTo(layer.Content(o.dir, o.Upper), layer.Content(o.dir, n)); errors.Is(err, fs.ErrNotExist) {
+		if err := filetree.CopyTo(layer.Content(o.dir, o.Upper), layer.Content(o.dir, n), nil); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return n, false, err

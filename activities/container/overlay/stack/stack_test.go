@@ -380,7 +380,7 @@ func TestCopyIsExact(t *testing.T) {
 	want := b.Files()
 	require.NoError(t, layer.Make(b.layers, 2))
 	for range 2 {
-		require.NoError(t, filetree.CopyTo(layer.Content(b.layers, 1), layer.Content(b.layers, 2)))
+		require.NoError(t, filetree.CopyTo(layer.Content(b.layers, 1), layer.Content(b.layers, 2), nil))
 	}
 	b.show(t, 3, 2)
 	assert.Equal(t, want, b.Files())

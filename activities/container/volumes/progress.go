@@ -1,0 +1,45 @@
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/filetree"
+)
+
+// Progress is how far the work on a volume has come, for people who watch. A nil one is told nothing.
+type Progress struct{ now atomic.Pointer[phase] }
+
+type phase struct {
+	doing  string
+	copied filetree.Tally
+}
+
+// begin says what is done from now on, and returns the tally of what that copies.
+func (p *Progress) begin(doing string) *filetree.Tally {
+	next := &phase{doing: doing}
+	if p != nil {
+		p.now.Store(next)
+	}
+	return &next.copied
+}
+
+func (p *Progress) lines(volume string) []string {
+	now := p.now.Load()
+	if now == nil {
+		return nil
+	}
+	line := "volume " + volume + ": " + now.doing
+	if nodes, bytes := now.copied.Nodes(), now.copied.Bytes(); nodes > 0 || bytes > 0 {
+		line += fmt.Sprintf(", %d files and folders (%d MB) so far", nodes, bytes>>20)
+	}
+	return []string{line}
+}
+
+// showProgress has the progress shown until stop is called.
+func (v Volume) showProgress(ctx context.Context) (p *Progress, stop func()) {
+	p = &Progress{}
+	return p, activities.ShowProgress(ctx, func() []string { return p.lines(v.Name) })
+}
