@@ -94,6 +94,21 @@ var mutants = []mutant{
 		tests: "activities/sqlite", run: "TestUndoDataIsOnTheDiskBeforeTheCommit",
 	},
 	{
+		name: "postgres lets in who comes after the undo", in: "activities/postgres",
+		from: "\t\tcase r.State != applied:", to: "\t\tcase r.State == \"\":",
+		tests: "activities/postgres", run: "TestConformance/exec$",
+	},
+	{
+		name: "postgres does not end what is open when the undo begins", in: "activities/postgres",
+		from: "if err := c.fence(e, undoing); err != nil {", to: "if err := error(nil); err != nil {",
+		tests: "activities/postgres", run: "TestConformance/exec$",
+	},
+	{
+		name: "postgres keeps no record", in: "activities/postgres",
+		from: "n, created, err = c.insertRecord(e, applied)", to: "n, created = 1, true",
+		tests: "activities/postgres", run: "TestConformance/exec$",
+	},
+	{
 		name: "terraform lets in who comes after the undo", in: "activities/journal",
 		from: "\tif f != Undecided {", to: "\tif f == Releasing {",
 		tests: "activities/terraform/terraformtest", run: "TestBuiltin/undo_without_apply$",
@@ -171,6 +186,7 @@ func (m mutant) test(t *testing.T) (string, error) {
 		path, content := each.find(t)
 		replaced, err := filepath.Abs(path)
 		require.NoError(t, err)
+		require.NotContains(t, replace, replaced, "two places of one file")
 		replace[replaced] = filepath.Join(dir, fmt.Sprintf("%d.go", i))
 		require.NoError(t, os.WriteFile(replace[replaced], content, 0o600))
 	}
