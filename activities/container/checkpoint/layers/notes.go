@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
 // notes say which containers may have layers, by an empty file for each. Sidecars keep layers in a volume of the engine, where
@@ -48,11 +50,7 @@ func (n notes) add(id string) error {
 		return err
 	}
 	for _, dir := range []string{n.dir, filepath.Dir(n.dir)} {
-		d, err := os.Open(dir)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		if err := durable.SyncFolder(dir); err != nil {
 			return err
 		}
 	}

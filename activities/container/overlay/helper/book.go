@@ -276,10 +276,7 @@ func (m *bookCache) readBook(dir, container string) (*book, error) {
 		return known, nil
 	}
 	b := &book{Version: bookVersion, Container: container, ID: strings.ToLower(rand.Text()[:8]), Next: 1}
-	switch {
-	case err == nil && on.Number == 0:
-		err = readFirst(dir, b)
-	case err == nil:
+	if err == nil && on.Number > 0 {
 		if err = json.Unmarshal(line, &on); err == nil {
 			err = json.Unmarshal(on.Book, b)
 		}
@@ -315,21 +312,9 @@ func (m *bookCache) readBook(dir, container string) (*book, error) {
 	return b, nil
 }
 
-// readFirst reads a book in the format without pages, if there is one.
-func readFirst(dir string, b *book) error {
-	raw, err := os.ReadFile(filepath.Join(dir, firstName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, b)
-	}
-	return err
-}
-
 // hasBook reports whether there is a book in dir.
 func hasBook(dir string) bool {
-	return slices.ContainsFunc(append(pageNames[:], firstName), func(name string) bool {
+	return slices.ContainsFunc(pageNames[:], func(name string) bool {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		return err == nil
 	})
@@ -357,13 +342,8 @@ func (b *book) write(dir string, told bool) error {
 	if err != nil {
 		return err
 	}
-	if b.on, err = b.on.writeNext(dir, raw, told); err != nil || b.on.Number > 1 {
-		return err
-	}
-	if err := os.Remove(filepath.Join(dir, firstName)); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	b.on, err = b.on.writeNext(dir, raw, told)
+	return err
 }
 
 // trash prefixes the names of what is being removed.

@@ -13,14 +13,13 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
 // A book is stored as two pages, overwritten in turn: a disk then has no metadata to sync, which takes a fifth of the time
 // of a new file. The newer complete page counts; one whose write was interrupted is incomplete.
 var pageNames = [2]string{"page-0", "page-1"}
-
-// firstName is the file of a book in the format without pages.
-const firstName = "book.json"
 
 // page is the content of a page: a line that begins with its digest. Anything after the line is left of a longer one.
 type page struct {
@@ -109,7 +108,7 @@ func (p page) writeNext(dir string, book []byte, told bool) (page, error) {
 	to.Book, to.digest = nil, digestLine(line)
 	line = slices.Concat([]byte(to.digest+" "), line, []byte("\n"))
 	if f == nil {
-		err = createPage(dir, name, line)
+		err = durable.Replace(name, padToPage(line))
 	} else {
 		err = overwritePage(f, line, told)
 	}
@@ -134,32 +133,7 @@ func overwritePage(f *os.File, line []byte, told bool) error {
 	return unix.Fdatasync(int(f.Fd()))
 }
 
-// createPage makes the first page, atomically.
-func createPage(dir, name string, line []byte) error {
-	f, err := os.CreateTemp(dir, ".page-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(padToPage(line))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
 func padToPage(line []byte) []byte {
 	size := (2*len(line) + pageSize - 1) / pageSize * pageSize
 	return append(line, bytes.Repeat([]byte("\n"), size-len(line))...)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
