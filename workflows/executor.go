@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -39,7 +40,7 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time
 	}
 	x.reopenGates(stepsCtx)
 	for x.ending.cause == nil && x.hasWork() {
-		for !x.isPastDeadline() && x.mayLaunchStep() {
+		for !x.isOver(ctx) && x.mayLaunchStep() {
 			s := x.takeStep(stepsCtx)
 			if s == nil {
 				break
@@ -49,7 +50,9 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time
 		x.silence.watch(stepsCtx)
 		_ = workflow.Await(stepsCtx, func() bool { return x.hasTurn(ctx) })
 		switch {
-		case ctx.Err() != nil: // checked first, because it makes the deadline's timer ready too
+		case isReset(ctx):
+			x.ending.cause = causeOfReset(runOfEvents(ctx), compensations.OriginalRun(ctx))
+		case ctx.Err() != nil: // checked early, because it makes the deadline's timer ready too
 			x.ending.cause = canceledCause()
 		case x.ending.cause == nil && x.isPastDeadline():
 			x.ending.cause = deadlineCause(deadline)
@@ -74,8 +77,8 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time
 
 // hasTurn reports whether there is anything to do but wait for steps.
 func (x *executor) hasTurn(ctx workflow.Context) bool {
-	return x.ending.cause != nil || len(x.schedule.ready) > 0 && x.mayLaunchStep() || x.running == 0 && !x.schedule.open ||
-		x.isPastDeadline() || x.silence.isDue() || x.silence.isUnwatched() || x.canUndo() || x.canStop(ctx)
+	return x.isOver(ctx) || len(x.schedule.ready) > 0 && x.mayLaunchStep() || x.running == 0 && !x.schedule.open ||
+		x.silence.isDue() || x.silence.isUnwatched() || x.canUndo() || x.canStop(ctx)
 }
 
 // hasWork reports whether the task has anything left to do, or may get more.
@@ -97,7 +100,7 @@ func (x *executor) canStop(ctx workflow.Context) bool {
 
 // isOver reports whether the task no longer goes forward.
 func (x *executor) isOver(ctx workflow.Context) bool {
-	return x.ending.cause != nil || ctx.Err() != nil || x.isPastDeadline()
+	return x.ending.cause != nil || ctx.Err() != nil || x.isPastDeadline() || isReset(ctx)
 }
 
 func (x *executor) isPastDeadline() bool { return x.deadline != nil && x.deadline.IsReady() }

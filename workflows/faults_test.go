@@ -230,6 +230,39 @@ func TestAResetAtAGateNeverRunsTheGatedStepOnAnOldApproval(t *testing.T) {
 	}
 }
 
+// sendIgnored makes a workflow task that ends while the gate is open.
+func (l *live) sendIgnored() {
+	g := l.awaitState(atGate).Gates[0]
+	l.sendSignal(workflows.SignalApprove, workflows.Decision{Step: g.Step, Digest: "sha256:another"})
+	l.awaitState(func(s workflows.State) bool { return atGate(s) && len(s.Ignored) == 1 })
+}
+
+// Nobody can decide at the gate of a run that was reset: its approval would only be refused.
+func TestAResetOfARunThatWaitsUnwindsAtOnce(t *testing.T) {
+	t.Run("at a gate", func(t *testing.T) {
+		l := startLive(t, &world{steps: addGate(chain("a", "b", "c"), "b", time.Hour), do: blockAt("c", never)})
+		l.sendIgnored()
+		l.approve()
+		l.awaitCalls("do c", 1)
+		l.resetWithoutSignals(3)
+		report, err := l.report()
+		requireType(t, err, workflows.TaskReset)
+		require.Equal(t, compensations.Unwound, report.Status)
+		require.Equal(t, []string{"do a", "plan b", "do b", "do c", "undo c", "undo b", "undo a"}, l.calls())
+	})
+	t.Run("for the agent of a session", func(t *testing.T) {
+		l := newLive(t, servertest.Client(t), &world{})
+		s := l.openSession()
+		_, err := s.Step(t.Context(), "", steps("a", "b").Steps...)
+		require.NoError(t, err)
+		l.resetTo(-1)
+		report, err := l.report()
+		requireType(t, err, workflows.TaskReset)
+		require.Equal(t, compensations.Unwound, report.Status)
+		require.Equal(t, []string{"do a", "do b", "undo b", "undo a"}, l.calls())
+	})
+}
+
 func TestAResetInTheMiddleOfAnUnwindFinishesIt(t *testing.T) {
 	w := &world{steps: chain("a", "b", "c"), do: refusing("c")}
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
@@ -275,49 +308,19 @@ func TestTheSameIDCannotRunTwice(t *testing.T) {
 	require.Equal(t, []string{"do a"}, l.calls())
 }
 
-// Whatever ends a reset run, and however early its reset point, what the original run did is undone.
-func TestARunThatWasResetUnwindsTheUnionWhateverEndsIt(t *testing.T) {
-	for name, end := range map[string]struct {
-		end  func(l *live)
-		kind compensations.CauseKind
-	}{
-		"rejected": {func(l *live) {
-			g := l.awaitState(atGate).Gates[0]
-			l.sendSignal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest})
-		}, compensations.Rejected},
-		"canceled": {func(l *live) {
-			l.awaitState(atGate)
-			require.NoError(l, l.client.CancelWorkflow(l.Context(), l.run.GetID(), ""))
-		}, compensations.Canceled},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := startLive(t, &world{steps: addGate(chain("a", "b", "c"), "b", time.Hour), do: blockAt("c", never)})
-			l.awaitState(atGate)
-			l.sendSignal(compensations.SignalResolve, "nothing") // a workflow task while the gate is open
-			l.awaitState(func(s workflows.State) bool { return atGate(s) && len(s.Ignored) == 1 })
-			l.approve()
-			l.awaitCalls("do c", 1)
-			l.resetWithoutSignals(3)
-			end.end(l)
-			report, err := l.report()
-			require.Error(t, err)
-			require.Equal(t, end.kind, report.Cause.Kind)
-			require.Equal(t, []string{"do a", "plan b", "do b", "do c", "undo c", "undo b", "undo a"}, l.calls())
-		})
-	}
-	t.Run("refused when it is compiled", func(t *testing.T) {
-		w := &world{steps: chain("a", "b"), do: blockAt("b", never)}
-		l := startLive(t, w)
-		l.awaitCalls("do b", 1)
-		w.mu.Lock()
-		w.refuse = temporal.NewNonRetryableApplicationError("no such host", string(activities.Refused), nil)
-		w.mu.Unlock()
-		l.resetTo(0)
-		report, err := l.report()
-		require.Error(t, err)
-		require.Equal(t, []string{"do a", "do b", "undo b", "undo a"}, l.calls())
-		require.NotContains(t, report.Cause.Text, "nothing was touched")
-	})
+// However early the reset point, what the original run did is undone.
+func TestAResetOfARunThatIsThenRefusedUnwindsWhatTheOriginalDid(t *testing.T) {
+	w := &world{steps: chain("a", "b"), do: blockAt("b", never)}
+	l := startLive(t, w)
+	l.awaitCalls("do b", 1)
+	w.mu.Lock()
+	w.refuse = temporal.NewNonRetryableApplicationError("no such host", string(activities.Refused), nil)
+	w.mu.Unlock()
+	l.resetTo(0)
+	report, err := l.report()
+	require.Error(t, err)
+	require.Equal(t, []string{"do a", "do b", "undo b", "undo a"}, l.calls())
+	require.NotContains(t, report.Cause.Text, "nothing was touched")
 }
 
 func TestCancelOfATaskWithADeadlineIsACancellation(t *testing.T) {

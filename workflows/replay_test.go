@@ -302,6 +302,10 @@ var scenarios = map[string]scenario{
 		func() *world { return &world{steps: chain("a", "b", "c"), do: blockAt("c", never)} },
 		func(l *live) { l.awaitCalls("do c", 1); l.resetTo(1) },
 	},
+	"reset-at-a-gate": { // reset is of before a run unwound as soon as it was reset
+		func() *world { return &world{steps: addGate(chain("a", "b"), "b", time.Hour)} },
+		func(l *live) { l.sendIgnored(); l.resetTo(-1) },
+	},
 }
 
 func refusing(step string) func(context.Context, string, int, activities.Forward) (activities.Result, error) {

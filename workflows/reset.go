@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"reflect"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -10,7 +11,30 @@ import (
 )
 
 // A reset run never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it in
-// another run (activities.ResetRun). A run also checks for itself before it opens a gate, commits or unwinds.
+// another run (activities.ResetRun). A run also checks for itself before it opens a gate, commits or unwinds, and whenever it waits for
+// steps, people or the agent of a session: nothing that they do could change how it ends.
+
+// changeReset is the version of a history in which a run that was reset unwinds as soon as it runs.
+const changeReset = "unwind-a-reset-run-at-once"
+
+// isReset reports whether the run is past the point that it was reset to. It adds nothing to the history of any other run.
+func isReset(ctx workflow.Context) bool {
+	if run := runOfEvents(ctx); run == "" || run == compensations.OriginalRun(ctx) {
+		return false
+	}
+	return workflow.GetVersion(ctx, changeReset, workflow.DefaultVersion, 1) == 1
+}
+
+// runOfEvents returns the id of the run that recorded the events that the workflow sees now: that of the original run until the reset
+// point, also when another run replays them. The SDK names children after it, but does not export it. It is empty if the SDK no
+// longer has it: a run that waits is then not told of its reset, and still refused every forward.
+func runOfEvents(ctx workflow.Context) string {
+	run := reflect.ValueOf(workflow.GetInfo(ctx)).Elem().FieldByName("currentRunID")
+	if run.Kind() != reflect.String {
+		return ""
+	}
+	return run.String()
+}
 
 // wasReset returns the cause to unwind if this run was reset from another; nil if it was not.
 func wasReset(ctx workflow.Context) *compensations.Cause {
@@ -23,7 +47,11 @@ func wasReset(ctx workflow.Context) *compensations.Cause {
 	if err == nil && own == original {
 		return nil
 	}
-	return &compensations.Cause{Kind: compensations.WasReset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds", own, original)}
+	return causeOfReset(own, original)
+}
+
+func causeOfReset(run, original string) *compensations.Cause {
+	return &compensations.Cause{Kind: compensations.WasReset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds", run, original)}
 }
 
 // takeOverLedger adds what the original run had registered after the reset point to the ledger. It returns false if that can
