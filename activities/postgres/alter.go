@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,21 +63,15 @@ func (c *connection) alter(n int64, s statement, words []string, before counts, 
 	if err != nil {
 		return err
 	}
-	try := trial{connection: c, statement: s, number: len(did.alterations) + 1, record: n, before: before, start: start, did: did}
-	var a *alteration
-	switch words[0] {
-	case "truncate":
-		a, err = try.truncate()
-	case "drop":
-		a, err = try.moveAway()
-	default:
-		a, err = try.create()
-	}
-	if err != nil || a == nil {
+	if err := c.run("SAVEPOINT alteration"); err != nil {
 		return err
 	}
-	a.Was = activities.DigestOf([]byte(was))
-	if err := try.prove(a, was); err != nil {
+	try := trial{connection: c, statement: s, number: len(did.alterations) + 1, record: n, before: before, start: start, did: did}
+	a, err := try.perform(words[0], was)
+	if _, ok := errors.AsType[noInverseError](err); ok {
+		err = c.blame(err, was)
+	}
+	if err != nil || a == nil {
 		return err
 	}
 	end, err := c.count()
@@ -92,6 +87,24 @@ func (c *connection) alter(n int64, s statement, words []string, before counts, 
 	return nil
 }
 
+// blame returns why a statement seems to have no inverse: it has none, or others have changed the schema while it was tried.
+func (c *connection) blame(err error, was string) error {
+	if err := c.run("ROLLBACK TO alteration"); err != nil {
+		return err
+	}
+	now, lost := c.describe()
+	switch {
+	case lost != nil:
+		return lost
+	case now != was:
+		return errInterfered
+	}
+	return err
+}
+
+// errInterfered says that the statements have to run again.
+var errInterfered = errors.New("others changed the schema while the step did; it is tried again")
+
 // firstNormalObject is the first id that is not of the server's own objects.
 const firstNormalObject = 16384
 
@@ -104,6 +117,23 @@ type trial struct {
 	record        int64
 	before, start counts // the counts before the step, and before the statement
 	did           *change
+}
+
+// perform runs the statement, in the way that its kind needs, and proves that it can be taken back; nil if it has nothing to do.
+func (t *trial) perform(kind, was string) (a *alteration, err error) {
+	switch kind {
+	case "truncate":
+		a, err = t.truncate()
+	case "drop":
+		a, err = t.moveAway()
+	default:
+		a, err = t.create()
+	}
+	if err != nil || a == nil {
+		return nil, err
+	}
+	a.Was = activities.DigestOf([]byte(was))
+	return a, t.prove(a, was)
 }
 
 // holding is a schema of ours that holds what a statement takes out of the way.
@@ -153,8 +183,13 @@ func (t *trial) prove(a *alteration, was string) error {
 }
 
 func (t *trial) noInverse(why string) error {
-	return refused("%s: it has no exact inverse (%s); nothing was changed. Write the step as http or container command with an undo of its own, or run it by hand", t.where, why)
+	return noInverseError{refused("%s: it has no exact inverse (%s); nothing was changed. Write the step as http or container command with an undo of its own, or run it by hand", t.where, why)}
 }
+
+// noInverseError refuses a statement that cannot be taken back exactly.
+type noInverseError struct{ error }
+
+func (e noInverseError) Unwrap() error { return e.error }
 
 // checkAffected refuses tables that the worker may not change, or whose rows the step has changed already: their images would not fit.
 func (t *trial) checkAffected(oid uint32, name string) error {
@@ -189,7 +224,7 @@ func (t *trial) create() (*alteration, error) {
 	}
 	var a alteration
 	isNew := map[uint32]bool{}
-	fresh := lacking(after, before)
+	fresh := slices.DeleteFunc(lacking(after, before), func(o object) bool { return !o.Ours })
 	for _, o := range fresh {
 		isNew[o.OID] = isNew[o.OID] || o.Sub == 0
 	}
@@ -215,7 +250,7 @@ func (t *trial) create() (*alteration, error) {
 		return nil, err
 	}
 	for oid, node := range now {
-		if old, there := nodes[oid]; there && old != node && !t.did.isMade(oid) {
+		if old, there := nodes[oid]; there && old.node != node.node && node.ours && !t.did.isMade(oid) {
 			return nil, t.noInverse("it rewrites the table " + node.name)
 		}
 	}
@@ -263,18 +298,19 @@ type fileNode struct {
 	node uint32
 	kind string
 	name string
+	ours bool // the current transaction has given it to the table
 }
 
 func (c *connection) fileNodes() (map[uint32]fileNode, error) {
 	all := map[uint32]fileNode{}
 	err := c.withPlainNames(func() error {
-		rows, err := c.Query(c.ctx, "SELECT oid, relfilenode, relkind::text, oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'S', 'm') AND oid >= 16384")
+		rows, err := c.Query(c.ctx, "SELECT oid, relfilenode, relkind::text, oid::regclass::text, "+ours+" FROM pg_class x WHERE relkind IN ('r', 'S', 'm') AND oid >= 16384")
 		if err != nil {
 			return c.explain(err)
 		}
 		var oid uint32
 		var f fileNode
-		_, err = pgx.ForEachRow(rows, []any{&oid, &f.node, &f.kind, &f.name}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&oid, &f.node, &f.kind, &f.name, &f.ours}, func() error {
 			all[oid] = f
 			return nil
 		})

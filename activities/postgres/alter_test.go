@@ -1,9 +1,12 @@
 package postgres_test
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -145,4 +148,40 @@ func TestWhatIsHeldGoesWithItsRecord(t *testing.T) {
 	require.NoError(t, s.action.Release(t.Context(), s.entry))
 	require.Equal(t, "0", count())
 	d.run(`DELETE FROM customer`)
+}
+
+// TestWhatOthersDoToTheSchemaMeanwhileIsTheirs: a statement waits, and somebody else makes a table and rewrites another.
+func TestWhatOthersDoToTheSchemaMeanwhileIsTheirs(t *testing.T) {
+	t.Parallel()
+	const waits = "CREATE TABLE made AS SELECT 1 AS a FROM pg_advisory_xact_lock(7)"
+	for name, c := range map[string]struct{ step, others string }{
+		"make":    {waits, "CREATE TABLE theirs (a int)"},
+		"rewrite": {waits, "CREATE TABLE theirs (a int); ALTER TABLE loose ALTER a TYPE bigint"},
+		"alter":   {"TRUNCATE line", "CREATE TABLE theirs (a int); ALTER TABLE loose ALTER a TYPE bigint"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, shop)
+			s := d.exec(c.step)
+			other, err := pgx.Connect(t.Context(), d.dsn)
+			require.NoError(t, err)
+			defer func() { _ = other.Close(context.Background()) }()
+			_, err = other.Exec(t.Context(), `BEGIN; SELECT pg_advisory_xact_lock(7); LOCK TABLE line IN ACCESS SHARE MODE; `+c.others)
+			require.NoError(t, err)
+			done := make(chan error, 1)
+			go func() {
+				_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+				done <- err
+			}()
+			require.Eventually(t, func() bool {
+				return d.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == "1"
+			}, 20*time.Second, 10*time.Millisecond)
+			_, err = other.Exec(t.Context(), "COMMIT")
+			require.NoError(t, err)
+			require.NoError(t, <-done)
+			s.undo(activities.Restored)
+			require.Equal(t, "0", d.value("SELECT count(*) FROM theirs"))
+			require.Equal(t, "10", d.value("SELECT count(*) FROM loose"))
+		})
+	}
 }

@@ -104,7 +104,7 @@ func (c *connection) rehearse(n int64, statements []statement) (*change, []strin
 		}
 		did, err := c.perform(n, statements)
 		missing, isMissing := errors.AsType[uncaptured](err)
-		if !isMissing {
+		if !isMissing && !errors.Is(err, errInterfered) {
 			return did, prepared, err
 		}
 		if err := c.run("ROLLBACK TO rehearsal"); err != nil {
@@ -120,7 +120,7 @@ func (c *connection) rehearse(n int64, statements []statement) (*change, []strin
 	return nil, nil, errUnprepared
 }
 
-var errUnprepared = errors.New("the statements change other tables each time they run; it is tried again")
+var errUnprepared = errors.New("the statements change other tables, or others change the schema, each time they run; it is tried again")
 
 // Apply runs the statements in one transaction together with their record.
 func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
@@ -154,7 +154,7 @@ func (c *connection) applyOnce(e activities.Entry, s activities.Step, statements
 			c.rollback()
 		}
 		missing, isMissing := errors.AsType[uncaptured](err)
-		if !isMissing {
+		if !isMissing && !errors.Is(err, errInterfered) {
 			return result, err
 		}
 		if err := c.prepareShortly(missing.tables); err != nil {

@@ -52,17 +52,23 @@ type object struct {
 	Kind  string // as DROP names it; empty where it goes with another
 	Name  string // as DROP takes it
 	Table string // of a column or constraint
+	Ours  bool   // the current transaction has written its row of the catalog
 }
 
+// ours is the condition that the current transaction, or a savepoint of it, has written a row x of a catalog, and not another one that has
+// committed meanwhile: of the transactions since, only our own is in progress in what we see.
+const ours = `CASE WHEN age(x.xmin) > 0 THEN false ELSE
+	pg_xact_status((pg_current_xact_id()::text::bigint / 4294967296 * 4294967296 + x.xmin::text::bigint)::text::xid8) = 'in progress' END`
+
 // listObjects lists what statements can make.
-const listObjects = `SELECT 'pg_class'::regclass::oid, c.oid, 0, CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'S' THEN 'SEQUENCE' WHEN 'i' THEN 'INDEX' WHEN 'I' THEN 'INDEX'
-		WHEN 'r' THEN 'TABLE' WHEN 'p' THEN 'TABLE' ELSE '' END, c.oid::regclass::text, '' FROM pg_class c WHERE c.oid >= 16384 AND c.relnamespace <> 'pg_toast'::regnamespace
-	UNION ALL SELECT 'pg_proc'::regclass::oid, oid, 0, 'ROUTINE', oid::regprocedure::text, '' FROM pg_proc WHERE oid >= 16384
-	UNION ALL SELECT 'pg_type'::regclass::oid, oid, 0, CASE WHEN typtype = 'd' THEN 'DOMAIN' WHEN typrelid = 0 AND typelem = 0 AND typtype <> 'm' OR typtype = 'c' AND EXISTS (SELECT FROM pg_class c WHERE c.oid = typrelid AND c.relkind = 'c') THEN 'TYPE' ELSE '' END, oid::regtype::text, ''
-		FROM pg_type WHERE oid >= 16384
-	UNION ALL SELECT 'pg_namespace'::regclass::oid, oid, 0, 'SCHEMA', quote_ident(nspname), '' FROM pg_namespace WHERE oid >= 16384
-	UNION ALL SELECT 'pg_constraint'::regclass::oid, oid, 0, 'CONSTRAINT', quote_ident(conname), conrelid::regclass::text FROM pg_constraint WHERE conrelid >= 16384
-	UNION ALL SELECT 'pg_attribute'::regclass::oid, attrelid, attnum, 'COLUMN', quote_ident(attname), attrelid::regclass::text FROM pg_attribute WHERE attrelid >= 16384 AND attnum > 0 AND NOT attisdropped
+const listObjects = `SELECT 'pg_class'::regclass::oid, x.oid, 0, CASE x.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'S' THEN 'SEQUENCE' WHEN 'i' THEN 'INDEX' WHEN 'I' THEN 'INDEX'
+		WHEN 'r' THEN 'TABLE' WHEN 'p' THEN 'TABLE' ELSE '' END, x.oid::regclass::text, '', ` + ours + ` FROM pg_class x WHERE x.oid >= 16384 AND x.relnamespace <> 'pg_toast'::regnamespace
+	UNION ALL SELECT 'pg_proc'::regclass::oid, oid, 0, 'ROUTINE', oid::regprocedure::text, '', ` + ours + ` FROM pg_proc x WHERE oid >= 16384
+	UNION ALL SELECT 'pg_type'::regclass::oid, oid, 0, CASE WHEN typtype = 'd' THEN 'DOMAIN' WHEN typrelid = 0 AND typelem = 0 AND typtype <> 'm' OR typtype = 'c' AND EXISTS (SELECT FROM pg_class c WHERE c.oid = typrelid AND c.relkind = 'c') THEN 'TYPE' ELSE '' END, oid::regtype::text, '', ` + ours + `
+		FROM pg_type x WHERE oid >= 16384
+	UNION ALL SELECT 'pg_namespace'::regclass::oid, oid, 0, 'SCHEMA', quote_ident(nspname), '', ` + ours + ` FROM pg_namespace x WHERE oid >= 16384
+	UNION ALL SELECT 'pg_constraint'::regclass::oid, oid, 0, 'CONSTRAINT', quote_ident(conname), conrelid::regclass::text, ` + ours + ` FROM pg_constraint x WHERE conrelid >= 16384
+	UNION ALL SELECT 'pg_attribute'::regclass::oid, attrelid, attnum, 'COLUMN', quote_ident(attname), attrelid::regclass::text, ` + ours + ` FROM pg_attribute x WHERE attrelid >= 16384 AND attnum > 0 AND NOT attisdropped
 		AND EXISTS (SELECT FROM pg_class c WHERE c.oid = attrelid AND c.relkind IN ('r', 'p'))`
 
 // withPlainNames runs do with a search path under which the server writes every name with its schema.

@@ -72,7 +72,7 @@ func (t *trial) wouldEmpty() (map[uint32]fileNode, error) {
 		}
 		is, err := t.fileNodes()
 		for oid, node := range is {
-			if was[oid] != node && !t.did.isMade(oid) {
+			if was[oid].node != node.node && node.ours && !t.did.isMade(oid) {
 				changed[oid] = node
 			}
 		}
