@@ -45,8 +45,8 @@ func Command(ctx context.Context, args []string) (figures any, missed []string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	fmt.Printf("\n%d tasks (%d committed, %d unwound), %d kills at %d of %d points and at random moments, %d frozen, %d restarts of the server: lost %d, doubled %d, orphaned %d, blocked %d\n",
-		f.Tasks, f.Committed, f.Unwound, f.Kills, f.Points, f.Of, f.Frozen, f.Servers, f.Lost, f.Doubled, f.Orphaned, f.Blocked)
+	fmt.Printf("\n%d tasks (%d committed, %d unwound), %d kills at %d of %d points and at random moments, %d frozen, %d restarts of the server, %d of the database: lost %d, doubled %d, orphaned %d, blocked %d\n",
+		f.Tasks, f.Committed, f.Unwound, f.Kills, f.Points, f.Of, f.Frozen, f.Servers, f.Databases, f.Lost, f.Doubled, f.Orphaned, f.Blocked)
 	for _, c := range []struct {
 		what string
 		n    int

@@ -46,6 +46,11 @@ const (
 	dropEngine  kind = "drop engine"   // every connection to it breaks
 	dropBefore  kind = "stripe before" // Stripe drops connections before it has acted
 	dropAfter   kind = "stripe after"  // or after
+	killCalls   kind = "kill calls"    // the processes that work on the host's SQLite databases
+
+	killDatabase  kind = "kill database"  // the PostgreSQL server, and start it again
+	stallDatabase kind = "stall database" // it answers nothing for a while
+	dropDatabase  kind = "drop database"  // every connection to it breaks
 )
 
 // injectors do a fault when its time has come. Those of a point are armed beforehand, and are not here.
@@ -76,6 +81,19 @@ var injectors = map[kind]func(context.Context, *run, fault) error{
 	},
 	dropEngine: func(_ context.Context, r *run, _ fault) error {
 		r.wire.drop()
+		return nil
+	},
+	killCalls: func(_ context.Context, r *run, f fault) error {
+		r.fleet.members[f.Host].killThose("unwind-sqlite")
+		return nil
+	},
+	killDatabase: func(ctx context.Context, r *run, f fault) error { return r.restartPostgres(ctx, f.For) },
+	stallDatabase: func(ctx context.Context, r *run, f fault) error {
+		r.postgres.wire.stall(ctx, f.For)
+		return nil
+	},
+	dropDatabase: func(_ context.Context, r *run, _ fault) error {
+		r.postgres.wire.drop()
 		return nil
 	},
 	dropBefore: func(_ context.Context, r *run, f fault) error { return r.dropStripe(emulator.DropBefore, f.Nth) },
@@ -126,6 +144,14 @@ func (p plan) faults(r *rand.Rand, first target, all []target, hosts int) (fault
 		chance(4, fault{Kind: killExecs})
 		chance(4, fault{Kind: killHelper})
 	}
+	if p.uses("sqlite.") {
+		chance(3, fault{Kind: killCalls})
+	}
+	if p.uses("postgres.") {
+		chance(4, fault{Kind: killDatabase})
+		chance(4, fault{Kind: stallDatabase})
+		chance(4, fault{Kind: dropDatabase})
+	}
 	return faults
 }
 
@@ -147,6 +173,9 @@ func (p plan) reachable(all []target) (some []target) {
 func comesTo(p part, t target) bool {
 	on, _ := p.host()
 	if c, ok := p.(*inContainer); ok && (t.Volumes && !c.Volume || t.Plain && c.Volume) {
+		return false
+	}
+	if s, ok := p.(*inSQLite); ok && !s.comesTo(t.Label) {
 		return false
 	}
 	return slices.Contains(p.actions(), t.Action) && t.on(on)

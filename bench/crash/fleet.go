@@ -36,13 +36,22 @@ type member struct {
 
 func (m *member) files() string { return filepath.Join(m.dir, "files") }
 func (m *member) infra() string { return filepath.Join(m.dir, "infra") }
+func (m *member) data() string  { return filepath.Join(m.dir, "data") }
 func (m *member) armed() string { return filepath.Join(m.dir, "armed") }
 func (m *member) fired() string { return filepath.Join(m.dir, "fired") }
 func (m *member) log() string   { return filepath.Join(m.dir, "log") }
 
+// setSecret adds a secret that is read from a file.
+func (m *member) setSecret(name, path string) {
+	if m.Secrets == nil {
+		m.Secrets = map[string]string{}
+	}
+	m.Secrets[name] = "file:" + path
+}
+
 // settle makes a member's folders, and writes its order.
 func (m *member) settle(o order) error {
-	for _, dir := range []string{m.files(), m.infra(), m.armed(), m.fired(), m.State} {
+	for _, dir := range []string{m.files(), m.infra(), m.data(), m.armed(), m.fired(), m.State} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}

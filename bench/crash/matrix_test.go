@@ -13,7 +13,7 @@ import (
 func worlds(t *testing.T) []string {
 	t.Helper()
 	all := []string{"file", "stripe"}
-	for world, why := range map[string]error{"container": hasEngine(), "terraform": hasTerraform()} {
+	for world, why := range missing() {
 		if why == nil {
 			all = append(all, world)
 			continue

@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +17,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/postgres"
+	"github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/activities/stripe"
+	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
@@ -66,24 +70,31 @@ func (m mutant) Undo(ctx context.Context, e activities.Entry, d activities.Decis
 	return m.undo(m, ctx, e, d)
 }
 
-// mutate opens the worlds of files and of Stripe with every action changed.
+// mutate opens the worlds of files, of Stripe and of databases with every action changed.
 func mutate(change func(mutant) mutant) Opener {
 	return func(c host.Config) (host.Config, []activities.World, error) {
-		files, err := file.New(file.Config{Roots: c.File.Roots})
-		if err != nil {
+		var all []activities.World
+		var problems []error
+		add := func(w activities.World, err error) { all, problems = append(all, w), append(problems, err) }
+		add(file.New(file.Config{Roots: c.File.Roots}))
+		if c.Stripe != nil {
+			add(stripe.New(stripe.Config{Key: func() (string, error) { return "sk_test_of_a_mutant", nil }, BaseURL: c.Stripe.URL}))
+		}
+		if c.SQLite != nil {
+			add(sqlite.New(sqlite.Config{State: filepath.Join(c.State, "sqlite"), Roots: c.SQLite.Roots}))
+		}
+		if c.Postgres != nil {
+			add(postgres.New(c.PostgresDatabases()))
+		}
+		if err := errors.Join(problems...); err != nil {
 			return c, nil, err
 		}
-		pay, err := stripe.New(stripe.Config{Key: func() (string, error) { return "sk_test_of_a_mutant", nil }, BaseURL: c.Stripe.URL})
-		if err != nil {
-			return c, nil, err
-		}
-		all := []activities.World{files, pay}
 		for _, w := range all {
 			for i, a := range w.Actions {
 				w.Actions[i] = change(mutant{Action: a, files: c.File.Roots[0]})
 			}
 		}
-		c.File, c.Stripe = nil, nil
+		c.File, c.Stripe, c.SQLite, c.Postgres = nil, nil, nil, nil
 		return c, all, nil
 	}
 }
@@ -104,7 +115,7 @@ func forgetsTheFence(m mutant, ctx context.Context, e activities.Entry, s activi
 }
 
 func dropsTheRegistration(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
-	if m.Spec().Name == "file.delete" {
+	if m.Spec().Name != "file.write" {
 		return activities.Undone{Outcome: activities.Nothing, Observed: "there is no record of it"}, nil
 	}
 	return m.Action.Undo(ctx, e, d)
@@ -159,7 +170,7 @@ func rollsNothingBack(m mutant, ctx context.Context, e activities.Entry, d activ
 }
 
 func redoesNothing(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
-	if e.Redoes != "" && m.Spec().Name == "file.delete" {
+	if e.Redoes != "" && m.Spec().Name != "file.write" {
 		return activities.Result{Summary: "done again"}, nil
 	}
 	return m.Action.Apply(ctx, e, s, want)
@@ -192,10 +203,18 @@ func TestMutantsAreFound(t *testing.T) {
 		{"leaves what it staged", fails, stays, nil, 100, &files{}, orphaned},
 		{"rolls nothing back", commits, rolledBack, nil, 100, &files{Deletes: true}, lost},
 		{"redoes nothing", commits, redone, nil, 100, &files{Deletes: true}, lost},
+		{"drops a registration", fails, stays, nil, 100, &inSQLite{}, lost},
+		{"drops a registration", fails, stays, nil, 100, &inPostgres{Alters: true}, lost},
+		{"redoes nothing", commits, redone, nil, 100, &inSQLite{Alters: true}, lost},
+		{"redoes nothing", commits, redone, nil, 100, &inPostgres{}, lost},
 		{"never comes back", fails, stays, nil, 100, &files{}, func(f Figures) int { return f.Blocked }},
 	} {
-		t.Run(strings.TrimSpace(c.mutant+", a task that "+string(c.ends)+" "+string(c.sequel)), func(t *testing.T) {
+		world := activities.WorldOf(c.part.actions()[0])
+		t.Run(strings.TrimSpace(fmt.Sprintf("%s of %s, a task that %s %s", c.mutant, world, c.ends, c.sequel)), func(t *testing.T) {
 			t.Parallel()
+			if why := missing()[world]; why != nil {
+				testrun.Skipf(t, "nothing of world %s is tested: %v", world, why)
+			}
 			p := plan{ID: "mutant", Ends: c.ends, Sequel: c.sequel, Faults: c.faults, Attempts: max(c.tries, 1)}
 			if c.finds == nil {
 				p.Attempts = 100
@@ -205,7 +224,7 @@ func TestMutantsAreFound(t *testing.T) {
 				each.name(n)
 			}
 			f, err := Run(t.Context(), Options{
-				Hosts: 1, Patience: 25 * time.Second, Worlds: []string{"file", "stripe"}, Log: t.Output(), opener: c.mutant, plans: []plan{p},
+				Hosts: 1, Patience: 25 * time.Second, Worlds: []string{"file", world}, Log: t.Output(), opener: c.mutant, plans: []plan{p},
 			})
 			require.NoError(t, err)
 			require.Equal(t, 1, f.Tasks)

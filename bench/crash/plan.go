@@ -138,12 +138,18 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 		c := drawContainer(r, hosts)
 		c.Reads = c.Reads || t.Reads
 		c.Volume = t.Volumes || c.Volume && !t.Plain
-		if !t.on(c.Host) { // a fleet of one has no other
+		for n := 0; n < hosts && !t.on(c.Host); n++ { // a fleet of one has no other
 			c.Host = (c.Host + 1) % hosts
 		}
 		return c
 	case "terraform":
 		return drawInfra(r, hosts)
+	case "sqlite":
+		s := drawSQLite(r, hosts)
+		s.Alters = s.Alters && t.Label != "sqlite.exec:undo-locked" || t.Label == "sqlite.exec:copied"
+		return s
+	case "postgres":
+		return drawPostgres(r)
 	}
 	var kinds []string
 	for kind, steps := range purchases {
@@ -165,7 +171,7 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 // anyPart is a part of any world, the costly ones less often.
 func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 	for {
-		switch n := r.IntN(20); {
+		switch n := r.IntN(27); {
 		case n < 9:
 			return &files{Host: r.IntN(hosts), Deletes: r.IntN(3) == 0}
 		case n < 16:
@@ -175,6 +181,14 @@ func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 		case n < 18:
 			if slices.Contains(worlds, "container") {
 				return drawContainer(r, hosts)
+			}
+		case n < 23:
+			if slices.Contains(worlds, "postgres") {
+				return drawPostgres(r)
+			}
+		case n < 25:
+			if slices.Contains(worlds, "sqlite") {
+				return drawSQLite(r, hosts)
 			}
 		default:
 			if slices.Contains(worlds, "terraform") {

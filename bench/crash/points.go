@@ -94,6 +94,17 @@ var points = map[string]map[phase]string{
 		rolling: "kept",
 		redoing: "put-back",
 	},
+	"sqlite.exec": {
+		planning:  "rehearsed taken-back",
+		forward:   "locked copied captured recorded marked committed applied",
+		unwinding: "undo-begun undo-fenced undo-locked undo-acting undo-committed undone",
+	},
+	"postgres.exec": {
+		planning:  "rehearsed",
+		forward:   "journal recorded performed complete committed",
+		unwinding: "undo-begun fenced removed restored outcome",
+	},
+
 	"terraform.apply":      {forward: "planned recorded applied left done"},
 	"terraform.front":      {forward: "ready passed-on"},
 	"terraform.supervisor": {forward: "begun registered locked allowed started ended"},

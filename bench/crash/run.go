@@ -26,6 +26,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -44,7 +45,7 @@ type Options struct {
 	Patience time.Duration
 	// Hosts is how many workers there are, Side how many tasks run side by side. Default to 3 and 6.
 	Hosts, Side int
-	// Worlds are those that tasks use. Defaults to file, stripe and those of container and terraform that the machine has.
+	// Worlds are those that tasks use. Defaults to file, stripe and those of container, terraform, sqlite and postgres that the machine has.
 	Worlds []string
 	// Log gets a line for each task. Defaults to nowhere.
 	Log io.Writer
@@ -73,7 +74,7 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.Worlds == nil {
 		o.Worlds = []string{"file", "stripe"}
-		for world, why := range map[string]error{"container": hasEngine(), "terraform": hasTerraform()} {
+		for world, why := range missing() {
 			if why != nil {
 				fmt.Fprintf(o.Log, "no tasks of world %s: %v\n", world, why)
 				continue
@@ -83,6 +84,11 @@ func (o Options) WithDefaults() Options {
 		slices.Sort(o.Worlds)
 	}
 	return o
+}
+
+// missing says, of each world that not every machine has, why this one has not; nil where it has.
+func missing() map[string]error {
+	return map[string]error{"container": hasEngine(), "terraform": hasTerraform(), "sqlite": hasSQLite(), "postgres": postgrestest.Missing()}
 }
 
 func hasEngine() error {
@@ -104,7 +110,7 @@ func hasTerraform() error {
 
 // Figures are the results of a run.
 type Figures struct {
-	// Kills counts processes that were killed: workers, and supervisors at points of their own.
+	// Kills counts processes that were killed: workers, supervisors at points of their own, calls of SQLite, and the PostgreSQL server.
 	Kills    int `json:"kills"`
 	Lost     int `json:"lost"`
 	Doubled  int `json:"doubled"`
@@ -123,8 +129,9 @@ type Figures struct {
 	Named int `json:"named"`
 	// Frozen counts workers that were stopped at a point and resumed when their task was over.
 	Frozen int `json:"frozen"`
-	// Servers counts restarts of the Temporal server.
-	Servers int `json:"servers"`
+	// Servers counts restarts of the Temporal server, Databases those of the PostgreSQL server.
+	Servers   int `json:"servers"`
+	Databases int `json:"databases"`
 	// Points counts the labelled points at which a process broke, Of those that there are.
 	Points int     `json:"points"`
 	Of     int     `json:"of"`
@@ -140,6 +147,7 @@ type run struct {
 	client   client.Client
 	fleet    *fleet
 	emulator *emulator.Emulator
+	postgres *postgresServer
 	engine   *docker.Client
 	wire     *wire
 	image    string
@@ -207,7 +215,7 @@ func (r *run) setStage(ctx context.Context) (err error) {
 	}
 	r.closers = append(r.closers, func() error { r.client.Close(); return nil })
 	r.fleet = muster(r.Hosts, r.dir, r.Seed, &r.kills)
-	for world, set := range map[string]func(context.Context) error{"stripe": r.setStripe, "container": r.setEngine, "terraform": r.setTerraform} {
+	for world, set := range map[string]func(context.Context) error{"stripe": r.setStripe, "container": r.setEngine, "terraform": r.setTerraform, "sqlite": r.setSQLite, "postgres": r.setPostgres} {
 		if slices.Contains(r.Worlds, world) {
 			if err := set(ctx); err != nil {
 				return fmt.Errorf("world %s: %w", world, err)
@@ -245,7 +253,7 @@ func (r *run) setStripe(context.Context) error {
 		return err
 	}
 	for _, m := range r.fleet.members {
-		m.Secrets = map[string]string{"STRIPE_KEY": "file:" + key}
+		m.setSecret("STRIPE_KEY", key)
 		m.Stripe = &host.StripeConfig{Key: "STRIPE_KEY", URL: server.URL}
 	}
 	return nil
@@ -386,6 +394,13 @@ func (r *run) close() error {
 		v.Orphaned = append(v.Orphaned, left...)
 	}
 	v.Orphaned = append(v.Orphaned, r.processes()...)
+	if r.postgres != nil {
+		left, err := r.postgres.lingering(context.Background())
+		if err != nil {
+			return err
+		}
+		v.Orphaned = append(v.Orphaned, left...)
+	}
 	if r.emulator != nil {
 		if c := r.emulator.Counters(); c.Charged-c.Refunded > r.moved {
 			v.Doubled = append(v.Doubled, fmt.Sprintf("Stripe has taken %d more than the committed tasks say", c.Charged-c.Refunded-r.moved))
@@ -402,13 +417,13 @@ func (r *run) close() error {
 		}
 	}
 	all := targets(r.Worlds)
-	var missing []string
+	var unbroken []string
 	for _, t := range all {
 		if !labels[t.Label] {
-			missing = append(missing, t.Label)
+			unbroken = append(unbroken, t.Label)
 		}
 	}
-	fmt.Fprintln(r.Log, "nothing broke at:", missing)
+	fmt.Fprintln(r.Log, "nothing broke at:", unbroken)
 	f := &r.figures
 	f.Kills, f.Seed, f.Worlds, f.Points, f.Of = r.killed(), r.Seed, r.Worlds, len(labels), len(all)
 	return nil

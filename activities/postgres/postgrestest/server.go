@@ -2,6 +2,7 @@
 package postgrestest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,11 @@ const Role = "worker"
 // Server is a running server.
 type Server struct {
 	dir     string
+	attr    *syscall.SysProcAttr
+	program string
+	options []string
 	process *exec.Cmd
+	ended   chan struct{} // closed when the process has ended
 	names   atomic.Int64
 }
 
@@ -43,6 +48,15 @@ var (
 	start      = sync.OnceValues(func() (*Server, error) { return Start(quick...) })
 	errMissing = errors.New("PostgreSQL is not installed")
 )
+
+// Quick starts a server of its own that keeps nothing through a crash of the machine, but all through a crash of its own.
+func Quick() (*Server, error) { return Start(quick...) }
+
+// Missing says why no server can be started on this machine; nil where one can.
+func Missing() error {
+	_, err := program("postgres")
+	return err
+}
 
 // Need returns the server of the test binary. It skips the test where PostgreSQL is not installed.
 func Need(t testing.TB) *Server {
@@ -60,7 +74,7 @@ func Need(t testing.TB) *Server {
 // Stop ends all servers that were started. Call it at the end of TestMain.
 func Stop() {
 	running.Range(func(s, _ any) bool {
-		s.(*Server).stop() //nolint:forcetypeassert // nothing else is stored
+		s.(*Server).Stop() //nolint:forcetypeassert // nothing else is stored
 		return true
 	})
 }
@@ -89,8 +103,8 @@ func Start(options ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir}
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}
+	s := &Server{dir: dir, attr: attr, program: server}
 	if os.Geteuid() == 0 { // the server refuses to run as root
 		nobody, err := user.Lookup("nobody")
 		if err != nil {
@@ -103,45 +117,100 @@ func Start(options ...string) (*Server, error) {
 			return nil, err
 		}
 	}
-	run := func(name string, args ...string) *exec.Cmd {
-		c := exec.Command(name, args...)
-		c.Dir, c.SysProcAttr, c.Env = dir, attr, []string{"LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}
-		return c
-	}
 	data := filepath.Join(dir, "data")
-	if out, err := run(initdb, "-D", data, "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C.UTF-8").CombinedOutput(); err != nil {
+	if out, err := s.command(initdb, "-D", data, "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C.UTF-8").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w: %s", err, out)
 	}
-	s.process = run(server, append([]string{"-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "max_connections=300"}, options...)...)
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
+	s.options = append([]string{"-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "max_connections=300"}, options...)
+	if err := s.launch(); err != nil {
 		return nil, err
+	}
+	running.Store(s, true)
+	return s, s.ask("CREATE ROLE " + Role + " LOGIN; GRANT SET ON PARAMETER session_replication_role TO " + Role)
+}
+
+// command is one of PostgreSQL's programs, as a user who is not root.
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	c := exec.Command(name, args...)
+	c.Dir, c.SysProcAttr, c.Env = s.dir, s.attr, []string{"LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}
+	return c
+}
+
+func (s *Server) log() string { return filepath.Join(s.dir, "log") }
+
+func (s *Server) launch() error {
+	s.process = s.command(s.program, s.options...)
+	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
 	}
 	defer log.Close()
 	s.process.Stdout, s.process.Stderr = log, log
 	if err := s.process.Start(); err != nil {
-		return nil, err
+		return err
 	}
-	running.Store(s, true)
+	s.ended = make(chan struct{})
+	process, ended := s.process, s.ended
+	go func() {
+		_ = process.Wait() // its log says why
+		close(ended)
+	}()
+	return nil
+}
+
+// startLimit is how long a server may take until it answers.
+const startLimit = time.Minute
+
+// ask runs statements as a superuser as soon as the server answers.
+func (s *Server) ask(sql string) error {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	for began := time.Now(); ; {
 		conn, err := pgx.Connect(context.Background(), s.Admin("postgres"))
 		if err == nil {
-			_, err = conn.Exec(context.Background(), "CREATE ROLE "+Role+" LOGIN; GRANT SET ON PARAMETER session_replication_role TO "+Role)
-			return s, errors.Join(err, conn.Close(context.Background()))
+			_, err = conn.Exec(context.Background(), sql)
+			return errors.Join(err, conn.Close(context.Background()))
 		}
-		if time.Since(began) > time.Minute {
-			said, _ := os.ReadFile(log.Name())
-			return nil, fmt.Errorf("the server does not answer: %w: %s", err, said)
+		if time.Since(began) > startLimit {
+			said, _ := os.ReadFile(s.log())
+			return fmt.Errorf("the server does not answer: %w: %s", err, said)
 		}
 		<-again.C
 	}
 }
 
-func (s *Server) stop() {
+// Kill kills the server with SIGKILL. Its connections end when they notice.
+func (s *Server) Kill() {
+	_ = s.process.Process.Kill()
+	<-s.ended
+}
+
+// Restart starts a server again that was killed, as soon as the last connection of the killed one has ended, and returns when it answers.
+func (s *Server) Restart() error {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for began := time.Now(); ; <-again.C {
+		if err := s.launch(); err != nil {
+			return err
+		}
+		answers := make(chan error, 1)
+		go func() { answers <- s.ask("SELECT 1") }()
+		select {
+		case err := <-answers:
+			return err
+		case <-s.ended: // what the killed server shared is still in use
+			if time.Since(began) > startLimit {
+				said, _ := os.ReadFile(s.log())
+				return fmt.Errorf("the server does not start again: %s", said)
+			}
+		}
+	}
+}
+
+// Stop ends the server, and removes all that it has.
+func (s *Server) Stop() {
 	_ = s.process.Process.Signal(syscall.SIGQUIT) // at once: nothing is kept
-	_ = s.process.Wait()
+	<-s.ended
 	_ = os.RemoveAll(s.dir)
 	running.Delete(s)
 }
@@ -206,24 +275,58 @@ func DumpAll(t testing.TB, dsn string) string {
 
 func runDump(t testing.TB, dsn string, options ...string) string {
 	t.Helper()
-	dump, err := program("pg_dump")
+	out, err := dump(dsn, append(options, "--exclude-schema=unwind*")...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(dump, append(options, "-d", dsn, "--exclude-schema=unwind*")...).Output()
+	return out
+}
+
+func dump(dsn string, options ...string) (string, error) {
+	name, err := program("pg_dump")
 	if err != nil {
-		t.Fatalf("pg_dump: %v", err)
+		return "", err
 	}
-	return string(out)
+	c := exec.Command(name, append(options, "-d", dsn)...)
+	var said bytes.Buffer
+	c.Stderr = &said
+	out, err := c.Output()
+	if err != nil {
+		return "", fmt.Errorf("pg_dump: %w: %s", err, said.Bytes())
+	}
+	return string(out), nil
+}
+
+// DumpSchema is all that one schema of a database holds, with the rows of each table in order of their text, and without the triggers of
+// Unwind.
+func DumpSchema(dsn, schema string) (string, error) {
+	out, err := dump(dsn, "--schema="+schema, "--lock-wait-timeout=20s")
+	if err != nil {
+		return "", err
+	}
+	lines := readable(out)
+	for from := 0; from < len(lines); from++ {
+		if !strings.HasPrefix(lines[from], "COPY ") {
+			continue
+		}
+		rows := slices.Index(lines[from:], `\.`)
+		slices.Sort(lines[from+1 : from+rows])
+		from += rows
+	}
+	return strings.Join(lines, "\n"), nil
 }
 
 // dumpSchema leaves out what pg_dump writes of the triggers of Unwind.
 func dumpSchema(t testing.TB, dsn string) string {
 	t.Helper()
-	lines := strings.Split(runDump(t, dsn, "--schema-only"), "\n")
-	return strings.Join(slices.DeleteFunc(lines, func(line string) bool {
+	return strings.Join(readable(runDump(t, dsn, "--schema-only")), "\n")
+}
+
+// readable are the lines of a dump that say what is in the database, and not how or when it was dumped.
+func readable(out string) []string {
+	return slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool {
 		return line == "" || strings.HasPrefix(line, "--") || strings.HasPrefix(line, `\restrict`) || strings.HasPrefix(line, `\unrestrict`) || strings.Contains(line, "!unwind")
-	}), "\n")
+	})
 }
 
 func dumpTables(t testing.TB, dsn string) []string {
