@@ -12,12 +12,13 @@ import (
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
-// TestTheDocumentationWorks runs every block of YAML and every command.
+// TestTheDocumentationWorks runs every block of YAML, every command and every query.
 func TestTheDocumentationWorks(t *testing.T) {
 	p := newPlace(t)
 	p.work(p.config())
 	t.Run("yaml", func(t *testing.T) { p.in(t).runYAML() })
 	t.Run("commands", func(t *testing.T) { p.in(t).typeCommands() })
+	t.Run("queries", func(t *testing.T) { p.in(t).runQueries() })
 }
 
 // runYAML runs every task file and every list of steps, takes them back, and starts a worker with every config.

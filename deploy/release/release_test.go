@@ -36,25 +36,31 @@ func unpack(t *testing.T, content []byte) (folder string, files map[string]tar.H
 		var name string
 		folder, name, _ = strings.Cut(h.Name, "/")
 		files[name] = *h
-		if name == "starter" && strings.HasSuffix(folder, "_"+runtime.GOOS+"_"+runtime.GOARCH) {
-			starter, err := io.ReadAll(r)
+		if slices.Contains([]string{"starter", "worker"}, name) && strings.HasSuffix(folder, "_"+runtime.GOOS+"_"+runtime.GOARCH) {
+			program, err := io.ReadAll(r)
 			require.NoError(t, err)
-			runAlone(t, starter)
+			runAlone(t, name, program)
 		}
 	}
 }
 
-// runAlone runs the program in an empty folder, with no other program on PATH and no home.
-func runAlone(t *testing.T, starter []byte) {
+// runAlone runs the program in an empty folder, with no other program on PATH and an empty home.
+func runAlone(t *testing.T, name string, content []byte) {
 	t.Helper()
 	dir := t.TempDir()
-	program := filepath.Join(dir, "starter")
-	require.NoError(t, os.WriteFile(program, starter, 0o700))
+	program := filepath.Join(dir, name)
+	require.NoError(t, os.WriteFile(program, content, 0o700))
 	alone := func(args ...string) (string, error) {
 		c := exec.CommandContext(t.Context(), program, args...)
 		c.Dir, c.Env = t.TempDir(), []string{"HOME=" + dir, "PATH=" + dir}
 		out, err := c.CombinedOutput()
 		return string(out), err
+	}
+	if name == "worker" {
+		out, err := alone()
+		require.Error(t, err)
+		require.Contains(t, out, "it opens no world")
+		return
 	}
 	out, err := alone("--version")
 	require.NoError(t, err, out)
