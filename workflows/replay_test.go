@@ -2,10 +2,14 @@ package workflows_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +78,27 @@ func TestOtherWorkflowsDoNotReplay(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What was measured when a step began decides whether it is refused, not what another Go measures in a replay.
+func TestAReplayMeasuresNothing(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(histories, "measured.json"))
+	require.NoError(t, err)
+	sizes := regexp.MustCompile(`"data": "([^"]+)"`)
+	found := 0
+	changed := sizes.ReplaceAllStringFunc(string(raw), func(field string) string {
+		data, err := base64.StdEncoding.DecodeString(sizes.FindStringSubmatch(field)[1])
+		require.NoError(t, err)
+		if !strings.HasPrefix(string(data), `{"bytes":`) {
+			return field
+		}
+		found++
+		return `"data": "` + base64.StdEncoding.EncodeToString([]byte(`{"bytes":999999}`)) + `"`
+	})
+	require.Positive(t, found)
+	file := filepath.Join(t.TempDir(), "measured.json")
+	require.NoError(t, os.WriteFile(file, []byte(changed), 0o600))
+	require.Error(t, replay(t, file, nil), "a step that ran would have been refused")
 }
 
 // listHistories lists the stored histories, of which there must be one for each scenario.
@@ -302,6 +327,14 @@ var scenarios = map[string]scenario{
 		func() *world { return &world{steps: chain("a", "b", "c"), do: blockAt("c", never)} },
 		func(l *live) { l.awaitCalls("do c", 1); l.resetTo(1) },
 	},
+	"measured": {func() *world { // the steps that are to come fill what can be carried, unless they are compressed
+		steps := chain("a", "b")
+		for i := range 17 {
+			steps = append(steps, chain("b", fmt.Sprint("wide", i))[1])
+			steps[i+2].With = json.RawMessage(`{"content": "` + strings.Repeat("x", 62_000) + `"}`)
+		}
+		return &world{steps: steps, do: refusing("b")}
+	}, nil},
 	"reset-at-a-gate": { // reset is of before a run unwound as soon as it was reset
 		func() *world { return &world{steps: addGate(chain("a", "b"), "b", time.Hour)} },
 		func(l *live) { l.sendIgnored(); l.resetTo(-1) },

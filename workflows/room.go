@@ -1,6 +1,10 @@
 package workflows
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"go.temporal.io/sdk/workflow"
+)
 
 // stepBytes and entryBytes are the approximate sizes of a compiled step and an entry without their parameters.
 const (
@@ -10,7 +14,7 @@ const (
 
 // room watches the size of what a task would carry over: at any time it must fit into one payload, compressed.
 type room struct {
-	measure func() (int, error) // returns the compressed size of the carry
+	measure func() (int, error) // returns the compressed size of the carry, which differs between versions of Go
 
 	packed   int // the latest result of measure
 	added    int // bytes added since
@@ -29,12 +33,40 @@ func (r *room) addBytes(bytes int) { r.added += bytes }
 // reset starts from a known size.
 func (r *room) reset(packed int) { r.packed, r.added = packed, 0 }
 
+// changeMeasured is the version of a history that holds what was measured.
+const changeMeasured = "measured-size"
+
+// measured is what a history holds of a measurement.
+type measured struct {
+	Bytes   int    `json:"bytes,omitempty"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// measureOnce measures for good: a replay takes the size that the history has, because whether a step is refused depends on it.
+func (r *room) measureOnce(ctx workflow.Context) (int, error) {
+	if workflow.GetVersion(ctx, changeMeasured, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return r.measure()
+	}
+	var m measured
+	err := workflow.SideEffect(ctx, func(workflow.Context) any {
+		size, err := r.measure()
+		if err != nil {
+			return measured{Problem: err.Error()}
+		}
+		return measured{Bytes: size}
+	}).Get(&m)
+	if err == nil && m.Problem != "" {
+		err = refusef("the ledger of this task cannot be measured: %s", m.Problem)
+	}
+	return m.Bytes, err
+}
+
 // reserve makes room for a step's entry, with which the ledger has the given number of entries. It refuses a step whose entry, with
 // what may have to be known of its result, could make the task too large to be carried over, before anything is touched.
-func (r *room) reserve(params, result, entries int) error {
+func (r *room) reserve(ctx workflow.Context, params, result, entries int) error {
 	need, most := params+entryBytes, maxLedger(entries)
 	if !r.fits(need+result, most) {
-		size, err := r.measure()
+		size, err := r.measureOnce(ctx)
 		if err != nil {
 			return err
 		}

@@ -103,7 +103,7 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.
 	if err != nil {
 		return activities.Forward{}, refusef("%v", err)
 	}
-	if err := r.room.reserve(len(params), s.maxKnown(), len(r.saga.Entries())+1); err != nil {
+	if err := r.room.reserve(ctx, len(params), s.maxKnown(), len(r.saga.Entries())+1); err != nil {
 		return activities.Forward{}, err
 	}
 	savepoint := s.step.Savepoint
