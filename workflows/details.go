@@ -27,11 +27,18 @@ func (d *details) markStale() { d.stale = true }
 func (t *agentTask) writeDetails(ctx workflow.Context) {
 	t.details.stale = false
 	t.attributes.publishParked(ctx, t.saga.FirstParked())
-	about := ""
-	if t.phase == Closed {
-		about = TaskLink(workflow.GetInfo(ctx).Namespace, workflow.GetInfo(ctx).WorkflowExecution.ID)
+	info := workflow.GetInfo(ctx)
+	task, serves := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeTask)
+	if !serves {
+		task = info.WorkflowExecution.ID
 	}
+	about := AllAbout(info.Namespace, task)
 	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), t.gates.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons, about))
+}
+
+// AllAbout is a link, as Markdown, to all that serves a task.
+func AllAbout(namespace, task string) string {
+	return fmt.Sprintf("[All about task %s](%s)", task, TaskLink(namespace, task))
 }
 
 // TaskLink is where the Temporal UI lists all that serves a task, without the address of the UI.
@@ -64,7 +71,7 @@ func (t *agentTask) headline() string {
 func renderDetails(headline string, gates []GateView, c *schedule, saga *compensations.Saga, ignored []string, about string) string {
 	var b strings.Builder
 	b.Grow(4 << 10)
-	fmt.Fprintf(&b, "**%s**\n\n", headline)
+	fmt.Fprintf(&b, "**%s** · %s\n\n", headline, about)
 	width := shownSteps
 	if len(gates) > 0 {
 		width = gateSteps
@@ -79,9 +86,6 @@ func renderDetails(headline string, gates []GateView, c *schedule, saga *compens
 	}
 	for _, why := range ignored[max(0, len(ignored)-5):] {
 		fmt.Fprintf(&b, "- ignored signal: %s\n", escapeCell(why))
-	}
-	if about != "" {
-		fmt.Fprintf(&b, "\n[What came after it](%s)\n", about)
 	}
 	b.WriteString("\n\u00a0\n\n\u00a0\n") // the UI clips the last row
 	return b.String()

@@ -48,18 +48,36 @@ func TestAGateFitsOneScreenOfTheTemporalUIWithTheSignalToCopy(t *testing.T) {
 	d.ok("watch", t.Name())
 }
 
-func TestARollbackLinksToItsTaskAndBack(t *testing.T) {
+func TestWhatFollowsATaskLinksToItAndBack(t *testing.T) {
 	d := newDesk(t)
-	d.ok("run", d.file(good), "--id", t.Name(), "--watch")
-	d.ok("rollback", t.Name(), "--watch")
-	id := d.idOf("rollback", t.Name())
-	described, err := d.client.DescribeWorkflow(t.Context(), id, "")
-	require.NoError(t, err)
-	about, err := described.GetStaticDetails()
-	require.NoError(t, err)
-	require.Contains(t, about, "(/namespaces/default/workflows/"+t.Name()+"/"+d.runID(t.Name())+"/history)")
-	all := "(" + workflows.TaskLink("default", t.Name()) + ")"
-	require.Contains(t, about, all)
-	require.Contains(t, d.details(t.Name()), all, "and back")
-	require.Equal(t, 1, strings.Count(d.ok("show", t.Name()), ": "+id+" rolls back "))
+	file := d.file(good)
+	d.ok("run", file, "--id", t.Name(), "--watch")
+	all := "[All about task " + t.Name() + "](" + workflows.TaskLink("default", t.Name()) + ")"
+	of := t.Name()
+	for _, verb := range []string{"rollback", "redo"} {
+		id := strings.Fields(d.ok(verb, of, "--watch"))[0]
+		require.Contains(t, d.about(id), "(/namespaces/default/workflows/"+of+"/"+d.runID(of)+"/history)")
+		require.Contains(t, d.about(id), all)
+		require.Contains(t, d.details(of), all, "and back")
+		of = id
+	}
+	require.Equal(t, 1, strings.Count(d.ok("show", t.Name()), ": "+d.idOf("rollback", t.Name())+" rolls back "))
+
+	dead := t.Name() + "-dead"
+	d.ok("run", d.file(gated), "--id", dead)
+	d.until(dead, atGate)
+	d.terminate(dead)
+	d.ok("recover", dead, "--watch")
+	require.Contains(t, d.about(d.idOf("recover", dead)), "(/namespaces/default/workflows/"+dead+"/"+d.runID(dead)+"/history)")
+	require.Contains(t, d.details(dead), "("+workflows.TaskLink("default", dead)+")", "and back, though it was ended from outside")
+}
+
+// about is what the Temporal UI shows of what a workflow was started for.
+func (d *desk) about(id string) string {
+	d.Helper()
+	described, err := d.client.DescribeWorkflow(d.Context(), id, "")
+	require.NoError(d, err)
+	text, err := described.GetStaticDetails()
+	require.NoError(d, err)
+	return text
 }

@@ -45,7 +45,7 @@ func (s Server) describeService(from Run, summary, part string) string {
 	namespace := "/namespaces/" + url.PathEscape(s.Namespace)
 	text := fmt.Sprintf("**%s**: [%s](%s/workflows/%s/%s/history)", strings.TrimSpace(summary+" "+part), from.WorkflowID,
 		namespace, url.PathEscape(from.WorkflowID), from.RunID)
-	return text + fmt.Sprintf("\n\n[All about task %s](%s)", from.Task, workflows.TaskLink(s.Namespace, from.Task))
+	return text + "\n\n" + workflows.AllAbout(s.Namespace, from.Task)
 }
 
 // refuseTaken refuses what the workflow by is doing to of, or has done.
