@@ -113,6 +113,7 @@ func (t *agentTask) state(ctx workflow.Context) State {
 	}
 	if t.report == nil && t.saga.Unwinding() {
 		r := t.saga.Report()
+		r.Task = s.Task
 		r.Fit(maxReport)
 		s.Report = &r
 	}

@@ -230,6 +230,7 @@ func TestShowAndListTellHowATaskStandsNow(t *testing.T) {
 		"DATE: "+back+" rolls back "+t.Name()+" step two: unwound", "next: starter redo "+back)
 	lists(t.Name() + " set two committed, rolled back in part " + t.Name() + " DATE T " + back + "\n")
 	require.Contains(t, d.ok("show", back), "\nrolls back "+t.Name()+" step two\n")
+	require.Contains(t, d.ok("show", t.Name()), "\nas it was at its end; since then: rolled back in part\nreport of "+t.Name()+"\n")
 
 	d.ok("redo", back, "--watch")
 	again := "redo-" + t.Name() + "-" + d.runID(back)
@@ -249,6 +250,23 @@ func TestShowAndListTellHowATaskStandsNow(t *testing.T) {
 	require.Contains(t, d.ok("list", "--agent", t.Name(), "--since", "1h"), again)
 	require.Contains(t, d.ok("list", "--agent", t.Name(), "--since", "1ms"), "no matching tasks")
 	require.Equal(t, "[]\n", d.ok("list", "--agent", t.Name(), "--since", "1ms", "-o", "json"))
+}
+
+func TestWhatAPivotHasMadeFinalIsNotOfferedToBeRolledBack(t *testing.T) {
+	d := newDesk(t)
+	r := d.do("run", d.file(`name: point of no return
+steps:
+  - {id: one, uses: fake.set, with: {key: a, value: x}, pivot: true}
+  - {id: two, uses: fake.set, with: {key: b, value: y, fail: true}}
+`), "--id", t.Name(), "--watch")
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.out, "committed in part")
+	require.NotContains(t, r.out, "starter rollback")
+	require.Contains(t, d.ok("show", t.Name(), "-o", "json"), `"status": "partly-committed"`)
+	require.NotContains(t, d.ok("show", t.Name(), "-o", "json"), `"next"`)
+	r = d.do("rollback", t.Name())
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, "nothing of task "+t.Name()+" can be rolled back: what it did up to its pivot stays, and nothing after that is in place")
 }
 
 func TestTheSuggestedCommandWorksAfterEveryChain(t *testing.T) {

@@ -223,6 +223,7 @@ func TestResolveAParkedUndo(t *testing.T) {
 		{[]string{"one", "--do", "force"}, "nobody can be asked: nothing was sent; give --digest " + digest},
 		{[]string{"two", "--do", "retry", "--yes"}, "the undo of step two of task " + t.Name() + " is not parked, it is settled: nothing was sent; parked: one"},
 		{[]string{"six", "--do", "retry", "--yes"}, `has no step "six" to undo`},
+		{[]string{"one", "--do", "reset", "--yes"}, "nothing was sent; use retry, force, skip or accept"},
 	} {
 		r := d.do(append([]string{"resolve", t.Name()}, c.args...)...)
 		require.Equal(t, statusUsage, r.status)
@@ -251,6 +252,7 @@ func TestNothingIsForcedWithoutDrift(t *testing.T) {
 	require.Equal(t, statusUsage, r.status)
 	require.Contains(t, r.err, "fake.set has no known start to go back to: nothing was sent; use retry, skip or accept")
 	shown := d.ok("show", t.Name())
+	require.Contains(t, shown, "\nreport of "+t.Name()+"\nopen: it has not ended yet\n")
 	require.NotContains(t, shown, "--do force")
 	require.NotContains(t, shown, "--do reset")
 

@@ -121,7 +121,11 @@ func (p *program) checkReset(park compensations.StepReport) error {
 	}
 	for _, s := range facts.specs {
 		if s.Name == park.Action && s.Reset == "" {
-			return usage.Errorf("--do reset: %s has no known start to go back to: nothing was sent; use retry, skip or accept", s.Name)
+			ways := "retry, skip or accept"
+			if render.Drifted(park) {
+				ways = "retry, force, skip or accept"
+			}
+			return usage.Errorf("--do reset: %s has no known start to go back to: nothing was sent; use %s", s.Name, ways)
 		}
 	}
 	return nil

@@ -49,6 +49,50 @@ func TestOutputsStandInTheJSONOfAWholeTask(t *testing.T) {
 	d.ok("cancel", t.Name()+"-open")
 }
 
+// TestASessionThatWasRolledBackInPartGoesOnInItsHistory: only what undoes a whole task is unwinding.
+func TestASessionThatWasRolledBackInPartGoesOnInItsHistory(t *testing.T) {
+	d := newDesk(t)
+	d.ok("session", "open", d.file("name: live\nsession: {}\nsteps: []\n"), "--id", t.Name())
+	step := func(key string) {
+		d.ok("session", "step", t.Name(), d.file("{uses: fake.set, with: {key: "+key+", value: x}}"))
+	}
+	step("a")
+	d.ok("session", "savepoint", t.Name(), "half")
+	step("b")
+	d.ok("session", "rollback", t.Name(), "--to", "half")
+	step("c")
+	stands := func() (workflows.Phase, []workflows.StepState) {
+		s := d.shown(t.Name())
+		var states []workflows.StepState
+		for _, v := range s.Steps {
+			states = append(states, v.State)
+		}
+		return s.Phase, states
+	}
+	phase, states := stands()
+	require.Equal(t, workflows.Forward, phase)
+	require.Equal(t, []workflows.StepState{workflows.Done, workflows.RolledBack, workflows.Done}, states)
+	d.stopWorker()
+	phase, fromHistory := stands()
+	require.Equal(t, workflows.Forward, phase)
+	require.Equal(t, states, fromHistory)
+	require.NotContains(t, d.ok("show", t.Name()), "report of")
+
+	d.startWorker()
+	d.world.breakUndo(true)
+	d.ok("cancel", t.Name())
+	d.until(t.Name(), parked)
+	d.stopWorker()
+	phase, _ = stands()
+	require.Equal(t, workflows.Unwinding, phase)
+	require.Contains(t, d.ok("show", t.Name()), "report of "+t.Name())
+	d.startWorker()
+	d.until(t.Name(), parked)
+	d.world.breakUndo(false)
+	d.ok("resolve", t.Name(), "s3", "--do", "retry", "--yes")
+	require.Equal(t, statusFailed, d.do("watch", t.Name()).status)
+}
+
 func TestNoStateIsEmptyInTheJSONOfATask(t *testing.T) {
 	d := newDesk(t)
 	require.Equal(t, statusFailed, d.do("run", d.file(failing), "--id", t.Name(), "--watch").status)

@@ -101,11 +101,11 @@ func (p *program) followTask(ctx context.Context, c *tasks.Client, t tasks.Run, 
 	if refusal, refused := e.Refusal(); refused && f.cite != nil {
 		return usage.Errorf("task %s was refused: %s", t.ID, f.cite(refusal))
 	}
-	return p.writeEnd(t, e)
+	return p.writeEnd(ctx, c, t, e)
 }
 
 // writeEnd prints the report of a task; an end other than its commit is an error.
-func (p *program) writeEnd(t tasks.Run, e tasks.Ending) error {
+func (p *program) writeEnd(ctx context.Context, c *tasks.Client, t tasks.Run, e tasks.Ending) error {
 	if e.Report != nil {
 		p.printf("\n")
 		render.Report(p.streams.Out, *e.Report)
@@ -113,6 +113,9 @@ func (p *program) writeEnd(t tasks.Run, e tasks.Ending) error {
 	if e.Report != nil && slices.Contains(recovery.GoForward, t.Type) {
 		switch e.Report.Status {
 		case compensations.Committed, compensations.Partly, compensations.Redone:
+			if can, err := c.CanRollBack(ctx, t.ID); err == nil && !can {
+				break
+			}
 			p.printf("\nto take it back while its undo records are kept: starter rollback %s\n", terminal.ShellQuote(t.ID))
 		}
 	}

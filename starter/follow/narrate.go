@@ -43,8 +43,16 @@ func newNarrator(server tasks.Server, t tasks.Run, lines, blocks io.Writer) *nar
 
 // narrate writes what is new in s, the state as of now.
 func (n *narrator) narrate(s workflows.State, now time.Time) {
+	since := map[string]time.Time{}
+	for _, g := range s.Gates {
+		since[g.Step] = g.Since
+	}
 	for _, v := range s.Steps {
-		n.narrateStep(v, now)
+		at := now
+		if v.State == workflows.AtGate && !since[v.ID].IsZero() {
+			at = since[v.ID]
+		}
+		n.narrateStep(v, at)
 	}
 	for _, g := range s.Gates {
 		if !n.gates[g.Digest] {

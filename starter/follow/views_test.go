@@ -32,7 +32,8 @@ func story() []workflows.State {
 	cause := &compensations.Cause{Kind: compensations.Failure, Step: "apply", Text: "CheckFailed: no route"}
 	opening := func(n int) []workflows.GateView {
 		return []workflows.GateView{{
-			Step: "apply", Digest: activities.Digest(fmt.Sprint("sha256:", n)), Opening: n, Why: "terraform.apply is risky", Until: after(time.Hour),
+			Step: "apply", Digest: activities.Digest(fmt.Sprint("sha256:", n)), Opening: n, Why: "terraform.apply is risky",
+			Since: after(2500 * time.Millisecond), Until: after(time.Hour),
 			Change: activities.Change{Summary: "1 to add", Risk: activities.High, Strategy: activities.Compensation},
 		}}
 	}

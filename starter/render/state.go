@@ -66,6 +66,9 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 	}
 	if s.Report != nil && (unwinding || s.Phase == workflows.Closed) {
 		fmt.Fprintln(w)
+		if standing.Now != "" {
+			fmt.Fprintf(w, "as it was at its end; since then: %s\n", standing.Now)
+		}
 		Report(w, *s.Report)
 		for _, r := range s.Report.Steps {
 			if compensations.UndoState(r.State) == compensations.Parked && r.Digest != "" {

@@ -29,8 +29,21 @@ func (c *Client) readHistory(ctx context.Context, t Run) (workflows.State, error
 	r, err := c.replayHistory(ctx, t)
 	for i, v := range r.state.Steps {
 		r.state.Steps[i].Outputs = workflows.CutOutputs(r.outputs[v.ID])
+		if r.state.Phase == workflows.Forward && r.step(v).isUndone() {
+			r.state.Steps[i].State = workflows.RolledBack
+		}
+	}
+	if r.state.Phase == workflows.Forward && !r.undoing() {
+		r.state.Report = nil
 	}
 	return r.state, err
+}
+
+// undoing says that an undo has begun and is not over.
+func (r *historyReader) undoing() bool {
+	return r.state.Report != nil && slices.ContainsFunc(r.state.Report.Steps, func(u compensations.StepReport) bool {
+		return compensations.UndoState(u.State) != compensations.Settled
+	})
 }
 
 // addHistory completes the steps of a task by what only its history has: outputs, how far each step had come, those that were done
@@ -147,6 +160,12 @@ func (r *historyReader) readEvent(event *historypb.HistoryEvent) {
 	switch event.EventType {
 	case enumspb.EVENT_TYPE_MARKER_RECORDED:
 		r.readCompiled(event.GetMarkerRecordedEventAttributes())
+	case enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
+		// The task tells how many undos are to come when it begins to unwind, not when a part of it is rolled back.
+		set := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
+		if _, unwinds := set[workflows.AttributePending.GetName()]; unwinds {
+			r.state.Phase = workflows.Unwinding
+		}
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
 		a := event.GetActivityTaskScheduledEventAttributes()
 		r.scheduleActivity(event.EventId, a.GetActivityType().GetName(), a.GetInput(), at)
@@ -191,7 +210,6 @@ func (r *historyReader) scheduleActivity(id int64, name string, input *commonpb.
 	case name == forward.Entry.UndoType:
 		s.kind = "undo"
 		r.undoReport(forward.Entry).State = string(compensations.Running)
-		r.state.Phase = workflows.Unwinding
 	case strings.HasSuffix(name, ".plan"):
 		s.kind = "plan"
 		r.beginStep(forward.Entry, workflows.Planning, at)

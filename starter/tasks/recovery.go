@@ -40,7 +40,7 @@ func (c *Client) WayOut(ctx context.Context, id string, err error) error {
 	if problem != nil {
 		return WithWayOut(err)
 	}
-	if next := nextCommand(family, run); next != "" {
+	if next, problem := c.nextCommand(ctx, family, run); problem == nil && next != "" {
 		return usage.Errorf("%w; `%s`", err, next)
 	}
 	return WithWayOut(err)

@@ -80,15 +80,29 @@ func (c *Client) Standing(ctx context.Context, t Run) (Standing, error) {
 	for _, r := range family {
 		s.After = append(s.After, Act{r.WorkflowID, r.Type, r.Of, r.Part, string(r.Unwind), r.Started, r.Closed})
 	}
-	s.Next = nextCommand(family, run)
-	return s, nil
+	s.Next, err = c.nextCommand(ctx, family, run)
+	return s, err
 }
 
 // nextCommand is the command line for what can be done about a run now; empty where nothing can.
-func nextCommand(family recovery.Family, run recovery.Run) string {
+func (c *Client) nextCommand(ctx context.Context, family recovery.Family, run recovery.Run) (string, error) {
 	verb, id := family.Next(run)
-	if verb == "" {
-		return ""
+	switch verb {
+	case "":
+		return "", nil
+	case "rollback":
+		if can, err := c.CanRollBack(ctx, id); err != nil || !can {
+			return "", err
+		}
 	}
-	return "starter " + verb + " " + terminal.ShellQuote(id)
+	return "starter " + verb + " " + terminal.ShellQuote(id), nil
+}
+
+// CanRollBack says whether a rollback of all that a workflow has done would begin now.
+func (c *Client) CanRollBack(ctx context.Context, id string) (bool, error) {
+	run, err := c.Recoveries().Describe(ctx, id, "")
+	if err != nil {
+		return false, err
+	}
+	return c.Recoveries().CanRollBack(ctx, run, c.DataConverter())
 }

@@ -62,7 +62,7 @@ func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why stri
 	if err != nil {
 		return Run{}, err
 	}
-	if err := checkPart(done, part, ledger.Entries); err != nil {
+	if err := checkPart(done, part, ledger); err != nil {
 		return Run{}, err
 	}
 	r := workflows.RollbackRequest{Chain: done.Chain, To: part.To, Step: part.Step, Who: who, Why: why}
@@ -72,8 +72,18 @@ func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why stri
 	return s.startOnce(ctx, done, workflows.RollbackID(r), workflows.RollbackType, "roll back "+done.WorkflowID, part.String(), r)
 }
 
+// CanRollBack says whether a rollback of all that a run has done would begin now.
+func (s Server) CanRollBack(ctx context.Context, done Run, dc converter.DataConverter) (bool, error) {
+	ledger, err := s.Ledger(ctx, workflows.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
+	if err != nil {
+		return false, err
+	}
+	return checkPart(done, Part{}, ledger) == nil, nil
+}
+
 // checkPart refuses a part that is not on the ledger, and a task of which nothing can be rolled back any longer.
-func checkPart(done Run, part Part, entries []activities.Entry) error {
+func checkPart(done Run, part Part, ledger workflows.Ledger) error {
+	entries := ledger.Entries
 	var steps, savepoints []string
 	var until time.Time
 	for _, e := range entries {
@@ -92,6 +102,8 @@ func checkPart(done Run, part Part, entries []activities.Entry) error {
 		return refusef(NoSuchPart, done.WorkflowID, "task %s has no savepoint %q; it has %s", done.WorkflowID, part.To, listNames(savepoints))
 	case part.Step != "" && !slices.Contains(steps, part.Step):
 		return refusef(NoSuchPart, done.WorkflowID, "task %s has done no step %q; it has done %s", done.WorkflowID, part.Step, listNames(steps))
+	case len(entries) == 0 && ledger.Committed > 0:
+		return refusef(Ended, done.WorkflowID, "nothing of task %s can be rolled back: what it did up to its pivot stays, and nothing after that is in place", done.WorkflowID)
 	case len(entries) == 0:
 		return refusef(Ended, done.WorkflowID, "task %s has done nothing that could be rolled back", done.WorkflowID)
 	case time.Now().After(until): //nolint:forbidigo // a client's clock, not a workflow's
