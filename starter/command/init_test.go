@@ -3,6 +3,7 @@ package command
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/testrun"
+	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
 // startProject starts a dev with the config that init has written, on the desk's server.
@@ -56,6 +58,30 @@ func TestInitUsesWhatThisMachineHas(t *testing.T) {
 	require.Contains(t, d.ok("watch", "first-full"), "committed: every step is done and stays")
 	require.True(t, box.Has(t, "/unwind-first-task"))
 	require.FileExists(t, filepath.Join(folder, "infra", "terraform.tfstate"))
+}
+
+func TestWhatInitCommentsOutIsValidOnceUncommented(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+	folder := t.TempDir()
+	require.Equal(t, statusOK, do(t.Context(), Options{}, "init", folder).status)
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "infra"), 0o700))
+	name := filepath.Join(folder, "worker.yaml")
+	content, err := os.ReadFile(name)
+	require.NoError(t, err)
+	all := regexp.MustCompile(`(?m)^# ((?:  )*\w+:( |$))`).ReplaceAllString(string(content), "$1")
+	require.NoError(t, os.WriteFile(name, []byte(all), 0o600))
+	c, err := host.ReadConfig(name)
+	require.NoError(t, err, all)
+	c, err = c.WithDefaults()
+	require.NoError(t, err)
+	require.NoError(t, c.Validate(), all)
+	for world, opened := range map[string]bool{
+		"file": c.File != nil, "container": c.Container != nil, "terraform": c.Terraform != nil, "sqlite": c.SQLite != nil,
+		"stripe": c.Stripe != nil, "postgres": c.Postgres != nil,
+	} {
+		require.True(t, opened, world)
+	}
 }
 
 func TestInitOverwritesNothing(t *testing.T) {
