@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -132,7 +134,9 @@ func TestAStepWhoseResultMightNotBeCarriedIsRefusedBeforeItActs(t *testing.T) {
 		return activities.Result{Outputs: map[string]any{"id": randomText(activities.MaxKnown * 9 / 10)}}, nil
 	}
 	w.undo = nil
-	report, err := newRun(t, w).report()
+	r := newRun(t, w)
+	r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
+	report, err := r.report()
 	require.ErrorContains(t, err, "that can be carried: split the task")
 	require.Equal(t, compensations.Unwound, report.Status)
 }
