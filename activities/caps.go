@@ -10,7 +10,13 @@ import (
 )
 
 func capChange(c Change) Change {
-	c.Summary, c.Diff, c.Undo = headText(c.Summary, MaxSummary), headDiff(c.Diff), headText(c.Undo, MaxText)
+	if long := len(c.Diff); long > MaxDiff {
+		c.Facts = append([]string{fmt.Sprintf("its diff of %d bytes is cut, so nobody can read all of it here; split the step to see the whole", long)}, c.Facts...)
+		if c.Risk == Low {
+			c.Risk = Medium // gate: auto asks
+		}
+	}
+	c.Summary, c.Diff, c.Undo = headText(c.Summary, MaxSummary), HeadDiff(c.Diff, MaxDiff), headText(c.Undo, MaxText)
 	c.Losses, c.Facts, c.Keys = capList(c.Losses), capList(c.Facts), capList(c.Keys)
 	return c
 }
@@ -70,7 +76,7 @@ func capObservation(o Observation) Observation {
 
 func capDrift(d *Drift) {
 	if d != nil {
-		d.Diff = headDiff(d.Diff)
+		d.Diff = HeadDiff(d.Diff, MaxDiff)
 	}
 }
 
@@ -159,18 +165,18 @@ func headText(s string, n int) string {
 	return strings.ToValidUTF8(s[:max(0, n-len(more))], "") + more
 }
 
-// headDiff returns the head of a diff that takes at most MaxDiff bytes: whole lines, and last how much is not shown, since a person
-// decides by it.
-func headDiff(diff string) string {
-	if len(diff) <= MaxDiff {
+// HeadDiff returns the head of a diff that takes at most n bytes: whole lines, and last how much is not shown, since a person
+// decides by it. That is said even where n has no room for it.
+func HeadDiff(diff string, n int) string {
+	if len(diff) <= n {
 		return diff
 	}
 	const note = "... not shown: %d more lines, %d of %d bytes\n"
-	room := MaxDiff - len(note) - 3*len("1000000000")
+	room := max(0, n-len(note)-3*len("1000000000"))
 	kept := strings.ToValidUTF8(diff[:room], "")
 	if end := strings.LastIndexByte(kept, '\n'); end >= 0 {
 		kept = kept[:end+1]
-	} else {
+	} else if room > 0 {
 		kept += "\n"
 	}
 	missing := strings.TrimSuffix(diff[min(len(kept), len(diff)):], "\n")

@@ -59,7 +59,7 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 	drift := func() *activities.Drift { return &activities.Drift{Digest: "sha256:d", Diff: long} }
 	f := forwardOfThisRun(withSecret) // so that everything is masked as well
 	a := scripted{
-		change:   activities.Change{Summary: long, Diff: long, Undo: long, Losses: list, Facts: list, Keys: list},
+		change:   activities.Change{Summary: long, Diff: long, Risk: activities.Low, Undo: long, Losses: list, Facts: list, Keys: list},
 		apply:    func() activities.Result { return activities.Result{Summary: long, Notes: list} },
 		undone:   activities.Undone{Observed: long, Losses: list, Drift: drift()},
 		observed: activities.Observation{Detail: long, Drift: drift()},
@@ -90,7 +90,9 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 	diff(change.Diff)
 	text(activities.MaxText, change.Undo)
 	items(change.Losses)
-	items(change.Facts)
+	require.Len(t, change.Facts, activities.MaxItems+1)
+	require.Regexp(t, `^its diff of \d+ bytes is cut, so nobody can read all of it here; split the step to see the whole$`, change.Facts[0])
+	require.Equal(t, activities.Medium, change.Risk)
 	items(change.Keys)
 
 	result := executeActivity[activities.Result](t, a, "echo.say", f)

@@ -141,7 +141,7 @@ func (s *Saga) closePlan() {
 		case it.Parks > 0 || it.state != Pending:
 			found := it.findings
 			if d := found.Undone.Drift; d != nil && len(progress) > maxWholeDrifts { // only the digest decides
-				found.Undone.Drift = &activities.Drift{Digest: d.Digest, Diff: clip(d.Diff, maxWhy)}
+				found.Undone.Drift = &activities.Drift{Digest: d.Digest, Diff: activities.HeadDiff(d.Diff, maxWhy)}
 			}
 			progress[it.entry.Token] = Progress{State: it.state, findings: found}
 		}

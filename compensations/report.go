@@ -152,7 +152,7 @@ func (it *item) report() StepReport {
 		}
 		r.Reason = it.Reason
 		if r.Drift != nil { // it was shown in full for the decision
-			r.Drift = &activities.Drift{Digest: r.Drift.Digest, Diff: clip(r.Drift.Diff, maxWhy)}
+			r.Drift = &activities.Drift{Digest: r.Drift.Digest, Diff: activities.HeadDiff(r.Drift.Diff, maxWhy)}
 		}
 	case Registered, Pending, Running, Settled:
 		r.Drift = nil

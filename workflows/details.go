@@ -95,6 +95,7 @@ func renderDetails(headline string, gates []GateView, c *schedule, saga *compens
 const (
 	gateDiffLines = 10
 	gateDiffBytes = 1500
+	parkDiffBytes = 4000
 	gateLosses    = 3
 	gateSteps     = 10
 )
@@ -115,13 +116,16 @@ func writeGate(b *strings.Builder, g GateView, whole bool) {
 		fmt.Fprintf(b, "- ... %d more\n", more)
 	}
 	if g.Change.Diff != "" {
-		diff, missing := headLines(clip(g.Change.Diff, gateDiffBytes), gateDiffLines)
+		diff, missing := headLines(activities.HeadDiff(g.Change.Diff, gateDiffBytes), gateDiffLines)
 		fmt.Fprintf(b, "\n```diff\n%s\n```\n\n", strings.ReplaceAll(diff, "```", "'''"))
 		if missing || len(g.Change.Diff) > gateDiffBytes {
-			b.WriteString("`starter show` and the query `state` have all of it.\n\n")
+			b.WriteString(wholeElsewhere)
 		}
 	}
 }
+
+// wholeElsewhere follows a diff of which not all is shown.
+const wholeElsewhere = "`starter show` and the query `state` have all of it.\n\n"
 
 // headLines returns at most n lines of a text, and whether there are more.
 func headLines(s string, n int) (string, bool) {
@@ -196,7 +200,10 @@ func writePark(b *strings.Builder, s compensations.StepReport) {
 	payload, _ := json.MarshalIndent(compensations.Resolution{Step: s.Step, Digest: s.Digest, Do: compensations.Retry}, "", "  ")
 	fmt.Fprintf(b, "### Parked: the undo of step `%s` needs a person\n\n%s\n\n", s.Step, escapeCell(s.Reason))
 	if s.Drift != nil && s.Drift.Diff != "" {
-		fmt.Fprintf(b, "```diff\n%s\n```\n\n", strings.ReplaceAll(clip(s.Drift.Diff, 4000), "```", "'''"))
+		fmt.Fprintf(b, "```diff\n%s\n```\n\n", strings.ReplaceAll(activities.HeadDiff(s.Drift.Diff, parkDiffBytes), "```", "'''"))
+	}
+	if s.Drift != nil && len(s.Drift.Diff) > parkDiffBytes {
+		b.WriteString(wholeElsewhere)
 	}
 	fmt.Fprintf(b, "Send the signal `%s` (do: %s) with\n\n```json\n%s\n```\n\n", compensations.SignalResolve, ways, payload)
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
@@ -89,7 +90,7 @@ func (g *GateCarry) shorten(n int) *GateCarry {
 	}
 	short := *g
 	c := &short.View.Change
-	c.Summary, c.Diff, c.Undo = clip(c.Summary, n), clip(c.Diff, n), clip(c.Undo, n)
+	c.Summary, c.Diff, c.Undo = clip(c.Summary, n), activities.HeadDiff(c.Diff, n), clip(c.Undo, n)
 	c.Losses, c.Facts, c.Keys = clipAll(c.Losses, n), clipAll(c.Facts, n), clipAll(c.Keys, n)
 	return &short
 }

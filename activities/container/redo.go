@@ -130,13 +130,9 @@ func (c *comeback) checkUnchanged(now manifest.Manifest) error {
 // change says what a redo would do.
 func (c *comeback) change(now manifest.Manifest, losses []string) activities.Change {
 	lines := now.Diff(c.after)
-	diff := strings.Join(lines, "\n") + "\n"
-	if len(diff) > activities.MaxDiff {
-		diff = strings.Join(manifest.Few(lines), "\n") + "\n"
-	}
 	return activities.Change{
 		Summary:  fmt.Sprintf("put back in %s what its rollback has kept (%d paths)", engine.NameOf(c.target), len(lines)),
-		Diff:     diff,
+		Diff:     strings.Join(lines, "\n") + "\n",
 		Strategy: activities.Snapshot,
 		Losses:   losses,
 		Risk:     activities.Medium,
