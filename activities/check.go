@@ -37,6 +37,8 @@ type Check struct {
 	JSON *JSONCheck `json:"json,omitempty"`
 	// Exists must exist.
 	Exists *ExistsCheck `json:"exists,omitempty"`
+	// Query must return a value, in a step on a database.
+	Query *QueryCheck `json:"query,omitempty"`
 }
 
 // CommandCheck runs a program. In a container world it runs inside the container.
@@ -99,6 +101,8 @@ func (c Check) Kind() string {
 		return "json"
 	case c.Exists != nil:
 		return "exists"
+	case c.Query != nil:
+		return "query"
 	}
 	return "none"
 }
@@ -111,8 +115,10 @@ func (c Check) runCheck(ctx context.Context, scene Scene) error {
 		return c.JSON.compareJSON(ctx, scene)
 	case c.Exists != nil:
 		return c.Exists.findPath(ctx, scene)
+	case c.Query != nil:
+		return c.Query.compareValue(ctx, scene)
 	}
-	return Errorf(Refused, "a check needs one of command, json, exists")
+	return Errorf(Refused, "a check needs one of command, json, exists, query")
 }
 
 func (c CommandCheck) runCommand(ctx context.Context, scene Scene) error {

@@ -66,7 +66,12 @@ func (a *queryAction) Apply(ctx context.Context, e activities.Entry, s activitie
 	if len(rows) == 0 {
 		result.Outputs["rows"] = []any{}
 	}
-	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{p.Database, result})
+	for _, when := range []activities.When{activities.Staged, activities.Live} {
+		if err := activities.RunChecks(ctx, s.Checks, when, activities.Live, scene{c, result}); err != nil {
+			return result, err
+		}
+	}
+	return result, nil
 }
 
 // Undo has nothing to do.

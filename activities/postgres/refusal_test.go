@@ -185,6 +185,45 @@ func TestChecksRunBeforeTheCommit(t *testing.T) {
 	require.Equal(t, "39", d.value("SELECT count(*) FROM person"))
 }
 
+// TestAQueryIsCheckedBeforeTheCommit: it sees what the step has done, and cannot change anything itself.
+func TestAQueryIsCheckedBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, people, "CREATE FUNCTION w() RETURNS int LANGUAGE sql AS 'DELETE FROM team RETURNING 1'")
+	query := func(when activities.When, sql, expect string) activities.Check {
+		return activities.Check{When: when, Query: &activities.QueryCheck{SQL: sql, Expect: json.RawMessage(expect)}}
+	}
+	before := d.wholeDump()
+	for _, c := range []struct {
+		check activities.Check
+		says  string
+		kind  activities.ErrorType
+	}{
+		{query("", "SELECT count(*) FROM person", "40"), "check 1 (query, staged): SELECT count(*) FROM person: it is 39, want 40", activities.CheckFailed},
+		{query("", "SELECT id FROM person WHERE id = 1", "1"), "it is null, want 1", activities.CheckFailed},
+		{query("", "SELECT id, mail FROM person", "1"), "it must return one row of one column", activities.Refused},
+		{query("", "SELECT w()", "1"), "read-only transaction", activities.Refused},
+		{query("", "DROP TABLE person", "1"), "give one statement that reads", activities.Refused},
+		{query("", "NOTIFY x", "1"), "NOTIFY is not allowed", activities.Refused},
+		{query("", "SELECT nothing", "1"), "column \"nothing\" does not exist", activities.Refused},
+	} {
+		s := d.exec("DELETE FROM person WHERE id = 1")
+		s.with.Checks = []activities.Check{c.check}
+		_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+		require.ErrorContains(t, err, c.says)
+		require.Equal(t, c.kind, activities.TypeOf(err), err)
+	}
+	require.Equal(t, before, d.wholeDump())
+	s := d.exec("DELETE FROM person WHERE id = 1")
+	s.with.Checks = []activities.Check{query("", "SELECT max(id) IS NOT NULL FROM person", "true"), query(activities.Live, "SELECT count(*) FROM person", "39")}
+	s.apply()
+	s = d.step("postgres.query", map[string]any{"database": "main", "sql": "SELECT 1"})
+	for _, when := range []activities.When{"", activities.Staged, activities.Live} {
+		s.with.Checks = []activities.Check{query(when, "SELECT count(*) FROM person", "40")}
+		_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+		require.ErrorContains(t, err, "it is 39, want 40")
+	}
+}
+
 func TestConnectionsThatDoNotWork(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, people)

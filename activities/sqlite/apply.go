@@ -171,6 +171,9 @@ func (c *call) commitOnce(ctx context.Context, d *database, p execParams, rec re
 		e.Result.After = now
 		e.Result.Summary, err = e.summarize(d)
 	}
+	if err == nil {
+		err = c.runQueries(ctx, d)
+	}
 	if err != nil {
 		return none, errors.Join(err, e.store.Close(), c.removeFiles())
 	}

@@ -81,10 +81,8 @@ func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 }
 
 func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (r activities.Result, err error) {
-	for _, check := range s.Checks {
-		if check.When == activities.Staged {
-			return r, activities.Errorf(activities.Refused, "check: when: staged; a database stages nothing, use live")
-		}
+	if s.Checks, err = placeChecks(s.Checks); err != nil {
+		return r, err
 	}
 	op := opApply
 	if a.spec.ReadOnly {

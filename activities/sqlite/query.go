@@ -3,13 +3,9 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"errors"
-	"os"
-	"os/exec"
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/internal/childenv"
 )
 
 // isQuery reports whether the call is of sqlite.query, which keeps no record.
@@ -33,7 +29,7 @@ func digestQuery(with []byte, path string) activities.Digest {
 }
 
 // query reads, on a connection that cannot write.
-func (c *call) query(context.Context) (result activities.Result, err error) {
+func (c *call) query(ctx context.Context) (result activities.Result, err error) {
 	if err := c.token.CheckOpen(); err != nil {
 		return result, err
 	}
@@ -63,7 +59,7 @@ func (c *call) query(context.Context) (result activities.Result, err error) {
 	}
 	return activities.Result{
 		Summary: path + ": " + countOf(int64(len(rows)), "row"), Outputs: map[string]any{"rows": rows, "count": len(rows), "value": first},
-	}, nil
+	}, c.runQueries(ctx, d)
 }
 
 const defaultLimit = 100
@@ -102,36 +98,4 @@ func (d *database) read(p queryParams) (rows []map[string]any, first any, err er
 		}
 		rows = append(rows, row)
 	}
-}
-
-// scene is what a step's checks see: the database's file.
-type scene struct {
-	*world
-
-	database string
-}
-
-func (s scene) Target() string { return s.database }
-
-func (s scene) ReadFile(_ context.Context, path string) ([]byte, error) {
-	at, err := s.locate(path)
-	if errors.Is(err, errNoFile) {
-		return nil, os.ErrNotExist
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.ReadFile(at)
-}
-
-// Run runs a program on the worker's host, in the minimal environment.
-func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
-	args := make([]string, len(argv))
-	for i, arg := range argv {
-		args[i] = strings.ReplaceAll(arg, "{path}", s.database)
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = "/"
-	cmd.Env = childenv.List(childenv.Minimal())
-	return cmd.CombinedOutput()
 }

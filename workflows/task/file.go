@@ -83,12 +83,14 @@ type unwindTo struct {
 	Times     times      `default:"1" json:"times,omitempty" jsonschema:"How often that is done; then the task unwinds."`
 }
 
-// check is one item of check; it has exactly one of command, json and exists.
+// check is one item of check; it has exactly one of command, json, exists and query.
 type check struct {
 	Command command      `json:"command,omitempty" jsonschema:"A program and its arguments as a list, without a shell; it must exit with status 0. {path} stands for the checked file; of several, name each by its path."`
 	JSON    *jsonCheck   `json:"json,omitempty" jsonschema:"What must stand in a JSON file."`
 	Exists  *existsCheck `json:"exists,omitempty" jsonschema:"A path that must be there; {} is the target of the step."`
-	When    when         `json:"when,omitempty" jsonschema:"When the condition is checked: staged on the new content before it takes its place, live on the target afterwards. Left out: staged for an action that stages its change, else live."`
+	Query   statement    `json:"query,omitempty" jsonschema:"An SQL statement that reads one value from the database of the step, by default in the transaction of the step before it commits."`
+	Expect  anyValue     `json:"expect,omitempty" jsonschema:"The value that query must return: that of the only column of the only row, or null where there is no row."`
+	When    when         `json:"when,omitempty" jsonschema:"When the condition is checked: staged on the new content before it takes its place, live on the target afterwards. Left out: staged for an action that stages its change and for query, else live."`
 	Within  duration     `json:"within,omitempty" jsonschema:"How long the condition may take to hold: it is checked again until it does. Only for a live check, which it makes this one. Left out: it must hold at once."`
 }
 
@@ -125,6 +127,8 @@ func (c check) action() activities.Check {
 		a.JSON = &activities.JSONCheck{File: string(c.JSON.File), At: string(c.JSON.At), Equals: json.RawMessage(c.JSON.Equals)}
 	case c.Exists != nil:
 		a.Exists = &activities.ExistsCheck{Path: string(c.Exists.Path)}
+	case c.Query != "":
+		a.Query = &activities.QueryCheck{SQL: string(c.Query), Expect: json.RawMessage(c.Expect)}
 	}
 	return a
 }

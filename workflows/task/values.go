@@ -23,6 +23,7 @@ type (
 	label       string // one line
 	reason      string // one line, longer
 	line        string // one line, of any length
+	statement   string // SQL
 	identifier  string
 	actionName  string
 	hostName    string
@@ -118,6 +119,13 @@ func (*reason) schema() *jsonschema.Schema           { return orExpression(lineS
 
 func (l *line) read(p *parser, n *node, at *trail) { *l = line(p.readLine(n, at, MaxFile)) }
 func (*line) schema() *jsonschema.Schema           { return lineSchema(0) }
+
+func (s *statement) read(p *parser, n *node, at *trail) {
+	if *s = statement(p.readText(n, at, MaxFile)); n.kind == text && strings.TrimSpace(n.text) == "" {
+		p.complain(n, at, n.display(), "is empty", "write a SELECT")
+	}
+}
+func (*statement) schema() *jsonschema.Schema { return textSchema(notEmpty) }
 
 func (id *identifier) read(p *parser, n *node, at *trail) {
 	*id = identifier(p.readForm(n, at, idForm, "must begin with a small letter and have at most 63 of a-z, 0-9, _ and -"))
@@ -365,7 +373,7 @@ func (*checks) schema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "array", MaxItems: new(MaxChecks), Items: schemaOf(reflect.TypeFor[check]())}
 }
 
-var checkKinds = []string{"command", "json", "exists"}
+var checkKinds = []string{"command", "json", "exists", "query"}
 
 func (c *check) read(p *parser, n *node, at *trail) {
 	if !p.decodeObject(n, at, c) {
@@ -378,7 +386,10 @@ func (c *check) read(p *parser, n *node, at *trail) {
 		}
 	}
 	if kinds != 1 {
-		p.complain(n, at, "", fmt.Sprintf("has %d kinds of check; each item has one", kinds), "write one of command, json, exists, and a new item for another")
+		p.complain(n, at, "", fmt.Sprintf("has %d kinds of check; each item has one", kinds), "write one of command, json, exists, query, and a new item for another")
+	}
+	if (c.Query == "") != (c.Expect == nil) {
+		p.complain(n, at, "", "has only one of query and expect", "write both: the statement, and the value that it must return")
 	}
 	if c.Within > 0 && activities.When(c.When) == activities.Staged {
 		p.complain(n.findValue("within"), at.key("within"), n.findValue("within").display(), "staged content does not change by waiting", "write when: live, or leave within out")
@@ -387,7 +398,8 @@ func (c *check) read(p *parser, n *node, at *trail) {
 
 func (*check) schema() *jsonschema.Schema {
 	s := objectSchema(reflect.TypeFor[check]())
-	s.Description = "A condition; exactly one of command, json and exists."
+	s.Description = "A condition; exactly one of command, json, exists and query."
+	s.DependentRequired = map[string][]string{"query": {"expect"}, "expect": {"query"}}
 	for _, kind := range checkKinds {
 		s.OneOf = append(s.OneOf, &jsonschema.Schema{Required: []string{kind}})
 	}
