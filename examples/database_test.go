@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -30,13 +31,7 @@ func TestAMigrationThatFailsLeavesTheDatabaseAsItWas(t *testing.T) {
 	require.NoError(t, err)
 	data, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	sqlite := func(script string) string {
-		c := exec.Command("sqlite3", "-bail", filepath.Join(data, "shop.db"))
-		c.Stdin = strings.NewReader(script)
-		out, err := c.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		return string(out)
-	}
+	sqlite := sqliteIn(t, filepath.Join(data, "shop.db"))
 	sqlite(shop)
 	require.NoError(t, os.WriteFile(filepath.Join(data, "shop.conf"), []byte("price_column = euros\n"), 0o600))
 	before := sqlite(".dump --preserve-rowids")
@@ -56,4 +51,69 @@ func TestAMigrationThatFailsLeavesTheDatabaseAsItWas(t *testing.T) {
 	conf, err := os.ReadFile(filepath.Join(data, "shop.conf"))
 	require.NoError(t, err)
 	require.Equal(t, "price_column = euros\n", string(conf))
+}
+
+// TestAMigrationOfTwoServicesIsAllOrNothing runs the task where the services disagree about one customer, and then where they agree.
+func TestAMigrationOfTwoServicesIsAllOrNothing(t *testing.T) {
+	testrun.NeedProgram(t, "sqlite3", "install the package sqlite3")
+	server := postgrestest.Need(t)
+	billing := server.Database(t, `CREATE TABLE customer (id int PRIMARY KEY, name text NOT NULL UNIQUE, paid int NOT NULL, closed bool NOT NULL DEFAULT false);
+		CREATE TABLE invoice (id int PRIMARY KEY, customer int REFERENCES customer ON DELETE CASCADE, cents int);
+		INSERT INTO customer VALUES (1, 'Ann', 25000, false), (2, 'Bob', 9900, false), (3, 'Cy', 12000, false), (4, 'Dee', 0, true);
+		INSERT INTO invoice VALUES (1, 1, 25000), (2, 4, 100), (3, 4, 300)`)
+	source, err := os.ReadFile("database/migrate-tiers.yaml")
+	require.NoError(t, err)
+	data, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	shop := sqliteIn(t, filepath.Join(data, "shop.db"))
+	shop(`CREATE TABLE customer (id INTEGER PRIMARY KEY, spent INTEGER); INSERT INTO customer VALUES (1, 25000), (2, 10100), (3, 12000);`)
+	conf := filepath.Join(data, "shop.conf")
+	require.NoError(t, os.WriteFile(conf, []byte("tiers = off\n"), 0o600))
+	dsn := filepath.Join(t.TempDir(), "dsn")
+	require.NoError(t, os.WriteFile(dsn, []byte(server.DSN(billing)), 0o600))
+	look := func() []string {
+		dump, err := postgrestest.DumpSchema(server.Admin(billing), "public")
+		require.NoError(t, err)
+		said, err := os.ReadFile(conf)
+		require.NoError(t, err)
+		return []string{dump, shop(".dump --preserve-rowids"), string(said)}
+	}
+	before := look()
+
+	p := dial(t, t.Name())
+	p.work(host.Config{
+		Host: "shop", Queue: p.queue, State: t.TempDir(), StopTimeout: time.Second, Secrets: map[string]string{"BILLING": "file:" + dsn},
+		File: &host.FileConfig{Roots: []string{data}}, SQLite: &host.SQLiteConfig{Roots: []string{data}},
+		Postgres: &host.PostgresConfig{Databases: map[string]host.PostgresDatabase{"billing": {DSN: "BILLING"}}},
+	})
+	doc := p.document(source, map[string]any{"data": data})
+	_, err = p.start("disagree", doc)
+	require.NoError(t, err)
+	r, err := p.end("disagree")
+	require.ErrorContains(t, err, "check 1 (query, staged)")
+	require.Equal(t, compensations.Unwound, r.Status)
+	require.Equal(t, []string{
+		"billing-schema restored", "billing-backfill restored", "billing-gold nothing-to-undo", "shop-schema restored", "shop-backfill restored", "configure restored", "compare nothing-to-undo",
+	}, outcomes(r))
+	require.Equal(t, before, look())
+
+	shop("UPDATE customer SET spent = 9900 WHERE id = 2")
+	_, err = p.start("agree", doc)
+	require.NoError(t, err)
+	r, err = p.end("agree")
+	require.NoError(t, err)
+	require.Equal(t, compensations.Committed, r.Status)
+	require.Equal(t, "1|gold\n2|basic\n3|gold\n", shop("SELECT id, tier FROM customer"))
+	require.NotContains(t, look()[0], "Dee")
+}
+
+// sqliteIn runs scripts on a database by SQLite's own program.
+func sqliteIn(t *testing.T, path string) func(script string) string {
+	return func(script string) string {
+		c := exec.Command("sqlite3", "-bail", path)
+		c.Stdin = strings.NewReader(script)
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
 }
