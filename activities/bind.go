@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
 )
 
 // Host is what a worker provides to all of its actions.
@@ -191,7 +192,7 @@ func callAction[T any](ctx context.Context, host Host, action string, e *Entry, 
 	defer stop()
 	ctx = WithOwner(ctx, ownerOf(activity.GetInfo(ctx)))
 	v, err = do(WithCheckCommands(WithMasker(ctx, masker), host.CheckCommands), masker)
-	if err != nil {
+	if err != nil || isCutOff(ctx) { // a result is in the journal: the next worker is told it
 		return none, endCall(ctx, err, masker)
 	}
 	if v, err = maskAll(masker, v); err != nil {
@@ -232,15 +233,33 @@ func Beat(ctx context.Context) (stop func()) {
 	}
 }
 
+// isCutOff reports whether the worker, which is being stopped, waits no longer for the call. It then sends no result any more: the SDK
+// would report an error of its own instead.
+func isCutOff(ctx context.Context) bool {
+	return errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown)
+}
+
+// isWorkerStopping reports whether the worker is being stopped. A worker that serves workflows too stops these first, and cuts off the
+// calls of its actions with them, before it closes their stop channel.
+func isWorkerStopping(ctx context.Context) bool {
+	if isCutOff(ctx) {
+		return true
+	}
+	select {
+	case <-activity.GetWorkerStopChannel(ctx):
+		return true
+	default:
+		return false
+	}
+}
+
 // endCall returns why a call ended: a cancellation by the workflow, a worker that is being stopped, or the call's error.
 func endCall(ctx context.Context, err error, m *Masker) error {
 	if ctx.Err() == nil {
 		return applicationError(err, m)
 	}
-	select {
-	case <-activity.GetWorkerStopChannel(ctx):
+	if isWorkerStopping(ctx) {
 		return applicationError(Errorf(WorkerStopping, "the worker is being stopped"), m)
-	default:
 	}
 	if _, ok := errors.AsType[*Error](err); ok {
 		return applicationError(err, m)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -124,6 +125,36 @@ func TestNoSecretLeavesAnActivity(t *testing.T) {
 				require.NoError(t, v.Get(&out))
 				leaks(t, out)
 			}
+		})
+	}
+}
+
+// slow is an action whose forward ends with its context.
+type slow struct {
+	echo
+	succeeds bool
+}
+
+func (a slow) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result, error) {
+	<-ctx.Done()
+	if a.succeeds {
+		return activities.Result{Summary: "done"}, nil
+	}
+	return activities.Result{}, ctx.Err()
+}
+
+// A worker that serves workflows too cancels the calls of its actions before it closes their stop channel.
+func TestACallThatIsCutOffByItsStoppingWorkerSaysSo(t *testing.T) {
+	for name, a := range map[string]slow{"fails": {}, "succeeds": {succeeds: true}} {
+		t.Run(name, func(t *testing.T) {
+			env := newEnvironment(a)
+			stopping, stop := context.WithCancelCause(t.Context())
+			env.SetWorkerOptions(worker.Options{BackgroundActivityContext: stopping})
+			stop(worker.ErrWorkerShutdown)
+			_, err := env.ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
+			require.Equal(t, string(activities.WorkerStopping), app.Type())
 		})
 	}
 }
