@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,7 +104,7 @@ func Start(options ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}
+	attr := &syscall.SysProcAttr{}
 	s := &Server{dir: dir, attr: attr, program: server}
 	if os.Geteuid() == 0 { // the server refuses to run as root
 		nobody, err := user.Lookup("nobody")
@@ -138,24 +139,31 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 
 func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
+// launch starts the server, which ends with this process.
 func (s *Server) launch() error {
 	s.process = s.command(s.program, s.options...)
+	attr := *s.attr
+	attr.Pdeathsig = syscall.SIGQUIT
+	s.process.SysProcAttr = &attr
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	s.process.Stdout, s.process.Stderr = log, log
-	if err := s.process.Start(); err != nil {
-		return err
-	}
 	s.ended = make(chan struct{})
-	process, ended := s.process, s.ended
+	process, ended, started := s.process, s.ended, make(chan error)
 	go func() {
-		_ = process.Wait() // its log says why
-		close(ended)
+		runtime.LockOSThread() // the signal comes when the thread ends that has started the server
+		defer runtime.UnlockOSThread()
+		defer close(ended)
+		err := process.Start()
+		started <- err
+		if err == nil {
+			_ = process.Wait() // its log says why
+		}
 	}()
-	return nil
+	return <-started
 }
 
 // startLimit is how long a server may take until it answers.
