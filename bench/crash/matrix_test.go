@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
@@ -61,4 +62,18 @@ func TestLayersAndVolumesAreInTheMatrix(t *testing.T) {
 	require.Equal(t, 2, f.Points, "the workers were not killed there")
 	require.Equal(t, 1, f.Unwound)
 	require.Equal(t, 1, f.Redone)
+}
+
+// TestAJournalThatNoStepHasCreatedHoldsNothing judges tasks that ended before a step of any task had begun on the database.
+func TestAJournalThatNoStepHasCreatedHoldsNothing(t *testing.T) {
+	server := postgrestest.Need(t)
+	r := &run{postgres: &postgresServer{Server: server}}
+	require.NoError(t, r.postgres.run(t.Context(), server.Admin("postgres"), "CREATE DATABASE "+appDatabase))
+	p := &inPostgres{id: "postgres-1"}
+	left, err := p.leftOf(t.Context(), r, "token", false)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	left, err = p.leftOf(t.Context(), r, "token", true)
+	require.NoError(t, err)
+	require.Equal(t, []string{"postgres-1: token token has no record, though its step is committed"}, left)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -226,15 +227,22 @@ func (p *inPostgres) judgePart(ctx context.Context, r *run, e taskEnd) (v verdic
 	return v, nil
 }
 
-// leftOf is what a token has left in the journal of the database that should not be there.
+// undefinedTable is the code of PostgreSQL's error for a table that is not there.
+const undefinedTable = "42P01"
+
+// leftOf is what a token has left in the journal of the database that should not be there, or lacks there.
 func (p *inPostgres) leftOf(ctx context.Context, r *run, token string, kept bool) (left []string, err error) {
 	err = r.postgres.connected(ctx, r.postgres.Admin(appDatabase), func(conn *pgx.Conn) error {
 		var state string
 		var held int
 		err := conn.QueryRow(ctx, `SELECT state, (SELECT count(*) FROM pg_namespace WHERE nspname ~ ('^unwind_' || n || '_')) FROM unwind.record WHERE token = $1`, token).Scan(&state, &held)
+		var refused *pgconn.PgError
 		switch {
-		case errors.Is(err, pgx.ErrNoRows): // it has never begun
-			return nil
+		case errors.Is(err, pgx.ErrNoRows), errors.As(err, &refused) && refused.Code == undefinedTable:
+			if kept {
+				left = []string{fmt.Sprintf("%s: token %s has no record, though its step is committed", p.id, token)}
+			}
+			return nil // otherwise it has never begun, and where there is no table, no other one either
 		case err != nil:
 			return err
 		case !kept && (state == "applied" || held > 0):
