@@ -45,6 +45,19 @@ func (a *attributes) publishOpen(ctx workflow.Context) {
 	}
 }
 
+// changePlanStatus is the version marker of plans that have a status.
+const changePlanStatus = "plan-status"
+
+// publishPlanOpen says that a plan may leave something in journals; whoever finds it closed like that clears it. A plan that has no
+// status any more has left nothing.
+func publishPlanOpen(ctx workflow.Context) (closed func()) {
+	if workflow.GetVersion(ctx, changePlanStatus, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return func() {}
+	}
+	upsertAttributes(ctx, AttributeStatus.ValueSet(string(compensations.Open)))
+	return func() { upsertAttributes(ctx, AttributeStatus.ValueUnset()) }
+}
+
 func (a *attributes) publishAgent(ctx workflow.Context, agent string) {
 	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeAgent); !set && agent != "" {
 		upsertAttributes(ctx, AttributeAgent.ValueSet(agent))

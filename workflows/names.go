@@ -6,6 +6,8 @@ import "go.temporal.io/sdk/temporal"
 const (
 	AgentTaskType = "AgentTask"
 	PlanTaskType  = "PlanTask"
+	// ClearPlanType releases what a PlanTask that ended early has left in journals: argument Chain, id ClearPlanID.
+	ClearPlanType = "ClearPlan"
 	// ValidateTaskType checks a task with the workers that would run it, and touches nothing: argument the document, result Validation.
 	ValidateTaskType = "ValidateTask"
 	// RecoverType unwinds a run that ended without unwinding: argument RecoverRequest, id RecoverID.
@@ -16,7 +18,8 @@ const (
 	RedoType = "Redo"
 	// LateSweepType checks again undos that found no effect when that was not yet proof.
 	LateSweepType = "LateSweep"
-	// SweepType starts Recover for every closed run whose status is still open: no argument, result SweepResult. A Schedule starts it.
+	// SweepType starts Recover or ClearPlan for every closed run whose status is still open: no argument, result SweepResult. A
+	// Schedule starts it.
 	SweepType = "Sweep"
 	// RetainType releases the expired records of one host: argument RetainRequest, result RetentionResult. A Schedule starts it for
 	// each host.
@@ -40,7 +43,7 @@ const (
 	HoldActivity = "task.hold"
 	// RedoableActivity reads what a rollback has undone: argument RedoRequest, result RedoInput.
 	RedoableActivity = "task.redoable"
-	// SweepActivity starts Recover for each closed run whose status is still open: result SweepResult.
+	// SweepActivity starts Recover or ClearPlan for each closed run whose status is still open: result SweepResult.
 	SweepActivity = "task.sweep"
 	// RetainActivity releases the expired records in the journals of the host that runs it: result RetentionResult.
 	RetainActivity = "task.retain"

@@ -34,7 +34,7 @@ type PlannedStep struct {
 }
 
 // PlanTask plans every step of a task against the world as it is, and touches nothing. What the plans leave in journals is
-// released in the end, on every path.
+// released in the end, on every path; where the run is ended before, by ClearPlan.
 func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 	compiled, err := compile(ctx, doc)
 	if err != nil {
@@ -47,6 +47,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	publishClosed := publishPlanOpen(ctx)
 	saga := compensations.New(ctx, compensations.Options{})
 	calls := newCalls(ctx, func() bool { return false })
 	plan, diffs := Plan{Name: compiled.Name, Notes: seen.Unseen}, 0
@@ -84,11 +85,31 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 		}
 		plan.Steps = append(plan.Steps, p)
 	}
-	return plan, releaseEntries(ctx, saga.Entries())
+	if err := releaseEntries(ctx, saga.Entries(), releasePatience); err != nil {
+		return plan, err
+	}
+	publishClosed()
+	return plan, ctx.Err()
+}
+
+// How long a host is waited for that is to release what planning left there: by a plan that somebody waits for, and by ClearPlan.
+const (
+	releasePatience = 10 * time.Minute
+	clearPatience   = 24 * time.Hour
+)
+
+// ClearPlan releases what a PlanTask left in journals that was ended before it could do so. LedgerActivity refuses it a plan that
+// may still do so itself, so anybody may start it.
+func ClearPlan(ctx workflow.Context, plan Chain) error {
+	ledger, err := readLedger(ctx, "read what was planned", LedgerRequest{WorkflowID: plan.WorkflowID, RunID: plan.RunID})
+	if err != nil {
+		return err
+	}
+	return releaseEntries(ctx, ledger.Entries, clearPatience)
 }
 
 // releaseEntries drops what planning left behind, even if the workflow was canceled meanwhile.
-func releaseEntries(ctx workflow.Context, entries []activities.Entry) error {
+func releaseEntries(ctx workflow.Context, entries []activities.Entry, patience time.Duration) error {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	slots := workflow.NewSemaphore(calm, maxInFlight)
@@ -98,7 +119,7 @@ func releaseEntries(ctx workflow.Context, entries []activities.Entry) error {
 		_ = slots.Acquire(calm, 1)
 		policy := e.Policy.WithDefaults()
 		options := workflow.WithActivityOptions(calm, workflow.ActivityOptions{
-			TaskQueue: e.Place.Queue, StartToCloseTimeout: policy.Attempt, ScheduleToCloseTimeout: 10 * time.Minute,
+			TaskQueue: e.Place.Queue, StartToCloseTimeout: policy.Attempt, ScheduleToCloseTimeout: patience,
 			HeartbeatTimeout: policy.Heartbeat, Summary: "clear the plan of " + e.Step,
 		})
 		release := workflow.ExecuteActivity(options, e.Action+".release", e)
@@ -111,8 +132,5 @@ func releaseEntries(ctx workflow.Context, entries []activities.Entry) error {
 		})
 	}
 	_ = workflow.Await(calm, func() bool { return pending == 0 })
-	if first != nil {
-		return first
-	}
-	return ctx.Err()
+	return first
 }

@@ -19,7 +19,7 @@ func Register(to Registrar, check StepCheck) {
 		return runAgentTask(ctx, input, carry, check)
 	}
 	for name, w := range map[string]any{
-		AgentTaskType: agentTask, PlanTaskType: PlanTask, ValidateTaskType: ValidateTask, RecoverType: Recover, RollbackType: Rollback, RedoType: Redo,
+		AgentTaskType: agentTask, PlanTaskType: PlanTask, ClearPlanType: ClearPlan, ValidateTaskType: ValidateTask, RecoverType: Recover, RollbackType: Rollback, RedoType: Redo,
 		LateSweepType: LateSweep, SweepType: Sweep, RetainType: Retain,
 	} {
 		to.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
@@ -42,6 +43,7 @@ func replay(t *testing.T, file string, other any) error {
 	}
 	for _, name := range []string{
 		workflows.AgentTaskType, workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.LateSweepType,
+		workflows.PlanTaskType, workflows.ClearPlanType,
 	} {
 		r.RegisterWorkflowWithOptions(other, workflow.RegisterOptions{Name: name})
 	}
@@ -175,6 +177,31 @@ var followUps = map[string]struct {
 			return s.ID()
 		},
 	},
+	"planned": {func() *world { return &world{steps: chain("a", "b")} }, (*live).plan},
+	"planned-openly": { // planned is of before a plan said that it is open
+		func() *world { return &world{steps: chain("a", "b")} }, (*live).plan,
+	},
+	"plan-cleared": {
+		func() *world { return &world{steps: chain("a", "b")} },
+		func(l *live) string {
+			letGo := make(chan struct{})
+			l.world.plan = func(step string, _ int) (activities.Change, error) {
+				if step == "b" {
+					<-letGo
+				}
+				return activities.Change{}, nil
+			}
+			id := l.plan()
+			l.awaitCalls("plan b", 1)
+			l.terminate(id)
+			close(letGo)
+			dead, err := l.server().FindPlan(l.Context(), id, "")
+			require.NoError(l, err)
+			cleared, err := l.server().ClearPlan(l.Context(), dead)
+			require.NoError(l, err)
+			return cleared.WorkflowID
+		},
+	},
 	"looked-again": {
 		func() *world {
 			w := &world{steps: chain("a", "b"), do: refusing("b")}
@@ -191,6 +218,14 @@ var followUps = map[string]struct {
 			return fmt.Sprintf("late-sweep-%s-1", l.run.GetRunID())
 		},
 	},
+}
+
+// plan plans the task, and returns the id of the workflow that did.
+func (l *live) plan() string {
+	run, err := l.client.ExecuteWorkflow(l.Context(), client.StartWorkflowOptions{ID: l.Name() + "-plan", TaskQueue: l.queue},
+		workflows.PlanTaskType, json.RawMessage(`{"name": "release"}`))
+	require.NoError(l, err)
+	return run.GetID()
 }
 
 // rollback rolls back the committed task, or one step of it with what builds on it.

@@ -88,10 +88,15 @@ type RedoRequest struct {
 // RedoID is the id of the one workflow that takes a rollback back.
 func RedoID(rollback Chain) string { return serviceID("redo", rollback) }
 
+// ClearPlanID is the id of the one workflow that clears a plan.
+func ClearPlanID(plan Chain) string { return serviceID("clear", plan) }
+
 // SweepResult is what one sweep did.
 type SweepResult struct {
 	// Recovering are the ids of the workflows that it started.
 	Recovering []string `json:"recovering,omitempty"`
+	// Clearing are the ids of those that clear plans.
+	Clearing []string `json:"clearing,omitempty"`
 	// Dropped are the schedules that it has removed, of hosts that are gone.
 	Dropped []string `json:"dropped,omitempty"`
 	// Problems say why a run could not be recovered, by workflow id.

@@ -30,6 +30,7 @@ type stage struct {
 	*testing.T
 	recovery.Server
 	worker *host.Worker
+	state  string // its folder
 }
 
 func serve(t *testing.T, c host.Config, o host.Options) *stage {
@@ -45,7 +46,7 @@ func serve(t *testing.T, c host.Config, o host.Options) *stage {
 	w, err := host.Start(t.Context(), c, o)
 	require.NoError(t, err)
 	t.Cleanup(w.Stop)
-	return &stage{t, recovery.Server{Client: o.Client, Namespace: o.Namespace}, w}
+	return &stage{t, recovery.Server{Client: o.Client, Namespace: o.Namespace}, w, c.State}
 }
 
 // start starts a task the way that the starter does.

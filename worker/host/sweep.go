@@ -3,8 +3,10 @@ package host
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -14,12 +16,13 @@ import (
 
 // Bounds of one sweep; the next one continues.
 const (
-	sweepMost     = 500 // recoveries that it starts
+	sweepMost     = 500 // workflows that it starts
 	sweepProblems = 50  // problems that it reports
 	sweepPage     = 200
 )
 
-// sweep starts the recovery of every run on this worker's queue that ended without unwinding.
+// sweep starts the recovery of every run on this worker's queue that ended without unwinding, and clears every plan that was ended
+// before it had done so itself.
 func (b builtin) sweep(ctx context.Context) (workflows.SweepResult, error) {
 	defer activities.Beat(ctx)()
 	swept := workflows.SweepResult{Problems: map[string]string{}}
@@ -32,11 +35,11 @@ func (b builtin) sweep(ctx context.Context) (workflows.SweepResult, error) {
 			return swept, fmt.Errorf("list the runs that are closed and open: %w", err)
 		}
 		for _, e := range page.GetExecutions() {
-			if err := b.recover(ctx, e.GetExecution().GetWorkflowId(), e.GetExecution().GetRunId(), &swept); err != nil {
+			if err := b.settle(ctx, e, &swept); err != nil {
 				return swept, err
 			}
 		}
-		if len(page.GetNextPageToken()) == 0 || len(swept.Recovering) >= sweepMost {
+		if len(page.GetNextPageToken()) == 0 || len(swept.Recovering)+len(swept.Clearing) >= sweepMost {
 			b.tidySchedules(ctx, &swept)
 			return swept, nil
 		}
@@ -55,18 +58,23 @@ func (b builtin) tidySchedules(ctx context.Context, swept *workflows.SweepResult
 	}
 }
 
-// deadQuery lists runs that may be dead. Runs continued as new are not: they go on in another run.
+// deadQuery lists runs that may be dead, of tasks and of plans. Runs continued as new are not: they go on in another run.
 func deadQuery(queue string) string {
 	return fmt.Sprintf("ExecutionStatus IN ('Terminated', 'TimedOut', 'Failed', 'Canceled') AND %s = 'open' AND WorkflowType IN ('%s') AND TaskQueue = '%s'",
-		workflows.AttributeStatus.GetName(), strings.Join(recovery.Types, "', '"), strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(queue))
+		workflows.AttributeStatus.GetName(), strings.Join(append(slices.Clone(recovery.Types), workflows.PlanTaskType), "', '"), strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(queue))
 }
 
-// recover starts the recovery of one run. An error ends the sweep; what concerns only this run is reported in swept.
-func (b builtin) recover(ctx context.Context, id, runID string, swept *workflows.SweepResult) error {
-	run, err := b.startRecovery(ctx, id, runID)
+// settle starts what one run needs. An error ends the sweep; what concerns only this run is reported in swept.
+func (b builtin) settle(ctx context.Context, e *workflowpb.WorkflowExecutionInfo, swept *workflows.SweepResult) error {
+	id, runID := e.GetExecution().GetWorkflowId(), e.GetExecution().GetRunId()
+	start, started := b.startRecovery, &swept.Recovering
+	if e.GetType().GetName() == workflows.PlanTaskType {
+		start, started = b.startClearing, &swept.Clearing
+	}
+	run, err := start(ctx, id, runID)
 	switch {
 	case err == nil:
-		swept.Recovering = append(swept.Recovering, run.WorkflowID)
+		*started = append(*started, run.WorkflowID)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case len(swept.Problems) < sweepProblems && isProblem(recovery.WhyOf(err)):
@@ -86,6 +94,17 @@ func (b builtin) startRecovery(ctx context.Context, id, runID string) (recovery.
 		return dead, err
 	}
 	return b.server.Recover(ctx, dead, "the sweep on host "+b.config.Host)
+}
+
+func (b builtin) startClearing(ctx context.Context, id, runID string) (recovery.Run, error) {
+	plan, err := b.server.FindPlan(ctx, id, runID)
+	if err != nil {
+		return plan, err
+	}
+	if err := b.server.Readable(ctx, plan, b.converter); err != nil {
+		return plan, err
+	}
+	return b.server.ClearPlan(ctx, plan)
 }
 
 // isProblem reports whether somebody has to act; otherwise somebody else was faster, or the list lags.

@@ -34,6 +34,8 @@ func (s Server) checkRight(ctx context.Context, id, workflowType string, r workf
 	switch own := id == r.WorkflowID; {
 	case own: // it was reset from that run
 		return nil
+	case workflowType == workflows.ClearPlanType && id == workflows.ClearPlanID(run.Chain):
+		return run.checkDeadPlan()
 	case workflowType == workflows.RecoverType && id == workflows.RecoverID(run.Chain):
 		return s.checkStaysDead(ctx, run)
 	case workflowType == workflows.RollbackType && id == workflows.RollbackID(workflows.RollbackRequest{Chain: run.Chain, To: r.To, Step: r.Step}):
