@@ -70,10 +70,10 @@ func TestAJournalThatNoStepHasCreatedHoldsNothing(t *testing.T) {
 	r := &run{postgres: &postgresServer{Server: server}}
 	require.NoError(t, r.postgres.run(t.Context(), server.Admin("postgres"), "CREATE DATABASE "+appDatabase))
 	p := &inPostgres{id: "postgres-1"}
-	left, err := p.leftOf(t.Context(), r, "token", false)
+	left, err := p.leftOf(t.Context(), r, "lost", false)
 	require.NoError(t, err)
 	require.Empty(t, left)
-	left, err = p.leftOf(t.Context(), r, "token", true)
+	left, err = p.leftOf(t.Context(), r, "lost", true)
 	require.NoError(t, err)
-	require.Equal(t, []string{"postgres-1: token token has no record, though its step is committed"}, left)
+	require.Equal(t, []string{"postgres-1: token lost has no record, though its step is committed"}, left)
 }
