@@ -33,30 +33,40 @@ func nothingDone(t *journal.Token) activities.Undone {
 	return activities.Undone{Outcome: activities.Nothing, Observed: "the command has not run, and no longer can"}
 }
 
+// undoing is a token that is to be undone.
+type undoing struct {
+	*journal.Token
+
+	// first says that no other call can have rolled anything back before this one.
+	first bool
+}
+
 // beginUndo decides the token's fate. It is over where the token has its outcome, or where all that is missing is to write
 // it down.
-func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (t *journal.Token, undone activities.Undone, over bool, err error) {
-	if t, err = x.store.Open(ctx, e); err != nil {
-		return nil, undone, false, err
+func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (u undoing, undone activities.Undone, over bool, err error) {
+	t, err := x.store.Open(ctx, e)
+	if err != nil {
+		return u, undone, false, err
 	}
+	u.Token = t
 	if over, err = t.Read(journal.Outcome, &undone); over || err != nil {
 		if undone.LookAgain > 0 {
 			undone, err = x.dropLate(ctx, e, t, undone)
 		}
-		return t, undone, over, err
+		return u, undone, over, err
 	}
-	fate, err := t.Decide(journal.Undoing)
-	if err != nil {
-		return nil, undone, false, err
+	var fate journal.Fate
+	if fate, u.first, err = t.DecideFirst(journal.Undoing); err != nil {
+		return u, undone, false, err
 	}
 	if fate != journal.Undoing {
-		return nil, undone, false, activities.Errorf(activities.Fenced, "the step's record is released: its rollback window has closed")
+		return u, undone, false, activities.Errorf(activities.Fenced, "the step's record is released: its rollback window has closed")
 	}
 	var by conclusion
 	if over, err = t.Read(endingDoc, &by); over && err == nil {
 		undone, err = x.conclude(ctx, e, t, by)
 	}
-	return t, undone, over, err
+	return u, undone, over, err
 }
 
 // mayRun says whether the command may run or have run. Where it says no, none ever will. A ticket that is gone though the step has

@@ -20,10 +20,11 @@ import (
 // no more than the name of the container, which is in the entry too; a command that has provably not run costs nobody
 // a container.
 func (x *execAction) Reset(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
-	t, undone, over, err := x.beginUndo(ctx, e)
+	u, undone, over, err := x.beginUndo(ctx, e)
 	if over || err != nil {
 		return undone, err
 	}
+	t := u.Token
 	point.Reach("container.exec:reset-begun")
 	runs, err := mayRun(t, d.Done)
 	if err != nil && !record.IsDamaged(err) {

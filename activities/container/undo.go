@@ -11,15 +11,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
-	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
 func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
-	t, undone, over, err := x.beginUndo(ctx, e)
+	u, undone, over, err := x.beginUndo(ctx, e)
 	if over || err != nil {
 		return undone, err
 	}
+	t := u.Token
 	point.Reach("container.exec:undo-begun")
 	runs, err := mayRun(t, d.Done)
 	if err != nil {
@@ -38,7 +38,7 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 	if err := x.leases.Wait(ctx, engine.NameOf(rec.Container), e.Token); err != nil {
 		return activities.Undone{}, err
 	}
-	if undone, err = x.takeBack(ctx, e, t, rec, d); err != nil {
+	if undone, err = x.takeBack(ctx, e, u, rec, d); err != nil {
 		return undone, err
 	}
 	if undone.Outcome == activities.Drifted {
@@ -59,17 +59,21 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 }
 
 // takeBack rolls the container back, unless someone else has changed it since the step.
-func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journal.Token, rec stepRecord, d activities.Decision) (activities.Undone, error) {
+func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u undoing, rec stepRecord, d activities.Decision) (activities.Undone, error) {
+	t := u.Token
 	to, before, err := rollbackOf(t, e.Token, rec, checkpoint.UndoTurn)
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	var seen manifest.Manifest // what may be overwritten in volumes
-	switch begun, err := x.backends.Of(rec.Backend).HasBegun(ctx, to); {
-	case err != nil:
-		return activities.Undone{}, err
-	case !begun:
-		now, err := x.viewUndisturbed(ctx, t, rec, e.Token)
+	begun := false
+	if !u.first {
+		if begun, err = x.backends.Of(rec.Backend).HasBegun(ctx, to); err != nil {
+			return activities.Undone{}, err
+		}
+	}
+	if !begun {
+		now, present, err := x.viewUndisturbed(ctx, t, rec, e.Token)
 		if err != nil {
 			return activities.Undone{}, err
 		}
@@ -88,6 +92,9 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, t *journa
 			return activities.Undone{}, err
 		}
 		to.Usurper, to.Stopped = now.Usurper, now.Stopped
+		if len(rec.Volumes) == 0 { // to check their copies may take long
+			to.Now = present
+		}
 		if d.Redoable && now.After != nil && !now.Gone && len(rec.Volumes) == 0 {
 			to.Keep = now.Now.Digest()
 			if _, err := now.Now.Save(t.Dir(), salvageFile(to.Keep)); err != nil {
@@ -149,6 +156,9 @@ func (x *execAction) report(ctx context.Context, rec stepRecord, r checkpoint.Ro
 
 // standsNow adds how the container stands after a rollback.
 func (x *execAction) standsNow(ctx context.Context, undone activities.Undone, back checkpoint.Restoration) (activities.Undone, error) {
+	if back.Runs {
+		return undone, nil
+	}
 	after, err := x.engine.ContainerInspect(ctx, back.ID)
 	switch {
 	case back.Unstartable != "": // one that is removed at its end is gone then

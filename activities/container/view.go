@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/docker/docker/api/types/container"
+
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
@@ -17,17 +19,27 @@ import (
 
 // view looks at the container of a step, under whatever id it has now.
 func (x *execAction) view(ctx context.Context, t *journal.Token, rec stepRecord) (target.View, error) {
-	s := target.View{Name: engine.NameOf(rec.Container)}
+	s, _, err := x.viewBy(ctx, t, rec, func(present container.InspectResponse) (manifest.Manifest, error) {
+		return x.backends.Of(rec.Backend).ReadManifest(ctx, filepath.Base(t.Dir()), present.ID, rec.Ignore)
+	})
+	return s, err
+}
+
+// viewBy looks at it with read, which is not asked where it is gone, and returns its inspection too.
+func (x *execAction) viewBy(ctx context.Context, t *journal.Token, rec stepRecord, read func(present container.InspectResponse) (manifest.Manifest, error)) (
+	s target.View, present container.InspectResponse, err error,
+) {
+	s.Name = engine.NameOf(rec.Container)
 	done, ended, err := record.ReadCompletion(t)
 	if err != nil {
-		return s, err
+		return s, present, err
 	}
 	if s.Before, err = manifest.Load(t.Dir(), beforeFile, rec.Before); err != nil {
-		return s, err
+		return s, present, err
 	}
 	if ended && done.After != "" {
 		if s.After, err = manifest.Load(t.Dir(), record.AfterFile, done.After); err != nil {
-			return s, err
+			return s, present, err
 		}
 	}
 	stands, present, err := x.findPresent(ctx, rec.Container.ID)
@@ -35,23 +47,23 @@ func (x *execAction) view(ctx context.Context, t *journal.Token, rec stepRecord)
 	if engine.IsNotFound(err) || err == nil && lineage.IsPutAside(present) {
 		s.Gone = true
 		s.Usurper, err = target.FindHolder(ctx, x.engine, s.Name)
-		return s, err
+		return s, present, err
 	}
 	if err != nil {
-		return s, err
+		return s, present, err
 	}
 	s.Stopped = ended && done.IsStoppedSince(present) && !stands.HasFailed(present)
-	s.Now, err = x.backends.Of(rec.Backend).ReadManifest(ctx, filepath.Base(t.Dir()), s.ID, rec.Ignore)
+	s.Now, err = read(present)
 	if err != nil && s.After == nil { // no drift can be told anyway, and the step itself may have made it unreadable
 		s.Now, s.Unread, err = manifest.Manifest{}, true, nil
 	}
 	if err != nil {
-		return s, err
+		return s, present, err
 	}
 	if !present.State.Running {
 		s.Now.Adopt(s.After)
 	}
-	return s, volumes.AddTo(ctx, s.Now, rec.Volumes)
+	return s, present, volumes.AddTo(ctx, s.Now, rec.Volumes)
 }
 
 // compareUncovered lists what no checkpoint covers and is not as it was before the step.

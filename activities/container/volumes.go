@@ -52,7 +52,7 @@ func (x *execAction) rollBack(ctx context.Context, t *journal.Token, rec stepRec
 	if back.Stopped = after.Stopped; back.Stopped {
 		return back, nil
 	}
-	back.Uncovered = nil // it may have run again since
+	back.Uncovered, back.Runs = nil, false // it may have run again since
 	err = x.startAgain(ctx, t, back.ID)
 	if back.Unstartable = engine.WhyUnstartable(err); err != nil && back.Unstartable == "" {
 		return back, err

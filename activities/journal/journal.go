@@ -193,16 +193,22 @@ type fateDoc struct {
 
 // Decide sets the token's fate if it is open, and returns its fate: the first decision wins.
 func (t *Token) Decide(f Fate) (Fate, error) {
+	fate, _, err := t.DecideFirst(f)
+	return fate, err
+}
+
+// DecideFirst decides like Decide, and first says that this very call has decided: nothing has been done before that a decision precedes.
+func (t *Token) DecideFirst(f Fate) (fate Fate, first bool, err error) {
 	if undone, err := t.Has(Outcome); err != nil {
-		return "", err
+		return "", false, err
 	} else if undone { // also where the fate has been deleted
 		f = Undoing
 	}
 	doc := fateDoc{Fate: f, At: time.Now().UTC()}
-	if _, err := t.Create(fateName, &doc); err != nil {
-		return "", err
+	if first, err = t.Create(fateName, &doc); err != nil {
+		return "", false, err
 	}
-	return doc.Fate, nil
+	return doc.Fate, first, nil
 }
 
 // Fate reads the token's fate.

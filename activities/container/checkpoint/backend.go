@@ -61,6 +61,10 @@ type Reader interface {
 	// differ in is what has changed between them.
 	ReadManifest(ctx context.Context, token, id string, ignore []string) (manifest.Manifest, error)
 
+	// EndAndRead first ends what entered a running container with the token and is left there, as far as it can be found, and
+	// then reads as ReadManifest does. Ended says that there was something. What has entered otherwise goes on.
+	EndAndRead(ctx context.Context, token, id string, ignore []string) (m manifest.Manifest, ended bool, err error)
+
 	// ReadUncovered reads what a step can change in a container and is in no checkpoint.
 	ReadUncovered(ctx context.Context, id string) (Uncovered, error)
 
@@ -73,10 +77,6 @@ type Entrance interface {
 	// Enter makes a command, or a check, of the step with this token one that a rollback keeps from beginning too late. The
 	// step has its checkpoint.
 	Enter(ctx context.Context, token string, in container.InspectResponse, c command.Command) (command.Command, error)
-
-	// EndProcesses ends what entered a running container with the token and is left there, as far as it can be found. Ended
-	// says that there was something. What has entered otherwise goes on.
-	EndProcesses(ctx context.Context, token, id string) (ended bool, err error)
 }
 
 // Describer says what plans and reports tell of a backend.
@@ -124,6 +124,8 @@ type Rollback struct {
 	// Container is the inspection that the step recorded. Where the container still stands, its present settings are
 	// kept, for others may have changed them since.
 	Container container.InspectResponse
+	// Now is the container that stands, as it has just been inspected; zero where it has not.
+	Now container.InspectResponse
 	// Checkpoint is where the filesystem is kept.
 	Checkpoint string
 	// Nodes are what the step may have changed of [Uncovered], as it was.
@@ -149,8 +151,8 @@ type Restoration struct {
 	Differs []string
 	// Uncovered is what a rollback has read of that itself, after the comparison; nil where it has not.
 	Uncovered *Uncovered
-	// Stopped says that it was left stopped.
-	Stopped bool
+	// Stopped says that it was left stopped; Runs that it was seen running, after the comparison.
+	Stopped, Runs bool
 	// Unstartable is what the engine says where it cannot start the container as it is now; empty where it could.
 	Unstartable string
 	// Ended says that processes of earlier steps had to end.

@@ -73,14 +73,15 @@ func (s Subject) testContract(t *testing.T, on setting) {
 	exit, err := run(was.ID, c)
 	require.NoError(t, err)
 	require.Zero(t, exit)
-	_, err = backend.EndProcesses(ctx, token, was.ID) // with the image's shell it may find nothing
+	left, _, err := backend.EndAndRead(ctx, token, was.ID, ignore) // with the image's shell it may find none to end
 	require.NoError(t, err)
-	ended, err := backend.EndProcesses(ctx, token, was.ID)
+	_, ended, err := backend.EndAndRead(ctx, token, was.ID, ignore)
 	require.NoError(t, err)
 	assert.False(t, ended)
 	after, err := backend.ReadManifest(ctx, token, was.ID, ignore)
 	require.NoError(t, err)
 	require.Contains(t, before.Diff(after), "+ /one")
+	assert.Empty(t, after.Diff(left))
 
 	undo := checkpoint.Rollback{
 		Token: token, Turn: checkpoint.UndoTurn, Container: was, Checkpoint: at, Before: before, Ignore: ignore, Keep: after.Digest(),

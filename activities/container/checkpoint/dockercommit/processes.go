@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/container/command"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 )
 
 // endScript runs in a container that only its engine can look into, with the shell that it may have. It reads environments,
@@ -18,9 +19,18 @@ done 2>/dev/null; [ "$again" ] || break; n=$((n+1)); done; [ -z "$ended" ] || ex
 
 const endedSome = 33
 
-// EndProcesses finds nothing in a container without a shell that no helper can look into. A rollback ends all that runs in it
+// EndAndRead implements [checkpoint.Reader].
+func (b *Backend) EndAndRead(ctx context.Context, token, id string, ignore []string) (m manifest.Manifest, ended bool, err error) {
+	if ended, err = b.endProcesses(ctx, token, id); err != nil {
+		return nil, false, err
+	}
+	m, err = b.ReadManifest(ctx, token, id, ignore)
+	return m, ended, err
+}
+
+// endProcesses finds nothing in a container without a shell that no helper can look into. A rollback ends all that runs in it
 // anyway.
-func (b *Backend) EndProcesses(ctx context.Context, token, id string) (bool, error) {
+func (b *Backend) endProcesses(ctx context.Context, token, id string) (bool, error) {
 	variable := command.TokenVariable + token
 	if ended, ok, err := b.engine.EndMarked(ctx, id, variable); ok || err != nil {
 		return ended, err

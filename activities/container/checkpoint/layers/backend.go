@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
+	"github.com/seed-62bf7108/unwind/activities/container/command"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
@@ -106,6 +107,17 @@ func (*Backend) Drop(context.Context, string, string) error { return nil }
 func (b *Backend) ReadManifest(ctx context.Context, token, id string, ignore []string) (manifest.Manifest, error) {
 	a, err := b.ask(ctx, helper.Request{Op: helper.Changes, Container: id, Name: token, Skip: ignore})
 	return manifest.FromChanges(a.Changes, ignore), err
+}
+
+// EndAndRead implements [checkpoint.Reader], with one request.
+func (b *Backend) EndAndRead(ctx context.Context, token, id string, ignore []string) (m manifest.Manifest, ended bool, err error) {
+	a, err := b.ask(ctx, helper.Request{Op: helper.Together, Container: id, Parts: []helper.Request{
+		{Op: helper.End, Name: command.TokenVariable + token}, {Op: helper.Changes, Name: token, Skip: ignore},
+	}})
+	if err != nil {
+		return nil, false, err
+	}
+	return manifest.FromChanges(a.Parts[1].Changes, ignore), a.Parts[0].Yes, nil
 }
 
 // ReadUncovered reads what a container has in the engine's own mounts.

@@ -25,9 +25,3 @@ func (b *Backend) Enter(ctx context.Context, token string, in container.InspectR
 	c.Workdir = a.Path
 	return c, nil
 }
-
-// EndProcesses implements [checkpoint.Entrance].
-func (b *Backend) EndProcesses(ctx context.Context, token, id string) (bool, error) {
-	a, err := b.ask(ctx, helper.Request{Op: helper.End, Container: id, Name: command.TokenVariable + token})
-	return a.Yes, err
-}

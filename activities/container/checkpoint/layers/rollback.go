@@ -63,14 +63,27 @@ func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoi
 	if r.Keep != "" {
 		ask.Keep = salvageName(r.Token, r.Keep)
 	}
-	if _, err := b.askOf(ctx, now, ask); err != nil {
+	back := checkpoint.Restoration{ID: now.ID, Stopped: r.Stopped}
+	atOnce := now.State.Running && len(r.Nodes) == 0 && r.Turn != checkpoint.RedoTurn // nothing is done between the restore and the look
+	if atOnce {
+		ask.Parts = looksAfter(r)
+	}
+	a, err := b.ask(ctx, ask)
+	if atOnce && helper.KindOf(err) == helper.Unfit { // it has ended meanwhile
+		atOnce, ask.Parts = false, nil
+		a, err = b.ask(ctx, ask)
+	}
+	if err != nil {
 		return checkpoint.Restoration{}, err
 	}
 	point.Reach("container.exec:layers-restored")
+	if atOnce {
+		err := addSeen(&back, r, a.Parts)
+		return back, err
+	}
 	if err := b.recreateNodes(ctx, now.ID, r.Nodes); err != nil {
 		return checkpoint.Restoration{}, err
 	}
-	back := checkpoint.Restoration{ID: now.ID, Stopped: r.Stopped}
 	err = b.start(ctx, now, r.Stopped)
 	if back.Unstartable = engine.WhyUnstartable(err); err != nil && back.Unstartable == "" {
 		return checkpoint.Restoration{}, err
@@ -82,11 +95,16 @@ func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoi
 	return back, err
 }
 
-// readRestored adds what is seen in a container after a rollback, with one request where it runs.
-func (b *Backend) readRestored(ctx context.Context, r checkpoint.Rollback, back *checkpoint.Restoration) error {
-	parts := []helper.Request{
+// looksAfter is how a container is looked at after a rollback; the last of it only where the container runs.
+func looksAfter(r checkpoint.Rollback) []helper.Request {
+	return []helper.Request{
 		{Op: helper.Restored, Name: r.Token, Turn: r.Turn}, {Op: helper.Changes, Name: r.Token, Skip: r.Ignore}, {Op: helper.Beside},
 	}
+}
+
+// readRestored adds what is seen in a container after a rollback.
+func (b *Backend) readRestored(ctx context.Context, r checkpoint.Rollback, back *checkpoint.Restoration) error {
+	parts := looksAfter(r)
 	a, err := b.ask(ctx, helper.Request{Op: helper.Together, Container: back.ID, Parts: parts})
 	if helper.KindOf(err) == helper.Unfit { // it does not run
 		a, err = b.ask(ctx, helper.Request{Op: helper.Together, Container: back.ID, Parts: parts[:2]})
@@ -94,11 +112,16 @@ func (b *Backend) readRestored(ctx context.Context, r checkpoint.Rollback, back 
 	if err != nil {
 		return err
 	}
-	back.Ended = a.Parts[0].Busy
-	back.Differs = manifest.Manifest{}.Diff(manifest.FromChanges(a.Parts[1].Changes, r.Ignore))
+	return addSeen(back, r, a.Parts)
+}
+
+// addSeen adds what the looks have seen.
+func addSeen(back *checkpoint.Restoration, r checkpoint.Rollback, looks []helper.Answer) (err error) {
+	back.Ended = looks[0].Busy
+	back.Differs = manifest.Manifest{}.Diff(manifest.FromChanges(looks[1].Changes, r.Ignore))
 	seen := checkpoint.Uncovered{}
-	if len(a.Parts) == len(parts) {
-		seen, err = uncoveredOf(a.Parts[2].Changes)
+	if back.Runs = len(looks) == len(looksAfter(r)); back.Runs {
+		seen, err = uncoveredOf(looks[2].Changes)
 	}
 	back.Uncovered = &seen
 	return err
@@ -113,7 +136,10 @@ func (b *Backend) findContainer(ctx context.Context, r checkpoint.Rollback) (con
 	if last.Fences(r) {
 		return container.InspectResponse{}, activities.Errorf(activities.Fenced, "the step has been taken back: this call came too late")
 	}
-	now, err := b.engine.ContainerInspect(ctx, r.Container.ID)
+	now := r.Now
+	if now.ContainerJSONBase == nil || now.ID != r.Container.ID {
+		now, err = b.engine.ContainerInspect(ctx, r.Container.ID)
+	}
 	if engine.IsNotFound(err) {
 		return now, activities.Errorf(activities.DamagedRecord,
 			"container %s is gone, and with it what the layers of the checkpoint lay over; a reset makes it anew from its image", engine.NameOf(r.Container))

@@ -184,4 +184,19 @@ func TestLooksThatAreTakenTogether(t *testing.T) {
 	_, err = k.ask(Together, parts(Request{Op: Take, Name: "two"}))
 	require.ErrorContains(t, err, "does more than look")
 	assert.NotContains(t, k.book().Marks, "two")
+
+	// What a restore has left is looked at with it, and so again.
+	looks := parts(Request{Op: Restored, Name: "one", Turn: "undo"}, Request{Op: Changes, Name: "one"}, Request{Op: Beside})
+	for range 2 {
+		back := k.must(Restore, name("one"), turn("undo"), looks)
+		require.Len(t, back.Parts, 3)
+		assert.True(t, back.Parts[0].Yes)
+		assert.Equal(t, k.must(Changes, name("one")).Changes, back.Parts[1].Changes)
+		assert.Equal(t, k.must(Beside).Changes, back.Parts[2].Changes)
+		k.Do("echo changed >/srv/a")
+	}
+	assert.NotEmpty(t, k.must(Restore, name("one"), turn("undo"), looks).Parts[1].Changes, "it does not restore again")
+	_, err = k.ask(Restore, name("one"), turn("undo"), parts(Request{Op: Take, Name: "two"}))
+	require.ErrorContains(t, err, "does more than look")
+	assert.NotContains(t, k.book().Marks, "two")
 }

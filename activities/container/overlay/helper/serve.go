@@ -43,7 +43,7 @@ const (
 	Read Op = "read"
 	// Restore restores checkpoint Name: once for each Turn. With Keep, what it removes is kept as a checkpoint of that
 	// name. With Door, the step of that checkpoint may enter what is restored, unless a restore without a Door has ended
-	// it: then the restore is Fenced.
+	// it: then the restore is Fenced. With Parts, it then looks as Together does, at what its book and the kernel have now.
 	Restore Op = "restore"
 	// Restored returns in Yes whether Turn of Name is done, and in Busy what Has returns.
 	Restored Op = "restored"
@@ -65,8 +65,8 @@ const (
 	Stacked Op = "stacked"
 	// Kept returns in Yes whether anything is kept of the container: layers, or checkpoints of them. It takes no lock.
 	Kept Op = "kept"
-	// Together does Parts, which only look, one after the other with nothing of a helper's between them, and returns their
-	// answers in Parts. It fails with the first of them that does.
+	// Together does Parts, which only look or end processes, one after the other with nothing of a helper's between them, and
+	// returns their answers in Parts. It fails with the first of them that does.
 	Together Op = "together"
 	// Forget removes all that is kept of a container that no longer exists.
 	Forget Op = "forget"
@@ -212,8 +212,13 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	a, err = s.execute(ctx, r, false)
 	if stack.IsFull(err) && r.Op != Take && r.Op != Commit {
 		stack.CloseFormerTops()
-		return s.execute(ctx, r, true)
+		a, err = s.execute(ctx, r, true)
 	}
+	if err != nil || r.Op != Restore || len(r.Parts) == 0 {
+		return a, err
+	}
+	seen, err := s.execute(ctx, Request{Op: Together, Container: r.Container, PID: r.PID, Born: a.Born, Parts: r.Parts}, false)
+	a.Parts = seen.Parts
 	return a, err
 }
 
@@ -234,7 +239,7 @@ func (s *stacks) execute(ctx context.Context, r Request, cramped bool) (a Answer
 	}
 	for _, part := range r.Parts {
 		var of Answer
-		if !looks(part.Op) {
+		if !leavesBook(part.Op) {
 			return a, newFailure(Failed, "operation %q does more than look", part.Op)
 		}
 		if err := o.execute(ctx, part, &of); err != nil {
@@ -245,8 +250,8 @@ func (s *stacks) execute(ctx context.Context, r Request, cramped bool) (a Answer
 	return a, nil
 }
 
-// looks says that an operation changes nothing that another one is told by the opened book.
-func looks(op Op) bool { return slices.Contains([]Op{Changes, Beside, Restored}, op) }
+// leavesBook says that an operation changes nothing that another one is told by the opened book.
+func leavesBook(op Op) bool { return slices.Contains([]Op{Changes, Beside, Restored, End}, op) }
 
 // execute does what a request asks of an opened book, and adds to its answer.
 func (o *lockedBook) execute(ctx context.Context, r Request, a *Answer) (err error) {
