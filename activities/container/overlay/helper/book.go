@@ -397,14 +397,17 @@ func (o *lockedBook) sweepLayers() error {
 		for _, away := range gone {
 			_ = layer.RemoveAll(away) // what is left is found by the next sweep
 		}
-		if len(gone) > 0 { // free the disk space
-			stack.CloseFormerTops()
-		}
 	}
-	if o.cramped {
+	switch {
+	case len(gone) == 0:
+	case o.cramped:
 		remove()
-	} else {
-		go remove()
+		stack.CloseFormerTops() // free the disk space
+	default:
+		go func() {
+			remove()
+			stack.CloseFormerTopsSoon(o.dir)
+		}()
 	}
 	return err
 }

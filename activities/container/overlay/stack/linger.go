@@ -9,11 +9,13 @@ import (
 
 // formerTops are unused former tops, kept open for a while. Closing the last reference to an overlay syncs the whole
 // filesystem of its upper layer, and would hold up the next replacement of a top. So they are closed together and later,
-// when most of it has been written anyway, and at the latest when layers are removed, whose space they pin: see
-// [CloseFormerTops].
+// when most of it has been written anyway, and soon after layers have been removed, whose space they pin: see
+// [CloseFormerTopsSoon].
 type formerTops struct {
 	mu  sync.Mutex
 	fds []int
+	// soon: they are about to be closed.
+	soon bool
 }
 
 var openFormerTops formerTops
@@ -21,6 +23,8 @@ var openFormerTops formerTops
 const (
 	// lingerTime is longer than the kernel keeps dirty pages before it writes them back.
 	lingerTime = 30 * time.Second
+	// soonTime is how long the space of removed layers may stay pinned: the undos of a task then wait for few syncs, not each for one.
+	soonTime = time.Second
 	// leastRoom and leastInodes are the free space that makes pinning some harmless.
 	leastRoom, leastInodes = 1 << 30, 10_000
 	// mostLingering bounds the kernel memory that they take: each pins its layers.
@@ -57,10 +61,30 @@ func isShortOfSpace(folder int) bool {
 // CloseFormerTops closes all former tops now, so that the space of removed layers becomes free.
 func CloseFormerTops() { openFormerTops.closeAll() }
 
+// CloseFormerTopsSoon closes all former tops after a moment, those too that are added until then; or now, if the disk that folder
+// is on needs the space.
+func CloseFormerTopsSoon(folder string) {
+	fd, err := unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	short := err != nil || isShortOfSpace(fd)
+	if err == nil {
+		unix.Close(fd)
+	}
+	if short {
+		openFormerTops.closeAll()
+		return
+	}
+	openFormerTops.mu.Lock()
+	defer openFormerTops.mu.Unlock()
+	if !openFormerTops.soon {
+		openFormerTops.soon = true
+		time.AfterFunc(soonTime, openFormerTops.closeAll)
+	}
+}
+
 func (l *formerTops) closeAll() {
 	l.mu.Lock()
 	all := l.fds
-	l.fds = nil
+	l.fds, l.soon = nil, false
 	l.mu.Unlock()
 	for _, fd := range all {
 		unix.Close(fd)

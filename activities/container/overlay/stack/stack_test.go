@@ -483,6 +483,14 @@ func TestFormerTopsAreLetGoTogether(t *testing.T) {
 	CloseFormerTops()
 	assert.Zero(t, count())
 
+	// Where layers are removed, those that are added in the same moment go with the others.
+	roomy := openAgain(t)
+	for range 2 {
+		openFormerTops.add(openAgain(t), roomy)
+		CloseFormerTopsSoon(b.layers)
+	}
+	require.Eventually(t, func() bool { return count() == 0 }, lingerTime/2, time.Millisecond)
+
 	disk := filepath.Join(b.Dir, "disk")
 	require.NoError(t, os.Mkdir(disk, 0o755))
 	boxtest.Disk(t, disk, 64, 1000)
@@ -491,7 +499,9 @@ func TestFormerTopsAreLetGoTogether(t *testing.T) {
 		b.show(t, n+5)
 	}
 	assert.Zero(t, count(), "a small disk needs its room")
-	roomy := openAgain(t)
+	openFormerTops.add(openAgain(t), roomy)
+	CloseFormerTopsSoon(b.layers)
+	assert.Zero(t, count(), "and does not wait for it")
 	for range mostLingering {
 		openFormerTops.add(openAgain(t), roomy)
 	}
