@@ -29,6 +29,7 @@ const (
 	fateName = "fate"
 	idName   = "id"
 	tokens   = "tokens"
+	lockName = "lock"
 
 	// spareName is a second name of the record: it is read where the record has been deleted.
 	spareName = "record-spare"
@@ -262,7 +263,7 @@ func (t *Token) Lock(ctx context.Context) (unlock func(), err error) {
 	if err := t.Make(); err != nil {
 		return nil, err
 	}
-	l, err := filelock.Acquire(ctx, filepath.Join(t.dir, "lock"))
+	l, err := filelock.Acquire(ctx, filepath.Join(t.dir, lockName))
 	switch {
 	case errors.Is(err, filelock.ErrHeld):
 		return nil, fmt.Errorf("another attempt of token %s is running: %w", filepath.Base(t.dir), ctx.Err())

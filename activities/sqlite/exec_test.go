@@ -236,6 +236,27 @@ func TestACopyInPlaceOfTheDatabase(t *testing.T) {
 	}
 }
 
+// TestADatabaseThatWasRestoredInPlace is the same file with the content of before a step: its mark is gone with the step, and only the
+// journal knows of it. It is compared with what was there before, not taken for a step that has done nothing.
+func TestADatabaseThatWasRestoredInPlace(t *testing.T) {
+	for since, want := range map[string]activities.Outcome{
+		"SELECT 1": activities.Restored, "UPDATE person SET name = 'theirs' WHERE id = 'ann'": activities.Drifted,
+	} {
+		b := newBench(t, people)
+		shell(t, b.path, ".backup "+b.path+".copy")
+		e := b.mustExec("UPDATE person SET name = 'Anna' WHERE id = 'ann'; DELETE FROM log")
+		shell(t, b.path, ".restore "+b.path+".copy")
+		shell(t, b.path, since)
+		left := b.dump()
+		for _, d := range []activities.Decision{{}, {Done: true}} {
+			undone, err := b.local.Undo(t.Context(), e, d)
+			require.NoError(t, err)
+			require.Equal(t, want, undone.Outcome, "%s: %+v", since, undone)
+			require.Equal(t, left, b.dump())
+		}
+	}
+}
+
 func TestADatabaseThatIsGone(t *testing.T) {
 	b := newBench(t, people)
 	e := b.mustExec("DELETE FROM log")

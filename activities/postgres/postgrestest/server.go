@@ -193,7 +193,13 @@ func (s *Server) Kill() {
 	<-s.ended
 }
 
-// Restart starts a server again that was killed, as soon as the last connection of the killed one has ended, and returns when it answers.
+// Halt ends the server in order: its files are whole then.
+func (s *Server) Halt() {
+	_ = s.process.Process.Signal(syscall.SIGINT)
+	<-s.ended
+}
+
+// Restart starts a server again that was halted, or killed and its last connection has ended, and returns when it answers.
 func (s *Server) Restart() error {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
