@@ -51,6 +51,10 @@ type State struct {
 	Done  int        `json:"done"`
 	Total int        `json:"total"`
 	Gates []GateView `json:"gates,omitempty"`
+	// AwaitedHosts are hosts whose workers have yet to take what was given to them. No workflow knows them all.
+	AwaitedHosts []string `json:"awaitedHosts,omitempty"`
+	// PendingUndos is the number of undos that are still to be done, while the task unwinds.
+	PendingUndos int `json:"pendingUndos,omitempty"`
 	// Session is nil for a task that takes no steps while it runs.
 	Session *SessionView          `json:"session,omitempty"`
 	Report  *compensations.Report `json:"report,omitempty"` // once it unwinds or is closed
@@ -110,6 +114,9 @@ func (t *agentTask) state(ctx workflow.Context) State {
 		s.Session = &SessionView{
 			Open: t.schedule.open, Savepoints: t.savepoints.names(), Heard: t.executor.silence.heard, AgentGone: t.executor.silence.asked,
 		}
+	}
+	if t.phase == Unwinding {
+		s.PendingUndos, _ = t.saga.Pending()
 	}
 	if t.report == nil && t.saga.Unwinding() {
 		r := t.saga.Report()

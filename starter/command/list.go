@@ -33,9 +33,6 @@ which lag by about a second.
 			if f.Status != "" && !slices.Contains(tasks.Statuses, f.Status) {
 				return usage.Errorf("--status %q: give one of %s", f.Status, strings.Join(tasks.Statuses, ", "))
 			}
-			if f.Since < 0 {
-				return usage.Errorf("--since %s: give how long ago, such as 24h", f.Since)
-			}
 			if f.Limit < 1 {
 				return usage.Errorf("--limit %d: give at least 1", f.Limit)
 			}
@@ -70,7 +67,7 @@ which lag by about a second.
 	c.Flags().BoolVar(&f.Gate, "gate", false, "only tasks that wait at a gate")
 	c.Flags().BoolVar(&f.Parked, "parked", false, "only tasks with an undo that is parked")
 	c.Flags().BoolVar(&f.NeedsPerson, "needs-person", false, "only tasks that wait for a person: at a gate or parked")
-	c.Flags().DurationVar(&f.Since, "since", 0, "only tasks that were started within this `duration`, such as 24h")
+	c.Flags().Var((*durationFlag)(&f.Since), "since", "only tasks that were started within this `duration`, such as 24h")
 	output.addTo(c)
 	c.Flags().IntVar(&f.Limit, "limit", 50, "list at most `n`")
 	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(tasks.Statuses, cobra.ShellCompDirectiveNoFileComp))

@@ -65,7 +65,8 @@ handle can use its session.
 	c.Flags().StringVar(&f.session, "session", "", "task `file` with session:, which every session begins with")
 	c.Flags().StringVar(&f.key, "key", "", "`file` with the key of the handles (default: mcp.key in the state folder)")
 	c.Flags().StringVar(&f.queue, "queue", "", "shared task `queue` of the workers (default UNWIND_QUEUE, else unwind)")
-	c.Flags().DurationVar(&f.wait, "wait", mcp.DefaultWait, "how long a call waits for a person before it answers that it is pending")
+	f.wait = mcp.DefaultWait
+	c.Flags().Var((*durationFlag)(&f.wait), "wait", "how long a call waits for a person before it answers that it is pending")
 	c.Flags().BoolVar(&f.elicit, "elicit", false, "at a gate, have the client ask its user, and take the answer for a person's decision")
 	c.Flags().StringVar(&f.listen, "listen", "", "serve streamable HTTP at this `address`, as in 127.0.0.1:7380, instead of the standard streams")
 	c.Flags().StringVar(&f.token, "token", "", "with --listen: the bearer token that clients must send, as `env:NAME` or file:PATH")
@@ -75,9 +76,6 @@ handle can use its session.
 
 // mcpServer makes a server of the flags.
 func (p *program) mcpServer(f mcpFlags) (*mcp.Server, error) {
-	if f.wait <= 0 {
-		return nil, usage.Errorf("--wait %s: give a time above zero", f.wait)
-	}
 	if len(f.vars) > 0 && f.session == "" {
 		return nil, usage.Errorf("--var is for the file of --session")
 	}

@@ -9,8 +9,10 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
@@ -155,7 +157,7 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 		},
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage.Errorf("%w; see %s --help", err, c.CommandPath())
+		return usage.Errorf("%w; see %s --help", explainFlag(err), c.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&p.ui, "ui", os.Getenv("TEMPORAL_UI"), "address of the Temporal `UI`, for links (default TEMPORAL_UI, else that of a running starter dev)")
 	root.AddGroup(
@@ -179,6 +181,22 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 	root.AddCommand(p.worker.commands(p)...)
 	root.Example = workerExamples + root.Example
 	return root
+}
+
+// explainFlag says of a flag's value that is not of its type what to give instead.
+func explainFlag(err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	way := invalid.Unwrap()
+	switch invalid.GetFlag().Value.Type() {
+	case "int":
+		way = errors.New("give a whole number")
+	case "bool":
+		way = errors.New("give true or false")
+	}
+	return fmt.Errorf("--%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), way)
 }
 
 // withConnection connects to the server for the duration of a command.
@@ -224,6 +242,27 @@ func noArguments(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage.Errorf("%s takes no argument, but got %q; see %s --help", c.CommandPath(), args[0], c.CommandPath())
 	}
+	return nil
+}
+
+// durationFlag is a time above zero.
+type durationFlag time.Duration
+
+func (f *durationFlag) String() string {
+	if *f == 0 {
+		return ""
+	}
+	return time.Duration(*f).String()
+}
+
+func (f *durationFlag) Type() string { return "duration" }
+
+func (f *durationFlag) Set(v string) error {
+	d, err := time.ParseDuration(v)
+	if err != nil || d <= 0 {
+		return errors.New("give a time above zero, such as 90s, 30m or 24h")
+	}
+	*f = durationFlag(d)
 	return nil
 }
 

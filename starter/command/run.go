@@ -62,12 +62,12 @@ end, like "starter watch"; without it, run returns as soon as a worker has accep
 				f.cite = file.Cite
 				return p.followTask(ctx, c, t, f.followFlags)
 			}
-			taken, err := c.AwaitAcceptance(ctx, t, file)
+			waits, err := c.AwaitAcceptance(ctx, t, file)
 			if err != nil {
 				return err
 			}
-			if !taken {
-				fmt.Fprintf(p.streams.Err, "started, but waiting: %s\n", tasks.NoWorker(t))
+			if waits != "" {
+				fmt.Fprintf(p.streams.Err, "started, but waiting: %s\n", waits)
 			}
 			p.printf("follow it:          starter watch %s\n", terminal.ShellQuote(t.ID))
 			for _, s := range file.Compiled.Steps {

@@ -68,7 +68,7 @@ func (f *followFlags) addTo(c *cobra.Command) {
 
 func (f *followFlags) addLimitsTo(c *cobra.Command) {
 	c.Flags().BoolVar(&f.wait, "wait", false, "without a terminal, keep watching when it needs a person")
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "stop watching after this `duration`; the task goes on")
+	c.Flags().Var((*durationFlag)(&f.timeout), "timeout", "stop watching after this `duration`; the task goes on")
 }
 
 // followTask shows a task until its end and prints its report. A task that did not commit is an error.

@@ -67,9 +67,7 @@ func followRun(ctx context.Context, c *tasks.Client, t tasks.Run, v View, alone 
 				lost = false
 				v.PrintLine("a worker answers again")
 			}
-			if v.IsLive() {
-				progress.addTo(ctx, &s)
-			}
+			progress.addTo(ctx, &s)
 			v.ShowState(s, time.Now())
 			if needs := whatNeedsPerson(s); alone && needs.isAny() {
 				return tasks.Ending{}, needs

@@ -85,8 +85,6 @@ func (v *liveView) Hide() {
 	v.drawn = 0
 }
 
-func (v *liveView) IsLive() bool { return true }
-
 func (v *liveView) Close() {
 	close(v.quit)
 	<-v.done
@@ -215,7 +213,10 @@ func drawStep(v workflows.StepView, u compensations.StepReport, now time.Time) d
 	case workflows.Canceled:
 		sign, style, text = "✗", "", "canceled"
 	}
-	if v.Host != "" && v.State == workflows.Running {
+	switch {
+	case v.Waiting != "" && (v.State == workflows.Planning || v.State == workflows.Running):
+		sign, style, text = "…", yellow, v.Waiting
+	case v.Host != "" && v.State == workflows.Running:
 		text += " on host " + v.Host
 	}
 	if u.Step != "" && tasks.Registered(u) {

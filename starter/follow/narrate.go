@@ -30,6 +30,7 @@ type narrator struct {
 	undos     map[string]string
 	undoNotes map[string]int
 	parks     map[activities.Digest]bool
+	hosts     map[string]bool
 	ignored   int
 }
 
@@ -37,7 +38,7 @@ func newNarrator(server tasks.Server, t tasks.Run, lines, blocks io.Writer) *nar
 	return &narrator{
 		server: server, id: t.ID, started: t.Started, lines: lines, blocks: blocks,
 		steps: map[string]workflows.StepState{}, notes: map[string]int{}, gates: map[activities.Digest]bool{},
-		undos: map[string]string{}, undoNotes: map[string]int{}, parks: map[activities.Digest]bool{},
+		undos: map[string]string{}, undoNotes: map[string]int{}, parks: map[activities.Digest]bool{}, hosts: map[string]bool{},
 	}
 }
 
@@ -53,6 +54,12 @@ func (n *narrator) narrate(s workflows.State, now time.Time) {
 			at = since[v.ID]
 		}
 		n.narrateStep(v, at)
+	}
+	for _, host := range s.AwaitedHosts {
+		if !n.hosts[host] {
+			n.hosts[host] = true
+			fmt.Fprintf(n.lines, "%8.1fs  waits for a worker of host %s\n", max(0, now.Sub(n.started)).Seconds(), terminal.OneLine(host))
+		}
 	}
 	for _, g := range s.Gates {
 		if !n.gates[g.Digest] {

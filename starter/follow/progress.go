@@ -8,7 +8,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// progressEvery is how often the server is asked how far the steps under way have come.
+// progressEvery is how often the server is asked how far the steps under way have come, and which hosts they wait for.
 const progressEvery = time.Second
 
 // progress is how far the steps under way have come, as the server last knew it.
@@ -21,7 +21,7 @@ type progress struct {
 
 // addTo adds it to a state. What the server does not tell in time is left out.
 func (p *progress) addTo(ctx context.Context, s *workflows.State) {
-	if len(tasks.StepsUnderWay(*s)) == 0 {
+	if s.Phase != workflows.Compiling && s.Phase != workflows.Unwinding && len(tasks.StepsUnderWay(*s)) == 0 {
 		return
 	}
 	if time.Since(p.asked) >= progressEvery {

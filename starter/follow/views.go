@@ -21,8 +21,6 @@ type View interface {
 	PrintLine(line string)
 	// Hide leaves the screen to others until the next state is shown.
 	Hide()
-	// IsLive says that it shows how far running steps have come.
-	IsLive() bool
 	// Close leaves the screen to what comes next.
 	Close()
 }
@@ -42,8 +40,6 @@ func (v *plainView) ShowState(s workflows.State, now time.Time) { v.n.narrate(s,
 func (v *plainView) PrintLine(line string) { fmt.Fprintln(v.out, line) }
 
 func (v *plainView) Hide() {}
-
-func (v *plainView) IsLive() bool { return false }
 
 func (v *plainView) Close() {}
 

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"fmt"
 	"io"
 	"strings"
 
@@ -46,8 +45,10 @@ func waitsFor(e tasks.Listed) string {
 		return "gate of " + e.Gate
 	case e.Parked != "":
 		return "parked undo of " + e.Parked
+	case len(e.AwaitedHosts) > 0:
+		return "worker of host " + terminal.OneLine(strings.Join(e.AwaitedHosts, ", "))
 	case e.Pending > 0:
-		return fmt.Sprintf("%d undos", e.Pending)
+		return terminal.Plural(e.Pending, "undo")
 	}
 	return ""
 }

@@ -36,6 +36,13 @@ func Phase(s workflows.State) string {
 	if s.Phase == workflows.NotBegun {
 		return "not begun: no worker has taken it yet"
 	}
+	if len(s.AwaitedHosts) > 0 {
+		waits := "waits for a worker of host " + terminal.OneLine(strings.Join(s.AwaitedHosts, ", "))
+		if s.Phase == workflows.Compiling {
+			return waits
+		}
+		return string(s.Phase) + ", " + waits
+	}
 	return string(s.Phase)
 }
 

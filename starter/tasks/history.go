@@ -163,8 +163,9 @@ func (r *historyReader) readEvent(event *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
 		// The task tells how many undos are to come when it begins to unwind, not when a part of it is rolled back.
 		set := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
-		if _, unwinds := set[workflows.AttributePending.GetName()]; unwinds {
+		if pending, unwinds := set[workflows.AttributePending.GetName()]; unwinds {
 			r.state.Phase = workflows.Unwinding
+			_ = converter.GetDefaultDataConverter().FromPayload(pending, &r.state.PendingUndos)
 		}
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
 		a := event.GetActivityTaskScheduledEventAttributes()
@@ -252,6 +253,8 @@ func (r *historyReader) completeActivity(s *activity, result *commonpb.Payloads,
 		u.State = string(compensations.Settled)
 		if !undone.Outcome.Settles() {
 			u.State, u.Reason = string(compensations.Parked), undone.Observed
+		} else if r.state.Phase == workflows.Unwinding {
+			r.state.PendingUndos = max(0, r.state.PendingUndos-1)
 		}
 	}
 }

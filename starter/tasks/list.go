@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -94,13 +95,18 @@ type Listed struct {
 	Now string `json:"now,omitempty"`
 	By  string `json:"by,omitempty"`
 	// Gate is the first step that waits for approval, Parked the first whose undo waits for a person.
-	Gate    string    `json:"gate,omitempty"`
-	Parked  string    `json:"parked,omitempty"`
-	Pending int64     `json:"pendingUndos,omitempty"`
-	Agent   string    `json:"agent,omitempty"`
-	Task    string    `json:"task,omitempty"` // that it serves
-	Started time.Time `json:"started"`
-	Closed  time.Time `json:"closed,omitzero"`
+	Gate   string `json:"gate,omitempty"`
+	Parked string `json:"parked,omitempty"`
+	// Pending is the number of undos that are still to be done, AwaitedHosts the hosts whose workers have yet to take what they were
+	// given.
+	Pending      int       `json:"pendingUndos,omitempty"`
+	AwaitedHosts []string  `json:"awaitedHosts,omitempty"`
+	Agent        string    `json:"agent,omitempty"`
+	Task         string    `json:"task,omitempty"` // that it serves
+	Started      time.Time `json:"started"`
+	Closed       time.Time `json:"closed,omitzero"`
+
+	queue string
 }
 
 // List returns at most f.Limit tasks, and whether there are more.
@@ -120,7 +126,48 @@ func (c *Client) List(ctx context.Context, f Filter) (found []Listed, more bool,
 	}
 	more = len(found) > f.Limit || len(request.NextPageToken) > 0
 	found = found[:min(len(found), f.Limit)]
-	return found, more, c.addStandings(ctx, found)
+	if err := c.addStandings(ctx, found); err != nil {
+		return nil, false, err
+	}
+	return found, more, c.addPresent(ctx, found)
+}
+
+// maxAsked is how many tasks of a list are asked about at once.
+const maxAsked = 16
+
+// addPresent says of tasks that go on what no search attribute tells: which hosts they wait for, and how many undos are still to be done.
+func (c *Client) addPresent(ctx context.Context, found []Listed) error {
+	asked, ctx := errgroup.WithContext(ctx)
+	asked.SetLimit(maxAsked)
+	for i := range found {
+		t := &found[i]
+		if !t.Closed.IsZero() {
+			continue
+		}
+		asked.Go(func() error {
+			p, err := c.Progress(ctx, t.ID)
+			if err != nil {
+				return fmt.Errorf("task %s: %w", t.ID, err)
+			}
+			t.AwaitedHosts = p.AwaitedHosts
+			if t.Pending == 0 {
+				return nil
+			}
+			t.Pending, err = c.pendingUndos(ctx, Run{ID: t.ID, RunID: t.RunID, Queue: t.queue, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING})
+			return err
+		})
+	}
+	return asked.Wait()
+}
+
+// pendingUndos is how many undos of an open task are still to be done.
+func (c *Client) pendingUndos(ctx context.Context, t Run) (int, error) {
+	if !c.HasWorker(ctx, t.Queue) { // nobody answers a query
+		s, err := c.readHistory(ctx, t)
+		return s.PendingUndos, err
+	}
+	s, _, _, err := c.CurrentState(ctx, t)
+	return s.PendingUndos, err
 }
 
 // addStandings says of tasks that have ended what became of them since.
@@ -147,7 +194,7 @@ func (c *Client) addStandings(ctx context.Context, found []Listed) error {
 func readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
 	t := Listed{
 		ID: e.GetExecution().GetWorkflowId(), RunID: e.GetExecution().GetRunId(), Type: e.GetType().GetName(),
-		Started: e.GetStartTime().AsTime(),
+		Started: e.GetStartTime().AsTime(), queue: e.GetTaskQueue(),
 	}
 	if e.GetCloseTime() != nil {
 		t.Closed = e.GetCloseTime().AsTime()

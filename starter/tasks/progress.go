@@ -2,41 +2,75 @@ package tasks
 
 import (
 	"context"
+	"slices"
+	"strings"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// Progress is how far steps that are being planned, run or undone have come, by their ids: the last lines of each.
-type Progress map[string][]string
+// Progress is what the server knows of a running task and its workflow does not.
+type Progress struct {
+	// Lines are the last ones that each step has told which is being planned, run or undone.
+	Lines map[string][]string
+	// AwaitedHosts are hosts whose workers have yet to take what was given to them, in order.
+	AwaitedHosts []string
+}
 
-// Progress asks the server how far the steps of a task have come.
+// Progress asks the server how far the steps of a task have come, and which hosts they wait for.
 func (c *Client) Progress(ctx context.Context, id string) (Progress, error) {
 	d, err := c.DescribeWorkflowExecution(ctx, id, "")
 	if err != nil {
-		return nil, err
+		return Progress{}, err
 	}
-	all := Progress{}
+	p := Progress{Lines: map[string][]string{}}
+	hosts, served := task.HostQueue(d.GetExecutionConfig().GetTaskQueue().GetName(), ""), map[string]bool{}
 	for _, a := range d.GetPendingActivities() {
-		var p activities.Progress
+		var told activities.Progress
 		if a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && a.GetHeartbeatDetails() != nil &&
-			converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &p) == nil && p.Step != "" {
-			all[p.Step] = p.Lines
+			converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &told) == nil && told.Step != "" {
+			p.Lines[told.Step] = told.Lines
+		}
+		host, onHost := strings.CutPrefix(a.GetActivityOptions().GetTaskQueue().GetName(), hosts)
+		served[host] = served[host] || a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED
+		if onHost && isUntaken(a) {
+			p.AwaitedHosts = append(p.AwaitedHosts, host)
 		}
 	}
-	return all, nil
+	p.AwaitedHosts = slices.DeleteFunc(p.AwaitedHosts, func(host string) bool { return served[host] })
+	slices.Sort(p.AwaitedHosts)
+	p.AwaitedHosts = slices.Compact(p.AwaitedHosts)
+	return p, nil
+}
+
+// takenWithin is how soon a worker that has room takes an activity, or sooner.
+const takenWithin = time.Second
+
+// isUntaken says that an activity has been on its queue for longer than a worker with room leaves it there. One that waits for its next
+// attempt has been taken before.
+func isUntaken(a *workflowpb.PendingActivityInfo) bool {
+	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED && a.GetCurrentRetryInterval() == nil &&
+		time.Since(a.GetScheduledTime().AsTime()) > takenWithin
 }
 
 // AddTo adds the progress to a state.
 func (p Progress) AddTo(s *workflows.State) {
+	s.AwaitedHosts = p.AwaitedHosts
 	underWay := StepsUnderWay(*s)
 	for i, v := range s.Steps {
-		if underWay[v.ID] {
-			s.Steps[i].Progress = p[v.ID]
+		if !underWay[v.ID] {
+			continue
+		}
+		s.Steps[i].Progress = p.Lines[v.ID]
+		if v.Waiting == "" && slices.Contains(p.AwaitedHosts, v.Host) {
+			s.Steps[i].Waiting = "waiting for host " + v.Host
 		}
 	}
 }

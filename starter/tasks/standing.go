@@ -54,7 +54,7 @@ func (c *Client) Standing(ctx context.Context, t Run) (Standing, error) {
 	if err != nil {
 		return Standing{}, err
 	}
-	if len(StepsUnderWay(state)) > 0 {
+	if !t.Closed() {
 		progress, err := c.Progress(ctx, t.ID)
 		if err != nil {
 			return Standing{}, err

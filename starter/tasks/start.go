@@ -114,21 +114,25 @@ func newID(name string) string {
 // acceptLimit is how long run waits for a worker to accept the task.
 const acceptLimit = 5 * time.Second
 
-// AwaitAcceptance waits until a worker has checked the task; false means that none did in time. A refusal is an error.
-func (c *Client) AwaitAcceptance(ctx context.Context, t Run, file File) (bool, error) {
+// AwaitAcceptance waits until workers have checked the task, and says what it waits for where they did not in time. A refusal is an
+// error.
+func (c *Client) AwaitAcceptance(ctx context.Context, t Run, file File) (waits string, err error) {
 	limited, cancel := context.WithTimeout(ctx, acceptLimit)
 	defer cancel()
 	for limited.Err() == nil {
 		s, err := c.QueryState(limited, t.ID, t.RunID)
 		if err == nil && s.Phase != workflows.Compiling {
 			if refusal, refused := refusalOf(s.Phase == workflows.Closed, len(s.Steps), s.Cause); refused {
-				return true, usage.Errorf("task %s was refused: %s", t.ID, file.Cite(refusal))
+				return "", usage.Errorf("task %s was refused: %s", t.ID, file.Cite(refusal))
 			}
-			return true, nil
+			return "", nil
+		}
+		if p, err := c.Progress(limited, t.ID); err == nil && len(p.AwaitedHosts) > 0 {
+			return "it needs a worker of host " + strings.Join(p.AwaitedHosts, ", "), nil
 		}
 		pause(limited, 50*time.Millisecond)
 	}
-	return false, ctx.Err()
+	return NoWorker(t), ctx.Err()
 }
 
 // File is a valid task file.

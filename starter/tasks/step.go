@@ -38,7 +38,7 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 		if err != nil {
 			return Step{}, err
 		}
-		s.Progress = progress[id]
+		s.Progress = progress.Lines[id]
 	}
 	return s, nil
 }

@@ -1,0 +1,63 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows"
+)
+
+// TestWhatWaitsForAHostThatNobodyServesSaysSo: before the first step, while its host is asked about it, and when the step is to run.
+func TestWhatWaitsForAHostThatNobodyServesSaysSo(t *testing.T) {
+	d := newDesk(t)
+	root := t.TempDir()
+	serve := func(name string) (stop func()) {
+		d.worker = nil
+		d.startWorker(func(c *host.Config) { c.Host, c.File = name, &host.FileConfig{Roots: []string{root}} })
+		return d.worker.Stop
+	}
+	d.stopWorker()
+	t.Cleanup(serve("here"))
+	file := d.file(fmt.Sprintf(`name: elsewhere
+steps:
+  - {id: one, uses: fake.set, with: {key: a, value: x}, gate: ask}
+  - {id: two, uses: file.write, on: away, with: {path: %[1]s, content: x}}
+`, filepath.Join(root, "two")))
+
+	const waits = "waits for a worker of host away"
+	began := d.do("run", file, "--id", t.Name(), "--agent", t.Name())
+	require.Equal(t, typed{statusOK, began.out, "started, but waiting: it needs a worker of host away\n"}, began)
+	require.Contains(t, d.ok("show", t.Name()), " · "+waits+"\n")
+	s := d.shown(t.Name())
+	require.Equal(t, workflows.Compiling, s.Phase)
+	require.Equal(t, []string{"away"}, s.AwaitedHosts)
+	watched := d.begin("watch", t.Name(), "--wait")
+	d.prints(watched, "  "+waits+"\n")
+	require.Eventually(t, func() bool {
+		var found []tasks.Listed
+		require.NoError(t, json.Unmarshal([]byte(d.ok("list", "--agent", t.Name(), "-o", "json")), &found))
+		return len(found) == 1 && len(found[0].AwaitedHosts) == 1
+	}, waitFor, tick, "visibility follows")
+	require.Contains(t, d.ok("list", "--agent", t.Name()), "  worker of host away  ")
+
+	stop := serve("away")
+	d.until(t.Name(), atGate)
+	require.Empty(t, d.shown(t.Name()).AwaitedHosts)
+	stop()
+	d.ok("approve", t.Name(), "one", "--yes")
+	require.Eventually(t, func() bool { return len(d.shown(t.Name()).AwaitedHosts) > 0 }, waitFor, tick)
+	require.Equal(t, "waiting for host away", d.shown(t.Name()).Steps[1].Waiting)
+	shown := normal(d.ok("show", t.Name()))
+	require.Contains(t, shown, " · forward, "+waits+"\n")
+	require.Regexp(t, `(?m)^ ?two file.write running T waiting for host away$`, shown)
+
+	t.Cleanup(serve("away"))
+	require.Equal(t, statusOK, d.ended(watched).status)
+	require.FileExists(t, filepath.Join(root, "two"))
+}
