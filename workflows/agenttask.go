@@ -184,11 +184,16 @@ func (t *agentTask) resolve(payload []byte) error {
 func (t *agentTask) adoptSteps(ctx workflow.Context, compiled task.Compiled) {
 	t.compiled, t.schedule.size = compiled, len(compiled.Steps)
 	t.configure(ctx)
+	var order []string
 	for _, step := range compiled.Steps {
+		order = append(order, step.ID)
 		t.addStep(step)
 		if step.Gate.Mode == task.GateNone {
 			t.notes = append(t.notes, fmt.Sprintf("step %s runs without its gate: the task file says gate: none", step.ID))
 		}
+	}
+	if t.session == nil { // its steps come in time
+		t.schedule.keepOrder(order)
 	}
 	t.schedule.arrangeSteps()
 	t.beginSession(ctx)

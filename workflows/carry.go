@@ -27,6 +27,8 @@ type Carry struct {
 	Cause   *compensations.Cause `json:"cause,omitempty"`
 	// Compiled holds the steps that are not done, or may be repeated.
 	Compiled task.Compiled `json:"compiled"`
+	// Order is the order of the file: the ids of all steps, also of those that are over. A session has none.
+	Order []string `json:"order,omitempty"`
 	// Steps are the states of those that have begun.
 	Steps   map[string]StepCarry      `json:"steps,omitempty"`
 	Outputs map[string]map[string]any `json:"outputs,omitempty"`
@@ -150,6 +152,7 @@ func (t *agentTask) takeCarry() Carry {
 		Outputs: map[string]map[string]any{}, Steps: map[string]StepCarry{}, Redoes: map[string]string{},
 		Size: t.schedule.size, Done: t.schedule.done, Pivot: t.pivot.seq, Committed: t.pivot.committed, Unwound: t.rollbacks.unwound,
 		Unknown: t.unknown, Redoable: t.redoable, Ignored: t.inbox.Ignored(), Notes: t.notes,
+		Order: t.schedule.order,
 	}
 	if t.phase == Forward {
 		c.Rollbacks = t.rollbacks.toCarry()
@@ -239,6 +242,7 @@ func (t *agentTask) resume(ctx workflow.Context, c Carry) {
 	}
 	t.began, t.phase, t.ending.cause, t.compiled, t.notes = c.Began, c.Phase, c.Cause, c.Compiled, c.Notes
 	t.unknown, t.redoable = c.Unknown, c.Redoable
+	t.schedule.keepOrder(c.Order)
 	t.schedule.past, t.schedule.size, t.schedule.done = c.Past, c.Size, c.Done
 	t.pivot.seq, t.pivot.committed = c.Pivot, c.Committed
 	t.inbox.Restore(c.Ignored)

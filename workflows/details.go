@@ -28,12 +28,16 @@ func (t *agentTask) writeDetails(ctx workflow.Context) {
 	t.details.stale = false
 	t.attributes.publishParked(ctx, t.saga.FirstParked())
 	info := workflow.GetInfo(ctx)
-	task, serves := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeTask)
-	if !serves {
-		task = info.WorkflowExecution.ID
-	}
-	about := AllAbout(info.Namespace, task)
+	about := AllAbout(info.Namespace, servedTask(ctx))
 	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), t.gates.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons, about))
+}
+
+// servedTask is the id of the task that a workflow serves; of a task its own.
+func servedTask(ctx workflow.Context) string {
+	if task, serves := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeTask); serves {
+		return task
+	}
+	return workflow.GetInfo(ctx).WorkflowExecution.ID
 }
 
 // AllAbout is a link, as Markdown, to all that serves a task.

@@ -24,7 +24,7 @@ func TestATerminatedLateSweepIsRecovered(t *testing.T) {
 	l := startLive(t, w)
 	_, err := l.report()
 	require.Error(t, err)
-	id := fmt.Sprintf("late-sweep-%s-1", l.run.GetRunID())
+	id := fmt.Sprintf("late-sweep-%s-%s-1", l.run.GetID(), l.run.GetRunID())
 	l.terminate(id)
 	dead, err := l.server().Find(t.Context(), id)
 	require.NoError(t, err)

@@ -73,14 +73,29 @@ func (t *agentTask) startLateSweep(ctx workflow.Context, rechecks []compensation
 	info := workflow.GetInfo(ctx)
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	id := fmt.Sprintf("late-sweep-%s-%d", info.WorkflowExecution.RunID, t.variant.round+1)
+	id := t.lateSweepID(ctx, servedTask(ctx))
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(calm, workflow.ChildWorkflowOptions{
 		WorkflowID: id, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		TypedSearchAttributes: ServingAttributes(t.compiled.Agent, info.WorkflowExecution.ID), StaticSummary: "late sweep of " + info.WorkflowExecution.ID,
+		TypedSearchAttributes: ServingAttributes(t.compiled.Agent, servedTask(ctx)), StaticSummary: "late sweep of " + info.WorkflowExecution.ID,
 	}), LateSweepType, LateSweepRequest{Task: info.WorkflowExecution.ID, Round: t.variant.round + 1, Rechecks: rechecks})
 	if err := child.GetChildWorkflowExecution().Get(calm, nil); err != nil {
 		return id + " (not started: " + err.Error() + ")"
+	}
+	return id
+}
+
+// changeLateSweepID is the version marker of workflows that name the task in the id of their late sweep.
+const changeLateSweepID = "late-sweep-id"
+
+// maxWorkflowID is the longest id that every Temporal server takes.
+const maxWorkflowID = 255
+
+func (t *agentTask) lateSweepID(ctx workflow.Context, task string) string {
+	run := fmt.Sprintf("%s-%d", workflow.GetInfo(ctx).WorkflowExecution.RunID, t.variant.round+1)
+	id := fmt.Sprintf("late-sweep-%s-%s", task, run)
+	if workflow.GetVersion(ctx, changeLateSweepID, workflow.DefaultVersion, 1) == workflow.DefaultVersion || len(id) > maxWorkflowID {
+		return "late-sweep-" + run
 	}
 	return id
 }

@@ -415,7 +415,7 @@ func TestAnUncertainUndoIsCheckedAgainAfterTheEnd(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, strings.Join(report.Notes, "\n"), "1 undos are looked at again later: workflow late-sweep-")
 	l.awaitCalls("undo a", 2)
-	late := l.awaitReport(recovery.Run{Chain: workflows.Chain{WorkflowID: fmt.Sprintf("late-sweep-%s-1", l.run.GetRunID())}})
+	late := l.awaitReport(recovery.Run{Chain: workflows.Chain{WorkflowID: fmt.Sprintf("late-sweep-%s-%s-1", l.run.GetID(), l.run.GetRunID())}})
 	require.Equal(t, []string{"a settled compensated"}, outcomes(late))
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "undo a"}, l.calls())
 }

@@ -215,7 +215,7 @@ var followUps = map[string]struct {
 		},
 		func(l *live) string {
 			l.awaitCalls("undo a", 2)
-			return fmt.Sprintf("late-sweep-%s-1", l.run.GetRunID())
+			return fmt.Sprintf("late-sweep-%s-%s-1", l.run.GetID(), l.run.GetRunID())
 		},
 	},
 }

@@ -77,10 +77,12 @@ func (c *schedule) addToReport(r *compensations.Report, committed bool) {
 	}
 }
 
-// sortReport puts the rows of a report into the order of the file, as far as this run knows it: rows of earlier runs come first.
-// Where a step has several rows, each says which try it is about.
+// sortReport puts the rows of a report into the order of the file, as far as it is known: rows of steps that are not come first. Where a step has several rows, each says which try it is about.
 func (c *schedule) sortReport(r *compensations.Report) {
 	place := func(s compensations.StepReport) int {
+		if i, known := c.places[s.Step]; known {
+			return i
+		}
 		if step := c.byID[s.Step]; step != nil {
 			return step.index
 		}

@@ -72,6 +72,9 @@ type schedule struct {
 	ready  []*stepRun // steps whose needs are done
 	latest int        // the highest index of a step that has started
 
+	order  []string       // the ids of all steps in file order, also of those that ended in earlier runs; empty in a session
+	places map[string]int // in it; only looked up
+
 	past []StepView // steps that ended in earlier runs and that a report must mention
 	open bool       // more steps may come: the task is a session that has not been told to finish
 	live bool       // it is one, also when it has
@@ -92,6 +95,14 @@ func (c *schedule) addStep(step task.Step) *stepRun {
 	c.steps = append(c.steps, s)
 	c.byID[step.ID] = s
 	return s
+}
+
+// keepOrder remembers the order of the file, which a run no longer knows from its own steps once some have ended in earlier runs.
+func (c *schedule) keepOrder(order []string) {
+	c.order, c.places = order, make(map[string]int, len(order))
+	for i, id := range order {
+		c.places[id] = i
+	}
 }
 
 // arrangeSteps works out what each step waits for. Steps are left out if they need one that will never be done.

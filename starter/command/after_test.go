@@ -158,7 +158,7 @@ func TestARecoveryThatWaitsForAPersonIsResolvedAndNotCanceled(t *testing.T) {
 	require.Contains(t, again.err, t.Name()+" is already being recovered by "+id)
 	elsewhere := d.do("resolve", t.Name(), "one", "--do", "accept", "--yes")
 	require.Equal(t, statusUsage, elsewhere.status)
-	require.Contains(t, elsewhere.err, "task "+t.Name()+" is closed: nothing waits there, and nothing was sent; "+id+" unwinds it, decide there")
+	require.Contains(t, elsewhere.err, "task "+t.Name()+" is closed: nothing waits there, and nothing was sent; "+id+" unwinds it, decide there: `starter resolve "+id+" one --do retry`")
 	canceled := d.do("cancel", id)
 	require.Equal(t, statusUsage, canceled.status)
 	require.Contains(t, canceled.err, id+" undoes a task and cannot be cancelled")
@@ -173,6 +173,20 @@ func TestARecoveryThatWaitsForAPersonIsResolvedAndNotCanceled(t *testing.T) {
 	require.Contains(t, left.out, "unwound with remains")
 	require.Contains(t, left.err, "not everything is as it was before")
 	require.Equal(t, "somebody else's", d.world.get("a"))
+}
+
+func TestAParkedRollbackIsNamedWhereItsTaskIsToBeResolved(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(good), "--id", t.Name(), "--watch")
+	d.world.set("a", "somebody else's")
+	d.ok("rollback", t.Name())
+	id := d.idOf("rollback", t.Name())
+	d.until(id, parked)
+	r := d.do("resolve", t.Name(), "one", "--do", "accept", "--yes")
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, id+" rolls it back, decide there: `starter resolve "+id+" one --do retry`")
+	d.ok("resolve", id, "one", "--do", "accept", "--yes")
+	d.do("watch", id)
 }
 
 func TestATaskIsRolledBackAndRedone(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -216,6 +217,14 @@ func TestResolveAParkedUndo(t *testing.T) {
 
 	shown := d.ok("show", t.Name())
 	require.Contains(t, shown, "starter resolve "+t.Name()+" one --do force   # overwrite exactly the drift that is shown")
+	require.Regexp(t, `(?m)^one fake.set undo parked T set a to "x"$`, normal(shown), "no longer simply done")
+	require.Equal(t, 1, d.shown(t.Name()).PendingUndos, "two has been undone")
+	require.Eventually(t, func() bool {
+		var found []tasks.Listed
+		require.NoError(t, json.Unmarshal([]byte(d.ok("list", "--parked", "--limit", "1000", "-o", "json")), &found))
+		i := slices.IndexFunc(found, func(l tasks.Listed) bool { return l.ID == t.Name() })
+		return i >= 0 && found[i].Pending == 1
+	}, waitFor, tick)
 	for _, c := range []struct {
 		args []string
 		want string

@@ -64,7 +64,7 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 	unwinding := s.Report != nil && s.Report.Status != compensations.Committed
 	if len(s.Steps) > 0 && s.Phase != workflows.Closed || s.Report == nil && len(s.Steps) > 0 {
 		fmt.Fprintln(w)
-		writeSteps(w, s.Steps)
+		writeSteps(w, s)
 	}
 	for _, g := range s.Gates {
 		fmt.Fprintln(w)
@@ -91,10 +91,16 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 	}
 }
 
-func writeSteps(w io.Writer, steps []workflows.StepView) {
+func writeSteps(w io.Writer, s workflows.State) {
+	undos := map[string]string{}
+	if s.Report != nil && s.Phase == workflows.Unwinding {
+		for _, u := range s.Report.Steps {
+			undos[u.Step] = undoneText(u)
+		}
+	}
 	t := terminal.Table{}
 	t.Row("STEP", "ACTION", "STATE", "TOOK", "")
-	for _, v := range steps {
+	for _, v := range s.Steps {
 		spent, text := "", v.Summary
 		switch {
 		case !v.Ended.IsZero():
@@ -111,9 +117,22 @@ func writeSteps(w io.Writer, steps []workflows.StepView) {
 		if n := len(v.Progress); n > 0 {
 			text = v.Progress[n-1]
 		}
-		t.Row(v.ID, v.Uses, string(v.State), spent, terminal.OneLine(text))
+		t.Row(v.ID, v.Uses, cmp.Or(undos[v.ID], string(v.State)), spent, terminal.OneLine(text))
 	}
 	t.Write(w)
+}
+
+// undoneText says what has become of a step by its undo; empty while that has not begun.
+func undoneText(u compensations.StepReport) string {
+	switch s := compensations.UndoState(u.State); s {
+	case compensations.Settled:
+		return string(u.Outcome)
+	case compensations.Running:
+		return "being undone"
+	case compensations.Parked, compensations.Waiting, compensations.Accepted, compensations.Skipped:
+		return "undo " + u.State
+	}
+	return ""
 }
 
 // writeActs prints what a workflow is about, and what was done about it since.

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 // OpenTask returns an open task and its state. Without a worker that is an error: what the task waits for cannot be shown.
@@ -32,20 +33,39 @@ func (c *Client) OpenTask(ctx context.Context, id string) (Run, workflows.State,
 	return t, s, err
 }
 
-// closedError says that nothing waits at a closed task, and names the recovery that owns its ledger, if one runs.
+// closedError says that nothing waits at a closed task, and names what goes on about it, with the command that decides there.
 func (c *Client) closedError(ctx context.Context, t Run) error {
 	run, err := c.Recoveries().Describe(ctx, t.ID, t.RunID)
 	if err != nil {
 		return WithWayOut(err)
 	}
-	last, err := c.Recoveries().LastRecovery(ctx, run)
+	family, err := c.Recoveries().Family(ctx, run)
 	if err != nil {
-		return WithWayOut(err)
+		return c.explainMissingAttributes(ctx, err)
 	}
-	if last.Alive() {
-		return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; %s unwinds it, decide there", t.ID, last.WorkflowID)
+	_, by := family.Of(t.ID)
+	if !by.Alive() {
+		return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; see it with `starter show %s`", t.ID, terminal.ShellQuote(t.ID))
 	}
-	return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; see it with `starter show %s`", t.ID, terminal.ShellQuote(t.ID))
+	verb := map[string]string{workflows.RecoverType: "unwinds it", workflows.RollbackType: "rolls it back", workflows.RedoType: "redoes it"}[by.Type]
+	return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; %s %s, decide there: `%s`", t.ID, by.WorkflowID, verb, c.decideCommand(ctx, by))
+}
+
+// decideCommand is the command that decides about the first of what waits for a person at a workflow, else the one that shows it.
+func (c *Client) decideCommand(ctx context.Context, by recovery.Run) string {
+	id := terminal.ShellQuote(by.WorkflowID)
+	s, err := c.QueryState(ctx, by.WorkflowID, "")
+	switch {
+	case err == nil && len(s.Gates) > 0:
+		return fmt.Sprintf("starter approve %s %s", id, terminal.ShellQuote(s.Gates[0].Step))
+	case err == nil && s.Report != nil:
+		for _, r := range s.Report.Steps {
+			if compensations.UndoState(r.State) == compensations.Parked {
+				return fmt.Sprintf("starter resolve %s %s --do retry", id, terminal.ShellQuote(r.Step))
+			}
+		}
+	}
+	return "starter show " + id
 }
 
 // effectLimit is how long a command waits for the effect of a decision.
