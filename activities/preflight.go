@@ -2,8 +2,10 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -66,9 +68,8 @@ func (r *Registry) Preflight(ctx context.Context, host Host, action string, o Ou
 			refusals, err = nil, errors.New(masker.String(fmt.Sprintf("the action panicked: %v", v)))
 		}
 	}()
-	if o.With, err = resolveSecrets(o.With, host.Secrets, action, masker); err == nil {
-		err = p.Preflight(WithCheckCommands(WithMasker(ctx, masker), host.CheckCommands), o)
-	}
+	o, refused := o.resolveKnown(host.Secrets, action, masker)
+	err = errors.Join(refused, p.Preflight(WithCheckCommands(WithMasker(ctx, masker), host.CheckCommands), o))
 	var unknown []string
 	for _, each := range splitErrors(err) {
 		typed, isTyped := errors.AsType[*Error](each)
@@ -82,6 +83,30 @@ func (r *Registry) Preflight(ctx context.Context, host Host, action string, o Ou
 		return refusals, errors.New(strings.Join(unknown, "; "))
 	}
 	return refusals, nil
+}
+
+// resolveKnown puts in the values of secrets. A parameter whose secret has none is looked at no further, as if it came later, so that
+// it does not hide what else is wrong with the step.
+func (o Outlook) resolveKnown(source SecretSource, action string, m *Masker) (Outlook, error) {
+	with, err := resolveSecrets(o.With, source, action, m)
+	if err == nil {
+		o.With = with
+		return o, nil
+	}
+	var params map[string]json.RawMessage
+	if json.Unmarshal(o.With, &params) != nil {
+		return o, err
+	}
+	var refused []error
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if params[name], err = resolveSecrets(params[name], source, action, m); err != nil {
+			refused = append(refused, err)
+			delete(params, name)
+			o.Later = append(slices.Clip(o.Later), name)
+		}
+	}
+	o.With, err = json.Marshal(params)
+	return o, errors.Join(append(refused, err)...)
 }
 
 // splitErrors takes what errors.Join has joined apart.

@@ -44,6 +44,7 @@ func TestReplacedContainerComesBackAsItWas(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, activities.High, change.Risk)
 	assert.Contains(t, strings.Join(change.Facts, "; "), "127.0.0.1:38227 to 80/tcp")
+	assert.Contains(t, strings.Join(change.Facts, "; "), "`docker container prune` would remove it, and the undo with it")
 
 	// The checks run before anything is stopped, in a container beside the old one.
 	r, err := s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]},

@@ -219,7 +219,7 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 		Risk:     activities.Medium,
 		Undo:     a.Spec().Undo,
 		Losses:   slices.Concat(r.losses(), r.chosen(), target.NotRolledBack(r.Old, p.ignored())),
-		Facts:    []string{name + " answers nobody from its stop to the start of the new one"},
+		Facts:    []string{name + " answers nobody from its stop to the start of the new one", keptAside(name)},
 		Digest:   r.digest(),
 	}
 	if isTried(s) {
@@ -231,6 +231,12 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 		change.Facts = append(change.Facts, "down time for who uses the published ports, which only one of the two can hold: "+strings.Join(ports, ", "))
 	}
 	return change, nil
+}
+
+// keptAside says what would take the undo away: an engine labels a container only when it makes it, so that the old one has no mark
+// that others could leave it alone by.
+func keptAside(name string) string {
+	return name + " is kept, stopped, until the step's record is released: `docker container prune` would remove it, and the undo with it"
 }
 
 // losses is what an undo does not bring back, or takes away.

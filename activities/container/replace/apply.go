@@ -148,7 +148,7 @@ func (w *swap) run(ctx context.Context) (record.Completion, error) {
 	}
 	name := engine.NameOf(w.rec.Old)
 	return w.finish(record.Completion{Container: fresh, After: digest, Running: true, Failure: failure, Result: activities.Result{
-		Summary: fmt.Sprintf("replaced %s: %s is kept, stopped, as %s", name, w.rec.Old.ID[:12], lineage.AsideName(w.entry.Token)),
+		Summary: fmt.Sprintf("replaced %s: %s is kept, stopped, as %s (not to be pruned: the undo needs it)", name, w.rec.Old.ID[:12], lineage.AsideName(w.entry.Token)),
 		Outputs: map[string]any{"container": fresh, "replaced": w.rec.Old.ID, "image": w.rec.Image},
 		After:   digest,
 	}})
