@@ -20,6 +20,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
@@ -84,6 +85,7 @@ func newPlace(t *testing.T) *place {
 	p.write("run/secrets/cloud", "a key of the cloud")
 	p.write("run/secrets/deploy", "a token to deploy")
 	p.write("run/secrets/shop", database.DSN(database.Database(t, shop...)))
+	p.startCache()
 	p.startContainers()
 	p.linkPrograms()
 	return p
@@ -94,6 +96,16 @@ func (p *place) write(name, content string) {
 	path := filepath.Join(p.root, name)
 	require.NoError(p, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(p, os.WriteFile(path, []byte(content), 0o600))
+}
+
+// startCache starts the Redis server of docs/redis.md, with two sessions.
+func (p *place) startCache() {
+	p.Helper()
+	server := redistest.Own(p.T)
+	c := server.Client(0)
+	defer c.Close()
+	redistest.Run(p.T, c, "SET session:1 ann", "SET session:2 bob EX 100000", "SET card:1 4242")
+	p.write("run/secrets/cache", server.URL(0))
 }
 
 // startContainers starts the containers that steps work in, with small stand-ins for the programs that they run there.
@@ -157,10 +169,12 @@ func (p *place) config() host.Config {
 		Host: "build-1", Queue: p.queue(), State: in("state"), StopTimeout: time.Second, CheckCommands: []string{"grep"},
 		Secrets: map[string]string{
 			"STRIPE_KEY": "file:" + in("run/secrets/stripe"), "MAIL_TOKEN": "file:" + in("run/secrets/mail"), "SHOP_DSN": "file:" + in("run/secrets/shop"),
+			"CACHE_URL": "file:" + in("run/secrets/cache"),
 		},
 		File: &host.FileConfig{Roots: []string{in("srv")}}, Terraform: &host.TerraformConfig{Roots: []string{in("srv/infra")}},
 		Container: &host.ContainerConfig{}, Stripe: &host.StripeConfig{Key: "STRIPE_KEY", URL: p.stripe},
 		Postgres: &host.PostgresConfig{Databases: map[string]host.PostgresDatabase{"shop": {DSN: "SHOP_DSN"}}},
+		Redis:    &host.RedisConfig{Databases: map[string]host.RedisDatabase{"cache": {URL: "CACHE_URL"}}},
 	}
 }
 

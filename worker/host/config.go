@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
+	"github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/worker/defaults"
 )
@@ -67,6 +68,8 @@ type Config struct {
 	SQLite *SQLiteConfig `yaml:"sqlite"`
 	// Postgres enables the world postgres.
 	Postgres *PostgresConfig `yaml:"postgres"`
+	// Redis enables the world redis.
+	Redis *RedisConfig `yaml:"redis"`
 
 	file    string // where it was read from
 	written map[string]written
@@ -171,9 +174,28 @@ type PostgresDatabase struct {
 	Sensitive []string `yaml:"sensitive"`
 }
 
+// RedisConfig limits the world redis.
+type RedisConfig struct {
+	// Databases are those that steps may use, by the name that they use. Required.
+	Databases map[string]RedisDatabase `yaml:"databases"`
+}
+
+// RedisDatabase is a logical database of a server, and what steps may do to it.
+type RedisDatabase struct {
+	// URL is the name of the secret (in Secrets) that holds the address, such as redis://USER:PASSWORD@HOST:6379/0. Required.
+	URL string `yaml:"url"`
+	// Allow are the keys that steps may change, as patterns where * stands for any text. Defaults to all.
+	Allow []string `yaml:"allow"`
+	// Deny are keys that steps may neither read nor change; it outranks allow. Defaults to none.
+	Deny []string `yaml:"deny"`
+	// Sensitive are keys whose content people are not shown. Defaults to none.
+	Sensitive []string `yaml:"sensitive"`
+}
+
 // OpensNothing reports whether the config opens no world.
 func (c Config) OpensNothing() bool {
-	return c.File == nil && c.Container == nil && c.Terraform == nil && c.Stripe == nil && c.SQLite == nil && c.Postgres == nil
+	return c.File == nil && c.Container == nil && c.Terraform == nil && c.Stripe == nil && c.SQLite == nil && c.Postgres == nil &&
+		c.Redis == nil
 }
 
 // WithEnvironment overrides fields by the variables that are set.
@@ -289,15 +311,35 @@ func (c Config) checkWorlds(bad func(field, format string, args ...any)) error {
 			bad("stripe.key", "%q is not one of secrets; name the secret that holds the API key", c.Stripe.Key)
 		}
 	}
-	if c.Postgres != nil {
-		for name, d := range c.Postgres.Databases {
-			if _, known := c.Secrets[d.DSN]; !known {
-				bad("postgres.databases."+name+".dsn", "it is not the name of one of secrets; name the secret that holds the connection string")
-			}
+	return errors.Join(c.checkPostgres(bad), c.checkRedis(bad))
+}
+
+func (c Config) checkPostgres(bad func(field, format string, args ...any)) error {
+	if c.Postgres == nil {
+		return nil
+	}
+	for name, d := range c.Postgres.Databases {
+		if _, known := c.Secrets[d.DSN]; !known {
+			bad("postgres.databases."+name+".dsn", "it is not the name of one of secrets; name the secret that holds the connection string")
 		}
-		if err := c.postgres().Validate(); err != nil {
-			return fmt.Errorf("config: %w", err)
+	}
+	if err := c.postgres().Validate(); err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	return nil
+}
+
+func (c Config) checkRedis(bad func(field, format string, args ...any)) error {
+	if c.Redis == nil {
+		return nil
+	}
+	for name, d := range c.Redis.Databases {
+		if _, known := c.Secrets[d.URL]; !known {
+			bad("redis.databases."+name+".url", "it is not the name of one of secrets; name the secret that holds the address")
 		}
+	}
+	if err := c.redis(false).Validate(); err != nil {
+		return fmt.Errorf("config: %w", err)
 	}
 	return nil
 }
@@ -319,6 +361,17 @@ func (c Config) postgres() postgres.Config {
 		}
 	}
 	return postgres.Config{Databases: databases}
+}
+
+func (c Config) redis(lookOnly bool) redis.Config {
+	databases := map[string]redis.Database{}
+	for name, d := range c.Redis.Databases {
+		databases[name] = redis.Database{
+			URL:   func() (string, error) { return secrets(c.Secrets).read(d.URL) },
+			Allow: d.Allow, Deny: d.Deny, Sensitive: d.Sensitive,
+		}
+	}
+	return redis.Config{Databases: databases, LookOnly: lookOnly}
 }
 
 // checkTerraformEnvironment refuses variables that would hand on the worker's own secrets.

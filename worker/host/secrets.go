@@ -54,6 +54,11 @@ func (c Config) ownSecrets() []string {
 			own = append(own, d.DSN)
 		}
 	}
+	if c.Redis != nil {
+		for _, d := range c.Redis.Databases {
+			own = append(own, d.URL)
+		}
+	}
 	if c.Webhook != nil && c.Webhook.Secret != "" {
 		own = append(own, c.Webhook.Secret)
 	}

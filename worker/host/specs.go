@@ -34,6 +34,9 @@ func Specs(c *Config) ([]activities.Spec, error) {
 	if c == nil || c.Postgres != nil {
 		scratch.Postgres = &PostgresConfig{Databases: map[string]PostgresDatabase{"database": {DSN: key}}}
 	}
+	if c == nil || c.Redis != nil {
+		scratch.Redis = &RedisConfig{Databases: map[string]RedisDatabase{"database": {URL: key}}}
+	}
 	worlds, err := openWorlds(scratch, true)
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)

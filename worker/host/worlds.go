@@ -10,6 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
+	"github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/activities/terraform"
@@ -57,6 +58,9 @@ func openWorlds(c Config, lookOnly bool) ([]activities.World, error) {
 	}
 	if c.Postgres != nil {
 		add(postgres.New(c.postgres()))
+	}
+	if c.Redis != nil {
+		add(redis.New(c.redis(lookOnly)))
 	}
 	return worlds, errors.Join(problems...)
 }

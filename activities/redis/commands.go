@@ -1,0 +1,187 @@
+package redis
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	client "github.com/redis/go-redis/v9"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// touched are the keys of commands: those that they change, and those that they only read, each once.
+type touched struct{ changed, read []string }
+
+func (t touched) all() []string { return slices.Concat(t.changed, t.read) }
+
+const (
+	wayOutKeys   = "name the keys, as in [DEL, session:1, session:2]"
+	wayOutUnit   = "the commands of a step are one atomic unit already; leave it out"
+	wayOutServer = "it is no change of keys, and cannot be undone; let an operator do it"
+	wayOutScript = "what a script touches cannot be told beforehand; write its commands into the step"
+)
+
+// escaping are commands that reach beyond the keys that the server finds in them, with the way out.
+var escaping = map[string]string{
+	"flushall": wayOutKeys, "flushdb": wayOutKeys, "keys": wayOutKeys, "scan": wayOutKeys, "dbsize": wayOutKeys, "randomkey": wayOutKeys,
+	"multi": wayOutUnit, "exec": wayOutUnit, "discard": wayOutUnit, "watch": wayOutUnit, "unwatch": wayOutUnit,
+	"eval": wayOutScript, "eval_ro": wayOutScript, "evalsha": wayOutScript, "evalsha_ro": wayOutScript, "script": wayOutScript,
+	"fcall": wayOutScript, "fcall_ro": wayOutScript, "function": wayOutScript,
+	"select":    "a step works on the logical database that the worker's config names",
+	"move":      "it moves a key to another logical database; write the value there in a step of its own",
+	"swapdb":    "it exchanges whole databases; let an operator do it",
+	"migrate":   "it sends keys to another server; let an operator do it",
+	"publish":   "a message cannot be called back; send it outside of the task",
+	"spublish":  "a message cannot be called back; send it outside of the task",
+	"subscribe": "a step cannot wait for messages", "psubscribe": "a step cannot wait for messages", "ssubscribe": "a step cannot wait for messages",
+}
+
+// findKeys asks the server for the keys of commands, and refuses a command that cannot be undone.
+func (c *connection) findKeys(commands []command) (touched, error) {
+	infos, keys := make([]*client.Cmd, len(commands)), make([]*client.Cmd, len(commands))
+	for _, each := range commands {
+		if err := each.checkName(); err != nil {
+			return touched{}, err
+		}
+	}
+	_, err := c.client.Pipelined(c.ctx, func(p client.Pipeliner) error {
+		for i, each := range commands {
+			args := []any{"COMMAND", "GETKEYSANDFLAGS"}
+			for _, arg := range each.args {
+				args = append(args, arg)
+			}
+			infos[i], keys[i] = p.Do(c.ctx, "COMMAND", "INFO", each.args[0]), p.Do(c.ctx, args...)
+		}
+		return nil
+	})
+	if err != nil && !hasCode(err, "ERR") { // that of one command is told with its place
+		return touched{}, c.explain(err)
+	}
+	var found touched
+	for i, each := range commands {
+		if err := c.addKeys(&found, each, infos[i], keys[i]); err != nil {
+			return touched{}, err
+		}
+	}
+	slices.Sort(found.changed)
+	slices.Sort(found.read)
+	found.changed = slices.Compact(found.changed)
+	found.read = slices.DeleteFunc(slices.Compact(found.read), func(key string) bool { return slices.Contains(found.changed, key) })
+	return found, c.checkLimits(found)
+}
+
+func hasCode(err error, code string) bool {
+	said, isServers := errors.AsType[client.Error](err)
+	return isServers && strings.HasPrefix(said.Error(), code+" ")
+}
+
+// checkName refuses by what is written.
+func (cmd command) checkName() error {
+	name := strings.ToLower(cmd.args[0])
+	if wayOut, escapes := escaping[name]; escapes {
+		return refused("%s: %s cannot be undone: %s", cmd.where, strings.ToUpper(name), wayOut)
+	}
+	option := func(word string) bool {
+		return len(cmd.args) > 2 && slices.ContainsFunc(cmd.args[2:], func(arg string) bool { return strings.EqualFold(arg, word) })
+	}
+	switch {
+	case name == "copy" && slices.ContainsFunc(cmd.args[min(3, len(cmd.args)):], func(arg string) bool { return strings.EqualFold(arg, "db") }):
+		return refused("%s: COPY with DB writes to another logical database; leave DB out", cmd.where)
+	case (name == "sort" || name == "sort_ro") && (option("by") || option("get")):
+		return refused("%s: %s with BY or GET reads keys by a pattern; sort by the elements themselves", cmd.where, strings.ToUpper(name))
+	}
+	return nil
+}
+
+// addKeys adds the keys of one command.
+func (c *connection) addKeys(found *touched, cmd command, info, keys *client.Cmd) error {
+	name := strings.ToUpper(cmd.args[0])
+	said, _ := info.Val().([]any)
+	described := answer(said).list(0)
+	if described == nil {
+		return refused("%s: the server knows no command %s", cmd.where, name)
+	}
+	flags := described.list(2)
+	has := func(flag string) bool { return slices.Contains(flags, any(flag)) }
+	switch {
+	case has("blocking"):
+		return refused("%s: %s waits for others, and cannot be part of an atomic unit; use the command that does not wait", cmd.where, name)
+	case has("pubsub"), has("noscript"), has("admin"):
+		return refused("%s: %s cannot be undone: %s", cmd.where, name, wayOutServer)
+	}
+	if err := keys.Err(); err != nil {
+		if !hasCode(err, "ERR") {
+			return c.explain(err)
+		}
+		if strings.Contains(err.Error(), "no key arguments") || len(cmd.args) == 1 {
+			return refused("%s: %s names no key: %s", cmd.where, name, wayOutServer)
+		}
+		return refused("%s: %s: the server finds no keys in it: %s", cmd.where, name, strings.TrimPrefix(err.Error(), "ERR "))
+	}
+	listed, _ := keys.Val().([]any)
+	if len(listed) == 0 {
+		return refused("%s: %s names no key: %s", cmd.where, name, wayOutServer)
+	}
+	for i := range listed {
+		pair := answer(listed).list(i)
+		key := pair.text(0)
+		if strings.HasPrefix(key, "unwind:") {
+			return refused("%s: key %q: keys that begin with unwind: hold the undo records", cmd.where, key)
+		}
+		if slices.Contains(pair.list(1), any("RO")) {
+			found.read = append(found.read, key)
+		} else {
+			found.changed = append(found.changed, key)
+		}
+	}
+	return nil
+}
+
+const maxKeys = 2000
+
+// checkLimits refuses keys that the worker's config does not allow, and too many of them.
+func (c *connection) checkLimits(found touched) error {
+	if n := len(found.changed) + len(found.read); n > maxKeys {
+		return refused("commands: they name %d keys, and one step may name %d; make several steps of it", n, maxKeys)
+	}
+	for _, key := range found.all() {
+		if matchesAny(c.Deny, key) {
+			return refused("key %q: the worker's config denies it (redis.databases.%s.deny)", key, c.name)
+		}
+	}
+	for _, key := range found.changed {
+		if len(c.Allow) > 0 && !matchesAny(c.Allow, key) {
+			return refused("key %q: the worker's config does not allow steps to change it (redis.databases.%s.allow: %s)", key, c.name, strings.Join(c.Allow, ", "))
+		}
+	}
+	return nil
+}
+
+// flatten returns commands as the scripts take them.
+func flatten(commands []command) []any {
+	var all []any
+	for _, each := range commands {
+		all = append(all, len(each.args))
+		for _, arg := range each.args {
+			all = append(all, arg)
+		}
+	}
+	return all
+}
+
+// unfit explains why a key cannot be part of a step.
+func (c *connection) unfit(a answer) error {
+	return refused("database %s: key %q %s; all keys of a step together may have %d MB and %d elements; nothing was changed",
+		c.name, a.text(1), a.text(2), maxBytes>>20, maxElements)
+}
+
+// failed explains a command that failed.
+func (c *connection) failed(commands []command, a answer) error {
+	n := int(a.number(1))
+	if n < 1 || n > len(commands) {
+		return refused("database %s: %s; nothing was changed", c.name, a.text(2))
+	}
+	cmd := commands[n-1]
+	return activities.Errorf(activities.ActionDenied, "%s: %s: %s; nothing was changed", cmd.where, strings.ToUpper(cmd.args[0]), strings.TrimPrefix(a.text(2), "ERR "))
+}

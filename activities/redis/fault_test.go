@@ -1,0 +1,301 @@
+package redis_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/redis"
+	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
+)
+
+func TestAServerThatIsKilledKeepsRecordAndChange(t *testing.T) {
+	server := redistest.Own(t, redistest.Durable...)
+	d := on(t, server, shop...)
+	before := d.dump()
+	s := d.exec(everything...)
+	first := s.apply()
+	server.Kill()
+	_, err := s.action.Undo(t.Context(), s.entry, activities.Decision{})
+	require.ErrorContains(t, err, "database main: the server cannot be reached, or does not answer; it is tried again")
+	require.False(t, activities.TypeOf(err).Final())
+	require.NoError(t, server.Restart())
+	require.Equal(t, first.Outputs, s.apply().Outputs)
+	s.undo(activities.Restored)
+	require.Equal(t, before, d.dump())
+}
+
+// What a server has lost is reported as damage, and never as nothing to undo.
+func TestAServerThatKeepsNothingHasLostItsJournal(t *testing.T) {
+	server := redistest.Own(t)
+	d := on(t, server, shop...)
+	s, never := d.exec("DEL user"), d.exec("DEL queue")
+	require.Contains(t, s.plan().Facts, "the server keeps nothing through a restart (neither AOF nor RDB): its undo records are then lost with its data")
+	require.Contains(t, s.apply().Notes, "the server keeps nothing through a restart (neither AOF nor RDB): its undo records are then lost with its data")
+	server.Kill()
+	require.NoError(t, server.Restart())
+	for _, each := range []*step{s, never} {
+		_, err := each.action.Undo(t.Context(), each.entry, activities.Decision{})
+		require.ErrorContains(t, err, "its journal (unwind:journal), in which the undo records are, is gone")
+		require.Equal(t, activities.DamagedRecord, activities.TypeOf(err))
+	}
+	_, err := d.world.Journal(t.Context()) // of the next task
+	require.NoError(t, err)
+	_, err = s.action.Undo(t.Context(), s.entry, activities.Decision{})
+	require.ErrorContains(t, err, "or its journal was lost with its data")
+	require.Equal(t, activities.WrongPlace, activities.TypeOf(err))
+}
+
+func TestARecordThatIsGoneIsDamage(t *testing.T) {
+	for _, pattern := range []string{"*", "*:images", "*:check", "*:outcome"} {
+		d := newDatabase(t, shop...)
+		s := d.exec("DEL user")
+		s.apply()
+		left := d.dump()
+		if pattern == "*:outcome" {
+			s.undo(activities.Restored)
+			left = d.dump()
+		}
+		fields := d.client.HKeys(t.Context(), "unwind:journal").Val()
+		for _, field := range fields {
+			if matched, _ := filepath.Match(pattern, field); matched && field != "id" {
+				require.NoError(t, d.client.HDel(t.Context(), "unwind:journal", field).Err())
+			}
+		}
+		_, err := s.action.Undo(t.Context(), s.entry, activities.Decision{Done: true})
+		require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%s: %v", pattern, err)
+		require.Equal(t, left, d.dump())
+	}
+}
+
+// A stopped server costs a call its deadline, and no more.
+func TestAStalledServer(t *testing.T) {
+	server := redistest.Own(t)
+	d := on(t, server, shop...)
+	before := d.dump()
+	s := d.exec("DEL user", "INCR visits")
+	require.NoError(t, server.Signal(syscall.SIGSTOP))
+	limited, end := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer end()
+	cancelled, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(200*time.Millisecond, func() { cancel(context.DeadlineExceeded) })
+	for _, ctx := range []context.Context{limited, cancelled} {
+		_, err := s.action.Apply(ctx, s.entry, s.with, "")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	require.NoError(t, server.Signal(syscall.SIGCONT))
+	s.decide(activities.Decision{}, activities.Nothing)
+	require.Equal(t, before, d.dump())
+}
+
+// What a stopped server does with a request once it goes on is found out from the record, and what comes after the undo does nothing.
+func TestARequestThatIsLate(t *testing.T) {
+	server := redistest.Own(t)
+	d := on(t, server, shop...)
+	before := d.dump()
+	warm := d.exec("INCR warm") // the server has the scripts
+	warm.apply()
+	warm.undo(activities.Restored)
+	s := d.exec("DEL user", "INCR visits")
+	direct, late := d.url, make(chan struct{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	p := proxy{text: s.entry.Token, answered: true, ended: late, found: func() {
+		assert.NoError(t, server.Signal(syscall.SIGSTOP))
+		cancel(context.DeadlineExceeded)
+	}}
+	d.url = p.listen(t, server)
+	_, err := s.action.Apply(ctx, s.entry, s.with, "")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	d.url = direct
+	require.NoError(t, server.Signal(syscall.SIGCONT))
+	u, err := s.action.Undo(t.Context(), s.entry, activities.Decision{})
+	require.NoError(t, err)
+	require.Contains(t, []activities.Outcome{activities.Nothing, activities.Restored}, u.Outcome)
+	<-late
+	require.Equal(t, before, d.dump())
+	s.sees(activities.AsBefore)
+}
+
+// proxy stands between the world and its server, and cuts the line behind the first request that holds a text: before the server
+// has it, or when it has answered.
+type proxy struct {
+	text     string
+	answered bool
+	found    func()        // called before the server gets that request
+	ended    chan struct{} // closed when that line is cut
+}
+
+func (p proxy) listen(t *testing.T, server *redistest.Server) (url string) {
+	t.Helper()
+	path := filepath.Join(server.Dir(), "proxy")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(from, server.Socket())
+		}
+	}()
+	return "unix://" + path
+}
+
+func (p proxy) serve(from net.Conn, socket string) {
+	defer from.Close()
+	to, err := net.Dial("unix", socket) //nolint:noctx // it ends with its server
+	if err != nil {
+		return
+	}
+	var cut atomic.Bool
+	answers := make(chan struct{})
+	go func() {
+		defer close(answers)
+		defer from.Close()
+		buffer := make([]byte, 1<<16)
+		for {
+			n, err := to.Read(buffer)
+			if err != nil || cut.Load() {
+				return
+			}
+			if _, err := from.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	buffer := make([]byte, 1<<16)
+	for !cut.Load() {
+		n, err := from.Read(buffer)
+		if err != nil {
+			break
+		}
+		if bytes.Contains(buffer[:n], []byte(p.text)) {
+			cut.Store(true)
+			if !p.answered {
+				break
+			}
+			if p.found != nil {
+				p.found()
+				defer close(p.ended)
+			}
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			break
+		}
+	}
+	if cut.Load() && p.answered {
+		<-answers
+	}
+	_ = to.Close()
+	<-answers
+}
+
+func TestACutConnection(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		server := redistest.Own(t)
+		d := on(t, server, shop...)
+		before := d.dump()
+		warm := d.exec("INCR warm")
+		warm.apply()
+		warm.undo(activities.Restored)
+		s := d.exec("DEL user", "INCR visits")
+		direct := d.url
+		d.url = proxy{text: s.entry.Token, answered: answered}.listen(t, server)
+		_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+		require.ErrorContains(t, err, "it is tried again")
+		want := activities.AsBefore
+		if answered {
+			want = activities.AsLeft
+		}
+		d.url = direct
+		s.sees(want)
+		if answered {
+			require.Equal(t, []any{int64(1), int64(11)}, s.apply().Outputs["replies"], "a second attempt ran the commands again")
+		}
+		s.decide(activities.Decision{Done: answered}, map[bool]activities.Outcome{false: activities.Nothing, true: activities.Restored}[answered])
+		require.Equal(t, before, d.dump())
+		_, err = s.action.Apply(t.Context(), s.entry, s.with, "")
+		require.Equal(t, activities.Fenced, activities.TypeOf(err))
+	}
+}
+
+func TestAFullMemory(t *testing.T) {
+	server := redistest.Own(t)
+	d := on(t, server, shop...)
+	before := d.dump()
+	s, late := d.exec("DEL user", "SET visits 1"), d.exec("SET more 1")
+	s.apply()
+	d.run("CONFIG SET maxmemory 1")
+	_, err := late.action.Apply(t.Context(), late.entry, late.with, "")
+	require.ErrorContains(t, err, "the server's memory is full (maxmemory), and nothing was changed; it is tried again")
+	late.decide(activities.Decision{}, activities.Nothing)
+	s.undo(activities.Restored)
+	require.Equal(t, before, d.dump())
+	d.run("CONFIG SET maxmemory 100000000", "CONFIG SET maxmemory-policy allkeys-lru")
+	require.Contains(t, d.exec("SET a 1").plan().Facts[2], "evicts any key")
+}
+
+func TestServersThatCannotBeUsed(t *testing.T) {
+	primary := redistest.Own(t, "--requirepass", "right-password")
+	replica := redistest.Own(t, "--port", "0", "--replicaof", "127.0.0.1 1")
+	cluster := redistest.Own(t, "--cluster-enabled", "yes")
+	for url, want := range map[string]string{
+		"unix://" + primary.Socket():                 "the server refuses the worker's user or password (NOAUTH)",
+		"unix://:wrong-password@" + primary.Socket(): "the server refuses the worker's user or password (WRONGPASS)",
+		replica.URL(0): "the server is a read-only replica; name the primary",
+		cluster.URL(0): "the server belongs to a cluster, which is not supported",
+		"unix://:right-password@" + primary.Socket() + "?db=99": "the server has no logical database 99",
+		"postgres://somewhere": "the address is not one of Redis",
+	} {
+		w, err := redis.New(redis.Config{Databases: map[string]redis.Database{"main": {URL: func() (string, error) { return url, nil }}}})
+		require.NoError(t, err)
+		preflighter, _ := w.Actions[0].(activities.Preflighter)
+		err = preflighter.Preflight(t.Context(), activities.Outlook{Step: activities.Step{With: []byte(`{"database": "main", "commands": [["SET", "a", "b"]]}`)}})
+		require.ErrorContains(t, err, want)
+		require.Equal(t, activities.Refused, activities.TypeOf(err), err)
+		require.NotContains(t, err.Error(), "password@")
+		require.NotContains(t, err.Error(), primary.Socket())
+	}
+	w, err := redis.New(redis.Config{Databases: map[string]redis.Database{"main": {URL: func() (string, error) { return "redis://:hidden@127.0.0.1:1", nil }}}})
+	require.NoError(t, err)
+	_, err = w.Journal(t.Context())
+	require.EqualError(t, err, "database main: the server cannot be reached, or does not answer; it is tried again")
+}
+
+// TestTheUserOfTheDocumentation works as a user with the rights that docs/redis.md lists, and no others.
+func TestTheUserOfTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/redis.md")
+	require.NoError(t, err)
+	line := strings.ReplaceAll(regexp.MustCompile("(?m)^ACL SETUSER .*$").FindString(string(page)), ">PASSWORD", ">secret")
+	require.NotEmpty(t, line)
+	server := redistest.Own(t)
+	d := on(t, server, "SET session:1 a EX 1000", "SADD session:2 b", "SET other 1", line)
+	d.url = "unix://unwind:secret@" + server.Socket()
+	before := d.dump()
+	s := d.exec("DEL session:1", "SADD session:2 c", "HSET session:3 a b")
+	require.Equal(t, "main: keys: 1 come, 1 go, 1 change", s.plan().Summary)
+	s.apply()
+	s.sees(activities.AsLeft)
+	s.undo(activities.Restored)
+	require.Equal(t, before, d.dump())
+	require.NoError(t, s.action.Release(t.Context(), s.entry))
+	_, problems, err := d.world.Records.Records(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	d.exec("SET other 2").fails(activities.Refused, "the worker's user lacks a permission")
+	d.exec("DEL session:1", "GET other").fails(activities.Refused, "the worker's user lacks a permission")
+}

@@ -1,0 +1,15 @@
+-- Decides the fate of a token: after this no forward acts.
+-- KEYS: the journal.
+-- ARGV: id, token, entry, owner, now, whether the history knows that the step has acted.
+local token = ARGV[2]
+local other = other_journal(ARGV[1])
+if other then return other end
+local state = get(token, 'state')
+if not state then
+  if ARGV[6] == '1' then return { 'lost' } end
+  redis.call('HSET', JOURNAL, field(token, 'state'), 'undoing', field(token, 'entry'), ARGV[3], field(token, 'owner'), ARGV[4],
+    field(token, 'since'), ARGV[5], field(token, 'begun'), ARGV[5])
+elseif state == 'applied' then
+  redis.call('HSET', JOURNAL, field(token, 'state'), 'undoing', field(token, 'begun'), ARGV[5])
+end
+return { 'fenced' }

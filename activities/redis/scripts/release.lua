@@ -1,0 +1,18 @@
+-- Drops what an undo of a token needs.
+-- KEYS: the journal.
+-- ARGV: id, token, entry, owner, now.
+local token = ARGV[2]
+local other = other_journal(ARGV[1])
+if other then return other end
+local state = get(token, 'state')
+if state == 'undoing' then return { 'undoing' } end
+local holders = get(token, 'holders')
+if state == 'applied' and holders and holders ~= '[]' then return { 'held', holders } end
+if not state then
+  redis.call('HSET', JOURNAL, field(token, 'state'), 'released', field(token, 'entry'), ARGV[3], field(token, 'owner'), ARGV[4], field(token, 'since'), ARGV[5])
+elseif state == 'applied' then
+  set(token, 'state', 'released')
+end
+redis.call('HSETNX', JOURNAL, field(token, 'released'), ARGV[5])
+for _, name in ipairs({ 'images', 'check', 'replies', 'counts', 'bytes' }) do redis.call('HDEL', JOURNAL, field(token, name)) end
+return { 'released' }

@@ -1,0 +1,161 @@
+package redis
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	shownItems = 20
+	shownKeys  = 50
+)
+
+// content is what a key holds, as far as it is shown.
+type content struct {
+	sum     string // of the content; empty where the key is not there
+	expires string // milliseconds, or -1
+	kind    string // "none" where it is not there, "?" where it is not known
+	count   int64
+	items   answer
+	more    int64 // items that are not shown
+}
+
+// keyChange is a key before and after: of the items of each, those that the other lacks.
+type keyChange struct {
+	key           string
+	before, after content
+}
+
+func readKeyChange(a answer) keyChange {
+	k := keyChange{
+		key:    a.text(0),
+		before: content{sum: a.text(1), expires: a.text(2), kind: a.text(3), count: a.number(4), items: a.list(9)},
+		after:  content{sum: a.text(5), expires: a.text(6), kind: a.text(7), count: a.number(8), items: a.list(11)},
+	}
+	k.before.more = a.number(10) - int64(len(k.before.items))
+	k.after.more = a.number(12) - int64(len(k.after.items))
+	return k
+}
+
+func (k keyChange) isUnchanged() bool {
+	return k.before.kind == k.after.kind && k.before.sum == k.after.sum && k.before.expires == k.after.expires
+}
+
+// keys is a number of keys.
+func keys(n int) string {
+	if n == 1 {
+		return "1 key"
+	}
+	return fmt.Sprintf("%d keys", n)
+}
+
+// countKeys says how many keys do what.
+func countKeys(came, went, changed int) string {
+	if came+went+changed == 0 {
+		return "no key changes"
+	}
+	return fmt.Sprintf("keys: %d come, %d go, %d change", came, went, changed)
+}
+
+func summarize(changes []keyChange) string {
+	var came, went, changed int
+	for _, k := range changes {
+		switch {
+		case k.isUnchanged():
+		case k.before.kind == "none":
+			came++
+		case k.after.kind == "none":
+			went++
+		default:
+			changed++
+		}
+	}
+	return countKeys(came, went, changed)
+}
+
+// showKeys shows keys that change, each with what goes and what comes.
+func (c *connection) showKeys(changes []keyChange) string {
+	var b strings.Builder
+	shown := 0
+	for _, k := range changes {
+		if k.isUnchanged() {
+			continue
+		}
+		if shown++; shown > shownKeys {
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %s -> %s\n", strconv.Quote(k.key), k.before.describe(), k.after.describe())
+		hidden := matchesAny(c.Sensitive, k.key)
+		k.before.show(&b, "- ", hidden)
+		k.after.show(&b, "+ ", hidden)
+	}
+	if shown > shownKeys {
+		fmt.Fprintf(&b, "... and %d more keys\n", shown-shownKeys)
+	}
+	return b.String()
+}
+
+var units = map[string]string{"string": "bytes", "list": "elements", "set": "members", "hash": "fields", "zset": "members", "stream": "entries"}
+
+// describe says what a key is.
+func (v content) describe() string {
+	switch v.kind {
+	case "none":
+		return "not there"
+	case "?":
+		return "not known: the server has no free logical database for a rehearsal"
+	}
+	text := fmt.Sprintf("%s, %d %s", v.kind, v.count, units[v.kind])
+	if ms, err := strconv.ParseInt(v.expires, 10, 64); err == nil && ms >= 0 {
+		text += ", expires " + time.UnixMilli(ms).UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// show lists items, each on a line of its own.
+func (v content) show(b *strings.Builder, sign string, hidden bool) {
+	for i := range v.items {
+		line := "***"
+		if !hidden {
+			line = showItem(v.items.list(i))
+		}
+		b.WriteString(sign + line + "\n")
+	}
+	if v.more > 0 {
+		fmt.Fprintf(b, "%s... and %d more\n", sign, v.more)
+	}
+}
+
+func showItem(parts answer) string {
+	all := make([]string, len(parts))
+	for i, each := range parts {
+		all[i] = showValue(each)
+	}
+	return strings.Join(all, " ")
+}
+
+func showValue(v any) string {
+	switch v := v.(type) {
+	case []any:
+		all := make([]string, len(v))
+		for i, each := range v {
+			all[i] = showValue(each)
+		}
+		return "[" + strings.Join(all, " ") + "]"
+	case nil:
+		return "none"
+	case string:
+		return strconv.Quote(v)
+	}
+	return fmt.Sprint(v)
+}
+
+// joinSome joins names, but not more than a reader takes in.
+func joinSome(names []string) string {
+	if len(names) > shownItems {
+		return strings.Join(names[:shownItems], ", ") + fmt.Sprintf(" and %d more", len(names)-shownItems)
+	}
+	return strings.Join(names, ", ")
+}

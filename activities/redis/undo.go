@@ -1,0 +1,236 @@
+package redis
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Undo puts the keys back.
+func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	c, err := a.open(ctx, e)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	defer c.end()
+	reach("undo-begun")
+	if err := c.fence(e, d.Done); err != nil {
+		return activities.Undone{}, err
+	}
+	reach("fenced")
+	for {
+		outcome, moved, err := c.undoOnce(e, d)
+		if !moved || err != nil {
+			return outcome, err
+		}
+	}
+}
+
+// fence makes sure that no forward of a token acts any more.
+func (c *connection) fence(e activities.Entry, isDone bool) error {
+	made, err := owned(c.ctx, e)
+	if err != nil {
+		return err
+	}
+	known := 0
+	if isDone {
+		known = 1
+	}
+	a, err := c.run(fenceScript, nil, append(append([]any{c.id}, made...), known)...)
+	if err == nil && a.word() == "lost" {
+		err = c.damaged(e, "has no record of it")
+	}
+	return err
+}
+
+func (c *connection) damaged(e activities.Entry, what string) error {
+	return activities.Errorf(activities.DamagedRecord, "database %s: the step with token %s has acted, and %s %s (were the data put back to an earlier state?): "+
+		"nothing was touched; bring the record back, or decide what becomes of the step", c.name, e.Token, journalKey, what)
+}
+
+// undoOnce looks, and puts the keys back if they still are as they were seen. It has moved if they are not.
+func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcome activities.Undone, moved bool, err error) {
+	s, err := c.see(e)
+	if err != nil {
+		return outcome, false, err
+	}
+	switch {
+	case s.state == undone && !s.forgotten:
+		return outcome, false, c.decodeOutcome(e, s.outcome, &outcome)
+	case s.state == released || s.forgotten:
+		return outcome, false, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", e.Token)
+	case s.state != undoing:
+		return outcome, false, c.damaged(e, "has lost its record since the undo began")
+	case d.Done && !s.hasImages:
+		return outcome, false, c.damaged(e, "says that it has not")
+	}
+	drift, overwritable := c.findDrift(s)
+	forced := drift != nil && overwritable && d.Force == drift.Digest
+	if drift != nil && !forced {
+		first, _, _ := strings.Cut(drift.Diff, "\n")
+		return activities.Undone{Outcome: activities.Drifted, Observed: first, Drift: drift}, false, nil
+	}
+	raw, err := json.Marshal(s.outcomeOf(forced))
+	if err != nil {
+		return outcome, false, err
+	}
+	args := []any{c.id, e.Token, timestamp(time.Now()), string(raw), maxBytes, maxElements}
+	for _, k := range s.keys {
+		passed := ""
+		if s.passed(k) {
+			passed = "1"
+		}
+		args = append(args, k.now.sum, k.now.expires, passed)
+	}
+	a, err := c.run(undoScript, nil, args...)
+	if err != nil {
+		return outcome, false, err
+	}
+	switch a.word() {
+	case "undone":
+		reach("restored")
+		return outcome, false, c.decodeOutcome(e, a.text(1), &outcome)
+	case "failed":
+		return outcome, false, fmt.Errorf("database %s: the keys cannot be put back, and were left as they are: %s", c.name, a.text(1))
+	}
+	return outcome, true, nil
+}
+
+func (c *connection) decodeOutcome(e activities.Entry, text string, into *activities.Undone) error {
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		return c.damaged(e, "does not hold the outcome of its undo")
+	}
+	return nil
+}
+
+// sight is what a token's record says, and what the keys hold now.
+type sight struct {
+	state, outcome     string // the state is empty if there is no record
+	forgotten, private bool
+	hasImages          bool // it has acted, and what it changed is known
+	now                int64
+	keys               []seenKey
+}
+
+// seenKey is a key of a step: when what was there before expires, what the step left, and what is there now.
+type seenKey struct {
+	key          string
+	before, left content
+	now          content
+	problem      string // why it cannot be compared
+}
+
+// see reads the record of a token, and compares its keys.
+func (c *connection) see(e activities.Entry) (sight, error) {
+	a, err := c.run(seeScript, nil, c.id, e.Token, maxBytes, maxElements)
+	if err != nil || a.word() == "none" {
+		return sight{}, err
+	}
+	if a.word() == "damaged" {
+		return sight{}, c.damaged(e, "has a record of it that is damaged")
+	}
+	s := sight{
+		state: a.text(1), outcome: a.text(2), forgotten: a.text(3) != "", private: a.text(4) != "", hasImages: a.number(5) == 1, now: a.number(6),
+	}
+	for i := range a.list(7) {
+		k := a.list(7).list(i)
+		s.keys = append(s.keys, seenKey{
+			key: k.text(0), before: content{sum: k.text(1), expires: k.text(2)}, left: content{sum: k.text(3), expires: k.text(4), kind: k.text(5)},
+			now:     content{sum: k.text(6), expires: k.text(7), kind: k.text(8), count: k.number(9), items: k.list(10)},
+			problem: k.text(11),
+		})
+	}
+	return s, nil
+}
+
+// passed reports whether the time at which a key would have expired is over.
+func (s sight) passed(k seenKey) bool { return k.before.sum != "" && s.isOver(k.before.expires) }
+
+func (s sight) isOver(expires string) bool {
+	at, err := strconv.ParseInt(expires, 10, 64)
+	return err == nil && at >= 0 && at <= s.now
+}
+
+// is reports whether a key holds what it held at another time. What has expired since is nobody's change.
+func (s sight) is(now, then content) bool {
+	if now.sum == "" && then.sum != "" {
+		return s.isOver(then.expires)
+	}
+	return now.sum == then.sum && (then.sum == "" || now.expires == then.expires)
+}
+
+// outcomeOf is the outcome of an undo that succeeds.
+func (s sight) outcomeOf(forced bool) activities.Undone {
+	if !s.hasImages {
+		return activities.Undone{Outcome: activities.Nothing, Observed: "the commands of the step were never run, and no longer can be"}
+	}
+	expired := 0
+	for _, k := range s.keys {
+		if s.passed(k) {
+			expired++
+		}
+	}
+	observed := keys(len(s.keys)-expired) + " as before"
+	if forced {
+		observed += ", over what someone else had changed"
+	}
+	if expired > 0 {
+		observed += "; " + keys(expired) + " not brought back, because the time to expire has passed since"
+	}
+	return activities.Undone{Outcome: activities.Restored, Observed: observed}
+}
+
+// findDrift compares every key with what the step left; nil if nothing differs. Drift that cannot be compared cannot be overwritten.
+func (c *connection) findDrift(s sight) (found *activities.Drift, overwritable bool) {
+	var parts [][]byte
+	var b strings.Builder
+	total := 0
+	overwritable = true
+	for _, k := range s.keys {
+		if k.problem == "" && s.is(k.now, k.left) {
+			continue
+		}
+		parts = append(parts, []byte(k.key), []byte(k.now.sum), []byte(k.now.expires))
+		if total++; total > shownKeys {
+			continue
+		}
+		fmt.Fprintf(&b, "%s: left %s, now %s\n", strconv.Quote(k.key), describeLeft(k.left), k.now.describe())
+		switch {
+		case k.problem != "":
+			overwritable = false
+			fmt.Fprintf(&b, "  it %s, and cannot be compared or overwritten: mend it by hand, and retry, or accept it as it is\n", k.problem)
+		case k.now.sum == "":
+			fmt.Fprintf(&b, "  someone deleted it%s\n", c.orEvicted())
+		default:
+			k.now.more = k.now.count - int64(len(k.now.items))
+			if k.now.kind == "string" || k.now.kind == "stream" {
+				k.now.more = 0
+			}
+			k.now.show(&b, "  ", s.private || matchesAny(c.Sensitive, k.key))
+		}
+	}
+	if total == 0 {
+		return nil, false
+	}
+	head := "changed since the step: " + keys(total) + "\n"
+	return &activities.Drift{Diff: head + b.String(), Digest: activities.DigestOf(parts...)}, overwritable
+}
+
+func (c *connection) orEvicted() string {
+	if policy := c.info["maxmemory_policy"]; c.info["maxmemory"] != "0" && policy != "noeviction" {
+		return ", or the server evicted it (maxmemory-policy " + policy + ")"
+	}
+	return ""
+}
+
+func describeLeft(v content) string {
+	if v.kind == "none" {
+		return "not there"
+	}
+	return "a " + v.kind
+}
