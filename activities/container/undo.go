@@ -11,6 +11,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
+	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
@@ -66,11 +67,9 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u undoing
 		return activities.Undone{}, err
 	}
 	var seen manifest.Manifest // what may be overwritten in volumes
-	begun := false
-	if !u.first {
-		if begun, err = x.backends.Of(rec.Backend).HasBegun(ctx, to); err != nil {
-			return activities.Undone{}, err
-		}
+	begun, err := x.hasBegun(ctx, u, rec, to)
+	if err != nil {
+		return activities.Undone{}, err
 	}
 	if !begun {
 		now, present, err := x.viewUndisturbed(ctx, t, rec, e.Token)
@@ -125,6 +124,19 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u undoing
 	if err != nil {
 		return undone, err
 	}
+	return noteUnended(t, undone)
+}
+
+// hasBegun says whether the rollback has begun already; it does not ask where it cannot have.
+func (x *execAction) hasBegun(ctx context.Context, u undoing, rec stepRecord, to checkpoint.Rollback) (bool, error) {
+	if u.first {
+		return false, nil
+	}
+	return x.backends.Of(rec.Backend).HasBegun(ctx, to)
+}
+
+// noteUnended adds what cannot be told where the step had not come to its end.
+func noteUnended(t *journal.Token, undone activities.Undone) (activities.Undone, error) {
 	if _, ended, err := record.ReadCompletion(t); err != nil || ended {
 		return undone, err
 	}
