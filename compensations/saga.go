@@ -115,6 +115,8 @@ type Step struct {
 	Pinned bool
 	// Redoes is the token of the rolled-back step that this one repeats.
 	Redoes string
+	// Corrected means that a person has given the step other parameters than its document.
+	Corrected bool
 }
 
 // Register puts a step on the ledger, before its forward is scheduled, and returns the entry that must be an argument of
@@ -137,7 +139,7 @@ func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 		Step: step.ID, Action: step.Action, UndoType: step.Undo,
 		Token: activities.NewToken(s.options.Identity, step.ID, max(1, step.Generation)), Since: workflow.Now(ctx).UTC().Truncate(time.Second),
 		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Params: step.Params, UndoOutputs: step.UndoOutputs, Policy: policy.Compact(),
-		Savepoint: step.Savepoint, Pivot: step.Pivot, Commits: step.Commits, Keep: step.Keep, Pinned: step.Pinned, Redoes: step.Redoes,
+		Savepoint: step.Savepoint, Pivot: step.Pivot, Commits: step.Commits, Keep: step.Keep, Pinned: step.Pinned, Redoes: step.Redoes, Corrected: step.Corrected,
 	})
 	if !fresh && (e.Action != step.Action || e.UndoType != step.Undo) {
 		panic(fmt.Sprintf("compensations: step %q is registered already, with undo %q", step.ID, e.UndoType))

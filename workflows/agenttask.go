@@ -73,6 +73,7 @@ type agentTask struct {
 	executor   *executor           // the coroutines that run them
 	runner     *stepRunner         // takes one step through plan, gate, forward and probe
 	gates      *gates              // the steps that wait for approval
+	parks      *parks              // the steps that have failed and wait for a person
 	pivot      *pivot              // the steps that are never unwound
 	committer  *committer          // tells worlds what stays
 	rollbacks  *rollbacks          // the parts that are undone while the task goes on
@@ -108,16 +109,20 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 	t.saga = newSaga(ctx, t.sagaOptions(ctx, compensations.Options{}), carry)
 	t.schedule = newSchedule(t.details.markStale)
 	t.gates = &gates{schedule: t.schedule, attributes: t.attributes}
+	t.parks = &parks{
+		schedule: t.schedule, ending: t.ending, correct: t.correctStep, alert: t.sendAlert,
+		redoes: func(id string) { delete(t.runner.redoes, id) },
+	}
 	t.pivot = &pivot{saga: t.saga, schedule: t.schedule}
 	t.committer = &committer{saga: t.saga, note: func(note string) { t.notes = append(t.notes, note) }}
 	t.room = &room{measure: t.measureCarry}
-	t.executor = &executor{schedule: t.schedule, gates: t.gates, pivot: t.pivot, committer: t.committer, ending: t.ending}
+	t.executor = &executor{schedule: t.schedule, gates: t.gates, parks: t.parks, pivot: t.pivot, committer: t.committer, ending: t.ending}
 	t.runner = &stepRunner{
 		saga: t.saga, schedule: t.schedule, gates: t.gates, room: t.room, outputs: outputs{}, calls: newCalls(ctx, t.executor.isHolding),
 	}
 	t.runner.calls.waits, t.runner.calls.isServed = t.markWaiting, t.markServed
 	t.rollbacks = &rollbacks{
-		saga: t.saga, schedule: t.schedule, gates: t.gates, pivot: t.pivot, ending: t.ending, outputs: t.runner.outputs,
+		saga: t.saga, schedule: t.schedule, gates: t.gates, parks: t.parks, pivot: t.pivot, ending: t.ending, outputs: t.runner.outputs,
 		unwound: map[string]int{}, isQuiet: t.executor.isQuiet,
 	}
 	t.executor.runner, t.executor.rollbacks = t.runner, t.rollbacks
@@ -174,11 +179,18 @@ func (t *agentTask) attendSignals(ctx workflow.Context) {
 }
 
 func (t *agentTask) resolve(payload []byte) error {
-	r, err := compensations.ParseResolution(payload)
-	if err != nil {
+	var r Resolution
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return fmt.Errorf("the payload is not {step, digest, do, who, why}, or with with: %w", err)
+	}
+	if t.parks.holds(r.Step) {
+		_, err := t.parks.decide(r)
 		return err
 	}
-	return t.saga.Resolve(r)
+	if err := r.checkUndo(); err != nil {
+		return err
+	}
+	return t.saga.Resolve(r.Clip())
 }
 
 func (t *agentTask) adoptSteps(ctx workflow.Context, compiled task.Compiled) {
@@ -253,6 +265,7 @@ func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) err
 // unwind undoes what is on the ledger.
 func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (compensations.Report, error) {
 	begins := t.phase != Unwinding
+	t.parks.close()
 	t.phase = Unwinding
 	if reset != nil && !t.takeOverLedger(ctx, reset) {
 		t.unknown = true

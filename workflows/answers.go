@@ -91,7 +91,7 @@ func (t *agentTask) needsPerson() bool {
 		_, parked := t.saga.Pending()
 		return parked > 0
 	}
-	return t.executor.isQuiet() && len(t.schedule.ready) == 0 && !t.rollbacks.hasDue() && len(t.gates.views()) > 0
+	return t.executor.isQuiet() && len(t.schedule.ready) == 0 && !t.rollbacks.hasDue() && len(t.gates.views())+len(t.parks.views()) > 0
 }
 
 // isLeaving reports whether the run only waits for its updates before it continues as new.
@@ -135,6 +135,11 @@ func (t *agentTask) stepAnswer(q *request, id string) StepAnswer {
 	if s.gate != nil && s.gate.decision == nil {
 		view := s.gate.view
 		a.Gate = &view
+	}
+	if s.park != nil && s.park.decision == nil {
+		view := s.park.view
+		view.With = s.step.With
+		a.Park = &view
 	}
 	return a
 }

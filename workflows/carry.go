@@ -65,6 +65,8 @@ type StepCarry struct {
 	Openings   int               `json:"openings,omitempty"`
 	Approved   activities.Digest `json:"approved,omitempty"`
 	Gate       *GateCarry        `json:"gate,omitempty"`
+	Park       *ParkCarry        `json:"park,omitempty"`
+	Corrected  bool              `json:"corrected,omitempty"`
 	Notes      []string          `json:"notes,omitempty"`
 	Error      string            `json:"error,omitempty"`
 }
@@ -74,6 +76,12 @@ type GateCarry struct {
 	View     GateView  `json:"view"`
 	Decision *Decision `json:"decision,omitempty"`
 	Approved bool      `json:"approved,omitempty"`
+}
+
+// ParkCarry is a step that waits for a person. A signal may have decided it at the last moment.
+type ParkCarry struct {
+	View     ParkView    `json:"view"`
+	Decision *Resolution `json:"decision,omitempty"`
 }
 
 // RollbackCarry is the rollback of a failed step.
@@ -191,7 +199,7 @@ func (r *stepRunner) carryStep(c *Carry, s *stepRun) {
 // toCarry returns the state of the step, and whether it has begun.
 func (s *stepRun) toCarry() (c StepCarry, begun bool) {
 	c = StepCarry{
-		Generation: s.generation, Seq: s.seq, Openings: s.openings, Approved: s.approved, Notes: s.view.Notes, Error: s.view.Error,
+		Generation: s.generation, Seq: s.seq, Openings: s.openings, Approved: s.approved, Notes: s.view.Notes, Error: s.view.Error, Corrected: s.corrected,
 	}
 	if s.isOver() {
 		c.State = s.view.State
@@ -199,17 +207,29 @@ func (s *stepRun) toCarry() (c StepCarry, begun bool) {
 	if s.gate != nil {
 		c.Gate = &GateCarry{View: s.gate.view, Decision: s.gate.decision, Approved: s.gate.approved}
 	}
-	return c, c.State != "" || s.generation > 1 || s.seq > 0 || s.rollback != nil
+	if s.park != nil {
+		c.Park = &ParkCarry{View: s.park.view}
+		if d := s.park.decision; d != nil {
+			c.Park.Decision = &d.Resolution
+		}
+	}
+	return c, c.State != "" || s.generation > 1 || s.seq > 0 || s.rollback != nil || s.park != nil
 }
 
 func (s *stepRun) resume(c StepCarry) {
 	s.generation, s.seq, s.openings, s.approved = c.Generation, c.Seq, c.Openings, c.Approved
-	s.view.Notes, s.view.Error = c.Notes, c.Error
+	s.view.Notes, s.view.Error, s.corrected = c.Notes, c.Error, c.Corrected
 	if c.State != "" {
 		s.view.State = c.State
 	}
 	if g := c.Gate; g != nil {
 		s.gate = &gate{view: g.View, decision: g.Decision, approved: g.Approved}
+	}
+	if p := c.Park; p != nil {
+		s.park = &park{view: p.View}
+		if p.Decision != nil {
+			s.park.decision = &parkDecision{Resolution: *p.Decision}
+		}
 	}
 }
 
@@ -254,6 +274,9 @@ func (t *agentTask) resume(ctx workflow.Context, c Carry) {
 		s := t.addStep(step)
 		if carry, begun := c.Steps[step.ID]; begun {
 			s.resume(carry)
+		}
+		if s.park != nil {
+			t.parks.reopen(s)
 		}
 	}
 	t.rollbacks.resume(c.Rollbacks)

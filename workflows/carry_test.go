@@ -569,8 +569,10 @@ func randomTask(r *mathrand.Rand) *world {
 			s.OnFailure = task.OnFailure{Do: task.FailUnwindTo, To: to, Times: 1 + r.IntN(2)}
 		case r.IntN(3) == 0:
 			s.OnFailure.Do = task.FailContinue
-		case r.IntN(5) == 0:
+		case r.IntN(4) == 0:
 			s.OnFailure.Do = task.FailRollbackStep
+		case r.IntN(2) == 0:
+			s.OnFailure.Do = task.FailAsk
 		}
 	}
 	return &world{steps: steps, do: failFirstCalls(fails)}
@@ -597,6 +599,10 @@ func TestContinuingAsNewChangesNothing(t *testing.T) {
 			r.runAfter(time.Duration(i+1)*time.Minute, func() {
 				if len(r.state().Gates) > 0 {
 					r.decide(workflows.SignalApprove)
+				}
+				for _, p := range r.state().Parks { // the same decision in whatever run
+					do := p.Ways[(len(p.Step)+p.Try)%len(p.Ways)]
+					r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: p.Step, Digest: p.Digest, Do: do, Who: "ann"})
 				}
 			})
 		}

@@ -14,7 +14,7 @@ const (
 	UpdateApprove = SignalApprove
 	// UpdateReject ends the task at a gate: argument Decision.
 	UpdateReject = SignalReject
-	// UpdateResolve decides about an undo that is parked or waits for its host: argument compensations.Resolution.
+	// UpdateResolve decides about an undo that is parked or waits for its host, or about a step that is parked: argument Resolution.
 	UpdateResolve = compensations.SignalResolve
 )
 
@@ -25,7 +25,7 @@ const NothingDecided = "NothingDecided"
 // DecisionAnswer is what an update that decides has come to.
 type DecisionAnswer struct {
 	Step string `json:"step"`
-	// State is that of the step behind its gate.
+	// State is that of the step behind its gate, or after its park.
 	State StepState `json:"state,omitempty"`
 	// Undo is that of the undo that was decided about.
 	Undo compensations.UndoState `json:"undo,omitempty"`
@@ -61,9 +61,7 @@ func (t *agentTask) decisionUpdates() []update {
 	return []update{
 		{UpdateApprove, decide(true), validate},
 		{UpdateReject, decide(false), validate},
-		{UpdateResolve, t.decidePark, func(_ workflow.Context, r compensations.Resolution) error {
-			return refuseDecision(t.saga.CheckResolution(r.Clip()))
-		}},
+		{UpdateResolve, t.decidePark, func(_ workflow.Context, r Resolution) error { return refuseDecision(t.checkResolution(r)) }},
 	}
 }
 
@@ -84,13 +82,52 @@ func (t *agentTask) decideGate(ctx workflow.Context, d Decision, approved bool) 
 	return t.answerDecision(DecisionAnswer{Step: d.Step, State: s.view.State}), nil
 }
 
-// decidePark decides about an undo, and answers at once: how the undo goes on may take hours.
-func (t *agentTask) decidePark(_ workflow.Context, r compensations.Resolution) (DecisionAnswer, error) {
+func (t *agentTask) checkResolution(r Resolution) error {
+	if t.parks.holds(r.Step) {
+		s, err := t.parks.check(r)
+		if err != nil || !r.hasWith() || t.variant.check == nil {
+			return err
+		}
+		a, err := t.correctionOf(s, r.With)
+		if err != nil {
+			return err
+		}
+		return t.variant.check(a)
+	}
+	return first(r.checkUndo, func() error { return t.saga.CheckResolution(r.Clip()) })
+}
+
+// decidePark decides about an undo, and answers at once: how the undo goes on may take hours. About a step it answers once the
+// decision is carried out.
+func (t *agentTask) decidePark(ctx workflow.Context, r Resolution) (DecisionAnswer, error) {
 	t.inbox.HandleSignals()
+	if t.parks.holds(r.Step) {
+		return t.decideStep(ctx, r)
+	}
+	if err := r.checkUndo(); err != nil {
+		return DecisionAnswer{}, refuseDecision(err)
+	}
 	if err := t.saga.Resolve(r.Clip()); err != nil {
 		return DecisionAnswer{}, refuseDecision(err)
 	}
 	return t.answerDecision(DecisionAnswer{Step: r.Step, Undo: t.saga.UndoState(r.Step)}), nil
+}
+
+func (t *agentTask) decideStep(ctx workflow.Context, r Resolution) (DecisionAnswer, error) {
+	d, err := t.parks.decide(r)
+	if err != nil {
+		return DecisionAnswer{}, refuseDecision(err)
+	}
+	s := t.schedule.byID[r.Step]
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	_ = workflow.Await(ctx, func() bool {
+		return s.park == nil || s.park.decision != d || t.ending.cause != nil || t.isLeaving()
+	})
+	if d.refusal != nil {
+		return DecisionAnswer{}, refuseRequestf(NothingDecided, "%s", compensations.Reason(d.refusal))
+	}
+	return t.answerDecision(DecisionAnswer{Step: r.Step, State: s.view.State}), nil
 }
 
 func (t *agentTask) answerDecision(a DecisionAnswer) DecisionAnswer {
@@ -106,5 +143,5 @@ func refuseDecision(err error) error {
 	if err == nil {
 		return nil
 	}
-	return refuseRequestf(NothingDecided, "%v", err)
+	return refuseRequestf(NothingDecided, "%s", compensations.Reason(err))
 }

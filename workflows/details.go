@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -26,10 +27,10 @@ func (d *details) markStale() { d.stale = true }
 
 func (t *agentTask) writeDetails(ctx workflow.Context) {
 	t.details.stale = false
-	t.attributes.publishParked(ctx, t.saga.FirstParked())
+	t.attributes.publishParked(ctx, cmp.Or(t.saga.FirstParked(), t.parks.first()))
 	info := workflow.GetInfo(ctx)
 	about := AllAbout(info.Namespace, servedTask(ctx))
-	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), t.gates.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons, about))
+	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), t.gates.views(), t.parks.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons, about))
 }
 
 // servedTask is the id of the task that a workflow serves; of a task its own.
@@ -72,16 +73,19 @@ func (t *agentTask) headline() string {
 	return fmt.Sprintf("%s: %d of %d steps done", t.phase, t.schedule.done, t.schedule.size)
 }
 
-func renderDetails(headline string, gates []GateView, c *schedule, saga *compensations.Saga, ignored []string, about string) string {
+func renderDetails(headline string, gates []GateView, parks []ParkView, c *schedule, saga *compensations.Saga, ignored []string, about string) string {
 	var b strings.Builder
 	b.Grow(4 << 10)
 	fmt.Fprintf(&b, "**%s** · %s\n\n", headline, about)
 	width := shownSteps
-	if len(gates) > 0 {
+	if len(gates)+len(parks) > 0 {
 		width = gateSteps
 	}
 	for i, g := range gates {
 		writeGate(&b, g, i == 0)
+	}
+	for _, p := range parks[:min(shownSteps, len(parks))] {
+		writeParkedStep(&b, p)
 	}
 	if saga.Unwinding() {
 		writeUndos(&b, saga)
@@ -210,6 +214,17 @@ func writePark(b *strings.Builder, s compensations.StepReport) {
 		b.WriteString(wholeElsewhere)
 	}
 	fmt.Fprintf(b, "Send the signal `%s` (do: %s) with\n\n```json\n%s\n```\n\n", compensations.SignalResolve, ways, payload)
+}
+
+func writeParkedStep(b *strings.Builder, p ParkView) {
+	var ways []string
+	for _, do := range p.Ways {
+		ways = append(ways, string(do))
+	}
+	payload, _ := json.MarshalIndent(Resolution{Resolution: compensations.Resolution{Step: p.Step, Digest: p.Digest, Do: p.Ways[0]}}, "", "  ")
+	fmt.Fprintf(b, "### Parked: step `%s` failed and needs a person\n\n%s\n\n", p.Step, escapeCell(p.Reason))
+	fmt.Fprintf(b, "Send the signal `%s` (do: %s; retry may give other parameters as `with`) with\n\n```json\n%s\n```\n\n",
+		compensations.SignalResolve, strings.Join(ways, ", "), payload)
 }
 
 var oneCell = strings.NewReplacer("|", "\\|", "\n", " ", "\r", "")

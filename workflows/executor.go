@@ -16,6 +16,7 @@ import (
 type executor struct {
 	schedule  *schedule
 	gates     *gates
+	parks     *parks
 	runner    *stepRunner
 	rollbacks *rollbacks
 	pivot     *pivot
@@ -62,9 +63,11 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time
 			if finished := x.rollbacks.undoDue(stepsCtx); !finished && !x.isOver(ctx) && x.isQuiet() {
 				x.draining, x.paused = true, true
 			}
+		case x.ending.cause == nil && x.mayCarryOut():
+			x.parks.carryOut(stepsCtx)
 		case x.ending.cause == nil && x.canStop(ctx):
 			x.draining = x.hasWork()
-			if !x.draining || workflow.AllHandlersFinished(ctx) {
+			if !x.draining || x.canLeave(ctx) {
 				return
 			}
 		}
@@ -77,13 +80,13 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time
 
 // hasTurn reports whether there is anything to do but wait for steps.
 func (x *executor) hasTurn(ctx workflow.Context) bool {
-	return x.isOver(ctx) || len(x.schedule.ready) > 0 && x.mayLaunchStep() || x.running == 0 && !x.schedule.open ||
-		x.silence.isDue() || x.silence.isUnwatched() || x.canUndo() || x.canStop(ctx)
+	return x.isOver(ctx) || len(x.schedule.ready) > 0 && x.mayLaunchStep() || x.running == 0 && !x.schedule.open && !x.parks.isOpen() ||
+		x.mayCarryOut() || x.silence.isDue() || x.silence.isUnwatched() || x.canUndo() || x.canStop(ctx)
 }
 
 // hasWork reports whether the task has anything left to do, or may get more.
 func (x *executor) hasWork() bool {
-	return len(x.schedule.ready)+x.running > 0 || x.rollbacks.hasDue() || x.schedule.open
+	return len(x.schedule.ready)+x.running > 0 || x.rollbacks.hasDue() || x.parks.isOpen() || x.schedule.open
 }
 
 // canUndo reports whether a rollback may begin, or continue.
@@ -93,10 +96,18 @@ func (x *executor) canUndo() bool { return x.rollbacks.hasDue() && x.isQuiet() &
 // would not know of them.
 func (x *executor) canStop(ctx workflow.Context) bool {
 	if x.draining {
-		return x.isQuiet() && workflow.AllHandlersFinished(ctx)
+		return x.isQuiet() && x.canLeave(ctx)
 	}
 	return runIsLong(ctx) && x.isQuiet()
 }
+
+// canLeave reports whether no update waits for its answer, and no correction of a step is being checked.
+func (x *executor) canLeave(ctx workflow.Context) bool {
+	return workflow.AllHandlersFinished(ctx) && x.parks.correcting == 0
+}
+
+// mayCarryOut reports whether a decision about a parked step can be carried out in this run.
+func (x *executor) mayCarryOut() bool { return x.parks.hasDue() && !x.draining }
 
 // isOver reports whether the task no longer goes forward.
 func (x *executor) isOver(ctx workflow.Context) bool {
@@ -199,7 +210,7 @@ func (x *executor) handleFailure(s *stepRun) {
 	case do == task.FailContinue:
 		s.addNotes("the task goes on: on_failure is continue")
 		x.schedule.unlockDependents(s)
-	case do == task.FailRollbackStep, do == task.FailUnwindTo && !isRejected && x.rollbacks.mayUnwindAgain(s):
+	case do == task.FailRollbackStep, do == task.FailAsk && !isRejected, do == task.FailUnwindTo && !isRejected && x.rollbacks.mayUnwindAgain(s):
 		x.rollbacks.enqueueRollback(s)
 	default:
 		x.ending.cause = causeOf(s)

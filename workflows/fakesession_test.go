@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -36,15 +37,20 @@ func (w *world) queue() string {
 func (w *world) compileSession(doc json.RawMessage) (task.Compiled, error) {
 	parsed, err := task.Parse("task", doc)
 	if err != nil {
-		return task.Compiled{}, activities.Errorf(activities.Refused, "%v", err)
+		return task.Compiled{}, refused(err)
 	}
 	return w.compileParsed(parsed)
+}
+
+// refused is final, as from a real worker.
+func refused(err error) error {
+	return temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
 }
 
 func (w *world) compileParsed(parsed *task.Document) (task.Compiled, error) {
 	compiled, err := task.Compile(parsed, w.catalog())
 	if err != nil {
-		return task.Compiled{}, activities.Errorf(activities.Refused, "%v", err)
+		return task.Compiled{}, refused(err)
 	}
 	return *compiled, nil
 }
@@ -52,7 +58,7 @@ func (w *world) compileParsed(parsed *task.Document) (task.Compiled, error) {
 func (w *world) CompileSteps(_ context.Context, a task.Addition) (task.Compiled, error) {
 	parsed, err := a.Parse()
 	if err != nil {
-		return task.Compiled{}, activities.Errorf(activities.Refused, "%v", err)
+		return task.Compiled{}, refused(err)
 	}
 	return w.compileParsed(parsed)
 }

@@ -247,6 +247,23 @@ var scenarios = map[string]scenario{
 		onFailure(steps, "b", task.FailRollbackStep)
 		return &world{steps: steps, do: refusing("b")}
 	}, nil},
+	"asked": {
+		func() *world { return asking(nil) },
+		func(l *live) {
+			d := resolution(l.T, l.awaitState(hasPark), compensations.Retry)
+			l.sendSignal(compensations.SignalResolve, d)
+			d = resolution(l.T, l.awaitState(func(s workflows.State) bool { return hasPark(s) && s.Parks[0].Try == 2 }), compensations.Retry)
+			d.With = json.RawMessage(`{"path":"/right"}`)
+			_, err := l.ask(workflows.UpdateResolve, d)
+			require.NoError(l, err)
+		},
+	},
+	"asked-and-unwound": {
+		func() *world { return asking(nil) },
+		func(l *live) {
+			l.sendSignal(compensations.SignalResolve, resolution(l.T, l.awaitState(hasPark), workflows.DoUnwind))
+		},
+	},
 	"unwound-to-savepoint": {func() *world {
 		steps := chain("a", "b", "c")
 		stepByID(steps, "b").Savepoint = "half"

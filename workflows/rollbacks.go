@@ -19,6 +19,7 @@ type rollbacks struct {
 	saga       *compensations.Saga
 	schedule   *schedule
 	gates      *gates
+	parks      *parks
 	pivot      *pivot
 	ending     *ending
 	outputs    outputs
@@ -89,16 +90,22 @@ func (b *rollbacks) undoRollback(ctx workflow.Context, r *rollback) (finished bo
 	}
 	report := b.saga.UnwindSteps(ctx, r.cause, r.covers)
 	finished = report.Status != compensations.Open
-	if r.step.step.OnFailure.Do == task.FailRollbackStep {
+	isSkipped := func(u compensations.StepReport) bool {
+		return compensations.UndoState(u.State) == compensations.Skipped
+	}
+	if r.step.step.OnFailure.Do != task.FailUnwindTo {
 		b.noteUndone(report)
-		if finished {
+		switch {
+		case finished && r.step.step.OnFailure.Do == task.FailAsk:
+			b.parks.add(ctx, r.step, !slices.ContainsFunc(report.Steps, isSkipped))
+		case finished:
 			b.schedule.setState(r.step, RolledBack)
 		}
 		return finished
 	}
 	if finished {
 		for _, u := range report.Steps {
-			if compensations.UndoState(u.State) == compensations.Skipped {
+			if isSkipped(u) {
 				r.cause.Text = fmt.Sprintf("step %s is not undone, so nothing is done again from savepoint %s on: %s", u.Step, r.step.step.OnFailure.To, r.cause.Text)
 				b.ending.cause = &r.cause
 				return true
@@ -123,10 +130,14 @@ func (b *rollbacks) undoRollback(ctx workflow.Context, r *rollback) (finished bo
 // decideScope decides what is undone. It returns false if a pivot forbids that.
 func (b *rollbacks) decideScope(ctx workflow.Context, r *rollback) bool {
 	s := r.step
-	if s.step.OnFailure.Do == task.FailRollbackStep {
+	switch s.step.OnFailure.Do {
+	case task.FailRollbackStep:
 		s.addNotes("rolled back, as its on_failure says: " + r.cause.Text)
+		fallthrough
+	case task.FailAsk:
 		r.begun = true
 		return true
+	case task.FailUnwind, task.FailContinue, task.FailUnwindTo:
 	}
 	name := s.step.OnFailure.To
 	from, isKnown := b.schedule.savepoints()[name]

@@ -116,7 +116,7 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.
 	}
 	forward := r.saga.Forward(ctx, compensations.Step{
 		ID: s.step.ID, Action: s.step.Uses, Undo: undo, ReadOnly: s.step.ReadOnly, Generation: s.generation, Place: s.step.Place, Needs: s.step.Needs, Keys: s.step.Keys,
-		Params: params, UndoOutputs: s.step.UndoOutputs, Policy: s.step.Undo, Savepoint: savepoint, Pivot: s.step.Pivot, Commits: s.step.Commits, Keep: r.keep, Pinned: r.pinned, Redoes: r.redoes[s.step.ID],
+		Params: params, UndoOutputs: s.step.UndoOutputs, Policy: s.step.Undo, Savepoint: savepoint, Pivot: s.step.Pivot, Commits: s.step.Commits, Keep: r.keep, Pinned: r.pinned, Redoes: r.redoes[s.step.ID], Corrected: s.corrected,
 	})
 	forward.Step = activities.Step{ID: s.step.ID, Name: s.step.Name, With: with, Checks: s.step.Check}
 	s.seq = forward.Entry.Seq

@@ -24,6 +24,9 @@ type stepRun struct {
 	gate     *gate // nil unless it is open
 	openings int   // how often the gate was opened
 
+	park      *park // nil unless it has failed and waits for a person
+	corrected bool  // a person has given it other parameters than its document
+
 	cancel     func()                    // while it runs
 	rollback   *rollback                 // nil if none is due
 	restarting bool                      // it is being canceled in order to be repeated
@@ -53,7 +56,7 @@ func (s *stepRun) isOver() bool {
 		return false
 	}
 	switch s.view.State {
-	case NotStarted, Planning, AtGate, Running, Canceled:
+	case NotStarted, Planning, AtGate, Running, StepParked, Canceled:
 		return false
 	case Done, StepFailed, RolledBack, LeftOut:
 	}
@@ -137,7 +140,7 @@ func (c *schedule) place(s *stepRun) {
 
 func (c *schedule) setState(s *stepRun, state StepState) {
 	s.view.State = state
-	if state == StepFailed {
+	if state == StepFailed && s.err != nil {
 		s.view.Error = compensations.Reason(s.err)
 	}
 	s.row = ""
@@ -169,9 +172,38 @@ func (c *schedule) restartStep(s *stepRun) {
 		c.done--
 	}
 	s.generation++
-	s.err, s.rollback, s.approved, s.seq, s.restarting = nil, nil, "", 0, false
+	s.err, s.rollback, s.undone, s.approved, s.seq, s.restarting = nil, nil, nil, "", 0, false
 	s.view = StepView{ID: s.view.ID, Name: s.view.Name, Uses: s.view.Uses, Host: s.view.Host, Notes: s.view.Notes}
 	c.setState(s, NotStarted)
+}
+
+// repeatStep begins the next generation of a parked step, unless what it needs was rolled back meanwhile.
+func (c *schedule) repeatStep(s *stepRun) {
+	c.restartStep(s)
+	for _, need := range s.step.Needs {
+		if n := c.byID[need]; n != nil && (n.view.State == RolledBack || n.view.State == LeftOut) {
+			c.leaveOut(s, need)
+			return
+		}
+	}
+	if s.pendingNeeds == 0 {
+		c.ready = append(c.ready, s)
+	}
+}
+
+// leaveOutDependents leaves out the steps that wait for s, which will not be done. A parked one is left out if it is to run again.
+func (c *schedule) leaveOutDependents(s *stepRun) {
+	for _, next := range s.dependents {
+		if next.view.State == NotStarted {
+			c.leaveOut(next, s.step.ID)
+		}
+	}
+}
+
+func (c *schedule) leaveOut(s *stepRun, need string) {
+	s.addNotes("left out: it needs " + need)
+	c.setState(s, LeftOut)
+	c.leaveOutDependents(s)
 }
 
 // savepoints returns the sequence number of each savepoint, also of steps that are no longer on the ledger.

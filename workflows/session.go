@@ -67,7 +67,7 @@ func (t *agentTask) beginSession(ctx workflow.Context) {
 
 // isBusy reports whether the agent of a session waits for it, or for a person.
 func (t *agentTask) isBusy() bool {
-	return t.executor.running > 0 || t.rollbacks.hasDue() || t.session.compiling > 0
+	return t.executor.running > 0 || t.parks.isOpen() || t.rollbacks.hasDue() || t.session.compiling > 0
 }
 
 // atRest reports whether all requests are over, and otherwise what is not.
@@ -140,9 +140,9 @@ func (t *agentTask) nameSteps(steps []json.RawMessage) (named json.RawMessage, i
 	return named, ids, err
 }
 
-// addition is steps with what the session knows about the steps that they build on.
-func (t *agentTask) addition(steps json.RawMessage, ids []string) (task.Addition, error) {
-	a := task.Addition{Session: t.session.document, Steps: steps}
+// addition is steps with what the task knows about the steps that they build on.
+func (t *agentTask) addition(document, steps json.RawMessage, ids []string) (task.Addition, error) {
+	a := task.Addition{Session: document, Steps: steps}
 	needed, referred := task.Mentioned(steps)
 	isMentioned := map[string]bool{}
 	for _, id := range append(needed, referred...) {
@@ -182,7 +182,7 @@ func (t *agentTask) compileSteps(ctx workflow.Context, steps []json.RawMessage) 
 	if err != nil {
 		return task.Compiled{}, err
 	}
-	a, err := t.addition(named, ids)
+	a, err := t.addition(t.session.document, named, ids)
 	if err != nil {
 		return task.Compiled{}, err
 	}
@@ -207,7 +207,7 @@ func (t *agentTask) compileSteps(ctx workflow.Context, steps []json.RawMessage) 
 	if slices.ContainsFunc(ids, func(id string) bool { return t.session.used.has("step", id) }) {
 		return compiled, refuseRequestf(SessionBusy, "another request has used one of the ids %s at the same time: send it again", strings.Join(ids, ", "))
 	}
-	_, err = t.addition(named, ids)
+	_, err = t.addition(t.session.document, named, ids)
 	return compiled, err
 }
 

@@ -119,7 +119,7 @@ func (a Answer) short() Answer {
 	a.Steps = slices.Clone(a.Steps)
 	for i := range a.Steps {
 		s := &a.Steps[i]
-		s.Outputs, s.Gate, s.Undone = nil, nil, nil
+		s.Outputs, s.Gate, s.Park, s.Undone = nil, nil, nil, nil
 		s.Summary, s.Error, s.Notes = clip(s.Summary, maxName), clip(s.Error, maxName), nil
 	}
 	a.Waiting = nil

@@ -29,6 +29,8 @@ func (b *rollbacks) ask(r *rollback) {
 			s.withdrawn = true
 			s.addNotes(r.cause.Text)
 			s.cancel()
+		case StepParked:
+			b.parks.withdraw(s, r.cause.Text)
 		case Done, StepFailed, Canceled, RolledBack, LeftOut:
 		}
 	}

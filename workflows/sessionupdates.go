@@ -50,7 +50,7 @@ func (t *agentTask) validateStep(ctx workflow.Context, r StepRequest) error {
 	if err != nil {
 		return err
 	}
-	a, err := t.addition(named, ids)
+	a, err := t.addition(t.session.document, named, ids)
 	if err != nil || t.variant.check == nil {
 		return err
 	}

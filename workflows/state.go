@@ -33,6 +33,7 @@ const (
 	Done       StepState = "done"
 	StepFailed StepState = "failed"
 	Canceled   StepState = "canceled"
+	StepParked StepState = "parked"      // it failed and was undone, and waits for a person
 	RolledBack StepState = "rolled-back" // it failed and was undone, and the task went on
 	LeftOut    StepState = "left-out"    // it needs a step that was rolled back
 )
@@ -51,6 +52,8 @@ type State struct {
 	Done  int        `json:"done"`
 	Total int        `json:"total"`
 	Gates []GateView `json:"gates,omitempty"`
+	// Parks are the steps that have failed and wait for a person.
+	Parks []ParkView `json:"parks,omitempty"`
 	// AwaitedHosts are hosts whose workers have yet to take what was given to them. No workflow knows them all.
 	AwaitedHosts []string `json:"awaitedHosts,omitempty"`
 	// PendingUndos is the number of undos that are still to be done, while the task unwinds.
@@ -102,7 +105,7 @@ func (t *agentTask) state(ctx workflow.Context) State {
 	s := State{
 		Task: workflow.GetInfo(ctx).WorkflowExecution.ID, Name: t.compiled.Name, Agent: t.compiled.Agent,
 		Phase: t.phase, Cause: t.ending.cause, Ignored: t.inbox.Ignored().Reasons, Report: t.report,
-		Gates: t.gates.views(), Done: t.schedule.done, Total: t.schedule.size,
+		Gates: t.gates.views(), Parks: t.parks.views(), Done: t.schedule.done, Total: t.schedule.size,
 	}
 	s.Steps = append(s.Steps, t.schedule.past[max(0, len(t.schedule.past)-maxViewed/2):]...)
 	from, to := window(len(t.schedule.steps), t.schedule.latest, maxViewed)

@@ -96,6 +96,8 @@ type StepAnswer struct {
 	Took    time.Duration  `json:"took,omitempty"`
 	// Gate is where it waits for approval.
 	Gate *GateView `json:"gate,omitempty"`
+	// Park is why it waits for a person after it has failed.
+	Park *ParkView `json:"park,omitempty"`
 	// Undone is what became of it if it was undone.
 	Undone *compensations.StepReport `json:"undone,omitempty"`
 }

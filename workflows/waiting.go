@@ -18,13 +18,16 @@ func (t *agentTask) markWaiting(ctx workflow.Context, step task.Step) {
 		return
 	}
 	workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"action": step.Uses}).Counter(metricWaiting).Inc(1)
+	t.sendAlert(ctx, compensations.StepReport{Step: step.ID, Action: step.Uses, State: string(compensations.Waiting), Reason: s.view.Waiting})
+}
+
+// sendAlert alerts a person about a step, and does not wait for that.
+func (t *agentTask) sendAlert(ctx workflow.Context, about compensations.StepReport) {
 	t.alerting++
 	calm, done := workflow.NewDisconnectedContext(ctx)
-	workflow.GoNamed(calm, "alert of "+step.ID, func(ctx workflow.Context) {
+	workflow.GoNamed(calm, "alert of "+about.Step, func(ctx workflow.Context) {
 		defer done()
-		t.sendAlerts(ctx, []compensations.StepReport{
-			{Step: step.ID, Action: step.Uses, State: string(compensations.Waiting), Reason: s.view.Waiting},
-		})
+		t.sendAlerts(ctx, []compensations.StepReport{about})
 		t.alerting--
 	})
 }

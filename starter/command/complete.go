@@ -66,8 +66,11 @@ func gateSteps(s workflows.State) []string {
 
 func parkedSteps(s workflows.State) []string {
 	var steps []string
+	for _, p := range s.Parks {
+		steps = append(steps, p.Step)
+	}
 	if s.Report == nil {
-		return nil
+		return steps
 	}
 	for _, r := range s.Report.Steps {
 		if resolvable(r) {

@@ -473,3 +473,40 @@ func TestWorkersThatFailToRunATaskAreToldApartFromNone(t *testing.T) {
 	}, waitFor, tick)
 	require.NoError(t, d.client.TerminateWorkflow(t.Context(), t.Name(), "", "test"))
 }
+
+const askingFile = `
+name: Ship it!
+steps:
+  - {id: one, uses: fake.set, with: {key: a, value: x}}
+  - {id: two, uses: fake.set, with: {key: b, value: y, fail: true}, on_failure: ask}
+  - {id: three, uses: fake.set, with: {key: c, value: z}}
+`
+
+func TestAStepThatFailsIsCorrectedByAPersonAndTheTaskGoesOn(t *testing.T) {
+	d := newDesk(t)
+	id := t.Name()
+	e := d.do("run", d.file(askingFile), "--id", id, "--watch")
+	require.Equal(t, statusNeedsPerson, e.status)
+	require.Contains(t, e.err, "waits for a person: step two failed and is parked")
+	require.Contains(t, e.out, "starter resolve "+id+" two --do retry ")
+	require.Empty(t, d.world.get("b"), "it is undone")
+	require.Contains(t, d.ok("show", id), "parked: step two (fake.set) failed and needs a person")
+	require.Eventually(t, func() bool {
+		return strings.Contains(normal(d.ok("list", "--needs-person")), id+" Ship it! open parked: two ")
+	}, waitFor, tick)
+	for want, args := range map[string][]string{
+		"--do force: does not fit step two, which failed: nothing was sent; use retry, skip, unwind": {"two", "--do", "force"},
+		"--with: only --do retry takes other parameters":                                             {"two", "--do", "skip", "--with", "value=y"},
+		"unknown parameter; did you mean value?":                                                     {"two", "--do", "retry", "--with", "valu=y"},
+		"give one FILE alone, or KEY=VALUE":                                                          {"two", "--do", "retry", "--with", "value=y", "--with", "file"},
+		"step one of task " + id + " is not parked after a failure":                                  {"one", "--do", "unwind"},
+	} {
+		e := d.do(append([]string{"resolve", id, "--yes"}, args...)...)
+		require.NotEqual(t, statusOK, e.status, args)
+		require.Contains(t, e.err, want)
+	}
+	d.ok("resolve", id, "two", "--do", "retry", "--with", "fail=false", "--yes", "--why", "it works now")
+	out := d.ok("watch", id)
+	require.Contains(t, normal(out), "retry by ME (changed: fail): it works now")
+	require.Equal(t, []string{"x", "y", "z"}, []string{d.world.get("a"), d.world.get("b"), d.world.get("c")})
+}

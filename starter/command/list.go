@@ -25,7 +25,7 @@ which lag by about a second.
 
 ` + exitStatuses,
 		Example: `  starter list
-  starter list --needs-person                      # those that wait at a gate, or with an undo that is parked
+  starter list --needs-person                      # those that wait at a gate, or with something parked
   starter list --since 24h -o json | jq -r '.[] | select(.now) | .id'
   starter list --status unwound-with-remains --agent release-bot`,
 		Args: noArguments,
@@ -65,7 +65,7 @@ which lag by about a second.
 	c.Flags().StringVar(&f.Status, "status", "", "only tasks of this `status`: "+strings.Join(tasks.Statuses, ", "))
 	c.Flags().StringVar(&f.Agent, "agent", "", "only tasks of this agent, by its `name`")
 	c.Flags().BoolVar(&f.Gate, "gate", false, "only tasks that wait at a gate")
-	c.Flags().BoolVar(&f.Parked, "parked", false, "only tasks with an undo that is parked")
+	c.Flags().BoolVar(&f.Parked, "parked", false, "only tasks with an undo or a step that is parked")
 	c.Flags().BoolVar(&f.NeedsPerson, "needs-person", false, "only tasks that wait for a person: at a gate or parked")
 	c.Flags().Var((*durationFlag)(&f.Since), "since", "only tasks that were started within this `duration`, such as 24h")
 	output.addTo(c)

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// question is one that a person at the terminal can answer: about a gate, or a parked undo.
+// question is one that a person at the terminal can answer: about a gate, a parked step, or a parked undo.
 type question struct {
 	digest activities.Digest // of what is decided about
 	prompt string
@@ -30,6 +30,9 @@ type sender func(context.Context, tasks.Run) (string, error)
 func (a *asker) questionsIn(s workflows.State) (all []question) {
 	for _, g := range s.Gates {
 		all = append(all, aboutGate(a.Client, g))
+	}
+	for _, p := range s.Parks {
+		all = append(all, aboutParkedStep(a.Client, p))
 	}
 	if s.Report == nil {
 		return all
@@ -61,25 +64,38 @@ func aboutGate(c *tasks.Client, g workflows.GateView) question {
 }
 
 func aboutPark(c *tasks.Client, r compensations.StepReport) question {
-	var ways []string
+	var ways []compensations.Do
 	for _, way := range render.WaysToResolve(c.Server, r) {
-		ways = append(ways, string(way.Do))
+		ways = append(ways, way.Do)
 	}
-	last := len(ways) - 1
-	choice := strings.Join(ways[:last], ", ") + " or " + ways[last]
+	return askWhichWay(c, "the undo of step "+r.Step, r.Step, r.Digest, ways)
+}
+
+// aboutParkedStep asks about a step that has failed. Its parameters are corrected with starter resolve.
+func aboutParkedStep(c *tasks.Client, p workflows.ParkView) question {
+	return askWhichWay(c, "step "+p.Step, p.Step, p.Digest, p.Ways)
+}
+
+func askWhichWay(c *tasks.Client, what, step string, digest activities.Digest, ways []compensations.Do) question {
+	var words []string
+	for _, do := range ways {
+		words = append(words, string(do))
+	}
+	last := len(words) - 1
+	choice := strings.Join(words[:last], ", ") + " or " + words[last]
 	return question{
-		digest: r.Digest,
-		prompt: fmt.Sprintf("resolve the undo of step %s? %s, and why", r.Step, choice),
+		digest: digest,
+		prompt: fmt.Sprintf("resolve %s? %s, and why", what, choice),
 		help:   fmt.Sprintf("type %s, and a reason after it if you like", choice),
-		gone:   fmt.Sprintf("the undo of step %s was decided elsewhere, or is parked for another reason now", r.Step),
+		gone:   what + " was decided elsewhere, or is parked for another reason now",
 		decide: func(word, why string) sender {
-			if !slices.Contains(ways, word) {
+			if !slices.Contains(words, word) {
 				return nil
 			}
 			return func(ctx context.Context, t tasks.Run) (string, error) {
-				return sendResolution(ctx, c, t, compensations.Resolution{
-					Step: r.Step, Digest: r.Digest, Do: compensations.Do(word), Who: currentUser(), Why: why,
-				})
+				return sendResolution(ctx, c, t, workflows.Resolution{Resolution: compensations.Resolution{
+					Step: step, Digest: digest, Do: compensations.Do(word), Who: currentUser(), Why: why,
+				}})
 			}
 		},
 	}

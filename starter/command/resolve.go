@@ -17,16 +17,17 @@ import (
 
 var decisions = []string{
 	string(compensations.Retry), string(compensations.Force), string(compensations.Skip), string(compensations.Accept),
-	string(compensations.Reset),
+	string(compensations.Reset), string(workflows.DoUnwind),
 }
 
 func (p *program) resolveCommand() *cobra.Command {
 	var f decisionFlags
 	var do string
+	var with []string
 	c := &cobra.Command{
-		Use:     "resolve ID STEP --do retry|force|skip|accept|reset",
+		Use:     "resolve ID STEP --do retry|force|skip|accept|reset|unwind",
 		GroupID: groupDecide,
-		Short:   "Resolve an undo that is parked",
+		Short:   "Resolve an undo, or a failed step, that is parked",
 		Long: `Resolve decides about the undo of a step that needs a person: because someone else has changed the resource, because the
 undo failed for good, or because nobody can know whether the step acted. It shows why, asks, and sends the decision with
 the digest of what it showed: if that is different by then, it is refused. An undo that waits for its host continues by
@@ -39,14 +40,21 @@ itself when the host is back; skip and accept end the wait.
   reset    put the resource back to its known start, whatever that loses; "starter catalog ACTION" says what, and
            which actions can
 
-In a script give --digest (from "starter show ID -o json": .report.steps[].digest) or --yes.
+A step with on_failure: ask is parked when it has failed and was undone. About it:
+
+  retry    run it again; --with KEY=VALUE replaces one of its parameters, --with FILE all of them
+  skip     leave it out, with the steps that need it
+  unwind   undo the whole task
+
+In a script give --digest (from "starter show ID -o json": .report.steps[].digest, of a step .parks[].digest) or --yes.
 
 The Temporal UI and CLI can decide too, by the signal or the update "resolve" with
-{"step": ..., "digest": ..., "do": ..., "who": ..., "why": ...}.
+{"step": ..., "digest": ..., "do": ..., "who": ..., "why": ...}, about a step also "with".
 
 ` + exitStatuses,
 		Example: `  starter resolve release-k3x9q2 settings --do force
-  starter resolve release-k3x9q2 settings --do accept --yes --why "the new file is right"`,
+  starter resolve release-k3x9q2 settings --do accept --yes --why "the new file is right"
+  starter resolve release-k3x9q2 publish --do retry --with path=/srv/app --why "it has moved"`,
 		Args:              exactArguments("ID", "STEP"),
 		ValidArgsFunction: p.completeTask(tasks.Filter{}, parkedSteps),
 		PreRunE: func(*cobra.Command, []string) error {
@@ -56,19 +64,26 @@ The Temporal UI and CLI can decide too, by the signal or the update "resolve" wi
 			return nil
 		},
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
-			return p.resolvePark(ctx, c, args[0], args[1], compensations.Do(do), f)
+			return p.resolvePark(ctx, c, args[0], args[1], compensations.Do(do), with, f)
 		}),
 	}
 	c.Flags().StringVar(&do, "do", "", "what to `do`: "+strings.Join(decisions, ", ")+"; required")
+	c.Flags().StringArrayVar(&with, "with", nil, "with retry of a step: `KEY=VALUE` for one parameter, repeatable, or a file with all of them")
 	f.addTo(c)
 	_ = c.RegisterFlagCompletionFunc("do", cobra.FixedCompletions(decisions, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
-func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step string, do compensations.Do, f decisionFlags) error {
+func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step string, do compensations.Do, with []string, f decisionFlags) error {
 	t, s, err := c.OpenTask(ctx, id)
 	if err != nil {
 		return err
+	}
+	if i := slices.IndexFunc(s.Parks, func(v workflows.ParkView) bool { return v.Step == step }); i >= 0 {
+		return p.resolveStep(ctx, c, t, s.Parks[i], do, with, f)
+	}
+	if len(with) > 0 || do == workflows.DoUnwind {
+		return usage.Errorf("step %s of task %s is not parked after a failure, so --do unwind and --with do not fit: nothing was sent%s", step, s.Task, otherParks(s))
 	}
 	park, err := findPark(s, step)
 	if err != nil {
@@ -86,7 +101,40 @@ func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step str
 	if err := p.confirm(f, park.Digest, string(do)+" it?"); err != nil {
 		return err
 	}
-	told, err := sendResolution(ctx, c, t, compensations.Resolution{Step: step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why})
+	return p.send(ctx, c, t, workflows.Resolution{Resolution: compensations.Resolution{Step: step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why}})
+}
+
+// resolveStep decides about a step that has failed.
+func (p *program) resolveStep(ctx context.Context, c *tasks.Client, t tasks.Run, park workflows.ParkView, do compensations.Do, with []string, f decisionFlags) error {
+	switch {
+	case !slices.Contains(park.Ways, do):
+		return usage.Errorf("--do %s: does not fit step %s, which failed: nothing was sent; use %s", do, park.Step, joinWays(park.Ways))
+	case len(with) > 0 && do != compensations.Retry:
+		return usage.Errorf("--with: only --do retry takes other parameters: nothing was sent")
+	}
+	corrected, err := p.readCorrection(with, park.With)
+	if err != nil {
+		return err
+	}
+	render.ParkedStep(p.streams.Out, c.Server, t.ID, park)
+	if err := p.confirm(f, park.Digest, string(do)+" it?"); err != nil {
+		return err
+	}
+	return p.send(ctx, c, t, workflows.Resolution{
+		Resolution: compensations.Resolution{Step: park.Step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why}, With: corrected,
+	})
+}
+
+func joinWays(ways []compensations.Do) string {
+	var words []string
+	for _, do := range ways {
+		words = append(words, string(do))
+	}
+	return strings.Join(words, ", ")
+}
+
+func (p *program) send(ctx context.Context, c *tasks.Client, t tasks.Run, r workflows.Resolution) error {
+	told, err := sendResolution(ctx, c, t, r)
 	if err != nil {
 		return err
 	}
@@ -95,7 +143,7 @@ func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step str
 }
 
 // sendResolution resolves a park, and says so.
-func sendResolution(ctx context.Context, c *tasks.Client, t tasks.Run, r compensations.Resolution) (string, error) {
+func sendResolution(ctx context.Context, c *tasks.Client, t tasks.Run, r workflows.Resolution) (string, error) {
 	if _, err := c.Resolve(ctx, t, r); err != nil {
 		return "", err
 	}

@@ -130,7 +130,7 @@ func TestWatchEndsWhereATaskNeedsAPersonAndNobodySitsThere(t *testing.T) {
 	require.Equal(t, statusNeedsPerson, e.status)
 	require.Contains(t, e.err, "waits for a person: the undo of step one is parked")
 	require.Eventually(t, func() bool {
-		return strings.Contains(normal(d.ok("list", "--parked")), id+" Ship it! open parked undo of one ")
+		return strings.Contains(normal(d.ok("list", "--parked")), id+" Ship it! open parked: one ")
 	}, waitFor, tick)
 	require.Eventually(t, func() bool { return !needs("--gate")() && needs("--needs-person")() }, waitFor, tick)
 	d.ok("resolve", id, "one", "--do", "accept", "--yes")

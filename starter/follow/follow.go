@@ -90,7 +90,7 @@ func followRun(ctx context.Context, c *tasks.Client, t tasks.Run, v View, alone 
 
 // NeedsPerson says what a task waits for that only a person can decide.
 type NeedsPerson struct {
-	Gates, Parked []string // steps
+	Gates, Failed, Parked []string // steps
 }
 
 func (n NeedsPerson) Error() string {
@@ -98,18 +98,24 @@ func (n NeedsPerson) Error() string {
 	for _, step := range n.Gates {
 		all = append(all, "step "+step+" is at its gate")
 	}
+	for _, step := range n.Failed {
+		all = append(all, "step "+step+" failed and is parked")
+	}
 	for _, step := range n.Parked {
 		all = append(all, "the undo of step "+step+" is parked")
 	}
 	return strings.Join(all, "; ")
 }
 
-func (n NeedsPerson) isAny() bool { return len(n.Gates)+len(n.Parked) > 0 }
+func (n NeedsPerson) isAny() bool { return len(n.Gates)+len(n.Failed)+len(n.Parked) > 0 }
 
 func whatNeedsPerson(s workflows.State) NeedsPerson {
 	var n NeedsPerson
 	for _, g := range s.Gates {
 		n.Gates = append(n.Gates, g.Step)
+	}
+	for _, p := range s.Parks {
+		n.Failed = append(n.Failed, p.Step)
 	}
 	if s.Report != nil && s.Phase != workflows.Closed {
 		for _, r := range s.Report.Steps {

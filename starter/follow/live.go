@@ -210,6 +210,8 @@ func drawStep(v workflows.StepView, u compensations.StepReport, now time.Time) d
 		sign, style, text = "✓", green, v.Summary
 	case workflows.StepFailed:
 		sign, style, text = "✗", red, render.Reason(v.Error)
+	case workflows.StepParked:
+		sign, style, text = "!", red, "parked: "+render.Reason(v.Error)
 	case workflows.Canceled:
 		sign, style, text = "✗", "", "canceled"
 	}

@@ -70,6 +70,14 @@ func (n *narrator) narrate(s workflows.State, now time.Time) {
 			fmt.Fprintln(n.blocks)
 		}
 	}
+	for _, p := range s.Parks {
+		if !n.parks[p.Digest] {
+			n.parks[p.Digest] = true
+			fmt.Fprintln(n.blocks)
+			render.ParkedStep(n.blocks, n.server, n.id, p)
+			fmt.Fprintln(n.blocks)
+		}
+	}
 	if s.Cause != nil && !n.unwinding && s.Phase != workflows.Compiling {
 		n.unwinding = true
 		fmt.Fprintf(n.lines, "unwinding, last in first out: %s\n", render.Cause(*s.Cause))

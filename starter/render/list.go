@@ -44,7 +44,7 @@ func waitsFor(e tasks.Listed) string {
 	case e.Gate != "":
 		return "gate of " + e.Gate
 	case e.Parked != "":
-		return "parked undo of " + e.Parked
+		return "parked: " + e.Parked
 	case len(e.AwaitedHosts) > 0:
 		return "worker of host " + terminal.OneLine(strings.Join(e.AwaitedHosts, ", "))
 	case e.Pending > 0:

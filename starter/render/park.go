@@ -8,6 +8,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/workflows"
 )
 
 // Park prints an undo that waits for a person, and the command that resolves it.
@@ -42,6 +43,26 @@ func WaysToResolve(server tasks.Server, s compensations.StepReport) []Way {
 		ways = append(ways, Way{compensations.Reset, terminal.OneLine(resets)})
 	}
 	return ways
+}
+
+// ParkedStep prints a step that has failed and waits for a person, and the commands that resolve it.
+func ParkedStep(w io.Writer, server tasks.Server, id string, s workflows.ParkView) {
+	fmt.Fprintf(w, "parked: step %s (%s) failed and needs a person\n", s.Step, s.Uses)
+	fmt.Fprintf(w, "  because   %s\n", terminal.OneLine(Reason(s.Reason)))
+	fmt.Fprintf(w, "  try       %d, with %s\n", s.Try, terminal.Clip(terminal.OneLine(string(s.With)), maxShownParams))
+	fmt.Fprintf(w, "  resolve it, one of:\n")
+	for _, do := range s.Ways {
+		fmt.Fprintf(w, "    %s resolve %s %s --do %-6s  # %s\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(s.Step), do, meansForStep[do])
+	}
+}
+
+// maxShownParams is how many characters of a parked step's parameters are shown; starter show -o json has all.
+const maxShownParams = 200
+
+var meansForStep = map[compensations.Do]string{
+	compensations.Retry: "run it again; --with KEY=VALUE or --with FILE corrects its parameters",
+	compensations.Skip:  "leave it out, with the steps that need it",
+	workflows.DoUnwind:  "undo the whole task",
 }
 
 // Drifted says that someone else has changed what an undo would overwrite.

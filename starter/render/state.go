@@ -33,6 +33,9 @@ func Phase(s workflows.State) string {
 	if len(s.Gates) > 0 {
 		return "waits at a gate"
 	}
+	if len(s.Parks) > 0 {
+		return "waits for a person"
+	}
 	if s.Phase == workflows.NotBegun {
 		return "not begun: no worker has taken it yet"
 	}
@@ -70,6 +73,10 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 		fmt.Fprintln(w)
 		Gate(w, g)
 		GateWays(w, server, t.ID, g)
+	}
+	for _, parked := range s.Parks {
+		fmt.Fprintln(w)
+		ParkedStep(w, server, t.ID, parked)
 	}
 	if s.Report != nil && (unwinding || s.Phase == workflows.Closed) {
 		fmt.Fprintln(w)

@@ -81,8 +81,8 @@ func (c *Client) Reject(ctx context.Context, t Run, d workflows.Decision) (workf
 	return c.decide(ctx, t, workflows.UpdateReject, d)
 }
 
-// Resolve decides about an undo that needs a person.
-func (c *Client) Resolve(ctx context.Context, t Run, r compensations.Resolution) (workflows.DecisionAnswer, error) {
+// Resolve decides about an undo or a step that is parked.
+func (c *Client) Resolve(ctx context.Context, t Run, r workflows.Resolution) (workflows.DecisionAnswer, error) {
 	return c.decide(ctx, t, workflows.UpdateResolve, r)
 }
 

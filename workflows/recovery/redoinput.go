@@ -87,6 +87,10 @@ func (l ledgerReader) readDone(ctx context.Context, c workflows.Chain, undone ma
 			return fmt.Errorf("task %s: %w", c.WorkflowID, err)
 		}
 		for _, e := range trace.Entries {
+			if undone[e.Token] && e.Corrected {
+				return refusef(Corrected, c.WorkflowID, "step %s of task %s ran with other parameters than its document has, because a person corrected it: run a corrected task file instead",
+					e.Step, c.WorkflowID)
+			}
 			if undone[e.Token] {
 				input.Tokens[e.Step], input.Places[e.Step] = e.Token, e.Place
 				delete(input.Outputs, e.Step)

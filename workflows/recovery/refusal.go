@@ -23,6 +23,7 @@ const (
 	Gone         Why = "gone"          // the namespace no longer keeps its history
 	Unreadable   Why = "unreadable"    // this data converter cannot read its history, or this version does not understand it
 	TooLarge     Why = "too-large"     // it exceeds a payload, or maxDepth
+	Corrected    Why = "corrected"     // a person has given a step other parameters, which its document does not have
 	OtherVersion Why = "other-version" // another version wrote it, and only that one can read it
 )
 

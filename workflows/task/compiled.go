@@ -111,6 +111,7 @@ const (
 	FailUnwind       FailureMode = ""              // the task unwinds, back to the last pivot that is done; "unwind" in the file
 	FailRollbackStep FailureMode = "rollback_step" // the step is undone, what needs it is not run, independent work goes on
 	FailContinue     FailureMode = "continue"      // it is noted; what the step did stays on the ledger, and what needs it runs
+	FailAsk          FailureMode = "ask"           // the step is undone and parked: a person has it run again, skips it, or unwinds the task
 	FailUnwindTo     FailureMode = "unwind_to"     // all from a savepoint on is undone and done again
 )
 

@@ -9,7 +9,7 @@
 //	name: publish release 2             # required
 //	agent: release-bot                  # who carries it out: shown, and searchable
 //	timeout: 2h                         # the deadline of the task; when it passes, the task unwinds
-//	on_failure: unwind                  # what happens when a step fails: unwind, rollback_step or continue
+//	on_failure: unwind                  # what happens when a step fails: unwind, rollback_step, continue or ask
 //	unwind: parallel                    # undo independent branches at the same time; lifo: strictly the last step first
 //	keep: 3h                            # how long the task can be rolled back after it has committed
 //	pinned: true                        # keep its records for all of that time, whatever the worker's retention limits say

@@ -21,7 +21,7 @@ type file struct {
 	Agent     title       `json:"agent,omitempty" jsonschema:"Who carries the task out; shown, and searchable."`
 	Vars      vars        `json:"vars,omitempty" jsonschema:"Values of any kind, used as ${{ vars.NAME }}. starter run --var NAME=VALUE overrides them."`
 	Timeout   duration    `json:"timeout,omitempty" jsonschema:"The deadline of the task: when it passes, the task unwinds. Without one the task takes as long as it takes."`
-	OnFailure FailureMode `default:"unwind" json:"on_failure,omitempty" jsonschema:"What happens when a step fails that has no on_failure of its own: unwind undoes the whole task, rollback_step undoes that step only, continue leaves it as it is and goes on. Left out in a session: rollback_step."`
+	OnFailure FailureMode `default:"unwind" json:"on_failure,omitempty" jsonschema:"What happens when a step fails that has no on_failure of its own: unwind undoes the whole task, rollback_step undoes that step only, continue leaves it as it is and goes on, ask undoes that step and parks it until a person decides. Left out in a session: rollback_step."`
 	Unwind    UnwindMode  `default:"lifo" json:"unwind,omitempty" jsonschema:"In which order the task is undone: lifo undoes one step after the other, the last one first; parallel undoes independent branches at the same time."`
 	Keep      duration    `default:"1h" json:"keep,omitempty" jsonschema:"How long the task can be rolled back after it has committed."`
 	Pinned    toggle      `default:"false" json:"pinned,omitempty" jsonschema:"Whether the records that a rollback needs are kept for all of keep, whatever the retention limits of the worker say."`

@@ -109,7 +109,7 @@ func TestSchemaAgreesOnEachField(t *testing.T) {
 		"on":      {[]string{`"h"`, `"build-7.example"`, `"${{ vars.v }}"`}, []string{`""`, `"two words"`, `7`, `"-h"`}},
 		"undo":    {[]string{`{}`, `{"within":"2h","drift":"skip"}`, `{"attempts":1000,"criticality":"low"}`, `{"criticality":"normal"}`}, []string{`{"drift":"never"}`, `{"attempt":"1s"}`, `"ask"`, `{"attempts":0}`, `{"attempts":1001}`, `{"attempts":"3"}`, `{"criticality":"high"}`}},
 		"on_failure": {
-			[]string{`"unwind"`, `"rollback_step"`, `"continue"`, `{"unwind_to":"start"}`, `{"unwind_to":"start","times":100}`},
+			[]string{`"unwind"`, `"rollback_step"`, `"continue"`, `"ask"`, `{"unwind_to":"start"}`, `{"unwind_to":"start","times":100}`},
 			[]string{`"unwind_to"`, `"Unwind"`, `""`, `null`, `true`, `[]`, `{}`, `{"times":2}`, `{"unwind_to":"Start"}`, `{"unwind_to":3}`, `{"unwind_to":"start","times":0}`, `{"unwind_to":"start","times":101}`, `{"unwind_to":"start","times":1.5}`, `{"unwind_to":"start","time":1}`},
 		},
 		"savepoint": {[]string{`"a"`, `"a-b_9"`}, []string{`""`, `"A"`, `3`, `null`, `"a b"`, `"${{ vars.v }}"`}},
@@ -156,7 +156,7 @@ func TestSchemaAgreesOnEachField(t *testing.T) {
 func TestSchemaAgreesOnEachFieldOfTheTask(t *testing.T) {
 	schema := validator(t, specs())
 	for field, values := range map[string]struct{ good, bad []string }{
-		"on_failure": {[]string{`"unwind"`, `"rollback_step"`, `"continue"`}, []string{`"unwind_to"`, `{"unwind_to":"start"}`, `"stop"`, `null`, `""`}},
+		"on_failure": {[]string{`"unwind"`, `"rollback_step"`, `"continue"`, `"ask"`}, []string{`"unwind_to"`, `{"unwind_to":"start"}`, `"stop"`, `null`, `""`}},
 		"unwind":     {[]string{`"lifo"`, `"parallel"`}, []string{`"LIFO"`, `"unwind"`, `true`, `null`, `""`}},
 		"pinned":     {[]string{`true`, `false`}, []string{`"yes"`, `1`, `null`, `"${{ vars.v }}"`}},
 		"keep":       {[]string{`"1h"`, `"1d12h"`}, []string{`"0s"`, `3600`, `"for ever"`, `null`, `"${{ vars.v }}"`}},

@@ -215,12 +215,12 @@ const (
 	wordLIFO   = "lifo"
 )
 
-var failureWords = []string{wordUnwind, string(FailRollbackStep), string(FailContinue)}
+var failureWords = []string{wordUnwind, string(FailRollbackStep), string(FailContinue), string(FailAsk)}
 
 func (m *FailureMode) read(p *parser, n *node, at *trail) {
 	switch {
 	case n.kind == object:
-		p.complain(n, at, n.display(), "must be text", "one of unwind, rollback_step, continue; unwind_to stands in the step that it is for")
+		p.complain(n, at, n.display(), "must be text", "one of unwind, rollback_step, continue, ask; unwind_to stands in the step that it is for")
 	case n.text == string(FailUnwindTo):
 		p.complain(n, at, n.display(), "names no savepoint", "write it in the step that it is for, as {unwind_to: SAVEPOINT}")
 	default:

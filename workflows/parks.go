@@ -1,0 +1,273 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// DoUnwind is the decision about a parked step to unwind the task. The others are compensations.Retry and compensations.Skip.
+const DoUnwind compensations.Do = "unwind"
+
+// Resolution is the payload of SignalResolve and the argument of UpdateResolve. It decides about an undo that is parked, or about a
+// step that is.
+type Resolution struct {
+	compensations.Resolution
+
+	// With replaces the parameters of a parked step that is to run again.
+	With json.RawMessage `json:"with,omitempty"`
+}
+
+// ParkView is a step that has failed, was undone, and waits for a person.
+type ParkView struct {
+	Step string `json:"step"`
+	Uses string `json:"uses"`
+	// Digest identifies this try of the step, with its parameters and how it failed: a Resolution must carry it.
+	Digest activities.Digest `json:"digest"`
+	Try    int               `json:"try"`
+	Reason string            `json:"reason"`
+	// With are the parameters of that try, with their expressions.
+	With json.RawMessage `json:"with,omitempty"`
+	// Ways are the decisions that fit.
+	Ways  []compensations.Do `json:"ways"`
+	Since time.Time          `json:"since"`
+}
+
+// parks are the steps that have failed and wait for a person, as their on_failure says. What such a step did is undone; what needs it
+// waits, and all else goes on.
+type parks struct {
+	schedule *schedule
+	ending   *ending
+	redoes   func(id string) // forgets what a step of a redo repeats
+	correct  func(workflow.Context, *stepRun, json.RawMessage) (task.Step, error)
+	alert    func(workflow.Context, compensations.StepReport)
+
+	open       []*stepRun // in the order in which they parked
+	correcting int        // the number of corrections that are being checked
+}
+
+// park is a step's waiting for a person.
+type park struct {
+	view     ParkView
+	decision *parkDecision // nil until somebody decides
+}
+
+// parkDecision is what a person has decided, and what its correction of the step has come to.
+type parkDecision struct {
+	Resolution
+
+	checking  bool // its correction is being checked
+	corrected *task.Step
+	refusal   error
+}
+
+// isDue reports whether the decision can be carried out, or refused.
+func (d *parkDecision) isDue() bool { return !d.checking || d.corrected != nil || d.refusal != nil }
+
+// add parks a step whose undo has ended. Where it was skipped, what the step did is still there, and nothing may run on top of that.
+func (p *parks) add(ctx workflow.Context, s *stepRun, isUndone bool) {
+	ways := []compensations.Do{compensations.Retry, compensations.Skip, DoUnwind}
+	if !isUndone {
+		ways = ways[1:]
+	}
+	token := activities.NewToken(workflow.GetInfo(ctx).FirstRunID, s.step.ID, s.generation)
+	s.park = &park{view: ParkView{
+		Step: s.step.ID, Uses: s.step.Uses, Try: s.generation, Reason: s.view.Error, Ways: ways, Since: workflow.Now(ctx),
+		Digest: activities.DigestOf([]byte(token), s.step.With, []byte(s.view.Error)),
+	}}
+	s.addNotes(fmt.Sprintf("try %d failed and was parked: %s", s.generation, s.view.Error))
+	s.seq = 0 // its entry has left the ledger
+	p.reopen(s)
+	p.alert(ctx, compensations.StepReport{
+		Step: s.step.ID, Action: s.step.Uses, State: string(compensations.Parked), Reason: s.view.Error, Digest: s.park.view.Digest,
+	})
+}
+
+// reopen has a step wait, also in the next run.
+func (p *parks) reopen(s *stepRun) {
+	p.open = append(p.open, s)
+	p.schedule.setState(s, StepParked)
+}
+
+func (p *parks) remove(s *stepRun) {
+	s.park = nil
+	p.open = slices.DeleteFunc(p.open, func(o *stepRun) bool { return o == s })
+}
+
+func (p *parks) isOpen() bool { return len(p.open) > 0 }
+
+// first is the step that has waited for longest; empty if none waits.
+func (p *parks) first() string {
+	if len(p.open) == 0 {
+		return ""
+	}
+	return p.open[0].step.ID
+}
+
+// views returns the parks that nobody has decided.
+func (p *parks) views() []ParkView {
+	var views []ParkView
+	for _, s := range p.open {
+		if s.park.decision == nil && p.ending.cause == nil {
+			view := s.park.view
+			view.With = s.step.With
+			views = append(views, view)
+		}
+	}
+	return views
+}
+
+// holds reports whether a step is parked.
+func (p *parks) holds(step string) bool {
+	s := p.schedule.byID[step]
+	return s != nil && s.park != nil
+}
+
+// check returns the parked step that a resolution decides about. An error says why it decides nothing.
+func (p *parks) check(r Resolution) (*stepRun, error) {
+	s := p.schedule.byID[r.Step]
+	view := s.park.view
+	var ways []string
+	for _, do := range view.Ways {
+		ways = append(ways, string(do))
+	}
+	switch {
+	case p.ending.cause != nil:
+		return nil, fmt.Errorf("the task goes no further: %s", p.ending.cause.Text)
+	case s.park.decision != nil:
+		return nil, fmt.Errorf("step %q is decided already: %s", r.Step, s.park.decision.Do)
+	case r.Digest != view.Digest:
+		return nil, fmt.Errorf("digest %s is not that of the present park of step %q, %s", r.Digest.Short(), r.Step, view.Digest.Short())
+	case r.Do == compensations.Retry && !slices.Contains(view.Ways, r.Do):
+		return nil, fmt.Errorf("do: what step %q did is still there, because its undo was skipped: it cannot run again; %s", r.Step, strings.Join(ways, " or "))
+	case !slices.Contains(view.Ways, r.Do):
+		return nil, fmt.Errorf("do: %q is not one of %s: the step failed, and was undone", r.Do, strings.Join(ways, ", "))
+	case r.hasWith() && r.Do != compensations.Retry:
+		return nil, fmt.Errorf("with: only retry takes other parameters, not %s", r.Do)
+	}
+	return s, nil
+}
+
+// checkUndo refuses what only fits a parked step.
+func (r Resolution) checkUndo() error {
+	if r.hasWith() {
+		return fmt.Errorf("with: step %q is not parked after a failure, so it takes no other parameters", r.Clip().Step)
+	}
+	return nil
+}
+
+func (r Resolution) hasWith() bool { return len(r.With) > 0 && string(r.With) != "null" }
+
+// decide records a decision, which the executor then carries out.
+func (p *parks) decide(r Resolution) (*parkDecision, error) {
+	s, err := p.check(r)
+	if err != nil {
+		return nil, err
+	}
+	r.Resolution = r.Clip()
+	s.park.decision = &parkDecision{Resolution: r}
+	p.schedule.changed()
+	return s.park.decision, nil
+}
+
+// hasDue reports whether a decision waits to be carried out.
+func (p *parks) hasDue() bool {
+	return slices.ContainsFunc(p.open, func(s *stepRun) bool { return s.park.decision != nil && s.park.decision.isDue() })
+}
+
+// carryOut carries out what was decided. A correction is checked first, beside all else.
+func (p *parks) carryOut(ctx workflow.Context) {
+	for _, s := range slices.Clone(p.open) {
+		d := s.park.decision
+		switch {
+		case d == nil || !d.isDue():
+		case d.refusal != nil:
+			s.addNotes(fmt.Sprintf("%s by %s decided nothing: %s", d.Do, orSomebody(d.Who), compensations.Reason(d.refusal)))
+			s.park.decision = nil
+			p.schedule.changed()
+		case d.hasWith() && d.corrected == nil:
+			d.checking = true
+			p.correcting++
+			workflow.GoNamed(ctx, "correction of "+s.step.ID, func(ctx workflow.Context) {
+				defer func() { p.correcting-- }()
+				if step, err := p.correct(ctx, s, d.With); err != nil {
+					d.refusal = err
+				} else {
+					d.corrected = &step
+				}
+			})
+		default:
+			p.apply(s, *d)
+		}
+	}
+}
+
+// apply ends a park as a person has decided.
+func (p *parks) apply(s *stepRun, d parkDecision) {
+	note := fmt.Sprintf("%s by %s", d.Do, orSomebody(d.Who))
+	if d.corrected != nil {
+		if changed := changedParams(s.step.With, d.corrected.With); len(changed) > 0 {
+			note += " (changed: " + strings.Join(changed, ", ") + ")"
+		}
+		s.step, s.corrected = *d.corrected, true
+		p.redoes(s.step.ID)
+	}
+	if d.Why != "" {
+		note += ": " + d.Why
+	}
+	s.addNotes(note)
+	reason := s.park.view.Reason
+	p.remove(s)
+	switch d.Do {
+	case compensations.Retry:
+		p.schedule.repeatStep(s)
+	case compensations.Skip:
+		p.schedule.setState(s, RolledBack)
+		p.schedule.leaveOutDependents(s)
+	default:
+		p.schedule.setState(s, StepFailed)
+		p.ending.cause = &compensations.Cause{Kind: compensations.Failure, Step: s.step.ID, Text: reason + "; " + note}
+	}
+}
+
+// withdraw ends a park because its step is rolled back: it is undone already.
+func (p *parks) withdraw(s *stepRun, why string) {
+	s.addNotes(why)
+	p.remove(s)
+	p.schedule.setState(s, RolledBack)
+}
+
+// close ends all parks, because the task goes no further.
+func (p *parks) close() {
+	for _, s := range slices.Clone(p.open) {
+		p.remove(s)
+		p.schedule.setState(s, StepFailed)
+	}
+}
+
+// changedParams returns the names of the parameters that differ, sorted.
+func changedParams(before, after json.RawMessage) []string {
+	var a, b map[string]json.RawMessage
+	_, _ = json.Unmarshal(before, &a), json.Unmarshal(after, &b) // compiled parameters are a map
+	var names []string
+	for name, value := range b {
+		if string(a[name]) != string(value) {
+			names = append(names, name)
+		}
+	}
+	for name := range a {
+		if _, stays := b[name]; !stays {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
