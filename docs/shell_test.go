@@ -49,6 +49,8 @@ var scenes = []struct {
 	{"starter rollback TASK --step STEP", (*place).committed, nil},
 	{"starter rollback TASK", (*place).committed, gone},
 	{"starter redo TASK", (*place).rolledBack, nil},
+	{"starter resolve TASK STEP --do retry --with", (*place).failed, nil},
+	{"starter resolve TASK STEP --do unwind", (*place).failed, gone},
 	{"starter resolve TASK STEP --do", (*place).parked, nil},
 	{"starter recover TASK", (*place).terminated, gone},
 	{"starter show TASK -o json", (*place).committed, isJSON},
@@ -112,7 +114,7 @@ func (p *place) typeLine(b block, line string) {
 			continue
 		}
 		task := s.set(p)
-		line = strings.NewReplacer("TASK", task, "STEP", "infrastructure", "SAVEPOINT", "before").Replace(line)
+		line = strings.NewReplacer("TASK", task, "STEP", "infrastructure", "SAVEPOINT", "before").Replace(p.here(line))
 		for _, g := range p.state(task).Gates {
 			line = strings.ReplaceAll(line, "sha256:…", string(g.Digest))
 		}
@@ -195,6 +197,28 @@ steps:
 		r := p.state(id).Report
 		return r != nil && slices.ContainsFunc(r.Steps, func(s compensations.StepReport) bool { return s.State == string(compensations.Parked) })
 	}, patience, 20*time.Millisecond)
+	return id
+}
+
+// failed is a task whose step "infrastructure" has failed and waits for a person.
+func (p *place) failed() string {
+	p.Helper()
+	id := fmt.Sprintf("%s-failed-%d", p.queue(), time.Now().UnixNano())
+	path := filepath.Join(p.root, "srv", "site", id)
+	file := p.file(id+".yaml", fmt.Sprintf(`
+name: a scene
+steps:
+  - id: first
+    uses: file.write
+    with: {path: %[1]s.first, content: x}
+  - id: infrastructure
+    uses: file.write
+    with: {path: %[1]s.second, content: x}
+    check: [{exists: %[1]s.missing, when: live}]
+    on_failure: ask
+`, path))
+	p.sh("starter run " + file + " --id " + id)
+	require.Eventually(p, func() bool { return len(p.state(id).Parks) > 0 }, patience, 20*time.Millisecond)
 	return id
 }
 
