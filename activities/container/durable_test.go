@@ -69,7 +69,7 @@ func TestWhatIsCommittedIsThereFromTheFirstInstructionOn(t *testing.T) {
 	testrun.NeedRoot(t, "layers over containers")
 	restarted := func(t *testing.T, b *containertest.Box) {
 		t.Helper()
-		require.NoError(t, b.ContainerRestart(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
+		b.Restart(t)
 	}
 	t.Run("a restart of the container", func(t *testing.T) {
 		t.Parallel()
@@ -159,7 +159,7 @@ func TestLayersAreBackSoonAfterARestart(t *testing.T) {
 		return err == nil && strings.Contains(string(mounts), "unwind:")
 	}
 	restart := func() {
-		require.NoError(t, b.ContainerRestart(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
+		b.Restart(t)
 	}
 	restart()
 	watching, stop := context.WithCancel(t.Context())
@@ -216,7 +216,7 @@ func TestACommitOfAStoppedContainerSaysThatItWaits(t *testing.T) {
 	t.Parallel()
 	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
 	e, _ := s.did(t, b, "mkdir -p /srv; echo one >/srv/a")
-	require.NoError(t, b.ContainerStop(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
+	b.Stop(t)
 	notes := s.commit(t, e)
 	require.Len(t, notes, 1)
 	assert.Contains(t, notes[0], "does not run")

@@ -311,7 +311,7 @@ func TestARestartLosesNothing(t *testing.T) {
 	first, _ := s.did(t, b, "echo one >/srv/a")
 	second, _ := s.did(t, b, "echo two >>/srv/a")
 	restart := func() {
-		require.NoError(t, b.ContainerRestart(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
+		b.Restart(t)
 	}
 	restart()
 	_, r := s.did(t, b, "cat /srv/a; touch /srv/b")
@@ -330,7 +330,7 @@ func TestARestartLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, activities.Restored, u.Outcome)
 	assert.Equal(t, "one\n", saidBy(t, b, "cat /srv/a"))
-	require.NoError(t, b.ContainerStop(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
+	b.Stop(t)
 	s.undid(t, first)
 	assert.False(t, b.Inspect(t).State.Running, "it was stopped since, and stays so")
 	require.NoError(t, b.ContainerStart(t.Context(), b.ID, dockertypes.StartOptions{}))
@@ -351,7 +351,7 @@ func TestAContainerThatPreparesItselfAtItsStartIsWaitedFor(t *testing.T) {
 	require.Eventually(t, prepared, time.Minute, 10*time.Millisecond)
 	first, _ := s.did(t, b, "echo one >/a")
 	require.Empty(t, containertest.Checkpoints(t, first.Token), "it has layers")
-	require.NoError(t, b.ContainerRestart(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
+	b.Restart(t)
 	second, _ := s.did(t, b, "echo two >/a")
 	assert.Equal(t, "two\n", saidBy(t, b, "cat /a"))
 	s.undid(t, second)
@@ -382,7 +382,7 @@ func TestReleasedLayersAreWrittenIntoTheContainer(t *testing.T) {
 		return err == nil && !strings.Contains(string(mounts), "unwind:")
 	}, time.Minute, 20*time.Millisecond)
 	assert.Equal(t, left, containertest.Shows(t, b))
-	require.NoError(t, b.ContainerRestart(t.Context(), b.ID, dockertypes.StopOptions{Signal: "KILL"}))
+	b.Restart(t)
 	assert.Equal(t, "1\n2\n", saidBy(t, b, "cat /srv/1 /srv/2"))
 }
 

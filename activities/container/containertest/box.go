@@ -95,6 +95,18 @@ func (b *Box) removeAll(t testing.TB) {
 	}
 }
 
+// Stop kills what runs in the box: its programs may heed no other signal.
+func (b *Box) Stop(t testing.TB) {
+	t.Helper()
+	require.NoError(t, b.ContainerStop(t.Context(), b.ID, container.StopOptions{Timeout: new(int)}))
+}
+
+// Restart kills what runs in the box, and starts it again.
+func (b *Box) Restart(t testing.TB) {
+	t.Helper()
+	require.NoError(t, b.ContainerRestart(t.Context(), b.ID, container.StopOptions{Timeout: new(int)}))
+}
+
 // Inspect looks at whatever has the box's name.
 func (b *Box) Inspect(t testing.TB) container.InspectResponse {
 	t.Helper()

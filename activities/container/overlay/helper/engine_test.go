@@ -166,7 +166,7 @@ func theContainerStays(c *crate, restart func()) {
 	c.must(Take, name("two"))
 	c.do("rm -r /srv")
 
-	require.NoError(c, c.ContainerRestart(c.Context(), c.id, container.StopOptions{Signal: "KILL"}))
+	require.NoError(c, c.ContainerRestart(c.Context(), c.id, container.StopOptions{Timeout: new(int)}))
 	c.must(Stacked)
 	c.must(Restore, name("two"), turn("undo"))
 	assert.Equal(c, "one\n", c.do("cat /srv/b"), "layers stand again after a restart of the container")
@@ -188,7 +188,7 @@ func theContainerStays(c *crate, restart func()) {
 		_, err := c.ask(Commit)
 		return err == nil
 	}, 60e9, 20e6)
-	require.NoError(c, c.ContainerRestart(c.Context(), c.id, container.StopOptions{Signal: "KILL"}))
+	require.NoError(c, c.ContainerRestart(c.Context(), c.id, container.StopOptions{Timeout: new(int)}))
 	assert.Equal(c, "base\ntwo\n", c.do("cat /srv/a /srv/c"))
 }
 

@@ -153,7 +153,7 @@ func theContainerStays(y *yard) {
 	left, err := y.ContainerExecInspect(y.Context(), running)
 	require.NoError(y, err)
 	assert.False(y, left.Running, "whoever it runs as")
-	require.NoError(y, y.ContainerRestart(y.Context(), y.id, container.StopOptions{Signal: "KILL"}))
+	require.NoError(y, y.ContainerRestart(y.Context(), y.id, container.StopOptions{Timeout: new(int)}))
 	y.must(helper.Stacked, "")
 	assert.Equal(y, after, y.files(), "also after a restart")
 	y.must(helper.Restore, "one")
