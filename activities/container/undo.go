@@ -60,45 +60,21 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 }
 
 // takeBack rolls the container back, unless someone else has changed it since the step.
-func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u undoing, rec stepRecord, d activities.Decision) (activities.Undone, error) {
+func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u undoing, rec stepRecord, d activities.Decision) (undone activities.Undone, err error) {
 	t := u.Token
 	to, before, err := rollbackOf(t, e.Token, rec, checkpoint.UndoTurn)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	var seen manifest.Manifest // what may be overwritten in volumes
 	begun, err := x.hasBegun(ctx, u, rec, to)
 	if err != nil {
 		return activities.Undone{}, err
 	}
+	var seen manifest.Manifest // what may be overwritten in volumes
 	if !begun {
-		now, present, err := x.viewUndisturbed(ctx, t, rec, e.Token)
-		if err != nil {
-			return activities.Undone{}, err
-		}
-		drift := now.Drift()
-		if drift != nil && d.Force != drift.Digest {
-			return activities.Undone{Outcome: activities.Drifted, Observed: now.String(), Drift: drift}, nil
-		}
-		if drift != nil {
-			seen = now.Now
-		}
-		// Before anything is touched.
-		if err := x.copies(t, rec).CheckCopies(ctx, before); err != nil {
-			return activities.Undone{}, err
-		}
-		if err := x.copies(t, rec).CheckWriters(ctx, now.ID); err != nil {
-			return activities.Undone{}, err
-		}
-		to.Usurper, to.Stopped = now.Usurper, now.Stopped
-		if len(rec.Volumes) == 0 { // to check their copies may take long
-			to.Now = present
-		}
-		if d.Redoable && now.After != nil && !now.Gone && len(rec.Volumes) == 0 {
-			to.Keep = now.Now.Digest()
-			if _, err := now.Now.Save(t.Dir(), salvageFile(to.Keep)); err != nil {
-				return activities.Undone{}, err
-			}
+		var drifted bool
+		if undone, seen, drifted, err = x.prepareRollback(ctx, e, t, rec, &to, before, d); drifted || err != nil {
+			return undone, err
 		}
 	}
 	point.Reach("container.exec:drift-checked")
@@ -120,8 +96,7 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u undoing
 		return activities.Undone{}, err
 	}
 	back.Differs = append(back.Differs, remains...)
-	undone, err := x.report(ctx, rec, to, back)
-	if err != nil {
+	if undone, err = x.report(ctx, rec, to, back); err != nil {
 		return undone, err
 	}
 	return noteUnended(t, undone)
@@ -147,6 +122,43 @@ func noteUnended(t *journal.Token, undone activities.Undone) (activities.Undone,
 		undone.Losses = append(undone.Losses, meanwhile)
 	}
 	return undone, nil
+}
+
+// prepareRollback looks for drift, and checks that the rollback can do what it has to, before anything is touched. Seen is what may be
+// overwritten in volumes.
+func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, t *journal.Token, rec stepRecord, to *checkpoint.Rollback, before manifest.Manifest, d activities.Decision) (undone activities.Undone, seen manifest.Manifest, drifted bool, err error) {
+	now, present, err := x.viewUndisturbed(ctx, t, rec, e.Token)
+	if err != nil {
+		return undone, nil, false, err
+	}
+	drift := now.Drift()
+	if drift != nil && d.Force != drift.Digest {
+		// Another call of this undo may have begun since; then what was seen may be its doing.
+		if begun, err := x.backends.Of(rec.Backend).HasBegun(ctx, *to); begun || err != nil {
+			return undone, nil, false, err
+		}
+		return activities.Undone{Outcome: activities.Drifted, Observed: now.String(), Drift: drift}, nil, true, nil
+	}
+	if drift != nil {
+		seen = now.Now
+	}
+	if err := x.copies(t, rec).CheckCopies(ctx, before); err != nil {
+		return undone, nil, false, err
+	}
+	if err := x.copies(t, rec).CheckWriters(ctx, now.ID); err != nil {
+		return undone, nil, false, err
+	}
+	to.Usurper, to.Stopped = now.Usurper, now.Stopped
+	if len(rec.Volumes) == 0 { // to check their copies may take long
+		to.Now = present
+	}
+	if d.Redoable && now.After != nil && !now.Gone && len(rec.Volumes) == 0 {
+		to.Keep = now.Now.Digest()
+		if _, err := now.Now.Save(t.Dir(), salvageFile(to.Keep)); err != nil {
+			return undone, nil, false, err
+		}
+	}
+	return undone, seen, false, nil
 }
 
 // report says what was seen after a rollback.

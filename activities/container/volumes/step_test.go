@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -234,6 +236,40 @@ func TestACommandThatRunsAgainFindsItsVolumesAsBefore(t *testing.T) {
 	require.Equal(t, "one\n", a.r.Outputs["stdout"])
 	u := s.undo(e, activities.Decision{})
 	require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
+	require.Empty(t, before.Changes(s.holds()))
+}
+
+// TestAnUndoTakesNoOtherUndoForDrift has one undo look when another has brought back the container, but not yet its volume. It is not parallel,
+// like the next one.
+func TestAnUndoTakesNoOtherUndoForDrift(t *testing.T) {
+	s := newScene(t, false)
+	before := s.holds()
+	e := s.did(change)
+	halfway, looked, ended := make(chan struct{}), make(chan struct{}), make(chan activities.Undone, 1)
+	goOn := sync.OnceFunc(func() { close(looked) })
+	var looking, naming, judged atomic.Int32
+	point.Hook(func(label string) {
+		switch {
+		case label == "container.exec:undo-begun" && looking.Add(1) == 1:
+			go func() {
+				u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+				assert.NoError(t, err)
+				ended <- u
+			}()
+			<-halfway
+		case label == "container.exec:new-named" && naming.Add(1) == 1:
+			close(halfway)
+			<-looked
+		case label == "container.exec:drift-checked" && judged.Add(1) == 2:
+			goOn()
+		}
+	})
+	u := s.undo(e, activities.Decision{})
+	goOn()
+	other := <-ended
+	point.Hook(nil)
+	require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
+	require.Equal(t, u, other)
 	require.Empty(t, before.Changes(s.holds()))
 }
 
