@@ -19,22 +19,57 @@ import (
 // touch nothing; and once the document is restored, the undo must be right. The documents are the files in the folder of the token
 // (package journal); a world that keeps none is not tested here.
 func (s *suite) testDocuments(t *testing.T) {
-	var left, settled []string
+	var left, settled []document
 	t.Run("documents", func(t *testing.T) {
 		w := s.newWorld(t)
 		if w.action.Spec().ReadOnly {
 			t.Skip("the action only reads")
 		}
-		w.mustApply(w.first, "")
-		left = w.listDocuments(w.first)
+		planned := w.mustPlan(w.first).Digest
+		w.planned = w.copyDocuments(w.first)
+		w.mustApply(w.first, planned)
+		left = w.findHarms(harms)
 		w.mustUndo(w.first, w.Undone)
-		settled = w.listDocuments(w.first)
+		settled = w.findHarms(settledHarms)
 	})
 	if t.Failed() || len(left) == 0 {
 		return
 	}
-	s.harmEach(t, "documents_of_a_step", left, func(w *world, at int, do harm) { w.undoHarmed(at, do) })
-	s.harmEach(t, "documents_of_an_undo", settled, func(w *world, at int, do harm) { w.undoAgainHarmed(at, do) })
+	s.harmEach(t, "documents_of_a_step", left)
+	s.test(t, "documents_of_an_undo", (*world).harmEachSettled)
+	for at, d := range settled {
+		for _, how := range d.harms {
+			name := "documents_of_an_undo_" + d.nameTest(at, how)
+			s.extra = append(s.extra, func(t *testing.T) {
+				s.test(t, name, func(w *world) { w.harmSettled(at, how) }, testrun.Extra)
+			})
+		}
+	}
+}
+
+// document is one of a step, with the ways in which it can be damaged.
+type document struct {
+	path  string
+	harms []harm
+}
+
+func (d document) nameTest(at int, how harm) string {
+	return fmt.Sprintf("%02d_%s_%s", at, filepath.Base(d.path), how.name)
+}
+
+// findHarms finds the documents of the first step, and which of all harms there is anything to do for.
+func (w *world) findHarms(all []harm) (found []document) {
+	w.t.Helper()
+	for _, path := range w.listDocuments(w.first) {
+		d := document{path: path}
+		for _, how := range all {
+			if how.possible == nil || how.possible(w, path) {
+				d.harms = append(d.harms, how)
+			}
+		}
+		found = append(found, d)
+	}
+	return found
 }
 
 // listDocuments lists, in order, the paths of a step's documents in the journals below the world's folder.
@@ -75,26 +110,43 @@ type harm struct {
 	do   func(w *world, path string) (heal func())
 	// again means that the forward is retried before the undo.
 	again bool
+	// possible, if set, tells beforehand of a document of the first step whether there is something to damage.
+	possible func(w *world, path string) bool
 }
 
-var harms = []harm{
-	{"deleted", deleteDocument, false},
-	{"deleted_and_applied_again", deleteDocument, true},
-	{"truncated", truncateDocument, false},
-	{"swapped", swapDocument, false},
-	{"earlier", restoreEarlier, false},
+var (
+	deleted                = harm{"deleted", deleteDocument, false, nil}
+	deletedAndAppliedAgain = harm{"deleted_and_applied_again", deleteDocument, true, nil}
+	truncated              = harm{"truncated", truncateDocument, false, isNotEmpty}
+	swapped                = harm{"swapped", swapDocument, false, isNotEmpty}
+	earlier                = harm{"earlier", restoreEarlier, false, wasAnother}
+
+	harms = []harm{deleted, deletedAndAppliedAgain, truncated, swapped, earlier}
+	// settledHarms are those to the documents of a step that is undone.
+	settledHarms = []harm{deleted, deletedAndAppliedAgain, truncated}
+)
+
+func isNotEmpty(w *world, path string) bool { return len(w.readFile(path)) > 0 }
+
+// wasAnother reports whether a document had another content when the step was planned.
+func wasAnother(w *world, path string) bool {
+	content, found := w.planned[placeOf(w.first, path)]
+	return found && !slices.Equal(content, w.readFile(path))
 }
 
-// harmEach damages each document in each way, or a part of that, drawn by the run's seed.
-func (s *suite) harmEach(t *testing.T, name string, paths []string, do func(w *world, at int, how harm)) {
+// harmEach damages each document in each way, or a part of that, drawn by the run's seed. A Brief case leaves out half of the documents,
+// because its other case damages them all.
+func (s *suite) harmEach(t *testing.T, name string, documents []document) {
 	t.Run(name, func(t *testing.T) {
 		var drawnTests []oneTest
 		random := testrun.Rand(t)
-		for at, path := range paths {
-			drawn := random.IntN(len(harms))
-			for i, how := range harms {
-				one := oneTest{fmt.Sprintf("%02d_%s_%s", at, filepath.Base(path), how.name), func(w *world) { do(w, at, how) }}
-				if s.Sample == 0 && !s.Brief && !s.EitherWay || i == drawn || i == 0 && !s.Brief {
+		order := random.Perm(len(documents))
+		for at, d := range documents {
+			drawn := random.IntN(len(d.harms))
+			for i, how := range d.harms {
+				one := oneTest{d.nameTest(at, how), func(w *world) { w.undoHarmed(at, how) }}
+				all := s.Sample == 0 && !s.Brief && !s.EitherWay
+				if all || i == 0 && !s.Brief || i == drawn && (!s.Brief || order[at]%2 == 0) {
 					drawnTests = append(drawnTests, one)
 				} else {
 					s.extra = append(s.extra, func(t *testing.T) { s.test(t, name+"_"+one.name, one.do, testrun.Extra) })
@@ -159,35 +211,49 @@ func (w *world) mustUndoOrFail(f forward, how, left string, heal func()) {
 	w.mustBeBefore("after the undo with the document as it was")
 }
 
-// undoAgainHarmed calls the undo again after one of its documents is damaged, and then a late forward.
-func (w *world) undoAgainHarmed(at int, how harm) {
-	f := w.first
-	w.mustApply(f, "")
-	first := w.mustUndo(f, w.Undone)
-	before := w.manifest()
-	paths := w.listDocuments(f)
-	if at >= len(paths) || how.name == "swapped" || how.name == "earlier" {
-		return
+// harmEachSettled damages each document of a step that is undone. All of them share one world: each test leaves that as it was.
+func (w *world) harmEachSettled() {
+	w.mustApply(w.first, "")
+	first, before := w.mustUndo(w.first, w.Undone), w.manifest()
+	for _, d := range w.findHarms(settledHarms) {
+		for _, how := range d.harms {
+			w.undoAgainHarmed(d.path, how, first, before)
+		}
 	}
-	heal := how.do(w, paths[at])
+}
+
+// harmSettled damages one document of a step that is undone.
+func (w *world) harmSettled(at int, how harm) {
+	w.mustApply(w.first, "")
+	first, before := w.mustUndo(w.first, w.Undone), w.manifest()
+	if paths := w.listDocuments(w.first); at < len(paths) { // the step may have left fewer documents this time
+		w.undoAgainHarmed(paths[at], how, first, before)
+	}
+}
+
+// undoAgainHarmed calls the undo again after one of its documents is damaged, and then a late forward.
+func (w *world) undoAgainHarmed(path string, how harm, first activities.Undone, before string) {
+	w.t.Helper()
+	heal := how.do(w, path)
 	if heal == nil {
 		return
 	}
+	f, what := w.first, filepath.Base(path)+" "+how.name
 	if how.again {
 		if _, err := w.apply(f, ""); err == nil || activities.TypeOf(err) != activities.DamagedRecord && activities.TypeOf(err) != activities.Fenced {
-			w.t.Fatalf("Apply after the undo, with a document %s, returned %v, want Fenced or DamagedRecord", how.name, err)
+			w.t.Fatalf("Apply after the undo, with the document %s, returned %v, want Fenced or DamagedRecord", what, err)
 		}
-		w.mustBe(before, "after a late Apply with a document "+how.name)
+		w.mustBe(before, "after a late Apply with the document "+what)
 	}
 	if undone, err := w.undo(f, noDecision); err != nil {
-		w.mustFail("a second Undo with a document "+how.name, err, activities.DamagedRecord)
+		w.mustFail("a second Undo with the document "+what, err, activities.DamagedRecord)
 	} else if undone.Outcome != first.Outcome {
-		w.t.Fatalf("a second Undo with a document %s ended %s, want %s: %s", how.name, undone.Outcome, first.Outcome, asJSON(undone))
+		w.t.Fatalf("a second Undo with the document %s ended %s, want %s: %s", what, undone.Outcome, first.Outcome, asJSON(undone))
 	}
-	w.mustBe(before, "after a second Undo with a document "+how.name)
+	w.mustBe(before, "after a second Undo with the document "+what)
 	heal()
 	w.mustUndo(f, w.Undone)
-	w.mustBe(before, "after a further Undo with the document as it was")
+	w.mustBe(before, "after a further Undo with the document as it was, which had been "+what)
 }
 
 // documentsGone is a step that is done according to the history, but of which the journal has nothing left.
