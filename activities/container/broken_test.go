@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // The suite breaks every call at every point; here is what it has no case for: two rollbacks of other tokens in between, and
@@ -146,7 +147,12 @@ func TestStoppedUndoThatAResetOutruns(t *testing.T) {
 	t.Parallel()
 	labels := points(t, breakable(t).undo())
 	require.Contains(t, labels, "container.exec:kept")
-	for at, label := range labels {
+	drawn := testrun.Rand(t).Perm(len(labels))
+	if testrun.Plain() { // the suite stops an undo at each of them; this is the reset that comes to it
+		drawn = drawn[:4]
+	}
+	for _, at := range drawn {
+		label := labels[at]
 		t.Run(fmt.Sprintf("%02d_%s", at, label), func(t *testing.T) {
 			t.Parallel()
 			k := breakable(t)

@@ -66,6 +66,7 @@ func (s *stage) commit(t *testing.T, entries ...activities.Entry) []string {
 }
 
 func TestWhatIsCommittedIsThereFromTheFirstInstructionOn(t *testing.T) {
+	t.Parallel()
 	testrun.NeedRoot(t, "layers over containers")
 	restarted := func(t *testing.T, b *containertest.Box) {
 		t.Helper()

@@ -17,13 +17,16 @@ import (
 func TestRandomTransactionsOverRandomSchemas(t *testing.T) {
 	t.Parallel()
 	schemas, tasks := 6, 20
-	if testrun.Deep() {
+	switch {
+	case testrun.Deep():
 		schemas, tasks = 40, 50
+	case testrun.Plain():
+		schemas = 2
 	}
-	for n := range schemas {
+	for n, place := range testrun.Rand(t).Perm(max(schemas, 4))[:schemas] {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			g := generator{testrun.Rand(t), 2 + n%4}
+			g := generator{testrun.Rand(t), 2 + place%4}
 			d := newDatabase(t, g.schema()...)
 			done := 0
 			for range tasks {

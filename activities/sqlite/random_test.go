@@ -17,8 +17,11 @@ import (
 // all that SQLite's own program dumps, rowids included, after each.
 func TestRandomTransactionsAreUndoneExactly(t *testing.T) {
 	databases := 10
-	if testrun.Deep() {
+	switch {
+	case testrun.Deep():
 		databases = 50
+	case testrun.Plain():
+		databases = 3
 	}
 	random := testrun.Rand(t)
 	for n := range databases {
