@@ -61,6 +61,9 @@ steps:
 	require.Equal(t, statusUsage, run.status)
 	require.Contains(t, run.err, "was refused: nothing was touched: Refused: "+want[:len(want)-1])
 	require.NoFileExists(t, filepath.Join(root, "one"))
+	watched := d.do("run", file, "--watch")
+	require.Equal(t, statusUsage, watched.status)
+	require.NotContains(t, watched.out+watched.err, "unwinding", "there is nothing to unwind")
 
 	fine := d.file(fmt.Sprintf("name: works\nsteps:\n  - {id: one, uses: file.write, with: {path: %[1]s/one, content: x}}\n  - {id: two, uses: file.write, with: {path: %[1]s/two, content: '${{ steps.one.outputs.sha256 }}'}}\n", root))
 	require.Equal(t, fine+`: task "works" is valid: 2 steps`+"\nlooked at when earlier steps have run, as far as they depend on these: two\n", d.ok("validate", fine))

@@ -78,7 +78,7 @@ func (n *narrator) narrate(s workflows.State, now time.Time) {
 			fmt.Fprintln(n.blocks)
 		}
 	}
-	if s.Cause != nil && !n.unwinding && s.Phase != workflows.Compiling {
+	if s.Cause != nil && !n.unwinding && s.Phase != workflows.Compiling && hasBegun(s) {
 		n.unwinding = true
 		fmt.Fprintf(n.lines, "unwinding, last in first out: %s\n", render.Cause(*s.Cause))
 	}
@@ -108,7 +108,7 @@ func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
 		n.writeLine(v.Began, v.ID, v.Uses, "started")
 	}
 	for _, note := range v.Notes[min(n.notes[v.ID], len(v.Notes)):] {
-		n.writeLine(at, v.ID, v.Uses, terminal.OneLine(note))
+		n.writeLine(at, v.ID, v.Uses, render.Note(note))
 	}
 	n.notes[v.ID] = max(n.notes[v.ID], len(v.Notes))
 	if v.State == "" || v.State == workflows.NotStarted || v.State == was {
@@ -157,6 +157,12 @@ func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
 // narratedOutput is how many lines of a step's outputs are written; starter show has them all.
 const narratedOutput = 10
 
+// hasBegun reports whether anything of a task was begun: a task that is refused has nothing to unwind.
+func hasBegun(s workflows.State) bool {
+	return slices.ContainsFunc(s.Steps, func(v workflows.StepView) bool { return v.State != "" && v.State != workflows.NotStarted }) ||
+		s.Report != nil && slices.ContainsFunc(s.Report.Steps, tasks.Registered)
+}
+
 // narrateUndo writes what is new of one undo. The first told notes of the report are those of the forward, written before.
 func (n *narrator) narrateUndo(u compensations.StepReport, told int, now time.Time) {
 	if !tasks.Registered(u) {
@@ -164,7 +170,7 @@ func (n *narrator) narrateUndo(u compensations.StepReport, told int, now time.Ti
 	}
 	notes := u.Notes[min(told, len(u.Notes)):]
 	for _, note := range notes[min(n.undoNotes[u.Step], len(notes)):] {
-		n.writeLine(now, u.Step, u.Action, terminal.OneLine(note))
+		n.writeLine(now, u.Step, u.Action, render.Note(note))
 	}
 	n.undoNotes[u.Step] = max(n.undoNotes[u.Step], len(notes))
 	if compensations.UndoState(u.State) == compensations.Parked && !n.parks[u.Digest] {

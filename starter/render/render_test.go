@@ -76,7 +76,7 @@ func TestReports(t *testing.T) {
 				smoke(1, activities.Restored), smoke(2, activities.Restored),
 				{Step: "deploy", Action: "terraform.apply", State: "rolled-back", Outcome: activities.Compensated, Observed: "3 destroyed",
 					Losses: []string{"ids"}, Notes: []string{"rolled back, as its on_failure says: CheckFailed: no route"}},
-				{Step: "refund", Action: "stripe.refund.create", State: "failed", Summary: "timed out (StartToClose)"},
+				{Step: "refund", Action: "stripe.refund.create", State: "failed", Summary: "timed out (StartToClose)", Notes: []string{"try 1: timed out (Heartbeat)"}},
 				{Step: "announce", Action: "http.post", State: "left-out", Notes: []string{"left out: it needs deploy"}},
 			},
 		},

@@ -64,8 +64,11 @@ func Cause(c compensations.Cause) string {
 // Reason is the first line of an error, in words that need no knowledge of Temporal. What follows it is output.
 func Reason(text string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return terminal.OneLine(timeouts.Replace(first))
+	return Note(first)
 }
+
+// Note is a note in a line, in words that need no knowledge of Temporal.
+func Note(text string) string { return terminal.OneLine(timeouts.Replace(text)) }
 
 // timeouts are Temporal's names for what has timed out, in words.
 var timeouts = strings.NewReplacer(
@@ -198,7 +201,7 @@ func writeRemarks(w io.Writer, r compensations.Report) {
 	}
 	for _, s := range r.Steps {
 		for _, note := range s.Notes {
-			say("%s: %s", stepName(s), terminal.OneLine(note))
+			say("%s: %s", stepName(s), Note(note))
 		}
 		if s.Drift != nil && s.Drift.Diff != "" && compensations.UndoState(s.State) != compensations.Parked { // Park shows it
 			say("%s: drift:\n%s", stepName(s), terminal.Indent("  | ", s.Drift.Diff))

@@ -34,7 +34,7 @@ func Step(w io.Writer, t tasks.Run, s tasks.Step) {
 		add("undo", strings.TrimSuffix(string(s.Undo.Outcome)+": "+s.Undo.Observed, ": "))
 	}
 	for _, note := range s.Notes {
-		add("note", note)
+		add("note", Note(note))
 	}
 	for _, line := range s.Progress {
 		add("now", line)
