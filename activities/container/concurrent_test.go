@@ -14,6 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestManyAppliesThenManyUndosAtOnce(t *testing.T) {
@@ -186,6 +188,38 @@ func TestTwoTasksThatFailInOneContainerAreBothUndone(t *testing.T) {
 			assert.Equal(t, before, containertest.Files(t, b))
 		})
 	}
+}
+
+// TestALaterStepThatIsUndoneMeanwhileIsNoDrift undoes the later step when the undo of the earlier one has looked. It is not parallel: what it does
+// at a point, it would do for others.
+func TestALaterStepThatIsUndoneMeanwhileIsNoDrift(t *testing.T) {
+	testrun.NeedRoot(t, "layers over containers")
+	b, s := containertest.Start(t), layersStage(t, t.TempDir())
+	before := containertest.Files(t, b)
+	apply := func(task string) activities.Entry {
+		e := s.entry(t)
+		_, err := s.action.Apply(activities.WithOwner(t.Context(), activities.Owner{Workflow: task}), e,
+			step(t, map[string]any{"container": b.Name, "command": "echo " + task + " >/srv/a"}), "")
+		require.NoError(t, err)
+		return e
+	}
+	earlier, later := apply("one"), apply("two")
+	looked := false
+	point.Hook(func(label string) {
+		if label != "container.exec:left-ended" || looked {
+			return
+		}
+		looked = true
+		u, err := s.action.Undo(t.Context(), later, activities.Decision{})
+		assert.NoError(t, err)
+		assert.True(t, u.Outcome.Clean(), "%+v", u)
+	})
+	defer point.Hook(nil)
+	u, err := s.action.Undo(t.Context(), earlier, activities.Decision{})
+	require.NoError(t, err)
+	require.True(t, u.Outcome.Clean(), "%+v", u)
+	require.True(t, looked)
+	require.Equal(t, before, containertest.Files(t, b))
 }
 
 // A later step is waited for while it may be undone, and no longer than an undo has patience.

@@ -42,19 +42,23 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 	if undone, err = x.takeBack(ctx, e, u, rec, d); err != nil {
 		return undone, err
 	}
-	if undone.Outcome == activities.Drifted {
+	for looks := 1; undone.Outcome == activities.Drifted; looks++ {
 		var by conclusion
-		over, err := t.Read(endingDoc, &by)
-		if err == nil && !over {
-			err = x.leases.CheckLater(engine.NameOf(rec.Container), t, rec.Owned)
+		if over, err := t.Read(endingDoc, &by); err != nil {
+			return activities.Undone{}, err
+		} else if over {
+			return x.conclude(ctx, e, t, by) // what was seen is the doing of a reset that was quicker
 		}
-		if err != nil {
+		if err := x.leases.CheckLater(engine.NameOf(rec.Container), t, rec.Owned); err != nil {
 			return activities.Undone{}, err
 		}
-		if !over {
+		if looks == 2 {
 			return undone, nil
 		}
-		return x.conclude(ctx, e, t, by) // what was seen is the doing of a reset that was quicker
+		// A later step may have been undone since this undo looked: then what it saw was that one's doing.
+		if undone, err = x.takeBack(ctx, e, u, rec, d); err != nil {
+			return undone, err
+		}
 	}
 	return x.endUndo(ctx, e, t, undone)
 }
@@ -175,7 +179,15 @@ func (x *execAction) report(ctx context.Context, rec stepRecord, r checkpoint.Ro
 		undone.Observed = fmt.Sprintf("%d paths of %s are not as before the step", len(back.Differs), engine.NameOf(rec.Container))
 		undone.Losses = append(manifest.Few(back.Differs), undone.Losses...)
 	}
-	return x.standsNow(ctx, undone, back)
+	stands, err := x.standsNow(ctx, undone, back)
+	if err != nil || stands.Outcome == undone.Outcome || back.Unstartable != "" {
+		return stands, err
+	}
+	if taken, err := x.leases.IsEarlierUndoing(rec.Owned); taken || err != nil {
+		undone.Observed += "; how it runs is told by the undo of an earlier step, which goes on from there"
+		return undone, err
+	}
+	return stands, nil
 }
 
 // standsNow adds how the container stands after a rollback.

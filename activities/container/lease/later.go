@@ -121,3 +121,27 @@ func (l *Leases) mayBeUndone(token string) (bool, error) {
 	_, committed, cerr := t.Committed()
 	return !stays && !committed, errors.Join(err, cerr)
 }
+
+// IsEarlierUndoing reports whether the undo of an earlier step of another task in the container is under way: it goes on from what the
+// undo of this step has restored, at once.
+func (l *Leases) IsEarlierUndoing(mine journal.Owned) (bool, error) {
+	record, found, err := l.read(mine.Entry.Token)
+	for found && err == nil {
+		if record, found, err = l.read(record.After); err != nil || !found || record.Owner.Workflow == mine.Owner.Workflow {
+			continue
+		}
+		var t *journal.Token
+		if t, err = l.steps.Token(record.Entry.Token); err != nil {
+			break
+		}
+		fate, ferr := t.Fate()
+		undone, oerr := t.Has(journal.Outcome)
+		if err = errors.Join(ferr, oerr); err == nil && fate == journal.Undoing && !undone {
+			return true, nil
+		}
+	}
+	if activities.TypeOf(err) == activities.DamagedRecord {
+		err = nil
+	}
+	return false, err
+}
