@@ -131,11 +131,38 @@ func (b boundCommitter) commit(ctx context.Context, c Commitment) (Committed, er
 
 // Release releases a token like its activity, from within another activity of this worker.
 func (r *Registry) Release(ctx context.Context, host Host, e Entry) error {
+	b, err := r.bind(host, e)
+	if err != nil {
+		return err
+	}
+	return b.release(ctx, e)
+}
+
+// Observe observes a token like its activity, from within another activity of this worker.
+func (r *Registry) Observe(ctx context.Context, host Host, e Entry) (Observation, error) {
+	b, err := r.bind(host, e)
+	if err != nil {
+		return Observation{}, err
+	}
+	return b.observe(ctx, e)
+}
+
+// Undo undoes a token like its activity, from within another activity of this worker.
+func (r *Registry) Undo(ctx context.Context, host Host, e Entry, d Decision) (Undone, error) {
+	b, err := r.bind(host, e)
+	if err != nil {
+		return Undone{}, err
+	}
+	return b.undo(ctx, Backward{Entry: e, Decision: d})
+}
+
+// bind is the action of an entry as this worker runs it.
+func (r *Registry) bind(host Host, e Entry) (boundAction, error) {
 	a := r.Action(e.Action)
 	if a == nil {
-		return Errorf(Refused, "this worker does not know the action %q", e.Action)
+		return boundAction{}, Errorf(Refused, "this worker does not know the action %q", e.Action)
 	}
-	return boundAction{action: a, name: e.Action, host: host}.release(ctx, e)
+	return boundAction{action: a, name: e.Action, host: host, records: r.worlds[WorldOf(e.Action)].Records}, nil
 }
 
 func ownerOf(info activity.Info) Owner {

@@ -24,10 +24,12 @@ const (
 	// RetainType releases the expired records of one host: argument RetainRequest, result RetentionResult. A Schedule starts it for
 	// each host.
 	RetainType = "Retain"
+	// OrphansType lists, shows or undoes records of a host that no history knows: argument OrphansRequest, result OrphansResult.
+	OrphansType = "Orphans"
 )
 
-// Activities that belong to no world. Every worker serves them: PlacesActivity, HoldActivity and RetainActivity on the queue of its
-// host, PreflightActivity on both, the others on the shared queue.
+// Activities that belong to no world. Every worker serves them: PlacesActivity, HoldActivity, RetainActivity and OrphansActivity on the queue
+// of its host, PreflightActivity on both, the others on the shared queue.
 const (
 	// CompileActivity checks a task document: argument the document, result task.Compiled. Refused is final.
 	CompileActivity = "task.compile"
@@ -47,6 +49,8 @@ const (
 	SweepActivity = "task.sweep"
 	// RetainActivity releases the expired records in the journals of the host that runs it: result RetentionResult.
 	RetainActivity = "task.retain"
+	// OrphansActivity does on its host what Orphans is asked for: argument OrphansRequest, result OrphansResult.
+	OrphansActivity = "task.orphans"
 	// AlertActivity sends undos that need a person to the configured webhook: argument []Alert.
 	AlertActivity = "task.alert"
 )

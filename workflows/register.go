@@ -20,7 +20,7 @@ func Register(to Registrar, check StepCheck) {
 	}
 	for name, w := range map[string]any{
 		AgentTaskType: agentTask, PlanTaskType: PlanTask, ClearPlanType: ClearPlan, ValidateTaskType: ValidateTask, RecoverType: Recover, RollbackType: Rollback, RedoType: Redo,
-		LateSweepType: LateSweep, SweepType: Sweep, RetainType: Retain,
+		LateSweepType: LateSweep, SweepType: Sweep, RetainType: Retain, OrphansType: Orphans,
 	} {
 		to.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})
 	}

@@ -26,6 +26,8 @@ var printed = []struct {
 	{"show", tasks.Standing{}},
 	{"show with a step", tasks.Step{}},
 	{"list", []tasks.Listed{}},
+	{"orphans list", []workflows.RecordName{}},
+	{"orphans undo", workflows.Orphan{}},
 	{"validate", validJSON{}},
 	{"plan", workflows.Plan{}},
 	{"catalog", []activities.Spec{}},

@@ -170,7 +170,7 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 	root.AddCommand(
 		p.runCommand(), p.sessionCommand(), p.watchCommand(), p.showCommand(), p.listCommand(),
 		p.approveCommand(), p.rejectCommand(), p.resolveCommand(), p.cancelCommand(),
-		p.rollbackCommand(), p.redoCommand(), p.recoverCommand(),
+		p.rollbackCommand(), p.redoCommand(), p.recoverCommand(), p.orphansCommand(),
 		p.validateCommand(), p.planCommand(), p.catalogCommand(), p.schemaCommand(),
 		p.mcpCommand(),
 	)

@@ -38,7 +38,7 @@ func (b builtin) register(to activities.Registrar) {
 	for name, fn := range map[string]any{
 		workflows.CompileActivity: b.compile, workflows.CompileStepsActivity: b.compileSteps, workflows.PlacesActivity: b.places, workflows.LedgerActivity: b.ledger,
 		workflows.RedoableActivity: b.redoable, workflows.HoldActivity: b.hold, workflows.PreflightActivity: b.preflight,
-		workflows.SweepActivity: b.sweep, workflows.RetainActivity: b.retain, workflows.AlertActivity: b.alert,
+		workflows.SweepActivity: b.sweep, workflows.RetainActivity: b.retain, workflows.OrphansActivity: b.orphans, workflows.AlertActivity: b.alert,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
