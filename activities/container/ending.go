@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
+	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -39,6 +40,8 @@ type undoing struct {
 
 	// first says that no other call can have rolled anything back before this one.
 	first bool
+	// left is what the step had left when this call looked first, with what its processes had written until they were ended.
+	left manifest.Manifest
 }
 
 // beginUndo decides the token's fate. It is over where the token has its outcome, or where all that is missing is to write

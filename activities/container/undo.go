@@ -39,7 +39,7 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 	if err := x.leases.Wait(ctx, engine.NameOf(rec.Container), e.Token); err != nil {
 		return activities.Undone{}, err
 	}
-	if undone, err = x.takeBack(ctx, e, u, rec, d); err != nil {
+	if undone, err = x.takeBack(ctx, e, &u, rec, d); err != nil {
 		return undone, err
 	}
 	for looks := 1; undone.Outcome == activities.Drifted; looks++ {
@@ -56,7 +56,8 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 			return undone, nil
 		}
 		// A later step may have been undone since this undo looked: then what it saw was that one's doing.
-		if undone, err = x.takeBack(ctx, e, u, rec, d); err != nil {
+		u.first = false
+		if undone, err = x.takeBack(ctx, e, &u, rec, d); err != nil {
 			return undone, err
 		}
 	}
@@ -64,20 +65,20 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 }
 
 // takeBack rolls the container back, unless someone else has changed it since the step.
-func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u undoing, rec stepRecord, d activities.Decision) (undone activities.Undone, err error) {
+func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u *undoing, rec stepRecord, d activities.Decision) (undone activities.Undone, err error) {
 	t := u.Token
 	to, before, err := rollbackOf(t, e.Token, rec, checkpoint.UndoTurn)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	begun, err := x.hasBegun(ctx, u, rec, to)
+	begun, err := x.hasBegun(ctx, *u, rec, to)
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	var seen manifest.Manifest // what may be overwritten in volumes
 	if !begun {
 		var drifted bool
-		if undone, seen, drifted, err = x.prepareRollback(ctx, e, t, rec, &to, before, d); drifted || err != nil {
+		if undone, seen, drifted, err = x.prepareRollback(ctx, e, u, rec, &to, before, d); drifted || err != nil {
 			return undone, err
 		}
 	}
@@ -130,11 +131,16 @@ func noteUnended(t *journal.Token, undone activities.Undone) (activities.Undone,
 
 // prepareRollback looks for drift, and checks that the rollback can do what it has to, before anything is touched. Seen is what may be
 // overwritten in volumes.
-func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, t *journal.Token, rec stepRecord, to *checkpoint.Rollback, before manifest.Manifest, d activities.Decision) (undone activities.Undone, seen manifest.Manifest, drifted bool, err error) {
+func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, u *undoing, rec stepRecord, to *checkpoint.Rollback, before manifest.Manifest, d activities.Decision) (undone activities.Undone, seen manifest.Manifest, drifted bool, err error) {
+	t := u.Token
 	now, present, err := x.viewUndisturbed(ctx, t, rec, e.Token)
 	if err != nil {
 		return undone, nil, false, err
 	}
+	if u.left != nil {
+		now.After = u.left
+	}
+	u.left = now.After
 	drift := now.Drift()
 	if drift != nil && d.Force != drift.Digest {
 		// Another call of this undo may have begun since; then what was seen may be its doing.
