@@ -5,7 +5,7 @@
 // alive or dead; an undo waits until no other step holds it. A step that only reads takes none.
 //
 // The leases of a container are numbered documents, each written once: whoever wrote the last one holds the lease. Each record says
-// whose lease was the one before, so that the steps in a container are a chain: see [Leases.FindLater].
+// whose lease was the one before, so that the steps in a container are a chain: see [Leases.CheckLater].
 package lease
 
 import (

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +37,7 @@ type Server struct {
 	program string
 	options []string
 	process *exec.Cmd
-	ended   chan struct{} // closed when the process has ended
+	ended   <-chan struct{} // closed when the process has ended
 	names   atomic.Int64
 }
 
@@ -142,28 +141,14 @@ func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 // launch starts the server, which ends with this process.
 func (s *Server) launch() error {
 	s.process = s.command(s.program, s.options...)
-	attr := *s.attr
-	attr.Pdeathsig = syscall.SIGQUIT
-	s.process.SysProcAttr = &attr
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	s.process.Stdout, s.process.Stderr = log, log
-	s.ended = make(chan struct{})
-	process, ended, started := s.process, s.ended, make(chan error)
-	go func() {
-		runtime.LockOSThread() // the signal comes when the thread ends that has started the server
-		defer runtime.UnlockOSThread()
-		defer close(ended)
-		err := process.Start()
-		started <- err
-		if err == nil {
-			_ = process.Wait() // its log says why
-		}
-	}()
-	return <-started
+	s.ended, err = testrun.StartChild(s.process, syscall.SIGQUIT)
+	return err
 }
 
 // startLimit is how long a server may take until it answers.

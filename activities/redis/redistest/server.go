@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +29,7 @@ type Server struct {
 	dir     string
 	options []string
 	process *exec.Cmd
-	ended   chan struct{} // closed when the process has ended
+	ended   <-chan struct{} // closed when the process has ended
 	names   atomic.Int64
 }
 
@@ -111,20 +110,8 @@ const startLimit = time.Minute
 // Restart starts a server that was killed, and returns when it answers.
 func (s *Server) Restart() error {
 	s.process = exec.Command("redis-server", s.options...)
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	s.ended = make(chan struct{})
-	process, ended, started := s.process, s.ended, make(chan error)
-	go func() {
-		runtime.LockOSThread() // the signal comes when the thread ends that has started the server
-		defer runtime.UnlockOSThread()
-		defer close(ended)
-		err := process.Start()
-		started <- err
-		if err == nil {
-			_ = process.Wait() // its log says why
-		}
-	}()
-	if err := <-started; err != nil {
+	var err error
+	if s.ended, err = testrun.StartChild(s.process, syscall.SIGKILL); err != nil {
 		return err
 	}
 	again := time.NewTicker(10 * time.Millisecond)
@@ -137,7 +124,7 @@ func (s *Server) Restart() error {
 			return nil
 		}
 		select {
-		case <-ended:
+		case <-s.ended:
 			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 			return fmt.Errorf("the server does not start: %s", said)
 		default:
