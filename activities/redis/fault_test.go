@@ -134,6 +134,7 @@ type proxy struct {
 	text     string
 	answered bool
 	found    func()        // called before the server gets that request
+	read     func()        // called for each piece of a request
 	ended    chan struct{} // closed when that line is cut
 }
 
@@ -182,6 +183,9 @@ func (p proxy) serve(from net.Conn, socket string) {
 		n, err := from.Read(buffer)
 		if err != nil {
 			break
+		}
+		if p.read != nil {
+			p.read()
 		}
 		if bytes.Contains(buffer[:n], []byte(p.text)) {
 			cut.Store(true)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	client "github.com/redis/go-redis/v9"
+
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
@@ -36,6 +38,9 @@ func (w records) each(ctx context.Context, do func(*connection) error) (problems
 // listed are the fields of a token that a listing reads: all but the contents of keys.
 var listed = []string{"state", "entry", "owner", "since", "committed", "until", "begun", "ended", "released", "holders", "bytes", "forgotten"}
 
+// listedAtOnce is how many records a listing asks for in one round trip.
+const listedAtOnce = 200
+
 // Records lists the tokens of all journals.
 func (w records) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
 	problems = w.each(ctx, func(c *connection) error {
@@ -43,45 +48,88 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 		if err != nil {
 			return c.explain(err)
 		}
-		for _, each := range fields {
-			token, isToken := strings.CutSuffix(each, ":state")
-			if !isToken {
-				continue
-			}
-			values, err := c.readFields(token, listed...)
+		for tokens := range slices.Chunk(remembered(fields), listedAtOnce) {
+			values, err := c.readAll(tokens)
 			if err != nil {
 				return err
 			}
-			if values["forgotten"] != "" {
-				continue
+			for i, token := range tokens {
+				if values[i]["state"] == "" || values[i]["forgotten"] != "" { // since the listing began
+					continue
+				}
+				r, err := readRecord(values[i])
+				if err != nil {
+					problems = append(problems, fmt.Errorf("database %s: token %s: %w", c.name, token, err))
+					continue
+				}
+				all = append(all, r)
 			}
-			r, err := readRecord(values)
-			if err != nil {
-				problems = append(problems, fmt.Errorf("database %s: token %s: %w", c.name, token, err))
-				continue
-			}
-			all = append(all, r)
 		}
 		return nil
 	})
 	return all, problems, nil
 }
 
-// readFields reads fields of a token; those that are not there are empty.
-func (c *connection) readFields(token string, names ...string) (map[string]string, error) {
+// remembered are the tokens of a journal with these fields, except for those that are forgotten: there may be many, and they cost nothing.
+func remembered(fields []string) (tokens []string) {
+	isForgotten := map[string]bool{}
+	for _, each := range fields {
+		if token, forgotten := strings.CutSuffix(each, ":forgotten"); forgotten {
+			isForgotten[token] = true
+		}
+	}
+	for _, each := range fields {
+		if token, isToken := strings.CutSuffix(each, ":state"); isToken && !isForgotten[token] {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
+}
+
+// readAll reads what a listing needs of tokens in one round trip.
+func (c *connection) readAll(tokens []string) ([]map[string]string, error) {
+	replies := make([]*client.SliceCmd, len(tokens))
+	_, err := c.client.Pipelined(c.ctx, func(p client.Pipeliner) error {
+		for i, token := range tokens {
+			replies[i] = p.HMGet(c.ctx, journalKey, fieldsOf(token, listed)...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	all := make([]map[string]string, len(tokens))
+	for i, reply := range replies {
+		all[i] = named(listed, reply.Val())
+	}
+	return all, nil
+}
+
+// fieldsOf are the names that fields of a token have in the journal.
+func fieldsOf(token string, names []string) []string {
 	fields := make([]string, len(names))
 	for i, name := range names {
 		fields[i] = token + ":" + name
 	}
-	values, err := c.client.HMGet(c.ctx, journalKey, fields...).Result()
+	return fields
+}
+
+// named are the values of fields by their names.
+func named(names []string, values answer) map[string]string {
+	found := map[string]string{}
+	for i, name := range names {
+		found[name] = values.text(i)
+	}
+	return found
+}
+
+// readFields reads fields of a token; those that are not there are empty.
+func (c *connection) readFields(token string, names ...string) (map[string]string, error) {
+	values, err := c.client.HMGet(c.ctx, journalKey, fieldsOf(token, names)...).Result()
 	if err != nil {
 		return nil, c.explain(err)
 	}
-	found := map[string]string{}
-	for i, name := range names {
-		found[name] = answer(values).text(i)
-	}
-	return found, nil
+	return named(names, values), nil
 }
 
 func readRecord(v map[string]string) (activities.Record, error) {

@@ -1,10 +1,10 @@
 // Package crash is the crash matrix: random tasks over all worlds, several side by side on several workers, while workers
 // are killed at random moments and at every labelled point, frozen and thawed when all is over, the Temporal server is
 // killed and started again, tasks are ended with nothing undone and recovered by another workflow, or rolled back when they
-// have committed, and redone, the ways to the container engine and to a PostgreSQL server stall or break off, that server is
-// killed and started again, and Stripe drops connections before or after it has acted. After each task its world is looked at by code that shares nothing with the worlds' own Observe
-// (package found, and the looks in this package): either everything was applied exactly once, or all is as before, or the
-// report names exactly what is not.
+// have committed, and redone, the ways to the container engine and to the servers of databases stall or break off, these servers are
+// killed and started again, and Stripe drops connections before or after it has acted. After each task its world is looked at by
+// code that shares nothing with the worlds' own Observe (package found, and the looks in this package): either everything was
+// applied exactly once, or all is as before, or the report names exactly what is not.
 //
 //	lost      a change that should be undone and is there, or a committed one that is not, and no report names it
 //	doubled   what was done twice

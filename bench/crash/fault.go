@@ -16,6 +16,7 @@ import (
 type fault struct {
 	Kind  kind
 	Host  int           // the host that it hits
+	World string        // the world whose server of databases it hits
 	After time.Duration // since the task was started; a fault at a point is armed before
 	For   time.Duration
 	// At is the point, and Nth counts, from 1, how often processes of the host reach it until the fault strikes.
@@ -26,6 +27,9 @@ type fault struct {
 func (f fault) String() string {
 	if f.At != "" {
 		return fmt.Sprintf("%s crash-%d at %s (%d)", f.Kind, f.Host, f.At, f.Nth)
+	}
+	if f.World != "" {
+		return fmt.Sprintf("%s of %s after %s for %s", f.Kind, f.World, f.After.Round(time.Millisecond), f.For.Round(time.Millisecond))
 	}
 	return fmt.Sprintf("%s crash-%d after %s for %s", f.Kind, f.Host, f.After.Round(time.Millisecond), f.For.Round(time.Millisecond))
 }
@@ -48,7 +52,7 @@ const (
 	dropAfter   kind = "stripe after"  // or after
 	killCalls   kind = "kill calls"    // the processes that work on the host's SQLite databases
 
-	killDatabase  kind = "kill database"  // the PostgreSQL server, and start it again
+	killDatabase  kind = "kill database"  // the server of a world, and start it again
 	stallDatabase kind = "stall database" // it answers nothing for a while
 	dropDatabase  kind = "drop database"  // every connection to it breaks
 )
@@ -87,13 +91,13 @@ var injectors = map[kind]func(context.Context, *run, fault) error{
 		r.fleet.members[f.Host].killThose("unwind-sqlite")
 		return nil
 	},
-	killDatabase: func(ctx context.Context, r *run, f fault) error { return r.restartPostgres(ctx, f.For) },
+	killDatabase: func(ctx context.Context, r *run, f fault) error { return r.restartDatabase(ctx, f.World, f.For) },
 	stallDatabase: func(ctx context.Context, r *run, f fault) error {
-		r.postgres.wire.stall(ctx, f.For)
+		r.databases[f.World].wire.stall(ctx, f.For)
 		return nil
 	},
-	dropDatabase: func(_ context.Context, r *run, _ fault) error {
-		r.postgres.wire.drop()
+	dropDatabase: func(_ context.Context, r *run, f fault) error {
+		r.databases[f.World].wire.drop()
 		return nil
 	},
 	dropBefore: func(_ context.Context, r *run, f fault) error { return r.dropStripe(emulator.DropBefore, f.Nth) },
@@ -147,10 +151,12 @@ func (p plan) faults(r *rand.Rand, first target, all []target, hosts int) (fault
 	if p.uses("sqlite.") {
 		chance(3, fault{Kind: killCalls})
 	}
-	if p.uses("postgres.") {
-		chance(4, fault{Kind: killDatabase})
-		chance(4, fault{Kind: stallDatabase})
-		chance(4, fault{Kind: dropDatabase})
+	for _, world := range []string{"postgres", "redis"} {
+		if p.uses(world + ".") {
+			chance(4, fault{Kind: killDatabase, World: world})
+			chance(4, fault{Kind: stallDatabase, World: world})
+			chance(4, fault{Kind: dropDatabase, World: world})
+		}
 	}
 	return faults
 }

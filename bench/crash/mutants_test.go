@@ -12,12 +12,14 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/activities/point"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
+	"github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/testrun"
@@ -45,6 +47,7 @@ var mutants = map[string]Opener{
 type mutant struct {
 	activities.Action
 	files string // the root of the world of files
+	cache string // the address of the Redis database
 	apply func(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error)
 	undo  func(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error)
 }
@@ -86,15 +89,22 @@ func mutate(change func(mutant) mutant) Opener {
 		if c.Postgres != nil {
 			add(postgres.New(c.PostgresDatabases()))
 		}
+		cache := ""
+		if c.Redis != nil {
+			raw, err := os.ReadFile(strings.TrimPrefix(c.Secrets["CACHE_URL"], "file:"))
+			problems = append(problems, err)
+			cache = string(raw)
+			add(redis.New(redis.Config{Databases: map[string]redis.Database{appDatabase: {URL: func() (string, error) { return cache, nil }}}}))
+		}
 		if err := errors.Join(problems...); err != nil {
 			return c, nil, err
 		}
 		for _, w := range all {
 			for i, a := range w.Actions {
-				w.Actions[i] = change(mutant{Action: a, files: c.File.Roots[0]})
+				w.Actions[i] = change(mutant{Action: a, files: c.File.Roots[0], cache: cache})
 			}
 		}
-		c.File, c.Stripe, c.SQLite, c.Postgres = nil, nil, nil, nil
+		c.File, c.Stripe, c.SQLite, c.Postgres, c.Redis = nil, nil, nil, nil, nil
 		return c, all, nil
 	}
 }
@@ -124,16 +134,39 @@ func dropsTheRegistration(m mutant, ctx context.Context, e activities.Entry, d a
 // losesItsRecord dies in the middle of a change, and its record is not on the disk.
 func losesItsRecord(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
 	result, err := m.Action.Apply(ctx, e, s, want)
-	if err == nil && m.Spec().Name == "file.write" {
-		if os.Mkdir(filepath.Join(m.files, "..", "lost-"+e.Token), 0o700) == nil { // the first time
-			at, _ := filepath.Glob(filepath.Join(m.files, ".unwind", "journal", "*", e.Token))
-			for _, folder := range at {
-				_ = os.RemoveAll(folder)
-			}
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	first := func() bool { return os.Mkdir(filepath.Join(m.files, "..", "lost-"+e.Token), 0o700) == nil }
+	switch name := m.Spec().Name; {
+	case err != nil:
+	case name == "file.write" && m.cache == "" && first():
+		at, _ := filepath.Glob(filepath.Join(m.files, ".unwind", "journal", "*", e.Token))
+		for _, folder := range at {
+			_ = os.RemoveAll(folder)
 		}
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case name == "redis.exec" && first():
+		if err := m.forgetInRedis(e.Token); err != nil {
+			return result, err
+		}
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
 	return result, err
+}
+
+// forgetInRedis removes all that the journal has of a token.
+func (m mutant) forgetInRedis(token string) error {
+	options, err := client.ParseURL(m.cache)
+	if err != nil {
+		return err
+	}
+	c := client.NewClient(options)
+	defer c.Close()
+	fields, err := c.HKeys(context.Background(), "unwind:journal").Result()
+	for _, field := range fields {
+		if strings.HasPrefix(field, token+":") {
+			err = errors.Join(err, c.HDel(context.Background(), "unwind:journal", field).Err())
+		}
+	}
+	return err
 }
 
 func doublesTheEffect(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
@@ -207,6 +240,10 @@ func TestMutantsAreFound(t *testing.T) {
 		{"drops a registration", fails, stays, nil, 100, &inPostgres{Alters: true}, lost},
 		{"redoes nothing", commits, redone, nil, 100, &inSQLite{Alters: true}, lost},
 		{"redoes nothing", commits, redone, nil, 100, &inPostgres{}, lost},
+		{"forgets the fence", fails, stays, []fault{{Kind: freezeAt, At: "redis.exec:looked", Nth: 1}}, 1, &inRedis{}, lost},
+		{"loses its record", fails, stays, nil, 100, &inRedis{}, lost},
+		{"drops a registration", fails, stays, nil, 100, &inRedis{Flushes: true}, lost},
+		{"redoes nothing", commits, redone, nil, 100, &inRedis{}, lost},
 		{"never comes back", fails, stays, nil, 100, &files{}, func(f Figures) int { return f.Blocked }},
 	} {
 		world := activities.WorldOf(c.part.actions()[0])

@@ -150,6 +150,8 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 		return s
 	case "postgres":
 		return drawPostgres(r)
+	case "redis":
+		return drawRedis(r)
 	}
 	var kinds []string
 	for kind, steps := range purchases {
@@ -171,7 +173,7 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 // anyPart is a part of any world, the costly ones less often.
 func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 	for {
-		switch n := r.IntN(27); {
+		switch n := r.IntN(30); {
 		case n < 9:
 			return &files{Host: r.IntN(hosts), Deletes: r.IntN(3) == 0}
 		case n < 16:
@@ -189,6 +191,10 @@ func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 		case n < 25:
 			if slices.Contains(worlds, "sqlite") {
 				return drawSQLite(r, hosts)
+			}
+		case n < 28:
+			if slices.Contains(worlds, "redis") {
+				return drawRedis(r)
 			}
 		default:
 			if slices.Contains(worlds, "terraform") {

@@ -104,6 +104,11 @@ var points = map[string]map[phase]string{
 		forward:   "journal recorded performed complete committed",
 		unwinding: "undo-begun fenced removed restored outcome",
 	},
+	"redis.exec": {
+		planning:  "planned",
+		forward:   "looked applied",
+		unwinding: "undo-begun fenced restored",
+	},
 
 	"terraform.apply":      {forward: "planned recorded applied left done"},
 	"terraform.front":      {forward: "ready passed-on"},

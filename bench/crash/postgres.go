@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -62,11 +60,9 @@ func inSchema(schema, statements string) string {
 type postgresServer struct {
 	*postgrestest.Server
 
-	wire *wire // the workers' way to it
 	// before and after are the dumps of a schema; after is that of twins in which the statements ran without us, by whether they alter.
-	before   string
-	after    map[bool]string
-	starting sync.Mutex // one restart at a time
+	before string
+	after  map[bool]string
 }
 
 // The databases.
@@ -106,12 +102,11 @@ func (r *run) setPostgres(ctx context.Context) (err error) {
 		return err
 	}
 	var dialer net.Dialer
-	if p.wire, err = newWire("unix", filepath.Join(dir, socket), func(ctx context.Context) (net.Conn, error) {
+	if err := r.serveDatabase("postgres", p, "unix", filepath.Join(dir, socket), func(ctx context.Context) (net.Conn, error) {
 		return dialer.DialContext(ctx, "unix", filepath.Join(p.Folder(), socket))
 	}); err != nil {
 		return err
 	}
-	r.closers = append(r.closers, func() error { p.wire.close(); return nil })
 	dsn := filepath.Join(r.dir, "dsn")
 	if err := os.WriteFile(dsn, []byte(strings.Replace(p.DSN(appDatabase), p.Folder(), dir, 1)), 0o600); err != nil {
 		return err
@@ -121,16 +116,6 @@ func (r *run) setPostgres(ctx context.Context) (err error) {
 		m.Postgres = &host.PostgresConfig{Databases: map[string]host.PostgresDatabase{appDatabase: {DSN: "APP_DSN"}}}
 	}
 	return nil
-}
-
-// insist does something again for as long as the server may be starting.
-func insist(ctx context.Context, do func() error) error {
-	for began := time.Now(); ; pause(ctx, again) {
-		err := do()
-		if err == nil || ctx.Err() != nil || time.Since(began) > time.Minute {
-			return err
-		}
-	}
 }
 
 // run runs each of some texts of statements in a transaction.
@@ -161,26 +146,10 @@ func (p *postgresServer) dump(database, schema string) (string, error) {
 	return strings.ReplaceAll(text, schema, "s"), err
 }
 
-// restartPostgres kills the server, and starts it again after a while.
-func (r *run) restartPostgres(ctx context.Context, after time.Duration) error {
-	r.postgres.starting.Lock()
-	defer r.postgres.starting.Unlock()
-	r.postgres.Kill()
-	r.kills.Add(1)
-	pause(ctx, after)
-	if err := r.postgres.Restart(); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	r.figures.Databases++
-	r.mu.Unlock()
-	return nil
-}
-
-// lingering are our connections to the database that are left over when all workers have ended. They may take a moment to end.
+// lingering are our connections to the database that are left over when all workers have ended.
 func (p *postgresServer) lingering(ctx context.Context) (left []string, err error) {
-	for began := time.Now(); ; pause(ctx, again) {
-		err := p.connected(ctx, p.Admin(appDatabase), func(conn *pgx.Conn) error {
+	return untilNone(ctx, func() (left []string, err error) {
+		err = p.connected(ctx, p.Admin(appDatabase), func(conn *pgx.Conn) error {
 			rows, err := conn.Query(ctx, "SELECT format('connection %s of the server is left over: %s, %s', pid, application_name, query) FROM pg_stat_activity WHERE application_name LIKE 'unwind%'")
 			if err != nil {
 				return err
@@ -188,10 +157,8 @@ func (p *postgresServer) lingering(ctx context.Context) (left []string, err erro
 			left, err = pgx.CollectRows(rows, pgx.RowTo[string])
 			return err
 		})
-		if err != nil || len(left) == 0 || time.Since(began) > stopLimit {
-			return left, err
-		}
-	}
+		return left, err
+	})
 }
 
 func (p *inPostgres) name(n int) { p.id = fmt.Sprintf("postgres-%d", n) }

@@ -27,6 +27,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -45,7 +46,7 @@ type Options struct {
 	Patience time.Duration
 	// Hosts is how many workers there are, Side how many tasks run side by side. Default to 3 and 6.
 	Hosts, Side int
-	// Worlds are those that tasks use. Defaults to file, stripe and those of container, terraform, sqlite and postgres that the machine has.
+	// Worlds are those that tasks use. Defaults to file, stripe and those of container, terraform, sqlite, postgres and redis that the machine has.
 	Worlds []string
 	// Log gets a line for each task. Defaults to nowhere.
 	Log io.Writer
@@ -88,7 +89,9 @@ func (o Options) WithDefaults() Options {
 
 // missing says, of each world that not every machine has, why this one has not; nil where it has.
 func missing() map[string]error {
-	return map[string]error{"container": hasEngine(), "terraform": hasTerraform(), "sqlite": hasSQLite(), "postgres": postgrestest.Missing()}
+	return map[string]error{
+		"container": hasEngine(), "terraform": hasTerraform(), "sqlite": hasSQLite(), "postgres": postgrestest.Missing(), "redis": redistest.Missing(),
+	}
 }
 
 func hasEngine() error {
@@ -110,7 +113,7 @@ func hasTerraform() error {
 
 // Figures are the results of a run.
 type Figures struct {
-	// Kills counts processes that were killed: workers, supervisors at points of their own, calls of SQLite, and the PostgreSQL server.
+	// Kills counts processes that were killed: workers, supervisors at points of their own, calls of SQLite, and servers of databases.
 	Kills    int `json:"kills"`
 	Lost     int `json:"lost"`
 	Doubled  int `json:"doubled"`
@@ -129,7 +132,7 @@ type Figures struct {
 	Named int `json:"named"`
 	// Frozen counts workers that were stopped at a point and resumed when their task was over.
 	Frozen int `json:"frozen"`
-	// Servers counts restarts of the Temporal server, Databases those of the PostgreSQL server.
+	// Servers counts restarts of the Temporal server, Databases those of servers of databases.
 	Servers   int `json:"servers"`
 	Databases int `json:"databases"`
 	// Points counts the labelled points at which a process broke, Of those that there are.
@@ -148,11 +151,14 @@ type run struct {
 	fleet    *fleet
 	emulator *emulator.Emulator
 	postgres *postgresServer
-	engine   *docker.Client
-	wire     *wire
-	image    string
-	prior    *prior
-	closers  []func() error
+	redis    *redisServer
+	// databases are the servers of databases, by their world.
+	databases map[string]*database
+	engine    *docker.Client
+	wire      *wire
+	image     string
+	prior     *prior
+	closers   []func() error
 
 	kills atomic.Int64
 	truce truce
@@ -165,7 +171,7 @@ type run struct {
 // Run plays tasks until enough processes were killed.
 func Run(ctx context.Context, o Options) (f Figures, err error) {
 	began := time.Now()
-	r := &run{Options: o.WithDefaults()}
+	r := &run{Options: o.WithDefaults(), databases: map[string]*database{}}
 	defer func() {
 		for _, each := range slices.Backward(r.closers) {
 			err = errors.Join(err, each())
@@ -215,7 +221,9 @@ func (r *run) setStage(ctx context.Context) (err error) {
 	}
 	r.closers = append(r.closers, func() error { r.client.Close(); return nil })
 	r.fleet = muster(r.Hosts, r.dir, r.Seed, &r.kills)
-	for world, set := range map[string]func(context.Context) error{"stripe": r.setStripe, "container": r.setEngine, "terraform": r.setTerraform, "sqlite": r.setSQLite, "postgres": r.setPostgres} {
+	for world, set := range map[string]func(context.Context) error{
+		"stripe": r.setStripe, "container": r.setEngine, "terraform": r.setTerraform, "sqlite": r.setSQLite, "postgres": r.setPostgres, "redis": r.setRedis,
+	} {
 		if slices.Contains(r.Worlds, world) {
 			if err := set(ctx); err != nil {
 				return fmt.Errorf("world %s: %w", world, err)
@@ -394,8 +402,8 @@ func (r *run) close() error {
 		v.Orphaned = append(v.Orphaned, left...)
 	}
 	v.Orphaned = append(v.Orphaned, r.processes()...)
-	if r.postgres != nil {
-		left, err := r.postgres.lingering(context.Background())
+	for _, d := range r.databases {
+		left, err := d.lingering(context.Background())
 		if err != nil {
 			return err
 		}

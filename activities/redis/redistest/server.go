@@ -186,8 +186,11 @@ func Run(t testing.TB, c *client.Client, lines ...string) {
 
 // Dump is what a database holds, except for what is ours: each key with its type, its content and the time at which it expires. It reads by
 // commands of each type, and not by DUMP, whose bytes depend on how the server stores a value.
-func Dump(ctx context.Context, c *client.Client) (string, error) {
-	keys, err := c.Keys(ctx, "*").Result()
+func Dump(ctx context.Context, c *client.Client) (string, error) { return DumpKeys(ctx, c, "*") }
+
+// DumpKeys is what Dump says of the keys that match a pattern.
+func DumpKeys(ctx context.Context, c *client.Client, pattern string) (string, error) {
+	keys, err := c.Keys(ctx, pattern).Result()
 	if err != nil {
 		return "", err
 	}
