@@ -55,6 +55,8 @@ type Entry struct {
 	// Redoes is the token of an earlier, rolled-back generation of the step, which this forward repeats. A world that has
 	// kept what the rollback removed restores exactly that; others run the forward again.
 	Redoes string `json:"redoes,omitempty"`
+	// Generation says which try of its step this is; absent for the first.
+	Generation int `json:"generation,omitempty"`
 	// Corrected means that a person has given the step other parameters than its task's document.
 	Corrected bool `json:"corrected,omitempty"`
 	// Since is when the entry was made: nothing of the step is older. A world whose record is a remote service searches from

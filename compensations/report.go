@@ -69,7 +69,7 @@ const MaxReported = 200
 type StepReport struct {
 	Step   string `json:"step"`
 	Action string `json:"action,omitempty"`
-	// Try says which time it was done, from 1, where the step has more than one row.
+	// Try says which try of the step the row is about, from 1, where there was more than one.
 	Try int `json:"try,omitempty"`
 	// State is the step's own state, such as done or failed, or an UndoState while it unwinds.
 	State string `json:"state"`
@@ -139,7 +139,7 @@ func (s StepReport) Clean() bool {
 
 func (it *item) report() StepReport {
 	r := StepReport{
-		Step: it.entry.Step, Action: it.entry.Action, State: string(it.state),
+		Step: it.entry.Step, Action: it.entry.Action, Try: it.entry.Generation, State: string(it.state),
 		Outcome: it.Undone.Outcome, Observed: it.Undone.Observed, Losses: it.Undone.Losses, Drift: it.Undone.Drift,
 		Notes: it.Notes, Took: it.Undone.Took,
 	}

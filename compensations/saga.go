@@ -135,11 +135,16 @@ func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 	if step.Keep == activities.DefaultKeep {
 		step.Keep = 0
 	}
+	generation := 0
+	if step.Generation > 1 {
+		generation = step.Generation
+	}
 	e, fresh := s.ledger.Push(activities.Entry{
 		Step: step.ID, Action: step.Action, UndoType: step.Undo,
 		Token: activities.NewToken(s.options.Identity, step.ID, max(1, step.Generation)), Since: workflow.Now(ctx).UTC().Truncate(time.Second),
 		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Params: step.Params, UndoOutputs: step.UndoOutputs, Policy: policy.Compact(),
-		Savepoint: step.Savepoint, Pivot: step.Pivot, Commits: step.Commits, Keep: step.Keep, Pinned: step.Pinned, Redoes: step.Redoes, Corrected: step.Corrected,
+		Savepoint: step.Savepoint, Pivot: step.Pivot, Commits: step.Commits, Keep: step.Keep, Pinned: step.Pinned, Redoes: step.Redoes,
+		Generation: generation, Corrected: step.Corrected,
 	})
 	if !fresh && (e.Action != step.Action || e.UndoType != step.Undo) {
 		panic(fmt.Sprintf("compensations: step %q is registered already, with undo %q", step.ID, e.UndoType))
@@ -201,7 +206,7 @@ func (s *Saga) Report() Report {
 	r := Report{Status: Open, Notes: s.inbox.Ignored().Notes()}
 	r.Steps = append(r.Steps, s.past.Steps...)
 	for _, e := range s.ledger.Entries() {
-		r.Steps = append(r.Steps, StepReport{Step: e.Step, Action: e.Action, State: string(Registered)})
+		r.Steps = append(r.Steps, StepReport{Step: e.Step, Action: e.Action, Try: e.Generation, State: string(Registered)})
 	}
 	return r
 }

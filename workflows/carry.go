@@ -68,6 +68,7 @@ type StepCarry struct {
 	Park       *ParkCarry        `json:"park,omitempty"`
 	Corrected  bool              `json:"corrected,omitempty"`
 	Notes      []string          `json:"notes,omitempty"`
+	Tried      []Tried           `json:"tried,omitempty"`
 	Error      string            `json:"error,omitempty"`
 }
 
@@ -199,7 +200,8 @@ func (r *stepRunner) carryStep(c *Carry, s *stepRun) {
 // toCarry returns the state of the step, and whether it has begun.
 func (s *stepRun) toCarry() (c StepCarry, begun bool) {
 	c = StepCarry{
-		Generation: s.generation, Seq: s.seq, Openings: s.openings, Approved: s.approved, Notes: s.view.Notes, Error: s.view.Error, Corrected: s.corrected,
+		Generation: s.generation, Seq: s.seq, Openings: s.openings, Approved: s.approved, Notes: s.view.Notes, Tried: s.view.Tried,
+		Error: s.view.Error, Corrected: s.corrected,
 	}
 	if s.isOver() {
 		c.State = s.view.State
@@ -218,7 +220,10 @@ func (s *stepRun) toCarry() (c StepCarry, begun bool) {
 
 func (s *stepRun) resume(c StepCarry) {
 	s.generation, s.seq, s.openings, s.approved = c.Generation, c.Seq, c.Openings, c.Approved
-	s.view.Notes, s.view.Error, s.corrected = c.Notes, c.Error, c.Corrected
+	s.view.Notes, s.view.Tried, s.view.Error, s.corrected = c.Notes, c.Tried, c.Error, c.Corrected
+	if c.Generation > 1 {
+		s.view.Try = c.Generation
+	}
 	if c.State != "" {
 		s.view.State = c.State
 	}

@@ -65,7 +65,7 @@ func (c *Carry) shorten(n int) {
 	c.Past = slices.Clone(c.Past)
 	for i := range c.Past {
 		v := &c.Past[i]
-		v.Summary, v.Error, v.Notes = clip(v.Summary, n), clip(v.Error, n), clipAll(v.Notes, n)
+		v.Summary, v.Error, v.Notes, v.Tried = clip(v.Summary, n), clip(v.Error, n), clipAll(v.Notes, n), shortenTried(v.Tried, n)
 	}
 	if c.Session != nil && n <= maxName {
 		session := *c.Session
@@ -74,7 +74,7 @@ func (c *Carry) shorten(n int) {
 	}
 	c.Steps = maps.Clone(c.Steps)
 	for id, s := range c.Steps {
-		s.Error, s.Notes, s.Gate = clip(s.Error, n), clipAll(s.Notes, n), s.Gate.shorten(n)
+		s.Error, s.Notes, s.Tried, s.Gate = clip(s.Error, n), clipAll(s.Notes, n), shortenTried(s.Tried, n), s.Gate.shorten(n)
 		c.Steps[id] = s
 	}
 	if more := len(c.Notes) - maxCarriedNotes; more > 0 {
@@ -93,6 +93,14 @@ func (g *GateCarry) shorten(n int) *GateCarry {
 	c.Summary, c.Diff, c.Undo = clip(c.Summary, n), activities.HeadDiff(c.Diff, n), clip(c.Undo, n)
 	c.Losses, c.Facts, c.Keys = clipAll(c.Losses, n), clipAll(c.Facts, n), clipAll(c.Keys, n)
 	return &short
+}
+
+func shortenTried(tried []Tried, n int) []Tried {
+	tried = slices.Clone(tried)
+	for i := range tried {
+		tried[i].Notes = clipAll(tried[i].Notes, n)
+	}
+	return tried
 }
 
 func clipAll(texts []string, n int) []string {

@@ -35,7 +35,7 @@ func asking(tries *[]activities.Forward) *world {
 			*tries = append(*tries, f)
 		}
 		if string(f.Step.With) == `{"path":"/right"}` {
-			return activities.Result{}, nil
+			return activities.Result{Notes: []string{"ran once"}}, nil
 		}
 		return activities.Result{}, errNo
 	}
@@ -122,9 +122,9 @@ func TestAParkedStepIsCorrectedAndRunsAgainUnderANewToken(t *testing.T) {
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Equal(t, []string{"a done ", "b settled restored", "b settled restored", "b done ", "c done ", "d done "}, outcomes(report))
 	require.Equal(t, []string{
-		"try 1 failed and was parked: CheckFailed: no", "retry by ann: I looked",
-		"try 2 failed and was parked: CheckFailed: no", "retry by ann (changed: path): I looked",
-	}, notesOf(report, "b"))
+		"1: try 1 failed and was parked: CheckFailed: no", "1: retry by ann: I looked",
+		"2: try 2 failed and was parked: CheckFailed: no", "2: retry by ann (changed: path): I looked", "3: ran once",
+	}, notesByTry(report, "b"))
 	require.Len(t, tries, 3)
 	var tokens []string
 	for _, f := range tries {
@@ -358,7 +358,7 @@ func TestAParkedStepStaysParkedAcrossRuns(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2, l.runs)
 		require.Equal(t, append(slices.Clone(triedOnce), "do b", "do c"), sortRange(l.world.calls, 1, 3))
-		require.Equal(t, []string{"try 1 failed and was parked: CheckFailed: no", "retry by ann (changed: path): I looked"}, notesOf(report, "b"))
+		require.Equal(t, []string{"1: try 1 failed and was parked: CheckFailed: no", "1: retry by ann (changed: path): I looked", "2: ran once"}, notesByTry(report, "b"))
 		requireAlertOfB(t, &alerts)
 	}
 }

@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -75,6 +76,19 @@ func notesOf(r compensations.Report, step string) []string {
 	for _, s := range r.Steps {
 		if s.Step == step {
 			notes = append(notes, s.Notes...)
+		}
+	}
+	return notes
+}
+
+// notesByTry returns the notes in all rows of a step, each after the try that its row is about.
+func notesByTry(r compensations.Report, step string) []string {
+	var notes []string
+	for _, s := range r.Steps {
+		if s.Step == step {
+			for _, note := range s.Notes {
+				notes = append(notes, fmt.Sprintf("%d: %s", s.Try, note))
+			}
 		}
 	}
 	return notes

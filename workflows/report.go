@@ -46,34 +46,59 @@ func (t *agentTask) completeReport(ctx workflow.Context, r *compensations.Report
 
 // addToReport adds what the forwards did, and the steps that were never on the ledger.
 func (c *schedule) addToReport(r *compensations.Report, committed bool) {
-	reported := make(map[string]int, len(r.Steps))
+	rows, last := make(map[stepTry]int, len(r.Steps)), make(map[string]int, len(r.Steps))
 	for i, s := range r.Steps {
-		reported[s.Step] = i // the last row: earlier rows are about earlier generations
+		rows[stepTry{s.Step, max(1, s.Try)}], last[s.Step] = i, i
 	}
 	addStep := func(v StepView) {
-		i, isReported := reported[v.ID]
+		i, isReported := last[v.ID]
 		if !isReported || v.State == Done && committed {
-			r.Steps = append(r.Steps, compensations.StepReport{Step: v.ID, Action: v.Uses, State: string(v.State), Took: v.Ended.Sub(v.Began)})
+			r.Steps = append(r.Steps, compensations.StepReport{Step: v.ID, Action: v.Uses, Try: v.Try, State: string(v.State), Took: v.Ended.Sub(v.Began)})
 			i = len(r.Steps) - 1
+			rows[stepTry{v.ID, max(1, v.Try)}] = i
 		}
-		r.Steps[i].Summary = v.Summary
-		if v.Error != "" {
-			r.Steps[i].Summary = v.Error
-		}
-		r.Steps[i].Notes = append(append([]string(nil), v.Notes...), r.Steps[i].Notes...)
+		tellTries(r, v, i, rows)
 	}
 	for _, v := range c.past {
 		addStep(v)
 	}
 	areFew := c.done <= compensations.MaxReported
 	for _, s := range c.steps {
-		if _, isReported := reported[s.step.ID]; isReported || s.isNotable() || areFew {
+		if _, isReported := last[s.step.ID]; isReported || s.isNotable() || areFew {
 			addStep(s.view)
 		}
 	}
 	c.sortReport(r)
 	if !areFew && committed {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d steps are done; those with nothing to tell are not listed", c.done))
+	}
+}
+
+// stepTry is one try of a step.
+type stepTry struct {
+	step   string
+	number int
+}
+
+// tellTries adds what there is to tell of each try of a step to its row; to another one, with the number of the try, where it has none.
+func tellTries(r *compensations.Report, v StepView, other int, rows map[stepTry]int) {
+	tries := v.Tries()
+	now := &tries[len(tries)-1]
+	if i, hasRow := rows[stepTry{v.ID, now.Try}]; hasRow {
+		r.Steps[i].Summary = cmp.Or(v.Error, v.Summary)
+	} else if v.Error != "" {
+		now.Notes = append(slices.Clip(now.Notes), v.Error)
+	}
+	for _, t := range slices.Backward(tries) {
+		i, hasRow := rows[stepTry{v.ID, t.Try}]
+		notes := slices.Clone(t.Notes)
+		if !hasRow {
+			i = other
+			for n := range notes {
+				notes[n] = t.Text(notes[n])
+			}
+		}
+		r.Steps[i].Notes = append(notes, r.Steps[i].Notes...)
 	}
 }
 
@@ -89,14 +114,13 @@ func (c *schedule) sortReport(r *compensations.Report) {
 		return -1
 	}
 	slices.SortStableFunc(r.Steps, func(a, b compensations.StepReport) int { return cmp.Compare(place(a), place(b)) })
-	tries := map[string]int{}
+	rows := map[string]int{}
 	for _, s := range r.Steps {
-		tries[s.Step]++
+		rows[s.Step]++
 	}
-	seen := map[string]int{}
 	for i, s := range r.Steps {
-		if seen[s.Step]++; tries[s.Step] > 1 {
-			r.Steps[i].Try = seen[s.Step]
+		if rows[s.Step] > 1 {
+			r.Steps[i].Try = max(1, s.Try)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (s *stepRun) isOver() bool {
 
 // isNotable reports whether a report must mention the step: it began and was not simply done.
 func (s *stepRun) isNotable() bool {
-	return s.view.State != NotStarted && (s.view.State != Done || len(s.view.Notes) > 0)
+	return s.view.State != NotStarted && (s.view.State != Done || len(s.view.Notes)+len(s.view.Tried) > 0)
 }
 
 // schedule holds the steps of a run and decides which of them may start. It is independent of Temporal.
@@ -173,7 +173,7 @@ func (c *schedule) restartStep(s *stepRun) {
 	}
 	s.generation++
 	s.err, s.rollback, s.undone, s.approved, s.seq, s.restarting = nil, nil, nil, "", 0, false
-	s.view = StepView{ID: s.view.ID, Name: s.view.Name, Uses: s.view.Uses, Host: s.view.Host, Notes: s.view.Notes}
+	s.view = s.view.Next(s.generation)
 	c.setState(s, NotStarted)
 }
 

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -76,14 +78,52 @@ type StepView struct {
 	Host    string    `json:"host,omitempty"`
 	// Waiting says which host the step waits for, while no worker takes it.
 	Waiting string `json:"waiting,omitempty"`
+	// Try says which try of the step this is, where it is not the first. Began, Ended and Notes are about this try.
+	Try int `json:"try,omitempty"`
 	// Began and Ended are zero until then.
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
 	Notes []string  `json:"notes,omitempty"`
+	// Tried are the earlier tries that have notes.
+	Tried []Tried `json:"tried,omitempty"`
 	// Outputs are what the step has returned, long ones cut in their middle; only in what a query answers.
 	Outputs map[string]any `json:"outputs,omitempty"`
 	// Progress is the last lines of what a step has told that is being planned, run or undone. No workflow knows them: see activities.Progress.
 	Progress []string `json:"progress,omitempty"`
+}
+
+// Tried is what there is to tell of an earlier try of a step.
+type Tried struct {
+	Try   int      `json:"try"`
+	Notes []string `json:"notes"`
+}
+
+// Text is a note where it stands apart from its try.
+func (t Tried) Text(note string) string { return fmt.Sprintf("in try %d: %s", t.Try, note) }
+
+// Next returns the view of a further try of the step.
+func (v StepView) Next(try int) StepView {
+	next := StepView{ID: v.ID, Name: v.Name, Uses: v.Uses, Host: v.Host, Try: try, Tried: v.Tried}
+	if len(v.Notes) > 0 {
+		next.Tried = append(slices.Clip(v.Tried), Tried{Try: max(1, v.Try), Notes: v.Notes})
+	}
+	return next
+}
+
+// Tries returns what there is to tell of all tries, the present one last.
+func (v StepView) Tries() []Tried {
+	return append(slices.Clip(v.Tried), Tried{Try: max(1, v.Try), Notes: v.Notes})
+}
+
+// AllNotes returns the notes of all tries. Those of earlier ones say which try they are about.
+func (v StepView) AllNotes() []string {
+	var all []string
+	for _, t := range v.Tried {
+		for _, note := range t.Notes {
+			all = append(all, t.Text(note))
+		}
+	}
+	return append(all, v.Notes...)
 }
 
 // GateView is a gate that waits for a person.

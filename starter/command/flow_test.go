@@ -508,5 +508,10 @@ func TestAStepThatFailsIsCorrectedByAPersonAndTheTaskGoesOn(t *testing.T) {
 	d.ok("resolve", id, "two", "--do", "retry", "--with", "fail=false", "--yes", "--why", "it works now")
 	out := d.ok("watch", id)
 	require.Contains(t, normal(out), "retry by ME (changed: fail): it works now")
+	for _, told := range []string{normal(out), normal(d.ok("show", id))} {
+		require.Contains(t, told, "two (try 1): retry by ME (changed: fail): it works now")
+		require.NotContains(t, told, "two (try 2): ", "nothing was said about it")
+	}
+	require.Contains(t, normal(d.ok("show", id, "two")), "try 2")
 	require.Equal(t, []string{"x", "y", "z"}, []string{d.world.get("a"), d.world.get("b"), d.world.get("c")})
 }

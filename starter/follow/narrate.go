@@ -23,12 +23,11 @@ type narrator struct {
 	// lines receives a line for each change, blocks what needs a person.
 	lines, blocks io.Writer
 
-	steps     map[string]workflows.StepState
-	notes     map[string]int
+	steps     map[stepTry]workflows.StepState
+	notes     map[noteOf]bool
 	gates     map[activities.Digest]bool
 	unwinding bool
-	undos     map[string]string
-	undoNotes map[string]int
+	undos     map[stepTry]string
 	parks     map[activities.Digest]bool
 	hosts     map[string]bool
 	ignored   int
@@ -37,9 +36,20 @@ type narrator struct {
 func newNarrator(server tasks.Server, t tasks.Run, lines, blocks io.Writer) *narrator {
 	return &narrator{
 		server: server, id: t.ID, started: t.Started, lines: lines, blocks: blocks,
-		steps: map[string]workflows.StepState{}, notes: map[string]int{}, gates: map[activities.Digest]bool{},
-		undos: map[string]string{}, undoNotes: map[string]int{}, parks: map[activities.Digest]bool{}, hosts: map[string]bool{},
+		steps: map[stepTry]workflows.StepState{}, notes: map[noteOf]bool{}, gates: map[activities.Digest]bool{},
+		undos: map[stepTry]string{}, parks: map[activities.Digest]bool{}, hosts: map[string]bool{},
 	}
+}
+
+// stepTry is one try of a step, noteOf what was told of it.
+type stepTry struct {
+	step   string
+	number int
+}
+
+type noteOf struct {
+	try  stepTry
+	note string
 }
 
 // narrate writes what is new in s, the state as of now.
@@ -84,11 +94,7 @@ func (n *narrator) narrate(s workflows.State, now time.Time) {
 	}
 	if s.Report != nil && s.Report.Status != compensations.Committed {
 		for _, u := range slices.Backward(s.Report.Steps) {
-			told := 0
-			if s.Phase == workflows.Closed {
-				told = n.notes[u.Step]
-			}
-			n.narrateUndo(u, told, now)
+			n.narrateUndo(u, now)
 		}
 	}
 	for _, why := range s.Ignored[min(n.ignored, len(s.Ignored)):] {
@@ -98,7 +104,8 @@ func (n *narrator) narrate(s workflows.State, now time.Time) {
 }
 
 func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
-	was, seen := n.steps[v.ID]
+	try := stepTry{v.ID, max(1, v.Try)}
+	was, seen := n.steps[try]
 	at := now
 	if !v.Ended.IsZero() {
 		at = v.Ended
@@ -107,14 +114,22 @@ func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
 	if !seen && (v.State == workflows.Done || v.State == workflows.StepFailed) && !v.Began.IsZero() {
 		n.writeLine(v.Began, v.ID, v.Uses, "started")
 	}
-	for _, note := range v.Notes[min(n.notes[v.ID], len(v.Notes)):] {
-		n.writeLine(at, v.ID, v.Uses, render.Note(note))
+	for _, t := range v.Tries() {
+		for _, note := range t.Notes {
+			text := note
+			if t.Try != try.number {
+				text = t.Text(note)
+			}
+			if n.isNew(stepTry{v.ID, t.Try}, note) {
+				n.writeLine(at, v.ID, v.Uses, render.Note(text))
+			}
+			n.isNew(try, t.Text(note)) // as a report tells it that has no row for its try
+		}
 	}
-	n.notes[v.ID] = max(n.notes[v.ID], len(v.Notes))
 	if v.State == "" || v.State == workflows.NotStarted || v.State == was {
 		return
 	}
-	n.steps[v.ID] = v.State
+	n.steps[try] = v.State
 	var text string
 	switch v.State {
 	case workflows.Planning:
@@ -163,16 +178,25 @@ func hasBegun(s workflows.State) bool {
 		s.Report != nil && slices.ContainsFunc(s.Report.Steps, tasks.Registered)
 }
 
-// narrateUndo writes what is new of one undo. The first told notes of the report are those of the forward, written before.
-func (n *narrator) narrateUndo(u compensations.StepReport, told int, now time.Time) {
+// isNew reports whether a note of a try was not told yet, and takes it as told.
+func (n *narrator) isNew(try stepTry, note string) bool {
+	of := noteOf{try, note}
+	isNew := !n.notes[of]
+	n.notes[of] = true
+	return isNew
+}
+
+// narrateUndo writes what is new of one undo. Notes of its forward are in its report too.
+func (n *narrator) narrateUndo(u compensations.StepReport, now time.Time) {
 	if !tasks.Registered(u) {
 		return
 	}
-	notes := u.Notes[min(told, len(u.Notes)):]
-	for _, note := range notes[min(n.undoNotes[u.Step], len(notes)):] {
-		n.writeLine(now, u.Step, u.Action, render.Note(note))
+	try := stepTry{u.Step, max(1, u.Try)}
+	for _, note := range u.Notes {
+		if n.isNew(try, note) {
+			n.writeLine(now, u.Step, u.Action, render.Note(note))
+		}
 	}
-	n.undoNotes[u.Step] = max(n.undoNotes[u.Step], len(notes))
 	if compensations.UndoState(u.State) == compensations.Parked && !n.parks[u.Digest] {
 		n.parks[u.Digest] = true
 		fmt.Fprintln(n.blocks)
@@ -180,10 +204,10 @@ func (n *narrator) narrateUndo(u compensations.StepReport, told int, now time.Ti
 		fmt.Fprintln(n.blocks)
 	}
 	key := u.State + " " + string(u.Outcome) + " " + u.Reason
-	if n.undos[u.Step] == key {
+	if n.undos[try] == key {
 		return
 	}
-	n.undos[u.Step] = key
+	n.undos[try] = key
 	var text string
 	switch compensations.UndoState(u.State) {
 	case compensations.Running:

@@ -3,8 +3,11 @@ package follow
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -97,6 +100,43 @@ func TestWhatWentByBeforeTheFirstLookIsToldInOrder(t *testing.T) {
 	n := newNarrator(storyServer, tasks.Run{ID: "t", Started: began}, &b, &b)
 	n.narrate(story()[7], after(time.Minute))
 	golden.Match(t, "narration-late", b.String())
+}
+
+// TestEachTryIsToldOnce: the tries of a step are told as they come, and the report at the end adds nothing to them.
+func TestEachTryIsToldOnce(t *testing.T) {
+	view := func(state workflows.StepState, try int, notes ...string) workflows.StepView {
+		return workflows.StepView{ID: "b", Uses: "file.write", State: state, Try: try, Notes: notes, Began: after(time.Second), Ended: after(2 * time.Second)}
+	}
+	first, second := view(workflows.Done, 0, "left 1"), view(workflows.Done, 2, "left 2")
+	second.Tried = []workflows.Tried{{Try: 1, Notes: first.Notes}}
+	undone := func(try int, outcome activities.Outcome, notes ...string) compensations.StepReport {
+		return compensations.StepReport{Step: "b", Action: "file.write", Try: try, State: string(compensations.Settled), Outcome: outcome, Notes: notes}
+	}
+	rows := []compensations.StepReport{undone(0, activities.Restored), undone(2, activities.Nothing)}
+	last := []compensations.StepReport{undone(1, activities.Restored, "left 1"), undone(2, activities.Nothing, "left 2", "in try 1: left 1")}
+	cause := &compensations.Cause{Kind: compensations.Failure, Text: "no"}
+	states := []workflows.State{
+		{Phase: workflows.Forward, Steps: []workflows.StepView{first}},
+		{Phase: workflows.Forward, Steps: []workflows.StepView{second}},
+		{Phase: workflows.Unwinding, Cause: cause, Steps: []workflows.StepView{second}, Report: &compensations.Report{Status: compensations.Open, Steps: rows}},
+		{Phase: workflows.Closed, Cause: cause, Steps: []workflows.StepView{second}, Report: &compensations.Report{Status: compensations.Unwound, Steps: last}},
+	}
+	tell := func(states ...workflows.State) string {
+		var b bytes.Buffer
+		n := newNarrator(storyServer, tasks.Run{ID: "t", Started: began}, &b, &b)
+		for range 2 {
+			for _, s := range states {
+				n.narrate(s, after(3*time.Second))
+			}
+		}
+		return b.String()
+	}
+	told := tell(states...)
+	for _, once := range []string{" left 1\n", " left 2\n", " undo: restored\n", " undo: nothing-to-undo\n"} {
+		require.Equal(t, 1, strings.Count(told, once), "%q in %s", once, told)
+	}
+	require.Equal(t, 2, strings.Count(told, " done\n"), told)
+	require.Equal(t, 1, strings.Count(tell(states[3]), " in try 1: left 1\n"), "seen at its end only")
 }
 
 func TestTheDrawingOfEachState(t *testing.T) {

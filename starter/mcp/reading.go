@@ -103,7 +103,7 @@ func outcomeOfState(state workflows.State) Outcome {
 		gates[g.Step] = gateOf(&g)
 	}
 	for _, v := range state.Steps {
-		step := Step{ID: v.ID, Action: v.Uses, State: string(v.State), Summary: v.Summary, Error: v.Error, Notes: v.Notes, Gate: gates[v.ID]}
+		step := Step{ID: v.ID, Action: v.Uses, State: string(v.State), Summary: v.Summary, Error: v.Error, Notes: v.AllNotes(), Gate: gates[v.ID]}
 		if !v.Ended.IsZero() {
 			step.Seconds = v.Ended.Sub(v.Began).Seconds()
 		}
@@ -142,7 +142,7 @@ func (s *Server) diff(ctx context.Context, _ *sdk.CallToolRequest, in diffInput)
 	known := []string{}
 	for _, change := range changes {
 		known = append(known, change.ID)
-		step := Step{ID: change.ID, Action: change.Uses, State: string(change.State), Summary: change.Summary, Error: change.Error, Notes: change.Notes}
+		step := Step{ID: change.ID, Action: change.Uses, State: string(change.State), Summary: change.Summary, Error: change.Error, Notes: change.AllNotes()}
 		if change.Planned != nil {
 			step.Plan = new(changeOf(*change.Planned))
 		}

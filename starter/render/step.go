@@ -27,13 +27,16 @@ func Step(w io.Writer, t tasks.Run, s tasks.Step) {
 	if !s.Ended.IsZero() {
 		add("took", terminal.Duration(s.Ended.Sub(s.Began)))
 	}
+	if s.Try > 1 {
+		add("try", fmt.Sprint(s.Try))
+	}
 	add("host", s.Host)
 	add("did", s.Summary)
 	add("failed", Reason(s.Error))
 	if s.Undo != nil {
 		add("undo", strings.TrimSuffix(string(s.Undo.Outcome)+": "+s.Undo.Observed, ": "))
 	}
-	for _, note := range s.Notes {
+	for _, note := range s.AllNotes() {
 		add("note", Note(note))
 	}
 	for _, line := range s.Progress {

@@ -185,20 +185,22 @@ func (r *historyReader) readEvent(event *historypb.HistoryEvent) {
 	}
 }
 
-// readCompiled reads the steps from the marker of the local activity that compiles the task.
+// readCompiled reads the steps from the marker of the local activity that compiles the task, those that a session is given, or a
+// step that a person has corrected.
 func (r *historyReader) readCompiled(marker *historypb.MarkerRecordedEventAttributes) {
 	var compiled task.Compiled
 	if marker.GetMarkerName() != "LocalActivity" || r.converter.FromPayloads(marker.GetDetails()["result"], &compiled) != nil || len(compiled.Steps) == 0 {
 		return
 	}
 	r.state.Name, r.state.Agent, r.state.Phase = compiled.Name, compiled.Agent, workflows.Forward
-	r.state.Total = len(compiled.Steps)
 	for _, step := range compiled.Steps {
-		r.steps[step.ID] = len(r.state.Steps)
-		r.state.Steps = append(r.state.Steps, workflows.StepView{
-			ID: step.ID, Name: step.Name, Uses: step.Uses, Host: step.Place.Host, State: workflows.NotStarted,
-		})
+		v := r.stepView(step.ID)
+		v.Name, v.Uses, v.Host = step.Name, step.Uses, step.Place.Host
+		if v.State == "" {
+			v.State = workflows.NotStarted
+		}
 	}
+	r.state.Total = len(r.state.Steps)
 }
 
 func (r *historyReader) scheduleActivity(id int64, name string, input *commonpb.Payloads, at time.Time) {
@@ -278,6 +280,13 @@ func (r *historyReader) failActivity(s *activity, why string, state workflows.St
 
 func (r *historyReader) beginStep(e activities.Entry, state workflows.StepState, at time.Time) {
 	v := r.stepView(e.Step)
+	if e.Generation > max(1, v.Try) {
+		if v.State == workflows.Done {
+			r.state.Done--
+		}
+		delete(r.outputs, e.Step)
+		*v = v.Next(e.Generation)
+	}
 	v.Uses, v.State = e.Action, state
 	if v.Began.IsZero() {
 		v.Began = at
@@ -304,7 +313,7 @@ func (r *historyReader) undoReport(e activities.Entry) *compensations.StepReport
 	if !known {
 		i = len(r.state.Report.Steps)
 		r.undos[e.Step] = i
-		r.state.Report.Steps = append(r.state.Report.Steps, compensations.StepReport{Step: e.Step, Action: e.Action})
+		r.state.Report.Steps = append(r.state.Report.Steps, compensations.StepReport{Step: e.Step, Action: e.Action, Try: e.Generation})
 	}
 	return &r.state.Report.Steps[i]
 }
