@@ -57,7 +57,7 @@ func TestPublishOkCommitsAndWhatItDidStays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, compensations.Committed, r.Status)
 	require.Nil(t, r.Cause)
-	p.asBefore(before, p.stage.Committed(), r)
+	p.asBefore(before, p.stage.Committed("publish-ok"), r)
 	calls := p.calls(p.id())
 	// The customer needs nothing, and starts together with the first step.
 	require.ElementsMatch(t, []string{"file.write", "stripe.customer.create"}, calls[:2])

@@ -34,6 +34,8 @@ type Example struct {
 	// Source is the file.
 	Source []byte
 	Ends   Ending
+	// Acts are what an agent does in a session; nil for a task whose steps are all in the file.
+	Acts []Act
 }
 
 // All lists the examples; the first is the main one.
@@ -43,15 +45,26 @@ func All() []Example {
 		{Name: "publish-ok", Ends: Commits},
 		{Name: "publish-rejected", Ends: Rejected},
 		{Name: "publish-canceled", Ends: Canceled},
+		{Name: "session", Ends: Commits},
 	}
 	for i := range all {
-		source, err := files.ReadFile(all[i].Name + ".yaml")
-		if err != nil {
-			panic(err) // embedded above
-		}
-		all[i].Source = source
+		all[i].Source = read(all[i].Name + ".yaml")
 	}
+	acts, err := readActs(read("session-agent.yaml"))
+	if err != nil {
+		panic(err) // embedded above
+	}
+	all[len(all)-1].Acts = acts
 	return all
+}
+
+// read returns a file that is embedded above.
+func read(name string) []byte {
+	source, err := files.ReadFile(name)
+	if err != nil {
+		panic(err)
+	}
+	return source
 }
 
 // Named returns the example with a name.
@@ -66,8 +79,8 @@ func Named(name string) (Example, error) {
 	return Example{}, fmt.Errorf("there is no example %q; there are %s", name, strings.Join(names, ", "))
 }
 
-// Without returns the example without the steps of some worlds, and the ids of the omitted steps, for a machine that lacks
-// something. No remaining step may refer to the outputs of an omitted one.
+// Without returns the example without the steps of some worlds, also those of its agent, and the ids of the omitted steps, for a
+// machine that lacks something. No remaining step may refer to the outputs of an omitted one.
 func (e Example) Without(worlds ...string) (Example, []string, error) {
 	if len(worlds) == 0 {
 		return e, nil, nil
@@ -95,7 +108,9 @@ func (e Example) Without(worlds ...string) (Example, []string, error) {
 		return e, nil, fmt.Errorf("example %s: %w", e.Name, err)
 	}
 	e.Source = out.Bytes()
-	return e, gone, nil
+	acts, unplayed := actsWithout(e.Acts, worlds)
+	e.Acts = acts
+	return e, append(gone, unplayed...), nil
 }
 
 // field returns the value of a key of a mapping; nil if it has no such key.

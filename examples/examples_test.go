@@ -43,7 +43,7 @@ steps:
 	require.YAMLEq(t, "name: x\nsteps: [{id: a, uses: file.write}, {id: c, uses: file.write, needs: [a]}]", string(less.Source))
 
 	_, err = examples.Named("publish")
-	require.EqualError(t, err, `there is no example "publish"; there are publish-release, publish-ok, publish-rejected, publish-canceled`)
+	require.EqualError(t, err, `there is no example "publish"; there are publish-release, publish-ok, publish-rejected, publish-canceled, session`)
 }
 
 func TestValuesAreThoseThatAnExampleAsksFor(t *testing.T) {
@@ -51,4 +51,17 @@ func TestValuesAreThoseThatAnExampleAsksFor(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"site": "/s", "container": "c"},
 		e.Values(map[string]string{"site": "/s", "container": "c", "infra": "/i"}))
+}
+
+func TestWithoutLeavesOutWhatAnAgentDoesThere(t *testing.T) {
+	e, err := examples.Named("session")
+	require.NoError(t, err)
+	less, gone, err := e.Without("container")
+	require.NoError(t, err)
+	require.Equal(t, []string{"sources", "build", "patch", "try", "build-again"}, gone)
+	var left []string
+	for _, a := range less.Acts {
+		left = append(left, a.Savepoint+a.Rollback+a.ID())
+	}
+	require.Equal(t, []string{"clean", "clean", "go-live"}, left)
 }

@@ -7,8 +7,24 @@ import (
 	"github.com/seed-62bf7108/unwind/examples/found"
 )
 
-// Committed returns the changes that publish-ok makes here, by world.
-func (s *Stage) Committed() map[string][]found.Want {
+// Committed returns the changes that an example makes here when it commits, by world.
+func (s *Stage) Committed(example string) map[string][]found.Want {
+	if example == "session" {
+		return s.built()
+	}
+	return s.published()
+}
+
+// built is what the session leaves of all that its agent tries.
+func (s *Stage) built() map[string][]found.Want {
+	return map[string][]found.Want{
+		found.FilesWorld:     {{Change: "+ current.json", Facts: holds(`{"release": "greeter 1.0.0"}` + "\n")}},
+		found.ContainerWorld: {{Change: "+ /srv/app/greet", Facts: holds(`echo "Hello, $1"` + "\n")}},
+	}
+}
+
+// published is what publish-ok leaves.
+func (s *Stage) published() map[string][]found.Want {
 	one := found.Facts{"number": "1"}
 	return map[string][]found.Want{
 		found.FilesWorld: {

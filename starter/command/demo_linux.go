@@ -96,7 +96,7 @@ func (p *program) playExample(ctx context.Context, example examples.Example, sta
 	if err != nil {
 		return err
 	}
-	file, err := p.fitExample(example, s)
+	example, file, err := p.fitExample(example, s)
 	if err != nil {
 		return err
 	}
@@ -161,10 +161,10 @@ func (p *program) startDemo(ctx context.Context, s *stage.Stage) (*local.Stack, 
 }
 
 // fitExample reads the example without the steps that this machine cannot run, and prints which they are.
-func (p *program) fitExample(example examples.Example, s *stage.Stage) (tasks.File, error) {
+func (p *program) fitExample(example examples.Example, s *stage.Stage) (examples.Example, tasks.File, error) {
 	fitting, gone, err := example.Without(s.Without()...)
 	if err != nil {
-		return tasks.File{}, err
+		return example, tasks.File{}, err
 	}
 	for _, world := range s.Without() {
 		p.printf("left out: the steps of world %s: %s\n", world, terminal.OneLine(s.Missing[world]))
@@ -173,7 +173,7 @@ func (p *program) fitExample(example examples.Example, s *stage.Stage) (tasks.Fi
 		p.printf("left out: %s\n", strings.Join(gone, ", "))
 	}
 	doc, err := p.checkTaskFile(example.Name+".yaml", fitting.Source, fitting.Values(s.Vars()), "")
-	return doc, err
+	return fitting, doc, err
 }
 
 // judgeWorld prints the report and what an independent check finds. wrong says that the world, or the way the task ended,
@@ -191,7 +191,7 @@ func (p *program) judgeWorld(ctx context.Context, s *stage.Stage, example exampl
 	var want map[string][]found.Want
 	title, status := "independent check, against the world before the task:", compensations.Unwound
 	if example.Ends == examples.Commits {
-		want, title, status = s.Committed(), "independent check, against what the task should leave:", compensations.Committed
+		want, title, status = s.Committed(example.Name), "independent check, against what the task should leave:", compensations.Committed
 	}
 	findings := before.Compare(now, want, reportedLosses(*e.Report))
 	p.printf("\n%s\n", title)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
 // gatePatience is how long the demo leaves a gate to the person at the terminal; a variable, for tests.
@@ -35,6 +37,7 @@ type director struct {
 	decided   map[activities.Digest]bool // gates that the demo has decided
 
 	shown chan workflows.State // the last state shown, until playPeople takes it
+	news  chan struct{}        // takes a value for each state shown, where catchUp waits
 	stop  context.CancelFunc
 	done  chan struct{}
 }
@@ -44,14 +47,25 @@ func (p *program) directTask(ctx context.Context, c *tasks.Client, t tasks.Run, 
 	d := &director{
 		View: follow.NewView(c.Server, t, p.streams.Out), Client: c, task: t, example: example,
 		person: stay && terminal.IsTerminal(p.streams.In), whyAlone: "nobody is at a terminal", announced: map[activities.Digest]bool{}, decided: map[activities.Digest]bool{},
-		shown: make(chan workflows.State, 1), done: make(chan struct{}),
+		shown: make(chan workflows.State, 1), news: make(chan struct{}), done: make(chan struct{}),
 	}
 	if !stay {
 		d.whyAlone = "--exit does not wait"
 	}
-	ctx, d.stop = context.WithCancel(ctx)
-	go d.playPeople(ctx)
-	return follow.Task(ctx, c, t, d, false)
+	following, stop := context.WithCancel(ctx)
+	d.stop = stop
+	worked := make(chan error, 1)
+	go func() {
+		if len(example.Acts) == 0 {
+			worked <- nil
+			return
+		}
+		a := scriptedAgent{Session: session.Attach(c.Client, t.ID), say: d.PrintLine, catchUp: func() { d.catchUp(following) }}
+		worked <- a.work(ctx, example.Acts)
+	}()
+	go d.playPeople(following)
+	e, err := follow.Task(following, c, t, d, false)
+	return e, errors.Join(err, <-worked)
 }
 
 func (d *director) ShowState(s workflows.State, now time.Time) {
@@ -61,6 +75,21 @@ func (d *director) ShowState(s workflows.State, now time.Time) {
 	default:
 	}
 	d.shown <- s
+	select {
+	case d.news <- struct{}{}:
+	default:
+	}
+}
+
+// catchUp waits until the view shows what is true now: the next state may have been asked for before.
+func (d *director) catchUp(ctx context.Context) {
+	for range 2 {
+		select {
+		case <-d.news:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (d *director) Close() {

@@ -107,7 +107,7 @@ func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
 	try := stepTry{v.ID, max(1, v.Try)}
 	was, seen := n.steps[try]
 	at := now
-	if !v.Ended.IsZero() {
+	if !v.Ended.IsZero() && was != workflows.Done { // what becomes of a step that is done happens now
 		at = v.Ended
 	}
 	// The step began and ended between two polls: the state has the times.
@@ -152,7 +152,10 @@ func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
 	case workflows.StepFailed:
 		text = "failed: " + render.Reason(v.Error)
 	case workflows.RolledBack:
-		text = "failed and was rolled back: " + render.Reason(v.Error)
+		text = "rolled back"
+		if v.Error != "" {
+			text = "failed and was rolled back: " + render.Reason(v.Error)
+		}
 	case workflows.LeftOut:
 		text = "left out"
 	case workflows.Canceled:

@@ -25,8 +25,11 @@ var headlines = map[compensations.Status]string{
 // Report prints what became of a task.
 func Report(w io.Writer, r compensations.Report) {
 	headline := headlines[r.Status]
-	if headline == "" {
+	switch {
+	case headline == "":
 		headline = string(r.Status)
+	case r.Status == compensations.Committed && slices.ContainsFunc(r.Steps, func(s compensations.StepReport) bool { return s.Outcome != "" }):
+		headline = "committed: what was not undone on the way stays"
 	}
 	fmt.Fprintf(w, "report of %s\n%s\n", r.Task, headline)
 	if r.Cause != nil {
