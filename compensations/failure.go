@@ -3,7 +3,9 @@ package compensations
 import (
 	"errors"
 	"fmt"
+	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 )
 
@@ -35,8 +37,16 @@ func ReportOf(err error) (r Report, ok bool) {
 	return r, ok && r.Status != ""
 }
 
+// Limits are how long an attempt of an activity may take, and how long its worker may be silent meanwhile. Zero is not known.
+type Limits struct {
+	Attempt, Heartbeat time.Duration
+}
+
 // Reason returns the part of an activity's error that a person needs: the innermost message, with its type.
-func Reason(err error) string {
+func Reason(err error) string { return Limits{}.Reason(err) }
+
+// Reason names the limit that was reached, too.
+func (l Limits) Reason(err error) string {
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		if app.Type() == "" {
 			return app.Message()
@@ -44,13 +54,24 @@ func Reason(err error) string {
 		return fmt.Sprintf("%s: %s", app.Type(), app.Message())
 	}
 	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
+		text := l.timeoutText(timeout.TimeoutType())
 		if last := timeout.Unwrap(); last != nil {
-			return fmt.Sprintf("timed out (%s); the last error was: %s", timeout.TimeoutType(), Reason(last))
+			text += "; the last error was: " + l.Reason(last)
 		}
-		return fmt.Sprintf("timed out (%s)", timeout.TimeoutType())
+		return text
 	}
 	if panicked, ok := errors.AsType[*temporal.PanicError](err); ok {
 		return "the activity panicked: " + panicked.Error()
 	}
 	return err.Error()
+}
+
+func (l Limits) timeoutText(kind enumspb.TimeoutType) string {
+	switch {
+	case kind == enumspb.TIMEOUT_TYPE_START_TO_CLOSE && l.Attempt > 0:
+		return fmt.Sprintf("timed out: an attempt took longer than its limit of %s", l.Attempt)
+	case kind == enumspb.TIMEOUT_TYPE_HEARTBEAT && l.Heartbeat > 0:
+		return fmt.Sprintf("timed out: its worker was not heard of for %s", l.Heartbeat)
+	}
+	return fmt.Sprintf("timed out (%s)", kind)
 }

@@ -144,6 +144,7 @@ const (
 func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 	ctx, it.cancel = workflow.WithCancel(ctx)
 	policy := it.entry.Policy.WithDefaults()
+	limits := Limits{Attempt: policy.Attempt, Heartbeat: policy.Heartbeat}
 	began, pause, hostWait := workflow.Now(ctx), time.Second, cmp.Or(it.entry.Policy.HostWait, s.options.HostWait)
 	for {
 		undone, err := s.runUndo(ctx, it, hostWait)
@@ -185,11 +186,11 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 			pause = min(max(2*pause, app.NextRetryDelay()), maxPause)
 		case temporal.IsCanceledError(err): // nobody asked for it: a worker let go of the attempt
 		default:
-			s.parkFailed(ctx, it, Reason(err))
+			s.parkFailed(ctx, it, limits.Reason(err))
 			return
 		}
 		if workflow.Now(ctx).Add(pause).Sub(began) > policy.Within {
-			s.parkFailed(ctx, it, fmt.Sprintf("not done within %s: %s", policy.Within, Reason(err)))
+			s.parkFailed(ctx, it, fmt.Sprintf("not done within %s: %s", policy.Within, limits.Reason(err)))
 			return
 		}
 		_ = workflow.Sleep(ctx, pause)

@@ -27,7 +27,7 @@ func deadlineCause(deadline time.Duration) *compensations.Cause {
 
 // causeOf returns the cause of a task that ends by the error of a step.
 func causeOf(s *stepRun) *compensations.Cause {
-	cause := &compensations.Cause{Kind: compensations.Failure, Step: s.step.ID, Text: compensations.Reason(s.err)}
+	cause := &compensations.Cause{Kind: compensations.Failure, Step: s.step.ID, Text: s.reason()}
 	var rejected rejection
 	switch {
 	case errors.As(s.err, &rejected):

@@ -35,7 +35,11 @@ func probeStep(ctx workflow.Context, s *stepRun, e activities.Entry, unknown err
 		s.addNotes("probe: it had not happened")
 		return isType(unknown, activities.UnknownOutcome)
 	case activities.Elsewise, activities.Unseen:
-		s.addNotes("probe: whether it happened cannot be known")
+		note := "probe: whether it happened cannot be known"
+		if seen.Detail != "" {
+			note += ": " + clip(seen.Detail, maxWhy)
+		}
+		s.addNotes(note)
 	}
 	return false
 }

@@ -57,4 +57,5 @@ func TestATimedOutForwardIsProbedAndNotRetried(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, []string{"do a", "do b", "do b", "observe b", "undo b", "undo a"}, w.calls, "its own attempts are used up")
 	require.Equal(t, []string{"probe: it had not happened"}, notesOf(report, "b"))
+	require.Contains(t, report.Cause.Text, "timed out: an attempt took longer than its limit of 1m0s")
 }

@@ -45,6 +45,11 @@ func (s *stepRun) title() string {
 	return s.step.ID
 }
 
+// reason says why the step has failed, and by which limit if it was one.
+func (s *stepRun) reason() string {
+	return compensations.Limits{Attempt: s.step.Timeout, Heartbeat: s.step.Heartbeat}.Reason(s.err)
+}
+
 // isSatisfied reports whether steps that need this one may run.
 func (s *stepRun) isSatisfied() bool {
 	return s.view.State == Done || s.view.State == StepFailed && s.step.OnFailure.Do == task.FailContinue
@@ -141,7 +146,7 @@ func (c *schedule) place(s *stepRun) {
 func (c *schedule) setState(s *stepRun, state StepState) {
 	s.view.State = state
 	if state == StepFailed && s.err != nil {
-		s.view.Error = compensations.Reason(s.err)
+		s.view.Error = s.reason()
 	}
 	s.row = ""
 	c.changed()

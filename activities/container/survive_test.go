@@ -356,3 +356,51 @@ func TestStoppedSupervisorWakesTooLate(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, activities.AsLeft, seen.State)
 }
+
+// A command that was cut off has begun, whatever it has left: nobody may be told that it had not happened.
+func TestACommandThatWasCutOffHasBegun(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	b, s := containertest.Start(t), newStage(t, state)
+	observe := func(e activities.Entry) activities.Observation {
+		seen, err := s.action.Observe(t.Context(), e)
+		require.NoError(t, err)
+		return seen
+	}
+	cut := func(rerun bool) (e activities.Entry, supervisor int) {
+		e = s.entry(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		with := step(t, map[string]any{"container": b.Name, "command": "sleep 1000", "rerun": rerun})
+		go func() {
+			_, err := s.action.Apply(ctx, e, with, "")
+			ended <- err
+		}()
+		supervisor = began(t, state, e.Token, 1)
+		cancel()
+		require.Error(t, <-ended)
+		return e, supervisor
+	}
+	undo := func(e activities.Entry) {
+		u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+		require.NoError(t, err)
+		require.True(t, u.Outcome.Clean(), "%+v", u)
+		require.Equal(t, activities.AsBefore, observe(e).State)
+	}
+
+	e, _ := cut(true)
+	seen := observe(e)
+	require.Equal(t, activities.Unseen, seen.State)
+	require.Contains(t, seen.Detail, "the command has begun, and still runs; the filesystem of "+b.Name+" equals that before the step")
+	undo(e)
+
+	e, supervisor := cut(false)
+	require.NoError(t, syscall.Kill(supervisor, syscall.SIGKILL))
+	require.Eventually(t, func() bool {
+		seen = observe(e)
+		return !strings.Contains(seen.Detail, "still runs")
+	}, time.Minute, 10*time.Millisecond)
+	require.Equal(t, activities.Unseen, seen.State)
+	require.Contains(t, seen.Detail, "the command has begun, and how it ended is lost; ")
+	undo(e)
+}

@@ -512,6 +512,11 @@ func TestAStepThatFailsIsCorrectedByAPersonAndTheTaskGoesOn(t *testing.T) {
 		require.Contains(t, told, "two (try 1): retry by ME (changed: fail): it works now")
 		require.NotContains(t, told, "two (try 2): ", "nothing was said about it")
 	}
-	require.Contains(t, normal(d.ok("show", id, "two")), "try 2")
+	two := normal(d.ok("show", id, "two"))
+	require.Contains(t, two, "fake.set, done\n")
+	require.Contains(t, two, "try 2\n")
+	steps := d.shown(id).Steps
+	require.Equal(t, []any{3, "two", 2, workflows.Done}, []any{len(steps), steps[1].ID, steps[1].Try, steps[1].State})
+	require.Contains(t, two, "note in try 1: retry by ME (changed: fail): it works now\n")
 	require.Equal(t, []string{"x", "y", "z"}, []string{d.world.get("a"), d.world.get("b"), d.world.get("c")})
 }

@@ -79,8 +79,15 @@ func ClosedState(t Run, e Ending) workflows.State {
 		return s
 	}
 	s.Cause = e.Report.Cause
+	known := map[string]int{}
 	for _, r := range e.Report.Steps {
-		s.Steps = append(s.Steps, workflows.StepView{ID: r.Step, Uses: r.Action, State: forwardState(e.Report, r), Summary: r.Summary})
+		v := workflows.StepView{ID: r.Step, Uses: r.Action, State: forwardState(e.Report, r), Summary: r.Summary, Try: r.Try}
+		if i, isKnown := known[r.Step]; isKnown { // by an earlier try
+			s.Steps[i] = v
+			continue
+		}
+		known[r.Step] = len(s.Steps)
+		s.Steps = append(s.Steps, v)
 	}
 	return s
 }

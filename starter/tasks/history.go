@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -153,6 +154,7 @@ type historyReader struct {
 // activity is one that was scheduled for a step.
 type activity struct {
 	name, step, kind string // kind: plan, forward, undo
+	limits           compensations.Limits
 }
 
 func (r *historyReader) readEvent(event *historypb.HistoryEvent) {
@@ -170,6 +172,9 @@ func (r *historyReader) readEvent(event *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
 		a := event.GetActivityTaskScheduledEventAttributes()
 		r.scheduleActivity(event.EventId, a.GetActivityType().GetName(), a.GetInput(), at)
+		if s := r.scheduled[event.EventId]; s != nil {
+			s.limits = compensations.Limits{Attempt: a.GetStartToCloseTimeout().AsDuration(), Heartbeat: a.GetHeartbeatTimeout().AsDuration()}
+		}
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
 		a := event.GetActivityTaskCompletedEventAttributes()
 		r.completeActivity(r.scheduled[a.GetScheduledEventId()], a.GetResult(), at)
@@ -178,7 +183,9 @@ func (r *historyReader) readEvent(event *historypb.HistoryEvent) {
 		r.failActivity(r.scheduled[a.GetScheduledEventId()], failureText(a.GetFailure()), workflows.StepFailed, at)
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
 		a := event.GetActivityTaskTimedOutEventAttributes()
-		r.failActivity(r.scheduled[a.GetScheduledEventId()], failureText(a.GetFailure()), workflows.StepFailed, at)
+		if s := r.scheduled[a.GetScheduledEventId()]; s != nil {
+			r.failActivity(s, s.limits.Reason(timeoutOf(a.GetFailure())), workflows.StepFailed, at)
+		}
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
 		a := event.GetActivityTaskCanceledEventAttributes()
 		r.failActivity(r.scheduled[a.GetScheduledEventId()], "canceled", workflows.Canceled, at)
@@ -330,4 +337,13 @@ func failureText(f *failurepb.Failure) string {
 		}
 	}
 	return text
+}
+
+// timeoutOf is the error of an activity that has timed out, with that of its last attempt before.
+func timeoutOf(f *failurepb.Failure) error {
+	kind := f.GetTimeoutFailureInfo().GetTimeoutType()
+	if last := failureText(f.GetCause()); last != "" {
+		return temporal.NewTimeoutError(kind, errors.New(last))
+	}
+	return temporal.NewTimeoutError(kind, nil)
 }

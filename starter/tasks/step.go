@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -33,6 +34,13 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 		return Step{}, usage.Errorf("the history of task %s tells of no step %q; it tells of %s", t.ID, id, strings.Join(known, ", "))
 	}
 	s := r.step(r.state.Steps[i])
+	now, _, source, err := c.CurrentState(ctx, t)
+	if err != nil {
+		return Step{}, err
+	}
+	if source == "" { // else it is that history again
+		s.addNotes(now)
+	}
 	if !t.Closed() {
 		progress, err := c.Progress(ctx, t.ID)
 		if err != nil {
@@ -41,6 +49,26 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 		s.Progress = progress.Lines[id]
 	}
 	return s, nil
+}
+
+// addNotes adds what no history tells: what was noted of each try, by the task while it is open, and by its report at its end.
+func (s *Step) addNotes(now workflows.State) {
+	if now.Phase != workflows.Closed {
+		if i := slices.IndexFunc(now.Steps, func(v workflows.StepView) bool { return v.ID == s.ID }); i >= 0 {
+			s.Notes, s.Tried, s.Error = now.Steps[i].Notes, now.Steps[i].Tried, cmp.Or(now.Steps[i].Error, s.Error)
+		}
+		return
+	}
+	s.Notes, s.Tried = nil, nil
+	for _, row := range now.Report.Steps {
+		switch {
+		case row.Step != s.ID || len(row.Notes) == 0:
+		case max(1, row.Try) == max(1, s.Try):
+			s.Notes = append(s.Notes, row.Notes...)
+		default:
+			s.Tried = append(s.Tried, workflows.Tried{Try: max(1, row.Try), Notes: row.Notes})
+		}
+	}
 }
 
 // step adds to the view of a step what else the history tells of it.

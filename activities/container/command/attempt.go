@@ -81,6 +81,30 @@ func (a *Attempt) readEnding() (end Ending, over, lost bool, err error) {
 	return end, false, lost, err
 }
 
+// Standing says how far a run has come, for who does not wait for it; empty where the command has not begun.
+func (a *Attempt) Standing() (string, error) {
+	begun, err := a.Token.Has(beginningDoc(a.Number))
+	if err != nil || !begun {
+		return "", err
+	}
+	lock, err := a.lockAlive()
+	if errors.Is(err, filelock.ErrHeld) {
+		return "the command has begun, and still runs", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer lock.Release()
+	end, over, _, err := a.readEnding()
+	switch {
+	case err != nil || end.Refused != "":
+		return "", err
+	case over:
+		return fmt.Sprintf("the command has ended with exit status %d, but its step has not ended", end.Exit), nil
+	}
+	return "the command has begun, and how it ended is lost", nil
+}
+
 // launch starts a supervisor, unless the step has been undone, and hands it the lock, which is held without a gap from before
 // the supervisor lives until it is dead. The channel is closed when the supervisor has exited.
 func (a *Attempt) launch(ctx context.Context, lock *filelock.Lock) (exited <-chan struct{}, err error) {

@@ -72,7 +72,7 @@ func (v View) Observation(undone bool) activities.Observation {
 	case len(v.Before.Diff(v.Now)) == 0:
 		return activities.Observation{State: activities.AsBefore, Detail: fmt.Sprintf("the filesystem of %s equals that before the step", v.Name)}
 	case v.After == nil:
-		return activities.Observation{State: activities.Unseen, Detail: "the command has not come to its end: what it has changed cannot be told from what others have"}
+		return activities.Observation{State: activities.Unseen, Detail: "the step has not come to its end: what it has changed cannot be told from what others have"}
 	case drift == nil:
 		return left
 	}
