@@ -23,6 +23,8 @@ type alteration struct {
 	Emptied []emptied `json:"emptied,omitempty"`
 	// Held are tables that stand in a schema of ours until the record is released, with the rows that went.
 	Held []held `json:"held,omitempty"`
+	// Left are the traits that it changed, as it left them: another one is drift.
+	Left []left `json:"left,omitempty"`
 	// Was is the digest of the schema's description before the statement.
 	Was activities.Digest `json:"was"`
 
@@ -49,7 +51,7 @@ type held struct {
 
 // isAlteration reports whether a statement with these words changes the schema, or truncates.
 func isAlteration(words []string) bool {
-	return slices.Contains([]string{"create", "alter", "drop", "truncate"}, words[0])
+	return slices.Contains([]string{"create", "alter", "drop", "truncate", "comment", "grant", "revoke"}, words[0])
 }
 
 // alter runs a statement that changes the schema. What it changed is found out from the catalogs, not from its text. That it can be taken
@@ -66,25 +68,51 @@ func (c *connection) alter(n int64, s statement, words []string, before counts, 
 	if err := c.run("SAVEPOINT alteration"); err != nil {
 		return err
 	}
-	try := trial{connection: c, statement: s, number: len(did.alterations) + 1, record: n, before: before, start: start, did: did}
-	a, err := try.perform(words[0], was)
+	traits, err := c.traits()
+	if err != nil {
+		return err
+	}
+	try := trial{connection: c, statement: s, number: len(did.alterations) + 1, record: n, before: before, start: start, traits: traits, did: did}
+	a, err := try.perform(words, was)
 	if _, ok := errors.AsType[noInverseError](err); ok {
 		err = c.blame(err, was)
 	}
-	if err != nil || a == nil {
+	if err != nil {
 		return err
 	}
 	end, err := c.count()
 	if err != nil {
 		return err
 	}
+	var catalogs []uint32
 	for id, n := range end {
 		if id < firstNormalObject { // what others see of it is compared by its description
 			before[id] += n - start[id]
+			catalogs = append(catalogs, id)
 		}
 	}
-	did.alterations = append(did.alterations, a)
+	if err := try.checkDescribed(catalogs); err != nil {
+		return err
+	}
+	if a != nil {
+		did.alterations = append(did.alterations, a)
+	}
 	return nil
+}
+
+// described are the catalogs whose rows the description of a schema covers, or that follow from those.
+var described = []string{
+	"pg_class", "pg_attribute", "pg_attrdef", "pg_constraint", "pg_index", "pg_depend", "pg_shdepend", "pg_description", "pg_proc", "pg_aggregate", "pg_type", "pg_enum", "pg_range", "pg_cast",
+	"pg_namespace", "pg_rewrite", "pg_trigger", "pg_policy", "pg_sequence", "pg_inherits", "pg_partitioned_table", "pg_statistic", "pg_statistic_ext", "pg_statistic_ext_data", "pg_publication_rel",
+}
+
+// checkDescribed refuses a statement that changes what no description shows.
+func (t *trial) checkDescribed(catalogs []uint32) error {
+	others, err := collect(t.connection, pgx.RowTo[string], "SELECT relname::text FROM pg_class WHERE oid = ANY($1::oid[]) AND relname <> ALL($2::text[]) AND relnamespace = 'pg_catalog'::regnamespace ORDER BY 1", catalogs, described)
+	if err == nil && len(others) > 0 {
+		err = t.noInverse("it changes " + strings.Join(others, ", ") + ", which is no part of a schema")
+	}
+	return err
 }
 
 // blame returns why a statement seems to have no inverse: it has none, or others have changed the schema while it was tried.
@@ -115,25 +143,32 @@ type trial struct {
 	statement
 	number        int
 	record        int64
-	before, start counts // the counts before the step, and before the statement
+	before, start counts  // the counts before the step, and before the statement
+	traits        []trait // before the statement
 	did           *change
 }
 
 // perform runs the statement, in the way that its kind needs, and proves that it can be taken back; nil if it has nothing to do.
-func (t *trial) perform(kind, was string) (a *alteration, err error) {
-	switch kind {
-	case "truncate":
+func (t *trial) perform(words []string, was string) (a *alteration, err error) {
+	switch {
+	case words[0] == "truncate":
 		a, err = t.truncate()
-	case "drop":
+	case words[0] == "drop" && slices.Contains(moved, words[1]):
 		a, err = t.moveAway()
 	default:
-		a, err = t.create()
+		a, err = t.alterInPlace()
 	}
 	if err != nil || a == nil {
 		return nil, err
 	}
 	a.Was = activities.DigestOf([]byte(was))
-	return a, t.prove(a, was)
+	if err := t.prove(a, was); err != nil {
+		return nil, err
+	}
+	if len(a.Undo) == 0 && a.Emptied == nil { // it has changed nothing
+		return nil, nil //nolint:nilnil // documented
+	}
+	return a, t.mendCapture()
 }
 
 // holding is a schema of ours that holds what a statement takes out of the way.
@@ -163,16 +198,16 @@ func (t *trial) rolledBack(do func() error) error {
 	return t.run("ROLLBACK TO trial; RELEASE trial")
 }
 
-// prove runs the inverse of a statement, and compares the schema with what it was.
+// prove completes the inverse of a statement, runs it, and compares the schema with what it was.
 func (t *trial) prove(a *alteration, was string) error {
-	if len(a.Undo) == 0 && a.Emptied == nil {
-		return t.noInverse("it changes what Unwind cannot take back exactly")
-	}
 	return t.rolledBack(func() error {
 		for _, sql := range a.Undo {
-			if err := t.run(sql); err != nil {
-				return t.noInverse(fmt.Sprintf("taking it back fails: %v", err))
+			if err := t.tryBack(sql); err != nil {
+				return err
 			}
+		}
+		if err := t.takeBackTraits(a); err != nil {
+			return err
 		}
 		is, err := t.describe()
 		if err == nil && is != was {
@@ -180,6 +215,13 @@ func (t *trial) prove(a *alteration, was string) error {
 		}
 		return err
 	})
+}
+
+func (t *trial) tryBack(sql string) error {
+	if err := t.run(sql); err != nil {
+		return t.noInverse(fmt.Sprintf("taking it back fails: %v", err))
+	}
+	return nil
 }
 
 func (t *trial) noInverse(why string) error {
@@ -199,14 +241,20 @@ func (t *trial) checkAffected(oid uint32, name string) error {
 		return refused("%s: this worker's config allows changes of %s in database %s", plain, strings.Join(t.Allow, ", "), t.name)
 	case matchesAny(t.Deny, plain):
 		return refused("%s: this worker's config denies it in database %s", plain, t.name)
-	case t.start[oid] != t.before[oid] && !t.did.isMade(oid):
-		return refused("%s: the step has changed rows of %s before; put the one or the other into a step of its own", t.where, plain)
 	}
-	return nil
+	return t.checkUntouched(oid, plain)
 }
 
-// create runs a statement that makes something.
-func (t *trial) create() (*alteration, error) {
+// checkUntouched refuses tables whose rows the step has changed already.
+func (t *trial) checkUntouched(oid uint32, name string) error {
+	if t.start[oid] == t.before[oid] || t.did.isMade(oid) {
+		return nil
+	}
+	return refused("%s: the step has changed rows of %s before; put the one or the other into a step of its own", t.where, name)
+}
+
+// alterInPlace runs a statement as it is written.
+func (t *trial) alterInPlace() (*alteration, error) {
 	before, err := t.objects()
 	if err != nil {
 		return nil, err
@@ -242,9 +290,6 @@ func (t *trial) create() (*alteration, error) {
 			}
 		}
 	}
-	if len(fresh) == 0 {
-		return nil, t.noInverse("it makes nothing new, and changes what is there")
-	}
 	now, err := t.fileNodes()
 	if err != nil {
 		return nil, err
@@ -254,11 +299,15 @@ func (t *trial) create() (*alteration, error) {
 			return nil, t.noInverse("it rewrites the table " + node.name)
 		}
 	}
-	a.Does = "makes " + strings.Join(names, ", ")
-	return &a, nil
+	if names != nil {
+		a.Does = "makes " + strings.Join(names, ", ")
+	}
+	return &a, t.noteTraits(&a, isNew)
 }
 
 // dropOrder is the order in which things are dropped that one statement has made: what goes with another is gone by then.
+var moved = []string{"table"}
+
 var dropOrder = []string{"MATERIALIZED VIEW", "VIEW", "COLUMN", "CONSTRAINT", "TABLE", "INDEX", "SEQUENCE", "ROUTINE", "DOMAIN", "TYPE", "SCHEMA"}
 
 // implied are things that come with others.
@@ -319,8 +368,11 @@ func (c *connection) fileNodes() (map[uint32]fileNode, error) {
 	return all, err
 }
 
-// sealMade notes what the step leaves in the tables that it made.
-func (c *connection) sealMade(did *change) error {
+// seal notes what the step leaves.
+func (c *connection) seal(did *change) error {
+	if err := c.sealLeft(did.alterations); err != nil {
+		return err
+	}
 	for _, a := range did.alterations {
 		for i, m := range a.Made {
 			if m.Column != "" {

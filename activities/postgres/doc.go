@@ -14,8 +14,9 @@
 //
 // # Changes of the schema
 //
-// A DROP TABLE becomes a move into a schema of ours, a TRUNCATE is preceded by a copy, and what a CREATE or ADD made is found by comparing
-// the catalogs. The inverse is tried before the commit: the description of the schema must be the one from before, or the statement is refused.
+// A DROP TABLE becomes a move into a schema of ours, a TRUNCATE is preceded by a copy, and what other statements made or changed is found by
+// comparing the catalogs: each thing that a statement of ours can set again is listed before and after, with that statement (traits.go). The inverse is tried
+// before the commit: the description of the schema must be the one from before, or the statement is refused.
 //
 // # Drift
 //

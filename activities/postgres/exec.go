@@ -110,10 +110,14 @@ func (c *connection) rehearse(n int64, statements []statement) (*change, []strin
 		if err := c.run("ROLLBACK TO rehearsal"); err != nil {
 			return nil, nil, err
 		}
-		if err := c.prepareTables(missing.tables); err != nil {
+		tables, err := c.describeTables(missing.tables)
+		if err == nil {
+			err = c.prepareTables(tables)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
-		for _, r := range missing.tables {
+		for _, r := range tables {
 			prepared = append(prepared, r.name())
 		}
 	}
@@ -165,10 +169,10 @@ func (c *connection) applyOnce(e activities.Entry, s activities.Step, statements
 }
 
 // prepareShortly prepares tables one at a time, each under a short lock. Others never wait longer than this does for the lock.
-func (c *connection) prepareShortly(tables []*relation) error {
-	for _, r := range tables {
+func (c *connection) prepareShortly(tables []uint32) error {
+	for _, oid := range tables {
 		if err := c.shortly(func() error {
-			now, err := c.describeTables([]uint32{r.OID})
+			now, err := c.describeTables([]uint32{oid})
 			if err != nil || len(now) == 0 || now[0].Captured { // another step was faster
 				return err
 			}

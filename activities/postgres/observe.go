@@ -33,6 +33,10 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	case r.State == undone, r.State == released, r.Forgotten:
 		return activities.Observation{State: activities.Unseen, Detail: "what the step changed is no longer known: it was released"}, nil
 	}
+	if err := c.run("BEGIN READ ONLY"); err != nil {
+		return activities.Observation{}, err
+	}
+	defer c.rollback()
 	var drift *driftError
 	if problem, err := c.findMisfit(r); err != nil {
 		return activities.Observation{}, err

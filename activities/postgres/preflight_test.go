@@ -34,7 +34,7 @@ func TestPreflightFindsWhatIsCertainToBeRefused(t *testing.T) {
 		"UPDATE person SET id = no_such_function(1)":              {"function no_such_function(integer) does not exist", current},
 		"DELETE FROM theirs":                                      {"permission denied for table theirs", current},
 		"DELETE FROM team":                                        {"public.team: this worker's config denies it", ""},
-		"DROP SCHEMA public":                                      {"DROP SCHEMA is not allowed", ""},
+		"ALTER SYSTEM SET work_mem = 1":                           {"ALTER SYSTEM is not allowed", ""},
 		"DELETE FROM person; DELETE FROM person WHERE id = $1":    {"it has 1 parameters, params has 0", ""},
 		"DO $$ BEGIN x":                                           {"unterminated dollar-quoted string", ""},
 		"WITH gone AS (DELETE FROM nowhere RETURNING 1) SELECT 1": {`relation "nowhere" does not exist`, current},

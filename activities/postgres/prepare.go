@@ -57,7 +57,7 @@ func (p *Preparation) Apply(tables []string) (prepared []string, err error) {
 		return nil, err
 	}
 	for _, r := range missing {
-		if err := p.c.prepareShortly([]*relation{r}); err != nil {
+		if err := p.c.prepareShortly([]uint32{r.OID}); err != nil {
 			return prepared, fmt.Errorf("%s: %w", r.name(), err)
 		}
 		prepared = append(prepared, r.name())

@@ -29,7 +29,7 @@ func TestWhatCannotBeUndoneIsRefusedByName(t *testing.T) {
 			PERFORM set_config('unwind.record', '', true); UPDATE person SET mail = 'x' WHERE id = 1; PERFORM set_config('unwind.record', r, true); END $$;
 		CREATE FUNCTION fails() RETURNS void LANGUAGE plpgsql AS $$ BEGIN BEGIN INSERT INTO team VALUES (77), (1); EXCEPTION WHEN unique_violation THEN NULL; END; END $$;
 		CREATE PROCEDURE commits() LANGUAGE plpgsql AS $$ BEGIN COMMIT; END $$;
-		CREATE VIEW foreigners AS SELECT 1 AS id`)
+		CREATE TYPE mood AS ENUM ('ok'); CREATE SEQUENCE counter`)
 	d.asAdmin("CREATE EXTENSION postgres_fdw", fmt.Sprintf("CREATE SERVER away FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '%s', dbname '%s')", d.server.Folder(), d.name),
 		"CREATE USER MAPPING FOR worker SERVER away OPTIONS (user 'worker', password_required 'false')",
 		"CREATE FOREIGN TABLE far (id int) SERVER away OPTIONS (table_name 'team')", "GRANT ALL ON far TO worker")
@@ -37,15 +37,20 @@ func TestWhatCannotBeUndoneIsRefusedByName(t *testing.T) {
 	d.exec("DELETE FROM team WHERE id = 3").apply()
 	before := d.dump()
 	for statement, want := range map[string]string{
-		"DROP SCHEMA public": "DROP SCHEMA is not allowed: of changes of the schema",
-		"/* a */ -- b\n ALTER VIEW foreigners RENAME TO x":        "ALTER VIEW is not allowed",
-		"CREATE INDEX CONCURRENTLY ON person (mail)":              "CONCURRENTLY runs outside of transactions",
-		"CREATE OR REPLACE VIEW foreigners AS SELECT 2 AS id":     "OR REPLACE takes away what was there",
-		"CREATE TEMP TABLE x (a int)":                             "it makes what no schema holds",
-		"ALTER TABLE person DROP COLUMN mail":                     "it has no exact inverse (it makes nothing new, and changes what is there)",
-		"ALTER TABLE person ADD x int, DROP mail":                 "it has no exact inverse (taking it back would not give back: column public.person",
-		"ALTER TABLE person ADD x uuid DEFAULT gen_random_uuid()": "it has no exact inverse (it rewrites the table public.person",
-		"ALTER TABLE person ALTER id TYPE bigint":                 "it has no exact inverse",
+		"/* a */ -- b\n ALTER SYSTEM SET work_mem = 1":                                            "ALTER SYSTEM is not allowed: it is about what no schema holds",
+		"REFRESH MATERIALIZED VIEW x":                                                             "REFRESH is not allowed",
+		"COMMENT ON DATABASE " + d.name + " IS 'x'":                                               "it changes pg_shdescription, which is no part of a schema",
+		"GRANT CONNECT ON DATABASE " + d.name + " TO PUBLIC":                                      "it changes pg_database",
+		"ALTER TYPE mood ADD VALUE 'new'":                                                         "it has no exact inverse (taking it back would not give back: type public.mood",
+		"ALTER SEQUENCE counter RESTART WITH 7":                                                   "it rewrites the table public.counter",
+		"UPDATE person SET mail = 'x' WHERE id = 1; ALTER TABLE person ALTER secret SET NOT NULL": "the step has changed rows of public.person before",
+		"UPDATE person SET mail = 'x' WHERE id = 1; ALTER TABLE person ADD UNIQUE (secret)":       "the step has changed rows of public.person before",
+		"CREATE INDEX CONCURRENTLY ON person (mail)":                                              "CONCURRENTLY runs outside of transactions",
+		"CREATE TEMP TABLE x (a int)":                                                             "it is about what no schema holds",
+		"ALTER TABLE person DROP COLUMN mail":                                                     "it has no exact inverse (taking it back",
+		"ALTER TABLE person ADD x int, DROP mail":                                                 "it has no exact inverse (taking it back",
+		"ALTER TABLE person ADD x uuid DEFAULT gen_random_uuid()":                                 "it has no exact inverse (it rewrites the table public.person",
+		"ALTER TABLE person ALTER id TYPE bigint":                                                 "it has no exact inverse",
 		"DROP TABLE team":    "cannot drop table team because other objects depend on it",
 		"DROP TABLE nowhere": `table "nowhere" does not exist`,
 		"UPDATE person SET mail = 'x' WHERE id = 1; DROP TABLE person": "the step has changed rows of public.person before",
@@ -137,7 +142,11 @@ func TestTheWorkersConfigLimitsTables(t *testing.T) {
 	q := d.step("postgres.query", map[string]any{"database": "main", "sql": "SELECT * FROM team"})
 	_, err := q.action.Apply(t.Context(), q.entry, q.with, "")
 	require.ErrorContains(t, err, "public.team: this worker's config denies it")
+	d.exec("GRANT SELECT ON team TO PUBLIC").refused("public.team: this worker's config")
+	d.exec("ALTER TABLE person ALTER mail SET DEFAULT 'x'").apply()
 	d.limit(postgres.Database{Allow: []string{"public.other"}})
+	d.exec("COMMENT ON TABLE person IS 'x'").refused("public.person: this worker's config allows changes of public.other")
+	d.exec("ALTER TABLE person RENAME mail TO x").refused("public.person: this worker's config allows changes of public.other")
 	d.exec("DELETE FROM person WHERE id = 1").refused("public.person: this worker's config allows changes of public.other")
 }
 

@@ -38,13 +38,19 @@ func (c *connection) findLost(all []*alteration) (problem string, err error) {
 			}
 		}
 	}
-	return "", nil
+	return c.findChanged(all, true)
 }
 
 // revert takes the alterations of a step back, the last one first.
 func (c *connection) revert(n int64, all []*alteration) error {
 	for _, a := range slices.Backward(all) {
 		if err := c.checkUnfilled(a); err != nil {
+			return err
+		}
+		if problem, err := c.findChanged([]*alteration{a}, false); err != nil || problem != "" {
+			if err == nil {
+				err = newDrift(problem)
+			}
 			return err
 		}
 		for _, sql := range a.Undo {

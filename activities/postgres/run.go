@@ -101,7 +101,7 @@ type change struct {
 func (d *change) isMade(oid uint32) bool { return slices.Contains(d.made, oid) }
 
 // uncaptured are tables without a trigger that the statements have changed. They have to be prepared, and the statements to run again.
-type uncaptured struct{ tables []*relation }
+type uncaptured struct{ tables []uint32 }
 
 func (u uncaptured) Error() string { return fmt.Sprintf("%d tables are not prepared", len(u.tables)) }
 
@@ -129,7 +129,7 @@ func (c *connection) perform(n int64, statements []statement) (*change, error) {
 		}
 		changed, rows, _, err := c.execute(s, limit)
 		if err != nil {
-			return nil, err
+			return nil, staleCapture(err)
 		}
 		did.changes += changed
 		did.rows = rows
@@ -137,7 +137,7 @@ func (c *connection) perform(n int64, statements []statement) (*change, error) {
 	if err := c.run("SET CONSTRAINTS ALL IMMEDIATE"); err != nil { // what is deferred to the commit changes rows too
 		return nil, err
 	}
-	if err := c.sealMade(&did); err != nil {
+	if err := c.seal(&did); err != nil {
 		return nil, err
 	}
 	after, err := c.count()
@@ -187,7 +187,7 @@ func (c *connection) examine(n int64, after counts, did *change) error {
 		return err
 	}
 	var total, captured int64
-	var missing []*relation
+	var missing []uint32
 	for _, r := range relations {
 		switch {
 		case r.Schema == "unwind" && r.Name == "change":
@@ -202,7 +202,7 @@ func (c *connection) examine(n int64, after counts, did *change) error {
 			total += after[r.OID]
 			did.tables = append(did.tables, &r.table)
 			if !r.Captured {
-				missing = append(missing, r)
+				missing = append(missing, r.OID)
 			}
 		}
 	}

@@ -7,12 +7,13 @@ import (
 )
 
 // describeSchema is the text of the schema of a database: all that pg_dump writes down of it, but for what is ours. Two texts are equal
-// if nobody can tell the schemas apart by name, definition, owner, privilege or comment.
+// if nobody can tell the schemas apart by name, definition, owner, privilege or comment. Privileges that are by default are the same as those that were
+// granted so.
 const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '^unwind(_-?[0-9]+)*$' OR nspname ~ '^pg_' OR nspname = 'information_schema'),
 	rel AS (SELECT c.*, c.oid::regclass::text AS name FROM pg_class c WHERE c.relnamespace NOT IN (SELECT oid FROM ours) AND c.relkind <> 't'),
 	line(text) AS (
-	SELECT format('schema %s %s %s', nspname, nspowner::regrole, nspacl) FROM pg_namespace WHERE oid NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('relation %s %s %s %s %s %s %s %s %s %s %s', name, relkind, relowner::regrole, relacl, reloptions, relpersistence, relrowsecurity, relforcerowsecurity,
+	SELECT format('schema %s %s %s', nspname, nspowner::regrole, coalesce(nspacl, acldefault('n', nspowner))) FROM pg_namespace WHERE oid NOT IN (SELECT oid FROM ours)
+	UNION ALL SELECT format('relation %s %s %s %s %s %s %s %s %s %s %s', name, relkind, relowner::regrole, coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner)), reloptions, relpersistence, relrowsecurity, relforcerowsecurity,
 		relreplident, reltablespace, relispartition) FROM rel
 	UNION ALL SELECT format('column %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', r.name,
 		rank() OVER (PARTITION BY a.attrelid ORDER BY a.attnum), a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attgenerated,
@@ -30,9 +31,9 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	UNION ALL SELECT format('sequence %s %s %s %s %s %s %s %s %s', r.name, s.seqtypid::regtype, s.seqstart, s.seqincrement, s.seqmax, s.seqmin, s.seqcache, s.seqcycle,
 		(SELECT d.refobjid::regclass || '.' || d.refobjsubid FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0))
 		FROM pg_sequence s JOIN rel r ON r.oid = s.seqrelid
-	UNION ALL SELECT format('routine %s %s %s %s %s %s', p.oid::regprocedure, p.proowner::regrole, p.proacl, p.prosrc, p.proconfig, (p.prorettype::regtype, p.prolang, p.prokind, p.provolatile, p.prosecdef, p.proisstrict, pg_get_expr(p.proargdefaults, 0)))
+	UNION ALL SELECT format('routine %s %s %s %s %s %s', p.oid::regprocedure, p.proowner::regrole, coalesce(p.proacl, acldefault('f', p.proowner)), p.prosrc, p.proconfig, (p.prorettype::regtype, p.prolang, p.prokind, p.provolatile, p.prosecdef, p.proisstrict, pg_get_expr(p.proargdefaults, 0)))
 		FROM pg_proc p WHERE p.pronamespace NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('type %s %s %s %s %s %s', t.oid::regtype, t.typtype, t.typowner::regrole, t.typacl, t.typdefault, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid))
+	UNION ALL SELECT format('type %s %s %s %s %s %s', t.oid::regtype, t.typtype, t.typowner::regrole, coalesce(t.typacl, acldefault('T', t.typowner)), t.typdefault, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid))
 		FROM pg_type t WHERE t.typnamespace NOT IN (SELECT oid FROM ours)
 	UNION ALL SELECT format('statistics %s', pg_get_statisticsobjdef(oid)) FROM pg_statistic_ext WHERE stxnamespace NOT IN (SELECT oid FROM ours)
 	UNION ALL SELECT format('publication %s %s', p.pubname, r.prrelid::regclass) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid JOIN rel ON rel.oid = r.prrelid

@@ -118,11 +118,8 @@ func dollarTag(text string) string {
 // what it is; examine finds what a function does besides.
 var begins = map[string]bool{
 	"select": true, "insert": true, "update": true, "delete": true, "merge": true, "with": true, "values": true, "table": true, "call": true, "do": true,
-	"create": true, "alter": true, "drop": true, "truncate": true,
+	"create": true, "alter": true, "drop": true, "truncate": true, "comment": true, "grant": true, "revoke": true,
 }
-
-// alters are the statements of the schema that have an exact inverse, by their first words. Whether this one has it is tried when it runs.
-var alters = []string{"create", "alter table", "drop table", "truncate"}
 
 // escapes are statements and functions whose effect a rollback does not take back, with the reason.
 var escapes = map[string]string{
@@ -136,7 +133,6 @@ var escapes = map[string]string{
 	"pg_cancel_backend": "it ends other statements", "pg_reload_conf": "it changes the server", "pg_advisory_lock": "the lock would outlive the statement",
 	"dblink": "it works in a transaction of its own", "dblink_exec": "it works in a transaction of its own",
 	"dblink_connect": "it works in a transaction of its own", "dblink_send_query": "it works in a transaction of its own",
-	"grant": schemaChange, "revoke": schemaChange, "comment": schemaChange,
 	"reassign": schemaChange, "security": schemaChange, "import": schemaChange, "refresh": schemaChange,
 }
 
@@ -144,14 +140,14 @@ const (
 	controls     = "all statements of a step are one transaction, which Unwind begins and ends"
 	sends        = "a message that was sent does not come back"
 	session      = "it changes the connection, not the database"
-	schemaChange = "of changes of the schema, a step runs CREATE, ALTER TABLE ... ADD, DROP TABLE and TRUNCATE"
+	schemaChange = "of changes of the schema, a step runs CREATE, ALTER, DROP, TRUNCATE, COMMENT, GRANT and REVOKE"
 )
 
 // checkStatement refuses a statement, given its words, that cannot be undone because of what it is.
 func checkStatement(where string, words []string) error {
 	if len(words) == 0 || !begins[words[0]] {
 		first := "it"
-		reason := "a step runs INSERT, UPDATE, DELETE, MERGE, SELECT, WITH, VALUES, CALL, DO, CREATE, ALTER TABLE, DROP TABLE and TRUNCATE"
+		reason := "a step runs INSERT, UPDATE, DELETE, MERGE, SELECT, WITH, VALUES, CALL, DO, CREATE, ALTER, DROP, TRUNCATE, COMMENT, GRANT and REVOKE"
 		if len(words) > 0 {
 			first = strings.ToUpper(words[0])
 			if r := escapes[words[0]]; r != "" {
@@ -174,27 +170,27 @@ func checkStatement(where string, words []string) error {
 	return nil
 }
 
-// checkAlteration refuses what has no inverse for certain, or escapes from the transaction.
+// checkAlteration refuses what has no inverse for certain, or escapes from the transaction. Whether the others have one is tried when they run.
 func checkAlteration(where string, words []string) error {
-	text := strings.Join(words, " ") + " "
-	allowed := slices.ContainsFunc(alters, func(begin string) bool { return strings.HasPrefix(text, begin+" ") })
-	reason := schemaChange
+	kind := words[1:]
+	if len(kind) > 2 && kind[0] == "or" && kind[1] == "replace" {
+		kind = kind[2:]
+	}
+	reason := ""
 	switch {
 	case slices.Contains(words, "concurrently"):
-		allowed, reason = false, "CONCURRENTLY runs outside of transactions; leave it out, or run it by hand"
-	case words[0] == "create" && slices.Contains(words[:min(len(words), 4)], "replace"):
-		allowed, reason = false, "OR REPLACE takes away what was there; drop it by hand, or choose another name"
-	case words[0] == "create" && len(words) > 1 && slices.Contains(outsideSchema, words[1]):
-		allowed, reason = false, "it makes what no schema holds; run it by hand"
+		reason = "CONCURRENTLY runs outside of transactions; leave it out, or run it by hand"
+	case slices.Contains([]string{"create", "alter", "drop"}, words[0]) && (len(kind) == 0 || slices.Contains(outsideSchema, kind[0])):
+		reason = "it is about what no schema holds; run it by hand"
 	}
-	if allowed {
+	if reason == "" {
 		return nil
 	}
 	return activities.Errorf(activities.Refused, "%s: %s is not allowed: %s", where, strings.ToUpper(strings.Join(words[:min(len(words), 2)], " ")), reason)
 }
 
-// outsideSchema are things that CREATE makes and that no schema holds, or that end with the connection.
+// outsideSchema are things that no schema holds, or that end with the connection, or whose statements have no inverse.
 var outsideSchema = []string{
-	"database", "role", "user", "group", "tablespace", "temp", "temporary", "local", "global", "extension", "subscription", "publication", "server", "foreign", "event",
-	"access", "language", "cast", "operator", "rule", "trigger", "policy", "statistics", "conversion", "collation", "aggregate", "transform", "text", "default",
+	"database", "role", "user", "group", "tablespace", "temp", "temporary", "local", "global", "extension", "subscription", "publication", "server", "foreign", "event", "system", "owned",
+	"access", "language", "procedural", "trusted", "cast", "operator", "conversion", "collation", "aggregate", "transform", "text", "default", "large",
 }

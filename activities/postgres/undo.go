@@ -203,7 +203,7 @@ func (c *connection) replaceRows(r *record, forced bool) error {
 
 // revertSchema takes the alterations of a step back, and says what the schema is then.
 func (c *connection) revertSchema(r *record) (observed string, err error) {
-	if err := c.revert(r.N, r.Alterations); err != nil {
+	if err := errors.Join(c.revert(r.N, r.Alterations), c.mendCapture()); err != nil {
 		return "", err
 	}
 	is, err := c.describe()
