@@ -63,6 +63,80 @@ func (s *step) undoAny(want activities.Outcome) {
 	s.decide(activities.Decision{}, want)
 }
 
+// TestRandomChangesOfRandomSchemas compares dumps with the schema. A statement that is refused or fails leaves nothing.
+func TestRandomChangesOfRandomSchemas(t *testing.T) {
+	t.Parallel()
+	schemas, tasks := 3, 15
+	switch {
+	case testrun.Deep():
+		schemas, tasks = 20, 50
+	case testrun.Plain():
+		schemas, tasks = 1, 8
+	}
+	for n := range schemas {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			g := generator{testrun.Rand(t), 2 + testrun.Rand(t).IntN(3)}
+			d := newDatabase(t, append(g.schema(), "CREATE VIEW v AS SELECT id, v, n FROM t0", "CREATE VIEW w AS SELECT id FROM v", "CREATE INDEX i ON t1 (v)",
+				"CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT 1'", "COMMENT ON COLUMN t0.v IS 'text'", "GRANT SELECT ON t1, v TO PUBLIC")...)
+			done := 0
+			for range tasks {
+				before := d.wholeDump()
+				var steps []*step
+				for range 1 + g.IntN(3) {
+					statements := []string{g.alteration()}
+					for range g.IntN(3) {
+						statements = append(statements, []string{g.alteration(), g.statement()}[g.IntN(2)])
+					}
+					s := d.exec(statements...)
+					was := d.wholeDump()
+					if _, err := s.action.Apply(t.Context(), s.entry, s.with, ""); err != nil {
+						require.Contains(t, []activities.ErrorType{activities.ActionDenied, activities.Refused}, activities.TypeOf(err), "%v\n%s", err, strings.Join(statements, "\n"))
+						require.Equal(t, was, d.wholeDump(), strings.Join(statements, "\n"))
+						continue
+					}
+					done++
+					steps = append(steps, s)
+				}
+				for _, s := range slices.Backward(steps) {
+					s.undo(activities.Restored)
+				}
+				require.Equal(t, before, d.wholeDump())
+			}
+			require.Positive(t, done)
+		})
+	}
+}
+
+// alteration is a statement that changes what is there, now and then under a name that an earlier one has given.
+func (g generator) alteration() string {
+	table := []string{"t0", "t1", "other"}[g.IntN(3)]
+	column := []string{"v", "n", "up", "at", "x"}[g.IntN(5)]
+	all := []string{
+		fmt.Sprintf("ALTER TABLE %s RENAME %s TO x", table, column),
+		fmt.Sprintf("ALTER TABLE %s RENAME id TO key", table),
+		fmt.Sprintf("ALTER TABLE %s RENAME TO other", table),
+		fmt.Sprintf("ALTER TABLE %s ALTER %s SET DEFAULT NULL", table, column),
+		fmt.Sprintf("ALTER TABLE %s ALTER %s DROP DEFAULT", table, column),
+		fmt.Sprintf("ALTER TABLE %s ALTER %s SET NOT NULL", table, column),
+		fmt.Sprintf("ALTER TABLE %s ADD CHECK (%s IS NOT NULL)", table, column),
+		fmt.Sprintf("ALTER TABLE %s ADD extra int DEFAULT 7", table),
+		fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT %[1]s_pkey CASCADE", table),
+		fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT %[1]s_n_key", table),
+		fmt.Sprintf("CREATE UNIQUE INDEX ON %s (%s, id)", table, column),
+		fmt.Sprintf("CREATE OR REPLACE VIEW v AS SELECT id, v, %d AS n FROM %s", g.IntN(9), table),
+		fmt.Sprintf("CREATE OR REPLACE VIEW w AS SELECT id, %s FROM %s", column, table),
+		fmt.Sprintf("COMMENT ON COLUMN %s.%s IS 'c%d'", table, column, g.IntN(3)),
+		fmt.Sprintf("GRANT INSERT, UPDATE (%s) ON %s TO PUBLIC", column, table),
+		fmt.Sprintf("REVOKE ALL ON %s FROM PUBLIC", table),
+		fmt.Sprintf("TRUNCATE %s CASCADE", table),
+		fmt.Sprintf("DROP TABLE %s CASCADE", table),
+		"DROP INDEX i", "DROP VIEW w", "DROP VIEW v CASCADE", "REVOKE ALL ON v FROM PUBLIC", "ALTER VIEW v RENAME TO view2",
+		"CREATE OR REPLACE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT 2'", "ALTER FUNCTION f(int) RENAME TO g",
+	}
+	return all[g.IntN(len(all))]
+}
+
 // generator draws tables with keys, references between them, and triggers, and statements on them.
 type generator struct {
 	*rand.Rand
