@@ -14,11 +14,13 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/require"
+	etcd "go.etcd.io/etcd/client/v3"
 	"go.temporal.io/sdk/client"
 
 	world "github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/etcd/etcdtest"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
@@ -40,6 +42,7 @@ type place struct {
 	client client.Client
 	env    []string
 	stripe string
+	etcd   string
 	runs   int
 }
 
@@ -86,6 +89,7 @@ func newPlace(t *testing.T) *place {
 	p.write("run/secrets/deploy", "a token to deploy")
 	p.write("run/secrets/shop", database.DSN(database.Database(t, shop...)))
 	p.startCache()
+	p.startSettings()
 	p.startContainers()
 	p.linkPrograms()
 	return p
@@ -106,6 +110,23 @@ func (p *place) startCache() {
 	defer c.Close()
 	redistest.Run(p.T, c, "SET session:1 ann", "SET session:2 bob EX 100000", "SET card:1 4242")
 	p.write("run/secrets/cache", server.URL(0))
+}
+
+// startSettings starts the etcd server of docs/etcd.md, with an owner whose lease lives.
+func (p *place) startSettings() {
+	p.Helper()
+	server := etcdtest.Own(p.T)
+	p.etcd = server.Endpoint()
+	c := server.Client(p.T)
+	lease, err := c.Grant(p.Context(), 100_000)
+	require.NoError(p, err)
+	_, err = c.Put(p.Context(), "/app/owner", "blue", etcd.WithLease(lease.ID))
+	require.NoError(p, err)
+	for _, key := range []string{"/app/limit", "/app/draft", "/app/cache/1", "/app/cache/2"} {
+		_, err := c.Put(p.Context(), key, "10")
+		require.NoError(p, err)
+	}
+	p.write("run/secrets/etcd", "secret")
 }
 
 // startContainers starts the containers that steps work in, with small stand-ins for the programs that they run there.
@@ -174,6 +195,7 @@ func (p *place) config() host.Config {
 		File: &host.FileConfig{Roots: []string{in("srv")}}, Terraform: &host.TerraformConfig{Roots: []string{in("srv/infra")}},
 		Container: &host.ContainerConfig{}, Stripe: &host.StripeConfig{Key: "STRIPE_KEY", URL: p.stripe},
 		Postgres: &host.PostgresConfig{Databases: map[string]host.PostgresDatabase{"shop": {DSN: "SHOP_DSN"}}},
+		Etcd:     &host.EtcdConfig{Databases: map[string]host.EtcdDatabase{"settings": {Endpoints: []string{p.etcd}}}},
 		Redis:    &host.RedisConfig{Databases: map[string]host.RedisDatabase{"cache": {URL: "CACHE_URL"}}},
 	}
 }

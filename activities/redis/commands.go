@@ -8,6 +8,7 @@ import (
 	client "github.com/redis/go-redis/v9"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
 // touched are the keys of commands: those that they change, and those that they only read, each once.
@@ -145,17 +146,7 @@ func (c *connection) checkLimits(found touched) error {
 	if n := len(found.changed) + len(found.read); n > maxKeys {
 		return refused("commands: they name %d keys, and one step may name %d; make several steps of it", n, maxKeys)
 	}
-	for _, key := range found.all() {
-		if matchesAny(c.Deny, key) {
-			return refused("key %q: the worker's config denies it (redis.databases.%s.deny)", key, c.name)
-		}
-	}
-	for _, key := range found.changed {
-		if len(c.Allow) > 0 && !matchesAny(c.Allow, key) {
-			return refused("key %q: the worker's config does not allow steps to change it (redis.databases.%s.allow: %s)", key, c.name, strings.Join(c.Allow, ", "))
-		}
-	}
-	return nil
+	return keyvalue.Limits{Config: configKey + "." + c.name, Allow: c.Allow, Deny: c.Deny}.Check(found.changed, found.read)
 }
 
 // flatten returns commands as the scripts take them.

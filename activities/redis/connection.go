@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
 const (
@@ -41,7 +42,7 @@ type connection struct {
 func (w *world) connect(ctx context.Context, name string) (*connection, error) {
 	d, known := w.Databases[name]
 	if !known {
-		return nil, w.unknownDatabase(name)
+		return nil, keyvalue.Unknown(configKey, name, w.Databases)
 	}
 	address, err := d.URL()
 	if err != nil {

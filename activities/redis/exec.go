@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
@@ -49,7 +50,7 @@ func (a *execAction) openForward(ctx context.Context, e activities.Entry, s acti
 
 // Plan runs the commands on copies of the keys.
 func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
-	if err := placeChecks(s.Checks); err != nil {
+	if err := keyvalue.CheckPlaces(kind, s.Checks); err != nil {
 		return activities.Change{}, err
 	}
 	f, err := a.openForward(ctx, e, s)
@@ -65,7 +66,7 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 	change := activities.Change{
 		Summary: f.name + ": " + summarize(changes), Diff: f.showKeys(changes), Strategy: activities.Transaction, Undo: execSpec.Undo,
 		Risk: activities.Medium, Unchanged: true, Keys: []string{keyPrefix + f.name}, Digest: f.digest(changes),
-		Facts: append([]string{"it changes " + keys(len(changes)) + ": " + joinSome(f.touched.changed)}, f.persistence()...),
+		Facts: append([]string{"it changes " + keyvalue.Count(len(changes)) + ": " + keyvalue.JoinSome(f.touched.changed)}, f.persistence()...),
 	}
 	for _, k := range changes {
 		change.Unchanged = change.Unchanged && k.isUnchanged()
@@ -111,7 +112,7 @@ func (f *forward) digest(changes []keyChange) activities.Digest {
 
 // Apply runs the commands together with their record.
 func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
-	if err := placeChecks(s.Checks); err != nil {
+	if err := keyvalue.CheckPlaces(kind, s.Checks); err != nil {
 		return activities.Result{}, err
 	}
 	f, err := a.openForward(ctx, e, s)
@@ -132,7 +133,7 @@ func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 			return activities.Result{}, err
 		}
 		reach("applied")
-		return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{f.connection, result})
+		return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, f.scene(result))
 	}
 }
 
@@ -197,7 +198,7 @@ func (f *forward) result(a answer) activities.Result {
 	var came, went, changed int
 	_, _ = fmt.Sscan(a.text(2), &came, &went, &changed) // written by the script
 	return activities.Result{
-		Summary: fmt.Sprintf("%s: %s", f.name, countKeys(came, went, changed)),
+		Summary: fmt.Sprintf("%s: %s", f.name, keyvalue.CountChanges(came, went, changed)),
 		Outputs: map[string]any{"replies": plain(a[1]), "changed": came + went + changed},
 		Notes:   f.persistence(),
 	}

@@ -1,14 +1,11 @@
 package redis_test
 
 import (
-	"bytes"
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/keyvalue/keyvaluetest"
 	"github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
 )
@@ -111,11 +109,11 @@ func TestARequestThatIsLate(t *testing.T) {
 	s := d.exec("DEL user", "INCR visits")
 	direct, late := d.url, make(chan struct{})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	p := proxy{text: s.entry.Token, answered: true, ended: late, found: func() {
+	p := keyvaluetest.Proxy{Text: s.entry.Token, Answered: true, Ended: late, Found: func() {
 		assert.NoError(t, server.Signal(syscall.SIGSTOP))
 		cancel(context.DeadlineExceeded)
 	}}
-	d.url = p.listen(t, server)
+	d.url = through(t, p, server)
 	_, err := s.action.Apply(ctx, s.entry, s.with, "")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	d.url = direct
@@ -128,84 +126,10 @@ func TestARequestThatIsLate(t *testing.T) {
 	s.sees(activities.AsBefore)
 }
 
-// proxy stands between the world and its server, and cuts the line behind the first request that holds a text: before the server
-// has it, or when it has answered.
-type proxy struct {
-	text     string
-	answered bool
-	found    func()        // called before the server gets that request
-	read     func()        // called for each piece of a request
-	ended    chan struct{} // closed when that line is cut
-}
-
-func (p proxy) listen(t *testing.T, server *redistest.Server) (url string) {
+// through is the address of a proxy before a server.
+func through(t *testing.T, p keyvaluetest.Proxy, server *redistest.Server) (url string) {
 	t.Helper()
-	path := filepath.Join(server.Dir(), "proxy")
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(from, server.Socket())
-		}
-	}()
-	return "unix://" + path
-}
-
-func (p proxy) serve(from net.Conn, socket string) {
-	defer from.Close()
-	to, err := net.Dial("unix", socket) //nolint:noctx // it ends with its server
-	if err != nil {
-		return
-	}
-	var cut atomic.Bool
-	answers := make(chan struct{})
-	go func() {
-		defer close(answers)
-		defer from.Close()
-		buffer := make([]byte, 1<<16)
-		for {
-			n, err := to.Read(buffer)
-			if err != nil || cut.Load() {
-				return
-			}
-			if _, err := from.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
-	}()
-	buffer := make([]byte, 1<<16)
-	for !cut.Load() {
-		n, err := from.Read(buffer)
-		if err != nil {
-			break
-		}
-		if p.read != nil {
-			p.read()
-		}
-		if bytes.Contains(buffer[:n], []byte(p.text)) {
-			cut.Store(true)
-			if !p.answered {
-				break
-			}
-			if p.found != nil {
-				p.found()
-				defer close(p.ended)
-			}
-		}
-		if _, err := to.Write(buffer[:n]); err != nil {
-			break
-		}
-	}
-	if cut.Load() && p.answered {
-		<-answers
-	}
-	_ = to.Close()
-	<-answers
+	return "unix://" + p.Listen(t, "unix", filepath.Join(server.Dir(), "proxy"), server.Socket())
 }
 
 func TestACutConnection(t *testing.T) {
@@ -218,7 +142,7 @@ func TestACutConnection(t *testing.T) {
 		warm.undo(activities.Restored)
 		s := d.exec("DEL user", "INCR visits")
 		direct := d.url
-		d.url = proxy{text: s.entry.Token, answered: answered}.listen(t, server)
+		d.url = through(t, keyvaluetest.Proxy{Text: s.entry.Token, Answered: answered}, server)
 		_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
 		require.ErrorContains(t, err, "it is tried again")
 		want := activities.AsBefore

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,24 +14,22 @@ import (
 	client "github.com/redis/go-redis/v9"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
 // records implements activities.Records over the journals of all databases.
 type records struct{ *world }
 
 // each calls do for every database. One that does not answer is a problem, and the others are still asked.
-func (w records) each(ctx context.Context, do func(*connection) error) (problems []error) {
-	for _, name := range slices.Sorted(maps.Keys(w.Databases)) {
+func (w records) each(ctx context.Context, do func(*connection) error) []error {
+	return keyvalue.ForEach(w.Databases, func(name string) error {
 		c, err := w.connect(ctx, name)
-		if err == nil {
-			err = do(c)
-			c.end()
-		}
 		if err != nil {
-			problems = append(problems, err)
+			return err
 		}
-	}
-	return problems
+		defer c.end()
+		return do(c)
+	})
 }
 
 // listed are the fields of a token that a listing reads: all but the contents of keys.
@@ -43,6 +40,7 @@ const listedAtOnce = 200
 
 // Records lists the tokens of all journals.
 func (w records) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
+	var damaged []error
 	problems = w.each(ctx, func(c *connection) error {
 		fields, err := c.client.HKeys(ctx, journalKey).Result()
 		if err != nil {
@@ -59,7 +57,7 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 				}
 				r, err := readRecord(values[i])
 				if err != nil {
-					problems = append(problems, fmt.Errorf("database %s: token %s: %w", c.name, token, err))
+					damaged = append(damaged, fmt.Errorf("database %s: token %s: %w", c.name, token, err))
 					continue
 				}
 				all = append(all, r)
@@ -67,7 +65,7 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 		}
 		return nil
 	})
-	return all, problems, nil
+	return all, append(problems, damaged...), nil
 }
 
 // remembered are the tokens of a journal with these fields, except for those that are forgotten: there may be many, and they cost nothing.

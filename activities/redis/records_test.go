@@ -9,6 +9,8 @@ import (
 
 	client "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities/keyvalue/keyvaluetest"
 )
 
 // A listing costs a few round trips however many records there are, and what is forgotten costs none.
@@ -38,22 +40,26 @@ func TestAListingTakesFewRoundTrips(t *testing.T) {
 	}
 	require.NoError(t, d.client.ConfigResetStat(t.Context()).Err())
 	var requests atomic.Int64
+	d.run("HSET unwind:journal " + live[0] + ":entry damaged")
 	direct := d.url
 	options, err := client.ParseURL(direct)
 	require.NoError(t, err)
-	server := proxy{text: "nothing that is ever sent", read: func() { requests.Add(1) }}
-	d.url = server.listen(t, d.server) + "?db=" + strconv.Itoa(options.DB)
+	p := keyvaluetest.Proxy{Text: "nothing that is ever sent", Read: func() { requests.Add(1) }}
+	d.url = through(t, p, d.server) + "?db=" + strconv.Itoa(options.DB)
 	all, problems, err := d.world.Records.Records(t.Context())
 	d.url = direct
 	require.NoError(t, err)
-	require.Empty(t, problems)
+	require.Len(t, problems, 1)
+	require.ErrorContains(t, problems[0], "token "+live[0])
 	var listed []string
 	for _, r := range all {
 		listed = append(listed, r.Entry.Token)
 	}
+	asks := len(live)
+	live = live[1:]
 	slices.Sort(live)
 	slices.Sort(listed)
 	require.Equal(t, live, listed)
-	require.Equal(t, len(live), asked(), "a listing asks of records that are forgotten")
+	require.Equal(t, asks, asked(), "a listing asks of records that are forgotten")
 	require.Less(t, int(requests.Load()), len(live)/2, "a listing sends a request for each record")
 }

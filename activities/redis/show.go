@@ -5,12 +5,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
-const (
-	shownItems = 20
-	shownKeys  = 50
-)
+const shownKeys = 50
 
 // content is what a key holds, as far as it is shown.
 type content struct {
@@ -43,22 +42,6 @@ func (k keyChange) isUnchanged() bool {
 	return k.before.kind == k.after.kind && k.before.sum == k.after.sum && k.before.expires == k.after.expires
 }
 
-// keys is a number of keys.
-func keys(n int) string {
-	if n == 1 {
-		return "1 key"
-	}
-	return fmt.Sprintf("%d keys", n)
-}
-
-// countKeys says how many keys do what.
-func countKeys(came, went, changed int) string {
-	if came+went+changed == 0 {
-		return "no key changes"
-	}
-	return fmt.Sprintf("keys: %d come, %d go, %d change", came, went, changed)
-}
-
 func summarize(changes []keyChange) string {
 	var came, went, changed int
 	for _, k := range changes {
@@ -72,7 +55,7 @@ func summarize(changes []keyChange) string {
 			changed++
 		}
 	}
-	return countKeys(came, went, changed)
+	return keyvalue.CountChanges(came, went, changed)
 }
 
 // showKeys shows keys that change, each with what goes and what comes.
@@ -87,7 +70,7 @@ func (c *connection) showKeys(changes []keyChange) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%s: %s -> %s\n", strconv.Quote(k.key), k.before.describe(), k.after.describe())
-		hidden := matchesAny(c.Sensitive, k.key)
+		hidden := keyvalue.MatchesAny(c.Sensitive, k.key)
 		k.before.show(&b, "- ", hidden)
 		k.after.show(&b, "+ ", hidden)
 	}
@@ -150,12 +133,4 @@ func showValue(v any) string {
 		return strconv.Quote(v)
 	}
 	return fmt.Sprint(v)
-}
-
-// joinSome joins names, but not more than a reader takes in.
-func joinSome(names []string) string {
-	if len(names) > shownItems {
-		return strings.Join(names[:shownItems], ", ") + fmt.Sprintf(" and %d more", len(names)-shownItems)
-	}
-	return strings.Join(names, ", ")
 }

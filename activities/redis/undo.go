@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
 // Undo puts the keys back.
@@ -175,12 +176,12 @@ func (s sight) outcomeOf(forced bool) activities.Undone {
 			expired++
 		}
 	}
-	observed := keys(len(s.keys)-expired) + " as before"
+	observed := keyvalue.Count(len(s.keys)-expired) + " as before"
 	if forced {
 		observed += ", over what someone else had changed"
 	}
 	if expired > 0 {
-		observed += "; " + keys(expired) + " not brought back, because the time to expire has passed since"
+		observed += "; " + keyvalue.Count(expired) + " not brought back, because the time to expire has passed since"
 	}
 	return activities.Undone{Outcome: activities.Restored, Observed: observed}
 }
@@ -211,13 +212,13 @@ func (c *connection) findDrift(s sight) (found *activities.Drift, overwritable b
 			if k.now.kind == "string" || k.now.kind == "stream" {
 				k.now.more = 0
 			}
-			k.now.show(&b, "  ", s.private || matchesAny(c.Sensitive, k.key))
+			k.now.show(&b, "  ", s.private || keyvalue.MatchesAny(c.Sensitive, k.key))
 		}
 	}
 	if total == 0 {
 		return nil, false
 	}
-	head := "changed since the step: " + keys(total) + "\n"
+	head := "changed since the step: " + keyvalue.Count(total) + "\n"
 	return &activities.Drift{Diff: head + b.String(), Digest: activities.DigestOf(parts...)}, overwritable
 }
 

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
+
+// configKey is where a worker's config names the databases.
+const configKey = "redis.databases"
 
 // Config names the databases of a worker.
 type Config struct {
@@ -33,22 +35,14 @@ type Database struct {
 	Sensitive []string
 }
 
-var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`)
-
 // Validate reports every invalid field.
 func (c Config) Validate() error {
-	var problems []error
+	problems := []error{keyvalue.CheckNames(configKey, c.Databases)}
 	bad := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf("redis.databases"+format, args...))
-	}
-	if len(c.Databases) == 0 {
-		bad(": name at least one database")
+		problems = append(problems, fmt.Errorf(configKey+format, args...))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Databases)) {
 		d := c.Databases[name]
-		if !namePattern.MatchString(name) {
-			bad(": %q must be a name of letters, digits, dashes and underscores, at most 63", name)
-		}
 		if d.URL == nil {
 			bad(".%s.url: name the secret that holds the address", name)
 		}
@@ -78,23 +72,9 @@ func New(c Config) (activities.World, error) {
 	return made, nil
 }
 
-// journalID names the journals: those of all databases that answer, as NAME=ID. A step needs only that of its own database, so
-// databases can be added later.
+// journalID names the journals of all databases that answer.
 func (w *world) journalID(ctx context.Context) (string, error) {
-	var ids []string
-	var problems []error
-	for _, name := range slices.Sorted(maps.Keys(w.Databases)) {
-		id, err := w.ensureJournal(ctx, name)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		ids = append(ids, name+"="+id)
-	}
-	if len(ids) == 0 {
-		return "", errors.Join(problems...)
-	}
-	return strings.Join(ids, ","), nil
+	return keyvalue.JoinJournals(ctx, w.Databases, w.ensureJournal)
 }
 
 // open connects for an entry.
@@ -103,17 +83,9 @@ func (w *world) open(ctx context.Context, e activities.Entry) (*connection, erro
 	if err != nil {
 		return nil, err
 	}
-	recorded := ""
-	for each := range strings.SplitSeq(e.Place.Journal, ",") {
-		if name, id, _ := strings.Cut(each, "="); name == p.Database {
-			recorded = id
-		}
-	}
-	if recorded == "" {
-		if _, known := w.Databases[p.Database]; !known {
-			return nil, w.unknownDatabase(p.Database)
-		}
-		return nil, activities.Errorf(activities.WrongPlace, "the entry names no journal of database %s: it did not answer when the task was compiled, or the task belongs to another worker", p.Database)
+	recorded, err := keyvalue.JournalOf(configKey, e, p.Database, w.Databases)
+	if err != nil {
+		return nil, err
 	}
 	c, err := w.connect(ctx, p.Database)
 	if err != nil {
@@ -121,18 +93,4 @@ func (w *world) open(ctx context.Context, e activities.Entry) (*connection, erro
 	}
 	c.id = recorded
 	return c, nil
-}
-
-func (w *world) unknownDatabase(name string) error {
-	return activities.Errorf(activities.Refused, "database: %q is not one of this worker's redis.databases: %s",
-		name, strings.Join(slices.Sorted(maps.Keys(w.Databases)), ", "))
-}
-
-// matchesAny reports whether one of the patterns matches a key.
-func matchesAny(patterns []string, key string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		quoted := strings.ReplaceAll(regexp.QuoteMeta(p), `\*`, ".*")
-		ok, _ := regexp.MatchString("(?s)^"+quoted+"$", key)
-		return ok
-	})
 }

@@ -78,7 +78,7 @@ func TestWhatInitCommentsOutIsValidOnceUncommented(t *testing.T) {
 	require.NoError(t, c.Validate(), all)
 	for world, opened := range map[string]bool{
 		"file": c.File != nil, "container": c.Container != nil, "terraform": c.Terraform != nil, "sqlite": c.SQLite != nil,
-		"stripe": c.Stripe != nil, "postgres": c.Postgres != nil, "redis": c.Redis != nil,
+		"stripe": c.Stripe != nil, "postgres": c.Postgres != nil, "redis": c.Redis != nil, "etcd": c.Etcd != nil,
 	} {
 		require.True(t, opened, world)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/terraform"
@@ -70,6 +71,8 @@ type Config struct {
 	Postgres *PostgresConfig `yaml:"postgres"`
 	// Redis enables the world redis.
 	Redis *RedisConfig `yaml:"redis"`
+	// Etcd enables the world etcd.
+	Etcd *EtcdConfig `yaml:"etcd"`
 
 	file    string // where it was read from
 	written map[string]written
@@ -192,10 +195,45 @@ type RedisDatabase struct {
 	Sensitive []string `yaml:"sensitive"`
 }
 
+// EtcdConfig limits the world etcd.
+type EtcdConfig struct {
+	// Databases are those that steps may use, by the name that they use. Required.
+	Databases map[string]EtcdDatabase `yaml:"databases"`
+}
+
+// EtcdDatabase is an etcd cluster, or a part of one, and what steps may do to it.
+type EtcdDatabase struct {
+	// Endpoints are the addresses of the members, such as https://10.0.0.1:2379. Required.
+	Endpoints []string `yaml:"endpoints"`
+	// User is the worker's user. Defaults to none.
+	User string `yaml:"user"`
+	// Password is the name of the secret (in Secrets) that holds that of the user. Required with user.
+	Password string `yaml:"password"`
+	// TLS are the files for https:// endpoints. Defaults to the certificates that the machine trusts.
+	TLS EtcdTLS `yaml:"tls"`
+	// Namespace is what all keys of the database begin with, and what steps leave out. Defaults to the whole cluster.
+	Namespace string `yaml:"namespace"`
+	// Allow are the keys that steps may change, as patterns where * stands for any text. Defaults to all.
+	Allow []string `yaml:"allow"`
+	// Deny are keys that steps may neither read nor change; it outranks allow. Defaults to none.
+	Deny []string `yaml:"deny"`
+	// Sensitive are keys whose values people are not shown. Defaults to none.
+	Sensitive []string `yaml:"sensitive"`
+}
+
+// EtcdTLS are files in PEM format.
+type EtcdTLS struct {
+	// CA has the certificates that sign those of the members. Defaults to those that the machine trusts.
+	CA string `yaml:"ca"`
+	// Cert and Key are the worker's own certificate and its key. Default to none.
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+}
+
 // OpensNothing reports whether the config opens no world.
 func (c Config) OpensNothing() bool {
 	return c.File == nil && c.Container == nil && c.Terraform == nil && c.Stripe == nil && c.SQLite == nil && c.Postgres == nil &&
-		c.Redis == nil
+		c.Redis == nil && c.Etcd == nil
 }
 
 // WithEnvironment overrides fields by the variables that are set.
@@ -311,7 +349,7 @@ func (c Config) checkWorlds(bad func(field, format string, args ...any)) error {
 			bad("stripe.key", "%q is not one of secrets; name the secret that holds the API key", c.Stripe.Key)
 		}
 	}
-	return errors.Join(c.checkPostgres(bad), c.checkRedis(bad))
+	return errors.Join(c.checkPostgres(bad), c.checkRedis(bad), c.checkEtcd(bad))
 }
 
 func (c Config) checkPostgres(bad func(field, format string, args ...any)) error {
@@ -361,6 +399,35 @@ func (c Config) postgres() postgres.Config {
 		}
 	}
 	return postgres.Config{Databases: databases}
+}
+
+func (c Config) checkEtcd(bad func(field, format string, args ...any)) error {
+	if c.Etcd == nil {
+		return nil
+	}
+	for name, d := range c.Etcd.Databases {
+		if _, known := c.Secrets[d.Password]; d.Password != "" && !known {
+			bad("etcd.databases."+name+".password", "it is not the name of one of secrets; name the secret that holds the password")
+		}
+	}
+	if err := c.etcd(false).Validate(); err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	return nil
+}
+
+func (c Config) etcd(lookOnly bool) etcd.Config {
+	databases := map[string]etcd.Database{}
+	for name, d := range c.Etcd.Databases {
+		made := etcd.Database{
+			Endpoints: d.Endpoints, User: d.User, TLS: etcd.TLS(d.TLS), Namespace: d.Namespace, Allow: d.Allow, Deny: d.Deny, Sensitive: d.Sensitive,
+		}
+		if d.Password != "" {
+			made.Password = func() (string, error) { return secrets(c.Secrets).read(d.Password) }
+		}
+		databases[name] = made
+	}
+	return etcd.Config{Databases: databases, LookOnly: lookOnly}
 }
 
 func (c Config) redis(lookOnly bool) redis.Config {

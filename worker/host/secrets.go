@@ -59,6 +59,13 @@ func (c Config) ownSecrets() []string {
 			own = append(own, d.URL)
 		}
 	}
+	if c.Etcd != nil {
+		for _, d := range c.Etcd.Databases {
+			if d.Password != "" {
+				own = append(own, d.Password)
+			}
+		}
+	}
 	if c.Webhook != nil && c.Webhook.Secret != "" {
 		own = append(own, c.Webhook.Secret)
 	}

@@ -37,6 +37,9 @@ func Specs(c *Config) ([]activities.Spec, error) {
 	if c == nil || c.Redis != nil {
 		scratch.Redis = &RedisConfig{Databases: map[string]RedisDatabase{"database": {URL: key}}}
 	}
+	if c == nil || c.Etcd != nil {
+		scratch.Etcd = &EtcdConfig{Databases: map[string]EtcdDatabase{"database": {Endpoints: []string{"http://127.0.0.1:2379"}}}}
+	}
 	worlds, err := openWorlds(scratch, true)
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/redis"
@@ -61,6 +62,9 @@ func openWorlds(c Config, lookOnly bool) ([]activities.World, error) {
 	}
 	if c.Redis != nil {
 		add(redis.New(c.redis(lookOnly)))
+	}
+	if c.Etcd != nil {
+		add(etcd.New(c.etcd(lookOnly)))
 	}
 	return worlds, errors.Join(problems...)
 }

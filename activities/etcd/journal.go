@@ -1,0 +1,130 @@
+package etcd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	client "go.etcd.io/etcd/client/v3"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// The keys of the journal. A record and its images are apart, so that a listing reads no values.
+const (
+	idKey        = ours + "journal"
+	recordPrefix = ours + "record/"
+	imagesPrefix = ours + "images/"
+)
+
+// The states of a record, which is never deleted: it is the fence.
+const (
+	applied  = "applied" // written together with the change
+	undoing  = "undoing" // no forward may act any more
+	undone   = "undone"
+	released = "released" // before it acted, or when its rollback window had closed
+)
+
+// record is what the journal has of a token.
+type record struct {
+	State     string             `json:"state"`
+	Entry     *activities.Entry  `json:"entry,omitempty"`
+	Owner     activities.Owner   `json:"owner,omitzero"`
+	Since     time.Time          `json:"since,omitzero"`
+	Committed time.Time          `json:"committed,omitzero"`
+	Until     time.Time          `json:"until,omitzero"`
+	Begun     time.Time          `json:"begun,omitzero"`
+	Ended     time.Time          `json:"ended,omitzero"`
+	Released  time.Time          `json:"released,omitzero"`
+	Holders   []activities.Owner `json:"holders,omitempty"`
+	// Acted says that the step has acted: its images are there until they are released.
+	Acted bool `json:"acted,omitempty"`
+	// Private says that the parameters held secrets: what somebody has made of the keys is not shown.
+	Private bool               `json:"private,omitempty"`
+	Counts  [3]int             `json:"counts,omitzero"` // keys that came, went and changed
+	Bytes   int64              `json:"bytes,omitempty"`
+	Outcome *activities.Undone `json:"outcome,omitempty"`
+	// Forgotten leaves nothing but the fence.
+	Forgotten bool `json:"forgotten,omitempty"`
+}
+
+// image is a key of a step: what it held before, and what the step left; nil stands for a key that was not there.
+type image struct {
+	Key    []byte `json:"key"`
+	Before *value `json:"before,omitempty"`
+	Left   *left  `json:"left,omitempty"`
+}
+
+type value struct {
+	Value []byte         `json:"value"`
+	Lease client.LeaseID `json:"lease,omitempty"`
+}
+
+type left struct {
+	Digest activities.Digest `json:"digest"` // of the value
+	Lease  client.LeaseID    `json:"lease,omitempty"`
+}
+
+// newRecord is the record of an entry that has none.
+func newRecord(ctx context.Context, e activities.Entry, state string) record {
+	return record{State: state, Entry: &e, Owner: activities.OwnerOf(ctx), Since: time.Now().UTC()}
+}
+
+// ensureJournal returns the id of a database's journal.
+func (w *world) ensureJournal(ctx context.Context, name string) (string, error) {
+	c, err := w.connect(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer c.end()
+	err = c.expectAny()
+	return c.id, err
+}
+
+// expectAny expects whatever journal the database has, and makes one if there is none.
+func (c *connection) expectAny() error {
+	random := make([]byte, 16)
+	_, _ = rand.Read(random) // it never fails
+	c.id = hex.EncodeToString(random)
+	limited, end := c.limited()
+	defer end()
+	r, err := c.client.Txn(limited).If(client.Compare(client.CreateRevision(idKey), "=", 0)).
+		Then(client.OpPut(idKey, c.id)).Else(client.OpGet(idKey)).Commit()
+	if err != nil {
+		return c.explain(err)
+	}
+	if !r.Succeeded {
+		c.id = string(r.Responses[0].GetResponseRange().Kvs[0].Value)
+	}
+	return nil
+}
+
+// store writes a record if the journal is the one that the call expects and the record has not changed since it was read: its mod revision, 0 if
+// there was none. More operations are done in the same transaction, under more conditions.
+func (c *connection) store(token string, seen int64, r record, conditions []client.Cmp, then ...client.Op) (*client.TxnResponse, error) {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	conditions = append([]client.Cmp{
+		client.Compare(client.Value(idKey), "=", c.id), client.Compare(client.ModRevision(recordPrefix+token), "=", seen),
+	}, conditions...)
+	return c.commit(conditions, append([]client.Op{client.OpPut(recordPrefix+token, string(raw))}, then...))
+}
+
+func (c *connection) damaged(token, what string) error {
+	return activities.Errorf(activities.DamagedRecord, "database %s: the step with token %s has acted, and the journal (keys that begin with %s) %s (were the data put back to an earlier state?): "+
+		"nothing was touched; bring the record back, or decide what becomes of the step", c.name, token, ours, what)
+}
+
+// explainJournal says what it means that the journal has another id; empty if there is none.
+func (c *connection) explainJournal(is string) error {
+	if is == "" {
+		return activities.Errorf(activities.DamagedRecord, "database %s: its journal (%s), in which the undo records are, is gone: the data were lost or deleted; nothing was touched; "+
+			"bring the data back, or decide what becomes of the step", c.name, idKey)
+	}
+	return activities.Errorf(activities.WrongPlace, "the record is in journal %s; what this worker's config calls %s has journal %s: it is another database, or its journal was lost with its data",
+		c.id, c.name, is)
+}

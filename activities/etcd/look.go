@@ -1,0 +1,78 @@
+package etcd
+
+import (
+	"encoding/json"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	client "go.etcd.io/etcd/client/v3"
+)
+
+// sight is what a database holds at one revision.
+type sight struct {
+	revision int64
+	record   *record // nil if the token has none
+	seen     int64   // the mod revision of the record; 0 if there is none
+	acted    int64   // the revision at which the record was created, and so that of what its step has put
+	images   []image
+	problem  error                       // what is wrong with the images: an undo needs them, and nothing else does
+	keys     map[string]*mvccpb.KeyValue // those that are there
+	spans    [][]*mvccpb.KeyValue
+}
+
+// look reads the record of a token, keys and spans, all at one revision.
+func (c *connection) look(token string, keys []string, spans []span) (sight, error) {
+	then := []client.Op{client.OpGet(idKey), client.OpGet(recordPrefix + token), client.OpGet(imagesPrefix + token)}
+	for _, key := range keys {
+		then = append(then, client.OpGet(key))
+	}
+	for _, each := range spans {
+		then = append(then, client.OpGet(each.from, client.WithRange(each.to), client.WithLimit(maxOps)))
+	}
+	r, err := c.commit(nil, then)
+	if err != nil {
+		return sight{}, c.explain(err)
+	}
+	found := func(i int) []*mvccpb.KeyValue { return r.Responses[i].GetResponseRange().Kvs }
+	switch id := found(0); {
+	case len(id) == 0:
+		return sight{}, c.explainJournal("")
+	case string(id[0].Value) != c.id:
+		return sight{}, c.explainJournal(string(id[0].Value))
+	}
+	s := sight{revision: r.Header.Revision, keys: map[string]*mvccpb.KeyValue{}}
+	if at := found(1); len(at) > 0 {
+		s.record, s.seen, s.acted = &record{}, at[0].ModRevision, at[0].CreateRevision
+		if err := json.Unmarshal(at[0].Value, s.record); err != nil {
+			return sight{}, c.damaged(token, "has a record of it that is damaged")
+		}
+		if images := found(2); len(images) > 0 {
+			if err := json.Unmarshal(images[0].Value, &s.images); err != nil {
+				s.problem = c.damaged(token, "has a record of it that is damaged")
+			}
+		} else if s.record.Acted && (s.record.State == applied || s.record.State == undoing) {
+			s.problem = c.damaged(token, "has lost what its keys held before")
+		}
+	}
+	for i, key := range keys {
+		if at := found(ourOps + i); len(at) > 0 {
+			s.keys[key] = at[0]
+		}
+	}
+	for i := range spans {
+		s.spans = append(s.spans, found(ourOps+len(keys)+i))
+	}
+	return s, nil
+}
+
+// modOf is the revision of the last change of a key; 0 if it is not there.
+func modOf(kv *mvccpb.KeyValue) int64 {
+	if kv == nil {
+		return 0
+	}
+	return kv.ModRevision
+}
+
+// unchanged is the condition that a key is as it was seen.
+func unchanged(key string, kv *mvccpb.KeyValue) client.Cmp {
+	return client.Compare(client.ModRevision(key), "=", modOf(kv))
+}

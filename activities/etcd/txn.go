@@ -1,0 +1,196 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	client "go.etcd.io/etcd/client/v3"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/keyvalue"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// txnAction is etcd.txn.
+type txnAction struct{ *world }
+
+func (a *txnAction) Spec() activities.Spec { return txnSpec }
+
+func reach(what string) { point.Reach("etcd.txn:" + what) }
+
+// forward is a connection for a forward, with what it is to do.
+type forward struct {
+	*connection
+
+	params txnParams
+	spans  []span
+}
+
+func (a *txnAction) openForward(ctx context.Context, e activities.Entry, s activities.Step) (*forward, error) {
+	if err := keyvalue.CheckPlaces(kind, s.Checks); err != nil {
+		return nil, err
+	}
+	p, spans, err := readParams(s.With)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.open(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return &forward{connection: c, params: p, spans: spans}, nil
+}
+
+// Plan says what the transaction would do to the keys as they are.
+func (a *txnAction) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	f, err := a.openForward(ctx, e, s)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	defer f.end()
+	seen, err := f.look(e.Token, f.params.explicit(), f.spans)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	changes, err := f.changes(seen)
+	if err == nil {
+		err = f.checkConditions(seen)
+	}
+	if err != nil {
+		return activities.Change{}, err
+	}
+	digest, err := f.digest(changes)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	reach("planned")
+	made := activities.Change{
+		Summary: f.name + ": " + summarize(countChanges(changes)), Diff: f.showChanges(changes), Strategy: activities.Transaction, Undo: txnSpec.Undo,
+		Risk: activities.Medium, Unchanged: true, Keys: []string{keyPrefix + f.name}, Digest: digest,
+	}
+	var names, onLease []string
+	for _, k := range changes {
+		names = append(names, k.key)
+		made.Unchanged = made.Unchanged && k.isUnchanged()
+		if k.before != nil && k.before.Lease != 0 {
+			onLease = append(onLease, k.key)
+		}
+	}
+	made.Facts = append(made.Facts, "it changes "+keyvalue.Count(len(changes))+": "+keyvalue.JoinSome(names))
+	if len(onLease) > 0 {
+		made.Facts = append(made.Facts, "on a lease, and back only while it lives: "+keyvalue.JoinSome(onLease))
+	}
+	return made, nil
+}
+
+// Apply commits the transaction together with its record.
+func (a *txnAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	f, err := a.openForward(ctx, e, s)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	defer f.end()
+	private := activities.MaskerFrom(ctx).String(string(s.With)) != string(s.With)
+	for {
+		result, err := f.applyOnce(ctx, e, private, want)
+		if errors.Is(err, errMoved) {
+			continue // the next look decides; the call is bounded
+		}
+		if err != nil {
+			return activities.Result{}, err
+		}
+		reach("applied")
+		return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, f.scene(result))
+	}
+}
+
+// errMoved is a change by somebody else between looking and acting.
+var errMoved = errors.New("a key was changed meanwhile")
+
+func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private bool, want activities.Digest) (activities.Result, error) {
+	seen, err := f.look(e.Token, f.params.explicit(), f.spans)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	if r := seen.record; r != nil {
+		if r.State != applied {
+			return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, r.State)
+		}
+		reach("looked")
+		return f.result(*r, seen.acted), nil
+	}
+	changes, err := f.changes(seen)
+	if err == nil {
+		err = f.checkConditions(seen)
+	}
+	if err != nil {
+		return activities.Result{}, err
+	}
+	if err := f.checkApproved(changes, want); err != nil {
+		return activities.Result{}, err
+	}
+	conditions, then, images := f.operations(seen, changes)
+	raw, err := json.Marshal(images)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	r := newRecord(ctx, e, applied)
+	r.Acted, r.Private, r.Counts, r.Bytes = true, private, countChanges(changes), int64(len(raw))
+	reach("looked")
+	done, err := f.store(e.Token, 0, r, conditions, append(then, client.OpPut(imagesPrefix+e.Token, string(raw)))...)
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return activities.Result{}, activities.Errorf(activities.ActionDenied, "database %s: a lease of the step does not exist, or has ended; nothing was changed", f.name)
+	case err != nil:
+		return activities.Result{}, f.explain(err)
+	case !done.Succeeded:
+		return activities.Result{}, errMoved
+	}
+	return f.result(r, done.Header.Revision), nil
+}
+
+// checkApproved refuses a change that is not the one that was approved.
+func (f *forward) checkApproved(changes []change, want activities.Digest) error {
+	if want == "" {
+		return nil
+	}
+	got, err := f.digest(changes)
+	if err == nil && got != want {
+		err = activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: now it is %s (%s), approved was %s",
+			summarize(countChanges(changes)), got.Short(), want.Short())
+	}
+	return err
+}
+
+// result is what a step has done, as its record says.
+func (f *forward) result(r record, revision int64) activities.Result {
+	return activities.Result{
+		Summary: fmt.Sprintf("%s: %s", f.name, summarize(r.Counts)),
+		Outputs: map[string]any{"changed": r.Counts[0] + r.Counts[1] + r.Counts[2], "revision": revision},
+	}
+}
+
+// scene shows checks what the step has done.
+func (c *connection) scene(result activities.Result) keyvalue.Scene {
+	return keyvalue.Scene{Kind: kind, Name: c.name, Result: result, Read: c.query}
+}
+
+// query returns the value of a key; nil if it is not there.
+func (c *connection) query(_ context.Context, key string) (any, error) {
+	if err := checkKey("query", key); err != nil {
+		return nil, err
+	}
+	if err := (keyvalue.Limits{Config: configKey + "." + c.name, Deny: c.Deny}).Check(nil, []string{key}); err != nil {
+		return nil, err
+	}
+	ctx, end := c.limited()
+	defer end()
+	r, err := c.client.Get(ctx, key)
+	if err != nil || len(r.Kvs) == 0 {
+		return nil, c.explain(err)
+	}
+	return string(r.Kvs[0].Value), nil
+}

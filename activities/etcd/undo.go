@@ -1,0 +1,277 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	client "go.etcd.io/etcd/client/v3"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/keyvalue"
+)
+
+// Undo gives the keys their values and leases back.
+func (a *txnAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	c, err := a.open(ctx, e)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	defer c.end()
+	reach("undo-begun")
+	if err := c.fence(e, d.Done); err != nil {
+		return activities.Undone{}, err
+	}
+	reach("fenced")
+	for {
+		outcome, moved, err := c.undoOnce(e, d)
+		if !moved || err != nil {
+			return outcome, err
+		}
+	}
+}
+
+// fence makes sure that no forward of a token acts any more.
+func (c *connection) fence(e activities.Entry, isDone bool) error {
+	return c.amend(e.Token, func(r *record) (bool, error) {
+		switch {
+		case r.State == "" && isDone:
+			return false, c.damaged(e.Token, "has no record of it")
+		case r.State == "":
+			*r = newRecord(c.ctx, e, undoing)
+		case r.State == applied:
+			r.State = undoing
+		default:
+			return false, nil
+		}
+		r.Begun = time.Now().UTC()
+		return true, nil
+	})
+}
+
+// amend stores what change makes of the record of a token, which is empty if there is none, unless it returns false.
+func (c *connection) amend(token string, change func(*record) (bool, error), then ...client.Op) error {
+	for {
+		s, err := c.look(token, nil, nil)
+		if err != nil {
+			return err
+		}
+		if s.record == nil {
+			s.record = &record{}
+		}
+		if changed, err := change(s.record); err != nil || !changed {
+			return err
+		}
+		done, err := c.store(token, s.seen, *s.record, nil, then...)
+		if err != nil {
+			return c.explain(err)
+		}
+		if done.Succeeded {
+			return nil
+		}
+	}
+}
+
+// undoOnce looks, and puts the keys back if they still are as they were seen. It has moved if they are not.
+func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcome activities.Undone, moved bool, err error) {
+	s, err := c.see(e.Token)
+	if err != nil {
+		return outcome, false, err
+	}
+	switch r := s.record; {
+	case r == nil:
+		return outcome, false, c.damaged(e.Token, "has lost its record since the undo began")
+	case r.State == undone && r.Outcome != nil:
+		return *r.Outcome, false, nil
+	case r.State == released || r.Forgotten:
+		return outcome, false, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", e.Token)
+	case r.State != undoing:
+		return outcome, false, c.damaged(e.Token, "does not hold the outcome of its undo")
+	case d.Done && !r.Acted:
+		return outcome, false, c.damaged(e.Token, "says that it has not")
+	}
+	drift := c.findDrift(s)
+	forced := drift != nil && d.Force == drift.Digest
+	if drift != nil && !forced {
+		first, _, _ := strings.Cut(drift.Diff, "\n")
+		return activities.Undone{Outcome: activities.Drifted, Observed: first, Drift: drift}, false, nil
+	}
+	outcome = s.outcomeOf(forced)
+	r := *s.record
+	r.State, r.Outcome, r.Ended, r.Bytes = undone, &outcome, time.Now().UTC(), 0
+	conditions, then := s.restoration()
+	done, err := c.store(e.Token, s.seen, r, conditions, append(then, client.OpDelete(imagesPrefix+e.Token))...)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return outcome, true, nil // it has ended since it was looked at
+	}
+	if err != nil {
+		return outcome, false, c.explain(err)
+	}
+	if !done.Succeeded {
+		return outcome, true, nil
+	}
+	reach("restored")
+	return outcome, false, nil
+}
+
+// view is what a token's record says, and what its keys hold now.
+type view struct {
+	sight
+
+	leases map[client.LeaseID]int64 // the seconds that each lease of an image has left; those that have ended are not in it
+}
+
+// see reads the record of a token, and then its keys.
+func (c *connection) see(token string) (view, error) {
+	s, err := c.look(token, nil, nil)
+	if err == nil {
+		err = s.problem
+	}
+	if err != nil || s.record == nil || len(s.images) == 0 {
+		return view{sight: s}, err
+	}
+	keys := make([]string, len(s.images))
+	for i, each := range s.images {
+		keys[i] = string(each.Key)
+	}
+	if s, err = c.look(token, keys, nil); err == nil {
+		err = s.problem
+	}
+	if err != nil {
+		return view{}, err
+	}
+	v := view{sight: s, leases: map[client.LeaseID]int64{}}
+	asked := map[client.LeaseID]bool{client.NoLease: true}
+	for _, each := range s.images {
+		for _, id := range each.leases() {
+			if asked[id] {
+				continue
+			}
+			asked[id] = true
+			ctx, end := c.limited()
+			left, err := c.client.TimeToLive(ctx, id)
+			end()
+			if err != nil {
+				return view{}, c.explain(err)
+			}
+			if left.TTL >= 0 {
+				v.leases[id] = left.TTL
+			}
+		}
+	}
+	return v, nil
+}
+
+func (i image) leases() (all []client.LeaseID) {
+	if i.Before != nil {
+		all = append(all, i.Before.Lease)
+	}
+	if i.Left != nil {
+		all = append(all, i.Left.Lease)
+	}
+	return all
+}
+
+func (v view) isOver(id client.LeaseID) bool {
+	_, lives := v.leases[id]
+	return id != client.NoLease && !lives
+}
+
+func (v view) now(i image) *mvccpb.KeyValue { return v.keys[string(i.Key)] }
+
+// isLeft reports whether a key is as the step left it: at its revision, or with the same value and lease, as the undo of a later step puts
+// them back. What has gone with its lease is nobody's change.
+func (v view) isLeft(i image) bool {
+	now := v.now(i)
+	if now == nil {
+		return i.Left == nil || v.isOver(i.Left.Lease)
+	}
+	return i.Left != nil && (now.ModRevision == v.acted || client.LeaseID(now.Lease) == i.Left.Lease && activities.DigestOf(now.Value) == i.Left.Digest)
+}
+
+// isGone reports whether a key would be gone without the step too.
+func (v view) isGone(i image) bool { return i.Before != nil && v.isOver(i.Before.Lease) }
+
+// restoration is the transaction that puts all keys back if they are as they were seen.
+func (v view) restoration() (conditions []client.Cmp, then []client.Op) {
+	for _, i := range v.images {
+		key, now := string(i.Key), v.now(i)
+		conditions = append(conditions, unchanged(key, now))
+		switch {
+		case i.Before != nil && !v.isGone(i):
+			then = append(then, client.OpPut(key, string(i.Before.Value), client.WithLease(i.Before.Lease)))
+		case now != nil:
+			then = append(then, client.OpDelete(key))
+		}
+	}
+	return conditions, then
+}
+
+// outcomeOf is the outcome of an undo that succeeds.
+func (v view) outcomeOf(forced bool) activities.Undone {
+	if !v.record.Acted {
+		return activities.Undone{Outcome: activities.Nothing, Observed: "the transaction of the step was never committed, and no longer can be"}
+	}
+	gone := 0
+	var again []string
+	for _, i := range v.images {
+		if v.isGone(i) {
+			gone++
+		} else if i.Before != nil && i.Before.Lease != client.NoLease {
+			text := fmt.Sprintf("%x with %d s left", int64(i.Before.Lease), v.leases[i.Before.Lease])
+			if !slices.Contains(again, text) {
+				again = append(again, text)
+			}
+		}
+	}
+	observed := keyvalue.Count(len(v.images)-gone) + " as before"
+	if forced {
+		observed += ", over what someone else had changed"
+	}
+	if len(again) > 0 {
+		observed += "; back on lease " + keyvalue.JoinSome(again)
+	}
+	if gone > 0 {
+		observed += "; " + keyvalue.Count(gone) + " not brought back, because the lease has ended since"
+	}
+	return activities.Undone{Outcome: activities.Restored, Observed: observed}
+}
+
+// findDrift compares every key with what the step left; nil if nothing differs.
+func (c *connection) findDrift(v view) *activities.Drift {
+	var parts [][]byte
+	var b strings.Builder
+	total := 0
+	for _, i := range v.images {
+		if v.isLeft(i) {
+			continue
+		}
+		key, now := string(i.Key), v.now(i)
+		parts = append(parts, i.Key, []byte(strconv.FormatInt(modOf(now), 10)))
+		if total++; total > shownKeys {
+			continue
+		}
+		left := "left with a value"
+		if i.Left == nil {
+			left = "left deleted"
+		}
+		switch {
+		case now == nil:
+			fmt.Fprintf(&b, "%q: %s, now not there: someone deleted it\n", key, left)
+		case v.record.Private:
+			fmt.Fprintf(&b, "%q: %s, now ***, changed at revision %d\n", key, left, now.ModRevision)
+		default:
+			fmt.Fprintf(&b, "%q: %s, now %s, changed at revision %d\n", key, left, c.showLeased(key, now.Value, client.LeaseID(now.Lease)), now.ModRevision)
+		}
+	}
+	if total == 0 {
+		return nil
+	}
+	return &activities.Drift{Diff: "changed since the step: " + keyvalue.Count(total) + "\n" + b.String(), Digest: activities.DigestOf(parts...)}
+}
