@@ -34,8 +34,12 @@ type Entry struct {
 	Place Place `json:"place"`
 	// Needs are the ids of the steps that this one builds on: they are undone after it.
 	Needs []string `json:"needs,omitempty"`
-	// Keys are the resources that the step touches.
+	// Keys are the resources that the step touches, as its parameters name them; nil may be any in the place.
 	Keys []string `json:"keys,omitzero"`
+	// Changes are the canonical names of what the step changes, and Reads of what it only reads, as its host has given them, without
+	// those that are among Keys: see Touched.
+	Changes []string `json:"changes,omitempty"`
+	Reads   []string `json:"reads,omitempty"`
 	// Params are the parameters that undoing needs: bulky ones as digests, secrets as references.
 	Params json.RawMessage `json:"params,omitempty"`
 	// UndoOutputs names the outputs of the forward that undoing needs: see Spec.UndoOutputs.

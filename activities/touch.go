@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -24,11 +25,34 @@ type Toucher interface {
 }
 
 // Touched are the canonical names of what a step touches: two steps touch the same if they have a name in common, or if one of them
-// has the name of a folder in which the other's is.
+// has the name of a folder in which the other's is. Names are of one namespace over all worlds: "file:" and a path, "container:",
+// "volume:".
 type Touched struct {
 	Step    string   `json:"step"`
 	Changes []string `json:"changes,omitempty"`
 	Reads   []string `json:"reads,omitempty"`
+	// Keys are the keys that the step's Spec makes of its parameters, of a step that is about to run.
+	Keys []string `json:"keys,omitempty"`
+}
+
+// KeysOf returns the keys that the Spec of an action makes of parameters that are known; nil if it can name none.
+func (r *Registry) KeysOf(action string, params json.RawMessage) []string {
+	var with any
+	a := r.actions[action]
+	if a == nil || a.Spec().Keys == nil || json.Unmarshal(params, &with) != nil {
+		return nil
+	}
+	keys := []string{}
+	for _, k := range a.Spec().Keys {
+		for _, value := range textsAt(with, k.Param) {
+			if k.Path {
+				value = path.Clean(value)
+			}
+			keys = append(keys, k.Prefix+value)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // Touches returns what a step is going to touch, as far as its parameters are known.

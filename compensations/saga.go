@@ -95,8 +95,8 @@ type Step struct {
 	Place activities.Place
 	// Needs are the steps that this one builds on: they are undone after it.
 	Needs []string
-	// Keys are the resources that the step touches.
-	Keys []string
+	// Keys are the resources that the step touches, Changes and Reads their canonical names: see activities.Entry.
+	Keys, Changes, Reads []string
 	// Params are what the undo needs, as data.
 	Params json.RawMessage
 	// UndoOutputs names the outputs of the forward that the undo is given: see MarkDone.
@@ -142,7 +142,7 @@ func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 	e, fresh := s.ledger.Push(activities.Entry{
 		Step: step.ID, Action: step.Action, UndoType: step.Undo,
 		Token: activities.NewToken(s.options.Identity, step.ID, max(1, step.Generation)), Since: workflow.Now(ctx).UTC().Truncate(time.Second),
-		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Params: step.Params, UndoOutputs: step.UndoOutputs, Policy: policy.Compact(),
+		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Changes: step.Changes, Reads: step.Reads, Params: step.Params, UndoOutputs: step.UndoOutputs, Policy: policy.Compact(),
 		Savepoint: step.Savepoint, Pivot: step.Pivot, Commits: step.Commits, Keep: step.Keep, Pinned: step.Pinned, Redoes: step.Redoes,
 		Generation: generation, Corrected: step.Corrected,
 	})

@@ -212,7 +212,7 @@ func (t *agentTask) adoptSteps(ctx workflow.Context, compiled task.Compiled) {
 }
 
 func (t *agentTask) addStep(step task.Step) *stepRun {
-	t.room.addBytes(len(step.With) + sizeOf(step.Check) + stepBytes)
+	t.room.addBytes(len(step.With) + sizeOf(step.Check) + namesOf(step).size() + stepBytes)
 	return t.schedule.addStep(step)
 }
 

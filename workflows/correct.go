@@ -19,28 +19,30 @@ func (t *agentTask) correctStep(ctx workflow.Context, s *stepRun, with json.RawM
 	if err != nil {
 		return s.step, err
 	}
-	compiled, err := compileLocally(ctx, CompileStepsActivity, "check the correction of "+s.step.ID, a)
+	compiled, err := t.compileAdded(ctx, "check the correction of "+s.step.ID, a)
 	if err != nil {
 		return s.step, err
 	}
 	corrected, next := s.step, compiled.Steps[0]
 	corrected.With, corrected.Keys, corrected.MayChange = next.With, next.Keys, next.MayChange
+	corrected.Changes, corrected.Reads, corrected.NamedLate = next.Changes, next.Reads, next.NamedLate
 	for _, need := range next.Needs {
 		if n := t.schedule.byID[need]; n != nil && !n.isSatisfied() {
 			return s.step, refusef("with: refers to step %s, which is not done", need)
 		}
 	}
-	isNew := func(queue string, keys []string) bool {
-		return queue == s.step.Place.Queue && overlap(keys, next.Keys) && !overlap(keys, s.step.Keys)
+	before, after := namesOf(s.step), namesOf(next)
+	isNew := func(queue string, names named) bool {
+		return queue == s.step.Place.Queue && names.meets(after) && !names.meets(before)
 	}
 	needs := append(slices.Clone(s.step.Needs), next.Needs...)
 	for _, e := range t.saga.Entries() {
-		if isNew(e.Place.Queue, e.Keys) {
+		if isNew(e.Place.Queue, namesIn(e)) {
 			needs = append(needs, e.Step)
 		}
 	}
 	for _, other := range t.schedule.steps {
-		if other != s && !other.isOver() && isNew(other.step.Place.Queue, other.step.Keys) {
+		if other != s && !other.isOver() && isNew(other.step.Place.Queue, namesOf(other.step)) {
 			return s.step, refusef("with: touches what step %s touches, which is %s, and neither needs the other: wait until it is done, or write other parameters",
 				other.step.ID, other.view.State)
 		}

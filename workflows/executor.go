@@ -182,7 +182,11 @@ func (x *executor) executeStep(ctx workflow.Context, s *stepRun) {
 		return
 	}
 	s.view.Ended = workflow.Now(ctx)
-	if s.withdrawn {
+	switch {
+	case s.withdrawn && s.seq == 0:
+		x.schedule.setState(s, LeftOut)
+		return
+	case s.withdrawn:
 		x.schedule.setState(s, RolledBack) // it is on the ledger, and undone next
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +61,19 @@ func (w *world) CompileSteps(_ context.Context, a task.Addition) (task.Compiled,
 	if err != nil {
 		return task.Compiled{}, refused(err)
 	}
-	return w.compileParsed(parsed)
+	compiled, err := w.compileParsed(parsed)
+	for i := range compiled.Steps {
+		s := &compiled.Steps[i]
+		if t, isNamed := w.touched[s.ID]; isNamed {
+			t.Step = s.ID
+			compiled.Touched = append(compiled.Touched, t)
+		}
+		s.NamedLate = slices.Contains(w.late, s.ID)
+		if slices.Contains(w.unnamed, s.ID) {
+			s.Preflights, compiled.Unnamed = true, append(compiled.Unnamed, s.ID)
+		}
+	}
+	return compiled, err
 }
 
 func (w *world) checkSteps(a task.Addition) error {

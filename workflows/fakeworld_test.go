@@ -43,6 +43,11 @@ type world struct {
 	hold func(ctx context.Context, r workflows.HoldRequest) (workflows.Held, error)
 	// preflight answers a look at steps that have a Preflight. By default nothing is refused.
 	preflight func(workflows.PreflightRequest) (workflows.Preflight, error)
+	// touched names what steps touch that are added to a session, by id, on the compiler's own host; the hosts of those in unnamed are asked.
+	touched map[string]activities.Touched
+	unnamed []string
+	// late are the steps of a session that are named when they are about to run.
+	late []string
 	// seen is the state that a probe observes. By default it is unknown.
 	seen activities.State
 	// begun is the number of scheduled calls, in all runs of a chain.

@@ -30,6 +30,8 @@ const (
 // PreflightRequest names steps that a host would run.
 type PreflightRequest struct {
 	Steps []PreflightStep `json:"steps"`
+	// Late: they are about to run. The host only names what they touch.
+	Late bool `json:"late,omitempty"`
 }
 
 // PreflightStep is a step and its action.
@@ -140,9 +142,13 @@ func preflightBatches(compiled task.Compiled) ([]preflightBatch, error) {
 }
 
 func (b *preflightBatch) ask(ctx workflow.Context) {
+	summary := fmt.Sprintf("look at %s before anything is touched", counted(len(b.request.Steps), "step"))
+	if b.request.Late {
+		summary = "name what " + b.request.Steps[0].Step.ID + " touches"
+	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: b.place.Queue, ScheduleToStartTimeout: preflightWait, StartToCloseTimeout: preflightLimit,
-		Summary:     clip(fmt.Sprintf("look at %s before anything is touched", counted(len(b.request.Steps), "step")), activities.MaxSummary),
+		Summary:     clip(summary, activities.MaxSummary),
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
 	b.err = workflow.ExecuteActivity(ctx, PreflightActivity, b.request).Get(ctx, &b.seen)

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // Recover unwinds a run that ended without unwinding: it was terminated, it timed out, or the server ended it. It completes with
@@ -110,6 +112,9 @@ func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entr
 	return compensations.Closure(entries, func(e activities.Entry) bool { return e.Step == step }), nil
 }
 
+// changeRedoNamed is the version of a redo's history in which the hosts have named what its steps touch.
+const changeRedoNamed = "redo-named"
+
 // Redo repeats what a rollback has undone: exactly, from what the worlds have kept, or by running the steps again. It is a task
 // like any other: it unwinds when it fails, and can be rolled back.
 func Redo(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
@@ -144,6 +149,14 @@ func Redo(ctx workflow.Context, input, carry converter.RawValue) (compensations.
 		}
 		if len(compiled.Steps) == 0 {
 			return refusef("rollback %s has undone no step of task %s: there is nothing to redo", r.Rollback.WorkflowID, r.Task.WorkflowID)
+		}
+		looks := slices.ContainsFunc(compiled.Steps, func(s task.Step) bool { return s.Preflights })
+		if looks && workflow.GetVersion(ctx, changeRedoNamed, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+			seen, err := preflight(ctx, compiled) // what it would refuse may be what the worlds have kept
+			if err != nil {
+				return err
+			}
+			compiled.FollowTouched(seen.Touched)
 		}
 		t.runner.redoes = before.Tokens
 		maps.Copy(t.runner.outputs, before.Outputs)

@@ -155,6 +155,9 @@ var followUps = map[string]struct {
 			return redo.WorkflowID
 		},
 	},
+	"redone-named": { // redone is of before its hosts named what it touches
+		func() *world { return &world{steps: preflighted(chain("a", "b"), "a", "b"), preflight: namesOfOne} }, redoNamed,
+	},
 	"session": {
 		func() *world { return &world{steps: chain("a"), do: refusing("bad")} },
 		func(l *live) string {
@@ -241,6 +244,11 @@ func (l *live) rollback(step string) recovery.Run {
 }
 
 var scenarios = map[string]scenario{
+	"named-late": {func() *world {
+		w := &world{steps: late("a", "b", "c"), preflight: namesLate}
+		w.entries()
+		return w
+	}, nil},
 	"rolled-back-step": {func() *world {
 		steps := chain("a", "b", "c", "d")
 		stepByID(steps, "d").Needs = []string{"a"}

@@ -103,7 +103,11 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.
 	if err != nil {
 		return activities.Forward{}, refusef("%v", err)
 	}
-	if err := r.room.reserve(ctx, len(params), s.maxKnown(), len(r.saga.Entries())+1); err != nil {
+	step := activities.Step{ID: s.step.ID, Name: s.step.Name, With: with, Checks: s.step.Check}
+	if err := r.nameLate(ctx, s, step); err != nil {
+		return activities.Forward{}, err
+	}
+	if err := r.room.reserve(ctx, len(params)+namesOf(s.step).size(), s.maxKnown(), len(r.saga.Entries())+1); err != nil {
 		return activities.Forward{}, err
 	}
 	savepoint := s.step.Savepoint
@@ -115,10 +119,11 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.
 		undo = ""
 	}
 	forward := r.saga.Forward(ctx, compensations.Step{
-		ID: s.step.ID, Action: s.step.Uses, Undo: undo, ReadOnly: s.step.ReadOnly, Generation: s.generation, Place: s.step.Place, Needs: s.step.Needs, Keys: s.step.Keys,
+		ID: s.step.ID, Action: s.step.Uses, Undo: undo, ReadOnly: s.step.ReadOnly, Generation: s.generation, Place: s.step.Place, Needs: s.step.Needs,
+		Keys: s.step.Keys, Changes: s.step.Changes, Reads: s.step.Reads,
 		Params: params, UndoOutputs: s.step.UndoOutputs, Policy: s.step.Undo, Savepoint: savepoint, Pivot: s.step.Pivot, Commits: s.step.Commits, Keep: r.keep, Pinned: r.pinned, Redoes: r.redoes[s.step.ID], Corrected: s.corrected,
 	})
-	forward.Step = activities.Step{ID: s.step.ID, Name: s.step.Name, With: with, Checks: s.step.Check}
+	forward.Step = step
 	s.seq = forward.Entry.Seq
 	r.savepoints.mark(savepoint, s.seq)
 	return forward, nil

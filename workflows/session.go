@@ -188,7 +188,7 @@ func (t *agentTask) compileSteps(ctx workflow.Context, steps []json.RawMessage) 
 	}
 	t.session.compiling++
 	defer func() { t.session.compiling-- }()
-	compiled, err := compileLocally(ctx, CompileStepsActivity, "check the steps", a)
+	compiled, err := t.compileAdded(ctx, "check the steps", a)
 	if err == nil {
 		err = locateSteps(ctx, compiled.Steps, t.session.places)
 	}
@@ -240,15 +240,15 @@ func (t *agentTask) completeNeeds(step task.Step, first int) []string {
 	}
 	needs := step.Needs
 	follows := step.Follows
-	if !follows {
+	if names := namesOf(step); !follows {
 		var overlaps []string
 		for _, e := range t.saga.Entries() {
-			if e.Place.Queue == step.Place.Queue && overlap(e.Keys, step.Keys) {
+			if e.Place.Queue == step.Place.Queue && namesIn(e).meets(names) {
 				overlaps = append(overlaps, e.Step)
 			}
 		}
 		for _, s := range t.schedule.steps[:first] {
-			if s.seq == 0 && !s.isOver() && s.step.Place.Queue == step.Place.Queue && overlap(s.step.Keys, step.Keys) {
+			if s.seq == 0 && !s.isOver() && s.step.Place.Queue == step.Place.Queue && namesOf(s.step).meets(names) {
 				overlaps = append(overlaps, s.step.ID)
 			}
 		}
@@ -290,22 +290,6 @@ func (t *agentTask) findLoose() {
 	}
 	t.session.loose = slices.DeleteFunc(ids, func(id string) bool { return isNeeded[id] })
 	t.session.looseAt = t.rollbacks.undone
-}
-
-// overlap reports whether resource keys name the same resource, or one that is part of the other; nil may name any.
-func overlap(a, b []string) bool {
-	if a == nil || b == nil {
-		return true
-	}
-	isIn := func(part, whole string) bool {
-		return part == whole || strings.HasPrefix(part, strings.TrimSuffix(whole, "/")+"/")
-	}
-	for _, k := range a {
-		if slices.ContainsFunc(b, func(o string) bool { return isIn(k, o) || isIn(o, k) }) {
-			return true
-		}
-	}
-	return false
 }
 
 var savepointForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)

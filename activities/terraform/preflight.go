@@ -3,8 +3,10 @@ package terraform
 import (
 	"context"
 	"errors"
+	"path/filepath"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/terraform/configuration"
 )
 
 // Preflight looks for the program and the folder; it does not start terraform.
@@ -19,4 +21,29 @@ func (a *applyAction) Preflight(ctx context.Context, o activities.Outlook) error
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// Touches names where the configuration keeps its state: another folder may keep it there too.
+func (a *applyAction) Touches(_ context.Context, o activities.Outlook) ([]activities.Touch, error) {
+	p, err := activities.DecodeParams[Params](o.With)
+	if err != nil || p.Dir == "" {
+		return nil, err
+	}
+	dir, err := a.resolveFolder(p.Dir)
+	if err != nil {
+		return nil, err
+	}
+	backends, err := configuration.Backends(dir, p.Backend)
+	var touches []activities.Touch
+	for _, b := range backends {
+		switch file := b.StateFile(); {
+		case file == "":
+			touches = append(touches, activities.Touch{Name: b.Name()})
+		case filepath.IsAbs(file):
+			touches = append(touches, activities.Touch{Path: file})
+		default:
+			touches = append(touches, activities.Touch{Path: filepath.Join(dir, file)})
+		}
+	}
+	return touches, err
 }

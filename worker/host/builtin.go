@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -59,7 +58,11 @@ func (b builtin) compileSteps(ctx context.Context, a task.Addition) (task.Compil
 	if err != nil {
 		return task.Compiled{}, nonRetryable(err)
 	}
-	return b.compileParsed(parsed, Catalog(ctx, b.config, b.registry))
+	compiled, err := b.compileParsed(parsed, Catalog(ctx, b.config, b.registry))
+	if err == nil {
+		b.nameAdded(ctx, &compiled)
+	}
+	return compiled, err
 }
 
 func (b builtin) compileParsed(doc *task.Document, catalog task.Catalog) (task.Compiled, error) {
@@ -114,7 +117,8 @@ func (b builtin) places(ctx context.Context) (workflows.Places, error) {
 const (
 	stepLook    = 5 * time.Second
 	maxRefusals = 300
-	maxTouched  = 800_000 // bytes of names; steps past that are in the order that the task file gives them
+	maxTouched  = 800_000          // bytes of names; steps past that are in the order that the task file gives them
+	addedLook   = 20 * time.Second // for all steps that are added to a task at once
 )
 
 // preflight looks at steps that this host would run, for as long as there is time.
@@ -135,6 +139,12 @@ func (b builtin) preflight(ctx context.Context, r workflows.PreflightRequest) (w
 			seen.Unseen = append(seen.Unseen, fmt.Sprintf("%d steps from %s on: too much is missing, or refused, before", len(r.Steps)-i, s.Step.ID))
 			break
 		}
+		if r.Late {
+			touched, _ := b.nameTouched(ctx, names, s)
+			touched.Keys = b.registry.KeysOf(s.Uses, s.Step.With)
+			seen.Touched = append(seen.Touched, touched)
+			continue
+		}
 		looking, cancel := context.WithTimeout(ctx, stepLook)
 		refusals, err := b.registry.Preflight(looking, b.host(), s.Uses, s.Step)
 		cancel()
@@ -147,34 +157,6 @@ func (b builtin) preflight(ctx context.Context, r workflows.PreflightRequest) (w
 		}
 	}
 	return seen, nil
-}
-
-// nameTouched names what a step touches, and returns the size of the names. What cannot be named now is in the order that the task
-// file gives it.
-func (b builtin) nameTouched(ctx context.Context, names canonical.Names, s workflows.PreflightStep) (t activities.Touched, size int) {
-	ctx, cancel := context.WithTimeout(ctx, stepLook)
-	defer cancel()
-	t.Step = s.Step.ID
-	all, _ := b.registry.Touches(ctx, s.Uses, s.Step)
-	for _, touch := range all {
-		found := []string{touch.Name}
-		if touch.Path != "" {
-			var err error
-			if found, err = names.Of(touch.Path); err != nil {
-				continue // the step itself is refused for it
-			}
-		}
-		to := &t.Changes
-		if touch.Reads {
-			to = &t.Reads
-		}
-		for _, name := range found {
-			if !slices.Contains(*to, name) {
-				*to, size = append(*to, name), size+len(name)
-			}
-		}
-	}
-	return t, size
 }
 
 // ledger rebuilds the ledger of a run from histories, for the workflow that unwinds it.

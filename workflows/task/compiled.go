@@ -25,6 +25,10 @@ type Compiled struct {
 	Session *Session `json:"session,omitempty"`
 	// Steps are in file order.
 	Steps []Step `json:"steps"`
+	// Touched names what steps touch that are added to a task, as far as the compiler's own host runs them; Unnamed are those whose
+	// hosts are to be asked.
+	Touched []activities.Touched `json:"touched,omitempty"`
+	Unnamed []string             `json:"unnamed,omitempty"`
 }
 
 // Session is how a task behaves that takes steps while it runs.
@@ -62,7 +66,12 @@ type Step struct {
 	Follows bool `json:"follows,omitempty"`
 	// Keys are the resource keys; nil where they cannot be named before the step's references are known.
 	Keys []string `json:"keys,omitzero"`
-	Gate Gate     `json:"gate"`
+	// Changes and Reads are the canonical names that the step's host has given what it touches, without those that are among Keys.
+	Changes []string `json:"changes,omitempty"`
+	Reads   []string `json:"reads,omitempty"`
+	// NamedLate says that what the step touches depends on what earlier steps return: its host names it when it is about to run.
+	NamedLate bool `json:"namedLate,omitempty"`
+	Gate      Gate `json:"gate"`
 	// Retry bounds the attempts of the forward.
 	Retry Retry `json:"retry"`
 	// Timeout bounds one attempt of the forward (StartToClose).

@@ -61,6 +61,14 @@ func nameTouched(spec activities.Spec, with *node) touch {
 			t.keys = append(t.keys, key{prefix: k.Prefix, value: value, path: k.Path})
 		}
 	}
+	for _, param := range spec.Reads { // what nobody can name yet may be what another step writes
+		for _, n := range valuesAt(with, strings.Split(param, ".")) {
+			if template, _ := parseTemplate(n.text); n.kind == text {
+				_, named := template.plain()
+				t.unknown = t.unknown || !named
+			}
+		}
+	}
 	return t
 }
 

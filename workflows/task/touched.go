@@ -8,7 +8,7 @@ import (
 )
 
 // FollowTouched adds needs between steps that touch the same thing, whatever their parameters call it, as the steps' hosts have named it:
-// the later one in file order needs the earlier one, unless both only read.
+// the later one in file order needs the earlier one, unless both only read. The steps keep the names.
 func (c *Compiled) FollowTouched(touched []activities.Touched) {
 	if len(touched) == 0 {
 		return
@@ -27,12 +27,14 @@ func (c *Compiled) FollowTouched(touched []activities.Touched) {
 	ahead := make([]bitset, len(c.Steps))
 	for i := range c.Steps {
 		s := &c.Steps[i]
+		s.nameTouched(of[i])
 		tree := places[s.Place.Queue]
 		if tree == nil {
 			tree = &claim{last: -1}
 			places[s.Place.Queue] = tree
 		}
 		var follows, needs []int
+		var others []string // steps that are not of this document
 		for _, name := range of[i].Reads {
 			follows = append(follows, tree.enter(i, levels(name), true)...)
 		}
@@ -42,6 +44,8 @@ func (c *Compiled) FollowTouched(touched []activities.Touched) {
 		for _, need := range s.Needs {
 			if j, known := index[need]; known {
 				needs = append(needs, j)
+			} else {
+				others = append(others, need)
 			}
 		}
 		dropImplied(i, needs, ahead)
@@ -49,11 +53,23 @@ func (c *Compiled) FollowTouched(touched []activities.Touched) {
 		if len(follows) == 0 {
 			continue
 		}
-		s.Needs = nil
+		s.Needs = others
 		for _, j := range dropImplied(i, append(needs, follows...), ahead) {
 			s.Needs = append(s.Needs, c.Steps[j].ID)
 		}
 	}
+}
+
+// nameTouched keeps the names that the step's host has given what it touches, without those that its keys have too.
+func (s *Step) nameTouched(t activities.Touched) {
+	isKey := func(name string) bool { return slices.Contains(s.Keys, name) }
+	s.Changes, s.Reads = slices.DeleteFunc(slices.Clone(t.Changes), isKey), slices.DeleteFunc(slices.Clone(t.Reads), isKey)
+}
+
+// TakeNames gives the step what its host has named when it was about to run. Where that is nothing, it may touch anything.
+func (s *Step) TakeNames(t activities.Touched) {
+	s.Keys = t.Keys
+	s.nameTouched(t)
 }
 
 // levels splits a name into those of the folders that it is in, and its own.

@@ -6,11 +6,9 @@ import (
 	"io/fs"
 	"net/url"
 	"path/filepath"
-	"regexp"
-)
 
-// secretSettings are settings of a backend that are no part of where its state is, and may change.
-var secretSettings = regexp.MustCompile(`(?i)password|secret|token|credential|access_key|private_key|username`)
+	"github.com/seed-62bf7108/unwind/activities/terraform/configuration"
+)
 
 // Place says where the state of the workspace is: the same for every configuration that uses it.
 func (ws *Workspace) Place() (string, error) {
@@ -25,7 +23,7 @@ func (ws *Workspace) Place() (string, error) {
 	for name, v := range settings {
 		text, isText := v.(string)
 		switch {
-		case v == nil || secretSettings.MatchString(name):
+		case v == nil || configuration.SecretSettings.MatchString(name):
 			delete(settings, name)
 		case isText:
 			if u, err := url.Parse(text); err == nil && u.User != nil {

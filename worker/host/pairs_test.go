@@ -1,0 +1,193 @@
+package host_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/network"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/testrun"
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+// ground is a folder in which pairs of steps work.
+type ground struct{ root string }
+
+func (p ground) in(name string) string { return filepath.Join(p.root, name) }
+
+// folder makes a folder with a file, and returns its path.
+func (p ground) folder(t *testing.T, name, file, content string) string {
+	require.NoError(t, os.MkdirAll(p.in(name), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(p.in(name), file), []byte(content), 0o600))
+	return p.in(name)
+}
+
+func use(action string, with map[string]any, more ...any) map[string]any {
+	return map[string]any{"uses": action, "with": with, "needs": []string{}, "check": append([]any{}, more...)}
+}
+
+func writeTo(path string, check ...any) map[string]any {
+	return use("file.write", map[string]any{"path": path, "content": "{}"}, check...)
+}
+
+func execIn(container, command string) map[string]any {
+	return use("container.exec", map[string]any{"container": container, "command": command})
+}
+
+func applyIn(dir, value string) map[string]any {
+	step := use("terraform.apply", map[string]any{"dir": dir, "vars": map[string]any{"value": value}})
+	step["gate"] = "none"
+	return step
+}
+
+const configuration = `variable "value" { default = "none" }
+resource "terraform_data" "a" { input = var.value }
+`
+
+// TestPairsThatAreOneThing runs, for each pair, two steps that say that they need nothing, and a third that fails. The second needs the
+// first, and all is undone, with no step of the task taken for somebody else's change.
+func TestPairsThatAreOneThing(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	p := ground{root}
+	terraform := func(t *testing.T, name, backend string) string {
+		terraformtest.Require(t)
+		return p.folder(t, name, "main.tf", configuration+backend)
+	}
+	box := func(t *testing.T, binds ...string) *containertest.Box {
+		return containertest.Start(t, func(_ *container.Config, h *container.HostConfig, _ *network.NetworkingConfig) { h.Binds = binds })
+	}
+	t.Cleanup(func() {
+		require.NoError(containertest.Outliving(t), containertest.RemoveImages())
+	})
+	containertest.Docker(t)
+	s := serve(t, host.Config{
+		File: &host.FileConfig{Roots: []string{root}}, Terraform: &host.TerraformConfig{Roots: []string{root}}, Container: &host.ContainerConfig{},
+	}, host.Options{})
+
+	for name, pair := range map[string]func(t *testing.T) (one, two map[string]any){
+		"a terraform folder through a bind mount": func(t *testing.T) (one, two map[string]any) { // file refuses to follow one
+			testrun.NeedRoot(t, "bind mounts")
+			a, b := terraform(t, "bind-a", ""), p.folder(t, "bind-b", "below", "")
+			if err := unix.Mount(a, b, "", unix.MS_BIND, ""); err != nil {
+				testrun.Skipf(t, "this machine lets nobody mount: %v", err)
+			}
+			t.Cleanup(func() { require.NoError(t, unix.Unmount(b, unix.MNT_DETACH)) })
+			return applyIn(a, "1"), applyIn(b, "2")
+		},
+		"a file that a check reads": func(t *testing.T) (one, two map[string]any) {
+			dir := p.folder(t, "check", "file", "before")
+			return writeTo(dir + "/file"), writeTo(dir+"/other", map[string]any{"json": map[string]any{"file": dir + "/file"}})
+		},
+		"a file that a check looks for": func(t *testing.T) (one, two map[string]any) {
+			dir := p.folder(t, "exists", "file", "before")
+			return writeTo(dir+"/other", map[string]any{"exists": map[string]any{"path": dir + "/file"}}), writeTo(dir + "/file")
+		},
+		"a container by name and id": func(t *testing.T) (one, two map[string]any) {
+			b := box(t)
+			return execIn(b.Name, "echo 1 >/srv/f"), execIn(b.ID, "echo 2 >/srv/f")
+		},
+		"a container by short id and with a slash": func(t *testing.T) (one, two map[string]any) {
+			b := box(t)
+			return execIn(b.ID[:12], "echo 1 >/srv/f"), execIn("/"+b.Name, "echo 2 >/srv/f")
+		},
+		"exec by id and replace by name": func(t *testing.T) (one, two map[string]any) {
+			b := box(t)
+			return execIn(b.ID, "echo 1 >/srv/f"), use("container.replace", map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]})
+		},
+		"a file on a bind volume": func(t *testing.T) (one, two map[string]any) {
+			dir := p.folder(t, "volume", "file", "before")
+			b := box(t, dir+":/data")
+			return writeTo(dir + "/file"), execIn(b.Name, "cat /data/file >/srv/copy") // a bind is not rolled back
+		},
+		"one volume in two containers": func(t *testing.T) (one, two map[string]any) {
+			volume := "unwind-test-" + containertest.Random()
+			t.Cleanup(func() { // the boxes are gone by then
+				require.NoError(t, containertest.Docker(containertest.Outliving(t)).VolumeRemove(containertest.Outliving(t).Context(), volume, true))
+			})
+			return execIn(box(t, volume+":/data").Name, "echo 1 >/data/file"), execIn(box(t, volume+":/there").Name, "echo 2 >/there/file")
+		},
+		"a terraform folder through a symlink": func(t *testing.T) (one, two map[string]any) {
+			dir := terraform(t, "linked", "")
+			require.NoError(t, os.Symlink("linked", p.in("link")))
+			return applyIn(dir, "1"), applyIn(p.in("link"), "2")
+		},
+		"a terraform folder through /proc/self/root": func(t *testing.T) (one, two map[string]any) {
+			dir := terraform(t, "proc", "")
+			return applyIn(dir, "1"), applyIn("/proc/self/root"+dir, "2")
+		},
+		"a terraform folder and a file in it": func(t *testing.T) (one, two map[string]any) {
+			dir := terraform(t, "with-file", `output "file" { value = fileexists("${path.module}/data") }`)
+			return writeTo(dir + "/data"), applyIn(dir, "1")
+		},
+		"two terraform folders with one state file": func(t *testing.T) (one, two map[string]any) {
+			backend := fmt.Sprintf("terraform {\n  backend \"local\" {\n    path = %q\n  }\n}", p.in("shared.tfstate"))
+			return applyIn(terraform(t, "local-a", backend), "1"), applyIn(terraform(t, "local-b", backend), "2")
+		},
+		"two terraform folders with one backend": func(t *testing.T) (one, two map[string]any) {
+			backend := fmt.Sprintf("terraform {\n  backend \"http\" {\n    address = %q\n  }\n}", serveState(t))
+			return applyIn(terraform(t, "http-a", backend), "1"), applyIn(terraform(t, "http-b", backend), "2")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, two := pair(t)
+			one["id"], two["id"] = "one", "two"
+			bad := filepath.Join(p.folder(t, "bad "+filepath.Base(t.Name()), "x", ""), "bad.json")
+			run := s.start(map[string]any{"name": "pair", "steps": []any{one, two, map[string]any{
+				"id": "fails", "uses": "file.write", "with": map[string]any{"path": bad, "content": "{"}, "check": []any{map[string]any{"json": map[string]any{}}},
+			}}})
+			s.unwinds(t, run)
+			require.Equal(t, []string{"one"}, s.needs(run)["two"])
+		})
+	}
+}
+
+// unwinds waits for the end of a task whose step fails has failed: all of it is undone, and nobody was asked.
+func (s *stage) unwinds(t *testing.T, run client.WorkflowRun) {
+	t.Helper()
+	_, err := s.end(run)
+	require.ErrorContains(t, err, "step fails")
+	failed, ok := errors.AsType[*temporal.ApplicationError](err)
+	require.True(t, ok)
+	var report compensations.Report
+	require.NoError(t, failed.Details(&report))
+	require.Equal(t, compensations.Unwound, report.Status, "%+v", report)
+}
+
+// serveState serves one terraform state, and returns its address.
+func serveState(t *testing.T) string {
+	var mu sync.Mutex
+	var state []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch r.Method {
+		case http.MethodPost:
+			state, _ = io.ReadAll(r.Body)
+		case http.MethodDelete:
+			state = nil
+		}
+		if r.Method == http.MethodGet && state == nil {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = w.Write(state)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
