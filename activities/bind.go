@@ -18,6 +18,8 @@ type Host struct {
 	Secrets SecretSource
 	// CheckCommands are the programs that command checks may run; "*" is any. Defaults to none.
 	CheckCommands []string
+	// RefuseCutDiffs refuses a planned change whose diff is longer than a gate can show. Defaults to asking a person about it.
+	RefuseCutDiffs bool
 }
 
 // masker returns a Masker of every secret that the worker knows.
@@ -67,7 +69,12 @@ func (b boundAction) apply(ctx context.Context, f Forward) (Result, error) {
 
 func (b boundAction) plan(ctx context.Context, f Forward) (Change, error) {
 	return runForward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Change, error) {
-		return b.action.Plan(ctx, f.Entry, f.Step)
+		c, err := b.action.Plan(ctx, f.Entry, f.Step)
+		if long := len(c.Diff); err == nil && long > MaxDiff && b.host.RefuseCutDiffs {
+			return Change{}, Errorf(Refused, "its diff of %d bytes is longer than the %d that a person is shown, and this worker refuses what nobody can read "+
+				"(cutDiffs: refuse in its config): split the step", long, MaxDiff)
+		}
+		return c, err
 	}, capChange)
 }
 

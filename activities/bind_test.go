@@ -78,12 +78,16 @@ func (s source) Secret(name, _ string) (string, error) {
 func (s source) Values() []string { return slices.Collect(maps.Values(s)) }
 
 // newEnvironment makes a test environment with the activities of a.
-func newEnvironment(a activities.Action) *testsuite.TestActivityEnvironment {
+func newEnvironment(a activities.Action, edit ...func(*activities.Host)) *testsuite.TestActivityEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
+	host := activities.Host{Secrets: source{"WORD": canary, "TINY": "short"}}
+	for _, e := range edit {
+		e(&host)
+	}
 	activities.NewRegistry(activities.World{
 		Name: "echo", Actions: []activities.Action{a}, Journal: func(context.Context) (string, error) { return "j", nil },
-	}).Register(env, activities.Host{Secrets: source{"WORD": canary, "TINY": "short"}})
+	}).Register(env, host)
 	return env
 }
 

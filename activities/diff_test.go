@@ -1,10 +1,12 @@
 package activities_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -25,5 +27,23 @@ func TestACutDiffSaysWhatIsMissing(t *testing.T) {
 			require.LessOrEqual(t, len(got), activities.MaxDiff)
 			require.True(t, strings.HasSuffix(got, c.ends), got[max(0, len(got)-150):])
 		})
+	}
+}
+
+// A worker may refuse what nobody can read.
+func TestACutDiffIsRefusedWhereThePolicyIsSo(t *testing.T) {
+	refuse := func(h *activities.Host) { h.RefuseCutDiffs = true }
+	for long, refused := range map[int]bool{activities.MaxDiff: false, activities.MaxDiff + 1: true} {
+		env := newEnvironment(scripted{change: activities.Change{Diff: strings.Repeat("x", long)}}, refuse)
+		_, err := env.ExecuteActivity("echo.say.plan", forwardOfThisRun(withSecret))
+		if !refused {
+			require.NoError(t, err)
+			continue
+		}
+		failed, isFailed := errors.AsType[*temporal.ApplicationError](err)
+		require.True(t, isFailed)
+		require.Equal(t, string(activities.Refused), failed.Type())
+		require.True(t, failed.NonRetryable())
+		require.ErrorContains(t, err, "its diff of 32769 bytes is longer than the 32768 that a person is shown")
 	}
 }

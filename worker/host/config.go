@@ -56,6 +56,9 @@ type Config struct {
 	Retention RetentionConfig `yaml:"retention"`
 	// CheckCommands are the programs that command checks may run; "*" allows any. Defaults to none.
 	CheckCommands []string `yaml:"checkCommands"`
+	// CutDiffs is "ask" or "refuse": what becomes of a planned change whose diff is longer than a gate can show. Ask shows the
+	// beginning, and says how much is missing. Defaults to "ask".
+	CutDiffs string `yaml:"cutDiffs"`
 
 	// File enables the world file.
 	File *FileConfig `yaml:"file"`
@@ -77,6 +80,12 @@ type Config struct {
 	file    string // where it was read from
 	written map[string]written
 }
+
+// The values of Config.CutDiffs.
+const (
+	ask    = "ask"
+	refuse = "refuse"
+)
 
 // The values of Config.Schedules.
 const (
@@ -273,6 +282,7 @@ func (c Config) WithDefaults() (Config, error) {
 		c.Heartbeat = 10 * time.Second
 	}
 	c.Schedules = cmp.Or(c.Schedules, on)
+	c.CutDiffs = cmp.Or(c.CutDiffs, ask)
 	return c, nil
 }
 
@@ -295,6 +305,9 @@ func (c Config) Validate() error {
 	}
 	if c.HostWait != 0 && c.HostWait < time.Second {
 		bad("hostWait", "%s is too short; give at least 1s", c.HostWait)
+	}
+	if c.CutDiffs != ask && c.CutDiffs != refuse {
+		bad("cutDiffs", "%q must be %s or %s", c.CutDiffs, ask, refuse)
 	}
 	if c.Schedules != on && c.Schedules != off {
 		bad("schedules", "%q must be %s or %s", c.Schedules, on, off)

@@ -82,6 +82,10 @@ func TestAConfigFileIsToldByLineAndField(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, c.OpensNothing())
 
+	c, err = readConfig(t, "host: here\ncutDiffs: show\n")
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Validate(), `worker.yaml:2: cutDiffs: "show" must be ask or refuse`)
+
 	// A value that does not come from the file is not looked for there.
 	c, err = readConfig(t, "state: /here\nhost: here\nheartbeat: 1ms\nsecrets:\n  A: env:A\n  B: B\nschedules: 'on'\n")
 	require.NoError(t, err)
