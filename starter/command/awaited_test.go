@@ -33,6 +33,10 @@ steps:
 	const waits = "waits for a worker of host away"
 	began := d.do("run", file, "--id", t.Name(), "--agent", t.Name())
 	require.Equal(t, typed{statusOK, began.out, "started, but waiting: it needs a worker of host away\n"}, began)
+	var asJSON startedJSON
+	require.NoError(t, json.Unmarshal([]byte(d.ok("run", file, "--id", t.Name()+"-json", "-o", "json")), &asJSON))
+	require.Equal(t, []string{"away"}, asJSON.AwaitedHosts)
+	d.ok("cancel", t.Name()+"-json")
 	require.Contains(t, d.ok("show", t.Name()), " · "+waits+"\n")
 	s := d.shown(t.Name())
 	require.Equal(t, workflows.Compiling, s.Phase)

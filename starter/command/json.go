@@ -22,6 +22,8 @@ type startedJSON struct {
 	Link string `json:"link,omitempty"`
 	// Waiting says that no worker has taken it yet.
 	Waiting bool `json:"waiting,omitempty"`
+	// AwaitedHosts are those whose workers have yet to take what they were given, as far as that shows when the command returns.
+	AwaitedHosts []string `json:"awaitedHosts,omitempty"`
 }
 
 // validJSON is the output of validate.
@@ -45,7 +47,11 @@ func (p *program) printJSON(v any) error {
 }
 
 func (p *program) printStarted(ctx context.Context, c *tasks.Client, t tasks.Run) error {
-	return p.printJSON(startedJSON{t.ID, t.RunID, t.Type, t.Queue, c.RunLink(t.ID, t.RunID), !c.HasWorker(ctx, t.Queue)})
+	progress, err := c.Progress(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	return p.printJSON(startedJSON{t.ID, t.RunID, t.Type, t.Queue, c.RunLink(t.ID, t.RunID), !c.HasWorker(ctx, t.Queue), progress.AwaitedHosts})
 }
 
 // checkOutput refuses JSON together with the view of a task that goes on.
