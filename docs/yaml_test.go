@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities/mcpserver"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
@@ -29,6 +30,11 @@ func (p *place) runYAML() {
 		switch {
 		case b.isSession():
 			p.Run(b.String(), func(t *testing.T) { p.in(t).runSession(b, fmt.Sprintf("%s-%d", p.queue(), i)) })
+		case b.isDeclarations():
+			p.Run(b.String(), func(t *testing.T) {
+				_, err := mcpserver.ParseDeclarations([]byte(b.text))
+				require.NoError(t, err)
+			})
 		case b.isTask():
 			p.Run(b.String(), func(t *testing.T) { p.in(t).runTask(b, fmt.Sprintf("%s-%d", p.queue(), i)) })
 		default:

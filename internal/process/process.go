@@ -3,11 +3,13 @@ package process
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -96,12 +98,37 @@ func (i Identity) Signal(sig unix.Signal) {
 
 // KillSession kills what the leader of a session, itself dead, has left in it.
 func (i Identity) KillSession() {
-	if i.Boot != bootID() {
-		return
+	for _, each := range i.listSession() {
+		each.Signal(unix.SIGKILL)
+	}
+}
+
+// EndSession kills the leader of a session and all that is left in it, and returns when none of them runs any more.
+func (i Identity) EndSession(ctx context.Context) error {
+	for {
+		running := i.listSession()
+		if len(running) == 0 {
+			return nil
+		}
+		for _, each := range running {
+			each.Signal(unix.SIGKILL)
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("process %d was killed and has not ended: %w", running[0].PID, context.Cause(ctx))
+		}
+	}
+}
+
+// listSession lists the processes that run in the session that i leads, or led.
+func (i Identity) listSession() (running []Identity) {
+	if i.PID == 0 || i.Boot != bootID() {
+		return nil
 	}
 	// A PID is free again only when no session has its number any more.
 	if now, err := ReadStatus(i.PID); err == nil && now.start != i.Start {
-		return
+		return nil
 	}
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -113,8 +140,11 @@ func (i Identity) KillSession() {
 		if err != nil || s.session != i.PID || !notOlder(s.start, i.Start) {
 			continue
 		}
-		Identity{PID: pid, Start: s.start, Boot: i.Boot}.Signal(unix.SIGKILL)
+		if each := (Identity{PID: pid, Start: s.start, Boot: i.Boot}); each.IsAlive() {
+			running = append(running, each)
+		}
 	}
+	return running
 }
 
 func notOlder(start, than string) bool {

@@ -86,3 +86,17 @@ func TestKillSessionEndsWhatTheLeaderLeft(t *testing.T) {
 	leader.KillSession()
 	require.Eventually(t, func() bool { return !orphan.IsAlive() }, 10*time.Second, time.Millisecond)
 }
+
+func TestASessionEndsWithAllThatIsInIt(t *testing.T) {
+	t.Parallel()
+	c := exec.Command("sh", "-c", "sleep 600 & exec sleep 600")
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	require.NoError(t, c.Start())
+	id, err := Identify(c.Process.Pid)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(id.listSession()) == 2 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, id.EndSession(t.Context()))
+	assert.Empty(t, id.listSession())
+	assert.False(t, id.IsAlive())
+	require.Error(t, c.Wait())
+}

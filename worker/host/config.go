@@ -76,6 +76,8 @@ type Config struct {
 	Redis *RedisConfig `yaml:"redis"`
 	// Etcd enables the world etcd.
 	Etcd *EtcdConfig `yaml:"etcd"`
+	// MCP enables the world mcp.
+	MCP *MCPConfig `yaml:"mcp"`
 
 	file    string // where it was read from
 	written map[string]written
@@ -239,10 +241,29 @@ type EtcdTLS struct {
 	Key  string `yaml:"key"`
 }
 
+// MCPConfig limits the world mcp.
+type MCPConfig struct {
+	// Servers are those whose tools steps may call, by the name that they use. Required.
+	Servers map[string]MCPServer `yaml:"servers"`
+}
+
+// MCPServer is a server of the Model Context Protocol. The worker starts it when a step first needs it.
+type MCPServer struct {
+	// Command is a command line, run by sh -c, that serves over its standard streams. Required.
+	Command string `yaml:"command"`
+	// Declarations is the absolute path of the file that says how its tools are undone (docs/mcp-proxy.md). Defaults to none: every
+	// tool is irreversible.
+	Declarations string `yaml:"declarations"`
+	// Environment names variables of the worker's environment that the server gets besides the minimal ones.
+	Environment []string `yaml:"environment"`
+	// SecretEnvironment are variables that it gets, each with the name of the secret (in Secrets) that is its value.
+	SecretEnvironment map[string]string `yaml:"secretEnvironment"`
+}
+
 // OpensNothing reports whether the config opens no world.
 func (c Config) OpensNothing() bool {
 	return c.File == nil && c.Container == nil && c.Terraform == nil && c.Stripe == nil && c.SQLite == nil && c.Postgres == nil &&
-		c.Redis == nil && c.Etcd == nil
+		c.Redis == nil && c.Etcd == nil && c.MCP == nil
 }
 
 // WithEnvironment overrides fields by the variables that are set.
@@ -362,6 +383,7 @@ func (c Config) checkWorlds(bad func(field, format string, args ...any)) error {
 			bad("stripe.key", "%q is not one of secrets; name the secret that holds the API key", c.Stripe.Key)
 		}
 	}
+	c.checkMCP(bad)
 	return errors.Join(c.checkPostgres(bad), c.checkRedis(bad), c.checkEtcd(bad))
 }
 

@@ -4,10 +4,12 @@ import (
 	"os"
 	"testing"
 
+	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
 func TestMain(m *testing.M) {
+	mcptest.Attend()
 	host.Hooks()
 	os.Exit(m.Run())
 }

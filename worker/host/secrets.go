@@ -66,6 +66,11 @@ func (c Config) ownSecrets() []string {
 			}
 		}
 	}
+	if c.MCP != nil {
+		for _, server := range c.MCP.Servers {
+			own = slices.AppendSeq(own, maps.Values(server.SecretEnvironment))
+		}
+	}
 	if c.Webhook != nil && c.Webhook.Secret != "" {
 		own = append(own, c.Webhook.Secret)
 	}

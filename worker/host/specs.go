@@ -40,6 +40,9 @@ func Specs(c *Config) ([]activities.Spec, error) {
 	if c == nil || c.Etcd != nil {
 		scratch.Etcd = &EtcdConfig{Databases: map[string]EtcdDatabase{"database": {Endpoints: []string{"http://127.0.0.1:2379"}}}}
 	}
+	if c == nil || c.MCP != nil {
+		scratch.MCP = &MCPConfig{Servers: map[string]MCPServer{"server": {Command: "true"}}}
+	}
 	worlds, err := openWorlds(scratch, true)
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)

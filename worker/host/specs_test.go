@@ -25,7 +25,7 @@ func TestSpecsOfAllWorldsWithNothingOpenedAndNothingLeft(t *testing.T) {
 	t.Setenv("PATH", "")
 	specs, err := host.Specs(nil)
 	require.NoError(t, err)
-	for _, action := range []string{"file.write", "file.delete", "container.exec", "container.replace", "terraform.apply", "sqlite.exec", "sqlite.query", "postgres.exec", "redis.exec", "etcd.txn", "stripe.customer.create"} {
+	for _, action := range []string{"file.write", "file.delete", "container.exec", "container.replace", "terraform.apply", "sqlite.exec", "sqlite.query", "postgres.exec", "redis.exec", "etcd.txn", "mcp.call", "stripe.customer.create"} {
 		require.True(t, names(specs)[action], action)
 	}
 	left, err := os.ReadDir(folder)

@@ -66,5 +66,8 @@ func openWorlds(c Config, lookOnly bool) ([]activities.World, error) {
 	if c.Etcd != nil {
 		add(etcd.New(c.etcd(lookOnly)))
 	}
+	if c.MCP != nil {
+		add(c.openMCP(lookOnly))
+	}
 	return worlds, errors.Join(problems...)
 }

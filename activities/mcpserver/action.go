@@ -1,0 +1,209 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+type params struct {
+	Server    string         `json:"server"              jsonschema:"name of a server in the worker's config"`
+	Tool      string         `json:"tool"                jsonschema:"name of the tool"`
+	Arguments map[string]any `json:"arguments,omitempty" jsonschema:"arguments of the tool"`
+}
+
+// undoParams are the params that the entry holds.
+type undoParams struct {
+	Server    string `json:"server"`
+	Tool      string `json:"tool"`
+	Arguments any    `json:"arguments,omitempty"` // their digest
+}
+
+// action is a call of a class of tools.
+type action struct {
+	*world
+
+	class class
+}
+
+func (w *world) actions() []activities.Action {
+	return []activities.Action{&readAction{w}, &action{w, reversible}, &action{w, irreversible}}
+}
+
+var outputs = map[string]string{
+	"text": "text of the result",
+	"data": "structured content of the result, or its text if that is JSON",
+}
+
+func (a *action) Spec() activities.Spec {
+	s := activities.Spec{
+		Name: string(a.class), Summary: "Calls a tool of an MCP server whose undo is declared.",
+		Params: activities.ParamsSchema[params](), Outputs: outputs,
+		UndoParams: []string{"server", "tool", "arguments"}, Digested: []string{"arguments"},
+		Keys: []activities.Key{{Prefix: "mcp:", Param: "server"}}, MayChange: []string{""}, HostBound: true,
+		Risk: activities.Low, Strategy: activities.Compensation,
+		Undo: "The declared inverse is called; what the declared look sees before and after it says what came back.",
+	}
+	if a.class == irreversible {
+		s.Summary, s.Risk, s.Strategy = "Calls a tool of an MCP server that cannot be undone.", activities.High, activities.Irreversible
+		s.Undo = "no inverse is declared for the tool."
+	}
+	return s
+}
+
+// one is one call of an action, for one token.
+type one struct {
+	*action
+
+	token  *journal.Token
+	entry  activities.Entry
+	params undoParams
+}
+
+func (a *action) begin(e activities.Entry) (*one, error) {
+	if err := a.journal.Check(e.Place.Journal); err != nil {
+		return nil, err
+	}
+	p, err := activities.DecodeParams[undoParams](e.Params)
+	if err != nil {
+		return nil, err
+	}
+	t, err := a.journal.Token(e.Token)
+	return &one{a, t, e, p}, err
+}
+
+// reach reports the point after a side effect.
+func (a *action) reach(what string) { point.Reach(string(a.class) + ":" + what) }
+
+// claim is a document that names the server to which a call is written. Nothing is written to another one under it.
+type claim struct {
+	By serverProcess `json:"by"`
+}
+
+// prepared is a call that is ready: all that its undo needs of the world.
+type prepared struct {
+	connection *connection
+	params     params
+	declared   Tool
+	before     *sight
+	inverse    *Inverse
+}
+
+// prepare looks at what the call would change, and chooses its inverse.
+func (a *action) prepare(ctx context.Context, with json.RawMessage) (*prepared, error) {
+	p, err := readParams(ctx, with)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.connect(ctx, p.Server)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.checkClass(c, a.class, p.Server, p.Tool); err != nil {
+		return nil, err
+	}
+	it := &prepared{connection: c, params: p, declared: a.Servers[p.Server].Declarations.Tools[p.Tool]}
+	if l := it.declared.Look; l != nil && !l.isOfResult() {
+		seen, err := c.look(ctx, *l, values{"arguments": p.Arguments})
+		if err != nil {
+			return nil, fmt.Errorf("before %s: %w", p.Tool, err)
+		}
+		it.before = &seen
+	}
+	if a.class == irreversible {
+		return it, nil
+	}
+	for _, each := range it.declared.Undo {
+		if len(each.When) == 0 || it.before != nil && holds(it.before.fields(), each.When) {
+			it.inverse = &each
+			return it, nil
+		}
+	}
+	return nil, activities.Errorf(activities.Refused,
+		"tool: no undo of %s of server %s is declared for this case (undo[].when); declare one, or call it with %s", p.Tool, p.Server, irreversible)
+}
+
+func readParams(ctx context.Context, with json.RawMessage) (p params, err error) {
+	if activities.MaskerFrom(ctx).String(string(with)) != string(with) {
+		return p, activities.Errorf(activities.Refused, "arguments: they hold a secret, which the journal would keep; give it to the server in its environment")
+	}
+	if p, err = activities.DecodeParams[params](with); err != nil {
+		return p, err
+	}
+	if err := decodeExactly(with, &p); err != nil {
+		return p, activities.Errorf(activities.Refused, "parameters: %v", err)
+	}
+	if p.Arguments == nil {
+		p.Arguments = map[string]any{}
+	}
+	return p, nil
+}
+
+// look reads what a call changes.
+func (c *connection) look(ctx context.Context, l Look, v values) (sight, error) {
+	arguments, err := v.fill(l.With)
+	if err != nil {
+		return sight{}, fmt.Errorf("look: %w", err)
+	}
+	if arguments == nil || len(l.With) == 0 {
+		arguments = map[string]any{}
+	}
+	a, err := c.call(ctx, "", l.Tool, arguments)
+	if err != nil {
+		return sight{}, err
+	}
+	seen, trouble := a.read()
+	switch {
+	case trouble != "" && a.isFinal() && l.Absent != "" && matches(l.Absent, trouble):
+		return sight{Absent: true}, nil
+	case trouble != "":
+		return sight{}, fmt.Errorf("%s: %s", l.Tool, trouble)
+	case l.Match == "":
+		return seen, nil
+	}
+	return seen.matched(l.Match), nil
+}
+
+// changeOf describes a call that is ready.
+func (a *action) changeOf(it *prepared) activities.Change {
+	arguments, _ := json.MarshalIndent(it.params.Arguments, "", "  ") // they came from JSON
+	parts := [][]byte{[]byte(it.params.Server), []byte(it.params.Tool), arguments}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", it.params.Tool, arguments)
+	change := activities.Change{
+		Summary: fmt.Sprintf("call %s of server %s", it.params.Tool, it.params.Server), Risk: activities.Low, Strategy: activities.Compensation,
+		Keys: []string{"mcp:" + it.params.Server},
+	}
+	if it.before != nil {
+		parts = append(parts, []byte(it.before.digest()))
+		fmt.Fprintf(&b, "before, %s shows:\n%s\n", it.declared.Look.Tool, it.before.describe())
+	}
+	if it.inverse != nil {
+		raw, _ := json.Marshal(it.inverse) // it came from YAML
+		parts = append(parts, raw)
+		change.Undo = "by " + it.inverse.Tool
+		change.Losses = append(append(change.Losses, it.declared.Losses...), it.inverse.Losses...)
+	} else {
+		change.Risk, change.Strategy, change.Undo = activities.High, activities.Irreversible, "it cannot be undone"
+		change.Facts = []string{"no inverse of this tool is declared"}
+	}
+	change.Diff, change.Digest = b.String(), activities.DigestOf(parts...)
+	return change
+}
+
+// Plan looks, and leaves nothing.
+func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	if err := a.journal.Check(e.Place.Journal); err != nil {
+		return activities.Change{}, err
+	}
+	it, err := a.prepare(ctx, s.With)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	return a.changeOf(it), nil
+}

@@ -1,0 +1,293 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/internal/process"
+)
+
+// serverProcess is the process of a server.
+type serverProcess = process.Identity
+
+// record is the undo record.
+type record struct {
+	journal.Owned
+	claim
+
+	Server    string         `json:"server"`
+	Tool      string         `json:"tool"`
+	Arguments map[string]any `json:"arguments,omitempty"`
+	// Declared is what was declared of the tool when it was called, and Inverse what undoes it; nil if nothing does.
+	Declared Tool     `json:"declared"`
+	Inverse  *Inverse `json:"inverse,omitempty"`
+	// Before is what the look saw; nil if there is no look before the call.
+	Before *sight `json:"before,omitempty"`
+}
+
+// UnmarshalJSON keeps numbers as they are written.
+func (r *record) UnmarshalJSON(raw []byte) error {
+	type plain record
+	return decodeExactly(raw, (*plain)(r))
+}
+
+// applied is the document with what the look saw after the call; nil if it sees nothing.
+type applied struct {
+	Left *sight `json:"left,omitempty"`
+}
+
+func (o *one) callName(n int) string { return fmt.Sprintf("call-%d", n) }
+
+// Apply calls the tool.
+func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	var none activities.Result
+	o, err := a.begin(e)
+	if err != nil {
+		return none, err
+	}
+	unlock, err := o.token.Lock(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer unlock()
+	if err := o.token.CheckOpen(); err != nil {
+		return none, err
+	}
+	for _, c := range s.Checks {
+		if c.When == activities.Staged {
+			return none, activities.Errorf(activities.Refused, "check: when: staged; a call of a tool cannot be looked at before it is made: use live")
+		}
+	}
+	rec, answer, err := o.callOnce(ctx, s, want)
+	if err != nil {
+		return none, err
+	}
+	left, err := o.lookAfter(ctx, rec, answer)
+	if err != nil {
+		return none, err
+	}
+	a.reach("applied")
+	if err := answer.failure(rec.Server, rec.Tool); err != nil {
+		return none, err
+	}
+	result := resultOf(rec, answer, left)
+	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{result})
+}
+
+func resultOf(rec record, answer Answer, left *sight) activities.Result {
+	said, _ := answer.read()
+	r := activities.Result{
+		Summary: fmt.Sprintf("called %s of server %s", rec.Tool, rec.Server), Outputs: map[string]any{"text": said.Text, "data": said.Data},
+	}
+	if answer.Lost {
+		r.Notes = []string{"the answer of the server was lost: " + rec.Declared.Look.Tool + " shows that the call has happened"}
+	}
+	if left != nil {
+		r.After = left.digest()
+	}
+	return r
+}
+
+// callOnce makes the record and the call, or finds the answer of an earlier attempt.
+func (o *one) callOnce(ctx context.Context, s activities.Step, want activities.Digest) (rec record, answer Answer, err error) {
+	found, err := o.token.Read(journal.Record, &rec)
+	if err != nil {
+		return rec, answer, err
+	}
+	var c *connection
+	if !found {
+		if err := o.token.CheckNotLost(false, answered); err != nil {
+			return rec, answer, err
+		}
+		if rec, c, err = o.makeRecord(ctx, s, want); err != nil {
+			return rec, answer, err
+		}
+	}
+	o.reach("recorded")
+	if known, err := o.token.Read(answered, &answer); err != nil || known {
+		return rec, answer, err
+	}
+	if err := o.token.CheckNotLost(false); err != nil {
+		return rec, answer, err
+	}
+	if found {
+		if c, answer, err = o.retry(ctx, rec); err != nil {
+			return rec, answer, err
+		}
+	}
+	if c != nil {
+		if err := o.token.CheckOpen(); err != nil { // after the claim: an undo ends the server of every claim that it finds
+			return rec, answer, err
+		}
+		o.reach("still-open")
+		if answer, err = c.call(ctx, o.entry.Token, rec.Tool, rec.Arguments); err != nil {
+			return rec, answer, o.explainNoAnswer(rec, err)
+		}
+		o.reach("called")
+	}
+	_, err = o.token.Create(answered, &answer)
+	o.reach("answered")
+	return rec, answer, err
+}
+
+// makeRecord looks, and makes the record: with it, the server that runs is claimed for the call.
+func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities.Digest) (rec record, c *connection, err error) {
+	it, err := o.prepare(ctx, s.With)
+	if err != nil {
+		return rec, nil, err
+	}
+	if want != "" && want != o.changeOf(it).Digest {
+		return rec, nil, activities.Errorf(activities.StaleApproval, "the call, or what it changes, is not what was approved; plan and approve it again")
+	}
+	rec = record{
+		Owned: journal.Own(ctx, o.entry), claim: claim{it.connection.id}, Server: it.params.Server, Tool: it.params.Tool,
+		Arguments: it.params.Arguments, Declared: it.declared, Inverse: it.inverse, Before: it.before,
+	}
+	_, err = o.token.Create(journal.Record, &rec)
+	return rec, it.connection, err
+}
+
+// explainNoAnswer is the error of a call without an answer. With a look another attempt can find out what became of it.
+func (o *one) explainNoAnswer(rec record, err error) error {
+	if open := o.token.CheckOpen(); open != nil {
+		return open
+	}
+	if rec.Before != nil {
+		return err
+	}
+	return activities.Errorf(activities.UnknownOutcome, "%v; whether the call has happened is not known, as no look is declared for %s", err, rec.Tool)
+}
+
+// retry finds out what became of a call that has no answer, once no server can be at it any more. It returns a server on which to make
+// the call, if it has not happened.
+func (o *one) retry(ctx context.Context, rec record) (c *connection, answer Answer, err error) {
+	if rec.Before == nil {
+		return nil, answer, activities.Errorf(activities.UnknownOutcome,
+			"an earlier attempt has called %s and got no answer; whether the call has happened is not known, as no look is declared for it", rec.Tool)
+	}
+	claims, err := o.endCalls(ctx, rec)
+	if err != nil {
+		return nil, answer, err
+	}
+	if c, err = o.connect(ctx, rec.Server); err != nil {
+		return nil, answer, err
+	}
+	now, err := c.look(ctx, *rec.Declared.Look, rec.values())
+	if err != nil {
+		return nil, answer, err
+	}
+	switch {
+	case now.digest() == rec.Before.digest():
+		_, err := o.token.Create(o.callName(claims+1), &claim{c.id})
+		return c, answer, err
+	case rec.isHappened(now):
+		return nil, Answer{Lost: true}, nil
+	}
+	return nil, answer, activities.Errorf(activities.UnknownOutcome,
+		"an earlier attempt has called %s and got no answer; %s shows neither what was there before, nor what the call makes (happened)", rec.Tool, rec.Declared.Look.Tool)
+}
+
+// endCalls ends every server that a call of this token may still be written to, or worked at, and counts them.
+func (o *one) endCalls(ctx context.Context, rec record) (n int, err error) {
+	by := rec.claim
+	for n = 1; ; n++ {
+		if err := by.By.EndSession(ctx); err != nil {
+			return n, err
+		}
+		found, err := o.token.Read(o.callName(n+1), &by)
+		if err != nil || !found {
+			return n, err
+		}
+	}
+}
+
+// lookAfter keeps what the look sees after the call.
+func (o *one) lookAfter(ctx context.Context, rec record, answer Answer) (*sight, error) {
+	var doc applied
+	if found, err := o.token.Read(journal.Applied, &doc); err != nil || found {
+		return doc.Left, err
+	}
+	if l := rec.Declared.Look; l != nil && rec.canLook(answer) {
+		c, err := o.connect(ctx, rec.Server)
+		if err != nil {
+			return nil, err
+		}
+		seen, err := c.look(ctx, *l, rec.valuesWith(answer))
+		if err != nil {
+			return nil, fmt.Errorf("after %s: %w", rec.Tool, err)
+		}
+		doc.Left = &seen
+	}
+	o.reach("looked-after")
+	if err := o.token.CheckOpen(); err != nil { // an undo may already have changed what was seen
+		return nil, err
+	}
+	_, err := o.token.Create(journal.Applied, &doc)
+	return doc.Left, err
+}
+
+// canLook reports whether all is known that the look needs.
+func (r record) canLook(answer Answer) bool {
+	_, trouble := answer.read()
+	return r.Declared.Look != nil && (r.Before != nil || trouble == "" && !answer.Lost)
+}
+
+func (r record) values() values { return values{"arguments": r.Arguments} }
+
+func (r record) valuesWith(answer Answer) values {
+	v := r.values()
+	if said, trouble := answer.read(); trouble == "" && !answer.Lost {
+		v["result"] = said.fields()
+	}
+	if r.Before != nil {
+		v["before"] = r.Before.fields()
+	}
+	return v
+}
+
+// isHappened reports whether the look sees what the call makes, as declared.
+func (r record) isHappened(now sight) bool {
+	if len(r.Declared.Happened) == 0 {
+		return false
+	}
+	want, err := r.values().fill(r.Declared.Happened)
+	return err == nil && holds(now.fields(), want)
+}
+
+// matched reduces what a look has seen to the groups of a pattern.
+func (s sight) matched(pattern string) sight {
+	re := regexp.MustCompile(pattern) // checked with the declarations
+	s.Match = map[string]string{}
+	if m := re.FindStringSubmatch(s.Text); m != nil {
+		for i, name := range re.SubexpNames() {
+			if name != "" {
+				s.Match[name] = m[i]
+			}
+		}
+	}
+	return s
+}
+
+func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
+
+// scene shows checks the outputs of the step.
+type scene struct{ result activities.Result }
+
+func (scene) Target() string { return "outputs" }
+
+func (s scene) ReadFile(_ context.Context, name string) ([]byte, error) {
+	if name != s.Target() {
+		return nil, fs.ErrNotExist
+	}
+	return json.Marshal(s.result.Outputs)
+}
+
+func (scene) Run(context.Context, []string) ([]byte, error) {
+	return nil, errors.New("no command can run in an MCP server; use a json check of its outputs, or a step of another world")
+}

@@ -1,0 +1,267 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-62bf7108/unwind/internal/process"
+)
+
+const (
+	// protocol is the version that we ask for; a server answers with one that it knows.
+	protocol = "2025-11-25"
+	// startWithin bounds the start of a server: some are downloaded first.
+	startWithin = 2 * time.Minute
+	// leaveWithin is how long a server may take to end when its input is closed.
+	leaveWithin = 5 * time.Second
+	// maxMessage bounds one message, in bytes.
+	maxMessage = 64 << 20
+)
+
+// connection is a server that runs, and the pipe to it. It reads answers as they were sent: the SDK's client would decode a result that
+// it does not know, such as a task, into one that looks like a success.
+type connection struct {
+	id    process.Identity
+	wire  sdk.Connection
+	tools map[string]*sdk.Tool
+	// listed are the tools as the server lists them.
+	listed []json.RawMessage
+
+	mu        sync.Mutex
+	last      int64
+	waiting   map[int64]chan Answer
+	unsettled map[string]int // by token: calls that are sent and not answered
+	ended     chan struct{}
+	why       error
+}
+
+var errEnded = errors.New("the server has ended")
+
+// connect starts a server. It does not end with ctx.
+func connect(ctx context.Context, s Server) (*connection, error) {
+	c := exec.Command("/bin/sh", "-c", s.Command)
+	c.Env, c.Stderr = s.Env, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, err := c.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	id, err := process.Identify(c.Process.Pid)
+	if err != nil {
+		return nil, errors.Join(err, c.Process.Kill(), c.Wait())
+	}
+	transport := sdk.IOTransport{Reader: out, Writer: in, MaxLineLength: maxMessage}
+	wire, err := transport.Connect(ctx)
+	if err != nil {
+		return nil, errors.Join(err, c.Process.Kill(), c.Wait())
+	}
+	it := &connection{id: id, wire: wire, waiting: map[int64]chan Answer{}, unsettled: map[string]int{}, ended: make(chan struct{})}
+	go func() {
+		it.receive()
+		_ = wire.Close()
+		_ = c.Wait() // its exit status says nothing that its end does not
+	}()
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	if err := it.begin(ctx); err != nil {
+		it.close()
+		return nil, err
+	}
+	return it, nil
+}
+
+// begin shakes hands, and reads the list of tools.
+func (c *connection) begin(ctx context.Context) error {
+	hello := map[string]any{
+		"protocolVersion": protocol, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "unwind", "version": "1"},
+	}
+	a, err := c.send(ctx, "initialize", hello)
+	if err == nil && a.Error != nil {
+		err = a.Error
+	}
+	if err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	if err := c.notify(ctx, "notifications/initialized", map[string]any{}); err != nil {
+		return err
+	}
+	c.tools = map[string]*sdk.Tool{}
+	for cursor := ""; ; {
+		params := map[string]any{}
+		if cursor != "" {
+			params["cursor"] = cursor
+		}
+		var page struct {
+			Tools      []json.RawMessage `json:"tools"`
+			NextCursor string            `json:"nextCursor"`
+		}
+		a, err := c.send(ctx, "tools/list", params)
+		if err == nil && a.Error != nil {
+			err = a.Error
+		}
+		if err == nil {
+			err = json.Unmarshal(a.Result, &page)
+		}
+		if err != nil {
+			return fmt.Errorf("tools/list: %w", err)
+		}
+		for _, raw := range page.Tools {
+			var tool sdk.Tool
+			if err := json.Unmarshal(raw, &tool); err != nil {
+				return fmt.Errorf("tools/list: %w", err)
+			}
+			c.tools[tool.Name] = &tool
+			c.listed = append(c.listed, raw)
+		}
+		if cursor = page.NextCursor; cursor == "" {
+			return nil
+		}
+	}
+}
+
+// isReadOnly is what a tool's annotation says.
+func (c *connection) isReadOnly(tool string) bool {
+	t := c.tools[tool]
+	return t != nil && t.Annotations != nil && t.Annotations.ReadOnlyHint
+}
+
+// call calls a tool under a token. An error says that there is no answer, and nothing of what the call has done.
+func (c *connection) call(ctx context.Context, token, tool string, arguments any) (Answer, error) {
+	c.mu.Lock()
+	c.unsettled[token]++
+	c.mu.Unlock()
+	a, err := c.send(ctx, "tools/call", map[string]any{"name": tool, "arguments": arguments})
+	if err != nil {
+		return a, fmt.Errorf("%s: no answer: %w", tool, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unsettled[token]--
+	return a, nil
+}
+
+// isUnsettled reports whether a call under a token was never answered: the server may still be at it.
+func (c *connection) isUnsettled(token string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsettled[token] > 0
+}
+
+// send sends a request, and waits for its answer.
+func (c *connection) send(ctx context.Context, method string, params any) (Answer, error) {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return Answer{}, err
+	}
+	c.mu.Lock()
+	c.last++
+	n, reply := c.last, make(chan Answer, 1)
+	c.waiting[n] = reply
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.waiting, n)
+	}()
+	id, err := jsonrpc.MakeID(float64(n))
+	if err != nil {
+		return Answer{}, err
+	}
+	if err := c.wire.Write(ctx, &jsonrpc.Request{ID: id, Method: method, Params: raw}); err != nil {
+		return Answer{}, fmt.Errorf("%w: %w", errEnded, err)
+	}
+	select {
+	case a := <-reply:
+		return a, nil
+	case <-c.ended:
+		return Answer{}, c.why
+	case <-ctx.Done():
+		// Whoever waits has left, and nobody needs to know whether the server takes notice.
+		_ = c.notify(context.WithoutCancel(ctx), "notifications/cancelled", map[string]any{"requestId": n})
+		return Answer{}, context.Cause(ctx)
+	}
+}
+
+func (c *connection) notify(ctx context.Context, method string, params any) error {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	return c.wire.Write(ctx, &jsonrpc.Request{Method: method, Params: raw})
+}
+
+// receive reads what the server sends, until it ends. A second answer to a request finds nobody who waits for it.
+func (c *connection) receive() {
+	defer close(c.ended)
+	for {
+		message, err := c.wire.Read(context.Background())
+		if err != nil {
+			c.why = fmt.Errorf("%w: %w", errEnded, err)
+			return
+		}
+		switch m := message.(type) {
+		case *jsonrpc.Response:
+			n, _ := m.ID.Raw().(int64)
+			a := Answer{Result: m.Result}
+			if m.Error != nil && !errors.As(m.Error, &a.Error) {
+				a.Error = &jsonrpc.Error{Message: m.Error.Error()}
+			}
+			c.mu.Lock()
+			if reply := c.waiting[n]; reply != nil {
+				reply <- a
+				delete(c.waiting, n)
+			}
+			c.mu.Unlock()
+		case *jsonrpc.Request:
+			if m.ID.IsValid() {
+				c.refuse(m)
+			}
+		}
+	}
+}
+
+// refuse answers what a server asks of its client: we can be asked for nothing but a sign of life.
+func (c *connection) refuse(r *jsonrpc.Request) {
+	reply := &jsonrpc.Response{ID: r.ID, Result: json.RawMessage("{}")}
+	if r.Method != "ping" {
+		reply = &jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this client has no " + r.Method}}
+	}
+	_ = c.wire.Write(context.Background(), reply) // if the server has ended, the next read says so
+}
+
+// isAlive reports whether the server still reads.
+func (c *connection) isAlive() bool {
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return c.id.IsAlive()
+	}
+}
+
+// close ends the server.
+func (c *connection) close() {
+	_ = c.wire.Close() // a well-behaved server ends when its input does
+	select {
+	case <-c.ended:
+	case <-time.After(leaveWithin):
+	}
+	c.id.KillSession()
+}

@@ -1,0 +1,251 @@
+package mcpserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/mcpserver"
+	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
+)
+
+// store is a server with one note, and the world over it.
+type store struct {
+	*testing.T
+
+	dir   string
+	world mcpserver.World
+	steps int
+}
+
+func newStore(t *testing.T) *store {
+	t.Helper()
+	dir := t.TempDir()
+	start(t, dir)
+	c, err := configOf(dir)
+	require.NoError(t, err)
+	w, err := mcpserver.New(c)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { w.Watch(ctx); close(ended) }()
+	t.Cleanup(func() { stop(); <-ended })
+	return &store{T: t, dir: dir, world: w}
+}
+
+func (s *store) fault(what string) {
+	s.Helper()
+	require.NoError(s, os.WriteFile(filepath.Join(notesIn(s.dir), "fault"), []byte(what), 0o600))
+}
+
+// step is one step on the store.
+type step struct {
+	*store
+
+	action activities.Action
+	entry  activities.Entry
+	step   activities.Step
+}
+
+func (s *store) step(action, tool string, arguments params) step {
+	s.Helper()
+	s.steps++
+	with, err := json.Marshal(params{"server": "notes", "tool": tool, "arguments": arguments})
+	require.NoError(s, err)
+	made := step{store: s, step: activities.Step{ID: "s", With: with}}
+	for _, a := range s.world.Actions {
+		if a.Spec().Name == action {
+			made.action = a
+		}
+	}
+	place, err := s.world.Journal(s.Context())
+	require.NoError(s, err)
+	kept, err := made.action.Spec().EntryParams(with)
+	require.NoError(s, err)
+	made.entry = activities.Entry{
+		Version: activities.EntryVersion, Seq: 1, Step: "s", Action: action, Token: activities.NewToken(s.dir, "s", s.steps),
+		Place: activities.Place{Journal: place}, Params: kept,
+	}
+	return made
+}
+
+func (s step) apply() (activities.Result, error) {
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+	defer cancel()
+	return s.action.Apply(ctx, s.entry, s.step, "")
+}
+
+func (s step) undo() activities.Undone {
+	s.Helper()
+	undone, err := s.action.Undo(s.Context(), s.entry, activities.Decision{})
+	require.NoError(s, err)
+	return undone
+}
+
+func (s *store) manifest() string { s.Helper(); return manifest(s, s.dir) }
+
+func TestALostAnswerIsFoundByTheLook(t *testing.T) {
+	s := newStore(t)
+	before := s.manifest()
+	s.fault(mcptest.Lose)
+	create := s.step("mcp.call", "create_note", params{"title": "plan", "body": "one"})
+	_, err := create.apply()
+	require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "another attempt can find out: %v", err)
+	s.fault("")
+	left := s.manifest()
+	result, err := create.apply()
+	require.NoError(t, err)
+	require.Equal(t, []string{"the answer of the server was lost: find_notes shows that the call has happened"}, result.Notes)
+	require.Equal(t, left, s.manifest(), "it is not called twice")
+	require.Equal(t, activities.Restored, create.undo().Outcome)
+	require.Equal(t, before, s.manifest())
+}
+
+func TestALostAnswerWithoutALookIsUnknown(t *testing.T) {
+	s := newStore(t)
+	s.fault(mcptest.Lose)
+	create := s.step("mcp.call", "create_blind", params{"title": "plan", "body": "one"})
+	_, err := create.apply()
+	require.Equal(t, activities.UnknownOutcome, activities.TypeOf(err), "%v", err)
+	s.fault("")
+	left := s.manifest()
+	undone := create.undo()
+	require.Equal(t, activities.Unknown, undone.Outcome)
+	require.Equal(t, "create_blind was called and has not answered, and no look is declared that would tell whether it has happened", undone.Observed)
+	require.Equal(t, left, s.manifest())
+
+	known := s.step("mcp.call", "create_blind", params{"title": "plan", "body": "two"})
+	_, err = known.apply()
+	require.NoError(t, err)
+	require.Equal(t, activities.Compensated, known.undo().Outcome, "nothing was seen, so it is not called restored")
+	require.Equal(t, left, s.manifest())
+}
+
+func TestWhatIsNoSuccessIsNotTakenForOne(t *testing.T) {
+	for fault, want := range map[string]activities.ErrorType{mcptest.Deny: activities.ActionDenied, mcptest.Task: activities.UnknownOutcome} {
+		s := newStore(t)
+		before := s.manifest()
+		s.fault(fault)
+		put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
+		_, err := put.apply()
+		require.Equal(t, want, activities.TypeOf(err), "%s: %v", fault, err)
+		require.NotEqual(t, before, s.manifest(), "it has acted all the same")
+		answer, found, err := s.world.AnswerTo(put.entry.Token)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Contains(t, string(answer.Result), map[string]string{mcptest.Deny: `"isError":true`, mcptest.Task: `"taskId":"t1"`}[fault])
+		s.fault("")
+		require.Equal(t, activities.Restored, put.undo().Outcome, fault)
+		require.Equal(t, before, s.manifest(), fault)
+	}
+}
+
+func TestATaskMayStillAct(t *testing.T) {
+	s := newStore(t)
+	s.fault(mcptest.Later)
+	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
+	_, err := put.apply()
+	require.Equal(t, activities.UnknownOutcome, activities.TypeOf(err), "%v", err)
+	undone := put.undo()
+	require.Equal(t, activities.Unknown, undone.Outcome)
+	require.Equal(t, "put_note has answered with a task, which may still act; get_note shows no change so far", undone.Observed)
+
+	require.NoError(t, mcptest.Put(notesIn(s.dir), mcptest.Note{ID: "there", Title: "note there", Body: "new"}))
+	require.Equal(t, activities.Drifted, put.undo().Outcome, "it is not kept: the next undo looks again")
+}
+
+func TestASecondAnswerIsNobodys(t *testing.T) {
+	s := newStore(t)
+	s.fault(mcptest.Twice)
+	for _, body := range []string{"one", "two", "three"} {
+		result, err := s.step("mcp.call", "put_note", params{"id": "there", "body": body}).apply()
+		require.NoError(t, err)
+		require.Equal(t, body, result.Outputs["data"].(map[string]any)["body"])
+	}
+}
+
+func TestTheUndoEndsAServerThatIsStillAtTheCall(t *testing.T) {
+	s := newStore(t)
+	before := s.manifest()
+	s.fault(mcptest.Hang)
+	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
+	ctx, leave := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := put.action.Apply(ctx, put.entry, put.step, "")
+		failed <- err
+	}()
+	require.Eventually(t, func() bool { return s.manifest() != before }, time.Minute, time.Millisecond)
+	leave()
+	require.ErrorIs(t, <-failed, context.Canceled)
+	s.fault("")
+	require.Equal(t, activities.Restored, put.undo().Outcome)
+	require.Equal(t, before, s.manifest())
+	_, err := put.apply()
+	require.Equal(t, activities.Fenced, activities.TypeOf(err))
+}
+
+func TestTheClassOfAToolIsTheWorkersToSay(t *testing.T) {
+	s := newStore(t)
+	before := s.manifest()
+	for _, c := range []struct{ action, tool, text string }{
+		{"mcp.read", "put_note", `is called with mcp.call, as`},
+		{"mcp.call", "send_mail", `is called with mcp.call.irreversible, as`},
+		{"mcp.call", "get_note", `is called with mcp.read, as`},
+		{"mcp.read", "count_notes", `is called with mcp.call.irreversible, as`},
+		{"mcp.call", "fly", `has no tool "fly"; it has: count_notes, create_blind,`},
+	} {
+		_, err := s.step(c.action, c.tool, params{"id": "there", "body": "new"}).apply()
+		require.Equal(t, activities.Refused, activities.TypeOf(err), c.tool)
+		require.ErrorContains(t, err, c.text)
+	}
+	_, err := s.step("mcp.call", "delete_note", params{"id": "nowhere"}).apply()
+	require.ErrorContains(t, err, "no undo of delete_note of server notes is declared for this case")
+	require.Equal(t, before, s.manifest())
+}
+
+func TestASecretIsNotPutIntoTheJournal(t *testing.T) {
+	s := newStore(t)
+	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "battery staple"})
+	masker := &activities.Masker{}
+	masker.Add("battery staple")
+	_, err := put.action.Apply(activities.WithMasker(t.Context(), masker), put.entry, put.step, "")
+	require.Equal(t, activities.Refused, activities.TypeOf(err))
+	require.ErrorContains(t, err, "environment")
+}
+
+func TestDeclarationsAreChecked(t *testing.T) {
+	for text, want := range map[string]string{
+		"tools: {a: {}}":                        "tools.a: write exactly one of",
+		"tools: {a: {reads: true, undo: [{}]}}": "tools.a: write exactly one of",
+		"tools: {a: {undo: [{}]}}":              "tools.a.undo[0].tool: name the tool",
+		"tools: {a: {undo: [{tool: b, with: {x: '${{ before.text }}'}}]}}":                                  "tools.a.undo[0].with: ${{ before }} is not known here",
+		"tools: {a: {look: {tool: b}, undo: [{tool: b}]}}":                                                  `tools.a.look.tool: "b" is not declared as a tool that reads`,
+		"tools: {b: {reads: true}, a: {look: {tool: b, match: x}, undo: [{tool: c}]}}":                      "tools.a.look.match: \"x\" has no named group",
+		"tools: {b: {reads: true}, a: {look: {tool: b, absent: '('}, undo: [{tool: c}]}}":                   "tools.a.look.absent: error parsing regexp",
+		"tools: {b: {reads: true}, a: {happened: {absent: true}, undo: [{tool: c}]}}":                       "tools.a.happened: it is compared",
+		"tools: {a: {undo: [{tool: c, when: {absent: true}}]}}":                                             "tools.a.undo[0].when: it compares",
+		"tools: {b: {reads: true}, a: {look: {tool: b, with: {x: '${{ left.text }}'}}, undo: [{tool: c}]}}": "tools.a.look.with: ${{ left }} is not known here",
+		"tool: {}": "field tool not found",
+	} {
+		_, err := mcpserver.ParseDeclarations([]byte(text))
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+func TestTheExamplesAreRead(t *testing.T) {
+	files, err := filepath.Glob("../../examples/mcp/*.yaml")
+	require.NoError(t, err)
+	require.Len(t, files, 4)
+	for _, file := range files {
+		d, err := mcpserver.ReadDeclarations(file)
+		require.NoError(t, err)
+		require.NotEmpty(t, d.Tools, file)
+	}
+}

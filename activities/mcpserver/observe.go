@@ -1,0 +1,73 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// Observe looks, and compares with what the call left and with what was there before.
+func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
+	none := activities.Observation{State: activities.AsBefore, Detail: "the tool was never called"}
+	o, err := a.begin(e)
+	if err != nil {
+		return none, err
+	}
+	var outcome activities.Undone
+	if found, err := o.token.Read(journal.Outcome, &outcome); err != nil {
+		return none, err
+	} else if found && outcome.Outcome.Clean() {
+		return activities.Observation{State: activities.AsBefore, Detail: outcome.Observed}, nil
+	}
+	u := &undo{one: o, ctx: ctx}
+	if found, err := o.token.Read(journal.Record, &u.rec); err != nil {
+		return none, err
+	} else if !found {
+		return none, o.token.CheckNotLost(false, answered)
+	}
+	var answer Answer
+	if found, err := o.token.Read(answered, &answer); err != nil {
+		return none, err
+	} else if found {
+		u.answer = &answer
+	}
+	var doc applied
+	if _, err := o.token.Read(journal.Applied, &doc); err != nil {
+		return none, err
+	}
+	u.left = doc.Left
+	if u.server, err = a.connect(ctx, u.rec.Server); err != nil {
+		return none, err
+	}
+	now, err := u.look()
+	switch {
+	case err != nil:
+		return none, err
+	case now == nil:
+		return activities.Observation{State: activities.Unseen, Detail: "no look is declared for " + u.rec.Tool}, nil
+	case u.left != nil && now.digest() == u.left.digest(), u.left == nil && u.rec.isHappened(*now):
+		return activities.Observation{State: activities.AsLeft}, nil
+	case u.rec.Before != nil && now.digest() == u.rec.Before.digest(), u.rec.Before == nil && now.Absent:
+		return activities.Observation{State: activities.AsBefore}, nil
+	}
+	drift := &activities.Drift{Digest: now.digest(), Diff: u.describeDrift(*now)}
+	return activities.Observation{State: activities.Elsewise, Detail: drift.Diff, Drift: drift}, nil
+}
+
+// Release drops what was seen and answered. The tombstone and the outcome stay.
+func (a *action) Release(_ context.Context, e activities.Entry) error {
+	o, err := a.begin(e)
+	if err != nil {
+		return err
+	}
+	return o.release()
+}
+
+func (o *one) release() error {
+	if _, err := o.token.DecideReleasing(); err != nil {
+		return err
+	}
+	return errors.Join(o.token.Drop(answered), o.token.Drop(journal.Applied), o.token.Drop(takenBack), o.token.Drop(journal.Record), o.token.MarkReleased())
+}

@@ -1,0 +1,121 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// readAction calls tools that change nothing. It keeps no record.
+type readAction struct{ *world }
+
+func (*readAction) Spec() activities.Spec {
+	return activities.Spec{
+		Name: string(reads), Summary: "Calls a tool of an MCP server that only reads.", Params: activities.ParamsSchema[params](), Outputs: outputs,
+		UndoParams: []string{"server", "tool", "arguments"}, Digested: []string{"arguments"},
+		Keys: []activities.Key{{Prefix: "mcp:", Param: "server"}}, HostBound: true, ReadOnly: true, Risk: activities.Low,
+		Strategy: activities.NoUndo, Undo: "it changes nothing.",
+	}
+}
+
+func (r *readAction) begin(e activities.Entry) (*one, error) {
+	return (&action{r.world, reads}).begin(e)
+}
+
+// prepare connects, and checks that the tool only reads.
+func (r *readAction) prepare(ctx context.Context, s activities.Step) (*connection, params, activities.Change, error) {
+	a := &action{r.world, reads}
+	p, err := activities.DecodeParams[params](s.With)
+	if err != nil {
+		return nil, p, activities.Change{}, err
+	}
+	c, err := r.connect(ctx, p.Server)
+	if err == nil {
+		err = r.checkClass(c, reads, p.Server, p.Tool)
+	}
+	if err != nil {
+		return nil, p, activities.Change{}, err
+	}
+	change := a.changeOf(&prepared{params: p})
+	change.Strategy, change.Undo, change.Risk, change.Facts, change.Unchanged = activities.NoUndo, "it changes nothing", activities.Low, nil, true
+	return c, p, change, nil
+}
+
+// Plan touches nothing.
+func (r *readAction) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	if _, err := r.begin(e); err != nil {
+		return activities.Change{}, err
+	}
+	_, _, change, err := r.prepare(ctx, s)
+	return change, err
+}
+
+// Apply calls the tool.
+func (r *readAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	var none activities.Result
+	o, err := r.begin(e)
+	if err != nil {
+		return none, err
+	}
+	if err := o.token.CheckOpen(); err != nil {
+		return none, err
+	}
+	c, p, change, err := r.prepare(ctx, s)
+	if err != nil {
+		return none, err
+	}
+	if want != "" && want != change.Digest {
+		return none, activities.Errorf(activities.StaleApproval, "the call is not the one that was approved; plan and approve it again")
+	}
+	if p.Arguments == nil {
+		p.Arguments = map[string]any{}
+	}
+	o.reach("ready")
+	a, err := c.call(ctx, e.Token, p.Tool, p.Arguments)
+	if err != nil {
+		return none, err
+	}
+	o.reach("called")
+	if err := a.failure(p.Server, p.Tool); err != nil {
+		return none, err
+	}
+	said, _ := a.read()
+	result := activities.Result{
+		Summary: fmt.Sprintf("called %s of server %s", p.Tool, p.Server), Outputs: map[string]any{"text": said.Text, "data": said.Data},
+	}
+	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{result})
+}
+
+// Undo only fences.
+func (r *readAction) Undo(_ context.Context, e activities.Entry, _ activities.Decision) (undone activities.Undone, err error) {
+	o, err := r.begin(e)
+	if err != nil {
+		return undone, err
+	}
+	if found, err := o.token.Read(journal.Outcome, &undone); found || err != nil {
+		return undone, err
+	}
+	if fate, err := o.token.Decide(journal.Undoing); err != nil {
+		return undone, err
+	} else if fate != journal.Undoing {
+		return undone, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", e.Token)
+	}
+	return o.settle(activities.Undone{Outcome: activities.Nothing, Observed: "it only reads"})
+}
+
+// Observe says that nothing was changed.
+func (r *readAction) Observe(_ context.Context, e activities.Entry) (activities.Observation, error) {
+	_, err := r.begin(e)
+	return activities.Observation{State: activities.Unseen, Detail: "it only reads"}, err
+}
+
+// Release leaves the tombstone.
+func (r *readAction) Release(_ context.Context, e activities.Entry) error {
+	o, err := r.begin(e)
+	if err != nil {
+		return err
+	}
+	return o.release()
+}
