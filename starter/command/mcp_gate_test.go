@@ -68,6 +68,28 @@ func TestAGateThatTakesHoursIsPolled(t *testing.T) {
 	require.Contains(t, unknown.Text, "never made")
 }
 
+func TestAStepThatFailedIsCorrectedByAPerson(t *testing.T) {
+	d := newDesk(t)
+	a := d.newAgent(nil, "--wait", "100ms")
+	s := a.open()
+	failing := arguments{"session": s, "request": "r", "on_failure": "ask", "with": map[string]any{"key": "a", "value": "x", "fail": true}}
+	waits := a.does("fake_set", failing)
+	require.True(t, waits.Pending)
+	require.Contains(t, waits.Next, `request "r"`)
+	require.Equal(t, "parked", waits.Steps[0].State)
+	park := waits.Steps[0].Park
+	require.Equal(t, []any{1, []string{"retry", "skip", "unwind"}}, []any{park.Try, park.Ways})
+	require.Contains(t, park.Reason, "does not work")
+	require.JSONEq(t, `{"key": "a", "value": "x", "fail": true}`, string(park.With))
+	require.Empty(t, d.world.get("a"), "it is undone first")
+	require.Equal(t, park, a.does("status", arguments{"session": s}).Steps[0].Park)
+
+	d.ok("resolve", idIn(s), "s1", "--do", "retry", "--with", "fail=false", "--yes")
+	require.Equal(t, "done", a.does("fake_set", failing).Steps[0].State, "the request repeated tells what became of it")
+	require.Equal(t, "x", d.world.get("a"))
+	require.Equal(t, "committed", a.does("finish", arguments{"session": s}).Report.Status)
+}
+
 func TestTheUserOfAClientDecides(t *testing.T) {
 	for name, protocol := range map[string]string{"now": "", "before": "2025-06-18"} {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,7 @@ type actionInput struct {
 type stepOptions struct {
 	ID        string `json:"id,omitempty" jsonschema:"short name of the step, for rollback and references; each is used once. Defaults to s1, s2 and so on"`
 	Timeout   string `json:"timeout,omitempty" jsonschema:"how long an attempt may take, as in 30s. Defaults to 5m"`
-	OnFailure string `json:"on_failure,omitempty" jsonschema:"what happens if it fails: rollback_step undoes it alone, continue leaves it as it is, unwind undoes the whole session. Defaults to what the session says"`
+	OnFailure string `json:"on_failure,omitempty" jsonschema:"what happens if it fails: rollback_step undoes it alone, continue leaves it as it is, unwind undoes the whole session, ask undoes it and has a person decide whether to retry, correct or skip it. Defaults to what the session says"`
 	Gate      string `json:"gate,omitempty" jsonschema:"ask has a person approve the step, also where its risk does not demand it"`
 }
 

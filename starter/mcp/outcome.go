@@ -39,13 +39,14 @@ type Outcome struct {
 type Step struct {
 	ID      string         `json:"id"`
 	Action  string         `json:"action,omitempty"`
-	State   string         `json:"state" jsonschema:"done, failed, rolled-back (it failed and was undone, or a rollback undid it), at-gate, running, canceled, left-out or not-started"`
+	State   string         `json:"state" jsonschema:"done, failed, rolled-back (it failed and was undone, or a rollback undid it), at-gate, parked, running, canceled, left-out or not-started"`
 	Summary string         `json:"summary,omitempty" jsonschema:"what it did"`
 	Error   string         `json:"error,omitempty" jsonschema:"why it failed"`
 	Outputs map[string]any `json:"outputs,omitempty"`
 	Notes   []string       `json:"notes,omitempty"`
 	Seconds float64        `json:"seconds,omitempty" jsonschema:"how long it took"`
 	Gate    *Gate          `json:"gate,omitempty" jsonschema:"where it waits for a person"`
+	Park    *Park          `json:"park,omitempty" jsonschema:"it failed, was undone, and waits for a person's decision"`
 	Undone  *Undone        `json:"undone,omitempty" jsonschema:"what its undo has brought back"`
 	Plan    *Change        `json:"plan,omitempty" jsonschema:"what it would do, or what a person was shown before it did"`
 }
@@ -55,6 +56,14 @@ type Gate struct {
 	Why    string `json:"why" jsonschema:"why a person is asked"`
 	Until  string `json:"until" jsonschema:"then it counts as rejected"`
 	Change Change `json:"change"`
+}
+
+// Park is where a step that has failed waits for a person.
+type Park struct {
+	Reason string          `json:"reason" jsonschema:"how it failed"`
+	Try    int             `json:"try" jsonschema:"how often it was tried"`
+	With   json.RawMessage `json:"with,omitempty" jsonschema:"the parameters of that try"`
+	Ways   []string        `json:"ways" jsonschema:"what a person can decide"`
 }
 
 // Change is what a step would do.
@@ -113,7 +122,7 @@ func outcomeOf(a workflows.Answer) Outcome {
 	for _, s := range a.Steps {
 		step := Step{
 			ID: s.ID, Action: s.Uses, State: string(s.State), Summary: s.Summary, Error: s.Error, Outputs: s.Outputs, Notes: s.Notes,
-			Seconds: s.Took.Seconds(), Gate: gateOf(s.Gate),
+			Seconds: s.Took.Seconds(), Gate: gateOf(s.Gate), Park: parkOf(s.Park),
 		}
 		if s.Undone != nil {
 			step.Undone = &undoneOf([]compensations.StepReport{*s.Undone})[0]
@@ -135,6 +144,17 @@ func gateOf(g *workflows.GateView) *Gate {
 		return nil
 	}
 	return &Gate{Why: g.Why, Until: g.Until.UTC().Format(time.RFC3339), Change: changeOf(g.Change)}
+}
+
+func parkOf(p *workflows.ParkView) *Park {
+	if p == nil {
+		return nil
+	}
+	park := &Park{Reason: p.Reason, Try: p.Try, With: p.With}
+	for _, way := range p.Ways {
+		park.Ways = append(park.Ways, string(way))
+	}
+	return park
 }
 
 func changeOf(c activities.Change) Change {

@@ -102,8 +102,14 @@ func outcomeOfState(state workflows.State) Outcome {
 	for _, g := range state.Gates {
 		gates[g.Step] = gateOf(&g)
 	}
+	parks := map[string]*Park{}
+	for _, p := range state.Parks {
+		parks[p.Step] = parkOf(&p)
+	}
 	for _, v := range state.Steps {
-		step := Step{ID: v.ID, Action: v.Uses, State: string(v.State), Summary: v.Summary, Error: v.Error, Notes: v.AllNotes(), Gate: gates[v.ID]}
+		step := Step{
+			ID: v.ID, Action: v.Uses, State: string(v.State), Summary: v.Summary, Error: v.Error, Notes: v.AllNotes(), Gate: gates[v.ID], Park: parks[v.ID],
+		}
 		if !v.Ended.IsZero() {
 			step.Seconds = v.Ended.Sub(v.Began).Seconds()
 		}

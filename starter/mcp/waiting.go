@@ -25,6 +25,9 @@ func whatWaits(a workflows.Answer) string {
 		if s.Gate != nil {
 			return "step " + s.ID + " waits for a person's approval"
 		}
+		if s.Park != nil {
+			return "step " + s.ID + " has failed, and waits for a person's decision"
+		}
 	}
 	return "it waits for a person"
 }

@@ -151,7 +151,7 @@ func (s Session) send(ctx context.Context, name, request string, arguments ...an
 
 func waitsForPerson(a workflows.Answer) bool {
 	for _, s := range a.Steps {
-		if s.Gate != nil {
+		if s.Gate != nil || s.Park != nil {
 			return true
 		}
 	}
