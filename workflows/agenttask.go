@@ -200,8 +200,8 @@ func (t *agentTask) adoptSteps(ctx workflow.Context, compiled task.Compiled) {
 	for _, step := range compiled.Steps {
 		order = append(order, step.ID)
 		t.addStep(step)
-		if step.Gate.Mode == task.GateNone {
-			t.notes = append(t.notes, fmt.Sprintf("step %s runs without its gate: the task file says gate: none", step.ID))
+		if text := describeOmittedGate(step.Gate); text != "" {
+			t.notes = append(t.notes, fmt.Sprintf("step %s %s: the task file says gate: none", step.ID, text))
 		}
 	}
 	if t.session == nil { // its steps come in time

@@ -181,7 +181,7 @@ func TestWhoIsAskedByModeAndChange(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.asked, asked)
 			if c.gate.Mode == task.GateNone {
-				require.Contains(t, report.Notes, "step a runs without its gate: the task file says gate: none")
+				require.Contains(t, report.Notes, "step a runs without its gate, unless its change must always be asked about: the task file says gate: none")
 			}
 		})
 	}

@@ -196,3 +196,14 @@ func orSomebody(who string) string {
 	}
 	return who
 }
+
+// describeOmittedGate says what becomes of a gate that the task file leaves out; empty for any other.
+func describeOmittedGate(g task.Gate) string {
+	switch {
+	case g.Mode != task.GateNone:
+		return ""
+	case g.Plans:
+		return "runs without its gate, unless its change must always be asked about"
+	}
+	return "runs without its gate"
+}

@@ -220,8 +220,8 @@ func (t *agentTask) addSteps(compiled task.Compiled) (ids []string) {
 		step.Needs = t.completeNeeds(step, first)
 		t.schedule.size++
 		s := t.addStep(step)
-		if step.Gate.Mode == task.GateNone {
-			s.addNotes("runs without its gate: it says gate: none")
+		if text := describeOmittedGate(step.Gate); text != "" {
+			s.addNotes(text + ": it says gate: none")
 		}
 		t.schedule.place(s)
 		ids = append(ids, step.ID)

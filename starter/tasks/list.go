@@ -2,12 +2,14 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -129,14 +131,17 @@ func (c *Client) List(ctx context.Context, f Filter) (found []Listed, more bool,
 	if err := c.addStandings(ctx, found); err != nil {
 		return nil, false, err
 	}
-	return found, more, c.addPresent(ctx, found)
+	found, err = c.addPresent(ctx, found)
+	return found, more, err
 }
 
 // maxAsked is how many tasks of a list are asked about at once.
 const maxAsked = 16
 
 // addPresent says of tasks that go on what no search attribute tells: which hosts they wait for, and how many undos are still to be done.
-func (c *Client) addPresent(ctx context.Context, found []Listed) error {
+// It leaves out those that the server has deleted since it listed them.
+func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, error) {
+	deleted := make([]bool, len(found))
 	asked, ctx := errgroup.WithContext(ctx)
 	asked.SetLimit(maxAsked)
 	for i := range found {
@@ -146,18 +151,29 @@ func (c *Client) addPresent(ctx context.Context, found []Listed) error {
 		}
 		asked.Go(func() error {
 			p, err := c.Progress(ctx, t.ID)
+			if err == nil && t.Pending > 0 {
+				t.Pending, err = c.pendingUndos(ctx, Run{ID: t.ID, RunID: t.RunID, Queue: t.queue, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING})
+			}
+			if _, deleted[i] = errors.AsType[*serviceerror.NotFound](err); deleted[i] {
+				return nil
+			}
 			if err != nil {
 				return fmt.Errorf("task %s: %w", t.ID, err)
 			}
 			t.AwaitedHosts = p.AwaitedHosts
-			if t.Pending == 0 {
-				return nil
-			}
-			t.Pending, err = c.pendingUndos(ctx, Run{ID: t.ID, RunID: t.RunID, Queue: t.queue, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING})
-			return err
+			return nil
 		})
 	}
-	return asked.Wait()
+	if err := asked.Wait(); err != nil {
+		return nil, err
+	}
+	var left []Listed
+	for i, t := range found {
+		if !deleted[i] {
+			left = append(left, t)
+		}
+	}
+	return left, nil
 }
 
 // pendingUndos is how many undos of an open task are still to be done.

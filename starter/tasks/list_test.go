@@ -1,0 +1,33 @@
+package tasks
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+)
+
+// forgetful is a server that has deleted one workflow since it listed it.
+type forgetful struct{ client.Client }
+
+func (forgetful) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	switch id {
+	case "deleted":
+		return nil, serviceerror.NewNotFound("no such workflow")
+	case "broken":
+		return nil, serviceerror.NewInternal("no answer")
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{}, nil
+}
+
+func TestAListLeavesOutWhatIsDeletedMeanwhile(t *testing.T) {
+	c := &Client{Client: forgetful{}}
+	left, err := c.addPresent(t.Context(), []Listed{{ID: "a"}, {ID: "deleted"}, {ID: "b"}})
+	require.NoError(t, err)
+	require.Equal(t, []Listed{{ID: "a"}, {ID: "b"}}, left)
+	_, err = c.addPresent(t.Context(), []Listed{{ID: "a"}, {ID: "broken"}})
+	require.ErrorContains(t, err, "task broken: no answer")
+}
