@@ -92,7 +92,7 @@ func (o *one) takeTurn(ctx context.Context) (release func(), err error) {
 type undo struct {
 	*one
 
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // an attempt lives no longer than its call
 	rec      record
 	decision activities.Decision
 	answer   *Answer // nil if there is none
@@ -313,7 +313,9 @@ func (u *undo) takeBack(now *sight) (*activities.Undone, error) {
 		return nil, err
 	}
 	u.reach("undo-called")
-	if _, trouble := a.read(); trouble != "" && !(a.isFinal() && inverse.Done != "" && matches(inverse.Done, trouble)) {
+	_, trouble := a.read()
+	wasDone := a.isFinal() && inverse.Done != "" && matches(inverse.Done, trouble)
+	if trouble != "" && !wasDone {
 		return nil, activities.Errorf(activities.ActionFailed, "%s of server %s, the inverse of %s: %s", inverse.Tool, u.rec.Server, u.rec.Tool, trouble)
 	}
 	_, err = u.token.Create(takenBack, &a)

@@ -489,6 +489,7 @@ func TestAStepThatFailsIsCorrectedByAPersonAndTheTaskGoesOn(t *testing.T) {
 	require.Equal(t, statusNeedsPerson, e.status)
 	require.Contains(t, e.err, "waits for a person: step two failed and is parked")
 	require.Contains(t, e.out, "starter resolve "+id+" two --do retry ")
+	require.Regexp(t, `two +fake\.set +failed and is parked: .*does not work`, e.out)
 	require.Empty(t, d.world.get("b"), "it is undone")
 	require.Contains(t, d.ok("show", id), "parked: step two (fake.set) failed and needs a person")
 	require.Eventually(t, func() bool {

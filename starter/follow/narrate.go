@@ -130,38 +130,10 @@ func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
 		return
 	}
 	n.steps[try] = v.State
-	var text string
-	switch v.State {
-	case workflows.Planning:
-		text = "planning"
-	case workflows.AtGate:
-		text = "waits at its gate"
-	case workflows.Running:
-		text = "started"
-		if v.Host != "" {
-			text += " on host " + v.Host
-		}
-		if !v.Began.IsZero() && !seen {
-			at = v.Began
-		}
-	case workflows.Done:
-		text = "done"
-		if v.Summary != "" {
-			text += ": " + v.Summary
-		}
-	case workflows.StepFailed:
-		text = "failed: " + render.Reason(v.Error)
-	case workflows.RolledBack:
-		text = "rolled back"
-		if v.Error != "" {
-			text = "failed and was rolled back: " + render.Reason(v.Error)
-		}
-	case workflows.LeftOut:
-		text = "left out"
-	case workflows.Canceled:
-		text = "canceled"
+	if v.State == workflows.Running && !v.Began.IsZero() && !seen {
+		at = v.Began
 	}
-	n.writeLine(at, v.ID, v.Uses, terminal.OneLine(text))
+	n.writeLine(at, v.ID, v.Uses, terminal.OneLine(describeStep(v)))
 	if v.State == workflows.Done {
 		for _, line := range render.OutputLines(v.Outputs, narratedOutput) {
 			fmt.Fprintln(n.lines, terminal.Indent("            ", line))
@@ -170,6 +142,40 @@ func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
 	if _, output, more := strings.Cut(strings.TrimSpace(v.Error), "\n"); more && (v.State == workflows.StepFailed && !n.unwinding || v.State == workflows.RolledBack) {
 		fmt.Fprintln(n.lines, terminal.Indent("            | ", output))
 	}
+}
+
+// describeStep says how a step stands.
+func describeStep(v workflows.StepView) string {
+	switch v.State {
+	case workflows.Planning:
+		return "planning"
+	case workflows.AtGate:
+		return "waits at its gate"
+	case workflows.Running:
+		if v.Host != "" {
+			return "started on host " + v.Host
+		}
+		return "started"
+	case workflows.Done:
+		if v.Summary != "" {
+			return "done: " + v.Summary
+		}
+		return "done"
+	case workflows.StepFailed:
+		return "failed: " + render.Reason(v.Error)
+	case workflows.StepParked:
+		return "failed and is parked: " + render.Reason(v.Error)
+	case workflows.RolledBack:
+		if v.Error != "" {
+			return "failed and was rolled back: " + render.Reason(v.Error)
+		}
+		return "rolled back"
+	case workflows.LeftOut:
+		return "left out"
+	case workflows.Canceled:
+		return "canceled"
+	}
+	return ""
 }
 
 // narratedOutput is how many lines of a step's outputs are written; starter show has them all.

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -30,9 +31,7 @@ func TestToolsOfAnMCPServerAreTakenBack(t *testing.T) {
 	use := func(id, action, tool string, arguments fields, more ...fields) fields {
 		step := fields{"id": id, "uses": action, "with": fields{"server": "notes", "tool": tool, "arguments": arguments}}
 		for _, each := range more {
-			for name, value := range each {
-				step[name] = value
-			}
+			maps.Copy(step, each)
 		}
 		return step
 	}

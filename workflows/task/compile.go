@@ -149,7 +149,7 @@ func (c *compiler) compileStep(i int) Step {
 	c.boundWaits(s, compiled)
 	t := nameTouched(a.Spec, with)
 	t.place = compiled.Place.Queue
-	compiled.NamedLate = t.unknown && a.Preflights && a.Spec.Keys != nil
+	compiled.NamedLate = t.unknown && a.Preflights && a.Keys != nil
 	compiled.Keys, compiled.MayChange = t.keyNames(), t.mayChange(a.Spec)
 	c.touches[i] = t
 	return compiled

@@ -23,7 +23,7 @@ type Backend struct {
 var (
 	backendBlock = regexp.MustCompile(`\bbackend\s+"([^"]+)"\s*\{|\bcloud\s*\{`)
 	setting      = regexp.MustCompile(`([A-Za-z_]+)\s*=\s*"((?:[^"\\]|\\.)*)"`)
-	// tokens of HCL that braces and comments are told apart by: texts first, because they may hold either
+	// tokens of HCL that braces and comments are told apart by: texts first, because they may hold either.
 	token = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"|#[^\n]*|//[^\n]*|(?s:/\*.*?\*/)|[{}]`)
 )
 
@@ -43,7 +43,7 @@ func Backends(dir string, settings map[string]string) ([]Backend, error) {
 		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() || info.Size() > maxBundle {
 			continue
 		}
-		content, err := os.ReadFile(file) //nolint:gosec // links are followed: configurations may share files
+		content, err := os.ReadFile(file) // links are followed: configurations may share files
 		if err != nil {
 			return nil, err
 		}
