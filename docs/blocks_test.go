@@ -28,7 +28,7 @@ func (b block) isTask() bool {
 func (b block) isSession() bool { return strings.Contains(b.text, "\nsession:") }
 
 // isDeclarations says that a block of YAML declares the tools of an MCP server.
-func (b block) isDeclarations() bool { return strings.HasPrefix(b.text, "tools:") }
+func (b block) isDeclarations() bool { return strings.HasPrefix(b.text, "local: true\ntools:") }
 
 // taskFile is the block as a task file: itself, or wrapped if it is a list of steps.
 func (b block) taskFile() string {

@@ -27,6 +27,8 @@ type record struct {
 	// Declared is what was declared of the tool when it was called, and Inverse what undoes it; nil if nothing does.
 	Declared Tool     `json:"declared"`
 	Inverse  *Inverse `json:"inverse,omitempty"`
+	// Local is what was declared of the server.
+	Local bool `json:"local,omitempty"`
 	// Before is what the look saw; nil if there is no look before the call.
 	Before *sight `json:"before,omitempty"`
 }
@@ -147,7 +149,7 @@ func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities
 	}
 	rec = record{
 		Owned: journal.Own(ctx, o.entry), claim: claim{it.connection.id}, Server: it.params.Server, Tool: it.params.Tool,
-		Arguments: it.params.Arguments, Declared: it.declared, Inverse: it.inverse, Before: it.before,
+		Arguments: it.params.Arguments, Declared: it.declared, Inverse: it.inverse, Local: o.Servers[it.params.Server].Declarations.Local, Before: it.before,
 	}
 	_, err = o.token.Create(journal.Record, &rec)
 	return rec, it.connection, err
@@ -183,6 +185,9 @@ func (o *one) retry(ctx context.Context, rec record) (c *connection, answer Answ
 		return nil, answer, err
 	}
 	switch {
+	case now.digest() == rec.Before.digest() && !rec.Local:
+		return nil, answer, activities.Errorf(activities.UnknownOutcome,
+			"an earlier attempt has called %s and got no answer; %s shows no change so far, but the server may have passed the call on (local: true is not declared)", rec.Tool, rec.Declared.Look.Tool)
 	case now.digest() == rec.Before.digest():
 		_, err := o.token.Create(o.callName(claims+1), &claim{c.id})
 		return c, answer, err

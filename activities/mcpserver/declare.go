@@ -15,6 +15,9 @@ import (
 
 // Declarations say what the tools of a server do, and how that is undone. A tool that is not among them is irreversible.
 type Declarations struct {
+	// Local means that what a call does ends with the server's process. Defaults to false: the server may have passed a call on to another
+	// machine, where it can still arrive.
+	Local bool `yaml:"local"`
 	// TrustReadOnlyHint takes the server's word, the annotation readOnlyHint, for tools that are not declared. Defaults to false.
 	TrustReadOnlyHint bool `yaml:"trustReadOnlyHint"`
 	// Tools are declared by name.

@@ -26,10 +26,19 @@ type store struct {
 
 func newStore(t *testing.T) *store {
 	t.Helper()
+	return newStoreOf(t, func(*mcpserver.Declarations) {})
+}
+
+// newStoreOf is a store of which something else is declared.
+func newStoreOf(t *testing.T, declare func(*mcpserver.Declarations)) *store {
+	t.Helper()
 	dir := t.TempDir()
 	start(t, dir)
 	c, err := configOf(dir)
 	require.NoError(t, err)
+	notes := c.Servers["notes"]
+	declare(&notes.Declarations)
+	c.Servers["notes"] = notes
 	w, err := mcpserver.New(c)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -104,6 +113,31 @@ func TestALostAnswerIsFoundByTheLook(t *testing.T) {
 	require.Equal(t, []string{"the answer of the server was lost: find_notes shows that the call has happened"}, result.Notes)
 	require.Equal(t, left, s.manifest(), "it is not called twice")
 	require.Equal(t, activities.Restored, create.undo().Outcome)
+	require.Equal(t, before, s.manifest())
+}
+
+// A server that passes calls on ends before they arrive: that the look shows no change proves nothing.
+func TestACallThatWasPassedOnCanStillArrive(t *testing.T) {
+	s := newStoreOf(t, func(d *mcpserver.Declarations) { d.Local = false })
+	before := s.manifest()
+	s.fault(mcptest.Lose)
+	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
+	_, err := put.apply()
+	require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "another attempt can find out: %v", err)
+	s.fault("")
+	body := func(text string) {
+		require.NoError(t, mcptest.Put(notesIn(s.dir), mcptest.Note{ID: "there", Title: "note there", Body: text}))
+	}
+	body("old") // it is still on its way
+	_, err = put.apply()
+	require.Equal(t, activities.UnknownOutcome, activities.TypeOf(err), "%v", err)
+	require.Equal(t, before, s.manifest(), "it is not called twice")
+	undone := put.undo()
+	require.Equal(t, activities.Unknown, undone.Outcome, "%+v", undone)
+	require.Contains(t, undone.Observed, "get_note shows no change so far, but the server may have passed the call on")
+
+	body("new") // it arrives
+	require.Equal(t, activities.Restored, put.undo().Outcome)
 	require.Equal(t, before, s.manifest())
 }
 

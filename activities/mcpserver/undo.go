@@ -256,6 +256,10 @@ func (u *undo) judge(now *sight) *activities.Undone {
 			}
 			return &undone
 		}
+		if u.answer == nil && !u.rec.Local {
+			return &activities.Undone{Outcome: activities.Unknown, Observed: fmt.Sprintf("%s was called and has not answered; %s shows no change so far, but the server may have passed the call on (local: true is not declared)",
+				u.rec.Tool, u.rec.Declared.Look.Tool)}
+		}
 		if u.answer != nil && !u.answer.isFinal() {
 			return &activities.Undone{Outcome: activities.Unknown, Observed: fmt.Sprintf("%s has answered with a task, which may still act; %s shows no change so far", u.rec.Tool, u.rec.Declared.Look.Tool)}
 		}

@@ -34,6 +34,7 @@ const (
 
 // Declarations say how its tools are undone.
 const Declarations = `
+local: true
 tools:
   get_note: {reads: true}
   find_notes: {reads: true}
