@@ -17,7 +17,7 @@ import (
 const (
 	connectLimit = 10 * time.Second
 	// oldest is the first version with all functions that the journal uses, as server_version_num.
-	oldest = 130000
+	oldest = 140000
 	// stuck is how long a transaction that does nothing may hold a record that another call needs. A running worker pauses for
 	// milliseconds; one that was stopped, for ever.
 	stuck = 2 * time.Second
