@@ -25,9 +25,15 @@ type alteration struct {
 	Held []held `json:"held,omitempty"`
 	// Left are the traits that it changed, as it left them: another one is drift.
 	Left []left `json:"left,omitempty"`
+	// Names are those of things that it dropped: an undo that makes them anew gives them other ids.
+	Names []name `json:"names,omitempty"`
 	// Was is the digest of the schema's description before the statement.
 	Was activities.Digest `json:"was"`
 
+	// Dropped are columns that it dropped.
+	Dropped *dropped `json:"dropped,omitempty"`
+
+	back []place  // of Dropped: the columns from the first one on
 	rows []string // digests of what is held, where a plan is made or an approval is compared
 }
 
@@ -155,6 +161,8 @@ func (t *trial) perform(words []string, was string) (a *alteration, err error) {
 		a, err = t.truncate()
 	case words[0] == "drop" && slices.Contains(moved, words[1]):
 		a, err = t.moveAway()
+	case words[0] == "alter" && words[1] == "table" && slices.Contains(words, "drop"):
+		a, err = t.dropColumns()
 	default:
 		a, err = t.alterInPlace()
 	}
@@ -201,8 +209,25 @@ func (t *trial) rolledBack(do func() error) error {
 // prove completes the inverse of a statement, runs it, and compares the schema with what it was.
 func (t *trial) prove(a *alteration, was string) error {
 	return t.rolledBack(func() error {
+		left, err := t.describe()
+		if err != nil {
+			return err
+		}
+		if err := t.noteNames(a); err != nil {
+			return err
+		}
+		if a.Dropped != nil { // rows are updated, without triggers as in the undo
+			if err := t.run("SET LOCAL session_replication_role = replica"); err != nil {
+				return err
+			}
+		}
 		for _, sql := range a.Undo {
 			if err := t.tryBack(sql); err != nil {
+				return err
+			}
+		}
+		if a.Dropped != nil {
+			if err := t.putColumnsBack(a); err != nil {
 				return err
 			}
 		}
@@ -212,6 +237,9 @@ func (t *trial) prove(a *alteration, was string) error {
 		is, err := t.describe()
 		if err == nil && is != was {
 			err = t.noInverse("taking it back would not give back: " + firstDifference(was, is))
+		}
+		if a.Dropped != nil {
+			a.Dropped.Goes, a.Dropped.Comes = missingLines(left, was), missingLines(was, left)
 		}
 		return err
 	})
@@ -372,6 +400,16 @@ func (c *connection) fileNodes() (map[uint32]fileNode, error) {
 func (c *connection) seal(did *change) error {
 	if err := c.sealLeft(did.alterations); err != nil {
 		return err
+	}
+	for _, a := range did.alterations {
+		if a.Dropped == nil {
+			continue
+		}
+		problem, err := c.findReshaped(a.Dropped)
+		if err != nil {
+			return err
+		}
+		a.Dropped.Sealed = problem == ""
 	}
 	for _, a := range did.alterations {
 		for i, m := range a.Made {

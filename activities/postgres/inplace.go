@@ -155,7 +155,7 @@ func (t *trial) takeBackTraits(a *alteration) error {
 					return err
 				}
 			}
-			if !able {
+			if !able && was.Rank != ofPrivileges { // without privileges, nothing could be made
 				if err := back(d.are[i].Drop); err != nil {
 					return err
 				}
@@ -165,7 +165,13 @@ func (t *trial) takeBackTraits(a *alteration) error {
 			}
 		}
 		slices.SortStableFunc(again, func(x, y trait) int { return x.Rank - y.Rank })
+		now := byKey(is)
 		for _, was := range again {
+			if was.Rank == ofPrivileges {
+				if err := back(now[was.Key].Drop); err != nil {
+					return err
+				}
+			}
 			if err := back(was.Make); err != nil {
 				return err
 			}

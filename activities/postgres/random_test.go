@@ -129,6 +129,8 @@ func (g generator) alteration() string {
 		fmt.Sprintf("COMMENT ON COLUMN %s.%s IS 'c%d'", table, column, g.IntN(3)),
 		fmt.Sprintf("GRANT INSERT, UPDATE (%s) ON %s TO PUBLIC", column, table),
 		fmt.Sprintf("REVOKE ALL ON %s FROM PUBLIC", table),
+		fmt.Sprintf("ALTER TABLE %s DROP %s", table, column),
+		fmt.Sprintf("ALTER TABLE %s DROP COLUMN %s CASCADE", table, column),
 		fmt.Sprintf("TRUNCATE %s CASCADE", table),
 		fmt.Sprintf("DROP TABLE %s CASCADE", table),
 		"DROP INDEX i", "DROP VIEW w", "DROP VIEW v CASCADE", "REVOKE ALL ON v FROM PUBLIC", "ALTER VIEW v RENAME TO view2",

@@ -14,6 +14,11 @@ import (
 // findLost returns what others did to that which a step made or moved away; empty if nothing.
 func (c *connection) findLost(all []*alteration) (problem string, err error) {
 	for _, a := range all {
+		if a.Dropped != nil && a.Dropped.Sealed {
+			if problem, err := c.findReshaped(a.Dropped); err != nil || problem != "" {
+				return problem, err
+			}
+		}
 		for _, h := range a.Held {
 			var there bool
 			if err := c.scan("SELECT to_regclass($1) IS NOT NULL", []any{h.Name}, &there); err != nil {
@@ -47,28 +52,28 @@ func (c *connection) revert(n int64, all []*alteration) error {
 		if err := c.checkUnfilled(a); err != nil {
 			return err
 		}
-		if problem, err := c.findChanged([]*alteration{a}, false); err != nil || problem != "" {
+		if problem, err := c.findObstacle(a); err != nil || problem != "" {
 			if err == nil {
 				err = newDrift(problem)
 			}
 			return err
 		}
-		for _, sql := range a.Undo {
-			err := c.run(sql)
-			if e, ok := errors.AsType[*activities.Error](err); ok {
-				return newDrift(fmt.Sprintf("what the step did (%s) cannot be taken back beside what others have done since: %s", a.Does, e.Message))
-			}
-			if err != nil {
-				return err
+		if err := c.keepNames(n, all, a); err != nil {
+			return err
+		}
+		// Earlier steps know their rows by version, and what was undone since has written those anew.
+		anew := map[uint32]string{}
+		for _, m := range a.Made {
+			if m.Column != "" {
+				anew[m.OID] = m.Table
 			}
 		}
-		for _, m := range a.Made {
-			if m.Column == "" {
-				continue
-			}
-			// Earlier steps know their rows by version, and what was undone since has written those anew.
+		if a.Dropped != nil {
+			anew[a.Dropped.Table.OID] = a.Dropped.Table.quoted()
+		}
+		for oid, name := range anew {
 			if err := c.run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, %s q
-				WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2 AND c.new = (q.*)::text`, m.Table), n, m.OID); err != nil {
+				WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2 AND c.new = (q.*)::text`, name), n, oid); err != nil {
 				return err
 			}
 		}
@@ -84,6 +89,37 @@ func (c *connection) revert(n int64, all []*alteration) error {
 		}
 	}
 	return c.dropHeld(n)
+}
+
+// runUndo runs the statements that take an alteration back.
+func (c *connection) runUndo(a *alteration) error {
+	undo := func() error {
+		for _, sql := range a.Undo {
+			err := c.run(sql)
+			if e, ok := errors.AsType[*activities.Error](err); ok {
+				return newDrift(fmt.Sprintf("what the step did (%s) cannot be taken back beside what others have done since: %s", a.Does, e.Message))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if a.Dropped != nil {
+		return c.watch(a.Dropped, undo)
+	}
+	return undo()
+}
+
+// findObstacle returns what others did to that which one alteration changed, when all later ones are taken back; empty if nothing.
+func (c *connection) findObstacle(a *alteration) (problem string, err error) {
+	if a.Dropped != nil {
+		problem, err = c.findHindrance(a.Dropped)
+	}
+	if err != nil || problem != "" {
+		return problem, err
+	}
+	return c.findChanged([]*alteration{a}, false)
 }
 
 // checkUnfilled looks for values that others have put into a column that the step added.
@@ -139,6 +175,13 @@ func (c *connection) dropHeld(n int64) error {
 		if err := c.run("DROP TABLE " + strings.Join(tables, ", ")); err != nil {
 			return err
 		}
+	}
+	sequences, err := collect(c, pgx.RowTo[string], "SELECT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname ~ $1 AND relkind = 'S'", pattern)
+	if err == nil && len(sequences) > 0 {
+		err = c.run("DROP SEQUENCE " + strings.Join(sequences, ", "))
+	}
+	if err != nil {
+		return err
 	}
 	schemas, err := collect(c, pgx.RowTo[string], "SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname ~ $1", pattern)
 	if err != nil || len(schemas) == 0 {

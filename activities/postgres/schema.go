@@ -29,7 +29,7 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		FROM pg_policy p JOIN rel r ON r.oid = p.polrelid
 	UNION ALL SELECT format('parent %s %s %s %s', h.inhrelid::regclass, h.inhparent::regclass, h.inhseqno, pg_get_expr(c.relpartbound, c.oid)) FROM pg_inherits h JOIN rel c ON c.oid = h.inhrelid
 	UNION ALL SELECT format('sequence %s %s %s %s %s %s %s %s %s', r.name, s.seqtypid::regtype, s.seqstart, s.seqincrement, s.seqmax, s.seqmin, s.seqcache, s.seqcycle,
-		(SELECT d.refobjid::regclass || '.' || d.refobjsubid FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0))
+		(SELECT format('%s.%I', a.attrelid::regclass, a.attname) FROM pg_depend d JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid WHERE d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0))
 		FROM pg_sequence s JOIN rel r ON r.oid = s.seqrelid
 	UNION ALL SELECT format('routine %s %s %s %s %s %s', p.oid::regprocedure, p.proowner::regrole, coalesce(p.proacl, acldefault('f', p.proowner)), p.prosrc, p.proconfig, (p.prorettype::regtype, p.prolang, p.prokind, p.provolatile, p.prosecdef, p.proisstrict, pg_get_expr(p.proargdefaults, 0)))
 		FROM pg_proc p WHERE p.pronamespace NOT IN (SELECT oid FROM ours)
@@ -87,15 +87,20 @@ func (c *connection) withPlainNames(do func() error) error {
 	return c.run("SELECT set_config('search_path', $1, true)", path)
 }
 
-// describe describes the schema of the database as the transaction sees it.
+// describe describes the schema of the database as the transaction sees it, in lines.
 func (c *connection) describe() (text string, err error) {
 	err = c.withPlainNames(func() error {
 		lines, err := collect(c, pgx.RowTo[string], describeSchema)
+		for i, line := range lines {
+			lines[i] = oneLine.Replace(line)
+		}
 		text = strings.Join(lines, "\n")
 		return err
 	})
 	return text, err
 }
+
+var oneLine = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 
 // objects lists what the schema holds.
 func (c *connection) objects() (all []object, err error) {
@@ -128,14 +133,22 @@ func lacking(all, other []object) (missing []object) {
 
 // firstDifference is a line of one description that the other lacks.
 func firstDifference(was, is string) string {
+	if missing := missingLines(was, is); missing != nil {
+		return missing[0]
+	}
+	return "something is there that was not"
+}
+
+// missingLines are the lines of one description that the other lacks.
+func missingLines(was, is string) (missing []string) {
 	there := map[string]bool{}
 	for line := range strings.SplitSeq(is, "\n") {
 		there[line] = true
 	}
 	for line := range strings.SplitSeq(was, "\n") {
 		if !there[line] {
-			return line
+			missing = append(missing, line)
 		}
 	}
-	return "something is there that was not"
+	return missing
 }

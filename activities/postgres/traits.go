@@ -19,14 +19,19 @@ type trait struct {
 
 // The ranks that are looked at. Names have one key for life; Drop and Make, put together, give a name back.
 const (
-	ofNames    = 0
-	ofRoutines = 20
-	ofNotNull  = 22
-	ofKeys     = 24
-	ofViews    = 28
-	ofChecks   = 32
-	ofForeign  = 34
-	ofIndexes  = 36
+	ofNames      = 0
+	ofRoutines   = 20
+	ofNotNull    = 22
+	ofKeys       = 24
+	ofViews      = 28
+	ofChecks     = 32
+	ofForeign    = 34
+	ofIndexes    = 36
+	ofTriggers   = 40
+	ofRules      = 42
+	ofPolicies   = 44
+	ofOwned      = 47
+	ofPrivileges = 50
 )
 
 // replaces reports whether Make can take the place of another one.

@@ -1,0 +1,363 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// dropped are columns that a statement has dropped from a table, and where their values are.
+type dropped struct {
+	// Table is the table as the statement left it.
+	Table table  `json:"table"`
+	Copy  string `json:"copy"` // quoted: the keys of the rows and the values
+	// Columns are those that went, quoted.
+	Columns []string `json:"columns"`
+	// Goes and Comes are the lines of the schema's description that the undo takes away and brings back, as it did when it was tried.
+	Goes  []string `json:"goes"`
+	Comes []string `json:"comes"`
+	// Sealed says that the table was so at the end of the step.
+	Sealed bool `json:"sealed,omitempty"`
+}
+
+// place is a column from the first one on that is dropped.
+type place struct {
+	Number    int32
+	Name      string // quoted
+	Type      string // with its collation
+	Default   *string
+	Generated bool
+	Identity  bool
+
+	gone bool
+}
+
+// dropColumns runs an ALTER TABLE that may drop columns. Their values are copied before with the keys of the rows, and the columns are
+// then really dropped. The undo adds them at the end of the table, and the columns that were behind them behind them again.
+func (t *trial) dropColumns() (*alteration, error) {
+	before, err := t.objects()
+	if err != nil {
+		return nil, err
+	}
+	var gone []object
+	var left string
+	if err := t.rolledBack(func() error {
+		if _, _, _, err := t.execute(t.statement, 0); err != nil {
+			return err
+		}
+		after, err := t.objects()
+		if err != nil {
+			return err
+		}
+		gone = lacking(before, after)
+		left, err = t.describe()
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	columns := slices.DeleteFunc(slices.Clone(gone), func(o object) bool { return o.Kind != "COLUMN" || t.did.isMade(o.OID) })
+	if len(columns) == 0 {
+		return t.alterInPlace()
+	}
+	r, places, err := t.checkDroppable(columns)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.run("CREATE SCHEMA " + t.holding() + "; LOCK TABLE " + r.quoted() + " IN ACCESS EXCLUSIVE MODE"); err != nil {
+		return nil, fmt.Errorf("the schema that holds the values of dropped columns cannot be made; grant CREATE on the database to the worker's role: %w", err)
+	}
+	stays := table{OID: r.OID, Schema: r.Schema, Name: r.Name, Key: r.Key}
+	d := dropped{Table: stays, Copy: t.holding() + "." + quote(fmt.Sprintf("columns_%d", r.OID))}
+	for _, p := range places {
+		if p.gone {
+			d.Columns = append(d.Columns, p.Name)
+		}
+	}
+	kept := slices.Clone(d.Columns)
+	for _, k := range slices.Backward(r.Key) {
+		kept = slices.Insert(kept, 0, quote(k))
+	}
+	tag, err := t.Exec(t.ctx, fmt.Sprintf("CREATE TABLE %s AS SELECT %s FROM ONLY %s", d.Copy, strings.Join(kept, ", "), r.quoted()))
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	first, err := t.holdSequences(gone)
+	if err != nil {
+		return nil, err
+	}
+	a, err := t.alterInPlace()
+	if err != nil {
+		return nil, err
+	}
+	a.Does = strings.TrimSuffix(fmt.Sprintf("drops of %d rows of %s the column %s; %s", tag.RowsAffected(), r.name(), strings.Join(d.Columns, ", "), a.Does), "; ")
+	a.Undo = slices.Concat(first, a.Undo)
+	a.Held = append(a.Held, held{Name: d.Copy, Of: r.quoted(), schema: r.Schema, table: r.Name})
+	now, err := t.describeTables([]uint32{r.OID})
+	if err != nil {
+		return nil, err
+	}
+	d.Table.Columns = now[0].Columns
+	a.Dropped = &d
+	a.back = places
+	is, err := t.describe()
+	switch {
+	case err != nil:
+		return nil, err
+	case is != left:
+		return nil, t.noInverse("with its values and sequences kept, the column would leave: " + firstDifference(is, left))
+	case !slices.Equal(now[0].Key, r.Key):
+		return nil, t.noInverse(r.name() + withoutKey)
+	}
+	return a, nil
+}
+
+// checkDroppable returns the table, and its columns from the first one on that goes.
+func (t *trial) checkDroppable(columns []object) (*relation, []place, error) {
+	oid := columns[0].OID
+	all, err := t.describeTables([]uint32{oid})
+	if err != nil {
+		return nil, nil, err
+	}
+	r := all[0]
+	var places []place
+	if err := t.withPlainNames(func() (err error) {
+		places, err = collect(t.connection, func(row pgx.CollectableRow) (p place, err error) {
+			return p, row.Scan(&p.Number, &p.Name, &p.Type, &p.Default, &p.Generated, &p.Identity)
+		}, `SELECT attnum::int, quote_ident(attname), format_type(atttypid, atttypmod) || CASE WHEN attcollation <> typcollation THEN ' COLLATE ' || attcollation::regcollation ELSE '' END,
+			pg_get_expr(adbin, adrelid), attgenerated <> '', attidentity <> '' FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+			WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, oid)
+		return err
+	}); err != nil {
+		return nil, nil, err
+	}
+	for i := range places {
+		places[i].gone = slices.ContainsFunc(columns, func(o object) bool { return o.OID == oid && o.Sub == places[i].Number })
+	}
+	places = places[slices.IndexFunc(places, func(p place) bool { return p.gone }):]
+	var related bool
+	if err := t.scan("SELECT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = $1 OR inhparent = $1)", []any{oid}, &related); err != nil {
+		return nil, nil, err
+	}
+	inKey := func(p place) bool {
+		return p.gone && slices.ContainsFunc(r.Key, func(k string) bool { return quote(k) == p.Name || k == p.Name })
+	}
+	switch {
+	case slices.ContainsFunc(columns, func(o object) bool { return o.OID != oid }):
+		return nil, nil, t.noInverse("it drops columns of several tables")
+	case r.Kind != "r" || related:
+		return nil, nil, t.noInverse("a column of a partition, or of a table that others inherit from, cannot be put back")
+	case r.Security:
+		return nil, nil, refused("%s: row security applies to the worker's role, so an undo might not see all rows; give the role BYPASSRLS, or make it the owner of the table", r.name())
+	case len(r.Key) == 0 || slices.ContainsFunc(places, inKey):
+		return nil, nil, t.noInverse(r.name() + withoutKey)
+	case slices.ContainsFunc(places, func(p place) bool { return p.Generated || p.Identity }):
+		return nil, nil, t.noInverse("a generated or identity column goes, or stands behind one that goes")
+	}
+	if firing, err := t.findFiring(oid); err != nil || firing != "" {
+		if err == nil {
+			err = t.noInverse(fmt.Sprintf("%s would run on the rows while an undo fills them", firing))
+		}
+		return nil, nil, err
+	}
+	return r, places, t.checkAffected(oid, r.name())
+}
+
+const withoutKey = " would have no primary key or unique index on columns that are NOT NULL and stay, by which the values find their rows again"
+
+// findFiring returns a trigger or rule that is enabled so that it runs on rows that an undo updates; empty if there is none.
+func (c *connection) findFiring(oid uint32) (found string, err error) {
+	const update = 16 // of tgtype
+	return found, c.scan(`SELECT coalesce((SELECT format('trigger %I', tgname) FROM pg_trigger WHERE tgrelid = $1 AND NOT tgisinternal AND tgenabled IN ('A', 'R') AND tgtype & $2 > 0 LIMIT 1),
+		(SELECT format('rule %I', rulename) FROM pg_rewrite WHERE ev_class = $1 AND ev_type = '2' AND ev_enabled IN ('A', 'R') LIMIT 1), '')`, []any{oid, update}, &found)
+}
+
+// holdSequences moves the sequences away that go with the columns, and returns how they come back.
+func (t *trial) holdSequences(gone []object) (undo []string, err error) {
+	for _, o := range gone {
+		if o.Kind != "SEQUENCE" {
+			continue
+		}
+		var schema, name string
+		if err := t.scan("SELECT nspname::text, relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = $1", []any{o.OID}, &schema, &name); err != nil {
+			return nil, err
+		}
+		if err := t.run(fmt.Sprintf("ALTER SEQUENCE %s OWNED BY NONE; ALTER SEQUENCE %[1]s SET SCHEMA %s", o.Name, t.holding())); err != nil {
+			return nil, err
+		}
+		undo = append(undo, fmt.Sprintf("ALTER SEQUENCE %s.%s SET SCHEMA %s", t.holding(), quote(name), quote(schema)))
+	}
+	return undo, nil
+}
+
+// putColumnsBack adds the statements to the inverse that bring columns back: new ones at the end of the table, filled, in the order in
+// which they were, while the old ones behind them go. What hangs on those is dropped by name, never by CASCADE.
+func (t *trial) putColumnsBack(a *alteration) error {
+	d := a.Dropped
+	name := d.Table.quoted()
+	var adds, sets, drops, renames []string
+	for i, p := range a.back {
+		if p.gone {
+			lost := "q." + p.Name // NULL, or what the type has by default
+			if p.Default != nil {
+				lost = *p.Default
+			}
+			adds = append(adds, fmt.Sprintf("ADD COLUMN %s %s", p.Name, p.Type))
+			sets = append(sets, fmt.Sprintf("%s = CASE WHEN h.%s IS NULL THEN %s ELSE h.%[1]s END", p.Name, quote(d.Table.Key[0]), lost))
+			continue
+		}
+		temporary := quote(fmt.Sprintf("unwind!%d", i))
+		adds = append(adds, fmt.Sprintf("ADD COLUMN %s %s", temporary, p.Type))
+		sets = append(sets, fmt.Sprintf("%s = q.%s", temporary, p.Name))
+		drops = append(drops, "DROP COLUMN "+p.Name)
+		renames = append(renames, fmt.Sprintf("ALTER TABLE %s RENAME COLUMN %s TO %s", name, temporary, p.Name))
+	}
+	steps := []string{
+		fmt.Sprintf("ALTER TABLE %s %s", name, strings.Join(adds, ", ")),
+		fmt.Sprintf("UPDATE ONLY %[1]s q SET %[2]s FROM ONLY %[1]s same LEFT JOIN %[3]s h ON %[4]s WHERE %[5]s", name, strings.Join(sets, ", "), d.Copy,
+			sameColumns("same", d.Table.Key, "h.*", d.Table.Key), sameColumns("same", d.Table.Key, "q.*", d.Table.Key)),
+	}
+	if drops != nil {
+		alter := fmt.Sprintf("ALTER TABLE %s %s", name, strings.Join(drops, ", "))
+		for _, s := range steps {
+			if err := t.tryBack(s); err != nil {
+				return err
+			}
+		}
+		hanging, err := t.hanging(alter + " CASCADE")
+		if err != nil {
+			return err
+		}
+		a.Undo = append(a.Undo, steps...)
+		steps = append(append(hanging, alter), renames...)
+	}
+	for _, s := range steps {
+		if err := t.tryBack(s); err != nil {
+			return err
+		}
+	}
+	a.Undo = append(a.Undo, steps...)
+	return nil
+}
+
+// hanging are the statements that drop what only CASCADE would take along.
+func (t *trial) hanging(cascade string) (drops []string, err error) {
+	was, err := t.connection.traits()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.run("SAVEPOINT hanging"); err != nil {
+		return nil, err
+	}
+	cascade = strings.ReplaceAll(cascade, ", DROP COLUMN", " CASCADE, DROP COLUMN")
+	if err := t.tryBack(cascade); err != nil {
+		return nil, err
+	}
+	is, err := t.connection.traits()
+	if err != nil {
+		return nil, err
+	}
+	for _, gone := range slices.Backward(compareTraits(was, is).gone) {
+		if slices.Contains([]int{ofRoutines, ofViews, ofForeign, ofTriggers, ofRules, ofPolicies, ofOwned}, gone.Rank) {
+			drops = append(drops, gone.Drop)
+		}
+	}
+	return drops, t.run("ROLLBACK TO hanging; RELEASE hanging")
+}
+
+// findReshaped returns what others did to a table of which the step has dropped columns; empty if nothing that an undo would lose.
+func (c *connection) findReshaped(d *dropped) (problem string, err error) {
+	now, err := c.describeTables([]uint32{d.Table.OID})
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case len(now) == 0:
+		return fmt.Sprintf("table %s, of which the step has dropped columns, is gone", d.Table.name()), nil
+	case now[0].name() != d.Table.name() || !slices.Equal(now[0].Columns, d.Table.Columns):
+		return fmt.Sprintf("table %s, of which the step has dropped columns, was altered\n- %s\n+ %s", d.Table.name(), listColumns(d.Table.Columns), listColumns(now[0].Columns)), nil
+	case now[0].Security:
+		return fmt.Sprintf("row security now applies to the worker's role on table %s", d.Table.name()), nil
+	}
+	if !slices.Equal(now[0].Key, d.Table.Key) {
+		return fmt.Sprintf("the primary key or unique index of table %s, by which the values of dropped columns find their rows again, is another one now", d.Table.name()), nil
+	}
+	firing, err := c.findFiring(d.Table.OID)
+	if err == nil && firing != "" {
+		problem = fmt.Sprintf("%s of table %s would run on the rows while an undo fills the dropped columns", firing, d.Table.name())
+	}
+	return problem, err
+}
+
+// findUnmatched returns why values cannot be given back to their rows; empty if they can. Rows that others have inserted get the default
+// of a column, and values of rows that they have deleted are not needed; but a row whose key they have changed looks like both.
+func (c *connection) findUnmatched(d *dropped) (problem string, err error) {
+	var without, lost int64
+	same := sameColumns("q", d.Table.Key, "h.*", d.Table.Key)
+	if err := c.scan(fmt.Sprintf("SELECT (SELECT count(*) FROM ONLY %[1]s q WHERE NOT EXISTS (SELECT FROM %[2]s h WHERE %[3]s)), (SELECT count(*) FROM %[2]s h WHERE NOT EXISTS (SELECT FROM ONLY %[1]s q WHERE %[3]s))",
+		d.Table.quoted(), d.Copy, same), nil, &without, &lost); err != nil {
+		return "", err
+	}
+	if without > 0 && lost > 0 {
+		problem = fmt.Sprintf("%d rows of %s have keys that are new since the step, and %d keys are gone: whether rows were deleted and inserted or their keys changed, and so which value belongs to which, is not known",
+			without, d.Table.name(), lost)
+	}
+	return problem, nil
+}
+
+// findHindrance locks the table, and returns why its columns cannot be put back; empty if they can.
+func (c *connection) findHindrance(d *dropped) (problem string, err error) {
+	for _, look := range []func(*dropped) (string, error){
+		c.findReshaped,
+		func(d *dropped) (string, error) {
+			return "", c.run("LOCK TABLE " + d.Table.quoted() + " IN ACCESS EXCLUSIVE MODE")
+		},
+		c.findReshaped, c.findUnmatched,
+	} {
+		if problem, err = look(d); err != nil || problem != "" {
+			return problem, err
+		}
+	}
+	return "", nil
+}
+
+// watch runs an undo that puts columns back. It is drift if that does anything else to the schema than it did when it was tried, since it
+// makes things anew that others may have changed, or if a row does not get its values.
+func (c *connection) watch(d *dropped, undo func() error) error {
+	was, err := c.describe()
+	if err != nil {
+		return err
+	}
+	if err := undo(); err != nil {
+		return err
+	}
+	is, err := c.describe()
+	if err != nil {
+		return err
+	}
+	lacks := func(lines, known []string) (more []string) {
+		return slices.DeleteFunc(lines, func(line string) bool { return slices.Contains(known, line) })
+	}
+	lost, back := lacks(missingLines(was, is), d.Goes), lacks(missingLines(is, was), d.Comes)
+	if len(lost)+len(back) > 0 {
+		var shown strings.Builder
+		for _, line := range lost {
+			fmt.Fprintf(&shown, "\n- %s", line)
+		}
+		for _, line := range back {
+			fmt.Fprintf(&shown, "\n+ %s", line)
+		}
+		return newDrift(fmt.Sprintf("others have changed what hangs on table %s, of which the step has dropped columns; an undo would lose it%s", d.Table.name(), shown.String()))
+	}
+	row := func(of string) string { return "ROW(" + of + strings.Join(d.Columns, ", "+of) + ")::text" }
+	var other int64
+	if err := c.scan(fmt.Sprintf("SELECT count(*) FROM ONLY %s q JOIN %s h ON %s WHERE %s <> %s", d.Table.quoted(), d.Copy, sameColumns("q", d.Table.Key, "h.*", d.Table.Key), row("q."), row("h.")),
+		nil, &other); err != nil {
+		return err
+	}
+	if other > 0 {
+		return newDrift(fmt.Sprintf("%d rows of %s would not have the values of the dropped columns back; nothing was touched", other, d.Table.name()))
+	}
+	return nil
+}
