@@ -10,6 +10,8 @@ import (
 )
 
 // depot is a schema with all that hangs on columns, from both sides, and with names that an alias of ours might have.
+//
+//nolint:dupword // lists of columns
 const depot = `CREATE TABLE place (id int PRIMARY KEY);
 	CREATE TABLE item (q int, id int PRIMARY KEY, code text UNIQUE, number serial, price numeric NOT NULL DEFAULT 1.5 CONSTRAINT dear CHECK (price > 0), place int REFERENCES place ON DELETE SET NULL, h text, "with ""space" text, up int REFERENCES item, last bigserial);
 	CREATE TABLE part (id int PRIMARY KEY, item text CONSTRAINT of REFERENCES item (code) ON UPDATE CASCADE); COMMENT ON CONSTRAINT of ON part IS 'belongs to';

@@ -41,16 +41,14 @@ func (t *trial) noteTraits(a *alteration, isNew map[uint32]bool) error {
 		a.Left = append(a.Left, left{Key: d.were[i].Key, What: d.were[i].What, Make: &d.are[i].Make})
 	}
 	if renamed == nil { // or else everything has another key
-		if parts, err = t.listChanges(a, d, is, parts, isNew); err != nil {
-			return err
-		}
+		parts = t.listChanges(a, d, is, parts, isNew)
 	}
 	a.Does = strings.Join(parts, "; ")
 	return nil
 }
 
 // listChanges says what a statement that renames nothing has changed.
-func (t *trial) listChanges(a *alteration, d difference, is []trait, parts []string, isNew map[uint32]bool) ([]string, error) {
+func (t *trial) listChanges(a *alteration, d difference, is []trait, parts []string, isNew map[uint32]bool) []string {
 	remains := map[uint32]bool{}
 	for _, n := range is {
 		remains[n.Of] = true
@@ -78,7 +76,7 @@ func (t *trial) listChanges(a *alteration, d difference, is []trait, parts []str
 			say("sets", now.What)
 		}
 	}
-	return parts, nil
+	return parts
 }
 
 // checkChanges refuses changes of tables that the worker may not change, and what rows would have to fit that the step has changed: an
@@ -142,39 +140,48 @@ func (t *trial) takeBackTraits(a *alteration) error {
 		if d.empty() {
 			return nil
 		}
-		for _, now := range slices.Backward(d.came) {
-			if err := back(now.Drop); err != nil {
+		if err := t.takeBackChanges(d, is, back); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeBackChanges drops what came, and makes again what went or is another now. is are the traits as they are.
+func (t *trial) takeBackChanges(d difference, is []trait, back func(sql string) error) error {
+	for _, now := range slices.Backward(d.came) {
+		if err := back(now.Drop); err != nil {
+			return err
+		}
+	}
+	again := d.gone
+	for i, was := range slices.Backward(d.were) {
+		able := false
+		if was.replaces() {
+			var err error
+			if able, err = t.isPossible(was.Make); err != nil {
 				return err
 			}
 		}
-		again := d.gone
-		for i, was := range slices.Backward(d.were) {
-			able := false
-			if was.replaces() {
-				if able, err = t.isPossible(was.Make); err != nil {
-					return err
-				}
-			}
-			if !able && was.Rank != ofPrivileges { // without privileges, nothing could be made
-				if err := back(d.are[i].Drop); err != nil {
-					return err
-				}
-			}
-			if able || !was.replaces() {
-				again = append(again, was)
-			}
-		}
-		slices.SortStableFunc(again, func(x, y trait) int { return x.Rank - y.Rank })
-		now := byKey(is)
-		for _, was := range again {
-			if was.Rank == ofPrivileges {
-				if err := back(now[was.Key].Drop); err != nil {
-					return err
-				}
-			}
-			if err := back(was.Make); err != nil {
+		if !able && was.Rank != ofPrivileges { // without privileges, nothing could be made
+			if err := back(d.are[i].Drop); err != nil {
 				return err
 			}
+		}
+		if able || !was.replaces() {
+			again = append(again, was)
+		}
+	}
+	slices.SortStableFunc(again, func(x, y trait) int { return x.Rank - y.Rank })
+	now := byKey(is)
+	for _, was := range again {
+		if was.Rank == ofPrivileges {
+			if err := back(now[was.Key].Drop); err != nil {
+				return err
+			}
+		}
+		if err := back(was.Make); err != nil {
+			return err
 		}
 	}
 	return nil

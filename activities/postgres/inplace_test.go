@@ -9,6 +9,8 @@ import (
 )
 
 // office is a schema with all that statements can change in place.
+//
+//nolint:dupword // lists of columns
 const office = `CREATE SCHEMA hr; CREATE TABLE hr.team (id int PRIMARY KEY, name text); CREATE SEQUENCE hr.numbers;
 	CREATE TABLE person (id int PRIMARY KEY, mail text NOT NULL DEFAULT 'none', age int CHECK (age > 0), team int REFERENCES hr.team ON DELETE CASCADE, note text DEFAULT 'x');
 	COMMENT ON TABLE person IS 'who works here'; COMMENT ON COLUMN person.mail IS 'it''s'; CREATE INDEX person_age ON person (age) WHERE age > 3; CREATE UNIQUE INDEX one_mail ON person (lower(mail));

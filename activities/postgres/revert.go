@@ -49,46 +49,54 @@ func (c *connection) findLost(all []*alteration) (problem string, err error) {
 // revert takes the alterations of a step back, the last one first.
 func (c *connection) revert(n int64, all []*alteration) error {
 	for _, a := range slices.Backward(all) {
-		if err := c.checkUnfilled(a); err != nil {
+		if err := c.revertOne(n, all, a); err != nil {
 			return err
-		}
-		if problem, err := c.findObstacle(a); err != nil || problem != "" {
-			if err == nil {
-				err = newDrift(problem)
-			}
-			return err
-		}
-		if err := c.keepNames(n, all, a); err != nil {
-			return err
-		}
-		// Earlier steps know their rows by version, and what was undone since has written those anew.
-		anew := map[uint32]string{}
-		for _, m := range a.Made {
-			if m.Column != "" {
-				anew[m.OID] = m.Table
-			}
-		}
-		if a.Dropped != nil {
-			anew[a.Dropped.Table.OID] = a.Dropped.Table.quoted()
-		}
-		for oid, name := range anew {
-			if err := c.run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, %s q
-				WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2 AND c.new = (q.*)::text`, name), n, oid); err != nil {
-				return err
-			}
-		}
-		for _, e := range a.Emptied {
-			if err := c.refill(n, e); err != nil {
-				return err
-			}
-		}
-		for _, e := range a.Emptied {
-			if err := c.checkRefilled(e); err != nil {
-				return err
-			}
 		}
 	}
 	return c.dropHeld(n)
+}
+
+// revertOne takes one of them back.
+func (c *connection) revertOne(n int64, all []*alteration, a *alteration) error {
+	if err := c.checkUnfilled(a); err != nil {
+		return err
+	}
+	if problem, err := c.findObstacle(a); err != nil || problem != "" {
+		if err == nil {
+			err = newDrift(problem)
+		}
+		return err
+	}
+	if err := c.keepNames(n, all, a); err != nil {
+		return err
+	}
+	// Earlier steps know their rows by version, and what was undone since has written those anew.
+	anew := map[uint32]string{}
+	for _, m := range a.Made {
+		if m.Column != "" {
+			anew[m.OID] = m.Table
+		}
+	}
+	if a.Dropped != nil {
+		anew[a.Dropped.Table.OID] = a.Dropped.Table.quoted()
+	}
+	for oid, name := range anew {
+		if err := c.run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, %s q
+			WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2 AND c.new = (q.*)::text`, name), n, oid); err != nil {
+			return err
+		}
+	}
+	for _, e := range a.Emptied {
+		if err := c.refill(n, e); err != nil {
+			return err
+		}
+	}
+	for _, e := range a.Emptied {
+		if err := c.checkRefilled(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // runUndo runs the statements that take an alteration back.
