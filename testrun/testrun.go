@@ -1,11 +1,11 @@
 // Package testrun holds what the tests of all packages share about the run that they belong to: how deep it goes, what it
-// draws at random, and what happens if the machine lacks something. Three environment variables decide:
+// draws at random, and what happens if the machine lacks something. Four environment variables decide:
 //
 //	UNWIND_TEST_DEEP=1    everything: each point of each call in each test, every time that the call reaches it; each
-//	                      storage driver; the large matrices; every mutant. This takes hours. Without it a run breaks every
-//	                      call at every point at least once, and draws a sample of the rest.
-//	UNWIND_TEST_DEEP=90s  the sample, and as many of the other points, in drawn order, as can be tested in 90 seconds in each
-//	                      package.
+//	                      storage driver; the large matrices; every mutant. This takes hours. Without it a run takes a sample.
+//	UNWIND_TEST_DEEP=90s  the sample, and as many of the other tests as can be run in 90 seconds in each package.
+//	UNWIND_TEST_SHARE=n   one in n of the slow tests, by chance, is in the sample. Defaults to 3. With 1 a run breaks every call at
+//	                      every point at least once.
 //	UNWIND_TEST_SEED=n    repeats the sample of another run. A process that draws prints its seed first, so the output of a
 //	                      failed package starts with it.
 //	CI=true               a test fails if the machine lacks what it needs. Otherwise it is skipped with one line.
@@ -33,8 +33,9 @@ import (
 )
 
 const (
-	deepVariable = "UNWIND_TEST_DEEP"
-	seedVariable = "UNWIND_TEST_SEED"
+	deepVariable  = "UNWIND_TEST_DEEP"
+	seedVariable  = "UNWIND_TEST_SEED"
+	shareVariable = "UNWIND_TEST_SHARE"
 )
 
 // depth returns whether this run leaves nothing out and, if it does, how long the tests may take that a plain run leaves out.
@@ -80,6 +81,27 @@ func Extra(t testing.TB) {
 	}
 	began := time.Now()
 	t.Cleanup(func() { spent.Add(int64(time.Since(began))) })
+}
+
+// Sampled begins a test that is slow, as many others are. Unless the seed draws it for the sample, a plain run leaves it out.
+func Sampled(t testing.TB) {
+	t.Helper()
+	if n := share(); n > 1 && Rand(t).IntN(n) != 0 {
+		Extra(t)
+	}
+}
+
+// share returns n, where one in n of many tests is in the sample.
+func share() int {
+	value := os.Getenv(shareVariable)
+	if value == "" {
+		return 3
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 {
+		panic(fmt.Sprintf("%s=%s: want a whole number from 1 on", shareVariable, value))
+	}
+	return n
 }
 
 // seed is read or generated, and printed, at the first draw of a process.

@@ -70,3 +70,28 @@ func TestExtra(t *testing.T) {
 	require.False(t, ran("1ns"), "the share is used up")
 	require.True(t, ran("1h"))
 }
+
+func TestSampled(t *testing.T) {
+	count := func(share, deep string) (ran int) {
+		t.Run(share+" "+deep, func(t *testing.T) {
+			t.Setenv(shareVariable, share)
+			t.Setenv(deepVariable, deep)
+			for range 100 {
+				t.Run("one of many", func(t *testing.T) {
+					Sampled(t)
+					ran++
+				})
+			}
+		})
+		return ran
+	}
+	spent.Store(0)
+	require.Equal(t, 100, count("1", ""))
+	require.Equal(t, 100, count("3", "1"))
+	require.Equal(t, 100, count("3", "1h"), "what was not drawn is an extra test")
+	drawn := count("3", "")
+	require.Greater(t, drawn, 0)
+	require.Less(t, drawn, 70)
+	t.Setenv(shareVariable, "0")
+	require.PanicsWithValue(t, "UNWIND_TEST_SHARE=0: want a whole number from 1 on", func() { Sampled(t) })
+}

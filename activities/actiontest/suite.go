@@ -53,12 +53,13 @@ type Case struct {
 	Brief bool
 	// Sample is the number of points at which the tests of retries, rollback, redo and reset break the action although another
 	// test of the case has already broken it there in the same way (killed or stopped). They are drawn by the run's seed. It
-	// is for worlds that are slow to set up. In a Brief case every test takes a sample. Defaults to all points.
+	// is for worlds that are slow to set up: of their tests, a run takes a share only (testrun.Sampled). In a Brief case every
+	// test takes a sample. Defaults to all points.
 	Sample int
 	// EitherWay means that Plan, Apply and Undo are either killed or stopped at each of their points, by chance, and not both:
 	// for worlds in which a test takes seconds of processor time.
 	EitherWay bool
-	// Own are points of a Brief case that its other case does not reach: no sample omits them.
+	// Own are points of a Brief case that its other case does not reach: no Sample omits them.
 	Own []string
 	// Reset reports whether manifest after, taken after a reset, is the resource's start. Defaults to Same.
 	Reset func(before, after string) bool
@@ -104,7 +105,7 @@ func Run(t *testing.T, c Case) {
 	s := &suite{Case: c, covered: map[string]bool{}}
 	var all []oneTest
 	add := func(name string, do func(*world)) { all = append(all, oneTest{name, do}) }
-	add("apply_then_undo", applyThenUndo)
+	add(plainest, applyThenUndo)
 	add("plan_touches_nothing", planTouchesNothing)
 	add("undo_without_apply", undoWithoutApply)
 	add("apply_twice", applyTwice)
@@ -157,6 +158,9 @@ func Run(t *testing.T, c Case) {
 	s.runExtra(t)
 }
 
+// plainest is the test that every run includes.
+const plainest = "apply_then_undo"
+
 // oneTest is a test of the suite that breaks nothing.
 type oneTest struct {
 	name string
@@ -204,6 +208,9 @@ func (s *suite) test(t *testing.T, name string, do func(*world), begin ...func(t
 		}
 		for _, each := range begin {
 			each(t)
+		}
+		if s.Sample > 0 && len(begin) == 0 && name != plainest {
+			testrun.Sampled(t)
 		}
 		do(s.newWorld(t))
 	})

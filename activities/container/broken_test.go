@@ -155,6 +155,7 @@ func TestStoppedUndoThatAResetOutruns(t *testing.T) {
 		label := labels[at]
 		t.Run(fmt.Sprintf("%02d_%s", at, label), func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			k := breakable(t)
 			sleeper := asleep(t, k.undo(), label)
 			u := k.reset(t, k.e, activities.Decision{})

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // front is an engine before which a test stands: hook sees each request, and may answer in the engine's place.
@@ -101,6 +102,7 @@ func frontStage(t testing.TB, f *front) *stage {
 
 func TestFullDiskOfTheEngineIsSaidAndWaitedFor(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	f, b := newFront(t), containertest.Start(t)
 	s, before := frontStage(t, f), containertest.Files(t, b)
 	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"})
@@ -130,6 +132,7 @@ func TestFullDiskOfTheEngineIsSaidAndWaitedFor(t *testing.T) {
 
 func TestWhatChangesWhileItIsKeptIsNotPutBackAsIfItWereExact(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	f, b := newFront(t), containertest.Start(t)
 	s, before := frontStage(t, f), containertest.Files(t, b)
 	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"})

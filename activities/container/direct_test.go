@@ -20,6 +20,7 @@ import (
 
 func TestARunningContainerIsReadWithoutItsEngine(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	testrun.NeedRoot(t, "what a container holds")
 	b := containertest.Start(t, usesItsFiles) // so that its steps take docker commit, and what only reads is proven
 	b.Run(t, "echo 1 >/srv/a; mkdir /srv/d")

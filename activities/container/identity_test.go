@@ -18,6 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // serveAt serves an engine's address until it is closed, with all connections to it.
@@ -46,6 +47,7 @@ func watched(t *testing.T, see func(r *http.Request)) (socket string, s *http.Se
 
 func TestAnotherEngineBehindTheSameAddressIsNoticed(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	var asked atomic.Int64
 	socket, first := watched(t, func(r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/info") {

@@ -135,6 +135,7 @@ echo data >/srv/p/usr/share/tool/data && dpkg-deb --build /srv/p /srv/tool.deb >
 		"twenty thousand files": "mkdir /srv/many && cd /srv/many && seq 20000 | split -l 1 -a 4 - f && test $(ls | wc -l) = 20000",
 	} {
 		t.Run(name, func(t *testing.T) {
+			testrun.Sampled(t)
 			before := containertest.Shows(t, b)
 			e, _ := s.did(t, b, command)
 			require.NotEqual(t, before, containertest.Shows(t, b))
@@ -305,6 +306,7 @@ func TestARecordIsUndoneByItsBackendWhateverTheConfigSays(t *testing.T) {
 
 func TestARestartLosesNothing(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	state := t.TempDir()
 	s, b := layersStage(t, state), containertest.Start(t)
 	b.Run(t, "mkdir -p /srv; echo base >/srv/a")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // reads says that a command is taken for read-only in the box.
@@ -63,6 +64,7 @@ func TestWhatMayHaveBeenReplacedIsRisky(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			b := containertest.Start(t, containertest.InUserland(t))
 			plant(t, b, planted)
 			assert.False(t, reads(t, b, s, map[string]any{"command": "ls"}))

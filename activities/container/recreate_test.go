@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // networkOf makes a network with a subnet of its own; it is gone after the test.
@@ -43,6 +44,7 @@ func networkOf(t testing.TB, name, subnet string) {
 
 func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	c := containertest.Docker(t)
 	one, two, named := "unwind-test-"+containertest.Random(), "unwind-test-"+containertest.Random(), "unwind-test-"+containertest.Random()
 	networkOf(t, one, "10.213.17.0/24")
@@ -148,6 +150,7 @@ func settings(c dockertypes.InspectResponse) map[string]any {
 
 func TestStepsInOneContainerAreUndoneOneAfterTheOther(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	states, entries := []string{}, []activities.Entry{}
 	for _, command := range []string{"echo 1 >/srv/a", "echo 2 >>/srv/a", "rm /srv/a"} {
@@ -183,6 +186,7 @@ func ourImages(t testing.TB, b *containertest.Box) []string {
 
 func TestStoppedContainerStaysStopped(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	e := s.entry(t)
 	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "touch /srv/a"}), "")
@@ -227,6 +231,7 @@ func TestContainerThatIsRemovedAtItsEnd(t *testing.T) {
 
 func TestContainerNamedByItsIDIsFoundAfterItWasMadeAnew(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	before := containertest.Files(t, b)
 	for range 2 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // redoable is the decision of a rollback after the end.
@@ -34,6 +35,7 @@ func mustUndo(t testing.TB, s *stage, e activities.Entry, d activities.Decision)
 
 func TestRedoPutsBackExactlyWhatTheRollbackTookAway(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	named := "unwind-test-" + containertest.Random()
 	_, err := containertest.Docker(t).VolumeCreate(t.Context(), volume.CreateOptions{Name: named})
 	require.NoError(t, err)
@@ -124,6 +126,7 @@ func TestRedoOfWhatIsNotThereAnyMoreIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			b, s, e, _ := applied(t, map[string]any{})
 			c.spoil(t, b, s, e)
 			stands, _ := b.ContainerInspect(t.Context(), b.Name)
@@ -160,6 +163,7 @@ func TestRedoOfACommandThatNeverRanRunsIt(t *testing.T) {
 
 func TestRedoPutsBackForcedDriftToo(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, s, e, before := applied(t, map[string]any{})
 	b.Run(t, "echo mine >/srv/mine")
 	drifted := containertest.Files(t, b)
@@ -176,6 +180,7 @@ func TestRedoPutsBackForcedDriftToo(t *testing.T) {
 
 func TestRedoLeavesStoppedWhatTheStepHadStopped(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b := containertest.Start(t, func(config *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		config.Cmd = []string{"/bin/sh", "-c", "while [ ! -e /tmp/stop ]; do sleep 0.05; done"}
 	})
@@ -234,6 +239,7 @@ func TestRecordsTellWhoseTheyAreAndWhatTheyWeigh(t *testing.T) {
 
 func TestRedoLeavesOnlyTheImageThatTheContainerStandsOn(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, s, e, _ := applied(t, map[string]any{})
 	mustUndo(t, s, e, redoable)
 	stood, next := b.Inspect(t).Image, s.again(t, e)

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // TestReplacedContainerComesBackAsItWas: name, id, state, networks with their addresses and names, published ports.
@@ -218,6 +219,7 @@ func TestAContainerIsReplacedByOneFromACheckpoint(t *testing.T) {
 // TestWhatRunsInTheNewContainerIsUndoneBeforeIt: it is another container by then.
 func TestWhatRunsInTheNewContainerIsUndoneBeforeIt(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	e, after := s.entry(t), s.entry(t)
 	_, err := s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
@@ -283,6 +285,7 @@ func TestOldContainerThatWasRemovedIsNotMadeUp(t *testing.T) {
 // container's.
 func TestLateCallsDoNothingToTheOldContainer(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	own, err := containertest.Docker(t).ContainerCommit(t.Context(), containertest.Start(t).ID, dockertypes.CommitOptions{})
 	require.NoError(t, err)
 	b, s := containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) { c.Image = own.ID }), newStage(t, t.TempDir())

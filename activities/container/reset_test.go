@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func (s *stage) reset(t testing.TB, e activities.Entry, d activities.Decision) activities.Undone {
@@ -36,6 +37,7 @@ func mustReset(t testing.TB, s *stage, e activities.Entry) {
 
 func TestResetMakesTheContainerAsItsImageMadeIt(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	named := "unwind-test-" + containertest.Random()
 	_, err := containertest.Docker(t).VolumeCreate(t.Context(), volume.CreateOptions{Name: named})
 	require.NoError(t, err)
@@ -108,6 +110,7 @@ func TestResetWhereTheUndoIsBeyondRepair(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			b, state := containertest.Start(t), t.TempDir()
 			s, image := newStage(t, state), containertest.Files(t, b)
 			e := s.entry(t)
@@ -156,6 +159,7 @@ func TestResetOfACommandThatNeverRanLeavesTheContainerAlone(t *testing.T) {
 
 func TestResetBringsBackARemovedContainerButReplacesAnotherOnlyByForce(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	image := containertest.Files(t, b)
 	removed := s.entry(t)
@@ -183,6 +187,7 @@ func TestResetBringsBackARemovedContainerButReplacesAnotherOnlyByForce(t *testin
 // TestUndosAndResetsAtOnceAgreeOnOneOutcome: whoever is quicker, the outcome that is kept is what the container came to.
 func TestUndosAndResetsAtOnceAgreeOnOneOutcome(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, state := containertest.Start(t), t.TempDir()
 	stages := []*stage{newStage(t, state), newStage(t, state), newStage(t, state), newStage(t, state)}
 	image := containertest.Files(t, b)

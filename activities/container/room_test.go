@@ -20,6 +20,7 @@ import (
 // TestACheckpointByCommitNeedsRoomOnTheEnginesDisk has an engine that says it is on another disk than it is.
 func TestACheckpointByCommitNeedsRoomOnTheEnginesDisk(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	testrun.NeedRoot(t, "full disks")
 	f, b, disk := newFront(t), containertest.Start(t), t.TempDir()
 	boxtest.Disk(t, disk, 200, 4000)
@@ -63,6 +64,7 @@ func TestACheckpointByCommitNeedsRoomOnTheEnginesDisk(t *testing.T) {
 // TestAFullDiskUnderTheJournalIsSaidAndNothingIsHalfDone has the worker's state on a disk of its own.
 func TestAFullDiskUnderTheJournalIsSaidAndNothingIsHalfDone(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	testrun.NeedRoot(t, "full disks")
 	state := t.TempDir()
 	boxtest.Disk(t, state, 16, 1000)

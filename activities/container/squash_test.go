@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // mostLayers are as many as an engine takes.
@@ -91,6 +92,7 @@ func deepImage(t *testing.T) string {
 
 func TestAContainerOfAsManyLayersAsAnEngineTakesIsSquashed(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	deep := deepImage(t)
 	b := containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		c.Image, c.Env, c.Labels = deep, []string{"OF=the container"}, map[string]string{"unwind.test": "deep"}

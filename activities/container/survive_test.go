@@ -27,6 +27,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // workerEnv makes a child of the test binary a worker that makes one call.
@@ -129,6 +130,7 @@ func dyingInACommit(t *testing.T) (b *containertest.Box, s *stage, e activities.
 
 func TestACheckpointOfADeadAttemptIsNoOrphan(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, s, e, with, label := dyingInACommit(t)
 	_, err := s.action.Apply(t.Context(), e, with, "")
 	require.NoError(t, err)
@@ -146,6 +148,7 @@ func TestACheckpointOfADeadAttemptIsNoOrphan(t *testing.T) {
 
 func TestAnUndoLeavesNoCheckpointThatIsStillBeingTaken(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, s, e, _, label := dyingInACommit(t)
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
@@ -159,6 +162,7 @@ func TestAnUndoLeavesNoCheckpointThatIsStillBeingTaken(t *testing.T) {
 // An engine that was stopped takes a checkpoint when the worker that asked for it is dead, and its step undone.
 func TestACheckpointThatComesAfterTheUndoIsDroppedByALateSweep(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, s, e, _, _ := dyingInACommit(t)
 	container.LookAfter(s.action, time.Hour)
 	first, err := s.action.Undo(t.Context(), e, activities.Decision{})
@@ -286,6 +290,7 @@ func TestLostResultIsUnknownWhereNothingMayRunAgain(t *testing.T) {
 
 func TestACommandThatAlwaysLosesItsResultIsNotRunForEver(t *testing.T) {
 	t.Parallel()
+	testrun.Sampled(t)
 	b, state := containertest.Start(t), t.TempDir()
 	s := newStage(t, state)
 	before := containertest.Files(t, b)

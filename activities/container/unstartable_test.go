@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // startOwn starts a box whose program is a script in its own filesystem.
@@ -38,6 +39,7 @@ func TestAStateThatCannotRunDoesNotKeepAnEarlierOneFromComingBack(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			s, b := newStage(t, t.TempDir()), startOwn(t, "[ -e /app/needed ] || exit 3\nsleep infinity\n")
 			before := containertest.Files(t, b)
 			first, second := s.entry(t), s.entry(t)

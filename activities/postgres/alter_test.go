@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // shop is a schema with all that hangs on a table.
@@ -49,6 +50,7 @@ func TestSchemaChangesAreUndoneExactly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			d := newDatabase(t, shop)
 			before := d.wholeDump()
 			s := d.exec(statements...)
@@ -101,6 +103,7 @@ func TestWhatOthersDidToASchemaIsNotLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			d := newDatabase(t, shop)
 			s := d.exec(c.step)
 			s.apply()

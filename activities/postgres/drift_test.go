@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 const people = `CREATE TABLE team (id int PRIMARY KEY); CREATE TABLE person (id int PRIMARY KEY, mail text UNIQUE, secret text, team int REFERENCES team ON DELETE CASCADE);
@@ -40,6 +41,7 @@ func TestWhatOthersChangedIsShownAndNotTouched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			d := newDatabase(t, people)
 			before := d.dump()
 			s := d.exec(c.step)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // depot is a schema with all that hangs on columns, from both sides, and with names that an alias of ours might have.
@@ -47,6 +48,7 @@ func TestDroppedColumnsComeBackWhereTheyWere(t *testing.T) {
 	} {
 		t.Run(statement, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			d := newDatabase(t, schema)
 			first := d.exec(map[string]string{office: "UPDATE person SET age = age + 1 WHERE id = 3", depot: "UPDATE part SET item = 'c20' WHERE id = 3"}[schema])
 			before := d.wholeDump()
@@ -144,6 +146,7 @@ func TestWhatOthersDidToATableWithADroppedColumnIsNotLost(t *testing.T) {
 	} {
 		t.Run(others, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			d := newDatabase(t, depot)
 			s := d.exec(c.step)
 			s.apply()
@@ -168,6 +171,7 @@ func TestRowsThatOthersChangedKeepTheirValuesOfADroppedColumn(t *testing.T) {
 	} {
 		t.Run(others, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			d := newDatabase(t, depot, free)
 			s := d.exec("ALTER TABLE item DROP price CASCADE")
 			s.apply()

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // office is a schema with all that statements can change in place.
@@ -63,6 +64,7 @@ func TestStatementsThatChangeTheSchemaInPlaceAreUndoneExactly(t *testing.T) {
 	} {
 		t.Run(statement, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			d := newDatabase(t, office)
 			before := d.wholeDump()
 			d.exec("UPDATE person SET age = age + 1 WHERE id = 3").apply() // the table is prepared
@@ -106,6 +108,7 @@ func TestWhatOthersDidToWhatAStepChangedInPlaceIsNotLost(t *testing.T) {
 	} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			d := newDatabase(t, office, `UPDATE person SET mail = upper(mail) WHERE id = 1`)
 			s := d.exec(step)
 			s.apply()

@@ -21,7 +21,7 @@ func TestRandomTransactionsOverRandomSchemas(t *testing.T) {
 	case testrun.Deep():
 		schemas, tasks = 40, 50
 	case testrun.Plain():
-		schemas = 2
+		schemas, tasks = 2, 10
 	}
 	for n, place := range testrun.Rand(t).Perm(max(schemas, 4))[:schemas] {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

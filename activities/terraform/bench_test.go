@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // bench is a folder with a configuration and a worker's world, for scenarios.
@@ -25,11 +26,12 @@ type bench struct {
 	masker *activities.Masker
 }
 
-// newBench makes one with the test provider and, if there is any, a configuration.
+// newBench makes one with the test provider and, if there is any, a configuration, for one of many slow tests.
 func newBench(t *testing.T, configuration string) *bench {
 	t.Helper()
 	terraformtest.Require(t)
 	t.Parallel()
+	testrun.Sampled(t)
 	return newBenchIn(t, t.TempDir(), configuration)
 }
 

@@ -151,6 +151,7 @@ func smallBench(t *testing.T, configuration string) (b *bench, fill func(), free
 	t.Helper()
 	terraformtest.Require(t)
 	t.Parallel()
+	testrun.Sampled(t)
 	dir := t.TempDir()
 	disk := filepath.Join(dir, "worker")
 	require.NoError(t, os.Mkdir(disk, 0o700))

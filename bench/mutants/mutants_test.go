@@ -163,7 +163,7 @@ func TestEachMutantHasItsPlace(t *testing.T) {
 	}
 }
 
-// TestEachMutantIsFound runs tests at the depth of a plain run on one mutant after another, in drawn order.
+// TestEachMutantIsFound runs tests, at the depth of a plain run that leaves out none of many, on one mutant after another, in drawn order.
 func TestEachMutantIsFound(t *testing.T) {
 	if testrun.Plain() {
 		return
@@ -196,7 +196,7 @@ func (m mutant) test(t *testing.T) (string, error) {
 	require.NoError(t, os.WriteFile(overlay, raw, 0o600))
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-timeout=10m", "-overlay="+overlay, "-run="+m.run, "./"+m.tests)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "UNWIND_TEST_DEEP=")
+	cmd.Env = append(os.Environ(), "UNWIND_TEST_DEEP=", "UNWIND_TEST_SHARE=1")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
