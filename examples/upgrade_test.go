@@ -27,6 +27,7 @@ const earlier = "a3838d97cb07642f81e9755c0c3e090d43f274af"
 
 // A worker is upgraded while a task waits at its last gate.
 func TestATaskThatAnEarlierWorkerLeftOpenIsTakenBackByTodays(t *testing.T) {
+	testrun.Sampled(t)
 	binary := buildEarlierWorker(t)
 	p := newPlayer(t, nil)
 	before := p.look()

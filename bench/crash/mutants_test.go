@@ -249,6 +249,7 @@ func TestMutantsAreFound(t *testing.T) {
 		world := activities.WorldOf(c.part.actions()[0])
 		t.Run(strings.TrimSpace(fmt.Sprintf("%s of %s, a task that %s %s", c.mutant, world, c.ends, c.sequel)), func(t *testing.T) {
 			t.Parallel()
+			testrun.Sampled(t)
 			if why := missing()[world]; why != nil {
 				testrun.Skipf(t, "nothing of world %s is tested: %v", world, why)
 			}

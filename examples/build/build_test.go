@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 // TestAnAgentBuildsARealProgram checks, by the container's own tar, that nothing is left of the failed attempt, and that the next
 // attempt builds a program that runs.
 func TestAnAgentBuildsARealProgram(t *testing.T) {
+	testrun.Sampled(t)
 	containertest.Docker(t)
 	options := servertest.Shared(t).ClientOptions()
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
