@@ -146,6 +146,7 @@ func TestPairsThatAreOneThing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			testrun.Sampled(t)
 			one, two := pair(t)
 			one["id"], two["id"] = "one", "two"
 			bad := filepath.Join(p.folder(t, "bad "+filepath.Base(t.Name()), "x", ""), "bad.json")
