@@ -16,9 +16,12 @@ type QueryCheck struct {
 
 // Querier is a [Scene] of a database.
 type Querier interface {
-	// Query returns the value that a statement reads. The database refuses to be changed by it.
+	// Query returns the value that a statement reads; it is Sensitive if nobody may be shown it. The database refuses to be changed by it.
 	Query(ctx context.Context, sql string) (any, error)
 }
+
+// Sensitive is a value that is compared, and never shown.
+type Sensitive struct{ Value any }
 
 func (c QueryCheck) compareValue(ctx context.Context, scene Scene) error {
 	database, ok := scene.(Querier)
@@ -28,6 +31,10 @@ func (c QueryCheck) compareValue(ctx context.Context, scene Scene) error {
 	got, err := database.Query(ctx, c.SQL)
 	if err != nil {
 		return err
+	}
+	sensitive, isSensitive := got.(Sensitive)
+	if isSensitive {
+		got = sensitive.Value
 	}
 	is, err := json.Marshal(got)
 	if err != nil {
@@ -41,7 +48,11 @@ func (c QueryCheck) compareValue(ctx context.Context, scene Scene) error {
 		return err
 	}
 	if !reflect.DeepEqual(left, right) {
-		return Errorf(CheckFailed, "%s: it is %s, want %s", c.SQL, Tail(MaskerFrom(ctx).String(string(is)), 200), bytes.TrimSpace(c.Expect))
+		shown := Tail(MaskerFrom(ctx).String(string(is)), 200)
+		if isSensitive {
+			shown = Mask
+		}
+		return Errorf(CheckFailed, "%s: it is %s, want %s", c.SQL, shown, bytes.TrimSpace(c.Expect))
 	}
 	return nil
 }

@@ -175,22 +175,23 @@ func (f *forward) result(r record, revision int64) activities.Result {
 
 // scene shows checks what the step has done.
 func (c *connection) scene(result activities.Result) keyvalue.Scene {
-	return keyvalue.Scene{Kind: kind, Name: c.name, Result: result, Read: c.query}
+	return keyvalue.Scene{Kind: kind, Name: c.name, Sensitive: c.Sensitive, Result: result, Read: c.query}
 }
 
 // query returns the value of a key; nil if it is not there.
-func (c *connection) query(_ context.Context, key string) (any, error) {
+func (c *connection) query(_ context.Context, key string) (value any, keys []string, err error) {
 	if err := checkKey("query", key); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := (keyvalue.Limits{Config: configKey + "." + c.name, Deny: c.Deny}).Check(nil, []string{key}); err != nil {
-		return nil, err
+	keys = []string{key}
+	if err := (keyvalue.Limits{Config: configKey + "." + c.name, Deny: c.Deny}).Check(nil, keys); err != nil {
+		return nil, nil, err
 	}
 	ctx, end := c.limited()
 	defer end()
 	r, err := c.client.Get(ctx, key)
 	if err != nil || len(r.Kvs) == 0 {
-		return nil, c.explain(err)
+		return nil, keys, c.explain(err)
 	}
-	return string(r.Kvs[0].Value), nil
+	return string(r.Kvs[0].Value), keys, nil
 }

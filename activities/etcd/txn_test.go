@@ -46,6 +46,12 @@ func TestSensitiveValuesAreNotShown(t *testing.T) {
 	drift := s.undo(activities.Drifted).Drift
 	require.Contains(t, drift.Diff, "now ***")
 	require.NotContains(t, drift.Diff, "4444")
+	s = d.txn(`{"put": [{"key": "other", "value": "3"}]}`)
+	s.with.Checks = []activities.Check{{Query: &activities.QueryCheck{SQL: "db/password", Expect: json.RawMessage(`"x"`)}}}
+	_, err := s.action().Apply(t.Context(), s.entry, s.with, "")
+	require.EqualError(t, err, `CheckFailed: check 1 (query, live): db/password: it is ***, want "x"`)
+	s.with.Checks[0].Query.Expect = json.RawMessage(`"4444"`)
+	s.apply()
 	d.txn(`{"compare": [{"key": "db/password", "value": "x"}], "put": [{"key": "a", "value": "b"}]}`).fails(activities.ActionDenied, `compare[0]: key "db/password" has another value: ***`)
 }
 

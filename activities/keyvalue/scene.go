@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -12,9 +13,11 @@ import (
 type Scene struct {
 	// Kind is what the database is one of, such as Redis; Name is that of the database.
 	Kind, Name string
-	Result     activities.Result
-	// Read answers a query.
-	Read func(ctx context.Context, text string) (any, error)
+	// Sensitive are the keys whose content is not shown, as patterns.
+	Sensitive []string
+	Result    activities.Result
+	// Read answers a query, and says which keys it has read.
+	Read func(ctx context.Context, text string) (value any, keys []string, err error)
 }
 
 // CheckPlaces refuses checks that would have to see the change before it is made.
@@ -45,4 +48,10 @@ func (s Scene) Run(context.Context, []string) ([]byte, error) {
 }
 
 // Query reads the database.
-func (s Scene) Query(ctx context.Context, text string) (any, error) { return s.Read(ctx, text) }
+func (s Scene) Query(ctx context.Context, text string) (any, error) {
+	value, keys, err := s.Read(ctx, text)
+	if err == nil && slices.ContainsFunc(keys, func(key string) bool { return MatchesAny(s.Sensitive, key) }) {
+		value = activities.Sensitive{Value: value}
+	}
+	return value, err
+}

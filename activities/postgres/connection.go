@@ -171,13 +171,6 @@ func (c *connection) explain(err error) error {
 	if _, isExplained := errors.AsType[*serverError](err); !ok || isExplained {
 		return err
 	}
-	text := e.Message
-	if e.Detail != "" {
-		text += " (" + e.Detail + ")"
-	}
-	if e.Hint != "" {
-		text += "; " + e.Hint
-	}
 	kind := activities.Refused
 	switch {
 	case isCode(err, "55P03"):
@@ -187,7 +180,27 @@ func (c *connection) explain(err error) error {
 	case isCode(err, "23", "P0001", "44"):
 		kind = activities.ActionDenied
 	}
-	return &serverError{activities.Errorf(kind, "database %s: %s [%s]; nothing was changed", c.name, text, e.Code), e}
+	return &serverError{activities.Errorf(kind, "database %s: %s [%s]; nothing was changed", c.name, c.describeError(e), e.Code), e}
+}
+
+// describeError says what the server says, except for what may quote a row of a database with sensitive columns.
+func (c *connection) describeError(e *pgconn.PgError) string {
+	text, detail := e.Message, e.Detail
+	if len(c.Sensitive) > 0 {
+		if isCode(e, "22") {
+			text = "a value does not fit, and is not shown, because the database has sensitive columns"
+		}
+		if isCode(e, "22", "23", "44") {
+			detail = ""
+		}
+	}
+	if detail != "" {
+		text += " (" + detail + ")"
+	}
+	if e.Hint != "" {
+		text += "; " + e.Hint
+	}
+	return text
 }
 
 // serverError is an error of the server that trying again does not mend, as people are told of it.

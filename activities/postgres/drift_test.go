@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -111,6 +112,16 @@ func TestThePlanShowsRowsSideBySideAndMasksWhatIsSensitive(t *testing.T) {
 	require.Contains(t, c.Facts, "statements 1: UPDATE without WHERE")
 	require.Contains(t, c.Facts, "table public.person: 40 rows")
 	require.Contains(t, c.Facts[len(c.Facts)-1], "public.person, public.team", "the first step says that it prepares tables")
+	for _, sql := range []string{"UPDATE person SET id = NULL WHERE id = 1", "UPDATE person SET team = secret::int WHERE id = 1"} {
+		failing := d.exec(sql)
+		_, err := failing.action.Plan(t.Context(), failing.entry, failing.with)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "secret 1")
+	}
+	s.with.Checks = []activities.Check{{Query: &activities.QueryCheck{SQL: "SELECT upper(secret) FROM person WHERE id = 1", Expect: json.RawMessage(`"x"`)}}}
+	_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+	require.ErrorContains(t, err, `FROM person WHERE id = 1: it is ***, want "x"`)
+	s.with.Checks[0].Query.Expect = json.RawMessage(`"KNOWN"`)
 	s.apply()
 	require.Len(t, d.exec("DELETE FROM person").plan().Facts, 2, "they are prepared now")
 	require.True(t, d.exec("DELETE FROM person WHERE id = 0").plan().Unchanged)

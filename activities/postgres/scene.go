@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -48,10 +51,30 @@ func (s scene) Query(_ context.Context, sql string) (value any, err error) {
 	if err != nil {
 		return nil, err // of the transaction, nothing is left
 	}
+	isSensitive, err := s.usesSensitive()
+	if err != nil {
+		return nil, err
+	}
 	if err := s.run(end); err != nil {
 		return nil, err
 	}
-	return activities.OnlyValue(rows, first)
+	value, err = activities.OnlyValue(rows, first)
+	if err == nil && isSensitive {
+		value = activities.Sensitive{Value: value}
+	}
+	return value, err
+}
+
+// usesSensitive reports whether a table that the transaction uses has a sensitive column. Which columns a value comes from is not
+// known: it may be computed from them.
+func (c *connection) usesSensitive() (bool, error) {
+	if len(c.Sensitive) == 0 {
+		return false, nil
+	}
+	used, err := collect(c, pgx.RowTo[string], `SELECT DISTINCT n.nspname || '.' || c.relname || '.' || a.attname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+		JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+		WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')`)
+	return slices.ContainsFunc(used, func(column string) bool { return matchesAny(c.Sensitive, column) }), err
 }
 
 // readCheck reads the statement of a query check.

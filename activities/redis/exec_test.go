@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -45,6 +46,12 @@ func TestSensitiveContentIsNotShown(t *testing.T) {
 	drift := s.undo(activities.Drifted).Drift
 	require.Contains(t, drift.Diff, "***")
 	require.NotContains(t, drift.Diff, "4444")
+	s = d.exec("SET other 3")
+	s.with.Checks = []activities.Check{{Query: &activities.QueryCheck{SQL: "MGET other card:1", Expect: json.RawMessage(`["3", "x"]`)}}}
+	_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+	require.EqualError(t, err, `CheckFailed: check 1 (query, live): MGET other card:1: it is ***, want ["3", "x"]`)
+	s.with.Checks[0].Query.Expect = json.RawMessage(`["3", "4444"]`)
+	s.apply()
 }
 
 func TestRepliesAreOutputs(t *testing.T) {
