@@ -122,8 +122,18 @@ func TestARecordThatIsGoneIsDamage(t *testing.T) {
 		left := d.dump()
 		_, err := d.client.Delete(t.Context(), d.namespace+lost, client.WithPrefix())
 		require.NoError(t, err)
-		_, err = s.action().Undo(t.Context(), s.entry, activities.Decision{Done: true})
+		for _, decision := range []activities.Decision{{}, {Done: true}} {
+			_, err = s.action().Undo(t.Context(), s.entry, decision)
+			require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%s: %v", lost, err)
+		}
+		_, err = s.action().Observe(t.Context(), s.entry)
 		require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%s: %v", lost, err)
+		if lost == "unwind/record/" {
+			_, err = s.action().Apply(t.Context(), s.entry, s.with, "")
+			require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
+			err = s.action().Release(t.Context(), s.entry)
+			require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
+		}
 		require.Equal(t, left, d.dump())
 		if lost == "unwind/images/" { // a person can give it up
 			require.NoError(t, d.world.Records.Abandon(t.Context(), s.entry.Token))

@@ -52,6 +52,8 @@ func (c *connection) look(token string, keys []string, spans []span) (sight, err
 		} else if s.record.Acted && (s.record.State == applied || s.record.State == undoing) {
 			s.problem = c.damaged(token, "has lost what its keys held before")
 		}
+	} else if len(found(2)) > 0 {
+		return sight{}, c.damaged(token, "has lost its record")
 	}
 	for i, key := range keys {
 		if at := found(ourOps + i); len(at) > 0 {
