@@ -140,8 +140,15 @@ func TestARecordThatIsGoneIsDamage(t *testing.T) {
 			require.NoError(t, s.action().Release(t.Context(), s.entry))
 			s.decide(activities.Decision{Done: true}, activities.Residue)
 		}
-		if lost == "unwind/journal" {
-			_, err := d.world.Journal(t.Context()) // of the next task
+		if lost == "unwind/journal" { // those who keep records make no other one
+			held, err := d.world.Records.Hold(t.Context(), s.entry.Token, activities.Owner{Workflow: "w"})
+			require.NoError(t, err)
+			require.True(t, held, "the undo tells")
+			require.NoError(t, d.world.Records.Commit(t.Context(), s.entry.Token, time.Now()))
+			_, err = s.action().Undo(t.Context(), s.entry, activities.Decision{Done: true})
+			require.ErrorContains(t, err, "is gone: the data were lost or deleted")
+			require.Equal(t, activities.DamagedRecord, activities.TypeOf(err))
+			_, err = d.world.Journal(t.Context()) // of the next task
 			require.NoError(t, err)
 			_, err = s.action().Undo(t.Context(), s.entry, activities.Decision{Done: true})
 			require.ErrorContains(t, err, "or its journal was lost with its data")

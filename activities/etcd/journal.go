@@ -72,33 +72,36 @@ func newRecord(ctx context.Context, e activities.Entry, state string) record {
 	return record{State: state, Entry: &e, Owner: activities.OwnerOf(ctx), Since: time.Now().UTC()}
 }
 
-// ensureJournal returns the id of a database's journal.
+// ensureJournal returns the id of a database's journal, and makes the journal if there is none.
 func (w *world) ensureJournal(ctx context.Context, name string) (string, error) {
 	c, err := w.connect(ctx, name)
 	if err != nil {
 		return "", err
 	}
 	defer c.end()
-	err = c.expectAny()
-	return c.id, err
-}
-
-// expectAny expects whatever journal the database has, and makes one if there is none.
-func (c *connection) expectAny() error {
 	random := make([]byte, 16)
 	_, _ = rand.Read(random) // it never fails
-	c.id = hex.EncodeToString(random)
+	made := hex.EncodeToString(random)
 	limited, end := c.limited()
 	defer end()
 	r, err := c.client.Txn(limited).If(client.Compare(client.CreateRevision(idKey), "=", 0)).
-		Then(client.OpPut(idKey, c.id)).Else(client.OpGet(idKey)).Commit()
-	if err != nil {
-		return c.explain(err)
+		Then(client.OpPut(idKey, made)).Else(client.OpGet(idKey)).Commit()
+	if err != nil || r.Succeeded {
+		return made, c.explain(err)
 	}
-	if !r.Succeeded {
-		c.id = string(r.Responses[0].GetResponseRange().Kvs[0].Value)
+	return string(r.Responses[0].GetResponseRange().Kvs[0].Value), nil
+}
+
+// expectFound expects whatever journal the database has; there is false if it has none.
+func (c *connection) expectFound() (there bool, err error) {
+	limited, end := c.limited()
+	defer end()
+	r, err := c.client.Get(limited, idKey)
+	if err != nil || len(r.Kvs) == 0 {
+		return false, c.explain(err)
 	}
-	return nil
+	c.id = string(r.Kvs[0].Value)
+	return true, nil
 }
 
 // store writes a record if the journal is the one that the call expects and the record has not changed since it was read: its mod revision, 0 if

@@ -82,7 +82,7 @@ func (r record) listed() activities.Record {
 // change stores what change makes of the record of a token, in whichever database that is.
 func (w records) change(ctx context.Context, token string, change func(*record) (bool, error)) error {
 	return errors.Join(w.each(ctx, func(c *connection) error {
-		if err := c.expectAny(); err != nil {
+		if there, err := c.expectFound(); err != nil || !there {
 			return err
 		}
 		return c.amend(token, func(r *record) (bool, error) {
