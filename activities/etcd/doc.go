@@ -10,7 +10,8 @@
 //
 // The record was created in the transaction of its step, so its create revision is the mod revision of every key that the step has put. A
 // key with another one was changed since, unless it has the same value and lease: the undo of a later step puts them back, at a revision of its
-// own. The undo is one transaction as well, conditional on the mod revisions that were seen.
+// own. The undo is one transaction as well, conditional on the mod revisions that were seen. Its keys are read once more at the revision of that
+// transaction, and the outcome says what was found.
 //
 // # Fence
 //

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/etcd/etcdtest"
 	"github.com/seed-62bf7108/unwind/activities/keyvalue/keyvaluetest"
+	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
 const several = `{"put": [{"key": "name", "value": "cut here"}, {"key": "made", "value": "1"}], "delete": [{"prefix": "tmp/"}]}`
@@ -110,6 +111,52 @@ func TestAChangeBetweenLookingAndActing(t *testing.T) {
 		require.NotContains(t, d.dump(), "of somebody else")
 		s.undo(activities.Restored)
 		require.Equal(t, before, d.dump())
+	}
+}
+
+// An undo says what it has seen after its transaction, and not what that should have done.
+func TestAnUndoLooksAtWhatItHasPutBack(t *testing.T) {
+	d := newDatabase(t, app)
+	s := d.txn(several)
+	s.apply()
+	p := keyvaluetest.Proxy{Text: "old name", Instead: "odd name"}
+	d.at("http://" + p.Listen(t, "tcp", "127.0.0.1:0", d.server.Address()))
+	u := s.undo(activities.Residue)
+	require.Equal(t, `put back, and then not as before: "name"`, u.Observed)
+	require.Equal(t, u, s.undo(activities.Residue))
+	require.Contains(t, d.dump(), `"name" "odd name"`)
+}
+
+// What others change once the keys were put back is not counted against an undo, unless that could not look before.
+func TestAChangeBehindAnUndo(t *testing.T) {
+	defer point.Hook(nil)
+	for _, interrupted := range []bool{false, true} {
+		d := newDatabase(t, app)
+		s := d.txn(several)
+		s.apply()
+		ctx, interrupt := context.WithCancel(t.Context())
+		point.Hook(func(label string) {
+			if label == "etcd.txn:restored" {
+				d.put("name", "of somebody else")
+				if interrupted {
+					interrupt()
+				}
+			}
+		})
+		u, err := s.action().Undo(ctx, s.entry, activities.Decision{})
+		interrupt()
+		if !interrupted {
+			require.NoError(t, err)
+			require.Equal(t, activities.Restored, u.Outcome, "%+v", u)
+			continue
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		s.sees(activities.Elsewise)
+		d.put("name", app["name"])
+		s.sees(activities.AsBefore)
+		d.remove("name")
+		u = s.decide(activities.Decision{Done: true}, activities.Residue)
+		require.Equal(t, []string{`"name"`}, u.Losses)
 	}
 }
 

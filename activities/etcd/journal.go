@@ -42,9 +42,10 @@ type record struct {
 	// Acted says that the step has acted: its images are there until they are released.
 	Acted bool `json:"acted,omitempty"`
 	// Private says that the parameters held secrets: what somebody has made of the keys is not shown.
-	Private bool               `json:"private,omitempty"`
-	Counts  [3]int             `json:"counts,omitzero"` // keys that came, went and changed
-	Bytes   int64              `json:"bytes,omitempty"`
+	Private bool   `json:"private,omitempty"`
+	Counts  [3]int `json:"counts,omitzero"` // keys that came, went and changed
+	Bytes   int64  `json:"bytes,omitempty"`
+	// Outcome is that of the undo. Of one that has not ended it says that the keys have been put back, and have still to be looked at.
 	Outcome *activities.Undone `json:"outcome,omitempty"`
 	// Forgotten leaves nothing but the fence.
 	Forgotten bool `json:"forgotten,omitempty"`

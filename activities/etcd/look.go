@@ -19,14 +19,19 @@ type sight struct {
 	spans    [][]*mvccpb.KeyValue
 }
 
-// look reads the record of a token, keys and spans, all at one revision.
+// look reads the record of a token, keys and spans, all at the last revision.
 func (c *connection) look(token string, keys []string, spans []span) (sight, error) {
-	then := []client.Op{client.OpGet(idKey), client.OpGet(recordPrefix + token), client.OpGet(imagesPrefix + token)}
-	for _, key := range keys {
-		then = append(then, client.OpGet(key))
+	return c.lookAt(0, token, keys, spans)
+}
+
+// lookAt is look at a revision; 0 stands for the last one.
+func (c *connection) lookAt(revision int64, token string, keys []string, spans []span) (sight, error) {
+	var then []client.Op
+	for _, key := range append([]string{idKey, recordPrefix + token, imagesPrefix + token}, keys...) {
+		then = append(then, client.OpGet(key, client.WithRev(revision)))
 	}
 	for _, each := range spans {
-		then = append(then, client.OpGet(each.from, client.WithRange(each.to), client.WithLimit(maxOps)))
+		then = append(then, client.OpGet(each.from, client.WithRange(each.to), client.WithLimit(maxOps), client.WithRev(revision)))
 	}
 	r, err := c.commit(nil, then)
 	if err != nil {

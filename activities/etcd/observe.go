@@ -25,7 +25,7 @@ func (a *txnAction) Observe(ctx context.Context, e activities.Entry) (activities
 	switch r := v.record; {
 	case r == nil, r.State == undoing && !r.Acted:
 		return activities.Observation{State: activities.AsBefore, Detail: "the transaction of the step was never committed"}, nil
-	case r.State == undone && r.Outcome != nil && r.Outcome.Outcome.Clean():
+	case r.State == undone && r.Outcome != nil && r.Outcome.Outcome.Clean(), r.State == undoing && r.Outcome != nil && v.findUnlike() == nil:
 		return activities.Observation{State: activities.AsBefore, Detail: r.Outcome.Observed}, nil
 	case r.State == undone, r.State == released:
 		return activities.Observation{State: activities.Unseen, Detail: "what the step changed is no longer known: it was released"}, nil

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -96,28 +97,56 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	case d.Done && !r.Acted:
 		return outcome, false, c.damaged(e.Token, "says that it has not")
 	}
-	drift := c.findDrift(s)
-	forced := drift != nil && d.Force == drift.Digest
-	if drift != nil && !forced {
-		first, _, _ := strings.Cut(drift.Diff, "\n")
-		return activities.Undone{Outcome: activities.Drifted, Observed: first, Drift: drift}, false, nil
+	if s.record.Outcome == nil {
+		drift := c.findDrift(s)
+		forced := drift != nil && d.Force == drift.Digest
+		if drift != nil && !forced {
+			first, _, _ := strings.Cut(drift.Diff, "\n")
+			return activities.Undone{Outcome: activities.Drifted, Observed: first, Drift: drift}, false, nil
+		}
+		expected := s.outcomeOf(forced)
+		s.record.Outcome = &expected
+		if s.record.Acted {
+			if s, moved, err = c.putBack(e.Token, s); moved || err != nil {
+				return outcome, moved, err
+			}
+		}
 	}
-	outcome = s.outcomeOf(forced)
-	r := *s.record
+	return c.settle(e.Token, s)
+}
+
+// putBack puts the keys back if they still are as they were seen, and looks at what that has left. It has moved if they are not.
+func (c *connection) putBack(token string, v view) (after view, moved bool, err error) {
+	conditions, then := v.restoration()
+	done, err := c.store(token, v.seen, *v.record, conditions, then...)
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound): // it has ended since it was looked at
+		return v, true, nil
+	case err != nil:
+		return v, false, c.explain(err)
+	case !done.Succeeded:
+		return v, true, nil
+	}
+	reach("restored")
+	after = v
+	after.sight, err = c.lookAt(done.Header.Revision, token, v.names(), nil)
+	return after, false, err
+}
+
+// settle keeps the outcome of an undo, by what was found when its keys were looked at. It has moved if another call was faster.
+func (c *connection) settle(token string, v view) (outcome activities.Undone, moved bool, err error) {
+	r := *v.record
+	outcome = *r.Outcome
+	if unlike := v.findUnlike(); unlike != nil {
+		outcome = activities.Undone{Outcome: activities.Residue, Observed: "put back, and then not as before: " + keyvalue.JoinSome(unlike), Losses: unlike}
+	}
 	r.State, r.Outcome, r.Ended, r.Bytes = undone, &outcome, time.Now().UTC(), 0
-	conditions, then := s.restoration()
-	done, err := c.store(e.Token, s.seen, r, conditions, append(then, client.OpDelete(imagesPrefix+e.Token))...)
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return outcome, true, nil // it has ended since it was looked at
-	}
+	done, err := c.store(token, v.seen, r, nil, client.OpDelete(imagesPrefix+token))
 	if err != nil {
 		return outcome, false, c.explain(err)
 	}
-	if !done.Succeeded {
-		return outcome, true, nil
-	}
-	reach("restored")
-	return outcome, false, nil
+	reach("settled")
+	return outcome, !done.Succeeded, nil
 }
 
 // view is what a token's record says, and what its keys hold now.
@@ -136,11 +165,7 @@ func (c *connection) see(token string) (view, error) {
 	if err != nil || s.record == nil || len(s.images) == 0 {
 		return view{sight: s}, err
 	}
-	keys := make([]string, len(s.images))
-	for i, each := range s.images {
-		keys[i] = string(each.Key)
-	}
-	if s, err = c.look(token, keys, nil); err == nil {
+	if s, err = c.look(token, s.names(), nil); err == nil {
 		err = s.problem
 	}
 	if err != nil {
@@ -166,6 +191,14 @@ func (c *connection) see(token string) (view, error) {
 		}
 	}
 	return v, nil
+}
+
+// names are the keys of the images.
+func (s sight) names() (all []string) {
+	for _, each := range s.images {
+		all = append(all, string(each.Key))
+	}
+	return all
 }
 
 func (i image) leases() (all []client.LeaseID) {
@@ -197,6 +230,21 @@ func (v view) isLeft(i image) bool {
 
 // isGone reports whether a key would be gone without the step too.
 func (v view) isGone(i image) bool { return i.Before != nil && v.isOver(i.Before.Lease) }
+
+// findUnlike names the keys that are not as they were before the step; nil if there are none.
+func (v view) findUnlike() (names []string) {
+	for _, i := range v.images {
+		now := v.now(i)
+		is := i.Before == nil || v.isGone(i)
+		if now != nil {
+			is = i.Before != nil && bytes.Equal(now.Value, i.Before.Value) && client.LeaseID(now.Lease) == i.Before.Lease
+		}
+		if !is {
+			names = append(names, strconv.Quote(string(i.Key)))
+		}
+	}
+	return names
+}
 
 // restoration is the transaction that puts all keys back if they are as they were seen.
 func (v view) restoration() (conditions []client.Cmp, then []client.Op) {

@@ -14,6 +14,8 @@ import (
 // has it, or when it has acted.
 type Proxy struct {
 	Text string
+	// Instead is a text of the same length that the server gets in place of Text. The line is not cut then.
+	Instead string
 	// Answered sends that request on, and cuts the line when the server has answered.
 	Answered bool
 	// Acted waits until the server has acted on that request, where its first answer does not tell. Defaults to that answer.
@@ -65,7 +67,9 @@ func (p Proxy) serve(from net.Conn, network, far string) {
 		if p.Read != nil {
 			p.Read()
 		}
-		if bytes.Contains(buffer[:n], []byte(p.Text)) {
+		if p.Instead != "" {
+			copy(buffer, bytes.ReplaceAll(buffer[:n], []byte(p.Text), []byte(p.Instead)))
+		} else if bytes.Contains(buffer[:n], []byte(p.Text)) {
 			cut.Store(true)
 			if !p.Answered {
 				break
