@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/starter/command"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -33,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	host.Hooks()
 	code := testrun.RunWaiting(m)
-	postgrestest.Stop()
+	testrun.StopServers()
 	if err := containertest.RemoveImages(); err != nil {
 		panic(err)
 	}

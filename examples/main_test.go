@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(name)
 	}
 	status := m.Run()
-	postgrestest.Stop()
+	testrun.StopServers()
 	if err := containertest.RemoveImages(); err != nil {
 		panic(err)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // StartChild starts a command that gets a signal when this process ends, however that happens. Ended is closed once the command has
-// ended.
+// ended; it is nil if the command does not start.
 func StartChild(c *exec.Cmd, atEnd syscall.Signal) (ended <-chan struct{}, err error) {
 	attr := syscall.SysProcAttr{}
 	if c.SysProcAttr != nil {
@@ -26,5 +26,8 @@ func StartChild(c *exec.Cmd, atEnd syscall.Signal) (ended <-chan struct{}, err e
 			_ = c.Wait() // how it ended is in c.ProcessState
 		}
 	}()
-	return over, <-started
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return over, nil
 }

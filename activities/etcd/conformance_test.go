@@ -13,11 +13,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/etcd/etcdtest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestMain(m *testing.M) {
 	code := actiontest.Main(m, cases...)
-	etcdtest.Stop()
+	testrun.StopServers()
 	os.Exit(code)
 }
 

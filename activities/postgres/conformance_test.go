@@ -14,11 +14,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestMain(m *testing.M) {
 	code := actiontest.Main(m, cases...)
-	postgrestest.Stop()
+	testrun.StopServers()
 	os.Exit(code)
 }
 

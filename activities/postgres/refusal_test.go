@@ -30,7 +30,7 @@ func TestWhatCannotBeUndoneIsRefusedByName(t *testing.T) {
 		CREATE FUNCTION fails() RETURNS void LANGUAGE plpgsql AS $$ BEGIN BEGIN INSERT INTO team VALUES (77), (1); EXCEPTION WHEN unique_violation THEN NULL; END; END $$;
 		CREATE PROCEDURE commits() LANGUAGE plpgsql AS $$ BEGIN COMMIT; END $$;
 		CREATE TYPE mood AS ENUM ('ok'); CREATE SEQUENCE counter`)
-	d.asAdmin("CREATE EXTENSION postgres_fdw", fmt.Sprintf("CREATE SERVER away FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '%s', dbname '%s')", d.server.Folder(), d.name),
+	d.asAdmin("CREATE EXTENSION postgres_fdw", fmt.Sprintf("CREATE SERVER away FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '%s', dbname '%s')", d.server.Dir, d.name),
 		"CREATE USER MAPPING FOR worker SERVER away OPTIONS (user 'worker', password_required 'false')",
 		"CREATE FOREIGN TABLE far (id int) SERVER away OPTIONS (table_name 'team')", "GRANT ALL ON far TO worker")
 	d.exec("UPDATE person SET mail = 'warm' WHERE id = 2").apply() // the tables are prepared

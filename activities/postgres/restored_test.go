@@ -30,7 +30,7 @@ func TestADatabaseThatWasRestoredFromABackup(t *testing.T) {
 	}
 	databases["of after another step"].exec("UPDATE person SET secret = 'early' WHERE id = 1").apply()
 
-	data, backup := filepath.Join(server.Folder(), "data"), filepath.Join(server.Folder(), "backup")
+	data, backup := filepath.Join(server.Dir, "data"), filepath.Join(server.Dir, "backup")
 	copyFiles := func(from, to string) {
 		server.Halt()
 		require.NoError(t, os.RemoveAll(to))

@@ -12,11 +12,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestMain(m *testing.M) {
 	code := actiontest.Main(m, cases...)
-	redistest.Stop()
+	testrun.StopServers()
 	os.Exit(code)
 }
 

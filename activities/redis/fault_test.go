@@ -129,7 +129,7 @@ func TestARequestThatIsLate(t *testing.T) {
 // through is the address of a proxy before a server.
 func through(t *testing.T, p keyvaluetest.Proxy, server *redistest.Server) (url string) {
 	t.Helper()
-	return "unix://" + p.Listen(t, "unix", filepath.Join(server.Dir(), "proxy"), server.Socket())
+	return "unix://" + p.Listen(t, "unix", filepath.Join(server.Dir, "proxy"), server.Socket())
 }
 
 func TestACutConnection(t *testing.T) {

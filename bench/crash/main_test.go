@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 func TestMain(m *testing.M) {
@@ -12,6 +12,6 @@ func TestMain(m *testing.M) {
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	Serve(mutants)
 	code := m.Run()
-	postgrestest.Stop()
+	testrun.StopServers()
 	os.Exit(code)
 }

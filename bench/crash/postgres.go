@@ -103,12 +103,12 @@ func (r *run) setPostgres(ctx context.Context) (err error) {
 	}
 	var dialer net.Dialer
 	if err := r.serveDatabase("postgres", p, "unix", filepath.Join(dir, socket), func(ctx context.Context) (net.Conn, error) {
-		return dialer.DialContext(ctx, "unix", filepath.Join(p.Folder(), socket))
+		return dialer.DialContext(ctx, "unix", filepath.Join(p.Dir, socket))
 	}); err != nil {
 		return err
 	}
 	dsn := filepath.Join(r.dir, "dsn")
-	if err := os.WriteFile(dsn, []byte(strings.Replace(p.DSN(appDatabase), p.Folder(), dir, 1)), 0o600); err != nil {
+	if err := os.WriteFile(dsn, []byte(strings.Replace(p.DSN(appDatabase), p.Dir, dir, 1)), 0o600); err != nil {
 		return err
 	}
 	for _, m := range r.fleet.members {

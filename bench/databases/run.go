@@ -58,7 +58,7 @@ func Run(ctx context.Context) (result any, missed []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer postgrestest.Stop()
+	defer server.Stop()
 	m, err := newMeter(ctx, server)
 	if err != nil {
 		return nil, nil, err

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,22 +20,16 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// Server is a running server, a cluster of one member. It ends with this process at the latest.
+// Server is a running server, a cluster of one member.
 type Server struct {
-	dir     string
+	*testrun.Server
+
 	scheme  string
 	address string // of clients
-	peers   string
-	options []string
-	process *exec.Cmd
-	ended   <-chan struct{} // closed when the process has ended
 	names   atomic.Int64
 }
 
-var (
-	start   = sync.OnceValues(func() (*Server, error) { return Start() })
-	running sync.Map
-)
+var start = sync.OnceValues(func() (*Server, error) { return Start() })
 
 // Missing says why no server can be started on this machine; nil where one can.
 func Missing() error {
@@ -77,43 +69,57 @@ func Own(t testing.TB, options ...string) *Server {
 	return s
 }
 
-// Stop ends all servers that were started. Call it at the end of TestMain.
-func Stop() {
-	running.Range(func(s, _ any) bool {
-		s.(*Server).Stop() //nolint:forcetypeassert // nothing else is stored
-		return true
-	})
-}
-
 // Start starts a server in a folder of its own, with more options of the program.
 func Start(options ...string) (*Server, error) {
 	if err := Missing(); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "etcd-")
+	made, err := testrun.NewServer("etcd")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, scheme: "http", options: options}
+	s := &Server{Server: made, scheme: "http"}
 	for _, each := range options {
 		if strings.HasPrefix(each, "--cert-file") {
 			s.scheme = "https"
 		}
 	}
-	running.Store(s, true)
+	s.Answers = func() error {
+		conn, err := net.Dial("tcp", s.address) //nolint:noctx // it is this machine
+		if err != nil {
+			return err
+		}
+		return conn.Close() // it listens when it is ready
+	}
 	for range 5 { // somebody else may take the port that was free
-		if s.address, err = freeAddress(); err != nil {
+		if err = s.launch(options); !errors.Is(err, testrun.ErrServerEnded) {
 			break
-		}
-		if s.peers, err = freeAddress(); err != nil {
-			break
-		}
-		if err = s.Restart(); err == nil {
-			return s, nil
 		}
 	}
-	s.Stop()
-	return nil, err
+	if err != nil {
+		s.Stop()
+	}
+	return s, err
+}
+
+// launch starts the server on ports that are free.
+func (s *Server) launch(options []string) (err error) {
+	if s.address, err = freeAddress(); err != nil {
+		return err
+	}
+	peers, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	peers = "http://" + peers
+	s.Command = func() *exec.Cmd {
+		return exec.Command("etcd", append([]string{
+			"--data-dir", filepath.Join(s.Dir, "data"), "--listen-client-urls", s.Endpoint(), "--advertise-client-urls", s.Endpoint(),
+			"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default=" + peers,
+			"--heartbeat-interval", "50", "--election-timeout", "500",
+		}, options...)...)
+	}
+	return s.Restart()
 }
 
 func freeAddress() (string, error) {
@@ -123,66 +129,6 @@ func freeAddress() (string, error) {
 	}
 	return l.Addr().String(), l.Close()
 }
-
-// startLimit is how long a server may take until it answers.
-const startLimit = time.Minute
-
-// Restart starts a server that was killed, and returns when it accepts requests.
-func (s *Server) Restart() error {
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	peers := "http://" + s.peers
-	s.process = exec.Command("etcd", append([]string{
-		"--data-dir", filepath.Join(s.dir, "data"), "--listen-client-urls", s.Endpoint(), "--advertise-client-urls", s.Endpoint(),
-		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default=" + peers,
-		"--heartbeat-interval", "50", "--election-timeout", "500",
-	}, s.options...)...)
-	s.process.Stdout, s.process.Stderr = log, log
-	if s.ended, err = testrun.StartChild(s.process, syscall.SIGKILL); err != nil {
-		return err
-	}
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for began := time.Now(); ; <-again.C {
-		conn, err := net.Dial("tcp", s.address) //nolint:noctx // it is this machine
-		if err == nil {
-			return conn.Close() // it listens when it is ready
-		}
-		select {
-		case <-s.ended:
-			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("the server does not start: %s", said)
-		default:
-		}
-		if time.Since(began) > startLimit {
-			return fmt.Errorf("the server does not answer: %w", err)
-		}
-	}
-}
-
-// Kill kills the server with SIGKILL.
-func (s *Server) Kill() {
-	_ = s.process.Process.Kill()
-	<-s.ended
-}
-
-// Signal sends the server a signal: SIGSTOP stalls it, SIGCONT lets it go on.
-func (s *Server) Signal(signal syscall.Signal) error { return s.process.Process.Signal(signal) }
-
-// Stop ends the server, and removes all that it has.
-func (s *Server) Stop() {
-	if s.process != nil && s.ended != nil {
-		s.Kill()
-	}
-	_ = os.RemoveAll(s.dir)
-	running.Delete(s)
-}
-
-// Dir is the folder of the server's data.
-func (s *Server) Dir() string { return s.dir }
 
 // Address is where the server listens.
 func (s *Server) Address() string { return s.address }
@@ -206,7 +152,7 @@ func (s *Server) Client(t testing.TB) *client.Client {
 
 // Connect makes a client that the caller closes.
 func (s *Server) Connect() (*client.Client, error) {
-	return client.New(client.Config{Endpoints: []string{s.Endpoint()}, Logger: zap.NewNop(), DialTimeout: startLimit})
+	return client.New(client.Config{Endpoints: []string{s.Endpoint()}, Logger: zap.NewNop(), DialTimeout: time.Minute})
 }
 
 // Dump is what keys with a prefix hold, except for what is ours: each key with its value and its lease. Revisions and versions are not in it.

@@ -32,13 +32,10 @@ const Role = "worker"
 
 // Server is a running server.
 type Server struct {
-	dir     string
-	attr    *syscall.SysProcAttr
-	program string
-	options []string
-	process *exec.Cmd
-	ended   <-chan struct{} // closed when the process has ended
-	names   atomic.Int64
+	*testrun.Server
+
+	attr  *syscall.SysProcAttr
+	names atomic.Int64
 }
 
 // quick are settings with which a server keeps nothing through a crash.
@@ -71,16 +68,6 @@ func Need(t testing.TB) *Server {
 	return s
 }
 
-// Stop ends all servers that were started. Call it at the end of TestMain.
-func Stop() {
-	running.Range(func(s, _ any) bool {
-		s.(*Server).Stop() //nolint:forcetypeassert // nothing else is stored
-		return true
-	})
-}
-
-var running sync.Map
-
 func program(name string) (string, error) {
 	found, _ := filepath.Glob(filepath.Join(programs, name))
 	if len(found) == 0 {
@@ -99,12 +86,11 @@ func Start(options ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "pg-")
+	made, err := testrun.NewServer("pg")
 	if err != nil {
 		return nil, err
 	}
-	attr := &syscall.SysProcAttr{}
-	s := &Server{dir: dir, attr: attr, program: server}
+	s := &Server{Server: made, attr: &syscall.SysProcAttr{}}
 	if os.Geteuid() == 0 { // the server refuses to run as root
 		nobody, err := user.Lookup("nobody")
 		if err != nil {
@@ -112,119 +98,65 @@ func Start(options ...string) (*Server, error) {
 		}
 		uid, _ := strconv.Atoi(nobody.Uid)
 		gid, _ := strconv.Atoi(nobody.Gid)
-		attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)} //nolint:gosec // ids are small
-		if err := os.Chown(dir, uid, gid); err != nil {
+		s.attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)} //nolint:gosec // ids are small
+		if err := os.Chown(s.Dir, uid, gid); err != nil {
 			return nil, err
 		}
 	}
-	data := filepath.Join(dir, "data")
+	data := filepath.Join(s.Dir, "data")
 	if out, err := s.command(initdb, "-D", data, "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C.UTF-8").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w: %s", err, out)
 	}
-	s.options = append([]string{"-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "max_connections=300"}, options...)
-	if err := s.launch(); err != nil {
+	options = append([]string{"-D", data, "-k", s.Dir, "-c", "listen_addresses=", "-c", "max_connections=300"}, options...)
+	s.Command = func() *exec.Cmd { return s.command(server, options...) }
+	s.Answers = func() error { return s.ask("SELECT 1") }
+	s.AtEnd = syscall.SIGQUIT // at once: nothing is kept
+	if err := s.Restart(); err != nil {
 		return nil, err
 	}
-	running.Store(s, true)
 	return s, s.ask("CREATE ROLE " + Role + " LOGIN; GRANT SET ON PARAMETER session_replication_role TO " + Role)
 }
 
 // command is one of PostgreSQL's programs, as a user who is not root.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
-	c.Dir, c.SysProcAttr, c.Env = s.dir, s.attr, []string{"LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}
+	c.Dir, c.SysProcAttr, c.Env = s.Dir, s.attr, []string{"LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}
 	return c
 }
 
-func (s *Server) log() string { return filepath.Join(s.dir, "log") }
-
-// launch starts the server, which ends with this process.
-func (s *Server) launch() error {
-	s.process = s.command(s.program, s.options...)
-	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// ask runs statements as a superuser.
+func (s *Server) ask(sql string) error {
+	conn, err := pgx.Connect(context.Background(), s.Admin("postgres"))
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	s.process.Stdout, s.process.Stderr = log, log
-	s.ended, err = testrun.StartChild(s.process, syscall.SIGQUIT)
-	return err
-}
-
-// startLimit is how long a server may take until it answers.
-const startLimit = time.Minute
-
-// ask runs statements as a superuser as soon as the server answers.
-func (s *Server) ask(sql string) error {
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for began := time.Now(); ; {
-		conn, err := pgx.Connect(context.Background(), s.Admin("postgres"))
-		if err == nil {
-			_, err = conn.Exec(context.Background(), sql)
-			return errors.Join(err, conn.Close(context.Background()))
-		}
-		if time.Since(began) > startLimit {
-			said, _ := os.ReadFile(s.log())
-			return fmt.Errorf("the server does not answer: %w: %s", err, said)
-		}
-		<-again.C
-	}
-}
-
-// Kill kills the server with SIGKILL. Its connections end when they notice.
-func (s *Server) Kill() {
-	_ = s.process.Process.Kill()
-	<-s.ended
+	_, err = conn.Exec(context.Background(), sql)
+	return errors.Join(err, conn.Close(context.Background()))
 }
 
 // Halt ends the server in order: its files are whole then.
-func (s *Server) Halt() {
-	_ = s.process.Process.Signal(syscall.SIGINT)
-	<-s.ended
-}
+func (s *Server) Halt() { s.End(syscall.SIGINT) }
 
-// Restart starts a server again that was halted, or killed and its last connection has ended, and returns when it answers.
+// Restart starts a server. After one that was killed it does so until the last connection of that has ended.
 func (s *Server) Restart() error {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for began := time.Now(); ; <-again.C {
-		if err := s.launch(); err != nil {
+		err := s.Server.Restart()
+		if !errors.Is(err, testrun.ErrServerEnded) || time.Since(began) > time.Minute {
 			return err
-		}
-		answers := make(chan error, 1)
-		go func() { answers <- s.ask("SELECT 1") }()
-		select {
-		case err := <-answers:
-			return err
-		case <-s.ended: // what the killed server shared is still in use
-			if time.Since(began) > startLimit {
-				said, _ := os.ReadFile(s.log())
-				return fmt.Errorf("the server does not start again: %s", said)
-			}
 		}
 	}
 }
 
-// Stop ends the server, and removes all that it has.
-func (s *Server) Stop() {
-	_ = s.process.Process.Signal(syscall.SIGQUIT) // at once: nothing is kept
-	<-s.ended
-	_ = os.RemoveAll(s.dir)
-	running.Delete(s)
-}
-
-// Folder is where the socket of the server is: the host in connection strings.
-func (s *Server) Folder() string { return s.dir }
-
 // Admin is the connection string of a superuser for a database.
 func (s *Server) Admin(database string) string {
-	return fmt.Sprintf("host=%s user=postgres dbname=%s", s.dir, database)
+	return fmt.Sprintf("host=%s user=postgres dbname=%s", s.Dir, database)
 }
 
 // DSN is the connection string of Role for a database.
 func (s *Server) DSN(database string) string {
-	return fmt.Sprintf("host=%s user=%s dbname=%s", s.dir, Role, database)
+	return fmt.Sprintf("host=%s user=%s dbname=%s", s.Dir, Role, database)
 }
 
 // Database creates a database of Role, runs statements in it as that role, and drops it when the test ends.

@@ -8,14 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,23 +22,18 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// Server is a running server. It ends with this process at the latest.
+// Server is a running server.
 type Server struct {
-	dir     string
-	options []string
-	process *exec.Cmd
-	ended   <-chan struct{} // closed when the process has ended
-	names   atomic.Int64
+	*testrun.Server
+
+	names atomic.Int64
 }
 
 // Durable are settings with which a server keeps all that it has answered through a crash of its own. With the preset, everysec, it may
 // answer before it has written.
 var Durable = []string{"--appendonly", "yes", "--appendfsync", "no", "--databases", "512"}
 
-var (
-	start   = sync.OnceValues(func() (*Server, error) { return Start(Durable...) })
-	running sync.Map
-)
+var start = sync.OnceValues(func() (*Server, error) { return Start(Durable...) })
 
 // Missing says why no server can be started on this machine; nil where one can.
 func Missing() error {
@@ -80,82 +73,32 @@ func Own(t testing.TB, options ...string) *Server {
 	return s
 }
 
-// Stop ends all servers that were started. Call it at the end of TestMain.
-func Stop() {
-	running.Range(func(s, _ any) bool {
-		s.(*Server).Stop() //nolint:forcetypeassert // nothing else is stored
-		return true
-	})
-}
-
 // Start starts a server on a socket in a folder of its own, with more options of the program.
 func Start(options ...string) (*Server, error) {
 	if err := Missing(); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "redis-") // short: it is part of the name of a socket
+	made, err := testrun.NewServer("redis")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, options: append([]string{
-		"--port", "0", "--unixsocket", filepath.Join(dir, "socket"), "--dir", dir, "--logfile", filepath.Join(dir, "log"), "--save", "", "--daemonize", "no",
-	}, options...)}
-	running.Store(s, true)
+	s := &Server{Server: made}
+	s.Command = func() *exec.Cmd {
+		return exec.Command("redis-server", append([]string{"--port", "0", "--unixsocket", s.Socket(), "--dir", s.Dir, "--save", "", "--daemonize", "no"}, options...)...)
+	}
+	s.Answers = func() error {
+		c := s.Client(0)
+		defer c.Close()
+		if err := c.Ping(context.Background()).Err(); !client.HasErrorPrefix(err, "NOAUTH") {
+			return err
+		}
+		return nil
+	}
 	return s, s.Restart()
 }
 
-// startLimit is how long a server may take until it answers.
-const startLimit = time.Minute
-
-// Restart starts a server that was killed, and returns when it answers.
-func (s *Server) Restart() error {
-	s.process = exec.Command("redis-server", s.options...)
-	var err error
-	if s.ended, err = testrun.StartChild(s.process, syscall.SIGKILL); err != nil {
-		return err
-	}
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for began := time.Now(); ; <-again.C {
-		c := s.Client(0)
-		err := c.Ping(context.Background()).Err()
-		_ = c.Close()
-		if err == nil || client.HasErrorPrefix(err, "NOAUTH") {
-			return nil
-		}
-		select {
-		case <-s.ended:
-			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("the server does not start: %s", said)
-		default:
-		}
-		if time.Since(began) > startLimit {
-			return fmt.Errorf("the server does not answer: %w", err)
-		}
-	}
-}
-
-// Kill kills the server with SIGKILL.
-func (s *Server) Kill() {
-	_ = s.process.Process.Kill()
-	<-s.ended
-}
-
-// Signal sends the server a signal: SIGSTOP stalls it, SIGCONT lets it go on.
-func (s *Server) Signal(signal syscall.Signal) error { return s.process.Process.Signal(signal) }
-
-// Stop ends the server, and removes all that it has.
-func (s *Server) Stop() {
-	s.Kill()
-	_ = os.RemoveAll(s.dir)
-	running.Delete(s)
-}
-
 // Socket is the path of the server's socket.
-func (s *Server) Socket() string { return filepath.Join(s.dir, "socket") }
-
-// Dir is the folder of the server's data.
-func (s *Server) Dir() string { return s.dir }
+func (s *Server) Socket() string { return filepath.Join(s.Dir, "socket") }
 
 // Database returns the number of a logical database that no other test uses, of those above the ones that a plan looks for.
 func (s *Server) Database() int { return 15 + int(s.names.Add(1)) }
