@@ -53,6 +53,9 @@ type Record struct {
 	Holders []Owner `json:"holders,omitempty"`
 }
 
+// Abandoned is the outcome of an undo that was given up.
+var Abandoned = Undone{Outcome: Residue, Observed: "left as it was found, by a person's decision; its undo data is released"}
+
 // Records is a world's view of its journal for retention. Its methods may be called at any time, by several processes.
 type Records interface {
 	// Records lists the tokens of the journal. Unreadable ones are in problems instead.
@@ -70,7 +73,7 @@ type Records interface {
 	Claim(ctx context.Context, e Entry) error
 	// Abandon gives up an undo that has begun and that nobody will finish: a person has decided to leave the world as it is,
 	// and the task is over. It keeps an outcome that says so, which later calls of the undo return; Release then drops the
-	// record. A token whose undo has ended, or has not begun, stays as it is.
+	// record. A token whose undo has ended, or has not begun, stays as it is. The outcome is Abandoned.
 	Abandon(ctx context.Context, token string) error
 	// Forget removes everything of a released token except its tombstone: the outcome and the rest of the audit trail.
 	Forget(ctx context.Context, token string) error

@@ -2,14 +2,13 @@ package etcd
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"time"
 
 	client "go.etcd.io/etcd/client/v3"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
 // The keys of the journal. A record and its images are apart, so that a listing reads no values.
@@ -29,16 +28,13 @@ const (
 
 // record is what the journal has of a token.
 type record struct {
-	State     string             `json:"state"`
-	Entry     *activities.Entry  `json:"entry,omitempty"`
-	Owner     activities.Owner   `json:"owner,omitzero"`
-	Since     time.Time          `json:"since,omitzero"`
-	Committed time.Time          `json:"committed,omitzero"`
-	Until     time.Time          `json:"until,omitzero"`
-	Begun     time.Time          `json:"begun,omitzero"`
-	Ended     time.Time          `json:"ended,omitzero"`
-	Released  time.Time          `json:"released,omitzero"`
-	Holders   []activities.Owner `json:"holders,omitempty"`
+	keyvalue.Times
+
+	State   string             `json:"state"`
+	Entry   *activities.Entry  `json:"entry,omitempty"`
+	Owner   activities.Owner   `json:"owner,omitzero"`
+	Since   time.Time          `json:"since,omitzero"`
+	Holders []activities.Owner `json:"holders,omitempty"`
 	// Acted says that the step has acted: its images are there until they are released.
 	Acted bool `json:"acted,omitempty"`
 	// Private says that the parameters held secrets: what somebody has made of the keys is not shown.
@@ -80,9 +76,7 @@ func (w *world) ensureJournal(ctx context.Context, name string) (string, error) 
 		return "", err
 	}
 	defer c.end()
-	random := make([]byte, 16)
-	_, _ = rand.Read(random) // it never fails
-	made := hex.EncodeToString(random)
+	made := keyvalue.NewJournalID()
 	limited, end := c.limited()
 	defer end()
 	r, err := c.client.Txn(limited).If(client.Compare(client.CreateRevision(idKey), "=", 0)).

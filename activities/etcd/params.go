@@ -43,11 +43,6 @@ type deletion struct {
 	To     string `json:"to,omitempty" jsonschema:"the first key that is no longer in the range"`
 }
 
-// undoParams are those of txnParams that the entry holds.
-type undoParams struct {
-	Database string `json:"database"`
-}
-
 const (
 	// maxOps is what etcd allows in one transaction, of conditions and of operations (--max-txn-ops).
 	maxOps = 128

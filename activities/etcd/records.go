@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,16 +65,8 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 
 // listed is the record as retention sees it.
 func (r record) listed() activities.Record {
-	l := activities.Record{State: activities.RecordOpen, Entry: *r.Entry, Owner: r.Owner, Since: r.Since, Bytes: r.Bytes, Holders: r.Holders}
-	switch {
-	case !r.Released.IsZero():
-		l.State, l.Ended = activities.RecordReleased, r.Released
-	case r.State == undoing, r.State == undone:
-		l.State, l.Ended = activities.RecordUndone, r.Ended
-		l.Until = cmp.Or(r.Ended, r.Begun).Add(cmp.Or(r.Entry.Keep, activities.DefaultKeep))
-	case !r.Committed.IsZero():
-		l.State, l.Ended, l.Until = activities.RecordCommitted, r.Committed, r.Until
-	}
+	l := activities.Record{Entry: *r.Entry, Owner: r.Owner, Since: r.Since, Bytes: r.Bytes, Holders: r.Holders}
+	r.SetState(&l)
 	return l
 }
 
@@ -137,8 +128,8 @@ func (w records) Abandon(ctx context.Context, token string) error {
 		if r.State != undoing {
 			return false, nil
 		}
-		r.State, r.Ended = undone, time.Now().UTC()
-		r.Outcome = &activities.Undone{Outcome: activities.Residue, Observed: "left as it was found, by a person's decision; its undo data is released"}
+		outcome := activities.Abandoned
+		r.State, r.Ended, r.Outcome = undone, time.Now().UTC(), &outcome
 		return true, nil
 	})
 }
@@ -152,7 +143,7 @@ func (w records) Forget(ctx context.Context, token string) error {
 		if r.Forgotten {
 			return false, nil
 		}
-		*r = record{State: r.State, Released: r.Released, Forgotten: true}
+		*r = record{State: r.State, Times: keyvalue.Times{Released: r.Released}, Forgotten: true}
 		return true, nil
 	})
 }

@@ -103,15 +103,11 @@ func (w *world) journalID(ctx context.Context) (string, error) {
 
 // open connects for an entry.
 func (w *world) open(ctx context.Context, e activities.Entry) (*connection, error) {
-	p, err := activities.DecodeParams[undoParams](e.Params)
+	name, id, err := keyvalue.LocateJournal(configKey, e, w.Databases)
 	if err != nil {
 		return nil, err
 	}
-	id, err := keyvalue.JournalOf(configKey, e, p.Database, w.Databases)
-	if err != nil {
-		return nil, err
-	}
-	c, err := w.connect(ctx, p.Database)
+	c, err := w.connect(ctx, name)
 	if err != nil {
 		return nil, err
 	}

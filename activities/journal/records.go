@@ -298,10 +298,7 @@ func (r Records) Abandon(_ context.Context, token string) error {
 	if fate, err := t.Fate(); err != nil || fate != Undoing {
 		return err
 	}
-	_, err = t.Create(Outcome, &activities.Undone{
-		Outcome:  activities.Residue,
-		Observed: "left as it was found, by a person's decision; its undo data is released",
-	})
+	_, err = t.Create(Outcome, &activities.Abandoned)
 	return err
 }
 

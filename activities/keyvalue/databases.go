@@ -2,6 +2,8 @@ package keyvalue
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -53,17 +55,30 @@ func JoinJournals[D any](ctx context.Context, databases map[string]D, ensure fun
 	return strings.Join(ids, ","), nil
 }
 
-// JournalOf is the id of a database's journal in the place of an entry.
-func JournalOf[D any](config string, e activities.Entry, name string, databases map[string]D) (string, error) {
+// LocateJournal returns the database that an entry names, and the id of its journal in the entry's place.
+func LocateJournal[D any](config string, e activities.Entry, databases map[string]D) (name, id string, err error) {
+	p, err := activities.DecodeParams[struct {
+		Database string `json:"database"`
+	}](e.Params)
+	if err != nil {
+		return "", "", err
+	}
 	for each := range strings.SplitSeq(e.Place.Journal, ",") {
-		if database, id, _ := strings.Cut(each, "="); database == name && id != "" {
-			return id, nil
+		if name, id, _ := strings.Cut(each, "="); name == p.Database && id != "" {
+			return name, id, nil
 		}
 	}
-	if _, known := databases[name]; !known {
-		return "", Unknown(config, name, databases)
+	if _, known := databases[p.Database]; !known {
+		return "", "", Unknown(config, p.Database, databases)
 	}
-	return "", activities.Errorf(activities.WrongPlace, "the entry names no journal of database %s: it did not answer when the task was compiled, or the task belongs to another worker", name)
+	return "", "", activities.Errorf(activities.WrongPlace, "the entry names no journal of database %s: it did not answer when the task was compiled, or the task belongs to another worker", p.Database)
+}
+
+// NewJournalID returns the id of a journal that is about to be made.
+func NewJournalID() string {
+	random := make([]byte, 16)
+	_, _ = rand.Read(random) // it never fails
+	return hex.EncodeToString(random)
 }
 
 // ForEach calls do for every database. One that does not answer is a problem, and the others are still asked.

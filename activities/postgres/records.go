@@ -133,9 +133,7 @@ func (w records) Claim(context.Context, activities.Entry) error { return nil }
 
 // Abandon gives up an undo that has begun.
 func (w records) Abandon(ctx context.Context, token string) error {
-	raw, err := json.Marshal(activities.Undone{
-		Outcome: activities.Residue, Observed: "left as it was found, by a person's decision; its undo data is released",
-	})
+	raw, err := json.Marshal(activities.Abandoned)
 	if err != nil {
 		return err
 	}

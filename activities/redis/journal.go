@@ -2,12 +2,11 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
 // The states of a record, which is never deleted: it is the fence.
@@ -25,9 +24,7 @@ func (w *world) ensureJournal(ctx context.Context, name string) (string, error) 
 		return "", err
 	}
 	defer c.end()
-	random := make([]byte, 16)
-	_, _ = rand.Read(random) // it never fails
-	if _, err := c.client.HSetNX(ctx, journalKey, "id", hex.EncodeToString(random)).Result(); err != nil {
+	if _, err := c.client.HSetNX(ctx, journalKey, "id", keyvalue.NewJournalID()).Result(); err != nil {
 		return "", c.explain(err)
 	}
 	id, err := c.client.HGet(ctx, journalKey, "id").Result()

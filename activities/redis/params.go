@@ -14,11 +14,6 @@ type execParams struct {
 	Commands [][]any `json:"commands" jsonschema:"the commands, in order, each a list of its name and its arguments: texts, numbers, booleans"`
 }
 
-// undoParams are those of execParams that the entry holds.
-type undoParams struct {
-	Database string `json:"database"`
-}
-
 const (
 	maxCommands  = 1000
 	maxArguments = 5000

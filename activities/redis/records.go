@@ -131,21 +131,16 @@ func (c *connection) readFields(token string, names ...string) (map[string]strin
 }
 
 func readRecord(v map[string]string) (activities.Record, error) {
-	r := activities.Record{State: activities.RecordOpen, Since: parseTime(v["since"])}
+	r := activities.Record{Since: parseTime(v["since"])}
 	r.Bytes, _ = strconv.ParseInt(v["bytes"], 10, 64) // none counts as 0
 	if err := errors.Join(json.Unmarshal([]byte(v["entry"]), &r.Entry), json.Unmarshal([]byte(v["owner"]), &r.Owner),
 		json.Unmarshal([]byte(cmp.Or(v["holders"], "[]")), &r.Holders)); err != nil {
 		return r, err
 	}
-	switch state := v["state"]; {
-	case v["released"] != "":
-		r.State, r.Ended = activities.RecordReleased, parseTime(v["released"])
-	case state == undoing, state == undone:
-		r.State, r.Ended = activities.RecordUndone, parseTime(v["ended"])
-		r.Until = parseTime(cmp.Or(v["ended"], v["begun"])).Add(cmp.Or(r.Entry.Keep, activities.DefaultKeep))
-	case v["committed"] != "":
-		r.State, r.Ended, r.Until = activities.RecordCommitted, parseTime(v["committed"]), parseTime(v["until"])
-	}
+	keyvalue.Times{
+		Committed: parseTime(v["committed"]), Until: parseTime(v["until"]),
+		Begun: parseTime(v["begun"]), Ended: parseTime(v["ended"]), Released: parseTime(v["released"]),
+	}.SetState(&r)
 	return r, nil
 }
 
@@ -224,9 +219,7 @@ func (w records) Claim(context.Context, activities.Entry) error { return nil }
 
 // Abandon gives up an undo that has begun.
 func (w records) Abandon(ctx context.Context, token string) error {
-	raw, err := json.Marshal(activities.Undone{
-		Outcome: activities.Residue, Observed: "left as it was found, by a person's decision; its undo data is released",
-	})
+	raw, err := json.Marshal(activities.Abandoned)
 	if err != nil {
 		return err
 	}

@@ -79,18 +79,14 @@ func (w *world) journalID(ctx context.Context) (string, error) {
 
 // open connects for an entry.
 func (w *world) open(ctx context.Context, e activities.Entry) (*connection, error) {
-	p, err := activities.DecodeParams[undoParams](e.Params)
+	name, id, err := keyvalue.LocateJournal(configKey, e, w.Databases)
 	if err != nil {
 		return nil, err
 	}
-	recorded, err := keyvalue.JournalOf(configKey, e, p.Database, w.Databases)
+	c, err := w.connect(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	c, err := w.connect(ctx, p.Database)
-	if err != nil {
-		return nil, err
-	}
-	c.id = recorded
+	c.id = id
 	return c, nil
 }
