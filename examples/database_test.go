@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -56,7 +58,7 @@ func TestAMigrationThatFailsLeavesTheDatabaseAsItWas(t *testing.T) {
 // TestAMigrationOfTwoServicesIsAllOrNothing runs the task where the services disagree about one customer, and then where they agree.
 func TestAMigrationOfTwoServicesIsAllOrNothing(t *testing.T) {
 	testrun.NeedProgram(t, "sqlite3", "install the package sqlite3")
-	server := postgrestest.Need(t)
+	server, caches := postgrestest.Need(t), redistest.Need(t)
 	billing := server.Database(t, `CREATE TABLE customer (id int PRIMARY KEY, name text NOT NULL UNIQUE, paid int NOT NULL, closed bool NOT NULL DEFAULT false);
 		CREATE TABLE invoice (id int PRIMARY KEY, customer int REFERENCES customer ON DELETE CASCADE, cents int);
 		INSERT INTO customer VALUES (1, 'Ann', 25000, false), (2, 'Bob', 9900, false), (3, 'Cy', 12000, false), (4, 'Dee', 0, true);
@@ -69,22 +71,35 @@ func TestAMigrationOfTwoServicesIsAllOrNothing(t *testing.T) {
 	shop(`CREATE TABLE customer (id INTEGER PRIMARY KEY, spent INTEGER); INSERT INTO customer VALUES (1, 25000), (2, 10100), (3, 12000);`)
 	conf := filepath.Join(data, "shop.conf")
 	require.NoError(t, os.WriteFile(conf, []byte("tiers = off\n"), 0o600))
-	dsn := filepath.Join(t.TempDir(), "dsn")
-	require.NoError(t, os.WriteFile(dsn, []byte(server.DSN(billing)), 0o600))
+	number := caches.Database()
+	cache := caches.Client(number)
+	t.Cleanup(func() { require.NoError(t, cache.Close()) })
+	require.NoError(t, cache.MSet(t.Context(), "customers", "1,2,3", "session:9", "not ours").Err())
+	require.NoError(t, cache.HSet(t.Context(), "customer:1", "name", "Ann", "spent", 25000).Err())
+	require.NoError(t, cache.Expire(t.Context(), "customer:1", time.Hour).Err())
+	secrets := map[string]string{}
+	for name, value := range map[string]string{"BILLING": server.DSN(billing), "CACHE": caches.URL(number)} {
+		file := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(file, []byte(value), 0o600))
+		secrets[name] = "file:" + file
+	}
 	look := func() []string {
 		dump, err := postgrestest.DumpSchema(server.Admin(billing), "public")
 		require.NoError(t, err)
 		said, err := os.ReadFile(conf)
 		require.NoError(t, err)
-		return []string{dump, shop(".dump --preserve-rowids"), string(said)}
+		cached, err := redistest.Dump(t.Context(), cache)
+		require.NoError(t, err)
+		return []string{dump, shop(".dump --preserve-rowids"), string(said), cached}
 	}
 	before := look()
 
 	p := dial(t, t.Name())
 	p.work(host.Config{
-		Host: "shop", Queue: p.queue, State: t.TempDir(), StopTimeout: time.Second, Secrets: map[string]string{"BILLING": "file:" + dsn},
+		Host: "shop", Queue: p.queue, State: t.TempDir(), StopTimeout: time.Second, Secrets: secrets,
 		File: &host.FileConfig{Roots: []string{data}}, SQLite: &host.SQLiteConfig{Roots: []string{data}},
 		Postgres: &host.PostgresConfig{Databases: map[string]host.PostgresDatabase{"billing": {DSN: "BILLING"}}},
+		Redis:    &host.RedisConfig{Databases: map[string]host.RedisDatabase{"cache": {URL: "CACHE"}}},
 	})
 	doc := p.document(source, map[string]any{"data": data})
 	_, err = p.start("disagree", doc)
@@ -93,7 +108,7 @@ func TestAMigrationOfTwoServicesIsAllOrNothing(t *testing.T) {
 	require.ErrorContains(t, err, "check 1 (query, staged)")
 	require.Equal(t, compensations.Unwound, r.Status)
 	require.Equal(t, []string{
-		"billing-schema restored", "billing-backfill restored", "billing-gold nothing-to-undo", "shop-schema restored", "shop-backfill restored", "configure restored", "compare nothing-to-undo",
+		"billing-schema restored", "billing-backfill restored", "billing-gold nothing-to-undo", "shop-schema restored", "shop-backfill restored", "configure restored", "flush restored", "compare nothing-to-undo",
 	}, outcomes(r))
 	require.Equal(t, before, look())
 
@@ -105,6 +120,7 @@ func TestAMigrationOfTwoServicesIsAllOrNothing(t *testing.T) {
 	require.Equal(t, compensations.Committed, r.Status)
 	require.Equal(t, "1|gold\n2|basic\n3|gold\n", shop("SELECT id, tier FROM customer"))
 	require.NotContains(t, look()[0], "Dee")
+	require.Equal(t, []string{"session:9", "tiers", "unwind:journal"}, slices.Sorted(slices.Values(cache.Keys(t.Context(), "*").Val())))
 }
 
 // sqliteIn runs scripts on a database by SQLite's own program.

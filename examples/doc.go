@@ -5,7 +5,7 @@
 // Command build is an agent's session that builds a real program in a Debian container; command library uses the saga engine in
 // a custom workflow.
 //
-// Folder database has a migration of an SQLite database that fails at its last step.
+// Folder database has a migration of an SQLite database that fails at its last step, and one over PostgreSQL, SQLite and Redis.
 //
 // Package stage sets up what they work on, and package found observes what became of it, with code that shares nothing with
 // the worlds.
