@@ -151,7 +151,7 @@ func (p plan) faults(r *rand.Rand, first target, all []target, hosts int) (fault
 	if p.uses("sqlite.") {
 		chance(3, fault{Kind: killCalls})
 	}
-	for _, world := range []string{"postgres", "redis"} {
+	for _, world := range []string{"postgres", "redis", "etcd"} {
 		if p.uses(world + ".") {
 			chance(4, fault{Kind: killDatabase, World: world})
 			chance(4, fault{Kind: stallDatabase, World: world})

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/activities/point"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
@@ -96,6 +97,9 @@ func mutate(change func(mutant) mutant) Opener {
 			cache = string(raw)
 			add(redis.New(redis.Config{Databases: map[string]redis.Database{appDatabase: {URL: func() (string, error) { return cache, nil }}}}))
 		}
+		if c.Etcd != nil {
+			add(etcd.New(etcd.Config{Databases: map[string]etcd.Database{appDatabase: {Endpoints: c.Etcd.Databases[appDatabase].Endpoints}}}))
+		}
 		if err := errors.Join(problems...); err != nil {
 			return c, nil, err
 		}
@@ -104,7 +108,7 @@ func mutate(change func(mutant) mutant) Opener {
 				w.Actions[i] = change(mutant{Action: a, files: c.File.Roots[0], cache: cache})
 			}
 		}
-		c.File, c.Stripe, c.SQLite, c.Postgres, c.Redis = nil, nil, nil, nil, nil
+		c.File, c.Stripe, c.SQLite, c.Postgres, c.Redis, c.Etcd = nil, nil, nil, nil, nil, nil
 		return c, all, nil
 	}
 }
@@ -244,6 +248,9 @@ func TestMutantsAreFound(t *testing.T) {
 		{"loses its record", fails, stays, nil, 100, &inRedis{}, lost},
 		{"drops a registration", fails, stays, nil, 100, &inRedis{Flushes: true}, lost},
 		{"redoes nothing", commits, redone, nil, 100, &inRedis{}, lost},
+		{"forgets the fence", fails, stays, []fault{{Kind: freezeAt, At: "etcd.txn:looked", Nth: 1}}, 1, &inEtcd{}, lost},
+		{"drops a registration", fails, stays, nil, 100, &inEtcd{Clears: true}, lost},
+		{"redoes nothing", commits, redone, nil, 100, &inEtcd{}, lost},
 		{"never comes back", fails, stays, nil, 100, &files{}, func(f Figures) int { return f.Blocked }},
 	} {
 		world := activities.WorldOf(c.part.actions()[0])

@@ -152,6 +152,8 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 		return drawPostgres(r)
 	case "redis":
 		return drawRedis(r)
+	case "etcd":
+		return drawEtcd(r)
 	}
 	var kinds []string
 	for kind, steps := range purchases {
@@ -173,7 +175,7 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 // anyPart is a part of any world, the costly ones less often.
 func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 	for {
-		switch n := r.IntN(30); {
+		switch n := r.IntN(32); {
 		case n < 9:
 			return &files{Host: r.IntN(hosts), Deletes: r.IntN(3) == 0}
 		case n < 16:
@@ -195,6 +197,10 @@ func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 		case n < 28:
 			if slices.Contains(worlds, "redis") {
 				return drawRedis(r)
+			}
+		case n < 30:
+			if slices.Contains(worlds, "etcd") {
+				return drawEtcd(r)
 			}
 		default:
 			if slices.Contains(worlds, "terraform") {

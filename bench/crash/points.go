@@ -109,6 +109,11 @@ var points = map[string]map[phase]string{
 		forward:   "looked applied",
 		unwinding: "undo-begun fenced restored",
 	},
+	"etcd.txn": {
+		planning:  "planned",
+		forward:   "looked applied",
+		unwinding: "undo-begun fenced restored settled",
+	},
 
 	"terraform.apply":      {forward: "planned recorded applied left done"},
 	"terraform.front":      {forward: "ready passed-on"},

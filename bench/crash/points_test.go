@@ -34,7 +34,7 @@ var unreached = map[string]string{
 func TestEveryPointIsInTheTable(t *testing.T) {
 	reach := regexp.MustCompile(`(?:\breach(?:Point)?|point\.Reach)\("([^"]+)"\)`)
 	var inSource []string
-	for _, world := range []string{"file", "container", "terraform", "stripe", "sqlite", "postgres", "redis"} {
+	for _, world := range []string{"file", "container", "terraform", "stripe", "sqlite", "postgres", "redis", "etcd"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join("..", "..", "activities", world), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -54,11 +54,11 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 		}))
 	}
 	var inTable []string
-	for _, at := range targets([]string{"file", "container", "terraform", "stripe", "sqlite", "postgres", "redis"}) {
+	for _, at := range targets([]string{"file", "container", "terraform", "stripe", "sqlite", "postgres", "redis", "etcd"}) {
 		world, _, _ := strings.Cut(at.Label, ".")
 		_, what, _ := strings.Cut(at.Label, ":")
 		switch { // these begin with a name that is put before them
-		case world == "file", world == "stripe", world == "sqlite", world == "postgres", world == "redis", strings.HasPrefix(at.Label, "terraform.front:"):
+		case world == "file", world == "stripe", world == "sqlite", world == "postgres", world == "redis", world == "etcd", strings.HasPrefix(at.Label, "terraform.front:"):
 			at.Label = world + ":" + what
 		}
 		inTable = append(inTable, at.Label)
@@ -74,7 +74,7 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 
 // TestATaskIsDrawnFromItsSeedAlone draws each task twice, and once from another seed.
 func TestATaskIsDrawnFromItsSeedAlone(t *testing.T) {
-	worlds := []string{"container", "file", "postgres", "redis", "sqlite", "stripe", "terraform"}
+	worlds := []string{"container", "etcd", "file", "postgres", "redis", "sqlite", "stripe", "terraform"}
 	all := targets(worlds)
 	labels := map[string]bool{}
 	for i := range all {

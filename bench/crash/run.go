@@ -26,6 +26,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/etcd/etcdtest"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
@@ -46,7 +47,7 @@ type Options struct {
 	Patience time.Duration
 	// Hosts is how many workers there are, Side how many tasks run side by side. Default to 3 and 6.
 	Hosts, Side int
-	// Worlds are those that tasks use. Defaults to file, stripe and those of container, terraform, sqlite, postgres and redis that the machine has.
+	// Worlds are those that tasks use. Defaults to file, stripe and those of container, terraform, sqlite, postgres, redis and etcd that the machine has.
 	Worlds []string
 	// Log gets a line for each task. Defaults to nowhere.
 	Log io.Writer
@@ -90,7 +91,7 @@ func (o Options) WithDefaults() Options {
 // missing says, of each world that not every machine has, why this one has not; nil where it has.
 func missing() map[string]error {
 	return map[string]error{
-		"container": hasEngine(), "terraform": hasTerraform(), "sqlite": hasSQLite(), "postgres": postgrestest.Missing(), "redis": redistest.Missing(),
+		"container": hasEngine(), "terraform": hasTerraform(), "sqlite": hasSQLite(), "postgres": postgrestest.Missing(), "redis": redistest.Missing(), "etcd": etcdtest.Missing(),
 	}
 }
 
@@ -152,6 +153,7 @@ type run struct {
 	emulator *emulator.Emulator
 	postgres *postgresServer
 	redis    *redisServer
+	etcd     *etcdServer
 	// databases are the servers of databases, by their world.
 	databases map[string]*database
 	engine    *docker.Client
@@ -222,7 +224,7 @@ func (r *run) setStage(ctx context.Context) (err error) {
 	r.closers = append(r.closers, func() error { r.client.Close(); return nil })
 	r.fleet = muster(r.Hosts, r.dir, r.Seed, &r.kills)
 	for world, set := range map[string]func(context.Context) error{
-		"stripe": r.setStripe, "container": r.setEngine, "terraform": r.setTerraform, "sqlite": r.setSQLite, "postgres": r.setPostgres, "redis": r.setRedis,
+		"stripe": r.setStripe, "container": r.setEngine, "terraform": r.setTerraform, "sqlite": r.setSQLite, "postgres": r.setPostgres, "redis": r.setRedis, "etcd": r.setEtcd,
 	} {
 		if slices.Contains(r.Worlds, world) {
 			if err := set(ctx); err != nil {
