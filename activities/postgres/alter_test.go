@@ -91,15 +91,18 @@ func TestAMigrationOfSeveralStepsIsUndoneInOrder(t *testing.T) {
 func TestWhatOthersDidToASchemaIsNotLost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ step, others, shows string }{
-		"rows in a table that was made":   {"CREATE TABLE made (id int)", "INSERT INTO made VALUES (1)", "table public.made, which the step made, has other rows"},
-		"a table that was made is gone":   {"CREATE TABLE made (id int)", "DROP TABLE made", "table public.made, which the step made, is gone"},
-		"a view on a table that was made": {"CREATE TABLE made (id int)", "CREATE VIEW v AS SELECT * FROM made", "other objects depend on it"},
-		"values in a column":              {"ALTER TABLE customer ADD age int DEFAULT 7", "UPDATE customer SET age = 3 WHERE id < 3", "2 rows of public.customer have a value in the column age"},
-		"the name is taken":               {"DROP TABLE loose", "CREATE TABLE loose (x int)", `relation "loose" already exists`},
-		"the row that others refer to":    {"TRUNCATE line", `DELETE FROM "Order" WHERE id = 3`, "the foreign key line_order_fkey would not hold"},
-		"a key that is there again":       {"TRUNCATE line", "INSERT INTO line VALUES (1, 1, 'theirs')", "cannot be put back beside what others have done since"},
-		"rows that a foreign key forbids": {"DROP TABLE line", `DELETE FROM "Order" WHERE id = 3`, "violates foreign key constraint"},
-		"the truncated table was altered": {"TRUNCATE loose", "ALTER TABLE loose DROP COLUMN b", "does not exist"},
+		"rows in a table that was made":      {"CREATE TABLE made (id int)", "INSERT INTO made VALUES (1)", "table public.made, which the step made, has other rows"},
+		"an index on a table that was made":  {"CREATE TABLE made (id int PRIMARY KEY)", "CREATE INDEX theirs ON made (id)", "index public.theirs was made since the step by somebody else"},
+		"a trigger on a table that was made": {"CREATE TABLE made (id int)", "CREATE TRIGGER theirs BEFORE UPDATE ON made EXECUTE FUNCTION suppress_redundant_updates_trigger()", "trigger theirs on public.made was made since"},
+		"an index on a column":               {"ALTER TABLE customer ADD age int UNIQUE", "CREATE INDEX theirs ON customer (age)", "index public.theirs was made since"},
+		"a table that was made is gone":      {"CREATE TABLE made (id int)", "DROP TABLE made", "table public.made, which the step made, is gone"},
+		"a view on a table that was made":    {"CREATE TABLE made (id int)", "CREATE VIEW v AS SELECT * FROM made", "other objects depend on it"},
+		"values in a column":                 {"ALTER TABLE customer ADD age int DEFAULT 7", "UPDATE customer SET age = 3 WHERE id < 3", "2 rows of public.customer have a value in the column age"},
+		"the name is taken":                  {"DROP TABLE loose", "CREATE TABLE loose (x int)", `relation "loose" already exists`},
+		"the row that others refer to":       {"TRUNCATE line", `DELETE FROM "Order" WHERE id = 3`, "the foreign key line_order_fkey would not hold"},
+		"a key that is there again":          {"TRUNCATE line", "INSERT INTO line VALUES (1, 1, 'theirs')", "cannot be put back beside what others have done since"},
+		"rows that a foreign key forbids":    {"DROP TABLE line", `DELETE FROM "Order" WHERE id = 3`, "violates foreign key constraint"},
+		"the truncated table was altered":    {"TRUNCATE loose", "ALTER TABLE loose DROP COLUMN b", "does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -113,10 +113,38 @@ func (c *connection) runUndo(a *alteration) error {
 		}
 		return nil
 	}
-	if a.Dropped != nil {
+	switch {
+	case a.Dropped != nil:
 		return c.watch(a.Dropped, undo)
+	case len(a.Made) > 0:
+		return c.guardOthers(a, undo)
 	}
 	return undo()
+}
+
+// guardOthers reports what would go with a table or a column that a statement made, and which that statement did not make.
+func (c *connection) guardOthers(a *alteration, undo func() error) error {
+	before, err := c.traits()
+	if err != nil {
+		return err
+	}
+	if err := undo(); err != nil {
+		return err
+	}
+	after, err := c.traits()
+	if err != nil {
+		return err
+	}
+	own := map[string]bool{}
+	for _, l := range a.Left {
+		own[l.Key] = true
+	}
+	for _, gone := range compareTraits(before, after).gone {
+		if gone.isBuilt() && !own[gone.Key] {
+			return newDrift(fmt.Sprintf("%s was made since the step by somebody else; it would be lost", gone.What))
+		}
+	}
+	return nil
 }
 
 // findObstacle returns what others did to that which one alteration changed, when all later ones are taken back; empty if nothing.

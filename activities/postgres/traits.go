@@ -27,6 +27,7 @@ const (
 	ofChecks     = 32
 	ofForeign    = 34
 	ofIndexes    = 36
+	ofStatistics = 37
 	ofTriggers   = 40
 	ofRules      = 42
 	ofPolicies   = 44
@@ -36,6 +37,11 @@ const (
 
 // replaces reports whether Make can take the place of another one.
 func (t trait) replaces() bool { return t.Rank == ofRoutines || t.Rank == ofViews }
+
+// isBuilt reports whether somebody makes it on purpose, and it goes with its table or column.
+func (t trait) isBuilt() bool {
+	return slices.Contains([]int{ofKeys, ofChecks, ofForeign, ofIndexes, ofStatistics, ofTriggers, ofRules, ofPolicies}, t.Rank)
+}
 
 // tightens reports whether rows have to be in a certain way for it.
 func (t trait) tightens() bool {
