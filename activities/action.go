@@ -99,6 +99,10 @@ type Change struct {
 	// Risk is the lowest possible risk of this change; Facts are the reasons.
 	Risk  Risk     `json:"risk"`
 	Facts []string `json:"facts,omitempty"`
+	// Counts are what the change does to each table or other set, as data for who decides by rules. At most MaxItems.
+	Counts []Count `json:"counts,omitempty"`
+	// Schema are the changes of a database's schema, a line each.
+	Schema []string `json:"schema,omitempty"`
 	// Ask means that this change must be approved whatever the task file says (a Terraform plan that destroys).
 	Ask bool `json:"ask,omitempty"`
 	// Unchanged means that the step has nothing to do: nobody is asked, unless the task file asks, or Ask is set.
@@ -107,6 +111,16 @@ type Change struct {
 	Keys []string `json:"keys,omitempty"`
 	// Digest covers the change and the fingerprint of its target: it differs if either does.
 	Digest Digest `json:"digest"`
+}
+
+// Count is how many items of a set come, go and change: the rows of a table, the keys of a database.
+type Count struct {
+	Of      string `json:"of"`
+	Added   int64  `json:"added"`
+	Removed int64  `json:"removed"`
+	Changed int64  `json:"changed"`
+	// Before is how many there were, or about so many; 0 where that is not known.
+	Before int64 `json:"before,omitempty"`
 }
 
 // Result is what a forward did.

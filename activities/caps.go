@@ -17,7 +17,8 @@ func capChange(c Change) Change {
 		}
 	}
 	c.Summary, c.Diff, c.Undo = headText(c.Summary, MaxSummary), HeadDiff(c.Diff, MaxDiff), headText(c.Undo, MaxText)
-	c.Losses, c.Facts, c.Keys = capList(c.Losses), capList(c.Facts), capList(c.Keys)
+	c.Losses, c.Facts, c.Keys, c.Schema = capList(c.Losses), capList(c.Facts), capList(c.Keys), capList(c.Schema)
+	c.Counts = c.Counts[:min(len(c.Counts), MaxItems)]
 	return c
 }
 

@@ -91,7 +91,7 @@ func (g *GateCarry) shorten(n int) *GateCarry {
 	short := *g
 	c := &short.View.Change
 	c.Summary, c.Diff, c.Undo = clip(c.Summary, n), activities.HeadDiff(c.Diff, n), clip(c.Undo, n)
-	c.Losses, c.Facts, c.Keys = clipAll(c.Losses, n), clipAll(c.Facts, n), clipAll(c.Keys, n)
+	c.Losses, c.Facts, c.Keys, c.Schema = clipAll(c.Losses, n), clipAll(c.Facts, n), clipAll(c.Keys, n), clipAll(c.Schema, n)
 	return &short
 }
 

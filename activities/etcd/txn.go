@@ -70,6 +70,7 @@ func (a *txnAction) Plan(ctx context.Context, e activities.Entry, s activities.S
 	made := activities.Change{
 		Summary: f.name + ": " + summarize(countChanges(changes)), Diff: f.showChanges(changes), Strategy: activities.Transaction, Undo: txnSpec.Undo,
 		Risk: activities.Medium, Unchanged: true, Keys: []string{keyPrefix + f.name}, Digest: digest,
+		Counts: keyvalue.CountsOf(countChanges(changes)),
 	}
 	var names, onLease []string
 	for _, k := range changes {

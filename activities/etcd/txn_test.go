@@ -23,6 +23,7 @@ func TestPlanShowsWhatEachKeyLosesAndGains(t *testing.T) {
 	require.Equal(t, "main: keys: 1 come, 3 go, 1 change", c.Summary)
 	require.Equal(t, "\"held\"\n- \"1\" on lease "+fmt.Sprintf("%x", int64(lease))+"\n\"made\"\n+ \"x\"\n\"name\"\n- \"old name\"\n+ \"new\"\n\"tmp/1\"\n- \"x\"\n\"tmp/2\"\n- \"\"\n", c.Diff)
 	require.Equal(t, []string{"it changes 6 keys: c, held, made, name, tmp/1, tmp/2", "on a lease, and back only while it lives: held"}, c.Facts)
+	require.Equal(t, []activities.Count{{Of: "keys", Added: 1, Removed: 3, Changed: 1}}, c.Counts)
 	require.Equal(t, before, d.dump())
 	require.False(t, c.Unchanged)
 	r := s.apply()

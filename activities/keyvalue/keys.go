@@ -61,6 +61,14 @@ func CountChanges(came, went, changed int) string {
 	return fmt.Sprintf("keys: %d come, %d go, %d change", came, went, changed)
 }
 
+// CountsOf are the numbers of keys that come, that go and that change, as a plan has them; none where no key does.
+func CountsOf(n [3]int) []activities.Count {
+	if n == [3]int{} {
+		return nil
+	}
+	return []activities.Count{{Of: "keys", Added: int64(n[0]), Removed: int64(n[1]), Changed: int64(n[2])}}
+}
+
 // JoinSome joins names, but not more than a reader takes in.
 func JoinSome(names []string) string {
 	if len(names) > ShownItems {

@@ -132,6 +132,7 @@ func TestThePlanOfADropShowsWhatGoes(t *testing.T) {
 	require.True(t, c.Ask)
 	require.False(t, d.exec("CREATE TABLE made (id int)").plan().Ask)
 	require.Contains(t, c.Facts, `schema: it drops table public."Order"`)
+	require.Contains(t, c.Schema, `drops table public."Order"`)
 	require.Contains(t, c.Diff, "- id=1 customer=1 total=1 twice=2\n")
 	require.Contains(t, c.Diff, "  ... and 10 more\n")
 	s := d.exec("TRUNCATE loose")

@@ -111,6 +111,7 @@ func TestThePlanShowsRowsSideBySideAndMasksWhatIsSensitive(t *testing.T) {
 	require.NotContains(t, c.Diff, "known")
 	require.Contains(t, c.Facts, "statements 1: UPDATE without WHERE")
 	require.Contains(t, c.Facts, "table public.person: 40 rows")
+	require.Equal(t, []activities.Count{{Of: "public.person", Changed: 40}, {Of: "public.team", Added: 1, Removed: 1}}, c.Counts)
 	require.Contains(t, c.Facts[len(c.Facts)-1], "public.person, public.team", "the first step says that it prepares tables")
 	for _, sql := range []string{"UPDATE person SET id = NULL WHERE id = 1", "UPDATE person SET team = secret::int WHERE id = 1"} {
 		failing := d.exec(sql)

@@ -84,6 +84,12 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		Risk: activities.Medium, Unchanged: did.events == 0 && did.alterations == nil, Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, statements, did),
 		Facts: facts(statements, did),
 	}
+	for _, a := range did.alterations {
+		change.Schema = append(change.Schema, a.Does)
+	}
+	for _, t := range did.tables {
+		change.Counts = append(change.Counts, activities.Count{Of: t.name(), Added: t.Came, Removed: t.Went, Changed: t.Changed, Before: t.Total})
+	}
 	if did.alterations != nil {
 		change.Risk = activities.High
 		change.Ask = slices.ContainsFunc(did.alterations, func(a *alteration) bool { return a.Held != nil }) // it destroys

@@ -43,19 +43,24 @@ func (k keyChange) isUnchanged() bool {
 }
 
 func summarize(changes []keyChange) string {
-	var came, went, changed int
+	n := countChanges(changes)
+	return keyvalue.CountChanges(n[0], n[1], n[2])
+}
+
+// countChanges counts the keys that come, that go and that change.
+func countChanges(changes []keyChange) (n [3]int) {
 	for _, k := range changes {
 		switch {
 		case k.isUnchanged():
 		case k.before.kind == "none":
-			came++
+			n[0]++
 		case k.after.kind == "none":
-			went++
+			n[1]++
 		default:
-			changed++
+			n[2]++
 		}
 	}
-	return keyvalue.CountChanges(came, went, changed)
+	return n
 }
 
 // showKeys shows keys that change, each with what goes and what comes.

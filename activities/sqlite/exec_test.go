@@ -274,6 +274,7 @@ func TestThePlanShowsRows(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, b.path+": log: 2 rows come; person: 3 rows go, 1 row changes; team: 1 row goes", change.Summary)
 	require.Equal(t, []string{"log: 2 rows come, of 3 rows", "person: 3 rows go, 1 row changes, of 5 rows", "team: 1 row goes, of 3 rows"}, change.Facts)
+	require.Equal(t, []activities.Count{{Of: "log", Added: 2, Before: 3}, {Of: "person", Removed: 3, Changed: 1, Before: 5}, {Of: "team", Removed: 1, Before: 3}}, change.Counts)
 	require.Equal(t, `+ log rowid=4 line='Ann -> Anna'
 + log rowid=5 line=x'ff'
 ~ person rowid=1 name='Ann' -> 'Anna'

@@ -155,6 +155,7 @@ func (c *call) describe(d *database, e *effect) (change activities.Change, err e
 		}
 		had := left - t.come + t.gone
 		change.Facts = append(change.Facts, fmt.Sprintf("%s: %s, of %s", name, t, countOf(had, "row")))
+		change.Counts = append(change.Counts, activities.Count{Of: name, Added: t.come, Removed: t.gone, Changed: t.changed, Before: had})
 	}
 	shown, all := "", int64(0)
 	err = e.store.each(func(i images) error {

@@ -68,15 +68,17 @@ type Park struct {
 
 // Change is what a step would do.
 type Change struct {
-	Summary string   `json:"summary,omitempty"`
-	Diff    string   `json:"diff,omitempty"`
-	Risk    string   `json:"risk,omitempty"`
-	Facts   []string `json:"facts,omitempty" jsonschema:"reasons of the risk"`
-	Undo    string   `json:"undo,omitempty" jsonschema:"how it would be undone"`
-	Losses  []string `json:"losses,omitempty" jsonschema:"what an undo would not bring back"`
-	Asks    string   `json:"asks,omitempty" jsonschema:"why a person would be asked"`
-	Refused string   `json:"refused,omitempty" jsonschema:"why it would be refused"`
-	Unknown string   `json:"unknown,omitempty" jsonschema:"why it cannot be known yet"`
+	Summary string             `json:"summary,omitempty"`
+	Diff    string             `json:"diff,omitempty"`
+	Risk    string             `json:"risk,omitempty"`
+	Facts   []string           `json:"facts,omitempty" jsonschema:"reasons of the risk"`
+	Counts  []activities.Count `json:"counts,omitempty" jsonschema:"what it does to each table or other set"`
+	Schema  []string           `json:"schema,omitempty" jsonschema:"what it changes in a database's schema"`
+	Undo    string             `json:"undo,omitempty" jsonschema:"how it would be undone"`
+	Losses  []string           `json:"losses,omitempty" jsonschema:"what an undo would not bring back"`
+	Asks    string             `json:"asks,omitempty" jsonschema:"why a person would be asked"`
+	Refused string             `json:"refused,omitempty" jsonschema:"why it would be refused"`
+	Unknown string             `json:"unknown,omitempty" jsonschema:"why it cannot be known yet"`
 }
 
 // Undone is what became of an undo, by what was observed.
@@ -158,7 +160,7 @@ func parkOf(p *workflows.ParkView) *Park {
 }
 
 func changeOf(c activities.Change) Change {
-	return Change{Summary: c.Summary, Diff: c.Diff, Risk: string(c.Risk), Facts: c.Facts, Undo: c.Undo, Losses: c.Losses}
+	return Change{Summary: c.Summary, Diff: c.Diff, Risk: string(c.Risk), Facts: c.Facts, Counts: c.Counts, Schema: c.Schema, Undo: c.Undo, Losses: c.Losses}
 }
 
 func undoneOf(reports []compensations.StepReport) []Undone {
