@@ -21,7 +21,7 @@ type alteration struct {
 	Made []made `json:"made,omitempty"`
 	// Emptied are the tables that it truncated.
 	Emptied []emptied `json:"emptied,omitempty"`
-	// Held are tables that stand in a schema of ours until the record is released, with the rows that went.
+	// Held are things that stand in a schema of ours until the record is released: tables with the rows that went, and others.
 	Held []held `json:"held,omitempty"`
 	// Left are the traits that it changed, as it left them: another one is drift.
 	Left []left `json:"left,omitempty"`
@@ -47,13 +47,17 @@ type made struct {
 	Content *string `json:"content"`
 }
 
-// held is a table of ours.
+// held is a thing in a schema of ours.
 type held struct {
-	Name string `json:"name"` // quoted
-	Of   string `json:"of"`   // as people know it
+	Kind string `json:"kind,omitempty"` // empty: a table
+	Name string `json:"name"`           // quoted
+	Of   string `json:"of"`             // as people know it
 
 	schema, table string // the same, not quoted
 }
+
+// hasRows reports whether it is a table.
+func (h held) hasRows() bool { return h.Kind == "" }
 
 // isAlteration reports whether a statement with these words changes the schema, or truncates.
 func isAlteration(words []string) bool {
@@ -159,8 +163,8 @@ func (t *trial) perform(words []string, was string) (a *alteration, err error) {
 	switch {
 	case words[0] == "truncate":
 		a, err = t.truncate()
-	case words[0] == "drop" && slices.Contains(moved, words[1]):
-		a, err = t.moveAway()
+	case words[0] == "drop" && movedKinds[words[1]] != "":
+		a, err = t.moveAway(movedKinds[words[1]])
 	case words[0] == "alter" && words[1] == "table" && slices.Contains(words, "drop"):
 		a, err = t.dropColumns()
 	default:
@@ -334,8 +338,6 @@ func (t *trial) alterInPlace() (*alteration, error) {
 }
 
 // dropOrder is the order in which things are dropped that one statement has made: what goes with another is gone by then.
-var moved = []string{"table"}
-
 var dropOrder = []string{"MATERIALIZED VIEW", "VIEW", "COLUMN", "CONSTRAINT", "TABLE", "INDEX", "SEQUENCE", "ROUTINE", "DOMAIN", "TYPE", "SCHEMA"}
 
 // implied are things that come with others.

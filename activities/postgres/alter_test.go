@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
@@ -155,6 +157,32 @@ func TestWhatIsHeldGoesWithItsRecord(t *testing.T) {
 	require.NoError(t, s.action.Release(t.Context(), s.entry))
 	require.Equal(t, "0", count())
 	d.run(`DELETE FROM customer`)
+}
+
+// TestASchemaThatIsHeldTakesNothingOfOthersAlong: a table of somebody else has come to use a type of a schema that was dropped.
+func TestASchemaThatIsHeldTakesNothingOfOthersAlong(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, shop, "CREATE SCHEMA old; CREATE TYPE old.mood AS ENUM ('good'); CREATE FUNCTION old.f() RETURNS old.mood LANGUAGE sql AS $$ SELECT 'good'::old.mood $$")
+	s := d.exec("DROP SCHEMA old CASCADE")
+	s.apply()
+	held := d.value("SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname LIKE 'unwind\\_%'")
+	d.run("CREATE TABLE theirs (how " + held + ".mood)")
+	theirs := d.wholeDump()
+	require.ErrorContains(t, s.action.Release(t.Context(), s.entry), "the column how depends on what is kept in "+held)
+	require.Equal(t, theirs, d.wholeDump())
+	d.run("DROP TABLE theirs")
+	require.NoError(t, s.action.Release(t.Context(), s.entry))
+	require.Equal(t, "0", d.value("SELECT count(*) FROM pg_namespace WHERE nspname IN ('old', '"+strings.ReplaceAll(held, `"`, "")+"')"))
+}
+
+// TestASchemaIsDroppedWithNothingBesideIt: what the real statement would drop elsewhere cannot be moved along.
+func TestASchemaIsDroppedWithNothingBesideIt(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, shop, "CREATE SCHEMA old; CREATE TABLE old.log (id int); CREATE VIEW logged AS SELECT id FROM old.log; CREATE SCHEMA other")
+	d.exec("DROP SCHEMA old CASCADE").refused("it drops the view public.logged too")
+	d.exec("DROP SCHEMA old, other CASCADE").refused("write a statement for each")
+	d.limit(postgres.Database{Deny: []string{"old.*"}})
+	d.exec("DROP VIEW logged", "DROP SCHEMA old CASCADE").refused("old.log: this worker's config denies it")
 }
 
 // TestWhatOthersDoToTheSchemaMeanwhileIsTheirs: a statement waits, and somebody else makes a table and rewrites another.

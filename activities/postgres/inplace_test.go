@@ -22,6 +22,8 @@ const office = `CREATE SCHEMA hr; CREATE TABLE hr.team (id int PRIMARY KEY, name
 	CREATE VIEW adult WITH (security_barrier = true) AS SELECT id, mail FROM person WHERE age > 17 WITH CASCADED CHECK OPTION; COMMENT ON VIEW adult IS 'grown up'; GRANT SELECT, UPDATE (mail) ON adult TO PUBLIC;
 	CREATE VIEW adult_mail AS SELECT mail FROM adult; ALTER VIEW adult ALTER mail SET DEFAULT 'm'; CREATE RULE quiet AS ON DELETE TO adult DO INSTEAD NOTHING;
 	CREATE POLICY mine ON hr.team FOR SELECT TO PUBLIC USING (id > 0); GRANT SELECT ON person TO PUBLIC; GRANT SELECT ON person TO postgres WITH GRANT OPTION; GRANT UPDATE (age), SELECT (mail) ON person TO PUBLIC;
+	CREATE TYPE mood AS ENUM ('b', 'a'); COMMENT ON TYPE mood IS 'm'; CREATE DOMAIN short AS text DEFAULT 'd' CHECK (length(value) < 9); CREATE TYPE both_of AS (a int, b mood); CREATE TABLE hr.log (at mood, n serial);
+	CREATE MATERIALIZED VIEW ids AS SELECT id FROM person; CREATE UNIQUE INDEX by_id ON ids (id); GRANT SELECT ON ids TO PUBLIC; INSERT INTO hr.log VALUES ('a'); SELECT nextval('hr.numbers');
 	INSERT INTO hr.team VALUES (1, 'a'); INSERT INTO person SELECT g, 'm' || g, g, 1, NULL FROM generate_series(1, 30) g`
 
 // TestStatementsThatChangeTheSchemaInPlaceAreUndoneExactly compares whole dumps, with the schema.
@@ -47,6 +49,9 @@ func TestStatementsThatChangeTheSchemaInPlaceAreUndoneExactly(t *testing.T) {
 		"ALTER TABLE person ENABLE TRIGGER touched; DROP TRIGGER touched ON person":                                                    "changes whether trigger touched on public.person runs",
 		"CREATE TRIGGER another AFTER INSERT ON person EXECUTE FUNCTION touch()":                                                       "sets trigger another on public.person",
 		"DROP RULE quiet ON adult; CREATE RULE loud AS ON DELETE TO adult DO INSTEAD SELECT 1":                                         "drops rule quiet on public.adult",
+		"DROP SEQUENCE hr.numbers; DROP DOMAIN short":                                                                                  "drops sequence hr.numbers; drops domain public.short",
+		"DROP TYPE both_of; DROP MATERIALIZED VIEW ids":                                                                                "drops type public.both_of; drops materialized view public.ids",
+		"DROP SCHEMA hr CASCADE; CREATE SCHEMA hr; CREATE TABLE hr.team (x int)":                                                       "drops schema hr with table hr.",
 		"DROP INDEX person_age, one_mail; DROP STATISTICS hr.st":                                                                       "drops index public.one_mail, index public.person_age",
 		"CREATE OR REPLACE VIEW adult_mail AS SELECT mail, id FROM adult WHERE id > 3":                                                 "changes view public.adult_mail",
 		"CREATE OR REPLACE VIEW adult AS SELECT id, mail FROM person":                                                                  "changes view public.adult",

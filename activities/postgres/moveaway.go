@@ -2,14 +2,20 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// moveAway runs a DROP TABLE as a move into a schema of ours, where the tables stay as they are until the record is released: with rows,
-// indexes, sequences, privileges and comments. What the real statement would drop is found out by running it, and rolled back.
-func (t *trial) moveAway() (*alteration, error) {
+// movedKinds are the kinds of things that a DROP moves away, by the word that follows it: they hold rows, or are known to others by an id.
+var movedKinds = map[string]string{
+	"table": "TABLE", "materialized": "MATERIALIZED VIEW", "sequence": "SEQUENCE", "type": "TYPE", "domain": "DOMAIN", "schema": "SCHEMA",
+}
+
+// moveAway runs a DROP as a move into a schema of ours, where all stays as it is until the record is released: rows, indexes, positions of
+// sequences, privileges and comments. What the real statement would drop is found out by running it, and rolled back.
+func (t *trial) moveAway(kind string) (*alteration, error) {
 	before, err := t.objects()
 	if err != nil {
 		return nil, err
@@ -30,13 +36,11 @@ func (t *trial) moveAway() (*alteration, error) {
 	}); err != nil {
 		return nil, err
 	}
-	tables, err := t.tablesIn(gone)
-	if err != nil || len(tables) == 0 { // IF EXISTS
+	things, err := t.thingsIn(gone, kind)
+	if err != nil || len(things) == 0 { // IF EXISTS
 		return nil, err
 	}
-	if err := t.run("CREATE SCHEMA " + t.holding()); err != nil {
-		return nil, fmt.Errorf("the schema that holds dropped tables cannot be made; grant CREATE on the database to the worker's role: %w", err)
-	}
+	tables := slices.DeleteFunc(gone, func(o object) bool { return o.Kind != "TABLE" })
 	keys, err := t.foreignKeysBetween(tables)
 	if err != nil {
 		return nil, err
@@ -47,60 +51,113 @@ func (t *trial) moveAway() (*alteration, error) {
 			return nil, err
 		}
 	}
-	for _, table := range tables {
-		if err := t.takeAway(&a, table); err != nil {
-			return nil, err
-		}
+	if kind == "SCHEMA" {
+		err = t.renameAway(&a, things[0], tables)
+	} else {
+		err = t.takeAllAway(&a, things)
 	}
-	a.Undo = append(a.Undo, "DROP SCHEMA "+t.holding())
+	if err != nil {
+		return nil, err
+	}
 	for _, k := range keys {
 		a.Undo = append(a.Undo, fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", k.Table, k.Name, k.Definition))
 	}
 	is, err := t.describe()
 	if err == nil && is != dropped {
-		err = t.noInverse("moved out of the way, the tables would leave: " + firstDifference(is, dropped))
+		err = t.noInverse("moved out of the way, it would leave: " + firstDifference(is, dropped))
 	}
 	return &a, err
 }
 
-// takeAway moves one table into the schema of ours.
-func (t *trial) takeAway(a *alteration, table object) error {
-	if err := t.checkAffected(table.OID, table.Name); err != nil {
-		return err
+// renameAway makes a schema one of ours, with all that it has.
+func (t *trial) renameAway(a *alteration, schema object, tables []object) error {
+	for _, table := range tables {
+		if err := t.hold(a, table); err != nil {
+			return err
+		}
 	}
-	var schema, name string
-	if err := t.scan("SELECT nspname::text, relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = $1", []any{table.OID}, &schema, &name); err != nil {
-		return err
+	a.Does = strings.TrimSuffix("drops schema "+schema.Name+" with "+a.Does, " with ")
+	a.Undo = []string{fmt.Sprintf("ALTER SCHEMA %s RENAME TO %s", t.holding(), schema.Name)}
+	if err := t.run(fmt.Sprintf("ALTER SCHEMA %s RENAME TO %s", schema.Name, t.holding())); err != nil {
+		return fmt.Errorf("a dropped schema cannot be kept; it must belong to the worker's role, which needs CREATE on the database: %w", err)
 	}
-	if err := t.run(fmt.Sprintf("ALTER TABLE %s SET SCHEMA %s", table.Name, t.holding())); err != nil {
-		return err
-	}
-	moved := held{Name: t.holding() + "." + quote(name), Of: table.Name, schema: schema, table: name}
-	a.Held = append(a.Held, moved)
-	a.Undo = append(a.Undo, fmt.Sprintf("ALTER TABLE %s SET SCHEMA %s", moved.Name, quote(schema)))
-	a.Does = strings.TrimPrefix(a.Does+", drops table "+table.Name, ", ")
 	return nil
 }
 
-// tablesIn are the tables among things that a statement drops. It refuses what cannot be moved.
-func (t *trial) tablesIn(gone []object) (tables []object, err error) {
-	var ids []uint32
-	for _, o := range gone {
-		switch o.Kind {
-		case "TABLE":
-			tables, ids = append(tables, o), append(ids, o.OID)
-		case "VIEW", "MATERIALIZED VIEW", "ROUTINE", "DOMAIN", "TYPE", "SCHEMA":
-			return nil, t.noInverse(fmt.Sprintf("it drops the %s %s too", strings.ToLower(o.Kind), o.Name))
+// takeAllAway moves things into a schema of ours.
+func (t *trial) takeAllAway(a *alteration, things []object) error {
+	if err := t.run("CREATE SCHEMA " + t.holding()); err != nil {
+		return fmt.Errorf("the schema that holds what is dropped cannot be made; grant CREATE on the database to the worker's role: %w", err)
+	}
+	for _, each := range things {
+		if err := t.hold(a, each); err != nil {
+			return err
+		}
+		last := a.Held[len(a.Held)-1]
+		if err := t.run(fmt.Sprintf("ALTER %s %s SET SCHEMA %s", each.Kind, each.Name, t.holding())); err != nil {
+			return err
+		}
+		a.Undo = append(a.Undo, fmt.Sprintf("ALTER %s %s SET SCHEMA %s", each.Kind, last.Name, quote(last.schema)))
+	}
+	a.Does = "drops " + a.Does
+	a.Undo = append(a.Undo, "DROP SCHEMA "+t.holding())
+	return nil
+}
+
+// hold notes where a thing will be, before it moves.
+func (t *trial) hold(a *alteration, o object) error {
+	if o.Kind == "TABLE" {
+		if err := t.checkAffected(o.OID, o.Name); err != nil {
+			return err
 		}
 	}
+	h := held{Of: o.Name}
+	if o.Kind != "TABLE" {
+		h.Kind = o.Kind
+	}
+	if err := t.scan(`SELECT nspname::text, name::text FROM (SELECT 'pg_class'::regclass::oid, oid, relname, relnamespace FROM pg_class UNION ALL
+		SELECT 'pg_type'::regclass::oid, oid, typname, typnamespace FROM pg_type) x(class, id, name, schema) JOIN pg_namespace n ON n.oid = schema WHERE class = $1 AND id = $2`,
+		[]any{o.Class, o.OID}, &h.schema, &h.table); err != nil {
+		return err
+	}
+	h.Name = t.holding() + "." + quote(h.table)
+	a.Held = append(a.Held, h)
+	a.Does = strings.TrimPrefix(a.Does+", "+strings.ToLower(o.Kind)+" "+o.Name, ", ")
+	return nil
+}
+
+// thingsIn are those among the things that a statement drops which have to be moved. It refuses what cannot be moved.
+func (t *trial) thingsIn(gone []object, kind string) (things []object, err error) {
+	var tables []uint32
+	for _, o := range gone {
+		if o.Kind == kind {
+			things = append(things, o)
+			tables = append(tables, o.OID)
+		}
+	}
+	if kind == "SCHEMA" && len(things) > 1 {
+		return nil, t.noInverse("it drops several schemas; write a statement for each")
+	}
+	for _, o := range gone {
+		switch o.Kind {
+		case kind:
+		case "TABLE", "VIEW", "MATERIALIZED VIEW", "ROUTINE", "DOMAIN", "TYPE", "SCHEMA":
+			if kind != "SCHEMA" || !o.isIn(things[0].Name) {
+				return nil, t.noInverse(fmt.Sprintf("it drops the %s %s too", strings.ToLower(o.Kind), o.Name))
+			}
+		}
+	}
+	if kind != "TABLE" {
+		return things, nil
+	}
 	var related bool
-	if err := t.scan("SELECT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = ANY($1::oid[]) OR inhparent = ANY($1::oid[]))", []any{ids}, &related); err != nil {
+	if err := t.scan("SELECT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = ANY($1::oid[]) OR inhparent = ANY($1::oid[]))", []any{tables}, &related); err != nil {
 		return nil, err
 	}
 	if related {
 		return nil, t.noInverse("a partition, or a table that others inherit from, cannot be moved out of the way")
 	}
-	return tables, nil
+	return things, nil
 }
 
 // keptKey is a foreign key that does not move with a table.

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,7 +22,7 @@ func (c *connection) findLost(all []*alteration) (problem string, err error) {
 		}
 		for _, h := range a.Held {
 			var there bool
-			if err := c.scan("SELECT to_regclass($1) IS NOT NULL", []any{h.Name}, &there); err != nil {
+			if err := c.scan("SELECT CASE WHEN $2 IN ('TYPE', 'DOMAIN') THEN to_regtype($1) IS NOT NULL ELSE to_regclass($1) IS NOT NULL END", []any{h.Name, h.Kind}, &there); err != nil {
 				return "", err
 			}
 			if !there {
@@ -200,28 +201,28 @@ func (c *connection) checkRefilled(e emptied) error {
 	return nil
 }
 
-// dropHeld drops what a record holds in schemas of ours: never anything that others have made there, or that depends on it.
+// dropHeld drops what a record holds in schemas of ours: never anything that others have made elsewhere and that depends on it.
 func (c *connection) dropHeld(n int64) error {
-	pattern := fmt.Sprintf("^unwind_%d_[0-9]+$", n)
-	tables, err := collect(c, pgx.RowTo[string], "SELECT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname ~ $1 AND relkind = 'r'", pattern)
-	if err != nil {
-		return err
-	}
-	if len(tables) > 0 {
-		if err := c.run("DROP TABLE " + strings.Join(tables, ", ")); err != nil {
-			return err
-		}
-	}
-	sequences, err := collect(c, pgx.RowTo[string], "SELECT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname ~ $1 AND relkind = 'S'", pattern)
-	if err == nil && len(sequences) > 0 {
-		err = c.run("DROP SEQUENCE " + strings.Join(sequences, ", "))
-	}
-	if err != nil {
-		return err
-	}
-	schemas, err := collect(c, pgx.RowTo[string], "SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname ~ $1", pattern)
+	schemas, err := collect(c, pgx.RowTo[string], "SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname ~ $1", fmt.Sprintf("^unwind_%d_[0-9]+$", n))
 	if err != nil || len(schemas) == 0 {
 		return err
 	}
-	return c.run("DROP SCHEMA " + strings.Join(schemas, ", "))
+	before, err := c.objects()
+	if err != nil {
+		return err
+	}
+	if err := c.run("DROP SCHEMA " + strings.Join(schemas, ", ") + " CASCADE"); err != nil {
+		return err
+	}
+	after, err := c.objects()
+	if err != nil {
+		return err
+	}
+	for _, o := range lacking(before, after) {
+		if !slices.ContainsFunc(schemas, o.isIn) {
+			return refused("database %s: the %s %s depends on what is kept in %s for an undo, which is no longer needed; nothing was dropped; drop it first, or let it use something else",
+				c.name, cmp.Or(strings.ToLower(o.Kind), "object"), o.Name, strings.Join(schemas, ", "))
+		}
+	}
+	return nil
 }

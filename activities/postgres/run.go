@@ -310,6 +310,9 @@ func (c *connection) fingerprint(n int64, did *change) error {
 	for _, a := range did.alterations {
 		a.rows = nil
 		for _, h := range a.Held {
+			if !h.hasRows() {
+				continue
+			}
 			content, err := c.digestRows(h.Name)
 			if err != nil {
 				return err

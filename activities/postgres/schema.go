@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -54,6 +55,11 @@ type object struct {
 	Name  string // as DROP takes it
 	Table string // of a column or constraint
 	Ours  bool   // the current transaction has written its row of the catalog
+}
+
+// isIn reports whether it is a schema, or in it.
+func (o object) isIn(schema string) bool {
+	return o.Kind == "SCHEMA" && o.Name == schema || strings.HasPrefix(cmp.Or(o.Table, o.Name), schema+".")
 }
 
 // ours is the condition that the current transaction, or a savepoint of it, has written a row x of a catalog, and not another one that has

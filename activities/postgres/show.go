@@ -42,6 +42,9 @@ func (c *connection) show(n int64, did *change) (string, error) {
 func (c *connection) showAlteration(b *strings.Builder, a *alteration) error {
 	fmt.Fprintf(b, "%s\n", a.Does)
 	for _, h := range a.Held {
+		if !h.hasRows() {
+			continue
+		}
 		var id uint32
 		if err := c.scan("SELECT to_regclass($1)::oid", []any{h.Name}, &id); err != nil {
 			return err
