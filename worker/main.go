@@ -150,7 +150,7 @@ func read(file string, flags host.Config) (config host.Config, err error) {
 		if file != "" {
 			where = file
 		}
-		return config, fmt.Errorf("%s: it opens no world, so the worker could do nothing; write file:, container:, terraform:, sqlite:, postgres:, redis:, etcd: or stripe: "+
+		return config, fmt.Errorf("%s: it opens no world, so the worker could do nothing; write file:, container:, terraform:, sqlite:, postgres:, redis:, etcd:, mcp: or stripe: "+
 			"into a config file, and name that with --config or UNWIND_CONFIG", where)
 	}
 	return config, nil

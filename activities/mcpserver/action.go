@@ -94,9 +94,12 @@ type prepared struct {
 	inverse    *Inverse
 }
 
-// prepare looks at what the call would change, and chooses its inverse.
-func (a *action) prepare(ctx context.Context, with json.RawMessage) (*prepared, error) {
-	p, err := readParams(ctx, with)
+// prepare looks at what the call of a step would change, and chooses its inverse.
+func (a *action) prepare(ctx context.Context, token string, s activities.Step) (*prepared, error) {
+	if activities.MaskerFrom(ctx).String(string(s.With)) != string(s.With) {
+		return nil, activities.Errorf(activities.Refused, "arguments: they hold a secret, which the journal would keep; give it to the server in its environment")
+	}
+	p, err := decodeCall(s)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +112,7 @@ func (a *action) prepare(ctx context.Context, with json.RawMessage) (*prepared, 
 	}
 	it := &prepared{connection: c, params: p, declared: a.Servers[p.Server].Declarations.Tools[p.Tool]}
 	if l := it.declared.Look; l != nil && !l.isOfResult() {
-		seen, err := c.look(ctx, *l, values{"arguments": p.Arguments})
+		seen, err := c.look(ctx, token, *l, values{"arguments": p.Arguments})
 		if err != nil {
 			return nil, fmt.Errorf("before %s: %w", p.Tool, err)
 		}
@@ -128,14 +131,17 @@ func (a *action) prepare(ctx context.Context, with json.RawMessage) (*prepared, 
 		"tool: no undo of %s of server %s is declared for this case (undo[].when); declare one, or call it with %s", p.Tool, p.Server, irreversible)
 }
 
-func readParams(ctx context.Context, with json.RawMessage) (p params, err error) {
-	if activities.MaskerFrom(ctx).String(string(with)) != string(with) {
-		return p, activities.Errorf(activities.Refused, "arguments: they hold a secret, which the journal would keep; give it to the server in its environment")
+// decodeCall reads the call of a step, with numbers as they are written. It refuses checks that no call can have.
+func decodeCall(s activities.Step) (p params, err error) {
+	for i, check := range s.Checks {
+		if check.When == activities.Staged {
+			return p, activities.Errorf(activities.Refused, "check[%d]: when: staged; a call of a tool cannot be looked at before it is made: use live", i)
+		}
 	}
-	if p, err = activities.DecodeParams[params](with); err != nil {
+	if p, err = activities.DecodeParams[params](s.With); err != nil {
 		return p, err
 	}
-	if err := decodeExactly(with, &p); err != nil {
+	if err := decodeExactly(s.With, &p); err != nil {
 		return p, activities.Errorf(activities.Refused, "parameters: %v", err)
 	}
 	if p.Arguments == nil {
@@ -144,8 +150,8 @@ func readParams(ctx context.Context, with json.RawMessage) (p params, err error)
 	return p, nil
 }
 
-// look reads what a call changes.
-func (c *connection) look(ctx context.Context, l Look, v values) (sight, error) {
+// look reads what the call of a token changes.
+func (c *connection) look(ctx context.Context, token string, l Look, v values) (sight, error) {
 	arguments, err := v.fill(l.With)
 	if err != nil {
 		return sight{}, fmt.Errorf("look: %w", err)
@@ -153,7 +159,7 @@ func (c *connection) look(ctx context.Context, l Look, v values) (sight, error) 
 	if arguments == nil || len(l.With) == 0 {
 		arguments = map[string]any{}
 	}
-	a, err := c.call(ctx, "", l.Tool, arguments)
+	a, err := c.call(ctx, token, l.Tool, arguments)
 	if err != nil {
 		return sight{}, err
 	}
@@ -201,7 +207,7 @@ func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 	if err := a.journal.Check(e.Place.Journal); err != nil {
 		return activities.Change{}, err
 	}
-	it, err := a.prepare(ctx, s.With)
+	it, err := a.prepare(ctx, e.Token, s)
 	if err != nil {
 		return activities.Change{}, err
 	}

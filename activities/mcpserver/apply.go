@@ -61,11 +61,6 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	if err := o.token.CheckOpen(); err != nil {
 		return none, err
 	}
-	for _, c := range s.Checks {
-		if c.When == activities.Staged {
-			return none, activities.Errorf(activities.Refused, "check: when: staged; a call of a tool cannot be looked at before it is made: use live")
-		}
-	}
 	rec, answer, err := o.callOnce(ctx, s, want)
 	if err != nil {
 		return none, err
@@ -140,7 +135,7 @@ func (o *one) callOnce(ctx context.Context, s activities.Step, want activities.D
 
 // makeRecord looks, and makes the record: with it, the server that runs is claimed for the call.
 func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities.Digest) (rec record, c *connection, err error) {
-	it, err := o.prepare(ctx, s.With)
+	it, err := o.prepare(ctx, o.entry.Token, s)
 	if err != nil {
 		return rec, nil, err
 	}
@@ -180,7 +175,7 @@ func (o *one) retry(ctx context.Context, rec record) (c *connection, answer Answ
 	if c, err = o.connect(ctx, rec.Server); err != nil {
 		return nil, answer, err
 	}
-	now, err := c.look(ctx, *rec.Declared.Look, rec.values())
+	now, err := c.look(ctx, o.entry.Token, *rec.Declared.Look, rec.values())
 	if err != nil {
 		return nil, answer, err
 	}
@@ -200,15 +195,22 @@ func (o *one) retry(ctx context.Context, rec record) (c *connection, answer Answ
 
 // endCalls ends every server that a call of this token may still be written to, or worked at, and counts them.
 func (o *one) endCalls(ctx context.Context, rec record) (n int, err error) {
-	by := rec.claim
-	for n = 1; ; n++ {
-		if err := by.By.EndSession(ctx); err != nil {
-			return n, err
+	claims, err := o.listClaims(rec)
+	for _, each := range claims {
+		err = errors.Join(err, each.By.EndSession(ctx))
+	}
+	return len(claims), err
+}
+
+// listClaims are the servers that were claimed for the call. After the fate is decided, nothing is written to one that is claimed later.
+func (o *one) listClaims(rec record) ([]claim, error) {
+	all := []claim{rec.claim}
+	for {
+		var next claim
+		if found, err := o.token.Read(o.callName(len(all)+1), &next); err != nil || !found {
+			return all, err
 		}
-		found, err := o.token.Read(o.callName(n+1), &by)
-		if err != nil || !found {
-			return n, err
-		}
+		all = append(all, next)
 	}
 }
 
@@ -223,7 +225,7 @@ func (o *one) lookAfter(ctx context.Context, rec record, answer Answer) (*sight,
 		if err != nil {
 			return nil, err
 		}
-		seen, err := c.look(ctx, *l, rec.valuesWith(answer))
+		seen, err := c.look(ctx, o.entry.Token, *l, rec.valuesWith(answer))
 		if err != nil {
 			return nil, fmt.Errorf("after %s: %w", rec.Tool, err)
 		}

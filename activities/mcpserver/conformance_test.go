@@ -101,8 +101,7 @@ func open(dir string) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	w, err := mcpserver.New(c)
-	return w.World, err
+	return mcpserver.New(c)
 }
 
 func manifest(t testing.TB, dir string) string {

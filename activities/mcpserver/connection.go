@@ -34,21 +34,22 @@ type connection struct {
 	id    process.Identity
 	wire  sdk.Connection
 	tools map[string]*sdk.Tool
-	// listed are the tools as the server lists them.
-	listed []json.RawMessage
+	// exited is closed when the process has ended and was waited for.
+	exited chan struct{}
 
 	mu        sync.Mutex
 	last      int64
 	waiting   map[int64]chan Answer
 	unsettled map[string]int // by token: calls that are sent and not answered
+	isSilent  bool           // a request was given up on at its deadline, and nothing was answered since
 	ended     chan struct{}
 	why       error
 }
 
 var errEnded = errors.New("the server has ended")
 
-// connect starts a server. It does not end with ctx.
-func connect(ctx context.Context, s Server) (*connection, error) {
+// start starts a server. It does not end with ctx.
+func start(ctx context.Context, s Server) (*connection, error) {
 	c := exec.Command("/bin/sh", "-c", s.Command)
 	c.Env, c.Stderr = s.Env, os.Stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -72,8 +73,11 @@ func connect(ctx context.Context, s Server) (*connection, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Process.Kill(), c.Wait())
 	}
-	it := &connection{id: id, wire: wire, waiting: map[int64]chan Answer{}, unsettled: map[string]int{}, ended: make(chan struct{})}
+	it := &connection{
+		id: id, wire: wire, exited: make(chan struct{}), waiting: map[int64]chan Answer{}, unsettled: map[string]int{}, ended: make(chan struct{}),
+	}
 	go func() {
+		defer close(it.exited)
 		it.receive()
 		_ = wire.Close()
 		_ = c.Wait() // its exit status says nothing that its end does not
@@ -81,7 +85,7 @@ func connect(ctx context.Context, s Server) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	if err := it.begin(ctx); err != nil {
-		it.close()
+		it.kill()
 		return nil, err
 	}
 	return it, nil
@@ -99,8 +103,13 @@ func (c *connection) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("initialize: %w", err)
 	}
-	if err := c.notify(ctx, "notifications/initialized", map[string]any{}); err != nil {
-		return err
+	select {
+	case err := <-c.notify(ctx, "notifications/initialized", map[string]any{}):
+		if err != nil {
+			return err
+		}
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	c.tools = map[string]*sdk.Tool{}
 	for cursor := ""; ; {
@@ -109,8 +118,8 @@ func (c *connection) begin(ctx context.Context) error {
 			params["cursor"] = cursor
 		}
 		var page struct {
-			Tools      []json.RawMessage `json:"tools"`
-			NextCursor string            `json:"nextCursor"`
+			Tools      []sdk.Tool `json:"tools"`
+			NextCursor string     `json:"nextCursor"`
 		}
 		a, err := c.send(ctx, "tools/list", params)
 		if err == nil && a.Error != nil {
@@ -122,13 +131,8 @@ func (c *connection) begin(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("tools/list: %w", err)
 		}
-		for _, raw := range page.Tools {
-			var tool sdk.Tool
-			if err := json.Unmarshal(raw, &tool); err != nil {
-				return fmt.Errorf("tools/list: %w", err)
-			}
+		for _, tool := range page.Tools {
 			c.tools[tool.Name] = &tool
-			c.listed = append(c.listed, raw)
 		}
 		if cursor = page.NextCursor; cursor == "" {
 			return nil
@@ -144,6 +148,9 @@ func (c *connection) isReadOnly(tool string) bool {
 
 // call calls a tool under a token. An error says that there is no answer, and nothing of what the call has done.
 func (c *connection) call(ctx context.Context, token, tool string, arguments any) (Answer, error) {
+	if ctx.Err() != nil {
+		return Answer{}, context.Cause(ctx)
+	}
 	c.mu.Lock()
 	c.unsettled[token]++
 	c.mu.Unlock()
@@ -153,7 +160,9 @@ func (c *connection) call(ctx context.Context, token, tool string, arguments any
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unsettled[token]--
+	if c.unsettled[token]--; c.unsettled[token] == 0 {
+		delete(c.unsettled, token)
+	}
 	return a, nil
 }
 
@@ -184,27 +193,48 @@ func (c *connection) send(ctx context.Context, method string, params any) (Answe
 	if err != nil {
 		return Answer{}, err
 	}
-	if err := c.wire.Write(ctx, &jsonrpc.Request{ID: id, Method: method, Params: raw}); err != nil {
-		return Answer{}, fmt.Errorf("%w: %w", errEnded, err)
-	}
-	select {
-	case a := <-reply:
-		return a, nil
-	case <-c.ended:
-		return Answer{}, c.why
-	case <-ctx.Done():
-		// Whoever waits has left, and nobody needs to know whether the server takes notice.
-		_ = c.notify(context.WithoutCancel(ctx), "notifications/cancelled", map[string]any{"requestId": n})
-		return Answer{}, context.Cause(ctx)
+	written := c.write(ctx, &jsonrpc.Request{ID: id, Method: method, Params: raw})
+	for {
+		select {
+		case err := <-written:
+			if err != nil {
+				return Answer{}, err
+			}
+			written = nil
+		case a := <-reply:
+			return a, nil
+		case <-c.ended:
+			return Answer{}, c.why
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				c.mu.Lock()
+				c.isSilent = true
+				c.mu.Unlock()
+			}
+			// Whoever waits has left, and nobody needs to know whether the server takes notice.
+			c.notify(ctx, "notifications/cancelled", map[string]any{"requestId": n})
+			return Answer{}, context.Cause(ctx)
+		}
 	}
 }
 
-func (c *connection) notify(ctx context.Context, method string, params any) error {
-	raw, err := json.Marshal(params)
-	if err != nil {
-		return err
-	}
-	return c.wire.Write(ctx, &jsonrpc.Request{Method: method, Params: raw})
+// notify sends a message that has no answer. It returns like write.
+func (c *connection) notify(ctx context.Context, method string, params map[string]any) <-chan error {
+	raw, _ := json.Marshal(params) // they are ours
+	return c.write(ctx, &jsonrpc.Request{Method: method, Params: raw})
+}
+
+// write writes a message. A server that does not read makes it wait, so it returns at once, and later the error, or nil, when it is written.
+func (c *connection) write(ctx context.Context, m jsonrpc.Message) <-chan error {
+	written := make(chan error, 1)
+	go func() {
+		err := c.wire.Write(context.WithoutCancel(ctx), m)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errEnded, err)
+		}
+		written <- err
+	}()
+	return written
 }
 
 // receive reads what the server sends, until it ends. A second answer to a request finds nobody who waits for it.
@@ -224,6 +254,7 @@ func (c *connection) receive() {
 				a.Error = &jsonrpc.Error{Message: m.Error.Error()}
 			}
 			c.mu.Lock()
+			c.isSilent = false
 			if reply := c.waiting[n]; reply != nil {
 				reply <- a
 				delete(c.waiting, n)
@@ -243,25 +274,34 @@ func (c *connection) refuse(r *jsonrpc.Request) {
 	if r.Method != "ping" {
 		reply = &jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this client has no " + r.Method}}
 	}
-	_ = c.wire.Write(context.Background(), reply) // if the server has ended, the next read says so
+	c.write(context.Background(), reply) // if the server has ended, the next read says so
 }
 
-// isAlive reports whether the server still reads.
+// isAlive reports whether the server still reads and answers.
 func (c *connection) isAlive() bool {
 	select {
 	case <-c.ended:
 		return false
 	default:
-		return c.id.IsAlive()
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.isSilent && c.id.IsAlive()
 }
 
-// close ends the server.
+// close ends the server, and lets it end by itself first.
 func (c *connection) close() {
 	_ = c.wire.Close() // a well-behaved server ends when its input does
 	select {
-	case <-c.ended:
+	case <-c.exited:
 	case <-time.After(leaveWithin):
 	}
+	c.kill()
+}
+
+// kill ends the server at once.
+func (c *connection) kill() {
+	_ = c.wire.Close() // what has left its session may hold the pipe
 	c.id.KillSession()
+	<-c.exited
 }

@@ -184,13 +184,3 @@ func (d Declarations) classOf(tool string, isReadOnly bool) class {
 	}
 	return irreversible
 }
-
-// ActionFor is the action that calls a tool; isReadOnly is what its annotation says.
-func (d Declarations) ActionFor(tool string, isReadOnly bool) string {
-	return string(d.classOf(tool, isReadOnly))
-}
-
-// Reads reports whether a tool only reads.
-func (d Declarations) Reads(tool string, isReadOnly bool) bool {
-	return d.classOf(tool, isReadOnly) == reads
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 )
@@ -20,7 +21,7 @@ type store struct {
 	*testing.T
 
 	dir   string
-	world mcpserver.World
+	world activities.World
 	steps int
 }
 
@@ -32,13 +33,21 @@ func newStore(t *testing.T) *store {
 // newStoreOf is a store of which something else is declared.
 func newStoreOf(t *testing.T, declare func(*mcpserver.Declarations)) *store {
 	t.Helper()
+	return newStoreWith(t, func(c *mcpserver.Config) {
+		notes := c.Servers["notes"]
+		declare(&notes.Declarations)
+		c.Servers["notes"] = notes
+	})
+}
+
+// newStoreWith is a store in a world with another config.
+func newStoreWith(t *testing.T, change func(*mcpserver.Config)) *store {
+	t.Helper()
 	dir := t.TempDir()
 	start(t, dir)
 	c, err := configOf(dir)
 	require.NoError(t, err)
-	notes := c.Servers["notes"]
-	declare(&notes.Declarations)
-	c.Servers["notes"] = notes
+	change(&c)
 	w, err := mcpserver.New(c)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -64,8 +73,14 @@ type step struct {
 
 func (s *store) step(action, tool string, arguments params) step {
 	s.Helper()
+	return s.stepOf("notes", action, tool, arguments)
+}
+
+// stepOf is a step on another server.
+func (s *store) stepOf(server, action, tool string, arguments params) step {
+	s.Helper()
 	s.steps++
-	with, err := json.Marshal(params{"server": "notes", "tool": tool, "arguments": arguments})
+	with, err := json.Marshal(params{"server": server, "tool": tool, "arguments": arguments})
 	require.NoError(s, err)
 	made := step{store: s, step: activities.Step{ID: "s", With: with}}
 	for _, a := range s.world.Actions {
@@ -95,6 +110,20 @@ func (s step) undo() activities.Undone {
 	undone, err := s.action.Undo(s.Context(), s.entry, activities.Decision{})
 	require.NoError(s, err)
 	return undone
+}
+
+// answered is the answer in the journal.
+func (s step) answered() string {
+	s.Helper()
+	j, err := journal.Open(filepath.Join(s.dir, "state", "journal"))
+	require.NoError(s, err)
+	token, err := j.Token(s.entry.Token)
+	require.NoError(s, err)
+	var answer mcpserver.Answer
+	found, err := token.Read("answered", &answer)
+	require.NoError(s, err)
+	require.True(s, found)
+	return string(answer.Result)
 }
 
 func (s *store) manifest() string { s.Helper(); return manifest(s, s.dir) }
@@ -170,10 +199,7 @@ func TestWhatIsNoSuccessIsNotTakenForOne(t *testing.T) {
 		_, err := put.apply()
 		require.Equal(t, want, activities.TypeOf(err), "%s: %v", fault, err)
 		require.NotEqual(t, before, s.manifest(), "it has acted all the same")
-		answer, found, err := s.world.AnswerTo(put.entry.Token)
-		require.NoError(t, err)
-		require.True(t, found)
-		require.Contains(t, string(answer.Result), map[string]string{mcptest.Deny: `"isError":true`, mcptest.Task: `"taskId":"t1"`}[fault])
+		require.Contains(t, put.answered(), map[string]string{mcptest.Deny: `"isError":true`, mcptest.Task: `"taskId":"t1"`}[fault])
 		s.fault("")
 		require.Equal(t, activities.Restored, put.undo().Outcome, fault)
 		require.Equal(t, before, s.manifest(), fault)

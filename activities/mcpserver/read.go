@@ -27,7 +27,7 @@ func (r *readAction) begin(e activities.Entry) (*one, error) {
 // prepare connects, and checks that the tool only reads.
 func (r *readAction) prepare(ctx context.Context, s activities.Step) (*connection, params, activities.Change, error) {
 	a := &action{r.world, reads}
-	p, err := activities.DecodeParams[params](s.With)
+	p, err := decodeCall(s)
 	if err != nil {
 		return nil, p, activities.Change{}, err
 	}
@@ -68,9 +68,6 @@ func (r *readAction) Apply(ctx context.Context, e activities.Entry, s activities
 	}
 	if want != "" && want != change.Digest {
 		return none, activities.Errorf(activities.StaleApproval, "the call is not the one that was approved; plan and approve it again")
-	}
-	if p.Arguments == nil {
-		p.Arguments = map[string]any{}
 	}
 	o.reach("ready")
 	a, err := c.call(ctx, e.Token, p.Tool, p.Arguments)

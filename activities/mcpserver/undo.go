@@ -204,7 +204,7 @@ func (u *undo) look() (*sight, error) {
 	if u.rec.Declared.Look == nil || u.rec.Before == nil && !u.succeeded() || u.rec.Before == nil && u.answer.Lost {
 		return nil, nil //nolint:nilnil // nothing is seen
 	}
-	seen, err := u.server.look(u.ctx, *u.rec.Declared.Look, u.values(nil))
+	seen, err := u.server.look(u.ctx, u.entry.Token, *u.rec.Declared.Look, u.values(nil))
 	return &seen, err
 }
 

@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -47,8 +46,8 @@ func (c Config) Validate() error {
 		bad(": name at least one server")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
-		if !namePattern.MatchString(name) {
-			bad(": %q must be a name of letters, digits, dashes and underscores, at most 63", name)
+		if err := CheckName(name); err != nil {
+			bad(": %w", err)
 		}
 		if strings.TrimSpace(c.Servers[name].Command) == "" {
 			bad(".%s.command: give the command line that starts it", name)
@@ -60,19 +59,21 @@ func (c Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// World is the world, with what a proxy needs besides.
-type World struct {
-	activities.World
-
-	shared *world
+// CheckName refuses what cannot be the name of a server.
+func CheckName(name string) error {
+	if !namePattern.MatchString(name) {
+		return fmt.Errorf("%q must be a name of letters, digits, dashes and underscores, at most 63", name)
+	}
+	return nil
 }
 
 // world is what the actions share.
 type world struct {
 	Config
 
-	journal *journal.Journal
-	undoing turns
+	journal  *journal.Journal
+	undoing  turns // by token
+	starting turns // by server
 
 	mu      sync.Mutex
 	running map[string]*connection
@@ -80,90 +81,91 @@ type world struct {
 }
 
 // New makes the world "mcp". It starts no server.
-func New(c Config) (World, error) {
+func New(c Config) (activities.World, error) {
 	w := &world{Config: c, running: map[string]*connection{}}
 	if err := c.Validate(); err != nil {
-		return World{}, err
+		return activities.World{}, err
 	}
 	made := activities.World{Name: "mcp", Actions: w.actions(), Journal: func(context.Context) (string, error) { return "", nil }}
 	if !c.LookOnly {
 		var err error
 		if w.journal, err = journal.Open(filepath.Join(c.State, "journal")); err != nil {
-			return World{}, err
+			return activities.World{}, err
 		}
 		made.Journal = func(context.Context) (string, error) { return w.journal.Mark() }
 		made.Records = journal.Records{Journal: w.journal}
 		made.Watch = w.watch
 	}
-	return World{World: made, shared: w}, nil
+	return made, nil
 }
+
+// errStopping is the error of whoever needs a server when the worker ends.
+var errStopping = activities.Errorf(activities.WorkerStopping, "the worker is stopping")
 
 // watch ends the servers when the worker ends.
 func (w *world) watch(ctx context.Context) {
 	<-ctx.Done()
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.closed = true
-	for _, c := range w.running {
-		c.close()
+	all := slices.Collect(maps.Values(w.running))
+	w.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, c := range all {
+		wg.Go(c.close)
 	}
+	wg.Wait()
 }
 
-// connect returns the running server, or starts it.
+// connect returns the running server, or starts it. Whoever needs the same server waits meanwhile, and nobody else does.
 func (w *world) connect(ctx context.Context, name string) (*connection, error) {
 	s, known := w.Servers[name]
 	if !known {
 		return nil, activities.Errorf(activities.Refused, "server: %q is not one of this worker's mcp.servers: %s",
 			name, strings.Join(slices.Sorted(maps.Keys(w.Servers)), ", "))
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return nil, activities.Errorf(activities.WorkerStopping, "the worker is stopping")
-	}
-	if c := w.running[name]; c != nil {
-		if c.isAlive() {
-			return c, nil
-		}
-		c.close()
-	}
-	c, err := connect(ctx, s)
-	if err != nil {
-		return nil, fmt.Errorf("server %s (%s): %w", name, s.Command, err)
-	}
-	w.running[name] = c
-	return c, nil
-}
-
-// Tools are the tools of a server, as it lists them.
-func (w World) Tools(ctx context.Context, server string) ([]json.RawMessage, error) {
-	c, err := w.shared.connect(ctx, server)
+	release, err := w.starting.take(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return c.listed, nil
+	defer release()
+	c, err := w.runningServer(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case c != nil && c.isAlive():
+		return c, nil
+	case c != nil:
+		c.kill()
+	}
+	if c, err = start(ctx, s); err != nil {
+		return nil, fmt.Errorf("server %s: %w", name, err)
+	}
+	if err := w.keep(name, c); err != nil {
+		c.kill()
+		return nil, err
+	}
+	return c, nil
 }
 
-// Read calls a tool that only reads, without a step.
-func (w World) Read(ctx context.Context, server, tool string, arguments json.RawMessage) (Answer, error) {
-	c, err := w.shared.connect(ctx, server)
-	if err != nil {
-		return Answer{}, err
+// runningServer is the server that was started last; nil if there is none.
+func (w *world) runningServer(name string) (*connection, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, errStopping
 	}
-	if err := w.shared.checkClass(c, reads, server, tool); err != nil {
-		return Answer{}, err
-	}
-	return c.call(ctx, "", tool, arguments)
+	return w.running[name], nil
 }
 
-// AnswerTo is the answer to the call of a step, as the server has sent it.
-func (w World) AnswerTo(token string) (a Answer, found bool, err error) {
-	t, err := w.shared.journal.Token(token)
-	if err != nil {
-		return a, false, err
+// keep makes a server the running one, unless the worker has ended meanwhile.
+func (w *world) keep(name string, c *connection) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errStopping
 	}
-	found, err = t.Read(answered, &a)
-	return a, found, err
+	w.running[name] = c
+	return nil
 }
 
 // checkClass refuses a call by the wrong action: the class of a tool is ours to say, and not the caller's.
@@ -176,43 +178,4 @@ func (w *world) checkClass(c *connection, by class, server, tool string) error {
 		return nil
 	}
 	return activities.Errorf(activities.Refused, "tool: %q of server %s is called with %s, as this worker's declarations say", tool, server, is)
-}
-
-// turns let one undo of a token at a time run in this process.
-type turns struct {
-	mu sync.Mutex
-	by map[string]*turn
-}
-
-type turn struct {
-	held  chan struct{}
-	users int
-}
-
-func (t *turns) take(ctx context.Context, token string) (release func(), err error) {
-	t.mu.Lock()
-	if t.by == nil {
-		t.by = map[string]*turn{}
-	}
-	mine := t.by[token]
-	if mine == nil {
-		mine = &turn{held: make(chan struct{}, 1)}
-		t.by[token] = mine
-	}
-	mine.users++
-	t.mu.Unlock()
-	leave := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if mine.users--; mine.users == 0 {
-			delete(t.by, token)
-		}
-	}
-	select {
-	case mine.held <- struct{}{}:
-		return func() { <-mine.held; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, context.Cause(ctx)
-	}
 }

@@ -22,6 +22,9 @@ func (c Config) checkMCP(bad func(field, format string, args ...any)) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.MCP.Servers)) {
 		field, s := "mcp.servers."+name, c.MCP.Servers[name]
+		if err := mcpserver.CheckName(name); err != nil {
+			bad("mcp.servers", "%v", err)
+		}
 		if strings.TrimSpace(s.Command) == "" {
 			bad(field+".command", "it is empty; give the command line that starts the server")
 		}
@@ -66,6 +69,5 @@ func (c Config) openMCP(lookOnly bool) (activities.World, error) {
 		}
 		config.Servers[name] = server
 	}
-	w, err := mcpserver.New(config)
-	return w.World, err
+	return mcpserver.New(config)
 }

@@ -56,8 +56,9 @@ func TestToolsOfAnMCPServerAreTakenBack(t *testing.T) {
 func TestAConfigOfMCPServersIsChecked(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		"mcp: {}":                 "worker.yaml:1: mcp.servers: name at least one server",
-		"mcp: {servers: {a: {}}}": "mcp.servers.a.command: it is empty",
+		"mcp: {}":                             "worker.yaml:1: mcp.servers: name at least one server",
+		"mcp: {servers: {a: {}}}":             "mcp.servers.a.command: it is empty",
+		"mcp: {servers: {a.b: {command: x}}}": `mcp.servers: "a.b" must be a name of letters, digits, dashes and underscores`,
 		"mcp: {servers: {a: {command: x, declarations: y}}}":               `mcp.servers.a.declarations: "y" must be an absolute path`,
 		"mcp: {servers: {a: {command: x, environment: [UNWIND_NOWHERE]}}}": "mcp.servers.a.environment: the worker's environment has no UNWIND_NOWHERE",
 		"mcp: {servers: {a: {command: x, secretEnvironment: {KEY: K}}}}":   `mcp.servers.a.secretEnvironment.KEY: "K" is not one of secrets`,

@@ -24,13 +24,19 @@ const folderVariable = "UNWIND_TEST_NOTES"
 
 // Faults of calls that change something. Each is the content of the file "fault" in the folder.
 const (
-	Lose  = "lose"  // acts, and dies before it answers
-	Deny  = "deny"  // acts, and answers with an error
-	Twice = "twice" // acts, and answers twice
-	Task  = "task"  // acts, and answers with a task
-	Later = "later" // answers with a task, and has not acted yet
-	Hang  = "hang"  // acts, and never answers
+	Lose   = "lose"   // acts, and dies before it answers
+	Deny   = "deny"   // acts, and answers with an error
+	Twice  = "twice"  // acts, and answers twice
+	Task   = "task"   // acts, and answers with a task
+	Later  = "later"  // answers with a task, and has not acted yet
+	Hang   = "hang"   // acts, and never answers
+	Slow   = "slow"   // answers, and has not acted yet
+	Stall  = "stall"  // neither acts nor answers
+	Refuse = "refuse" // answers with an error, and has not acted
 )
+
+// stalled is the file that shows that a call has come.
+const stalled = "stalled"
 
 // Declarations say how its tools are undone.
 const Declarations = `
@@ -101,7 +107,9 @@ func Attend() {
 func Start(dir string) (command string, env []string, err error) {
 	err = os.MkdirAll(filepath.Join(dir, "notes"), 0o700)
 	program, errProgram := os.Executable()
-	return "exec '" + program + "'", []string{folderVariable + "=" + dir, "PATH=" + os.Getenv("PATH")}, errors.Join(err, errProgram)
+	// A program with the race detector sleeps for a second before it ends, if it is not told otherwise.
+	env = []string{folderVariable + "=" + dir, "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}
+	return "exec '" + program + "'", env, errors.Join(err, errProgram)
 }
 
 // Put writes a note, as someone else would.
@@ -112,6 +120,12 @@ func Put(dir string, n Note) error {
 	}
 	staged := filepath.Join(dir, ".new-"+n.ID)
 	return errors.Join(os.WriteFile(staged, raw, 0o600), os.Rename(staged, filepath.Join(dir, "notes", n.ID)))
+}
+
+// HasStalled reports whether the fault Stall has come to a call.
+func HasStalled(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, stalled))
+	return err == nil
 }
 
 // Manifest is all that the server keeps.
@@ -140,20 +154,28 @@ func newServer(dir string) *sdk.Server {
 	sdk.AddTool(it, &sdk.Tool{Name: "find_notes", Description: "Finds the notes with a title.", Annotations: reads}, s.find)
 	sdk.AddTool(it, &sdk.Tool{Name: "last_mail", Description: "Reads the last mail that was sent.", Annotations: reads}, s.lastMail)
 	sdk.AddTool(it, &sdk.Tool{Name: "count_notes", Description: "Counts the notes; it is not declared.", Annotations: reads}, s.count)
-	sdk.AddTool(it, &sdk.Tool{Name: "put_note", Description: "Writes a note."}, changing(s.put))
-	sdk.AddTool(it, &sdk.Tool{Name: "delete_note", Description: "Deletes a note."}, changing(s.remove))
-	sdk.AddTool(it, &sdk.Tool{Name: "create_note", Description: "Makes a note with an id of its own."}, changing(s.create))
-	sdk.AddTool(it, &sdk.Tool{Name: "create_blind", Description: "Does the same; no look is declared."}, changing(s.create))
-	sdk.AddTool(it, &sdk.Tool{Name: "send_mail", Description: "Sends a mail."}, changing(s.send))
+	sdk.AddTool(it, &sdk.Tool{Name: "put_note", Description: "Writes a note."}, changing(s, s.put))
+	sdk.AddTool(it, &sdk.Tool{Name: "delete_note", Description: "Deletes a note."}, changing(s, s.remove))
+	sdk.AddTool(it, &sdk.Tool{Name: "create_note", Description: "Makes a note with an id of its own."}, changing(s, s.create))
+	sdk.AddTool(it, &sdk.Tool{Name: "create_blind", Description: "Does the same; no look is declared."}, changing(s, s.create))
+	sdk.AddTool(it, &sdk.Tool{Name: "send_mail", Description: "Sends a mail."}, changing(s, s.send))
 	return it
 }
 
 // isChanged means that the next answer is that of a call that has changed something.
 var isChanged atomic.Bool
 
-func changing[In, Out any](do sdk.ToolHandlerFor[In, Out]) sdk.ToolHandlerFor[In, Out] {
-	return func(ctx context.Context, r *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
-		result, out, err := do(ctx, r, in)
+func changing[In, Out any](s server, do sdk.ToolHandlerFor[In, Out]) sdk.ToolHandlerFor[In, Out] {
+	return func(ctx context.Context, r *sdk.CallToolRequest, in In) (result *sdk.CallToolResult, out Out, err error) {
+		switch faultIn(s.dir) {
+		case Refuse:
+			return nil, out, errors.New("it is refused")
+		case Stall:
+			if err := os.WriteFile(filepath.Join(s.dir, stalled), nil, 0o600); err == nil {
+				select {}
+			}
+		}
+		result, out, err = do(ctx, r, in)
 		if err == nil {
 			isChanged.Store(true)
 		}
@@ -218,7 +240,7 @@ type putInput struct {
 
 func (s server) put(_ context.Context, _ *sdk.CallToolRequest, in putInput) (*sdk.CallToolResult, Note, error) {
 	n := Note{ID: in.ID, Title: "note " + in.ID, Body: in.Body}
-	if faultIn(s.dir) == Later {
+	if fault := faultIn(s.dir); fault == Later || fault == Slow {
 		return nil, n, nil
 	}
 	return nil, n, Put(s.dir, n)
