@@ -125,7 +125,7 @@ func (t Tool) check(d Declarations, bad func(field, format string, args ...any))
 	checkTemplate(t.Happened, ".happened", bad, "arguments")
 	for i, inverse := range t.Undo {
 		field := fmt.Sprintf(".undo[%d]", i)
-		roots := []string{"arguments", "result"}
+		roots := []string{"arguments", "result", "token"}
 		if t.Look != nil {
 			roots = append(roots, "left")
 			if !t.Look.isOfResult() {
@@ -156,6 +156,9 @@ func checkPattern(pattern, field string, bad func(field, format string, args ...
 }
 
 func checkTemplate(template any, field string, bad func(field, format string, args ...any), allowed ...string) {
+	for _, text := range brokenIn(template) {
+		bad(field, "%q: ${{ is not the start of an expression; write ${{ ROOT.FIELD }}", text)
+	}
 	for _, root := range rootsIn(template) {
 		if !slices.Contains(allowed, root) {
 			bad(field, "${{ %s }} is not known here; there are: %v", root, allowed)

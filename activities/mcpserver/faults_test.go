@@ -112,6 +112,13 @@ func (s step) undo() activities.Undone {
 	return undone
 }
 
+func (s step) observe() activities.Observation {
+	s.Helper()
+	seen, err := s.action.Observe(s.Context(), s.entry)
+	require.NoError(s, err)
+	return seen
+}
+
 // answered is the answer in the journal.
 func (s step) answered() string {
 	s.Helper()
@@ -285,13 +292,16 @@ func TestDeclarationsAreChecked(t *testing.T) {
 		"tools: {a: {}}":                        "tools.a: write exactly one of",
 		"tools: {a: {reads: true, undo: [{}]}}": "tools.a: write exactly one of",
 		"tools: {a: {undo: [{}]}}":              "tools.a.undo[0].tool: name the tool",
-		"tools: {a: {undo: [{tool: b, with: {x: '${{ before.text }}'}}]}}":                                  "tools.a.undo[0].with: ${{ before }} is not known here",
-		"tools: {a: {look: {tool: b}, undo: [{tool: b}]}}":                                                  `tools.a.look.tool: "b" is not declared as a tool that reads`,
-		"tools: {b: {reads: true}, a: {look: {tool: b, match: x}, undo: [{tool: c}]}}":                      "tools.a.look.match: \"x\" has no named group",
-		"tools: {b: {reads: true}, a: {look: {tool: b, absent: '('}, undo: [{tool: c}]}}":                   "tools.a.look.absent: error parsing regexp",
-		"tools: {b: {reads: true}, a: {happened: {absent: true}, undo: [{tool: c}]}}":                       "tools.a.happened: it is compared",
-		"tools: {a: {undo: [{tool: c, when: {absent: true}}]}}":                                             "tools.a.undo[0].when: it compares",
-		"tools: {b: {reads: true}, a: {look: {tool: b, with: {x: '${{ left.text }}'}}, undo: [{tool: c}]}}": "tools.a.look.with: ${{ left }} is not known here",
+		"tools: {a: {undo: [{tool: b, with: {x: '${{ before.text }}'}}]}}":                                    "tools.a.undo[0].with: ${{ before }} is not known here",
+		"tools: {a: {look: {tool: b}, undo: [{tool: b}]}}":                                                    `tools.a.look.tool: "b" is not declared as a tool that reads`,
+		"tools: {b: {reads: true}, a: {look: {tool: b, match: x}, undo: [{tool: c}]}}":                        "tools.a.look.match: \"x\" has no named group",
+		"tools: {b: {reads: true}, a: {look: {tool: b, absent: '('}, undo: [{tool: c}]}}":                     "tools.a.look.absent: error parsing regexp",
+		"tools: {b: {reads: true}, a: {happened: {absent: true}, undo: [{tool: c}]}}":                         "tools.a.happened: it is compared",
+		"tools: {a: {undo: [{tool: c, when: {absent: true}}]}}":                                               "tools.a.undo[0].when: it compares",
+		"tools: {b: {reads: true}, a: {look: {tool: b, with: {x: '${{ left.text }}'}}, undo: [{tool: c}]}}":   "tools.a.look.with: ${{ left }} is not known here",
+		"tools: {a: {undo: [{tool: c, with: {x: [{y: '${{ arguments.a b }}'}]}}]}}":                           `tools.a.undo[0].with: "${{ arguments.a b }}": ${{ is not the start of an expression`,
+		"tools: {b: {reads: true}, a: {look: {tool: b, with: {x: '${{ arguments.id }'}}, undo: [{tool: c}]}}": `tools.a.look.with: "${{ arguments.id }": ${{ is not`,
+		"tools: {b: {reads: true}, a: {look: {tool: b, with: {x: '${{ token }}'}}, undo: [{tool: c}]}}":       "tools.a.look.with: ${{ token }} is not known here",
 		"tool: {}": "field tool not found",
 	} {
 		_, err := mcpserver.ParseDeclarations([]byte(text))
@@ -308,4 +318,26 @@ func TestTheExamplesAreRead(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, d.Tools, file)
 	}
+}
+
+func TestAnInverseCanNameTheToken(t *testing.T) {
+	s := newStoreOf(t, func(d *mcpserver.Declarations) {
+		d.Tools["put_note"] = mcpserver.Tool{Undo: []mcpserver.Inverse{{Tool: "put_note", With: params{"id": "${{ arguments.id }}-${{ token }}", "body": "undone"}}}}
+	})
+	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
+	_, err := put.apply()
+	require.NoError(t, err)
+	require.Equal(t, activities.Compensated, put.undo().Outcome)
+	require.Contains(t, notes(t, s.dir), "there-"+put.entry.Token)
+}
+
+func TestAMatchThatFindsNothingIsWhatWasSeen(t *testing.T) {
+	s := newStoreOf(t, func(d *mcpserver.Declarations) { d.Tools["put_note"].Look.Match = `(?P<tag>#\w+)` })
+	before := s.manifest()
+	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
+	_, err := put.apply()
+	require.NoError(t, err)
+	require.Equal(t, activities.AsLeft, put.observe().State)
+	require.Equal(t, activities.Restored, put.undo().Outcome)
+	require.Equal(t, before, s.manifest())
 }

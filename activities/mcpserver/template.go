@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -88,23 +89,41 @@ func (v values) find(path string) (any, error) {
 
 // rootsIn are the first names of all expressions in a template.
 func rootsIn(template any) (roots []string) {
-	switch t := template.(type) {
-	case map[string]any:
-		for _, each := range t {
-			roots = append(roots, rootsIn(each)...)
-		}
-	case []any:
-		for _, each := range t {
-			roots = append(roots, rootsIn(each)...)
-		}
-	case string:
-		for _, m := range expression.FindAllStringSubmatch(t, -1) {
+	for _, text := range textsIn(template) {
+		for _, m := range expression.FindAllStringSubmatch(text, -1) {
 			root, _, _ := strings.Cut(m[1], ".")
 			roots = append(roots, root)
 		}
 	}
 	slices.Sort(roots)
 	return slices.Compact(roots)
+}
+
+// brokenIn are the texts in a template with the start of an expression that is none.
+func brokenIn(template any) (broken []string) {
+	for _, text := range textsIn(template) {
+		if strings.Contains(expression.ReplaceAllString(text, " "), "${{") {
+			broken = append(broken, text)
+		}
+	}
+	return broken
+}
+
+// textsIn are the texts in a template, in order.
+func textsIn(template any) (texts []string) {
+	switch t := template.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(t)) {
+			texts = append(texts, textsIn(t[name])...)
+		}
+	case []any:
+		for _, each := range t {
+			texts = append(texts, textsIn(each)...)
+		}
+	case string:
+		texts = append(texts, t)
+	}
+	return texts
 }
 
 // plainText is a value as text.
@@ -159,7 +178,7 @@ type sight struct {
 	Text string `json:"text,omitempty"`
 	Data any    `json:"data,omitempty"`
 	// Match is what the look's groups hold.
-	Match map[string]string `json:"match,omitempty"`
+	Match map[string]string `json:"match,omitzero"`
 }
 
 // UnmarshalJSON keeps numbers as they are written.

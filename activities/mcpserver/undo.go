@@ -196,6 +196,7 @@ func (u *undo) values(now *sight) values {
 	case now != nil:
 		v["left"] = now.fields()
 	}
+	v["token"] = u.entry.Token
 	return v
 }
 
