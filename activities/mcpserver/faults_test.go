@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
+	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
 // store is a server with one note, and the world over it.
@@ -168,9 +171,10 @@ func TestACallThatWasPassedOnCanStillArrive(t *testing.T) {
 	_, err = put.apply()
 	require.Equal(t, activities.UnknownOutcome, activities.TypeOf(err), "%v", err)
 	require.Equal(t, before, s.manifest(), "it is not called twice")
+	require.Equal(t, activities.Unseen, put.observe().State, "a probe must not say that it has not happened")
 	undone := put.undo()
 	require.Equal(t, activities.Unknown, undone.Outcome, "%+v", undone)
-	require.Contains(t, undone.Observed, "get_note shows no change so far, but the server may have passed the call on")
+	require.Contains(t, undone.Observed, "the server may have passed the call on (local: true is not declared); get_note shows no change so far")
 
 	body("new") // it arrives
 	require.Equal(t, activities.Restored, put.undo().Outcome)
@@ -219,6 +223,7 @@ func TestATaskMayStillAct(t *testing.T) {
 	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
 	_, err := put.apply()
 	require.Equal(t, activities.UnknownOutcome, activities.TypeOf(err), "%v", err)
+	require.Equal(t, activities.Unseen, put.observe().State)
 	undone := put.undo()
 	require.Equal(t, activities.Unknown, undone.Outcome)
 	require.Equal(t, "put_note has answered with a task, which may still act; get_note shows no change so far", undone.Observed)
@@ -320,6 +325,57 @@ func TestTheExamplesAreRead(t *testing.T) {
 	}
 }
 
+// at does something when a point is reached, once.
+func at(t *testing.T, label string, do func()) (isReached func() bool) {
+	t.Helper()
+	var once sync.Once
+	var reached atomic.Bool
+	point.Hook(func(l string) {
+		if l == label {
+			once.Do(func() { reached.Store(true); do() })
+		}
+	})
+	t.Cleanup(func() { point.Hook(nil) })
+	return reached.Load
+}
+
+// An undo without a look calls the inverse again only if it cannot have been called before.
+func TestAnInverseIsCalledAgainUnlessItMayHaveBeenCalled(t *testing.T) {
+	s := newStore(t)
+	before := s.manifest()
+	create := func() step {
+		made := s.step("mcp.call", "create_blind", params{"title": "plan", "body": "one"})
+		_, err := made.apply()
+		require.NoError(t, err)
+		return made
+	}
+
+	refused := create()
+	s.fault(mcptest.Refuse)
+	_, err := refused.action.Undo(t.Context(), refused.entry, activities.Decision{})
+	require.ErrorContains(t, err, "the inverse of create_blind: it is refused")
+	s.fault("")
+	require.Equal(t, activities.Compensated, refused.undo().Outcome)
+	require.Equal(t, before, s.manifest())
+
+	stopped := create()
+	ctx, stop := context.WithCancel(t.Context())
+	at(t, "mcp.call:undo-ready", stop)
+	_, err = stopped.action.Undo(ctx, stopped.entry, activities.Decision{})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, activities.Compensated, stopped.undo().Outcome)
+	require.Equal(t, before, s.manifest())
+
+	lost := create()
+	s.fault(mcptest.Lose)
+	_, err = lost.action.Undo(t.Context(), lost.entry, activities.Decision{})
+	require.ErrorContains(t, err, "delete_note: no answer")
+	s.fault("")
+	undone := lost.undo()
+	require.Equal(t, activities.Unknown, undone.Outcome)
+	require.Contains(t, undone.Observed, "delete_note was called and has not answered")
+}
+
 func TestAnInverseCanNameTheToken(t *testing.T) {
 	s := newStoreOf(t, func(d *mcpserver.Declarations) {
 		d.Tools["put_note"] = mcpserver.Tool{Undo: []mcpserver.Inverse{{Tool: "put_note", With: params{"id": "${{ arguments.id }}-${{ token }}", "body": "undone"}}}}
@@ -339,5 +395,87 @@ func TestAMatchThatFindsNothingIsWhatWasSeen(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, activities.AsLeft, put.observe().State)
 	require.Equal(t, activities.Restored, put.undo().Outcome)
+	require.Equal(t, before, s.manifest())
+}
+
+// A call that has succeeded may show later than the look of the undo.
+func TestACallThatDoesNotShowYetIsTakenBack(t *testing.T) {
+	s := newStore(t)
+	before := s.manifest()
+	s.fault(mcptest.Slow)
+	put := s.step("mcp.call", "put_note", params{"id": "fresh", "body": "new"})
+	ctx, stop := context.WithCancel(t.Context())
+	at(t, "mcp.call:answered", stop)
+	_, err := put.action.Apply(ctx, put.entry, put.step, "")
+	require.ErrorIs(t, err, context.Canceled)
+	s.fault("")
+
+	isReached := at(t, "mcp.call:undo-ready", func() {
+		if err := mcptest.Put(notesIn(s.dir), mcptest.Note{ID: "fresh", Title: "note fresh", Body: "new"}); err != nil {
+			t.Error(err)
+		}
+	})
+	require.Equal(t, activities.Restored, put.undo().Outcome)
+	require.True(t, isReached(), "the inverse is called")
+	require.Equal(t, before, s.manifest())
+}
+
+func TestAStagedCheckIsRefused(t *testing.T) {
+	s := newStore(t)
+	before := s.manifest()
+	for _, each := range []step{
+		s.step("mcp.call", "put_note", params{"id": "there", "body": "new"}), s.step("mcp.read", "get_note", params{"id": "there"}),
+	} {
+		each.step.Checks = []activities.Check{{When: activities.Live, JSON: &activities.JSONCheck{}}, {When: activities.Staged, JSON: &activities.JSONCheck{}}}
+		_, errPlan := each.action.Plan(t.Context(), each.entry, each.step)
+		_, errApply := each.apply()
+		for _, err := range []error{errPlan, errApply} {
+			require.Equal(t, activities.Refused, activities.TypeOf(err), "%v", err)
+			require.ErrorContains(t, err, "check[1]: when: staged")
+		}
+	}
+	require.Equal(t, before, s.manifest())
+}
+
+func TestNumbersStayAsTheyAreWritten(t *testing.T) {
+	s := newStore(t)
+	for action, tool := range map[string]string{"mcp.call.irreversible": "send_mail", "mcp.read": "get_note"} {
+		made := s.step(action, tool, params{"number": json.Number("12345678901234567890.10")})
+		change, err := made.action.Plan(t.Context(), made.entry, made.step)
+		require.NoError(t, err)
+		require.Contains(t, change.Diff, "12345678901234567890.10", action)
+	}
+}
+
+func TestWhatWasReleasedIsUnseen(t *testing.T) {
+	s := newStore(t)
+	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
+	require.Equal(t, activities.AsBefore, put.observe().State)
+	_, err := put.apply()
+	require.NoError(t, err)
+	require.Equal(t, activities.AsLeft, put.observe().State)
+	require.NoError(t, put.action.Release(t.Context(), put.entry))
+	require.Equal(t, activities.Unseen, put.observe().State)
+}
+
+// A server on this host may still be at a call that nothing shows of.
+func TestACallWhoseServerRunsCanStillArrive(t *testing.T) {
+	s := newStore(t)
+	before := s.manifest()
+	s.fault(mcptest.Stall)
+	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
+	ctx, leave := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := put.action.Apply(ctx, put.entry, put.step, "")
+		failed <- err
+	}()
+	require.Eventually(t, func() bool { return mcptest.HasStalled(notesIn(s.dir)) }, time.Minute, time.Millisecond)
+	leave()
+	require.ErrorIs(t, <-failed, context.Canceled)
+	seen := put.observe()
+	require.Equal(t, activities.Unseen, seen.State)
+	require.Equal(t, "put_note was called and has not answered, and the server still runs; get_note shows no change so far", seen.Detail)
+	require.Equal(t, activities.Nothing, put.undo().Outcome, "the undo has ended the server")
 	require.Equal(t, before, s.manifest())
 }

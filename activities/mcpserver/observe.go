@@ -16,15 +16,24 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 		return none, err
 	}
 	var outcome activities.Undone
-	if found, err := o.token.Read(journal.Outcome, &outcome); err != nil {
+	isUndone, err := o.token.Read(journal.Outcome, &outcome)
+	if err != nil {
 		return none, err
-	} else if found && outcome.Outcome.Clean() {
+	} else if isUndone && outcome.Outcome.Clean() {
 		return activities.Observation{State: activities.AsBefore, Detail: outcome.Observed}, nil
 	}
-	u := &undo{one: o, ctx: ctx}
-	if found, err := o.token.Read(journal.Record, &u.rec); err != nil {
+	fate, err := o.token.Fate()
+	if err != nil {
 		return none, err
-	} else if !found {
+	}
+	u := &undo{one: o, ctx: ctx}
+	found, err := o.token.Read(journal.Record, &u.rec)
+	switch {
+	case err != nil:
+		return none, err
+	case fate == journal.Releasing, isUndone && !found:
+		return activities.Observation{State: activities.Unseen, Detail: "what the call changed is no longer known: it was released"}, nil
+	case !found:
 		return none, o.token.CheckNotLost(false, answered)
 	}
 	var answer Answer
@@ -41,12 +50,17 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 	if u.server, err = a.connect(ctx, u.rec.Server); err != nil {
 		return none, err
 	}
+	if u.pending, err = u.canStillArrive(); err != nil { // before the look: after it, the call may have acted and its server ended
+		return none, err
+	}
 	now, err := u.look()
 	switch {
 	case err != nil:
 		return none, err
 	case now == nil:
 		return activities.Observation{State: activities.Unseen, Detail: "no look is declared for " + u.rec.Tool}, nil
+	case u.pending != "" && u.rec.Before != nil && now.digest() == u.rec.Before.digest():
+		return activities.Observation{State: activities.Unseen, Detail: u.describePending()}, nil
 	case u.left != nil && now.digest() == u.left.digest(), u.left == nil && u.rec.isHappened(*now):
 		return activities.Observation{State: activities.AsLeft}, nil
 	case u.rec.Before != nil && now.digest() == u.rec.Before.digest(), u.rec.Before == nil && now.Absent:

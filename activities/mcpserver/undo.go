@@ -21,6 +21,9 @@ const (
 
 func undoName(n int) string { return fmt.Sprintf("undo-%d", n) }
 
+// inverseName is the document that is there once the undo with this claim may have called the inverse.
+func inverseName(n int) string { return fmt.Sprintf("inverse-%d", n) }
+
 // Undo takes the call back.
 func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (undone activities.Undone, err error) {
 	o, err := a.begin(e)
@@ -98,8 +101,12 @@ type undo struct {
 	answer   *Answer // nil if there is none
 	left     *sight  // nil if the call was not looked at afterwards
 	server   *connection
-	// isRepeated means that an earlier attempt may have called the inverse.
+	// claimed is the number of this attempt's claim.
+	claimed int
+	// isRepeated means that an earlier attempt may have taken the call back.
 	isRepeated bool
+	// pending says why the call may still act; empty if it cannot.
+	pending string
 }
 
 // fence makes sure that no forward and no earlier undo acts any more, and reads what they have left.
@@ -129,7 +136,27 @@ func (u *undo) fence() error {
 	if u.decision.Done && !isApplied || isApplied && !hasAnswer {
 		return u.token.CheckNotLost(true)
 	}
+	if u.pending, err = u.canStillArrive(); err != nil {
+		return err
+	}
 	return u.claimServer()
+}
+
+// canStillArrive says why the call may act later than a look that follows; empty if it cannot.
+func (u *undo) canStillArrive() (why string, err error) {
+	switch {
+	case u.answer != nil && !u.answer.isFinal():
+		return u.rec.Tool + " has answered with a task, which may still act", nil
+	case u.answer != nil:
+		return "", nil
+	case !u.rec.Local:
+		return u.rec.Tool + " was called and has not answered, and the server may have passed the call on (local: true is not declared)", nil
+	}
+	claims, err := u.listClaims(u.rec)
+	if slices.ContainsFunc(claims, func(c claim) bool { return c.By.IsAlive() }) {
+		why = u.rec.Tool + " was called and has not answered, and the server still runs"
+	}
+	return why, err
 }
 
 // claimServer ends the servers of earlier undos, and claims one for this undo.
@@ -146,15 +173,20 @@ func (u *undo) claimServer() (err error) {
 			}
 			created, err := u.token.Create(undoName(n), &claim{u.server.id})
 			if err != nil || created {
+				u.claimed = n
 				return err
 			}
 			n-- // another undo was faster: look at its claim
 			continue
 		}
-		u.isRepeated = true
 		if err := u.endEarlier(by.By); err != nil {
 			return err
 		}
+		hasCalled, err := u.token.Has(inverseName(n))
+		if err != nil {
+			return err
+		}
+		u.isRepeated = u.isRepeated || hasCalled
 	}
 }
 
@@ -249,6 +281,8 @@ func (u *undo) judge(now *sight) *activities.Undone {
 		return &activities.Undone{Outcome: activities.Final, Observed: u.rec.Tool + " was called, and cannot be undone"}
 	case hasSucceeded && !wasChanged && u.left.digest() == is: // the look does not show what the call does
 		return u.judgeUnseen()
+	case hasSucceeded && !u.answer.Lost && u.left == nil && !u.isRepeated && u.rec.Before != nil && is == u.rec.Before.digest():
+		return u.judgeUnseen() // nobody has seen what the call does: it may not show yet
 	case u.rec.Before != nil && is == u.rec.Before.digest():
 		if u.rec.Inverse != nil && (hasSucceeded || u.left != nil && wasChanged || u.isRepeated) {
 			undone := u.report(activities.Restored)
@@ -257,12 +291,8 @@ func (u *undo) judge(now *sight) *activities.Undone {
 			}
 			return &undone
 		}
-		if u.answer == nil && !u.rec.Local {
-			return &activities.Undone{Outcome: activities.Unknown, Observed: fmt.Sprintf("%s was called and has not answered; %s shows no change so far, but the server may have passed the call on (local: true is not declared)",
-				u.rec.Tool, u.rec.Declared.Look.Tool)}
-		}
-		if u.answer != nil && !u.answer.isFinal() {
-			return &activities.Undone{Outcome: activities.Unknown, Observed: fmt.Sprintf("%s has answered with a task, which may still act; %s shows no change so far", u.rec.Tool, u.rec.Declared.Look.Tool)}
+		if u.pending != "" {
+			return &activities.Undone{Outcome: activities.Unknown, Observed: u.describePending()}
 		}
 		return &activities.Undone{Outcome: activities.Nothing, Observed: u.rec.Declared.Look.Tool + " shows what it showed before the call"}
 	case u.rec.Inverse == nil:
@@ -274,6 +304,10 @@ func (u *undo) judge(now *sight) *activities.Undone {
 		Outcome: activities.Drifted, Observed: u.rec.Declared.Look.Tool + " shows something else than the call left",
 		Drift: &activities.Drift{Digest: is, Diff: u.describeDrift(*now)},
 	}
+}
+
+func (u *undo) describePending() string {
+	return fmt.Sprintf("%s; %s shows no change so far", u.pending, u.rec.Declared.Look.Tool)
 }
 
 func (u *undo) describeDrift(now sight) string {
@@ -313,6 +347,13 @@ func (u *undo) takeBack(now *sight) (*activities.Undone, error) {
 		arguments = map[string]any{}
 	}
 	u.reach("undo-ready")
+	if u.ctx.Err() != nil {
+		return nil, context.Cause(u.ctx)
+	}
+	if _, err := u.token.Create(inverseName(u.claimed), &claim{u.server.id}); err != nil {
+		return nil, err
+	}
+	u.reach("undo-noted")
 	a, err := u.server.call(u.ctx, u.entry.Token, inverse.Tool, arguments)
 	if err != nil {
 		return nil, err
@@ -321,6 +362,11 @@ func (u *undo) takeBack(now *sight) (*activities.Undone, error) {
 	_, trouble := a.read()
 	wasDone := a.isFinal() && inverse.Done != "" && matches(inverse.Done, trouble)
 	if trouble != "" && !wasDone {
+		if a.isFinal() { // it has taken nothing back
+			if err := u.token.Drop(inverseName(u.claimed)); err != nil {
+				return nil, err
+			}
+		}
 		return nil, activities.Errorf(activities.ActionFailed, "%s of server %s, the inverse of %s: %s", inverse.Tool, u.rec.Server, u.rec.Tool, trouble)
 	}
 	_, err = u.token.Create(takenBack, &a)
