@@ -1,9 +1,14 @@
 package mcpserver
 
 import (
+	"time"
+
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/process"
 )
+
+// ShortenUndoTurn lets the tests that stop an undo not wait for it for long.
+func ShortenUndoTurn() { undoTurn = 100 * time.Millisecond }
 
 // ProcessOf is the process of the server that runs.
 func ProcessOf(w activities.World, server string) process.Identity { return runningIn(w, server).id }

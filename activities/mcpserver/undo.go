@@ -12,12 +12,11 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
-const (
-	// takenBack is the document with the answer to the inverse.
-	takenBack = "taken-back"
-	// undoTurn is how long an undo waits for one in another process, which may be stopped, before it ends that one's server.
-	undoTurn = 2 * time.Second
-)
+// takenBack is the document with the answer to the inverse.
+const takenBack = "taken-back"
+
+// undoTurn is how long an undo waits for one in another process, which may be stopped, before it ends that one's server. Tests shorten it.
+var undoTurn = 2 * time.Second
 
 func undoName(n int) string { return fmt.Sprintf("undo-%d", n) }
 
