@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/bench/containers"
 	"github.com/seed-62bf7108/unwind/bench/crash"
 	"github.com/seed-62bf7108/unwind/bench/databases"
@@ -22,13 +23,24 @@ var benches = map[string]func(ctx context.Context) (figures any, missed []string
 	"long":       long,
 	"faults":     faults.Run,
 	"containers": func(ctx context.Context) (any, []string, error) { return containers.Command(ctx, os.Args[2:]) },
-	"mcp":        containers.AgentCommand,
+	"mcp":        agents,
 	"databases":  databases.Run,
 	"crash":      func(ctx context.Context) (any, []string, error) { return crash.Command(ctx, os.Args[2:]) },
 }
 
+// agents measures what an agent's session costs, and what a proxy adds to a call.
+func agents(ctx context.Context) (any, []string, error) {
+	proxy, missed, err := wrapped(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	session, more, err := containers.AgentCommand(ctx)
+	return map[string]any{"proxy": proxy, "session": session}, append(missed, more...), err
+}
+
 func main() {
 	container.Attend()
+	mcptest.Attend()
 	crash.Serve(nil)
 	if child, err := faults.Child(); child {
 		if err != nil {
@@ -48,6 +60,7 @@ containers  checkpoints of a container and rollbacks: docker commit and a new co
             whole steps through a task against docker exec, and against docker commit by hand; -quick without 1 GB,
             -steps for whole steps alone, -commands N for a task of N commands alone, -depth N for N checkpoints
             over one another alone
+mcp      a session of commands through starter mcp against docker exec, and calls through starter mcp --wrap against calls of the same server
 databases  what others pay for the triggers of Unwind in PostgreSQL, and what a step and its undo cost against a bare transaction
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
 		os.Exit(2)

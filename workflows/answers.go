@@ -126,7 +126,7 @@ func (t *agentTask) stepAnswer(q *request, id string) StepAnswer {
 		return q.over[id]
 	}
 	a := StepAnswer{
-		ID: id, Uses: s.step.Uses, State: s.view.State, Summary: s.view.Summary, Error: s.view.Error, Notes: s.view.AllNotes(), Undone: s.undone,
+		ID: id, Uses: s.step.Uses, State: s.view.State, Try: s.view.Try, Summary: s.view.Summary, Error: s.view.Error, Notes: s.view.AllNotes(), Undone: s.undone,
 		Outputs: t.runner.outputs[id],
 	}
 	if !s.view.Ended.IsZero() {

@@ -89,6 +89,7 @@ type StepAnswer struct {
 	ID      string         `json:"id"`
 	Uses    string         `json:"uses"`
 	State   StepState      `json:"state"`
+	Try     int            `json:"try,omitempty"` // where it is not the first
 	Summary string         `json:"summary,omitempty"`
 	Error   string         `json:"error,omitempty"`
 	Outputs map[string]any `json:"outputs,omitempty"`

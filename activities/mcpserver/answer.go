@@ -69,6 +69,12 @@ func (a Answer) read() (s sight, trouble string) {
 	return s, ""
 }
 
+// Succeeded reports whether it is a result that is complete and no error.
+func (a Answer) Succeeded() bool {
+	_, trouble := a.read()
+	return trouble == ""
+}
+
 func (Answer) isTask(c content) bool { return len(c.Task) > 0 || c.ResultType == "task" }
 
 // isFinal reports whether the call is over.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
@@ -23,6 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	mcptest.Attend() // before actAsStarter: the server of a wrapping starter has its environment
 	actAsStarter()
 	host.Hooks()
 	// No test sees the profile, the server or the state of who runs it.

@@ -26,6 +26,12 @@ type mcpFlags struct {
 	wait                time.Duration
 	elicit              bool
 	listen, token       string
+	wrapFlags
+}
+
+// wrapFlags name the server that --wrap sits before.
+type wrapFlags struct {
+	wrap, declarations, name string
 }
 
 func (p *program) mcpCommand() *cobra.Command {
@@ -37,15 +43,22 @@ func (p *program) mcpCommand() *cobra.Command {
 		Long: `Mcp is started by an agent's client, which speaks the Model Context Protocol with it over the standard streams; with --listen,
 it serves clients over HTTP. Each action of the catalog is a tool; open, savepoint, rollback, finish, abort, status, diff and plan are the others. docs/mcp.md is the manual.
 
+With --wrap, the tools are those of another MCP server, which it starts: calls that only read are passed on, others are steps of a session, which
+--declarations says how to undo. unwind_status, unwind_savepoint, unwind_rollback, unwind_finish and unwind_abort stand beside them. docs/mcp-proxy.md is the manual.
+
 The handle of a session is signed with a key, which is kept in the state folder, or in the file that --key names. Whoever has a
 handle can use its session.
 
 ` + exitStatuses,
 		Example: `  claude mcp add unwind -- starter mcp
   starter mcp --session policy.yaml --wait 5m
-  starter mcp --listen 127.0.0.1:7380 --token env:MCP_TOKEN`,
+  starter mcp --listen 127.0.0.1:7380 --token env:MCP_TOKEN
+  starter mcp --wrap 'npx -y @modelcontextprotocol/server-filesystem /srv/app' --declarations filesystem.yaml`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("wrap") || f.wrapFlags != (wrapFlags{}) {
+				return p.wrap(cmd, f)
+			}
 			token, err := f.checkListen()
 			if err != nil {
 				return err
@@ -58,7 +71,7 @@ handle can use its session.
 			if f.listen != "" {
 				return p.listenMCP(cmd.Context(), s, f.listen, token)
 			}
-			return s.Run(cmd.Context(), &sdk.IOTransport{Reader: io.NopCloser(p.streams.In), Writer: unclosed{p.streams.Out}})
+			return s.Run(cmd.Context(), p.stdio())
 		},
 	}
 	f.addTo(c)
@@ -70,37 +83,59 @@ handle can use its session.
 	c.Flags().BoolVar(&f.elicit, "elicit", false, "at a gate, have the client ask its user, and take the answer for a person's decision")
 	c.Flags().StringVar(&f.listen, "listen", "", "serve streamable HTTP at this `address`, as in 127.0.0.1:7380, instead of the standard streams")
 	c.Flags().StringVar(&f.token, "token", "", "with --listen: the bearer token that clients must send, as `env:NAME` or file:PATH")
+	c.Flags().StringVar(&f.wrap, "wrap", "", "serve the tools of another MCP server: the `command` line that starts it, for sh -c")
+	c.Flags().StringVar(&f.declarations, "declarations", "", "with --wrap: `file` that says what its tools do, and how that is undone; a tool that is not in it is asked about")
+	c.Flags().StringVar(&f.name, "name", "", "with --wrap: `name` of its journal and its worker (default: one made of the command line)")
 	_ = c.MarkFlagFilename("session", "yaml", "yml")
+	_ = c.MarkFlagFilename("declarations", "yaml", "yml")
 	return c
+}
+
+// notWithWrap are the flags of what --wrap has of its own.
+var notWithWrap = []string{"config", "key", "queue", "listen", "token"}
+
+// wrap checks the flags of --wrap, and serves.
+func (p *program) wrap(cmd *cobra.Command, f mcpFlags) error {
+	if !cmd.Flags().Changed("wrap") {
+		return usage.Errorf("--declarations and --name are for --wrap")
+	}
+	for _, name := range notWithWrap {
+		if cmd.Flags().Changed(name) {
+			return usage.Errorf("--%s is not for --wrap, which serves the standard streams with a worker of its own", name)
+		}
+	}
+	if strings.TrimSpace(f.wrap) == "" {
+		return usage.Errorf("--wrap is empty; give the command line that starts the server")
+	}
+	if p.worker == nil {
+		return noWorkerHere(cmd.CommandPath() + " --wrap")
+	}
+	return p.worker.wrap(cmd.Context(), p, f)
+}
+
+// stdio is the transport of the standard streams.
+func (p *program) stdio() sdk.Transport {
+	return &sdk.IOTransport{Reader: io.NopCloser(p.streams.In), Writer: unclosed{p.streams.Out}}
 }
 
 // mcpServer makes a server of the flags.
 func (p *program) mcpServer(f mcpFlags) (*mcp.Server, error) {
-	if len(f.vars) > 0 && f.session == "" {
-		return nil, usage.Errorf("--var is for the file of --session")
+	document, err := p.sessionDocument(f)
+	if err != nil {
+		return nil, err
 	}
 	facts, err := p.workerFacts(f.config)
 	if err != nil {
 		return nil, err
 	}
 	c := mcp.Config{
-		Connect: p.connect, Specs: facts.specs, Wait: f.wait, Elicit: f.elicit, Version: version(), Queue: facts.queue,
+		Connect: p.connect, Specs: facts.specs, Wait: f.wait, Elicit: f.elicit, Version: version(), Queue: facts.queue, Document: document,
 		Check: func(document json.RawMessage) (tasks.File, error) {
 			return p.checkTaskFile("plan", document, nil, f.config)
 		},
 	}
 	if f.queue != "" {
 		c.Queue = f.queue
-	}
-	if f.session != "" {
-		file, err := p.readTaskFile(f.session, f.fileFlags)
-		if err != nil {
-			return nil, err
-		}
-		if file.Compiled.Session == nil {
-			return nil, usage.Errorf("--session %s is no session: add session: {}", f.session)
-		}
-		c.Document = file.Document
 	}
 	if f.key == "" {
 		folder, err := local.StateFolder()
@@ -113,6 +148,24 @@ func (p *program) mcpServer(f mcpFlags) (*mcp.Server, error) {
 		return nil, usage.Wrap(err)
 	}
 	return mcp.New(c)
+}
+
+// sessionDocument reads the file of --session; nil without one.
+func (p *program) sessionDocument(f mcpFlags) (json.RawMessage, error) {
+	if f.session == "" {
+		if len(f.vars) > 0 {
+			return nil, usage.Errorf("--var is for the file of --session")
+		}
+		return nil, nil
+	}
+	file, err := p.readTaskFile(f.session, f.fileFlags)
+	if err != nil {
+		return nil, err
+	}
+	if file.Compiled.Session == nil {
+		return nil, usage.Errorf("--session %s is no session: add session: {}", f.session)
+	}
+	return file.Document, nil
 }
 
 // minToken is how long, in bytes, a token must be at least.

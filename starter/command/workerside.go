@@ -23,6 +23,8 @@ type workerSide interface {
 	facts(config string) (workerFacts, error)
 	// validate looks at a task's steps as a worker with this config file would.
 	validate(ctx context.Context, config string, compiled task.Compiled, own []activities.World) (workflows.Validation, error)
+	// wrap serves the tools of another MCP server over the standard streams.
+	wrap(ctx context.Context, p *program, f mcpFlags) error
 }
 
 // workerCommands need a workerSide.

@@ -45,3 +45,5 @@ func (linux) validate(ctx context.Context, config string, compiled task.Compiled
 	}
 	return host.Validate(ctx, c, compiled, own...)
 }
+
+func (linux) wrap(ctx context.Context, p *program, f mcpFlags) error { return p.wrapMCP(ctx, f) }

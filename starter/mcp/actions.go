@@ -117,9 +117,12 @@ func toolOf(spec activities.Spec) (*sdk.Tool, error) {
 	}
 	return &sdk.Tool{
 		Name: toolName(spec.Name), Title: spec.Name, Description: describe(spec), InputSchema: input, Annotations: annotations,
-		Meta: sdk.Meta{"unwind/recovery": recoveryOf(spec)},
+		Meta: sdk.Meta{recoveryMeta: recoveryOf(spec, "")},
 	}, nil
 }
+
+// recoveryMeta is where a tool says it.
+const recoveryMeta = "unwind/recovery"
 
 // recovery says to a program what describe says to an agent.
 type recovery struct {
@@ -132,8 +135,9 @@ type recovery struct {
 	Undo string `json:"undo,omitempty"`
 }
 
-func recoveryOf(spec activities.Spec) recovery {
-	r := recovery{Reversible: "restored", Tool: "rollback", Handle: "step", Undo: spec.Undo}
+// recoveryOf describes an action; prefix is that of our own tools' names.
+func recoveryOf(spec activities.Spec, prefix string) recovery {
+	r := recovery{Reversible: "restored", Tool: prefix + "rollback", Handle: "step", Undo: spec.Undo}
 	switch spec.Strategy {
 	case activities.Compensation:
 		r.Reversible = "compensated"
@@ -199,6 +203,7 @@ func without(s *jsonschema.Schema, names ...string) *jsonschema.Schema {
 	for _, n := range names {
 		delete(s.Properties, n)
 	}
+	s.Required = slices.DeleteFunc(s.Required, func(n string) bool { return slices.Contains(names, n) })
 	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(n string) bool { return slices.Contains(names, n) })
 	return s
 }

@@ -40,6 +40,7 @@ type Step struct {
 	ID      string         `json:"id"`
 	Action  string         `json:"action,omitempty"`
 	State   string         `json:"state" jsonschema:"done, failed, rolled-back (it failed and was undone, or a rollback undid it), at-gate, parked, running, canceled, left-out or not-started"`
+	Try     int            `json:"try,omitempty" jsonschema:"which try of the step this is, where it is not the first"`
 	Summary string         `json:"summary,omitempty" jsonschema:"what it did"`
 	Error   string         `json:"error,omitempty" jsonschema:"why it failed"`
 	Outputs map[string]any `json:"outputs,omitempty"`
@@ -123,7 +124,7 @@ func outcomeOf(a workflows.Answer) Outcome {
 	}
 	for _, s := range a.Steps {
 		step := Step{
-			ID: s.ID, Action: s.Uses, State: string(s.State), Summary: s.Summary, Error: s.Error, Outputs: s.Outputs, Notes: s.Notes,
+			ID: s.ID, Action: s.Uses, State: string(s.State), Try: s.Try, Summary: s.Summary, Error: s.Error, Outputs: s.Outputs, Notes: s.Notes,
 			Seconds: s.Took.Seconds(), Gate: gateOf(s.Gate), Park: parkOf(s.Park),
 		}
 		if s.Undone != nil {

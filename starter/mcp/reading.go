@@ -16,13 +16,13 @@ import (
 )
 
 type statusInput struct {
-	Session string `json:"session" jsonschema:"handle that open returned"`
+	ofSession
 	Request string `json:"request,omitempty" jsonschema:"what became of this request, alone"`
 }
 
 type diffInput struct {
-	Session string `json:"session" jsonschema:"handle that open returned"`
-	Step    string `json:"step,omitempty" jsonschema:"id of a step: with all its outputs"`
+	ofSession
+	Step string `json:"step,omitempty" jsonschema:"id of a step: with all its outputs"`
 }
 
 type planInput struct {
@@ -30,11 +30,7 @@ type planInput struct {
 }
 
 func (s *Server) addReadingTools() {
-	addTool(s, &sdk.Tool{
-		Name: "status", Title: "How the session stands",
-		Description: "Says how the session stands: its steps, what waits for a person, its savepoints, its report once it has ended. With request: what became of that call.",
-		Annotations: reads(),
-	}, s.status)
+	addTool(s, statusTool(), s.status)
 	addTool(s, &sdk.Tool{
 		Name: "diff", Title: "What the session has changed",
 		Description: "Lists what the session has changed and not undone, the last step last, with the diff where a person was shown one. With step: that step, with its outputs.",
@@ -46,6 +42,14 @@ func (s *Server) addReadingTools() {
 			"Steps cannot refer to the outputs of steps that were done.",
 		Annotations: reads(),
 	}, s.plan)
+}
+
+func statusTool() *sdk.Tool {
+	return &sdk.Tool{
+		Name: "status", Title: "How the session stands",
+		Description: "Says how the session stands: its steps, what waits for a person, its savepoints, its report once it has ended. With request: what became of that call.",
+		Annotations: reads(),
+	}
 }
 
 // lookLimit is how long status waits for an earlier request: one that no person is asked about ends soon.

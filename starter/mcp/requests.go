@@ -17,9 +17,16 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
+// ofSession is the argument that names a session.
+type ofSession struct {
+	Session string `json:"session" jsonschema:"handle that open returned"`
+}
+
+func (s *ofSession) setSession(handle string) { s.Session = handle }
+
 // onSession are the arguments of every request to a session.
 type onSession struct {
-	Session string `json:"session" jsonschema:"handle that open returned"`
+	ofSession
 	Request string `json:"request,omitempty" jsonschema:"id of your own for this call. Repeat a call whose answer you missed with the same id: it is carried out once"`
 }
 
@@ -60,38 +67,60 @@ func (s *Server) addSessionTools() {
 		open.InputSchema = without(schemaOf[openInput](), "timeout", "idle", "gone", "on_failure")
 	}
 	addTool(s, open, s.open)
-	addTool(s, &sdk.Tool{
+	addTool(s, savepointTool(), s.savepoint)
+	addTool(s, rollbackTool(), s.rollback)
+	addTool(s, finishTool(), s.finish)
+	addTool(s, abortTool(), s.abort)
+}
+
+func savepointTool() *sdk.Tool {
+	return &sdk.Tool{
 		Name: "savepoint", Title: "Mark a place to go back to",
 		Description: "Gives a name to the place behind all that is done, for rollback.",
 		Annotations: changes(additive, notIdempotent),
-	}, func(ctx context.Context, call *sdk.CallToolRequest, in savepointInput) (Outcome, error) {
-		return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
-			return of.Savepoint(ctx, request, in.Name)
-		})
-	})
-	addTool(s, &sdk.Tool{
+	}
+}
+
+func rollbackTool() *sdk.Tool {
+	return &sdk.Tool{
 		Name: "rollback", Title: "Undo a part of the session",
 		Description: "Undoes everything since a savepoint, or one step and all that builds on it, the last first, and says what came back. " +
 			"What somebody else has changed since is not overwritten: the undo then waits for a person. Give to or step.",
 		Annotations: changes(destructive, notIdempotent),
-	}, s.rollback)
-	addTool(s, &sdk.Tool{
+	}
+}
+
+func finishTool() *sdk.Tool {
+	return &sdk.Tool{
 		Name: "finish", Title: "Keep what was done",
 		Description: "Ends the session and keeps what it has done. Fails with SessionBusy while a step is running. A person can still roll it back for a while.",
 		Annotations: changes(additive, idempotent),
-	}, func(ctx context.Context, call *sdk.CallToolRequest, in onSession) (Outcome, error) {
-		return s.ask(ctx, call, in, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
-			return of.Finish(ctx, request)
-		})
-	})
-	addTool(s, &sdk.Tool{
+	}
+}
+
+func abortTool() *sdk.Tool {
+	return &sdk.Tool{
 		Name: "abort", Title: "Undo everything",
 		Description: "Ends the session and undoes everything that it has done, the last first. The report says what came back.",
 		Annotations: changes(destructive, idempotent),
-	}, func(ctx context.Context, call *sdk.CallToolRequest, in abortInput) (Outcome, error) {
-		return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
-			return of.Abort(ctx, request, workflows.AbortRequest{Who: "the agent", Why: in.Why})
-		})
+	}
+}
+
+func (s *Server) savepoint(ctx context.Context, call *sdk.CallToolRequest, in savepointInput) (Outcome, error) {
+	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+		return of.Savepoint(ctx, request, in.Name)
+	})
+}
+
+func (s *Server) finish(ctx context.Context, call *sdk.CallToolRequest, in onSession) (Outcome, error) {
+	return s.ask(ctx, call, in, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+		return of.Finish(ctx, request)
+	})
+}
+
+func (s *Server) abort(ctx context.Context, call *sdk.CallToolRequest, in abortInput) (Outcome, error) {
+	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+		return of.Abort(ctx, request, workflows.AbortRequest{Who: "the agent", Why: in.Why})
 	})
 }
 
@@ -182,6 +211,11 @@ type request func(ctx context.Context, of session.Session, id string) (workflows
 
 // ask sends a request to the session of a handle.
 func (s *Server) ask(ctx context.Context, call *sdk.CallToolRequest, on onSession, send request) (Outcome, error) {
+	return s.askFor(ctx, call, on, send, func(a workflows.Answer) bool { return !a.Pending })
+}
+
+// askFor does so, and waits for a person only where the answer does not suffice.
+func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSession, send request, suffices func(workflows.Answer) bool) (Outcome, error) {
 	c, id, err := s.find(ctx, on.Session)
 	if err != nil {
 		return Outcome{}, err
@@ -202,7 +236,7 @@ func (s *Server) ask(ctx context.Context, call *sdk.CallToolRequest, on onSessio
 	} else if answer, err = send(ctx, of, cmp.Or(on.Request, rand.Text())); err != nil {
 		return Outcome{}, err
 	}
-	if !answer.Pending {
+	if suffices(answer) {
 		return outcomeOfRequest(answer), nil
 	}
 	if s.mayAsk(call) {
@@ -213,7 +247,7 @@ func (s *Server) ask(ctx context.Context, call *sdk.CallToolRequest, on onSessio
 	life.say(whatWaits(answer))
 	o := outcomeOfRequest(s.awaitPerson(ctx, of, answer))
 	if o.Pending {
-		o.Next = fmt.Sprintf("it waits for a person, who sees it with `starter show %s`; ask status with request %q", id, o.Request)
+		o.Next = fmt.Sprintf("it waits for a person, who sees it with `starter show %s`; ask %s with request %q", id, s.prefix+"status", o.Request)
 	}
 	return o, nil
 }

@@ -14,10 +14,10 @@ const resourcePrefix = "unwind://sessions/"
 // addResources adds what can be read of a session, by its handle. A handle has an @, hence the + of the templates.
 func (s *Server) addResources() {
 	s.addResource("ledger", "The steps of a session as they stand, with what each undo has brought back", func(ctx context.Context, handle string) (Outcome, error) {
-		return s.status(ctx, nil, statusInput{Session: handle})
+		return s.status(ctx, nil, statusInput{ofSession: ofSession{handle}})
 	})
 	s.addResource("diff", "What a session has changed and not undone, with diffs", func(ctx context.Context, handle string) (Outcome, error) {
-		return s.diff(ctx, nil, diffInput{Session: handle})
+		return s.diff(ctx, nil, diffInput{ofSession: ofSession{handle}})
 	})
 }
 

@@ -44,6 +44,7 @@ type Server struct {
 	Config
 	server *sdk.Server
 	tools  map[string]bool
+	prefix string // of the names of our own tools
 
 	mu     sync.Mutex
 	client *tasks.Client
@@ -56,14 +57,7 @@ aborted stays open. If a connection breaks during a call, repeat it with the sam
 
 // New makes a server. It needs no Temporal server yet.
 func New(c Config) (*Server, error) {
-	if c.Wait == 0 {
-		c.Wait = DefaultWait
-	}
-	s := &Server{Config: c, tools: map[string]bool{}, server: sdk.NewServer(
-		&sdk.Implementation{Name: "unwind", Title: "Unwind", Version: c.Version},
-		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{}, PageSize: 1000},
-	)}
-	s.server.AddReceivingMiddleware(s.nameTools)
+	s := newServer(c, instructions)
 	s.addSessionTools()
 	s.addReadingTools()
 	s.addShell()
@@ -72,6 +66,19 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// newServer makes a server without tools.
+func newServer(c Config, instructions string) *Server {
+	if c.Wait == 0 {
+		c.Wait = DefaultWait
+	}
+	s := &Server{Config: c, tools: map[string]bool{}, server: sdk.NewServer(
+		&sdk.Implementation{Name: "unwind", Title: "Unwind", Version: c.Version},
+		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{}, PageSize: 1000},
+	)}
+	s.server.AddReceivingMiddleware(s.nameTools)
+	return s
 }
 
 // Run serves one client until it leaves or ctx ends.
@@ -105,16 +112,18 @@ type handler[In any] func(context.Context, *sdk.CallToolRequest, In) (Outcome, e
 
 // addTool adds a tool. Its arguments are those of In, unless the tool has a schema already, which is then what clients see.
 func addTool[In any](s *Server, t *sdk.Tool, do handler[In]) {
-	schema, err := jsonschema.For[In](nil)
-	if err != nil {
-		panic(fmt.Sprintf("arguments of tool %s: %v", t.Name, err)) // a mistake in the source, found by any test
-	}
-	checked, err := schema.Resolve(nil)
-	if err != nil {
-		panic(fmt.Sprintf("arguments of tool %s: %v", t.Name, err))
-	}
+	schema := schemaOf[In]()
 	if t.InputSchema == nil {
 		t.InputSchema = schema
+	}
+	addChecked(s, t, schema, do)
+}
+
+// addChecked adds a tool whose arguments have to follow a schema.
+func addChecked[In any](s *Server, t *sdk.Tool, schema *jsonschema.Schema, do handler[In]) {
+	checked, err := schema.Resolve(nil)
+	if err != nil {
+		panic(fmt.Sprintf("arguments of tool %s: %v", t.Name, err)) // a mistake in the source, found by any test
 	}
 	t.OutputSchema = outcomeSchema
 	s.tools[t.Name] = true

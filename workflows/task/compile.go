@@ -239,7 +239,7 @@ func (c *compiler) fillText(n *node, asTemplate bool) *node {
 		}
 		return v.mapText(func(n *node) *node {
 			m := *n
-			m.text = escape(n.text)
+			m.text = Escape(n.text)
 			return &m
 		})
 	}

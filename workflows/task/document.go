@@ -98,7 +98,7 @@ func (d *Document) Override(vars map[string]any) (*Document, error) {
 		}
 		values[name] = n.mapText(func(n *node) *node {
 			m := *n
-			m.text = escape(n.text)
+			m.text = Escape(n.text)
 			return &m
 		})
 	}

@@ -172,16 +172,16 @@ func (t template) String() string {
 			b.WriteString(p.text)
 		case i+1 < len(t): // an expression follows: a $ before it would look like an escape
 			head := strings.TrimRight(p.text, "$")
-			b.WriteString(escape(head))
+			b.WriteString(Escape(head))
 			if tail := p.text[len(head):]; tail != "" {
 				b.WriteString("${{ '" + tail + "' }}")
 			}
 		default:
-			b.WriteString(escape(p.text))
+			b.WriteString(Escape(p.text))
 		}
 	}
 	return b.String()
 }
 
-// escape writes a text so that no expression is read from it.
-func escape(s string) string { return strings.ReplaceAll(s, "${{", "$${{") }
+// Escape writes a text so that no expression is read from it.
+func Escape(s string) string { return strings.ReplaceAll(s, "${{", "$${{") }

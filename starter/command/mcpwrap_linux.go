@@ -1,0 +1,213 @@
+package command
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/mcpserver"
+	"github.com/seed-62bf7108/unwind/internal/filelock"
+	"github.com/seed-62bf7108/unwind/starter/local"
+	"github.com/seed-62bf7108/unwind/starter/mcp"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/usage"
+	"github.com/seed-62bf7108/unwind/worker/host"
+)
+
+const (
+	// wrapStop is how long calls that are under way may take when the client has left: it waits for the end of this process.
+	wrapStop = 5 * time.Second
+	// wrapTurn is how long a proxy waits for the end of the one before it, whose client may be starting it again.
+	wrapTurn = 2*wrapStop + time.Second
+)
+
+var wrapName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`)
+
+// wrapMCP serves the tools of another server, with a worker that knows only that server.
+func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
+	declared, err := f.readDeclarations()
+	if err != nil {
+		return err
+	}
+	document, err := p.sessionDocument(f)
+	if err != nil {
+		return err
+	}
+	if f.name == "" {
+		sum := sha256.Sum256([]byte(f.wrap))
+		f.name = "server-" + hex.EncodeToString(sum[:4])
+	}
+	if !wrapName.MatchString(f.name) {
+		return usage.Errorf("--name %q: give letters, digits, dashes and underscores, at most 63, a letter first", f.name)
+	}
+	state, err := local.StateFolder()
+	if err != nil {
+		return usage.Wrap(err)
+	}
+	s, err := openWrapped(ctx, filepath.Join(state, "wrap", f.name), f.name, mcpserver.Server{Command: f.wrap, Env: environmentOfWrapped(), Declarations: declared})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	c, err := p.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	config := host.Config{StopTimeout: wrapStop}.WithEnvironment(os.LookupEnv)
+	config.Queue, config.State, config.Listen = sharedQueue()+"-wrap-"+f.name, s.folder, ""
+	w, err := host.Start(ctx, config, host.Options{
+		Client: c.Client, Namespace: c.Namespace, DataConverter: c.DataConverter(), Worlds: []activities.World{s.world.World},
+	})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	proxy, err := mcp.NewProxy(mcp.Config{
+		Connect: func(context.Context) (*tasks.Client, error) { return c, nil },
+		Wait:    f.wait, Elicit: f.elicit, Version: version(), Queue: config.Queue, Document: document,
+	}, s, p.streams.Err)
+	if err != nil {
+		return err
+	}
+	return proxy.Run(ctx, p.stdio())
+}
+
+func (f wrapFlags) readDeclarations() (mcpserver.Declarations, error) {
+	if f.declarations == "" {
+		return mcpserver.Declarations{}, nil
+	}
+	d, err := mcpserver.ReadDeclarations(f.declarations)
+	if err != nil {
+		return d, usage.Errorf("--declarations: %w", err)
+	}
+	return d, nil
+}
+
+// environmentOfWrapped is that of this process, which its client has made for the wrapped server, without what opens the Temporal server.
+func environmentOfWrapped() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "TEMPORAL_") })
+}
+
+// wrappedServer is a server of the world mcp, as a proxy wants it.
+type wrappedServer struct {
+	name, folder string
+	declared     mcpserver.Declarations
+	world        mcpserver.World
+	specs        map[string]activities.Spec
+	tools        []json.RawMessage
+	readOnly     map[string]bool // by tool, as its annotation says
+	lock         *filelock.Lock
+}
+
+// openWrapped starts the server, and compares its tools with the declarations. If it fails, it leaves nothing behind.
+func openWrapped(ctx context.Context, folder, name string, server mcpserver.Server) (_ *wrappedServer, err error) {
+	s := &wrappedServer{name: name, folder: folder, declared: server.Declarations, specs: map[string]activities.Spec{}, readOnly: map[string]bool{}}
+	_, missing := os.Stat(folder)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("state folder: %w", err)
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		s.close()
+		if errors.Is(missing, fs.ErrNotExist) {
+			_ = os.RemoveAll(folder) // it was made here, and holds no record
+		}
+	}()
+	limited, cancel := context.WithTimeout(ctx, wrapTurn)
+	defer cancel()
+	if s.lock, err = filelock.Acquire(limited, filepath.Join(folder, "lock")); errors.Is(err, filelock.ErrHeld) {
+		return nil, usage.Errorf("another `starter mcp --wrap` serves %s; use it, end it, or give this one another --name", name)
+	} else if err != nil {
+		return nil, err
+	}
+	if s.world, err = mcpserver.New(mcpserver.Config{State: folder, Servers: map[string]mcpserver.Server{name: server}}); err != nil {
+		return nil, err
+	}
+	for _, a := range s.world.Actions {
+		s.specs[a.Spec().Name] = a.Spec()
+	}
+	if s.tools, err = s.world.Tools(ctx, name); err != nil {
+		return nil, fmt.Errorf("--wrap: %w", err)
+	}
+	return s, s.checkTools()
+}
+
+// checkTools reads the annotations of the tools, and refuses declarations of tools that are not there.
+func (s *wrappedServer) checkTools() error {
+	for _, raw := range s.tools {
+		var tool struct {
+			Name        string `json:"name"`
+			Annotations struct {
+				ReadOnlyHint bool `json:"readOnlyHint"`
+			} `json:"annotations"`
+		}
+		if err := json.Unmarshal(raw, &tool); err != nil {
+			return fmt.Errorf("--wrap: a tool of the server cannot be read: %w", err)
+		}
+		s.readOnly[tool.Name] = tool.Annotations.ReadOnlyHint
+	}
+	has := slices.Sorted(maps.Keys(s.readOnly))
+	check := func(field, tool string) error {
+		if slices.Contains(has, tool) {
+			return nil
+		}
+		return usage.Errorf("--declarations: %s: the server has no tool %q; it has: %s", field, tool, strings.Join(has, ", "))
+	}
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(s.declared.Tools)) {
+		problems = append(problems, check("tools", name))
+		for i, inverse := range s.declared.Tools[name].Undo {
+			problems = append(problems, check(fmt.Sprintf("tools.%s.undo[%d].tool", name, i), inverse.Tool))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// close ends the server.
+func (s *wrappedServer) close() {
+	if s.world.Watch != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.world.Watch(ended)
+	}
+	if s.lock != nil {
+		s.lock.Release()
+	}
+}
+
+func (s *wrappedServer) Name() string { return s.name }
+
+func (s *wrappedServer) Tools() []json.RawMessage { return s.tools }
+
+func (s *wrappedServer) Action(tool string) activities.Spec {
+	return s.specs[s.declared.ActionFor(tool, s.readOnly[tool])]
+}
+
+func (s *wrappedServer) Read(ctx context.Context, tool string, arguments json.RawMessage) (mcp.Reply, error) {
+	a, err := s.world.Read(ctx, s.name, tool, arguments)
+	return replyOf(a), err
+}
+
+func (s *wrappedServer) ReplyTo(token string) (mcp.Reply, bool, error) {
+	a, found, err := s.world.AnswerTo(token)
+	return replyOf(a), found, err
+}
+
+func replyOf(a mcpserver.Answer) mcp.Reply {
+	return mcp.Reply{Result: a.Result, Error: a.Error, Lost: a.Lost, Succeeded: a.Succeeded()}
+}

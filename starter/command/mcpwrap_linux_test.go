@@ -1,0 +1,335 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
+	"github.com/seed-62bf7108/unwind/starter/mcp"
+	"github.com/seed-62bf7108/unwind/testrun"
+)
+
+// notes is a server of notes, and a starter that wraps it.
+type notes struct {
+	*desk
+
+	dir, command, declarations string
+	log                        testrun.Buffer // of the starter
+}
+
+func newNotes(t *testing.T) *notes {
+	n := &notes{desk: newDesk(t)}
+	n.dir, n.command = startNotes(t)
+	n.declarations = filepath.Join(t.TempDir(), "notes.yaml")
+	require.NoError(t, os.WriteFile(n.declarations, []byte(mcptest.Declarations), 0o600))
+	t.Setenv("UNWIND_STATE", t.TempDir())
+	return n
+}
+
+// startNotes makes a folder with one note, and returns the command line of its server.
+func startNotes(t *testing.T) (dir, command string) {
+	dir = t.TempDir()
+	command, env, err := mcptest.Start(dir)
+	require.NoError(t, err)
+	require.NoError(t, mcptest.Put(dir, mcptest.Note{ID: "there", Title: "note there", Body: "old"}))
+	return dir, "export " + env[0] + "; " + command
+}
+
+func (n *notes) manifest() string {
+	n.Helper()
+	m, err := mcptest.Manifest(n.dir)
+	require.NoError(n, err)
+	return m
+}
+
+func (n *notes) fault(what string) {
+	n.Helper()
+	require.NoError(n, os.WriteFile(filepath.Join(n.dir, "fault"), []byte(what), 0o600))
+}
+
+func (n *notes) starter(flags ...string) *exec.Cmd {
+	c := exec.Command(os.Args[0], append([]string{"mcp", "--wrap", n.command, "--declarations", n.declarations}, flags...)...)
+	c.Env = append(os.Environ(), isStarter+"=1")
+	c.Stderr = &n.log
+	return c
+}
+
+// agent is the SDK's client.
+func (n *notes) agent(o *sdk.ClientOptions, flags ...string) agent {
+	n.Helper()
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(n.Context(), &sdk.CommandTransport{Command: n.starter(flags...)}, nil)
+	require.NoError(n, err, n.log.String())
+	n.Cleanup(func() { _ = c.Close() })
+	return agent{n.desk, c}
+}
+
+var sessionID = regexp.MustCompile(`session-[A-Z0-9]+`)
+
+// ids are the sessions that the starter has told of.
+func (n *notes) ids() []string { return sessionID.FindAllString(n.log.String(), -1) }
+
+// wire is a client that sees what a server sends.
+type wire struct {
+	*testing.T
+	sdk.Connection
+}
+
+func connectWire(t *testing.T, server *exec.Cmd) wire {
+	t.Helper()
+	c, err := (&sdk.CommandTransport{Command: server}).Connect(t.Context())
+	require.NoError(t, err)
+	w := wire{t, c}
+	t.Cleanup(func() { _ = c.Close() })
+	w.ask("initialize", arguments{"protocolVersion": "2025-11-25", "capabilities": arguments{}, "clientInfo": arguments{"name": "test", "version": "1"}})
+	require.NoError(t, c.Write(t.Context(), &jsonrpc.Request{Method: "notifications/initialized"}))
+	return w
+}
+
+func (w wire) ask(method string, params arguments) string {
+	w.Helper()
+	raw, err := json.Marshal(params)
+	require.NoError(w, err)
+	id, err := jsonrpc.MakeID(method)
+	require.NoError(w, err)
+	require.NoError(w, w.Write(w.Context(), &jsonrpc.Request{ID: id, Method: method, Params: raw}))
+	for {
+		m, err := w.Read(w.Context())
+		require.NoError(w, err)
+		if r, is := m.(*jsonrpc.Response); is {
+			if r.Error != nil {
+				return r.Error.Error()
+			}
+			return string(r.Result)
+		}
+	}
+}
+
+func (w wire) call(tool string, in arguments) string {
+	w.Helper()
+	return w.ask("tools/call", arguments{"name": tool, "arguments": in})
+}
+
+func TestAWrappedServerAnswersAsItself(t *testing.T) {
+	n := newNotes(t)
+	_, other := startNotes(t)
+	ours, bare := connectWire(t, n.starter()), connectWire(t, exec.Command("sh", "-c", other))
+	require.Len(t, n.ids(), 1)
+	before := n.manifest()
+
+	type tools struct{ Tools []map[string]any }
+	var all, its tools
+	require.NoError(t, json.Unmarshal([]byte(bare.ask("tools/list", nil)), &its))
+	require.NoError(t, json.Unmarshal([]byte(ours.ask("tools/list", nil)), &all))
+	own, recovery := []any{}, map[any]any{}
+	wrapped := tools{}
+	for _, each := range all.Tools {
+		if strings.HasPrefix(each["name"].(string), "unwind_") {
+			own = append(own, each["name"])
+			require.NotContains(t, each["inputSchema"].(map[string]any)["properties"], "session")
+			continue
+		}
+		recovery[each["name"]] = each["_meta"].(map[string]any)["unwind/recovery"].(map[string]any)["reversible"]
+		delete(each, "_meta")
+		wrapped.Tools = append(wrapped.Tools, each)
+	}
+	require.Equal(t, its, wrapped)
+	require.Equal(t, []any{"unwind_abort", "unwind_finish", "unwind_rollback", "unwind_savepoint", "unwind_status"}, own)
+	require.Equal(t, []any{"read-only", "compensated", "none", "none"},
+		[]any{recovery["get_note"], recovery["put_note"], recovery["send_mail"], recovery["count_notes"]}, "a hint is not trusted")
+
+	for _, call := range []struct {
+		tool string
+		in   arguments
+	}{
+		{"get_note", arguments{"id": "there"}},
+		{"get_note", arguments{"id": "nowhere"}},
+		{"get_note", arguments{}},
+		{"put_note", arguments{"id": "there", "body": "1 < 2 & ${{ steps.s1.outputs.text }} $${{ x"}},
+		{"get_note", arguments{"id": "there"}},
+		{"put_note", arguments{"id": "new", "body": "12345678901234567890"}},
+		{"delete_note", arguments{"id": "new"}},
+	} {
+		require.Equal(t, bare.call(call.tool, call.in), ours.call(call.tool, call.in), "%v", call)
+	}
+	require.NotEqual(t, before, n.manifest())
+	require.Contains(t, ours.call("put_note", arguments{"id": 7}), `BadParameter: arguments: `, "and no step")
+	var o struct{ StructuredContent mcp.Outcome }
+	require.NoError(t, json.Unmarshal([]byte(ours.call("unwind_abort", nil)), &o))
+	require.Equal(t, "unwound", o.StructuredContent.Report.Status)
+	require.Equal(t, before, n.manifest())
+}
+
+func TestTheSessionOfAWrappedServer(t *testing.T) {
+	n := newNotes(t)
+	a := n.agent(nil)
+	first := n.ids()[0]
+	require.Equal(t, mcp.Outcome{Session: first, Next: "nothing has been changed: the session begins with the first call that changes something"}, a.does("unwind_status", nil))
+	a.does("get_note", arguments{"id": "there"})
+	_, err := n.client.DescribeWorkflow(t.Context(), first, "")
+	require.Error(t, err, "a read opens no session")
+
+	a.does("put_note", arguments{"id": "there", "body": "one"})
+	a.does("unwind_savepoint", arguments{"name": "half"})
+	half := n.manifest()
+	a.does("put_note", arguments{"id": "there", "body": "two"})
+	a.does("create_note", arguments{"title": "plan", "body": "three"})
+	status := a.does("unwind_status", nil)
+	require.Equal(t, []any{first, []string{"half"}, 3}, []any{status.Session, status.Savepoints, len(status.Steps)})
+	require.Equal(t, "BadRequest", a.isRefused("unwind_rollback", arguments{"to": "nowhere"}).Type)
+	require.Equal(t, mcp.BadParameter, a.isRefused("unwind_rollback", arguments{"to": "half", "session": "other"}).Type)
+	a.does("unwind_rollback", arguments{"to": "half"})
+	require.Equal(t, half, n.manifest())
+	require.Equal(t, "committed", a.does("unwind_finish", nil).Report.Status)
+
+	a.does("put_note", arguments{"id": "there", "body": "of the next"})
+	next := n.ids()[1]
+	require.Equal(t, next, a.does("unwind_status", nil).Session)
+	n.ok("cancel", next)
+	require.NoError(t, waitForEnd(n, next))
+	require.Equal(t, half, n.manifest())
+	r, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": "there", "body": "x"}})
+	require.NoError(t, err)
+	require.True(t, r.IsError)
+	require.Contains(t, textOf(r), "nothing was called: session "+next+" has ended")
+	require.Equal(t, half, n.manifest())
+	a.does("put_note", arguments{"id": "there", "body": "x"})
+	require.Len(t, n.ids(), 3)
+}
+
+// waitForEnd ignores how it has ended.
+func waitForEnd(n *notes, id string) error {
+	_ = n.client.GetWorkflow(n.Context(), id, "").Get(n.Context(), nil)
+	_, err := n.client.DescribeWorkflow(n.Context(), id, "")
+	return err
+}
+
+func textOf(r *sdk.CallToolResult) string { return r.Content[0].(*sdk.TextContent).Text }
+
+func TestAnUndeclaredCallOfAWrappedServerIsAsked(t *testing.T) {
+	n := newNotes(t)
+	a := n.agent(nil, "--wait", "100ms")
+	before := n.manifest()
+	mail := func() *sdk.CallToolParams {
+		return &sdk.CallToolParams{Name: "send_mail", Arguments: arguments{"text": "hello"}}
+	}
+	r, err := a.CallTool(t.Context(), mail())
+	require.NoError(t, err)
+	require.True(t, r.IsError)
+	require.Nil(t, r.StructuredContent, "it would not be what the tool's schema says")
+	var o mcp.Outcome
+	require.NoError(t, json.Unmarshal([]byte(textOf(r)), &o))
+	require.True(t, o.Pending)
+	require.Contains(t, o.Next, "ask unwind_status with request")
+	require.Equal(t, before, n.manifest())
+	n.ok("approve", n.ids()[0], o.Steps[0].ID, "--yes")
+	done := a.does("unwind_status", arguments{"request": o.Request})
+	require.Equal(t, map[string]any{"text": "hello"}, done.Steps[0].Outputs["data"])
+	require.Equal(t, before+"hello\n", n.manifest())
+	require.NoError(t, a.Close())
+
+	said := "accept"
+	b := n.agent(&sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+		return &sdk.ElicitResult{Action: said}, nil
+	}}, "--elicit", "--wait", "30s")
+	r, err = b.CallTool(t.Context(), mail())
+	require.NoError(t, err)
+	require.False(t, r.IsError, "%s", textOf(r))
+	require.Equal(t, map[string]any{"text": "hello"}, r.StructuredContent)
+	said = "decline"
+	r, err = b.CallTool(t.Context(), mail())
+	require.NoError(t, err)
+	require.True(t, r.IsError)
+	require.Contains(t, textOf(r), "was rejected by the user of test")
+	require.Equal(t, before+"hello\nhello\n", n.manifest())
+}
+
+// What a server says that is no success is passed on, and is not taken for one.
+func TestWhatIsNoSuccessOfAWrappedServer(t *testing.T) {
+	n := newNotes(t)
+	before := n.manifest()
+	w := connectWire(t, n.starter())
+	put := arguments{"id": "there", "body": "new"}
+	state := func() mcp.Step {
+		var o struct{ StructuredContent mcp.Outcome }
+		require.NoError(t, json.Unmarshal([]byte(w.call("unwind_status", nil)), &o))
+		return o.StructuredContent.Steps[len(o.StructuredContent.Steps)-1]
+	}
+	n.fault(mcptest.Deny)
+	require.JSONEq(t, `{"content":[{"type":"text","text":"it did not work"}],"isError":true}`, w.call("put_note", put))
+	require.Equal(t, "rolled-back", state().State)
+	require.Equal(t, before, n.manifest(), "it had acted all the same")
+	n.fault(mcptest.Lose)
+	require.Contains(t, w.call("put_note", put), "the answer of the server was lost")
+	require.Equal(t, "done", state().State)
+	n.fault(mcptest.Later)
+	require.JSONEq(t, `{"task":{"taskId":"t1","status":"working"}}`, w.call("put_note", arguments{"id": "late", "body": "x"}))
+	require.NotEqual(t, "done", state().State)
+}
+
+func TestASessionOutlivesTheClientOfAWrappedServer(t *testing.T) {
+	n := newNotes(t)
+	before := n.manifest()
+	a := n.agent(nil)
+	a.does("put_note", arguments{"id": "there", "body": "new"})
+	require.NoError(t, a.Close())
+	n.agent(nil).does("get_note", arguments{"id": "there"})
+	require.NotEqual(t, before, n.manifest())
+	n.ok("session", "abort", n.ids()[0])
+	require.Equal(t, before, n.manifest())
+}
+
+func TestBadInputOfAWrapTouchesNothing(t *testing.T) {
+	n := newNotes(t)
+	empty := n.manifest()
+	state := os.Getenv("UNWIND_STATE")
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "d.yaml")
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	for name, c := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"no command":        {[]string{"--wrap", " "}, "--wrap is empty; give the command line"},
+		"no wrap":           {[]string{"--name", "x"}, "--declarations and --name are for --wrap"},
+		"a port":            {[]string{"--wrap", n.command, "--listen", "127.0.0.1:0"}, "--listen is not for --wrap"},
+		"a bad name":        {[]string{"--wrap", n.command, "--name", "../x"}, `--name "../x": give letters`},
+		"no file":           {[]string{"--wrap", n.command, "--declarations", "/nowhere.yaml"}, "--declarations: "},
+		"a bad file":        {[]string{"--wrap", n.command, "--declarations", file("tools: {put_note: {}}")}, "tools.put_note: write exactly one of"},
+		"a tool not there":  {[]string{"--wrap", n.command, "--declarations", file("tools: {put_notes: {reads: true}}")}, `tools: the server has no tool "put_notes"; it has: count_notes, `},
+		"an undo not there": {[]string{"--wrap", n.command, "--declarations", file("tools: {put_note: {undo: [{tool: del}]}}")}, `tools.put_note.undo[0].tool: the server has no tool "del"`},
+		"a session of none": {[]string{"--wrap", n.command, "--session", write(t, good)}, "is no session: add session: {}"},
+	} {
+		r := n.do(append([]string{"mcp"}, c.flags...)...)
+		require.Equal(t, statusUsage, r.status, "%s: %s", name, r.err)
+		require.Contains(t, r.err, c.want, name)
+		require.Empty(t, r.out, name)
+	}
+	dead := n.do("mcp", "--wrap", "exit 3")
+	require.Equal(t, statusFailed, dead.status)
+	require.Contains(t, dead.err, "--wrap: server server-")
+	require.Equal(t, empty, n.manifest())
+	left, err := filepath.Glob(filepath.Join(state, "wrap", "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	n.agent(nil, "--name", "one").does("get_note", arguments{"id": "there"})
+	impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	second := do(impatient, n.options(), "mcp", "--wrap", n.command, "--name", "one")
+	require.Equal(t, statusUsage, second.status)
+	require.Contains(t, second.err, "another `starter mcp --wrap` serves one; use it")
+	require.DirExists(t, filepath.Join(state, "wrap", "one"))
+}

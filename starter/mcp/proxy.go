@@ -1,0 +1,289 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/starter/usage"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/session"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// ownPrefix keeps our own tools apart from those of the wrapped server.
+const ownPrefix = "unwind_"
+
+const proxyInstructions = `What you do with these tools can be undone, as far as the "unwind/recovery" of each says. unwind_status lists what you have changed, with the
+step of each call. Call unwind_savepoint before you try something, unwind_rollback to go back there, unwind_finish when all is well, unwind_abort
+to undo everything.`
+
+// Proxy serves the tools of another server. Those that only read are passed on to it, all others are steps of one session, which begins with
+// the first of them; after its end the next one begins.
+type Proxy struct {
+	*Server
+
+	wrapped Wrapped
+	listed  map[string]json.RawMessage // the tools of the wrapped server, by name
+	log     io.Writer
+
+	mu  sync.Mutex // held while a session is opened
+	now ownSession
+}
+
+// ownSession is the session of a proxy.
+type ownSession struct {
+	id string
+	// The handle, and what tokens are made of, are empty until it is open.
+	handle, firstRunID string
+}
+
+// NewProxy makes a proxy. The log is told the id of each session.
+func NewProxy(c Config, w Wrapped, log io.Writer) (*Proxy, error) {
+	c.Key = Key(rand.Text() + rand.Text()) // no handle leaves this process
+	p := &Proxy{Server: newServer(c, proxyInstructions), wrapped: w, listed: map[string]json.RawMessage{}, log: log}
+	p.prefix = ownPrefix
+	addOwn(p, statusTool(), p.status)
+	addOwn(p, savepointTool(), p.savepoint)
+	addOwn(p, rollbackTool(), p.rollback)
+	addOwn(p, finishTool(), p.finish)
+	addOwn(p, abortTool(), p.abort)
+	for _, raw := range w.Tools() {
+		if err := p.addWrapped(raw); err != nil {
+			return nil, err
+		}
+	}
+	p.server.AddReceivingMiddleware(p.passOn)
+	p.begin()
+	return p, nil
+}
+
+// begin names the next session, which opens when it is needed.
+func (p *Proxy) begin() {
+	p.now = ownSession{id: "session-" + rand.Text()}
+	fmt.Fprintf(p.log, "session %s of server %s: it begins with the next call that changes something\n", p.now.id, p.wrapped.Name())
+}
+
+// addOwn adds a tool of ours, for the session of the proxy.
+func addOwn[In any, P interface {
+	*In
+	setSession(handle string)
+}](p *Proxy, t *sdk.Tool, do handler[In]) {
+	opens := t.Name == savepointTool().Name // there is nothing to end, roll back or show before the first step
+	t.Name = ownPrefix + t.Name
+	schema := without(schemaOf[In](), "session")
+	t.InputSchema = schema
+	addChecked(p.Server, t, schema, func(ctx context.Context, call *sdk.CallToolRequest, in In) (Outcome, error) {
+		now, err := p.present(ctx, opens)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if now.handle == "" {
+			return Outcome{Session: now.id, Next: "nothing has been changed: the session begins with the first call that changes something"}, nil
+		}
+		P(&in).setSession(now.handle)
+		o, err := do(ctx, call, in)
+		o.Session = now.id
+		if o.Report != nil {
+			p.leave(now)
+		}
+		return o, err
+	})
+}
+
+// addWrapped adds a tool of the wrapped server.
+func (p *Proxy) addWrapped(raw json.RawMessage) error {
+	var tool listedTool
+	if err := json.Unmarshal(raw, &tool); err != nil {
+		return fmt.Errorf("server %s lists a tool that cannot be read: %w", p.wrapped.Name(), err)
+	}
+	spec := p.wrapped.Action(tool.Name)
+	listed, err := tool.withRecovery(raw, recoveryOf(spec, ownPrefix))
+	if err != nil {
+		return err
+	}
+	if p.tools[tool.Name] {
+		return usage.Errorf("server %s has a tool %s, which is the name of one of Unwind's own, or of another of that server", p.wrapped.Name(), tool.Name)
+	}
+	p.tools[tool.Name], p.listed[tool.Name] = true, listed
+	call := p.read
+	if !spec.ReadOnly {
+		call = checkFirst(tool.InputSchema, p.step)
+	}
+	p.server.AddTool(&sdk.Tool{Name: tool.Name, InputSchema: schemaOf[struct{}]()}, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		if len(r.Params.Arguments) == 0 {
+			r.Params.Arguments = json.RawMessage("{}")
+		}
+		return call(ctx, r)
+	})
+	return nil
+}
+
+// checkFirst refuses arguments that do not follow the schema of a tool: a step, and what it looks at, would take longer to fail. A schema
+// that we do not understand is for the wrapped server to check.
+func checkFirst(raw json.RawMessage, call sdk.ToolHandler) sdk.ToolHandler {
+	var schema jsonschema.Schema
+	if json.Unmarshal(raw, &schema) != nil {
+		return call
+	}
+	checked, err := schema.Resolve(nil)
+	if err != nil {
+		return call
+	}
+	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		if _, err := readArguments[map[string]any](checked, r.Params.Arguments); err != nil {
+			return bare(failed(err)), nil
+		}
+		return call(ctx, r)
+	}
+}
+
+// read passes a call on.
+func (p *Proxy) read(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	reply, err := p.wrapped.Read(ctx, call.Params.Name, call.Params.Arguments)
+	if err != nil {
+		return bare(failed(err)), nil
+	}
+	return reply.result()
+}
+
+// result is the answer as the server has sent it.
+func (r Reply) result() (*sdk.CallToolResult, error) {
+	if r.Error != nil {
+		return nil, r.Error
+	}
+	return &sdk.CallToolResult{StructuredContent: verbatim(r.Result)}, nil
+}
+
+// bare is an answer of ours in place of one of the wrapped server: an error without structured content, which would have to follow the
+// schema of that server's tool.
+func bare(r *sdk.CallToolResult) *sdk.CallToolResult {
+	r.StructuredContent, r.IsError = nil, true
+	return r
+}
+
+// step makes a call as a step, and answers as the server has, where what it says is what holds.
+func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	now, err := p.present(ctx, true)
+	if err != nil {
+		return bare(failed(err)), nil
+	}
+	with, err := escapeAll(call.Params.Arguments)
+	if err != nil {
+		return bare(failed(Problem{BadParameter, "the arguments are no JSON object: " + err.Error()})), nil
+	}
+	tool := call.Params.Name
+	step, err := json.Marshal(stepOptions{}.step(p.wrapped.Action(tool).Name, map[string]any{"server": p.wrapped.Name(), "tool": tool, "arguments": with}))
+	if err != nil {
+		return nil, err
+	}
+	var reply Reply
+	isAnswered := false
+	look := func(id string, try int) (err error) {
+		reply, isAnswered, err = p.wrapped.ReplyTo(activities.NewToken(now.firstRunID, id, max(1, try)))
+		return err
+	}
+	o, err := p.askFor(ctx, call, onSession{ofSession: ofSession{now.handle}}, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+		return of.Step(ctx, request, step)
+	}, func(a workflows.Answer) bool { // an undo that waits for a person does not hold up an error
+		return !a.Pending || len(a.Steps) == 1 && look(a.Steps[0].ID, a.Steps[0].Try) == nil && isAnswered && !reply.Succeeded
+	})
+	if over, is := errors.AsType[session.Refusal](err); is && over.Type == workflows.SessionOver {
+		p.leave(now)
+		err = Problem{over.Type, fmt.Sprintf("nothing was called: session %s has ended, and `starter show %s` says how; the next call begins another", now.id, now.id)}
+	}
+	if err == nil && o.question == nil && len(o.Steps) == 1 {
+		err = look(o.Steps[0].ID, o.Steps[0].Try)
+	}
+	switch {
+	case err != nil:
+		return bare(failed(err)), nil
+	case o.question != nil:
+		return o.question, nil
+	case isAnswered && !reply.Lost && reply.Succeeded == (len(o.Steps) == 1 && o.Steps[0].State == string(workflows.Done)):
+		return reply.result()
+	}
+	return bare(o.result()), nil
+}
+
+// escapeAll reads arguments so that nothing in them is taken for an expression of a task file.
+func escapeAll(arguments json.RawMessage) (escaped map[string]any, err error) {
+	d := json.NewDecoder(bytes.NewReader(arguments))
+	d.UseNumber()
+	if err := d.Decode(&escaped); err != nil {
+		return nil, err
+	}
+	return escapeIn(escaped).(map[string]any), nil
+}
+
+func escapeIn(value any) any {
+	switch v := value.(type) {
+	case string:
+		return task.Escape(v)
+	case []any:
+		for i := range v {
+			v[i] = escapeIn(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = escapeIn(v[name])
+		}
+	}
+	return value
+}
+
+// present returns the present session, and opens it if it must be open.
+func (p *Proxy) present(ctx context.Context, mustBeOpen bool) (ownSession, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now.handle != "" || !mustBeOpen {
+		return p.now, nil
+	}
+	err := p.openOwn(ctx, &p.now)
+	return p.now, err
+}
+
+// openOwn opens the session, unless an earlier attempt has.
+func (p *Proxy) openOwn(ctx context.Context, now *ownSession) error {
+	c, err := p.connection(ctx)
+	if err != nil {
+		return err
+	}
+	isOpen, err := exists(ctx, c, now.id)
+	if err != nil {
+		return err
+	}
+	if !isOpen {
+		document, err := p.documentOf(openInput{Name: "calls of " + p.wrapped.Name()})
+		if err != nil {
+			return err
+		}
+		if _, _, err := session.Open(ctx, c, session.Options{ID: now.id, Queue: p.Queue, Request: now.id}, document); err != nil {
+			return err
+		}
+	}
+	d, err := c.DescribeWorkflowExecution(ctx, now.id, "")
+	if err != nil {
+		return err
+	}
+	now.firstRunID, now.handle = d.GetWorkflowExecutionInfo().GetFirstRunId(), p.Key.handleOf(now.id, c.Namespace)
+	return nil
+}
+
+// leave begins another session after one that has ended.
+func (p *Proxy) leave(ended ownSession) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now.id == ended.id {
+		p.begin()
+	}
+}
