@@ -27,6 +27,8 @@ var notRun = map[string]string{
 	"cd /srv":                              "each command is typed there",
 	"claude mcp add unwind -- starter mcp": "it needs Claude Code; starter/command/mcp_test.go serves a client of its own",
 	"codex mcp add unwind -- starter mcp":  "it needs Codex; starter/command/mcp_test.go serves a client of its own",
+	"claude mcp add files -- starter mcp --wrap 'npx -y @modelcontextprotocol/server-filesystem /srv/app' --declarations /etc/unwind/filesystem.yaml": "it needs " +
+		"Claude Code and the network; starter/command/mcpwrap_linux_test.go wraps a server of its own",
 	"starter mcp --listen 127.0.0.1:7380 --token env:MCP_TOKEN": "it takes a fixed port; starter/command/mcp_http_test.go serves on a free one",
 	"go install ./starter ./worker":                             "it would change the machine; the deep tests of deploy/release build both and run what they have built",
 	"worker --config worker.yaml":                               "TestTheDocumentationWorks starts a worker with this config; worker/main_test.go runs the command",

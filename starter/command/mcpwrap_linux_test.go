@@ -220,10 +220,10 @@ func TestAnUndeclaredCallOfAWrappedServerIsAsked(t *testing.T) {
 	n := newNotes(t)
 	a := n.agent(nil, "--wait", "100ms")
 	before := n.manifest()
-	mail := func() *sdk.CallToolParams {
-		return &sdk.CallToolParams{Name: "send_mail", Arguments: arguments{"text": "hello"}}
+	mail := func(text string) *sdk.CallToolParams {
+		return &sdk.CallToolParams{Name: "send_mail", Arguments: arguments{"text": text}}
 	}
-	r, err := a.CallTool(t.Context(), mail())
+	r, err := a.CallTool(t.Context(), mail("hello"))
 	require.NoError(t, err)
 	require.True(t, r.IsError)
 	require.Nil(t, r.StructuredContent, "it would not be what the tool's schema says")
@@ -242,23 +242,23 @@ func TestAnUndeclaredCallOfAWrappedServerIsAsked(t *testing.T) {
 	b := n.agent(&sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 		return &sdk.ElicitResult{Action: said}, nil
 	}}, "--elicit", "--wait", "30s")
-	r, err = b.CallTool(t.Context(), mail())
+	r, err = b.CallTool(t.Context(), mail("again"))
 	require.NoError(t, err)
 	require.False(t, r.IsError, "%s", textOf(r))
-	require.Equal(t, map[string]any{"text": "hello"}, r.StructuredContent)
+	require.Equal(t, map[string]any{"text": "again"}, r.StructuredContent)
 	said = "decline"
-	r, err = b.CallTool(t.Context(), mail())
+	r, err = b.CallTool(t.Context(), mail("again"))
 	require.NoError(t, err)
 	require.True(t, r.IsError)
 	require.Contains(t, textOf(r), "was rejected by the user of test")
-	require.Equal(t, before+"hello\nhello\n", n.manifest())
+	require.Equal(t, before+"hello\nagain\n", n.manifest())
 }
 
 // What a server says that is no success is passed on, and is not taken for one.
 func TestWhatIsNoSuccessOfAWrappedServer(t *testing.T) {
 	n := newNotes(t)
 	before := n.manifest()
-	w := connectWire(t, n.starter())
+	w := connectWire(t, n.starter("--wait", "100ms"))
 	put := arguments{"id": "there", "body": "new"}
 	state := func() mcp.Step {
 		var o struct{ StructuredContent mcp.Outcome }
@@ -274,7 +274,12 @@ func TestWhatIsNoSuccessOfAWrappedServer(t *testing.T) {
 	require.Equal(t, "done", state().State)
 	n.fault(mcptest.Later)
 	require.JSONEq(t, `{"task":{"taskId":"t1","status":"working"}}`, w.call("put_note", arguments{"id": "late", "body": "x"}))
-	require.NotEqual(t, "done", state().State)
+	late := state()
+	require.Contains(t, late.Error, "answered with a task")
+	require.NotEqual(t, "done", late.State)
+	ended := w.call("unwind_abort", nil)
+	require.Contains(t, ended, `"waiting":[{"step":"`+late.ID, "what the task does is not known: a person decides")
+	require.Equal(t, late.ID, state().ID, "the session is not over")
 }
 
 func TestASessionOutlivesTheClientOfAWrappedServer(t *testing.T) {

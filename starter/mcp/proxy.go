@@ -93,7 +93,7 @@ func addOwn[In any, P interface {
 		P(&in).setSession(now.handle)
 		o, err := do(ctx, call, in)
 		o.Session = now.id
-		if o.Report != nil {
+		if o.Phase == string(workflows.Closed) {
 			p.leave(now)
 		}
 		return o, err
@@ -179,7 +179,7 @@ func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallT
 	}
 	with, err := escapeAll(call.Params.Arguments)
 	if err != nil {
-		return bare(failed(Problem{BadParameter, "the arguments are no JSON object: " + err.Error()})), nil
+		return bare(failed(err)), nil
 	}
 	tool := call.Params.Name
 	step, err := json.Marshal(stepOptions{}.step(p.wrapped.Action(tool).Name, map[string]any{"server": p.wrapped.Name(), "tool": tool, "arguments": with}))
@@ -220,7 +220,7 @@ func escapeAll(arguments json.RawMessage) (escaped map[string]any, err error) {
 	d := json.NewDecoder(bytes.NewReader(arguments))
 	d.UseNumber()
 	if err := d.Decode(&escaped); err != nil {
-		return nil, err
+		return nil, Problem{BadParameter, "the arguments are no JSON object: " + err.Error()}
 	}
 	return escapeIn(escaped).(map[string]any), nil
 }
