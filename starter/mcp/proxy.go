@@ -209,10 +209,16 @@ func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallT
 		return bare(failed(err)), nil
 	case o.question != nil:
 		return o.question, nil
-	case isAnswered && !reply.Lost && reply.Succeeded == (len(o.Steps) == 1 && o.Steps[0].State == string(workflows.Done)):
+	case isAnswered && reply.isTrueOf(o):
 		return reply.result()
 	}
 	return bare(o.result()), nil
+}
+
+// isTrueOf reports whether a reply says what became of the step: a call that succeeded may have been undone since, because its step failed
+// after it.
+func (r Reply) isTrueOf(o Outcome) bool {
+	return !r.Lost && len(o.Steps) == 1 && r.Succeeded == (o.Steps[0].State == string(workflows.Done))
 }
 
 // escapeAll reads arguments so that nothing in them is taken for an expression of a task file.
