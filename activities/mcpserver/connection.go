@@ -34,6 +34,8 @@ type connection struct {
 	id    process.Identity
 	wire  sdk.Connection
 	tools map[string]*sdk.Tool
+	// listed are the tools as the server lists them.
+	listed []json.RawMessage
 	// exited is closed when the process has ended and was waited for.
 	exited chan struct{}
 
@@ -118,8 +120,8 @@ func (c *connection) begin(ctx context.Context) error {
 			params["cursor"] = cursor
 		}
 		var page struct {
-			Tools      []sdk.Tool `json:"tools"`
-			NextCursor string     `json:"nextCursor"`
+			Tools      []json.RawMessage `json:"tools"`
+			NextCursor string            `json:"nextCursor"`
 		}
 		a, err := c.send(ctx, "tools/list", params)
 		if err == nil && a.Error != nil {
@@ -131,8 +133,13 @@ func (c *connection) begin(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("tools/list: %w", err)
 		}
-		for _, tool := range page.Tools {
+		for _, raw := range page.Tools {
+			var tool sdk.Tool
+			if err := json.Unmarshal(raw, &tool); err != nil {
+				return fmt.Errorf("tools/list: %w", err)
+			}
 			c.tools[tool.Name] = &tool
+			c.listed = append(c.listed, raw)
 		}
 		if cursor = page.NextCursor; cursor == "" {
 			return nil

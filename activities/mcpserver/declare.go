@@ -187,3 +187,8 @@ func (d Declarations) classOf(tool string, isReadOnly bool) class {
 	}
 	return irreversible
 }
+
+// ActionFor is the action that calls a tool; isReadOnly is what its annotation says.
+func (d Declarations) ActionFor(tool string, isReadOnly bool) string {
+	return string(d.classOf(tool, isReadOnly))
+}

@@ -82,21 +82,34 @@ type world struct {
 
 // New makes the world "mcp". It starts no server.
 func New(c Config) (activities.World, error) {
+	w, err := Open(c)
+	return w.World, err
+}
+
+// World is the world, with what a proxy needs besides.
+type World struct {
+	activities.World
+
+	shared *world
+}
+
+// Open makes the world for a proxy before its servers. It starts none.
+func Open(c Config) (World, error) {
 	w := &world{Config: c, running: map[string]*connection{}}
 	if err := c.Validate(); err != nil {
-		return activities.World{}, err
+		return World{}, err
 	}
 	made := activities.World{Name: "mcp", Actions: w.actions(), Journal: func(context.Context) (string, error) { return "", nil }}
 	if !c.LookOnly {
 		var err error
 		if w.journal, err = journal.Open(filepath.Join(c.State, "journal")); err != nil {
-			return activities.World{}, err
+			return World{}, err
 		}
 		made.Journal = func(context.Context) (string, error) { return w.journal.Mark() }
 		made.Records = journal.Records{Journal: w.journal}
 		made.Watch = w.watch
 	}
-	return made, nil
+	return World{World: made, shared: w}, nil
 }
 
 // errStopping is the error of whoever needs a server when the worker ends.

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -33,8 +32,6 @@ const (
 	wrapTurn = 2*wrapStop + time.Second
 )
 
-var wrapName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`)
-
 // wrapMCP serves the tools of another server, with a worker that knows only that server.
 func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
 	declared, err := f.readDeclarations()
@@ -49,8 +46,8 @@ func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
 		sum := sha256.Sum256([]byte(f.wrap))
 		f.name = "server-" + hex.EncodeToString(sum[:4])
 	}
-	if !wrapName.MatchString(f.name) {
-		return usage.Errorf("--name %q: give letters, digits, dashes and underscores, at most 63, a letter first", f.name)
+	if err := mcpserver.CheckName(f.name); err != nil {
+		return usage.Errorf("--name: %w", err)
 	}
 	state, err := local.StateFolder()
 	if err != nil {
@@ -135,7 +132,7 @@ func openWrapped(ctx context.Context, folder, name string, server mcpserver.Serv
 	} else if err != nil {
 		return nil, err
 	}
-	if s.world, err = mcpserver.New(mcpserver.Config{State: folder, Servers: map[string]mcpserver.Server{name: server}}); err != nil {
+	if s.world, err = mcpserver.Open(mcpserver.Config{State: folder, Servers: map[string]mcpserver.Server{name: server}}); err != nil {
 		return nil, err
 	}
 	for _, a := range s.world.Actions {

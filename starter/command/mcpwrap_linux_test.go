@@ -310,7 +310,7 @@ func TestBadInputOfAWrapTouchesNothing(t *testing.T) {
 		"no command":        {[]string{"--wrap", " "}, "--wrap is empty; give the command line"},
 		"no wrap":           {[]string{"--name", "x"}, "--declarations and --name are for --wrap"},
 		"a port":            {[]string{"--wrap", n.command, "--listen", "127.0.0.1:0"}, "--listen is not for --wrap"},
-		"a bad name":        {[]string{"--wrap", n.command, "--name", "../x"}, `--name "../x": give letters`},
+		"a bad name":        {[]string{"--wrap", n.command, "--name", "../x"}, `--name: "../x" must be a name of letters`},
 		"no file":           {[]string{"--wrap", n.command, "--declarations", "/nowhere.yaml"}, "--declarations: "},
 		"a bad file":        {[]string{"--wrap", n.command, "--declarations", file("tools: {put_note: {}}")}, "tools.put_note: write exactly one of"},
 		"a tool not there":  {[]string{"--wrap", n.command, "--declarations", file("tools: {put_notes: {reads: true}}")}, `tools: the server has no tool "put_notes"; it has: count_notes, `},
