@@ -70,7 +70,15 @@ func TestAConfigFileIsToldByLineAndField(t *testing.T) {
 		"file:\n\troots: [/srv]\n":               {"worker.yaml:2: is not YAML: a tab stands in the indentation; indent with spaces"},
 		"a: b: c\n":                              {"worker.yaml:1: is not YAML: mapping values are not allowed in this context"},
 		"- a\n":                                  {"worker.yaml:1: must be a map of fields, found a list"},
-		"secretActions: {A: file.write}\nretention: {bytes: x}": {"secretActions: must be a map from names to lists of texts", "worker.yaml:2: retention.bytes: must be a whole number"},
+		"secretActions: {A: file.write}\nretention: {bytes: x}":              {`worker.yaml:1: secretActions.A: must be a list of texts, as in [a, b], found "file.write"`, "worker.yaml:2: retention.bytes: must be a whole number"},
+		"postgres:\n  databases:\n    shop: {dsn: A, deni: [public.card]}\n": {"worker.yaml:3: postgres.databases.shop.deni: there is no such field; did you mean deny?"},
+		"etcd: {databases: {s: {tls: {cert: A, keys: B}}}}\n":                {"worker.yaml:1: etcd.databases.s.tls.keys: there is no such field; did you mean key?"},
+		"mcp: {servers: {a: {command: [b, c]}}}\n":                           {"worker.yaml:1: mcp.servers.a.command: must be text, found a list"},
+		"redis: {databases: {\"c\": x}}\n":                                   {`worker.yaml:1: redis.databases.c: must be a map of fields, found "x"`},
+		"redis: {databases: [c]}\n":                                          {"worker.yaml:1: redis.databases: must be a map from names to maps of fields, found a list"},
+		"file:\n  roots:\n    - /srv\n    - [/etc]\n":                        {"worker.yaml:4: file.roots[1]: must be text, found a list"},
+		"secrets:\n  A: env:A\n  A: env:B\n":                                 {"worker.yaml:3: secrets.A: stands here a second time; the first is in line 2"},
+		"host: a\n---\nhost: b\n":                                            {"worker.yaml:2: a second document begins here"},
 	} {
 		_, err := readConfig(t, content)
 		for _, each := range want {
@@ -81,6 +89,11 @@ func TestAConfigFileIsToldByLineAndField(t *testing.T) {
 	c, err := readConfig(t, "")
 	require.NoError(t, err)
 	require.True(t, c.OpensNothing())
+
+	c, err = readConfig(t, "file: {roots: &roots [/a, /b]}\nsqlite: {roots: *roots}\nredis: {databases: {c: {url: A, allow: [x]}}}\n")
+	require.NoError(t, err)
+	require.Equal(t, []string{"/a", "/b"}, c.SQLite.Roots)
+	require.Equal(t, map[string]host.RedisDatabase{"c": {URL: "A", Allow: []string{"x"}}}, c.Redis.Databases)
 
 	c, err = readConfig(t, "host: here\ncutDiffs: show\n")
 	require.NoError(t, err)

@@ -27,8 +27,9 @@ func ReadConfig(file string) (Config, error) {
 	if c.file, err = filepath.Abs(file); err != nil {
 		return c, fmt.Errorf("config: %w", err)
 	}
-	var doc yaml.Node
-	switch err := yaml.NewDecoder(bytes.NewReader(src)).Decode(&doc); {
+	var doc, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(src))
+	switch err := decoder.Decode(&doc); {
 	case errors.Is(err, io.EOF): // it is empty
 		return c, nil
 	case err != nil:
@@ -37,6 +38,13 @@ func ReadConfig(file string) (Config, error) {
 	}
 	r := configReader{name: file, written: c.written}
 	r.readValue(doc.Content[0], reflect.ValueOf(&c).Elem(), "")
+	switch err := decoder.Decode(&second); {
+	case err == nil:
+		r.complainf(&second, "", "a second document begins here; a file holds one config")
+	case !errors.Is(err, io.EOF):
+		line, message := task.ExplainYAML(src, err)
+		r.problems = append(r.problems, fmt.Errorf("%s:%d: %s", file, line, message))
+	}
 	return c, errors.Join(r.problems...)
 }
 
@@ -61,6 +69,9 @@ func (r *configReader) complainf(n *yaml.Node, field, format string, args ...any
 }
 
 func (r *configReader) readValue(n *yaml.Node, into reflect.Value, field string) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
 	r.written[field] = written{n.Line, n.Value}
 	isNull := n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
 	switch {
@@ -75,16 +86,50 @@ func (r *configReader) readValue(n *yaml.Node, into reflect.Value, field string)
 		}
 	case into.Type() == reflect.TypeFor[time.Duration]() && n.ShortTag() == "!!int" && n.Value != "0":
 		r.complainf(n, field, "must be a time, such as 30s, 5m or 2h, found %s", n.Value)
+	case into.Kind() == reflect.Map:
+		if !isNull {
+			r.readMap(n, into, field)
+		}
+	case into.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode:
+		into.Set(reflect.MakeSlice(into.Type(), len(n.Content), len(n.Content)))
+		for i, item := range n.Content {
+			r.readValue(item, into.Index(i), fmt.Sprintf("%s[%d]", field, i))
+		}
 	default:
 		if err := n.Decode(into.Addr().Interface()); err != nil {
 			r.complainf(n, field, "must be %s, found %s", kindOf(into.Type()), found(n))
 		}
-		if into.Kind() == reflect.Map && n.Kind == yaml.MappingNode {
-			for i := 0; i+1 < len(n.Content); i += 2 {
-				r.written[field+"."+n.Content[i].Value] = written{n.Content[i].Line, n.Content[i+1].Value}
-			}
-		}
 	}
+}
+
+// readMap reads a map whose keys are names that the file chooses.
+func (r *configReader) readMap(n *yaml.Node, into reflect.Value, field string) {
+	if n.Kind != yaml.MappingNode {
+		r.complainf(n, field, "must be %s, found %s", kindOf(into.Type()), found(n))
+		return
+	}
+	into.Set(reflect.MakeMap(into.Type()))
+	lines := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, at := n.Content[i], field+"."+n.Content[i].Value
+		if r.isRepeated(lines, key, at) {
+			continue
+		}
+		value := reflect.New(into.Type().Elem()).Elem()
+		r.readValue(n.Content[i+1], value, at)
+		into.SetMapIndex(reflect.ValueOf(key.Value), value)
+	}
+}
+
+// isRepeated complains of a key that stands in its map a second time.
+func (r *configReader) isRepeated(lines map[string]int, key *yaml.Node, at string) bool {
+	first, twice := lines[key.Value]
+	if twice {
+		r.complainf(key, at, "stands here a second time; the first is in line %d", first)
+		return true
+	}
+	lines[key.Value] = key.Line
+	return false
 }
 
 // readFields reads a map into a struct.
@@ -107,11 +152,9 @@ func (r *configReader) readFields(n *yaml.Node, into reflect.Value, field string
 		if field != "" {
 			at = field + "." + at
 		}
-		if first, twice := lines[key.Value]; twice {
-			r.complainf(key, at, "stands here a second time; the first is in line %d", first)
+		if r.isRepeated(lines, key, at) {
 			continue
 		}
-		lines[key.Value] = key.Line
 		if old := oldNames[at]; old != "" {
 			r.complainf(key, at, "was removed: %s", old)
 			continue
@@ -152,8 +195,11 @@ func kindOf(t reflect.Type) string {
 	case reflect.Slice:
 		return "a list of texts, as in [a, b]"
 	case reflect.Map:
-		if t.Elem().Kind() == reflect.Slice {
+		switch t.Elem().Kind() {
+		case reflect.Slice:
 			return "a map from names to lists of texts"
+		case reflect.Struct:
+			return "a map from names to maps of fields"
 		}
 		return "a map from names to texts"
 	case reflect.Int, reflect.Int64:

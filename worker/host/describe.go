@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -36,6 +37,19 @@ func (w *Worker) Notices(ctx context.Context) []string {
 	for _, name := range slices.Sorted(maps.Keys(w.Config.Secrets)) {
 		if _, err := secrets(w.Config.Secrets).read(name); err != nil {
 			notices = append(notices, fmt.Sprintf("secrets.%s: %v; steps that use it are refused", name, err))
+		}
+	}
+	return append(notices, missingPrograms(w.Config.CheckCommands)...)
+}
+
+// missingPrograms are those of the check commands that this host does not have.
+func missingPrograms(commands []string) (notices []string) {
+	for _, program := range commands {
+		if program == "*" {
+			continue
+		}
+		if _, err := exec.LookPath(program); err != nil {
+			notices = append(notices, fmt.Sprintf("checkCommands: %s is not on this host: checks that run it fail", program))
 		}
 	}
 	return notices

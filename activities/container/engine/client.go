@@ -89,7 +89,7 @@ func Explain(doing string, err error) error {
 	case strings.Contains(err.Error(), "permission denied while trying to connect"):
 		return activities.Errorf(activities.ActionFailed, "%s: the worker's user may not use the container engine's socket (%v); add the user to the group that owns the socket (docker, as a rule), or run the worker as root", doing, err)
 	case client.IsErrConnectionFailed(err):
-		return activities.Errorf(activities.ActionFailed, "%s: the container engine does not answer (%v); start it, or set DOCKER_HOST for the worker", doing, err)
+		return activities.Errorf(activities.ActionFailed, "%s: the container engine does not answer (%v); start it, or name another: container.engine in the worker's config, or DOCKER_HOST in its environment", doing, err)
 	case strings.Contains(err.Error(), syscall.ENOSPC.Error()):
 		return activities.Errorf(activities.ActionFailed, "%s: the container engine's disk is full (%v); docker system df shows what takes the space", doing, err)
 	default:
