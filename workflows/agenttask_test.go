@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -224,12 +226,31 @@ func TestAReadOnlyStepHasNoUndo(t *testing.T) {
 }
 
 func TestAnotherHostIsAskedForItsJournals(t *testing.T) {
-	w := &world{steps: chain("a")}
-	w.steps[0].Place = activities.Place{Queue: queue + "@far", Host: "far"}
-	r := newRun(t, w)
-	_, err := r.report()
-	require.ErrorContains(t, err, `steps.a.on: no worker serves host "far"`)
-	require.Empty(t, w.calls)
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"nobody serves it": {
+			temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil),
+			`no worker serves host "far" (queue unwind@far) within 1m0s; start one there, or name another host`,
+		},
+		"canceled meanwhile": {temporal.NewCanceledError(), `no worker has served host "far" (queue unwind@far) so far`},
+		"it fails": {
+			temporal.NewNonRetryableApplicationError("down", "Refused", nil), `host "far" (queue unwind@far) does not say what it serves: Refused: down`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{steps: chain("a")}
+			w.steps[0].Place = activities.Place{Queue: "unwind@far", Host: "far"}
+			r := newRun(t, w)
+			r.env.RegisterActivityWithOptions(func(context.Context) (workflows.Places, error) { return workflows.Places{}, c.err },
+				activity.RegisterOptions{Name: workflows.PlacesActivity})
+			report, err := r.report()
+			require.Error(t, err)
+			require.Equal(t, "nothing was touched: Refused: steps.a.on: "+c.want, report.Cause.Text)
+			require.Empty(t, w.calls)
+		})
+	}
 }
 
 func TestPlanTaskPlansEachStepAndReleasesIt(t *testing.T) {

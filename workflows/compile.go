@@ -2,12 +2,15 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -55,8 +58,7 @@ func locateSteps(ctx workflow.Context, steps []task.Step, places map[string]Plac
 			options.Summary = "ask host " + s.Place.Host
 			err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), PlacesActivity).Get(ctx, &host)
 			if err != nil {
-				return refusef("steps.%s.on: no worker serves host %q (queue %s) within %s; start one there, or name another host: %v",
-					s.ID, s.Place.Host, s.Place.Queue, hostWait, err)
+				return explainUnanswered(s, err)
 			}
 			places[s.Place.Queue] = host
 		}
@@ -69,4 +71,17 @@ func locateSteps(ctx workflow.Context, steps []task.Step, places map[string]Plac
 		}
 	}
 	return nil
+}
+
+// explainUnanswered says why a host has not told its journals.
+func explainUnanswered(s *task.Step, err error) error {
+	timeout, late := errors.AsType[*temporal.TimeoutError](err)
+	switch {
+	case temporal.IsCanceledError(err):
+		return refusef("steps.%s.on: no worker has served host %q (queue %s) so far", s.ID, s.Place.Host, s.Place.Queue)
+	case late && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
+		return refusef("steps.%s.on: no worker serves host %q (queue %s) within %s; start one there, or name another host",
+			s.ID, s.Place.Host, s.Place.Queue, hostWait)
+	}
+	return refusef("steps.%s.on: host %q (queue %s) does not say what it serves: %s", s.ID, s.Place.Host, s.Place.Queue, compensations.Reason(err))
 }
