@@ -30,6 +30,7 @@ steps:
   - {id: two, uses: file.write, on: away, with: {path: %[1]s, content: x}}
 `, filepath.Join(root, "two")))
 
+	validated := d.begin("validate", file)
 	const waits = "waits for a worker of host away"
 	began := d.do("run", file, "--id", t.Name(), "--agent", t.Name())
 	require.Equal(t, typed{statusOK, began.out, "started, but waiting: it needs a worker of host away\n"}, began)
@@ -51,6 +52,8 @@ steps:
 	require.Contains(t, d.ok("list", "--agent", t.Name()), "  worker of host away  ")
 
 	stop := serve("away")
+	valid := d.ended(validated)
+	require.Equal(t, typed{statusOK, valid.out, "waiting: it needs a worker of host away\n"}, valid)
 	d.until(t.Name(), atGate)
 	require.Empty(t, d.shown(t.Name()).AwaitedHosts)
 	stop()

@@ -63,12 +63,10 @@ func ask[T any](ctx context.Context, c *Client, what, workflowType string, file 
 	if err != nil {
 		return answer, fmt.Errorf("start %s: %w", workflowType, err)
 	}
-	slow := time.AfterFunc(acceptLimit, func() {
-		if !c.HasWorker(ctx, queue) {
-			fmt.Fprintf(log, "waiting: %s\n", NoWorker(Run{Queue: queue}))
-		}
-	})
-	defer slow.Stop()
+	telling, stop := context.WithCancel(ctx)
+	told := make(chan struct{})
+	go func() { c.tellWait(telling, Run{ID: run.GetID(), Queue: queue}, log); close(told) }()
+	defer func() { stop(); <-told }()
 	err = run.Get(ctx, &answer)
 	if ctx.Err() != nil {
 		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectLimit)
@@ -83,6 +81,20 @@ func ask[T any](ctx context.Context, c *Client, what, workflowType string, file 
 		return answer, fmt.Errorf("%s: %s: %s", what, refused.Type(), refused.Message())
 	}
 	return answer, err
+}
+
+// tellWait says once what the answer waits for.
+func (c *Client) tellWait(ctx context.Context, t Run, log io.Writer) {
+	for began := time.Now(); ctx.Err() == nil; pause(ctx, takenWithin/2) {
+		if p, err := c.Progress(ctx, t.ID); err == nil && len(p.AwaitedHosts) > 0 {
+			fmt.Fprintf(log, "waiting: %s\n", p.neededHosts())
+			return
+		}
+		if time.Since(began) > acceptLimit && ctx.Err() == nil && !c.HasWorker(ctx, t.Queue) {
+			fmt.Fprintf(log, "waiting: %s\n", NoWorker(t))
+			return
+		}
+	}
 }
 
 // HasWorker says whether a worker polls the task queue.

@@ -128,7 +128,7 @@ func (c *Client) AwaitAcceptance(ctx context.Context, t Run, file File) (waits s
 			return "", nil
 		}
 		if p, err := c.Progress(limited, t.ID); err == nil && len(p.AwaitedHosts) > 0 {
-			return "it needs a worker of host " + strings.Join(p.AwaitedHosts, ", "), nil
+			return p.neededHosts(), nil
 		}
 		pause(limited, 50*time.Millisecond)
 	}
