@@ -55,7 +55,7 @@ func (l Limits) Reason(err error) string {
 	}
 	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
 		text := l.timeoutText(timeout.TimeoutType())
-		if last := timeout.Unwrap(); last != nil {
+		if last := timeout.Unwrap(); last != nil && l.Reason(last) != text {
 			text += "; the last error was: " + l.Reason(last)
 		}
 		return text
