@@ -177,7 +177,7 @@ func TestARecoveryThatWaitsForAPersonIsResolvedAndNotCanceled(t *testing.T) {
 
 func TestAParkedRollbackIsNamedWhereItsTaskIsToBeResolved(t *testing.T) {
 	d := newDesk(t)
-	d.ok("run", d.file(good), "--id", t.Name(), "--watch")
+	d.ok("run", d.file("name: set one\nkeep: 1h\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: x}}\n"), "--id", t.Name(), "--watch")
 	d.world.set("a", "somebody else's")
 	d.ok("rollback", t.Name())
 	id := d.idOf("rollback", t.Name())
@@ -187,6 +187,11 @@ func TestAParkedRollbackIsNamedWhereItsTaskIsToBeResolved(t *testing.T) {
 	require.Contains(t, r.err, id+" rolls it back, decide there: `starter resolve "+id+" one --do retry`")
 	d.ok("resolve", id, "one", "--do", "accept", "--yes")
 	d.do("watch", id)
+
+	// Nothing of it was undone, so there is nothing to redo.
+	require.Contains(t, d.ok("show", t.Name()), " · committed, rolled back with remains\n")
+	require.NotContains(t, d.ok("show", t.Name()), "\nnext: ")
+	require.Contains(t, d.do("redo", t.Name(), "--watch").out, "has undone no step of task "+t.Name())
 }
 
 func TestATaskIsRolledBackAndRedone(t *testing.T) {

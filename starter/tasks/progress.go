@@ -61,7 +61,9 @@ func isUntaken(a *workflowpb.PendingActivityInfo) bool {
 }
 
 // neededHosts says which hosts are waited for.
-func (p Progress) neededHosts() string { return "it needs a worker of host " + strings.Join(p.AwaitedHosts, ", ") }
+func (p Progress) neededHosts() string {
+	return "it needs a worker of host " + strings.Join(p.AwaitedHosts, ", ")
+}
 
 // AddTo adds the progress to a state.
 func (p Progress) AddTo(s *workflows.State) {

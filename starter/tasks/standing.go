@@ -14,8 +14,8 @@ type Standing struct {
 	workflows.State
 	// Source says where the state was read, if not from its worker or its report.
 	Source string `json:"source,omitempty"`
-	// Now says what became of the task after its end: "rolled back", "rolled back in part", "redone", "recovered", or that this is
-	// under way. By is the workflow that made it so. Both are empty where nothing was done about it.
+	// Now says what became of the task after its end: "rolled back", "rolled back in part", "redone", "recovered", with or without
+	// remains, or that this is under way. By is the workflow that made it so. Both are empty where nothing was done about it.
 	Now string `json:"now,omitempty"`
 	By  string `json:"by,omitempty"`
 	// Of is the workflow that this one recovers, rolls back or redoes; empty for a task. Part says which part of it.
@@ -92,6 +92,14 @@ func (c *Client) nextCommand(ctx context.Context, family recovery.Family, run re
 		return "", nil
 	case "rollback":
 		if can, err := c.CanRollBack(ctx, id); err != nil || !can {
+			return "", err
+		}
+	case "redo":
+		back, err := c.Recoveries().Describe(ctx, id, "")
+		if err != nil {
+			return "", err
+		}
+		if can, err := c.Recoveries().CanRedo(ctx, back, c.DataConverter()); err != nil || !can {
 			return "", err
 		}
 	}

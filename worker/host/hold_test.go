@@ -55,6 +55,12 @@ func TestARollbackOfWhichARecordIsReleasedTouchesNothing(t *testing.T) {
 	require.ErrorAs(t, err, &app)
 	require.ErrorContains(t, err, "nothing was touched: Refused: the undo records of 1 of 3 steps are released (first)")
 	f.holds(file, "third")
+	family, err := f.Family(t.Context(), task)
+	require.NoError(t, err)
+	now, _ := family.Of(task.WorkflowID)
+	require.Empty(t, now, "it is not rolled back")
+	_, err = f.Rollback(t.Context(), task, recovery.Part{}, "ann", "", f.converter())
+	require.ErrorContains(t, err, whole+" was refused, touched nothing, and is not started twice")
 
 	require.Equal(t, compensations.Unwound, f.report(f.rollback(task, recovery.Part{Step: "second"})).Status, "what is kept can be rolled back")
 	f.holds(file, "first")

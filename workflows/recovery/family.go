@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
@@ -115,7 +116,7 @@ func (f Family) since(run Run) Family {
 // Of says in words how a workflow stands now that its family has acted, "rolled back", and what made it so; both are empty where
 // nothing was done about it.
 func (f Family) Of(id string) (now string, by Run) {
-	of := f.since(Run{Chain: workflows.Chain{WorkflowID: id}})
+	of := slices.DeleteFunc(f.since(Run{Chain: workflows.Chain{WorkflowID: id}}), Run.Refused)
 	if len(of) == 0 {
 		return "", Run{}
 	}
@@ -129,33 +130,51 @@ func (f Family) Of(id string) (now string, by Run) {
 			return "was being " + verb + ", which was " + r.Ending(), r
 		}
 	}
-	whole, part := of.rolledBack(id)
+	back := of.rolledBack(id)
 	switch {
-	case whole:
-		return "rolled back", last
-	case part:
-		return "rolled back in part", last
+	case back.whole:
+		return back.remainsOf("rolled back"), last
+	case back.part:
+		return back.remainsOf("rolled back in part"), last
 	case last.Type == workflows.RecoverType:
-		return "recovered", last
+		return standing{remains: last.Unwind == compensations.Remains}.remainsOf("recovered"), last
 	case slices.ContainsFunc(of, func(r Run) bool { return r.Type == workflows.RedoType && r.Done() }):
 		return "redone", last
 	}
 	return "", Run{}
 }
 
-// rolledBack says whether all of what a workflow did is rolled back now, or a part of it.
-func (f Family) rolledBack(id string) (whole, part bool) {
+// standing says whether all of what a workflow did is rolled back now, or a part of it, and whether that has left something behind.
+type standing struct{ whole, part, remains bool }
+
+// remainsOf adds to words for an undoing what it has left behind.
+func (s standing) remainsOf(words string) string {
+	if s.remains {
+		return words + " with remains"
+	}
+	return words
+}
+
+func (f Family) rolledBack(id string) (now standing) {
 	for _, back := range f.childrenOf(Run{Chain: workflows.Chain{WorkflowID: id}}, workflows.RollbackType) {
-		isWhole, isPart := back.Part == "", back.Part != ""
+		one := standing{back.Part == "", back.Part != "", f.leftRemains(back)}
 		for _, redo := range f.childrenOf(back, workflows.RedoType) {
 			if redo.Done() {
-				again, some := f.rolledBack(redo.WorkflowID)
-				isWhole, isPart = isWhole && again, some || isPart && again || back.Part == "" && !again && some
+				again := f.rolledBack(redo.WorkflowID)
+				one = standing{
+					one.whole && again.whole, again.part || one.part && again.whole || back.Part == "" && !again.whole && again.part, again.remains,
+				}
 			}
 		}
-		whole, part = whole || isWhole, part || isPart
+		now = standing{now.whole || one.whole, now.part || one.part, now.remains || one.remains}
 	}
-	return whole, part
+	return now
+}
+
+// leftRemains reports whether a rollback, or what recovered it, has left something as it was not before.
+func (f Family) leftRemains(back Run) bool {
+	return back.Unwind == compensations.Remains ||
+		slices.ContainsFunc(f.childrenOf(back, workflows.RecoverType), f.leftRemains)
 }
 
 func (f Family) childrenOf(run Run, workflowType string) Family {
@@ -178,7 +197,7 @@ func (f Family) Next(run Run) (verb, id string) {
 		switch {
 		case r.Done() && slices.Contains(GoForward, r.Type) && len(of.childrenOf(r, workflows.RollbackType)) == 0:
 			return "rollback", r.WorkflowID
-		case r.Type == workflows.RollbackType && len(of.childrenOf(r, workflows.RedoType)) == 0: // it has ended, or its recovery has
+		case r.Type == workflows.RollbackType && !r.Refused() && len(of.childrenOf(r, workflows.RedoType)) == 0: // it has ended, or its recovery has
 			return "redo", r.WorkflowID
 		}
 	}

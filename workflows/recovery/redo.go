@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -78,4 +79,25 @@ func (s Server) Redo(ctx context.Context, rollback Run, who string, dc converter
 	}
 	r := workflows.RedoRequest{Rollback: rollback.Chain, Task: of.Chain, Who: who}
 	return s.startOnce(ctx, rollback, workflows.RedoID(rollback.Chain), workflows.RedoType, "redo "+of.WorkflowID, rollback.Part, r)
+}
+
+// CanRedo says whether the redo of a rollback would begin now, and find something to redo.
+func (s Server) CanRedo(ctx context.Context, rollback Run, dc converter.DataConverter) (bool, error) {
+	of, err := s.readRequest(ctx, rollback, dc)
+	if err != nil {
+		return false, err
+	}
+	err = (ledgerReader{s, dc}).checkOrder(ctx, rollback, of)
+	var input workflows.RedoInput
+	if err == nil {
+		input, err = s.RedoInput(ctx, workflows.RedoID(rollback.Chain), workflows.RedoRequest{Rollback: rollback.Chain, Task: of.Chain}, dc)
+	}
+	switch {
+	case WhyOf(err) != "":
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	var document struct{ Session *struct{} }
+	return len(input.Tokens) > 0 && json.Unmarshal(input.Document, &document) == nil && document.Session == nil, nil
 }

@@ -127,6 +127,11 @@ func (r Run) Done() bool {
 	return false
 }
 
+// Refused reports whether a rollback has ended without touching anything: one that has acted completes, however it went.
+func (r Run) Refused() bool {
+	return r.Type == workflows.RollbackType && r.Settled() && r.Status != enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+}
+
 // Ending is the word for how an incomplete run ended, such as "terminated".
 func (r Run) Ending() string { return endings[r.Status] }
 

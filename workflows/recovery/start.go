@@ -58,6 +58,8 @@ func refuseTaken(of, by Run) error {
 		return refusef(Taken, by.WorkflowID, "%s is already being %s by %s", of.WorkflowID, verb, by.WorkflowID)
 	case by.Dead():
 		return refusef(Dead, by.WorkflowID, "%s was being %s by %s, which was itself %s: recover that", of.WorkflowID, verb, by.WorkflowID, by.Ending())
+	case by.Refused():
+		return refusef(Taken, by.WorkflowID, "%s was refused, touched nothing, and is not started twice: roll %s back in parts", by.WorkflowID, of.WorkflowID)
 	}
 	return refusef(Taken, by.WorkflowID, "%s was already %s by %s", of.WorkflowID, verb, by.WorkflowID)
 }
