@@ -64,6 +64,9 @@ type Spec struct {
 	Keys []Key `json:"keys"`
 	// Reads says which parameters name files that the action only reads, each as Key.Param does.
 	Reads []string `json:"reads,omitempty"`
+	// Names says which other parameters decide what the action touches, each as Key.Param does: the settings of a backend. Where a
+	// step leaves one of them to an earlier step, its host names what it touches when it is about to run.
+	Names []string `json:"names,omitempty"`
 	// HostBound steps run only on the queue of their host.
 	HostBound bool `json:"hostBound,omitempty"`
 	// ReadOnly steps change nothing.

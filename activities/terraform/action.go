@@ -41,6 +41,7 @@ func (*applyAction) Spec() activities.Spec {
 		UndoParams: []string{"dir"},
 		Keys:       []activities.Key{{Prefix: "terraform:", Param: "dir", Path: true}},
 		Reads:      []string{"previous.dir"},
+		Names:      []string{"backend.*"},
 		MayChange:  []string{""}, // what its providers and provisioners do
 		HostBound:  true,
 		Preflights: true,

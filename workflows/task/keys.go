@@ -69,6 +69,12 @@ func nameTouched(spec activities.Spec, with *node) touch {
 			}
 		}
 	}
+	for _, param := range spec.Names {
+		for _, n := range valuesAt(with, strings.Split(param, ".")) {
+			template, _ := parseTemplate(n.text)
+			t.unknown = t.unknown || slices.ContainsFunc(template, func(p part) bool { return p.kind == outputRef })
+		}
+	}
 	return t
 }
 

@@ -15,7 +15,7 @@ import (
 func TestWhichStepsAreNamedLate(t *testing.T) {
 	spec := activities.Spec{
 		Name: "file.put", Params: json.RawMessage(`{"type": "object"}`), Preflights: true, Risk: activities.Low, Strategy: activities.Snapshot,
-		Keys: []activities.Key{{Prefix: "file:", Param: "path", Path: true}, {Prefix: "file:", Param: "paths.*", Path: true}}, Reads: []string{"source", "sources.*"},
+		Keys: []activities.Key{{Prefix: "file:", Param: "path", Path: true}, {Prefix: "file:", Param: "paths.*", Path: true}}, Reads: []string{"source", "sources.*"}, Names: []string{"backend.*"},
 	}
 	plain := spec
 	plain.Name, plain.Preflights = "file.plain", false
@@ -23,13 +23,15 @@ func TestWhichStepsAreNamedLate(t *testing.T) {
 	c.Specs = append(c.Specs, spec, plain)
 	const first = "uses: file.write, with: {path: /srv/a, content: x}"
 	for line, late := range map[string]bool{
-		"uses: file.put, with: {path: '${{ steps.s0.outputs.path }}'}":                        true,
-		"uses: file.put, with: {paths: [/srv/b, '/srv/${{ steps.s0.outputs.path }}']}":        true,
-		"uses: file.put, with: {path: /srv/b, source: '${{ steps.s0.outputs.path }}'}":        true,
-		"uses: file.put, with: {path: /srv/b, sources: [/a, '${{ steps.s0.outputs.path }}']}": true,
-		"uses: file.put, with: {path: /srv/b, content: '${{ steps.s0.outputs.path }}'}":       false,
-		"uses: file.put, with: {path: /srv/b, source: /srv/c}":                                false,
-		"uses: file.plain, with: {path: '${{ steps.s0.outputs.path }}'}":                      false,
+		"uses: file.put, with: {path: '${{ steps.s0.outputs.path }}'}":                               true,
+		"uses: file.put, with: {paths: [/srv/b, '/srv/${{ steps.s0.outputs.path }}']}":               true,
+		"uses: file.put, with: {path: /srv/b, source: '${{ steps.s0.outputs.path }}'}":               true,
+		"uses: file.put, with: {path: /srv/b, sources: [/a, '${{ steps.s0.outputs.path }}']}":        true,
+		"uses: file.put, with: {path: /srv/b, content: '${{ steps.s0.outputs.path }}'}":              false,
+		"uses: file.put, with: {path: /srv/b, backend: {a: b, c: 'x/${{ steps.s0.outputs.path }}'}}": true,
+		"uses: file.put, with: {path: /srv/b, backend: {a: '${{ secrets.DB_PASSWORD }}'}}":           false,
+		"uses: file.put, with: {path: /srv/b, source: /srv/c}":                                       false,
+		"uses: file.plain, with: {path: '${{ steps.s0.outputs.path }}'}":                             false,
 		"uses: container.exec": false,
 	} {
 		compiled, err := Compile(mustParse(t, stepsOf(first, line)), c)
