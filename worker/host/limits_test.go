@@ -13,7 +13,9 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // bulk is an action that does nothing, with parameters and outputs as large as they may be.
@@ -145,8 +147,63 @@ func TestATaskNearALimitEndsVisibly(t *testing.T) {
 	}
 }
 
-func slicesOf(text string, n int) []string {
-	all := make([]string, n)
+// TestAnyTaskNearTheLimitsEndsVisibly draws tasks of which each part is somewhat smaller or larger than it may be.
+func TestAnyTaskNearTheLimitsEndsVisibly(t *testing.T) {
+	t.Parallel()
+	rounds := 4
+	if testrun.Deep() {
+		rounds = 60
+	}
+	s := serve(t, host.Config{}, host.Options{Worlds: []activities.World{{
+		Name: "bulk", Journal: func(context.Context) (string, error) { return "j", nil },
+		Actions: []activities.Action{bulk{name: "bulk.add"}, looking{bulk{"bulk.look", true}}},
+	}}})
+	r := testrun.Rand(t)
+	near := func(limit int) int { // hardly ever above it, since a task has many parts
+		if r.IntN(200) == 0 {
+			return limit + 1 + r.IntN(limit/20)
+		}
+		return limit - r.IntN(limit/20)
+	}
+	sometimes := func(do func()) {
+		if r.IntN(3) == 0 {
+			do()
+		}
+	}
+	for range rounds {
+		n := []int{1, 5, 40, 150}[r.IntN(4)]
+		steps := make([]any, n)
+		for i := range steps {
+			with := map[string]any{"own": noise(min(near(task.MaxInline), near(task.MaxDocument)/n/2))}
+			step := map[string]any{"id": fmt.Sprintf("s%d", i), "uses": []string{"bulk.add", "bulk.look"}[r.IntN(2)], "with": with}
+			sometimes(func() { step["name"] = strings.Repeat("n", near(task.MaxName)) })
+			sometimes(func() { step["needs"] = []any{} })
+			sometimes(func() { with["shared"] = slicesOf("${{ vars.part }}", r.IntN(17)) })
+			sometimes(func() { step["check"] = []any{map[string]any{"command": slicesOf("${{ vars.part }}", r.IntN(6))}} })
+			if i > 0 {
+				sometimes(func() {
+					with["text"] = strings.Repeat(fmt.Sprintf("${{ steps.s%d.outputs.text }}", r.IntN(i)), 1+r.IntN(5))
+				})
+			}
+			steps[i] = step
+		}
+		sometimes(func() {
+			steps[0].(map[string]any)["check"] = slicesOf(map[string]any{"command": []string{"true"}}, near(task.MaxChecks))
+		})
+		document := map[string]any{
+			"name": strings.Repeat("n", near(task.MaxName)), "vars": map[string]any{"part": noise(near(3900)), "large": noise(near(task.MaxVars) - 3900)}, "steps": steps,
+		}
+		report, err := s.end(s.start(document))
+		require.NotErrorIs(t, err, context.DeadlineExceeded, "a task of %d steps hangs", n)
+		if err == nil {
+			require.Equal(t, compensations.Committed, report.Status)
+		}
+		t.Logf("%d steps: %v", n, err)
+	}
+}
+
+func slicesOf[T any](text T, n int) []T {
+	all := make([]T, n)
 	for i := range all {
 		all[i] = text
 	}
