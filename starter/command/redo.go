@@ -28,7 +28,7 @@ other resources are created again, with new ids. ID is the task, or one of its r
 			if err := f.checkOutput(); err != nil {
 				return err
 			}
-			rollback, err := c.Recoveries().FindRollback(ctx, args[0])
+			rollback, err := c.FindRollback(ctx, args[0])
 			if err != nil {
 				return c.WayOut(ctx, args[0], err)
 			}

@@ -174,17 +174,19 @@ func TestAnyTaskNearTheLimitsEndsVisibly(t *testing.T) {
 		n := []int{1, 5, 40, 150}[r.IntN(4)]
 		steps := make([]any, n)
 		for i := range steps {
-			with := map[string]any{"own": noise(min(near(task.MaxInline), near(task.MaxDocument)/n/2))}
+			with := map[string]any{}
 			step := map[string]any{"id": fmt.Sprintf("s%d", i), "uses": []string{"bulk.add", "bulk.look"}[r.IntN(2)], "with": with}
+			switch kind := r.IntN(3); {
+			case kind == 0:
+				with["shared"] = slicesOf("${{ vars.part }}", 1+r.IntN(16))
+			case kind == 1 && i > 0:
+				with["text"] = strings.Repeat(fmt.Sprintf("${{ steps.s%d.outputs.text }}", r.IntN(i)), 1+r.IntN(4))
+			default:
+				with["own"] = noise(min(near(task.MaxInline-100), near(task.MaxDocument)/n/2))
+			}
 			sometimes(func() { step["name"] = strings.Repeat("n", near(task.MaxName)) })
 			sometimes(func() { step["needs"] = []any{} })
-			sometimes(func() { with["shared"] = slicesOf("${{ vars.part }}", r.IntN(17)) })
-			sometimes(func() { step["check"] = []any{map[string]any{"command": slicesOf("${{ vars.part }}", r.IntN(6))}} })
-			if i > 0 {
-				sometimes(func() {
-					with["text"] = strings.Repeat(fmt.Sprintf("${{ steps.s%d.outputs.text }}", r.IntN(i)), 1+r.IntN(5))
-				})
-			}
+			sometimes(func() { step["check"] = []any{map[string]any{"command": slicesOf("${{ vars.part }}", 1+r.IntN(4))}} })
 			steps[i] = step
 		}
 		sometimes(func() {
