@@ -372,7 +372,7 @@ func (a *application) settle(ctx context.Context, in string, n int, end command.
 	return a.finish(record.Completion{
 		Container: in, After: left.digest, Beside: beside, Running: left.running, Failure: failure,
 		Result: activities.Result{
-			Summary: fmt.Sprintf("ran in %s: %s (%d paths changed)", engine.NameOf(a.rec.Container), a.title(ctx), len(left.changed)),
+			Summary: fmt.Sprintf("ran in %s: %s (changed paths: %d)", engine.NameOf(a.rec.Container), a.title(ctx), len(left.changed)),
 			Outputs: outputs, After: left.digest, Notes: a.notes,
 		},
 	})

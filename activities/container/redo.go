@@ -185,7 +185,7 @@ func (a *application) putBack(ctx context.Context) (record.Completion, error) {
 		return record.Completion{}, err
 	}
 	result := r.Done.Result
-	result.Summary = fmt.Sprintf("put back in %s what its rollback had kept (%d paths changed)", engine.NameOf(a.rec.Container), len(left.changed))
+	result.Summary = fmt.Sprintf("put back in %s what its rollback had kept (changed paths: %d)", engine.NameOf(a.rec.Container), len(left.changed))
 	result.After = left.digest
 	result.Notes = []string{"the command did not run again: its result is that of the run which was rolled back"}
 	if back.Unstartable != "" {

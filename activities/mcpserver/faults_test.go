@@ -108,6 +108,20 @@ func (s step) apply() (activities.Result, error) {
 	return s.action.Apply(ctx, s.entry, s.step, "")
 }
 
+// leaveWhen applies the step, which does not end, and leaves it as soon as something holds.
+func (s step) leaveWhen(holds func() bool) {
+	s.Helper()
+	ctx, leave := context.WithCancel(s.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := s.action.Apply(ctx, s.entry, s.step, "")
+		failed <- err
+	}()
+	require.Eventually(s, holds, time.Minute, time.Millisecond)
+	leave()
+	require.ErrorIs(s, <-failed, context.Canceled)
+}
+
 func (s step) undo() activities.Undone {
 	s.Helper()
 	undone, err := s.action.Undo(s.Context(), s.entry, activities.Decision{})
@@ -247,15 +261,7 @@ func TestTheUndoEndsAServerThatIsStillAtTheCall(t *testing.T) {
 	before := s.manifest()
 	s.fault(mcptest.Hang)
 	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
-	ctx, leave := context.WithCancel(t.Context())
-	failed := make(chan error)
-	go func() {
-		_, err := put.action.Apply(ctx, put.entry, put.step, "")
-		failed <- err
-	}()
-	require.Eventually(t, func() bool { return s.manifest() != before }, time.Minute, time.Millisecond)
-	leave()
-	require.ErrorIs(t, <-failed, context.Canceled)
+	put.leaveWhen(func() bool { return s.manifest() != before })
 	s.fault("")
 	require.Equal(t, activities.Restored, put.undo().Outcome)
 	require.Equal(t, before, s.manifest())
@@ -464,15 +470,7 @@ func TestACallWhoseServerRunsCanStillArrive(t *testing.T) {
 	before := s.manifest()
 	s.fault(mcptest.Stall)
 	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
-	ctx, leave := context.WithCancel(t.Context())
-	failed := make(chan error)
-	go func() {
-		_, err := put.action.Apply(ctx, put.entry, put.step, "")
-		failed <- err
-	}()
-	require.Eventually(t, func() bool { return mcptest.HasStalled(notesIn(s.dir)) }, time.Minute, time.Millisecond)
-	leave()
-	require.ErrorIs(t, <-failed, context.Canceled)
+	put.leaveWhen(func() bool { return mcptest.HasStalled(notesIn(s.dir)) })
 	seen := put.observe()
 	require.Equal(t, activities.Unseen, seen.State)
 	require.Equal(t, "put_note was called and has not answered, and the server still runs; get_note shows no change so far", seen.Detail)
