@@ -97,8 +97,10 @@ func (m *member) keepRunning(ctx context.Context) error {
 	return nil
 }
 
-// stopLimit is how long a worker may take to finish what it does.
-const stopLimit = 20 * time.Second
+// stopLimit is how long a worker may take to finish what it does. Without an answer from the server it needs 10 s for saying
+// that it stops, 5 s (its StopTimeout) each for workflows, local activities and activities, one after the other, and 5 s more
+// for those that are cancelled then.
+const stopLimit = 35 * time.Second
 
 // freeze sets a worker aside that has stopped itself, under the task that wanted it, and cuts it off: what a server sends
 // to a worker that sleeps with its connections open is lost for as long as a heartbeat takes, time and again.

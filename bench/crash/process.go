@@ -87,7 +87,7 @@ func (p *process) wasKilled() bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// awaitEnd waits at most limit for it to finish.
+// awaitEnd asks it to finish, and waits at most limit. One that does not finish leaves its stacks in its log.
 func (p *process) awaitEnd(limit time.Duration) (inTime bool) {
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -95,10 +95,15 @@ func (p *process) awaitEnd(limit time.Duration) (inTime bool) {
 	case <-p.ended:
 		return true
 	case <-time.After(limit):
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-p.ended:
+	case <-time.After(time.Second):
 		p.kill()
 		<-p.ended
-		return false
 	}
+	return false
 }
 
 // processesOf returns the other processes that work below a folder: their environment or arguments name it, or they have a
