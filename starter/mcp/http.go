@@ -31,14 +31,34 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, token string) error 
 }
 
 func (s *Server) handler(token string) http.Handler {
+	here := func(*http.Request) *sdk.Server { return s.server }
 	// Stateless: nothing is kept between requests, as the protocol of 2026-07-28 has it.
-	var h http.Handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.server }, &sdk.StreamableHTTPOptions{
-		Stateless: true, PropagateRequestCancellation: true,
-	})
+	var h http.Handler = sdk.NewStreamableHTTPHandler(here, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
+	if s.Elicit {
+		sessions := sdk.NewStreamableHTTPHandler(here, &sdk.StreamableHTTPOptions{PropagateRequestCancellation: true, SessionTimeout: idleLimit})
+		h = byVersion{now: h, before: sessions}
+	}
 	if token != "" {
 		h = auth.RequireBearerToken(verify(token), &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(h)
 	}
 	return http.NewCrossOriginProtection().Handler(h)
+}
+
+// idleLimit ends the connection of a client of an earlier protocol that is silent; its next request makes a new one.
+const idleLimit = time.Hour
+
+// byVersion serves clients of earlier protocols apart: their users can be asked only where the server keeps a connection.
+type byVersion struct{ now, before http.Handler }
+
+// stateless is the first version of the protocol that knows no connections.
+const stateless = "2026-07-28"
+
+func (b byVersion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Mcp-Protocol-Version") >= stateless {
+		b.now.ServeHTTP(w, r)
+	} else {
+		b.before.ServeHTTP(w, r)
+	}
 }
 
 // verify takes one token, in a time that tells nothing of it.
