@@ -125,7 +125,8 @@ func (s *Server) abort(ctx context.Context, call *sdk.CallToolRequest, in abortI
 }
 
 // open opens a session. The request makes its id, so that a repeated call finds what the first has opened.
-func (s *Server) open(ctx context.Context, _ *sdk.CallToolRequest, in openInput) (Outcome, error) {
+func (s *Server) open(ctx context.Context, call *sdk.CallToolRequest, in openInput) (Outcome, error) {
+	in.Request = cmp.Or(in.Request, callID(call))
 	c, err := s.connection(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -233,7 +234,7 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 			return Outcome{}, err
 		}
 		answer = workflows.Answer{Request: about.Request, Pending: true}
-	} else if answer, err = send(ctx, of, cmp.Or(on.Request, rand.Text())); err != nil {
+	} else if answer, err = send(ctx, of, cmp.Or(on.Request, callID(call), rand.Text())); err != nil {
 		return Outcome{}, err
 	}
 	if suffices(answer) {
@@ -250,6 +251,20 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 		o.Next = fmt.Sprintf("it waits for a person, who sees it with `starter show %s`; ask %s with request %q", id, s.prefix+"status", o.Request)
 	}
 	return o, nil
+}
+
+// toolUse is where Claude Code says which tool use of its conversation a call is.
+const toolUse = "claudecode/toolUseId"
+
+const maxCallID = 200
+
+// callID is the client's own id of a call, which stays the same if it makes the call again; empty if it gives none.
+func callID(call *sdk.CallToolRequest) string {
+	id, _ := call.Params.Meta[toolUse].(string)
+	if len(id) > maxCallID {
+		return ""
+	}
+	return id
 }
 
 // outcomeOfRequest is an error to the client where a step was not done.
