@@ -213,6 +213,7 @@ func (p *place) work(c host.Config) *host.Worker {
 	p.Cleanup(func() {
 		w.Stop()
 		if c.Container != nil {
+			containertest.ClearIn(p.T, c.State) // what a replacement leaves waits for the release of its record
 			p.removeLayers(c.State)
 		}
 	})

@@ -80,6 +80,7 @@ func TestPairsThatAreOneThing(t *testing.T) {
 	s := serve(t, host.Config{
 		File: &host.FileConfig{Roots: []string{root}}, Terraform: &host.TerraformConfig{Roots: []string{root}}, Container: &host.ContainerConfig{},
 	}, host.Options{})
+	t.Cleanup(func() { containertest.ClearIn(t, s.state) }) // what a replacement leaves waits for the release of its record
 
 	for name, pair := range map[string]func(t *testing.T) (one, two map[string]any){
 		"a terraform folder through a bind mount": func(t *testing.T) (one, two map[string]any) { // file refuses to follow one

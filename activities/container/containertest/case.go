@@ -21,11 +21,7 @@ func StartIn(t testing.TB, dir string, files map[string]string) {
 	b := Start(t)
 	b.Put(t, "/srv", files)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "name"), []byte(b.Name), 0o600))
-	t.Cleanup(func() {
-		for _, token := range TokensIn(t, dir) {
-			Clear(t, token)
-		}
-	})
+	t.Cleanup(func() { ClearIn(t, dir) })
 }
 
 // StartCase starts the box of a case of container.exec.
@@ -79,4 +75,12 @@ func TokensIn(t testing.TB, dir string) []string {
 		names = append(names, f.Name())
 	}
 	return names
+}
+
+// ClearIn removes what the tokens of a journal have left. It is for a Cleanup.
+func ClearIn(t testing.TB, dir string) {
+	t.Helper()
+	for _, token := range TokensIn(t, dir) {
+		Clear(t, token)
+	}
 }

@@ -35,11 +35,7 @@ var keeping = actiontest.Case{
 		b := startWithVolume(t)
 		b.Run(t, "mkdir -p /srv; echo one >/srv/a; echo one >/data/a; mkdir /data/d; echo x >/data/d/x")
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "name"), []byte(b.Name), 0o600))
-		t.Cleanup(func() {
-			for _, token := range containertest.TokensIn(t, dir) {
-				containertest.Clear(t, token)
-			}
-		})
+		t.Cleanup(func() { containertest.ClearIn(t, dir) })
 	},
 	Open: containertest.Open,
 	With: func(dir string) any {
