@@ -37,24 +37,8 @@ type place struct {
 // dropColumns runs an ALTER TABLE that may drop columns. Their values are copied before with the keys of the rows, and the columns are
 // then really dropped. The undo adds them at the end of the table, and the columns that were behind them behind them again.
 func (t *trial) dropColumns() (*alteration, error) {
-	before, err := t.objects()
+	gone, left, err := t.tryDrop()
 	if err != nil {
-		return nil, err
-	}
-	var gone []object
-	var left string
-	if err := t.rolledBack(func() error {
-		if _, _, _, err := t.execute(t.statement, 0); err != nil {
-			return err
-		}
-		after, err := t.objects()
-		if err != nil {
-			return err
-		}
-		gone = lacking(before, after)
-		left, err = t.describe()
-		return err
-	}); err != nil {
 		return nil, err
 	}
 	columns := slices.DeleteFunc(slices.Clone(gone), func(o object) bool { return o.Kind != "COLUMN" || t.did.isMade(o.OID) })

@@ -16,24 +16,8 @@ var movedKinds = map[string]string{
 // moveAway runs a DROP as a move into a schema of ours, where all stays as it is until the record is released: rows, indexes, positions of
 // sequences, privileges and comments. What the real statement would drop is found out by running it, and rolled back.
 func (t *trial) moveAway(kind string) (*alteration, error) {
-	before, err := t.objects()
+	gone, dropped, err := t.tryDrop()
 	if err != nil {
-		return nil, err
-	}
-	var gone []object
-	var dropped string
-	if err := t.rolledBack(func() error {
-		if _, _, _, err := t.execute(t.statement, 0); err != nil {
-			return err
-		}
-		after, err := t.objects()
-		if err != nil {
-			return err
-		}
-		gone = lacking(before, after)
-		dropped, err = t.describe()
-		return err
-	}); err != nil {
 		return nil, err
 	}
 	things, err := t.thingsIn(gone, kind)
@@ -67,6 +51,27 @@ func (t *trial) moveAway(kind string) (*alteration, error) {
 		err = t.noInverse("moved out of the way, it would leave: " + firstDifference(is, dropped))
 	}
 	return &a, err
+}
+
+// tryDrop runs the statement, and rolls it back: it returns what it drops, and a description of what it leaves.
+func (t *trial) tryDrop() (gone []object, left string, err error) {
+	before, err := t.objects()
+	if err != nil {
+		return nil, "", err
+	}
+	err = t.rolledBack(func() error {
+		if _, _, _, err := t.execute(t.statement, 0); err != nil {
+			return err
+		}
+		after, err := t.objects()
+		if err != nil {
+			return err
+		}
+		gone = lacking(before, after)
+		left, err = t.describe()
+		return err
+	})
+	return gone, left, err
 }
 
 // renameAway makes a schema one of ours, with all that it has.
