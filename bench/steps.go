@@ -56,20 +56,13 @@ func steps(ctx context.Context) (any, []string, error) {
 	defer s.close()
 	f := stepsFigures{Steps: chainSteps, WaitingTasks: waiting}
 
-	var ours, theirs, ratios []float64
-	for i := range pairs + 1 {
-		a, b, err := inTurn(i,
-			func() (float64, error) {
-				return s.timed(ctx, fmt.Sprintf("ours-%d", i), workflows.AgentTaskType, document(chainSteps, ""))
-			},
-			func() (float64, error) { return s.timed(ctx, fmt.Sprintf("bare-%d", i), "bare", chainSteps) })
-		if err != nil {
-			return nil, nil, err
-		}
-		if i == 0 {
-			continue // a warm-up
-		}
-		ours, theirs, ratios = append(ours, a), append(theirs, b), append(ratios, a/b)
+	ours, theirs, ratios, err := inPairs(pairs,
+		func(i int) (float64, error) {
+			return s.timed(ctx, fmt.Sprintf("ours-%d", i), workflows.AgentTaskType, document(chainSteps, ""))
+		},
+		func(i int) (float64, error) { return s.timed(ctx, fmt.Sprintf("bare-%d", i), "bare", chainSteps) })
+	if err != nil {
+		return nil, nil, err
 	}
 	f.UnwindMS, f.BareMS, f.Ratio = median(ours), median(theirs), median(ratios)
 	slices.Sort(ratios)
@@ -78,20 +71,13 @@ func steps(ctx context.Context) (any, []string, error) {
 		return nil, nil, err
 	}
 
-	var oursMany, theirsMany, manyRatios []float64
-	for i := range manyPairs + 1 {
-		a, b, err := inTurn(i,
-			func() (float64, error) {
-				return s.many(ctx, fmt.Sprintf("many-ours-%d", i), workflows.AgentTaskType, document(manySteps, ""))
-			},
-			func() (float64, error) { return s.many(ctx, fmt.Sprintf("many-bare-%d", i), "bare", manySteps) })
-		if err != nil {
-			return nil, nil, err
-		}
-		if i == 0 {
-			continue
-		}
-		oursMany, theirsMany, manyRatios = append(oursMany, a), append(theirsMany, b), append(manyRatios, a/b)
+	oursMany, theirsMany, manyRatios, err := inPairs(manyPairs,
+		func(i int) (float64, error) {
+			return s.many(ctx, fmt.Sprintf("many-ours-%d", i), workflows.AgentTaskType, document(manySteps, ""))
+		},
+		func(i int) (float64, error) { return s.many(ctx, fmt.Sprintf("many-bare-%d", i), "bare", manySteps) })
+	if err != nil {
+		return nil, nil, err
 	}
 	f.UnwindStepsPerS, f.BareStepsPerS, f.ThroughputRatio = median(oursMany), median(theirsMany), median(manyRatios)
 
@@ -124,6 +110,20 @@ func steps(ctx context.Context) (any, []string, error) {
 		missed = append(missed, fmt.Sprintf("throughput %.3fx, target %.2fx", f.ThroughputRatio, minThroughput))
 	}
 	return f, missed, nil
+}
+
+// inPairs measures n pairs, after one to warm up, and returns both sides and the ratio of each.
+func inPairs(n int, ours, theirs func(i int) (float64, error)) (a, b, ratios []float64, err error) {
+	for i := range n + 1 {
+		one, other, err := inTurn(i, func() (float64, error) { return ours(i) }, func() (float64, error) { return theirs(i) })
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if i > 0 {
+			a, b, ratios = append(a, one), append(b, other), append(ratios, one/other)
+		}
+	}
+	return a, b, ratios, nil
 }
 
 // inTurn measures both sides of a pair; every other pair begins with the other side, so that a drift of the machine's speed

@@ -98,12 +98,18 @@ func (l *Lineage) tokenFor(id string) (*journal.Token, error) {
 
 // Claim names s the successor of the container id, unless it has one already. It returns whoever is the successor.
 func (l *Lineage) Claim(id string, s Successor) (Successor, error) {
+	err := l.create(id, successorDoc, &s)
+	return s, err
+}
+
+// create writes a document of a container, unless there is one already: then doc becomes that.
+func (l *Lineage) create(id, name string, doc any) error {
 	t, err := l.tokenFor(id)
 	if err != nil {
-		return s, err
+		return err
 	}
-	_, err = t.Create(successorDoc, &s)
-	return s, err
+	_, err = t.Create(name, doc)
+	return err
 }
 
 // Sight reads what the rollback that made the container id has seen, once that is noted.
@@ -118,11 +124,7 @@ func (l *Lineage) Sight(id string) (s Sight, noted bool, err error) {
 
 // NoteSight notes what the rollback that made the container id has seen, unless that is noted already. It returns what is noted.
 func (l *Lineage) NoteSight(id string, s Sight) (Sight, error) {
-	t, err := l.tokenFor(id)
-	if err != nil {
-		return s, err
-	}
-	_, err = t.Create(sightDoc, &s)
+	err := l.create(id, sightDoc, &s)
 	return s, err
 }
 
