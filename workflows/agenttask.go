@@ -111,7 +111,7 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 	t.gates = &gates{schedule: t.schedule, attributes: t.attributes}
 	t.parks = &parks{
 		schedule: t.schedule, ending: t.ending, correct: t.correctStep, alert: t.sendAlert,
-		redoes: func(id string) { delete(t.runner.redoes, id) },
+		replaced: t.replaceParams,
 	}
 	t.pivot = &pivot{saga: t.saga, schedule: t.schedule}
 	t.committer = &committer{saga: t.saga, note: func(note string) { t.notes = append(t.notes, note) }}
@@ -127,6 +127,7 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 	}
 	t.executor.runner, t.executor.rollbacks = t.runner, t.rollbacks
 	t.runner.savepoints, t.rollbacks.savepoints, t.rollbacks.settled = t.savepoints, t.savepoints, t.bearSavepoints
+	t.rollbacks.took = t.keepTakenBack
 	if carry != nil {
 		t.resume(ctx, *carry)
 	}
@@ -214,6 +215,14 @@ func (t *agentTask) adoptSteps(ctx workflow.Context, compiled task.Compiled) {
 func (t *agentTask) addStep(step task.Step) *stepRun {
 	t.room.addBytes(len(step.With) + sizeOf(step.Check) + namesOf(step).size() + stepBytes)
 	return t.schedule.addStep(step)
+}
+
+// replaceParams notes that a person has given a step other parameters: it no longer repeats what was rolled back.
+func (t *agentTask) replaceParams(id string, with json.RawMessage) {
+	delete(t.runner.redoes, id)
+	if t.session != nil {
+		t.session.redos.correct(id, with)
+	}
 }
 
 // configure applies the task-wide settings of the task file.

@@ -96,6 +96,10 @@ type RollbackCarry struct {
 	// Request is the update of a session that asks for it; Undone is what became of the steps that it has undone so far.
 	Request string                     `json:"request,omitempty"`
 	Undone  []compensations.StepReport `json:"undone,omitempty"`
+	// To is the savepoint that it goes back to, Taken what it has taken back so far, Unfinished the steps that it has kept from ending.
+	To         string      `json:"to,omitempty"`
+	Taken      []TakenStep `json:"taken,omitempty"`
+	Unfinished []string    `json:"unfinished,omitempty"`
 }
 
 type bareCarry Carry
@@ -151,6 +155,9 @@ func (t *agentTask) continueAsNew(ctx workflow.Context) error {
 func (t *agentTask) measureCarry() (int, error) {
 	c := t.takeCarry()
 	c.Saga.Entries, c.Saga.Results = t.saga.Entries(), t.saga.Known()
+	if c.Session != nil {
+		c.Session.forgetSteps() // there need be no room for them
+	}
 	return packed.Size(bareCarry(c))
 }
 
@@ -242,7 +249,9 @@ func (b *rollbacks) toCarry() []RollbackCarry {
 	var carries []RollbackCarry
 	for _, r := range b.due {
 		if r.step == nil || r.step.rollback == r { // otherwise another rollback has restarted the step
-			carries = append(carries, RollbackCarry{Step: r.only, Cause: r.cause, Begun: r.begun, From: r.from, Request: r.request, Undone: r.undone})
+			carries = append(carries, RollbackCarry{
+				Step: r.only, Cause: r.cause, Begun: r.begun, From: r.from, Request: r.request, Undone: r.undone, To: r.to, Taken: r.taken, Unfinished: r.unfinished,
+			})
 		}
 	}
 	return carries
@@ -250,7 +259,9 @@ func (b *rollbacks) toCarry() []RollbackCarry {
 
 func (b *rollbacks) resume(carries []RollbackCarry) {
 	for _, c := range carries {
-		r := &rollback{cause: c.Cause, begun: c.Begun, from: c.From, only: c.Step, request: c.Request, undone: c.Undone}
+		r := &rollback{
+			cause: c.Cause, begun: c.Begun, from: c.From, only: c.Step, request: c.Request, undone: c.Undone, to: c.To, taken: c.Taken, unfinished: c.Unfinished,
+		}
 		if r.request == "" {
 			r.step = b.schedule.byID[c.Step]
 			r.step.view.State, r.step.rollback = StepFailed, r

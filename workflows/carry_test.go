@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,8 @@ import (
 type chained struct {
 	*testing.T
 	world *world
+	// document starts it; if it is empty, that of a task.
+	document string
 	// in prepares the n-th run, counted from 1.
 	in func(n int, r *run)
 	// pass changes what a run hands to the next one.
@@ -47,7 +50,7 @@ func (l *chained) report() (compensations.Report, error) {
 			r.env.SetContinuedExecutionRunID("the run before")
 		}
 		l.in(l.runs, r)
-		r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{"name": "release"}`), carry)
+		r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(cmp.Or(l.document, `{"name": "release"}`)), carry)
 		now = r.env.Now()
 		var next *workflow.ContinueAsNewError
 		if !errors.As(r.env.GetWorkflowError(), &next) {

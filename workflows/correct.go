@@ -66,5 +66,5 @@ func (t *agentTask) correctionOf(s *stepRun, with json.RawMessage) (task.Additio
 	if err != nil {
 		return task.Addition{}, refusef("with: %v", err)
 	}
-	return t.addition(json.RawMessage(correction), steps, []string{s.step.ID})
+	return t.addition(json.RawMessage(correction), steps, []string{s.step.ID}, nil)
 }

@@ -67,9 +67,12 @@ func (c *Carry) shorten(n int) {
 		v := &c.Past[i]
 		v.Summary, v.Error, v.Notes, v.Tried = clip(v.Summary, n), clip(v.Error, n), clipAll(v.Notes, n), shortenTried(v.Tried, n)
 	}
-	if c.Session != nil && n <= maxName {
+	if c.Session != nil {
 		session := *c.Session
-		session.Answers = nil
+		session.forgetSteps()
+		if n <= maxName {
+			session.Answers = nil
+		}
 		c.Session = &session
 	}
 	c.Steps = maps.Clone(c.Steps)

@@ -46,7 +46,7 @@ type ParkView struct {
 type parks struct {
 	schedule *schedule
 	ending   *ending
-	redoes   func(id string) // forgets what a step of a redo repeats
+	replaced func(id string, with json.RawMessage) // called when a person has given a step other parameters
 	correct  func(workflow.Context, *stepRun, json.RawMessage) (task.Step, error)
 	alert    func(workflow.Context, compensations.StepReport)
 
@@ -218,7 +218,7 @@ func (p *parks) apply(s *stepRun, d parkDecision) {
 			note += " (changed: " + strings.Join(changed, ", ") + ")"
 		}
 		s.step, s.corrected = *d.corrected, true
-		p.redoes(s.step.ID)
+		p.replaced(s.step.ID, d.With)
 	}
 	if d.Why != "" {
 		note += ": " + d.Why

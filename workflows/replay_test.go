@@ -180,6 +180,27 @@ var followUps = map[string]struct {
 			return s.ID()
 		},
 	},
+	"session-redone": {
+		func() *world { return &world{steps: chain("a"), do: refusing("bad")} },
+		func(l *live) string {
+			_, err := l.report()
+			require.NoError(l, err)
+			s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue}, json.RawMessage(sessionDocument))
+			require.NoError(l, err)
+			for _, request := range []func() (workflows.Answer, error){
+				func() (workflows.Answer, error) { return s.Step(l.Context(), "1", steps("x", "y").Steps...) },
+				func() (workflows.Answer, error) {
+					return s.Rollback(l.Context(), "2", workflows.SessionRollback{Step: "x"})
+				},
+				func() (workflows.Answer, error) { return s.Redo(l.Context(), "3", workflows.SessionRedo{}) },
+				func() (workflows.Answer, error) { return s.Finish(l.Context(), "4") },
+			} {
+				_, err := request()
+				require.NoError(l, err)
+			}
+			return s.ID()
+		},
+	},
 	"planned": {func() *world { return &world{steps: chain("a", "b")} }, (*live).plan},
 	"planned-openly": { // planned is of before a plan said that it is open
 		func() *world { return &world{steps: chain("a", "b")} }, (*live).plan,

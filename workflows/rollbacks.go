@@ -27,9 +27,10 @@ type rollbacks struct {
 	isQuiet    func() bool // whether every running step waits at a gate
 
 	due     []*rollback
-	unwound map[string]int // how often each step has unwound to its savepoint
-	undone  int            // counts the steps that it has undone in this run
-	settled func()         // called when something was undone
+	unwound map[string]int  // how often each step has unwound to its savepoint
+	undone  int             // counts the steps that it has undone in this run
+	settled func()          // called when something was undone
+	took    func(*rollback) // called when what the agent has asked for is undone
 }
 
 // rollback undoes a failed step, and what its on_failure says, before the task goes on; or the part of a session that its agent
@@ -44,6 +45,10 @@ type rollback struct {
 	request string                     // the update that asks for it
 	undone  []compensations.StepReport // of the steps that it has undone so far, if it is asked for
 	over    bool
+
+	to         string      // the savepoint that it goes back to
+	taken      []TakenStep // what it has undone so far
+	unfinished []string    // the steps that it has canceled or left out
 }
 
 // covers reports whether e is undone. What builds on such an entry is undone too.

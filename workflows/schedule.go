@@ -196,6 +196,27 @@ func (c *schedule) repeatStep(s *stepRun) {
 	}
 }
 
+// takeOut takes a step that is over out of the schedule, since it is added again, and returns what there is to tell of it.
+func (c *schedule) takeOut(id string) (view StepView) {
+	if i := slices.IndexFunc(c.past, func(v StepView) bool { return v.ID == id }); i >= 0 {
+		view = c.past[i]
+		c.past = slices.Delete(slices.Clone(c.past), i, i+1)
+	}
+	s := c.byID[id]
+	if s == nil {
+		return view
+	}
+	delete(c.byID, id)
+	c.steps = slices.Delete(c.steps, s.index, s.index+1)
+	for _, later := range c.steps[s.index:] {
+		later.index--
+	}
+	if c.latest >= s.index {
+		c.latest--
+	}
+	return s.view
+}
+
 // leaveOutDependents leaves out the steps that wait for s, which will not be done. A parked one is left out if it is to run again.
 func (c *schedule) leaveOutDependents(s *stepRun) {
 	for _, next := range s.dependents {

@@ -34,8 +34,10 @@ type session struct {
 	loose     []string          // the steps that no other one needs, in order
 	looseAt   int               // rollbacks.undone when loose was right; -1 if it never was
 	answers   answers
-	outputs   []string // the ids of the steps of earlier runs whose outputs are kept, the oldest first
-	dropped   int      // counts steps that a report leaves out
+	outputs   []string        // the ids of the steps of earlier runs whose outputs are kept, the oldest first
+	dropped   int             // counts steps that a report leaves out
+	first     json.RawMessage // the steps that it was opened with
+	redos     redos
 }
 
 // newSession makes the session of a document; nil if the document opens none.
@@ -44,10 +46,13 @@ func newSession(document json.RawMessage) *session {
 	if json.Unmarshal(document, &fields) != nil || fields["session"] == nil {
 		return nil
 	}
+	first := fields["steps"]
 	delete(fields, "steps")
 	delete(fields, "$schema")
 	raw, _ := json.Marshal(fields)
-	return &session{document: raw, places: map[string]Places{}, used: idSet{}, looseAt: -1}
+	return &session{
+		document: raw, places: map[string]Places{}, used: idSet{}, looseAt: -1, first: first, redos: redos{written: map[string]json.RawMessage{}},
+	}
 }
 
 // begin takes up the settings that the session was compiled with.
@@ -63,6 +68,7 @@ func (t *agentTask) beginSession(ctx workflow.Context) {
 	for _, s := range t.schedule.steps {
 		t.session.used.add("step", s.step.ID)
 	}
+	t.session.redos.keep(t.session.first, t.compiled.Steps)
 }
 
 // isBusy reports whether the agent of a session waits for it, or for a person.
@@ -140,8 +146,9 @@ func (t *agentTask) nameSteps(steps []json.RawMessage) (named json.RawMessage, i
 	return named, ids, err
 }
 
-// addition is steps with what the task knows about the steps that they build on.
-func (t *agentTask) addition(document, steps json.RawMessage, ids []string) (task.Addition, error) {
+// addition is steps with what the task knows about the steps that they build on. coming are the actions of steps, by id, that are
+// to be added before them.
+func (t *agentTask) addition(document, steps json.RawMessage, ids []string, coming map[string]string) (task.Addition, error) {
 	a := task.Addition{Session: document, Steps: steps}
 	needed, referred := task.Mentioned(steps)
 	isMentioned := map[string]bool{}
@@ -160,6 +167,8 @@ func (t *agentTask) addition(document, steps json.RawMessage, ids []string) (tas
 	for _, id := range slices.Sorted(maps.Keys(isMentioned)) {
 		s := t.schedule.byID[id]
 		switch {
+		case coming[id] != "":
+			a.Earlier[id] = coming[id]
 		case !isMentioned[id] || s == nil:
 		case s.view.State == RolledBack || s.view.State == LeftOut || s.view.State == StepFailed && !s.isSatisfied():
 			return a, refuseRequestf(BadRequest, "step %s is %s: nothing can build on it", id, s.view.State)
@@ -169,6 +178,7 @@ func (t *agentTask) addition(document, steps json.RawMessage, ids []string) (tas
 	}
 	for _, id := range referred {
 		_, isKept := t.runner.outputs[id]
+		isKept = isKept || coming[id] != ""
 		if _, isEarlier := a.Earlier[id]; isEarlier && !isKept && (t.schedule.byID[id] == nil || t.schedule.byID[id].isOver()) {
 			return a, refuseRequestf(BadRequest, "${{ steps.%s.outputs }}: the outputs of step %s are no longer kept; write the value itself", id, id)
 		}
@@ -182,33 +192,52 @@ func (t *agentTask) compileSteps(ctx workflow.Context, steps []json.RawMessage) 
 	if err != nil {
 		return task.Compiled{}, err
 	}
-	a, err := t.addition(t.session.document, named, ids)
+	a, err := t.addition(t.session.document, named, ids, nil)
 	if err != nil {
 		return task.Compiled{}, err
 	}
 	t.session.compiling++
 	defer func() { t.session.compiling-- }()
-	compiled, err := t.compileAdded(ctx, "check the steps", a)
+	compiled, err := t.compileHere(ctx, "check the steps", a)
+	if err != nil {
+		return compiled, err
+	}
+	// Meanwhile others may have been added or undone.
+	if err := t.checkTakes(); err != nil {
+		return compiled, err
+	}
+	if err := t.checkSavepoints(compiled.Steps); err != nil {
+		return compiled, err
+	}
+	if slices.ContainsFunc(ids, func(id string) bool { return t.session.used.has("step", id) }) {
+		return compiled, refuseRequestf(SessionBusy, "another request has used one of the ids %s at the same time: send it again", strings.Join(ids, ", "))
+	}
+	if _, err = t.addition(t.session.document, named, ids, nil); err == nil {
+		t.session.redos.keep(named, compiled.Steps)
+	}
+	return compiled, err
+}
+
+// compileHere compiles steps for the places of the session, or refuses their request.
+func (t *agentTask) compileHere(ctx workflow.Context, summary string, a task.Addition) (task.Compiled, error) {
+	compiled, err := t.compileAdded(ctx, summary, a)
 	if err == nil {
 		err = locateSteps(ctx, compiled.Steps, t.session.places)
 	}
 	if err != nil {
 		return compiled, refuseRequestf(BadRequest, "%s", compensations.Reason(err))
 	}
-	// Meanwhile others may have been added or undone.
-	if err := t.checkTakes(); err != nil {
-		return compiled, err
-	}
-	for _, s := range compiled.Steps {
+	return compiled, nil
+}
+
+// checkSavepoints refuses steps with a savepoint that there is already.
+func (t *agentTask) checkSavepoints(steps []task.Step) error {
+	for _, s := range steps {
 		if _, isTaken := t.savepoints.places[s.Savepoint]; isTaken {
-			return compiled, refuseRequestf(BadRequest, "steps.%s.savepoint: there is a savepoint %q already; choose another", s.ID, s.Savepoint)
+			return refuseRequestf(BadRequest, "steps.%s.savepoint: there is a savepoint %q already; choose another", s.ID, s.Savepoint)
 		}
 	}
-	if slices.ContainsFunc(ids, func(id string) bool { return t.session.used.has("step", id) }) {
-		return compiled, refuseRequestf(SessionBusy, "another request has used one of the ids %s at the same time: send it again", strings.Join(ids, ", "))
-	}
-	_, err = t.addition(t.session.document, named, ids)
-	return compiled, err
+	return nil
 }
 
 // addSteps adds compiled steps to the schedule.
@@ -217,16 +246,21 @@ func (t *agentTask) addSteps(compiled task.Compiled) (ids []string) {
 	for _, step := range compiled.Steps {
 		t.session.used.add("step", step.ID)
 		t.session.named++
-		step.Needs = t.completeNeeds(step, first)
 		t.schedule.size++
-		s := t.addStep(step)
-		if text := describeOmittedGate(step.Gate); text != "" {
-			s.addNotes(text + ": it says gate: none")
-		}
-		t.schedule.place(s)
+		t.schedule.place(t.appendStep(step, first))
 		ids = append(ids, step.ID)
 	}
 	return ids
+}
+
+// appendStep puts a step behind all others. first is the index of the first step of its request.
+func (t *agentTask) appendStep(step task.Step, first int) *stepRun {
+	step.Needs = t.completeNeeds(step, first)
+	s := t.addStep(step)
+	if text := describeOmittedGate(step.Gate); text != "" {
+		s.addNotes(text + ": it says gate: none")
+	}
+	return s
 }
 
 // maxOverlaps is how many steps with a common resource a step lists as its needs; beyond that it needs all before it.
@@ -410,4 +444,6 @@ type SessionView struct {
 	Heard      time.Time `json:"heard"`
 	// AgentGone: a person was asked because the agent is gone.
 	AgentGone bool `json:"agentGone,omitempty"`
+	// TakenBack is what was rolled back and can be redone, the oldest first.
+	TakenBack []TakenBack `json:"takenBack,omitempty"`
 }

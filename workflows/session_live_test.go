@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -170,4 +171,107 @@ func TestAnIDOfASessionIsUsedOnceAndAnUnknownOneIsRefused(t *testing.T) {
 	for _, e := range l.events(t.Context(), "") {
 		require.Nil(t, e.GetWorkflowExecutionUpdateRejectedEventAttributes(), "a refusal leaves no trace")
 	}
+}
+
+// A redo crosses the runs of a session, and the loss of its worker.
+func TestASessionIsRedoneInLaterRuns(t *testing.T) {
+	c, n := newImpatientServer(t, 3000)
+	letGo := make(chan struct{})
+	tokens := map[string]bool{}
+	w := &world{}
+	w.do = func(ctx context.Context, s string, n int, f activities.Forward) (activities.Result, error) {
+		w.mu.Lock()
+		tokens[f.Entry.Token] = true
+		w.mu.Unlock()
+		if s == "last" && n == 2 {
+			return activities.Result{}, block(ctx, letGo)
+		}
+		return counting(ctx, s, n, f)
+	}
+	l := newLive(t, c, w)
+	stop := l.startWorker()
+	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(sessionDocument))
+	require.NoError(t, err)
+	ctx := t.Context()
+	runOf := func() string {
+		description, err := l.client.DescribeWorkflowExecution(ctx, s.ID(), "")
+		require.NoError(t, err)
+		return description.WorkflowExecutionInfo.Execution.RunId
+	}
+	work := func(from, to int) {
+		for i := from; i < to; i++ {
+			answer, err := s.Step(ctx, "", steps(fmt.Sprintf(`{"id": "f%d", "uses": "fake.do", "needs": [], "with": {"path": "/f/%d"}}`, i, i)).Steps...)
+			require.NoError(t, err)
+			require.Equal(t, []string{fmt.Sprintf("f%d done", i)}, states(answer))
+		}
+	}
+	_, err = s.Savepoint(ctx, "", "start")
+	require.NoError(t, err)
+	work(0, n/2)
+	_, err = s.Step(ctx, "", steps(`{"id": "first", "uses": "fake.do", "with": {"path": "/x"}}`, `{"id": "last", "uses": "fake.do", "with": {"from": "${{ steps.first.outputs.id }}"}}`).Steps...)
+	require.NoError(t, err)
+	_, err = s.Rollback(ctx, "", workflows.SessionRollback{Step: "first"})
+	require.NoError(t, err)
+	before := runOf()
+	work(n/2, n)
+	require.NotEqual(t, before, runOf(), "it was to continue as new")
+
+	answers := make(chan []string, 1)
+	go func() {
+		a, err := s.Redo(ctx, "again", workflows.SessionRedo{})
+		answers <- append(states(a), fmt.Sprint(err))
+	}()
+	l.awaitCalls("do last", 2)
+	stop()
+	l.startWorker()
+	close(letGo)
+	require.Equal(t, []string{"first done", "last done", "<nil>"}, <-answers)
+	again, err := s.Redo(ctx, "again", workflows.SessionRedo{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"first done", "last done"}, states(again), "a repeated request is the same one")
+	_, err = s.Redo(ctx, "", workflows.SessionRedo{})
+	require.ErrorContains(t, err, "nothing was rolled back")
+	require.Len(t, tokens, n+4)
+	end, err := s.Abort(ctx, "", workflows.AbortRequest{})
+	require.NoError(t, err)
+	require.Equal(t, compensations.Unwound, end.Report.Status)
+	calls := l.calls()
+	require.Equal(t, 2, len(slices.DeleteFunc(calls, func(c string) bool { return c != "undo first" })))
+}
+
+// A session that is killed in a redo is recovered from its history: what was rolled back before is not undone twice, and what was redone is.
+func TestASessionThatIsTerminatedInARedoIsRecovered(t *testing.T) {
+	l := newLive(t, servertest.Client(t), &world{})
+	var mu sync.Mutex
+	undone := map[string]int{}
+	l.world.do = func(ctx context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		if s == "c" && n == 2 {
+			return activities.Result{}, block(ctx, never)
+		}
+		return activities.Result{}, nil
+	}
+	l.world.undo = func(s string, _ int, _ activities.Decision) (activities.Undone, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		undone[s]++
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	s := l.openSession()
+	_, err := s.Step(t.Context(), "", steps("a", "b", "c").Steps...)
+	require.NoError(t, err)
+	_, err = s.Rollback(t.Context(), "", workflows.SessionRollback{Step: "b"})
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Redo(t.Context(), "", workflows.SessionRedo{})
+		ended <- err
+	}()
+	l.awaitCalls("do c", 2)
+	l.terminate(l.run.GetID())
+	require.Error(t, <-ended)
+	report := l.awaitReport(l.recover())
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, map[string]int{"a": 1, "b": 2, "c": 2}, undone)
+	calls := l.calls()
+	require.Equal(t, []string{"undo c", "undo b", "undo a"}, calls[len(calls)-3:])
 }

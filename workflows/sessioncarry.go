@@ -34,6 +34,10 @@ type SessionCarry struct {
 	Asked   bool      `json:"asked,omitempty"`
 	// Dropped counts steps that a report leaves out.
 	Dropped int `json:"dropped,omitempty"`
+	// TakenBack is what can be redone, and Written are steps as they were written, by id. Released says that some are no longer kept.
+	TakenBack []TakenBack                `json:"takenBack,omitempty"`
+	Written   map[string]json.RawMessage `json:"written,omitempty"`
+	Released  bool                       `json:"released,omitempty"`
 }
 
 // RequestCarry is a request that is not over. Its rollback is in the RollbackCarry that names it.
@@ -78,6 +82,7 @@ func (t *agentTask) carrySession(c *Carry) {
 		carried.Requests = append(carried.Requests, r)
 	}
 	carried.Answers = keepLast(carried.Answers, maxKeptAnswers, func(a Answer) int { return sizeOf(a) })
+	t.carryRedos(carried)
 	carried.Outputs = t.keptOutputs()
 	for _, id := range carried.Outputs {
 		c.Outputs[id] = t.runner.outputs[id]
@@ -139,6 +144,7 @@ func (t *agentTask) resumeSession(ctx workflow.Context, c Carry) {
 		s.places = carried.Places
 	}
 	s.named, s.used, s.dropped, s.outputs, s.answers.kept = carried.Named, idSetOf(carried.Used), carried.Dropped, carried.Outputs, carried.Answers
+	s.redos.resume(carried)
 	t.savepoints.places, t.savepoints.bare = carried.Savepoints, carried.Bare
 	t.beginSession(ctx)
 	t.schedule.open = carried.Open

@@ -5,6 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
@@ -21,6 +22,9 @@ func (b *rollbacks) ask(r *rollback) {
 			continue
 		}
 		covered[s.step.ID] = true
+		if !s.isOver() {
+			r.unfinished = append(r.unfinished, s.step.ID)
+		}
 		switch s.view.State {
 		case NotStarted:
 			s.addNotes("left out: " + r.cause.Text)
@@ -43,9 +47,11 @@ func (b *rollbacks) undoAsked(ctx workflow.Context, r *rollback) (finished bool)
 	_ = workflow.Await(ctx, func() bool {
 		return b.isQuiet() && !slices.ContainsFunc(b.gates.open, func(s *stepRun) bool { return s.withdrawn })
 	})
+	entries := slices.Clone(b.saga.Entries())
 	report := b.saga.UnwindSteps(ctx, r.cause, r.covers)
 	finished = report.Status != compensations.Open
 	b.noteUndone(report)
+	isTaken := map[string]bool{}
 	for _, u := range report.Steps {
 		state := compensations.UndoState(u.State)
 		isUndone := state == compensations.Settled || state == compensations.Accepted
@@ -53,15 +59,18 @@ func (b *rollbacks) undoAsked(ctx workflow.Context, r *rollback) (finished bool)
 			r.undone = append(r.undone, u)
 		}
 		if isUndone {
+			isTaken[u.Step] = true
 			b.markUndone(u.Step, r)
 		}
 	}
+	r.take(slices.DeleteFunc(entries, func(e activities.Entry) bool { return !isTaken[e.Step] }))
 	if more := len(r.undone) - compensations.MaxReported; more > 0 { // the report of the session counts them all
 		r.undone = r.undone[more:]
 	}
 	if finished {
 		r.over = true
 		b.savepoints.drop(r.from)
+		b.took(r)
 	}
 	return finished
 }

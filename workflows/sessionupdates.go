@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // sessionUpdates are the updates of a session.
@@ -17,6 +18,7 @@ func (t *agentTask) sessionUpdates() []update {
 		{UpdateStep, t.handleStep, t.validateStep},
 		{UpdateSavepoint, t.handleSavepoint, t.validateSavepoint},
 		{UpdateRollback, t.handleRollback, t.validateRollback},
+		{UpdateRedo, t.handleRedo, t.validateRedo},
 		{UpdateFinish, t.handleFinish, t.validateFinish},
 		{UpdateAbort, t.handleAbort, t.validateAbort},
 		{UpdateAwait, t.handleAwait, t.validateAwait},
@@ -50,12 +52,22 @@ func (t *agentTask) validateStep(ctx workflow.Context, r StepRequest) error {
 	if err != nil {
 		return err
 	}
-	a, err := t.addition(t.session.document, named, ids)
-	if err != nil || t.variant.check == nil {
+	a, err := t.addition(t.session.document, named, ids, nil)
+	if err != nil {
 		return err
 	}
-	if err := t.variant.check(a); err != nil {
-		return refuseRequestf(BadRequest, "%v", err)
+	return t.checkSteps(a)
+}
+
+// checkSteps checks steps before a request is accepted.
+func (t *agentTask) checkSteps(additions ...task.Addition) error {
+	if t.variant.check == nil {
+		return nil
+	}
+	for _, a := range additions {
+		if err := t.variant.check(a); err != nil {
+			return refuseRequestf(BadRequest, "%v", err)
+		}
 	}
 	return nil
 }
@@ -91,7 +103,7 @@ func (t *agentTask) handleRollback(ctx workflow.Context, r SessionRollback) (Ans
 			text += ": " + clip(r.Why, maxWhy)
 		}
 		q.rollback = &rollback{
-			cause: compensations.Cause{Kind: compensations.RolledBack, Step: only, Text: text}, begun: true, from: from, only: only, request: q.id,
+			cause: compensations.Cause{Kind: compensations.RolledBack, Step: only, Text: text}, begun: true, from: from, only: only, request: q.id, to: r.To,
 		}
 		t.rollbacks.ask(q.rollback)
 		return nil
@@ -104,6 +116,32 @@ func (t *agentTask) validateRollback(ctx workflow.Context, r SessionRollback) er
 		return err
 	}
 	return first(t.checkTakes, func() error { _, _, err := t.scope(r); return err })
+}
+
+func (t *agentTask) handleRedo(ctx workflow.Context, r SessionRedo) (Answer, error) {
+	return t.serve(ctx, r, t.checkTakes, func(ctx workflow.Context, q *request) (err error) {
+		q.steps, err = t.redo(ctx, r)
+		return err
+	})
+}
+
+func (t *agentTask) validateRedo(ctx workflow.Context, r SessionRedo) error {
+	isKnown, err := t.checkRequest(ctx, r)
+	if isKnown || err != nil {
+		return err
+	}
+	if err := t.checkTakes(); err != nil {
+		return err
+	}
+	part, err := t.findTakenBack(r)
+	if err != nil {
+		return err
+	}
+	additions, err := t.additions(part)
+	if err != nil {
+		return err
+	}
+	return t.checkSteps(additions...)
 }
 
 func (t *agentTask) handleFinish(ctx workflow.Context) (Answer, error) {

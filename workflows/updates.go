@@ -20,6 +20,8 @@ const (
 	UpdateSavepoint = "savepoint"
 	// UpdateRollback undoes a part: argument SessionRollback. It answers when that is undone, or waits for a person.
 	UpdateRollback = "rollback"
+	// UpdateRedo runs again what a rollback has taken back: argument SessionRedo. It answers as UpdateStep.
+	UpdateRedo = "redo"
 	// UpdateFinish commits what the session has done: no argument. It answers with the report.
 	UpdateFinish = "finish"
 	// UpdateAbort undoes all that the session has done: argument AbortRequest. It answers with the report.
@@ -44,6 +46,14 @@ type SessionRollback struct {
 	// To is a savepoint: what was done since is undone.
 	To string `json:"to,omitempty"`
 	// Step is undone, with all that builds on it. One that is still running is canceled first.
+	Step string `json:"step,omitempty"`
+	Why  string `json:"why,omitempty"`
+}
+
+// SessionRedo is the argument of UpdateRedo. With neither To nor Step, it is the last rollback that was not redone.
+type SessionRedo struct {
+	// To names the rollback by its savepoint, Step by its step.
+	To   string `json:"to,omitempty"`
 	Step string `json:"step,omitempty"`
 	Why  string `json:"why,omitempty"`
 }

@@ -144,7 +144,7 @@ func TestAWrappedServerAnswersAsItself(t *testing.T) {
 		wrapped.Tools = append(wrapped.Tools, each)
 	}
 	require.Equal(t, its, wrapped)
-	require.Equal(t, []any{"unwind_abort", "unwind_finish", "unwind_rollback", "unwind_savepoint", "unwind_status"}, own)
+	require.Equal(t, []any{"unwind_abort", "unwind_finish", "unwind_redo", "unwind_rollback", "unwind_savepoint", "unwind_status"}, own)
 	require.Equal(t, []any{"read-only", "compensated", "none", "none"},
 		[]any{recovery["get_note"], recovery["put_note"], recovery["send_mail"], recovery["count_notes"]}, "a hint is not trusted")
 
@@ -188,6 +188,10 @@ func TestTheSessionOfAWrappedServer(t *testing.T) {
 	require.Equal(t, []any{first, []string{"half"}, 3}, []any{status.Session, status.Savepoints, len(status.Steps)})
 	require.Equal(t, "BadRequest", a.isRefused("unwind_rollback", arguments{"to": "nowhere"}).Type)
 	require.Equal(t, mcp.BadParameter, a.isRefused("unwind_rollback", arguments{"to": "half", "session": "other"}).Type)
+	a.does("unwind_rollback", arguments{"to": "half"})
+	require.Equal(t, half, n.manifest())
+	require.Len(t, a.does("unwind_redo", nil).Steps, 2)
+	require.Regexp(t, `"title":"plan","body":"three"(?s:.*)"body":"two"`, n.manifest(), "the created one has another id now")
 	a.does("unwind_rollback", arguments{"to": "half"})
 	require.Equal(t, half, n.manifest())
 	require.Equal(t, "committed", a.does("unwind_finish", nil).Report.Status)

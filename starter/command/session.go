@@ -20,7 +20,7 @@ func (p *program) sessionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "session COMMAND",
 		GroupID: groupTasks,
-		Short:   "Work step by step: open a session, send steps, roll back, finish",
+		Short:   "Work step by step: open a session, send steps, roll back, redo, finish",
 		Long: `A session is a task that takes its steps while it runs: a task file with session:, whose list of steps may be empty. A
 failed step is undone alone, and the session goes on. Each command prints its answer as JSON.
 
@@ -31,10 +31,11 @@ Give --request to make a command safe to repeat: a request with the id of an ear
   echo '{uses: file.write, with: {path: /srv/a, content: x}}' | starter session step build-7 -
   starter session savepoint build-7 before-tests
   starter session rollback build-7 --to before-tests
+  starter session redo build-7
   starter session finish build-7`,
 	}
 	c.AddCommand(
-		p.openSessionCommand(), p.addStepsCommand(), p.savepointCommand(), p.rollbackSessionCommand(), p.awaitSessionCommand(),
+		p.openSessionCommand(), p.addStepsCommand(), p.savepointCommand(), p.rollbackSessionCommand(), p.redoSessionCommand(), p.awaitSessionCommand(),
 		p.finishSessionCommand(), p.abortSessionCommand(),
 	)
 	return c
@@ -137,6 +138,30 @@ func (p *program) rollbackSessionCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&r.To, "to", "", "`savepoint` to go back to")
 	c.Flags().StringVar(&r.Step, "step", "", "`step` to undo")
+	c.Flags().StringVar(&r.Why, "why", "", "`reason`, kept in the report")
+	addRequestTo(c, &request)
+	return c
+}
+
+func (p *program) redoSessionCommand() *cobra.Command {
+	var request string
+	var r workflows.SessionRedo
+	c := &cobra.Command{
+		Use:   "redo ID",
+		Short: "Run again what a rollback has undone: by default the last one that was not redone",
+		Args:  exactArguments("ID"),
+		PreRunE: func(*cobra.Command, []string) error {
+			if r.To != "" && r.Step != "" {
+				return usage.Errorf("give --to or --step, and not both")
+			}
+			return nil
+		},
+		RunE: p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+			return s.Redo(ctx, request, r)
+		}),
+	}
+	c.Flags().StringVar(&r.To, "to", "", "`savepoint` of the rollback")
+	c.Flags().StringVar(&r.Step, "step", "", "`step` of the rollback")
 	c.Flags().StringVar(&r.Why, "why", "", "`reason`, kept in the report")
 	addRequestTo(c, &request)
 	return c

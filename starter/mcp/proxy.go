@@ -55,6 +55,7 @@ func NewProxy(c Config, w Wrapped, log io.Writer) (*Proxy, error) {
 	addOwn(p, statusTool(), p.status)
 	addOwn(p, savepointTool(), p.savepoint)
 	addOwn(p, rollbackTool(), p.rollback)
+	addOwn(p, redoTool(), p.redo)
 	addOwn(p, finishTool(), p.finish)
 	addOwn(p, abortTool(), p.abort)
 	for _, raw := range w.Tools() {

@@ -69,6 +69,7 @@ func (s *Server) addSessionTools() {
 	addTool(s, open, s.open)
 	addTool(s, savepointTool(), s.savepoint)
 	addTool(s, rollbackTool(), s.rollback)
+	addTool(s, redoTool(), s.redo)
 	addTool(s, finishTool(), s.finish)
 	addTool(s, abortTool(), s.abort)
 }

@@ -102,6 +102,11 @@ func (s Session) Rollback(ctx context.Context, request string, r workflows.Sessi
 	return s.send(ctx, workflows.UpdateRollback, request, r)
 }
 
+// Redo runs again what a rollback has taken back, and answers like Step.
+func (s Session) Redo(ctx context.Context, request string, r workflows.SessionRedo) (workflows.Answer, error) {
+	return s.send(ctx, workflows.UpdateRedo, request, r)
+}
+
 // Finish commits what the session has done.
 func (s Session) Finish(ctx context.Context, request string) (workflows.Answer, error) {
 	return s.send(ctx, workflows.UpdateFinish, request)
