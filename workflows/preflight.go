@@ -142,7 +142,7 @@ func preflightBatches(compiled task.Compiled) ([]preflightBatch, error) {
 }
 
 func (b *preflightBatch) ask(ctx workflow.Context) {
-	summary := fmt.Sprintf("look at %s before anything is touched", counted(len(b.request.Steps), "step"))
+	summary := fmt.Sprintf("look at %s before anything is touched", activities.CountOf(len(b.request.Steps), "step"))
 	if b.request.Late {
 		summary = "name what " + b.request.Steps[0].Step.ID + " touches"
 	}
@@ -152,13 +152,6 @@ func (b *preflightBatch) ask(ctx workflow.Context) {
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
 	b.err = workflow.ExecuteActivity(ctx, PreflightActivity, b.request).Get(ctx, &b.seen)
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // unite puts what the hosts have said in file order, without what an earlier step can still change.
@@ -175,7 +168,7 @@ func unite(compiled task.Compiled, batches []preflightBatch) Preflight {
 				where = "host " + b.place.Host
 			}
 			all.Unseen = append(all.Unseen, fmt.Sprintf("%s did not look at %s from %s on before the first step: %s; each is looked at when it runs",
-				where, counted(len(b.request.Steps), "step"), b.request.Steps[0].Step.ID, clip(compensations.Reason(b.err), activities.MaxItem)))
+				where, activities.CountOf(len(b.request.Steps), "step"), b.request.Steps[0].Step.ID, clip(compensations.Reason(b.err), activities.MaxItem)))
 			continue
 		}
 		all.Touched = append(all.Touched, b.seen.Touched...)

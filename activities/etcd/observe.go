@@ -33,7 +33,7 @@ func (a *txnAction) Observe(ctx context.Context, e activities.Entry) (activities
 	if drift := c.findDrift(v); drift != nil {
 		return activities.Observation{State: activities.Elsewise, Detail: drift.Diff, Drift: drift}, nil
 	}
-	return activities.Observation{State: activities.AsLeft, Detail: keyvalue.Count(len(v.images)) + " as the step left it"}, nil
+	return activities.Observation{State: activities.AsLeft, Detail: activities.CountOf(len(v.images), "key") + " as the step left it"}, nil
 }
 
 // Release drops what the keys held before. The record stays: no later forward or undo acts.

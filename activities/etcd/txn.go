@@ -80,7 +80,7 @@ func (a *txnAction) Plan(ctx context.Context, e activities.Entry, s activities.S
 			onLease = append(onLease, k.key)
 		}
 	}
-	made.Facts = append(made.Facts, "it changes "+keyvalue.Count(len(changes))+": "+keyvalue.JoinSome(names))
+	made.Facts = append(made.Facts, "it changes "+activities.CountOf(len(changes), "key")+": "+keyvalue.JoinSome(names))
 	if len(onLease) > 0 {
 		made.Facts = append(made.Facts, "on a lease, and back only while it lives: "+keyvalue.JoinSome(onLease))
 	}

@@ -278,7 +278,7 @@ func (v view) outcomeOf(forced bool) activities.Undone {
 			}
 		}
 	}
-	observed := keyvalue.Count(len(v.images)-gone) + " as before"
+	observed := activities.CountOf(len(v.images)-gone, "key") + " as before"
 	if forced {
 		observed += ", over what someone else had changed"
 	}
@@ -286,7 +286,7 @@ func (v view) outcomeOf(forced bool) activities.Undone {
 		observed += "; back on lease " + keyvalue.JoinSome(again)
 	}
 	if gone > 0 {
-		observed += "; " + keyvalue.Count(gone) + " not brought back, because the lease has ended since"
+		observed += "; " + activities.CountOf(gone, "key") + " not brought back, because the lease has ended since"
 	}
 	return activities.Undone{Outcome: activities.Restored, Observed: observed}
 }
@@ -321,5 +321,5 @@ func (c *connection) findDrift(v view) *activities.Drift {
 	if total == 0 {
 		return nil
 	}
-	return &activities.Drift{Diff: "changed since the step: " + keyvalue.Count(total) + "\n" + b.String(), Digest: activities.DigestOf(parts...)}
+	return &activities.Drift{Diff: "changed since the step: " + activities.CountOf(total, "key") + "\n" + b.String(), Digest: activities.DigestOf(parts...)}
 }

@@ -45,14 +45,6 @@ func (l Limits) Check(changed, read []string) error {
 	return nil
 }
 
-// Count says how many keys there are.
-func Count(n int) string {
-	if n == 1 {
-		return "1 key"
-	}
-	return fmt.Sprintf("%d keys", n)
-}
-
 // CountChanges says how many keys do what.
 func CountChanges(came, went, changed int) string {
 	if came+went+changed == 0 {

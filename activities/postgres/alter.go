@@ -32,6 +32,8 @@ type alteration struct {
 
 	// Dropped are columns that it dropped.
 	Dropped *dropped `json:"dropped,omitempty"`
+	// Declared is the undo that the step declares: it takes back all that the step did.
+	Declared *declared `json:"declared,omitempty"`
 
 	back []place  // of Dropped: the columns from the first one on
 	rows []string // digests of what is held, where a plan is made or an approval is compared
@@ -257,7 +259,7 @@ func (t *trial) tryBack(sql string) error {
 }
 
 func (t *trial) noInverse(why string) error {
-	return noInverseError{refused("%s: it has no exact inverse (%s); nothing was changed. Write the step as http or container command with an undo of its own, or run it by hand", t.where, why)}
+	return noInverseError{refused("%s: it has no exact inverse (%s); nothing was changed. Declare the statements that take the step back as its undo, or run it by hand", t.where, why)}
 }
 
 // noInverseError refuses a statement that cannot be taken back exactly.
@@ -442,5 +444,5 @@ func (c *connection) content(oid uint32, table string) (digest string, there boo
 
 // digestRows is a digest of the rows of a table, in whichever order they are.
 func (c *connection) digestRows(table string) (digest string, err error) {
-	return digest, c.scan("SELECT count(*) || ' rows, ' || coalesce(sum(hashtextextended((q.*)::text, 0)), 0) FROM "+table+" q", nil, &digest)
+	return digest, c.scan("SELECT count(*) || CASE count(*) WHEN 1 THEN ' row, ' ELSE ' rows, ' END || coalesce(sum(hashtextextended((q.*)::text, 0)), 0) FROM "+table+" q", nil, &digest)
 }

@@ -99,7 +99,7 @@ func TestWhatOthersDidToASchemaIsNotLost(t *testing.T) {
 		"an index on a column":               {"ALTER TABLE customer ADD age int UNIQUE", "CREATE INDEX theirs ON customer (age)", "index public.theirs was made since"},
 		"a table that was made is gone":      {"CREATE TABLE made (id int)", "DROP TABLE made", "table public.made, which the step made, is gone"},
 		"a view on a table that was made":    {"CREATE TABLE made (id int)", "CREATE VIEW v AS SELECT * FROM made", "other objects depend on it"},
-		"values in a column":                 {"ALTER TABLE customer ADD age int DEFAULT 7", "UPDATE customer SET age = 3 WHERE id < 3", "2 rows of public.customer have a value in the column age"},
+		"values in a column":                 {"ALTER TABLE customer ADD age int DEFAULT 7", "UPDATE customer SET age = 3 WHERE id < 3", "2 rows of public.customer with a value in the column age"},
 		"the name is taken":                  {"DROP TABLE loose", "CREATE TABLE loose (x int)", `relation "loose" already exists`},
 		"the row that others refer to":       {"TRUNCATE line", `DELETE FROM "Order" WHERE id = 3`, "the foreign key line_order_fkey would not hold"},
 		"a key that is there again":          {"TRUNCATE line", "INSERT INTO line VALUES (1, 1, 'theirs')", "cannot be put back beside what others have done since"},

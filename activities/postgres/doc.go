@@ -18,6 +18,11 @@
 // comparing the catalogs: each thing that a statement of ours can set again is listed before and after, with that statement (traits.go). The inverse is tried
 // before the commit: the description of the schema must be the one from before, or the statement is refused.
 //
+// # Declared undo
+//
+// A step with undo statements of its author is not captured. They are tried before the commit, with the schema and the contents of all that they
+// touch compared (declared.go), and again when they run (takeback.go).
+//
 // # Drift
 //
 // A row that the step left has the version (xmin) that the step gave it until somebody changes it; so drift is found row by row
@@ -32,6 +37,6 @@
 //
 // # What is refused
 //
-// Changes of the schema without an exact inverse, changes of rows of tables without a key, foreign tables, tables with row security for the
+// Changes of the schema without an exact inverse or a declared undo, changes of rows of tables without a key, foreign tables, tables with row security for the
 // worker's role, large objects, and what escapes from a transaction.
 package postgres

@@ -23,9 +23,9 @@ func TestWhatOthersChangedIsShownAndNotTouched(t *testing.T) {
 		shows        []string
 		force        bool
 	}{
-		"a row that the step changed":         {"UPDATE person SET mail = 'x' WHERE id = 1", "UPDATE person SET mail = 'y' WHERE id = 1", []string{"1 rows", `- id=1 mail="x"`, `+ id=1 mail="y"`}, true},
+		"a row that the step changed":         {"UPDATE person SET mail = 'x' WHERE id = 1", "UPDATE person SET mail = 'y' WHERE id = 1", []string{"1 row changed", `- id=1 mail="x"`, `+ id=1 mail="y"`}, true},
 		"a row that the step changed is gone": {"UPDATE person SET mail = 'x' WHERE id = 1", "DELETE FROM person WHERE id = 1", []string{`- id=1 mail="x"`}, true},
-		"changed, and changed back":           {"UPDATE person SET mail = 'x' WHERE id = 1", "UPDATE person SET mail = 'y' WHERE id = 1; UPDATE person SET mail = 'x' WHERE id = 1", []string{"1 rows"}, true},
+		"changed, and changed back":           {"UPDATE person SET mail = 'x' WHERE id = 1", "UPDATE person SET mail = 'y' WHERE id = 1; UPDATE person SET mail = 'x' WHERE id = 1", []string{"1 row changed"}, true},
 		"a key that the step deleted":         {"DELETE FROM person WHERE id = 1", "INSERT INTO person VALUES (1, 'again', '', 1)", []string{`+ id=1 mail="again"`}, true},
 		"a row that the step inserted":        {"INSERT INTO person VALUES (50, 'x')", "UPDATE person SET mail = 'y' WHERE id = 50", []string{`+ id=50 mail="y"`}, true},
 		"many rows":                           {"UPDATE person SET secret = ''", "UPDATE person SET mail = mail || '!'", []string{"40 rows"}, true},

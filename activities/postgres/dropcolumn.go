@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // dropped are columns that a statement has dropped from a table, and where their values are.
@@ -75,7 +77,7 @@ func (t *trial) dropColumns() (*alteration, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Does = strings.TrimSuffix(fmt.Sprintf("drops of %d rows of %s the column %s; %s", tag.RowsAffected(), r.name(), strings.Join(d.Columns, ", "), a.Does), "; ")
+	a.Does = strings.TrimSuffix(fmt.Sprintf("drops of %s of %s the column %s; %s", activities.CountOf(tag.RowsAffected(), "row"), r.name(), strings.Join(d.Columns, ", "), a.Does), "; ")
 	a.Undo = slices.Concat(first, a.Undo)
 	a.Held = append(a.Held, held{Name: d.Copy, Of: r.quoted(), schema: r.Schema, table: r.Name})
 	now, err := t.describeTables([]uint32{r.OID})
@@ -284,8 +286,8 @@ func (c *connection) findUnmatched(d *dropped) (problem string, err error) {
 		return "", err
 	}
 	if without > 0 && lost > 0 {
-		problem = fmt.Sprintf("%d rows of %s have keys that are new since the step, and %d keys are gone: whether rows were deleted and inserted or their keys changed, and so which value belongs to which, is not known",
-			without, d.Table.name(), lost)
+		problem = fmt.Sprintf("%s of %s with a key that is new since the step, and %s gone: whether rows were deleted and inserted or their keys changed, and so which value belongs to which, is not known",
+			activities.CountOf(without, "row"), d.Table.name(), activities.CountOf(lost, "key"))
 	}
 	return problem, nil
 }
@@ -341,7 +343,7 @@ func (c *connection) watch(d *dropped, undo func() error) error {
 		return err
 	}
 	if other > 0 {
-		return newDrift(fmt.Sprintf("%d rows of %s would not have the values of the dropped columns back; nothing was touched", other, d.Table.name()))
+		return newDrift(fmt.Sprintf("%s of %s would not have the values of the dropped columns back; nothing was touched", activities.CountOf(other, "row"), d.Table.name()))
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func TestWhatOthersDidToATableWithADroppedColumnIsNotLost(t *testing.T) {
 		"DROP VIEW best":                                                    {drop, "cannot be taken back beside what others have done since"},
 		"CREATE VIEW late AS SELECT up FROM item":                           {drop, "cannot be taken back beside what others have done since"},
 		"INSERT INTO item (id) VALUES (99)":                                 {"ALTER TABLE item ALTER price DROP DEFAULT; ALTER TABLE item DROP price CASCADE", "contains null values"},
-		"INSERT INTO item (id) VALUES (88); DELETE FROM item WHERE id = 30": {drop, "1 rows of public.item have keys that are new since the step, and 1 keys are gone"},
+		"INSERT INTO item (id) VALUES (88); DELETE FROM item WHERE id = 30": {drop, "1 row of public.item with a key that is new since the step, and 1 key gone"},
 		"DROP RULE keep ON item; ALTER TABLE item DISABLE TRIGGER touched; UPDATE item SET id = 66 WHERE id = 6": {drop, "whether rows were deleted and inserted or their keys changed"},
 	} {
 		t.Run(others, func(t *testing.T) {

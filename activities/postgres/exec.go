@@ -39,7 +39,7 @@ func reach(what string) { point.Reach("postgres.exec:" + what) }
 
 // Plan rehearses: it runs the statements and rolls them back.
 func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
-	p, statements, err := readExec(s)
+	p, run, err := readExec(s)
 	if err != nil {
 		return activities.Change{}, err
 	}
@@ -67,7 +67,7 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		return activities.Change{}, err
 	}
 	const n = -1 // no record has it
-	did, prepared, err := c.rehearse(n, statements)
+	did, prepared, err := c.rehearse(n, run)
 	if err != nil {
 		return activities.Change{}, err
 	}
@@ -81,18 +81,19 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 	}
 	change := activities.Change{
 		Summary: fmt.Sprintf("%s: %s", p.Database, summarize(did)), Diff: diff, Strategy: activities.Transaction, Undo: execSpec.Undo,
-		Risk: activities.Medium, Unchanged: did.events == 0 && did.alterations == nil, Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, statements, did),
-		Facts: facts(statements, did),
+		Risk: activities.Medium, Unchanged: did.events == 0 && did.alterations == nil, Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, run, did),
+		Facts: facts(run.forward, did),
 	}
 	for _, a := range did.alterations {
 		change.Schema = append(change.Schema, a.Does)
 	}
-	for _, t := range did.tables {
-		change.Counts = append(change.Counts, activities.Count{Of: t.name(), Added: t.Came, Removed: t.Went, Changed: t.Changed, Before: t.Total})
-	}
+	change.Counts = did.counts()
 	if did.alterations != nil {
 		change.Risk = activities.High
 		change.Ask = slices.ContainsFunc(did.alterations, func(a *alteration) bool { return a.Held != nil }) // it destroys
+	}
+	if did.declared != nil {
+		did.declared.tell(&change)
 	}
 	if len(prepared) > 0 || !there {
 		change.Facts = append(change.Facts, "for the first step here, the schema unwind and the trigger \"!unwind\" are made, with a short lock on: "+
@@ -102,13 +103,13 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 }
 
 // rehearse performs the statements in the current transaction, and prepares in it the tables that are not yet.
-func (c *connection) rehearse(n int64, statements []statement) (*change, []string, error) {
+func (c *connection) rehearse(n int64, run script) (*change, []string, error) {
 	var prepared []string
 	for range performTries {
 		if err := c.run("SAVEPOINT rehearsal"); err != nil {
 			return nil, nil, err
 		}
-		did, err := c.perform(n, statements)
+		did, err := c.perform(n, run)
 		missing, isMissing := errors.AsType[uncaptured](err)
 		if !isMissing && !errors.Is(err, errInterfered) {
 			return did, prepared, err
@@ -134,7 +135,7 @@ var errUnprepared = errors.New("the statements change other tables, or others ch
 
 // Apply runs the statements in one transaction together with their record.
 func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
-	p, statements, err := readExec(s)
+	p, run, err := readExec(s)
 	if err != nil {
 		return activities.Result{}, err
 	}
@@ -150,16 +151,16 @@ func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 		return activities.Result{}, err
 	}
 	reach("journal")
-	result, err := c.applyOnce(e, s, statements, want)
+	result, err := c.applyOnce(e, s, run, want)
 	if err != nil {
 		return activities.Result{}, err
 	}
 	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Staged, scene{c, result})
 }
 
-func (c *connection) applyOnce(e activities.Entry, s activities.Step, statements []statement, want activities.Digest) (activities.Result, error) {
+func (c *connection) applyOnce(e activities.Entry, s activities.Step, run script, want activities.Digest) (activities.Result, error) {
 	for range performTries {
-		result, err := c.try(e, s, statements, want)
+		result, err := c.try(e, s, run, want)
 		if err != nil {
 			c.rollback()
 		}
@@ -206,7 +207,7 @@ func (c *connection) shortly(do func() error) error {
 }
 
 // try is one transaction.
-func (c *connection) try(e activities.Entry, s activities.Step, statements []statement, want activities.Digest) (activities.Result, error) {
+func (c *connection) try(e activities.Entry, s activities.Step, run script, want activities.Digest) (activities.Result, error) {
 	var n int64
 	var created bool
 	err := c.waiting(e.Token, func() (err error) {
@@ -235,7 +236,7 @@ func (c *connection) try(e activities.Entry, s activities.Step, statements []sta
 		return r.Result, nil
 	}
 	reach("recorded")
-	did, err := c.perform(n, statements)
+	did, err := c.perform(n, run)
 	if err != nil {
 		return activities.Result{}, err
 	}
@@ -245,14 +246,14 @@ func (c *connection) try(e activities.Entry, s activities.Step, statements []sta
 			return activities.Result{}, err
 		}
 		p, _ := decode[execParams](s.With) // it was read before
-		if got := digestOf(p.Database, statements, did); got != want {
+		if got := digestOf(p.Database, run, did); got != want {
 			return activities.Result{}, activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: now it is %s (%s), approved was %s",
 				summarize(did), got.Short(), want.Short())
 		}
 	}
 	byTable := map[string]any{}
-	for _, t := range did.tables {
-		byTable[t.name()] = map[string]any{"came": t.Came, "went": t.Went, "changed": t.Changed}
+	for _, n := range did.counts() {
+		byTable[n.Of] = map[string]any{"came": n.Added, "went": n.Removed, "changed": n.Changed}
 	}
 	result := activities.Result{
 		Summary: summarize(did),
@@ -310,22 +311,25 @@ func (c *connection) checkReplication() error {
 	return err
 }
 
-func readExec(s activities.Step) (execParams, []statement, error) {
+func readExec(s activities.Step) (execParams, script, error) {
 	p, err := decode[execParams](s.With)
 	if err != nil {
-		return p, nil, err
+		return p, script{}, err
 	}
-	statements, err := p.list()
-	return p, statements, err
+	run, err := p.script()
+	return p, run, err
 }
 
 // digestOf covers the statements, and the rows that they change as these were.
-func digestOf(database string, statements []statement, did *change) activities.Digest {
-	raw, err := json.Marshal(statements)
-	if err != nil {
-		panic(err) // they came out of JSON
+func digestOf(database string, run script, did *change) activities.Digest {
+	parts := [][]byte{[]byte(database)}
+	for _, statements := range [][]statement{run.forward, run.undo} {
+		raw, err := json.Marshal(statements)
+		if err != nil {
+			panic(err) // they came out of JSON
+		}
+		parts = append(parts, raw)
 	}
-	parts := [][]byte{[]byte(database), raw}
 	for _, t := range did.tables {
 		parts = append(parts, []byte(t.Digest))
 	}
@@ -340,8 +344,8 @@ func summarize(did *change) string {
 	for _, a := range did.alterations {
 		all = append(all, a.Does)
 	}
-	for _, t := range did.tables {
-		all = append(all, fmt.Sprintf("%s: %d come, %d go, %d change", t.name(), t.Came, t.Went, t.Changed))
+	for _, n := range did.counts() {
+		all = append(all, fmt.Sprintf("%s: %d come, %d go, %d change", n.Of, n.Added, n.Removed, n.Changed))
 	}
 	if all == nil {
 		return "no row changes"
@@ -366,7 +370,7 @@ func facts(statements []statement, did *change) []string {
 		}
 	}
 	for _, t := range did.tables {
-		fact := fmt.Sprintf("table %s: %d rows", t.name(), t.Came+t.Went+t.Changed)
+		fact := fmt.Sprintf("table %s: %s", t.name(), activities.CountOf(t.Came+t.Went+t.Changed, "row"))
 		if touched := t.Went + t.Changed; t.Total > 0 && touched > 0 {
 			fact += fmt.Sprintf(", %d%% of about %d go or change", min(100, touched*100/t.Total), t.Total)
 		}

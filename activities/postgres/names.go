@@ -34,7 +34,7 @@ func (c *connection) keepNames(n int64, all []*alteration, a *alteration) error 
 	if err != nil {
 		return err
 	}
-	if err := c.runUndo(a); err != nil {
+	if err := c.runUndo(n, a); err != nil {
 		return err
 	}
 	is, err := c.traits()

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -49,7 +48,7 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	if drift != nil {
 		return activities.Observation{State: activities.Elsewise, Detail: drift.undone().Observed, Drift: &drift.drift}, nil
 	}
-	return activities.Observation{State: activities.AsLeft, Detail: fmt.Sprintf("%d rows are as the step left them", r.Rows)}, nil
+	return activities.Observation{State: activities.AsLeft, Detail: activities.CountOf(r.Rows, "row") + " changed by the step, and nothing since"}, nil
 }
 
 // Release drops the rows as they were. The record's row stays: no later forward or undo acts.

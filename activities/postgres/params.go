@@ -17,7 +17,11 @@ type execParams struct {
 	SQL        string      `json:"sql,omitempty"        jsonschema:"one or more statements, separated by semicolons; or give statements"`
 	Params     []any       `json:"params,omitempty"     jsonschema:"the parameters $1, $2 ... of sql, which is then one statement"`
 	Statements []statement `json:"statements,omitempty" jsonschema:"statements with parameters of their own, in order"`
+	Undo       []statement `json:"undo,omitempty"       jsonschema:"the statements that take the whole step back, in order, for one whose inverse is not known; they are tried before the step acts"`
 }
+
+// script is what a step runs, and what takes it back: nil unless the step declares it.
+type script struct{ forward, undo []statement }
 
 // statement is one statement, or several without parameters.
 type statement struct {
@@ -42,7 +46,8 @@ type queryParams struct {
 }
 
 const triggersDoNotRun = "Puts the rows back as they were, in one transaction and without running triggers: also those that triggers and cascades " +
-	"changed. Tables that were dropped come back from where they were moved, and what was made is dropped. Sequences are not rolled back."
+	"changed. Tables that were dropped come back from where they were moved, and what was made is dropped. Sequences are not rolled back. " +
+	"A step that declares its undo is taken back by those statements, unless others have changed what they touch."
 
 var (
 	execSpec = activities.Spec{
@@ -67,21 +72,40 @@ var (
 	}
 )
 
-// list returns the statements to run, each with the place where it stands, and refuses those that cannot be undone.
-func (p execParams) list() ([]statement, error) {
+// script returns the statements to run, each with the place where it stands, and refuses those that cannot be undone.
+func (p execParams) script() (script, error) {
 	given := p.Statements
 	switch {
 	case p.SQL != "" && given != nil:
-		return nil, activities.Errorf(activities.Refused, "sql, statements: give one of the two")
+		return script{}, activities.Errorf(activities.Refused, "sql, statements: give one of the two")
 	case p.SQL == "" && p.Params != nil:
-		return nil, activities.Errorf(activities.Refused, "params: they belong to sql; give each of statements its own params")
+		return script{}, activities.Errorf(activities.Refused, "params: they belong to sql; give each of statements its own params")
 	case p.SQL != "":
 		given = []statement{{SQL: p.SQL, Params: p.Params, where: "sql"}}
 	}
-	var all []statement
+	check := checkStatement
+	if p.Undo != nil {
+		check = checkDeclared
+	}
+	forward, err := listStatements("statements", given, check)
+	switch {
+	case err != nil:
+		return script{}, err
+	case len(forward) == 0:
+		return script{}, activities.Errorf(activities.Refused, "sql: give the statements to run")
+	}
+	undo, err := listStatements("undo", p.Undo, checkDeclared)
+	if err == nil && p.Undo != nil && len(undo) == 0 {
+		err = activities.Errorf(activities.Refused, "undo: give the statements that take the step back, or leave it out")
+	}
+	return script{forward, undo}, err
+}
+
+// listStatements lists single statements, each with the place where it stands.
+func listStatements(field string, given []statement, check func(where string, words []string) error) (all []statement, err error) {
 	for i, s := range given {
 		if s.where == "" {
-			s.where = fmt.Sprintf("statements %d", i+1)
+			s.where = fmt.Sprintf("%s %d", field, i+1)
 		}
 		texts, words := splitStatements(s.SQL)
 		if len(texts) == 0 {
@@ -95,14 +119,11 @@ func (p execParams) list() ([]statement, error) {
 			if len(texts) > 1 {
 				one.where += fmt.Sprintf(", statement %d", n+1)
 			}
-			if err := checkStatement(one.where, words[n]); err != nil {
+			if err := check(one.where, words[n]); err != nil {
 				return nil, err
 			}
 			all = append(all, one)
 		}
-	}
-	if len(all) == 0 {
-		return nil, activities.Errorf(activities.Refused, "sql: give the statements to run")
 	}
 	return all, nil
 }

@@ -18,13 +18,13 @@ func (a *execAction) Preflight(ctx context.Context, o activities.Outlook) error 
 	if err != nil || o.Awaits("database") {
 		return errors.Join(problems...)
 	}
-	var statements []statement
+	var run script
 	if !o.AwaitsAny() {
-		statements, err = p.list()
+		run, err = p.script()
 		problems = append(problems, err)
 	}
 	return errors.Join(append(problems, a.preflight(ctx, p.Database, func(c *connection) error {
-		return errors.Join(c.checkReplication(), c.checkCreate(), c.explainAll(statements, "READ WRITE"))
+		return errors.Join(c.checkReplication(), c.checkCreate(), c.explainAll(run.forward, "READ WRITE"), c.parseAll(run.undo))
 	}))...)
 }
 
@@ -84,6 +84,16 @@ func (c *connection) explainAll(statements []statement, mode string) error {
 		}
 	}
 	return c.checkReads()
+}
+
+// parseAll lets the server parse statements that run in another schema than the present one: only their syntax is judged.
+func (c *connection) parseAll(statements []statement) error {
+	for _, s := range statements {
+		if _, err := c.PgConn().Prepare(c.ctx, "", s.SQL, nil); isCode(err, "42601") {
+			return c.explainIn(s.where, err)
+		}
+	}
+	return nil
 }
 
 // explained are the statements that EXPLAIN takes. Others are only parsed.

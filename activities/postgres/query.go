@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -29,7 +28,7 @@ func (a *queryAction) Plan(ctx context.Context, e activities.Entry, s activities
 	defer c.close()
 	return activities.Change{
 		Summary: "read from " + p.Database, Diff: one.SQL, Strategy: activities.NoUndo, Undo: querySpec.Undo, Risk: activities.Low, Unchanged: true,
-		Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, []statement{one}, &change{}),
+		Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, script{forward: []statement{one}}, &change{}),
 	}, nil
 }
 
@@ -39,7 +38,7 @@ func (a *queryAction) Apply(ctx context.Context, e activities.Entry, s activitie
 	if err != nil {
 		return activities.Result{}, err
 	}
-	if want != "" && want != digestOf(p.Database, []statement{one}, &change{}) {
+	if want != "" && want != digestOf(p.Database, script{forward: []statement{one}}, &change{}) {
 		return activities.Result{}, activities.Errorf(activities.StaleApproval, "the query is not the one that was approved")
 	}
 	c, err := a.open(ctx, e, p.Database, forwardName)
@@ -60,9 +59,9 @@ func (a *queryAction) Apply(ctx context.Context, e activities.Entry, s activitie
 		return activities.Result{}, err
 	}
 	if len(rows) > limit {
-		return activities.Result{}, refused("sql: it returns more than %d rows; narrow it, or raise limit", limit)
+		return activities.Result{}, refused("sql: it returns more than %s; narrow it, or raise limit", activities.CountOf(limit, "row"))
 	}
-	result := activities.Result{Summary: fmt.Sprintf("%d rows", len(rows)), Outputs: map[string]any{"rows": rows, "count": len(rows), "value": first}}
+	result := activities.Result{Summary: activities.CountOf(len(rows), "row"), Outputs: map[string]any{"rows": rows, "count": len(rows), "value": first}}
 	if len(rows) == 0 {
 		result.Outputs["rows"] = []any{}
 	}

@@ -71,7 +71,7 @@ func TestWhatCannotBeUndoneIsRefusedByName(t *testing.T) {
 		"SELECT 1 AS a INTO made":                                      "it changes the schema",
 		"WITH x AS (SELECT 1) SELECT * INTO TEMP made FROM x":          "it changes the schema",
 		"SELECT disarm(); DELETE FROM team WHERE id = 2":               "a statement changed settings",
-		"SELECT disarm_and_rearm()":                                    "1 rows were changed, and 0 captured",
+		"SELECT disarm_and_rearm()":                                    "1 row changed, and 0 captured",
 		"SELECT fails()":                                               "a function rolled back a part of what it did",
 		"INSERT INTO nokey VALUES (1)":                                 "public.nokey: it has no primary key",
 		"INSERT INTO nullable VALUES (1)":                              "public.nullable: it has no primary key",

@@ -101,7 +101,7 @@ func (c *connection) revertOne(n int64, all []*alteration, a *alteration) error 
 }
 
 // runUndo runs the statements that take an alteration back.
-func (c *connection) runUndo(a *alteration) error {
+func (c *connection) runUndo(n int64, a *alteration) error {
 	undo := func() error {
 		for _, sql := range a.Undo {
 			err := c.run(sql)
@@ -115,6 +115,8 @@ func (c *connection) runUndo(a *alteration) error {
 		return nil
 	}
 	switch {
+	case a.Declared != nil:
+		return c.runDeclared(n, a.Declared)
 	case a.Dropped != nil:
 		return c.watch(a.Dropped, undo)
 	case len(a.Made) > 0:
@@ -173,7 +175,7 @@ func (c *connection) checkUnfilled(a *alteration) error {
 			return err
 		}
 		if filled > 0 {
-			return newDrift(fmt.Sprintf("%d rows of %s have a value in the column %s, which the step added; it would be lost", filled, m.Table, m.Column))
+			return newDrift(fmt.Sprintf("%s of %s with a value in the column %s, which the step added; it would be lost", activities.CountOf(filled, "row"), m.Table, m.Column))
 		}
 	}
 	return nil

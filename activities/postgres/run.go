@@ -54,7 +54,7 @@ func (c *connection) execute(s statement, limit int) (changed int64, rows []map[
 		changed = tag.RowsAffected()
 	}
 	if s.Changes != nil && changed != *s.Changes {
-		return 0, nil, nil, activities.Errorf(activities.ActionDenied, "%s: it changes %d rows, and must change %d; nothing was changed", s.where, changed, *s.Changes)
+		return 0, nil, nil, activities.Errorf(activities.ActionDenied, "%s: it changes %s, and must change %d; nothing was changed", s.where, activities.CountOf(changed, "row"), *s.Changes)
 	}
 	return changed, rows, first, nil
 }
@@ -96,6 +96,18 @@ type change struct {
 
 	alterations []*alteration
 	made        []uint32 // the tables that they made, which go as a whole
+
+	declared *declared          // the undo that the step declares: nothing is captured
+	uncaught []activities.Count // the rows that changed without being captured
+}
+
+// counts are how many rows of each table came, went and changed.
+func (d *change) counts() []activities.Count {
+	all := slices.Clone(d.uncaught)
+	for _, t := range d.tables {
+		all = append(all, activities.Count{Of: t.name(), Added: t.Came, Removed: t.Went, Changed: t.Changed, Before: t.Total})
+	}
+	return all
 }
 
 func (d *change) isMade(oid uint32) bool { return slices.Contains(d.made, oid) }
@@ -103,11 +115,16 @@ func (d *change) isMade(oid uint32) bool { return slices.Contains(d.made, oid) }
 // uncaptured are tables without a trigger that the statements have changed. They have to be prepared, and the statements to run again.
 type uncaptured struct{ tables []uint32 }
 
-func (u uncaptured) Error() string { return fmt.Sprintf("%d tables are not prepared", len(u.tables)) }
+func (u uncaptured) Error() string {
+	return activities.CountOf(len(u.tables), "table") + " not prepared"
+}
 
 // perform runs the statements in the current transaction, and finds out all that they changed, by what the server itself counts. It
 // refuses what could not be undone. The error uncaptured names tables that have to be prepared first.
-func (c *connection) perform(n int64, statements []statement) (*change, error) {
+func (c *connection) perform(n int64, run script) (*change, error) {
+	if run.undo != nil {
+		return c.performDeclared(run)
+	}
 	if err := c.run("SELECT set_config('unwind.record', $1, true)", fmt.Sprint(n)); err != nil {
 		return nil, err
 	}
@@ -116,7 +133,7 @@ func (c *connection) perform(n int64, statements []statement) (*change, error) {
 		return nil, err
 	}
 	var did change
-	for i, s := range statements {
+	for i, s := range run.forward {
 		if _, words := splitStatements(s.SQL); isAlteration(words[0]) {
 			if err := c.alter(n, s, words[0], before, &did); err != nil {
 				return nil, err
@@ -124,7 +141,7 @@ func (c *connection) perform(n int64, statements []statement) (*change, error) {
 			continue
 		}
 		limit := 0
-		if i == len(statements)-1 {
+		if i == len(run.forward)-1 {
 			limit = returnedRows
 		}
 		changed, rows, _, err := c.execute(s, limit)
@@ -152,29 +169,14 @@ func (c *connection) perform(n int64, statements []statement) (*change, error) {
 
 // examine finds what the statements changed.
 func (c *connection) examine(n int64, after counts, did *change) error {
-	var settled bool
-	if err := c.scan(`SELECT current_setting('unwind.record') = $1 AND current_setting('session_replication_role') = 'origin'
-		AND current_setting('datestyle') LIKE 'ISO%' AND current_setting('intervalstyle') = 'postgres' AND current_setting('track_counts')::bool`,
-		[]any{fmt.Sprint(n)}, &settled); err != nil {
+	if err := c.checkSettled(fmt.Sprint(n)); err != nil {
 		return err
-	}
-	if !settled {
-		return refused("a statement changed settings of the connection that the undo relies on (unwind.record, session_replication_role, datestyle, intervalstyle, track_counts); nothing was changed")
 	}
 	var ids []uint32
 	for id, n := range after {
 		if n != 0 {
 			ids = append(ids, id)
 		}
-	}
-	// A table of another server has no counts, but a lock.
-	locked, err := collect(c, pgx.RowTo[string], `SELECT DISTINCT l.relation::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
-		WHERE l.pid = pg_backend_pid() AND c.relkind = 'f' AND l.mode = 'RowExclusiveLock'`)
-	if err != nil {
-		return err
-	}
-	if len(locked) > 0 {
-		return refused("%s: it is a foreign table; its server would not undo the change with ours", strings.Join(locked, ", "))
 	}
 	relations, err := c.describeTables(ids)
 	if err != nil {
@@ -210,7 +212,7 @@ func (c *connection) examine(n int64, after counts, did *change) error {
 	case len(missing) > 0:
 		return uncaptured{missing}
 	case total != captured:
-		return refused("%d rows were changed, and %d captured: a function rolled back a part of what it did (an exception block), or changed unwind.record; what cannot be captured exactly is not done", total, captured)
+		return refused("%s changed, and %d captured: a function rolled back a part of what it did (an exception block), or changed unwind.record; what cannot be captured exactly is not done", activities.CountOf(total, "row"), captured)
 	}
 	for _, t := range did.tables {
 		if err := c.settle(n, t); err != nil {
@@ -225,6 +227,26 @@ func (c *connection) examine(n int64, after counts, did *change) error {
 		did.events += t.Came + t.Went + t.Changed
 	}
 	return nil
+}
+
+// checkSettled refuses where a statement changed settings that the undo relies on, or tables of other servers. Record is what unwind.record has to be.
+func (c *connection) checkSettled(record string) error {
+	var settled bool
+	if err := c.scan(`SELECT coalesce(current_setting('unwind.record', true), '') = $1 AND current_setting('session_replication_role') = 'origin'
+		AND current_setting('datestyle') LIKE 'ISO%' AND current_setting('intervalstyle') = 'postgres' AND current_setting('track_counts')::bool`,
+		[]any{record}, &settled); err != nil {
+		return err
+	}
+	if !settled {
+		return refused("a statement changed settings of the connection that the undo relies on (unwind.record, session_replication_role, datestyle, intervalstyle, track_counts); nothing was changed")
+	}
+	// A table of another server has no counts, but a lock.
+	locked, err := collect(c, pgx.RowTo[string], `SELECT DISTINCT l.relation::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+		WHERE l.pid = pg_backend_pid() AND c.relkind = 'f' AND l.mode = 'RowExclusiveLock'`)
+	if err == nil && len(locked) > 0 {
+		err = refused("%s: it is a foreign table; its server would not undo the change with ours", strings.Join(locked, ", "))
+	}
+	return err
 }
 
 // checkCatalogs refuses changes of the catalogs of the server: what is not a change of rows shows there.
@@ -309,6 +331,9 @@ func (c *connection) settle(n int64, t *table) error {
 func (c *connection) fingerprint(n int64, did *change) error {
 	for _, a := range did.alterations {
 		a.rows = nil
+		if a.Declared != nil {
+			a.rows = a.Declared.fingerprint()
+		}
 		for _, h := range a.Held {
 			if !h.hasRows() {
 				continue

@@ -21,6 +21,9 @@ func (c *connection) show(n int64, did *change) (string, error) {
 			return "", err
 		}
 	}
+	for _, n := range did.uncaught {
+		fmt.Fprintf(&b, "%s: %d come, %d go, %d change\n", n.Of, n.Added, n.Removed, n.Changed)
+	}
 	for _, t := range did.tables {
 		fmt.Fprintf(&b, "%s: %d come, %d go, %d change\n", t.name(), t.Came, t.Went, t.Changed)
 		rows, err := collect(c, pgx.RowToStructByPos[images], fmt.Sprintf(`SELECT to_jsonb(old::%[1]s)::text, to_jsonb(new::%[1]s)::text
@@ -41,6 +44,14 @@ func (c *connection) show(n int64, did *change) (string, error) {
 // showAlteration says what a statement does, and lists rows that go.
 func (c *connection) showAlteration(b *strings.Builder, a *alteration) error {
 	fmt.Fprintf(b, "%s\n", a.Does)
+	if d := a.Declared; d != nil {
+		for _, line := range d.Goes {
+			fmt.Fprintf(b, "- %s\n", line)
+		}
+		for _, line := range d.Comes {
+			fmt.Fprintf(b, "+ %s\n", line)
+		}
+	}
 	for _, h := range a.Held {
 		if !h.hasRows() {
 			continue

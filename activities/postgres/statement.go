@@ -181,13 +181,40 @@ func checkAlteration(where string, words []string) error {
 	case slices.Contains(words, "concurrently"):
 		reason = "CONCURRENTLY runs outside of transactions; leave it out, or run it by hand"
 	case slices.Contains([]string{"create", "alter", "drop"}, words[0]) && (len(kind) == 0 || slices.Contains(outsideSchema, kind[0])):
-		reason = "it is about what no schema holds; run it by hand"
+		reason = "it is about what no schema holds; declare its undo, or run it by hand"
+		if len(kind) == 0 || slices.Contains(outsideDatabase, kind[0]) {
+			reason = "it is about what no schema holds; run it by hand"
+		}
 	}
+	return refuseWords(where, words, reason)
+}
+
+// refuseWords refuses a statement for a reason; empty for none.
+func refuseWords(where string, words []string, reason string) error {
 	if reason == "" {
 		return nil
 	}
 	return activities.Errorf(activities.Refused, "%s: %s is not allowed: %s", where, strings.ToUpper(strings.Join(words[:min(len(words), 2)], " ")), reason)
 }
+
+// checkDeclared is checkStatement for a step that declares its undo: it refuses only what escapes from the transaction, or concerns the
+// whole server.
+func checkDeclared(where string, words []string) error {
+	if len(words) == 0 || words[0] != "refresh" && !isAlteration(words) {
+		return checkStatement(where, words)
+	}
+	reason := ""
+	switch {
+	case slices.Contains(words, "concurrently"):
+		reason = "CONCURRENTLY runs outside of transactions; leave it out, or run it by hand"
+	case slices.Contains([]string{"create", "alter", "drop"}, words[0]) && (len(words) < 2 || slices.Contains(outsideDatabase, words[1])):
+		reason = "it concerns the whole server, or the connection alone; run it by hand"
+	}
+	return refuseWords(where, words, reason)
+}
+
+// outsideDatabase are those of outsideSchema that are not of one database, or not of its transactions.
+var outsideDatabase = []string{"database", "role", "user", "group", "tablespace", "temp", "temporary", "local", "global", "subscription", "system", "owned"}
 
 // outsideSchema are things that no schema holds, or that end with the connection, or whose statements have no inverse.
 var outsideSchema = []string{

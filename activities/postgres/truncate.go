@@ -99,7 +99,7 @@ func (t *trial) keepRows(a *alteration, r *relation) error {
 	e.Rows = tag.RowsAffected()
 	a.Emptied = append(a.Emptied, e)
 	a.Held = append(a.Held, held{Name: e.Copy, Of: r.quoted(), schema: r.Schema, table: r.Name})
-	a.Does = strings.TrimPrefix(fmt.Sprintf("%s, truncates table %s, %d rows", a.Does, r.name(), e.Rows), ", ")
+	a.Does = strings.TrimPrefix(fmt.Sprintf("%s, truncates table %s, %s", a.Does, r.name(), activities.CountOf(e.Rows, "row")), ", ")
 	return nil
 }
 
@@ -124,7 +124,7 @@ func (c *connection) refill(n int64, e emptied) error {
 		return err
 	}
 	if missing > 0 {
-		return newDrift(fmt.Sprintf("%d of %d rows of %s would not be as they were; nothing was touched", missing, e.Rows, e.Table.name()))
+		return newDrift(fmt.Sprintf("%d of %s of %s would not be as before; nothing was touched", missing, activities.CountOf(e.Rows, "row"), e.Table.name()))
 	}
 	// Earlier steps know their rows by version.
 	return c.run(fmt.Sprintf(`UPDATE unwind.change c SET version = pg_current_xact_id()::xid FROM unwind.record r, (SELECT (q.*)::text AS row FROM %s q) e

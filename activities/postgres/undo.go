@@ -129,6 +129,9 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activi
 
 // putBack compares the rows with what the step left, and replaces them by what was there before.
 func (c *connection) putBack(r *record, d activities.Decision) (activities.Undone, error) {
+	if r.declaredUndo() != nil {
+		return c.takeBack(r, d)
+	}
 	// Triggers do not run again: what they changed was captured. Constraints that triggers enforce are looked at afterwards.
 	if err := c.run("SET LOCAL session_replication_role = replica"); err != nil {
 		return activities.Undone{}, err
@@ -160,7 +163,7 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 	if err := c.replaceRows(r, forced); err != nil {
 		return activities.Undone{}, err
 	}
-	observed := fmt.Sprintf("%d rows of %d tables are as they were", r.Rows, len(r.Tables))
+	observed := fmt.Sprintf("%s of %s as before", activities.CountOf(r.Rows, "row"), activities.CountOf(len(r.Tables), "table"))
 	if r.Alterations != nil {
 		schema, err := c.revertSchema(r)
 		if err != nil {
@@ -228,7 +231,7 @@ func (c *connection) checkComplete(r *record) error {
 		return err
 	}
 	if events != r.Rows {
-		return activities.Errorf(activities.DamagedRecord, "database %s: the step changed %d rows, and unwind.change has %d of them; nothing was touched", c.name, r.Rows, events)
+		return activities.Errorf(activities.DamagedRecord, "database %s: the step changed %s, and unwind.change has %d of them; nothing was touched", c.name, activities.CountOf(r.Rows, "row"), events)
 	}
 	return nil
 }
@@ -254,6 +257,9 @@ func lockRows(t *table) string {
 
 // findDrift compares every row with what the step left; nil if nothing differs.
 func (c *connection) findDrift(r *record) (*driftError, error) {
+	if a := r.declaredUndo(); a != nil {
+		return c.findStrayed(a.Declared)
+	}
 	var parts [][]byte
 	var shown []string
 	total := 0
@@ -281,7 +287,7 @@ func (c *connection) findDrift(r *record) (*driftError, error) {
 	if total == 0 {
 		return nil, nil //nolint:nilnil // documented
 	}
-	d := newDrift(fmt.Sprintf("%d rows were changed since the step, or keys that it removed are there again\n%s", total, strings.Join(shown, "")), parts...)
+	d := newDrift(fmt.Sprintf("since the step, %s changed, or inserted again under a key that it removed\n%s", activities.CountOf(total, "row"), strings.Join(shown, "")), parts...)
 	return &d, nil
 }
 
@@ -333,7 +339,7 @@ func (c *connection) verify(n int64, t *table) error {
 		return err
 	}
 	if want := t.Went + t.Changed; same != want {
-		return newDrift(fmt.Sprintf("%d of %d rows of %s would not be as they were (a generated column, or a type, is computed in another way now); nothing was touched", want-same, want, t.name()))
+		return newDrift(fmt.Sprintf("%d of %s of %s would not be as before (a generated column, or a type, is computed in another way now); nothing was touched", want-same, activities.CountOf(want, "row"), t.name()))
 	}
 	return nil
 }

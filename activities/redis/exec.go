@@ -67,7 +67,7 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		Summary: f.name + ": " + summarize(changes), Diff: f.showKeys(changes), Strategy: activities.Transaction, Undo: execSpec.Undo,
 		Risk: activities.Medium, Unchanged: true, Keys: []string{keyPrefix + f.name}, Digest: f.digest(changes),
 		Counts: keyvalue.CountsOf(countChanges(changes)),
-		Facts:  append([]string{"it changes " + keyvalue.Count(len(changes)) + ": " + keyvalue.JoinSome(f.touched.changed)}, f.persistence()...),
+		Facts:  append([]string{"it changes " + activities.CountOf(len(changes), "key") + ": " + keyvalue.JoinSome(f.touched.changed)}, f.persistence()...),
 	}
 	for _, k := range changes {
 		change.Unchanged = change.Unchanged && k.isUnchanged()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
 // Observe compares the keys with what the step left.
@@ -37,7 +36,7 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	if drift, _ := c.findDrift(s); drift != nil {
 		return activities.Observation{State: activities.Elsewise, Detail: drift.Diff, Drift: drift}, nil
 	}
-	return activities.Observation{State: activities.AsLeft, Detail: keyvalue.Count(len(s.keys)) + " as the step left it"}, nil
+	return activities.Observation{State: activities.AsLeft, Detail: activities.CountOf(len(s.keys), "key") + " as the step left it"}, nil
 }
 
 // Release drops the keys as they were. The record stays: no later forward or undo acts.

@@ -176,12 +176,12 @@ func (s sight) outcomeOf(forced bool) activities.Undone {
 			expired++
 		}
 	}
-	observed := keyvalue.Count(len(s.keys)-expired) + " as before"
+	observed := activities.CountOf(len(s.keys)-expired, "key") + " as before"
 	if forced {
 		observed += ", over what someone else had changed"
 	}
 	if expired > 0 {
-		observed += "; " + keyvalue.Count(expired) + " not brought back, because the time to expire has passed since"
+		observed += "; " + activities.CountOf(expired, "key") + " not brought back, because the time to expire has passed since"
 	}
 	return activities.Undone{Outcome: activities.Restored, Observed: observed}
 }
@@ -218,7 +218,7 @@ func (c *connection) findDrift(s sight) (found *activities.Drift, overwritable b
 	if total == 0 {
 		return nil, false
 	}
-	head := "changed since the step: " + keyvalue.Count(total) + "\n"
+	head := "changed since the step: " + activities.CountOf(total, "key") + "\n"
 	return &activities.Drift{Diff: head + b.String(), Digest: activities.DigestOf(parts...)}, overwritable
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"zombiezen.com/go/sqlite"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // content is what a database holds besides the marks of steps, as a digest for each table.
@@ -104,21 +106,14 @@ func compareContent(from, to content) (lines []string) {
 		b, has := to.Tables[name]
 		switch {
 		case !had:
-			lines = append(lines, fmt.Sprintf("+ table %s (%s)", name, countOf(b.Rows, "row")))
+			lines = append(lines, fmt.Sprintf("+ table %s (%s)", name, activities.CountOf(b.Rows, "row")))
 		case !has:
-			lines = append(lines, fmt.Sprintf("- table %s (%s)", name, countOf(a.Rows, "row")))
+			lines = append(lines, fmt.Sprintf("- table %s (%s)", name, activities.CountOf(a.Rows, "row")))
 		case a != b:
-			lines = append(lines, fmt.Sprintf("~ table %s (%s -> %s)", name, countOf(a.Rows, "row"), countOf(b.Rows, "row")))
+			lines = append(lines, fmt.Sprintf("~ table %s (%s -> %s)", name, activities.CountOf(a.Rows, "row"), activities.CountOf(b.Rows, "row")))
 		}
 	}
 	return lines
-}
-
-func countOf(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // pagesAtOnce is how many pages are copied before the context is checked again.

@@ -159,7 +159,7 @@ func (e *effect) runAll(d *database, p execParams, unseen *error) error {
 		}
 		if s.Changes != nil && mine != *s.Changes {
 			return wrapStatement(n+1, len(p.Statements),
-				activities.Errorf(activities.ActionDenied, "it changes %s, and changes says %d; nothing was changed", countOf(mine, "row"), *s.Changes))
+				activities.Errorf(activities.ActionDenied, "it changes %s, and changes says %d; nothing was changed", activities.CountOf(mine, "row"), *s.Changes))
 		}
 		changes += mine
 	}

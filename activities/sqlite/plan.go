@@ -89,7 +89,7 @@ func (t tally) String() string {
 		case p.n == 1:
 			parts = append(parts, "1 row "+p.verb+"s")
 		case p.n > 1:
-			parts = append(parts, fmt.Sprintf("%d rows %s", p.n, p.verb))
+			parts = append(parts, activities.CountOf(p.n, "row")+" "+p.verb)
 		}
 	}
 	return strings.ReplaceAll(strings.Join(parts, ", "), "gos", "goes")
@@ -154,7 +154,7 @@ func (c *call) describe(d *database, e *effect) (change activities.Change, err e
 			return change, err
 		}
 		had := left - t.come + t.gone
-		change.Facts = append(change.Facts, fmt.Sprintf("%s: %s, of %s", name, t, countOf(had, "row")))
+		change.Facts = append(change.Facts, fmt.Sprintf("%s: %s, of %s", name, t, activities.CountOf(had, "row")))
 		change.Counts = append(change.Counts, activities.Count{Of: name, Added: t.come, Removed: t.gone, Changed: t.changed, Before: had})
 	}
 	shown, all := "", int64(0)
@@ -165,7 +165,7 @@ func (c *call) describe(d *database, e *effect) (change activities.Change, err e
 		return nil
 	})
 	if all > shownRows {
-		shown += fmt.Sprintf("... and %s more\n", countOf(all-shownRows, "row"))
+		shown += fmt.Sprintf("... and %s more\n", activities.CountOf(all-shownRows, "row"))
 	}
 	change.Diff = shown
 	return change, err

@@ -58,7 +58,7 @@ func (c *call) query(ctx context.Context) (result activities.Result, err error) 
 		return result, explain(path, err)
 	}
 	return activities.Result{
-		Summary: path + ": " + countOf(int64(len(rows)), "row"), Outputs: map[string]any{"rows": rows, "count": len(rows), "value": first},
+		Summary: path + ": " + activities.CountOf(len(rows), "row"), Outputs: map[string]any{"rows": rows, "count": len(rows), "value": first},
 	}, c.runQueries(ctx, d)
 }
 
@@ -90,7 +90,7 @@ func (d *database) read(p queryParams) (rows []map[string]any, first any, err er
 			return rows, first, err
 		}
 		if len(rows) == limit {
-			return nil, nil, activities.Errorf(activities.Refused, "the query returns more than %s; add LIMIT to it, or raise limit", countOf(int64(limit), "row"))
+			return nil, nil, activities.Errorf(activities.Refused, "the query returns more than %s; add LIMIT to it, or raise limit", activities.CountOf(limit, "row"))
 		}
 		row, columns := output(q)
 		if len(rows) == 0 && len(columns) > 0 {

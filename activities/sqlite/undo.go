@@ -150,7 +150,7 @@ func (r *restore) driftDigest() activities.Digest {
 // drifted is the drift that was found, for a person.
 func (r *restore) drifted() activities.Undone {
 	d := r.showDrift()
-	return activities.Undone{Outcome: activities.Drifted, Observed: fmt.Sprintf("%s: %s not as the step left it", r.rec.Path, countOf(int64(len(r.drift)), "thing")), Drift: d}
+	return activities.Undone{Outcome: activities.Drifted, Observed: fmt.Sprintf("%s: %s not as the step left it", r.rec.Path, activities.CountOf(len(r.drift), "thing")), Drift: d}
 }
 
 func (r *restore) showDrift() *activities.Drift {
@@ -309,7 +309,7 @@ func (r *restore) verifyRows(tables map[string]*table) (activities.Undone, error
 		}
 		return err
 	})
-	return r.outcome(countOf(n, "row") + " as before"), err
+	return r.outcome(activities.CountOf(n, "row") + " as before"), err
 }
 
 func (r *restore) outcome(observed string) activities.Undone {
