@@ -171,7 +171,7 @@ func (p *player) asBefore(before found.Sight, want map[string][]found.Want, r co
 		losses = append(losses, s.Losses...)
 	}
 	findings := before.Compare(p.look(), want, losses)
-	require.Len(p, findings, 4)
+	require.Len(p, findings, 5)
 	for _, f := range findings {
 		require.True(p, f.OK, "%s: %v", f.World, f.Wrong)
 	}

@@ -31,8 +31,12 @@ func TestATaskThatAnEarlierWorkerLeftOpenIsTakenBackByTodays(t *testing.T) {
 	binary := buildEarlierWorker(t)
 	p := newPlayer(t, nil)
 	before := p.look()
-	stop := p.workWith(binary, p.stage.Config())
+	config := p.stage.Config()
+	config.SQLite = nil // it did not know that world
+	stop := p.workWith(binary, config)
 	e, err := examples.Named("publish-release")
+	require.NoError(t, err)
+	e, _, err = e.Without("sqlite")
 	require.NoError(t, err)
 	_, err = p.start(p.id(), p.example(e))
 	require.NoError(t, err)

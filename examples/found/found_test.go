@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/seed-62bf7108/unwind/examples/found"
 )
@@ -151,4 +153,25 @@ func TestALossOfAContainerIsForgivenOnlyWhereTheReportNamesIt(t *testing.T) {
 	require.False(t, finding(is("1", "5", "x"), named).OK, "a time below a second is lost, and not made up")
 	require.Equal(t, []string{"~ /srv/a: sha256 x -> y"}, finding(is("1", "000000000", "y"), named).Wrong)
 	require.False(t, finding(is("2", "123456789", "x"), nil).OK)
+}
+
+func TestADatabaseShowsEveryRowAndItsSchemaButNotTheMarksOfSteps(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	change := func(script string) {
+		conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
+		require.NoError(t, err)
+		require.NoError(t, sqlitex.ExecuteScript(conn, script, nil))
+		require.NoError(t, conn.Close())
+	}
+	look := func() found.Snapshot {
+		s, err := found.Database(path)
+		require.NoError(t, err)
+		return s
+	}
+	change(`CREATE TABLE "a ""b" (x, y); INSERT INTO "a ""b" VALUES (1, 'one'), ('1', NULL); CREATE VIEW v AS SELECT 1`)
+	before := look()
+	change(`CREATE TABLE _unwind_steps (token TEXT PRIMARY KEY); INSERT INTO _unwind_steps VALUES ('t')`)
+	require.Empty(t, before.Changes(look()))
+	change(`UPDATE "a ""b" SET x = 1; DROP VIEW v; INSERT INTO "a ""b" VALUES (2, 2)`)
+	require.Equal(t, []string{`~ row a "b 2: x SQLITE_TEXT "1" -> SQLITE_INTEGER "1"`, `+ row a "b 3`, "- view v"}, changes(before, look()))
 }

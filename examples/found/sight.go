@@ -22,6 +22,8 @@ type Place struct {
 	Container string
 	// Infra is a folder with a Terraform configuration and its state, Effects one that the configuration works in.
 	Infra, Effects string
+	// Database is an SQLite file.
+	Database string
 	// Stripe is the URL of an emulator.
 	Stripe string
 }
@@ -31,11 +33,12 @@ const (
 	FilesWorld     = "files"
 	ContainerWorld = "container"
 	TerraformWorld = "terraform"
+	DatabaseWorld  = "database"
 	StripeWorld    = "stripe"
 )
 
 // worlds, in the order of the findings.
-var worlds = []string{FilesWorld, ContainerWorld, TerraformWorld, StripeWorld}
+var worlds = []string{FilesWorld, ContainerWorld, DatabaseWorld, TerraformWorld, StripeWorld}
 
 // Sight is what was found in each world.
 type Sight map[string]Snapshot
@@ -55,6 +58,11 @@ func Look(ctx context.Context, p Place) (Sight, error) {
 			look = Within // an engine's export does not show layers
 		}
 		if s[ContainerWorld], err = look(ctx, p.Container); err != nil {
+			return nil, err
+		}
+	}
+	if p.Database != "" {
+		if s[DatabaseWorld], err = Database(p.Database); err != nil {
 			return nil, err
 		}
 	}
@@ -164,6 +172,8 @@ func looked(world string, s Snapshot) string {
 		return fmt.Sprintf("paths: %d, with bytes, mode, owner, time to the nanosecond, attributes", len(s))
 	case ContainerWorld:
 		return fmt.Sprintf("paths: %d, with bytes, mode, owner, time, attributes; its name, program, environment, state", len(s)-1)
+	case DatabaseWorld:
+		return fmt.Sprintf("tables: %d, rows with all columns: %d", count(begins("table ")), count(begins("row ")))
 	case TerraformWorld:
 		outputs := count(begins("output."))
 		effects := count(func(name string, f Facts) bool { return strings.HasPrefix(name, "effects/") && f["kind"] == "file" })

@@ -47,6 +47,7 @@ const (
 	siteFolder    = "site"
 	infraFolder   = "infra"
 	effectsFolder = "effects"
+	dataFolder    = "data"
 	stateFolder   = "state"
 	secretsFolder = "secrets"
 )
@@ -74,7 +75,7 @@ func Set(ctx context.Context, o Options) (_ *Stage, err error) {
 	if s.Folder, err = filepath.EvalSymlinks(folder); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{siteFolder, infraFolder, effectsFolder, stateFolder, secretsFolder} {
+	for _, name := range []string{siteFolder, infraFolder, effectsFolder, dataFolder, stateFolder, secretsFolder} {
 		if err := os.Mkdir(s.path(name), 0o700); err != nil {
 			return nil, err
 		}
@@ -84,6 +85,9 @@ func Set(ctx context.Context, o Options) (_ *Stage, err error) {
 	}
 	if err := s.setSite(); err != nil {
 		return nil, fmt.Errorf("the site: %w", err)
+	}
+	if err := s.setDatabase(); err != nil {
+		return nil, fmt.Errorf("the database: %w", err)
 	}
 	if err := s.setStripe(); err != nil {
 		return nil, err
@@ -140,6 +144,7 @@ func (s *Stage) Without() []string { return slices.Sorted(maps.Keys(s.Missing)) 
 func (s *Stage) Vars() map[string]string {
 	return map[string]string{
 		"site": s.path(siteFolder), "infra": s.path(infraFolder), "effects": s.path(effectsFolder), "container": s.Container,
+		"data": s.path(dataFolder),
 	}
 }
 
@@ -150,6 +155,7 @@ func (s *Stage) Config() host.Config {
 		StopTimeout: 5 * time.Second,
 		Secrets:     maps.Clone(s.secrets), CheckCommands: []string{"sleep"},
 		File:   &host.FileConfig{Roots: []string{s.path(siteFolder)}},
+		SQLite: &host.SQLiteConfig{Roots: []string{s.path(dataFolder)}},
 		Stripe: &host.StripeConfig{Key: stripeKey, URL: s.Stripe},
 	}
 	if s.Missing["container"] == "" {
@@ -168,7 +174,7 @@ func (s *Stage) name() string {
 
 // Place says what to observe to find out what became of the stage.
 func (s *Stage) Place() found.Place {
-	p := found.Place{Files: s.path(siteFolder), Skip: journals, Container: s.Container, Stripe: s.Stripe}
+	p := found.Place{Files: s.path(siteFolder), Skip: journals, Container: s.Container, Database: s.database(), Stripe: s.Stripe}
 	if s.Missing["terraform"] == "" {
 		p.Infra, p.Effects = s.path(infraFolder), s.path(effectsFolder)
 	}

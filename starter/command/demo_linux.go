@@ -37,7 +37,7 @@ func (p *program) demoCommand() *cobra.Command {
 		Use:     "demo",
 		GroupID: groupServe,
 		Short:   "Run an example task on real input, nothing to prepare",
-		Long: `Demo sets up a site, a container, a bit of infrastructure and an emulator of Stripe in a temporary folder, starts a
+		Long: `Demo sets up a site, a container, a database, a bit of infrastructure and an emulator of Stripe in a temporary folder, starts a
 Temporal server with its UI and a worker that may touch nothing else, and runs the task of an agent on them. It shows
 each step as it happens, the report, and then an independent check of the world, by code that shares nothing with Unwind.
 
