@@ -29,7 +29,7 @@ func back(sql string, params ...any) map[string]any {
 func TestDeclaredUndoTakesBackWhatHasNoInverse(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, people, `CREATE TABLE nokey (a int); INSERT INTO nokey VALUES (1), (2); CREATE TYPE mood AS ENUM ('ok'); CREATE SEQUENCE counter;
-		CREATE TABLE felt (id int PRIMARY KEY, m mood DEFAULT 'ok'); INSERT INTO felt VALUES (1); CREATE MATERIALIZED VIEW seen AS SELECT id FROM felt; INSERT INTO felt VALUES (2);
+		CREATE TABLE felt (id int PRIMARY KEY, m mood DEFAULT 'ok'); INSERT INTO felt VALUES (1), (2); CREATE MATERIALIZED VIEW seen AS SELECT id FROM felt;
 		CREATE FUNCTION ddl() RETURNS void LANGUAGE plpgsql AS $$ BEGIN CREATE TABLE made AS SELECT 1 AS a; END $$;
 		CREATE TABLE part (id int PRIMARY KEY, v text) PARTITION BY RANGE (id); CREATE TABLE part1 PARTITION OF part FOR VALUES FROM (0) TO (10); INSERT INTO part VALUES (1, 'a')`)
 	steps := map[string]*step{
@@ -42,6 +42,8 @@ func TestDeclaredUndoTakesBackWhatHasNoInverse(t *testing.T) {
 		"a rewriting default":      d.declared("ALTER TABLE person ADD x uuid DEFAULT gen_random_uuid()", back("ALTER TABLE person DROP x")),
 		"an aggregate":             d.declared("CREATE AGGREGATE total (int) (SFUNC = int4pl, STYPE = int)", back("DROP AGGREGATE total(int)")),
 		"an operator":              d.declared("CREATE OPERATOR === (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq)", back("DROP OPERATOR === (int, int)")),
+		"a refreshed view":         d.declared("INSERT INTO felt VALUES (3); REFRESH MATERIALIZED VIEW seen", back("DELETE FROM felt WHERE id = 3; REFRESH MATERIALIZED VIEW seen")),
+		"an extension":             d.declared("CREATE EXTENSION citext", back("DROP EXTENSION citext")),
 		"a partition that goes":    d.declared("ALTER TABLE part DETACH PARTITION part1", back("ALTER TABLE part ATTACH PARTITION part1 FOR VALUES FROM (0) TO (10)")),
 		"a table that comes again": d.declared("CREATE TABLE x AS SELECT 1 AS a; DROP TABLE x; UPDATE nokey SET a = a + 1", back("UPDATE nokey SET a = a - 1")),
 	}
@@ -176,10 +178,12 @@ func TestDeclaredUndoThatDoesOtherwise(t *testing.T) {
 // TestEarlierStepsKnowTheirRowsAfterDeclaredUndo: the undo has written them anew, with other versions.
 func TestEarlierStepsKnowTheirRowsAfterDeclaredUndo(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, people)
+	d := newDatabase(t, people, "CREATE TABLE plain (id int PRIMARY KEY, v text); INSERT INTO plain VALUES (1, 'one'), (2, NULL)")
 	before := d.wholeDump()
 	steps := []*step{
-		d.exec("UPDATE person SET mail = 'first ' || id WHERE id < 3"),
+		d.exec("UPDATE person SET mail = 'first ' || id WHERE id < 3; UPDATE plain SET v = 'first'"),
+		d.declared("CREATE TABLE copied AS TABLE plain; DROP TABLE plain",
+			back("CREATE TABLE plain (id int PRIMARY KEY, v text); INSERT INTO plain TABLE copied; DROP TABLE copied")),
 		d.declared("ALTER TABLE person ALTER id TYPE bigint", back("ALTER TABLE person ALTER id TYPE integer")),
 		d.exec("DELETE FROM person WHERE id = 1"),
 		d.declared("CREATE TABLE kept AS TABLE person; ALTER TABLE person RENAME mail TO email; UPDATE person SET email = NULL",
