@@ -68,7 +68,7 @@ var cases = []actiontest.Case{
 		Name: "declared", Action: "postgres.exec", Start: startAccounts, Open: openIn, Manifest: dumpIn,
 		With: func(string) any {
 			return map[string]any{
-				"database": "main", "sql": "ALTER TABLE account ALTER id TYPE bigint; INSERT INTO entry VALUES (1, 99)",
+				"database": "main", "sql": "ALTER TABLE account ALTER id TYPE bigint; INSERT INTO entry VALUES (1, 99); UPDATE account SET balance = 0 WHERE id < 5", "checkpoint": true,
 				"undo": []any{
 					map[string]any{"sql": "DELETE FROM entry WHERE n = $1", "params": []any{99}, "changes": 1},
 					map[string]any{"sql": "ALTER TABLE account ALTER id TYPE int"},
@@ -78,7 +78,7 @@ var cases = []actiontest.Case{
 		Next: func(string) any {
 			return map[string]any{"database": "main", "sql": "UPDATE account SET owner = 'next' || owner WHERE id < 3"}
 		},
-		// No Drift: a forced undo keeps what others wrote, and so is not Restored. See TestDeclaredUndoStopsAtDrift.
+		Drift:     changeAccount,
 		Meanwhile: changeAccount,
 		EitherWay: true, Sample: 2,
 	},

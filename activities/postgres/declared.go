@@ -24,6 +24,8 @@ type declared struct {
 	Comes []string `json:"comes,omitempty"`
 	// Contents are what the step or its undo touches.
 	Contents []content `json:"contents,omitempty"`
+	// Checkpoint are the tables whose rows were copied before the step.
+	Checkpoint []copied `json:"checkpoint,omitempty"`
 	// Losses are what the undo did not give back when it was tried.
 	Losses []string `json:"losses,omitempty"`
 }
@@ -63,6 +65,12 @@ func (d *declared) fingerprint() []string {
 // tell says in a plan how the step is taken back, as its undo has shown when it was tried.
 func (d *declared) tell(change *activities.Change) {
 	change.Undo = "Runs the statements that the step declares as its undo, in one transaction, unless others have changed what they touch."
+	for _, one := range d.Checkpoint {
+		change.Facts = append(change.Facts, one.tell())
+	}
+	if d.Checkpoint != nil {
+		change.Undo += " Then the rows of what they touch are put back from a copy."
+	}
 	if d.Losses == nil {
 		change.Facts = append(change.Facts, "undo: it is declared, and was tried: it gives back exactly what the step changes")
 		return
@@ -74,13 +82,13 @@ func (d *declared) tell(change *activities.Change) {
 // performDeclared runs the statements of a step that declares its undo. That the undo takes the step back is not believed but tried, and what it
 // does not give back is told: the statements and the undo run once to find out what they touch, and, with that locked and compared, once more. Of
 // the second time, the statements stay.
-func (c *connection) performDeclared(run script) (*change, error) {
+func (c *connection) performDeclared(n int64, run script) (*change, error) {
 	watched := map[string]bool{}
 	for range performTries {
 		if err := c.run("SAVEPOINT declared"); err != nil {
 			return nil, err
 		}
-		did, touched, err := c.tryDeclared(run, watched)
+		did, touched, err := c.tryDeclared(n, run, watched)
 		if err != nil || touched == nil {
 			return did, err
 		}
@@ -93,9 +101,15 @@ func (c *connection) performDeclared(run script) (*change, error) {
 }
 
 // tryDeclared runs the statements, and the undo in a savepoint. It returns what they touch if not all of it was watched.
-func (c *connection) tryDeclared(run script, watched map[string]bool) (did *change, touched map[string]bool, err error) {
+func (c *connection) tryDeclared(n int64, run script, watched map[string]bool) (did *change, touched map[string]bool, err error) {
 	if err := c.lockContents(watched); err != nil {
 		return nil, nil, err
+	}
+	d := &declared{}
+	if run.checkpoint {
+		if d.Checkpoint, err = c.takeCheckpoint(n, watched); err != nil {
+			return nil, nil, err
+		}
 	}
 	before, err := c.survey()
 	if err != nil {
@@ -117,7 +131,7 @@ func (c *connection) tryDeclared(run script, watched map[string]bool) (did *chan
 	if err := c.checkTouched(changed); err != nil {
 		return nil, nil, err
 	}
-	d := &declared{Goes: missingLines(before.schema, left.schema), Comes: missingLines(left.schema, before.schema)}
+	d.Goes, d.Comes = missingLines(before.schema, left.schema), missingLines(left.schema, before.schema)
 	if len(changed) == 0 && d.Goes == nil && d.Comes == nil {
 		return did, nil, nil // there is nothing to take back
 	}
@@ -128,7 +142,10 @@ func (c *connection) tryDeclared(run script, watched map[string]bool) (did *chan
 	if d.Statements, err = json.Marshal(run.undo); err != nil {
 		return nil, nil, err
 	}
-	after, back, err := c.tryUndo(run.undo, left, watched)
+	for _, name := range slices.Sorted(maps.Keys(watched)) {
+		d.Contents = append(d.Contents, content{name, watched[name], was[name], leaves[name]})
+	}
+	after, back, err := c.tryUndo(d, run.undo, left)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -138,8 +155,8 @@ func (c *connection) tryDeclared(run script, watched map[string]bool) (did *chan
 			return nil, touched, nil
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(watched)) {
-		d.Contents = append(d.Contents, content{name, watched[name], was[name], leaves[name]})
+	for _, one := range d.Checkpoint {
+		did.bytes += one.Bytes
 	}
 	d.Losses = append(compareSchemas(before.schema, after.schema), d.compareContents(back)...)
 	did.declared = d
@@ -161,11 +178,16 @@ func (c *connection) takeID() (id string, err error) {
 }
 
 // tryUndo runs the undo, and rolls it back. It returns what it would leave.
-func (c *connection) tryUndo(undo []statement, left survey, watched map[string]bool) (after survey, back map[string]*string, err error) {
+func (c *connection) tryUndo(d *declared, undo []statement, left survey) (after survey, back map[string]*string, err error) {
 	if err := c.run("SAVEPOINT trial"); err != nil {
 		return after, nil, err
 	}
-	_, _, err = c.runAll(undo)
+	if _, _, err = c.runAll(undo); err == nil {
+		err = c.putCheckpointBack(d)
+	}
+	if lost, ok := errors.AsType[driftError](err); ok {
+		return after, nil, refused("the undo that the step declares fails after the step, so nothing was changed: %s", lost.drift.Diff)
+	}
 	if e, ok := errors.AsType[*activities.Error](err); ok {
 		return after, nil, refused("the undo that the step declares fails after the step, so nothing was changed: %s", e.Message)
 	}
@@ -178,7 +200,7 @@ func (c *connection) tryUndo(undo []statement, left survey, watched map[string]b
 	if err := c.checkTouched(left.touchedUntil(after)); err != nil {
 		return after, nil, err
 	}
-	if back, err = c.readContents(watched); err != nil {
+	if back, err = c.readContents(d.watched()); err != nil {
 		return after, nil, err
 	}
 	return after, back, c.run("ROLLBACK TO trial; RELEASE trial")

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -209,4 +210,69 @@ func TestDeclaredStepWithoutEffect(t *testing.T) {
 	s.apply()
 	s.undo(activities.Restored)
 	require.Equal(t, before, d.wholeDump())
+}
+
+// TestCheckpointGivesBackWhatTheStatementsOfAnUndoCannot: the rows of what the step touches come from a copy.
+func TestCheckpointGivesBackWhatTheStatementsOfAnUndoCannot(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, people, `CREATE TABLE "odd ""name" (id int PRIMARY KEY, v numeric, twice numeric GENERATED ALWAYS AS (v * 2) STORED); INSERT INTO "odd ""name" VALUES (1, 1.50), (2, NULL)`,
+		"CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'a trigger runs'; END $$; CREATE TRIGGER stop BEFORE INSERT ON person FOR EACH ROW EXECUTE FUNCTION stop()")
+	lossy := "ALTER TABLE person ALTER mail TYPE varchar(3) USING CASE WHEN id < 30 THEN mail ELSE id::text END"
+	backToText := back("ALTER TABLE person ALTER mail TYPE text")
+	step := func(sql string, undo ...map[string]any) *step {
+		return d.step("postgres.exec", map[string]any{"database": "main", "sql": sql, "undo": undo, "checkpoint": true})
+	}
+	before := d.wholeDump()
+	for _, s := range []checkpointed{
+		{step(lossy, backToText), "checkpoint: it copies 40 rows of public.person ("},
+		{step(`UPDATE "odd ""name" SET v = 0; DELETE FROM "odd ""name" WHERE id = 2; DELETE FROM team`, back("SELECT 1")), "checkpoint: it copies 3 rows of public.team ("},
+	} {
+		plan := s.plan()
+		require.Empty(t, plan.Losses)
+		require.False(t, plan.Ask)
+		require.Contains(t, strings.Join(plan.Facts, "\n"), s.fact)
+		_, err := s.action.Apply(t.Context(), s.entry, s.with, plan.Digest)
+		require.NoError(t, err)
+		s.undo(activities.Restored)
+		require.Equal(t, before, d.wholeDump())
+		require.Equal(t, "0", d.value("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'unwind_%'"), "the copy is gone")
+	}
+
+	// What others have written since is drift. Forced, it goes as it was shown.
+	s := step(lossy, backToText)
+	s.apply()
+	d.run("UPDATE person SET mail = 'new' WHERE id = 1")
+	u := s.undo(activities.Drifted)
+	require.Contains(t, u.Drift.Diff, `+ id=1 mail="new"`)
+	s.decide(activities.Decision{Done: true, Force: u.Drift.Digest}, activities.Restored)
+	require.Equal(t, before, d.wholeDump())
+
+	// A row that others have made refers to one that the step inserted.
+	s = step("INSERT INTO team VALUES (9)", back("SELECT 1"))
+	s.apply()
+	d.run("CREATE TABLE theirs (team int REFERENCES team)", "INSERT INTO theirs VALUES (9)")
+	left := d.dump()
+	require.Contains(t, s.undo(activities.Drifted).Drift.Diff, "the foreign key theirs_team_fkey would not hold")
+	require.Equal(t, left, d.dump())
+	d.run("DROP TABLE theirs")
+	s.undo(activities.Restored)
+
+	// Without the copy, nothing is touched. A release drops it.
+	s = step(lossy, backToText)
+	s.apply()
+	require.NoError(t, s.action.Release(t.Context(), s.entry))
+	require.Equal(t, "0", d.value("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'unwind_%'"))
+	s = step("UPDATE team SET id = id + 10 WHERE id = 3", back("SELECT 1"))
+	s.apply()
+	d.asAdmin("DO $$ BEGIN EXECUTE (SELECT format('DROP SCHEMA %I CASCADE', nspname) FROM pg_namespace WHERE nspname LIKE 'unwind_%'); END $$")
+	_, err := s.action.Undo(t.Context(), s.entry, activities.Decision{Done: true})
+	require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
+	d.step("postgres.exec", map[string]any{"database": "main", "sql": "SELECT 1", "checkpoint": true}).refused("checkpoint: it belongs to undo")
+}
+
+// checkpointed is a step with what its plan says of the checkpoint.
+type checkpointed struct {
+	*step
+
+	fact string
 }

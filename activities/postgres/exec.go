@@ -330,6 +330,9 @@ func digestOf(database string, run script, did *change) activities.Digest {
 		}
 		parts = append(parts, raw)
 	}
+	if run.checkpoint {
+		parts = append(parts, []byte("checkpoint"))
+	}
 	for _, t := range did.tables {
 		parts = append(parts, []byte(t.Digest))
 	}

@@ -18,10 +18,14 @@ type execParams struct {
 	Params     []any       `json:"params,omitempty"     jsonschema:"the parameters $1, $2 ... of sql, which is then one statement"`
 	Statements []statement `json:"statements,omitempty" jsonschema:"statements with parameters of their own, in order"`
 	Undo       []statement `json:"undo,omitempty"       jsonschema:"the statements that take the whole step back, in order, for one whose inverse is not known; they are tried before the step acts"`
+	Checkpoint bool        `json:"checkpoint,omitempty" jsonschema:"with undo: whether the rows of all tables that the step touches are copied before, and put back after the statements of undo; defaults to false"`
 }
 
-// script is what a step runs, and what takes it back: nil unless the step declares it.
-type script struct{ forward, undo []statement }
+// script is what a step runs, and what takes it back: nil unless the step declares it. With a checkpoint, rows come back from a copy.
+type script struct {
+	forward, undo []statement
+	checkpoint    bool
+}
 
 // statement is one statement, or several without parameters.
 type statement struct {
@@ -98,7 +102,10 @@ func (p execParams) script() (script, error) {
 	if err == nil && p.Undo != nil && len(undo) == 0 {
 		err = activities.Errorf(activities.Refused, "undo: give the statements that take the step back, or leave it out")
 	}
-	return script{forward, undo}, err
+	if p.Checkpoint && p.Undo == nil {
+		err = activities.Errorf(activities.Refused, "checkpoint: it belongs to undo; without that, a step is undone row by row")
+	}
+	return script{forward, undo, p.Checkpoint}, err
 }
 
 // listStatements lists single statements, each with the place where it stands.

@@ -123,7 +123,7 @@ func (u uncaptured) Error() string {
 // refuses what could not be undone. The error uncaptured names tables that have to be prepared first.
 func (c *connection) perform(n int64, run script) (*change, error) {
 	if run.undo != nil {
-		return c.performDeclared(run)
+		return c.performDeclared(n, run)
 	}
 	if err := c.run("SELECT set_config('unwind.record', $1, true)", fmt.Sprint(n)); err != nil {
 		return nil, err
