@@ -3,7 +3,6 @@ package command
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,17 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// build builds the starter as it is shipped.
-func build(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "starter")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "..").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return binary
-}
-
 func TestAnOrphanIsShownAndUndone(t *testing.T) {
-	binary, root := build(t), t.TempDir()
+	root := t.TempDir()
 	d := newDesk(t)
 	d.stopWorker()
 	d.startWorker(func(c *host.Config) { c.File = &host.FileConfig{Roots: []string{root}} })
@@ -40,14 +30,9 @@ steps:
   - {id: two, uses: file.write, with: {path: `+two+`, content: written}}
 `), "--id", t.Name(), "--watch")
 
-	starter := func(args ...string) typed {
+	starter := func(args ...string) typed { // as it is shipped: it knows no world
 		t.Helper()
-		c := exec.CommandContext(t.Context(), binary, append([]string{"orphans"}, args...)...)
-		c.Stdin = strings.NewReader("")
-		var out, err strings.Builder
-		c.Stdout, c.Stderr = &out, &err
-		_ = c.Run()
-		return typed{c.ProcessState.ExitCode(), out.String(), err.String()}
+		return do(t.Context(), Options{}, append([]string{"orphans"}, args...)...)
 	}
 	list := func() (found []workflows.RecordName) {
 		r := starter("list", "-o", "json")
