@@ -3,6 +3,7 @@ package checkpointtest
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"testing"
 
 	"github.com/docker/docker/client"
@@ -26,15 +27,17 @@ type Subject struct {
 // Run tests that container.exec with a backend does what plans and reports say of it, on one of two engines, which is drawn;
 // a deep run takes both. Exec is the case for the conformance suite of actions, which goes through all crash points.
 func Run(t *testing.T, s Subject) {
-	t.Run("contract", func(t *testing.T) { s.onEachEngine(t, s.testContract) })
+	testrun.NeedRoot(t, "layers over containers")
+	on := newEngines(t)
+	t.Run("contract", func(t *testing.T) { on.each(t, s.testContract) })
 	if !s.Layers {
-		t.Run("seen", func(t *testing.T) { s.onEachEngine(t, s.testSeen) })
+		t.Run("seen", func(t *testing.T) { on.each(t, s.testSeen) })
 	}
-	t.Run("losses", func(t *testing.T) { s.onEachEngine(t, s.testLosses) })
-	t.Run("late times", func(t *testing.T) { s.onEachEngine(t, s.testLateTimes) })
+	t.Run("losses", func(t *testing.T) { on.each(t, s.testLosses) })
+	t.Run("late times", func(t *testing.T) { on.each(t, s.testLateTimes) })
 	t.Run("server", func(t *testing.T) {
 		tree := nginx(t)
-		s.onEachEngine(t, func(t *testing.T, on setting) { s.testServer(t, on, tree) })
+		on.each(t, func(t *testing.T, on setting) { s.testServer(t, on, tree) })
 	})
 }
 
@@ -66,20 +69,34 @@ type setting struct {
 	host, image string
 }
 
-func (s Subject) onEachEngine(t *testing.T, test func(t *testing.T, on setting)) {
+// engines are the settings of a test by their names: what a setting needs is made at its first use, and is gone after the test.
+type engines map[string]func() setting
+
+func newEngines(t *testing.T) engines {
 	t.Helper()
-	testrun.NeedRoot(t, "layers over containers")
 	atHand := setting{Client: containertest.Docker(t)}
-	for _, name := range testrun.Draw(t, "at hand", "overlay2") {
-		on := atHand
-		if name == "overlay2" {
-			own := enginetest.Start(t)
-			on = setting{Client: own.Client(t), host: own.Host}
-		}
+	prepare := func(on setting) setting {
 		on.image = "unwind/test-backend:" + containertest.Random()
 		_, err := demoimage.Build(t.Context(), on, on.image)
 		require.NoError(t, err)
 		t.Cleanup(func() { removeImage(t, on.Client, on.image) })
+		return on
+	}
+	return engines{
+		"at hand": sync.OnceValue(func() setting { return prepare(atHand) }),
+		"overlay2": sync.OnceValue(func() setting {
+			own := enginetest.Start(t)
+			return prepare(setting{Client: own.Client(t), host: own.Host})
+		}),
+	}
+}
+
+// each runs a test beside the others, in a setting that is drawn for it.
+func (e engines) each(t *testing.T, test func(t *testing.T, on setting)) {
+	t.Helper()
+	t.Parallel()
+	for _, name := range testrun.Draw(t, "at hand", "overlay2") {
+		on := e[name]()
 		t.Run(name, func(t *testing.T) { test(t, on) })
 	}
 }

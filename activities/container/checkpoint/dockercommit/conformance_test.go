@@ -13,9 +13,13 @@ import (
 
 func TestMain(m *testing.M) { containertest.Main(m, changing()) }
 
-func TestBackend(t *testing.T) { checkpointtest.Run(t, checkpointtest.Subject{}) }
+func TestBackend(t *testing.T) {
+	t.Parallel()
+	checkpointtest.Run(t, checkpointtest.Subject{})
+}
 
 func TestChanging(t *testing.T) {
+	t.Parallel()
 	containertest.Docker(t)
 	actiontest.Run(t, changing())
 }

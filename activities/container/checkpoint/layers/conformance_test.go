@@ -25,13 +25,17 @@ func TestMain(m *testing.M) {
 	containertest.Main(m, layering())
 }
 
-func TestBackend(t *testing.T) { checkpointtest.Run(t, checkpointtest.Subject{Layers: true}) }
+func TestBackend(t *testing.T) {
+	t.Parallel()
+	checkpointtest.Run(t, checkpointtest.Subject{Layers: true})
+}
 
 // own is the engine with overlay2; nil while the one at hand is tested.
 var own *enginetest.Engine
 
 // TestLayers runs the suite on one of the two engines, which is drawn; a deep run takes both.
 func TestLayers(t *testing.T) {
+	t.Parallel()
 	testrun.NeedRoot(t, "layers over containers")
 	for _, engine := range testrun.Draw(t, onOneAtHand, onOverlay2) {
 		engine(t)
