@@ -27,6 +27,7 @@ func worlds(t *testing.T) []string {
 // TestMatrix is a small matrix, and a large one in a deep run: what is lost, doubled, left over or blocked in it is told in
 // the log.
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	o := Options{Kills: 15, Seed: 1, Within: time.Minute, Worlds: worlds(t), Log: t.Output()}
 	if testrun.Deep() {
 		o.Kills, o.Seed, o.Within = 200, testrun.Rand(t).Uint64(), 20*time.Minute
@@ -42,6 +43,7 @@ func TestMatrix(t *testing.T) {
 // TestLayersAndVolumesAreInTheMatrix kills a worker that has just taken layers off, and one that has just put back what a
 // command had changed in a volume: what the engine does not see is looked at from within, and where the volume is.
 func TestLayersAndVolumesAreInTheMatrix(t *testing.T) {
+	t.Parallel()
 	testrun.NeedRoot(t, "layers over containers and copies of volumes")
 	if err := hasEngine(); err != nil {
 		testrun.Skipf(t, "no Docker engine answers: %v", err)
