@@ -17,6 +17,7 @@ type request struct {
 	rollback  *rollback
 	undone    []compensations.StepReport // by an earlier run
 	savepoint string
+	context   *Context
 	ends      bool // it ends the session
 }
 
@@ -99,7 +100,7 @@ func (t *agentTask) isLeaving() bool { return t.executor.draining || t.leaving }
 
 // answer is what a request has come to so far.
 func (t *agentTask) answer(q *request) Answer {
-	a := Answer{Request: q.id, Digest: q.digest, Phase: t.phase, Pending: !t.isRequestOver(q), Savepoint: q.savepoint}
+	a := Answer{Request: q.id, Digest: q.digest, Phase: t.phase, Pending: !t.isRequestOver(q), Savepoint: q.savepoint, Context: q.context}
 	if t.ending.cause != nil {
 		cause := *t.ending.cause
 		a.Cause = &cause

@@ -43,6 +43,8 @@ type world struct {
 	hold func(ctx context.Context, r workflows.HoldRequest) (workflows.Held, error)
 	// preflight answers a look at steps that have a Preflight. By default nothing is refused.
 	preflight func(workflows.PreflightRequest) (workflows.Preflight, error)
+	// confirm answers the n-th question whether a context is there. By default it is, unless it is lost.
+	confirm func(ctx context.Context, n int) error
 	// touched names what steps touch that are added to a session, by id, on the compiler's own host; the hosts of those in unnamed are asked.
 	touched map[string]activities.Touched
 	unnamed []string
@@ -182,7 +184,7 @@ func newRun(t *testing.T, w *world) *run {
 	env.SetStartWorkflowOptions(startOptions)
 	workflows.Register(env, w.checkSteps)
 	for name, fn := range map[string]any{
-		workflows.CompileActivity: w.Compile, workflows.CompileStepsActivity: w.CompileSteps, workflows.HoldActivity: w.Hold, workflows.PreflightActivity: w.Preflight, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
+		workflows.CompileActivity: w.Compile, workflows.CompileStepsActivity: w.CompileSteps, workflows.HoldActivity: w.Hold, workflows.PreflightActivity: w.Preflight, workflows.ContextActivity: w.confirmContext, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
 		"fake.do.observe": w.Observe, "fake.do.commit": w.MakeDurable, workflows.AlertActivity: func(context.Context, []workflows.Alert) error { return nil },
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})

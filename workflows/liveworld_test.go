@@ -122,6 +122,7 @@ func (l *live) serve(queue string) (stop func()) {
 	wk.RegisterActivityWithOptions(l.world.CompileSteps, activity.RegisterOptions{Name: workflows.CompileStepsActivity})
 	wk.RegisterActivityWithOptions(l.world.Hold, activity.RegisterOptions{Name: workflows.HoldActivity})
 	wk.RegisterActivityWithOptions(l.world.Preflight, activity.RegisterOptions{Name: workflows.PreflightActivity})
+	wk.RegisterActivityWithOptions(l.world.confirmContext, activity.RegisterOptions{Name: workflows.ContextActivity})
 	wk.RegisterActivityWithOptions(l.ledger, activity.RegisterOptions{Name: workflows.LedgerActivity})
 	wk.RegisterActivityWithOptions(l.redoable, activity.RegisterOptions{Name: workflows.RedoableActivity})
 	wk.RegisterActivityWithOptions(l.alert, activity.RegisterOptions{Name: workflows.AlertActivity})

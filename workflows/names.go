@@ -28,8 +28,8 @@ const (
 	OrphansType = "Orphans"
 )
 
-// Activities that belong to no world. Every worker serves them: PlacesActivity, HoldActivity, RetainActivity and OrphansActivity on the queue
-// of its host, PreflightActivity on both, the others on the shared queue.
+// Activities that belong to no world. Every worker serves them: PlacesActivity, HoldActivity, ContextActivity, RetainActivity and OrphansActivity on the
+// queue of its host, PreflightActivity on both, the others on the shared queue.
 const (
 	// CompileActivity checks a task document: argument the document, result task.Compiled. Refused is final.
 	CompileActivity = "task.compile"
@@ -45,6 +45,8 @@ const (
 	HoldActivity = "task.hold"
 	// RedoableActivity reads what a rollback has undone: argument RedoRequest, result RedoInput.
 	RedoableActivity = "task.redoable"
+	// ContextActivity confirms that its host has a context: argument ContextRequest. Refused is final.
+	ContextActivity = "task.context"
 	// SweepActivity starts Recover or ClearPlan for each closed run whose status is still open: result SweepResult.
 	SweepActivity = "task.sweep"
 	// RetainActivity releases the expired records in the journals of the host that runs it: result RetentionResult.

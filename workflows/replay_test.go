@@ -201,6 +201,25 @@ var followUps = map[string]struct {
 			return s.ID()
 		},
 	},
+	"session-context": {
+		func() *world { return &world{steps: chain("a")} },
+		func(l *live) string {
+			_, err := l.report()
+			require.NoError(l, err)
+			s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue}, json.RawMessage(sessionDocument))
+			require.NoError(l, err)
+			_, err = s.Step(l.Context(), "1", steps("x").Steps...)
+			require.NoError(l, err)
+			require.NoError(l, l.markWith(s, "2", "half"))
+			_, err = s.Step(l.Context(), "3", steps("y").Steps...)
+			require.NoError(l, err)
+			_, err = s.Rollback(l.Context(), "4", workflows.SessionRollback{To: "half"})
+			require.NoError(l, err)
+			_, err = s.Finish(l.Context(), "5")
+			require.NoError(l, err)
+			return s.ID()
+		},
+	},
 	"planned": {func() *world { return &world{steps: chain("a", "b")} }, (*live).plan},
 	"planned-openly": { // planned is of before a plan said that it is open
 		func() *world { return &world{steps: chain("a", "b")} }, (*live).plan,

@@ -29,7 +29,7 @@ type session struct {
 	document  json.RawMessage   // that it was opened with, without steps
 	places    map[string]Places // of the hosts asked so far, by task queue; only looked up, never ranged over
 	named     int               // counts the steps that the session has named
-	compiling int               // counts the requests whose steps are being compiled
+	compiling int               // counts the requests whose steps are being compiled, or whose context is being confirmed
 	used      idSet             // the ids of steps and of requests
 	loose     []string          // the steps that no other one needs, in order
 	looseAt   int               // rollbacks.undone when loose was right; -1 if it never was
@@ -38,6 +38,7 @@ type session struct {
 	dropped   int             // counts steps that a report leaves out
 	first     json.RawMessage // the steps that it was opened with
 	redos     redos
+	contexts  []Context // the oldest first
 }
 
 // newSession makes the session of a document; nil if the document opens none.
@@ -87,7 +88,7 @@ func (t *agentTask) atRest() (unfinished string, rests bool) {
 	case t.rollbacks.hasDue():
 		return "a rollback is under way", false
 	case t.session.compiling > 0:
-		return "steps are being added", false
+		return "another request is being checked", false
 	}
 	return "", true
 }
@@ -444,6 +445,9 @@ type SessionView struct {
 	Heard      time.Time `json:"heard"`
 	// AgentGone: a person was asked because the agent is gone.
 	AgentGone bool `json:"agentGone,omitempty"`
+	// Contexts are those that the agent has given, the oldest first. Since are the last steps on the ledger that came after the last one.
+	Contexts []Context `json:"contexts,omitempty"`
+	Since    []string  `json:"since,omitempty"`
 	// TakenBack is what was rolled back and can be redone, the oldest first.
 	TakenBack []TakenBack `json:"takenBack,omitempty"`
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -274,4 +275,46 @@ func TestASessionThatIsTerminatedInARedoIsRecovered(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 1, "b": 2, "c": 2}, undone)
 	calls := l.calls()
 	require.Equal(t, []string{"undo c", "undo b", "undo a"}, calls[len(calls)-3:])
+}
+
+// markWith marks a savepoint with a context that the fake world says is there.
+func (l *live) markWith(s session.Session, request, name string) error {
+	c := given("1")
+	c.Queue = l.queue
+	handle, err := l.client.UpdateWorkflow(l.Context(), client.UpdateWorkflowOptions{
+		WorkflowID: s.ID(), UpdateID: request, UpdateName: workflows.UpdateSavepoint, WaitForStage: client.WorkflowUpdateStageCompleted,
+		Args: []any{workflows.SavepointRequest{Name: name, Context: &c}},
+	})
+	if err != nil {
+		return err
+	}
+	return handle.Get(l.Context(), nil)
+}
+
+// A worker that stops while a context is confirmed leaves no savepoint without one.
+func TestASavepointWaitsForItsContext(t *testing.T) {
+	letGo := make(chan struct{})
+	l := newLive(t, servertest.Client(t), &world{confirm: func(ctx context.Context, _ int) error { return block(ctx, letGo) }})
+	stop := l.startWorker()
+	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(sessionDocument))
+	require.NoError(t, err)
+	marked := make(chan error, 1)
+	go func() { marked <- l.markWith(s, "mark", "half") }()
+	l.awaitCalls("confirm 1", 1)
+	state, err := s.State(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, state.Session.Savepoints)
+	_, err = s.Finish(t.Context(), "")
+	require.ErrorContains(t, err, "another request is being checked")
+	stop()
+	l.startWorker()
+	l.awaitCalls("confirm 1", 2)
+	close(letGo)
+	require.NoError(t, <-marked)
+	state, err = s.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"half"}, state.Session.Savepoints)
+	require.Equal(t, "1", digests(state.Session.Contexts))
+	_, err = s.Finish(t.Context(), "")
+	require.NoError(t, err)
 }

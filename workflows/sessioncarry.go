@@ -35,6 +35,7 @@ type SessionCarry struct {
 	// Dropped counts steps that a report leaves out.
 	Dropped int `json:"dropped,omitempty"`
 	// TakenBack is what can be redone, and Written are steps as they were written, by id. Released says that some are no longer kept.
+	Contexts  []Context                  `json:"contexts,omitempty"`
 	TakenBack []TakenBack                `json:"takenBack,omitempty"`
 	Written   map[string]json.RawMessage `json:"written,omitempty"`
 	Released  bool                       `json:"released,omitempty"`
@@ -48,6 +49,8 @@ type RequestCarry struct {
 	Over   map[string]StepAnswer `json:"over,omitempty"`
 	Ends   bool                  `json:"ends,omitempty"`
 	Undoes bool                  `json:"undoes,omitempty"`
+	// Context is that of the savepoint that it goes back to.
+	Context *Context `json:"context,omitempty"`
 }
 
 // maxPast is how many steps a session remembers for its report; the others are counted.
@@ -63,6 +66,7 @@ func (t *agentTask) carrySession(c *Carry) {
 	carried := &SessionCarry{
 		Document: s.document, Open: t.schedule.open, Places: s.places, Named: s.named, Used: s.used.bytes(), Dropped: s.dropped,
 		Savepoints: t.savepoints.places, Bare: t.savepoints.bare, Heard: t.executor.silence.heard, Asked: t.executor.silence.asked,
+		Contexts: s.contexts,
 	}
 	c.Session = carried
 	carried.Answers = append(carried.Answers, a.kept...)
@@ -72,7 +76,7 @@ func (t *agentTask) carrySession(c *Carry) {
 			carried.Answers = append(carried.Answers, t.answer(q).short())
 			continue
 		}
-		r := RequestCarry{ID: q.id, Digest: q.digest, Steps: q.steps, Ends: q.ends, Undoes: q.rollback != nil, Over: map[string]StepAnswer{}}
+		r := RequestCarry{ID: q.id, Digest: q.digest, Steps: q.steps, Ends: q.ends, Undoes: q.rollback != nil, Context: q.context, Over: map[string]StepAnswer{}}
 		maps.Copy(r.Over, q.over)
 		for _, step := range q.steps {
 			if run := t.schedule.byID[step]; run != nil && run.isOver() {
@@ -145,6 +149,7 @@ func (t *agentTask) resumeSession(ctx workflow.Context, c Carry) {
 	}
 	s.named, s.used, s.dropped, s.outputs, s.answers.kept = carried.Named, idSetOf(carried.Used), carried.Dropped, carried.Outputs, carried.Answers
 	s.redos.resume(carried)
+	s.contexts = carried.Contexts
 	t.savepoints.places, t.savepoints.bare = carried.Savepoints, carried.Bare
 	t.beginSession(ctx)
 	t.schedule.open = carried.Open
@@ -153,7 +158,7 @@ func (t *agentTask) resumeSession(ctx workflow.Context, c Carry) {
 	}
 	t.executor.silence.heard, t.executor.silence.asked = carried.Heard, carried.Asked
 	for _, r := range carried.Requests {
-		q := &request{id: r.ID, digest: r.Digest, steps: r.Steps, over: r.Over, ends: r.Ends}
+		q := &request{id: r.ID, digest: r.Digest, steps: r.Steps, over: r.Over, ends: r.Ends, context: r.Context}
 		if r.Undoes {
 			i := slices.IndexFunc(t.rollbacks.due, func(b *rollback) bool { return b.request == r.ID })
 			if i < 0 {

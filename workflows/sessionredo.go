@@ -95,7 +95,7 @@ func (r *rollback) take(undone []activities.Entry) {
 	}
 }
 
-// keepTakenBack remembers what a rollback has taken back, once it is over.
+// keepTakenBack remembers what a rollback has taken back, once it is over, and forgets what the agent has given since.
 func (t *agentTask) keepTakenBack(r *rollback) {
 	part := TakenBack{Request: r.request, To: r.to, Step: r.only, Steps: slices.Clone(r.taken)}
 	slices.SortFunc(part.Steps, func(a, b TakenStep) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -106,6 +106,7 @@ func (t *agentTask) keepTakenBack(r *rollback) {
 		}
 	}
 	t.session.redos.add(part)
+	t.dropContexts(r.from)
 }
 
 // isStanding reports whether a step is done or may still be: it is not to be done again.

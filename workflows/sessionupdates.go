@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"encoding/json"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -17,6 +15,7 @@ func (t *agentTask) sessionUpdates() []update {
 		{UpdateOpen, t.handleOpen, nothing},
 		{UpdateStep, t.handleStep, t.validateStep},
 		{UpdateSavepoint, t.handleSavepoint, t.validateSavepoint},
+		{UpdateContext, t.handleContext, t.validateContext},
 		{UpdateRollback, t.handleRollback, t.validateRollback},
 		{UpdateRedo, t.handleRedo, t.validateRedo},
 		{UpdateFinish, t.handleFinish, t.validateFinish},
@@ -74,9 +73,17 @@ func (t *agentTask) checkSteps(additions ...task.Addition) error {
 
 func (t *agentTask) handleSavepoint(ctx workflow.Context, r SavepointRequest) (Answer, error) {
 	check := func() error { return first(t.checkTakes, func() error { return t.checkSavepoint(r.Name) }) }
-	return t.serve(ctx, r, check, func(_ workflow.Context, q *request) error {
+	return t.serve(ctx, r, check, func(ctx workflow.Context, q *request) error {
+		if r.Context != nil {
+			if err := first(func() error { return t.confirmContext(ctx, *r.Context) }, check); err != nil {
+				return err
+			}
+		}
 		t.savepoints.add(r.Name, t.saga.Last()+1)
 		q.savepoint = r.Name
+		if r.Context != nil {
+			q.context = t.rememberContext(ctx, *r.Context, r.Name)
+		}
 		return nil
 	})
 }
@@ -86,7 +93,12 @@ func (t *agentTask) validateSavepoint(ctx workflow.Context, r SavepointRequest) 
 	if isKnown || err != nil {
 		return err
 	}
-	return first(t.checkTakes, func() error { return t.checkSavepoint(r.Name) })
+	return first(t.checkTakes, func() error { return t.checkSavepoint(r.Name) }, func() error {
+		if r.Context == nil {
+			return nil
+		}
+		return checkContext(*r.Context)
+	})
 }
 
 func (t *agentTask) handleRollback(ctx workflow.Context, r SessionRollback) (Answer, error) {
@@ -105,6 +117,7 @@ func (t *agentTask) handleRollback(ctx workflow.Context, r SessionRollback) (Ans
 		q.rollback = &rollback{
 			cause: compensations.Cause{Kind: compensations.RolledBack, Step: only, Text: text}, begun: true, from: from, only: only, request: q.id, to: r.To,
 		}
+		q.context = t.contextOf(r.To)
 		t.rollbacks.ask(q.rollback)
 		return nil
 	})
@@ -247,7 +260,7 @@ func (t *agentTask) checkRequest(ctx workflow.Context, content any) (isKnown boo
 
 // DigestOfRequest identifies what an update asks for: its argument, or nil.
 func DigestOfRequest(content any) activities.Digest {
-	raw, _ := json.Marshal(content) // plain data
+	raw, _ := digestedContent(content) // plain data
 	return activities.DigestOf(raw)
 }
 

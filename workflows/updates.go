@@ -18,6 +18,8 @@ const (
 	UpdateStep = "step"
 	// UpdateSavepoint gives a name to the place behind all that is done: argument SavepointRequest.
 	UpdateSavepoint = "savepoint"
+	// UpdateContext remembers a context that the agent has given: argument Context.
+	UpdateContext = "context"
 	// UpdateRollback undoes a part: argument SessionRollback. It answers when that is undone, or waits for a person.
 	UpdateRollback = "rollback"
 	// UpdateRedo runs again what a rollback has taken back: argument SessionRedo. It answers as UpdateStep.
@@ -39,6 +41,8 @@ type StepRequest struct {
 // SavepointRequest is the argument of UpdateSavepoint.
 type SavepointRequest struct {
 	Name string `json:"name"`
+	// Context is the agent's at this place; nil if it gives none.
+	Context *Context `json:"context,omitempty"`
 }
 
 // SessionRollback is the argument of UpdateRollback. Exactly one of To and Step is set.
@@ -88,6 +92,8 @@ type Answer struct {
 	Waiting []compensations.StepReport `json:"waiting,omitempty"`
 	// Savepoint is the name of a place.
 	Savepoint string `json:"savepoint,omitempty"`
+	// Context is what the agent has given, or had given at the savepoint that it has gone back to.
+	Context *Context `json:"context,omitempty"`
 	// Report is that of a session that has ended.
 	Report *compensations.Report `json:"report,omitempty"`
 	// Forgotten says that the request was carried out, so long ago that its answer is no longer kept.

@@ -2,7 +2,9 @@ package command
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -215,6 +217,16 @@ func TestTwoClientsShareASession(t *testing.T) {
 	require.Equal(t, "BadRequest", a.isRefused("redo", arguments{"session": s, "step": "s3"}).Type)
 	require.Equal(t, 2, a.does("redo", arguments{"session": s, "step": "s2"}).Steps[0].Try)
 	require.Equal(t, "y", d.world.get("b"))
+	a.does("keep_context", arguments{"session": s, "savepoint": "known", "content": "what I know"})
+	a.does("fake_set", arguments{"session": s, "id": "more", "with": set("b", "z")})
+	require.Equal(t, &mcp.Context{
+		Name: "known", Savepoint: "known", Digest: "sha256:" + fmt.Sprintf("%x", sha256.Sum256([]byte("what I know"))), Size: 11, Content: "what I know", Since: []string{"more"},
+	}, b.does("context", arguments{"session": s}).Context, "another agent takes over")
+	require.Equal(t, 11, a.does("rollback", arguments{"session": s, "to": "known"}).Context.Size)
+	a.does("keep_context", arguments{"session": s, "name": "later", "content": "more"})
+	require.Equal(t, "more", b.does("context", arguments{"session": s}).Context.Content)
+	require.Equal(t, "what I know", b.does("context", arguments{"session": s, "savepoint": "known"}).Context.Content)
+	require.Equal(t, "BadRequest", b.isRefused("context", arguments{"session": s, "savepoint": "other"}).Type)
 	b.does("abort", arguments{"session": s, "why": "it was a try"})
 	require.Equal(t, []string{"", ""}, []string{d.world.get("a"), d.world.get("b")})
 	require.Contains(t, a.isRefused("fake_set", arguments{"session": s, "with": set("a", "x")}).Text, "it has ended")

@@ -35,7 +35,7 @@ Give --request to make a command safe to repeat: a request with the id of an ear
   starter session finish build-7`,
 	}
 	c.AddCommand(
-		p.openSessionCommand(), p.addStepsCommand(), p.savepointCommand(), p.rollbackSessionCommand(), p.redoSessionCommand(), p.awaitSessionCommand(),
+		p.openSessionCommand(), p.addStepsCommand(), p.savepointCommand(), p.rollbackSessionCommand(), p.redoSessionCommand(), p.keepContextCommand(), p.sessionContextCommand(), p.awaitSessionCommand(),
 		p.finishSessionCommand(), p.abortSessionCommand(),
 	)
 	return c
@@ -104,17 +104,28 @@ func (p *program) addStepsCommand() *cobra.Command {
 }
 
 func (p *program) savepointCommand() *cobra.Command {
-	var request string
+	var request, file string
 	c := &cobra.Command{
 		Use:   "savepoint ID NAME",
 		Short: "Give a name to the place behind all that is done",
 		Args:  exactArguments("ID", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var content []byte
+			if file != "" {
+				var err error
+				if content, err = p.readSource(file); err != nil {
+					return err
+				}
+			}
 			return p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+				if file != "" {
+					return s.SavepointWith(ctx, request, args[1], content)
+				}
 				return s.Savepoint(ctx, request, args[1])
 			})(cmd, args)
 		},
 	}
+	c.Flags().StringVar(&file, "context", "", "`file` with what the agent must know to go on from here (- is the standard input)")
 	addRequestTo(c, &request)
 	return c
 }

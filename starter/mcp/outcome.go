@@ -30,6 +30,7 @@ type Outcome struct {
 	Forgotten  bool     `json:"forgotten,omitempty" jsonschema:"the request was carried out so long ago that its answer is no longer kept"`
 	Error      *Problem `json:"error,omitempty" jsonschema:"the call was refused and nothing was touched"`
 	Shell      *Shell   `json:"shell,omitempty" jsonschema:"what the command did"`
+	Context    *Context `json:"context,omitempty" jsonschema:"what you have given to the session, or had given at the savepoint that it went back to"`
 
 	notDone  bool                // something that was asked for was not done
 	question *sdk.CallToolResult // that is asked instead of answering; nil for none
@@ -117,7 +118,7 @@ var outcomeSchema = func() *jsonschema.Schema {
 func outcomeOf(a workflows.Answer) Outcome {
 	o := Outcome{
 		Request: a.Request, Pending: a.Pending, Phase: string(a.Phase), Cause: causeOf(a.Cause), Undone: undoneOf(a.Undone),
-		Waiting: undoneOf(a.Waiting), Forgotten: a.Forgotten, Report: reportOf(a.Report),
+		Waiting: undoneOf(a.Waiting), Forgotten: a.Forgotten, Report: reportOf(a.Report), Context: contextOf(a.Context),
 	}
 	if a.Savepoint != "" {
 		o.Savepoints = []string{a.Savepoint}

@@ -56,6 +56,8 @@ func NewProxy(c Config, w Wrapped, log io.Writer) (*Proxy, error) {
 	addOwn(p, savepointTool(), p.savepoint)
 	addOwn(p, rollbackTool(), p.rollback)
 	addOwn(p, redoTool(), p.redo)
+	addOwn(p, keepContextTool(), p.keepContext)
+	addOwn(p, contextTool(), p.context)
 	addOwn(p, finishTool(), p.finish)
 	addOwn(p, abortTool(), p.abort)
 	for _, raw := range w.Tools() {

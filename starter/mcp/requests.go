@@ -70,6 +70,7 @@ func (s *Server) addSessionTools() {
 	addTool(s, savepointTool(), s.savepoint)
 	addTool(s, rollbackTool(), s.rollback)
 	addTool(s, redoTool(), s.redo)
+	s.addContextTools()
 	addTool(s, finishTool(), s.finish)
 	addTool(s, abortTool(), s.abort)
 }

@@ -36,7 +36,7 @@ func (b builtin) host() activities.Host {
 func (b builtin) register(to activities.Registrar) {
 	for name, fn := range map[string]any{
 		workflows.CompileActivity: b.compile, workflows.CompileStepsActivity: b.compileSteps, workflows.PlacesActivity: b.places, workflows.LedgerActivity: b.ledger,
-		workflows.RedoableActivity: b.redoable, workflows.HoldActivity: b.hold, workflows.PreflightActivity: b.preflight,
+		workflows.RedoableActivity: b.redoable, workflows.HoldActivity: b.hold, workflows.PreflightActivity: b.preflight, workflows.ContextActivity: b.confirmContext,
 		workflows.SweepActivity: b.sweep, workflows.RetainActivity: b.retain, workflows.OrphansActivity: b.orphans, workflows.AlertActivity: b.alert,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})

@@ -126,19 +126,25 @@ const deadlockLimit = 10 * time.Second
 // shownEvery is how often the server learns how far a running step has come, at most.
 const shownEvery = 2 * time.Second
 
-// addQueue makes the worker of one queue. Workflows run only on the shared one.
+// contextPollers is how many long polls a worker keeps open for the one workflow on its host's own queue, which is seldom asked for.
+const contextPollers = 2
+
+// addQueue makes the worker of one queue. Workflows run only on the shared one, except for the one that hands out what lies on a host.
 func (w *Worker) addQueue(o Options, b builtin, queue string) error {
 	shared := queue == w.Config.Queue
 	tuner, err := w.calls.tuner(w.Config.Activities)
 	if err != nil {
 		return err
 	}
+	workflowPollers := contextPollers
+	if shared {
+		workflowPollers = pollers
+	}
 	each := worker.New(o.Client, queue, worker.Options{
 		Identity:                         w.Config.Host,
-		DisableWorkflowWorker:            !shared,
 		Tuner:                            tuner,
 		MaxConcurrentActivityTaskPollers: pollers,
-		MaxConcurrentWorkflowTaskPollers: pollers,
+		MaxConcurrentWorkflowTaskPollers: workflowPollers,
 		WorkerStopTimeout:                w.Config.StopTimeout,
 		DeadlockDetectionTimeout:         deadlockLimit,
 		MaxHeartbeatThrottleInterval:     min(w.Config.Heartbeat/2, shownEvery),
@@ -156,6 +162,7 @@ func (w *Worker) addQueue(o Options, b builtin, queue string) error {
 			o.Register(each)
 		}
 	}
+	workflows.RegisterContexts(each, contextsOf(w.Config))
 	b.register(each)
 	w.Registry.Register(each, b.host())
 	w.workers = append(w.workers, each)

@@ -52,7 +52,7 @@ func (b builtin) retain(ctx context.Context, _ workflows.RetainRequest) (workflo
 			return r.told, err
 		}
 	}
-	return r.told, nil
+	return r.told, r.retainContexts(ctx)
 }
 
 // round is one round of retention.

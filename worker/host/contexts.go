@@ -1,0 +1,143 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/internal/durable"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// contexts keeps what agents have given to their sessions, in a journal in the state folder: a token for each session, named by the
+// first run of its chain, with a document for each context, named by its digest.
+type contexts struct {
+	dir         string
+	host, queue string
+}
+
+func contextsOf(c Config) contexts {
+	return contexts{filepath.Join(c.State, "contexts"), c.Host, task.HostQueue(c.Queue, c.Host)}
+}
+
+// ownerDoc says whose contexts a token has.
+const ownerDoc = "owner"
+
+// content is the document of a context.
+type content struct {
+	Bytes []byte `json:"bytes"`
+}
+
+func (s contexts) token(firstRunID string) (*journal.Token, error) {
+	j, err := journal.Open(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	return j.Token(activities.NewToken(firstRunID, "context", 1))
+}
+
+// Keep makes a context durable.
+func (s contexts) Keep(given workflows.GivenContext) (workflows.Context, error) {
+	var none workflows.Context
+	if given.WorkflowID == "" || given.FirstRunID == "" || len(given.Content) == 0 {
+		return none, activities.Errorf(activities.Refused, "a context needs its session, and content")
+	}
+	t, err := s.token(given.FirstRunID)
+	if err != nil {
+		return none, err
+	}
+	if _, err := t.Create(ownerDoc, &activities.Owner{Workflow: given.WorkflowID, Run: given.FirstRunID}); err != nil {
+		return none, err
+	}
+	sum := sha256.Sum256(given.Content)
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+	if _, err := t.Create(documentOf(activities.Digest(digest)), &content{given.Content}); err != nil {
+		return none, err
+	}
+	return workflows.Context{Digest: activities.Digest(digest), Size: len(given.Content), Host: s.host, Queue: s.queue}, nil
+}
+
+// Read returns a context that is kept.
+func (s contexts) Read(r workflows.ContextRequest) (workflows.GivenContext, error) {
+	given := workflows.GivenContext{ContextRequest: r}
+	t, err := s.token(r.FirstRunID)
+	if err != nil {
+		return given, err
+	}
+	name := documentOf(r.Digest)
+	if strings.ContainsAny(name, "/.") || name == ownerDoc {
+		return given, activities.Errorf(activities.Refused, "%q is no digest of a context", r.Digest)
+	}
+	var read content
+	found, err := t.Read(name, &read)
+	if err == nil && !found {
+		err = activities.Errorf(activities.Refused, "host %s has no context %s of session %s: it was released after the session's end, or never given", s.host, r.Digest, r.WorkflowID)
+	}
+	given.Content = read.Bytes
+	return given, err
+}
+
+func documentOf(d activities.Digest) string { return strings.TrimPrefix(string(d), "sha256:") }
+
+// confirmContext reports whether a context lies on this host.
+func (b builtin) confirmContext(_ context.Context, r workflows.ContextRequest) error {
+	_, err := contextsOf(b.config).Read(r)
+	if kind := activities.TypeOf(err); kind == activities.Refused || kind == activities.DamagedRecord {
+		return nonRetryable(err)
+	}
+	return err
+}
+
+// retainContexts removes the contexts of sessions that are over.
+func (r *round) retainContexts(ctx context.Context) error {
+	s := contextsOf(r.config)
+	if _, err := os.Stat(s.dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	j, err := journal.Open(s.dir)
+	if err != nil {
+		r.problemf("contexts: %v", err)
+		return nil
+	}
+	tokens, err := j.Tokens()
+	if err != nil {
+		r.problemf("contexts: %v", err)
+	}
+	for _, token := range tokens {
+		t, err := j.Token(token)
+		if err == nil {
+			err = r.retainContext(ctx, t)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			r.problemf("contexts, token %s: %v", token, err)
+		}
+	}
+	return nil
+}
+
+func (r *round) retainContext(ctx context.Context, t *journal.Token) error {
+	var owner activities.Owner
+	found, err := t.Read(ownerDoc, &owner)
+	if err != nil || !found { // it is being made
+		return err
+	}
+	s, err := r.stateOf(ctx, owner)
+	isGone := s.gone || s.doubtful && s.FirstRunID != owner.Run
+	if err != nil || !isGone && (s.needed || r.busy[s.Task]) {
+		return err
+	}
+	if err := os.RemoveAll(t.Dir()); err != nil {
+		return err
+	}
+	return durable.SyncFolder(filepath.Dir(t.Dir()))
+}

@@ -1,0 +1,86 @@
+package host_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/session"
+)
+
+func (s *stage) openSession(id string) session.Session {
+	s.Helper()
+	opened, _, err := session.Open(s.Context(), s.Client, session.Options{ID: id, Queue: s.Name()},
+		json.RawMessage(`{"name": "talk", "session": {}, "steps": []}`))
+	require.NoError(s, err)
+	return opened
+}
+
+// keptContexts is the number of sessions that have contexts on the host.
+func (s *stage) keptContexts() int {
+	tokens, err := os.ReadDir(filepath.Join(s.state, "contexts", "tokens"))
+	require.NoError(s, err)
+	return len(tokens)
+}
+
+func TestContextsAreReleasedWhenTheirSessionIsOver(t *testing.T) {
+	s := serve(t, host.Config{}, host.Options{})
+	goes, dies := s.openSession(t.Name()+"-goes"), s.openSession(t.Name()+"-dies")
+	a, err := goes.KeepContext(t.Context(), "", "one", []byte("what it knows"))
+	require.NoError(t, err)
+	_, err = dies.KeepContext(t.Context(), "", "one", []byte("what it knows"))
+	require.NoError(t, err)
+	require.Equal(t, 2, s.keptContexts())
+	require.Empty(t, s.retain().Problems)
+	require.Equal(t, 2, s.keptContexts(), "both are open")
+
+	_, err = goes.Finish(t.Context(), "")
+	require.NoError(t, err)
+	require.NoError(t, s.Client.TerminateWorkflow(t.Context(), dies.ID(), "", "lost"))
+	content, err := goes.ReadContext(t.Context(), *a.Context)
+	require.NoError(t, err)
+	require.Equal(t, "what it knows", string(content))
+	require.Empty(t, s.retain().Problems)
+	require.Equal(t, 1, s.keptContexts(), "one that is dead is not over before it is recovered")
+	_, err = goes.ReadContext(t.Context(), *a.Context)
+	require.ErrorContains(t, err, "it was released after the session's end, or never given")
+
+	dead, err := s.Find(t.Context(), dies.ID())
+	require.NoError(t, err)
+	recovering, err := s.Recover(t.Context(), dead, "ann")
+	require.NoError(t, err)
+	s.report(recovering.WorkflowID)
+	require.Eventually(t, func() bool { s.retain(); return s.keptContexts() == 0 }, waitFor, tick, "it is recovered")
+}
+
+// What is damaged on the disk, or was never there, is not taken for what the agent has given.
+func TestAContextThatIsDamagedIsNotRead(t *testing.T) {
+	s := serve(t, host.Config{}, host.Options{})
+	of := s.openSession(t.Name())
+	a, err := of.KeepContext(t.Context(), "", "", []byte("what it knows"))
+	require.NoError(t, err)
+	files, err := filepath.Glob(filepath.Join(s.state, "contexts", "tokens", "*", string(a.Context.Digest[len("sha256:"):])))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	raw, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	raw[len(raw)-5] ^= 1
+	require.NoError(t, os.WriteFile(files[0], raw, 0o600))
+	_, err = of.ReadContext(t.Context(), *a.Context)
+	require.Error(t, err)
+	require.NoError(t, os.Remove(files[0]))
+	_, err = of.ReadContext(t.Context(), *a.Context)
+	require.ErrorContains(t, err, "has no context")
+	for _, digest := range []activities.Digest{"owner", "../owner", "sha256:../../id", ""} {
+		_, err = of.ReadContext(t.Context(), workflows.Context{Digest: digest, Queue: a.Context.Queue, Host: a.Context.Host})
+		require.Error(t, err, digest)
+	}
+	_, err = of.Abort(t.Context(), "", workflows.AbortRequest{})
+	require.NoError(t, err)
+}
