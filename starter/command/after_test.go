@@ -41,7 +41,7 @@ func (d *desk) idOf(verb, task string) string { return verb + "-" + task + "-" +
 func (d *desk) values() [2]string { return [2]string{d.world.get("a"), d.world.get("b")} }
 
 func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
-	d := newDesk(t)
+	d := newLoneDesk(t) // it sees all that is there
 	file := d.file(saved)
 	name := func(s string) string { return t.Name() + "-" + s }
 	d.ok("run", file, "--id", name("done"), "--watch")

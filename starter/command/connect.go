@@ -46,9 +46,6 @@ func (p *program) connect(ctx context.Context) (*tasks.Client, error) {
 }
 
 // sharedQueue is the task queue of this user's workers.
-func sharedQueue() string {
-	if q := os.Getenv("UNWIND_QUEUE"); q != "" {
-		return q
-	}
-	return defaults.Queue
+func (p *program) sharedQueue() string {
+	return cmp.Or(p.options.queue, os.Getenv("UNWIND_QUEUE"), defaults.Queue)
 }

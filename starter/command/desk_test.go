@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(name)
 	}
 	time.Local = time.UTC //nolint:gosmopolitan // the clock on everybody's wall
-	status := m.Run()
+	status := testrun.RunWaiting(m)
 	if err := containertest.RemoveImages(); err != nil {
 		panic(err)
 	}
@@ -61,22 +62,71 @@ type desk struct {
 	world  *fakeWorld
 	worker *host.Worker
 	folder string
+	queue  string
 }
 
-func newDesk(t *testing.T) *desk { return newDeskOn(t, servertest.Shared(t), servertest.Client(t)) }
+// newDesk is a desk of a test that runs beside others: it sets nothing in the environment that they do not all set.
+func newDesk(t *testing.T) *desk {
+	t.Parallel()
+	server := servertest.Shared(t)
+	settings.hold(t, map[string]string{"TEMPORAL_ADDRESS": server.Address, "UNWIND_HOST": "here"})
+	return newDeskOn(t, server, servertest.Client(t))
+}
+
+// newLoneDesk is a desk of a test that has the environment for itself.
+func newLoneDesk(t *testing.T) *desk {
+	return newLoneDeskOn(t, servertest.Shared(t), servertest.Client(t))
+}
+
+func newLoneDeskOn(t *testing.T, server *devserver.Server, c client.Client) *desk {
+	t.Setenv("TEMPORAL_ADDRESS", server.Address)
+	t.Setenv("UNWIND_HOST", "here")
+	d := newDeskOn(t, server, c)
+	t.Setenv("UNWIND_QUEUE", d.queue)
+	return d
+}
 
 func newDeskOn(t *testing.T, server *devserver.Server, c client.Client) *desk {
-	d := &desk{T: t, world: newFakeWorld(), server: server, client: c, folder: t.TempDir()}
-	t.Setenv("TEMPORAL_ADDRESS", server.Address)
-	t.Setenv("UNWIND_QUEUE", "starter-"+strings.ToLower(t.Name()))
-	t.Setenv("UNWIND_HOST", "here")
+	d := &desk{T: t, world: newFakeWorld(), server: server, client: c, folder: t.TempDir(), queue: "starter-" + strings.ToLower(t.Name())}
 	d.startWorker()
 	t.Cleanup(d.stopWorker)
 	return d
 }
 
+// settings are what tests that run at the same time have in the environment.
+var settings shared
+
+type shared struct {
+	mu      sync.Mutex
+	holders int
+	before  map[string]string
+}
+
+// hold sets them, if nobody has yet. The last holder to end puts back what was there before.
+func (s *shared) hold(t *testing.T, values map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holders++; s.holders == 1 {
+		s.before = map[string]string{}
+		for name, value := range values {
+			s.before[name] = os.Getenv(name)
+			_ = os.Setenv(name, value)
+		}
+	}
+	t.Cleanup(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.holders--; s.holders == 0 {
+			for name, value := range s.before {
+				_ = os.Setenv(name, value)
+			}
+		}
+	})
+}
+
 func (d *desk) startWorker(edit ...func(*host.Config)) {
 	config := host.Config{State: d.TempDir(), StopTimeout: 100 * time.Millisecond}.WithEnvironment(os.LookupEnv)
+	config.Queue = d.queue
 	for _, e := range edit {
 		e(&config)
 	}
@@ -110,7 +160,9 @@ type typed struct {
 // do types a command and waits for its end. Nobody sits at its standard input.
 func (d *desk) do(args ...string) typed { return do(d.Context(), d.options(), args...) }
 
-func (d *desk) options() Options { return Options{Worlds: []activities.World{d.world.world()}} }
+func (d *desk) options() Options {
+	return Options{Worlds: []activities.World{d.world.world()}, queue: d.queue}
+}
 
 func do(ctx context.Context, o Options, args ...string) typed {
 	var out, err bytes.Buffer

@@ -57,7 +57,7 @@ func TestDevServesEverythingAndItsTasksSurviveARestart(t *testing.T) {
 }
 
 func TestDevOnANamedServerStartsAWorkerOnly(t *testing.T) {
-	d := newDesk(t)
+	d := newLoneDesk(t)
 	d.stopWorker()
 	t.Setenv("UNWIND_STATE", t.TempDir())
 	dev := startDev(t, d)
@@ -67,7 +67,7 @@ func TestDevOnANamedServerStartsAWorkerOnly(t *testing.T) {
 }
 
 func TestDevRefusesAPortThatIsTaken(t *testing.T) {
-	d := newDesk(t)
+	d := newLoneDesk(t)
 	_, port, _ := strings.Cut(os.Getenv("TEMPORAL_ADDRESS"), ":")
 	t.Setenv("TEMPORAL_ADDRESS", "")
 	t.Setenv("UNWIND_STATE", t.TempDir())

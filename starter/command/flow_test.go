@@ -2,7 +2,6 @@ package command
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -463,7 +462,7 @@ func TestAnUnknownNamespaceIsNamed(t *testing.T) {
 func TestWorkersThatFailToRunATaskAreToldApartFromNone(t *testing.T) {
 	d := newDesk(t)
 	d.stopWorker()
-	w := worker.New(d.client, os.Getenv("UNWIND_QUEUE"), worker.Options{})
+	w := worker.New(d.client, d.queue, worker.Options{})
 	w.RegisterWorkflowWithOptions(func(workflow.Context, json.RawMessage) error { panic("a mistake") }, workflow.RegisterOptions{Name: workflows.AgentTaskType})
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)

@@ -27,7 +27,7 @@ func startProject(t *testing.T, d *desk, folder, state string) {
 }
 
 func TestInitWritesATaskThatWorksWithoutAnEngineAndTerraform(t *testing.T) {
-	d := newDesk(t)
+	d := newLoneDesk(t)
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
 	folder := filepath.Join(t.TempDir(), `with "quotes", ${{ and spaces`)
@@ -47,7 +47,7 @@ func TestInitWritesATaskThatWorksWithoutAnEngineAndTerraform(t *testing.T) {
 func TestInitUsesWhatThisMachineHas(t *testing.T) {
 	testrun.NeedProgram(t, "terraform", "install it: https://developer.hashicorp.com/terraform/install")
 	box := containertest.Start(t)
-	d := newDesk(t)
+	d := newLoneDesk(t)
 	folder, state := t.TempDir(), t.TempDir()
 	d.ok("init", folder, "--container", box.Name)
 	t.Cleanup(func() { containertest.RemoveLayers(t, state) })
@@ -106,7 +106,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 }
 
 func TestDevEmulatesStripeAndSaysSo(t *testing.T) {
-	d := newDesk(t)
+	d := newLoneDesk(t)
 	d.stopWorker()
 	t.Setenv("UNWIND_STATE", t.TempDir())
 	dev := startDev(t, d, "--stripe-emulator")

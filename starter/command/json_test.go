@@ -104,7 +104,7 @@ func TestWhatIsStartedIsPrintedAsJSON(t *testing.T) {
 	d := newDesk(t)
 	var run, back startedJSON
 	require.NoError(t, json.Unmarshal([]byte(d.ok("run", d.file(saved), "--id", t.Name(), "-o", "json")), &run))
-	require.Equal(t, [3]string{t.Name(), "AgentTask", os.Getenv("UNWIND_QUEUE")}, [3]string{run.ID, run.Type, run.Queue})
+	require.Equal(t, [3]string{t.Name(), "AgentTask", d.queue}, [3]string{run.ID, run.Type, run.Queue})
 	d.ok("watch", t.Name())
 	require.NoError(t, json.Unmarshal([]byte(d.ok("rollback", t.Name(), "-o", "json")), &back))
 	require.Equal(t, d.idOf("rollback", t.Name()), back.ID)

@@ -19,7 +19,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestMCPOverHTTPTakesOnlyWhoBearsTheToken(t *testing.T) {
 	t.Setenv("MCP_TEST_TOKEN", "a-token-that-is-secret")
-	d := newDesk(t)
+	d := newLoneDesk(t)
 	r := d.begin("mcp", "--listen", "127.0.0.1:0", "--token", "env:MCP_TEST_TOKEN")
 	d.prints(r, "MCP at http://")
 	url := regexp.MustCompile(`http://\S+`).FindString(r.out.String())

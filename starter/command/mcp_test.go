@@ -43,7 +43,7 @@ func (d *desk) newAgent(o *sdk.ClientOptions, flags ...string) agent {
 func (d *desk) newAgentOf(protocol string, o *sdk.ClientOptions, flags ...string) agent {
 	d.Helper()
 	starter := exec.Command(os.Args[0], append([]string{"mcp"}, flags...)...)
-	starter.Env = append(os.Environ(), isStarter+"=1")
+	starter.Env = append(os.Environ(), isStarter+"=1", "UNWIND_QUEUE="+d.queue)
 	starter.Stderr = d.Output()
 	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(d.Context(), &sdk.CommandTransport{Command: starter},
 		&sdk.ClientSessionOptions{ProtocolVersion: protocol})
@@ -182,7 +182,7 @@ func TestWhatAnAgentDoesWrongIsExplained(t *testing.T) {
 }
 
 func TestAHandleIsForItsNamespaceAndKey(t *testing.T) {
-	d := newDesk(t)
+	d := newLoneDesk(t)
 	a := d.newAgent(nil)
 	s := a.open()
 	key := d.folder + "/key"

@@ -64,7 +64,7 @@ func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
 	}
 	defer c.Close()
 	config := host.Config{StopTimeout: wrapStop}.WithEnvironment(os.LookupEnv)
-	config.Queue, config.State, config.Listen = sharedQueue()+"-wrap-"+f.name, s.folder, ""
+	config.Queue, config.State, config.Listen = p.sharedQueue()+"-wrap-"+f.name, s.folder, ""
 	w, err := host.Start(ctx, config, host.Options{
 		Client: c.Client, Namespace: c.Namespace, DataConverter: c.DataConverter(), Worlds: []activities.World{s.world.World},
 	})

@@ -29,7 +29,7 @@ type notes struct {
 }
 
 func newNotes(t *testing.T) *notes {
-	n := &notes{desk: newDesk(t)}
+	n := &notes{desk: newLoneDesk(t)}
 	n.dir, n.command = startNotes(t)
 	n.declarations = filepath.Join(t.TempDir(), "notes.yaml")
 	require.NoError(t, os.WriteFile(n.declarations, []byte(mcptest.Declarations), 0o600))

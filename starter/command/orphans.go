@@ -31,8 +31,8 @@ func (f *orphanFlags) addTo(c *cobra.Command) {
 	f.output.addTo(c)
 }
 
-// ask has the host do it.
-func (f *orphanFlags) ask(ctx context.Context, c *tasks.Client, r workflows.OrphansRequest) (found workflows.OrphansResult, err error) {
+// askHost has the host do it.
+func (p *program) askHost(ctx context.Context, c *tasks.Client, f *orphanFlags, r workflows.OrphansRequest) (found workflows.OrphansResult, err error) {
 	if f.host == "" {
 		f.host = os.Getenv("UNWIND_HOST")
 	}
@@ -42,7 +42,7 @@ func (f *orphanFlags) ask(ctx context.Context, c *tasks.Client, r workflows.Orph
 		}
 	}
 	if f.queue == "" {
-		f.queue = sharedQueue()
+		f.queue = p.sharedQueue()
 	}
 	r.Queue = task.HostQueue(f.queue, f.host)
 	return c.Orphans(ctx, f.queue, r)
@@ -81,7 +81,7 @@ func (p *program) listOrphansCommand() *cobra.Command {
   starter orphans list --host build-1 -o json | jq -r '.[].token'`,
 		Args: noArguments,
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, _ []string) error {
-			found, err := f.ask(ctx, c, workflows.OrphansRequest{})
+			found, err := p.askHost(ctx, c, &f, workflows.OrphansRequest{})
 			if err != nil {
 				return err
 			}
@@ -126,7 +126,7 @@ Of several orphans on one thing, undo the newest first.
 		Args: exactArguments("TOKEN"),
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
 			r := workflows.OrphansRequest{Token: args[0], Force: activities.Digest(force), Who: currentUser(), Why: why}
-			found, err := f.ask(ctx, c, r)
+			found, err := p.askHost(ctx, c, &f, r)
 			if err != nil {
 				return err
 			}
@@ -140,7 +140,7 @@ Of several orphans on one thing, undo the newest first.
 				return err
 			}
 			r.Undo = true
-			if found, err = f.ask(ctx, c, r); err != nil {
+			if found, err = p.askHost(ctx, c, &f, r); err != nil {
 				return err
 			}
 			return p.reportOrphan(*found.Orphan, f.output == "json")

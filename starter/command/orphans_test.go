@@ -32,7 +32,7 @@ steps:
 
 	starter := func(args ...string) typed { // as it is shipped: it knows no world
 		t.Helper()
-		return do(t.Context(), Options{}, append([]string{"orphans"}, args...)...)
+		return do(t.Context(), Options{queue: d.queue}, append([]string{"orphans"}, args...)...)
 	}
 	list := func() (found []workflows.RecordName) {
 		r := starter("list", "-o", "json")

@@ -38,7 +38,7 @@ A step that is certain to be refused makes the exit status 2: the task would be 
 			}
 			defer c.Close()
 			if f.queue == "" {
-				f.queue = sharedQueue()
+				f.queue = p.sharedQueue()
 			}
 			plan, err := c.Plan(cmd.Context(), file, f.queue, p.streams.Err)
 			if err != nil {

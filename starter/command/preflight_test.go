@@ -45,7 +45,9 @@ steps:
 	require.Empty(t, entries, "looking makes nothing")
 
 	d.stopWorker()
-	w, err := host.Start(t.Context(), host.Config{State: t.TempDir(), File: &host.FileConfig{Roots: []string{root}}}.WithEnvironment(os.LookupEnv),
+	served := host.Config{State: t.TempDir(), File: &host.FileConfig{Roots: []string{root}}}.WithEnvironment(os.LookupEnv)
+	served.Queue = d.queue
+	w, err := host.Start(t.Context(), served,
 		host.Options{Client: d.client, Namespace: "default", Worlds: []activities.World{d.world.world()}})
 	require.NoError(t, err)
 	t.Cleanup(w.Stop)

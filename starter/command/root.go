@@ -24,6 +24,9 @@ import (
 type Options struct {
 	// Worlds are your own, in addition to the built-in ones.
 	Worlds []activities.World
+
+	// queue is that of a test which runs beside others, in the place of UNWIND_QUEUE.
+	queue string
 }
 
 // Main runs the command line of this process and returns its exit status.

@@ -44,7 +44,7 @@ end, like "starter watch"; without it, run returns as soon as a worker has accep
 				return err
 			}
 			defer c.Close()
-			t, err := c.Start(ctx, file, tasks.StartOptions{ID: f.id, Agent: f.agent, Queue: cmp.Or(f.queue, sharedQueue())})
+			t, err := c.Start(ctx, file, tasks.StartOptions{ID: f.id, Agent: f.agent, Queue: cmp.Or(f.queue, p.sharedQueue())})
 			if err != nil {
 				return err
 			}

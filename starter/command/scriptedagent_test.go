@@ -57,7 +57,7 @@ func TestAClientOfTheProtocolDoesTheSame(t *testing.T) {
 	s, err := stage.Set(t.Context(), stage.Options{Log: t.Output()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
-	d := newDesk(t)
+	d := newLoneDesk(t)
 	d.stopWorker()
 	d.startWorker(func(c *host.Config) {
 		on := s.Config()

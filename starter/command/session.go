@@ -62,7 +62,7 @@ func (p *program) openSessionCommand() *cobra.Command {
 			}
 			return p.withConnection(func(ctx context.Context, c *tasks.Client, _ []string) error {
 				s, answer, err := session.Open(ctx, c, session.Options{
-					ID: id, Agent: cmp.Or(agent, file.Compiled.Agent), Name: file.Compiled.Name, Queue: cmp.Or(queue, sharedQueue()), Request: request,
+					ID: id, Agent: cmp.Or(agent, file.Compiled.Agent), Name: file.Compiled.Name, Queue: cmp.Or(queue, p.sharedQueue()), Request: request,
 				}, file.Document)
 				return p.printAnswer(struct {
 					Session string `json:"session"`

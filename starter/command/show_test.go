@@ -143,7 +143,7 @@ func newImpatientDesk(t *testing.T) *desk {
 	c, err := client.Dial(server.ClientOptions())
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	return newDeskOn(t, server, c)
+	return newLoneDeskOn(t, server, c)
 }
 
 func (d *desk) hasContinued(id string) {

@@ -116,7 +116,7 @@ type workerFacts struct {
 func (p *program) workerFacts(config string) (f workerFacts, err error) {
 	switch {
 	case config == "":
-		f.specs, f.queue, f.host = catalog.Specs(), sharedQueue(), os.Getenv("UNWIND_HOST")
+		f.specs, f.queue, f.host = catalog.Specs(), p.sharedQueue(), os.Getenv("UNWIND_HOST")
 		if f.host == "" {
 			f.host, err = defaults.Host()
 		}

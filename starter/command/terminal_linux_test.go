@@ -215,7 +215,7 @@ func TestApproveAsksThePersonAtTheTerminal(t *testing.T) {
 
 func TestWithNO_COLORNoEscapeCodeIsWritten(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
-	d := newDesk(t)
+	d := newLoneDesk(t)
 	s := newTTY(t, 100, 40)
 	end := s.run(d, "run", d.file(good), "--id", t.Name(), "--watch")
 	require.Equal(t, statusOK, <-end)

@@ -36,7 +36,7 @@ checks the rest.
 		Args: exactArguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.queue == "" {
-				f.queue = sharedQueue()
+				f.queue = p.sharedQueue()
 			}
 			valid, err := p.validateFile(cmd.Context(), args[0], f.fileFlags, f.queue)
 			if output == "json" {
