@@ -82,7 +82,7 @@ func TestAClientOfOthersWorksInASession(t *testing.T) {
 	for way, open := range ways {
 		for _, version := range versions {
 			t.Run(way+" "+version, func(t *testing.T) {
-				d, u := newDesk(t), &assenting{}
+				d, u := newLoneDesk(t), &assenting{}
 				o := d.connect(open(d), client.WithProtocolVersion(version), client.WithElicitationHandler(u))
 				require.Equal(t, version, o.ProtocolVersion())
 				tools, err := o.ListTools(t.Context(), mcp.ListToolsRequest{})

@@ -88,7 +88,7 @@ func askedVersion(t *testing.T, raw []byte) string {
 func (d *desk) replay(messages []byte) (all []reply) {
 	d.Helper()
 	starter := exec.Command(os.Args[0], "mcp")
-	starter.Env = append(os.Environ(), isStarter+"=1")
+	starter.Env = append(os.Environ(), isStarter+"=1", "UNWIND_QUEUE="+d.queue)
 	starter.Stderr = d.Output()
 	in, err := starter.StdinPipe()
 	require.NoError(d, err)

@@ -92,7 +92,7 @@ func TestTheContextOfAnAgentIsKept(t *testing.T) {
 	lost.Digest = activities.Digest("sha256:" + strings.Repeat("0", 64))
 	_, err = s.ReadContext(t.Context(), *lost)
 	require.ErrorContains(t, err, "has no context")
-	for _, workflow := range []string{id, "contexts-" + sharedQueue()} {
+	for _, workflow := range []string{id, "contexts-" + d.queue} {
 		history := d.client.GetWorkflowHistory(t.Context(), workflow, "", false, 0)
 		for history.HasNext() {
 			event, err := history.Next()
