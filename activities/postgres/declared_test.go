@@ -99,7 +99,7 @@ func TestDeclaredUndoThatLoses(t *testing.T) {
 	require.Contains(t, u.Observed, "not all is as it was")
 
 	partial := d.declared("ALTER TABLE person ALTER id TYPE bigint; CREATE INDEX found ON person (mail)", back("ALTER TABLE person ALTER id TYPE integer"))
-	require.Contains(t, partial.plan().Losses, "the schema has instead or besides: index public.found CREATE INDEX found ON public.person USING btree (mail) f f t")
+	require.Contains(t, partial.plan().Losses, "the schema has instead or besides: index public.found CREATE INDEX found ON public.person USING btree (mail) f f t") //nolint:dupword // of a trait
 }
 
 // TestDeclaredUndoIsRefusedWhereItFails before anything is changed.

@@ -48,6 +48,7 @@ type large struct {
 	world activities.World
 }
 
+//nolint:dupword // SQL
 func newLarge(t *testing.T, rows int) large {
 	t.Helper()
 	b := newBench(t, fmt.Sprintf(`PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; CREATE TABLE item (id INTEGER PRIMARY KEY, n INTEGER, note TEXT, body BLOB);

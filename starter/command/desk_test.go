@@ -110,7 +110,7 @@ func (s *shared) hold(t *testing.T, values map[string]string) {
 		s.before = map[string]string{}
 		for name, value := range values {
 			s.before[name] = os.Getenv(name)
-			_ = os.Setenv(name, value)
+			_ = os.Setenv(name, value) //nolint:usetesting // t.Setenv cannot be used where tests run side by side
 		}
 	}
 	t.Cleanup(func() {
@@ -118,7 +118,7 @@ func (s *shared) hold(t *testing.T, values map[string]string) {
 		defer s.mu.Unlock()
 		if s.holders--; s.holders == 0 {
 			for name, value := range s.before {
-				_ = os.Setenv(name, value)
+				_ = os.Setenv(name, value) //nolint:usetesting // likewise
 			}
 		}
 	})
