@@ -117,8 +117,21 @@ func (t *agentTask) answer(q *request) Answer {
 	}
 	if a.Pending && t.saga.Unwinding() {
 		_, a.Waiting = t.saga.Recent(0)
+	} else if a.Pending && t.needsPerson() {
+		a.WaitsFor = t.undecidedBeside(q)
 	}
 	return a
+}
+
+// undecidedBeside returns the steps that wait for a decision, without those of a request.
+func (t *agentTask) undecidedBeside(q *request) (ids []string) {
+	for _, g := range t.gates.views() {
+		ids = append(ids, g.Step)
+	}
+	for _, p := range t.parks.views() {
+		ids = append(ids, p.Step)
+	}
+	return slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(q.steps, id) })
 }
 
 func (t *agentTask) stepAnswer(q *request, id string) StepAnswer {

@@ -119,15 +119,20 @@ func (t *agentTask) decideStep(ctx workflow.Context, r Resolution) (DecisionAnsw
 		return DecisionAnswer{}, refuseDecision(err)
 	}
 	s := t.schedule.byID[r.Step]
+	t.awaitDecision(ctx, s, d)
+	if d.refusal != nil {
+		return DecisionAnswer{}, refuseRequestf(NothingDecided, "%s", compensations.Reason(d.refusal))
+	}
+	return t.answerDecision(DecisionAnswer{Step: r.Step, State: s.view.State}), nil
+}
+
+// awaitDecision waits until a decision about a step is carried out, or the run ends.
+func (t *agentTask) awaitDecision(ctx workflow.Context, s *stepRun, d *parkDecision) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	_ = workflow.Await(ctx, func() bool {
 		return s.park == nil || s.park.decision != d || t.ending.cause != nil || t.isLeaving()
 	})
-	if d.refusal != nil {
-		return DecisionAnswer{}, refuseRequestf(NothingDecided, "%s", compensations.Reason(d.refusal))
-	}
-	return t.answerDecision(DecisionAnswer{Step: r.Step, State: s.view.State}), nil
 }
 
 func (t *agentTask) answerDecision(a DecisionAnswer) DecisionAnswer {

@@ -18,9 +18,13 @@ import (
 
 // The fake world compiles sessions for real, against a catalog of one action.
 func (w *world) catalog() task.Catalog {
+	risk := activities.Low
+	if w.risky {
+		risk = activities.High
+	}
 	return task.Catalog{
 		Specs: []activities.Spec{{
-			Name: "fake.do", Params: []byte(`{"type": "object", "properties": {"path": {"type": "string"}, "from": {}}, "additionalProperties": false}`),
+			Name: "fake.do", Risk: risk, Params: []byte(`{"type": "object", "properties": {"path": {"type": "string"}, "from": {}}, "additionalProperties": false}`),
 			Keys: []activities.Key{{Prefix: "fake:", Param: "path", Path: true}}, Outputs: map[string]string{"id": "an id"},
 		}},
 		Host: "host", SharedQueue: w.queue(), Journals: map[string]string{"fake": "j"},

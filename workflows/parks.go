@@ -39,6 +39,8 @@ type ParkView struct {
 	// Ways are the decisions that fit.
 	Ways  []compensations.Do `json:"ways"`
 	Since time.Time          `json:"since"`
+	// AgentDecides says that the agent of the session may decide as well.
+	AgentDecides bool `json:"agentDecides,omitempty"`
 }
 
 // parks are the steps that have failed and wait for a person, as their on_failure says. What such a step did is undone; what needs it
@@ -49,6 +51,8 @@ type parks struct {
 	replaced func(id string, with json.RawMessage) // called when a person has given a step other parameters
 	correct  func(workflow.Context, *stepRun, json.RawMessage) (task.Step, error)
 	alert    func(workflow.Context, compensations.StepReport)
+
+	agentDecides bool // the agent of the session may decide as well
 
 	open       []*stepRun // in the order in which they parked
 	correcting int        // the number of corrections that are being checked
@@ -80,12 +84,15 @@ func (p *parks) add(ctx workflow.Context, s *stepRun, isUndone bool) {
 	}
 	token := activities.NewToken(workflow.GetInfo(ctx).FirstRunID, s.step.ID, s.generation)
 	s.park = &park{view: ParkView{
-		Step: s.step.ID, Uses: s.step.Uses, Try: s.generation, Reason: s.view.Error, Ways: ways, Since: workflow.Now(ctx),
+		Step: s.step.ID, Uses: s.step.Uses, Try: s.generation, Reason: s.view.Error, Ways: ways, Since: workflow.Now(ctx), AgentDecides: p.agentDecides,
 		Digest: activities.DigestOf([]byte(token), s.step.With, []byte(s.view.Error)),
 	}}
 	s.addNotes(fmt.Sprintf("try %d failed and was parked: %s", s.generation, s.view.Error))
 	s.seq = 0 // its entry has left the ledger
 	p.reopen(s)
+	if p.agentDecides { // whose silence is what a person is told of
+		return
+	}
 	p.alert(ctx, compensations.StepReport{
 		Step: s.step.ID, Action: s.step.Uses, State: string(compensations.Parked), Reason: s.view.Error, Digest: s.park.view.Digest,
 	})

@@ -63,6 +63,7 @@ func (t *agentTask) beginSession(ctx workflow.Context) {
 		return
 	}
 	t.schedule.open, t.schedule.live = true, true
+	t.parks.agentDecides = settings.AgentDecides
 	t.executor.silence = silence{
 		limit: settings.Idle, gone: settings.Gone, heard: workflow.Now(ctx), isBusy: t.isBusy, alert: t.alertSilence,
 	}
@@ -72,9 +73,9 @@ func (t *agentTask) beginSession(ctx workflow.Context) {
 	t.session.redos.keep(t.session.first, t.compiled.Steps)
 }
 
-// isBusy reports whether the agent of a session waits for it, or for a person.
+// isBusy reports whether the agent of a session waits for it, or for a person. One that may decide itself is waited for.
 func (t *agentTask) isBusy() bool {
-	return t.executor.running > 0 || t.parks.isOpen() || t.rollbacks.hasDue() || t.session.compiling > 0
+	return t.executor.running > 0 || t.parks.isOpen() && !t.parks.agentDecides || t.rollbacks.hasDue() || t.session.compiling > 0
 }
 
 // atRest reports whether all requests are over, and otherwise what is not.

@@ -18,6 +18,7 @@ func (t *agentTask) sessionUpdates() []update {
 		{UpdateContext, t.handleContext, t.validateContext},
 		{UpdateRollback, t.handleRollback, t.validateRollback},
 		{UpdateRedo, t.handleRedo, t.validateRedo},
+		{UpdateResolveStep, t.handleResolveStep, t.validateResolveStep},
 		{UpdateFinish, t.handleFinish, t.validateFinish},
 		{UpdateAbort, t.handleAbort, t.validateAbort},
 		{UpdateAwait, t.handleAwait, t.validateAwait},

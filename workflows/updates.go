@@ -24,6 +24,9 @@ const (
 	UpdateRollback = "rollback"
 	// UpdateRedo runs again what a rollback has taken back: argument SessionRedo. It answers as UpdateStep.
 	UpdateRedo = "redo"
+	// UpdateResolveStep has the agent decide about a step that is parked after a failure: argument StepResolution. It answers when that
+	// step is over, or needs a person. A session takes it only if its document says failures: agent.
+	UpdateResolveStep = "resolve-step"
 	// UpdateFinish commits what the session has done: no argument. It answers with the report.
 	UpdateFinish = "finish"
 	// UpdateAbort undoes all that the session has done: argument AbortRequest. It answers with the report.
@@ -62,6 +65,18 @@ type SessionRedo struct {
 	Why  string `json:"why,omitempty"`
 }
 
+// StepResolution is the argument of UpdateResolveStep.
+type StepResolution struct {
+	Step string `json:"step"`
+	// Digest is that of the ParkView which the decision is about.
+	Digest activities.Digest `json:"digest"`
+	// Do is one of the ways of that view.
+	Do  compensations.Do `json:"do"`
+	Why string           `json:"why,omitempty"`
+	// With replaces the parameters of a step that is to run again.
+	With json.RawMessage `json:"with,omitempty"`
+}
+
 // AbortRequest is the argument of UpdateAbort.
 type AbortRequest struct {
 	Who string `json:"who,omitempty"`
@@ -90,6 +105,8 @@ type Answer struct {
 	Undone []compensations.StepReport `json:"undone,omitempty"`
 	// Waiting are the undos that need a person.
 	Waiting []compensations.StepReport `json:"waiting,omitempty"`
+	// WaitsFor are steps of other requests that wait for a decision, while nothing else goes on.
+	WaitsFor []string `json:"waitsFor,omitempty"`
 	// Savepoint is the name of a place.
 	Savepoint string `json:"savepoint,omitempty"`
 	// Context is what the agent has given, or had given at the savepoint that it has gone back to.
@@ -129,4 +146,6 @@ const (
 	SessionBusy = "SessionBusy"
 	// BadRequest: the request is at fault; the message says where and how to mend it.
 	BadRequest = "BadRequest"
+	// PersonDecides: this decision is a person's alone.
+	PersonDecides = "PersonDecides"
 )

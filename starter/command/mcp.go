@@ -41,11 +41,11 @@ func (p *program) mcpCommand() *cobra.Command {
 		GroupID: groupServe,
 		Short:   "Serve sessions to an AI agent over the Model Context Protocol",
 		Long: `Mcp is started by an agent's client, which speaks the Model Context Protocol with it over the standard streams; with --listen,
-it serves clients over HTTP. Each action of the catalog is a tool; open, savepoint, rollback, redo, keep_context, context, finish, abort, status, diff and plan
+it serves clients over HTTP. Each action of the catalog is a tool; open, savepoint, rollback, redo, resolve, keep_context, context, finish, abort, status, diff and plan
 are the others. docs/mcp.md is the manual.
 
 With --wrap, the tools are those of another MCP server, which it starts: calls that only read are passed on, others are steps of a session, which
---declarations says how to undo. unwind_status, unwind_savepoint, unwind_rollback, unwind_redo, unwind_keep_context,
+--declarations says how to undo. unwind_status, unwind_savepoint, unwind_rollback, unwind_redo, unwind_resolve, unwind_keep_context,
 unwind_context, unwind_finish and unwind_abort stand beside them. docs/mcp-proxy.md is the manual.
 
 The handle of a session is signed with a key, which is kept in the state folder, or in the file that --key names. Whoever has a

@@ -144,7 +144,7 @@ func TestAWrappedServerAnswersAsItself(t *testing.T) {
 		wrapped.Tools = append(wrapped.Tools, each)
 	}
 	require.Equal(t, its, wrapped)
-	require.Equal(t, []any{"unwind_abort", "unwind_context", "unwind_finish", "unwind_keep_context", "unwind_redo", "unwind_rollback", "unwind_savepoint", "unwind_status"}, own)
+	require.Equal(t, []any{"unwind_abort", "unwind_context", "unwind_finish", "unwind_keep_context", "unwind_redo", "unwind_resolve", "unwind_rollback", "unwind_savepoint", "unwind_status"}, own)
 	require.Equal(t, []any{"read-only", "compensated", "none", "none"},
 		[]any{recovery["get_note"], recovery["put_note"], recovery["send_mail"], recovery["count_notes"]}, "a hint is not trusted")
 
@@ -341,4 +341,31 @@ func TestBadInputOfAWrapTouchesNothing(t *testing.T) {
 	require.Equal(t, statusUsage, second.status)
 	require.Contains(t, second.err, "another `starter mcp --wrap` serves one; use it")
 	require.DirExists(t, filepath.Join(state, "wrap", "one"))
+}
+
+func TestTheAgentOfAWrappedServerCorrectsACallThatFailed(t *testing.T) {
+	n := newNotes(t)
+	a := n.agent(nil, "--session", n.file(lettingAgent))
+	before := n.manifest()
+	n.fault(mcptest.Deny)
+	r, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": "there", "body": "bad"}})
+	require.NoError(t, err)
+	require.True(t, r.IsError)
+	var failed mcp.Outcome
+	require.NoError(t, json.Unmarshal([]byte(textOf(r)), &failed))
+	require.Equal(t, before, n.manifest(), "it had acted all the same")
+	step := failed.Steps[0]
+	require.Contains(t, step.Error, "it did not work")
+	require.Contains(t, failed.Next, "call unwind_resolve with its digest, "+string(step.Park.Digest))
+
+	resolve := arguments{"step": step.ID, "digest": step.Park.Digest, "do": "retry", "arguments": arguments{"id": "there", "bod": "good"}}
+	require.Contains(t, a.isRefused("unwind_resolve", resolve).Text, "bod")
+	n.fault("")
+	resolve["arguments"] = arguments{"id": "there", "body": "${{ good }}"}
+	resolved := a.does("unwind_resolve", resolve)
+	require.Equal(t, "done", resolved.Steps[0].State, "%+v", resolved)
+	require.Contains(t, n.manifest(), "${{ good }}")
+	require.Equal(t, "NothingDecided", a.isRefused("unwind_resolve", resolve).Type)
+	require.Equal(t, "unwound", a.does("unwind_abort", nil).Report.Status)
+	require.Equal(t, before, n.manifest())
 }

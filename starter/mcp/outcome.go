@@ -48,7 +48,7 @@ type Step struct {
 	Notes   []string       `json:"notes,omitempty"`
 	Seconds float64        `json:"seconds,omitempty" jsonschema:"how long it took"`
 	Gate    *Gate          `json:"gate,omitempty" jsonschema:"where it waits for a person"`
-	Park    *Park          `json:"park,omitempty" jsonschema:"it failed, was undone, and waits for a person's decision"`
+	Park    *Park          `json:"park,omitempty" jsonschema:"it failed, was undone, and waits for a decision: yours if it has a digest, else a person's"`
 	Undone  *Undone        `json:"undone,omitempty" jsonschema:"what its undo has brought back"`
 	Plan    *Change        `json:"plan,omitempty" jsonschema:"what it would do, or what a person was shown before it did"`
 }
@@ -65,7 +65,9 @@ type Park struct {
 	Reason string          `json:"reason" jsonschema:"how it failed"`
 	Try    int             `json:"try" jsonschema:"how often it was tried"`
 	With   json.RawMessage `json:"with,omitempty" jsonschema:"the parameters of that try"`
-	Ways   []string        `json:"ways" jsonschema:"what a person can decide"`
+	Ways   []string        `json:"ways" jsonschema:"what can be decided"`
+	// Digest is left out where a person alone decides.
+	Digest activities.Digest `json:"digest,omitempty" jsonschema:"you may decide: resolve takes it"`
 }
 
 // Change is what a step would do.
@@ -155,6 +157,9 @@ func parkOf(p *workflows.ParkView) *Park {
 		return nil
 	}
 	park := &Park{Reason: p.Reason, Try: p.Try, With: p.With}
+	if p.AgentDecides {
+		park.Digest = p.Digest
+	}
 	for _, way := range p.Ways {
 		park.Ways = append(park.Ways, string(way))
 	}

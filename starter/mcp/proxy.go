@@ -33,7 +33,8 @@ type Proxy struct {
 	*Server
 
 	wrapped Wrapped
-	listed  map[string]json.RawMessage // the tools of the wrapped server, by name
+	listed  map[string]json.RawMessage      // the tools of the wrapped server, by name
+	schemas map[string]*jsonschema.Resolved // of the arguments of those that change something
 	log     io.Writer
 
 	mu  sync.Mutex // held while a session is opened
@@ -50,7 +51,7 @@ type ownSession struct {
 // NewProxy makes a proxy. The log is told the id of each session.
 func NewProxy(c Config, w Wrapped, log io.Writer) (*Proxy, error) {
 	c.Key = Key(rand.Text() + rand.Text()) // no handle leaves this process
-	p := &Proxy{Server: newServer(c, proxyInstructions), wrapped: w, listed: map[string]json.RawMessage{}, log: log}
+	p := &Proxy{Server: newServer(c, proxyInstructions), wrapped: w, log: log, listed: map[string]json.RawMessage{}, schemas: map[string]*jsonschema.Resolved{}}
 	p.prefix = ownPrefix
 	addOwn(p, statusTool(), p.status)
 	addOwn(p, savepointTool(), p.savepoint)
@@ -58,6 +59,7 @@ func NewProxy(c Config, w Wrapped, log io.Writer) (*Proxy, error) {
 	addOwn(p, redoTool(), p.redo)
 	addOwn(p, keepContextTool(), p.keepContext)
 	addOwn(p, contextTool(), p.context)
+	addOwn(p, resolveTool(), p.resolveCall)
 	addOwn(p, finishTool(), p.finish)
 	addOwn(p, abortTool(), p.abort)
 	for _, raw := range w.Tools() {
@@ -120,7 +122,8 @@ func (p *Proxy) addWrapped(raw json.RawMessage) error {
 	p.tools[tool.Name], p.listed[tool.Name] = true, listed
 	call := p.read
 	if !spec.ReadOnly {
-		call = checkFirst(tool.InputSchema, p.step)
+		p.addSchema(tool)
+		call = p.step
 	}
 	p.server.AddTool(&sdk.Tool{Name: tool.Name, InputSchema: schemaOf[struct{}]()}, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		if len(r.Params.Arguments) == 0 {
@@ -131,23 +134,27 @@ func (p *Proxy) addWrapped(raw json.RawMessage) error {
 	return nil
 }
 
-// checkFirst refuses arguments that do not follow the schema of a tool: a step, and what it looks at, would take longer to fail. A schema
-// that we do not understand is for the wrapped server to check.
-func checkFirst(raw json.RawMessage, call sdk.ToolHandler) sdk.ToolHandler {
+// addSchema keeps the schema of a tool, against which its arguments are checked first: a step, and what it looks at, would take longer to
+// fail. One that we do not understand is for the wrapped server to check.
+func (p *Proxy) addSchema(tool listedTool) {
 	var schema jsonschema.Schema
-	if json.Unmarshal(raw, &schema) != nil {
-		return call
+	if json.Unmarshal(tool.InputSchema, &schema) != nil {
+		return
 	}
-	checked, err := schema.Resolve(nil)
-	if err != nil {
-		return call
+	if checked, err := schema.Resolve(nil); err == nil {
+		p.schemas[tool.Name] = checked
 	}
-	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		if _, err := readArguments[map[string]any](checked, r.Params.Arguments); err != nil {
-			return bare(failed(err)), nil
+}
+
+// stepParams are the parameters of the step that calls a tool.
+func (p *Proxy) stepParams(tool string, arguments json.RawMessage) (map[string]any, error) {
+	if schema := p.schemas[tool]; schema != nil {
+		if _, err := readArguments[map[string]any](schema, arguments); err != nil {
+			return nil, err
 		}
-		return call(ctx, r)
 	}
+	escaped, err := escapeAll(arguments)
+	return map[string]any{"server": p.wrapped.Name(), "tool": tool, "arguments": escaped}, err
 }
 
 // read passes a call on.
@@ -176,16 +183,16 @@ func bare(r *sdk.CallToolResult) *sdk.CallToolResult {
 
 // step makes a call as a step, and answers as the server has, where what it says is what holds.
 func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	tool := call.Params.Name
+	with, err := p.stepParams(tool, call.Params.Arguments)
+	if err != nil {
+		return bare(failed(err)), nil
+	}
 	now, err := p.present(ctx, true)
 	if err != nil {
 		return bare(failed(err)), nil
 	}
-	with, err := escapeAll(call.Params.Arguments)
-	if err != nil {
-		return bare(failed(err)), nil
-	}
-	tool := call.Params.Name
-	step, err := json.Marshal(stepOptions{}.step(p.wrapped.Action(tool).Name, map[string]any{"server": p.wrapped.Name(), "tool": tool, "arguments": with}))
+	step, err := json.Marshal(stepOptions{}.step(p.wrapped.Action(tool).Name, with))
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +205,7 @@ func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallT
 	o, err := p.askFor(ctx, call, onSession{ofSession: ofSession{now.handle}}, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
 		return of.Step(ctx, request, step)
 	}, func(a workflows.Answer) bool { // an undo that waits for a person does not hold up an error
-		return !a.Pending || len(a.Steps) == 1 && look(a.Steps[0].ID, a.Steps[0].Try) == nil && isAnswered && !reply.Succeeded
+		return !a.Pending || len(a.Steps) == 1 && a.Steps[0].State != workflows.StepParked && look(a.Steps[0].ID, a.Steps[0].Try) == nil && isAnswered && !reply.Succeeded
 	})
 	if over, is := errors.AsType[session.Refusal](err); is && over.Type == workflows.SessionOver {
 		p.leave(now)
@@ -219,9 +226,9 @@ func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallT
 }
 
 // isTrueOf reports whether a reply says what became of the step: a call that succeeded may have been undone since, because its step failed
-// after it.
+// after it. One that has failed and waits for a decision can still succeed.
 func (r Reply) isTrueOf(o Outcome) bool {
-	return !r.Lost && len(o.Steps) == 1 && r.Succeeded == (o.Steps[0].State == string(workflows.Done))
+	return !r.Lost && len(o.Steps) == 1 && r.Succeeded == (o.Steps[0].State == string(workflows.Done)) && o.Steps[0].State != string(workflows.StepParked)
 }
 
 // escapeAll reads arguments so that nothing in them is taken for an expression of a task file.

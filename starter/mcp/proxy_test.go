@@ -18,5 +18,6 @@ func TestAReplyIsPassedOnOnlyWhereItIsTrueOfTheStep(t *testing.T) {
 	require.True(t, failed.isTrueOf(in(workflows.RolledBack)))
 	require.True(t, failed.isTrueOf(in(workflows.StepFailed)))
 	require.False(t, lost.isTrueOf(in(workflows.Done)), "there is nothing to pass on")
+	require.False(t, failed.isTrueOf(in(workflows.StepParked)), "it may be called again")
 	require.False(t, failed.isTrueOf(Outcome{}))
 }

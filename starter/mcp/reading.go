@@ -70,7 +70,7 @@ func (s *Server) status(ctx context.Context, _ *sdk.CallToolRequest, in statusIn
 	if err != nil {
 		return Outcome{}, err
 	}
-	return outcomeOfState(state), nil
+	return s.outcomeOfState(state), nil
 }
 
 // statusOf tells what became of a request.
@@ -83,7 +83,7 @@ func (s *Server) statusOf(ctx context.Context, of session.Session, request strin
 		if err != nil {
 			return Outcome{}, err
 		}
-		o := outcomeOfState(state)
+		o := s.outcomeOfState(state)
 		o.Request, o.Pending = request, true
 		return o, nil
 	}
@@ -100,7 +100,7 @@ func standing(ctx context.Context, c *tasks.Client, id string) (workflows.State,
 	return state, err
 }
 
-func outcomeOfState(state workflows.State) Outcome {
+func (s *Server) outcomeOfState(state workflows.State) Outcome {
 	o := Outcome{Phase: string(state.Phase), Cause: causeOf(state.Cause)}
 	gates := map[string]*Gate{}
 	for _, g := range state.Gates {
@@ -128,7 +128,9 @@ func outcomeOfState(state workflows.State) Outcome {
 	if state.Report != nil {
 		o.Report = reportOf(state.Report)
 	}
-	if len(gates) > 0 {
+	if step := toResolve(o.Steps); step != nil {
+		o.Next = s.adviseResolve(step)
+	} else if len(gates) > 0 {
 		o.Next = "a step waits for a person"
 	}
 	return o

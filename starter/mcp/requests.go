@@ -71,6 +71,7 @@ func (s *Server) addSessionTools() {
 	addTool(s, rollbackTool(), s.rollback)
 	addTool(s, redoTool(), s.redo)
 	s.addContextTools()
+	addTool(s, resolveTool(), s.resolve)
 	addTool(s, finishTool(), s.finish)
 	addTool(s, abortTool(), s.abort)
 }
@@ -239,8 +240,12 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 	} else if answer, err = send(ctx, of, cmp.Or(on.Request, callID(call), rand.Text())); err != nil {
 		return Outcome{}, err
 	}
+	o := outcomeOfRequest(answer)
 	if suffices(answer) {
-		return outcomeOfRequest(answer), nil
+		return o, nil
+	}
+	if o.Next = s.adviseAgent(ctx, of, answer); o.Next != "" {
+		return o, nil
 	}
 	if s.mayAsk(call) {
 		if q := s.question(on.Session, answer); q != nil {
@@ -248,7 +253,7 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 		}
 	}
 	life.say(whatWaits(answer))
-	o := outcomeOfRequest(s.awaitPerson(ctx, of, answer))
+	o = outcomeOfRequest(s.awaitPerson(ctx, of, answer))
 	if o.Pending {
 		o.Next = fmt.Sprintf("it waits for a person, who sees it with `starter show %s`; ask %s with request %q", id, s.prefix+"status", o.Request)
 	}

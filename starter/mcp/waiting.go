@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"strings"
 
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/session"
@@ -28,6 +29,9 @@ func whatWaits(a workflows.Answer) string {
 		if s.Park != nil {
 			return "step " + s.ID + " has failed, and waits for a person's decision"
 		}
+	}
+	if len(a.WaitsFor) > 0 {
+		return "it waits for step " + strings.Join(a.WaitsFor, " and step ") + ", which waits for a decision"
 	}
 	return "it waits for a person"
 }

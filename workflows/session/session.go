@@ -25,7 +25,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// Refusal is a request that was refused: nothing was touched. Type is workflows.BadRequest, SessionBusy, SessionOver or NotASession.
+// Refusal is a request that was refused: nothing was touched. Type is workflows.BadRequest, SessionBusy, SessionOver,
+// NotASession, PersonDecides or NothingDecided.
 type Refusal struct {
 	Type, Text string
 }
@@ -107,6 +108,11 @@ func (s Session) Redo(ctx context.Context, request string, r workflows.SessionRe
 	return s.send(ctx, workflows.UpdateRedo, request, r)
 }
 
+// Resolve has the agent decide about a step that is parked after a failure, and answers when that is over or waits for a person.
+func (s Session) Resolve(ctx context.Context, request string, r workflows.StepResolution) (workflows.Answer, error) {
+	return s.send(ctx, workflows.UpdateResolveStep, request, r)
+}
+
 // Finish commits what the session has done.
 func (s Session) Finish(ctx context.Context, request string) (workflows.Answer, error) {
 	return s.send(ctx, workflows.UpdateFinish, request)
@@ -160,7 +166,7 @@ func waitsForPerson(a workflows.Answer) bool {
 			return true
 		}
 	}
-	return len(a.Waiting) > 0
+	return len(a.Waiting)+len(a.WaitsFor) > 0
 }
 
 // digestOf is what a session answers with: see workflows.Answer.

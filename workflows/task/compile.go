@@ -182,7 +182,7 @@ func (s *session) compile() *Session {
 	if s == nil {
 		return nil
 	}
-	return &Session{Idle: cmp.Or(time.Duration(s.Idle), time.Hour), Gone: cmp.Or(s.Gone, GoneAsk)}
+	return &Session{Idle: cmp.Or(time.Duration(s.Idle), time.Hour), Gone: cmp.Or(s.Gone, GoneAsk), AgentDecides: s.Failures == AgentDecides}
 }
 
 func jsonSize(v any) int {

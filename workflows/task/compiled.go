@@ -37,7 +37,18 @@ type Session struct {
 	Idle time.Duration `json:"idle"`
 	// Gone says what happens then.
 	Gone GoneMode `json:"gone"`
+	// AgentDecides lets the agent, beside a person, decide about a step that is parked after a failure.
+	AgentDecides bool `json:"agentDecides,omitempty"`
 }
+
+// Decider says who may decide about a step that is parked after a failure.
+type Decider string
+
+// The deciders.
+const (
+	PersonDecides Decider = "person"
+	AgentDecides  Decider = "agent" // and a person
+)
 
 // GoneMode says what becomes of a session whose agent is gone.
 type GoneMode string

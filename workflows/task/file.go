@@ -31,8 +31,9 @@ type file struct {
 
 // session is what a task says that takes its steps as they come.
 type session struct {
-	Idle duration `default:"1h" json:"idle,omitempty" jsonschema:"How long the agent may be silent while no step runs and no gate is open."`
-	Gone GoneMode `default:"ask" json:"gone,omitempty" jsonschema:"What happens then: ask alerts a person and waits, unwind undoes everything."`
+	Idle     duration `default:"1h" json:"idle,omitempty" jsonschema:"How long the agent may be silent while no step runs and no gate is open."`
+	Gone     GoneMode `default:"ask" json:"gone,omitempty" jsonschema:"What happens then: ask alerts a person and waits, unwind undoes everything."`
+	Failures Decider  `default:"person" json:"failures,omitempty" jsonschema:"Who decides about a step with on_failure: ask that has failed: a person alone, or the agent as well."`
 }
 
 // step is one item of steps.

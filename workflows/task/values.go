@@ -247,6 +247,13 @@ func (m *GoneMode) read(p *parser, n *node, at *trail) {
 }
 func (*GoneMode) schema() *jsonschema.Schema { return wordSchema(goneWords) }
 
+var deciderWords = []string{string(PersonDecides), string(AgentDecides)}
+
+func (d *Decider) read(p *parser, n *node, at *trail) {
+	*d = Decider(p.readWord(n, at, deciderWords...))
+}
+func (*Decider) schema() *jsonschema.Schema { return wordSchema(deciderWords) }
+
 func (o *OnFailure) read(p *parser, n *node, at *trail) {
 	if n.kind != object {
 		p.decode(n, at, &o.Do)
