@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -342,6 +343,7 @@ func TestStepsThatWereReleasedAreNotRedone(t *testing.T) {
 	l := &chained{T: t, world: w, document: sessionDocument}
 	var refused, small *updated
 	l.in = func(n int, r *run) {
+		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
 		if n == 1 {
 			r.script(
 				func() { r.mark("start") },
