@@ -102,6 +102,12 @@ func IsNotFound(err error) bool {
 	return cerrdefs.IsNotFound(err) || err != nil && strings.Contains(err.Error(), "unrecognized image ID")
 }
 
+// IsBeingRemoved says that somebody else is removing the image that was asked for: its layer is gone already, and its name not yet. The
+// engine calls that an internal error.
+func IsBeingRemoved(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "layer does not exist")
+}
+
 func IsConflict(err error) bool { return cerrdefs.IsConflict(err) }
 
 func IsInvalid(err error) bool { return cerrdefs.IsInvalidArgument(err) }

@@ -35,7 +35,7 @@ func StandingRef(id string) string {
 func (l *Lineage) DropImage(ctx context.Context, id string) error {
 	for id != "" {
 		img, err := l.engine.ImageInspect(ctx, id)
-		if engine.IsNotFound(err) {
+		if engine.IsNotFound(err) || engine.IsBeingRemoved(err) { // who removes it goes on with its parents
 			return nil
 		}
 		if err != nil {
@@ -48,7 +48,7 @@ func (l *Lineage) DropImage(ctx context.Context, id string) error {
 		switch _, err := l.engine.ImageRemove(ctx, id, image.RemoveOptions{}); {
 		case engine.IsConflict(err): // something stands on it
 			return nil
-		case err != nil && !engine.IsNotFound(err):
+		case err != nil && !engine.IsNotFound(err) && !engine.IsBeingRemoved(err):
 			return engine.Explain("dropping image "+id, err)
 		}
 		id = img.Parent //nolint:staticcheck // it is told by every engine that makes images by commit

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -25,6 +27,19 @@ func (portless) ContainerInspect(_ context.Context, id string) (container.Inspec
 
 func (portless) ContainerStart(context.Context, string, container.StartOptions) error {
 	return errors.New("port is already allocated")
+}
+
+// removing is an engine that is asked for an image which it is about to remove for somebody else.
+type removing struct{ engine.Client }
+
+func (removing) ImageInspect(context.Context, string, ...client.ImageInspectOption) (image.InspectResponse, error) {
+	return image.InspectResponse{}, errors.New("Error response from daemon: layer does not exist")
+}
+
+func TestAnImageThatSomebodyElseIsRemovingIsLeftToThem(t *testing.T) {
+	l, err := Open(t.TempDir(), removing{})
+	require.NoError(t, err)
+	require.NoError(t, l.DropImage(t.Context(), "sha256:"+strings.Repeat("a", 64)))
 }
 
 func TestOnlyWhoAsksForASuccessorNeedsItToRun(t *testing.T) {
