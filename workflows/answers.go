@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -49,6 +50,55 @@ func (a *answers) find(id string) (Answer, bool) {
 		return Answer{}, false
 	}
 	return a.kept[i], true
+}
+
+// noteTakenBack tells in what is kept of earlier runs which steps were rolled back since.
+func (a *answers) noteTakenBack(steps []TakenStep, why string) {
+	isTaken := map[string]bool{}
+	for _, s := range steps {
+		isTaken[s.ID] = true
+	}
+	note := func(s *StepAnswer) {
+		if isTaken[s.ID] {
+			*s = StepAnswer{ID: s.ID, Uses: s.Uses, State: RolledBack, Try: s.Try, Summary: s.Summary, Error: s.Error, Notes: []string{why}, Took: s.Took}
+		}
+	}
+	for i := range a.kept {
+		a.kept[i].Steps = slices.Clone(a.kept[i].Steps)
+		for j := range a.kept[i].Steps {
+			note(&a.kept[i].Steps[j])
+		}
+	}
+	for _, id := range a.order {
+		over := a.requests[id].over
+		for _, step := range slices.Sorted(maps.Keys(over)) {
+			s := over[step]
+			note(&s)
+			over[step] = s
+		}
+	}
+}
+
+// refresh tells how the steps of a kept answer stand, where they were done again since.
+func (t *agentTask) refresh(a Answer) Answer {
+	a.Steps = slices.Clone(a.Steps)
+	for i, s := range a.Steps {
+		if t.schedule.byID[s.ID] != nil {
+			a.Steps[i] = t.stepAnswer(nil, s.ID)
+		}
+	}
+	return a
+}
+
+// answerNow handles QueryAnswer.
+func (t *agentTask) answerNow(request string) (Answer, error) {
+	if err := t.validateAwait(nil, AwaitRequest{Request: request}); err != nil {
+		return Answer{}, err
+	}
+	if q := t.session.answers.requests[request]; q != nil {
+		return t.answer(q), nil
+	}
+	return t.recall(request), nil
 }
 
 // Bounds on the answers and the outputs that are carried over. They are for requests that are repeated, and for steps that refer to

@@ -79,6 +79,8 @@ const (
 	SignalApprove = "approve"
 	SignalReject  = "reject"
 	QueryState    = "state"
+	// QueryAnswer tells how a request of a session stands, by its id: an Answer.
+	QueryAnswer = "answer"
 )
 
 // Types of the ApplicationErrors that a task fails with; the details hold its compensations.Report.

@@ -69,7 +69,9 @@ func (t *agentTask) carrySession(c *Carry) {
 		Contexts: s.contexts,
 	}
 	c.Session = carried
-	carried.Answers = append(carried.Answers, a.kept...)
+	for _, k := range a.kept {
+		carried.Answers = append(carried.Answers, t.refresh(k).short())
+	}
 	for _, id := range a.order {
 		q := a.requests[id]
 		if t.isRequestOver(q) {

@@ -106,6 +106,7 @@ func (t *agentTask) keepTakenBack(r *rollback) {
 		}
 	}
 	t.session.redos.add(part)
+	t.session.answers.noteTakenBack(r.taken, r.cause.Text)
 	t.dropContexts(r.from)
 }
 

@@ -234,7 +234,7 @@ func (t *agentTask) validateAwait(_ workflow.Context, r AwaitRequest) error {
 // recall answers a request of an earlier run.
 func (t *agentTask) recall(id string) Answer {
 	if a, isKept := t.session.answers.find(id); isKept {
-		return a
+		return t.refresh(a)
 	}
 	return Answer{Request: id, Phase: t.phase, Forgotten: true}
 }

@@ -42,11 +42,20 @@ func (d *desk) newAgent(o *sdk.ClientOptions, flags ...string) agent {
 // newAgentOf does so with a version of the protocol.
 func (d *desk) newAgentOf(protocol string, o *sdk.ClientOptions, flags ...string) agent {
 	d.Helper()
+	return d.connectAgent(d.starterMCP(flags...), protocol, o)
+}
+
+// starterMCP is a starter mcp that is not started yet.
+func (d *desk) starterMCP(flags ...string) sdk.Transport {
 	starter := exec.Command(os.Args[0], append([]string{"mcp"}, flags...)...)
 	starter.Env = append(os.Environ(), isStarter+"=1", "UNWIND_QUEUE="+d.queue)
 	starter.Stderr = d.Output()
-	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(d.Context(), &sdk.CommandTransport{Command: starter},
-		&sdk.ClientSessionOptions{ProtocolVersion: protocol})
+	return &sdk.CommandTransport{Command: starter}
+}
+
+func (d *desk) connectAgent(to sdk.Transport, protocol string, o *sdk.ClientOptions) agent {
+	d.Helper()
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(d.Context(), to, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
 	require.NoError(d, err)
 	d.Cleanup(func() { _ = c.Close() })
 	return agent{d, c}

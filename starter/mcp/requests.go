@@ -3,7 +3,6 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -237,7 +236,7 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 			return Outcome{}, err
 		}
 		answer = workflows.Answer{Request: about.Request, Pending: true}
-	} else if answer, err = send(ctx, of, cmp.Or(on.Request, callID(call), rand.Text())); err != nil {
+	} else if answer, err = send(ctx, of, cmp.Or(on.Request, callID(call))); err != nil {
 		return Outcome{}, err
 	}
 	o := outcomeOfRequest(answer)
@@ -278,6 +277,11 @@ func callID(call *sdk.CallToolRequest) string {
 func outcomeOfRequest(a workflows.Answer) Outcome {
 	o := outcomeOf(a)
 	o.notDone = o.hasFailed()
+	for _, s := range o.Steps {
+		if s.State == string(workflows.RolledBack) && s.Error == "" {
+			o.Next = fmt.Sprintf("step %s was done, and rolled back since; this request does not do it again: redo the rollback, or make another call", s.ID)
+		}
+	}
 	return o
 }
 

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -129,9 +130,31 @@ func (s Session) Await(ctx context.Context, request string) (workflows.Answer, e
 		// All who wait for a request share one update: the server allows a workflow few that are under way.
 		answer, err := s.update(ctx, workflows.UpdateAwait, "await:"+request, workflows.AwaitRequest{Request: request})
 		if err != nil || !answer.Pending {
-			return answer, err
+			return s.refresh(ctx, answer), err
 		}
 	}
+}
+
+// refreshLimit is how long an answer waits to be told as it stands.
+const refreshLimit = 5 * time.Second
+
+// refresh tells the answer to a request that may have been made before as it stands now: the server keeps the first answer of a run, and
+// its steps may have been rolled back since. Where no worker says so, it stays as it is.
+func (s Session) refresh(ctx context.Context, a workflows.Answer) workflows.Answer {
+	if len(a.Steps) == 0 {
+		return a
+	}
+	limited, cancel := context.WithTimeout(ctx, refreshLimit)
+	defer cancel()
+	v, err := s.client.QueryWorkflow(limited, s.id, "", workflows.QueryAnswer, a.Request)
+	if err != nil {
+		return a
+	}
+	var now workflows.Answer
+	if err := v.Get(&now); err != nil || now.Forgotten {
+		return a
+	}
+	return now
 }
 
 // State returns the current state of the session.
@@ -146,6 +169,7 @@ func (s Session) State(ctx context.Context) (workflows.State, error) {
 
 // send makes a request. Where its run had to end before the request was over, it waits on.
 func (s Session) send(ctx context.Context, name, request string, arguments ...any) (workflows.Answer, error) {
+	isNew := request == ""
 	request = newID(request)
 	answer, err := s.update(ctx, name, request, arguments...)
 	if err != nil {
@@ -153,6 +177,9 @@ func (s Session) send(ctx context.Context, name, request string, arguments ...an
 	}
 	if want := digestOf(arguments); answer.Digest != "" && answer.Digest != want {
 		return answer, Refusal{workflows.BadRequest, fmt.Sprintf("request %q was made before and asked for something else: each needs an id of its own", request)}
+	}
+	if !isNew {
+		answer = s.refresh(ctx, answer)
 	}
 	if answer.Pending && !waitsForPerson(answer) {
 		return s.Await(ctx, request)
