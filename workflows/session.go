@@ -271,7 +271,11 @@ const maxOverlaps = 50
 // completeNeeds returns the needs of a step with those that its request could not know. first is the index of the first step of
 // that request.
 func (t *agentTask) completeNeeds(step task.Step, first int) []string {
-	if t.session.looseAt != t.rollbacks.undone {
+	isGone := func(id string) bool { // one that never began is gone without an undo
+		s := t.schedule.byID[id]
+		return s != nil && (s.view.State == RolledBack || s.view.State == LeftOut)
+	}
+	if t.session.looseAt != t.rollbacks.undone || slices.ContainsFunc(t.session.loose, isGone) {
 		t.findLoose()
 	}
 	needs := step.Needs

@@ -317,3 +317,22 @@ func TestASessionThatIsWrongIsToldToWhoOpensIt(t *testing.T) {
 	r.failsAs(open.err, workflows.SessionOver)
 	require.ErrorContains(t, open.err, "session.gone: must be one of ask, unwind")
 }
+
+// A step that is refused before it has an entry, as one that refers to an output which never came, holds up nothing.
+func TestAStepThatNeverBeganHoldsUpNothing(t *testing.T) {
+	w := &world{}
+	r := newRun(t, w)
+	var refused, next *updated
+	r.script(
+		func() { r.update(workflows.UpdateStep, "1", steps("a")) },
+		func() {
+			refused = r.update(workflows.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`))
+		},
+		func() { next = r.update(workflows.UpdateStep, "3", steps("c")) },
+		func() { r.update(workflows.UpdateFinish, "4") },
+	)
+	r.session()
+	require.Equal(t, []string{"b rolled-back"}, states(refused.answer))
+	require.Equal(t, []string{"c done"}, states(next.answer))
+	require.Equal(t, []string{"do a", "do c"}, w.calls)
+}
