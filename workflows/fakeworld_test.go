@@ -48,6 +48,8 @@ type world struct {
 	// touched names what steps touch that are added to a session, by id, on the compiler's own host; the hosts of those in unnamed are asked.
 	touched map[string]activities.Touched
 	unnamed []string
+	// intent are the parameters that say what a step of a session is for.
+	intent []string
 	// risky has the steps of a session ask, unless they say gate: none.
 	risky bool
 	// late are the steps of a session that are named when they are about to run.

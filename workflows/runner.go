@@ -103,6 +103,9 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.
 	if err != nil {
 		return activities.Forward{}, refusef("%v", err)
 	}
+	if err := r.checkIntent(s.step, params); err != nil {
+		return activities.Forward{}, err
+	}
 	step := activities.Step{ID: s.step.ID, Name: s.step.Name, With: with, Checks: s.step.Check}
 	if err := r.nameLate(ctx, s, step); err != nil {
 		return activities.Forward{}, err

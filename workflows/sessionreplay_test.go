@@ -213,3 +213,45 @@ func TestADecisionOfTheAgentFromBeforeARollbackDecidesNothing(t *testing.T) {
 	_, err = s.Finish(ctx, "")
 	require.NoError(t, err)
 }
+
+// The same intent in other words is told to the agent before anything acts.
+func TestASecondStepForTheSameIsToldToTheAgent(t *testing.T) {
+	var tokens []string
+	w := paying(&tokens)
+	w.intent, w.risky = []string{"path"}, false
+	l := newLive(t, servertest.Client(t), w)
+	s := l.openSession()
+	ctx := t.Context()
+	bill := func(more string) []json.RawMessage {
+		return steps(`{"uses": "fake.do", "with": {"path": "/bill/7", "from": "` + more + `"}` + "}").Steps
+	}
+	first, err := s.Step(ctx, "", bill("for May")...)
+	require.NoError(t, err)
+	require.Equal(t, []string{"s1 done"}, states(first))
+	second, err := s.Step(ctx, "", bill("invoice of May")...)
+	require.NoError(t, err)
+	require.Equal(t, []string{"s2 rolled-back"}, states(second))
+	require.Contains(t, second.Steps[0].Error, "step s1 is for the same: fake.do with the same path")
+	require.Contains(t, second.Steps[0].Error, "add again: true to the step")
+	require.Equal(t, []string{"do s1"}, l.calls())
+
+	other, err := s.Step(ctx, "", steps(`{"uses": "fake.do", "with": {"path": "/bill/8"}}`, `{"uses": "fake.do", "with": {"path": "/bill/8"}}`).Steps...)
+	require.NoError(t, err)
+	require.Equal(t, []string{"s3 done", "s4 rolled-back"}, states(other), "also within one request")
+	meant, err := s.Step(ctx, "", steps(`{"uses": "fake.do", "with": {"path": "/bill/7"}, "again": true}`).Steps...)
+	require.NoError(t, err)
+	require.Equal(t, []string{"s5 done"}, states(meant))
+	for _, step := range []string{"s5", "s1"} {
+		_, err = s.Rollback(ctx, "", workflows.SessionRollback{Step: step})
+		require.NoError(t, err)
+	}
+	anew, err := s.Step(ctx, "", bill("for May")...)
+	require.NoError(t, err)
+	require.Equal(t, []string{"s6 done"}, states(anew), "what was rolled back may be done again")
+	redone, err := s.Redo(ctx, "", workflows.SessionRedo{Step: "s1"})
+	require.NoError(t, err)
+	require.Equal(t, "s1 rolled-back", states(redone)[0], "and is not redone on top of that")
+	require.Contains(t, redone.Steps[0].Error, "step s6 is for the same")
+	_, err = s.Finish(ctx, "")
+	require.NoError(t, err)
+}

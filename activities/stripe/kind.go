@@ -29,6 +29,8 @@ type kind struct {
 	keys     []activities.Key
 	outputs  []output
 	params   json.RawMessage
+	// intent names the parameters that say what a step is for: see activities.Spec.
+	intent []string
 	// build makes the forward's request from the step's parameters.
 	build func(with json.RawMessage, token string) (request, error)
 
@@ -79,7 +81,7 @@ func (k *kind) name() string { return "stripe." + k.noun + "." + k.verb }
 func (k *kind) spec() activities.Spec {
 	s := activities.Spec{
 		Name: k.name(), Summary: k.summary, Params: k.params, UndoParams: parameterNames(k.params), Keys: k.keys, Risk: k.risk,
-		Preflights: true, Strategy: k.strategy, Undo: k.undo, Redo: k.redo, Outputs: map[string]string{},
+		Preflights: true, Intent: k.intent, Strategy: k.strategy, Undo: k.undo, Redo: k.redo, Outputs: map[string]string{},
 	}
 	for _, o := range k.outputs {
 		s.Outputs[o.name] = o.doc

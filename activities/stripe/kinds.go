@@ -69,7 +69,7 @@ func kinds() []*kind {
 			losses: []string{lossVisible, lossFee, lossMails},
 			risk:   activities.Medium, strategy: activities.Compensation, keys: created,
 			outputs: []output{id, status, {"customer", "customer", "the customer's id"}},
-			spend:   undoSubscription,
+			spend:   undoSubscription, intent: []string{"customer", "price"},
 		}, subscriptionRequest),
 		newKind(kind{
 			noun: "payment_intent", verb: "create", summary: "Create a payment intent, which moves no money before it is confirmed.",
@@ -78,7 +78,7 @@ func kinds() []*kind {
 			losses: []string{"the canceled intent stays visible"},
 			risk:   activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, status},
-			inverses: []inverse{cancelInverse, refundInverse},
+			inverses: []inverse{cancelInverse, refundInverse}, intent: []string{"amount", "currency", "customer"},
 		}, intentRequest),
 		newKind(kind{
 			noun: "payment_intent", verb: "confirm", summary: "Charge a payment intent, or hold its money if its capture method is manual.",
@@ -114,7 +114,7 @@ func kinds() []*kind {
 			undo: "cannot be undone, except that a refund that still waits for the customer is canceled",
 			risk: activities.High, strategy: activities.Irreversible, keys: intent,
 			outputs: []output{id, status, {"amount", "amount", "the amount refunded, in the smallest unit of the currency"}},
-			spend:   undoRefund,
+			spend:   undoRefund, intent: []string{"payment_intent", "amount"},
 		}, refundRequest),
 	}
 }

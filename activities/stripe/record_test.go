@@ -190,6 +190,8 @@ func TestAnIrreversibleStepSaysSo(t *testing.T) {
 		}
 		require.NotNil(t, s.Keys, s.Name)
 		require.NotEmpty(t, s.UndoParams, s.Name)
+		require.Subset(t, s.UndoParams, s.Intent, s.Name)
+		require.NotContains(t, s.Intent, "description", s.Name)
 		require.LessOrEqual(t, len(k.mark(releasedMark)), 40, "a metadata name of Stripe's")
 	}
 }

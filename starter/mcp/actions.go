@@ -28,6 +28,7 @@ type stepOptions struct {
 	ID        string `json:"id,omitempty" jsonschema:"short name of the step, for rollback and references; each is used once. Defaults to s1, s2 and so on"`
 	Timeout   string `json:"timeout,omitempty" jsonschema:"how long an attempt may take, as in 30s. Defaults to 5m"`
 	OnFailure string `json:"on_failure,omitempty" jsonschema:"what happens if it fails: rollback_step undoes it alone, continue leaves it as it is, unwind undoes the whole session, ask undoes it and has a person decide whether to retry, correct or skip it. Defaults to what the session says"`
+	Again     bool   `json:"again,omitempty" jsonschema:"do it although a step that is done is for the same, as a second payment of the same amount to the same customer"`
 	Gate      string `json:"gate,omitempty" jsonschema:"ask has a person approve the step, also where its risk does not demand it"`
 }
 
@@ -35,6 +36,9 @@ type stepOptions struct {
 func (o stepOptions) step(uses string, with map[string]any) map[string]any {
 	step := map[string]any{"id": o.ID, "timeout": o.Timeout, "on_failure": o.OnFailure, "gate": o.Gate, "uses": uses}
 	dropEmpty(step)
+	if o.Again {
+		step["again"] = true
+	}
 	if with != nil {
 		step["with"] = with
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -85,6 +86,11 @@ type action struct {
 
 func newAction(s activities.Spec) (*action, error) {
 	a := &action{Spec: s, params: &jsonschema.Schema{}}
+	for _, name := range s.Intent {
+		if !slices.Contains(s.UndoParams, name) {
+			return nil, fmt.Errorf("action %s: its intent names %q, which is none of its undoParams", s.Name, name)
+		}
+	}
 	if len(s.Params) > 0 {
 		if err := json.Unmarshal(s.Params, a.params); err != nil {
 			return nil, fmt.Errorf("action %s: its parameters' schema cannot be read: %w", s.Name, err)

@@ -128,6 +128,7 @@ func (c *compiler) compileStep(i int) Step {
 		Timeout: cmp.Or(time.Duration(s.Timeout), c.defaults.Timeout), Heartbeat: c.defaults.Heartbeat,
 		UndoParams: a.UndoParams, Digested: a.Digested, UndoOutputs: a.UndoOutputs, ReadOnly: a.ReadOnly, Commits: a.Commits, Preflights: a.Preflights,
 		OnFailure: OnFailure{Do: c.failureMode()}, Savepoint: string(s.Savepoint), Pivot: bool(s.Pivot),
+		Intent: a.Intent, Again: bool(s.Again),
 	}
 	if s.OnFailure != nil {
 		compiled.OnFailure = *s.OnFailure

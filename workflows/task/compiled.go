@@ -94,6 +94,9 @@ type Step struct {
 	// UndoParams and Digested come from the Spec: the part of With that goes into the Entry.
 	UndoParams []string `json:"undoParams,omitempty"`
 	Digested   []string `json:"digested,omitempty"`
+	// Intent comes from the Spec: the parameters that say what the step is for. Again says that it may be for the same as another.
+	Intent []string `json:"intent,omitempty"`
+	Again  bool     `json:"again,omitempty"`
 	// UndoOutputs come from the Spec: the outputs that the undo is given.
 	UndoOutputs []string `json:"undoOutputs,omitempty"`
 	// ReadOnly steps get no undo.

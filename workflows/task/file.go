@@ -54,6 +54,8 @@ type step struct {
 	Savepoint identifier `json:"savepoint,omitempty" jsonschema:"A name for the place just before this step, for unwind_to and for starter rollback --to."`
 	Pivot     toggle     `default:"false" json:"pivot,omitempty" jsonschema:"Whether the step is a pivot: once it is done, neither it nor anything before it is unwound any more."`
 
+	Again toggle `default:"false" json:"again,omitempty" jsonschema:"In a session: whether the step is meant to happen although one that is done is for the same, as a second payment of the same amount to the same customer."`
+
 	node *node
 	at   *trail
 }
