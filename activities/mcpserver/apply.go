@@ -22,6 +22,7 @@ type record struct {
 	claim
 
 	Server    string         `json:"server"`
+	URL       string         `json:"url,omitempty"` // where it was reached; empty if it was started
 	Tool      string         `json:"tool"`
 	Arguments map[string]any `json:"arguments,omitempty"`
 	// Declared is what was declared of the tool when it was called, and Inverse what undoes it; nil if nothing does.
@@ -143,7 +144,7 @@ func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities
 		return rec, nil, activities.Errorf(activities.StaleApproval, "the call, or what it changes, is not what was approved; plan and approve it again")
 	}
 	rec = record{
-		Owned: journal.Own(ctx, o.entry), claim: claim{it.connection.id}, Server: it.params.Server, Tool: it.params.Tool,
+		Owned: journal.Own(ctx, o.entry), claim: claim{it.connection.id}, Server: it.params.Server, URL: o.Servers[it.params.Server].URL, Tool: it.params.Tool,
 		Arguments: it.params.Arguments, Declared: it.declared, Inverse: it.inverse, Local: o.Servers[it.params.Server].Declarations.Local, Before: it.before,
 	}
 	_, err = o.token.Create(journal.Record, &rec)
@@ -172,7 +173,7 @@ func (o *one) retry(ctx context.Context, rec record) (c *connection, answer Answ
 	if err != nil {
 		return nil, answer, err
 	}
-	if c, err = o.connect(ctx, rec.Server); err != nil {
+	if c, err = o.reconnect(ctx, rec); err != nil {
 		return nil, answer, err
 	}
 	now, err := c.look(ctx, o.entry.Token, *rec.Declared.Look, rec.values())
@@ -191,6 +192,22 @@ func (o *one) retry(ctx context.Context, rec record) (c *connection, answer Answ
 	}
 	return nil, answer, activities.Errorf(activities.UnknownOutcome,
 		"an earlier attempt has called %s and got no answer; %s shows neither what was there before, nor what the call makes (happened)", rec.Tool, rec.Declared.Look.Tool)
+}
+
+// reconnect connects to the server of a call. Another one that has its name since knows nothing of the call.
+func (a *action) reconnect(ctx context.Context, rec record) (*connection, error) {
+	if now := a.Servers[rec.Server]; now.URL != rec.URL {
+		return nil, activities.Errorf(activities.WrongPlace, "%s of server %s was called at %s, and that name now stands for %s: give the server its old address again",
+			rec.Tool, rec.Server, describeAddress(rec.URL), describeAddress(now.URL))
+	}
+	return a.connect(ctx, rec.Server)
+}
+
+func describeAddress(url string) string {
+	if url == "" {
+		return "a command"
+	}
+	return url
 }
 
 // endCalls ends every server that a call of this token may still be written to, or worked at, and counts them.
@@ -221,7 +238,7 @@ func (o *one) lookAfter(ctx context.Context, rec record, answer Answer) (*sight,
 		return doc.Left, err
 	}
 	if l := rec.Declared.Look; l != nil && rec.canLook(answer) {
-		c, err := o.connect(ctx, rec.Server)
+		c, err := o.reconnect(ctx, rec)
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	mcptest.Attend()
+	mcpserver.Attend()
 	mcpserver.ShortenUndoTurn()
 	os.Exit(actiontest.Main(m, cases()...))
 }

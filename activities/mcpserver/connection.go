@@ -53,6 +53,12 @@ var errEnded = errors.New("the server has ended")
 // start starts a server. It does not end with ctx.
 func start(ctx context.Context, s Server) (*connection, error) {
 	c := exec.Command("/bin/sh", "-c", s.Command)
+	if s.URL != "" {
+		var err error
+		if c, err = newBridgeCommand(); err != nil {
+			return nil, err
+		}
+	}
 	c.Env, c.Stderr = s.Env, os.Stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	in, err := c.StdinPipe()
@@ -69,6 +75,12 @@ func start(ctx context.Context, s Server) (*connection, error) {
 	id, err := process.Identify(c.Process.Pid)
 	if err != nil {
 		return nil, errors.Join(err, c.Process.Kill(), c.Wait())
+	}
+	if s.URL != "" {
+		job, _ := json.Marshal(remote{s.URL, s.Token}) // plain data
+		if _, err := in.Write(append(job, '\n')); err != nil {
+			return nil, errors.Join(err, c.Process.Kill(), c.Wait())
+		}
 	}
 	transport := sdk.IOTransport{Reader: out, Writer: in, MaxLineLength: maxMessage}
 	wire, err := transport.Connect(ctx)

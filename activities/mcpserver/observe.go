@@ -47,7 +47,7 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 		return none, err
 	}
 	u.left = doc.Left
-	if u.server, err = a.connect(ctx, u.rec.Server); err != nil {
+	if u.server, err = a.reconnect(ctx, u.rec); err != nil {
 		return none, err
 	}
 	if u.pending, err = u.canStillArrive(); err != nil { // before the look: after it, the call may have acted and its server ended

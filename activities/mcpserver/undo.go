@@ -167,7 +167,7 @@ func (u *undo) claimServer() (err error) {
 			return err
 		}
 		if !found {
-			if u.server, err = u.connect(u.ctx, u.rec.Server); err != nil {
+			if u.server, err = u.reconnect(u.ctx, u.rec); err != nil {
 				return err
 			}
 			created, err := u.token.Create(undoName(n), &claim{u.server.id})

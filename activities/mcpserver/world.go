@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,13 +27,55 @@ type Config struct {
 	LookOnly bool
 }
 
-// Server is how a server is started, and what its tools do.
+// Server is how a server is started or reached, and what its tools do.
 type Server struct {
-	// Command is a command line, run by sh -c, that speaks the protocol over its standard streams.
-	Command string
-	// Env is its environment.
+	// Command is a command line, run by sh -c, that speaks the protocol over its standard streams; URL is where a server speaks it over
+	// streamable HTTP instead. Exactly one of them is set.
+	Command, URL string
+	// Token is the bearer token that each request to URL has; empty for none.
+	Token string
+	// Env is the environment of the server, or of the process that speaks to URL.
 	Env          []string
 	Declarations Declarations
+}
+
+// CheckURL refuses what is no address of a server. A token is sent in the clear to this machine alone.
+func CheckURL(address string, hasToken bool) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("give an address as in https://host/mcp")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return errors.New("an address has no user, password, query or fragment here: it is shown to people; give a secret as token")
+	case hasToken && u.Scheme == "http" && !isLoopback(u.Hostname()):
+		return fmt.Errorf("the token would go to %s in the clear; use https", u.Host)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Validate refuses a server that cannot be one. The error begins with the field.
+func (s Server) Validate() error {
+	hasCommand := strings.TrimSpace(s.Command) != ""
+	switch {
+	case hasCommand == (s.URL != ""):
+		return errors.New("command: give the command line that starts it, or url, and not both")
+	case hasCommand && s.Token != "":
+		return errors.New("token: it is for url; a command gets secrets in its environment")
+	case hasCommand:
+		return nil
+	}
+	if err := CheckURL(s.URL, s.Token != ""); err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	if s.Declarations.Local {
+		return errors.New("declarations: local: a server that is reached by url goes on with a call when nobody listens any more; leave it out")
+	}
+	return nil
 }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`)
@@ -49,8 +93,8 @@ func (c Config) Validate() error {
 		if err := CheckName(name); err != nil {
 			bad(": %w", err)
 		}
-		if strings.TrimSpace(c.Servers[name].Command) == "" {
-			bad(".%s.command: give the command line that starts it", name)
+		if err := c.Servers[name].Validate(); err != nil {
+			bad(".%s.%w", name, err)
 		}
 		if err := c.Servers[name].Declarations.Validate(); err != nil {
 			bad(".%s.declarations: %w", name, err)

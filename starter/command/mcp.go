@@ -44,7 +44,7 @@ func (p *program) mcpCommand() *cobra.Command {
 it serves clients over HTTP. Each action of the catalog is a tool; open, savepoint, rollback, redo, resolve, keep_context, context, finish, abort, status, diff and plan
 are the others. docs/mcp.md is the manual.
 
-With --wrap, the tools are those of another MCP server, which it starts: calls that only read are passed on, others are steps of a session, which
+With --wrap, the tools are those of another MCP server, which it starts, or reaches by URL: calls that only read are passed on, others are steps of a session, which
 --declarations says how to undo. unwind_status, unwind_savepoint, unwind_rollback, unwind_redo, unwind_resolve, unwind_keep_context,
 unwind_context, unwind_finish and unwind_abort stand beside them. docs/mcp-proxy.md is the manual.
 
@@ -55,7 +55,8 @@ handle can use its session.
 		Example: `  claude mcp add unwind -- starter mcp
   starter mcp --session policy.yaml --wait 5m
   starter mcp --listen 127.0.0.1:7380 --token env:MCP_TOKEN
-  starter mcp --wrap 'npx -y @modelcontextprotocol/server-filesystem /srv/app' --declarations filesystem.yaml`,
+  starter mcp --wrap 'npx -y @modelcontextprotocol/server-filesystem /srv/app' --declarations filesystem.yaml
+  starter mcp --wrap https://tracker.example.com/mcp --token env:TRACKER_TOKEN --declarations tracker.yaml`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("wrap") || f.wrapFlags != (wrapFlags{}) {
@@ -84,17 +85,22 @@ handle can use its session.
 	c.Flags().Var((*durationFlag)(&f.wait), "wait", "how long a call waits for a person before it answers that it is pending")
 	c.Flags().BoolVar(&f.elicit, "elicit", false, "at a gate, have the client ask its user, and take the answer for a person's decision")
 	c.Flags().StringVar(&f.listen, "listen", "", "serve streamable HTTP at this `address`, as in 127.0.0.1:7380, instead of the standard streams")
-	c.Flags().StringVar(&f.token, "token", "", "with --listen: the bearer token that clients must send, as `env:NAME` or file:PATH")
-	c.Flags().StringVar(&f.wrap, "wrap", "", "serve the tools of another MCP server: the `command` line that starts it, for sh -c")
+	c.Flags().StringVar(&f.token, "token", "", "with --listen: the bearer token that clients must send; with --wrap URL: the one that the server wants; as `env:NAME` or file:PATH")
+	c.Flags().StringVar(&f.wrap, "wrap", "", "serve the tools of another MCP server: the `command` line that starts it, for sh -c, or the URL of one that speaks streamable HTTP")
 	c.Flags().StringVar(&f.declarations, "declarations", "", "with --wrap: `file` that says what its tools do, and how that is undone; a tool that is not in it is asked about")
-	c.Flags().StringVar(&f.name, "name", "", "with --wrap: `name` of its journal and its worker (default: one made of the command line)")
+	c.Flags().StringVar(&f.name, "name", "", "with --wrap: `name` of its journal and its worker (default: one made of the command line or the URL)")
 	_ = c.MarkFlagFilename("session", "yaml", "yml")
 	_ = c.MarkFlagFilename("declarations", "yaml", "yml")
 	return c
 }
 
 // notWithWrap are the flags of what --wrap has of its own.
-var notWithWrap = []string{"config", "key", "queue", "listen", "token"}
+var notWithWrap = []string{"config", "key", "queue", "listen"}
+
+// wrapsURL reports whether the server is reached by URL, and not started.
+func (f wrapFlags) wrapsURL() bool {
+	return strings.HasPrefix(f.wrap, "http://") || strings.HasPrefix(f.wrap, "https://")
+}
 
 // wrap checks the flags of --wrap, and serves.
 func (p *program) wrap(cmd *cobra.Command, f mcpFlags) error {
@@ -107,7 +113,10 @@ func (p *program) wrap(cmd *cobra.Command, f mcpFlags) error {
 		}
 	}
 	if strings.TrimSpace(f.wrap) == "" {
-		return usage.Errorf("--wrap is empty; give the command line that starts the server")
+		return usage.Errorf("--wrap is empty; give the command line that starts the server, or its URL")
+	}
+	if f.token != "" && !f.wrapsURL() {
+		return usage.Errorf("--token is for --listen and for --wrap URL; a command gets secrets in its environment")
 	}
 	if p.worker == nil {
 		return noWorkerHere(cmd.CommandPath() + " --wrap")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver"
+	"github.com/seed-62bf7108/unwind/internal/childenv"
 	"github.com/seed-62bf7108/unwind/internal/filelock"
 	"github.com/seed-62bf7108/unwind/starter/local"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
@@ -53,7 +54,15 @@ func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
 	if err != nil {
 		return usage.Wrap(err)
 	}
-	s, err := openWrapped(ctx, filepath.Join(state, "wrap", f.name), f.name, mcpserver.Server{Command: f.wrap, Env: environmentOfWrapped(), Declarations: declared})
+	server, err := f.wrapped()
+	if err != nil {
+		return err
+	}
+	server.Declarations = declared
+	if err := server.Validate(); err != nil {
+		return usage.Errorf("--wrap: %w", err)
+	}
+	s, err := openWrapped(ctx, filepath.Join(state, "wrap", f.name), f.name, server)
 	if err != nil {
 		return err
 	}
@@ -80,6 +89,15 @@ func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
 		return err
 	}
 	return proxy.Run(ctx, p.stdio())
+}
+
+// wrapped is the server that --wrap starts, or reaches.
+func (f mcpFlags) wrapped() (mcpserver.Server, error) {
+	if !f.wrapsURL() {
+		return mcpserver.Server{Command: f.wrap, Env: environmentOfWrapped()}, nil
+	}
+	token, err := readToken(f.token)
+	return mcpserver.Server{URL: f.wrap, Token: token, Env: childenv.List(childenv.Minimal())}, err
 }
 
 func (f wrapFlags) readDeclarations() (mcpserver.Declarations, error) {

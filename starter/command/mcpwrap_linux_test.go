@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
 	"github.com/seed-62bf7108/unwind/testrun"
+	"github.com/seed-62bf7108/unwind/workflows"
 )
 
 // notes is a server of notes, and a starter that wraps it.
@@ -300,6 +302,7 @@ func TestASessionOutlivesTheClientOfAWrappedServer(t *testing.T) {
 
 func TestBadInputOfAWrapTouchesNothing(t *testing.T) {
 	n := newNotes(t)
+	t.Setenv("NOTES_TOKEN", mcptest.Token)
 	empty := n.manifest()
 	state := os.Getenv("UNWIND_STATE")
 	file := func(text string) string {
@@ -313,6 +316,10 @@ func TestBadInputOfAWrapTouchesNothing(t *testing.T) {
 	}{
 		"no command":        {[]string{"--wrap", " "}, "--wrap is empty; give the command line"},
 		"no wrap":           {[]string{"--name", "x"}, "--declarations and --name are for --wrap"},
+		"a token":           {[]string{"--wrap", n.command, "--token", "env:T"}, "--token is for --listen and for --wrap URL"},
+		"a token in clear":  {[]string{"--wrap", "http://example.com/mcp", "--token", "env:NOTES_TOKEN"}, "in the clear; use https"},
+		"a bad URL":         {[]string{"--wrap", "https:///mcp"}, "--wrap: url: give an address as in https://host/mcp"},
+		"a local URL":       {[]string{"--wrap", "https://example.com/mcp", "--declarations", n.declarations}, "declarations: local: a server that is reached by url"},
 		"a port":            {[]string{"--wrap", n.command, "--listen", "127.0.0.1:0"}, "--listen is not for --wrap"},
 		"a bad name":        {[]string{"--wrap", n.command, "--name", "../x"}, `--name: "../x" must be a name of letters`},
 		"no file":           {[]string{"--wrap", n.command, "--declarations", "/nowhere.yaml"}, "--declarations: "},
@@ -368,4 +375,51 @@ func TestTheAgentOfAWrappedServerCorrectsACallThatFailed(t *testing.T) {
 	require.Equal(t, "NothingDecided", a.isRefused("unwind_resolve", resolve).Type)
 	require.Equal(t, "unwound", a.does("unwind_abort", nil).Report.Status)
 	require.Equal(t, before, n.manifest())
+}
+
+// A server that is reached by URL is wrapped like one that is started.
+func TestAServerThatIsReachedByURLIsWrapped(t *testing.T) {
+	n := newNotes(t)
+	served := httptest.NewServer(mcptest.Handler(n.dir, false))
+	t.Cleanup(func() { served.CloseClientConnections(); served.Close() })
+	t.Setenv("NOTES_TOKEN", mcptest.Token)
+	require.NoError(t, os.WriteFile(n.declarations, []byte(strings.Replace(mcptest.Declarations, "local: true", "", 1)), 0o600))
+	n.command = served.URL
+	before := n.manifest()
+	a := n.agent(nil, "--token", "env:NOTES_TOKEN", "--wait", "100ms")
+	require.Equal(t, "old", a.says("get_note", arguments{"id": "there"})["body"])
+	a.says("put_note", arguments{"id": "there", "body": "one"})
+	a.does("unwind_savepoint", arguments{"name": "half"})
+	half := n.manifest()
+	a.says("create_note", arguments{"title": "plan", "body": "two"})
+	a.does("unwind_rollback", arguments{"to": "half"})
+	require.Equal(t, half, n.manifest())
+	mail, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: "send_mail", Arguments: arguments{"text": "hello"}})
+	require.NoError(t, err)
+	require.Contains(t, textOf(mail), `"pending":true`, "what cannot be undone is asked about")
+	n.ok("reject", n.ids()[0], "s3", "--why", "not now")
+	n.until(n.ids()[0], func(s workflows.State) bool { return s.Steps[2].State == workflows.RolledBack })
+	n.fault(mcptest.Lose)
+	lost, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": "there", "body": "three"}})
+	require.NoError(t, err)
+	require.Contains(t, textOf(lost), "the answer of the server was lost")
+	n.fault("")
+	require.Equal(t, "unwound", a.does("unwind_abort", nil).Report.Status)
+	require.Equal(t, before, n.manifest())
+	require.NotContains(t, n.log.String(), mcptest.Token)
+
+	dead := n.do("mcp", "--wrap", n.command, "--name", "nobody")
+	require.Equal(t, statusFailed, dead.status)
+	require.Contains(t, dead.err, "--wrap: server nobody: initialize: ")
+	require.Contains(t, dead.err, "401 Unauthorized")
+}
+
+// says calls a tool of the wrapped server, which must succeed.
+func (a agent) says(tool string, in arguments) map[string]any {
+	a.Helper()
+	r, err := a.CallTool(a.Context(), &sdk.CallToolParams{Name: tool, Arguments: in})
+	require.NoError(a, err)
+	require.False(a, r.IsError, "%+v", r)
+	said, _ := r.StructuredContent.(map[string]any)
+	return said
 }

@@ -247,10 +247,14 @@ type MCPConfig struct {
 	Servers map[string]MCPServer `yaml:"servers"`
 }
 
-// MCPServer is a server of the Model Context Protocol. The worker starts it when a step first needs it.
+// MCPServer is a server of the Model Context Protocol. The worker starts it, or connects to it, when a step first needs it.
 type MCPServer struct {
-	// Command is a command line, run by sh -c, that serves over its standard streams. Required.
+	// Command is a command line, run by sh -c, that serves over its standard streams. Required, unless URL is given.
 	Command string `yaml:"command"`
+	// URL is where a server speaks streamable HTTP: https://host/mcp.
+	URL string `yaml:"url"`
+	// Token is the name of the secret (in Secrets) that each request to URL bears. Defaults to none.
+	Token string `yaml:"token"`
 	// Declarations is the absolute path of the file that says how its tools are undone (docs/mcp-proxy.md). Defaults to none: every
 	// tool is irreversible.
 	Declarations string `yaml:"declarations"`

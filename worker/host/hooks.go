@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/mcpserver"
 	"github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/activities/terraform"
 )
@@ -10,6 +11,7 @@ import (
 // it first in main and in TestMain: in a supervisor it never returns.
 func Hooks() {
 	container.Attend()
+	mcpserver.Attend()
 	sqlite.Attend()
 	terraform.Attend()
 }

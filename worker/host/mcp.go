@@ -25,9 +25,7 @@ func (c Config) checkMCP(bad func(field, format string, args ...any)) {
 		if err := mcpserver.CheckName(name); err != nil {
 			bad("mcp.servers", "%v", err)
 		}
-		if strings.TrimSpace(s.Command) == "" {
-			bad(field+".command", "it is empty; give the command line that starts the server")
-		}
+		c.checkMCPAddress(field, s, bad)
 		if s.Declarations != "" && !filepath.IsAbs(s.Declarations) {
 			bad(field+".declarations", "%q must be an absolute path", s.Declarations)
 		}
@@ -40,6 +38,26 @@ func (c Config) checkMCP(bad func(field, format string, args ...any)) {
 			if _, known := c.Secrets[secret]; !known {
 				bad(field+".secretEnvironment."+variable, "%q is not one of secrets", secret)
 			}
+		}
+	}
+}
+
+// checkMCPAddress checks how a server is started or reached.
+func (c Config) checkMCPAddress(field string, s MCPServer, bad func(field, format string, args ...any)) {
+	_, isKnown := c.Secrets[s.Token]
+	switch isStarted := strings.TrimSpace(s.Command) != ""; {
+	case isStarted == (s.URL != ""):
+		bad(field+".command", "give the command line that starts the server, or url, and not both")
+	case isStarted && s.Token != "":
+		bad(field+".token", "it is for url; a command gets secrets in its secretEnvironment")
+	case isStarted:
+	case len(s.Environment)+len(s.SecretEnvironment) > 0:
+		bad(field+".environment", "a server that is reached by url gets none from here; its secret is token")
+	case s.Token != "" && !isKnown:
+		bad(field+".token", "%q is not one of secrets", s.Token)
+	default:
+		if err := mcpserver.CheckURL(s.URL, s.Token != ""); err != nil {
+			bad(field+".url", "%v", err)
 		}
 	}
 }
@@ -59,7 +77,13 @@ func (c Config) openMCP(lookOnly bool) (activities.World, error) {
 			}
 			env[variable] = value
 		}
-		server := mcpserver.Server{Command: s.Command, Env: childenv.List(env)}
+		server := mcpserver.Server{Command: s.Command, URL: s.URL, Env: childenv.List(env)}
+		if s.Token != "" && !lookOnly {
+			var err error
+			if server.Token, err = secrets(c.Secrets).read(s.Token); err != nil {
+				return activities.World{}, fmt.Errorf("config: mcp.servers.%s.token: %w", name, err)
+			}
+		}
 		if s.Declarations != "" {
 			declared, err := mcpserver.ReadDeclarations(s.Declarations)
 			if err != nil {

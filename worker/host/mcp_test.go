@@ -56,12 +56,18 @@ func TestToolsOfAnMCPServerAreTakenBack(t *testing.T) {
 func TestAConfigOfMCPServersIsChecked(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		"mcp: {}":                             "worker.yaml:1: mcp.servers: name at least one server",
-		"mcp: {servers: {a: {}}}":             "mcp.servers.a.command: it is empty",
-		"mcp: {servers: {a.b: {command: x}}}": `mcp.servers: "a.b" must be a name of letters, digits, dashes and underscores`,
-		"mcp: {servers: {a: {command: x, declarations: y}}}":               `mcp.servers.a.declarations: "y" must be an absolute path`,
-		"mcp: {servers: {a: {command: x, environment: [UNWIND_NOWHERE]}}}": "mcp.servers.a.environment: the worker's environment has no UNWIND_NOWHERE",
-		"mcp: {servers: {a: {command: x, secretEnvironment: {KEY: K}}}}":   `mcp.servers.a.secretEnvironment.KEY: "K" is not one of secrets`,
+		"mcp: {}":                 "worker.yaml:1: mcp.servers: name at least one server",
+		"mcp: {servers: {a: {}}}": "mcp.servers.a.command: give the command line that starts the server, or url, and not both",
+		"mcp: {servers: {a: {command: x, url: https://h/mcp}}}":                   "mcp.servers.a.command: give the command line that starts the server, or url, and not both",
+		"mcp: {servers: {a: {command: x, token: K}}}":                             "mcp.servers.a.token: it is for url",
+		"mcp: {servers: {a: {url: h/mcp}}}":                                       "mcp.servers.a.url: give an address as in https://host/mcp",
+		"mcp: {servers: {a: {url: https://h/mcp, token: K}}}":                     `mcp.servers.a.token: "K" is not one of secrets`,
+		"mcp: {servers: {a: {url: https://h/mcp, environment: [PATH]}}}":          "mcp.servers.a.environment: a server that is reached by url gets none from here",
+		"secrets: {K: env:K}\nmcp: {servers: {a: {url: http://h/mcp, token: K}}}": "mcp.servers.a.url: the token would go to h in the clear; use https",
+		"mcp: {servers: {a.b: {command: x}}}":                                     `mcp.servers: "a.b" must be a name of letters, digits, dashes and underscores`,
+		"mcp: {servers: {a: {command: x, declarations: y}}}":                      `mcp.servers.a.declarations: "y" must be an absolute path`,
+		"mcp: {servers: {a: {command: x, environment: [UNWIND_NOWHERE]}}}":        "mcp.servers.a.environment: the worker's environment has no UNWIND_NOWHERE",
+		"mcp: {servers: {a: {command: x, secretEnvironment: {KEY: K}}}}":          `mcp.servers.a.secretEnvironment.KEY: "K" is not one of secrets`,
 	} {
 		c, err := readConfig(t, content+"\nhost: here\nstate: /nowhere\n")
 		require.NoError(t, err, content)
@@ -69,10 +75,12 @@ func TestAConfigOfMCPServersIsChecked(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorContains(t, c.Validate(), want, content)
 	}
-	c, err := readConfig(t, "secrets: {K: env:K}\nmcp: {servers: {a: {command: x, secretEnvironment: {KEY: K}}}}\nhost: here\nstate: /nowhere\n")
-	require.NoError(t, err)
-	c, err = c.WithDefaults()
-	require.NoError(t, err)
-	require.NoError(t, c.Validate())
-	require.NotContains(t, c.TaskSecrets(), "K", "no task can name what the worker hands to a server")
+	for _, server := range []string{"command: x, secretEnvironment: {KEY: K}", "url: https://h/mcp, token: K"} {
+		c, err := readConfig(t, "secrets: {K: env:K}\nmcp: {servers: {a: {"+server+"}}}\nhost: here\nstate: /nowhere\n")
+		require.NoError(t, err)
+		c, err = c.WithDefaults()
+		require.NoError(t, err)
+		require.NoError(t, c.Validate())
+		require.NotContains(t, c.TaskSecrets(), "K", "no task can name what the worker hands to a server")
+	}
 }

@@ -69,6 +69,9 @@ func (c Config) ownSecrets() []string {
 	if c.MCP != nil {
 		for _, server := range c.MCP.Servers {
 			own = slices.AppendSeq(own, maps.Values(server.SecretEnvironment))
+			if server.Token != "" {
+				own = append(own, server.Token)
+			}
 		}
 	}
 	if c.Webhook != nil && c.Webhook.Secret != "" {
