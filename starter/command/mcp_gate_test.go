@@ -122,7 +122,9 @@ func TestTheUserOfAClientDecides(t *testing.T) {
 			b := d.newAgentOf(protocol, &sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 				return said, nil
 			}}, "--elicit", "--wait", "100ms")
-			require.True(t, b.does("fake_set", in).Pending, "who decides nothing leaves it to others")
+			waits := b.does("fake_set", in)
+			require.True(t, waits.Pending, "who decides nothing leaves it to others")
+			require.Equal(t, "-x\n+y\n", waits.Steps[0].Gate.Change.Diff)
 			d.ok("reject", idIn(s), "s3", "--why", "nobody wants it")
 			d.until(idIn(s), func(s workflows.State) bool { return s.Steps[2].State == workflows.RolledBack })
 		})

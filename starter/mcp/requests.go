@@ -235,7 +235,9 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 		if err != nil {
 			return Outcome{}, err
 		}
-		answer = workflows.Answer{Request: about.Request, Pending: true}
+		if answer, err = of.Answer(ctx, about.Request); err != nil { // what was decided holds all the same
+			answer = workflows.Answer{Request: about.Request, Pending: true}
+		}
 	} else if answer, err = send(ctx, of, cmp.Or(on.Request, callID(call))); err != nil {
 		return Outcome{}, err
 	}

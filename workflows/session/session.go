@@ -135,8 +135,8 @@ func (s Session) Await(ctx context.Context, request string) (workflows.Answer, e
 	}
 }
 
-// refreshLimit is how long an answer waits to be told as it stands.
-const refreshLimit = 5 * time.Second
+// answerLimit is how long a worker may take to tell how a request stands.
+const answerLimit = 5 * time.Second
 
 // refresh tells the answer to a request that may have been made before as it stands now: the server keeps the first answer of a run, and
 // its steps may have been rolled back since. Where no worker says so, it stays as it is.
@@ -144,17 +144,22 @@ func (s Session) refresh(ctx context.Context, a workflows.Answer) workflows.Answ
 	if len(a.Steps) == 0 {
 		return a
 	}
-	limited, cancel := context.WithTimeout(ctx, refreshLimit)
-	defer cancel()
-	v, err := s.client.QueryWorkflow(limited, s.id, "", workflows.QueryAnswer, a.Request)
-	if err != nil {
-		return a
-	}
-	var now workflows.Answer
-	if err := v.Get(&now); err != nil || now.Forgotten {
+	now, err := s.Answer(ctx, a.Request)
+	if err != nil || now.Forgotten {
 		return a
 	}
 	return now
+}
+
+// Answer tells how a request stands now.
+func (s Session) Answer(ctx context.Context, request string) (now workflows.Answer, err error) {
+	limited, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	v, err := s.client.QueryWorkflow(limited, s.id, "", workflows.QueryAnswer, request)
+	if err != nil {
+		return now, s.explain(err)
+	}
+	return now, v.Get(&now)
 }
 
 // State returns the current state of the session.

@@ -35,6 +35,7 @@
 //	    with: {email: ada@example.com}
 //	    retry: {attempts: 5, backoff: 2s, max: 1m}
 //	    timeout: 30s                    # of one attempt
+//	    again: true                     # in a session: although a step that is done is for the same
 //	    undo: {within: 3h, attempts: 20, drift: ask}
 //	    savepoint: before-customer      # a name for the place just before this step
 //	  - id: welcome
