@@ -90,11 +90,11 @@ func (c Case) withDefaults() Case {
 	return c
 }
 
-// Main runs a test binary: its tests, or, in a process that Run has started, one call of one action. It returns the exit
-// status.
+// Main runs a test binary: its tests, whose exit status it returns; or, in a process that Run has started, one call of one action,
+// with which that process ends.
 func Main(m *testing.M, cases ...Case) int {
 	if order := os.Getenv(orderVariable); order != "" {
-		return runOrder(order, cases)
+		os.Exit(runOrder(order, cases)) // and not back to a TestMain that clears up what the tests still use
 	}
 	return testrun.RunWaiting(m)
 }
