@@ -98,6 +98,7 @@ type RollbackCarry struct {
 	Undone  []compensations.StepReport `json:"undone,omitempty"`
 	// To is the savepoint that it goes back to, Taken what it has taken back so far, Unfinished the steps that it has kept from ending.
 	To         string      `json:"to,omitempty"`
+	Branch     *Branch     `json:"branch,omitempty"`
 	Taken      []TakenStep `json:"taken,omitempty"`
 	Unfinished []string    `json:"unfinished,omitempty"`
 }
@@ -250,7 +251,8 @@ func (b *rollbacks) toCarry() []RollbackCarry {
 	for _, r := range b.due {
 		if r.step == nil || r.step.rollback == r { // otherwise another rollback has restarted the step
 			carries = append(carries, RollbackCarry{
-				Step: r.only, Cause: r.cause, Begun: r.begun, From: r.from, Request: r.request, Undone: r.undone, To: r.to, Taken: r.taken, Unfinished: r.unfinished,
+				Step: r.only, Cause: r.cause, Begun: r.begun, From: r.from, Request: r.request, Undone: r.undone, To: r.to, Branch: r.branch, Taken: r.taken,
+				Unfinished: r.unfinished,
 			})
 		}
 	}
@@ -260,7 +262,8 @@ func (b *rollbacks) toCarry() []RollbackCarry {
 func (b *rollbacks) resume(carries []RollbackCarry) {
 	for _, c := range carries {
 		r := &rollback{
-			cause: c.Cause, begun: c.Begun, from: c.From, only: c.Step, request: c.Request, undone: c.Undone, to: c.To, taken: c.Taken, unfinished: c.Unfinished,
+			cause: c.Cause, begun: c.Begun, from: c.From, only: c.Step, request: c.Request, undone: c.Undone, to: c.To, branch: c.Branch, taken: c.Taken,
+			unfinished: c.Unfinished,
 		}
 		if r.request == "" {
 			r.step = b.schedule.byID[c.Step]

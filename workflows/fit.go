@@ -70,6 +70,10 @@ func (c *Carry) shorten(n int) {
 	if c.Session != nil {
 		session := *c.Session
 		session.forgetSteps()
+		session.Notes = slices.Clone(session.Notes)
+		for i := range session.Notes {
+			session.Notes[i].Text = clip(session.Notes[i].Text, n)
+		}
 		if n <= maxName {
 			session.Answers = nil
 		}

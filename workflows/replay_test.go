@@ -201,6 +201,36 @@ var followUps = map[string]struct {
 			return s.ID()
 		},
 	},
+	"session-branches": {
+		func() *world { return &world{steps: chain("a")} },
+		func(l *live) string {
+			_, err := l.report()
+			require.NoError(l, err)
+			s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue}, json.RawMessage(sessionDocument))
+			require.NoError(l, err)
+			aside := func(id, name string) func() (workflows.Answer, error) {
+				return func() (workflows.Answer, error) {
+					return s.Rollback(l.Context(), id, workflows.SessionRollback{To: "start", Branch: &workflows.Branch{Name: name, Score: new(0.5)}})
+				}
+			}
+			for _, request := range []func() (workflows.Answer, error){
+				func() (workflows.Answer, error) { return s.Savepoint(l.Context(), "1", "start") },
+				func() (workflows.Answer, error) { return s.Step(l.Context(), "2", steps("x", "y").Steps...) },
+				aside("3", "first"),
+				func() (workflows.Answer, error) { return s.Step(l.Context(), "4", steps("z").Steps...) },
+				func() (workflows.Answer, error) { return s.Note(l.Context(), "5", "not better") },
+				aside("6", "second"),
+				func() (workflows.Answer, error) {
+					return s.Redo(l.Context(), "7", workflows.SessionRedo{Branch: "first"})
+				},
+				func() (workflows.Answer, error) { return s.Finish(l.Context(), "8") },
+			} {
+				_, err := request()
+				require.NoError(l, err)
+			}
+			return s.ID()
+		},
+	},
 	"session-context": {
 		func() *world { return &world{steps: chain("a")} },
 		func(l *live) string {

@@ -32,6 +32,11 @@ func (t *agentTask) completeReport(ctx workflow.Context, r *compensations.Report
 	r.Notes = append(r.Notes, t.notes...)
 	r.Notes = append(r.Notes, t.inbox.Ignored().Notes()...)
 	t.schedule.addToReport(r, cause == nil)
+	if t.session != nil {
+		for _, n := range t.session.notes {
+			r.Notes = append(r.Notes, n.String())
+		}
+	}
 	if t.session != nil && t.session.dropped > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d steps of the session that were rolled back, or done with notes, are not listed", t.session.dropped))
 	}

@@ -47,6 +47,7 @@ type rollback struct {
 	over    bool
 
 	to         string      // the savepoint that it goes back to
+	branch     *Branch     // what it takes back is kept under this name
 	taken      []TakenStep // what it has undone so far
 	unfinished []string    // the steps that it has canceled or left out
 }

@@ -39,6 +39,7 @@ type session struct {
 	first     json.RawMessage // the steps that it was opened with
 	redos     redos
 	contexts  []Context // the oldest first
+	notes     []Note    // the oldest first
 }
 
 // newSession makes the session of a document; nil if the document opens none.
@@ -357,6 +358,9 @@ func (t *agentTask) bearSavepoints() {
 
 // scope works out what a request to roll back undoes: everything from a sequence number on, or one step.
 func (t *agentTask) scope(r SessionRollback) (from int, only string, err error) {
+	if err := t.checkNewBranch(r); err != nil {
+		return 0, "", err
+	}
 	switch {
 	case (r.To == "") == (r.Step == ""):
 		return 0, "", refuseRequestf(BadRequest, "exactly one of to and step must be given")
@@ -453,6 +457,8 @@ type SessionView struct {
 	// Contexts are those that the agent has given, the oldest first. Since are the last steps on the ledger that came after the last one.
 	Contexts []Context `json:"contexts,omitempty"`
 	Since    []string  `json:"since,omitempty"`
+	// Notes are the last ones that the agent has made, the oldest first.
+	Notes []Note `json:"notes,omitempty"`
 	// TakenBack is what was rolled back and can be redone, the oldest first.
 	TakenBack []TakenBack `json:"takenBack,omitempty"`
 }

@@ -36,6 +36,7 @@ type SessionCarry struct {
 	Dropped int `json:"dropped,omitempty"`
 	// TakenBack is what can be redone, and Written are steps as they were written, by id. Released says that some are no longer kept.
 	Contexts  []Context                  `json:"contexts,omitempty"`
+	Notes     []Note                     `json:"notes,omitempty"`
 	TakenBack []TakenBack                `json:"takenBack,omitempty"`
 	Written   map[string]json.RawMessage `json:"written,omitempty"`
 	Released  bool                       `json:"released,omitempty"`
@@ -66,7 +67,7 @@ func (t *agentTask) carrySession(c *Carry) {
 	carried := &SessionCarry{
 		Document: s.document, Open: t.schedule.open, Places: s.places, Named: s.named, Used: s.used.bytes(), Dropped: s.dropped,
 		Savepoints: t.savepoints.places, Bare: t.savepoints.bare, Heard: t.executor.silence.heard, Asked: t.executor.silence.asked,
-		Contexts: s.contexts,
+		Contexts: s.contexts, Notes: s.notes,
 	}
 	c.Session = carried
 	for _, k := range a.kept {
@@ -151,7 +152,7 @@ func (t *agentTask) resumeSession(ctx workflow.Context, c Carry) {
 	}
 	s.named, s.used, s.dropped, s.outputs, s.answers.kept = carried.Named, idSetOf(carried.Used), carried.Dropped, carried.Outputs, carried.Answers
 	s.redos.resume(carried)
-	s.contexts = carried.Contexts
+	s.contexts, s.notes = carried.Contexts, carried.Notes
 	t.savepoints.places, t.savepoints.bare = carried.Savepoints, carried.Bare
 	t.beginSession(ctx)
 	t.schedule.open = carried.Open

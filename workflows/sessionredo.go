@@ -19,6 +19,11 @@ type TakenBack struct {
 	Request string `json:"request"`
 	To      string `json:"to,omitempty"`
 	Step    string `json:"step,omitempty"`
+	// Branch is the name that the rollback has given to it; nil for none. Chosen says that it was redone, at least in part.
+	Branch *Branch `json:"branch,omitempty"`
+	Chosen bool    `json:"chosen,omitempty"`
+	// Context is the last one that the agent had given in it.
+	Context *Context `json:"context,omitempty"`
 	// Steps are in the order in which they began. Those that had not begun are the last.
 	Steps []TakenStep `json:"steps"`
 }
@@ -70,20 +75,26 @@ func (d *redos) correct(id string, with json.RawMessage) {
 	}
 }
 
-// add remembers what a rollback has taken back. A step that was done again since an earlier one belongs to this one.
+// add remembers what a rollback has taken back. A step that was done again since an earlier one belongs to this one, and so does the rest
+// of a branch of the same name.
 func (d *redos) add(part TakenBack) {
 	isHere := map[string]bool{}
 	for _, s := range part.Steps {
 		isHere[s.ID] = true
 	}
 	var parts []TakenBack
-	for _, p := range append(d.parts, part) {
-		if p.Request != part.Request {
-			p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s TakenStep) bool { return isHere[s.ID] })
-		}
-		if len(p.Steps) > 0 {
+	for _, p := range d.parts {
+		p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s TakenStep) bool { return isHere[s.ID] })
+		switch {
+		case len(p.Steps) == 0:
+		case part.Branch != nil && p.Branch.isNamed(part.Branch.Name):
+			part.Steps = append(part.Steps, p.Steps...)
+		default:
 			parts = append(parts, p)
 		}
+	}
+	if len(part.Steps) > 0 {
+		parts = append(parts, part)
 	}
 	d.parts = parts
 }
@@ -97,7 +108,9 @@ func (r *rollback) take(undone []activities.Entry) {
 
 // keepTakenBack remembers what a rollback has taken back, once it is over, and forgets what the agent has given since.
 func (t *agentTask) keepTakenBack(r *rollback) {
-	part := TakenBack{Request: r.request, To: r.to, Step: r.only, Steps: slices.Clone(r.taken)}
+	part := TakenBack{
+		Request: r.request, To: r.to, Step: r.only, Branch: r.branch, Context: t.lastContextIn(r.from), Steps: slices.Clone(r.taken),
+	}
 	slices.SortFunc(part.Steps, func(a, b TakenStep) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, id := range r.unfinished {
 		isTaken := slices.ContainsFunc(part.Steps, func(s TakenStep) bool { return s.ID == id })
@@ -141,16 +154,16 @@ func (t *agentTask) takenBack() []TakenBack {
 // findTakenBack finds what a request redoes.
 func (t *agentTask) findTakenBack(r SessionRedo) (TakenBack, error) {
 	switch {
-	case r.To != "" && r.Step != "":
-		return TakenBack{}, refuseRequestf(BadRequest, "at most one of to and step can be given")
+	case r.isAmbiguous():
+		return TakenBack{}, refuseRequestf(BadRequest, "at most one of branch, to and step can be given")
 	case t.rollbacks.hasDue():
 		return TakenBack{}, refuseRequestf(SessionBusy, "a rollback is under way: wait for it, then redo it")
 	}
 	parts := t.takenBack()
 	var names []string
 	for _, part := range slices.Backward(parts) {
-		if r == (SessionRedo{Why: r.Why}) || part.To == r.To && part.Step == r.Step {
-			return part, nil
+		if part.isMeant(r) {
+			return part, t.checkBase(part)
 		}
 		names = append(names, part.name())
 		if slices.ContainsFunc(part.Steps, func(s TakenStep) bool { return s.ID == r.Step }) {
@@ -160,17 +173,38 @@ func (t *agentTask) findTakenBack(r SessionRedo) (TakenBack, error) {
 	why := "nothing was rolled back that is not done again"
 	switch {
 	case len(parts) > 0:
-		why = fmt.Sprintf("%s: no such rollback can be redone; there are %s", nameRollback(r.To, r.Step), listed(names))
+		why = fmt.Sprintf("the rollback %s cannot be redone; these can: %s", nameRollback(r.Branch, r.To, r.Step), listed(names))
 	case t.session.redos.released:
 		why = "what was rolled back is no longer kept; send the steps again"
 	}
 	return TakenBack{}, refuseRequestf(BadRequest, "%s", why)
 }
 
-func (p TakenBack) name() string { return nameRollback(p.To, p.Step) }
+// isMeant reports whether a request to redo names p.
+func (p TakenBack) isMeant(r SessionRedo) bool {
+	if r.Branch != "" {
+		return p.Branch.isNamed(r.Branch)
+	}
+	return r.To+r.Step == "" || p.To == r.To && p.Step == r.Step
+}
 
-func nameRollback(to, step string) string {
-	if to != "" {
+func (r SessionRedo) isAmbiguous() bool {
+	given := slices.DeleteFunc([]string{r.Branch, r.To, r.Step}, func(name string) bool { return name == "" })
+	return len(given) > 1
+}
+
+func (p TakenBack) name() string {
+	if p.Branch != nil {
+		return nameRollback(p.Branch.Name, "", "")
+	}
+	return nameRollback("", p.To, p.Step)
+}
+
+func nameRollback(branch, to, step string) string {
+	switch {
+	case branch != "":
+		return "of branch " + clip(branch, maxName)
+	case to != "":
 		return "to savepoint " + clip(to, maxName)
 	}
 	return "of step " + clip(step, maxName)
@@ -232,15 +266,15 @@ func (t *agentTask) checkNeeds(id string, written json.RawMessage, isHere map[st
 	return nil
 }
 
-// redo compiles what was taken back, and adds it as the next generation of its steps.
-func (t *agentTask) redo(ctx workflow.Context, r SessionRedo) (ids []string, err error) {
+// redo compiles what was taken back, and adds it as the next generation of its steps. Its agent is back at the context that it had there.
+func (t *agentTask) redo(ctx workflow.Context, q *request, r SessionRedo) error {
 	part, err := t.findTakenBack(r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	additions, err := t.additions(part)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	t.session.compiling++
 	defer func() { t.session.compiling-- }()
@@ -248,13 +282,13 @@ func (t *agentTask) redo(ctx workflow.Context, r SessionRedo) (ids []string, err
 	for _, a := range additions {
 		c, err := t.compileHere(ctx, "check the steps to redo", a)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		compiled = append(compiled, c)
 	}
 	// Meanwhile others may have been added or undone.
 	if err := t.checkTakes(); err != nil {
-		return nil, err
+		return err
 	}
 	again, err := t.findTakenBack(r)
 	if err == nil {
@@ -262,19 +296,23 @@ func (t *agentTask) redo(ctx workflow.Context, r SessionRedo) (ids []string, err
 	}
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case !slices.Equal(again.Steps, part.Steps):
-		return nil, refuseRequestf(SessionBusy, "another request has redone or rolled back some of it at the same time: send it again")
+		return refuseRequestf(SessionBusy, "another request has redone or rolled back some of it at the same time: send it again")
 	}
 	for _, c := range compiled {
 		if err := t.checkSavepoints(c.Steps); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, c := range compiled {
-		ids = append(ids, t.addAgain(part, c.Steps, r.Why)...)
+		q.steps = append(q.steps, t.addAgain(part, c.Steps, r.Why)...)
 	}
-	return ids, nil
+	t.session.redos.choose(part)
+	if part.Context != nil {
+		q.context = t.rememberContext(ctx, *part.Context, "")
+	}
+	return nil
 }
 
 // addAgain adds steps that were taken back to the schedule.

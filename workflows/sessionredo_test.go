@@ -188,7 +188,7 @@ func TestARedoThatIsWrongIsRefused(t *testing.T) {
 	r.script(
 		func() {
 			refusals["nothing was rolled back that is not done again"] = r.redo("1", workflows.SessionRedo{})
-			refusals["at most one of to and step can be given"] = r.redo("2", workflows.SessionRedo{To: "x", Step: "y"})
+			refusals["at most one of branch, to and step can be given"] = r.redo("2", workflows.SessionRedo{To: "x", Step: "y"})
 			r.update(workflows.UpdateStep, "3", steps(free("a", ""), `{"id": "b", "uses": "fake.do", "with": {"path": "/b"}, "needs": ["a"]}`, free("c", `, "savepoint": "third"`)))
 		},
 		func() { r.update(workflows.UpdateRollback, "4", workflows.SessionRollback{Step: "b"}) },
@@ -196,7 +196,7 @@ func TestARedoThatIsWrongIsRefused(t *testing.T) {
 		func() { r.update(workflows.UpdateRollback, "6", workflows.SessionRollback{Step: "a"}) },
 		func() {
 			refusals["step b needs step a, which is not done: redo that first, or send b again"] = r.redo("7", workflows.SessionRedo{Step: "b"})
-			refusals["of step x: no such rollback can be redone; there are of step a, to savepoint third, of step b"] = r.redo("8", workflows.SessionRedo{Step: "x"})
+			refusals["the rollback of step x cannot be redone; these can: of step a, to savepoint third, of step b"] = r.redo("8", workflows.SessionRedo{Step: "x"})
 			refusals["step: c was taken back by the rollback to savepoint third: redo that"] = r.redo("9", workflows.SessionRedo{Step: "c"})
 			r.update(workflows.UpdateStep, "10", steps(free("d", "")))
 		},

@@ -15,6 +15,7 @@ func (t *agentTask) sessionUpdates() []update {
 		{UpdateOpen, t.handleOpen, nothing},
 		{UpdateStep, t.handleStep, t.validateStep},
 		{UpdateSavepoint, t.handleSavepoint, t.validateSavepoint},
+		{UpdateNote, t.handleNote, t.validateNote},
 		{UpdateContext, t.handleContext, t.validateContext},
 		{UpdateRollback, t.handleRollback, t.validateRollback},
 		{UpdateRedo, t.handleRedo, t.validateRedo},
@@ -112,11 +113,15 @@ func (t *agentTask) handleRollback(ctx workflow.Context, r SessionRollback) (Ans
 		if r.To != "" {
 			text += " to savepoint " + r.To
 		}
+		if r.Branch != nil {
+			text += ", kept as branch " + r.Branch.Name
+		}
 		if r.Why != "" {
 			text += ": " + clip(r.Why, maxWhy)
 		}
 		q.rollback = &rollback{
 			cause: compensations.Cause{Kind: compensations.RolledBack, Step: only, Text: text}, begun: true, from: from, only: only, request: q.id, to: r.To,
+			branch: r.Branch,
 		}
 		q.context = t.contextOf(r.To)
 		t.rollbacks.ask(q.rollback)
@@ -133,10 +138,7 @@ func (t *agentTask) validateRollback(ctx workflow.Context, r SessionRollback) er
 }
 
 func (t *agentTask) handleRedo(ctx workflow.Context, r SessionRedo) (Answer, error) {
-	return t.serve(ctx, r, t.checkTakes, func(ctx workflow.Context, q *request) (err error) {
-		q.steps, err = t.redo(ctx, r)
-		return err
-	})
+	return t.serve(ctx, r, t.checkTakes, func(ctx workflow.Context, q *request) error { return t.redo(ctx, q, r) })
 }
 
 func (t *agentTask) validateRedo(ctx workflow.Context, r SessionRedo) error {

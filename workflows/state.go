@@ -156,7 +156,7 @@ func (t *agentTask) state(ctx workflow.Context) State {
 	if t.session != nil && t.phase != Compiling {
 		s.Session = &SessionView{
 			Open: t.schedule.open, Savepoints: t.savepoints.names(), Heard: t.executor.silence.heard, AgentGone: t.executor.silence.asked,
-			Contexts: t.session.contexts, Since: t.sinceContext(), TakenBack: t.takenBack(),
+			Contexts: t.session.contexts, Since: t.sinceContext(), Notes: t.session.notes, TakenBack: t.takenBack(),
 		}
 	}
 	if t.phase == Unwinding {

@@ -18,6 +18,8 @@ const (
 	UpdateStep = "step"
 	// UpdateSavepoint gives a name to the place behind all that is done: argument SavepointRequest.
 	UpdateSavepoint = "savepoint"
+	// UpdateNote notes something for people: argument NoteRequest. The state and the report of the session show the last ones.
+	UpdateNote = "note"
 	// UpdateContext remembers a context that the agent has given: argument Context.
 	UpdateContext = "context"
 	// UpdateRollback undoes a part: argument SessionRollback. It answers when that is undone, or waits for a person.
@@ -48,17 +50,26 @@ type SavepointRequest struct {
 	Context *Context `json:"context,omitempty"`
 }
 
+// NoteRequest is the argument of UpdateNote.
+type NoteRequest struct {
+	Text string `json:"text"`
+}
+
 // SessionRollback is the argument of UpdateRollback. Exactly one of To and Step is set.
 type SessionRollback struct {
 	// To is a savepoint: what was done since is undone.
 	To string `json:"to,omitempty"`
 	// Step is undone, with all that builds on it. One that is still running is canceled first.
 	Step string `json:"step,omitempty"`
-	Why  string `json:"why,omitempty"`
+	// Branch keeps what was done since To under a name, so that it can be compared with other branches, and redone.
+	Branch *Branch `json:"branch,omitempty"`
+	Why    string  `json:"why,omitempty"`
 }
 
-// SessionRedo is the argument of UpdateRedo. With neither To nor Step, it is the last rollback that was not redone.
+// SessionRedo is the argument of UpdateRedo. With none of Branch, To and Step, it is the last rollback that was not redone.
 type SessionRedo struct {
+	// Branch names what the rollback was kept as. Nothing else must stand that came after its savepoint.
+	Branch string `json:"branch,omitempty"`
 	// To names the rollback by its savepoint, Step by its step.
 	To   string `json:"to,omitempty"`
 	Step string `json:"step,omitempty"`

@@ -69,6 +69,20 @@ func (s Session) ContextOf(ctx context.Context, savepoint string) (c workflows.C
 	return view.Contexts[i], content, err
 }
 
+// ContextOfBranch returns the last context that was given in a branch.
+func (s Session) ContextOfBranch(ctx context.Context, branch string) (c workflows.Context, content []byte, err error) {
+	view, err := s.view(ctx)
+	if err != nil {
+		return c, nil, err
+	}
+	i := slices.IndexFunc(view.TakenBack, func(p workflows.TakenBack) bool { return p.Branch != nil && p.Branch.Name == branch })
+	if i < 0 || view.TakenBack[i].Context == nil {
+		return c, nil, Refusal{workflows.BadRequest, fmt.Sprintf("branch %q has no context, or is none that was put aside", branch)}
+	}
+	content, err = s.ReadContext(ctx, *view.TakenBack[i].Context)
+	return *view.TakenBack[i].Context, content, err
+}
+
 func (s Session) view(ctx context.Context) (workflows.SessionView, error) {
 	state, err := s.State(ctx)
 	if err != nil || state.Session == nil {

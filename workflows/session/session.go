@@ -104,6 +104,11 @@ func (s Session) Rollback(ctx context.Context, request string, r workflows.Sessi
 	return s.send(ctx, workflows.UpdateRollback, request, r)
 }
 
+// Note notes something for the people who look at the session.
+func (s Session) Note(ctx context.Context, request, text string) (workflows.Answer, error) {
+	return s.send(ctx, workflows.UpdateNote, request, workflows.NoteRequest{Text: text})
+}
+
 // Redo runs again what a rollback has taken back, and answers like Step.
 func (s Session) Redo(ctx context.Context, request string, r workflows.SessionRedo) (workflows.Answer, error) {
 	return s.send(ctx, workflows.UpdateRedo, request, r)

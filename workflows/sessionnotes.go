@@ -1,0 +1,56 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+)
+
+// Note is what the agent of a session has noted for the people who look at it.
+type Note struct {
+	Text string `json:"text"`
+	// After is the last step that was on the ledger; empty if there was none.
+	After string    `json:"after,omitempty"`
+	At    time.Time `json:"at"`
+}
+
+func (n Note) String() string {
+	if n.After == "" {
+		return "the agent noted: " + n.Text
+	}
+	return fmt.Sprintf("the agent noted after step %s: %s", n.After, n.Text)
+}
+
+// maxNotes is how many notes a session shows.
+const maxNotes = 100
+
+func (t *agentTask) handleNote(ctx workflow.Context, r NoteRequest) (Answer, error) {
+	return t.serve(ctx, r, t.checkTakes, func(ctx workflow.Context, _ *request) error {
+		n := Note{Text: r.Text, At: workflow.Now(ctx)}
+		if entries := t.saga.Entries(); len(entries) > 0 {
+			n.After = entries[len(entries)-1].Step
+		}
+		t.session.notes = append(t.session.notes, n)
+		if len(t.session.notes) > maxNotes {
+			t.session.notes = t.session.notes[1:]
+		}
+		return nil
+	})
+}
+
+func (t *agentTask) validateNote(ctx workflow.Context, r NoteRequest) error {
+	isKnown, err := t.checkRequest(ctx, r)
+	if isKnown || err != nil {
+		return err
+	}
+	return first(t.checkTakes, func() error {
+		switch {
+		case r.Text == "":
+			return refuseRequestf(BadRequest, "text: it is empty")
+		case len(r.Text) > maxWhy:
+			return refuseRequestf(BadRequest, "text: it has %d bytes, and can have %d; what is longer can be a context", len(r.Text), maxWhy)
+		}
+		return nil
+	})
+}
