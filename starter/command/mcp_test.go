@@ -236,7 +236,22 @@ func TestTwoClientsShareASession(t *testing.T) {
 	require.Equal(t, "more", b.does("context", arguments{"session": s}).Context.Content)
 	require.Equal(t, "what I know", b.does("context", arguments{"session": s, "savepoint": "known"}).Context.Content)
 	require.Equal(t, "BadRequest", b.isRefused("context", arguments{"session": s, "savepoint": "other"}).Type)
-	b.does("abort", arguments{"session": s, "why": "it was a try"})
+
+	a.does("fake_set", arguments{"session": s, "id": "other", "with": set("b", "w")})
+	a.does("rollback", arguments{"session": s, "to": "known", "branch": "first", "score": 0.4, "note": "a guess"})
+	branches := b.does("status", arguments{"session": s}).Branches
+	require.Equal(t, []mcp.Branch{{
+		Name: "first", Savepoint: "known", Score: new(0.4), Note: "a guess", Steps: []string{"other"},
+		Context: &mcp.Context{Name: "later", Digest: "sha256:" + fmt.Sprintf("%x", sha256.Sum256([]byte("more"))), Size: 4},
+	}}, branches)
+	require.Equal(t, "more", b.does("context", arguments{"session": s, "branch": "first"}).Context.Content)
+	require.Equal(t, mcp.BadParameter, b.isRefused("context", arguments{"session": s, "branch": "first", "savepoint": "known"}).Type)
+	require.Equal(t, mcp.BadParameter, b.isRefused("rollback", arguments{"session": s, "to": "known", "score": 1}).Type)
+	require.Equal(t, "BadRequest", b.isRefused("redo", arguments{"session": s, "branch": "second"}).Type)
+	b.does("note", arguments{"session": s, "text": "the first after all"})
+	require.Equal(t, 4, b.does("redo", arguments{"session": s, "branch": "first"}).Context.Size)
+	require.Equal(t, "w", d.world.get("b"))
+	require.Equal(t, []string{"the agent noted after step s2: the first after all"}, b.does("abort", arguments{"session": s, "why": "it was a try"}).Report.Notes)
 	require.Equal(t, []string{"", ""}, []string{d.world.get("a"), d.world.get("b")})
 	require.Contains(t, a.isRefused("fake_set", arguments{"session": s, "with": set("a", "x")}).Text, "it has ended")
 }

@@ -32,10 +32,11 @@ Give --request to make a command safe to repeat: a request with the id of an ear
   starter session savepoint build-7 before-tests
   starter session rollback build-7 --to before-tests
   starter session redo build-7
+  starter session note build-7 "The parser was the hard part."
   starter session finish build-7`,
 	}
 	c.AddCommand(
-		p.openSessionCommand(), p.addStepsCommand(), p.savepointCommand(), p.rollbackSessionCommand(), p.redoSessionCommand(), p.keepContextCommand(), p.sessionContextCommand(), p.awaitSessionCommand(),
+		p.openSessionCommand(), p.addStepsCommand(), p.savepointCommand(), p.noteCommand(), p.rollbackSessionCommand(), p.redoSessionCommand(), p.keepContextCommand(), p.sessionContextCommand(), p.awaitSessionCommand(),
 		p.finishSessionCommand(), p.abortSessionCommand(),
 	)
 	return c
@@ -130,9 +131,27 @@ func (p *program) savepointCommand() *cobra.Command {
 	return c
 }
 
+func (p *program) noteCommand() *cobra.Command {
+	var request string
+	c := &cobra.Command{
+		Use:   "note ID TEXT",
+		Short: "Note something for the people who look at the session",
+		Args:  exactArguments("ID", "TEXT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+				return s.Note(ctx, request, args[1])
+			})(cmd, args)
+		},
+	}
+	addRequestTo(c, &request)
+	return c
+}
+
 func (p *program) rollbackSessionCommand() *cobra.Command {
 	var request string
 	var r workflows.SessionRollback
+	var branch workflows.Branch
+	var score float64
 	c := &cobra.Command{
 		Use:   "rollback ID",
 		Short: "Undo everything since a savepoint, or a step and what builds on it",
@@ -143,10 +162,23 @@ func (p *program) rollbackSessionCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
-			return s.Rollback(ctx, request, r)
-		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch isScored := cmd.Flags().Changed("score"); {
+			case branch.Name == "" && (isScored || branch.Note != ""):
+				return usage.Errorf("--score and --note are about a branch: give --branch as well")
+			case branch.Name != "":
+				if r.Branch = &branch; isScored {
+					branch.Score = &score
+				}
+			}
+			return p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+				return s.Rollback(ctx, request, r)
+			})(cmd, args)
+		},
 	}
+	c.Flags().StringVar(&branch.Name, "branch", "", "keep what is undone as a branch of this `name`, for redo --branch")
+	c.Flags().Float64Var(&score, "score", 0, "how good the branch is, to compare it")
+	c.Flags().StringVar(&branch.Note, "note", "", "what there is to know of the branch")
 	c.Flags().StringVar(&r.To, "to", "", "`savepoint` to go back to")
 	c.Flags().StringVar(&r.Step, "step", "", "`step` to undo")
 	c.Flags().StringVar(&r.Why, "why", "", "`reason`, kept in the report")
@@ -162,8 +194,8 @@ func (p *program) redoSessionCommand() *cobra.Command {
 		Short: "Run again what a rollback has undone: by default the last one that was not redone",
 		Args:  exactArguments("ID"),
 		PreRunE: func(*cobra.Command, []string) error {
-			if r.To != "" && r.Step != "" {
-				return usage.Errorf("give --to or --step, and not both")
+			if r.To != "" && r.Step != "" || r.Branch != "" && r.To+r.Step != "" {
+				return usage.Errorf("give one of --branch, --to and --step")
 			}
 			return nil
 		},
@@ -171,6 +203,7 @@ func (p *program) redoSessionCommand() *cobra.Command {
 			return s.Redo(ctx, request, r)
 		}),
 	}
+	c.Flags().StringVar(&r.Branch, "branch", "", "`branch` that the rollback was kept as")
 	c.Flags().StringVar(&r.To, "to", "", "`savepoint` of the rollback")
 	c.Flags().StringVar(&r.Step, "step", "", "`step` of the rollback")
 	c.Flags().StringVar(&r.Why, "why", "", "`reason`, kept in the report")

@@ -45,7 +45,35 @@ func TestASessionFromTheCommandLine(t *testing.T) {
 	require.Equal(t, statusUsage, none.status)
 	require.Contains(t, none.err, "nothing was rolled back that is not done again")
 	require.Equal(t, statusUsage, d.do("session", "redo", id, "--to", "half", "--step", "s1").status)
+
+	aside := answer(typed{out: d.ok("session", "rollback", id, "--to", "half", "--branch", "first", "--score", "0.4", "--note", "y was a guess")})
+	require.Len(t, aside.Undone, 2)
+	d.ok("session", "step", id, d.file("{uses: fake.set, with: {key: a, value: v}}"))
+	d.ok("session", "note", id, "The second is better.")
+	busy := d.do("session", "redo", id, "--branch", "first")
+	require.Equal(t, statusUsage, busy.status)
+	require.Contains(t, busy.err, "SessionBusy: branch first begins at savepoint half, and s5 came after that")
+	d.ok("session", "rollback", id, "--to", "half", "--branch", "second", "--score", "0.9")
+	shown := d.ok("show", id)
+	require.Contains(t, shown, "branch first, from savepoint half, score 0.4: 2 steps: y was a guess")
+	require.Contains(t, shown, "branch second, from savepoint half, score 0.9: 1 step")
+	require.Contains(t, shown, "the agent noted after step s5: The second is better.")
+	d.ok("session", "redo", id, "--branch", "second")
+	require.Equal(t, []string{"v", ""}, []string{d.world.get("a"), d.world.get("b")})
+	for text, args := range map[string][]string{
+		"give one of --branch, --to and --step":      {"redo", id, "--to", "half", "--branch", "first"},
+		"--score and --note are about a branch":      {"rollback", id, "--to", "half", "--score", "1"},
+		"branch: give to as well":                    {"rollback", id, "--step", "s5", "--branch", "x"},
+		"give --savepoint or --branch, and not both": {"context", id, "--savepoint", "half", "--branch", "first"},
+		`branch "first" has no context`:              {"context", id, "--branch", "first"},
+		"TEXT is empty":                              {"note", id, ""},
+	} {
+		wrong := d.do(append([]string{"session"}, args...)...)
+		require.Equal(t, statusUsage, wrong.status, args)
+		require.Contains(t, wrong.err, text)
+	}
 	end := answer(typed{out: d.ok("session", "finish", id)})
+	require.Equal(t, []string{"the agent noted after step s5: The second is better."}, end.Report.Notes)
 	require.Equal(t, compensations.Committed, end.Report.Status)
 	late := d.do("session", "abort", id)
 	require.Equal(t, statusUsage, late.status)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
@@ -48,7 +49,7 @@ type standing struct {
 }
 
 func (p *program) sessionContextCommand() *cobra.Command {
-	var savepoint, file string
+	var savepoint, branch, file string
 	c := &cobra.Command{
 		Use:   "context ID",
 		Short: "Print what the agent has given last, and the steps since",
@@ -57,9 +58,14 @@ func (p *program) sessionContextCommand() *cobra.Command {
 			of := session.Attach(c, args[0])
 			var told standing
 			var content []byte
-			if savepoint != "" {
+			switch {
+			case savepoint != "" && branch != "":
+				return usage.Errorf("give --savepoint or --branch, and not both")
+			case savepoint != "":
 				told.Context, content, err = of.ContextOf(ctx, savepoint)
-			} else {
+			case branch != "":
+				told.Context, content, err = of.ContextOfBranch(ctx, branch)
+			default:
 				told.Context, content, told.Since, err = of.LastContext(ctx)
 			}
 			if err != nil {
@@ -84,6 +90,7 @@ func (p *program) sessionContextCommand() *cobra.Command {
 		}),
 	}
 	c.Flags().StringVar(&savepoint, "savepoint", "", "the one of this `savepoint` instead")
+	c.Flags().StringVar(&branch, "branch", "", "the last one of this `branch` instead")
 	c.Flags().StringVar(&file, "file", "", "write it to this `file`, with mode 0600, instead of printing it")
 	return c
 }

@@ -19,6 +19,7 @@ type keepContextInput struct {
 type contextInput struct {
 	ofSession
 	Savepoint string `json:"savepoint,omitempty" jsonschema:"the one that was kept with this savepoint. Defaults to the last one of what was not undone"`
+	Branch    string `json:"branch,omitempty" jsonschema:"the last one that was kept in this branch; instead of savepoint"`
 }
 
 func (s *Server) addContextTools() {
@@ -37,7 +38,7 @@ func keepContextTool() *sdk.Tool {
 func contextTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "context", Title: "Where you stand",
-		Description: "Returns the text that keep_context has kept last, and the steps that were done since. With savepoint: what was kept there.",
+		Description: "Returns the text that keep_context has kept last, and the steps that were done since. With savepoint or branch: what was kept there.",
 		Annotations: reads(),
 	}
 }
@@ -78,9 +79,14 @@ func (s *Server) context(ctx context.Context, _ *sdk.CallToolRequest, in context
 	var c workflows.Context
 	var content []byte
 	var since []string
-	if in.Savepoint != "" {
+	switch {
+	case in.Savepoint != "" && in.Branch != "":
+		err = Problem{BadParameter, "give savepoint or branch, and not both"}
+	case in.Savepoint != "":
 		c, content, err = of.ContextOf(ctx, in.Savepoint)
-	} else {
+	case in.Branch != "":
+		c, content, err = of.ContextOfBranch(ctx, in.Branch)
+	default:
 		c, content, since, err = of.LastContext(ctx)
 	}
 	if err != nil {

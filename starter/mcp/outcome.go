@@ -26,6 +26,7 @@ type Outcome struct {
 	Undone     []Undone `json:"undone,omitempty" jsonschema:"what became of the steps that were undone"`
 	Waiting    []Undone `json:"waiting,omitempty" jsonschema:"undos that wait for a person"`
 	Savepoints []string `json:"savepoints,omitempty" jsonschema:"where rollback can go back to"`
+	Branches   []Branch `json:"branches,omitempty" jsonschema:"attempts that were put aside by a rollback with a branch, the oldest first"`
 	Report     *Report  `json:"report,omitempty" jsonschema:"what became of the session at its end"`
 	Forgotten  bool     `json:"forgotten,omitempty" jsonschema:"the request was carried out so long ago that its answer is no longer kept"`
 	Error      *Problem `json:"error,omitempty" jsonschema:"the call was refused and nothing was touched"`

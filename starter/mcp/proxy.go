@@ -57,6 +57,7 @@ func NewProxy(c Config, w Wrapped, log io.Writer) (*Proxy, error) {
 	addOwn(p, savepointTool(), p.savepoint)
 	addOwn(p, rollbackTool(), p.rollback)
 	addOwn(p, redoTool(), p.redo)
+	addOwn(p, noteTool(), p.note)
 	addOwn(p, keepContextTool(), p.keepContext)
 	addOwn(p, contextTool(), p.context)
 	addOwn(p, resolveTool(), p.resolveCall)

@@ -123,7 +123,7 @@ func (s *Server) outcomeOfState(state workflows.State) Outcome {
 		o.Steps = append(o.Steps, step)
 	}
 	if state.Session != nil {
-		o.Savepoints = state.Session.Savepoints
+		o.Savepoints, o.Branches = state.Session.Savepoints, branchesOf(state.Session)
 	}
 	if state.Report != nil {
 		o.Report = reportOf(state.Report)

@@ -11,22 +11,23 @@ import (
 
 type redoInput struct {
 	onSession
-	To   string `json:"to,omitempty" jsonschema:"savepoint of the rollback to redo. Defaults to the last rollback that was not redone"`
-	Step string `json:"step,omitempty" jsonschema:"step of the rollback to redo; instead of to"`
-	Why  string `json:"why,omitempty" jsonschema:"reason, kept in the report"`
+	Branch string `json:"branch,omitempty" jsonschema:"branch to choose. Roll back first what was done since its savepoint"`
+	To     string `json:"to,omitempty" jsonschema:"savepoint of the rollback to redo. Defaults to the last rollback that was not redone"`
+	Step   string `json:"step,omitempty" jsonschema:"step of the rollback to redo; instead of to"`
+	Why    string `json:"why,omitempty" jsonschema:"reason, kept in the report"`
 }
 
 func redoTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "redo", Title: "Do again what was rolled back",
 		Description: "Runs the steps that a rollback has undone once more, under their ids: they are checked and approved anew, and return new outputs. " +
-			"Without to and step, of the last rollback that was not redone.",
+			"Without branch, to and step, those of the last rollback that was not redone.",
 		Annotations: changes(destructive, notIdempotent),
 	}
 }
 
 func (s *Server) redo(ctx context.Context, call *sdk.CallToolRequest, in redoInput) (Outcome, error) {
 	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
-		return of.Redo(ctx, request, workflows.SessionRedo{To: in.To, Step: in.Step, Why: in.Why})
+		return of.Redo(ctx, request, workflows.SessionRedo{Branch: in.Branch, To: in.To, Step: in.Step, Why: in.Why})
 	})
 }

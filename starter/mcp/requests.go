@@ -49,6 +49,15 @@ type rollbackInput struct {
 	To   string `json:"to,omitempty" jsonschema:"savepoint: everything since is undone"`
 	Step string `json:"step,omitempty" jsonschema:"step that is undone, with all that builds on it; instead of to"`
 	Why  string `json:"why,omitempty" jsonschema:"reason, kept in the report"`
+
+	Branch string   `json:"branch,omitempty" jsonschema:"keeps what is undone since a savepoint under this name: status lists the branches, and redo with a branch does it again"`
+	Score  *float64 `json:"score,omitempty" jsonschema:"how good the branch is, to compare it with others"`
+	Note   string   `json:"note,omitempty" jsonschema:"what there is to know of the branch"`
+}
+
+type noteInput struct {
+	onSession
+	Text string `json:"text" jsonschema:"what people should know, such as why you do what comes next: at most 1000 bytes"`
 }
 
 type abortInput struct {
@@ -69,6 +78,7 @@ func (s *Server) addSessionTools() {
 	addTool(s, savepointTool(), s.savepoint)
 	addTool(s, rollbackTool(), s.rollback)
 	addTool(s, redoTool(), s.redo)
+	addTool(s, noteTool(), s.note)
 	s.addContextTools()
 	addTool(s, resolveTool(), s.resolve)
 	addTool(s, finishTool(), s.finish)
@@ -92,6 +102,14 @@ func rollbackTool() *sdk.Tool {
 	}
 }
 
+func noteTool() *sdk.Tool {
+	return &sdk.Tool{
+		Name: "note", Title: "Note something for people",
+		Description: "Notes something for the people who look at the session, now or in its report. It is visible in the history.",
+		Annotations: changes(additive, notIdempotent),
+	}
+}
+
 func finishTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "finish", Title: "Keep what was done",
@@ -111,6 +129,12 @@ func abortTool() *sdk.Tool {
 func (s *Server) savepoint(ctx context.Context, call *sdk.CallToolRequest, in savepointInput) (Outcome, error) {
 	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
 		return of.Savepoint(ctx, request, in.Name)
+	})
+}
+
+func (s *Server) note(ctx context.Context, call *sdk.CallToolRequest, in noteInput) (Outcome, error) {
+	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+		return of.Note(ctx, request, in.Text)
 	})
 }
 
@@ -204,8 +228,12 @@ func (s *Server) rollback(ctx context.Context, call *sdk.CallToolRequest, in rol
 	if (in.To == "") == (in.Step == "") {
 		return Outcome{}, Problem{BadParameter, "give to (a savepoint) or step (a step's id), and not both"}
 	}
+	branch, err := in.branch()
+	if err != nil {
+		return Outcome{}, err
+	}
 	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
-		return of.Rollback(ctx, request, workflows.SessionRollback{To: in.To, Step: in.Step, Why: in.Why})
+		return of.Rollback(ctx, request, workflows.SessionRollback{To: in.To, Step: in.Step, Branch: branch, Why: in.Why})
 	})
 }
 

@@ -69,6 +69,9 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 		fmt.Fprintln(w)
 		writeSteps(w, s)
 	}
+	if s.Session != nil && s.Phase != workflows.Closed { // then the report has them
+		writeSession(w, *s.Session)
+	}
 	for _, g := range s.Gates {
 		fmt.Fprintln(w)
 		Gate(w, g)
@@ -95,6 +98,28 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 		if s.Phase != workflows.Closed { // then it is a note of the report
 			fmt.Fprintf(w, "ignored signal: %s\n", terminal.OneLine(why))
 		}
+	}
+}
+
+// writeSession writes what the agent of a session has put aside, and what it has noted.
+func writeSession(w io.Writer, v workflows.SessionView) {
+	for _, part := range v.TakenBack {
+		b := part.Branch
+		if b == nil {
+			continue
+		}
+		fmt.Fprintf(w, "branch %s, from savepoint %s", b.Name, part.To)
+		if b.Score != nil {
+			fmt.Fprintf(w, ", score %v", *b.Score)
+		}
+		fmt.Fprintf(w, ": %s", terminal.Plural(len(part.Steps), "step"))
+		if b.Note != "" {
+			fmt.Fprintf(w, ": %s", terminal.OneLine(b.Note))
+		}
+		fmt.Fprintln(w)
+	}
+	for _, n := range v.Notes {
+		fmt.Fprintln(w, terminal.OneLine(n.String()))
 	}
 }
 
