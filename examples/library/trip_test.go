@@ -45,14 +45,15 @@ booked: ["flight to Rome" "hotel in Rome"]
 `, out.String())
 }
 
-// The ledger of a terminated run is in its history, and another workflow unwinds it.
-func TestATripThatWasTerminatedIsUnwoundByAnother(t *testing.T) {
+// The recipe of package compensations: the ledger of a terminated run is in its history, with what it was handed by the run before, and
+// another workflow undoes what is left. Insurance was committed by the first run, and stays.
+func TestATripThatWasTerminatedIsUndoneByAnother(t *testing.T) {
 	c, agency, booked := servertest.Client(t), &Agency{}, make(chan struct{})
 	w := worker.New(c, t.Name(), worker.Options{})
-	w.RegisterWorkflow(Trip)
-	w.RegisterWorkflow(unwindOther)
+	w.RegisterWorkflow(tripInLegs)
+	w.RegisterWorkflow(undoLeft)
 	for name, fn := range map[string]any{
-		"hotel.book": agency.BookHotel, "hotel.cancel": agency.Cancel, "flight.cancel": agency.Cancel,
+		"insurance.buy": agency.BookHotel, "insurance.cancel": agency.Cancel, "hotel.book": agency.BookHotel, "hotel.cancel": agency.Cancel, "flight.cancel": agency.Cancel,
 		"flight.book": func(ctx context.Context, b Booking) error {
 			err := agency.BookFlight(ctx, b)
 			close(booked)
@@ -65,32 +66,61 @@ func TestATripThatWasTerminatedIsUnwoundByAnother(t *testing.T) {
 	require.NoError(t, w.Start())
 	defer w.Stop()
 
-	options := client.StartWorkflowOptions{TaskQueue: t.Name()}
-	trip, err := c.ExecuteWorkflow(t.Context(), options, Trip, "Rome")
+	options := client.StartWorkflowOptions{TaskQueue: t.Name(), ID: t.Name()}
+	_, err := c.ExecuteWorkflow(t.Context(), options, tripInLegs, compensations.Carry{})
 	require.NoError(t, err)
 	<-booked
-	require.NoError(t, c.TerminateWorkflow(t.Context(), trip.GetID(), trip.GetRunID(), "a test"))
-	require.Equal(t, []string{"flight to Rome", "hotel in Rome"}, agency.Bookings())
+	require.NoError(t, c.TerminateWorkflow(t.Context(), t.Name(), "", "a test"))
+	require.Equal(t, []string{"flight to Rome", "hotel in Rome", "hotel in insurance"}, agency.Bookings())
 
-	entries, err := activities.EntriesIn(events(t, c, trip), converter.GetDefaultDataConverter())
+	last, dc := events(t, c, t.Name()), converter.GetDefaultDataConverter()
+	began := last[0].GetWorkflowExecutionStartedEventAttributes()
+	var handed compensations.Carry
+	require.NoError(t, dc.FromPayloads(began.GetInput(), &handed))
+	trace, err := activities.TraceOf(last, dc)
 	require.NoError(t, err)
-	other, err := c.ExecuteWorkflow(t.Context(), options, unwindOther, entries)
+	undo, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: t.Name()}, undoLeft, began.GetFirstExecutionRunId(), handed.After(trace))
 	require.NoError(t, err)
 	var report compensations.Report
-	require.NoError(t, other.Get(t.Context(), &report))
+	require.NoError(t, undo.Get(t.Context(), &report))
 	require.Equal(t, compensations.Unwound, report.Status)
-	require.Empty(t, agency.Bookings())
+	require.Equal(t, []string{"hotel", "flight"}, []string{report.Steps[0].Step, report.Steps[1].Step})
+	require.Len(t, report.Steps, 2)
+	require.Equal(t, []string{"hotel in insurance"}, agency.Bookings())
 }
 
-// unwindOther undoes what another run has left.
-func unwindOther(ctx workflow.Context, entries []activities.Entry) (compensations.Report, error) {
-	saga := compensations.New(ctx, compensations.Options{})
-	saga.Adopt(entries)
+// tripInLegs books each part in a run of its own. The insurance is bought for good.
+func tripInLegs(ctx workflow.Context, handed compensations.Carry) error {
+	forward := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+	saga := compensations.Resume(ctx, compensations.Options{Identity: workflow.GetInfo(ctx).FirstRunID}, handed)
+	if saga.Last() > 0 {
+		flight := saga.Register(ctx, compensations.Step{ID: "flight", Action: "flight.book", Undo: "flight.cancel", Needs: []string{"hotel"}})
+		return workflow.ExecuteActivity(forward, "flight.book", booking(ctx, flight, "Rome")).Get(ctx, nil)
+	}
+	insurance := saga.Register(ctx, compensations.Step{ID: "insurance", Action: "insurance.buy", Undo: "insurance.cancel"})
+	if err := workflow.ExecuteActivity(forward, "insurance.buy", booking(ctx, insurance, "insurance")).Get(ctx, nil); err != nil {
+		return err
+	}
+	saga.CommitEntries(isInsurance)
+	hotel := saga.Register(ctx, compensations.Step{ID: "hotel", Action: "hotel.book", Undo: "hotel.cancel"})
+	if err := workflow.ExecuteActivity(forward, "hotel.book", booking(ctx, hotel, "Rome")).Get(ctx, nil); err != nil {
+		return err
+	}
+	return workflow.NewContinueAsNewError(ctx, tripInLegs, saga.Carry())
+}
+
+func isInsurance(e activities.Entry) bool { return e.Step == "insurance" }
+
+// undoLeft undoes what another run has left.
+func undoLeft(ctx workflow.Context, firstRunID string, left compensations.Carry) (compensations.Report, error) {
+	saga := compensations.Resume(ctx, compensations.Options{Identity: firstRunID, Undo: activities.UndoPolicy{Attempt: time.Minute, Within: time.Hour}}, left)
+	saga.CommitEntries(isInsurance)
 	return saga.Unwind(ctx, compensations.Cause{Kind: compensations.Failure, Text: "the run was terminated"}), nil
 }
 
-func events(t *testing.T, c client.Client, run client.WorkflowRun) (events []*historypb.HistoryEvent) {
-	history := c.GetWorkflowHistory(t.Context(), run.GetID(), run.GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+// events are those of the last run of a workflow.
+func events(t *testing.T, c client.Client, id string) (events []*historypb.HistoryEvent) {
+	history := c.GetWorkflowHistory(t.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		e, err := history.Next()
 		require.NoError(t, err)
