@@ -51,3 +51,19 @@ func TestATaskGetsNoSecretOfTheWorkersOwnAndASecretIsMaskedInEveryCall(t *testin
 	require.NoError(t, f.Client.CancelWorkflow(t.Context(), next, ""))
 	require.Error(t, f.Client.GetWorkflow(t.Context(), next, "").Get(t.Context(), nil))
 }
+
+// Whatever the worker uses itself is out of its tasks' reach.
+func TestNoTaskCanNameWhatTheWorkerUses(t *testing.T) {
+	for name, c := range map[string]host.Config{
+		"stripe":   {Stripe: &host.StripeConfig{Key: "OWN"}},
+		"postgres": {Postgres: &host.PostgresConfig{Databases: map[string]host.PostgresDatabase{"main": {DSN: "OWN"}}}},
+		"redis":    {Redis: &host.RedisConfig{Databases: map[string]host.RedisDatabase{"main": {URL: "OWN"}}}},
+		"etcd":     {Etcd: &host.EtcdConfig{Databases: map[string]host.EtcdDatabase{"main": {User: "me", Password: "OWN"}}}},
+		"mcp":      {MCP: &host.MCPConfig{Servers: map[string]host.MCPServer{"main": {SecretEnvironment: map[string]string{"KEY": "OWN"}}}}},
+		"mcp url":  {MCP: &host.MCPConfig{Servers: map[string]host.MCPServer{"main": {URL: "https://example.com", Token: "OWN"}}}},
+		"webhook":  {Webhook: &host.WebhookConfig{URL: "https://example.com", Secret: "OWN"}},
+	} {
+		c.Secrets = map[string]string{"OWN": "env:OWN", "TASKS": "env:TASKS"}
+		require.Equal(t, []string{"TASKS"}, c.TaskSecrets(), name)
+	}
+}
