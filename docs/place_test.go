@@ -90,6 +90,7 @@ func newPlace(t *testing.T) *place {
 	p.write("run/secrets/mail", "a token for mail")
 	p.write("run/secrets/cloud", "a key of the cloud")
 	p.write("run/secrets/deploy", "a token to deploy")
+	database.Exec(t, database.Admin("postgres"), "ALTER ROLE "+postgrestest.Role+" CREATEDB") // for a checkpoint
 	p.write("run/secrets/shop", database.DSN(database.Database(t, shop...)))
 	p.startCache()
 	p.startSettings()

@@ -41,6 +41,11 @@ type connection struct {
 
 // connect opens a connection. Its errors name no part of the connection string.
 func (w *world) connect(ctx context.Context, name, application string) (*connection, error) {
+	return w.connectTo(ctx, name, application, "")
+}
+
+// connectTo connects to another database of the same server, unless its name is empty.
+func (w *world) connectTo(ctx context.Context, name, application, other string) (*connection, error) {
 	d, known := w.Databases[name]
 	if !known {
 		return nil, w.unknownDatabase(name)
@@ -55,6 +60,9 @@ func (w *world) connect(ctx context.Context, name, application string) (*connect
 	}
 	activities.MaskerFrom(ctx).Add(dsn)
 	activities.MaskerFrom(ctx).Add(config.Password)
+	if other != "" {
+		config.Database = other
+	}
 	config.ConnectTimeout = connectLimit
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.RuntimeParams["application_name"] = application

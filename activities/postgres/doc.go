@@ -1,4 +1,5 @@
-// Package postgres is the world of PostgreSQL databases: postgres.exec changes rows, postgres.query reads them.
+// Package postgres is the world of PostgreSQL databases: postgres.exec changes rows, postgres.query reads them, postgres.checkpoint
+// keeps a whole database.
 //
 // # How a change is undone
 //
@@ -22,6 +23,12 @@
 //
 // A step with undo statements of its author is not captured. They are tried before the commit, with the schema and the contents of all that they
 // touch compared (declared.go), and again when they run (takeback.go).
+//
+// # Checkpoints of a whole database
+//
+// postgres.checkpoint changes nothing. It dumps the database, and its undo restores the dump beside the database, if that has changed, and exchanges the two (whole.go,
+// wholeundo.go). Databases are compared by manifests (manifest.go). The exchange is one transaction of two renames (swap.go); its fence is the name that the
+// replaced database gets. The journal of the database goes on in the restored one (former.go).
 //
 // # Drift
 //

@@ -21,6 +21,7 @@ type database struct {
 	dsn    string
 	world  activities.World
 	place  string
+	state  string // where checkpoints are kept, if they are
 	steps  int
 }
 

@@ -18,7 +18,7 @@ type Preparation struct{ c *connection }
 
 // OpenPreparation connects to one of the databases of a config. Close ends the connection.
 func (c Config) OpenPreparation(ctx context.Context, database string) (*Preparation, error) {
-	conn, err := (&world{c}).connect(ctx, database, prepareName)
+	conn, err := (&world{Config: c}).connect(ctx, database, prepareName)
 	if err != nil {
 		return nil, err
 	}

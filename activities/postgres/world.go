@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,12 +13,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
 // Config names the databases of a worker.
 type Config struct {
 	// Databases are the databases that steps may use, by the name that they use.
 	Databases map[string]Database
+	// State is the folder of the worker in which the checkpoints of whole databases are kept. Without it there is no postgres.checkpoint.
+	State string
+	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
+	LookOnly bool
 }
 
 // Database is a database, and what steps may do to it.
@@ -70,19 +76,36 @@ func (c Config) Validate() error {
 }
 
 // world is what the actions share.
-type world struct{ Config }
+type world struct {
+	Config
+
+	journal *journal.Journal // of checkpoints; the other records are in the databases
+}
 
 // New makes the world "postgres". It connects to nothing.
 func New(c Config) (activities.World, error) {
 	if err := c.Validate(); err != nil {
 		return activities.World{}, err
 	}
-	w := &world{c}
+	w := &world{Config: c}
+	actions := []activities.Action{&execAction{w}, &queryAction{w}}
+	if c.State == "" && !c.LookOnly {
+		return activities.World{Name: "postgres", Journal: w.journalID, Records: records{w}, Actions: actions}, nil
+	}
+	actions = append(actions, &checkpointAction{w})
+	if c.LookOnly {
+		return activities.World{Name: "postgres", Journal: w.journalID, Records: records{w}, Actions: actions}, nil
+	}
+	var err error
+	w.journal, err = journal.Open(filepath.Join(c.State, "journal"))
 	return activities.World{
-		Name: "postgres", Journal: w.journalID, Records: records{w},
-		Actions: []activities.Action{&execAction{w}, &queryAction{w}},
-	}, nil
+		Name: "postgres", Journal: w.journalID, Actions: actions,
+		Records: bothRecords{records{w}, journal.Records{Journal: w.journal}, w.journal},
+	}, err
 }
+
+// checkpoints is what stands for the name of a database before the mark of the journal of checkpoints. No database has this name.
+const checkpoints = "*"
 
 // journalID names the journals: those of all databases that answer, as NAME=ID. A step needs only that of its own database, so
 // databases can be added later.
@@ -101,17 +124,19 @@ func (w *world) journalID(ctx context.Context) (string, error) {
 	if len(ids) == 0 {
 		return "", errors.Join(problems...)
 	}
+	if w.journal != nil {
+		mark, err := w.journal.Mark()
+		if err != nil {
+			return "", err
+		}
+		ids = append(ids, checkpoints+"="+mark)
+	}
 	return strings.Join(ids, ","), nil
 }
 
 // open connects for an entry. It returns WrongPlace where the entry's record is in another database than the one that has the name now.
 func (w *world) open(ctx context.Context, e activities.Entry, database, purpose string) (*connection, error) {
-	recorded := ""
-	for each := range strings.SplitSeq(e.Place.Journal, ",") {
-		if name, id, _ := strings.Cut(each, "="); name == database {
-			recorded = id
-		}
-	}
+	recorded := recordedJournal(e, database)
 	if recorded == "" {
 		if _, known := w.Databases[database]; !known {
 			return nil, w.unknownDatabase(database)
@@ -122,11 +147,28 @@ func (w *world) open(ctx context.Context, e activities.Entry, database, purpose 
 	if err != nil {
 		return nil, err
 	}
-	if c.id != recorded {
+	if c.id == recorded {
+		return c, nil
+	}
+	continues, err := c.continues(recorded)
+	if err != nil || !continues {
 		c.close()
+		if err != nil {
+			return nil, err
+		}
 		return nil, activities.Errorf(activities.WrongPlace, "the record is in database %s; what this worker's config calls %s is database %s", recorded, database, c.id)
 	}
 	return c, nil
+}
+
+// recordedJournal is the journal that an entry names for a database, or for checkpoints; empty if it names none.
+func recordedJournal(e activities.Entry, of string) (id string) {
+	for each := range strings.SplitSeq(e.Place.Journal, ",") {
+		if name, recorded, _ := strings.Cut(each, "="); name == of {
+			id = recorded
+		}
+	}
+	return id
 }
 
 func (w *world) unknownDatabase(name string) error {

@@ -400,7 +400,7 @@ func (c Config) checkPostgres(bad func(field, format string, args ...any)) error
 			bad("postgres.databases."+name+".dsn", "it is not the name of one of secrets; name the secret that holds the connection string")
 		}
 	}
-	if err := c.postgres().Validate(); err != nil {
+	if err := c.postgres(true).Validate(); err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
 	return nil
@@ -426,10 +426,10 @@ func (c Config) PostgresDatabases() postgres.Config {
 	if c.Postgres == nil {
 		return postgres.Config{}
 	}
-	return c.postgres()
+	return c.postgres(true)
 }
 
-func (c Config) postgres() postgres.Config {
+func (c Config) postgres(lookOnly bool) postgres.Config {
 	databases := map[string]postgres.Database{}
 	for name, d := range c.Postgres.Databases {
 		databases[name] = postgres.Database{
@@ -437,7 +437,7 @@ func (c Config) postgres() postgres.Config {
 			Allow: d.Allow, Deny: d.Deny, Sensitive: d.Sensitive,
 		}
 	}
-	return postgres.Config{Databases: databases}
+	return postgres.Config{Databases: databases, State: filepath.Join(c.State, "postgres"), LookOnly: lookOnly}
 }
 
 func (c Config) checkEtcd(bad func(field, format string, args ...any)) error {

@@ -58,7 +58,7 @@ func openWorlds(c Config, lookOnly bool) ([]activities.World, error) {
 		}))
 	}
 	if c.Postgres != nil {
-		add(postgres.New(c.postgres()))
+		add(postgres.New(c.postgres(lookOnly)))
 	}
 	if c.Redis != nil {
 		add(redis.New(c.redis(lookOnly)))

@@ -1,0 +1,327 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// checkpointAction is postgres.checkpoint. It changes nothing; its undo takes back whatever has changed the database since.
+type checkpointAction struct{ *world }
+
+func (a *checkpointAction) Spec() activities.Spec { return checkpointSpec }
+
+func reachCheckpoint(what string) { point.Reach("postgres.checkpoint:" + what) }
+
+// Documents and files of a token besides those of package journal.
+const (
+	takenDoc   = "taken" // the same as journal.Applied, which alone could be lost
+	dumpPrefix = "dump-"
+)
+
+// checkpointRecord is the document journal.Record.
+type checkpointRecord struct {
+	journal.Owned
+
+	Want activities.Digest `json:"want,omitempty"`
+}
+
+// takenCheckpoint is the document journal.Applied.
+type takenCheckpoint struct {
+	File    string            `json:"file"`
+	Digest  string            `json:"digest"` // of the file
+	Content activities.Digest `json:"content"`
+	Quoted  string            `json:"quoted"` // the name of the database in the dump
+	Result  activities.Result `json:"result"`
+}
+
+// Plan tells what the checkpoint takes.
+func (a *checkpointAction) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	p, err := activities.DecodeParams[checkpointParams](s.With)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	if _, err := a.token(e); err != nil {
+		return activities.Change{}, err
+	}
+	c, err := a.open(ctx, e, p.Database, planName)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	defer c.close()
+	size, err := a.checkPossible(c)
+	if err != nil {
+		return activities.Change{}, err
+	}
+	reachCheckpoint("planned")
+	change := activities.Change{
+		Summary: fmt.Sprintf("take a checkpoint of the database %s, %s", p.Database, activities.CountOf(size, "byte")), Strategy: activities.Snapshot,
+		Undo: checkpointSpec.Undo, Risk: activities.Low, Keys: []string{"postgres:" + p.Database}, Digest: checkpointDigest(c, p),
+		Facts: []string{fmt.Sprintf("the database takes %d bytes on its server; the checkpoint takes at most about as many on the worker, and less since it is compressed", size),
+			"an undo restores the whole database, and needs as much room again on its server; what it replaces is kept there until the record is released"},
+	}
+	if p.Exclusive {
+		change.Facts = append(change.Facts, "exclusive: an undo takes back everything that has changed since, whoever has changed it")
+	} else {
+		change.Facts = append(change.Facts, "an undo asks a person if anything has changed since: nobody can tell whether the task or somebody else has changed it")
+	}
+	return change, nil
+}
+
+// token opens the token of an entry, if its record is in this journal.
+func (a *checkpointAction) token(e activities.Entry) (*journal.Token, error) {
+	mark := recordedJournal(e, checkpoints)
+	if mark == "" {
+		return nil, activities.Errorf(activities.WrongPlace, "the entry names no journal of checkpoints")
+	}
+	if err := a.journal.Check(mark); err != nil {
+		return nil, err
+	}
+	return a.journal.Token(e.Token)
+}
+
+// checkPossible refuses a checkpoint that could not be taken or not be put back, and returns the size of the database.
+func (a *checkpointAction) checkPossible(c *connection) (size int64, err error) {
+	if err := errors.Join(c.checkTools(), c.checkRights()); err != nil {
+		return 0, err
+	}
+	if err := c.scan("SELECT pg_database_size(current_database())", nil, &size); err != nil {
+		return 0, err
+	}
+	if a.journal == nil { // it only looks
+		return size, nil
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(a.journal.Dir(), &disk); err != nil {
+		return 0, err
+	}
+	if free := int64(disk.Bavail) * disk.Bsize; free < size { //nolint:gosec // a disk has fewer bytes
+		return 0, refused("database %s: it takes %d bytes, and the disk of %s has %d free; make room, or move the worker's state to a larger disk", c.name, size, a.journal.Dir(), free)
+	}
+	return size, nil
+}
+
+func checkpointDigest(c *connection, p checkpointParams) activities.Digest {
+	return activities.DigestOf([]byte("checkpoint"), []byte(p.Database), []byte(c.id), fmt.Append(nil, p.Exclusive))
+}
+
+// Apply dumps the database.
+func (a *checkpointAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	p, err := activities.DecodeParams[checkpointParams](s.With)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	token, err := a.token(e)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	c, err := a.open(ctx, e, p.Database, forwardName)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	defer c.close()
+	unlock, err := token.Lock(ctx)
+	if err != nil {
+		return activities.Result{}, err
+	}
+	defer unlock()
+	if err := token.CheckOpen(); err != nil {
+		return activities.Result{}, err
+	}
+	taken, found, err := readTaken(token)
+	if err == nil && !found {
+		taken, err = a.take(c, e, token, p, want)
+	}
+	if err != nil {
+		return activities.Result{}, err
+	}
+	if _, err := token.Create(takenDoc, &taken); err != nil {
+		return activities.Result{}, err
+	}
+	reachCheckpoint("taken")
+	for _, when := range []activities.When{activities.Staged, activities.Live} {
+		if err := activities.RunChecks(ctx, s.Checks, when, activities.Live, scene{c, taken.Result}); err != nil {
+			return taken.Result, err
+		}
+	}
+	return taken.Result, token.CheckOpen()
+}
+
+// readTaken reads what a forward has taken; found is false if none has.
+func readTaken(token *journal.Token) (taken takenCheckpoint, found bool, err error) {
+	if found, err = token.Read(journal.Applied, &taken); err == nil && !found {
+		found, err = token.Read(takenDoc, &taken)
+	}
+	return taken, found, err
+}
+
+// take makes the record, and takes the checkpoint.
+func (a *checkpointAction) take(c *connection, e activities.Entry, token *journal.Token, p checkpointParams, want activities.Digest) (taken takenCheckpoint, err error) {
+	var rec checkpointRecord
+	found, err := token.Read(journal.Record, &rec)
+	if err != nil {
+		return taken, err
+	}
+	if _, err := a.checkPossible(c); err != nil {
+		return taken, err
+	}
+	if got := checkpointDigest(c, p); !found && want != "" && want != got {
+		return taken, activities.Errorf(activities.StaleApproval, "the checkpoint is of another database than the one that was approved (now %s, approved was %s)", got.Short(), want.Short())
+	}
+	if !found {
+		rec = checkpointRecord{Owned: journal.Own(c.ctx, e), Want: want}
+		if _, err := token.Create(journal.Record, &rec); err != nil {
+			return taken, err
+		}
+	}
+	reachCheckpoint("recorded")
+	if err := token.CheckOpen(); err != nil {
+		return taken, err
+	}
+	if err := removeDumps(token); err != nil { // of attempts that have ended
+		return taken, err
+	}
+	random := make([]byte, 4)
+	rand.Read(random)
+	taken.File = dumpPrefix + hex.EncodeToString(random)
+	file := filepath.Join(token.Dir(), taken.File)
+	defer func() {
+		if err != nil {
+			os.Remove(file)
+		}
+	}()
+	if err := a.dump(c, e.Token, file, &taken); err != nil {
+		return taken, err
+	}
+	if err := token.CheckOpen(); err != nil {
+		return taken, err
+	}
+	_, err = token.Create(journal.Applied, &taken)
+	reachCheckpoint("applied")
+	return taken, err
+}
+
+// dump writes the dump, reads it again, and tries that the definitions in it can be put back.
+func (a *checkpointAction) dump(c *connection, token, file string, taken *takenCheckpoint) error {
+	name, _, err := c.whoAmI()
+	if err != nil {
+		return err
+	}
+	t, err := c.tools(name, forwardName+" "+token)
+	if err != nil {
+		return err
+	}
+	if err := c.scan("SELECT quote_ident(current_database())", nil, &taken.Quoted); err != nil {
+		return err
+	}
+	if err := t.run(nil, "pg_dump", "--format=custom", "--lock-wait-timeout=30s", "--file="+file); err != nil {
+		return fmt.Errorf("database %s: the checkpoint cannot be taken: %w", c.name, err)
+	}
+	reachCheckpoint("dumped")
+	if taken.Digest, err = digestDump(file, true); err != nil {
+		return err
+	}
+	content, err := t.manifestOf(file, taken.Quoted)
+	if err != nil {
+		return err
+	}
+	taken.Content = content.digest()
+	if err := a.tryRestore(c, token, file, taken.Quoted, content); err != nil {
+		return err
+	}
+	reachCheckpoint("tried")
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	var rows int64
+	for _, each := range content {
+		rows += max(each.Rows, 0)
+	}
+	taken.Result = activities.Result{
+		Summary: fmt.Sprintf("a checkpoint of %s with %s, in %d bytes", c.name, activities.CountOf(rows, "row"), info.Size()),
+		Outputs: map[string]any{"bytes": info.Size(), "rows": rows, "digest": string(taken.Content)}, After: taken.Content,
+	}
+	return nil
+}
+
+// tryRestore makes a database with everything but the rows. What cannot be put back, for want of a privilege or an extension, shows there.
+func (a *checkpointAction) tryRestore(c *connection, token, file, quoted string, content manifest) error {
+	m, err := a.connectTo(c.ctx, c.name, forwardName+" "+token, maintenance)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	name, err := m.makeFresh(forwardName, token, file, quoted, "--schema-only")
+	if err == nil {
+		var is manifest
+		if is, err = m.readDatabase(name, forwardName+" "+token); err == nil && is.schema().digest() != content.schema().digest() {
+			err = errors.New("it would not be as it was:\n" + content.schema().diff(is.schema()))
+		}
+	}
+	if dropped := m.dropDatabase(name); err == nil {
+		return dropped
+	}
+	if c.ctx.Err() != nil {
+		return err
+	}
+	if retryable(err) {
+		return err
+	}
+	return refused("database %s: what it contains could not be put back by the worker's role, as a trial has shown: %v", c.name, err)
+}
+
+// retryable reports whether an error of the server may be another one next time.
+func retryable(err error) bool { return isCode(err, "40", "53", "55", "57", "08", "58", "XX") }
+
+// digestDump is the digest of a dump, which is on the disk if sync is set.
+func digestDump(path string, sync bool) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	if sync {
+		folder, err := os.Open(filepath.Dir(path))
+		if err != nil {
+			return "", err
+		}
+		defer folder.Close()
+		if err := errors.Join(f.Sync(), folder.Sync()); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// removeDumps removes the dumps of a token.
+func removeDumps(token *journal.Token) error {
+	entries, err := os.ReadDir(token.Dir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), dumpPrefix) {
+			err = errors.Join(err, os.Remove(filepath.Join(token.Dir(), e.Name())))
+		}
+	}
+	return err
+}

@@ -1,0 +1,335 @@
+package postgres_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/actiontest"
+	"github.com/seed-62bf7108/unwind/activities/postgres"
+	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+)
+
+// keeper is a role that may put checkpoints back: a member of the role that owns the databases, which may make others.
+const keeper = "keeper"
+
+var makeKeeper sync.Once
+
+func keeperDSN(t testing.TB, server *postgrestest.Server, database string) string {
+	makeKeeper.Do(func() {
+		server.Exec(t, server.Admin("postgres"), "CREATE ROLE "+keeper+" LOGIN CREATEDB IN ROLE "+postgrestest.Role, "CREATE ROLE other")
+	})
+	return fmt.Sprintf("host=%s user=%s dbname=%s", server.Dir, keeper, database)
+}
+
+// checkpointCase is a checkpoint with what comes after it: a migration that Unwind does not see. The suite looks at what a step changes, and
+// a checkpoint alone changes nothing.
+var checkpointCase = actiontest.Case{
+	Name: "checkpoint", Action: "postgres.checkpoint", Open: openMigrating, Manifest: dumpIn,
+	Start: func(t testing.TB, dir string) {
+		server := postgrestest.Need(t)
+		dsn := keeperDSN(t, server, server.Database(t, accounts))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "dsn"), []byte(dsn), 0o600))
+	},
+	With:      func(string) any { return map[string]any{"database": "main", "exclusive": true} },
+	Next:      func(string) any { return map[string]any{"database": "again", "exclusive": true} },
+	EitherWay: true, Sample: 1, Anew: true,
+}
+
+func openMigrating(dir string) (activities.World, error) {
+	database := postgres.Database{DSN: func() (string, error) { return dsnIn(dir) }}
+	w, err := postgres.New(postgres.Config{State: filepath.Join(dir, "state"), Databases: map[string]postgres.Database{"main": database, "again": database}})
+	for i, a := range w.Actions {
+		if a.Spec().Name == "postgres.checkpoint" {
+			w.Actions[i] = migrating{a, dir}
+		}
+	}
+	return w, err
+}
+
+// migrating is a checkpoint and, while it stands, a migration.
+type migrating struct {
+	activities.Action
+
+	dir string
+}
+
+// alone runs do while no other process does, for this token.
+func (m migrating) alone(token string, do func(ended string) error) error {
+	f, err := os.OpenFile(filepath.Join(m.dir, "migration-"+token), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	return do(f.Name() + "-ended")
+}
+
+func (m migrating) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+	r, err := m.Action.Apply(ctx, e, s, want)
+	if err != nil {
+		return r, err
+	}
+	return r, m.alone(e.Token, func(ended string) error {
+		if _, err := os.Stat(ended); err == nil {
+			return nil
+		}
+		dsn, err := dsnIn(m.dir)
+		if err != nil {
+			return err
+		}
+		conn, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(ctx)
+		var with struct{ Database string }
+		if err := json.Unmarshal(s.With, &with); err != nil {
+			return err
+		}
+		_, err = conn.Exec(ctx, fmt.Sprintf(`ALTER TABLE account ADD COLUMN IF NOT EXISTS "%[1]s" int; UPDATE account SET owner = id || ' of %[1]s'; DELETE FROM entry WHERE n = 2`, with.Database))
+		return err
+	})
+}
+
+func (m migrating) end(token string) error {
+	return m.alone(token, func(ended string) error { return os.WriteFile(ended, nil, 0o600) })
+}
+
+func (m migrating) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	if err := m.end(e.Token); err != nil {
+		return activities.Undone{}, err
+	}
+	return m.Action.Undo(ctx, e, d)
+}
+
+// newWhole is a database of which checkpoints can be taken.
+func newWhole(t testing.TB, statements ...string) *database {
+	t.Helper()
+	d := newDatabase(t, statements...)
+	d.dsn = keeperDSN(t, d.server, d.name)
+	d.keepCheckpoints(postgres.Database{})
+	return d
+}
+
+// keepCheckpoints opens the world anew, with a folder of its own for checkpoints.
+func (d *database) keepCheckpoints(limits postgres.Database) {
+	d.t.Helper()
+	limits.DSN = func() (string, error) { return d.dsn, nil }
+	d.state = d.t.TempDir()
+	var err error
+	d.world, err = postgres.New(postgres.Config{State: d.state, Databases: map[string]postgres.Database{"main": limits}})
+	require.NoError(d.t, err)
+	d.place, err = d.world.Journal(context.Background())
+	require.NoError(d.t, err)
+}
+
+func (d *database) checkpoint(exclusive bool) *step {
+	d.t.Helper()
+	return d.step("postgres.checkpoint", map[string]any{"database": "main", "exclusive": exclusive})
+}
+
+// migrate does what a migration tool might.
+func (d *database) migrate() {
+	d.t.Helper()
+	d.run("ALTER TABLE account ALTER id TYPE bigint", "DROP TABLE entry", "CREATE TABLE migrations AS SELECT 1 AS n", "UPDATE account SET owner = 'x' || owner WHERE id > 3",
+		"DELETE FROM account WHERE id = 1")
+}
+
+// TestAMigrationIsTakenBackWhole restores rows and the schema; what was replaced is kept until the release.
+func TestAMigrationIsTakenBackWhole(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, accounts, "CREATE VIEW rich AS SELECT owner FROM account WHERE balance > 50", "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+	d.asAdmin("ALTER DATABASE "+d.name+" SET work_mem = '5MB'", "COMMENT ON DATABASE "+d.name+" IS 'it''s of\nthe shop'", "GRANT CREATE ON DATABASE "+d.name+" TO other")
+	const properties = `SELECT concat_ws(' ', datdba::regrole, datacl, encoding, datcollate, shobj_description(oid, 'pg_database'),
+		(SELECT string_agg(s::text, ' ') FROM (SELECT setrole, setconfig FROM pg_db_role_setting WHERE setdatabase = d.oid ORDER BY 1) s)) FROM pg_database d WHERE datname = current_database()`
+	before, about := d.wholeDump(), d.value(properties)
+	s := d.checkpoint(true)
+	require.Contains(t, fmt.Sprint(s.plan().Facts), "restores the whole database")
+	result := s.apply()
+	require.EqualValues(t, 40, result.Outputs["rows"])
+	d.migrate()
+	d.asAdmin("ALTER DATABASE " + d.name + " SET work_mem = '7MB'")
+	migrated := d.wholeDump()
+
+	u := s.undo(activities.Restored)
+	require.Contains(t, u.Observed, "unwind_kept_"+s.entry.Token)
+	require.Equal(t, before, d.wholeDump())
+	require.Equal(t, about, d.value(properties))
+	require.Equal(t, u, s.undo(activities.Restored))
+	kept := &database{t: t, server: d.server, name: "unwind_kept_" + s.entry.Token}
+	require.Equal(t, migrated, kept.wholeDump())
+
+	require.NoError(t, s.action.Release(t.Context(), s.entry))
+	require.Equal(t, "0", d.value("SELECT count(*) FROM pg_database WHERE datname LIKE '%"+s.entry.Token+"%'"))
+	found, err := filepath.Glob(filepath.Join(d.state, "journal", "tokens", s.entry.Token, "dump-*"))
+	require.NoError(t, err)
+	require.Empty(t, found)
+}
+
+func TestADatabaseThatHasNotChangedStaysInPlace(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, accounts)
+	oid := d.value("SELECT oid FROM pg_database WHERE datname = current_database()")
+	s := d.checkpoint(false)
+	s.apply()
+	d.run("UPDATE account SET balance = balance", "VACUUM FULL account", "SELECT nextval('account_id_seq')")
+	s.undo(activities.Restored)
+	require.Equal(t, oid, d.value("SELECT oid FROM pg_database WHERE datname = current_database()"))
+}
+
+// TestWithoutExclusiveAPersonIsAsked forces exactly what was shown.
+func TestWithoutExclusiveAPersonIsAsked(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, accounts)
+	before := d.wholeDump()
+	s := d.checkpoint(false)
+	s.apply()
+	d.migrate()
+	shown := s.undo(activities.Drifted).Drift
+	for _, line := range []string{"~ table public.account: defined in another way", "~ table data public.account: 10 rows then, 9 now, with other values", "- table data public.entry: 30 rows", "+ table public.migrations"} {
+		require.Contains(t, shown.Diff, line)
+	}
+	require.Equal(t, shown, s.undo(activities.Drifted).Drift)
+	d.run("INSERT INTO migrations VALUES (2)")
+	newer := d.wholeDump()
+	second := s.decide(activities.Decision{Done: true, Force: shown.Digest}, activities.Drifted).Drift
+	require.Equal(t, newer, d.wholeDump())
+	s.decide(activities.Decision{Done: true, Force: second.Digest}, activities.Restored)
+	require.Equal(t, before, d.wholeDump())
+}
+
+// TestEarlierStepsAreUndoneInTheRestoredDatabase which is another one for its server.
+func TestEarlierStepsAreUndoneInTheRestoredDatabase(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, accounts)
+	before := d.wholeDump()
+	rows := d.exec("UPDATE account SET balance = 1 WHERE id < 4", "DELETE FROM entry WHERE n = 3", "INSERT INTO account (owner) VALUES ('new')")
+	rows.apply()
+	outer := d.checkpoint(true)
+	outer.apply()
+	d.run("UPDATE account SET owner = 'between' WHERE id = 5")
+	more := d.exec("UPDATE account SET balance = 2 WHERE id < 4")
+	more.apply()
+	inner := d.checkpoint(true)
+	inner.apply()
+	d.migrate()
+	inner.undo(activities.Restored)
+	more.undo(activities.Restored)
+	outer.undo(activities.Restored)
+	rows.undo(activities.Restored)
+	require.Equal(t, before, d.wholeDump())
+
+	// What was done and taken back before the checkpoint was restored stays known, and others may go on.
+	_, err := more.action.Apply(t.Context(), more.entry, more.with, "")
+	require.Equal(t, activities.Fenced, activities.TypeOf(err), "%v", err)
+	place, err := d.world.Journal(t.Context())
+	require.NoError(t, err)
+	d.place = place
+	next := d.exec("UPDATE account SET balance = 3 WHERE id < 4")
+	next.apply()
+	next.undo(activities.Restored)
+	require.Equal(t, before, d.wholeDump())
+}
+
+// TestACheckpointThatIsNotAsItWasWritten is not put back.
+func TestACheckpointThatIsNotAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, accounts)
+	s, other := d.checkpoint(true), d.checkpoint(true)
+	s.apply()
+	d.migrate()
+	other.apply()
+	left := d.wholeDump()
+	dumpOf := func(s *step) string {
+		found, err := filepath.Glob(filepath.Join(d.state, "journal", "tokens", s.entry.Token, "dump-*"))
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		return found[0]
+	}
+	file := dumpOf(s)
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	foreign, err := os.ReadFile(dumpOf(other))
+	require.NoError(t, err)
+	for _, harm := range [][]byte{nil, content[:len(content)/2], foreign} {
+		require.NoError(t, os.Remove(file))
+		if harm != nil {
+			require.NoError(t, os.WriteFile(file, harm, 0o600))
+		}
+		_, err := s.action.Undo(t.Context(), s.entry, activities.Decision{Done: true})
+		require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%v", err)
+		require.Equal(t, left, d.wholeDump())
+		require.NoError(t, os.WriteFile(file, content, 0o600))
+	}
+	s.undo(activities.Restored)
+}
+
+// TestASessionThatCannotBeEnded is told, and all stays as it is until it has ended.
+func TestASessionThatCannotBeEnded(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, accounts)
+	before := d.wholeDump()
+	s := d.checkpoint(true)
+	s.apply()
+	d.migrate()
+	left := d.wholeDump()
+	conn, err := pgx.Connect(t.Context(), d.server.Admin(d.name))
+	require.NoError(t, err)
+	_, err = s.action.Undo(t.Context(), s.entry, activities.Decision{Done: true})
+	require.ErrorContains(t, err, "of postgres uses it")
+	require.Equal(t, activities.Refused, activities.TypeOf(err), "%v", err)
+	require.Equal(t, left, d.wholeDump())
+	require.NoError(t, conn.Close(t.Context()))
+
+	busy, err := pgx.Connect(t.Context(), d.server.DSN(d.name)) // one of the application is ended
+	require.NoError(t, err)
+	s.undo(activities.Restored)
+	require.Error(t, busy.Ping(t.Context()))
+	require.Equal(t, before, d.wholeDump())
+}
+
+// TestACheckpointThatCouldNotBePutBackIsRefused before it is taken.
+func TestACheckpointThatCouldNotBePutBackIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, accounts)
+	s := d.checkpoint(true)
+	d.asAdmin("CREATE TABLE theirs (a int)")
+	s.refused("belong to postgres")
+	d.asAdmin("DROP TABLE theirs")
+	d.keepCheckpoints(postgres.Database{Deny: []string{"public.entry"}})
+	d.checkpoint(true).refused("limits the tables")
+	d.dsn = d.server.DSN(d.name)
+	d.keepCheckpoints(postgres.Database{})
+	d.checkpoint(true).refused("must have CREATEDB")
+
+	d.dsn = keeperDSN(t, d.server, d.name)
+	d.keepCheckpoints(postgres.Database{})
+	d.asAdmin("CREATE FUNCTION onlyroot() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'", "CREATE EVENT TRIGGER e ON ddl_command_end EXECUTE FUNCTION onlyroot()",
+		"ALTER FUNCTION onlyroot OWNER TO worker")
+	_, err := d.checkpoint(true).action.Apply(t.Context(), d.checkpoint(true).entry, d.checkpoint(true).with, "")
+	require.ErrorContains(t, err, "could not be put back")
+	require.Equal(t, activities.Refused, activities.TypeOf(err))
+}
+
+// TestAnOldProgramIsRefused before anything is touched.
+func TestAnOldProgramIsRefused(t *testing.T) {
+	d := newWhole(t, accounts)
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "pg_dump"), []byte("#!/bin/sh\necho 'pg_dump (PostgreSQL) 13.4'\n"), 0o700))
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	d.checkpoint(true).refused("the PATH of the worker is 13; install the client programs of PostgreSQL")
+	t.Setenv("PATH", folder+"/none")
+	d.checkpoint(true).refused("needs the program pg_dump")
+}
