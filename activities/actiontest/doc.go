@@ -67,6 +67,8 @@
 //	wrong_place                another journal's id is WrongPlace for every call
 //	drift                      shown and not touched; a force overwrites exactly what was shown
 //	records, records_undone    a world with Records: listed open, committed, undone, released, with owner and entry; forgotten
+//	records_held               held by two: not released before both are over
+//	documents_gone, record_and_spare_gone   documents of a step that acted are gone: a damaged record, or undone rightly
 //	records_abandoned          an undo that was given up: the world stays as it is, the record can be released
 //	journal_rewound            a journal that was put back to an earlier state is a damaged record, never nothing-to-undo
 //	redo                       an action with Spec.Redo: as the step had left it, once; undone and redone again like any other

@@ -281,6 +281,42 @@ func documentsGone(w *world) {
 	w.mustBeBefore("after the undo with the documents as they were")
 }
 
+// recordAndSpareGone is a step that has acted, and whose record is gone under both of its names. That it has acted is told by another of
+// its documents, also to an undo to which the history says nothing.
+func recordAndSpareGone(w *world) {
+	w.mustApply(w.first, "")
+	left := w.manifest()
+	var heal []func()
+	for _, path := range w.listDocuments(w.first) {
+		if name := filepath.Base(path); name == "record" || name == "record-spare" {
+			heal = append(heal, putAside(w, path))
+		}
+	}
+	if len(heal) == 0 {
+		w.t.Skip("the world keeps no records in files")
+	}
+	healed := func() {
+		for _, each := range slices.Backward(heal) {
+			each()
+		}
+	}
+	for _, d := range []activities.Decision{noDecision, {Done: true}} {
+		undone, err := w.undo(w.first, d)
+		if err == nil && undone.Outcome == w.Undone {
+			w.mustBeBefore("after the undo without a record")
+			return
+		}
+		if err == nil {
+			w.t.Fatalf("Undo without a record, decision %s, ended %s, want %s or DamagedRecord: %s", asJSON(d), undone.Outcome, w.Undone, asJSON(undone))
+		}
+		w.mustFail("Undo without a record", err, activities.DamagedRecord)
+		w.mustBe(left, "after an Undo that says that the record is gone")
+	}
+	healed()
+	w.mustUndo(w.first, w.Undone)
+	w.mustBeBefore("after the undo with the record as it was")
+}
+
 // putAside moves a file or folder away. The function that it returns moves it back, in place of whatever is there, and restores the
 // time of its parent folder, which copies of that folder preserve.
 func putAside(w *world, path string) func() {

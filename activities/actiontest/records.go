@@ -1,6 +1,7 @@
 package actiontest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -106,6 +107,55 @@ func recordsUndone(w *world) {
 	_, err := w.apply(w.first, "")
 	w.mustFail("Apply of what is forgotten", err, activities.Fenced)
 	w.mustBe(before, "after a late Apply of what is forgotten")
+}
+
+// recordsHeld is a record that two others need: none of it is released before both of them are over.
+func recordsHeld(w *world) {
+	w.mustApply(w.first, "")
+	left := w.manifest()
+	w.mustBeHeldUntilBothEnd(w.first, func() {
+		w.mustBe(left, "after a Release that is refused")
+	})
+	w.mustUndo(w.first, w.Undone)
+	w.mustBeBefore("after the undo of a step whose Release was refused")
+	w.mustApply(w.next, "")
+	w.mustBeHeldUntilBothEnd(w.next, func() {})
+	if err := w.release(w.next); err != nil {
+		w.t.Fatalf("Release after both holds have ended: %v", err)
+	}
+	w.mustList(w.next, activities.RecordReleased)
+	if held, err := w.opened.Records.Hold(w.ctx(), w.next.Entry.Token, owner); err != nil || held {
+		w.t.Fatalf("Hold of a step that was released: %t, %v", held, err)
+	}
+}
+
+// mustBeHeldUntilBothEnd holds a step for two holders, and ends both holds. Its Release must be refused until then.
+func (w *world) mustBeHeldUntilBothEnd(f forward, refused func()) {
+	w.t.Helper()
+	holders := []activities.Owner{{Workflow: "one", Run: "run"}, {Workflow: "another", Run: "run"}}
+	for range 2 { // a hold is told once
+		for _, holder := range holders {
+			if held, err := w.opened.Records.Hold(w.ctx(), f.Entry.Token, holder); err != nil || !held {
+				w.t.Fatalf("Hold: %t, %v", held, err)
+			}
+		}
+	}
+	for len(holders) > 0 {
+		if r := w.mustList(f, activities.RecordOpen); !slices.Equal(r.Holders, holders) {
+			w.t.Fatalf("Records lists the holders %s, want %s", asJSON(r.Holders), asJSON(holders))
+		}
+		w.mustFail("Release of a step that is held", w.release(f), activities.Fenced)
+		refused()
+		for range 2 {
+			if err := w.opened.Records.EndHold(w.ctx(), f.Entry.Token, holders[0]); err != nil {
+				w.t.Fatalf("EndHold: %v", err)
+			}
+		}
+		holders = holders[1:]
+	}
+	if r := w.mustList(f, activities.RecordOpen); len(r.Holders) > 0 {
+		w.t.Fatalf("Records lists holders that are over: %s", asJSON(r.Holders))
+	}
 }
 
 // recordsAbandoned is an undo that waits for a person who leaves the world as it is.

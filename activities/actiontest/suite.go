@@ -128,7 +128,9 @@ func Run(t *testing.T, c Case) {
 	}
 	add("records", having(lists, records))
 	add("records_undone", having(lists, recordsUndone))
+	add("records_held", having(lists, recordsHeld))
 	add("documents_gone", having(lists, documentsGone))
+	add("record_and_spare_gone", having(lists, recordAndSpareGone))
 	add("journal_rewound", having(lists, journalRewound))
 	if c.Drift != nil {
 		add("records_abandoned", having(lists, recordsAbandoned))

@@ -32,6 +32,7 @@ var found = map[flaw][]string{
 	nobodys:          {"records", "records_undone"},
 	endsEarly:        {"records_undone"},
 	missesLoss:       {"documents_gone"},
+	releasesHeld:     {"records_held"},
 	forgetsEpochs:    {"journal_rewound"},
 }
 

@@ -39,6 +39,7 @@ const (
 	endsEarly        flaw = "ends early"          // says of an undo that waits for a person that it has ended
 	forgetsEpochs    flaw = "forgets epochs"      // takes a journal that was rewound for the one that the step was compiled with
 	missesLoss       flaw = "misses a loss"       // takes a record that is lost for one that never was
+	releasesHeld     flaw = "releases held"       // does not ask whether somebody needs the record
 )
 
 // shelf is a world of one value. Each change is a new version, a file that can be created only once (link(2)), so the second
@@ -265,6 +266,10 @@ func (s *shelf) Apply(ctx context.Context, e activities.Entry, step activities.S
 	if now.By != e.Token {
 		return none, activities.Errorf(activities.Fenced, "someone else has set the value")
 	}
+	if _, err := t.Create(journal.Applied, &now); err != nil {
+		return none, err
+	}
+	point.Reach("toy.set:applied")
 	return done(activities.RunChecks(ctx, step.Checks, activities.Live, activities.Live, s))
 }
 
@@ -400,11 +405,15 @@ func (s *shelf) Release(_ context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	fate, err := t.DecideReleasing()
+	decide := t.DecideReleasing
+	if s.flaw == releasesHeld {
+		decide = func() (journal.Fate, error) { return t.Decide(journal.Releasing) }
+	}
+	fate, err := decide()
 	if err != nil || fate == journal.Undoing && s.flaw == keepsForever {
 		return err
 	}
-	return errors.Join(t.Drop(journal.Record), t.Drop(keptDoc), t.MarkReleased())
+	return errors.Join(t.Drop(journal.Record), t.Drop(journal.Applied), t.Drop(keptDoc), t.MarkReleased())
 }
 
 // The shelf as the scene of checks.
