@@ -24,6 +24,15 @@ func (a *queryAction) Touches(ctx context.Context, o activities.Outlook) ([]acti
 	return a.touch(ctx, p.Database, true)
 }
 
+// Touches names the database in the same way: an undo replaces it.
+func (a *checkpointAction) Touches(ctx context.Context, o activities.Outlook) ([]activities.Touch, error) {
+	p, err := activities.DecodeParams[checkpointParams](o.With)
+	if err != nil || o.Awaits("database") {
+		return nil, err
+	}
+	return a.touch(ctx, p.Database, false)
+}
+
 func (w *world) touch(ctx context.Context, database string, reads bool) ([]activities.Touch, error) {
 	if len(w.Databases) < 2 { // its name alone tells it
 		return nil, nil
