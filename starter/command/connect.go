@@ -42,7 +42,11 @@ func (p *program) connect(ctx context.Context) (*tasks.Client, error) {
 	for _, s := range facts.specs {
 		server.Resets[s.Name] = s.Reset
 	}
-	return tasks.Dial(ctx, server, options, source)
+	c, err := tasks.Dial(ctx, server, options, source)
+	if err == nil {
+		c.SilenceLimit = p.options.silence
+	}
+	return c, err
 }
 
 // sharedQueue is the task queue of this user's workers.

@@ -63,6 +63,8 @@ type desk struct {
 	worker *host.Worker
 	folder string
 	queue  string
+	// silence is how long its commands wait for a worker; 0 for as long as those of people do.
+	silence time.Duration
 }
 
 // newDesk is a desk of a test that runs beside others: it sets nothing in the environment that they do not all set.
@@ -134,7 +136,7 @@ func (d *desk) startWorker(edit ...func(*host.Config)) {
 		Client: d.client, Namespace: d.server.Namespace, Worlds: []activities.World{d.world.world()},
 	})
 	require.NoError(d, err)
-	d.worker = w
+	d.worker, d.silence = w, 0
 }
 
 func (d *desk) stopWorker() {
@@ -142,6 +144,12 @@ func (d *desk) stopWorker() {
 		d.worker.Stop()
 		d.worker = nil
 	}
+}
+
+// leaveQueue stops the worker where no other serves its queue: however long a command waits for one, none answers.
+func (d *desk) leaveQueue() {
+	d.stopWorker()
+	d.silence = 100 * time.Millisecond
 }
 
 // file writes a task file.
@@ -161,7 +169,7 @@ type typed struct {
 func (d *desk) do(args ...string) typed { return do(d.Context(), d.options(), args...) }
 
 func (d *desk) options() Options {
-	return Options{Worlds: []activities.World{d.world.world()}, queue: d.queue}
+	return Options{Worlds: []activities.World{d.world.world()}, queue: d.queue, silence: d.silence}
 }
 
 func do(ctx context.Context, o Options, args ...string) typed {

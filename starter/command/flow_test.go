@@ -348,7 +348,7 @@ func TestShowWithoutAWorkerReadsTheHistory(t *testing.T) {
 	d := newDesk(t)
 	d.ok("run", d.file(gated), "--id", t.Name())
 	d.until(t.Name(), atGate)
-	d.stopWorker()
+	d.leaveQueue()
 	shown := d.ok("show", t.Name())
 	require.Contains(t, shown, "read from the history: no worker answers on queue")
 	require.Regexp(t, `(?m)^one +fake.set +done .* set a to "x"$`, shown)
@@ -370,7 +370,7 @@ func TestShowWithoutAWorkerReadsTheHistory(t *testing.T) {
 func TestAClosedTaskIsShownWithoutAWorker(t *testing.T) {
 	d := newDesk(t)
 	d.do("run", d.file(failing), "--id", t.Name(), "--watch")
-	d.stopWorker()
+	d.leaveQueue()
 	require.Contains(t, d.ok("show", t.Name()), "unwound: every step that acted was undone")
 	r := d.do("watch", t.Name())
 	require.Equal(t, statusFailed, r.status)
@@ -378,7 +378,7 @@ func TestAClosedTaskIsShownWithoutAWorker(t *testing.T) {
 
 func TestRunWithoutAWorkerSaysSo(t *testing.T) {
 	d := newDesk(t)
-	d.stopWorker()
+	d.leaveQueue()
 	r := d.do("run", d.file(good), "--id", t.Name())
 	require.Equal(t, statusOK, r.status)
 	require.Contains(t, r.out, "task "+t.Name())

@@ -27,6 +27,8 @@ type Options struct {
 
 	// queue is that of a test which runs beside others, in the place of UNWIND_QUEUE.
 	queue string
+	// silence is the SilenceLimit of a test's client.
+	silence time.Duration
 }
 
 // Main runs the command line of this process and returns its exit status.

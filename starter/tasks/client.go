@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ import (
 type Client struct {
 	client.Client
 	Server
+	// SilenceLimit is how long a command waits for the answer of a worker: without one nobody answers. Defaults to 5 s.
+	SilenceLimit time.Duration
 
 	converter converter.DataConverter // what the Client was dialed with; nil: the SDK's
 }
@@ -35,6 +38,9 @@ func (c *Client) DataConverter() converter.DataConverter {
 	}
 	return c.converter
 }
+
+// silenceLimit is the SilenceLimit or its default.
+func (c *Client) silenceLimit() time.Duration { return cmp.Or(c.SilenceLimit, 5*time.Second) }
 
 // Server is what commands print about a server.
 type Server struct {
@@ -71,7 +77,7 @@ func Dial(ctx context.Context, server Server, options client.Options, source str
 	if err != nil {
 		return nil, NoServer(server.Address, source, err)
 	}
-	c := &Client{dialed, server, options.DataConverter}
+	c := &Client{Client: dialed, Server: server, converter: options.DataConverter}
 	_, err = c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: c.Namespace})
 	if _, missing := errors.AsType[*serviceerror.NamespaceNotFound](err); missing {
 		c.Close()

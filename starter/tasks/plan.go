@@ -90,7 +90,7 @@ func (c *Client) tellWait(ctx context.Context, t Run, log io.Writer) {
 			fmt.Fprintf(log, "waiting: %s\n", p.neededHosts())
 			return
 		}
-		if time.Since(began) > acceptLimit && ctx.Err() == nil && !c.HasWorker(ctx, t.Queue) {
+		if time.Since(began) > c.silenceLimit() && ctx.Err() == nil && !c.HasWorker(ctx, t.Queue) {
 			fmt.Fprintf(log, "waiting: %s\n", NoWorker(t))
 			return
 		}

@@ -20,9 +20,6 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// queryLimit is how long a query may take: without a worker nobody answers it.
-const queryLimit = 5 * time.Second
-
 // queryAgain is the pause before a query is asked once more.
 const queryAgain = 50 * time.Millisecond
 
@@ -60,7 +57,7 @@ func SilenceReason(err error, t Run) (string, bool) {
 
 // QueryState asks the task's worker for the state.
 func (c *Client) QueryState(ctx context.Context, id, runID string) (workflows.State, error) {
-	limited, cancel := context.WithTimeout(ctx, queryLimit)
+	limited, cancel := context.WithTimeout(ctx, c.silenceLimit())
 	defer cancel()
 	var s workflows.State
 	v, err := c.QueryWorkflow(limited, id, runID, workflows.QueryState)

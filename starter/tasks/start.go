@@ -111,13 +111,10 @@ func newID(name string) string {
 	return base + "-" + end
 }
 
-// acceptLimit is how long run waits for a worker to accept the task.
-const acceptLimit = 5 * time.Second
-
 // AwaitAcceptance waits until workers have checked the task, and says what it waits for where they did not in time. A refusal is an
 // error.
 func (c *Client) AwaitAcceptance(ctx context.Context, t Run, file File) (waits string, err error) {
-	limited, cancel := context.WithTimeout(ctx, acceptLimit)
+	limited, cancel := context.WithTimeout(ctx, c.silenceLimit())
 	defer cancel()
 	for limited.Err() == nil {
 		s, err := c.QueryState(limited, t.ID, t.RunID)
