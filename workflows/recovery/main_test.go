@@ -1,6 +1,7 @@
 package recovery_test
 
 import (
+	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
@@ -67,6 +69,8 @@ func waiting(ctx workflow.Context) error {
 
 func done(activities.Forward) error { return nil }
 
+func TestMain(m *testing.M) { os.Exit(testrun.RunWaiting(m)) }
+
 // stage is a real server, and a worker on a queue of its own.
 type stage struct {
 	*testing.T
@@ -75,6 +79,7 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
+	t.Parallel()
 	c := servertest.Client(t)
 	w := worker.New(c, t.Name(), worker.Options{})
 	w.RegisterWorkflowWithOptions(toyTask, workflow.RegisterOptions{Name: workflows.AgentTaskType})
