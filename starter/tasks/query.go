@@ -31,6 +31,13 @@ func torn(err error) bool {
 	return errors.As(err, &failed) && strings.Contains(failed.Message, "[TMPRL1100]")
 }
 
+// dropped tells the error of a query that a worker has taken and not answered, because it was stopped. The next query goes to another
+// worker, or to none.
+func dropped(err error) bool {
+	var canceled *serviceerror.Canceled
+	return errors.As(err, &canceled)
+}
+
 // silentError is the error of a query that nobody answers.
 type silentError struct {
 	failing bool // there are workers, but they fail to run the task
@@ -61,7 +68,7 @@ func (c *Client) QueryState(ctx context.Context, id, runID string) (workflows.St
 	defer cancel()
 	var s workflows.State
 	v, err := c.QueryWorkflow(limited, id, runID, workflows.QueryState)
-	for torn(err) && limited.Err() == nil {
+	for (torn(err) || dropped(err)) && limited.Err() == nil {
 		pause(limited, queryAgain)
 		v, err = c.QueryWorkflow(limited, id, runID, workflows.QueryState)
 	}
