@@ -6,7 +6,9 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -214,6 +216,112 @@ func TestARecordThatIsGoneIsDamage(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, problems, 1)
 	require.ErrorContains(t, problems[0], "token "+s.entry.Token+": its record is damaged")
+}
+
+// Two steps have acted. Each document of the first one is deleted, cut, replaced by that of the second one, or put back to what it was before:
+// whatever the history knows, the undo is right or says that the record is damaged, and what is left is undone rightly afterwards.
+func TestHarmToEachDocument(t *testing.T) {
+	for _, document := range []string{"unwind/record/", "unwind/images/"} {
+		for _, harm := range []string{"deleted", "cut", "another's", "another's, which is undone", "another's, which is forgotten", "of before the fence", "of before the undo"} {
+			for _, decision := range []activities.Decision{{}, {Done: true}} {
+				t.Run(fmt.Sprintf("%s %s, done %t", document, harm, decision.Done), func(t *testing.T) {
+					d := newDatabase(t, app)
+					before := d.dump()
+					s, other := d.txn(several), d.txn(`{"put": [{"key": "a", "value": "of the other"}]}`)
+					s.apply()
+					mine := document + s.entry.Token
+					whole, changed := d.read(mine), ""
+					left := d.dump()
+					want := activities.Restored
+					switch harm {
+					case "cut":
+						changed = whole[:len(whole)/2]
+					case "another's":
+						other.apply()
+						left = d.dump()
+						changed = d.read(document + other.entry.Token)
+					case "another's, which is undone", "another's, which is forgotten":
+						other.apply()
+						other.undo(activities.Restored)
+						if harm != "another's, which is undone" {
+							require.NoError(t, other.action().Release(t.Context(), other.entry))
+							require.NoError(t, d.world.Records.Forget(t.Context(), other.entry.Token))
+						}
+						changed = d.read(document + other.entry.Token) // it has no images any more
+					case "of before the fence":
+						d.put("name", "of somebody else")
+						s.decide(decision, activities.Drifted)
+						d.put("name", "cut here")
+						changed = whole
+					case "of before the undo":
+						s.undo(activities.Restored)
+						left, changed, whole = before, whole, d.read(mine)
+					}
+					d.write(mine, changed)
+					u, err := s.action().Undo(t.Context(), s.entry, decision)
+					if err != nil {
+						require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
+						require.Equal(t, left, d.dump())
+						_, err = s.action().Observe(t.Context(), s.entry)
+						if err == nil {
+							require.Equal(t, before, d.dump())
+						}
+						if _, err := s.action().Apply(t.Context(), s.entry, s.with, ""); err == nil || activities.TypeOf(err) != activities.Fenced {
+							require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
+						}
+						require.Error(t, s.action().Release(t.Context(), s.entry))
+						require.Equal(t, left, d.dump())
+						d.write(mine, whole)
+						u, err = s.action().Undo(t.Context(), s.entry, decision)
+					}
+					require.NoError(t, err)
+					require.Equal(t, want, u.Outcome)
+					if harm == "another's" {
+						other.undo(activities.Restored)
+					}
+					require.Equal(t, before, d.dump())
+				})
+			}
+		}
+	}
+}
+
+// A record of the build before the digest of its images was in it is still undone.
+func TestARecordWithoutDigest(t *testing.T) {
+	d := newDatabase(t, app)
+	before := d.dump()
+	s := d.txn(several)
+	s.apply()
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal([]byte(d.read("unwind/record/"+s.entry.Token)), &fields))
+	delete(fields, "token")
+	delete(fields, "images")
+	raw, err := json.Marshal(fields)
+	require.NoError(t, err)
+	d.write("unwind/record/"+s.entry.Token, string(raw))
+	s.undo(activities.Restored)
+	require.Equal(t, before, d.dump())
+}
+
+// read returns the value of a key; empty if it is not there.
+func (d *database) read(key string) string {
+	d.Helper()
+	r, err := d.client.Get(d.Context(), d.namespace+key)
+	require.NoError(d, err)
+	for _, kv := range r.Kvs {
+		return string(kv.Value)
+	}
+	return ""
+}
+
+// write sets a key, or removes it where the value is empty.
+func (d *database) write(key, value string) {
+	d.Helper()
+	if value == "" {
+		d.remove(key)
+		return
+	}
+	d.put(key, value)
 }
 
 // A listing reads many records in one round trip, and says nothing of those that are forgotten.

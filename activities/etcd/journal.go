@@ -30,6 +30,8 @@ const (
 type record struct {
 	keyvalue.Times
 
+	// Token is whose record it is.
+	Token   string             `json:"token,omitempty"`
 	State   string             `json:"state"`
 	Entry   *activities.Entry  `json:"entry,omitempty"`
 	Owner   activities.Owner   `json:"owner,omitzero"`
@@ -37,6 +39,8 @@ type record struct {
 	Holders []activities.Owner `json:"holders,omitempty"`
 	// Acted says that the step has acted: its images are there until they are released.
 	Acted bool `json:"acted,omitempty"`
+	// Images is the digest of its images.
+	Images activities.Digest `json:"images,omitempty"`
 	// Private says that the parameters held secrets: what somebody has made of the keys is not shown.
 	Private bool   `json:"private,omitempty"`
 	Counts  [3]int `json:"counts,omitzero"` // keys that came, went and changed
@@ -45,6 +49,26 @@ type record struct {
 	Outcome *activities.Undone `json:"outcome,omitempty"`
 	// Forgotten leaves nothing but the fence.
 	Forgotten bool `json:"forgotten,omitempty"`
+}
+
+// readRecord reads what the journal has under a token. It is not whole if it is that of another token, or says what no record says.
+func readRecord(token string, raw []byte) (r record, whole bool) {
+	if json.Unmarshal(raw, &r) != nil || r.Token != "" && r.Token != token {
+		return r, false
+	}
+	if r.Forgotten {
+		return r, r.State == undone || r.State == released
+	}
+	if r.Entry == nil || r.Entry.Token != token {
+		return r, false
+	}
+	switch r.State {
+	case applied:
+		return r, r.Acted && r.Outcome == nil
+	case undone:
+		return r, r.Outcome != nil
+	}
+	return r, r.State == undoing || r.State == released
 }
 
 // image is a key of a step: what it held before, and what the step left; nil stands for a key that was not there.
@@ -66,7 +90,7 @@ type left struct {
 
 // newRecord is the record of an entry that has none.
 func newRecord(ctx context.Context, e activities.Entry, state string) record {
-	return record{State: state, Entry: &e, Owner: activities.OwnerOf(ctx), Since: time.Now().UTC()}
+	return record{Token: e.Token, State: state, Entry: &e, Owner: activities.OwnerOf(ctx), Since: time.Now().UTC()}
 }
 
 // ensureJournal returns the id of a database's journal, and makes the journal if there is none.

@@ -5,6 +5,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	client "go.etcd.io/etcd/client/v3"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // sight is what a database holds at one revision.
@@ -46,17 +48,12 @@ func (c *connection) lookAt(revision int64, token string, keys []string, spans [
 	}
 	s := sight{revision: r.Header.Revision, keys: map[string]*mvccpb.KeyValue{}}
 	if at := found(1); len(at) > 0 {
-		s.record, s.seen, s.acted = &record{}, at[0].ModRevision, at[0].CreateRevision
-		if err := json.Unmarshal(at[0].Value, s.record); err != nil {
+		r, whole := readRecord(token, at[0].Value)
+		if !whole {
 			return sight{}, c.damaged(token, "has a record of it that is damaged")
 		}
-		if images := found(2); len(images) > 0 {
-			if err := json.Unmarshal(images[0].Value, &s.images); err != nil {
-				s.problem = c.damaged(token, "has a record of it that is damaged")
-			}
-		} else if s.record.Acted && (s.record.State == applied || s.record.State == undoing) {
-			s.problem = c.damaged(token, "has lost what its keys held before")
-		}
+		s.record, s.seen, s.acted = &r, at[0].ModRevision, at[0].CreateRevision
+		s.images, s.problem = c.readImages(token, r, found(2))
 	} else if len(found(2)) > 0 {
 		return sight{}, c.damaged(token, "has lost its record")
 	}
@@ -69,6 +66,20 @@ func (c *connection) lookAt(revision int64, token string, keys []string, spans [
 		s.spans = append(s.spans, found(ourOps+len(keys)+i))
 	}
 	return s, nil
+}
+
+// readImages reads the images of a token. The record has their digest, so that those of another token, or others of this one, are noticed.
+func (c *connection) readImages(token string, r record, found []*mvccpb.KeyValue) (images []image, problem error) {
+	switch {
+	case len(found) > 0:
+		raw := found[0].Value
+		if r.Images != "" && activities.DigestOf(raw) != r.Images || json.Unmarshal(raw, &images) != nil {
+			return nil, c.damaged(token, "has a record of it that is damaged")
+		}
+	case r.Acted && (r.State == applied || r.State == undoing):
+		return nil, c.damaged(token, "has lost what its keys held before")
+	}
+	return images, nil
 }
 
 // modOf is the revision of the last change of a key; 0 if it is not there.

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,14 +44,11 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 			}
 			for _, kv := range page.Kvs {
 				from = string(kv.Key) + "\x00"
-				r := record{}
-				err := json.Unmarshal(kv.Value, &r)
-				switch {
-				case err == nil && r.Forgotten:
-				case err == nil && r.Entry != nil:
+				token := strings.TrimPrefix(string(kv.Key), recordPrefix)
+				if r, whole := readRecord(token, kv.Value); !whole {
+					damaged = append(damaged, fmt.Errorf("database %s: token %s: its record is damaged", c.name, token))
+				} else if !r.Forgotten {
 					all = append(all, r.listed())
-				default:
-					damaged = append(damaged, fmt.Errorf("database %s: token %s: its record is damaged", c.name, strings.TrimPrefix(string(kv.Key), recordPrefix)))
 				}
 			}
 			if !page.More {
@@ -143,7 +139,7 @@ func (w records) Forget(ctx context.Context, token string) error {
 		if r.Forgotten {
 			return false, nil
 		}
-		*r = record{State: r.State, Times: keyvalue.Times{Released: r.Released}, Forgotten: true}
+		*r = record{Token: token, State: r.State, Times: keyvalue.Times{Released: r.Released}, Forgotten: true}
 		return true, nil
 	})
 }

@@ -121,7 +121,7 @@ func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private boo
 			return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, r.State)
 		}
 		reach("looked")
-		return f.result(*r, seen.acted), nil
+		return f.result(*r, seen.acted), seen.problem
 	}
 	changes, err := f.changes(seen)
 	if err == nil {
@@ -139,7 +139,7 @@ func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private boo
 		return activities.Result{}, err
 	}
 	r := newRecord(ctx, e, applied)
-	r.Acted, r.Private, r.Counts, r.Bytes = true, private, countChanges(changes), int64(len(raw))
+	r.Acted, r.Private, r.Counts, r.Bytes, r.Images = true, private, countChanges(changes), int64(len(raw)), activities.DigestOf(raw)
 	reach("looked")
 	done, err := f.store(e.Token, 0, r, conditions, append(then, client.OpPut(imagesPrefix+e.Token, string(raw)))...)
 	switch {
