@@ -163,6 +163,8 @@ func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private str
 		return f.result(a), nil
 	case "fenced":
 		return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, a.text(1))
+	case "damaged":
+		return activities.Result{}, f.damaged(e, a.text(1))
 	case "moved":
 		return activities.Result{}, errMoved
 	case "unfit":

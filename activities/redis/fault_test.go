@@ -2,6 +2,8 @@ package redis_test
 
 import (
 	"context"
+	"crypto/sha1" //nolint:gosec // what old records were checked by
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -75,6 +77,151 @@ func TestARecordThatIsGoneIsDamage(t *testing.T) {
 		_, err := s.action.Undo(t.Context(), s.entry, activities.Decision{Done: true})
 		require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%s: %v", pattern, err)
 		require.Equal(t, left, d.dump())
+	}
+}
+
+// Two steps have acted. Each field of the first one is deleted, cut, replaced by that of the second one, or put back to what it was before, and
+// so are the two that hold what the keys held before: whatever the history knows, the undo is right or says that the record is damaged, and
+// nothing is touched.
+func TestHarmToEachDocument(t *testing.T) {
+	fields := [][]string{{"state"}, {"entry"}, {"private"}, {"acted"}, {"images"}, {"check"}, {"images", "check"}, {"acted", "images", "check"}, {"replies"}, {"counts"}, {"outcome"}, {"state", "outcome"}}
+	for _, names := range fields {
+		for _, harm := range []string{"deleted", "cut", "another's", "of another that is undone", "of another that is released", "of before the undo", "deleted after the undo", "after the undo, another's"} {
+			for _, decision := range []activities.Decision{{}, {Done: true}} {
+				t.Run(fmt.Sprintf("%s %s, done %t", strings.Join(names, " "), harm, decision.Done), func(t *testing.T) {
+					testHarm(t, names, harm, decision)
+				})
+			}
+		}
+	}
+}
+
+func testHarm(t *testing.T, names []string, harm string, decision activities.Decision) {
+	d := newDatabase(t, shop...)
+	before := d.dump()
+	s, other := d.exec("DEL user", "INCR visits"), d.exec("RPUSH queue c")
+	s.apply()
+	left := d.dump()
+	mine := d.fields(s.entry.Token, names)
+	changed := map[string]string{}
+	want := activities.Restored
+	switch harm {
+	case "cut":
+		for name, value := range mine {
+			changed[name] = value[:len(value)/2]
+		}
+	case "another's":
+		other.apply()
+		left = d.dump()
+		changed = d.fields(other.entry.Token, names)
+	case "of another that is undone", "of another that is released":
+		other.apply()
+		if harm == "of another that is undone" {
+			other.undo(activities.Restored)
+		} else {
+			require.NoError(t, other.action.Release(t.Context(), other.entry))
+		}
+		left = d.dump()
+		changed = d.fields(other.entry.Token, names)
+	case "of before the undo":
+		changed = mine
+		s.undo(activities.Restored)
+		mine, left = d.fields(s.entry.Token, names), before
+	case "deleted after the undo":
+		s.undo(activities.Restored)
+		mine, left = d.fields(s.entry.Token, names), before
+	case "after the undo, another's":
+		s.undo(activities.Restored)
+		other.decide(activities.Decision{}, activities.Nothing)
+		mine, left, changed = d.fields(s.entry.Token, names), before, d.fields(other.entry.Token, names)
+	}
+	d.setFields(s.entry.Token, names, changed)
+	u, err := s.action.Undo(t.Context(), s.entry, decision)
+	if err != nil {
+		require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
+		require.Equal(t, left, d.dump())
+		if _, err := s.action.Apply(t.Context(), s.entry, s.with, ""); err == nil || activities.TypeOf(err) != activities.Fenced {
+			require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
+		}
+		require.Equal(t, left, d.dump())
+		if d.fields(s.entry.Token, []string{"state"})["state"] != "undone" {
+			require.Error(t, s.action.Release(t.Context(), s.entry))
+		}
+		d.setFields(s.entry.Token, names, mine)
+		u, err = s.action.Undo(t.Context(), s.entry, decision)
+	}
+	require.NoError(t, err)
+	require.Equal(t, want, u.Outcome, "%+v", u)
+	if harm == "another's" {
+		other.undo(activities.Restored)
+	}
+	if harm != "of another that is released" {
+		require.Equal(t, before, d.dump())
+	}
+}
+
+// A step that is confirmed says what its own commands returned, or that its record is damaged.
+func TestHarmToWhatTheCommandsReturned(t *testing.T) {
+	for _, name := range []string{"replies", "counts", "confirm", "state", "images"} {
+		for _, harm := range []string{"deleted", "cut", "another's"} {
+			d := newDatabase(t, shop...)
+			s, other := d.exec("INCR visits"), d.exec("RPUSH queue c d e", "DEL user")
+			result := s.apply()
+			other.apply()
+			left, changed := d.dump(), map[string]string{}
+			switch mine := d.fields(s.entry.Token, []string{name})[name]; harm {
+			case "cut":
+				changed[name] = mine[:len(mine)/2]
+			case "another's":
+				changed = d.fields(other.entry.Token, []string{name})
+			}
+			d.setFields(s.entry.Token, []string{name}, changed)
+			again, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+			if err == nil {
+				require.Equal(t, result, again, "%s %s", name, harm)
+			} else {
+				require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%s %s: %v", name, harm, err)
+			}
+			require.Equal(t, left, d.dump())
+		}
+	}
+}
+
+// A record of the build before its parts were sealed is still undone.
+func TestARecordWithoutSeals(t *testing.T) {
+	d := newDatabase(t, shop...)
+	before := d.dump()
+	s := d.exec("DEL user", "INCR visits")
+	result := s.apply()
+	images := d.fields(s.entry.Token, []string{"images"})["images"]
+	d.setFields(s.entry.Token, []string{"acted", "confirm"}, nil)
+	d.setFields(s.entry.Token, []string{"check"}, map[string]string{"check": fmt.Sprintf("%x", sha1.Sum([]byte(images)))}) //nolint:gosec // what it was
+	require.Equal(t, result, s.apply())
+	s.undo(activities.Restored)
+	require.Equal(t, before, d.dump())
+}
+
+// fields are those of a token that are there.
+func (d *database) fields(token string, names []string) map[string]string {
+	d.Helper()
+	found := map[string]string{}
+	for _, name := range names {
+		if value, err := d.client.HGet(d.Context(), "unwind:journal", token+":"+name).Result(); err == nil {
+			found[name] = value
+		}
+	}
+	return found
+}
+
+// setFields sets fields of a token, and deletes those that have no value.
+func (d *database) setFields(token string, names []string, values map[string]string) {
+	d.Helper()
+	for _, name := range names {
+		if value, there := values[name]; there {
+			require.NoError(d, d.client.HSet(d.Context(), "unwind:journal", token+":"+name, value).Err())
+		} else {
+			require.NoError(d, d.client.HDel(d.Context(), "unwind:journal", token+":"+name).Err())
+		}
 	}
 }
 

@@ -57,6 +57,8 @@ func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
 	switch answer.word() {
 	case "undoing":
 		return activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", e.Token)
+	case "damaged":
+		return c.damaged(e, answer.text(1))
 	case "held":
 		var holders []activities.Owner
 		if err := json.Unmarshal([]byte(answer.text(1)), &holders); err != nil || len(holders) == 0 {

@@ -56,6 +56,9 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 					continue
 				}
 				r, err := readRecord(values[i])
+				if err == nil && r.Entry.Token != token {
+					err = fmt.Errorf("its entry is that of token %s", r.Entry.Token)
+				}
 				if err != nil {
 					damaged = append(damaged, fmt.Errorf("database %s: token %s: %w", c.name, token, err))
 					continue
@@ -219,7 +222,7 @@ func (w records) Claim(context.Context, activities.Entry) error { return nil }
 
 // Abandon gives up an undo that has begun.
 func (w records) Abandon(ctx context.Context, token string) error {
-	raw, err := json.Marshal(activities.Abandoned)
+	raw, err := json.Marshal(keptOutcome{token, activities.Abandoned})
 	if err != nil {
 		return err
 	}

@@ -43,10 +43,15 @@ func (c *connection) fence(e activities.Entry, isDone bool) error {
 		known = 1
 	}
 	a, err := c.run(fenceScript, nil, append(append([]any{c.id}, made...), known)...)
-	if err == nil && a.word() == "lost" {
-		err = c.damaged(e, "has no record of it")
+	switch {
+	case err != nil:
+		return err
+	case a.word() == "lost":
+		return c.damaged(e, "has no record of it")
+	case a.word() == "damaged":
+		return c.damaged(e, a.text(1))
 	}
-	return err
+	return nil
 }
 
 func (c *connection) damaged(e activities.Entry, what string) error {
@@ -76,7 +81,7 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 		first, _, _ := strings.Cut(drift.Diff, "\n")
 		return activities.Undone{Outcome: activities.Drifted, Observed: first, Drift: drift}, false, nil
 	}
-	raw, err := json.Marshal(s.outcomeOf(forced))
+	raw, err := json.Marshal(keptOutcome{e.Token, s.outcomeOf(forced)})
 	if err != nil {
 		return outcome, false, err
 	}
@@ -96,16 +101,26 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	case "undone":
 		reach("restored")
 		return outcome, false, c.decodeOutcome(e, a.text(1), &outcome)
+	case "damaged":
+		return outcome, false, c.damaged(e, a.text(1))
 	case "failed":
 		return outcome, false, fmt.Errorf("database %s: the keys cannot be put back, and were left as they are: %s", c.name, a.text(1))
 	}
 	return outcome, true, nil
 }
 
+// keptOutcome is the outcome of an undo in the journal, and whose it is; records of before that was noted do not say.
+type keptOutcome struct {
+	Token string `json:"token,omitempty"`
+	activities.Undone
+}
+
 func (c *connection) decodeOutcome(e activities.Entry, text string, into *activities.Undone) error {
-	if err := json.Unmarshal([]byte(text), into); err != nil {
+	var kept keptOutcome
+	if err := json.Unmarshal([]byte(text), &kept); err != nil || kept.Token != "" && kept.Token != e.Token || kept.Outcome == "" {
 		return c.damaged(e, "does not hold the outcome of its undo")
 	}
+	*into = kept.Undone
 	return nil
 }
 
@@ -133,7 +148,7 @@ func (c *connection) see(e activities.Entry) (sight, error) {
 		return sight{}, err
 	}
 	if a.word() == "damaged" {
-		return sight{}, c.damaged(e, "has a record of it that is damaged")
+		return sight{}, c.damaged(e, a.text(1))
 	}
 	s := sight{
 		state: a.text(1), outcome: a.text(2), forgotten: a.text(3) != "", private: a.text(4) != "", hasImages: a.number(5) == 1, now: a.number(6),

@@ -6,7 +6,15 @@ local id, token, changed = ARGV[1], ARGV[2], tonumber(ARGV[7])
 local other = other_journal(id)
 if other then return other end
 local state = get(token, 'state')
-if state == 'applied' then return { 'applied', cmsgpack.unpack(get(token, 'replies')), get(token, 'counts') } end
+local wrong = damage(token, state)
+if wrong then return { 'damaged', wrong } end
+if state == 'applied' then
+  local replies, counts, confirm = get(token, 'replies'), get(token, 'counts'), get(token, 'confirm')
+  if not replies or not counts or get(token, 'acted') and confirm ~= seal(token, replies, counts) then
+    return { 'damaged', 'does not hold what its commands returned' }
+  end
+  return { 'applied', cmsgpack.unpack(replies), counts }
+end
 if state then return { 'fenced', state } end
 
 local left, before = budget(ARGV[8], ARGV[9]), {}
@@ -40,8 +48,8 @@ local function change()
   end
   local packed = cmsgpack.pack(images)
   local packed_replies, packed_counts = cmsgpack.pack(replies), counts.came .. ' ' .. counts.went .. ' ' .. counts.changed
-  redis.call('HSET', JOURNAL, field(token, 'images'), packed, field(token, 'check'), redis.sha1hex(packed), field(token, 'replies'), packed_replies,
-    field(token, 'counts'), packed_counts, field(token, 'bytes'), #packed + #packed_replies)
+  redis.call('HSET', JOURNAL, field(token, 'images'), packed, field(token, 'check'), seal(token, packed), field(token, 'acted'), '1', field(token, 'replies'), packed_replies,
+    field(token, 'counts'), packed_counts, field(token, 'confirm'), seal(token, packed_replies, packed_counts), field(token, 'bytes'), #packed + #packed_replies)
   return { 'applied', replies, packed_counts }
 end
 
@@ -49,7 +57,7 @@ local whole, answer = pcall(change)
 if not whole then answer = { 'failed', 0, failure(answer) } end
 if answer[1] ~= 'applied' then
   for _, s in ipairs(before) do put(s.key, s.dump, s.expires) end
-  for _, name in ipairs({ 'state', 'entry', 'owner', 'since', 'private', 'images', 'check', 'replies', 'counts', 'bytes' }) do
+  for _, name in ipairs({ 'state', 'entry', 'owner', 'since', 'private', 'images', 'check', 'acted', 'replies', 'counts', 'confirm', 'bytes' }) do
     redis.call('HDEL', JOURNAL, field(token, name))
   end
 end

@@ -13,6 +13,36 @@ local function other_journal(id)
   if is ~= id then return { 'journal', is } end
 end
 
+-- seal is a digest by which fields of another token, or others of this one, are noticed.
+local function seal(token, ...) return redis.sha1hex(cmsgpack.pack({ token, ... })) end
+
+-- damage returns what is wrong with the record of a token; nil if nothing is. What its parts say of each other has to agree: only all of them
+-- can have been written together.
+local function damage(token, state)
+  if not state then
+    for _, name in ipairs({ 'entry', 'owner', 'since', 'acted', 'images', 'check' }) do
+      if get(token, name) then return 'has lost the state of its record' end
+    end
+    return nil
+  end
+  local images, check, acted, outcome = get(token, 'images'), get(token, 'check'), get(token, 'acted'), get(token, 'outcome')
+  if state == 'undone' then return nil end -- its outcome says the rest
+  if state ~= 'applied' and state ~= 'undoing' and state ~= 'released' then return 'has a record of it that is damaged' end
+  if get(token, 'forgotten') then return nil end
+  if outcome or get(token, 'ended') then return 'has a record of it that is damaged: its undo has ended before' end
+  if state == 'released' then
+    if images or check or acted then return 'has a record of it that is damaged: it says that it was released' end
+    return nil
+  end
+  if not images and not check and not acted then
+    if state == 'applied' then return 'has lost what its keys held before' end
+    return nil
+  end
+  -- A record of before these were sealed has no field acted.
+  if check ~= (acted and seal(token, images or '') or redis.sha1hex(images or '')) then return 'has a record of it that is damaged' end
+  return nil
+end
+
 local function milliseconds()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)

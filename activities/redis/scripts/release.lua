@@ -6,6 +6,8 @@ local other = other_journal(ARGV[1])
 if other then return other end
 local state = get(token, 'state')
 if state == 'undoing' then return { 'undoing' } end
+local wrong = damage(token, state)
+if wrong then return { 'damaged', wrong } end
 local holders = get(token, 'holders')
 if state == 'applied' and holders and holders ~= '[]' then return { 'held', holders } end
 if not state then
@@ -14,5 +16,5 @@ elseif state == 'applied' then
   set(token, 'state', 'released')
 end
 redis.call('HSETNX', JOURNAL, field(token, 'released'), ARGV[5])
-for _, name in ipairs({ 'images', 'check', 'replies', 'counts', 'bytes' }) do redis.call('HDEL', JOURNAL, field(token, name)) end
+for _, name in ipairs({ 'acted', 'images', 'check', 'replies', 'counts', 'confirm', 'bytes' }) do redis.call('HDEL', JOURNAL, field(token, name)) end
 return { 'released' }

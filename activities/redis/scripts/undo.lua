@@ -7,6 +7,8 @@ if other then return other end
 local state = get(token, 'state')
 if state == 'undone' then return { 'undone', get(token, 'outcome') } end
 if state ~= 'undoing' then return { 'fenced', state or '' } end
+local wrong = damage(token, state)
+if wrong then return { 'damaged', wrong } end
 local packed = get(token, 'images')
 local images, before, left = packed and cmsgpack.unpack(packed) or {}, {}, budget(ARGV[5], ARGV[6])
 if #ARGV ~= 6 + 3 * #images then return { 'moved' } end
