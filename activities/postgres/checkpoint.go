@@ -114,6 +114,9 @@ func (c *connection) findReplaceable(d *declared, one copied, now map[string]*st
 	if sameContent(d.Contents[i].Before, now[one.Name]) {
 		return nil, nil //nolint:nilnil // documented
 	}
+	if err := c.checkCopy(one.Copy, one.Table.name(), one.Rows); err != nil {
+		return nil, err
+	}
 	r, err := c.findTable(one.Name)
 	if err != nil || r == nil || !slices.Equal(r.Columns, one.Table.Columns) {
 		return nil, err

@@ -233,7 +233,7 @@ func (c *connection) try(e activities.Entry, s activities.Step, run script, want
 		case r.State != applied:
 			return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, r.State)
 		}
-		return r.Result, nil
+		return r.Result, c.checkUnsettled(e.Token)
 	}
 	reach("recorded")
 	did, err := c.perform(n, run)
@@ -265,11 +265,11 @@ func (c *connection) try(e activities.Entry, s activities.Step, run script, want
 	if err := activities.RunChecks(c.ctx, s.Checks, activities.Staged, activities.Staged, scene{c, result}); err != nil {
 		return activities.Result{}, err
 	}
-	return result, c.commit(n, did, &result)
+	return result, c.commit(e.Token, n, did, &result)
 }
 
 // commit completes the record, and commits it with the change.
-func (c *connection) commit(n int64, did *change, result *activities.Result) error {
+func (c *connection) commit(token string, n int64, did *change, result *activities.Result) error {
 	// What the record says is what an attempt returns that finds it.
 	raw, err := json.Marshal(result)
 	if err != nil {
@@ -287,6 +287,16 @@ func (c *connection) commit(n int64, did *change, result *activities.Result) err
 	}
 	alterations, err := json.Marshal(did.alterations)
 	if err != nil {
+		return err
+	}
+	sealed := sealedResult{Result: *result}
+	if sealed.Seal, err = c.makeSeal(token, n, did.events, string(tables), string(alterations)); err != nil {
+		return err
+	}
+	if raw, err = json.Marshal(sealed); err != nil {
+		return err
+	}
+	if err := c.setMark(token); err != nil {
 		return err
 	}
 	if err := c.run("UPDATE unwind.record SET result = $2, tables = $3, rows = $4, bytes = $5, alterations = $6 WHERE n = $1",

@@ -61,6 +61,7 @@ type record struct {
 	N      int64
 	State  string
 	Result activities.Result
+	Seal   *seal    // nil: the forward has never acted, or its record is of before there were seals
 	Tables []*table // nil: the forward has never acted
 	// Alterations are what it did to the schema, in order.
 	Alterations []*alteration
@@ -94,8 +95,8 @@ func (c *connection) makeJournal() error {
 	return nil
 }
 
-// insertRecord inserts the record of a token, unless there is one. It waits for another transaction that has inserted one, and ends that
-// where it does nothing.
+// insertRecord inserts the record of a token, unless there is one. It is DamagedRecord if there has been one, of a step that has acted. It
+// waits for another transaction that has inserted one, and ends that where it does nothing.
 func (c *connection) insertRecord(e activities.Entry, state string) (n int64, created bool, err error) {
 	entry, err := json.Marshal(e)
 	if err != nil {
@@ -110,33 +111,60 @@ func (c *connection) insertRecord(e activities.Entry, state string) (n int64, cr
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
 	}
-	return n, err == nil, c.explain(err)
+	if err != nil {
+		return 0, false, c.explain(err)
+	}
+	return n, true, c.checkUnmarked(e.Token)
 }
 
 // readRecord reads the record of a token; nil if there is none. With lock, it stays locked until the transaction ends.
 func (c *connection) readRecord(token string, lock bool) (*record, error) {
-	sql := "SELECT n, state, result, tables, alterations, rows, outcome, holders, forgotten FROM unwind.record WHERE token = $1"
+	sql := "SELECT n, state, entry, result, tables, alterations, rows, outcome, holders, forgotten FROM unwind.record WHERE token = $1"
 	if lock {
 		sql += " FOR UPDATE"
 	}
 	var r record
+	var entry string
 	var result, tables, alterations, outcome, holders *string
-	err := c.QueryRow(c.ctx, sql, token).Scan(&r.N, &r.State, &result, &tables, &alterations, &r.Rows, &outcome, &holders, &r.Forgotten)
+	err := c.QueryRow(c.ctx, sql, token).Scan(&r.N, &r.State, &entry, &result, &tables, &alterations, &r.Rows, &outcome, &holders, &r.Forgotten)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // documented
 	}
 	if err != nil {
 		return nil, c.explain(err)
 	}
-	for text, to := range map[*string]any{result: &r.Result, tables: &r.Tables, alterations: &r.Alterations, outcome: &r.Outcome, holders: &r.Holders} {
-		if text == nil {
+	var e activities.Entry
+	var sealed struct{ Seal *seal }
+	var kept keptOutcome
+	for _, part := range []struct {
+		text *string
+		to   any
+	}{{&entry, &e}, {result, &r.Result}, {result, &sealed}, {tables, &r.Tables}, {alterations, &r.Alterations}, {outcome, &kept}, {holders, &r.Holders}} {
+		if part.text == nil {
 			continue
 		}
-		if err := json.Unmarshal([]byte(*text), to); err != nil {
-			return nil, activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record: %v", c.name, token, err)
+		if err := json.Unmarshal([]byte(*part.text), part.to); err != nil {
+			return nil, c.damagedRow(token, err.Error())
+		}
+	}
+	r.Seal, r.Outcome = sealed.Seal, kept.Undone
+	switch {
+	case r.Forgotten:
+	case e.Token != token:
+		return nil, c.damagedRow(token, "its entry is that of token "+e.Token)
+	case kept.Token != "" && kept.Token != token:
+		return nil, c.damagedRow(token, "its outcome is that of token "+kept.Token)
+	default:
+		if problem := r.findContradiction(token, result, tables, alterations); problem != "" {
+			return nil, c.damagedRow(token, problem)
 		}
 	}
 	return &r, nil
+}
+
+func (c *connection) damagedRow(token, what string) error {
+	return activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record is damaged (was it put back to an earlier state?): %s; nothing was touched; "+
+		"bring the row back, or decide what becomes of the step", c.name, token, what)
 }
 
 // fence makes sure that no forward of a token acts any more, and that the token has a record in the state given or a later one. It ends
@@ -151,7 +179,8 @@ func (c *connection) fence(e activities.Entry, state string) error {
 			if err != nil || created {
 				return err
 			}
-			return c.run("UPDATE unwind.record SET state = $2, begun = $4 WHERE token = $1 AND state = $3", e.Token, state, applied, timestamp(time.Now()))
+			// The state may be all that tells that the step has acted: then a result without tables tells it from now on.
+			return c.run("UPDATE unwind.record SET state = $2, begun = $4, result = CASE WHEN tables IS NULL THEN coalesce(result, '{}') ELSE result END WHERE token = $1 AND state = $3", e.Token, state, applied, timestamp(time.Now()))
 		})
 	})
 }

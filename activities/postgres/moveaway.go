@@ -116,7 +116,7 @@ func (t *trial) hold(a *alteration, o object) error {
 			return err
 		}
 	}
-	h := held{Of: o.Name}
+	h := held{Of: o.Name, OID: o.OID}
 	if o.Kind != "TABLE" {
 		h.Kind = o.Kind
 	}

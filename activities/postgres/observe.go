@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -21,6 +22,11 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	var r *record
 	if there {
 		if r, err = c.readRecord(e.Token, false); err != nil {
+			return activities.Observation{}, err
+		}
+	}
+	if there && r == nil {
+		if err := c.checkUnmarked(e.Token); err != nil {
 			return activities.Observation{}, err
 		}
 	}
@@ -80,7 +86,7 @@ func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
 			if state == applied {
 				state = released
 			}
-			if err := c.run("DELETE FROM unwind.change WHERE record = $1", r.N); err != nil {
+			if err := errors.Join(c.run("DELETE FROM unwind.change WHERE record = $1", r.N), c.dropMark(e.Token)); err != nil {
 				return err
 			}
 			if err := c.dropHeld(r.N); err != nil {

@@ -54,6 +54,10 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 				problems = append(problems, fmt.Errorf("token %s: %w", token, err))
 				return nil
 			}
+			if r.Entry.Token != token {
+				problems = append(problems, fmt.Errorf("token %s: its entry is that of token %s", token, r.Entry.Token))
+				return nil
+			}
 			r.Since = parseTime(since)
 			switch {
 			case gone != "":
@@ -133,7 +137,7 @@ func (w records) Claim(context.Context, activities.Entry) error { return nil }
 
 // Abandon gives up an undo that has begun.
 func (w records) Abandon(ctx context.Context, token string) error {
-	raw, err := json.Marshal(activities.Abandoned)
+	raw, err := json.Marshal(keptOutcome{token, activities.Abandoned})
 	if err != nil {
 		return err
 	}

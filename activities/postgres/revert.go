@@ -21,12 +21,12 @@ func (c *connection) findLost(all []*alteration) (problem string, err error) {
 			}
 		}
 		for _, h := range a.Held {
-			var there bool
-			if err := c.scan("SELECT CASE WHEN $2 IN ('TYPE', 'DOMAIN') THEN to_regtype($1) IS NOT NULL ELSE to_regclass($1) IS NOT NULL END", []any{h.Name, h.Kind}, &there); err != nil {
+			var oid uint32 // 0: it is gone
+			if err := c.scan("SELECT coalesce(CASE WHEN $2 IN ('TYPE', 'DOMAIN') THEN to_regtype($1)::oid ELSE to_regclass($1)::oid END, 0::oid)", []any{h.Name, h.Kind}, &oid); err != nil {
 				return "", err
 			}
-			if !there {
-				return "", activities.Errorf(activities.DamagedRecord, "database %s: %s, which holds %s for the undo, is gone; nothing was touched", c.name, h.Name, h.Of)
+			if oid == 0 || h.OID != 0 && h.OID != oid {
+				return "", activities.Errorf(activities.DamagedRecord, "database %s: %s, which holds %s for the undo, is gone, or another thing has its name; nothing was touched", c.name, h.Name, h.Of)
 			}
 		}
 		for _, m := range a.Made {

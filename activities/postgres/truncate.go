@@ -112,6 +112,9 @@ func (c *connection) refill(n int64, e emptied) error {
 		}
 	}
 	columns := strings.Join(names, ", ")
+	if err := c.checkCopy(e.Copy, e.Table.name(), e.Rows); err != nil {
+		return err
+	}
 	err := c.run(fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s", e.Table.quoted(), columns, columns, e.Copy))
 	if denied, ok := errors.AsType[*activities.Error](err); ok {
 		return newDrift(fmt.Sprintf("rows of %s cannot be put back beside what others have done since: %s", e.Table.name(), denied.Message))
@@ -129,4 +132,16 @@ func (c *connection) refill(n int64, e emptied) error {
 	// Earlier steps know their rows by version.
 	return c.run(fmt.Sprintf(`UPDATE unwind.change c SET version = pg_current_xact_id()::xid FROM unwind.record r, (SELECT (q.*)::text AS row FROM %s q) e
 		WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2 AND c.new = e.row`, e.Copy), n, e.Table.OID)
+}
+
+// checkCopy is DamagedRecord unless a copy of a table's rows, whose name is quoted, has as many as were copied.
+func (c *connection) checkCopy(name, of string, rows int64) error {
+	var there int64
+	if err := c.scan("SELECT count(*) FROM "+name, nil, &there); err != nil {
+		return err
+	}
+	if there != rows {
+		return activities.Errorf(activities.DamagedRecord, "database %s: %s, which holds %s of %s for the undo, has %d; nothing was touched", c.name, name, activities.CountOf(rows, "row"), of, there)
+	}
+	return nil
 }

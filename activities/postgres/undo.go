@@ -66,9 +66,8 @@ func (c *connection) checkNotLost(e activities.Entry, isDone bool) error {
 		return err
 	}
 	if there {
-		r, err := c.readRecord(e.Token, false)
-		if err != nil || r != nil {
-			return err
+		if err := c.scan("SELECT EXISTS (SELECT FROM unwind.record WHERE token = $1)", []any{e.Token}, &there); err != nil || there {
+			return err // what it says is read behind the fence
 		}
 	}
 	return activities.Errorf(activities.DamagedRecord, "database %s has no record of token %s in unwind.record, though the step has acted (was the database restored from a backup?): "+
@@ -106,6 +105,9 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activi
 	case r.State == undone:
 		return r.Outcome, nil
 	}
+	if err := c.checkUnsettled(e.Token); err != nil {
+		return activities.Undone{}, err
+	}
 	outcome := activities.Undone{Outcome: activities.Nothing, Observed: "the transaction of the step was never committed, and no longer can be"}
 	if r.Tables != nil {
 		if outcome, err = c.putBack(r, d); err != nil {
@@ -116,11 +118,14 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activi
 			c.name, e.Token)
 	}
 	reach("restored")
-	raw, err := json.Marshal(outcome)
+	raw, err := json.Marshal(keptOutcome{e.Token, outcome})
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	if err := c.run("UPDATE unwind.record SET state = $2, outcome = $3, ended = $4 WHERE n = $1", r.N, undone, string(raw), timestamp(time.Now())); err != nil {
+		return activities.Undone{}, err
+	}
+	if err := c.settleMark(e.Token); err != nil {
 		return activities.Undone{}, err
 	}
 	reach("outcome")
@@ -129,6 +134,9 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activi
 
 // putBack compares the rows with what the step left, and replaces them by what was there before.
 func (c *connection) putBack(r *record, d activities.Decision) (activities.Undone, error) {
+	if err := c.checkComplete(r); err != nil {
+		return activities.Undone{}, err
+	}
 	if r.declaredUndo() != nil {
 		return c.takeBack(r, d)
 	}
@@ -140,9 +148,6 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 		if err == nil {
 			err = newDrift(problem)
 		}
-		return activities.Undone{}, err
-	}
-	if err := c.checkComplete(r); err != nil {
 		return activities.Undone{}, err
 	}
 	if d.Force != "" {
@@ -232,6 +237,15 @@ func (c *connection) checkComplete(r *record) error {
 	}
 	if events != r.Rows {
 		return activities.Errorf(activities.DamagedRecord, "database %s: the step changed %s, and unwind.change has %d of them; nothing was touched", c.name, activities.CountOf(r.Rows, "row"), events)
+	}
+	if r.Seal == nil {
+		return nil
+	}
+	if digest, err := c.digestChanges(r.N); err != nil || digest != r.Seal.Changes {
+		if err == nil {
+			err = activities.Errorf(activities.DamagedRecord, "database %s: the rows of record %d in unwind.change are not those that the step has changed; nothing was touched", c.name, r.N)
+		}
+		return err
 	}
 	return nil
 }

@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// seal binds the parts of a record to its token and to each other. It stands in the result, which a step that has acted always has.
+type seal struct {
+	Token string `json:"token"`
+	// Content covers the tables, how many rows changed, and the alterations.
+	Content activities.Digest `json:"content"`
+	// Changes is the digest of the rows in unwind.change.
+	Changes string `json:"changes"`
+}
+
+// sealedResult is the result of a step in the journal. One of before there were seals has none, and is believed.
+type sealedResult struct {
+	activities.Result
+
+	Seal *seal `json:"seal,omitempty"`
+}
+
+// keptOutcome is the outcome of an undo in the journal, and whose it is; one of before that was noted does not say.
+type keptOutcome struct {
+	Token string `json:"token,omitempty"`
+	activities.Undone
+}
+
+// makeSeal seals the record of a token, in the transaction of its step.
+func (c *connection) makeSeal(token string, n, rows int64, tables, alterations string) (*seal, error) {
+	changes, err := c.digestChanges(n)
+	return &seal{Token: token, Content: digestContent(n, rows, tables, alterations), Changes: changes}, err
+}
+
+func digestContent(n, rows int64, tables, alterations string) activities.Digest {
+	return activities.DigestOf(fmt.Append(nil, n, rows), []byte(tables), []byte(keyText.ReplaceAllString(alterations, "")))
+}
+
+// keyText is the key of a trait in an alteration. It has an id, which an undo of a later step may change (see keepNames).
+var keyText = regexp.MustCompile(`"key":"(?:[^"\\]|\\.)*"`)
+
+// digestChanges covers the rows that a record has in unwind.change, in any order. Their versions are passed on by later undos, and no part of it.
+func (c *connection) digestChanges(n int64) (digest string, err error) {
+	return digest, c.scan(`SELECT coalesce(sum(('x' || left(encode(sha256(convert_to(ROW(relid, old_key, new_key, old, new)::text, 'UTF8')), 'hex'), 15))::bit(60)::bigint), 0)::text
+		FROM unwind.change WHERE record = $1`, []any{n}, &digest)
+}
+
+// A step that has acted has a mark in unwind.change until it is released: that tells that it has acted where its row in unwind.record is gone.
+const isMark = "record = 0 AND relid = 0 AND new_key = $1"
+
+func (c *connection) setMark(token string) error {
+	return c.run("INSERT INTO unwind.change (record, relid, new_key) VALUES (0, 0, $1)", token)
+}
+
+func (c *connection) dropMark(token string) error {
+	return c.run("DELETE FROM unwind.change WHERE "+isMark, token)
+}
+
+// settleMark notes in the mark that the step is undone.
+func (c *connection) settleMark(token string) error {
+	return c.run("UPDATE unwind.change SET old_key = 'undone' WHERE "+isMark, token)
+}
+
+// checkUnsettled is DamagedRecord for a token that is undone according to its mark, and not according to its row.
+func (c *connection) checkUnsettled(token string) error {
+	var settled bool
+	if err := c.scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+" AND old_key = 'undone')", []any{token}, &settled); err != nil || !settled {
+		return err
+	}
+	return c.damagedRow(token, "the step was undone before")
+}
+
+// checkUnmarked is DamagedRecord for a token that has a mark, and whose row is new.
+func (c *connection) checkUnmarked(token string) error {
+	var marked bool
+	if err := c.scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+")", []any{token}, &marked); err != nil || !marked {
+		return err
+	}
+	return activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record is gone, though the step has acted: nothing was touched; "+
+		"bring the row back, or decide what becomes of the step", c.name, token)
+}
+
+// findContradiction returns what the parts of a record say against each other; empty if nothing. They were written by one transaction: all of
+// them are there, or none.
+func (r *record) findContradiction(token string, result, tables, alterations *string) string {
+	acted := tables != nil
+	switch {
+	case !slices.Contains([]string{applied, undoing, undone, released}, r.State):
+		return "it has no state that there is"
+	case r.State == undone && r.Outcome.Outcome == "":
+		return "it does not hold the outcome of its undo"
+	case r.State == undone:
+		return "" // its outcome says the rest
+	case r.Outcome.Outcome != "":
+		return "it holds the outcome of an undo, and says that none has ended"
+	case r.State == released && (acted || result != nil):
+		return "it says that it was released, and holds what the step changed"
+	case (result != nil) != acted || r.State == applied && !acted:
+		return "it has lost a part of what the step changed"
+	case r.Seal == nil:
+		return ""
+	case r.Seal.Token != token:
+		return "its result is that of token " + r.Seal.Token
+	case alterations == nil || r.Seal.Content != digestContent(r.N, r.Rows, *tables, *alterations):
+		return "what it says of the step's changes is not what the step has written"
+	}
+	return ""
+}
