@@ -24,6 +24,7 @@ var benches = map[string]func(ctx context.Context) (figures any, missed []string
 	"faults":     faults.Run,
 	"containers": func(ctx context.Context) (any, []string, error) { return containers.Command(ctx, os.Args[2:]) },
 	"mcp":        agents,
+	"wrap":       func(ctx context.Context) (any, []string, error) { return wrapped(ctx) },
 	"databases":  databases.Run,
 	"crash":      func(ctx context.Context) (any, []string, error) { return crash.Command(ctx, os.Args[2:]) },
 }
@@ -61,6 +62,7 @@ containers  checkpoints of a container and rollbacks: docker commit and a new co
             -steps for whole steps alone, -commands N for a task of N commands alone, -depth N for N checkpoints
             over one another alone
 mcp      a session of commands through starter mcp against docker exec, and calls through starter mcp --wrap against calls of the same server
+wrap     the second part of mcp alone
 databases  what others pay for the triggers of Unwind in PostgreSQL, and what a step and its undo cost against a bare transaction
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
 		os.Exit(2)

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 const (
@@ -72,8 +73,13 @@ func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
 		return err
 	}
 	defer c.Close()
-	config := host.Config{StopTimeout: wrapStop}.WithEnvironment(os.LookupEnv)
-	config.Queue, config.State, config.Listen = p.sharedQueue()+"-wrap-"+f.name, s.folder, ""
+	config, err := host.Config{StopTimeout: wrapStop}.WithEnvironment(os.LookupEnv).WithDefaults()
+	if err != nil {
+		return err
+	}
+	// One queue for the sessions and their calls, as nobody else serves either: a call need not wait for a poll.
+	config.Queue = task.HostQueue(p.sharedQueue()+"-wrap-"+f.name, config.Host)
+	config.State, config.Listen = s.folder, ""
 	w, err := host.Start(ctx, config, host.Options{
 		Client: c.Client, Namespace: c.Namespace, DataConverter: c.DataConverter(), Worlds: []activities.World{s.world.World},
 	})

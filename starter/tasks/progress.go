@@ -31,14 +31,14 @@ func (c *Client) Progress(ctx context.Context, id string) (Progress, error) {
 		return Progress{}, err
 	}
 	p := Progress{Lines: map[string][]string{}}
-	hosts, served := task.HostQueue(d.GetExecutionConfig().GetTaskQueue().GetName(), ""), map[string]bool{}
+	queue, served := d.GetExecutionConfig().GetTaskQueue().GetName(), map[string]bool{}
 	for _, a := range d.GetPendingActivities() {
 		var told activities.Progress
 		if a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && a.GetHeartbeatDetails() != nil &&
 			converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &told) == nil && told.Step != "" {
 			p.Lines[told.Step] = told.Lines
 		}
-		host, onHost := strings.CutPrefix(a.GetActivityOptions().GetTaskQueue().GetName(), hosts)
+		host, onHost := task.HostOf(a.GetActivityOptions().GetTaskQueue().GetName(), queue)
 		served[host] = served[host] || a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED
 		if onHost && isUntaken(a) {
 			p.AwaitedHosts = append(p.AwaitedHosts, host)

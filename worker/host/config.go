@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/worker/defaults"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // Config says what a worker may do, and where. Every field can be set in the file; environment variables override it, and
@@ -25,7 +27,8 @@ type Config struct {
 	// Host is this worker's name in `on:` and in the name of its own task queue. Defaults to the machine's host name.
 	// Environment: UNWIND_HOST.
 	Host string `yaml:"host"`
-	// Queue is the shared task queue. Defaults to "unwind". Environment: UNWIND_QUEUE.
+	// Queue is the shared task queue. With QUEUE@HOST, which only that host can serve, it is the host's own as well: an activity then
+	// goes to its worker without waiting for a poll. Defaults to "unwind". Environment: UNWIND_QUEUE.
 	Queue string `yaml:"queue"`
 	// State is the folder of the worker's journals; it must survive restarts. Defaults to $XDG_STATE_HOME/unwind, else
 	// ~/.local/state/unwind. Environment: UNWIND_STATE.
@@ -311,6 +314,11 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, nil
 }
 
+// queues are the task queues that a worker serves: the shared one first, then its host's own, if that is another.
+func (c Config) queues() []string {
+	return slices.Compact([]string{c.Queue, task.HostQueue(c.Queue, c.Host)})
+}
+
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62})$`)
 
 // Validate reports every invalid field.
@@ -324,6 +332,9 @@ func (c Config) Validate() error {
 	}
 	if !filepath.IsAbs(c.State) {
 		bad("state", "%q must be an absolute path", c.State)
+	}
+	if _, of, isOwn := strings.Cut(c.Queue, "@"); isOwn && of != c.Host {
+		bad("queue", "%q is the queue of host %q alone, and this is %q", c.Queue, of, c.Host)
 	}
 	if c.Heartbeat < time.Second {
 		bad("heartbeat", "%s is too short; give at least 1s", c.Heartbeat)

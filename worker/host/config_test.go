@@ -99,6 +99,12 @@ func TestAConfigFileIsToldByLineAndField(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, c.Validate(), `worker.yaml:2: cutDiffs: "show" must be ask or refuse`)
 
+	c, err = readConfig(t, "state: /here\nheartbeat: 1s\ncutDiffs: ask\nschedules: 'on'\nhost: here\nqueue: x@here\n")
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	c.Host = "there"
+	require.ErrorContains(t, c.Validate(), `worker.yaml:6: queue: "x@here" is the queue of host "here" alone, and this is "there"`)
+
 	// A value that does not come from the file is not looked for there.
 	c, err = readConfig(t, "state: /here\nhost: here\nheartbeat: 1ms\nsecrets:\n  A: env:A\n  B: B\nschedules: 'on'\n")
 	require.NoError(t, err)

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // String says in one line what the worker serves.
@@ -18,8 +17,7 @@ func (w *Worker) String() string {
 	for _, s := range w.Registry.Specs() {
 		worlds = append(worlds, activities.WorldOf(s.Name)) // the specs are sorted by name
 	}
-	s := fmt.Sprintf("host %s serves %s on queues %s and %s", w.Config.Host, listedWorlds(slices.Compact(worlds)),
-		w.Config.Queue, task.HostQueue(w.Config.Queue, w.Config.Host))
+	s := fmt.Sprintf("host %s serves %s on queues %s", w.Config.Host, listedWorlds(slices.Compact(worlds)), strings.Join(w.Config.queues(), " and "))
 	if w.Address != "" {
 		s += ", health and metrics at http://" + w.Address
 	}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
-	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // pollers is how many long polls a worker keeps open on each queue: with the SDK's 2, bursts of tasks wait for polls.
@@ -96,9 +94,11 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 		w.Address = address
 		w.closers = append(w.closers, stop)
 	}
-	if err := errors.Join(w.addQueue(o, own, config.Queue), w.addQueue(o, own, task.HostQueue(config.Queue, config.Host))); err != nil {
-		w.Stop()
-		return nil, fmt.Errorf("worker: %w", err)
+	for _, queue := range config.queues() {
+		if err := w.addQueue(o, own, queue); err != nil {
+			w.Stop()
+			return nil, fmt.Errorf("worker: %w", err)
+		}
 	}
 	for _, each := range w.workers {
 		if err := each.Start(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -33,8 +34,19 @@ type Catalog struct {
 	Defaults Defaults
 }
 
-// HostQueue returns the task queue of the steps of one host.
-func HostQueue(shared, host string) string { return shared + "@" + host }
+// HostQueue returns the task queue of the steps of one host. A queue that is that host's already is it.
+func HostQueue(queue, host string) string {
+	if of, isOwn := HostOf(queue, queue); isOwn && of == host {
+		return queue
+	}
+	return queue + "@" + host
+}
+
+// HostOf returns the host whose own task queue a queue is, beside the one that its tasks are on, which may be the same.
+func HostOf(queue, tasks string) (host string, isOwn bool) {
+	shared, _, _ := strings.Cut(tasks, "@")
+	return strings.CutPrefix(queue, shared+"@")
+}
 
 // Defaults hold where a task file says nothing.
 type Defaults struct {

@@ -254,8 +254,18 @@ func TestPlaces(t *testing.T) {
 		require.Equal(t, want, mustCompile(t, stepsOf(line)).Steps[0].Place, line)
 	}
 	cat := catalog()
+	cat.SharedQueue = "mine@here"
+	compiled, err := Compile(mustParse(t, stepsOf("uses: file.write, with: {path: /srv/a}")), cat)
+	require.NoError(t, err)
+	require.Equal(t, "mine@here", compiled.Steps[0].Place.Queue, "it is the host's own already")
+	for _, tasks := range []string{"mine", "mine@here"} {
+		host, isOwn := HostOf(HostQueue(tasks, "here"), tasks)
+		require.Equal(t, []any{"here", true}, []any{host, isOwn})
+	}
+	_, isOwn := HostOf("mine", "mine")
+	require.False(t, isOwn)
 	cat.Host = ""
-	_, err := Compile(mustParse(t, stepsOf("uses: file.write, with: {path: /srv/a}")), cat)
+	_, err = Compile(mustParse(t, stepsOf("uses: file.write, with: {path: /srv/a}")), cat)
 	require.EqualError(t, err, "task.yml:3:3: steps[0].on: file.write changes things of one host, and none is known; add on: the name of the host")
 }
 
