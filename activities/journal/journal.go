@@ -123,6 +123,23 @@ func (t *Token) Create(name string, v any) (created bool, err error) {
 	return t.folder().create(name, v)
 }
 
+// Staged is a document that is on the disk and has no name yet, so that it is not there.
+type Staged struct {
+	folder    folder
+	name, tmp string
+}
+
+// Stage does the first half of Create, which takes as long as a sync of the disk: something else can be done meanwhile.
+func (t *Token) Stage(name string, v any) (Staged, error) {
+	if err := t.Make(); err != nil {
+		return Staged{}, err
+	}
+	return t.folder().stage(name, v)
+}
+
+// Drop drops what has not been published.
+func (s Staged) Drop() { os.Remove(s.tmp) }
+
 // Read reads the document name into v; found is false if there is none. A digest that does not match, or a document of another
 // token, is DamagedRecord.
 func (t *Token) Read(name string, v any) (found bool, err error) { return t.folder().read(name, v) }
@@ -296,33 +313,44 @@ func (f folder) create(name string, v any) (bool, error) {
 	if found, err := f.read(name, v); found || err != nil {
 		return false, errors.Join(err, syncDir(f.dir)) // its writer may not have come to this sync
 	}
-	body, err := json.Marshal(v)
+	staged, err := f.stage(name, v)
 	if err != nil {
 		return false, err
+	}
+	defer staged.Drop()
+	return staged.Publish(v)
+}
+
+// stage writes a document that has no name yet, and syncs it.
+func (f folder) stage(name string, v any) (Staged, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return Staged{}, err
 	}
 	sum := sha256.Sum256(body)
 	raw, err := json.Marshal(envelope{hex.EncodeToString(sum[:]), f.of(name), body})
 	if err != nil {
-		return false, err
+		return Staged{}, err
 	}
 	tmp, err := writeTemp(f.dir, name, raw)
-	if err != nil {
-		return false, err
-	}
-	defer os.Remove(tmp)
-	if err := os.Link(tmp, filepath.Join(f.dir, name)); err != nil {
+	return Staged{f, name, tmp}, err
+}
+
+// Publish gives the document its name, and syncs that. If there is another already, created is false and *v is set to its content.
+func (s Staged) Publish(v any) (created bool, err error) {
+	if err := os.Link(s.tmp, filepath.Join(s.folder.dir, s.name)); err != nil {
 		if !errors.Is(err, fs.ErrExist) {
 			return false, err
 		}
-		_, err := f.read(name, v)
-		return false, errors.Join(err, syncDir(f.dir))
+		_, err := s.folder.read(s.name, v)
+		return false, errors.Join(err, syncDir(s.folder.dir))
 	}
-	if name == Record {
-		if err := os.Link(tmp, filepath.Join(f.dir, spareName)); err != nil && !errors.Is(err, fs.ErrExist) {
+	if s.name == Record {
+		if err := os.Link(s.tmp, filepath.Join(s.folder.dir, spareName)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return false, err
 		}
 	}
-	return true, syncDir(f.dir)
+	return true, syncDir(s.folder.dir)
 }
 
 func (f folder) read(name string, v any) (bool, error) {

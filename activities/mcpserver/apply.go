@@ -66,7 +66,7 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	if err != nil {
 		return none, err
 	}
-	left, err := o.lookAfter(ctx, rec, answer)
+	left, err := o.keep(ctx, rec, answer)
 	if err != nil {
 		return none, err
 	}
@@ -129,9 +129,51 @@ func (o *one) callOnce(ctx context.Context, s activities.Step, want activities.D
 		}
 		o.reach("called")
 	}
-	_, err = o.token.Create(answered, &answer)
-	o.reach("answered")
-	return rec, answer, err
+	return rec, answer, nil
+}
+
+// keep keeps the answer, and what the look sees after the call. The look is made while the answer is written to the disk.
+func (o *one) keep(ctx context.Context, rec record, answer Answer) (left *sight, err error) {
+	kept := make(chan error, 1)
+	go func(mine Answer) {
+		_, err := o.token.Create(answered, &mine)
+		o.reach("answered")
+		kept <- err
+	}(answer)
+	left, staged, err := o.stageLeft(ctx, rec, answer)
+	if staged != nil {
+		defer staged.Drop()
+	}
+	if errKept := <-kept; errKept != nil {
+		return nil, errKept
+	}
+	if err != nil || staged == nil {
+		return left, err
+	}
+	o.reach("looked-after")
+	if err := o.token.CheckOpen(); err != nil { // an undo may already have changed what was seen
+		return nil, err
+	}
+	doc := applied{left}
+	_, err = staged.Publish(&doc)
+	return doc.Left, err
+}
+
+// stageLeft looks after the call, and writes what it sees, without its name: that comes after the answer's. What an earlier attempt has
+// kept is not looked at again, and nothing is staged.
+func (o *one) stageLeft(ctx context.Context, rec record, answer Answer) (left *sight, staged *journal.Staged, err error) {
+	var doc applied
+	if found, err := o.token.Read(journal.Applied, &doc); err != nil || found {
+		return doc.Left, nil, err
+	}
+	if doc.Left, err = o.lookAfter(ctx, rec, answer); err != nil {
+		return nil, nil, err
+	}
+	made, err := o.token.Stage(journal.Applied, &doc)
+	if err != nil {
+		return nil, nil, err
+	}
+	return doc.Left, &made, nil
 }
 
 // makeRecord looks, and makes the record: with it, the server that runs is claimed for the call.
@@ -231,29 +273,21 @@ func (o *one) listClaims(rec record) ([]claim, error) {
 	}
 }
 
-// lookAfter keeps what the look sees after the call.
+// lookAfter is what the look sees after the call; nil if it sees nothing.
 func (o *one) lookAfter(ctx context.Context, rec record, answer Answer) (*sight, error) {
-	var doc applied
-	if found, err := o.token.Read(journal.Applied, &doc); err != nil || found {
-		return doc.Left, err
+	l := rec.Declared.Look
+	if l == nil || !rec.canLook(answer) {
+		return nil, nil
 	}
-	if l := rec.Declared.Look; l != nil && rec.canLook(answer) {
-		c, err := o.reconnect(ctx, rec)
-		if err != nil {
-			return nil, err
-		}
-		seen, err := c.look(ctx, o.entry.Token, *l, rec.valuesWith(answer))
-		if err != nil {
-			return nil, fmt.Errorf("after %s: %w", rec.Tool, err)
-		}
-		doc.Left = &seen
-	}
-	o.reach("looked-after")
-	if err := o.token.CheckOpen(); err != nil { // an undo may already have changed what was seen
+	c, err := o.reconnect(ctx, rec)
+	if err != nil {
 		return nil, err
 	}
-	_, err := o.token.Create(journal.Applied, &doc)
-	return doc.Left, err
+	seen, err := c.look(ctx, o.entry.Token, *l, rec.valuesWith(answer))
+	if err != nil {
+		return nil, fmt.Errorf("after %s: %w", rec.Tool, err)
+	}
+	return &seen, nil
 }
 
 // canLook reports whether all is known that the look needs.

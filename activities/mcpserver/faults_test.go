@@ -411,7 +411,7 @@ func TestACallThatDoesNotShowYetIsTakenBack(t *testing.T) {
 	s.fault(mcptest.Slow)
 	put := s.step("mcp.call", "put_note", params{"id": "fresh", "body": "new"})
 	ctx, stop := context.WithCancel(t.Context())
-	at(t, "mcp.call:answered", stop)
+	at(t, "mcp.call:called", stop)
 	_, err := put.action.Apply(ctx, put.entry, put.step, "")
 	require.ErrorIs(t, err, context.Canceled)
 	s.fault("")
