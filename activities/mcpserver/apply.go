@@ -124,7 +124,7 @@ func (o *one) callOnce(ctx context.Context, s activities.Step, want activities.D
 			return rec, answer, err
 		}
 		o.reach("still-open")
-		if answer, err = c.call(ctx, o.entry.Token, rec.Tool, rec.Arguments); err != nil {
+		if answer, err = c.callStep(ctx, o.entry.Token, rec.Tool, rec.Arguments); err != nil {
 			return rec, answer, o.explainNoAnswer(rec, err)
 		}
 		o.reach("called")

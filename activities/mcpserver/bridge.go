@@ -28,6 +28,9 @@ import (
 
 const bridgeName = "unwind-mcp-bridge"
 
+// listenAgain is the wait before the server is listened to again, whose stream has ended.
+const listenAgain = time.Second
+
 // endWithin bounds the request that ends the session at the server.
 const endWithin = 2 * time.Second
 
@@ -84,7 +87,7 @@ func (e envelope) answers(call envelope) bool {
 }
 
 // isHarmless reports whether a call changes nothing, so that its failure can be told as an answer.
-func (e envelope) isHarmless() bool { return e.Method == "initialize" || e.Method == "tools/list" }
+func (e envelope) isHarmless() bool { return e.isCall() && e.Method != "tools/call" }
 
 func runBridge() error {
 	in := bufio.NewReader(os.Stdin)
@@ -115,9 +118,13 @@ func (b *bridge) carry(in *bufio.Reader) error {
 		if err := json.Unmarshal(raw, &m); err != nil {
 			return err
 		}
-		if m.Method == "initialize" || m.Method == "notifications/initialized" { // before all else
+		switch m.Method {
+		case "initialize": // before all else
 			b.send(m, raw)
-		} else {
+		case "notifications/initialized":
+			b.send(m, raw)
+			go b.listen()
+		default:
 			go b.send(m, raw)
 		}
 	}
@@ -134,6 +141,7 @@ func (b *bridge) send(m envelope, raw []byte) {
 	err := b.post(m, raw)
 	switch {
 	case err == nil:
+	case m.Method == "": // an answer of ours, whose question may be gone
 	case m.isHarmless():
 		b.passError(m, err)
 	default:
@@ -210,8 +218,38 @@ func (b *bridge) passJSON(call envelope, body io.Reader) error {
 	return err
 }
 
+// listen passes on what the server tells without having been asked, if it does.
+func (b *bridge) listen() {
+	for ; ; time.Sleep(listenAgain) {
+		resp, err := b.do(context.Background(), http.MethodGet, nil)
+		if err != nil {
+			continue
+		}
+		kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+		isStream := resp.StatusCode == http.StatusOK && kind == "text/event-stream"
+		if isStream {
+			_ = readEvents(resp.Body, func(raw []byte) (isLast bool, err error) {
+				var m envelope
+				if json.Unmarshal(raw, &m) == nil && m.Method != "" { // answers come where they were asked for
+					err = b.tell(raw)
+				}
+				return false, err
+			})
+		}
+		_ = resp.Body.Close()
+		if !isStream {
+			return
+		}
+	}
+}
+
 // passEvents passes on what a stream of events holds, up to the answer.
 func (b *bridge) passEvents(call envelope, body io.Reader) error {
+	return readEvents(body, func(raw []byte) (isAnswer bool, err error) { return b.pass(call, raw) })
+}
+
+// readEvents takes the messages of a stream of events, up to the last one that matters.
+func readEvents(body io.Reader, take func(raw []byte) (isLast bool, err error)) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxMessage)
 	var data []byte
@@ -222,7 +260,7 @@ func (b *bridge) passEvents(call envelope, body io.Reader) error {
 		switch {
 		case len(lines.Bytes()) == 0:
 			if isMessage && len(data) > 0 {
-				if isAnswer, err := b.pass(call, data); err != nil || isAnswer {
+				if isLast, err := take(data); err != nil || isLast {
 					return err
 				}
 			}

@@ -31,15 +31,18 @@ const (
 // connection is a server that runs, and the pipe to it. It reads answers as they were sent: the SDK's client would decode a result that
 // it does not know, such as a task, into one that looks like a success.
 type connection struct {
-	id    process.Identity
-	wire  sdk.Connection
-	tools map[string]*sdk.Tool
-	// listed are the tools as the server lists them.
-	listed []json.RawMessage
+	id   process.Identity
+	wire sdk.Connection
+	// offers is what the server has said of itself.
+	offers Offers
+	// heard is told what the server notifies its client of; nil if nobody listens.
+	heard func(Notice)
 	// exited is closed when the process has ended and was waited for.
 	exited chan struct{}
 
 	mu        sync.Mutex
+	catalog   catalog
+	isChanged bool // the server has said that its catalog is another now
 	last      int64
 	waiting   map[int64]chan Answer
 	unsettled map[string]int // by token: calls that are sent and not answered
@@ -48,10 +51,16 @@ type connection struct {
 	why       error
 }
 
+// catalog is the tools of a server: as it lists them, and by name.
+type catalog struct {
+	listed []json.RawMessage
+	tools  map[string]*sdk.Tool
+}
+
 var errEnded = errors.New("the server has ended")
 
 // start starts a server. It does not end with ctx.
-func start(ctx context.Context, s Server) (*connection, error) {
+func start(ctx context.Context, s Server, heard func(Notice)) (*connection, error) {
 	c := exec.Command("/bin/sh", "-c", s.Command)
 	if s.URL != "" {
 		var err error
@@ -88,7 +97,7 @@ func start(ctx context.Context, s Server) (*connection, error) {
 		return nil, errors.Join(err, c.Process.Kill(), c.Wait())
 	}
 	it := &connection{
-		id: id, wire: wire, exited: make(chan struct{}), waiting: map[int64]chan Answer{}, unsettled: map[string]int{}, ended: make(chan struct{}),
+		id: id, wire: wire, heard: heard, exited: make(chan struct{}), waiting: map[int64]chan Answer{}, unsettled: map[string]int{}, ended: make(chan struct{}),
 	}
 	go func() {
 		defer close(it.exited)
@@ -114,6 +123,9 @@ func (c *connection) begin(ctx context.Context) error {
 	if err == nil && a.Error != nil {
 		err = a.Error
 	}
+	if err == nil {
+		err = json.Unmarshal(a.Result, &c.offers)
+	}
 	if err != nil {
 		return fmt.Errorf("initialize: %w", err)
 	}
@@ -125,7 +137,15 @@ func (c *connection) begin(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	c.tools = map[string]*sdk.Tool{}
+	return c.list(ctx)
+}
+
+// list reads the list of tools.
+func (c *connection) list(ctx context.Context) error {
+	all := catalog{tools: map[string]*sdk.Tool{}}
+	c.mu.Lock()
+	c.isChanged = false
+	c.mu.Unlock()
 	for cursor := ""; ; {
 		params := map[string]any{}
 		if cursor != "" {
@@ -150,30 +170,46 @@ func (c *connection) begin(ctx context.Context) error {
 			if err := json.Unmarshal(raw, &tool); err != nil {
 				return fmt.Errorf("tools/list: %w", err)
 			}
-			c.tools[tool.Name] = &tool
-			c.listed = append(c.listed, raw)
+			all.tools[tool.Name] = &tool
+			all.listed = append(all.listed, raw)
 		}
 		if cursor = page.NextCursor; cursor == "" {
-			return nil
+			break
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.catalog = all
+	return nil
+}
+
+// known is the catalog that was read last, and whether the server has another since.
+func (c *connection) known() (all catalog, isChanged bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.catalog, c.isChanged
 }
 
 // isReadOnly is what a tool's annotation says.
-func (c *connection) isReadOnly(tool string) bool {
+func (c catalog) isReadOnly(tool string) bool {
 	t := c.tools[tool]
 	return t != nil && t.Annotations != nil && t.Annotations.ReadOnlyHint
 }
 
 // call calls a tool under a token. An error says that there is no answer, and nothing of what the call has done.
 func (c *connection) call(ctx context.Context, token, tool string, arguments any) (Answer, error) {
+	return c.callWith(ctx, token, tool, map[string]any{"name": tool, "arguments": arguments})
+}
+
+// callWith does so with parameters of the protocol.
+func (c *connection) callWith(ctx context.Context, token, tool string, params any) (Answer, error) {
 	if ctx.Err() != nil {
 		return Answer{}, context.Cause(ctx)
 	}
 	c.mu.Lock()
 	c.unsettled[token]++
 	c.mu.Unlock()
-	a, err := c.send(ctx, "tools/call", map[string]any{"name": tool, "arguments": arguments})
+	a, err := c.send(ctx, "tools/call", params)
 	if err != nil {
 		return a, fmt.Errorf("%s: no answer: %w", tool, err)
 	}
@@ -282,8 +318,22 @@ func (c *connection) receive() {
 		case *jsonrpc.Request:
 			if m.ID.IsValid() {
 				c.refuse(m)
+			} else {
+				c.hear(m)
 			}
 		}
+	}
+}
+
+// hear takes a notification.
+func (c *connection) hear(m *jsonrpc.Request) {
+	if m.Method == ToolsChanged {
+		c.mu.Lock()
+		c.isChanged = true
+		c.mu.Unlock()
+	}
+	if c.heard != nil {
+		c.heard(Notice{m.Method, m.Params})
 	}
 }
 

@@ -23,6 +23,8 @@ type Config struct {
 	State string
 	// Servers are those that steps may use, by the name that they use.
 	Servers map[string]Server
+	// Heard is told what servers notify their client of. It must not block. Defaults to none.
+	Heard func(Notice)
 	// LookOnly opens the world for its Specs only, and makes nothing.
 	LookOnly bool
 }
@@ -116,8 +118,9 @@ type world struct {
 	Config
 
 	journal  *journal.Journal
-	undoing  turns // by token
-	starting turns // by server
+	undoing  turns    // by token
+	starting turns    // by server
+	standing standing // of a proxy's client
 
 	mu      sync.Mutex
 	running map[string]*connection
@@ -194,13 +197,14 @@ func (w *world) connect(ctx context.Context, name string) (*connection, error) {
 	case c != nil:
 		c.kill()
 	}
-	if c, err = start(ctx, s); err != nil {
+	if c, err = start(ctx, s, w.Heard); err != nil {
 		return nil, fmt.Errorf("server %s: %w", name, err)
 	}
 	if err := w.keep(name, c); err != nil {
 		c.kill()
 		return nil, err
 	}
+	w.standing.repeat(ctx, c)
 	return c, nil
 }
 
@@ -227,10 +231,11 @@ func (w *world) keep(name string, c *connection) error {
 
 // checkClass refuses a call by the wrong action: the class of a tool is ours to say, and not the caller's.
 func (w *world) checkClass(c *connection, by class, server, tool string) error {
-	if c.tools[tool] == nil {
-		return activities.Errorf(activities.Refused, "tool: server %s has no tool %q; it has: %s", server, tool, strings.Join(slices.Sorted(maps.Keys(c.tools)), ", "))
+	all, _ := c.known()
+	if all.tools[tool] == nil {
+		return activities.Errorf(activities.Refused, "tool: server %s has no tool %q; it has: %s", server, tool, strings.Join(slices.Sorted(maps.Keys(all.tools)), ", "))
 	}
-	is := w.Servers[server].Declarations.classOf(tool, c.isReadOnly(tool))
+	is := w.Servers[server].Declarations.classOf(tool, all.isReadOnly(tool))
 	if is == by || by == irreversible && is == reversible {
 		return nil
 	}

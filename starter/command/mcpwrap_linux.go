@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -87,7 +88,7 @@ func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
 		return err
 	}
 	defer w.Stop()
-	proxy, err := mcp.NewProxy(mcp.Config{
+	proxy, err := mcp.NewProxy(ctx, mcp.Config{
 		Connect: func(context.Context) (*tasks.Client, error) { return c, nil },
 		Wait:    f.wait, Elicit: f.elicit, Version: version(), Queue: config.Queue, Document: document,
 	}, s, p.streams.Err)
@@ -128,14 +129,20 @@ type wrappedServer struct {
 	declared     mcpserver.Declarations
 	world        mcpserver.World
 	specs        map[string]activities.Spec
-	tools        []json.RawMessage
-	readOnly     map[string]bool // by tool, as its annotation says
+	offers       mcp.Offers
+	notices      chan mcp.Notice
 	lock         *filelock.Lock
+
+	mu       sync.Mutex
+	readOnly map[string]bool // by tool, as its annotation says
 }
+
+// maxNotices is how many notifications wait for a client that does not read them. Those after them are dropped: the server is not held up.
+const maxNotices = 1000
 
 // openWrapped starts the server, and compares its tools with the declarations. If it fails, it leaves nothing behind.
 func openWrapped(ctx context.Context, folder, name string, server mcpserver.Server) (_ *wrappedServer, err error) {
-	s := &wrappedServer{name: name, folder: folder, declared: server.Declarations, specs: map[string]activities.Spec{}, readOnly: map[string]bool{}}
+	s := &wrappedServer{name: name, folder: folder, declared: server.Declarations, specs: map[string]activities.Spec{}, notices: make(chan mcp.Notice, maxNotices)}
 	_, missing := os.Stat(folder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
@@ -156,21 +163,38 @@ func openWrapped(ctx context.Context, folder, name string, server mcpserver.Serv
 	} else if err != nil {
 		return nil, err
 	}
-	if s.world, err = mcpserver.Open(mcpserver.Config{State: folder, Servers: map[string]mcpserver.Server{name: server}}); err != nil {
+	if s.world, err = mcpserver.Open(mcpserver.Config{State: folder, Servers: map[string]mcpserver.Server{name: server}, Heard: s.hear}); err != nil {
 		return nil, err
 	}
 	for _, a := range s.world.Actions {
 		s.specs[a.Spec().Name] = a.Spec()
 	}
-	if s.tools, err = s.world.Tools(ctx, name); err != nil {
+	if _, err = s.Tools(ctx); err == nil {
+		s.offers, err = s.readOffers(ctx)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("--wrap: %w", err)
 	}
-	return s, s.checkTools()
+	return s, s.checkDeclared()
 }
 
-// checkTools reads the annotations of the tools, and refuses declarations of tools that are not there.
-func (s *wrappedServer) checkTools() error {
-	for _, raw := range s.tools {
+func (s *wrappedServer) readOffers(ctx context.Context) (o mcp.Offers, err error) {
+	theirs, err := s.world.Offers(ctx, s.name)
+	if err == nil {
+		err = json.Unmarshal(theirs.Capabilities, &o.Capabilities) // the protocol demands it
+	}
+	o.Instructions = theirs.Instructions
+	return o, err
+}
+
+// Tools reads the annotations of the tools, too.
+func (s *wrappedServer) Tools(ctx context.Context) ([]json.RawMessage, error) {
+	all, err := s.world.Tools(ctx, s.name)
+	if err != nil {
+		return nil, err
+	}
+	readOnly := map[string]bool{}
+	for _, raw := range all {
 		var tool struct {
 			Name        string `json:"name"`
 			Annotations struct {
@@ -178,10 +202,18 @@ func (s *wrappedServer) checkTools() error {
 			} `json:"annotations"`
 		}
 		if err := json.Unmarshal(raw, &tool); err != nil {
-			return fmt.Errorf("--wrap: a tool of the server cannot be read: %w", err)
+			return nil, fmt.Errorf("a tool of the server cannot be read: %w", err)
 		}
-		s.readOnly[tool.Name] = tool.Annotations.ReadOnlyHint
+		readOnly[tool.Name] = tool.Annotations.ReadOnlyHint
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readOnly = readOnly
+	return all, nil
+}
+
+// checkDeclared refuses declarations of tools that are not there.
+func (s *wrappedServer) checkDeclared() error {
 	has := slices.Sorted(maps.Keys(s.readOnly))
 	check := func(field, tool string) error {
 		if slices.Contains(has, tool) {
@@ -213,15 +245,36 @@ func (s *wrappedServer) close() {
 
 func (s *wrappedServer) Name() string { return s.name }
 
-func (s *wrappedServer) Tools() []json.RawMessage { return s.tools }
+func (s *wrappedServer) Offers() mcp.Offers { return s.offers }
 
 func (s *wrappedServer) Action(tool string) activities.Spec {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.specs[s.declared.ActionFor(tool, s.readOnly[tool])]
 }
 
-func (s *wrappedServer) Read(ctx context.Context, tool string, arguments json.RawMessage) (mcp.Reply, error) {
-	a, err := s.world.Read(ctx, s.name, tool, arguments)
+func (s *wrappedServer) Read(ctx context.Context, tool string, params json.RawMessage) (mcp.Reply, error) {
+	a, err := s.world.Read(ctx, s.name, tool, params)
 	return replyOf(a), err
+}
+
+func (s *wrappedServer) Ask(ctx context.Context, method string, params json.RawMessage) (mcp.Reply, error) {
+	a, err := s.world.Ask(ctx, s.name, method, params)
+	return mcp.Reply{Result: a.Result, Error: a.Error}, err
+}
+
+func (s *wrappedServer) Notices() <-chan mcp.Notice { return s.notices }
+
+func (s *wrappedServer) hear(n mcpserver.Notice) {
+	var progress struct {
+		Token any `json:"progressToken"`
+	}
+	_ = json.Unmarshal(n.Params, &progress) // others have none
+	token, _ := progress.Token.(string)
+	select {
+	case s.notices <- mcp.Notice{Method: n.Method, Params: n.Params, OfStep: mcpserver.IsOfStep(token)}:
+	default:
+	}
 }
 
 func (s *wrappedServer) ReplyTo(token string) (mcp.Reply, bool, error) {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http/httptest"
@@ -8,12 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
@@ -85,15 +88,36 @@ func (n *notes) ids() []string { return sessionID.FindAllString(n.log.String(), 
 type wire struct {
 	*testing.T
 	sdk.Connection
+
+	hello string
+	told  *notices
+}
+
+// notices are what a server has notified its client of.
+type notices struct{ all []jsonrpc.Request }
+
+func (n *notices) clear() { n.all = nil }
+
+func (n *notices) has(method, params string) bool {
+	return slices.ContainsFunc(n.all, func(r jsonrpc.Request) bool {
+		return r.Method == method && assert.ObjectsAreEqual(decoded(string(r.Params)), decoded(params))
+	})
+}
+
+func decoded(text string) (v any) {
+	if json.Unmarshal([]byte(cmp.Or(text, "{}")), &v) != nil {
+		return text
+	}
+	return v
 }
 
 func connectWire(t *testing.T, server *exec.Cmd) wire {
 	t.Helper()
 	c, err := (&sdk.CommandTransport{Command: server}).Connect(t.Context())
 	require.NoError(t, err)
-	w := wire{t, c}
+	w := wire{T: t, Connection: c, told: &notices{}}
 	t.Cleanup(func() { _ = c.Close() })
-	w.ask("initialize", arguments{"protocolVersion": "2025-11-25", "capabilities": arguments{}, "clientInfo": arguments{"name": "test", "version": "1"}})
+	w.hello = w.ask("initialize", arguments{"protocolVersion": "2025-11-25", "capabilities": arguments{}, "clientInfo": arguments{"name": "test", "version": "1"}})
 	require.NoError(t, c.Write(t.Context(), &jsonrpc.Request{Method: "notifications/initialized"}))
 	return w
 }
@@ -106,14 +130,32 @@ func (w wire) ask(method string, params arguments) string {
 	require.NoError(w, err)
 	require.NoError(w, w.Write(w.Context(), &jsonrpc.Request{ID: id, Method: method, Params: raw}))
 	for {
-		m, err := w.Read(w.Context())
-		require.NoError(w, err)
-		if r, is := m.(*jsonrpc.Response); is {
-			if r.Error != nil {
-				return r.Error.Error()
+		switch m := w.read().(type) {
+		case *jsonrpc.Request:
+			w.told.all = append(w.told.all, *m)
+		case *jsonrpc.Response:
+			if m.Error != nil {
+				return m.Error.Error()
 			}
-			return string(r.Result)
+			return string(m.Result)
 		}
+	}
+}
+
+func (w wire) read() jsonrpc.Message {
+	w.Helper()
+	m, err := w.Read(w.Context())
+	require.NoError(w, err)
+	return m
+}
+
+// until waits for a notification.
+func (w wire) until(method, params string) {
+	w.Helper()
+	for !w.told.has(method, params) {
+		m, is := w.read().(*jsonrpc.Request)
+		require.True(w, is)
+		w.told.all = append(w.told.all, *m)
 	}
 }
 

@@ -57,7 +57,7 @@ func (s *Server) addActions() error {
 		if err != nil {
 			return err
 		}
-		if s.tools[tool.Name] {
+		if s.tools.has(tool.Name) {
 			return fmt.Errorf("action %s: there is another tool %s already; rename the action", spec.Name, tool.Name)
 		}
 		addTool(s, tool, func(ctx context.Context, call *sdk.CallToolRequest, in actionInput) (Outcome, error) {

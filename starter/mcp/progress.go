@@ -15,12 +15,16 @@ type progress struct {
 	says chan string
 	end  context.CancelFunc
 	over chan struct{}
+	told <-chan *sdk.ProgressNotificationParams // by who carries the call out
 }
 
-// newProgress begins with text, until stop.
-func newProgress(ctx context.Context, call *sdk.CallToolRequest, text string) *progress {
+// newProgress begins with text, until stop. What toldOf tells takes the place of it.
+func newProgress(ctx context.Context, call *sdk.CallToolRequest, text string, toldOf func(*sdk.CallToolRequest) <-chan *sdk.ProgressNotificationParams) *progress {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &progress{says: make(chan string, 1), end: cancel, over: make(chan struct{})}
+	if toldOf != nil {
+		p.told = toldOf(call)
+	}
 	if call.Params.GetProgressToken() == nil {
 		close(p.over)
 		return p
@@ -47,6 +51,11 @@ func (p *progress) report(ctx context.Context, call *sdk.CallToolRequest, text s
 			return
 		case <-every.C:
 		case text = <-p.says:
+		case theirs := <-p.told:
+			every.Stop() // two who count would go back and forth
+			theirs.ProgressToken = call.Params.GetProgressToken()
+			_ = call.Session.NotifyProgress(ctx, theirs)
+			continue
 		}
 		_ = call.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ // a client that is gone ends ctx
 			ProgressToken: call.Params.GetProgressToken(), Progress: time.Since(began).Seconds(), Message: text,

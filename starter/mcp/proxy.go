@@ -10,11 +10,9 @@ import (
 	"io"
 	"sync"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 	"github.com/seed-62bf7108/unwind/workflows/task"
@@ -33,12 +31,18 @@ type Proxy struct {
 	*Server
 
 	wrapped Wrapped
-	listed  map[string]json.RawMessage      // the tools of the wrapped server, by name
-	schemas map[string]*jsonschema.Resolved // of the arguments of those that change something
 	log     io.Writer
+	own     []string          // the names of our own tools
+	notify  sdk.MethodHandler // sends a notification as it is
 
 	mu  sync.Mutex // held while a session is opened
 	now ownSession
+
+	toolsMu sync.Mutex
+	theirs  map[string]wrappedTool
+
+	toldMu sync.Mutex
+	told   map[*sdk.CallToolRequest]chan *sdk.ProgressNotificationParams // of the steps that are called now
 }
 
 // ownSession is the session of a proxy.
@@ -49,9 +53,11 @@ type ownSession struct {
 }
 
 // NewProxy makes a proxy. The log is told the id of each session.
-func NewProxy(c Config, w Wrapped, log io.Writer) (*Proxy, error) {
+func NewProxy(ctx context.Context, c Config, w Wrapped, log io.Writer) (*Proxy, error) {
 	c.Key = Key(rand.Text() + rand.Text()) // no handle leaves this process
-	p := &Proxy{Server: newServer(c, proxyInstructions), wrapped: w, log: log, listed: map[string]json.RawMessage{}, schemas: map[string]*jsonschema.Resolved{}}
+	p := &Proxy{wrapped: w, log: log, told: map[*sdk.CallToolRequest]chan *sdk.ProgressNotificationParams{}}
+	p.Server = newServer(c, p.options())
+	p.toldOf = p.channelOf
 	p.prefix = ownPrefix
 	addOwn(p, statusTool(), p.status)
 	addOwn(p, savepointTool(), p.savepoint)
@@ -63,12 +69,15 @@ func NewProxy(c Config, w Wrapped, log io.Writer) (*Proxy, error) {
 	addOwn(p, resolveTool(), p.resolveCall)
 	addOwn(p, finishTool(), p.finish)
 	addOwn(p, abortTool(), p.abort)
-	for _, raw := range w.Tools() {
-		if err := p.addWrapped(raw); err != nil {
-			return nil, err
-		}
+	p.own = p.tools.sorted()
+	if err := p.takeTools(ctx); err != nil {
+		return nil, err
 	}
 	p.server.AddReceivingMiddleware(p.passOn)
+	p.server.AddSendingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		p.notify = next
+		return next
+	})
 	p.begin()
 	return p, nil
 }
@@ -106,65 +115,15 @@ func addOwn[In any, P interface {
 	})
 }
 
-// addWrapped adds a tool of the wrapped server.
-func (p *Proxy) addWrapped(raw json.RawMessage) error {
-	var tool listedTool
-	if err := json.Unmarshal(raw, &tool); err != nil {
-		return fmt.Errorf("server %s lists a tool that cannot be read: %w", p.wrapped.Name(), err)
-	}
-	spec := p.wrapped.Action(tool.Name)
-	listed, err := tool.withRecovery(raw, recoveryOf(spec, ownPrefix))
-	if err != nil {
-		return err
-	}
-	if p.tools[tool.Name] {
-		return usage.Errorf("server %s has a tool %s, which is the name of one of Unwind's own, or of another of that server", p.wrapped.Name(), tool.Name)
-	}
-	p.tools[tool.Name], p.listed[tool.Name] = true, listed
-	call := p.read
-	if !spec.ReadOnly {
-		p.addSchema(tool)
-		call = p.step
-	}
-	p.server.AddTool(&sdk.Tool{Name: tool.Name, InputSchema: schemaOf[struct{}]()}, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		if len(r.Params.Arguments) == 0 {
-			r.Params.Arguments = json.RawMessage("{}")
-		}
-		return call(ctx, r)
-	})
-	return nil
-}
-
-// addSchema keeps the schema of a tool, against which its arguments are checked first: a step, and what it looks at, would take longer to
-// fail. One that we do not understand is for the wrapped server to check.
-func (p *Proxy) addSchema(tool listedTool) {
-	var schema jsonschema.Schema
-	if json.Unmarshal(tool.InputSchema, &schema) != nil {
-		return
-	}
-	if checked, err := schema.Resolve(nil); err == nil {
-		p.schemas[tool.Name] = checked
-	}
-}
-
 // stepParams are the parameters of the step that calls a tool.
 func (p *Proxy) stepParams(tool string, arguments json.RawMessage) (map[string]any, error) {
-	if schema := p.schemas[tool]; schema != nil {
+	if schema := p.tool(tool).schema; schema != nil {
 		if _, err := readArguments[map[string]any](schema, arguments); err != nil {
 			return nil, err
 		}
 	}
 	escaped, err := escapeAll(arguments)
 	return map[string]any{"server": p.wrapped.Name(), "tool": tool, "arguments": escaped}, err
-}
-
-// read passes a call on.
-func (p *Proxy) read(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-	reply, err := p.wrapped.Read(ctx, call.Params.Name, call.Params.Arguments)
-	if err != nil {
-		return bare(failed(err)), nil
-	}
-	return reply.result()
 }
 
 // result is the answer as the server has sent it.
@@ -197,6 +156,7 @@ func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallT
 	if err != nil {
 		return nil, err
 	}
+	defer p.listenTo(call)()
 	var reply Reply
 	isAnswered := false
 	look := func(id string, try int) (err error) {
@@ -234,12 +194,17 @@ func (r Reply) isTrueOf(o Outcome) bool {
 
 // escapeAll reads arguments so that nothing in them is taken for an expression of a task file.
 func escapeAll(arguments json.RawMessage) (escaped map[string]any, err error) {
-	d := json.NewDecoder(bytes.NewReader(arguments))
-	d.UseNumber()
-	if err := d.Decode(&escaped); err != nil {
+	if err := decodeExactly(arguments, &escaped); err != nil {
 		return nil, Problem{BadParameter, "the arguments are no JSON object: " + err.Error()}
 	}
 	return escapeIn(escaped).(map[string]any), nil
+}
+
+// decodeExactly decodes JSON, with numbers as they are written.
+func decodeExactly(raw json.RawMessage, v any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return d.Decode(v)
 }
 
 func escapeIn(value any) any {

@@ -252,7 +252,7 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 		return Outcome{}, err
 	}
 	of := session.Attach(c, id)
-	life := newProgress(ctx, call, "under way")
+	life := newProgress(ctx, call, "under way", s.toldOf)
 	defer life.stop()
 	var answer workflows.Answer
 	if state := call.Params.RequestState; state != "" { // the call is repeated, with what the client's user has decided

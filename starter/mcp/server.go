@@ -43,8 +43,10 @@ const DefaultWait = time.Minute
 type Server struct {
 	Config
 	server *sdk.Server
-	tools  map[string]bool
+	tools  toolNames
 	prefix string // of the names of our own tools
+	// toldOf is where it is told how far a call has come, in place of the time that it takes; nil, or a nil channel, where nobody knows.
+	toldOf func(*sdk.CallToolRequest) <-chan *sdk.ProgressNotificationParams
 
 	mu     sync.Mutex
 	client *tasks.Client
@@ -57,7 +59,7 @@ aborted stays open. If a connection breaks during a call, repeat it with the sam
 
 // New makes a server. It needs no Temporal server yet.
 func New(c Config) (*Server, error) {
-	s := newServer(c, instructions)
+	s := newServer(c, sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{}})
 	s.addSessionTools()
 	s.addReadingTools()
 	s.addShell()
@@ -69,14 +71,12 @@ func New(c Config) (*Server, error) {
 }
 
 // newServer makes a server without tools.
-func newServer(c Config, instructions string) *Server {
+func newServer(c Config, o sdk.ServerOptions) *Server {
 	if c.Wait == 0 {
 		c.Wait = DefaultWait
 	}
-	s := &Server{Config: c, tools: map[string]bool{}, server: sdk.NewServer(
-		&sdk.Implementation{Name: "unwind", Title: "Unwind", Version: c.Version},
-		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{}, PageSize: 1000},
-	)}
+	o.PageSize = 1000
+	s := &Server{Config: c, server: sdk.NewServer(&sdk.Implementation{Name: "unwind", Title: "Unwind", Version: c.Version}, &o)}
 	s.server.AddReceivingMiddleware(s.nameTools)
 	return s
 }
@@ -126,7 +126,7 @@ func addChecked[In any](s *Server, t *sdk.Tool, schema *jsonschema.Schema, do ha
 		panic(fmt.Sprintf("arguments of tool %s: %v", t.Name, err)) // a mistake in the source, found by any test
 	}
 	t.OutputSchema = outcomeSchema
-	s.tools[t.Name] = true
+	s.tools.set(t.Name, true)
 	s.server.AddTool(t, func(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		in, err := readArguments[In](checked, call.Params.Arguments)
 		if err != nil {

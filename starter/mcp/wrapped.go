@@ -15,14 +15,34 @@ import (
 type Wrapped interface {
 	// Name is what steps call the server.
 	Name() string
-	// Tools are its tools, as it lists them.
-	Tools() []json.RawMessage
+	// Offers is what it says of itself.
+	Offers() Offers
+	// Tools are its tools, as it lists them now.
+	Tools(ctx context.Context) ([]json.RawMessage, error)
 	// Action is the action that calls a tool.
 	Action(tool string) activities.Spec
-	// Read calls a tool that only reads, without a step.
-	Read(ctx context.Context, tool string, arguments json.RawMessage) (Reply, error)
+	// Read calls a tool that only reads, without a step. Params are those of the protocol.
+	Read(ctx context.Context, tool string, params json.RawMessage) (Reply, error)
+	// Ask makes a request that changes nothing, other than the call of a tool.
+	Ask(ctx context.Context, method string, params json.RawMessage) (Reply, error)
+	// Notices are what it notifies its client of.
+	Notices() <-chan Notice
 	// ReplyTo is what the server has answered to the call of a step.
 	ReplyTo(token string) (r Reply, found bool, err error)
+}
+
+// Offers is what a server says of itself.
+type Offers struct {
+	Capabilities sdk.ServerCapabilities
+	Instructions string
+}
+
+// Notice is what a server notifies its client of.
+type Notice struct {
+	Method string
+	Params json.RawMessage
+	// OfStep says that it tells how far the call of a step has come.
+	OfStep bool
 }
 
 // Reply is what a server has answered to a call: a result, or an error of the protocol.
@@ -106,6 +126,9 @@ func (l listing) MarshalJSON() ([]byte, error) {
 // passOn sends what the wrapped server has sent as it is.
 func (p *Proxy) passOn(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+		if p.isForwarded(method) {
+			return p.forward(ctx, method, r)
+		}
 		result, err := next(ctx, method, r)
 		if err != nil {
 			return nil, err
@@ -116,7 +139,7 @@ func (p *Proxy) passOn(next sdk.MethodHandler) sdk.MethodHandler {
 				return whole{made, json.RawMessage(raw)}, nil
 			}
 		case *sdk.ListToolsResult:
-			return listing{made, p.listed}, nil
+			return listing{made, p.listings()}, nil
 		}
 		return result, nil
 	}

@@ -45,6 +45,7 @@ tools:
   get_note: {reads: true}
   find_notes: {reads: true}
   last_mail: {reads: true}
+  learn: {reads: true}
   put_note:
     look: {tool: get_note, with: {id: "${{ arguments.id }}"}, absent: "^no note"}
     happened: {data: {body: "${{ arguments.body }}"}}
@@ -148,12 +149,15 @@ type server struct{ dir string }
 
 func newServer(dir string) *sdk.Server {
 	s := server{dir}
-	it := sdk.NewServer(&sdk.Implementation{Name: "notes", Version: "1"}, nil)
+	it := sdk.NewServer(&sdk.Implementation{Name: "notes", Version: "1"}, s.options())
+	it.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler { return tellOf(it, next) })
+	s.addBesides(it)
 	reads := &sdk.ToolAnnotations{ReadOnlyHint: true}
 	sdk.AddTool(it, &sdk.Tool{Name: "get_note", Description: "Reads a note.", Annotations: reads}, s.get)
 	sdk.AddTool(it, &sdk.Tool{Name: "find_notes", Description: "Finds the notes with a title.", Annotations: reads}, s.find)
 	sdk.AddTool(it, &sdk.Tool{Name: "last_mail", Description: "Reads the last mail that was sent.", Annotations: reads}, s.lastMail)
 	sdk.AddTool(it, &sdk.Tool{Name: "count_notes", Description: "Counts the notes; it is not declared.", Annotations: reads}, s.count)
+	sdk.AddTool(it, &sdk.Tool{Name: "learn", Description: "Adds a tool, a resource and a prompt to what it lists.", Annotations: reads}, s.learn(it))
 	sdk.AddTool(it, &sdk.Tool{Name: "put_note", Description: "Writes a note."}, changing(s, s.put))
 	sdk.AddTool(it, &sdk.Tool{Name: "delete_note", Description: "Deletes a note."}, changing(s, s.remove))
 	sdk.AddTool(it, &sdk.Tool{Name: "create_note", Description: "Makes a note with an id of its own."}, changing(s, s.create))
