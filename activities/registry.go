@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +37,7 @@ type World struct {
 type Registry struct {
 	worlds  map[string]World
 	actions map[string]Action
+	specs   []Spec // sorted by name
 }
 
 // NewRegistry makes a registry of worlds. It panics on a name that is taken or does not belong to its world, which is a mistake
@@ -69,8 +69,10 @@ func NewRegistry(worlds ...World) *Registry {
 				}
 			}
 			r.actions[s.Name] = a
+			r.specs = append(r.specs, s)
 		}
 	}
+	slices.SortFunc(r.specs, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 	return r
 }
 
@@ -88,15 +90,9 @@ func (r *Registry) Watch(ctx context.Context) {
 // Action returns the action with that name, or nil.
 func (r *Registry) Action(name string) Action { return r.actions[name] }
 
-// Specs lists all actions by name.
-func (r *Registry) Specs() []Spec {
-	specs := make([]Spec, 0, len(r.actions))
-	for _, a := range r.actions {
-		specs = append(specs, a.Spec())
-	}
-	sort.Slice(specs, func(i, j int) bool { return specs[i].Name < specs[j].Name })
-	return specs
-}
+// Specs lists all actions by name, as they were when the registry was made: each step of a session asks for them twice, and to make the
+// schemas takes as long as all else that a worker does for it.
+func (r *Registry) Specs() []Spec { return slices.Clone(r.specs) }
 
 // Notices returns the notices of all worlds.
 func (r *Registry) Notices() []string {
