@@ -33,7 +33,22 @@ func bare(ctx workflow.Context, steps int) (err error) {
 	return nil
 }
 
+// bareCalls runs an activity for each update until it is canceled: what a call costs a session at least.
+func bareCalls(ctx workflow.Context) error {
+	run := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+	err := workflow.SetUpdateHandler(ctx, bareUpdate, func(workflow.Context) error {
+		return workflow.ExecuteActivity(run, "bare").Get(run, nil)
+	})
+	if err != nil {
+		return err
+	}
+	return workflow.Await(ctx, func() bool { return false })
+}
+
+const bareUpdate = "call"
+
 func registerBare(r worker.Registry) {
 	r.RegisterWorkflowWithOptions(bare, workflow.RegisterOptions{Name: "bare"})
+	r.RegisterWorkflowWithOptions(bareCalls, workflow.RegisterOptions{Name: "bare-calls"})
 	r.RegisterActivityWithOptions(func(context.Context) error { return nil }, activity.RegisterOptions{Name: "bare"})
 }

@@ -50,6 +50,7 @@ type ownSession struct {
 	id string
 	// The handle, and what tokens are made of, are empty until it is open.
 	handle, firstRunID string
+	requests           map[string]bool // that were made
 }
 
 // NewProxy makes a proxy. The log is told the id of each session.
@@ -57,7 +58,7 @@ func NewProxy(ctx context.Context, c Config, w Wrapped, log io.Writer) (*Proxy, 
 	c.Key = Key(rand.Text() + rand.Text()) // no handle leaves this process
 	p := &Proxy{wrapped: w, log: log, told: map[*sdk.CallToolRequest]chan *sdk.ProgressNotificationParams{}}
 	p.Server = newServer(c, p.options())
-	p.toldOf = p.channelOf
+	p.toldOf, p.isFirst = p.channelOf, p.isFirstRequest
 	p.prefix = ownPrefix
 	addOwn(p, statusTool(), p.status)
 	addOwn(p, savepointTool(), p.savepoint)
@@ -84,7 +85,7 @@ func NewProxy(ctx context.Context, c Config, w Wrapped, log io.Writer) (*Proxy, 
 
 // begin names the next session, which opens when it is needed.
 func (p *Proxy) begin() {
-	p.now = ownSession{id: "session-" + rand.Text()}
+	p.now = ownSession{id: "session-" + rand.Text(), requests: map[string]bool{}}
 	fmt.Fprintf(p.log, "session %s of server %s: it begins with the next call that changes something\n", p.now.id, p.wrapped.Name())
 }
 
@@ -232,6 +233,15 @@ func (p *Proxy) present(ctx context.Context, mustBeOpen bool) (ownSession, error
 	}
 	err := p.openOwn(ctx, &p.now)
 	return p.now, err
+}
+
+// isFirstRequest reports whether a request was not made before: to the session of a proxy nobody else makes any.
+func (p *Proxy) isFirstRequest(request string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	isMade := p.now.requests[request]
+	p.now.requests[request] = true
+	return !isMade
 }
 
 // openOwn opens the session, unless an earlier attempt has.

@@ -266,8 +266,14 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 		if answer, err = of.Answer(ctx, about.Request); err != nil { // what was decided holds all the same
 			answer = workflows.Answer{Request: about.Request, Pending: true}
 		}
-	} else if answer, err = send(ctx, of, cmp.Or(on.Request, callID(call))); err != nil {
-		return Outcome{}, err
+	} else {
+		request, now := cmp.Or(on.Request, callID(call)), of
+		if s.isFirst != nil && s.isFirst(request) {
+			now = of.First()
+		}
+		if answer, err = send(ctx, now, request); err != nil {
+			return Outcome{}, err
+		}
 	}
 	o := outcomeOfRequest(answer)
 	if suffices(answer) {

@@ -45,6 +45,8 @@ type Server struct {
 	server *sdk.Server
 	tools  toolNames
 	prefix string // of the names of our own tools
+	// isFirst reports, once, that nobody has made a request of that id to its session; nil where nobody knows.
+	isFirst func(request string) bool
 	// toldOf is where it is told how far a call has come, in place of the time that it takes; nil, or a nil channel, where nobody knows.
 	toldOf func(*sdk.CallToolRequest) <-chan *sdk.ProgressNotificationParams
 

@@ -36,12 +36,19 @@ func (r Refusal) Error() string { return r.Text }
 
 // Session is a session by its id.
 type Session struct {
-	client client.Client
-	id     string
+	client  client.Client
+	id      string
+	isFirst bool // see First
 }
 
 // Attach returns a session that was opened before.
-func Attach(c client.Client, id string) Session { return Session{c, id} }
+func Attach(c client.Client, id string) Session { return Session{client: c, id: id} }
+
+// First returns the session for a request whose id was not used before: its answer is not looked up again.
+func (s Session) First() Session {
+	s.isFirst = true
+	return s
+}
 
 // ID is the id of its workflow.
 func (s Session) ID() string { return s.id }
@@ -65,7 +72,7 @@ func Open(ctx context.Context, c client.Client, o Options, document json.RawMess
 	if o.ID == "" {
 		o.ID = "session-" + rand.Text()
 	}
-	s := Session{c, o.ID}
+	s := Attach(c, o.ID)
 	start := c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 		ID: o.ID, TaskQueue: o.Queue,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
@@ -179,7 +186,7 @@ func (s Session) State(ctx context.Context) (workflows.State, error) {
 
 // send makes a request. Where its run had to end before the request was over, it waits on.
 func (s Session) send(ctx context.Context, name, request string, arguments ...any) (workflows.Answer, error) {
-	isNew := request == ""
+	isNew := request == "" || s.isFirst
 	request = newID(request)
 	answer, err := s.update(ctx, name, request, arguments...)
 	if err != nil {
