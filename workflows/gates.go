@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -149,6 +150,18 @@ func (g *gate) decide(d Decision, approved bool) {
 	g.decision, g.approved = &d, approved
 }
 
+// What a gate's timer is called.
+const (
+	gatePrefix = "gate: "
+	gateSuffix = " waits for approval"
+)
+
+// GateOf returns the step whose gate a timer of that summary limits.
+func GateOf(summary string) (step string, isGate bool) {
+	step, isGate = strings.CutPrefix(strings.TrimSuffix(summary, gateSuffix), gatePrefix)
+	return step, isGate
+}
+
 // awaitDecision returns nil if the gate was approved in time. A cancellation takes precedence over everything else, and the
 // time limit over a late approval: gates fail closed.
 func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
@@ -156,7 +169,7 @@ func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 	timerCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	left := max(g.view.Until.Sub(workflow.Now(ctx)), time.Millisecond) // an earlier run may have opened the gate
-	limit := workflow.NewTimerWithOptions(timerCtx, left, workflow.TimerOptions{Summary: "gate: " + step.ID + " waits for approval"})
+	limit := workflow.NewTimerWithOptions(timerCtx, left, workflow.TimerOptions{Summary: gatePrefix + step.ID + gateSuffix})
 	if err := workflow.Await(ctx, func() bool { return g.decision != nil || limit.IsReady() }); err != nil {
 		return err
 	}

@@ -149,15 +149,22 @@ type historyReader struct {
 	undos     map[string]int // index into state.Report.Steps, of steps that have not run again since
 	outputs   map[string]map[string]any
 	planned   map[string]*activities.Change
+	trace     []Event
 }
 
 // activity is one that was scheduled for a step.
 type activity struct {
 	name, step, kind string // kind: plan, forward, undo
 	limits           compensations.Limits
+	traced
 }
 
 func (r *historyReader) readEvent(event *historypb.HistoryEvent) {
+	r.readState(event)
+	r.traceEvent(event)
+}
+
+func (r *historyReader) readState(event *historypb.HistoryEvent) {
 	at := event.GetEventTime().AsTime()
 	switch event.EventType {
 	case enumspb.EVENT_TYPE_MARKER_RECORDED:
@@ -215,7 +222,7 @@ func (r *historyReader) scheduleActivity(id int64, name string, input *commonpb.
 	if r.converter.FromPayloads(input, &forward) != nil || forward.Entry.Step == "" {
 		return
 	}
-	s := &activity{name: name, step: forward.Entry.Step}
+	s := &activity{name: name, step: forward.Entry.Step, traced: traced{try: forward.Entry.Generation}}
 	switch {
 	case name == forward.Entry.UndoType:
 		s.kind = "undo"
