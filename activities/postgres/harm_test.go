@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // spares are two more tables with rows.
@@ -87,6 +88,7 @@ func TestHarmToEachDocument(t *testing.T) {
 		for _, decision := range []activities.Decision{{}, {Done: true}} {
 			t.Run(fmt.Sprintf("%s, done %t", one.name, decision.Done), func(t *testing.T) {
 				t.Parallel()
+				testrun.Sampled(t)
 				one.test(t, decision)
 			})
 		}
