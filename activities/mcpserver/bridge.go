@@ -220,7 +220,7 @@ func (b *bridge) passJSON(call envelope, body io.Reader) error {
 
 // listen passes on what the server tells without having been asked, if it does.
 func (b *bridge) listen() {
-	for ; ; time.Sleep(listenAgain) {
+	for again := time.Tick(listenAgain); ; <-again {
 		resp, err := b.do(context.Background(), http.MethodGet, nil)
 		if err != nil {
 			continue

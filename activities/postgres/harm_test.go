@@ -133,8 +133,8 @@ func (h harmed) test(t *testing.T, decision activities.Decision) {
 			return // it is not brought back here
 		}
 		require.Equal(t, left, d.wholeDump())
-		d.run(`DELETE FROM unwind.change; INSERT INTO unwind.change SELECT * FROM unwind.saved_change;
-			DELETE FROM unwind.record; INSERT INTO unwind.record OVERRIDING SYSTEM VALUE SELECT * FROM unwind.saved_record`)
+		d.run(`DELETE FROM unwind.change; INSERT INTO unwind.change TABLE unwind.saved_change;
+			DELETE FROM unwind.record; INSERT INTO unwind.record OVERRIDING SYSTEM VALUE TABLE unwind.saved_record`)
 		u, err = s.action.Undo(t.Context(), s.entry, decision)
 	}
 	require.NoError(t, err)

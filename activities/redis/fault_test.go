@@ -2,7 +2,7 @@ package redis_test
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // what old records were checked by
+	"crypto/sha1"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -195,7 +195,7 @@ func TestARecordWithoutSeals(t *testing.T) {
 	result := s.apply()
 	images := d.fields(s.entry.Token, []string{"images"})["images"]
 	d.setFields(s.entry.Token, []string{"acted", "confirm"}, nil)
-	d.setFields(s.entry.Token, []string{"check"}, map[string]string{"check": fmt.Sprintf("%x", sha1.Sum([]byte(images)))}) //nolint:gosec // what it was
+	d.setFields(s.entry.Token, []string{"check"}, map[string]string{"check": fmt.Sprintf("%x", sha1.Sum([]byte(images)))})
 	require.Equal(t, result, s.apply())
 	s.undo(activities.Restored)
 	require.Equal(t, before, d.dump())
