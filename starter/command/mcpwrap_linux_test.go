@@ -188,7 +188,7 @@ func TestAWrappedServerAnswersAsItself(t *testing.T) {
 		wrapped.Tools = append(wrapped.Tools, each)
 	}
 	require.Equal(t, its, wrapped)
-	require.Equal(t, []any{"unwind_abort", "unwind_context", "unwind_finish", "unwind_keep_context", "unwind_redo", "unwind_resolve", "unwind_rollback", "unwind_savepoint", "unwind_status"}, own)
+	require.Equal(t, []any{"unwind_abort", "unwind_context", "unwind_finish", "unwind_keep_context", "unwind_note", "unwind_redo", "unwind_resolve", "unwind_rollback", "unwind_savepoint", "unwind_status"}, own)
 	require.Equal(t, []any{"read-only", "compensated", "none", "none"},
 		[]any{recovery["get_note"], recovery["put_note"], recovery["send_mail"], recovery["count_notes"]}, "a hint is not trusted")
 

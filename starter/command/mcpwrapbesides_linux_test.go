@@ -86,7 +86,7 @@ func TestWhatAWrappedServerTellsItsClient(t *testing.T) {
 			require.Contains(t, w.ask("resources/list", nil), "notes://tally")
 			require.Contains(t, w.ask("prompts/list", nil), `"tally"`)
 			require.Contains(t, w.ask("tools/list", nil), `"tally"`)
-			require.Contains(t, w.call("tally", nil), `"pending":true`, "it is not declared, so a person is asked")
+			require.Contains(t, w.call("tally", nil), `\"pending\":true`, "it is not declared, so a person is asked")
 		})
 	}
 }
