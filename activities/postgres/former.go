@@ -93,15 +93,19 @@ func (c *connection) copyRows(to *connection, query, into string) error {
 // renumber gives the records that an undo may still need the numbers of the tables and the versions of the rows of this database. A row that is
 // not as the step left it, and a table that is not there, is found to be drift by the undo.
 func (c *connection) renumber() error {
-	type row struct {
-		N      int64
-		Tables string
-	}
-	all, err := collect(c, pgx.RowToStructByPos[row], "SELECT n, tables FROM unwind.record WHERE state IN ($1, $2) AND tables IS NOT NULL", applied, undoing)
+	all, err := collect(c, pgx.RowToStructByPos[numbered], `SELECT n, rows, coalesce(alterations, ''), coalesce(result, ''), tables FROM unwind.record
+		WHERE state IN ($1, $2) AND tables IS NOT NULL`, applied, undoing)
 	if err != nil {
 		return err
 	}
 	for _, r := range all {
+		kept, whole, err := c.checkSeal(r)
+		if err != nil {
+			return err
+		}
+		if !whole {
+			continue // its undo says that it is damaged
+		}
 		var tables []*table
 		if err := json.Unmarshal([]byte(r.Tables), &tables); err != nil {
 			return activities.Errorf(activities.DamagedRecord, "database %s: row %d of unwind.record: %v", c.name, r.N, err)
@@ -126,7 +130,8 @@ func (c *connection) renumber() error {
 		if err := c.run(`UPDATE unwind.change c SET relid = m.new FROM unnest($2::oid[], $3::oid[]) m(old, new) WHERE record = $1 AND relid = m.old`, r.N, was, is); err != nil {
 			return err
 		}
-		if err := c.run("UPDATE unwind.record SET tables = $2 WHERE n = $1", r.N, string(raw)); err != nil {
+		r.Tables = string(raw)
+		if err := c.sealAgain(r, kept); err != nil {
 			return err
 		}
 		for _, t := range there {
@@ -137,6 +142,38 @@ func (c *connection) renumber() error {
 		}
 	}
 	return c.renewCapture()
+}
+
+// numbered is a record whose numbers of tables are those of another database.
+type numbered struct {
+	N, Rows                     int64
+	Alterations, Result, Tables string
+}
+
+// checkSeal reads the result of a record, and reports whether the record is as its step has sealed it.
+func (c *connection) checkSeal(r numbered) (kept sealedResult, whole bool, err error) {
+	if json.Unmarshal([]byte(r.Result), &kept) != nil {
+		return kept, false, nil
+	}
+	if kept.Seal == nil {
+		return kept, true, nil
+	}
+	changes, err := c.digestChanges(r.N)
+	return kept, kept.Seal.Changes == changes && kept.Seal.Content == digestContent(r.N, r.Rows, r.Tables, r.Alterations), err
+}
+
+// sealAgain writes the tables of a record, and its result with a seal over them.
+func (c *connection) sealAgain(r numbered, kept sealedResult) (err error) {
+	if kept.Seal != nil {
+		if kept.Seal, err = c.makeSeal(kept.Seal.Token, r.N, r.Rows, r.Tables, r.Alterations); err != nil {
+			return err
+		}
+	}
+	raw, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	return c.run("UPDATE unwind.record SET tables = $2, result = $3 WHERE n = $1", r.N, r.Tables, string(raw))
 }
 
 // renewCapture makes the triggers of ours anew: their functions have the numbers of the tables in their names.
