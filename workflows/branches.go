@@ -1,8 +1,6 @@
 package workflows
 
-import (
-	"slices"
-)
+import "slices"
 
 // An agent that tries several ways from one savepoint puts each aside as a branch: a rollback that keeps what it takes back under a
 // name, with what the agent thought of it. It compares them, and redoes the one that it chooses.

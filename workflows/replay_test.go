@@ -118,6 +118,22 @@ type scenario struct {
 	act   func(l *live)
 }
 
+// sessionRequest is a request to a session, which must succeed.
+type sessionRequest func(s session.Session) (workflows.Answer, error)
+
+// playSession opens a session once the task is over, makes requests to it, and returns its id.
+func (l *live) playSession(requests ...sessionRequest) (id string) {
+	_, err := l.report()
+	require.NoError(l, err)
+	s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue}, json.RawMessage(sessionDocument))
+	require.NoError(l, err)
+	for _, request := range requests {
+		_, err := request(s)
+		require.NoError(l, err)
+	}
+	return s.ID()
+}
+
 // followUps are the scenarios of workflows that follow the end of a task: act starts one when the task is over, and returns its id.
 var followUps = map[string]struct {
 	world func() *world
@@ -161,74 +177,62 @@ var followUps = map[string]struct {
 	"session": {
 		func() *world { return &world{steps: chain("a"), do: refusing("bad")} },
 		func(l *live) string {
-			_, err := l.report()
-			require.NoError(l, err)
-			s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue}, json.RawMessage(sessionDocument))
-			require.NoError(l, err)
-			for _, request := range []func() (workflows.Answer, error){
-				func() (workflows.Answer, error) { return s.Step(l.Context(), "1", steps("x", "bad").Steps...) },
-				func() (workflows.Answer, error) { return s.Savepoint(l.Context(), "2", "half") },
-				func() (workflows.Answer, error) { return s.Step(l.Context(), "3", steps("y", "z").Steps...) },
-				func() (workflows.Answer, error) {
+			return l.playSession(
+				func(s session.Session) (workflows.Answer, error) {
+					return s.Step(l.Context(), "1", steps("x", "bad").Steps...)
+				},
+				func(s session.Session) (workflows.Answer, error) { return s.Savepoint(l.Context(), "2", "half") },
+				func(s session.Session) (workflows.Answer, error) {
+					return s.Step(l.Context(), "3", steps("y", "z").Steps...)
+				},
+				func(s session.Session) (workflows.Answer, error) {
 					return s.Rollback(l.Context(), "4", workflows.SessionRollback{To: "half"})
 				},
-				func() (workflows.Answer, error) { return s.Finish(l.Context(), "5") },
-			} {
-				_, err := request()
-				require.NoError(l, err)
-			}
-			return s.ID()
+				func(s session.Session) (workflows.Answer, error) { return s.Finish(l.Context(), "5") },
+			)
 		},
 	},
 	"session-redone": {
 		func() *world { return &world{steps: chain("a"), do: refusing("bad")} },
 		func(l *live) string {
-			_, err := l.report()
-			require.NoError(l, err)
-			s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue}, json.RawMessage(sessionDocument))
-			require.NoError(l, err)
-			for _, request := range []func() (workflows.Answer, error){
-				func() (workflows.Answer, error) { return s.Step(l.Context(), "1", steps("x", "y").Steps...) },
-				func() (workflows.Answer, error) {
+			return l.playSession(
+				func(s session.Session) (workflows.Answer, error) {
+					return s.Step(l.Context(), "1", steps("x", "y").Steps...)
+				},
+				func(s session.Session) (workflows.Answer, error) {
 					return s.Rollback(l.Context(), "2", workflows.SessionRollback{Step: "x"})
 				},
-				func() (workflows.Answer, error) { return s.Redo(l.Context(), "3", workflows.SessionRedo{}) },
-				func() (workflows.Answer, error) { return s.Finish(l.Context(), "4") },
-			} {
-				_, err := request()
-				require.NoError(l, err)
-			}
-			return s.ID()
+				func(s session.Session) (workflows.Answer, error) {
+					return s.Redo(l.Context(), "3", workflows.SessionRedo{})
+				},
+				func(s session.Session) (workflows.Answer, error) { return s.Finish(l.Context(), "4") },
+			)
 		},
 	},
 	"session-branches": {
 		func() *world { return &world{steps: chain("a")} },
 		func(l *live) string {
-			_, err := l.report()
-			require.NoError(l, err)
-			s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue}, json.RawMessage(sessionDocument))
-			require.NoError(l, err)
-			aside := func(id, name string) func() (workflows.Answer, error) {
-				return func() (workflows.Answer, error) {
+			aside := func(id, name string) sessionRequest {
+				return func(s session.Session) (workflows.Answer, error) {
 					return s.Rollback(l.Context(), id, workflows.SessionRollback{To: "start", Branch: &workflows.Branch{Name: name, Score: new(0.5)}})
 				}
 			}
-			for _, request := range []func() (workflows.Answer, error){
-				func() (workflows.Answer, error) { return s.Savepoint(l.Context(), "1", "start") },
-				func() (workflows.Answer, error) { return s.Step(l.Context(), "2", steps("x", "y").Steps...) },
+			return l.playSession(
+				func(s session.Session) (workflows.Answer, error) { return s.Savepoint(l.Context(), "1", "start") },
+				func(s session.Session) (workflows.Answer, error) {
+					return s.Step(l.Context(), "2", steps("x", "y").Steps...)
+				},
 				aside("3", "first"),
-				func() (workflows.Answer, error) { return s.Step(l.Context(), "4", steps("z").Steps...) },
-				func() (workflows.Answer, error) { return s.Note(l.Context(), "5", "not better") },
+				func(s session.Session) (workflows.Answer, error) {
+					return s.Step(l.Context(), "4", steps("z").Steps...)
+				},
+				func(s session.Session) (workflows.Answer, error) { return s.Note(l.Context(), "5", "not better") },
 				aside("6", "second"),
-				func() (workflows.Answer, error) {
+				func(s session.Session) (workflows.Answer, error) {
 					return s.Redo(l.Context(), "7", workflows.SessionRedo{Branch: "first"})
 				},
-				func() (workflows.Answer, error) { return s.Finish(l.Context(), "8") },
-			} {
-				_, err := request()
-				require.NoError(l, err)
-			}
-			return s.ID()
+				func(s session.Session) (workflows.Answer, error) { return s.Finish(l.Context(), "8") },
+			)
 		},
 	},
 	"session-context": {

@@ -3,11 +3,9 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +16,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
 // checkpointAction is postgres.checkpoint. It changes nothing; its undo takes back whatever has changed the database since.
@@ -232,7 +231,7 @@ func (a *checkpointAction) dump(c *connection, token, file string, taken *takenC
 		return fmt.Errorf("database %s: the checkpoint cannot be taken: %w", c.name, err)
 	}
 	reachCheckpoint("dumped")
-	if taken.Digest, err = digestDump(file, true); err != nil {
+	if taken.Digest, err = durable.DigestFile(file, (*os.File).Sync); err != nil {
 		return err
 	}
 	content, err := t.manifestOf(file, taken.Quoted)
@@ -287,30 +286,6 @@ func (a *checkpointAction) tryRestore(c *connection, token, file, quoted string,
 
 // retryable reports whether an error of the server may be another one next time.
 func retryable(err error) bool { return isCode(err, "40", "53", "55", "57", "08", "58", "XX") }
-
-// digestDump is the digest of a dump, which is on the disk if sync is set.
-func digestDump(path string, sync bool) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	if sync {
-		folder, err := os.Open(filepath.Dir(path))
-		if err != nil {
-			return "", err
-		}
-		defer folder.Close()
-		if err := errors.Join(f.Sync(), folder.Sync()); err != nil {
-			return "", err
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
 
 // removeDumps removes the dumps of a token.
 func removeDumps(token *journal.Token) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
 // Undo restores the checkpoint beside the database, and exchanges the two.
@@ -173,7 +174,7 @@ func (r *restoring) run(d activities.Decision) (activities.Undone, error) {
 
 // readDump reads what the checkpoint contains, if its file is as it was written.
 func (r *restoring) readDump() (manifest, error) {
-	digest, err := digestDump(r.file, false)
+	digest, err := durable.DigestFile(r.file, nil)
 	if err != nil || digest != r.taken.Digest {
 		why := "its content is not what the step has written"
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
 // content is what a database holds besides the marks of steps, as a digest for each table.
@@ -143,7 +144,7 @@ func (w *world) takeCheckpoint(ctx context.Context, path, to string) (digest str
 	if err = errors.Join(err, copied.Close()); err != nil {
 		return "", fmt.Errorf("copying %s to %s: %w", path, to, err)
 	}
-	return digestFile(to, true)
+	return durable.DigestFile(to, fsync)
 }
 
 // transfer makes one database a copy of another, in one transaction. locked is called once nobody else can write the target.

@@ -2,19 +2,16 @@ package sqlite
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"zombiezen.com/go/sqlite"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
 // store is the undo data of one attempt of a forward: a database of its own in the token's folder, with a row for each row that
@@ -184,35 +181,11 @@ func (s *store) seal(n notes) (digest string, err error) {
 	if err := errors.Join(err, s.Close()); err != nil {
 		return "", fmt.Errorf("%s: %w", s.path, err)
 	}
-	return digestFile(s.path, true)
+	return durable.DigestFile(s.path, fsync)
 }
 
 // fsync is replaced by a test that checks when it is called.
 var fsync = (*os.File).Sync
-
-// digestFile is the digest of a file's content, which is on the disk if sync is set.
-func digestFile(path string, sync bool) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	if sync {
-		folder, err := os.Open(filepath.Dir(path))
-		if err != nil {
-			return "", err
-		}
-		defer folder.Close()
-		if err := errors.Join(fsync(f), fsync(folder)); err != nil {
-			return "", err
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
 
 // openStore opens a sealed store whose content has this digest.
 func openStore(path, digest string) (_ *store, n notes, err error) {
@@ -233,7 +206,7 @@ func openStore(path, digest string) (_ *store, n notes, err error) {
 
 // checkFile returns DamagedRecord unless a file has the digest.
 func checkFile(path, digest string) error {
-	now, err := digestFile(path, false)
+	now, err := durable.DigestFile(path, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return damaged(path, errors.New("it is gone"))
 	}

@@ -1,8 +1,11 @@
-// Package durable writes small files so that they survive a loss of power: complete, or not at all.
+// Package durable writes files so that they survive a loss of power: complete, or not at all.
 package durable
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 )
@@ -56,4 +59,29 @@ func SyncFolder(dir string) error {
 	}
 	defer d.Close()
 	return d.Sync()
+}
+
+// DigestFile returns the SHA-256 of a file's content, in hex. If sync is not nil, it makes the file and its name durable: it is
+// (*os.File).Sync, unless a test replaces it.
+func DigestFile(path string, sync func(*os.File) error) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	if sync != nil {
+		folder, err := os.Open(filepath.Dir(path))
+		if err != nil {
+			return "", err
+		}
+		defer folder.Close()
+		if err := errors.Join(sync(f), sync(folder)); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -95,8 +94,7 @@ func (r *historyReader) tell(e Event) { r.trace = append(r.trace, e) }
 // traceRequest tells what was asked for, without what steps are given.
 func (r *historyReader) traceRequest(e Event, arguments *commonpb.Payloads) {
 	var asked struct {
-		Steps                                    []json.RawMessage
-		Name, Text, To, Step, Do, Who, Why, Note string
+		Name, Text, To, Step, Do, Who, Why string
 	}
 	_ = r.converter.FromPayloads(arguments, &asked) // not all have such an argument
 	e.What, e.Step, e.Who = "request", asked.Step, asked.Who
@@ -156,7 +154,11 @@ func (r *historyReader) traceEnd(scheduled int64, at time.Time, what string) {
 	v := r.stepView(a.step)
 	switch {
 	case a.kind == "undo":
-		u := r.state.Report.Steps[r.undos[a.step]]
+		i, isKnown := r.undos[a.step]
+		if !isKnown { // the step has run again since
+			break
+		}
+		u := r.state.Report.Steps[i]
 		e.Outcome, e.Losses, e.Text = string(u.Outcome), u.Losses, u.Observed
 		if what == "failed" {
 			e.Outcome, e.Text = "", u.Reason
