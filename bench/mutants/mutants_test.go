@@ -90,7 +90,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "sqlite does not sync what an undo needs", in: "activities/sqlite",
-		from: "if err := errors.Join(fsync(f), fsync(folder)); err != nil {", to: "if err := error(nil); err != nil {",
+		from: "durable.DigestFile(s.path, fsync)", to: "durable.DigestFile(s.path, nil)",
 		tests: "activities/sqlite", run: "TestUndoDataIsOnTheDiskBeforeTheCommit",
 	},
 	{

@@ -44,7 +44,7 @@ type Fault struct {
 	RetryAfter time.Duration
 	// Until ends a Wait.
 	Until <-chan struct{}
-	// Seen is called for each request before it is broken.
+	// Seen is called for each request before it is broken, and for a Wait when its key is in use.
 	Seen func(Received)
 }
 
@@ -108,14 +108,20 @@ func (e *Emulator) faultFor(c *call) *Fault {
 	return nil
 }
 
+func (f *Fault) seen(c *call) {
+	if f.Seen != nil {
+		f.Seen(Received{c.method, c.path, c.key})
+	}
+}
+
 // serve answers a call, or breaks it.
 func (e *Emulator) serve(w http.ResponseWriter, r *http.Request, c *call, f *Fault) {
 	if f == nil {
 		e.writeAnswer(w, e.answerCall(c, nil))
 		return
 	}
-	if f.Seen != nil {
-		f.Seen(Received{c.method, c.path, c.key})
+	if f.Do != Wait {
+		f.seen(c)
 	}
 	switch f.Do {
 	case DropBefore:

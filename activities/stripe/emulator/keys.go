@@ -51,6 +51,7 @@ func (e *Emulator) answerCall(c *call, f *Fault) answer {
 	keys[c.key] = s
 	if f != nil && f.Do == Wait {
 		e.mu.Unlock()
+		f.seen(c)
 		select {
 		case <-f.Until:
 		case <-e.stop:

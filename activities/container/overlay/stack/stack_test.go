@@ -315,7 +315,7 @@ func TestABusyBaseIsUnfit(t *testing.T) {
 	require.ErrorContains(t, err, "has the container's own root")
 	assert.True(t, IsUnfit(err))
 	b = newBox(t)
-	b.Start("echo x; exec sleep 500 >/srv/log")
+	b.Start("exec 3>/srv/log; echo x; exec sleep 500")
 	_, err = b.CheckIdle(b.survey(t))
 	require.ErrorContains(t, err, "/srv/log")
 }
