@@ -35,9 +35,9 @@ func bare(ctx workflow.Context, steps int) (err error) {
 
 // bareCalls runs an activity for each update until it is canceled: what a call costs a session at least.
 func bareCalls(ctx workflow.Context) error {
-	run := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
-	err := workflow.SetUpdateHandler(ctx, bareUpdate, func(workflow.Context) error {
-		return workflow.ExecuteActivity(run, "bare").Get(run, nil)
+	err := workflow.SetUpdateHandler(ctx, bareUpdate, func(ctx workflow.Context) error {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+		return workflow.ExecuteActivity(ctx, "bare").Get(ctx, nil)
 	})
 	if err != nil {
 		return err
