@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -12,11 +13,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // keeper is a role that may put checkpoints back: a member of the role that owns the databases, which may make others.
@@ -126,8 +129,14 @@ func newWhole(t testing.TB, statements ...string) *database {
 // keepCheckpoints opens the world anew, with a folder of its own for checkpoints.
 func (d *database) keepCheckpoints(limits postgres.Database) {
 	d.t.Helper()
-	limits.DSN = func() (string, error) { return d.dsn, nil }
 	d.state = d.t.TempDir()
+	d.openCheckpoints(limits)
+}
+
+// openCheckpoints opens the world anew, with what is in its folder.
+func (d *database) openCheckpoints(limits postgres.Database) {
+	d.t.Helper()
+	limits.DSN = func() (string, error) { return d.dsn, nil }
 	var err error
 	d.world, err = postgres.New(postgres.Config{State: d.state, Databases: map[string]postgres.Database{"main": limits}})
 	require.NoError(d.t, err)
@@ -332,4 +341,65 @@ func TestAnOldProgramIsRefused(t *testing.T) {
 	d.checkpoint(true).refused("the PATH of the worker is 13; install the client programs of PostgreSQL")
 	t.Setenv("PATH", folder+"/none")
 	d.checkpoint(true).refused("needs the program pg_dump")
+}
+
+// TestAProgramThatIsKilledIsRunAgain, and what it has left half-way is put back by nobody.
+func TestAProgramThatIsKilledIsRunAgain(t *testing.T) {
+	d := newWhole(t, accounts)
+	before := d.wholeDump()
+	// killOnce lets a program end by a signal the next time that it is given this option, with what it has written cut.
+	folder := t.TempDir()
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	killOnce := func(program, option string) {
+		real, err := exec.LookPath(program)
+		require.NoError(t, err)
+		stand := filepath.Join(folder, program)
+		require.NoError(t, os.WriteFile(stand, []byte(fmt.Sprintf(`#!/bin/sh
+for a; do case "$a" in %[2]s*) rm %[3]q; %[1]q "$@" && [ -f "${a#%[2]s}" ] && truncate -s 100 "${a#%[2]s}"; kill -9 $$;; esac; done
+exec %[1]q "$@"
+`, real, option, stand)), 0o700))
+	}
+	dumps := func(s *step) []string {
+		found, err := filepath.Glob(filepath.Join(d.state, "journal", "tokens", s.entry.Token, "dump-*"))
+		require.NoError(t, err)
+		return found
+	}
+
+	never := d.checkpoint(true)
+	killOnce("pg_dump", "--file=")
+	_, err := never.action.Apply(t.Context(), never.entry, never.with, "")
+	require.ErrorContains(t, err, "the checkpoint cannot be taken: pg_dump: signal: killed")
+	require.Empty(t, dumps(never))
+	u, err := never.action.Undo(t.Context(), never.entry, activities.Decision{})
+	require.NoError(t, err)
+	require.Equal(t, activities.Nothing, u.Outcome)
+
+	s := d.checkpoint(true)
+	killOnce("pg_dump", "--file=")
+	_, err = s.action.Apply(t.Context(), s.entry, s.with, "")
+	require.ErrorContains(t, err, "signal: killed")
+	s.apply()
+	require.Len(t, dumps(s), 1)
+	d.migrate()
+	left := d.wholeDump()
+	killOnce("pg_restore", "--exit-on-error")
+	_, err = s.action.Undo(t.Context(), s.entry, activities.Decision{Done: true})
+	require.ErrorContains(t, err, "nothing was touched: pg_restore: signal: killed")
+	require.Equal(t, left, d.wholeDump())
+	s.undo(activities.Restored)
+	require.Equal(t, before, d.wholeDump())
+	require.Equal(t, "0", d.value("SELECT count(*) FROM pg_database WHERE starts_with(datname, 'unwind_new_"+s.entry.Token+"')"))
+}
+
+// TestACheckpointThatHasNoRoomIsRefused before it is taken.
+func TestACheckpointThatHasNoRoomIsRefused(t *testing.T) {
+	testrun.NeedRoot(t, "full disks")
+	t.Parallel()
+	d := newWhole(t, accounts)
+	if err := unix.Mount("unwind-test", d.state, "tmpfs", 0, "size=1m,mode=755"); err != nil {
+		testrun.Skipf(t, "full disks are not tested: a small filesystem cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(d.state, unix.MNT_DETACH)) })
+	d.openCheckpoints(postgres.Database{})
+	d.checkpoint(true).refused("make room, or move the worker's state to a larger disk")
 }
