@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/childenv"
 )
 
 // tools runs the programs pg_dump and pg_restore as the role of a connection. The password is in their environment, never on the command line.
@@ -32,22 +34,22 @@ func (c *connection) tools(database, application string) (*tools, error) {
 		return nil, activities.Errorf(activities.Refused, "database %s: the connection string: %v", c.name, err)
 	}
 	t := &tools{ctx: c.ctx, isPrivate: len(c.Sensitive) > 0}
-	for _, each := range os.Environ() {
-		if name, _, _ := strings.Cut(each, "="); name == "PATH" || name == "HOME" || strings.HasPrefix(name, "PGSSL") {
-			t.environment = append(t.environment, each)
-		}
-	}
 	config := c.Config()
-	t.environment = append(t.environment, "LC_ALL=C", "PGHOST="+config.Host, "PGPORT="+strconv.Itoa(int(config.Port)), "PGUSER="+config.User,
-		"PGDATABASE="+database, "PGAPPNAME="+application, "PGCONNECT_TIMEOUT=10")
+	env := childenv.Minimal()
+	maps.Copy(env, map[string]string{
+		"LC_ALL": "C", "PGHOST": config.Host, "PGPORT": strconv.Itoa(int(config.Port)), "PGUSER": config.User,
+		"PGDATABASE": database, "PGAPPNAME": application, "PGCONNECT_TIMEOUT": "10",
+	})
 	if config.Password != "" {
-		t.environment = append(t.environment, "PGPASSWORD="+config.Password)
+		env["PGPASSWORD"] = config.Password
 	}
 	for _, name := range []string{"sslmode", "sslrootcert", "sslcert", "sslkey"} {
-		if value := findSetting(dsn, name); value != "" {
-			t.environment = append(t.environment, "PG"+strings.ToUpper(name)+"="+value)
+		variable := "PG" + strings.ToUpper(name)
+		if value := cmp.Or(findSetting(dsn, name), os.Getenv(variable)); value != "" {
+			env[variable] = value
 		}
 	}
+	t.environment = childenv.List(env)
 	return t, nil
 }
 
@@ -131,7 +133,9 @@ func (c *connection) checkTools() error {
 		return err
 	}
 	for _, program := range []string{"pg_dump", "pg_restore"} {
-		out, err := exec.CommandContext(c.ctx, program, "--version").Output()
+		ask := exec.CommandContext(c.ctx, program, "--version")
+		ask.Env = childenv.List(childenv.Minimal())
+		out, err := ask.Output()
 		if err != nil {
 			return refused("database %s: a checkpoint needs the program %s on the PATH of the worker; install the client programs of PostgreSQL %d: %v", c.name, program, server, err)
 		}
