@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
 func TestMain(m *testing.M) {
+	mcptest.Attend()
 	host.Hooks()
 	// Tests must not see the user's profile, server or state.
 	folder, err := os.MkdirTemp("", "examples-test-")

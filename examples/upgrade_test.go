@@ -22,13 +22,16 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// earlier is the commit whose worker leaves tasks open. Today's worker must undo what it writes into histories and journals.
-const earlier = "a3838d97cb07642f81e9755c0c3e090d43f274af"
+// The commits whose workers leave tasks open. Today's worker must undo what they write into histories and journals.
+const (
+	earliest   = "a3838d97cb07642f81e9755c0c3e090d43f274af"
+	withStores = "c93c892676353ba48c266b5d608d56af977a55a3" // the first that knows all databases, and MCP servers
+)
 
 // A worker is upgraded while a task waits at its last gate.
 func TestATaskThatAnEarlierWorkerLeftOpenIsTakenBackByTodays(t *testing.T) {
 	testrun.Sampled(t)
-	binary := buildEarlierWorker(t)
+	binary := buildEarlierWorker(t, earliest)
 	p := newPlayer(t, nil)
 	before := p.look()
 	config := p.stage.Config()
@@ -56,8 +59,57 @@ func TestATaskThatAnEarlierWorkerLeftOpenIsTakenBackByTodays(t *testing.T) {
 	p.asBefore(before, nil, r)
 }
 
-// buildEarlierWorker builds the worker of the earlier commit, which a shallow clone does not have.
-func buildEarlierWorker(t *testing.T) string {
+// A worker is upgraded while tasks stand in each way in which they can wait, with something in every store: at a gate, with undos that are
+// parked, half rolled back, and committed.
+func TestWhatAnEarlierWorkerHasBegunInEveryStoreIsEndedByTodays(t *testing.T) {
+	testrun.Sampled(t)
+	s := newStores(t)
+	before := s.look()
+	stop := s.workWith(buildEarlierWorker(t, withStores), s.config)
+	const atItsGate, toForce, toRetry, halfBack, committed = 1, 2, 3, 4, 5
+	for task := range storeTasks {
+		s.begin(task+1, task+1 == halfBack)
+	}
+	for task := range storeTasks {
+		s.untilAsked(task + 1)
+	}
+	s.put(toForce, "of somebody else")
+	s.takeAway(toRetry, s.names()...)
+	for _, task := range []int{toForce, toRetry} {
+		s.gate(s.task(task), "last", workflows.SignalReject)
+	}
+	for _, task := range []int{halfBack, committed} {
+		s.gate(s.task(task), "last", workflows.SignalApprove)
+		r, err := s.end(s.task(task))
+		require.NoError(t, err)
+		require.Equal(t, compensations.Committed, r.Status)
+	}
+	s.takeAway(halfBack, "postgres")
+	back := s.rollBack(halfBack)
+	s.parks(back, "postgres")
+	s.parks(s.task(toForce), s.names()...)
+	s.parks(s.task(toRetry), s.names()...)
+	stop()
+
+	s.work(s.config)
+	s.gate(s.task(atItsGate), "last", workflows.SignalReject)
+	s.resolve(s.task(toForce), compensations.Force, s.names()...)
+	s.bringBack(toRetry, s.names()...)
+	s.resolve(s.task(toRetry), compensations.Retry, s.names()...)
+	s.bringBack(halfBack, "postgres")
+	s.resolve(back, compensations.Retry, "postgres")
+	for _, id := range []string{s.task(atItsGate), s.task(toForce), s.task(toRetry), back, s.rollBack(committed)} {
+		r, _ := s.end(id) // a task that is rejected has failed
+		require.Equal(t, compensations.Unwound, r.Status, id)
+		for _, each := range s.names() {
+			require.Contains(t, outcomes(r), each+" restored", "%s: %+v", id, r.Steps)
+		}
+	}
+	require.Equal(t, before, s.look())
+}
+
+// buildEarlierWorker builds the worker of an earlier commit, which a shallow clone does not have.
+func buildEarlierWorker(t *testing.T, earlier string) string {
 	t.Helper()
 	testrun.NeedProgram(t, "git", "install git: the test builds the worker of an earlier commit")
 	testrun.NeedProgram(t, "tar", "install tar: the test unpacks an earlier commit")
@@ -87,12 +139,13 @@ func buildEarlierWorker(t *testing.T) string {
 // workWith starts a worker in a process of its own. The function that it returns stops it as an upgrade does.
 func (p *player) workWith(binary string, c host.Config) (stop func()) {
 	p.Helper()
-	raw, err := yaml.Marshal(map[string]any{
-		"host": c.Host, "queue": c.Queue, "state": c.State, "stopTimeout": c.StopTimeout.String(), "schedules": "off",
-		"secrets": c.Secrets, "checkCommands": c.CheckCommands, "file": map[string]any{"roots": c.File.Roots},
-		"stripe": map[string]any{"key": c.Stripe.Key, "url": c.Stripe.URL}, "container": map[string]any{},
-		"terraform": map[string]any{"roots": c.Terraform.Roots},
-	})
+	c.Schedules = "off"
+	all, err := yaml.Marshal(c)
+	require.NoError(p, err)
+	var set map[string]any
+	require.NoError(p, yaml.Unmarshal(all, &set))
+	removeZeros(set) // among them what it does not know yet
+	raw, err := yaml.Marshal(set)
 	require.NoError(p, err)
 	config := filepath.Join(p.TempDir(), "worker.yaml")
 	require.NoError(p, os.WriteFile(config, raw, 0o600))
@@ -113,6 +166,27 @@ func (p *player) workWith(binary string, c host.Config) (stop func()) {
 		p.Helper()
 		require.NoError(p, worker.Process.Signal(syscall.SIGTERM))
 		require.NoError(p, worker.Wait(), "%s", &said)
+	}
+}
+
+// removeZeros removes from a config what says nothing.
+func removeZeros(config map[string]any) {
+	for name, value := range config {
+		switch v := value.(type) {
+		case map[string]any:
+			if len(v) == 0 {
+				delete(config, name)
+			}
+			removeZeros(v) // what is empty then is a world whose config is its defaults
+		case []any:
+			if len(v) == 0 {
+				delete(config, name)
+			}
+		case nil, bool, int, string:
+			if v == nil || v == false || v == 0 || v == "" || v == "0s" {
+				delete(config, name)
+			}
+		}
 	}
 }
 
