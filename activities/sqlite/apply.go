@@ -143,11 +143,14 @@ func (c *call) apply(ctx context.Context) (activities.Result, error) {
 		return none, err
 	}
 	if committed {
-		return c.confirm(m)
+		return c.confirm(d, m)
 	}
 	var done applied
 	if was, err := c.token.Read(journal.Applied, &done); err != nil || was {
 		return done.Result, err // and its mark is gone: an undo will report why
+	}
+	if err := c.checkUnmarked(d); err != nil {
+		return none, err
 	}
 	return c.commitOnce(ctx, d, p, rec, found)
 }
@@ -196,13 +199,16 @@ func (c *call) commitOnce(ctx context.Context, d *database, p execParams, rec re
 		return none, err
 	}
 	c.reach("committed")
-	return c.confirm(m)
+	return c.confirm(d, m)
 }
 
 // confirm records that an attempt has committed.
-func (c *call) confirm(m mark) (activities.Result, error) {
+func (c *call) confirm(d *database, m mark) (activities.Result, error) {
 	done := applied{Mark: m}
 	if found, err := c.token.Read(journal.Applied, &done); err != nil || found {
+		return done.Result, err
+	}
+	if err := c.checkMark(d, m); err != nil {
 		return done.Result, err
 	}
 	s, n, err := openStore(c.rowsFile(m.Attempt), m.Digest)

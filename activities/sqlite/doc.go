@@ -28,7 +28,9 @@
 // the undo data of this attempt, which is on the disk by then. The row exists if and only if the change does, whenever a crash
 // happens and in any journal mode. Comparing rows could not recognise a step that changed nothing visible, or whose change somebody
 // else has made as well. The undo deletes the row in its own transaction, or the release does; the table is dropped with its last row.
-// An undo writes the document "acted" before it commits, so that a missing row is never taken for a step that never acted.
+// An undo writes the document "acted" before it commits, so that a missing row is never taken for a step that never acted. Where the row is
+// missing and the journal does not say that the step has acted, the database must not hold what an attempt was about to write: if it does, somebody
+// has deleted the row, and the record is damaged.
 //
 // # Locks and processes
 //

@@ -112,10 +112,9 @@ func (c *call) settle(ctx context.Context) (undone activities.Undone, err error)
 	return r.restoreRows()
 }
 
-// findAttempt finds the attempt that has committed: by its mark or, if an undo has removed that or the database is another one, from
-// the journal.
+// findAttempt finds the attempt that has committed: from the journal or, where the worker died before that was noted there, by its mark.
 func (r *restore) findAttempt() (acted bool, err error) {
-	if r.mark, r.found, err = r.findMark(r.Entry.Token); err != nil || r.found {
+	if r.mark, r.found, err = r.findMark(r.Entry.Token); err != nil {
 		return r.found, explain(r.path, err)
 	}
 	for _, doc := range []string{actedDoc, journal.Applied} {
@@ -125,7 +124,10 @@ func (r *restore) findAttempt() (acted bool, err error) {
 			return true, err
 		}
 	}
-	return false, r.token.CheckNotLost(r.Decision.Done)
+	if r.found {
+		return true, r.checkMark(r.database, r.mark)
+	}
+	return false, errors.Join(r.token.CheckNotLost(r.Decision.Done), r.checkUnmarked(r.database))
 }
 
 // wasUndone reports whether an earlier attempt of this undo has committed.
