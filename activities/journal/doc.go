@@ -17,7 +17,7 @@
 //	released            only the fate and the audit trail are left: the owner (owned) and its outcome
 //	fate alone          forgotten; the tombstone stays
 //
-// A record has a second name, record-spare, that is read where the first is deleted, and each document says of which token it is.
+// A record has a second name, record-spare, that is read where the first is deleted, and so has each hold. Each document says of which token it is.
 // Where there is no record, CheckNotLost tells whether there never was one.
 //
 // A fate outranks committed, whichever was written first. Records lists the tokens.

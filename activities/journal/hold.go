@@ -20,7 +20,9 @@ type holdDoc struct {
 	At        time.Time          `json:"at"`
 }
 
-func holdName(n int) string { return fmt.Sprintf("hold-%d", n) }
+const holdPrefix = "hold-"
+
+func holdName(n int) string { return fmt.Sprintf("%s%d", holdPrefix, n) }
 
 // lastHold is the document that counts, and its number: 0 where there is none.
 func (t *Token) lastHold() (n int, last holdDoc, err error) {

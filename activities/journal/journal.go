@@ -31,9 +31,12 @@ const (
 	tokens   = "tokens"
 	lockName = "lock"
 
-	// spareName is a second name of the record: it is read where the record has been deleted.
-	spareName = "record-spare"
+	// spareSuffix ends the second name of a document that nothing else tells the content of: it is read where the first has been deleted.
+	spareSuffix = "-spare"
 )
+
+// hasSpare reports whether a document has a second name: the record, and the documents that say who needs it.
+func hasSpare(name string) bool { return name == Record || strings.HasPrefix(name, holdPrefix) }
 
 // Journal is a folder of tokens. It is safe for concurrent use by goroutines and processes.
 type Journal struct {
@@ -184,7 +187,7 @@ func (t *Token) Drop(name string) error {
 		if err := t.keepOwned(); err != nil {
 			return err
 		}
-		if err := os.Remove(filepath.Join(t.dir, spareName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(t.dir, Record+spareSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -345,8 +348,8 @@ func (s Staged) Publish(v any) (created bool, err error) {
 		_, err := s.folder.read(s.name, v)
 		return false, errors.Join(err, syncDir(s.folder.dir))
 	}
-	if s.name == Record {
-		if err := os.Link(s.tmp, filepath.Join(s.folder.dir, spareName)); err != nil && !errors.Is(err, fs.ErrExist) {
+	if hasSpare(s.name) {
+		if err := os.Link(s.tmp, filepath.Join(s.folder.dir, s.name+spareSuffix)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return false, err
 		}
 	}
@@ -355,8 +358,8 @@ func (s Staged) Publish(v any) (created bool, err error) {
 
 func (f folder) read(name string, v any) (bool, error) {
 	raw, err := os.ReadFile(filepath.Join(f.dir, name))
-	if errors.Is(err, fs.ErrNotExist) && name == Record {
-		raw, err = os.ReadFile(filepath.Join(f.dir, spareName))
+	if errors.Is(err, fs.ErrNotExist) && hasSpare(name) {
+		raw, err = os.ReadFile(filepath.Join(f.dir, name+spareSuffix))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -216,7 +217,7 @@ func (t *Token) fillState(record *activities.Record, known bool) error {
 
 func dirSize(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && d.Name() != spareName {
+		if err == nil && d.Type().IsRegular() && !strings.HasSuffix(d.Name(), spareSuffix) {
 			var info fs.FileInfo
 			if info, err = d.Info(); err == nil {
 				bytes += info.Size()

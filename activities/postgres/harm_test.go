@@ -145,6 +145,35 @@ func (h harmed) test(t *testing.T, decision activities.Decision) {
 	require.Equal(t, before, d.wholeDump())
 }
 
+// What says who needs a record is deleted, cut or another's, one at a time: the record is not released.
+func TestHarmToHolders(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, people+spares)
+	for i, harm := range []string{
+		"UPDATE unwind.record SET holders = '[]' WHERE token = ':A'",
+		"UPDATE unwind.record SET holders = '' WHERE token = ':A'",
+		"UPDATE unwind.record SET holders = left(holders, 9) WHERE token = ':A'",
+		"UPDATE unwind.record SET holders = (SELECT holders FROM unwind.record WHERE token = ':B') WHERE token = ':A'",
+		"UPDATE unwind.change SET old_key = NULL WHERE new_key = ':A'",
+		"DELETE FROM unwind.change WHERE new_key = ':A'",
+	} {
+		s, other := d.exec(fmt.Sprintf("INSERT INTO spare VALUES (%d)", 10+i)), d.exec(fmt.Sprintf("INSERT INTO spare VALUES (%d)", 100+i))
+		s.apply()
+		other.apply()
+		holder := activities.Owner{Workflow: "rollback", Run: "run"}
+		for _, token := range []string{s.entry.Token, other.entry.Token} {
+			held, err := d.world.Records.Hold(t.Context(), token, holder)
+			require.NoError(t, err)
+			require.True(t, held)
+		}
+		require.NoError(t, d.world.Records.EndHold(t.Context(), other.entry.Token, holder))
+		d.run(strings.NewReplacer(":A", s.entry.Token, ":B", other.entry.Token).Replace(harm))
+		require.Error(t, s.action.Release(t.Context(), s.entry), harm)
+		require.NoError(t, other.action.Release(t.Context(), other.entry))
+		require.Equal(t, "applied", d.value("SELECT state FROM unwind.record WHERE token = '"+s.entry.Token+"'"))
+	}
+}
+
 // A record of the build before there were seals is still undone.
 func TestARecordWithoutASeal(t *testing.T) {
 	t.Parallel()

@@ -84,6 +84,9 @@ func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
 			}
 			state := r.State
 			if state == applied {
+				if err := c.checkUnheld(e.Token); err != nil {
+					return err
+				}
 				state = released
 			}
 			if err := errors.Join(c.run("DELETE FROM unwind.change WHERE record = $1", r.N), c.dropMark(e.Token)); err != nil {

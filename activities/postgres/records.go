@@ -127,7 +127,7 @@ func (w records) amendHolders(ctx context.Context, token string, change func(*re
 			if err != nil {
 				return err
 			}
-			return c.run("UPDATE unwind.record SET holders = $2 WHERE n = $1", r.N, string(raw))
+			return errors.Join(c.run("UPDATE unwind.record SET holders = $2 WHERE n = $1", r.N, string(raw)), c.markHeld(token, len(r.Holders) > 0))
 		})
 	})...)
 }

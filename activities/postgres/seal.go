@@ -65,6 +65,20 @@ func (c *connection) settleMark(token string) error {
 	return c.run("UPDATE unwind.change SET old_key = 'undone' WHERE "+isMark, token)
 }
 
+// markHeld notes in the mark whether somebody needs the record.
+func (c *connection) markHeld(token string, held bool) error {
+	return c.run("UPDATE unwind.change SET old_key = CASE WHEN $2 THEN 'held' END WHERE "+isMark+" AND old_key IS DISTINCT FROM 'undone'", token, held)
+}
+
+// checkUnheld is DamagedRecord for a token that somebody needs according to its mark, and nobody according to its row.
+func (c *connection) checkUnheld(token string) error {
+	var held bool
+	if err := c.scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+" AND old_key = 'held')", []any{token}, &held); err != nil || !held {
+		return err
+	}
+	return c.damagedRow(token, "it does not say who needs it")
+}
+
 // checkUnsettled is DamagedRecord for a token that is undone according to its mark, and not according to its row.
 func (c *connection) checkUnsettled(token string) error {
 	var settled bool

@@ -187,6 +187,38 @@ func TestHarmToWhatTheCommandsReturned(t *testing.T) {
 	}
 }
 
+// What says who needs a record is harmed: the record is not released.
+func TestHarmToHolders(t *testing.T) {
+	for _, name := range []string{"holders", "held"} {
+		for _, harm := range []string{"deleted", "cut", "another's"} {
+			d := newDatabase(t, shop...)
+			before := d.dump()
+			s, other := d.exec("INCR visits"), d.exec("RPUSH queue c")
+			s.apply()
+			other.apply()
+			holder := activities.Owner{Workflow: "rollback", Run: "run"}
+			held, err := d.world.Records.Hold(t.Context(), s.entry.Token, holder)
+			require.NoError(t, err)
+			require.True(t, held)
+			_, err = d.world.Records.Hold(t.Context(), other.entry.Token, holder)
+			require.NoError(t, err)
+			require.NoError(t, d.world.Records.EndHold(t.Context(), other.entry.Token, holder))
+			changed := map[string]string{}
+			switch mine := d.fields(s.entry.Token, []string{name})[name]; harm {
+			case "cut":
+				changed[name] = mine[:len(mine)/2]
+			case "another's":
+				changed = d.fields(other.entry.Token, []string{name})
+			}
+			d.setFields(s.entry.Token, []string{name}, changed)
+			require.Error(t, s.action.Release(t.Context(), s.entry), "%s %s", name, harm)
+			s.undo(activities.Restored)
+			other.undo(activities.Restored)
+			require.Equal(t, before, d.dump())
+		}
+	}
+}
+
 // A record of the build before its parts were sealed is still undone.
 func TestARecordWithoutSeals(t *testing.T) {
 	d := newDatabase(t, shop...)

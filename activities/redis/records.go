@@ -209,7 +209,11 @@ func (w records) amendHolders(ctx context.Context, token string, change func(sta
 			if err != nil {
 				return err
 			}
-			if done, err = c.amend(token, []string{"state", v["state"], "holders", v["holders"]}, []string{"holders", string(raw)}); err != nil {
+			held := "" // tells of holders that have been deleted
+			if len(changed) > 0 {
+				held = "1"
+			}
+			if done, err = c.amend(token, []string{"state", v["state"], "holders", v["holders"]}, []string{"holders", string(raw), "held", held}); err != nil {
 				return err
 			}
 		}
@@ -245,7 +249,7 @@ func (w records) Forget(ctx context.Context, token string) error {
 				fields = append(fields, name, "")
 			}
 		}
-		_, err = c.amend(token, []string{"released", v["released"]}, append(fields, "outcome", "", "private", ""))
+		_, err = c.amend(token, []string{"released", v["released"]}, append(fields, "outcome", "", "private", "", "held", ""))
 		return err
 	})...)
 }

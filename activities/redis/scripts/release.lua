@@ -10,6 +10,7 @@ local wrong = damage(token, state)
 if wrong then return { 'damaged', wrong } end
 local holders = get(token, 'holders')
 if state == 'applied' and holders and holders ~= '[]' then return { 'held', holders } end
+if state == 'applied' and get(token, 'held') then return { 'damaged', 'does not say who needs its record' } end
 if not state then
   redis.call('HSET', JOURNAL, field(token, 'state'), 'released', field(token, 'entry'), ARGV[3], field(token, 'owner'), ARGV[4], field(token, 'since'), ARGV[5])
 elseif state == 'applied' then
