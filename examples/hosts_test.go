@@ -89,6 +89,45 @@ steps:
 	}, p.doneBy(p.id()))
 }
 
+// The records of what a step has changed in a database are in that database: another host, with a folder of its own, undoes it when the one that
+// did it has gone for good. What was done on that host itself waits for it.
+func TestAnotherHostUndoesWhatIsRecordedInTheDatabases(t *testing.T) {
+	s := newStores(t)
+	s.config.HostWait = time.Second
+	before := s.look()
+	away := s.work(s.config)
+	s.begin(1, false)
+	s.untilAsked(1)
+	left := s.look()
+	away.Stop()
+	other := s.config
+	other.Host, other.State = "other", t.TempDir()
+	s.work(other)
+	s.gate(s.task(1), "last", workflows.SignalReject)
+	states := map[string]string{}
+	s.until(s.task(1), func(is workflows.State) bool {
+		if is.Report == nil {
+			return false
+		}
+		for _, each := range is.Report.Steps {
+			states[each.Step] = each.State
+		}
+		return states["notes"] == string(compensations.Waiting) && states["postgres"] == string(compensations.Settled) &&
+			states["redis"] == string(compensations.Settled) && states["etcd"] == string(compensations.Settled)
+	})
+	for i, now := range s.look() {
+		want := left[i]
+		if slices.Contains([]string{"postgres", "redis", "etcd"}, s.names()[i]) {
+			want = before[i]
+		}
+		require.Equal(t, want, now, s.names()[i])
+	}
+	s.work(s.config)
+	r, _ := s.end(s.task(1)) // it was rejected
+	require.Equal(t, compensations.Unwound, r.Status)
+	require.Equal(t, before, s.look())
+}
+
 // doneBy lists the completed activities of steps, in the order of completion: "HOST TYPE STEP". The host is that of the worker that
 // ran the activity, not that of the step's place.
 func (p *player) doneBy(id string) []string {

@@ -241,7 +241,7 @@ func (s *stores) begin(n int, inOrder bool) {
 	for _, each := range s.kinds {
 		source += "  - {id: " + each.name + ", " + needs + fmt.Sprintf(each.step, n) + "}\n"
 	}
-	source += fmt.Sprintf("  - {id: last, gate: ask, uses: file.write, with: {path: %s/last-%d, content: x}}\n", s.config.File.Roots[0], n)
+	source += fmt.Sprintf("  - {id: last, gate: ask, uses: redis.exec, with: {database: cache, commands: [[SET, last:%d, x]]}}\n", n)
 	_, err := s.start(s.task(n), s.document([]byte(source), nil))
 	require.NoError(s, err)
 }

@@ -460,3 +460,65 @@ func TestInvalidConfigs(t *testing.T) {
 		require.Equal(t, 1, strings.Count(err.Error(), "etcd.databases"), err)
 	}
 }
+
+// The record is all that is left of a step that is undone, in the database as on the worker: when it is deleted, nothing tells that the step has
+// acted. It is told as never done, unless the history knows better. All is as before, and no forward acts any more.
+func TestAnUndoneRecordThatIsDeleted(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		d := newDatabase(t, app)
+		before := d.dump()
+		s := d.txn(several)
+		s.apply()
+		s.undo(activities.Restored)
+		all, err := d.client.Get(t.Context(), d.namespace+"unwind/", client.WithPrefix(), client.WithKeysOnly())
+		require.NoError(t, err)
+		var left []string
+		for _, kv := range all.Kvs {
+			left = append(left, strings.TrimPrefix(string(kv.Key), d.namespace))
+		}
+		require.Equal(t, []string{"unwind/journal", "unwind/record/" + s.entry.Token}, left)
+		d.remove("unwind/record/" + s.entry.Token)
+		if done {
+			_, err := s.action().Undo(t.Context(), s.entry, activities.Decision{Done: true})
+			require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
+		} else {
+			s.decide(activities.Decision{}, activities.Nothing)
+			_, err := s.action().Apply(t.Context(), s.entry, s.with, "")
+			require.Equal(t, activities.Fenced, activities.TypeOf(err), err)
+		}
+		require.Equal(t, before, d.dump())
+	}
+}
+
+// A server is put back to the files of before a step. Its journal is among the data, and goes back with them: a step
+// that the history knows as done is damage, one of which it knows nothing has done nothing to these data, and one of before is undone.
+func TestDataOfBeforeTheStep(t *testing.T) {
+	server := etcdtest.Own(t)
+	d := on(t, server, "", app)
+	before := d.dump()
+	early := d.txn(`{"put": [{"key": "early", "value": "1"}]}`)
+	early.apply()
+	then := d.dump()
+	saved, data := t.TempDir(), filepath.Join(server.Dir, "data")
+	server.Kill()
+	require.NoError(t, os.CopyFS(saved, os.DirFS(data)))
+	require.NoError(t, server.Restart())
+	known, unknown := d.txn(several), d.txn(`{"put": [{"key": "a", "value": "x"}]}`)
+	known.apply()
+	unknown.apply()
+	server.Kill()
+	require.NoError(t, os.RemoveAll(data))
+	require.NoError(t, os.CopyFS(data, os.DirFS(saved)))
+	require.NoError(t, server.Restart())
+	require.Equal(t, then, d.dump())
+
+	for range 2 {
+		_, err := known.action().Undo(t.Context(), known.entry, activities.Decision{Done: true})
+		require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
+		require.ErrorContains(t, err, "were the data put back to an earlier state?")
+	}
+	unknown.decide(activities.Decision{}, activities.Nothing)
+	require.Equal(t, then, d.dump())
+	early.undo(activities.Restored)
+	require.Equal(t, before, d.dump())
+}

@@ -136,11 +136,18 @@ func (d *database) keepCheckpoints(limits postgres.Database) {
 // openCheckpoints opens the world anew, with what is in its folder.
 func (d *database) openCheckpoints(limits postgres.Database) {
 	d.t.Helper()
+	d.openIn(limits, d.state)
+	var err error
+	d.place, err = d.world.Journal(context.Background())
+	require.NoError(d.t, err)
+}
+
+// openIn opens the world with a folder for checkpoints.
+func (d *database) openIn(limits postgres.Database, state string) {
+	d.t.Helper()
 	limits.DSN = func() (string, error) { return d.dsn, nil }
 	var err error
-	d.world, err = postgres.New(postgres.Config{State: d.state, Databases: map[string]postgres.Database{"main": limits}})
-	require.NoError(d.t, err)
-	d.place, err = d.world.Journal(context.Background())
+	d.world, err = postgres.New(postgres.Config{State: state, Databases: map[string]postgres.Database{"main": limits}})
 	require.NoError(d.t, err)
 }
 
@@ -402,4 +409,40 @@ func TestACheckpointThatHasNoRoomIsRefused(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(d.state, unix.MNT_DETACH)) })
 	d.openCheckpoints(postgres.Database{})
 	d.checkpoint(true).refused("make room, or move the worker's state to a larger disk")
+}
+
+// A checkpoint is in the folder of the worker that took it. Without it, or with that of before the step, nobody takes the step for one that has
+// done nothing: the undo is parked, and says where the checkpoint is. With the folder it is undone.
+func TestACheckpointWhoseFolderIsAnother(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, accounts)
+	before, saved := d.wholeDump(), filepath.Join(t.TempDir(), "saved")
+	mine := d.state
+	require.NoError(t, os.CopyFS(saved, os.DirFS(mine)))
+	var err error
+	d.place, err = d.world.Journal(t.Context()) // the task is compiled
+	require.NoError(t, err)
+	s := d.checkpoint(true)
+	s.apply()
+	d.migrate()
+	migrated := d.wholeDump()
+	undo := func(state string) (activities.Undone, error) {
+		d.openIn(postgres.Database{}, state)
+		for _, a := range d.world.Actions {
+			if a.Spec().Name == s.entry.Action {
+				s.action = a
+			}
+		}
+		return s.action.Undo(t.Context(), s.entry, activities.Decision{})
+	}
+	for state, want := range map[string]activities.ErrorType{t.TempDir(): activities.WrongPlace, saved: activities.DamagedRecord} {
+		_, err := undo(state)
+		require.Equal(t, want, activities.TypeOf(err), "%v", err)
+		require.ErrorContains(t, err, filepath.Join(state, "journal"))
+		require.Equal(t, migrated, d.wholeDump())
+	}
+	u, err := undo(mine)
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, u.Outcome)
+	require.Equal(t, before, d.wholeDump())
 }

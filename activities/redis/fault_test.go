@@ -407,3 +407,34 @@ func TestTheUserOfTheDocumentation(t *testing.T) {
 	d.exec("SET other 2").fails(activities.Refused, "the worker's user lacks a permission")
 	d.exec("DEL session:1", "GET other").fails(activities.Refused, "the worker's user lacks a permission")
 }
+
+// A server is put back to the dump of before a step. Its journal is among the data, and goes back with them: a step that the history
+// knows as done is damage, one of which it knows nothing has done nothing to these data, and one of before is undone.
+func TestDataOfBeforeTheStep(t *testing.T) {
+	server := redistest.Own(t)
+	d := on(t, server, shop...)
+	before := d.dump()
+	early := d.exec("SET early 1")
+	early.apply()
+	then := d.dump()
+	require.NoError(t, d.client.Save(t.Context()).Err())
+	saved, err := os.ReadFile(filepath.Join(server.Dir, "dump.rdb"))
+	require.NoError(t, err)
+	known, unknown := d.exec("DEL user"), d.exec("INCR visits")
+	known.apply()
+	unknown.apply()
+	server.Kill()
+	require.NoError(t, os.WriteFile(filepath.Join(server.Dir, "dump.rdb"), saved, 0o600))
+	require.NoError(t, server.Restart())
+	require.Equal(t, then, d.dump())
+
+	for range 2 {
+		_, err := known.action.Undo(t.Context(), known.entry, activities.Decision{Done: true})
+		require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
+		require.ErrorContains(t, err, "were the data put back to an earlier state?")
+	}
+	unknown.decide(activities.Decision{}, activities.Nothing)
+	require.Equal(t, then, d.dump())
+	early.undo(activities.Restored)
+	require.Equal(t, before, d.dump())
+}
