@@ -40,9 +40,10 @@ func hasSpare(name string) bool { return name == Record || strings.HasPrefix(nam
 
 // Journal is a folder of tokens. It is safe for concurrent use by goroutines and processes.
 type Journal struct {
-	dir    string
-	id     string
-	series series
+	dir       string
+	id        string
+	series    series
+	forgotten forgotten
 }
 
 // Open opens the journal in dir, or makes it (mode 0700) with a new random ID.

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -127,7 +126,7 @@ func (r Records) record(name string) (_ activities.Record, found bool, err error
 	if err != nil {
 		return activities.Record{}, false, err
 	}
-	if bare, err := t.isTombstone(); err != nil || bare {
+	if bare, err := r.Journal.forgotten.includes(t); err != nil || bare {
 		return activities.Record{}, false, err
 	}
 	var owned Owned
@@ -152,18 +151,6 @@ func (r Records) record(name string) (_ activities.Record, found bool, err error
 		record.Bytes += r.Bytes(record.Entry)
 	}
 	return record, true, err
-}
-
-// isTombstone reports whether a token has at most a fate. Nearly all tokens of a long-lived journal are like that, and each is listed
-// whenever retention looks, so it must not cost a look for each document.
-func (t *Token) isTombstone() (bool, error) {
-	d, err := os.Open(t.dir)
-	if err != nil {
-		return true, ignoreMissing(err)
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	return !slices.ContainsFunc(names, func(name string) bool { return name != fateName && name != lockName }), err
 }
 
 // fillState sets how far the token has come. known says that it has or had a record.

@@ -465,3 +465,38 @@ func keys(m map[string]any) []string {
 	}
 	return names
 }
+
+// A tombstone is looked into once: then its folder's time of change tells whether it is still one.
+func TestATombstoneIsLookedIntoAgainWhenItHasChanged(t *testing.T) {
+	j, token := open(t)
+	r := journal.Records{Journal: j}
+	long := time.Now().Add(-time.Hour)
+	decide(t, token, journal.Undoing)
+	require.NoError(t, os.Chtimes(token.Dir(), long, long))
+	require.Nil(t, list(t, r))
+	undone(t, token)
+	require.NoError(t, os.Chtimes(token.Dir(), long, long))
+	require.Nil(t, list(t, r), "it has not been looked into")
+	require.NotNil(t, list(t, journal.Records{Journal: reopen(t, j)}), "another process has not seen it before")
+	now := time.Now()
+	require.NoError(t, os.Chtimes(token.Dir(), now, now))
+	require.Equal(t, activities.RecordReleased, list(t, r).State)
+
+	// What has just changed may change again within the same tick of the clock.
+	j, token = open(t)
+	r = journal.Records{Journal: j}
+	decide(t, token, journal.Undoing)
+	require.NoError(t, os.Chtimes(token.Dir(), now, now))
+	require.Nil(t, list(t, r))
+	undone(t, token)
+	require.NoError(t, os.Chtimes(token.Dir(), now, now))
+	require.NotNil(t, list(t, r))
+}
+
+// reopen opens a journal as another process does.
+func reopen(t *testing.T, j *journal.Journal) *journal.Journal {
+	t.Helper()
+	again, err := journal.Open(j.Dir())
+	require.NoError(t, err)
+	return again
+}
