@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // markHarms are what is done to the row in the database that says that a step has acted; :A and :B are the tokens of two steps.
@@ -39,6 +40,7 @@ func TestHarmToTheMark(t *testing.T) {
 				for _, decision := range []activities.Decision{{}, {Done: true}} {
 					t.Run(fmt.Sprintf("%s, %s, confirmed %t, done %t", kind.name, name, confirmed, decision.Done), func(t *testing.T) {
 						t.Parallel()
+						testrun.Sampled(t)
 						testHarmToTheMark(t, kind.sql, harm, confirmed, decision)
 					})
 				}
