@@ -96,6 +96,13 @@ func (r *Registry) Touches(ctx context.Context, action string, o Outlook) (touch
 			if c.Exists != nil {
 				add(c.Exists.Path, true)
 			}
+			if c.Command != nil {
+				for _, arg := range c.Command.Run {
+					_, value, _ := strings.Cut(arg, "=") // --name=value
+					add(arg, true)
+					add(value, true)
+				}
+			}
 		}
 	}
 	if t, ok := a.(Toucher); ok {

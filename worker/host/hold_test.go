@@ -69,7 +69,7 @@ func TestARollbackOfWhichARecordIsReleasedTouchesNothing(t *testing.T) {
 func TestARecordIsKeptForWhoHoldsIt(t *testing.T) {
 	f := newFiles(t, host.RetentionConfig{Bytes: 1}, nil)
 	gate := f.start(map[string]any{"name": "holder", "steps": []any{f.atGate()}})
-	require.Eventually(t, func() bool { return len(f.state(gate.GetID()).Gates) == 1 }, waitFor, tick)
+	require.Eventually(t, func() bool { return len(f.stateOf(gate.GetID()).Gates) == 1 }, waitFor, tick)
 	over := f.start(map[string]any{"name": "holder", "steps": []any{f.atGate()}})
 	require.NoError(t, f.Client.CancelWorkflow(t.Context(), over.GetID(), ""))
 	require.Error(t, over.Get(t.Context(), nil))

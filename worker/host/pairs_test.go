@@ -17,7 +17,10 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sys/unix"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -55,6 +58,34 @@ func applyIn(dir, value string) map[string]any {
 	return step
 }
 
+func insertInto(database string) map[string]any {
+	return use("sqlite.exec", map[string]any{"database": database, "sql": "INSERT INTO plan VALUES ('team')"})
+}
+
+// database makes a folder with a database, whose table plan has a row for each name, and returns the path of its file.
+func (p ground) database(t *testing.T, name string, rows ...string) string {
+	path := filepath.Join(p.folder(t, name, "other", ""), "app.db")
+	conn, err := sqlite.OpenConn(path)
+	require.NoError(t, err)
+	require.NoError(t, sqlitex.ExecuteTransient(conn, "CREATE TABLE plan (name TEXT)", nil))
+	for _, row := range rows {
+		require.NoError(t, sqlitex.ExecuteTransient(conn, "INSERT INTO plan VALUES (?)", &sqlitex.ExecOptions{Args: []any{row}}))
+	}
+	require.NoError(t, conn.Close())
+	return path
+}
+
+// bound makes another name of a folder, by a bind mount.
+func (p ground) bound(t *testing.T, folder, name string) string {
+	testrun.NeedRoot(t, "bind mounts")
+	at := p.folder(t, name, "below", "")
+	if err := unix.Mount(folder, at, "", unix.MS_BIND, ""); err != nil {
+		testrun.Skipf(t, "this machine lets nobody mount: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(at, unix.MNT_DETACH)) })
+	return at
+}
+
 const configuration = `variable "value" { default = "none" }
 resource "terraform_data" "a" { input = var.value }
 `
@@ -79,18 +110,57 @@ func TestPairsThatAreOneThing(t *testing.T) {
 	containertest.Docker(t)
 	s := serve(t, host.Config{
 		File: &host.FileConfig{Roots: []string{root}}, Terraform: &host.TerraformConfig{Roots: []string{root}}, Container: &host.ContainerConfig{},
+		SQLite: &host.SQLiteConfig{Roots: []string{root}}, CheckCommands: []string{"grep"},
 	}, host.Options{})
 	t.Cleanup(func() { containertest.ClearIn(t, s.state) }) // what a replacement leaves waits for the release of its record
 
 	for name, pair := range map[string]func(t *testing.T) (one, two map[string]any){
 		"a terraform folder through a bind mount": func(t *testing.T) (one, two map[string]any) { // file refuses to follow one
-			testrun.NeedRoot(t, "bind mounts")
-			a, b := terraform(t, "bind-a", ""), p.folder(t, "bind-b", "below", "")
-			if err := unix.Mount(a, b, "", unix.MS_BIND, ""); err != nil {
-				testrun.Skipf(t, "this machine lets nobody mount: %v", err)
-			}
-			t.Cleanup(func() { require.NoError(t, unix.Unmount(b, unix.MNT_DETACH)) })
-			return applyIn(a, "1"), applyIn(b, "2")
+			dir := terraform(t, "bind-a", "")
+			return applyIn(dir, "1"), applyIn(p.bound(t, dir, "bind-b"), "2")
+		},
+		"rows of a database and its file": func(t *testing.T) (one, two map[string]any) {
+			db := p.database(t, "rows", "free")
+			return insertInto(db), writeTo(db)
+		},
+		"a database and its file through a symlink": func(t *testing.T) (one, two map[string]any) {
+			db := p.database(t, "db-link", "free")
+			require.NoError(t, os.Symlink(db, p.in("db")))
+			return insertInto(p.in("db")), writeTo(db)
+		},
+		"a database and its file through a hard link": func(t *testing.T) (one, two map[string]any) {
+			db := p.database(t, "db-hard", "free")
+			require.NoError(t, os.Link(db, p.in("hard.db")))
+			return insertInto(db), writeTo(p.in("hard.db"))
+		},
+		"a database through a bind mount and its file": func(t *testing.T) (one, two map[string]any) {
+			db := p.database(t, "db-bind", "free")
+			return insertInto(filepath.Join(p.bound(t, filepath.Dir(db), "db-bound"), "app.db")), writeTo(db)
+		},
+		"a database through /proc/self/root and its file": func(t *testing.T) (one, two map[string]any) {
+			db := p.database(t, "db-proc", "free")
+			return insertInto("/proc/self/root" + db), writeTo(db)
+		},
+		"a database that a query reads": func(t *testing.T) (one, two map[string]any) {
+			db := p.database(t, "db-query", "free")
+			return use("sqlite.query", map[string]any{"database": db, "sql": "SELECT name FROM plan"}), writeTo(db)
+		},
+		"a database on a bind volume": func(t *testing.T) (one, two map[string]any) {
+			db := p.database(t, "db-volume", "free")
+			return insertInto(db), execIn(box(t, filepath.Dir(db)+":/data").Name, "cat /data/app.db >/srv/copy")
+		},
+		"a file through a bind mount": func(t *testing.T) (one, two map[string]any) {
+			dir := p.folder(t, "file-a", "file", "before")
+			source := p.bound(t, dir, "file-b") + "/file" // file.write changes nothing through one
+			return writeTo(dir + "/file"), use("file.write", map[string]any{"path": p.in("copy"), "source": source})
+		},
+		"a file that a command check reads": func(t *testing.T) (one, two map[string]any) {
+			dir := p.folder(t, "command", "file", "before")
+			return writeTo(dir+"/other", map[string]any{"command": []string{"grep", "before", "/proc/self/root" + dir + "/file"}}), writeTo(dir + "/file")
+		},
+		"a file in an option of a command check": func(t *testing.T) (one, two map[string]any) {
+			dir := p.folder(t, "option", "file", "{")
+			return writeTo(dir + "/file"), writeTo(dir+"/other", map[string]any{"command": []string{"grep", "--file=" + dir + "/file", "{path}"}})
 		},
 		"a file that a check reads": func(t *testing.T) (one, two map[string]any) {
 			dir := p.folder(t, "check", "file", "before")
@@ -158,6 +228,27 @@ func TestPairsThatAreOneThing(t *testing.T) {
 			require.Equal(t, []string{"one"}, s.needs(run)["two"])
 		})
 	}
+
+	t.Run("a database that a container writes on a bind volume", func(t *testing.T) { // which the undo of the command does not take back
+		db, other := p.database(t, "written", "free"), p.database(t, "source", "free", "paid")
+		want, err := os.ReadFile(other)
+		require.NoError(t, err)
+		require.NoError(t, os.Rename(other, p.in("written/other.db")))
+		one, two := insertInto(db), execIn(box(t, p.in("written")+":/data").Name, "cat /data/other.db >/data/app.db")
+		one["id"], two["id"] = "one", "two"
+		run := s.start(map[string]any{"name": "written", "steps": []any{one, two, map[string]any{
+			"id": "fails", "uses": "file.write", "with": map[string]any{"path": p.in("written/other"), "content": "{"}, "check": []any{map[string]any{"json": map[string]any{}}},
+		}}})
+		parked := s.parked(run.GetID(), "one")
+		require.Equal(t, activities.Drifted, parked.Outcome, "%+v", parked)
+		require.Equal(t, []string{"one"}, s.needs(run)["two"])
+		s.resolve(run.GetID(), parked, compensations.Accept)
+		_, err = s.end(run)
+		require.ErrorContains(t, err, "step fails")
+		content, err := os.ReadFile(db)
+		require.NoError(t, err)
+		require.Equal(t, want, content, "the undo overwrites nothing that it did not leave")
+	})
 }
 
 // unwinds waits for the end of a task whose step fails has failed: all of it is undone, and nobody was asked.

@@ -64,46 +64,11 @@ func (f files) states() (states []activities.RecordState) {
 	return states
 }
 
-// state is that of a task or of what came after it.
-func (f files) state(id string) (s workflows.State) {
-	v, err := f.Client.QueryWorkflow(f.Context(), id, "", workflows.QueryState)
-	if err != nil { // not now
-		return s
-	}
-	require.NoError(f, v.Get(&s))
-	return s
-}
-
 // orphans is how the metrics tell of two orphans.
 var orphans = regexp.MustCompile(`(?m)^unwind_orphan_records\{[^}]*world="file"[^}]*\} 2$`)
 
 // parkedOnce is how they tell of a park.
 var parkedOnce = regexp.MustCompile(`(?m)^unwind_undo_parked(_total)?\{[^}]*action="file_write"[^}]*\} 1$`)
-
-// parked waits until the undo of a step is parked.
-func (f files) parked(id, step string) (parked compensations.StepReport) {
-	f.Helper()
-	require.Eventually(f, func() bool {
-		if r := f.state(id).Report; r != nil {
-			for _, s := range r.Steps {
-				if s.Step == step && s.State == string(compensations.Parked) {
-					parked = s
-				}
-			}
-		}
-		return parked.Digest != ""
-	}, waitFor, tick)
-	return parked
-}
-
-func (f files) force(id string, parked compensations.StepReport) {
-	f.resolve(id, parked, compensations.Force)
-}
-
-func (f files) resolve(id string, parked compensations.StepReport, do compensations.Do) {
-	require.NoError(f, f.Client.SignalWorkflow(f.Context(), id, "", compensations.SignalResolve,
-		compensations.Resolution{Step: parked.Step, Digest: parked.Digest, Do: do, Who: "ann"}))
-}
 
 const (
 	openWorlds, committed = activities.RecordOpen, activities.RecordCommitted
@@ -183,7 +148,7 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	t.Cleanup(m.Close)
 	f := newFiles(t, host.RetentionConfig{Versions: 1, Bytes: 1}, m)
 	task := f.start(f.write(time.Millisecond, f.atGate()))
-	require.Eventually(t, func() bool { return len(f.state(task.GetID()).Gates) == 1 }, waitFor, tick)
+	require.Eventually(t, func() bool { return len(f.stateOf(task.GetID()).Gates) == 1 }, waitFor, tick)
 	require.Equal(t, workflows.RetentionResult{}, f.retain())
 	require.Equal(t, []activities.RecordState{openWorlds, openWorlds}, f.states(), "it waits")
 
@@ -252,7 +217,7 @@ func TestAnOpenRecordWhoseWorkflowIsGoneIsToldAndKept(t *testing.T) {
 	t.Cleanup(m.Close)
 	f := newFiles(t, host.RetentionConfig{Bytes: 1}, m)
 	task := f.start(f.write(time.Millisecond, f.atGate()))
-	require.Eventually(t, func() bool { return len(f.state(task.GetID()).Gates) == 1 }, waitFor, tick)
+	require.Eventually(t, func() bool { return len(f.stateOf(task.GetID()).Gates) == 1 }, waitFor, tick)
 	_, err := f.Client.WorkflowService().DeleteWorkflowExecution(t.Context(), &workflowservice.DeleteWorkflowExecutionRequest{
 		Namespace: f.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
 	})
@@ -281,7 +246,7 @@ func TestWhatAPersonHasLeftAsItWasIsGivenUpWhenItsWindowIsOver(t *testing.T) {
 	t.Cleanup(m.Close)
 	f := newFiles(t, host.RetentionConfig{}, m)
 	task := f.start(f.write(keep, f.atGate()))
-	require.Eventually(t, func() bool { return len(f.state(task.GetID()).Gates) == 1 }, waitFor, tick)
+	require.Eventually(t, func() bool { return len(f.stateOf(task.GetID()).Gates) == 1 }, waitFor, tick)
 	for _, name := range []string{"one", "two"} { // one drifts, of two the record is damaged
 		token := activities.NewToken(task.GetRunID(), name, 1)
 		if name == "one" {

@@ -43,8 +43,8 @@ func TestATaskGetsNoSecretOfTheWorkersOwnAndASecretIsMaskedInEveryCall(t *testin
 	require.NoError(t, os.WriteFile(file, []byte(tasks+"\n"+own+"\n"), 0o600))
 
 	next := write("show", "ask", "nothing") // it refers to no secret, and shows what stands in the file
-	require.Eventually(t, func() bool { return len(f.state(next).Gates) == 1 }, waitFor, tick)
-	diff := f.state(next).Gates[0].Change.Diff
+	require.Eventually(t, func() bool { return len(f.stateOf(next).Gates) == 1 }, waitFor, tick)
+	diff := f.stateOf(next).Gates[0].Change.Diff
 	require.Contains(t, diff, "***")
 	require.NotContains(t, diff, tasks)
 	require.NotContains(t, diff, own)

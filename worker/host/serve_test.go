@@ -86,6 +86,41 @@ func (s *stage) end(run client.WorkflowRun) (report compensations.Report, err er
 	return report, err
 }
 
+// stateOf is the state of a task or of what came after it.
+func (s *stage) stateOf(id string) (state workflows.State) {
+	v, err := s.Client.QueryWorkflow(s.Context(), id, "", workflows.QueryState)
+	if err != nil { // not now
+		return state
+	}
+	require.NoError(s, v.Get(&state))
+	return state
+}
+
+// parked waits until the undo of a step is parked.
+func (s *stage) parked(id, step string) (parked compensations.StepReport) {
+	s.Helper()
+	require.Eventually(s, func() bool {
+		if r := s.stateOf(id).Report; r != nil {
+			for _, undo := range r.Steps {
+				if undo.Step == step && undo.State == string(compensations.Parked) {
+					parked = undo
+				}
+			}
+		}
+		return parked.Digest != ""
+	}, waitFor, tick)
+	return parked
+}
+
+func (s *stage) force(id string, parked compensations.StepReport) {
+	s.resolve(id, parked, compensations.Force)
+}
+
+func (s *stage) resolve(id string, parked compensations.StepReport, do compensations.Do) {
+	require.NoError(s, s.Client.SignalWorkflow(s.Context(), id, "", compensations.SignalResolve,
+		compensations.Resolution{Step: parked.Step, Digest: parked.Digest, Do: do, Who: "ann"}))
+}
+
 func (s *stage) converter() converter.DataConverter { return converter.GetDefaultDataConverter() }
 
 // metrics is what the worker tells Prometheus.
