@@ -67,6 +67,7 @@ type plan struct {
 	ready  itemHeap // pending items that nothing holds back
 
 	waiting      map[string]int     // the number of undos that wait for a worker, by task queue
+	unserved     int                // their sum
 	queuedBehind map[string][]*item // ready items that wait behind those
 	running      int                // the number of undos scheduled on queues that are served
 
@@ -123,7 +124,12 @@ func (p *plan) setState(it *item, s UndoState) {
 	if queue := it.entry.Place.Queue; (was == Waiting) != (s == Waiting) {
 		if s == Waiting {
 			p.waiting[queue]++
-		} else if p.waiting[queue]--; p.waiting[queue] == 0 {
+			p.unserved++
+		} else {
+			p.waiting[queue]--
+			p.unserved--
+		}
+		if p.waiting[queue] == 0 {
 			for _, behind := range p.queuedBehind[queue] {
 				p.queueIfReady(behind)
 			}

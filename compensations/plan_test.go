@@ -201,6 +201,37 @@ func TestUndoingTakesTheSameTimeForEveryEntry(t *testing.T) {
 	require.True(t, p.isDone())
 }
 
+// A server fails a workflow task that leaves more than 2,000 activities pending, again and again. Undos that wait for their hosts do not
+// count to those that run at once.
+func TestHostsThatAreAwayHoldABoundedNumberOfUndos(t *testing.T) {
+	const parallel, n = 10, maxPending + 15
+	entries := make([]activities.Entry, n)
+	for i := range entries {
+		entries[i] = activities.Entry{Seq: i + 1, Step: fmt.Sprint(i), Token: fmt.Sprint(i), Place: activities.Place{Queue: fmt.Sprint(i / parallel)}}
+	}
+	s := &Saga{plan: newPlan(entries), options: Options{Parallel: parallel}}
+	pending := 0
+	for s.mayStart() {
+		var started []*item
+		for s.mayStart() && s.plan.nextReady() != nil {
+			it := s.plan.nextReady()
+			s.plan.setState(it, Running)
+			started = append(started, it)
+		}
+		require.NotEmpty(t, started)
+		for _, it := range started { // their time on the queue is over
+			s.plan.setState(it, Waiting)
+		}
+		pending += len(started)
+	}
+	require.Equal(t, maxPending, pending)
+	back := s.plan.items[n-1] // its host is back
+	s.plan.setState(back, Running)
+	s.plan.setState(back, Settled)
+	require.True(t, s.mayStart())
+	require.NotNil(t, s.plan.nextReady())
+}
+
 func TestEachParkHasItsOwnDigest(t *testing.T) {
 	p := newPlan([]activities.Entry{{Step: "a", Token: "1", UndoType: "undo"}})
 	it := p.items[0]

@@ -103,11 +103,11 @@ const maxPending = 1000
 
 // mayStart reports whether one more undo may be scheduled.
 func (s *Saga) mayStart() bool {
-	return s.plan.running < s.options.Parallel && s.plan.running+len(s.plan.waiting) < maxPending
+	return s.plan.running < s.options.Parallel && s.plan.running+s.plan.unserved < maxPending
 }
 
 // isIdle reports whether no activity of the unwinding is pending.
-func (s *Saga) isIdle() bool { return s.plan.running == 0 && len(s.plan.waiting) == 0 && s.alerts == 0 }
+func (s *Saga) isIdle() bool { return s.plan.running == 0 && s.plan.unserved == 0 && s.alerts == 0 }
 
 // recallWaiting cancels the undos that wait for their host.
 func (s *Saga) recallWaiting() {

@@ -59,6 +59,9 @@ func holdRecords(ctx workflow.Context, entries []activities.Entry) error {
 		requests[i].Tokens = append(requests[i].Tokens, e.Token)
 	}
 	for i, r := range requests {
+		if i >= maxInFlight { // one of many places
+			_ = futures[i-maxInFlight].Get(ctx, nil)
+		}
 		futures = append(futures, workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			TaskQueue: places[i].queue, Summary: fmt.Sprintf("hold %d records of the world %s", len(r.Tokens), r.World),
 			StartToCloseTimeout: time.Hour, HeartbeatTimeout: time.Minute,
