@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -171,52 +172,107 @@ func TestADeadRunWithTooManyFindingsIsRecovered(t *testing.T) {
 	require.Equal(t, map[string]int{"restored": n}, report.Outcomes)
 }
 
-// A withdrawn undo may be running: its host came back at the same moment.
+// A withdrawn undo may be running: its host came back at the same moment. What it did counts, and what it could not do is told.
 func TestAWithdrawnUndoThatItsHostHasTakenIsAwaited(t *testing.T) {
-	letGo := make(chan struct{})
-	w := &world{steps: chain("a", "b", "c"), do: refusing("c")}
-	w.undo = func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
-		if step == "b" {
-			<-letGo
-		}
-		return activities.Undone{Outcome: activities.Restored}, nil
+	drifted := activities.Undone{
+		Outcome: activities.Drifted, Observed: "changed", Drift: &activities.Drift{Digest: "sha256:theirs", Diff: "- ours\n+ theirs"},
 	}
-	l := newLive(t, servertest.Client(t), w)
-	far := l.queue + "-far"
-	stepByID(w.steps, "b").Undo.HostWait = time.Second
-	l.startWorker()
-	stopFar := l.serve(far)
-	stepByID(w.steps, "b").Place = activities.Place{Queue: far, Host: "far", Journal: "j"}
-	w.do = func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error) {
-		if step == "c" {
-			stopFar()
-		}
-		return refusing("c")(ctx, step, n, f)
-	}
-	l.start()
-	var waiting compensations.StepReport
-	l.awaitState(func(s workflows.State) bool {
-		if s.Report == nil {
-			return false
-		}
-		for _, waiting = range s.Report.Steps {
-			if waiting.State == string(compensations.Waiting) {
-				return true
+	for name, c := range map[string]struct {
+		do, late compensations.Do
+		undone   activities.Undone
+		err      error
+		want     []string // of the steps
+		notes    []string // of step b
+		status   compensations.Status
+	}{
+		"accepted and undone": {
+			do: compensations.Accept, late: compensations.Skip, undone: activities.Undone{Outcome: activities.Restored},
+			want:   []string{"a settled restored", "b settled restored", "c settled restored"},
+			notes:  []string{"accept by eve", "its host had taken it before that: it was undone"},
+			status: compensations.Unwound,
+		},
+		"skipped and undone": {
+			do: compensations.Skip, late: compensations.Accept, undone: activities.Undone{Outcome: activities.Restored},
+			want:   []string{"a settled restored", "b settled restored", "c settled restored"},
+			notes:  []string{"skip by eve", "its host had taken it before that: it was undone"},
+			status: compensations.Unwound,
+		},
+		"accepted and drifted": {
+			do: compensations.Accept, late: compensations.Skip, undone: drifted,
+			want:   []string{"a settled restored", "b accepted drifted", "c settled restored"},
+			notes:  []string{"accept by eve"},
+			status: compensations.Remains,
+		},
+		"skipped and drifted": {
+			do: compensations.Skip, late: compensations.Accept, undone: drifted,
+			want:   []string{"a accepted failed", "b skipped drifted", "c settled restored"},
+			notes:  []string{"skip by eve"},
+			status: compensations.Remains,
+		},
+		"accepted and failed": {
+			do: compensations.Accept, late: compensations.Skip, err: temporal.NewNonRetryableApplicationError("the account is closed", "AccountClosed", nil),
+			want:   []string{"a settled restored", "b accepted failed", "c settled restored"},
+			notes:  []string{"accept by eve", "its host had taken it before that: ActionFailed: the account is closed (type: AccountClosed, retryable: false)"},
+			status: compensations.Remains,
+		},
+		"skipped and failed": {
+			do: compensations.Skip, late: compensations.Accept, err: temporal.NewNonRetryableApplicationError("the account is closed", "AccountClosed", nil),
+			want:   []string{"a accepted failed", "b skipped failed", "c settled restored"},
+			notes:  []string{"skip by eve", "its host had taken it before that: ActionFailed: the account is closed (type: AccountClosed, retryable: false)"},
+			status: compensations.Remains,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			letGo := make(chan struct{})
+			w := &world{steps: chain("a", "b", "c")}
+			w.undo = func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
+				if step == "b" {
+					<-letGo
+					return c.undone, c.err
+				}
+				return activities.Undone{Outcome: activities.Restored}, nil
 			}
-		}
-		return false
-	})
-	l.serve(far)
-	l.awaitCalls("undo b", 1)
-	l.decide("b", waiting.Digest, compensations.Accept)
-	l.decide("b", waiting.Digest, compensations.Skip) // too late
-	l.awaitState(func(s workflows.State) bool { return len(s.Ignored) == 1 })
-	require.Equal(t, 0, w.times("undo a"), "what it needs waits: it may be at work")
-	close(letGo)
-	report, err := l.report()
-	requireType(t, err, workflows.TaskFailed)
-	require.Equal(t, []string{"a settled restored", "b settled restored", "c settled restored"}, outcomes(report))
-	require.Equal(t, []string{"accept by eve", "its host had taken it before that: it was undone"}, notesOf(report, "b"))
-	require.Contains(t, report.Notes[0], "is being accepted already")
-	require.Equal(t, compensations.Unwound, report.Status)
+			l := newLive(t, servertest.Client(t), w)
+			far := l.queue + "-far"
+			b := stepByID(w.steps, "b")
+			b.Undo.HostWait, b.Place = time.Second, activities.Place{Queue: far, Host: "far", Journal: "j"}
+			l.startWorker()
+			stopFar := l.serve(far)
+			w.do = func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error) {
+				if step == "c" {
+					stopFar()
+				}
+				return refusing("c")(ctx, step, n, f)
+			}
+			l.start()
+			var waiting compensations.StepReport
+			l.awaitState(func(s workflows.State) bool {
+				if s.Report == nil {
+					return false
+				}
+				for _, waiting = range s.Report.Steps {
+					if waiting.State == string(compensations.Waiting) {
+						return true
+					}
+				}
+				return false
+			})
+			l.serve(far)
+			l.awaitCalls("undo b", 1)
+			l.decide("b", waiting.Digest, c.do)
+			l.decide("b", waiting.Digest, c.late)
+			l.awaitState(func(s workflows.State) bool { return len(s.Ignored) == 1 })
+			require.Equal(t, 0, w.times("undo a"), "what it needs waits: it may be at work")
+			close(letGo)
+			if c.do == compensations.Skip && c.undone.Outcome != activities.Restored { // it holds back what it needs
+				l.decide("a", l.awaitPark("a", 1), compensations.Accept)
+			}
+			report, err := l.report()
+			requireType(t, err, workflows.TaskFailed)
+			require.Equal(t, c.want, outcomes(report))
+			require.Equal(t, c.notes, notesOf(report, "b"))
+			require.Contains(t, report.Notes[0], "already")
+			require.Equal(t, c.status, report.Status)
+		})
+	}
 }
