@@ -147,8 +147,11 @@ func lookAround(ctx context.Context, folder, box string) (project, error) {
 	return made, nil
 }
 
-// engineLimit is how long an engine may take to answer.
-const engineLimit = 5 * time.Second
+// How long an engine may take to answer: one that may not be there at all, and one that has a container which was named.
+const (
+	engineLimit = 5 * time.Second
+	namedLimit  = time.Minute
+)
 
 // findEngine returns why no container engine can be used, or why a container in it cannot.
 func findEngine(ctx context.Context, box string) error {
@@ -157,7 +160,11 @@ func findEngine(ctx context.Context, box string) error {
 		return err
 	}
 	defer engine.Close()
-	ctx, cancel := context.WithTimeout(ctx, engineLimit)
+	limit := engineLimit
+	if box != "" {
+		limit = namedLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if _, err := engine.Ping(ctx); err != nil || box == "" {
 		return err

@@ -20,6 +20,7 @@ func startProject(t *testing.T, d *desk, folder, state string) {
 	d.stopWorker()
 	t.Setenv("UNWIND_STATE", state)
 	dev := startDev(t, d, "--config", filepath.Join(folder, "worker.yaml"))
+	d.silence = waitFor // it has a worker, which answers when the machine lets it
 	t.Cleanup(func() {
 		dev.stop()
 		require.Equal(t, statusOK, d.ended(dev).status)

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -39,6 +40,7 @@ func (j slowJournal) Records(ctx context.Context) ([]activities.Record, []error,
 
 // TestRetentionBeatsWhileAJournalIsListed: or else the list of a journal with very many records would time out each time.
 func TestRetentionBeatsWhileAJournalIsListed(t *testing.T) {
+	const waitLimit = 5 * time.Minute // a journal that hears nothing lists until then
 	options := servertest.Shared(t).ClientOptions()
 	c, err := client.Dial(options)
 	require.NoError(t, err)
@@ -49,11 +51,12 @@ func TestRetentionBeatsWhileAJournalIsListed(t *testing.T) {
 	})}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(time.Minute)
+	env.SetTestTimeout(waitLimit)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: waitLimit}) // a second of the SDK's is short on a busy machine
 	env.SetOnActivityHeartbeatListener(func(*activity.Info, converter.EncodedValues) { j.heard <- struct{}{} })
 	env.RegisterActivityWithOptions(b.retain, activity.RegisterOptions{Name: workflows.RetainActivity})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: 20 * time.Second, HeartbeatTimeout: 300 * time.Millisecond})
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: waitLimit, HeartbeatTimeout: 300 * time.Millisecond})
 		return workflow.ExecuteActivity(ctx, workflows.RetainActivity, workflows.RetainRequest{}).Get(ctx, nil)
 	})
 	require.NoError(t, env.GetWorkflowError())

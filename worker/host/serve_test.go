@@ -78,12 +78,29 @@ func (s *stage) report(id string) (report compensations.Report) {
 	return report
 }
 
-// end waits for the end of a task.
+// end waits for the end of a task, for as long as its history grows: a large one takes minutes on a busy machine.
 func (s *stage) end(run client.WorkflowRun) (report compensations.Report, err error) {
-	ctx, cancel := context.WithTimeout(s.Context(), waitFor)
-	defer cancel()
-	err = run.Get(ctx, &report)
-	return report, err
+	type progress struct {
+		run    string
+		events int64
+	}
+	for last := (progress{}); ; {
+		ctx, cancel := context.WithTimeout(s.Context(), waitFor)
+		err = run.Get(ctx, &report)
+		isLate := ctx.Err() != nil
+		cancel()
+		if !isLate {
+			return report, err
+		}
+		d, describing := s.Client.DescribeWorkflowExecution(s.Context(), run.GetID(), "")
+		require.NoError(s, describing)
+		info := d.GetWorkflowExecutionInfo()
+		now := progress{info.GetExecution().GetRunId(), info.GetHistoryLength()}
+		if now == last {
+			return report, context.DeadlineExceeded
+		}
+		last = now
+	}
 }
 
 // stateOf is the state of a task or of what came after it.
