@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/client"
@@ -14,6 +15,10 @@ func Configured(r envconfig.ToClientOptionsRequest) (client.Options, bool, error
 	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{})
 	if err != nil {
 		return client.Options{}, false, fmt.Errorf("read the Temporal profile: %w", err)
+	}
+	if profile.Codec != nil && profile.Codec.Endpoint == "" && profile.Codec.Auth != "" {
+		return client.Options{}, false, errors.New("the Temporal profile has a key for a codec server, and no address of one: " +
+			"TEMPORAL_CODEC_ENDPOINT is not set, and neither is codec.endpoint in the profile")
 	}
 	opts, err := profile.ToClientOptions(r)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
@@ -63,6 +64,8 @@ type desk struct {
 	worker *host.Worker
 	folder string
 	queue  string
+	// converter is what client was made with; nil: the SDK's.
+	converter converter.DataConverter
 	// silence is how long its commands wait for a worker; 0 for as long as those of people do.
 	silence time.Duration
 }
@@ -133,7 +136,7 @@ func (d *desk) startWorker(edit ...func(*host.Config)) {
 		e(&config)
 	}
 	w, err := host.Start(d.Context(), config, host.Options{
-		Client: d.client, Namespace: d.server.Namespace, Worlds: []activities.World{d.world.world()},
+		Client: d.client, Namespace: d.server.Namespace, DataConverter: d.converter, Worlds: []activities.World{d.world.world()},
 	})
 	require.NoError(d, err)
 	d.worker, d.silence = w, 0

@@ -34,7 +34,7 @@ type Client struct {
 // TEMPORAL_CODEC_ENDPOINT, as the temporal CLI does.
 func (c *Client) DataConverter() converter.DataConverter {
 	if c.converter == nil {
-		return converter.GetDefaultDataConverter()
+		return explaining{converter.GetDefaultDataConverter()}
 	}
 	return c.converter
 }
@@ -71,6 +71,10 @@ func Dial(ctx context.Context, server Server, options client.Options, source str
 		return nil, NoServer(server.Address, source, nil)
 	}
 	options.HostPort, options.Namespace, options.Logger = server.Address, server.Namespace, DiscardLog()
+	if options.DataConverter == nil {
+		options.DataConverter = converter.GetDefaultDataConverter()
+	}
+	options.DataConverter = explaining{options.DataConverter}
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	dialed, err := client.DialContext(ctx, options)

@@ -3,8 +3,6 @@ package tasks
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,23 +13,10 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
-
-// newCodecServer serves a codec as organizations do that encrypt their payloads, to whom has the key.
-func newCodecServer(t *testing.T, codec converter.PayloadCodec) string {
-	handler := converter.NewPayloadCodecHTTPHandler(codec)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "the key" {
-			http.Error(w, "who are you", http.StatusForbidden)
-			return
-		}
-		handler.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
 
 func TestAHistoryIsReadThroughTheCodecServerOfTheProfile(t *testing.T) {
 	codec := converter.NewZlibCodec(converter.ZlibCodecOptions{AlwaysEncode: true})
@@ -47,22 +32,18 @@ func TestAHistoryIsReadThroughTheCodecServerOfTheProfile(t *testing.T) {
 		},
 	}}}
 
-	t.Setenv("TEMPORAL_CODEC_ENDPOINT", newCodecServer(t, codec))
+	t.Setenv("TEMPORAL_CODEC_ENDPOINT", servertest.Codec(t, codec, "the key"))
 	t.Setenv("TEMPORAL_CODEC_AUTH", "the key")
 	options, _, err := devserver.Configured(envconfig.ToClientOptionsRequest{IncludeRemoteCodec: true})
 	require.NoError(t, err)
-	for name, test := range map[string]struct {
-		converter converter.DataConverter
-		want      []workflows.StepView
-	}{
-		"with it":    {options.DataConverter, []workflows.StepView{{ID: "a", Uses: "file.write", State: workflows.NotStarted}}},
-		"without it": {nil, []workflows.StepView{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := &Client{Client: keptRuns{events: map[string][]*historypb.HistoryEvent{"the only one": events}}, converter: test.converter}
-			state, err := c.readHistory(t.Context(), Run{ID: "release", RunID: "the only one"})
-			require.NoError(t, err)
-			require.Equal(t, test.want, state.Steps)
-		})
+	read := func(dc converter.DataConverter) (workflows.State, error) {
+		c := &Client{Client: keptRuns{events: map[string][]*historypb.HistoryEvent{"the only one": events}}, converter: dc}
+		return c.readHistory(t.Context(), Run{ID: "release", RunID: "the only one"})
 	}
+	state, err := read(options.DataConverter)
+	require.NoError(t, err)
+	require.Equal(t, []workflows.StepView{{ID: "a", Uses: "file.write", State: workflows.NotStarted}}, state.Steps)
+	_, err = read(nil)
+	require.ErrorContains(t, err, "history of task release: a payload cannot be read")
+	require.ErrorContains(t, err, "TEMPORAL_CODEC_ENDPOINT")
 }

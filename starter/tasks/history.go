@@ -85,9 +85,10 @@ func (c *Client) addHistory(ctx context.Context, t Run, s *workflows.State) erro
 }
 
 func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, error) {
+	var unreadable error
 	r := &historyReader{
 		state:     workflows.State{Task: t.ID, Name: t.Name, Agent: t.Agent, Steps: []workflows.StepView{}},
-		converter: c.DataConverter(),
+		converter: collecting{c.DataConverter(), &unreadable},
 		scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{}, outputs: map[string]map[string]any{},
 		planned: map[string]*activities.Change{},
 	}
@@ -111,6 +112,9 @@ func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, erro
 		r.state.Phase = workflows.Closed
 	case r.state.Phase == "":
 		r.state.Phase = workflows.NotBegun
+	}
+	if unreadable != nil {
+		return r, fmt.Errorf("history of task %s: %w", t.ID, unreadable)
 	}
 	return r, nil
 }

@@ -120,7 +120,7 @@ func (c *Client) List(ctx context.Context, f Filter) (found []Listed, more bool,
 			return nil, false, c.explainMissingAttributes(ctx, fmt.Errorf("list tasks: %w", err))
 		}
 		for _, e := range page.Executions {
-			found = append(found, readListed(e))
+			found = append(found, c.readListed(e))
 		}
 		if request.NextPageToken = page.NextPageToken; len(page.NextPageToken) == 0 {
 			break
@@ -180,6 +180,9 @@ func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, erro
 func (c *Client) pendingUndos(ctx context.Context, t Run) (int, error) {
 	if !c.HasWorker(ctx, t.Queue) { // nobody answers a query
 		s, err := c.readHistory(ctx, t)
+		if _, is := errors.AsType[unreadableError](err); is { // the number is no payload
+			err = nil
+		}
 		return s.PendingUndos, err
 	}
 	s, _, _, err := c.CurrentState(ctx, t)
@@ -207,7 +210,7 @@ func (c *Client) addStandings(ctx context.Context, found []Listed) error {
 	return nil
 }
 
-func readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
+func (c *Client) readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
 	t := Listed{
 		ID: e.GetExecution().GetWorkflowId(), RunID: e.GetExecution().GetRunId(), Type: e.GetType().GetName(),
 		Started: e.GetStartTime().AsTime(), queue: e.GetTaskQueue(),
@@ -228,7 +231,7 @@ func readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
 		}
 	}
 	if name := e.GetMemo().GetFields()[workflows.MemoName]; name != nil {
-		_ = converter.GetDefaultDataConverter().FromPayload(name, &t.Name)
+		_ = c.DataConverter().FromPayload(name, &t.Name)
 	}
 	read(workflows.AttributeStatus, &t.Status)
 	read(workflows.AttributeAgent, &t.Agent)

@@ -8,7 +8,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -35,7 +34,7 @@ func (c *Client) Progress(ctx context.Context, id string) (Progress, error) {
 	for _, a := range d.GetPendingActivities() {
 		var told activities.Progress
 		if a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && a.GetHeartbeatDetails() != nil &&
-			converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &told) == nil && told.Step != "" {
+			c.DataConverter().FromPayloads(a.GetHeartbeatDetails(), &told) == nil && told.Step != "" {
 			p.Lines[told.Step] = told.Lines
 		}
 		host, onHost := task.HostOf(a.GetActivityOptions().GetTaskQueue().GetName(), queue)

@@ -10,7 +10,7 @@ import (
 
 // Recoveries finds and starts recoveries, rollbacks and redos.
 func (c *Client) Recoveries() recovery.Server {
-	return recovery.Server{Client: c.Client, Namespace: c.Namespace}
+	return recovery.Server{Client: c.Client, Namespace: c.Namespace, DataConverter: c.DataConverter()}
 }
 
 // nextCommands are the commands that deal with a refusal, by its reason; each takes the id of the workflow in the way.

@@ -82,7 +82,7 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 		}
 	}
 	own := builtin{
-		server: recovery.Server{Client: o.Client, Namespace: o.Namespace}, converter: o.DataConverter,
+		server: recovery.Server{Client: o.Client, Namespace: o.Namespace, DataConverter: o.DataConverter}, converter: o.DataConverter,
 		registry: registry, config: config, retention: keeps,
 	}
 	w := &Worker{Registry: registry, Config: config, calls: newCalls(), failed: make(chan error, 2)}

@@ -77,7 +77,9 @@ func (s Server) Families(ctx context.Context, tasks []string) (map[string]Family
 					Chain: workflows.Chain{WorkflowID: e.GetExecution().GetWorkflowId(), RunID: e.GetExecution().GetRunId()},
 					Type:  e.GetType().GetName(), Status: e.GetStatus(),
 				}
-				run.readInfo(e)
+				if err := s.readInfo(&run, e); err != nil {
+					return nil, err
+				}
 				families[run.Task] = append(families[run.Task], run)
 			}
 			if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type Server struct {
 	Client client.Client
 	// Namespace is the one that Client was made for.
 	Namespace string
+	// DataConverter is the one that Client was made with: it writes and reads memos too. Defaults to the SDK's.
+	DataConverter converter.DataConverter
 }
 
 // Run is a run of a workflow, as the server describes it.
@@ -75,32 +78,38 @@ func (s Server) Describe(ctx context.Context, id, runID string) (Run, error) {
 		Chain: workflows.Chain{WorkflowID: id, RunID: info.GetExecution().GetRunId(), FirstRunID: info.GetFirstRunId()},
 		Type:  info.GetType().GetName(), Status: info.GetStatus(), Queue: d.GetExecutionConfig().GetTaskQueue().GetName(), Task: id,
 	}
-	run.readInfo(info)
+	if err := s.readInfo(&run, info); err != nil {
+		return run, err
+	}
 	if run.FirstRunID == "" {
 		return run, fmt.Errorf("the Temporal server does not tell the first run of workflow %s, by which a task is known; it is too old", id)
 	}
 	return run, nil
 }
 
-// readInfo reads what lists tell of a run as well as descriptions do.
-func (r *Run) readInfo(info *workflowpb.WorkflowExecutionInfo) {
+// readInfo reads what lists tell of a run as well as descriptions do. A memo that cannot be read is an error: without it, nobody would
+// know which task the run is about.
+func (s Server) readInfo(r *Run, info *workflowpb.WorkflowExecutionInfo) error {
 	r.Started = info.GetStartTime().AsTime()
 	if closed := info.GetCloseTime(); closed != nil {
 		r.Closed = closed.AsTime()
 	}
-	attributes, memo := info.GetSearchAttributes().GetIndexedFields(), info.GetMemo().GetFields()
-	decode(attributes[workflows.AttributeStatus.GetName()], &r.Unwind)
-	decode(attributes[workflows.AttributeAgent.GetName()], &r.Agent)
-	decode(memo[memoTask], &r.Task)
-	decode(memo[memoOf], &r.Of)
-	decode(memo[memoPart], &r.Part)
+	attributes, plain := info.GetSearchAttributes().GetIndexedFields(), converter.GetDefaultDataConverter() // no codec touches them
+	_ = decode(plain, attributes[workflows.AttributeStatus.GetName()], &r.Unwind)
+	_ = decode(plain, attributes[workflows.AttributeAgent.GetName()], &r.Agent)
+	memo, dc := info.GetMemo().GetFields(), cmp.Or(s.DataConverter, plain)
+	err := errors.Join(decode(dc, memo[memoTask], &r.Task), decode(dc, memo[memoOf], &r.Of), decode(dc, memo[memoPart], &r.Part))
+	if err != nil {
+		return fmt.Errorf("memo of workflow %s: %w", r.WorkflowID, err)
+	}
+	return nil
 }
 
-// decode reads a payload that no codec touches: a search attribute, or a memo field that the starter wrote.
-func decode[T ~string](p *commonpb.Payload, into *T) {
-	if p != nil {
-		_ = converter.GetDefaultDataConverter().FromPayload(p, into)
+func decode[T ~string](dc converter.DataConverter, p *commonpb.Payload, into *T) error {
+	if p == nil {
+		return nil
 	}
+	return dc.FromPayload(p, into)
 }
 
 // Alive reports whether the run has not ended.

@@ -2,12 +2,15 @@ package servertest
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 )
@@ -45,4 +48,18 @@ func Client(t testing.TB) client.Client {
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+// Codec serves a codec as organizations do that encrypt their payloads, to whom has the key, until the test ends. It returns the address.
+func Codec(t testing.TB, codec converter.PayloadCodec, key string) string {
+	handler := converter.NewPayloadCodecHTTPHandler(codec)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != key {
+			http.Error(w, "who are you", http.StatusForbidden)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
