@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -122,6 +123,29 @@ resource "evil_thing" "a" {}`)
 	}
 }
 
+// A provisioner that fails tells what it has printed: that has nothing of the worker.
+func TestAFailingProvisionerTellsNothingOfTheWorkersEnvironment(t *testing.T) {
+	b := newBench(t, `resource "terraform_data" "a" {
+  provisioner "local-exec" { command = "env; env >&2; exit 3" }
+}`)
+	b.reconfigure(func(c *Config) {
+		c.Secrets = func() (map[string]string, error) { return map[string]string{"CLOUD_KEY": "the-key-of-the-cloud"}, nil }
+	})
+	e, s := b.step(Params{})
+	_, err := b.action.Apply(b.ctx, e, s, "")
+	require.Error(t, err)
+	told := fmt.Sprintf("%+v", err)
+	if e, ok := errors.AsType[*activities.Error](err); ok {
+		told += e.Message + e.Output
+	}
+	require.Contains(t, told, "exit status 3")
+	assert.NotContains(t, told, ownSecret)
+	assert.NotContains(t, told, "the-key-of-the-cloud")
+	u := b.undo(e)
+	assert.NotContains(t, fmt.Sprintf("%+v", u), ownSecret)
+	assert.NotContains(t, fmt.Sprintf("%+v", u), "the-key-of-the-cloud")
+}
+
 // Everybody on a host can read the arguments of its processes.
 func TestNoSecretIsAnArgument(t *testing.T) {
 	const password = `pass'wo"rd $HOME\4711`
@@ -136,10 +160,25 @@ func TestNoSecretIsAnArgument(t *testing.T) {
 		server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(h.Close)
-	b := newBench(t, one+"\nterraform {\n  backend \"http\" {}\n}")
+	b := newBench(t, `variable "token" { sensitive = true }
+resource "terraform_data" "a" { input = var.token }
+terraform {
+  backend "http" {}
+}`)
 	b.reconfigure(func(c *Config) { c.Terraform = b.script(`echo "$*" >> "$TMPDIR/arguments"`) })
-	e := b.apply(Params{Backend: map[string]string{"address": h.URL, "username": "worker", "password": password}, Vars: nil})
+	// What runs meanwhile has the arguments of all that run above it.
+	write(t, b.dir, "conf/above.tf", fmt.Sprintf(`resource "terraform_data" "above" {
+  provisioner "local-exec" { command = "cat /proc/*/cmdline >'%s/objects/above' 2>/dev/null || true" }
+}`, b.dir))
+	e := b.apply(Params{
+		Backend: map[string]string{"address": h.URL, "username": "worker", "password": password}, Vars: map[string]any{"token": password},
+	})
+	assert.NotEqual(t, activities.Drifted, b.undo(e).Outcome)
 	require.NoError(t, b.action.Release(b.ctx, e))
+	above, err := os.ReadFile(filepath.Join(b.dir, "objects", "above"))
+	require.NoError(t, err)
+	assert.Contains(t, string(above), "apply", "terraform itself is seen")
+	assert.NotContains(t, string(above), "4711")
 	said, err := os.ReadFile(filepath.Join(workspace.TempDir(b.config().State), "arguments"))
 	require.NoError(t, err)
 	assert.Contains(t, string(said), "init")
