@@ -90,18 +90,8 @@ func (r *Registry) Touches(ctx context.Context, action string, o Outlook) (touch
 	}
 	if len(touches) > 0 { // files are where the checks look; elsewhere their paths are those of another root
 		for _, c := range o.Checks {
-			if c.JSON != nil {
-				add(c.JSON.File, true)
-			}
-			if c.Exists != nil {
-				add(c.Exists.Path, true)
-			}
-			if c.Command != nil {
-				for _, arg := range c.Command.Run {
-					_, value, _ := strings.Cut(arg, "=") // --name=value
-					add(arg, true)
-					add(value, true)
-				}
+			for _, read := range c.reads() {
+				add(read, true)
 			}
 		}
 	}
@@ -110,6 +100,23 @@ func (r *Registry) Touches(ctx context.Context, action string, o Outlook) (touch
 		return append(touches, more...), err
 	}
 	return touches, nil
+}
+
+// reads returns what may be a path that a check reads.
+func (c Check) reads() (paths []string) {
+	if c.JSON != nil {
+		paths = append(paths, c.JSON.File)
+	}
+	if c.Exists != nil {
+		paths = append(paths, c.Exists.Path)
+	}
+	if c.Command != nil {
+		for _, arg := range c.Command.Run {
+			_, value, _ := strings.Cut(arg, "=") // --name=value
+			paths = append(paths, arg, value)
+		}
+	}
+	return paths
 }
 
 // textsAt returns the texts at a dotted path into parameters; "*" is each item of a list.

@@ -42,9 +42,8 @@ func TestCommandsWorkThroughACodec(t *testing.T) {
 	without := func(args ...string) typed { // as where nobody has said that there is a codec
 		d.Helper()
 		require.NoError(d, errors.Join(os.Unsetenv("TEMPORAL_CODEC_ENDPOINT"), os.Unsetenv("TEMPORAL_CODEC_AUTH")))
-		defer func() {
-			require.NoError(d, errors.Join(os.Setenv("TEMPORAL_CODEC_ENDPOINT", endpoint), os.Setenv("TEMPORAL_CODEC_AUTH", "the key")))
-		}()
+		defer t.Setenv("TEMPORAL_CODEC_AUTH", "the key")
+		defer t.Setenv("TEMPORAL_CODEC_ENDPOINT", endpoint)
 		return d.do(args...)
 	}
 	refused := func(args ...string) {
@@ -73,8 +72,7 @@ func TestCommandsWorkThroughACodec(t *testing.T) {
 	require.Contains(t, d.ok("list", "--limit", "1000"), "Ship it!  committed, rolled back")
 	refused("list", "--limit", "1000")
 
-	require.NoError(t, os.Setenv("TEMPORAL_CODEC_AUTH", "another key"))
-	defer func() { require.NoError(t, os.Setenv("TEMPORAL_CODEC_AUTH", "the key")) }()
+	t.Setenv("TEMPORAL_CODEC_AUTH", "another key")
 	r := d.do("show", id)
 	require.NotEqual(t, statusOK, r.status)
 	require.Contains(t, r.err, "TEMPORAL_CODEC_AUTH")
