@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"log"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	dschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	pschema "github.com/hashicorp/terraform-plugin-framework/provider/schema"
@@ -52,7 +54,45 @@ func (*fake) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{func() resource.Resource { return &thing{} }}
 }
 
-func (*fake) DataSources(context.Context) []func() datasource.DataSource { return nil }
+func (*fake) DataSources(context.Context) []func() datasource.DataSource {
+	return []func() datasource.DataSource{func() datasource.DataSource { return external{} }}
+}
+
+// external is the data source external: it runs a program, as that of hashicorp/external does.
+type external struct{}
+
+func (external) Metadata(_ context.Context, _ datasource.MetadataRequest, r *datasource.MetadataResponse) {
+	r.TypeName = "external"
+}
+
+func (external) Schema(_ context.Context, _ datasource.SchemaRequest, r *datasource.SchemaResponse) {
+	r.Schema = dschema.Schema{Attributes: map[string]dschema.Attribute{
+		"program": dschema.ListAttribute{Required: true, ElementType: types.StringType},
+		"result":  dschema.MapAttribute{Computed: true, ElementType: types.StringType},
+	}}
+}
+
+func (external) Read(ctx context.Context, q datasource.ReadRequest, r *datasource.ReadResponse) {
+	var m struct {
+		Program []string          `tfsdk:"program"`
+		Result  map[string]string `tfsdk:"result"`
+	}
+	var program types.List
+	r.Diagnostics.Append(q.Config.GetAttribute(ctx, path.Root("program"), &program)...)
+	r.Diagnostics.Append(program.ElementsAs(ctx, &m.Program, false)...)
+	if r.Diagnostics.HasError() {
+		return
+	}
+	said, err := exec.CommandContext(ctx, m.Program[0], m.Program[1:]...).Output()
+	if err == nil {
+		err = json.Unmarshal(said, &m.Result)
+	}
+	if err != nil {
+		r.Diagnostics.AddError("the program failed", err.Error())
+		return
+	}
+	r.Diagnostics.Append(r.State.Set(ctx, m)...)
+}
 
 // thing is the resource fake_thing.
 type thing struct{ dir string }
