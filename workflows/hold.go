@@ -35,7 +35,8 @@ const maxHeld = 1000
 // holdRecords holds the records of all entries for this workflow, until it is over. It waits for the hosts that have them. The error
 // is refused where one of them is released; the others may be held then, to no harm.
 func holdRecords(ctx workflow.Context, entries []activities.Entry) error {
-	if workflow.GetVersion(ctx, changeHold, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+	version := workflow.GetVersion(ctx, changeHold, workflow.DefaultVersion, 2)
+	if version == workflow.DefaultVersion {
 		return nil
 	}
 	type place struct{ queue, world string }
@@ -59,7 +60,7 @@ func holdRecords(ctx workflow.Context, entries []activities.Entry) error {
 		requests[i].Tokens = append(requests[i].Tokens, e.Token)
 	}
 	for i, r := range requests {
-		if i >= maxInFlight { // one of many places
+		if version >= 2 && i >= maxInFlight { // one of many places
 			_ = futures[i-maxInFlight].Get(ctx, nil)
 		}
 		futures = append(futures, workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

@@ -358,13 +358,13 @@ func TestAProgramThatIsKilledIsRunAgain(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	killOnce := func(program, option string) {
-		real, err := exec.LookPath(program)
+		theirs, err := exec.LookPath(program)
 		require.NoError(t, err)
 		stand := filepath.Join(folder, program)
 		require.NoError(t, os.WriteFile(stand, []byte(fmt.Sprintf(`#!/bin/sh
 for a; do case "$a" in %[2]s*) rm %[3]q; %[1]q "$@" && [ -f "${a#%[2]s}" ] && truncate -s 100 "${a#%[2]s}"; kill -9 $$;; esac; done
 exec %[1]q "$@"
-`, real, option, stand)), 0o700))
+`, theirs, option, stand)), 0o700))
 	}
 	dumps := func(s *step) []string {
 		found, err := filepath.Glob(filepath.Join(d.state, "journal", "tokens", s.entry.Token, "dump-*"))
