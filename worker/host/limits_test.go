@@ -5,9 +5,12 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -24,22 +28,39 @@ type bulk struct {
 	preflights bool
 }
 
+// unrest is what its parameters ask for besides: how many bytes of a diff its plan shows, with how many it fails, and how many its undo finds
+// to be somebody else's.
+type unrest struct{ Diff, Fails, Drift int }
+
 func (b bulk) Spec() activities.Spec {
 	return activities.Spec{
 		Name: b.name, Params: json.RawMessage(`{"type": "object"}`), Keys: []activities.Key{}, Preflights: b.preflights,
-		UndoParams: []string{"own"}, Outputs: map[string]string{"text": "text"}, Risk: activities.Low, Strategy: activities.Snapshot,
+		UndoParams: []string{"own", "drift"}, Outputs: map[string]string{"text": "text"}, Risk: activities.Low, Strategy: activities.Snapshot,
 	}
 }
 
-func (bulk) Plan(context.Context, activities.Entry, activities.Step) (activities.Change, error) {
-	return activities.Change{}, nil
+func (bulk) Plan(_ context.Context, _ activities.Entry, s activities.Step) (activities.Change, error) {
+	var p unrest
+	err := json.Unmarshal(s.With, &p)
+	return activities.Change{Diff: noise(p.Diff), Digest: activities.DigestOf(s.With)}, err
 }
 
-func (bulk) Apply(context.Context, activities.Entry, activities.Step, activities.Digest) (activities.Result, error) {
+func (bulk) Apply(_ context.Context, _ activities.Entry, s activities.Step, _ activities.Digest) (activities.Result, error) {
+	var p unrest
+	if err := json.Unmarshal(s.With, &p); err != nil || p.Fails > 0 {
+		return activities.Result{}, errors.Join(err, activities.Errorf(activities.CheckFailed, "%s", noise(p.Fails)))
+	}
 	return activities.Result{Outputs: map[string]any{"text": strings.Repeat("x", 16_000)}}, nil
 }
 
-func (bulk) Undo(context.Context, activities.Entry, activities.Decision) (activities.Undone, error) {
+func (bulk) Undo(_ context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	var p unrest
+	if err := json.Unmarshal(e.Params, &p); err != nil {
+		return activities.Undone{}, err
+	}
+	if drift := (activities.Drift{Digest: activities.DigestOf([]byte(e.Token)), Diff: noise(p.Drift)}); p.Drift > 0 && d.Force != drift.Digest {
+		return activities.Undone{Outcome: activities.Drifted, Drift: &drift}, nil
+	}
 	return activities.Undone{Outcome: activities.Restored}, nil
 }
 
@@ -186,21 +207,72 @@ func TestAnyTaskNearTheLimitsEndsVisibly(t *testing.T) {
 			}
 			sometimes(func() { step["name"] = strings.Repeat("n", near(task.MaxName)) })
 			sometimes(func() { step["needs"] = []any{} })
+			if r.IntN(8) == 0 {
+				step["gate"] = "ask"
+				with["diff"] = near(activities.MaxDiff)
+			}
+			sometimes(func() { with["drift"] = near(activities.MaxDiff) })
 			sometimes(func() { step["check"] = []any{map[string]any{"command": slicesOf("${{ vars.part }}", 1+r.IntN(4))}} })
 			steps[i] = step
 		}
 		sometimes(func() {
 			steps[0].(map[string]any)["check"] = slicesOf(map[string]any{"command": []string{"true"}}, near(task.MaxChecks))
 		})
+		fails := r.IntN(2) == 0
+		if fails {
+			with := steps[n-1].(map[string]any)["with"].(map[string]any)
+			with["fails"] = 1 + r.IntN(3*activities.MaxDiff)
+		}
 		document := map[string]any{
 			"name": strings.Repeat("n", near(task.MaxName)), "vars": map[string]any{"part": noise(near(3900)), "large": noise(near(task.MaxVars) - 3900)}, "steps": steps,
 		}
-		report, err := s.end(s.start(document))
+		run := s.start(document)
+		leave := s.attend(run.GetID())
+		report, err := s.end(run)
+		leave()
 		require.NotErrorIs(t, err, context.DeadlineExceeded, "a task of %d steps hangs", n)
 		if err == nil {
+			require.False(t, fails)
 			require.Equal(t, compensations.Committed, report.Status)
 		}
 		t.Logf("%d steps: %v", n, err)
+	}
+}
+
+// attend approves and forces whatever a task asks, until leave is called.
+func (s *stage) attend(id string) (leave func()) {
+	ctx, cancel := context.WithCancel(s.Context())
+	var attending sync.WaitGroup
+	attending.Go(func() {
+		for again := time.NewTicker(tick); ; {
+			select {
+			case <-ctx.Done():
+				again.Stop()
+				return
+			case <-again.C:
+			}
+			var state workflows.State
+			v, err := s.Client.QueryWorkflow(ctx, id, "", workflows.QueryState)
+			if err != nil || v.Get(&state) != nil {
+				continue // not now
+			}
+			for _, g := range state.Gates {
+				_ = s.Client.SignalWorkflow(ctx, id, "", workflows.SignalApprove, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
+			}
+			if state.Report == nil {
+				continue
+			}
+			for _, undo := range state.Report.Steps {
+				if undo.State == string(compensations.Parked) && undo.Digest != "" {
+					_ = s.Client.SignalWorkflow(ctx, id, "", compensations.SignalResolve,
+						compensations.Resolution{Step: undo.Step, Digest: undo.Digest, Do: compensations.Force, Who: "ann"})
+				}
+			}
+		}
+	})
+	return func() {
+		cancel()
+		attending.Wait()
 	}
 }
 
