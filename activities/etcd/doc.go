@@ -24,7 +24,7 @@
 //
 // # Journal
 //
-// All that is ours begins with unwind/: the random id of the journal, which is part of the place of each step, and for each token a record
-// and, until it is undone or released, what the keys held before. Of a step that is undone there is nothing but its record; when somebody deletes
+// All that is ours begins with unwind/: the random id of the journal, which is part of the place of each step, and for each token a record,
+// until it is undone or released what the keys held before, and a key while somebody needs the record. Of a step that is undone there is nothing but its record; when somebody deletes
 // that, only the history can tell that the step has acted.
 package etcd

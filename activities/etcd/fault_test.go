@@ -522,3 +522,35 @@ func TestDataOfBeforeTheStep(t *testing.T) {
 	early.undo(activities.Restored)
 	require.Equal(t, before, d.dump())
 }
+
+// What says who needs a record is harmed, or put back to what it was before: the record is not released.
+func TestHarmToHolders(t *testing.T) {
+	for _, document := range []string{"unwind/record/", "unwind/held/"} {
+		d := newDatabase(t, app)
+		before := d.dump()
+		s := d.txn(several)
+		s.apply()
+		mine := document + s.entry.Token
+		earlier := d.read(mine)
+		holder := activities.Owner{Workflow: "rollback", Run: "run"}
+		held, err := d.world.Records.Hold(t.Context(), s.entry.Token, holder)
+		require.NoError(t, err)
+		require.True(t, held)
+		whole := d.read(mine)
+		d.write(mine, earlier)
+		require.Error(t, s.action().Release(t.Context(), s.entry), document)
+		d.write(mine, whole)
+		require.NoError(t, d.world.Records.EndHold(t.Context(), s.entry.Token, holder))
+		s.undo(activities.Restored)
+		require.Equal(t, before, d.dump())
+
+		s = d.txn(several)
+		s.apply()
+		_, err = d.world.Records.Hold(t.Context(), s.entry.Token, holder)
+		require.NoError(t, err)
+		require.NotEmpty(t, d.read("unwind/held/"+s.entry.Token))
+		require.NoError(t, d.world.Records.EndHold(t.Context(), s.entry.Token, holder))
+		require.Empty(t, d.read("unwind/held/"+s.entry.Token))
+		require.NoError(t, s.action().Release(t.Context(), s.entry), "nobody needs it any more")
+	}
+}

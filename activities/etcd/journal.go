@@ -11,11 +11,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
-// The keys of the journal. A record and its images are apart, so that a listing reads no values.
+// The keys of the journal. A record and its images are apart, so that a listing reads no values. The third key of a token is there while
+// somebody needs its record: it tells of holders that are gone from that.
 const (
 	idKey        = ours + "journal"
 	recordPrefix = ours + "record/"
 	imagesPrefix = ours + "images/"
+	heldPrefix   = ours + "held/"
 )
 
 // The states of a record, which is never deleted: it is the fence.

@@ -49,16 +49,30 @@ func (a *txnAction) Release(ctx context.Context, e activities.Entry) error {
 			return false, activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", e.Token)
 		case r.State == applied && len(r.Holders) > 0:
 			return false, activities.Errorf(activities.Fenced, "token %s is held by %s: its record is still needed", e.Token, r.Holders[0].Workflow)
+		case r.State == applied:
+			if err := c.checkUnheld(e.Token); err != nil {
+				return false, err
+			}
+			r.State = released
 		case !r.Released.IsZero():
 			return false, nil
 		case r.State == "":
 			*r = newRecord(ctx, e, released)
-		case r.State == applied:
-			r.State = released
 		}
 		r.Released, r.Bytes = time.Now().UTC(), 0
 		return true, nil
 	}, client.OpDelete(imagesPrefix+e.Token))
+}
+
+// checkUnheld is DamagedRecord for a token of which only the record says that nobody needs it.
+func (c *connection) checkUnheld(token string) error {
+	limited, end := c.limited()
+	defer end()
+	r, err := c.client.Get(limited, heldPrefix+token, client.WithCountOnly())
+	if err != nil || r.Count == 0 {
+		return c.explain(err)
+	}
+	return c.damaged(token, "does not say who needs the record")
 }
 
 // Preflight connects, and reads the parameters: that finds a server that cannot be used, and keys that are refused.

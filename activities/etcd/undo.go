@@ -69,7 +69,11 @@ func (c *connection) amend(token string, change func(*record) (bool, error), the
 		if changed, err := change(s.record); err != nil || !changed {
 			return err
 		}
-		done, err := c.store(token, s.seen, *s.record, nil, then...)
+		held := client.OpDelete(heldPrefix + token)
+		if len(s.record.Holders) > 0 {
+			held = client.OpPut(heldPrefix+token, "1")
+		}
+		done, err := c.store(token, s.seen, *s.record, nil, append([]client.Op{held}, then...)...)
 		if err != nil {
 			return c.explain(err)
 		}
