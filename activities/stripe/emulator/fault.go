@@ -44,7 +44,7 @@ type Fault struct {
 	RetryAfter time.Duration
 	// Until ends a Wait.
 	Until <-chan struct{}
-	// Seen is called for each request before it is broken, and for a Wait when its key is in use.
+	// Seen is called for each request before it is broken, and for a Wait once its key is in use, by this request or another one.
 	Seen func(Received)
 }
 
@@ -112,6 +112,16 @@ func (f *Fault) seen(c *call) {
 	if f.Seen != nil {
 		f.Seen(Received{c.method, c.path, c.key})
 	}
+}
+
+// seenWaiting calls the Seen of a Wait, without the lock.
+func (e *Emulator) seenWaiting(c *call, f *Fault) {
+	if f == nil || f.Do != Wait {
+		return
+	}
+	e.mu.Unlock()
+	defer e.mu.Lock()
+	f.seen(c)
 }
 
 // serve answers a call, or breaks it.

@@ -34,6 +34,7 @@ func (e *Emulator) answerCall(c *call, f *Fault) answer {
 	endpoint, params := c.method+" "+c.path, c.form.Encode()
 	switch {
 	case s != nil && s.running:
+		e.seenWaiting(c, f)
 		return (&apiError{status: http.StatusConflict, kind: "idempotency_error", code: "idempotency_key_in_use",
 			message: "There is currently another in-progress request using this idempotency key"}).answer()
 	case s != nil && s.endpoint != endpoint:
@@ -49,9 +50,9 @@ func (e *Emulator) answerCall(c *call, f *Fault) answer {
 	}
 	s = &keyRecord{endpoint: endpoint, params: params, at: now, running: true}
 	keys[c.key] = s
+	e.seenWaiting(c, f)
 	if f != nil && f.Do == Wait {
 		e.mu.Unlock()
-		f.seen(c)
 		select {
 		case <-f.Until:
 		case <-e.stop:
