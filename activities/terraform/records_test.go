@@ -57,7 +57,7 @@ func TestReleaseLeavesNothingOfAPlanThatWasShown(t *testing.T) {
 	for _, path := range left {
 		names = append(names, filepath.Base(path))
 	}
-	assert.Equal(t, []string{"fate", "hold-1", "lock", "released"}, names)
+	assert.Equal(t, []string{"fate", "hold-1", "hold-1-spare", "lock", "released"}, names)
 }
 
 // Records from before their owners were written into them are undone like any other.
