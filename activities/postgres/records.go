@@ -18,7 +18,17 @@ import (
 // records implements activities.Records over the journals of all databases.
 type records struct{ *world }
 
-// each calls do for every database that has a journal. One that does not answer is a problem, and the others are still asked.
+// eachJournal calls do for every database that has a journal.
+func (w records) eachJournal(ctx context.Context, do func(*connection) error) (problems []error) {
+	return w.each(ctx, func(c *connection) error {
+		if there, err := c.hasJournal(); err != nil || !there {
+			return err
+		}
+		return do(c)
+	})
+}
+
+// each calls do for every database. One that does not answer is a problem, and the others are still asked.
 func (w records) each(ctx context.Context, do func(*connection) error) (problems []error) {
 	for _, name := range slices.Sorted(maps.Keys(w.Databases)) {
 		err := func() error {
@@ -27,9 +37,6 @@ func (w records) each(ctx context.Context, do func(*connection) error) (problems
 				return err
 			}
 			defer c.close()
-			if there, err := c.hasJournal(); err != nil || !there {
-				return err
-			}
 			return do(c)
 		}()
 		if err != nil {
@@ -41,7 +48,7 @@ func (w records) each(ctx context.Context, do func(*connection) error) (problems
 
 // Records lists the rows of unwind.record.
 func (w records) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
-	problems = w.each(ctx, func(c *connection) error {
+	problems = w.eachJournal(ctx, func(c *connection) error {
 		rows, err := c.Query(c.ctx, "SELECT token, state, entry, owner, since, coalesce(committed, ''), coalesce(until, ''), coalesce(begun, since), coalesce(ended, ''), coalesce(released, ''), holders, bytes FROM unwind.record WHERE NOT forgotten")
 		if err != nil {
 			return c.explain(err)
@@ -83,7 +90,7 @@ func parseTime(text string) time.Time {
 
 // update runs a statement on the row of a token, in whichever database it is.
 func (w records) update(ctx context.Context, sql string, args ...any) error {
-	return errors.Join(w.each(ctx, func(c *connection) error { return c.run(sql, args...) })...)
+	return errors.Join(w.eachJournal(ctx, func(c *connection) error { return c.run(sql, args...) })...)
 }
 
 // Commit marks an open token.
@@ -117,7 +124,7 @@ func (w records) EndHold(ctx context.Context, token string, holder activities.Ow
 
 // amendHolders stores the holders of a record, if change says that it has changed them.
 func (w records) amendHolders(ctx context.Context, token string, change func(*record) bool) error {
-	return errors.Join(w.each(ctx, func(c *connection) error {
+	return errors.Join(w.eachJournal(ctx, func(c *connection) error {
 		return c.inTransaction(func() error {
 			r, err := c.readRecord(token, true)
 			if err != nil || r == nil || !change(r) {
@@ -146,7 +153,7 @@ func (w records) Abandon(ctx context.Context, token string) error {
 
 // Forget leaves the fence of a released token, and nothing else.
 func (w records) Forget(ctx context.Context, token string) error {
-	return errors.Join(w.each(ctx, func(c *connection) error {
+	return errors.Join(w.eachJournal(ctx, func(c *connection) error {
 		tag, err := c.Exec(c.ctx, `UPDATE unwind.record SET forgotten = true, entry = '{}', owner = '{}', state = CASE WHEN released IS NULL THEN state ELSE 'released' END
 			WHERE token = $1 AND released IS NOT NULL`, token)
 		if err != nil || tag.RowsAffected() > 0 {

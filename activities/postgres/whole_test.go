@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -186,12 +188,26 @@ func TestAMigrationIsTakenBackWhole(t *testing.T) {
 	require.Equal(t, u, s.undo(activities.Restored))
 	kept := &database{t: t, server: d.server, name: "unwind_kept_" + s.entry.Token}
 	require.Equal(t, migrated, kept.wholeDump())
+	size, err := strconv.ParseInt(d.value("SELECT pg_database_size('"+kept.name+"')"), 10, 64)
+	require.NoError(t, err)
+	require.InDelta(t, result.Outputs["bytes"].(int64)+size, s.bytes(), 20_000, "besides them there are a few documents")
 
 	require.NoError(t, s.action.Release(t.Context(), s.entry))
 	require.Equal(t, "0", d.value("SELECT count(*) FROM pg_database WHERE datname LIKE '%"+s.entry.Token+"%'"))
 	found, err := filepath.Glob(filepath.Join(d.state, "journal", "tokens", s.entry.Token, "dump-*"))
 	require.NoError(t, err)
 	require.Empty(t, found)
+}
+
+// bytes returns what the record of a step takes, as retention is told.
+func (s *step) bytes() int64 {
+	s.t.Helper()
+	all, problems, err := s.world.Records.Records(s.t.Context())
+	require.NoError(s.t, err)
+	require.Empty(s.t, problems)
+	i := slices.IndexFunc(all, func(r activities.Record) bool { return r.Entry.Token == s.entry.Token })
+	require.GreaterOrEqual(s.t, i, 0)
+	return all[i].Bytes
 }
 
 func TestADatabaseThatHasNotChangedStaysInPlace(t *testing.T) {
