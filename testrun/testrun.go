@@ -4,7 +4,7 @@
 //	UNWIND_TEST_DEEP=1    everything: each point of each call in each test, every time that the call reaches it; each
 //	                      storage driver; the large matrices; every mutant. This takes hours. Without it a run takes a sample.
 //	UNWIND_TEST_DEEP=90s  the sample, and as many of the other tests as can be run in 90 seconds in each package.
-//	UNWIND_TEST_SHARE=n   one in n of the slow tests, by chance, is in the sample. Defaults to 3. With 1 a run breaks every call at
+//	UNWIND_TEST_SHARE=n   one in n of the slow tests, by chance, is in the sample. Defaults to 9. With 1 a run breaks every call at
 //	                      every point at least once.
 //	UNWIND_TEST_SEED=n    repeats the sample of another run. A process that draws prints its seed first, so the output of a
 //	                      failed package starts with it.
@@ -14,7 +14,8 @@
 //
 //	.ci/run deep [PACKAGE...]
 //
-// Plain `.ci/run` takes the part of it that the change can reach, and a part drawn by a seed that it prints.
+// Plain `.ci/run` takes of what the change can reach one in three and a part of the rest, and the sample of everything else. The seed that
+// it prints draws both.
 package testrun
 
 import (
@@ -95,7 +96,7 @@ func Sampled(t testing.TB) {
 func share() int {
 	value := os.Getenv(shareVariable)
 	if value == "" {
-		return 3
+		return 9
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 {
