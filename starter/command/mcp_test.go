@@ -47,10 +47,14 @@ func (d *desk) newAgentOf(protocol string, o *sdk.ClientOptions, flags ...string
 
 // starterMCP is a starter mcp that is not started yet.
 func (d *desk) starterMCP(flags ...string) sdk.Transport {
+	return &sdk.CommandTransport{Command: d.commandMCP(flags...)}
+}
+
+func (d *desk) commandMCP(flags ...string) *exec.Cmd {
 	starter := exec.Command(os.Args[0], append([]string{"mcp"}, flags...)...)
 	starter.Env = append(os.Environ(), isStarter+"=1", "UNWIND_QUEUE="+d.queue)
 	starter.Stderr = d.Output()
-	return &sdk.CommandTransport{Command: starter}
+	return starter
 }
 
 func (d *desk) connectAgent(to sdk.Transport, protocol string, o *sdk.ClientOptions) agent {

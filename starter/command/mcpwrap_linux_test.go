@@ -124,6 +124,16 @@ func connectWire(t *testing.T, server *exec.Cmd) wire {
 
 func (w wire) ask(method string, params arguments) string {
 	w.Helper()
+	a := w.answer(method, params)
+	if a.Error != nil {
+		return a.Error.Error()
+	}
+	return string(a.Result)
+}
+
+// answer is what the server has answered to a request.
+func (w wire) answer(method string, params arguments) *jsonrpc.Response {
+	w.Helper()
 	raw, err := json.Marshal(params)
 	require.NoError(w, err)
 	id, err := jsonrpc.MakeID(method)
@@ -134,10 +144,7 @@ func (w wire) ask(method string, params arguments) string {
 		case *jsonrpc.Request:
 			w.told.all = append(w.told.all, *m)
 		case *jsonrpc.Response:
-			if m.Error != nil {
-				return m.Error.Error()
-			}
-			return string(m.Result)
+			return m
 		}
 	}
 }

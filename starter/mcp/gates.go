@@ -53,15 +53,20 @@ func (s *Server) question(session string, a workflows.Answer) *sdk.CallToolResul
 			continue
 		}
 		return &sdk.CallToolResult{
-			InputRequests: sdk.InputRequestMap{approval: &sdk.ElicitParams{
-				Mode: "form", Message: questionText(step), RequestedSchema: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{
-					"why": {Type: "string", Description: "Reason, kept in the report"},
-				}},
-			}},
-			RequestState: asked{a.Request, step.ID, step.Gate.Digest}.seal(s.Key, session),
+			InputRequests: sdk.InputRequestMap{approval: questionAbout(step)},
+			RequestState:  asked{a.Request, step.ID, step.Gate.Digest}.seal(s.Key, session),
 		}
 	}
 	return nil
+}
+
+// questionAbout is the question about the gate of a step.
+func questionAbout(step workflows.StepAnswer) *sdk.ElicitParams {
+	return &sdk.ElicitParams{
+		Mode: "form", Message: questionText(step), RequestedSchema: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{
+			"why": {Type: "string", Description: "Reason, kept in the report"},
+		}},
+	}
 }
 
 // maxShownDiff bounds, in bytes, the diff in a question.

@@ -33,8 +33,8 @@ type Outcome struct {
 	Shell      *Shell   `json:"shell,omitempty" jsonschema:"what the command did"`
 	Context    *Context `json:"context,omitempty" jsonschema:"what you have given to the session, or had given at the savepoint that it went back to"`
 
-	notDone  bool                // something that was asked for was not done
-	question *sdk.CallToolResult // that is asked instead of answering; nil for none
+	notDone bool                // something that was asked for was not done
+	instead *sdk.CallToolResult // sent in place of the outcome: a question, a task, or a wrapped server's own result; nil for none
 }
 
 // Step is a step of a session.
@@ -209,8 +209,8 @@ func (o Outcome) hasFailed() bool {
 
 // result is the outcome as the protocol wants it. A client that shows no structured content shows the text.
 func (o Outcome) result() *sdk.CallToolResult {
-	if o.question != nil {
-		return o.question
+	if o.instead != nil {
+		return o.instead
 	}
 	text, err := json.Marshal(o)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 // options are those of a proxy before a server: it offers what that server does.
 func (p *Proxy) options() sdk.ServerOptions {
 	theirs := p.wrapped.Offers()
-	o := sdk.ServerOptions{Instructions: strings.TrimSpace(proxyInstructions + "\n\n" + theirs.Instructions), Capabilities: &sdk.ServerCapabilities{
+	o := sdk.ServerOptions{Instructions: strings.TrimSpace(proxyInstructions + "\n\n" + theirs.Instructions), Capabilities: offerTasks(&sdk.ServerCapabilities{
 		Resources: theirs.Capabilities.Resources, Prompts: theirs.Capabilities.Prompts,
 		Completions: theirs.Capabilities.Completions, Logging: theirs.Capabilities.Logging,
-	}}
+	})}
 	if r := theirs.Capabilities.Resources; r != nil && r.Subscribe {
 		o.SubscribeHandler = func(ctx context.Context, r *sdk.SubscribeRequest) error {
 			return p.tellWrapped(ctx, "resources/subscribe", &sdk.SubscribeParams{URI: r.Params.URI})

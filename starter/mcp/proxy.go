@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -58,7 +59,7 @@ func NewProxy(ctx context.Context, c Config, w Wrapped, log io.Writer) (*Proxy, 
 	c.Key = Key(rand.Text() + rand.Text()) // no handle leaves this process
 	p := &Proxy{wrapped: w, log: log, told: map[*sdk.CallToolRequest]chan *sdk.ProgressNotificationParams{}}
 	p.Server = newServer(c, p.options())
-	p.toldOf, p.isFirst = p.channelOf, p.isFirstRequest
+	p.toldOf, p.isFirst, p.endOf = p.channelOf, p.isFirstRequest, p.endOfCall
 	p.prefix = ownPrefix
 	addOwn(p, statusTool(), p.status)
 	addOwn(p, savepointTool(), p.savepoint)
@@ -80,7 +81,7 @@ func NewProxy(ctx context.Context, c Config, w Wrapped, log io.Writer) (*Proxy, 
 		return next
 	})
 	p.begin()
-	return p, nil
+	return p, p.serveTasks()
 }
 
 // begin names the next session, which opens when it is needed.
@@ -173,18 +174,54 @@ func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallT
 		p.leave(now)
 		err = Problem{over.Type, fmt.Sprintf("nothing was called: session %s has ended, and `starter show %s` says how; the next call begins another", now.id, now.id)}
 	}
-	if err == nil && o.question == nil && len(o.Steps) == 1 {
+	if err == nil && o.instead == nil && len(o.Steps) == 1 {
 		err = look(o.Steps[0].ID, o.Steps[0].Try)
 	}
 	switch {
 	case err != nil:
 		return bare(failed(err)), nil
-	case o.question != nil:
-		return o.question, nil
-	case isAnswered && reply.isTrueOf(o):
-		return reply.result()
+	case o.instead != nil:
+		return o.instead, nil
+	}
+	return o.resultWith(reply, isAnswered)
+}
+
+// resultWith is the result of a call: the reply of the wrapped server where there is one that holds.
+func (o Outcome) resultWith(r Reply, isAnswered bool) (*sdk.CallToolResult, error) {
+	if isAnswered && r.isTrueOf(o) {
+		return r.result()
 	}
 	return bare(o.result()), nil
+}
+
+// endOfCall is the end of a call that has become a task.
+func (p *Proxy) endOfCall(ctx context.Context, h heldCall, of session.Session, a workflows.Answer) (o Outcome, isOver bool, err error) {
+	o, isOver, err = p.endOfOwn(ctx, h, of, a)
+	if err != nil || len(o.Steps) != 1 || slices.Contains(p.own, h.Tool) {
+		o.Session = h.Session
+		return o, isOver, err
+	}
+	firstRunID, err := p.firstRunOf(ctx, h.Session)
+	if err != nil {
+		return o, false, err
+	}
+	step := o.Steps[0]
+	reply, isAnswered, err := p.wrapped.ReplyTo(activities.NewToken(firstRunID, step.ID, max(1, step.Try)))
+	if err != nil || !isOver && (!isAnswered || reply.Succeeded || step.State == string(workflows.StepParked)) {
+		return o, false, err
+	}
+	o.instead, err = o.resultWith(reply, isAnswered)
+	return o, true, err
+}
+
+// firstRunOf returns the first run of a session, of which the tokens of its steps are made.
+func (p *Proxy) firstRunOf(ctx context.Context, id string) (string, error) {
+	c, err := p.connection(ctx)
+	if err != nil {
+		return "", err
+	}
+	d, err := c.DescribeWorkflowExecution(ctx, id, "")
+	return d.GetWorkflowExecutionInfo().GetFirstRunId(), err
 }
 
 // isTrueOf reports whether a reply says what became of the step: a call that succeeded may have been undone since, because its step failed
@@ -263,12 +300,10 @@ func (p *Proxy) openOwn(ctx context.Context, now *ownSession) error {
 			return err
 		}
 	}
-	d, err := c.DescribeWorkflowExecution(ctx, now.id, "")
-	if err != nil {
-		return err
+	if now.firstRunID, err = p.firstRunOf(ctx, now.id); err == nil {
+		now.handle = p.Key.handleOf(now.id, c.Namespace)
 	}
-	now.firstRunID, now.handle = d.GetWorkflowExecutionInfo().GetFirstRunId(), p.Key.handleOf(now.id, c.Namespace)
-	return nil
+	return err
 }
 
 // leave begins another session after one that has ended.

@@ -255,6 +255,7 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 	life := newProgress(ctx, call, "under way", s.toldOf)
 	defer life.stop()
 	var answer workflows.Answer
+	held := heldCall{Session: id, Tool: call.Params.Name}
 	if state := call.Params.RequestState; state != "" { // the call is repeated, with what the client's user has decided
 		about, err := unseal(s.Key, on.Session, state)
 		if err == nil {
@@ -263,6 +264,7 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 		if err != nil {
 			return Outcome{}, err
 		}
+		held.Asked = about.Digest
 		if answer, err = of.Answer(ctx, about.Request); err != nil { // what was decided holds all the same
 			answer = workflows.Answer{Request: about.Request, Pending: true}
 		}
@@ -284,8 +286,11 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 	}
 	if s.mayAsk(call) {
 		if q := s.question(on.Session, answer); q != nil {
-			return Outcome{question: q}, nil
+			return Outcome{instead: q}, nil
 		}
+	}
+	if takesTasks(call.Params.Meta) {
+		return s.hold(c, held, answer), nil
 	}
 	life.say(whatWaits(answer))
 	o = outcomeOfRequest(s.awaitPerson(ctx, of, answer))

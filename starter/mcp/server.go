@@ -12,6 +12,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
 // Config configures a Server.
@@ -49,6 +51,8 @@ type Server struct {
 	isFirst func(request string) bool
 	// toldOf is where it is told how far a call has come, in place of the time that it takes; nil, or a nil channel, where nobody knows.
 	toldOf func(*sdk.CallToolRequest) <-chan *sdk.ProgressNotificationParams
+	// endOf is the end of a call that has become a task.
+	endOf func(context.Context, heldCall, session.Session, workflows.Answer) (o Outcome, isOver bool, err error)
 
 	mu     sync.Mutex
 	client *tasks.Client
@@ -61,7 +65,7 @@ aborted stays open. If a connection breaks during a call, repeat it with the sam
 
 // New makes a server. It needs no Temporal server yet.
 func New(c Config) (*Server, error) {
-	s := newServer(c, sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{}})
+	s := newServer(c, sdk.ServerOptions{Instructions: instructions, Capabilities: offerTasks(&sdk.ServerCapabilities{})})
 	s.addSessionTools()
 	s.addReadingTools()
 	s.addShell()
@@ -69,7 +73,7 @@ func New(c Config) (*Server, error) {
 	if err := s.addActions(); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return s, s.serveTasks()
 }
 
 // newServer makes a server without tools.
@@ -79,6 +83,7 @@ func newServer(c Config, o sdk.ServerOptions) *Server {
 	}
 	o.PageSize = 1000
 	s := &Server{Config: c, server: sdk.NewServer(&sdk.Implementation{Name: "unwind", Title: "Unwind", Version: c.Version}, &o)}
+	s.endOf = s.endOfOwn
 	s.server.AddReceivingMiddleware(s.nameTools)
 	return s
 }

@@ -14,8 +14,11 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// shellAction is the action behind the tool shell.
-const shellAction = "container.exec"
+// shellTool is the name of the tool shell, and shellAction the action behind it.
+const (
+	shellTool   = "shell"
+	shellAction = "container.exec"
+)
 
 type shellInput struct {
 	onSession
@@ -46,7 +49,7 @@ func (s *Server) addShell() {
 		return
 	}
 	addTool(s, &sdk.Tool{
-		Name: "shell", Title: "Run a command in a container",
+		Name: shellTool, Title: "Run a command in a container",
 		Description: "Runs one command in a running container, and returns its exit status, its output and the paths that it changed in the container. " +
 			"If it fails, what it changed is undone, unless on_failure is continue: give that where a status other than 0 is no failure to you, as of grep or a test. " +
 			"rollback with the step's id undoes it later, with all later steps that build on it. Files on volumes, and what it did outside the container, are not undone.",
@@ -61,12 +64,17 @@ func (s *Server) shell(ctx context.Context, call *sdk.CallToolRequest, in shellI
 		with["env"] = in.Env
 	}
 	o, err := s.run(ctx, call, in.onSession, in.step(shellAction, with))
-	if err != nil || len(o.Steps) != 1 {
-		return o, err
+	o.tellShell()
+	return o, err
+}
+
+// tellShell tells what the command of a call did, in place of its step's outputs.
+func (o *Outcome) tellShell() {
+	if len(o.Steps) != 1 {
+		return
 	}
 	o.Shell = shellOf(o.Steps[0])
-	o.Steps[0].Outputs = nil // they are in Shell
-	return o, nil
+	o.Steps[0].Outputs = nil
 }
 
 // shellOf reads what a command did from its step; nil if it has not ended.
