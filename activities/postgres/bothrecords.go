@@ -3,10 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -15,7 +12,7 @@ import (
 // bothRecords implements activities.Records over the journals in the databases and that of checkpoints, which is a folder.
 type bothRecords struct {
 	inDatabases records
-	inFolder    journal.Records
+	inFolder    activities.Records
 	folder      *journal.Journal
 }
 
@@ -32,41 +29,14 @@ func (b bothRecords) of(token string) (activities.Records, error) {
 	return b.inDatabases, err
 }
 
-// Records lists those of both. A checkpoint that was restored also takes the room of the database that it replaced.
+// Records lists those of both.
 func (b bothRecords) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
 	all, problems, err = b.inDatabases.Records(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	checkpoints, bad, err := b.inFolder.Records(ctx)
-	problems = append(problems, bad...)
-	if slices.ContainsFunc(checkpoints, func(r activities.Record) bool { return r.State == activities.RecordUndone }) {
-		sizes, bad := b.inDatabases.sizesOfKept(ctx)
-		problems = append(problems, bad...)
-		for i, r := range checkpoints {
-			checkpoints[i].Bytes += sizes[keptPrefix+r.Entry.Token]
-		}
-	}
-	return append(all, checkpoints...), problems, err
-}
-
-// sizesOfKept returns how many bytes the databases that were replaced take on their servers, by their names.
-func (w records) sizesOfKept(ctx context.Context) (sizes map[string]int64, problems []error) {
-	sizes = map[string]int64{}
-	problems = w.each(ctx, func(c *connection) error {
-		rows, err := c.Query(c.ctx, "SELECT datname::text, pg_database_size(oid) FROM pg_database WHERE starts_with(datname, $1)", keptPrefix)
-		if err != nil {
-			return c.explain(err)
-		}
-		var name string
-		var size int64
-		_, err = pgx.ForEachRow(rows, []any{&name, &size}, func() error {
-			sizes[name] = size
-			return nil
-		})
-		return c.explain(err)
-	})
-	return sizes, problems
+	return append(all, checkpoints...), append(problems, bad...), err
 }
 
 // Commit implements activities.Records.

@@ -1,6 +1,18 @@
 // Package postgres is the world of PostgreSQL databases: postgres.exec changes rows, postgres.query reads them, postgres.checkpoint
 // keeps a whole database.
 //
+// # Packages
+//
+//	server      connections to the servers of a worker's databases, within what the config allows
+//	statement   which statements may run, how they run, what the server says of them before
+//	schema      what the catalogs say: a description, objects, traits, what a transaction has touched
+//	capture     the tables whose rows a step changes, and the triggers on them
+//	alteration  what a step does to the schema, and how that is taken back; the undo that a step declares
+//	checkpoint  postgres.checkpoint
+//	drift       the error of an undo that finds the work of others
+//
+// This package has postgres.exec and postgres.query, the journal in the databases, and the undo of rows.
+//
 // # How a change is undone
 //
 // A step is one transaction. A row trigger on each table that it changes writes the row before and after to a journal table of the same
@@ -16,19 +28,18 @@
 // # Changes of the schema
 //
 // A DROP TABLE becomes a move into a schema of ours, a TRUNCATE is preceded by a copy, and what other statements made or changed is found by
-// comparing the catalogs: each thing that a statement of ours can set again is listed before and after, with that statement (traits.go). The inverse is tried
+// comparing the catalogs: each thing that a statement of ours can set again is listed before and after, with that statement. The inverse is tried
 // before the commit: the description of the schema must be the one from before, or the statement is refused.
 //
 // # Declared undo
 //
 // A step with undo statements of its author is not captured. They are tried before the commit, with the schema and the contents of all that they
-// touch compared (declared.go), and again when they run (takeback.go).
+// touch compared, and again when they run.
 //
 // # Checkpoints of a whole database
 //
-// postgres.checkpoint changes nothing. It dumps the database, and its undo restores the dump beside the database, if that has changed, and exchanges the two (whole.go,
-// wholeundo.go). Databases are compared by manifests (manifest.go). The exchange is one transaction of two renames (swap.go); its fence is the name that the
-// replaced database gets. The journal of the database goes on in the restored one (former.go).
+// postgres.checkpoint changes nothing. It dumps the database, and its undo exchanges the database for the dump, if it has changed (package checkpoint). The
+// journal of the database goes on in the restored one (former.go).
 //
 // # Drift
 //

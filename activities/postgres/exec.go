@@ -11,23 +11,16 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/point"
-)
-
-// The names of our connections: each is followed by the token. A fence ends those of the forward.
-const (
-	forwardName = "unwind apply"
-	planName    = "unwind plan"
-	undoName    = "unwind undo"
-	lookName    = "unwind look"
+	"github.com/seed-62bf7108/unwind/activities/postgres/alteration"
+	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
 )
 
 const (
 	rehearsalLock = "5s"  // how long a rehearsal waits for a lock
 	rehearsalTime = "60s" // how long one of its statements may take
 	rehearsalIdle = "5s"  // when the server ends one whose worker was stopped
-	prepareLock   = "2s"
-	prepareTries  = 5
-	performTries  = 5 // each may find more tables to prepare
 )
 
 // execAction is postgres.exec.
@@ -43,19 +36,19 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 	if err != nil {
 		return activities.Change{}, err
 	}
-	c, err := a.open(ctx, e, p.Database, planName)
+	c, err := a.open(ctx, e, p.Database, server.PlanName)
 	if err != nil {
 		return activities.Change{}, err
 	}
-	defer c.close()
+	defer c.Close()
 	if err := c.checkReplication(); err != nil {
 		return activities.Change{}, err
 	}
-	if err := c.run("BEGIN"); err != nil {
+	if err := c.Run("BEGIN"); err != nil {
 		return activities.Change{}, err
 	}
-	defer c.rollback()
-	if err := c.run("SET LOCAL lock_timeout = '" + rehearsalLock + "'; SET LOCAL statement_timeout = '" + rehearsalTime +
+	defer c.Rollback()
+	if err := c.Run("SET LOCAL lock_timeout = '" + rehearsalLock + "'; SET LOCAL statement_timeout = '" + rehearsalTime +
 		"'; SET LOCAL idle_in_transaction_session_timeout = '" + rehearsalIdle + "'"); err != nil {
 		return activities.Change{}, err
 	}
@@ -81,19 +74,19 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 	}
 	change := activities.Change{
 		Summary: fmt.Sprintf("%s: %s", p.Database, summarize(did)), Diff: diff, Strategy: activities.Transaction, Undo: execSpec.Undo,
-		Risk: activities.Medium, Unchanged: did.events == 0 && did.alterations == nil, Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, run, did),
-		Facts: facts(run.forward, did),
+		Risk: activities.Medium, Unchanged: did.Events == 0 && did.Alterations == nil, Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, run, did),
+		Facts: facts(run.Forward, did),
 	}
-	for _, a := range did.alterations {
+	for _, a := range did.Alterations {
 		change.Schema = append(change.Schema, a.Does)
 	}
-	change.Counts = did.counts()
-	if did.alterations != nil {
+	change.Counts = did.Counts()
+	if did.Alterations != nil {
 		change.Risk = activities.High
-		change.Ask = slices.ContainsFunc(did.alterations, func(a *alteration) bool { return a.Held != nil }) // it destroys
+		change.Ask = slices.ContainsFunc(did.Alterations, func(a *alteration.Alteration) bool { return a.Held != nil }) // it destroys
 	}
-	if did.declared != nil {
-		did.declared.tell(&change)
+	if did.Declared != nil {
+		did.Declared.Tell(&change)
 	}
 	if len(prepared) > 0 || !there {
 		change.Facts = append(change.Facts, "for the first step here, the schema unwind and the trigger \"!unwind\" are made, with a short lock on: "+
@@ -103,35 +96,33 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 }
 
 // rehearse performs the statements in the current transaction, and prepares in it the tables that are not yet.
-func (c *connection) rehearse(n int64, run script) (*change, []string, error) {
+func (c *connection) rehearse(n int64, run statement.Script) (*alteration.Change, []string, error) {
 	var prepared []string
-	for range performTries {
-		if err := c.run("SAVEPOINT rehearsal"); err != nil {
+	for range alteration.Tries {
+		if err := c.Run("SAVEPOINT rehearsal"); err != nil {
 			return nil, nil, err
 		}
 		did, err := c.perform(n, run)
-		missing, isMissing := errors.AsType[uncaptured](err)
-		if !isMissing && !errors.Is(err, errInterfered) {
+		missing, isMissing := errors.AsType[capture.Uncaptured](err)
+		if !isMissing && !errors.Is(err, alteration.ErrInterfered) {
 			return did, prepared, err
 		}
-		if err := c.run("ROLLBACK TO rehearsal"); err != nil {
+		if err := c.Run("ROLLBACK TO rehearsal"); err != nil {
 			return nil, nil, err
 		}
-		tables, err := c.describeTables(missing.tables)
+		tables, err := capture.Describe(c.Connection, missing.Tables)
 		if err == nil {
-			err = c.prepareTables(tables)
+			err = capture.Prepare(c.Connection, tables)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, r := range tables {
-			prepared = append(prepared, r.name())
+			prepared = append(prepared, r.FullName())
 		}
 	}
-	return nil, nil, errUnprepared
+	return nil, nil, alteration.ErrUnprepared
 }
-
-var errUnprepared = errors.New("the statements change other tables, or others change the schema, each time they run; it is tried again")
 
 // Apply runs the statements in one transaction together with their record.
 func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
@@ -139,11 +130,11 @@ func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 	if err != nil {
 		return activities.Result{}, err
 	}
-	c, err := a.open(ctx, e, p.Database, forwardName)
+	c, err := a.open(ctx, e, p.Database, server.ForwardName)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	defer c.close()
+	defer c.Close()
 	if err := errors.Join(c.checkReplication()); err != nil {
 		return activities.Result{}, err
 	}
@@ -155,67 +146,36 @@ func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 	if err != nil {
 		return activities.Result{}, err
 	}
-	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Staged, scene{c, result})
+	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Staged, statement.Scene{Connection: c.Connection, Result: result})
 }
 
-func (c *connection) applyOnce(e activities.Entry, s activities.Step, run script, want activities.Digest) (activities.Result, error) {
-	for range performTries {
+func (c *connection) applyOnce(e activities.Entry, s activities.Step, run statement.Script, want activities.Digest) (activities.Result, error) {
+	for range alteration.Tries {
 		result, err := c.try(e, s, run, want)
 		if err != nil {
-			c.rollback()
+			c.Rollback()
 		}
-		missing, isMissing := errors.AsType[uncaptured](err)
-		if !isMissing && !errors.Is(err, errInterfered) {
+		missing, isMissing := errors.AsType[capture.Uncaptured](err)
+		if !isMissing && !errors.Is(err, alteration.ErrInterfered) {
 			return result, err
 		}
-		if err := c.prepareShortly(missing.tables); err != nil {
+		if err := capture.PrepareShortly(c.Connection, missing.Tables); err != nil {
 			return result, err
 		}
 	}
-	return activities.Result{}, errUnprepared
-}
-
-// prepareShortly prepares tables one at a time, each under a short lock. Others never wait longer than this does for the lock.
-func (c *connection) prepareShortly(tables []uint32) error {
-	for _, oid := range tables {
-		if err := c.shortly(func() error {
-			now, err := c.describeTables([]uint32{oid})
-			if err != nil || len(now) == 0 || now[0].Captured { // another step was faster
-				return err
-			}
-			return c.prepareTables(now)
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// shortly runs do in a transaction that waits for a lock for a short time only, and again where that was not enough.
-func (c *connection) shortly(do func() error) error {
-	for try := 1; ; try++ {
-		err := c.inTransaction(func() error {
-			if err := c.run("SET LOCAL lock_timeout = '" + prepareLock + "'; SELECT pg_advisory_xact_lock(hashtext('unwind'))"); err != nil {
-				return err
-			}
-			return do()
-		})
-		if !isCode(err, "55P03") || try == prepareTries {
-			return err
-		}
-	}
+	return activities.Result{}, alteration.ErrUnprepared
 }
 
 // try is one transaction.
-func (c *connection) try(e activities.Entry, s activities.Step, run script, want activities.Digest) (activities.Result, error) {
+func (c *connection) try(e activities.Entry, s activities.Step, run statement.Script, want activities.Digest) (activities.Result, error) {
 	var n int64
 	var created bool
 	err := c.waiting(e.Token, func() (err error) {
-		if err = c.run("BEGIN"); err == nil {
+		if err = c.Run("BEGIN"); err == nil {
 			n, created, err = c.insertRecord(e, applied)
 		}
 		if err != nil {
-			c.rollback()
+			c.Rollback()
 		}
 		return err
 	})
@@ -223,7 +183,7 @@ func (c *connection) try(e activities.Entry, s activities.Step, run script, want
 		return activities.Result{}, err
 	}
 	if !created {
-		defer c.rollback()
+		defer c.Rollback()
 		r, err := c.readRecord(e.Token, false)
 		switch {
 		case err != nil:
@@ -252,24 +212,24 @@ func (c *connection) try(e activities.Entry, s activities.Step, run script, want
 		}
 	}
 	byTable := map[string]any{}
-	for _, n := range did.counts() {
+	for _, n := range did.Counts() {
 		byTable[n.Of] = map[string]any{"came": n.Added, "went": n.Removed, "changed": n.Changed}
 	}
 	result := activities.Result{
 		Summary: summarize(did),
-		Outputs: map[string]any{"changes": did.changes, "rows": did.rows, "tables": byTable},
+		Outputs: map[string]any{"changes": did.Changes, "rows": did.Rows, "tables": byTable},
 	}
-	if did.rows == nil {
+	if did.Rows == nil {
 		result.Outputs["rows"] = []any{}
 	}
-	if err := activities.RunChecks(c.ctx, s.Checks, activities.Staged, activities.Staged, scene{c, result}); err != nil {
+	if err := activities.RunChecks(c.Ctx, s.Checks, activities.Staged, activities.Staged, statement.Scene{Connection: c.Connection, Result: result}); err != nil {
 		return activities.Result{}, err
 	}
 	return result, c.commit(e.Token, n, did, &result)
 }
 
 // commit completes the record, and commits it with the change.
-func (c *connection) commit(token string, n int64, did *change, result *activities.Result) error {
+func (c *connection) commit(token string, n int64, did *alteration.Change, result *activities.Result) error {
 	// What the record says is what an attempt returns that finds it.
 	raw, err := json.Marshal(result)
 	if err != nil {
@@ -278,19 +238,19 @@ func (c *connection) commit(token string, n int64, did *change, result *activiti
 	if err := json.Unmarshal(raw, result); err != nil {
 		return err
 	}
-	if did.tables == nil {
-		did.tables = []*table{}
+	if did.Tables == nil {
+		did.Tables = []*capture.Table{}
 	}
-	tables, err := json.Marshal(did.tables)
+	tables, err := json.Marshal(did.Tables)
 	if err != nil {
 		return err
 	}
-	alterations, err := json.Marshal(did.alterations)
+	alterations, err := json.Marshal(did.Alterations)
 	if err != nil {
 		return err
 	}
 	sealed := sealedResult{Result: *result}
-	if sealed.Seal, err = c.makeSeal(token, n, did.events, string(tables), string(alterations)); err != nil {
+	if sealed.Seal, err = c.makeSeal(token, n, did.Events, string(tables), string(alterations)); err != nil {
 		return err
 	}
 	if raw, err = json.Marshal(sealed); err != nil {
@@ -299,12 +259,12 @@ func (c *connection) commit(token string, n int64, did *change, result *activiti
 	if err := c.setMark(token); err != nil {
 		return err
 	}
-	if err := c.run("UPDATE unwind.record SET result = $2, tables = $3, rows = $4, bytes = $5, alterations = $6 WHERE n = $1",
-		n, string(raw), string(tables), did.events, did.bytes, string(alterations)); err != nil {
+	if err := c.Run("UPDATE unwind.record SET result = $2, tables = $3, rows = $4, bytes = $5, alterations = $6 WHERE n = $1",
+		n, string(raw), string(tables), did.Events, did.Bytes, string(alterations)); err != nil {
 		return err
 	}
 	reach("complete")
-	if err := c.run("COMMIT"); err != nil {
+	if err := c.Run("COMMIT"); err != nil {
 		return err
 	}
 	reach("committed")
@@ -313,51 +273,51 @@ func (c *connection) commit(token string, n int64, did *change, result *activiti
 
 // checkReplication refuses before anything is changed where an undo could not work.
 func (c *connection) checkReplication() error {
-	err := c.run("SET session_replication_role = origin")
-	if isCode(err, "42501") {
+	err := c.Run("SET session_replication_role = origin")
+	if server.IsCode(err, "42501") {
 		return refused("database %s: the worker's role may not set session_replication_role, which an undo needs in order to put rows back without running triggers "+
-			"again; as a superuser: GRANT SET ON PARAMETER session_replication_role TO the role (PostgreSQL 15 or newer)", c.name)
+			"again; as a superuser: GRANT SET ON PARAMETER session_replication_role TO the role (PostgreSQL 15 or newer)", c.Name)
 	}
 	return err
 }
 
-func readExec(s activities.Step) (execParams, script, error) {
+func readExec(s activities.Step) (execParams, statement.Script, error) {
 	p, err := decode[execParams](s.With)
 	if err != nil {
-		return p, script{}, err
+		return p, statement.Script{}, err
 	}
 	run, err := p.script()
 	return p, run, err
 }
 
 // digestOf covers the statements, and the rows that they change as these were.
-func digestOf(database string, run script, did *change) activities.Digest {
+func digestOf(database string, run statement.Script, did *alteration.Change) activities.Digest {
 	parts := [][]byte{[]byte(database)}
-	for _, statements := range [][]statement{run.forward, run.undo} {
+	for _, statements := range [][]statement.Statement{run.Forward, run.Undo} {
 		raw, err := json.Marshal(statements)
 		if err != nil {
 			panic(err) // they came out of JSON
 		}
 		parts = append(parts, raw)
 	}
-	if run.checkpoint {
+	if run.Checkpoint {
 		parts = append(parts, []byte("checkpoint"))
 	}
-	for _, t := range did.tables {
+	for _, t := range did.Tables {
 		parts = append(parts, []byte(t.Digest))
 	}
-	for _, a := range did.alterations {
-		parts = append(parts, []byte(a.Does), []byte(strings.Join(a.rows, "\n")))
+	for _, a := range did.Alterations {
+		parts = append(parts, []byte(a.Does), []byte(strings.Join(a.Rows, "\n")))
 	}
 	return activities.DigestOf(parts...)
 }
 
-func summarize(did *change) string {
+func summarize(did *alteration.Change) string {
 	var all []string
-	for _, a := range did.alterations {
+	for _, a := range did.Alterations {
 		all = append(all, a.Does)
 	}
-	for _, n := range did.counts() {
+	for _, n := range did.Counts() {
 		all = append(all, fmt.Sprintf("%s: %d come, %d go, %d change", n.Of, n.Added, n.Removed, n.Changed))
 	}
 	if all == nil {
@@ -367,23 +327,23 @@ func summarize(did *change) string {
 }
 
 // facts are what a policy or a person decides by.
-func facts(statements []statement, did *change) []string {
+func facts(statements []statement.Statement, did *alteration.Change) []string {
 	var all []string
-	for _, a := range did.alterations {
+	for _, a := range did.Alterations {
 		all = append(all, "schema: it "+a.Does)
 	}
 	for _, s := range statements {
-		_, words := splitStatements(s.SQL)
+		_, words := statement.Split(s.SQL)
 		first := words[0][0]
 		if (first == "update" || first == "delete") && !slices.Contains(words[0], "where") {
-			all = append(all, fmt.Sprintf("%s: %s without WHERE", s.where, strings.ToUpper(first)))
+			all = append(all, fmt.Sprintf("%s: %s without WHERE", s.Where, strings.ToUpper(first)))
 		}
 		if slices.ContainsFunc(words[0], func(w string) bool { return w == "nextval" || w == "setval" }) {
-			all = append(all, s.where+": it moves a sequence, which is not rolled back")
+			all = append(all, s.Where+": it moves a sequence, which is not rolled back")
 		}
 	}
-	for _, t := range did.tables {
-		fact := fmt.Sprintf("table %s: %s", t.name(), activities.CountOf(t.Came+t.Went+t.Changed, "row"))
+	for _, t := range did.Tables {
+		fact := fmt.Sprintf("table %s: %s", t.FullName(), activities.CountOf(t.Came+t.Went+t.Changed, "row"))
 		if touched := t.Went + t.Changed; t.Total > 0 && touched > 0 {
 			fact += fmt.Sprintf(", %d%% of about %d go or change", min(100, touched*100/t.Total), t.Total)
 		}

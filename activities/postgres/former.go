@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
 // A database that was restored from a checkpoint is another one for its server, and goes on with the journal of the one that it replaces:
@@ -17,10 +19,10 @@ const formerSchema = `CREATE TABLE IF NOT EXISTS unwind.former (id text NOT NULL
 // continues reports whether the database has taken the place of the one with this id.
 func (c *connection) continues(id string) (does bool, err error) {
 	var there bool
-	if err := c.scan("SELECT to_regclass('unwind.former') IS NOT NULL", nil, &there); err != nil || !there {
+	if err := c.Scan("SELECT to_regclass('unwind.former') IS NOT NULL", nil, &there); err != nil || !there {
 		return false, err
 	}
-	return does, c.scan("SELECT EXISTS (SELECT FROM unwind.former WHERE id = $1 AND now = $2)", []any{id, c.id}, &does)
+	return does, c.Scan("SELECT EXISTS (SELECT FROM unwind.former WHERE id = $1 AND now = $2)", []any{id, c.ID}, &does)
 }
 
 // takeOver makes the restored database go on with the journal of the one that it replaces, c: the records are copied as they are now, since
@@ -30,8 +32,8 @@ func (c *connection) takeOver(restored *connection) error {
 	if err != nil {
 		return err
 	}
-	return restored.inTransaction(func() error {
-		if err := restored.run(Schema + formerSchema + "TRUNCATE unwind.record, unwind.change, unwind.former"); err != nil {
+	return restored.InTransaction(func() error {
+		if err := restored.Run(Schema + formerSchema + "TRUNCATE unwind.record, unwind.change, unwind.former"); err != nil {
 			return err
 		}
 		if there {
@@ -39,7 +41,7 @@ func (c *connection) takeOver(restored *connection) error {
 				return err
 			}
 		}
-		if err := restored.run("INSERT INTO unwind.former VALUES ($1, $2) ON CONFLICT DO NOTHING", c.id, restored.id); err != nil {
+		if err := restored.Run("INSERT INTO unwind.former VALUES ($1, $2) ON CONFLICT DO NOTHING", c.ID, restored.ID); err != nil {
 			return err
 		}
 		return restored.renumber()
@@ -49,7 +51,7 @@ func (c *connection) takeOver(restored *connection) error {
 // copyJournal copies the rows of the journal.
 func (c *connection) copyJournal(to *connection) error {
 	var columns string
-	if err := c.scan(`SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+	if err := c.Scan(`SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
 		WHERE attrelid = 'unwind.record'::regclass AND attnum > 0 AND NOT attisdropped`, nil, &columns); err != nil {
 		return err
 	}
@@ -64,36 +66,36 @@ func (c *connection) copyJournal(to *connection) error {
 		}
 	}
 	var formers bool
-	err := c.scan("SELECT to_regclass('unwind.former') IS NOT NULL", nil, &formers)
+	err := c.Scan("SELECT to_regclass('unwind.former') IS NOT NULL", nil, &formers)
 	if err == nil && formers {
-		err = c.copyRows(to, fmt.Sprintf("SELECT id, '%s' FROM unwind.former WHERE now = '%s'", to.id, c.id), "unwind.former (id, now)")
+		err = c.copyRows(to, fmt.Sprintf("SELECT id, '%s' FROM unwind.former WHERE now = '%s'", to.ID, c.ID), "unwind.former (id, now)")
 	}
 	if err != nil {
 		return err
 	}
-	return to.run("SELECT setval(pg_get_serial_sequence('unwind.record', 'n'), (SELECT coalesce(max(n), 0) + 1 FROM unwind.record), false)")
+	return to.Run("SELECT setval(pg_get_serial_sequence('unwind.record', 'n'), (SELECT coalesce(max(n), 0) + 1 FROM unwind.record), false)")
 }
 
 func (c *connection) copyRows(to *connection, query, into string) error {
 	out, in := io.Pipe()
 	read := make(chan error, 1)
 	go func() {
-		_, err := c.PgConn().CopyTo(c.ctx, in, "COPY ("+query+") TO STDOUT")
+		_, err := c.PgConn().CopyTo(c.Ctx, in, "COPY ("+query+") TO STDOUT")
 		in.CloseWithError(err) // nil: the end
 		read <- err
 	}()
-	_, err := to.PgConn().CopyFrom(to.ctx, out, "COPY "+into+" FROM STDIN")
+	_, err := to.PgConn().CopyFrom(to.Ctx, out, "COPY "+into+" FROM STDIN")
 	out.CloseWithError(err)
 	if failed := <-read; failed != nil {
-		return c.explain(failed)
+		return c.Explain(failed)
 	}
-	return to.explain(err)
+	return to.Explain(err)
 }
 
 // renumber gives the records that an undo may still need the numbers of the tables and the versions of the rows of this database. A row that is
 // not as the step left it, and a table that is not there, is found to be drift by the undo.
 func (c *connection) renumber() error {
-	all, err := collect(c, pgx.RowToStructByPos[numbered], `SELECT n, rows, coalesce(alterations, ''), coalesce(result, ''), tables FROM unwind.record
+	all, err := server.Collect(c.Connection, pgx.RowToStructByPos[numbered], `SELECT n, rows, coalesce(alterations, ''), coalesce(result, ''), tables FROM unwind.record
 		WHERE state IN ($1, $2) AND tables IS NOT NULL`, applied, undoing)
 	if err != nil {
 		return err
@@ -106,14 +108,14 @@ func (c *connection) renumber() error {
 		if !whole {
 			continue // its undo says that it is damaged
 		}
-		var tables []*table
+		var tables []*capture.Table
 		if err := json.Unmarshal([]byte(r.Tables), &tables); err != nil {
-			return activities.Errorf(activities.DamagedRecord, "database %s: row %d of unwind.record: %v", c.name, r.N, err)
+			return activities.Errorf(activities.DamagedRecord, "database %s: row %d of unwind.record: %v", c.Name, r.N, err)
 		}
 		var was, is []uint32
-		var there []*table
+		var there []*capture.Table
 		for _, t := range tables {
-			found, err := c.findTable(t.quoted())
+			found, err := capture.Find(c.Connection, t.Quoted())
 			if err != nil {
 				return err
 			}
@@ -127,7 +129,7 @@ func (c *connection) renumber() error {
 		if err != nil {
 			return err
 		}
-		if err := c.run(`UPDATE unwind.change c SET relid = m.new FROM unnest($2::oid[], $3::oid[]) m(old, new) WHERE record = $1 AND relid = m.old`, r.N, was, is); err != nil {
+		if err := c.Run(`UPDATE unwind.change c SET relid = m.new FROM unnest($2::oid[], $3::oid[]) m(old, new) WHERE record = $1 AND relid = m.old`, r.N, was, is); err != nil {
 			return err
 		}
 		r.Tables = string(raw)
@@ -135,13 +137,13 @@ func (c *connection) renumber() error {
 			return err
 		}
 		for _, t := range there {
-			if err := c.run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM ONLY %s q
-				WHERE c.record = $1 AND c.relid = $2 AND c.new = (q.*)::text`, t.quoted()), r.N, t.OID); err != nil {
+			if err := c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM ONLY %s q
+				WHERE c.record = $1 AND c.relid = $2 AND c.new = (q.*)::text`, t.Quoted()), r.N, t.OID); err != nil {
 				return err
 			}
 		}
 	}
-	return c.renewCapture()
+	return capture.Renew(c.Connection)
 }
 
 // numbered is a record whose numbers of tables are those of another database.
@@ -173,32 +175,5 @@ func (c *connection) sealAgain(r numbered, kept sealedResult) (err error) {
 	if err != nil {
 		return err
 	}
-	return c.run("UPDATE unwind.record SET tables = $2, result = $3 WHERE n = $1", r.N, r.Tables, string(raw))
-}
-
-// renewCapture makes the triggers of ours anew: their functions have the numbers of the tables in their names.
-func (c *connection) renewCapture() error {
-	ids, err := collect(c, pgx.RowTo[uint32], "SELECT tgrelid FROM pg_trigger WHERE tgname = $1 AND tgparentid = 0", triggerName)
-	if err != nil {
-		return err
-	}
-	all, err := c.describeTables(ids)
-	if err != nil {
-		return err
-	}
-	for _, r := range all {
-		if err := c.run(fmt.Sprintf("DROP TRIGGER %s ON %s", quote(triggerName), r.quoted())); err != nil {
-			return err
-		}
-	}
-	functions, err := collect(c, pgx.RowTo[string], `SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'unwind'::regnamespace AND proname ~ '^capture_[0-9]+$'`)
-	if err != nil {
-		return err
-	}
-	for _, f := range functions {
-		if err := c.run("DROP FUNCTION " + f); err != nil {
-			return err
-		}
-	}
-	return c.prepareTables(all)
+	return c.Run("UPDATE unwind.record SET tables = $2, result = $3 WHERE n = $1", r.N, r.Tables, string(raw))
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/alteration"
+	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
 // Schema is what the journal is: SQL that an operator can run as well, and read. Everything of ours in a database is in the schema
@@ -61,10 +64,10 @@ type record struct {
 	N      int64
 	State  string
 	Result activities.Result
-	Seal   *seal    // nil: the forward has never acted, or its record is of before there were seals
-	Tables []*table // nil: the forward has never acted
+	Seal   *seal            // nil: the forward has never acted, or its record is of before there were seals
+	Tables []*capture.Table // nil: the forward has never acted
 	// Alterations are what it did to the schema, in order.
-	Alterations []*alteration
+	Alterations []*alteration.Alteration
 	Rows        int64
 	Outcome     activities.Undone
 	Holders     []activities.Owner
@@ -73,7 +76,7 @@ type record struct {
 
 // hasJournal reports whether the journal is there.
 func (c *connection) hasJournal() (there bool, err error) {
-	return there, c.scan("SELECT to_regclass('unwind.change') IS NOT NULL", nil, &there)
+	return there, c.Scan("SELECT to_regclass('unwind.change') IS NOT NULL", nil, &there)
 }
 
 // ensureJournal makes the journal. Several processes may do it at once.
@@ -81,15 +84,15 @@ func (c *connection) ensureJournal() error {
 	if there, err := c.hasJournal(); there || err != nil {
 		return err
 	}
-	return c.inTransaction(c.makeJournal)
+	return c.InTransaction(c.makeJournal)
 }
 
 // makeJournal makes the journal in the current transaction.
 func (c *connection) makeJournal() error {
-	if err := c.run("SELECT pg_advisory_xact_lock(hashtext('unwind'))"); err != nil {
+	if err := c.Run("SELECT pg_advisory_xact_lock(hashtext('unwind'))"); err != nil {
 		return err
 	}
-	if err := c.run(Schema); err != nil {
+	if err := c.Run(Schema); err != nil {
 		return fmt.Errorf("the schema unwind, in which undo records are kept, cannot be made; grant CREATE on the database to the worker's role: %w", err)
 	}
 	return nil
@@ -102,17 +105,17 @@ func (c *connection) insertRecord(e activities.Entry, state string) (n int64, cr
 	if err != nil {
 		return 0, false, err
 	}
-	owner, err := json.Marshal(activities.OwnerOf(c.ctx))
+	owner, err := json.Marshal(activities.OwnerOf(c.Ctx))
 	if err != nil {
 		return 0, false, err
 	}
-	err = c.QueryRow(c.ctx, `INSERT INTO unwind.record (token, state, entry, owner, since) VALUES ($1, $2, $3, $4, $5)
+	err = c.QueryRow(c.Ctx, `INSERT INTO unwind.record (token, state, entry, owner, since) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (token) DO NOTHING RETURNING n`, e.Token, state, string(entry), string(owner), timestamp(time.Now())).Scan(&n)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
 	}
 	if err != nil {
-		return 0, false, c.explain(err)
+		return 0, false, c.Explain(err)
 	}
 	return n, true, c.checkUnmarked(e.Token)
 }
@@ -126,12 +129,12 @@ func (c *connection) readRecord(token string, lock bool) (*record, error) {
 	var r record
 	var entry string
 	var result, tables, alterations, outcome, holders *string
-	err := c.QueryRow(c.ctx, sql, token).Scan(&r.N, &r.State, &entry, &result, &tables, &alterations, &r.Rows, &outcome, &holders, &r.Forgotten)
+	err := c.QueryRow(c.Ctx, sql, token).Scan(&r.N, &r.State, &entry, &result, &tables, &alterations, &r.Rows, &outcome, &holders, &r.Forgotten)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // documented
 	}
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.Explain(err)
 	}
 	var e activities.Entry
 	var sealed struct{ Seal *seal }
@@ -164,48 +167,52 @@ func (c *connection) readRecord(token string, lock bool) (*record, error) {
 
 func (c *connection) damagedRow(token, what string) error {
 	return activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record is damaged (was it put back to an earlier state?): %s; nothing was touched; "+
-		"bring the row back, or decide what becomes of the step", c.name, token, what)
+		"bring the row back, or decide what becomes of the step", c.Name, token, what)
 }
 
 // fence makes sure that no forward of a token acts any more, and that the token has a record in the state given or a later one. It ends
 // the forward's transaction, wherever it is.
 func (c *connection) fence(e activities.Entry, state string) error {
 	return c.waiting(e.Token, func() error {
-		if err := c.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", forwardName+" "+e.Token); err != nil {
+		if err := c.EndForward(e.Token); err != nil {
 			return err
 		}
-		return c.inTransaction(func() error {
+		return c.InTransaction(func() error {
 			_, created, err := c.insertRecord(e, state)
 			if err != nil || created {
 				return err
 			}
 			// The state may be all that tells that the step has acted: then a result without tables tells it from now on.
-			return c.run("UPDATE unwind.record SET state = $2, begun = $4, result = CASE WHEN tables IS NULL THEN coalesce(result, '{}') ELSE result END WHERE token = $1 AND state = $3", e.Token, state, applied, timestamp(time.Now()))
+			return c.Run("UPDATE unwind.record SET state = $2, begun = $4, result = CASE WHEN tables IS NULL THEN coalesce(result, '{}') ELSE result END WHERE token = $1 AND state = $3", e.Token, state, applied, timestamp(time.Now()))
 		})
 	})
 }
 
+// stuck is how long a transaction that does nothing may hold a record that another call needs. A running worker pauses for
+// milliseconds; one that was stopped, for ever.
+const stuck = 2 * time.Second
+
 // waiting runs do again for as long as it meets a lock that another call of the token holds, and ends calls that hold one and do nothing:
 // their worker was stopped.
 func (c *connection) waiting(token string, do func() error) error {
-	if err := c.run("SET lock_timeout = '300ms'"); err != nil {
+	if err := c.Run("SET lock_timeout = '300ms'"); err != nil {
 		return err
 	}
 	for {
 		err := do()
-		if !isCode(err, "55P03") {
+		if !server.IsCode(err, "55P03") {
 			if err == nil {
-				err = c.run("SET lock_timeout = '30s'")
+				err = c.Run("SET lock_timeout = '30s'")
 			}
 			return err
 		}
-		if err := c.run(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		if err := c.Run(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE application_name LIKE 'unwind % ' || $1::text AND pid <> pg_backend_pid()
 			AND state LIKE 'idle in transaction%' AND now() - state_change > make_interval(secs => $2)`, token, stuck.Seconds()); err != nil {
 			return err
 		}
-		if c.ctx.Err() != nil {
-			return context.Cause(c.ctx)
+		if c.Ctx.Err() != nil {
+			return context.Cause(c.Ctx)
 		}
 	}
 }

@@ -6,15 +6,18 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/alteration"
+	"github.com/seed-62bf7108/unwind/activities/postgres/drift"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
 // Observe compares the rows with what the step left.
 func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
-	c, err := a.openEntry(ctx, e, lookName)
+	c, err := a.openEntry(ctx, e, server.LookName)
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	defer c.close()
+	defer c.Close()
 	there, err := c.hasJournal()
 	if err != nil {
 		return activities.Observation{}, err
@@ -38,37 +41,37 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	case r.State == undone, r.State == released, r.Forgotten:
 		return activities.Observation{State: activities.Unseen, Detail: "what the step changed is no longer known: it was released"}, nil
 	}
-	if err := c.run("BEGIN READ ONLY"); err != nil {
+	if err := c.Run("BEGIN READ ONLY"); err != nil {
 		return activities.Observation{}, err
 	}
-	defer c.rollback()
-	var drift *driftError
+	defer c.Rollback()
+	var strayed *drift.Error
 	if problem, err := c.findMisfit(r); err != nil {
 		return activities.Observation{}, err
 	} else if problem != "" {
-		altered := newDrift(problem)
-		drift = &altered
-	} else if drift, err = c.findDrift(r); err != nil {
+		altered := drift.New(problem)
+		strayed = &altered
+	} else if strayed, err = c.findDrift(r); err != nil {
 		return activities.Observation{}, err
 	}
-	if drift != nil {
-		return activities.Observation{State: activities.Elsewise, Detail: drift.undone().Observed, Drift: &drift.drift}, nil
+	if strayed != nil {
+		return activities.Observation{State: activities.Elsewise, Detail: strayed.Undone().Observed, Drift: &strayed.Drift}, nil
 	}
 	return activities.Observation{State: activities.AsLeft, Detail: activities.CountOf(r.Rows, "row") + " changed by the step, and nothing since"}, nil
 }
 
 // Release drops the rows as they were. The record's row stays: no later forward or undo acts.
 func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
-	c, err := a.openEntry(ctx, e, lookName)
+	c, err := a.openEntry(ctx, e, server.LookName)
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	if err := c.ensureJournal(); err != nil {
 		return err
 	}
 	return c.waiting(e.Token, func() error {
-		return c.inTransaction(func() error {
+		return c.InTransaction(func() error {
 			if _, _, err := c.insertRecord(e, released); err != nil {
 				return err
 			}
@@ -89,13 +92,13 @@ func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
 				}
 				state = released
 			}
-			if err := errors.Join(c.run("DELETE FROM unwind.change WHERE record = $1", r.N), c.dropMark(e.Token)); err != nil {
+			if err := errors.Join(c.Run("DELETE FROM unwind.change WHERE record = $1", r.N), c.dropMark(e.Token)); err != nil {
 				return err
 			}
-			if err := c.dropHeld(r.N); err != nil {
+			if err := alteration.DropHeld(c.Connection, r.N); err != nil {
 				return err
 			}
-			return c.run("UPDATE unwind.record SET state = $2, rows = 0, bytes = 0, tables = NULL, alterations = NULL, result = NULL, released = coalesce(released, $3) WHERE n = $1",
+			return c.Run("UPDATE unwind.record SET state = $2, rows = 0, bytes = 0, tables = NULL, alterations = NULL, result = NULL, released = coalesce(released, $3) WHERE n = $1",
 				r.N, state, timestamp(time.Now()))
 		})
 	})

@@ -8,9 +8,10 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-)
 
-const prepareName = "unwind prepare"
+	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+)
 
 // Preparation makes a database ready for steps before the first one runs, so that none has to wait for a lock on a table; and takes
 // everything of Unwind away again. A step that meets a table that is not ready makes it so by itself.
@@ -18,15 +19,15 @@ type Preparation struct{ c *connection }
 
 // OpenPreparation connects to one of the databases of a config. Close ends the connection.
 func (c Config) OpenPreparation(ctx context.Context, database string) (*Preparation, error) {
-	conn, err := (&world{Config: c}).connect(ctx, database, prepareName)
+	to, err := c.Databases.Connect(ctx, database, server.PrepareName)
 	if err != nil {
 		return nil, err
 	}
-	return &Preparation{conn}, nil
+	return &Preparation{&connection{to}}, nil
 }
 
 // Close ends the connection.
-func (p *Preparation) Close() { p.c.close() }
+func (p *Preparation) Close() { p.c.Close() }
 
 // SQL is what Apply runs: the journal if it is not there, and the triggers of tables that are not ready. Tables are SCHEMA.TABLE; none
 // means all that steps may change.
@@ -41,7 +42,7 @@ func (p *Preparation) SQL(tables []string) (string, error) {
 	}
 	missing, err := p.unprepared(tables)
 	for _, r := range missing {
-		parts = append(parts, fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = '%s';\n%s\nCOMMIT;", prepareLock, r.prepare()))
+		parts = append(parts, fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = '%s';\n%s\nCOMMIT;", capture.PrepareLock, r.SQL()))
 	}
 	return strings.Join(parts, "\n"), err
 }
@@ -57,10 +58,10 @@ func (p *Preparation) Apply(tables []string) (prepared []string, err error) {
 		return nil, err
 	}
 	for _, r := range missing {
-		if err := p.c.prepareShortly([]uint32{r.OID}); err != nil {
-			return prepared, fmt.Errorf("%s: %w", r.name(), err)
+		if err := capture.PrepareShortly(p.c.Connection, []uint32{r.OID}); err != nil {
+			return prepared, fmt.Errorf("%s: %w", r.FullName(), err)
 		}
-		prepared = append(prepared, r.name())
+		prepared = append(prepared, r.FullName())
 	}
 	return prepared, nil
 }
@@ -72,50 +73,50 @@ func (p *Preparation) Remove() error {
 		return err
 	}
 	var needed int
-	if err := p.c.scan("SELECT count(*) FROM unwind.record WHERE state IN ($1, $2)", []any{applied, undoing}, &needed); err != nil {
+	if err := p.c.Scan("SELECT count(*) FROM unwind.record WHERE state IN ($1, $2)", []any{applied, undoing}, &needed); err != nil {
 		return err
 	}
 	if needed > 0 {
-		return refused("database %s: %d undo records are still needed; roll their tasks back, or wait until their rollback windows have closed", p.c.name, needed)
+		return refused("database %s: %d undo records are still needed; roll their tasks back, or wait until their rollback windows have closed", p.c.Name, needed)
 	}
-	captured, err := collect(p.c, pgx.RowTo[string], `SELECT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
-		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.tgname = $1 AND t.tgparentid = 0 ORDER BY 1`, triggerName)
+	captured, err := server.Collect(p.c.Connection, pgx.RowTo[string], `SELECT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.tgname = $1 AND t.tgparentid = 0 ORDER BY 1`, server.TriggerName)
 	if err != nil {
 		return err
 	}
 	for _, table := range captured {
-		if err := p.c.shortly(func() error {
-			return p.c.run(fmt.Sprintf("DROP TRIGGER IF EXISTS %s ON %s", quote(triggerName), table))
+		if err := capture.Shortly(p.c.Connection, func() error {
+			return p.c.Run(fmt.Sprintf("DROP TRIGGER IF EXISTS %s ON %s", server.Quote(server.TriggerName), table))
 		}); err != nil {
 			return fmt.Errorf("%s: %w", table, err)
 		}
 	}
-	return p.c.run("DROP SCHEMA unwind CASCADE")
+	return p.c.Run("DROP SCHEMA unwind CASCADE")
 }
 
 // unprepared lists tables that steps may change and that are not ready.
-func (p *Preparation) unprepared(tables []string) (missing []*relation, err error) {
-	ids, err := collect(p.c, pgx.RowTo[uint32], `SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+func (p *Preparation) unprepared(tables []string) (missing []*capture.Relation, err error) {
+	ids, err := server.Collect(p.c.Connection, pgx.RowTo[uint32], `SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND nspname !~ '^(pg_|information_schema$|unwind(_-?[0-9]+)*$)'`)
 	if err != nil {
 		return nil, err
 	}
-	all, err := p.c.describeTables(ids)
+	all, err := capture.Describe(p.c.Connection, ids)
 	if err != nil {
 		return nil, err
 	}
 	var unknown []error
 	for _, name := range tables {
-		i := slices.IndexFunc(all, func(r *relation) bool { return r.name() == name })
+		i := slices.IndexFunc(all, func(r *capture.Relation) bool { return r.FullName() == name })
 		if i < 0 {
-			unknown = append(unknown, refused("database %s has no table %s; name it as SCHEMA.TABLE", p.c.name, name))
+			unknown = append(unknown, refused("database %s has no table %s; name it as SCHEMA.TABLE", p.c.Name, name))
 		} else if err := p.c.checkTable(all[i]); err != nil {
 			unknown = append(unknown, err)
 		}
 	}
 	for _, r := range all {
-		named := slices.Contains(tables, r.name())
-		if !r.Captured && (named || tables == nil && p.c.checkTable(r) == nil && !matchesAny(p.c.Deny, r.name())) {
+		named := slices.Contains(tables, r.FullName())
+		if !r.Captured && (named || tables == nil && p.c.checkTable(r) == nil && !p.c.Denies(r.FullName())) {
 			missing = append(missing, r)
 		}
 	}

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/alteration"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
 )
 
 const defaultLimit = 100
@@ -21,14 +24,14 @@ func (a *queryAction) Plan(ctx context.Context, e activities.Entry, s activities
 	if err != nil {
 		return activities.Change{}, err
 	}
-	c, err := a.open(ctx, e, p.Database, planName)
+	c, err := a.open(ctx, e, p.Database, server.PlanName)
 	if err != nil {
 		return activities.Change{}, err
 	}
-	defer c.close()
+	defer c.Close()
 	return activities.Change{
 		Summary: "read from " + p.Database, Diff: one.SQL, Strategy: activities.NoUndo, Undo: querySpec.Undo, Risk: activities.Low, Unchanged: true,
-		Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, script{forward: []statement{one}}, &change{}),
+		Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, statement.Script{Forward: []statement.Statement{one}}, &alteration.Change{}),
 	}, nil
 }
 
@@ -38,24 +41,24 @@ func (a *queryAction) Apply(ctx context.Context, e activities.Entry, s activitie
 	if err != nil {
 		return activities.Result{}, err
 	}
-	if want != "" && want != digestOf(p.Database, script{forward: []statement{one}}, &change{}) {
+	if want != "" && want != digestOf(p.Database, statement.Script{Forward: []statement.Statement{one}}, &alteration.Change{}) {
 		return activities.Result{}, activities.Errorf(activities.StaleApproval, "the query is not the one that was approved")
 	}
-	c, err := a.open(ctx, e, p.Database, forwardName)
+	c, err := a.open(ctx, e, p.Database, server.ForwardName)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	defer c.close()
-	if err := c.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil { //nolint:dupword // SQL
+	defer c.Close()
+	if err := c.Run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil { //nolint:dupword // SQL
 		return activities.Result{}, err
 	}
-	defer c.rollback()
+	defer c.Rollback()
 	limit := cmp.Or(p.Limit, defaultLimit)
-	_, rows, first, err := c.execute(one, limit+1)
+	_, rows, first, err := statement.Execute(c.Connection, one, limit+1)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	if err := c.checkReads(); err != nil {
+	if err := c.CheckReads(); err != nil {
 		return activities.Result{}, err
 	}
 	if len(rows) > limit {
@@ -66,7 +69,7 @@ func (a *queryAction) Apply(ctx context.Context, e activities.Entry, s activitie
 		result.Outputs["rows"] = []any{}
 	}
 	for _, when := range []activities.When{activities.Staged, activities.Live} {
-		if err := activities.RunChecks(ctx, s.Checks, when, activities.Live, scene{c, result}); err != nil {
+		if err := activities.RunChecks(ctx, s.Checks, when, activities.Live, statement.Scene{Connection: c.Connection, Result: result}); err != nil {
 			return result, err
 		}
 	}
@@ -89,27 +92,27 @@ func (a *queryAction) Release(ctx context.Context, e activities.Entry) error {
 }
 
 func (a *queryAction) checkPlace(ctx context.Context, e activities.Entry) error {
-	c, err := a.openEntry(ctx, e, lookName)
+	c, err := a.openEntry(ctx, e, server.LookName)
 	if err == nil {
-		c.close()
+		c.Close()
 	}
 	return err
 }
 
-func readQuery(s activities.Step) (queryParams, statement, error) {
+func readQuery(s activities.Step) (queryParams, statement.Statement, error) {
 	p, err := decode[queryParams](s.With)
 	if err != nil {
-		return p, statement{}, err
+		return p, statement.Statement{}, err
 	}
-	texts, words := splitStatements(p.SQL)
+	texts, words := statement.Split(p.SQL)
 	if len(texts) != 1 {
-		return p, statement{}, refused("sql: give one statement; it has %d", len(texts))
+		return p, statement.Statement{}, refused("sql: give one statement; it has %d", len(texts))
 	}
 	if p.Limit < 0 {
-		return p, statement{}, refused("limit: %d must not be negative", p.Limit)
+		return p, statement.Statement{}, refused("limit: %d must not be negative", p.Limit)
 	}
 	if first := strings.Join(words[0][:min(1, len(words[0]))], ""); first != "show" && first != "explain" {
-		err = checkStatement("sql", words[0])
+		err = statement.Check("sql", words[0])
 	}
-	return p, statement{SQL: texts[0], Params: p.Params, where: "sql"}, err
+	return p, statement.Statement{SQL: texts[0], Params: p.Params, Where: "sql"}, err
 }

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
 // records implements activities.Records over the journals of all databases.
@@ -20,7 +20,8 @@ type records struct{ *world }
 
 // eachJournal calls do for every database that has a journal.
 func (w records) eachJournal(ctx context.Context, do func(*connection) error) (problems []error) {
-	return w.each(ctx, func(c *connection) error {
+	return w.Databases.Each(ctx, server.RecordsName, func(to *server.Connection) error {
+		c := &connection{to}
 		if there, err := c.hasJournal(); err != nil || !there {
 			return err
 		}
@@ -28,30 +29,12 @@ func (w records) eachJournal(ctx context.Context, do func(*connection) error) (p
 	})
 }
 
-// each calls do for every database. One that does not answer is a problem, and the others are still asked.
-func (w records) each(ctx context.Context, do func(*connection) error) (problems []error) {
-	for _, name := range slices.Sorted(maps.Keys(w.Databases)) {
-		err := func() error {
-			c, err := w.connect(ctx, name, "unwind records")
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			return do(c)
-		}()
-		if err != nil {
-			problems = append(problems, err)
-		}
-	}
-	return problems
-}
-
 // Records lists the rows of unwind.record.
 func (w records) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
 	problems = w.eachJournal(ctx, func(c *connection) error {
-		rows, err := c.Query(c.ctx, "SELECT token, state, entry, owner, since, coalesce(committed, ''), coalesce(until, ''), coalesce(begun, since), coalesce(ended, ''), coalesce(released, ''), holders, bytes FROM unwind.record WHERE NOT forgotten")
+		rows, err := c.Query(c.Ctx, "SELECT token, state, entry, owner, since, coalesce(committed, ''), coalesce(until, ''), coalesce(begun, since), coalesce(ended, ''), coalesce(released, ''), holders, bytes FROM unwind.record WHERE NOT forgotten")
 		if err != nil {
-			return c.explain(err)
+			return c.Explain(err)
 		}
 		var token, state, entry, owner, since, committed, until, begun, ended, gone, holders string
 		var bytes int64
@@ -78,7 +61,7 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 			all = append(all, r)
 			return nil
 		})
-		return c.explain(err)
+		return c.Explain(err)
 	})
 	return all, problems, nil
 }
@@ -90,7 +73,7 @@ func parseTime(text string) time.Time {
 
 // update runs a statement on the row of a token, in whichever database it is.
 func (w records) update(ctx context.Context, sql string, args ...any) error {
-	return errors.Join(w.eachJournal(ctx, func(c *connection) error { return c.run(sql, args...) })...)
+	return errors.Join(w.eachJournal(ctx, func(c *connection) error { return c.Run(sql, args...) })...)
 }
 
 // Commit marks an open token.
@@ -125,7 +108,7 @@ func (w records) EndHold(ctx context.Context, token string, holder activities.Ow
 // amendHolders stores the holders of a record, if change says that it has changed them.
 func (w records) amendHolders(ctx context.Context, token string, change func(*record) bool) error {
 	return errors.Join(w.eachJournal(ctx, func(c *connection) error {
-		return c.inTransaction(func() error {
+		return c.InTransaction(func() error {
 			r, err := c.readRecord(token, true)
 			if err != nil || r == nil || !change(r) {
 				return err
@@ -134,7 +117,7 @@ func (w records) amendHolders(ctx context.Context, token string, change func(*re
 			if err != nil {
 				return err
 			}
-			return errors.Join(c.run("UPDATE unwind.record SET holders = $2 WHERE n = $1", r.N, string(raw)), c.markHeld(token, len(r.Holders) > 0))
+			return errors.Join(c.Run("UPDATE unwind.record SET holders = $2 WHERE n = $1", r.N, string(raw)), c.markHeld(token, len(r.Holders) > 0))
 		})
 	})...)
 }
@@ -154,13 +137,13 @@ func (w records) Abandon(ctx context.Context, token string) error {
 // Forget leaves the fence of a released token, and nothing else.
 func (w records) Forget(ctx context.Context, token string) error {
 	return errors.Join(w.eachJournal(ctx, func(c *connection) error {
-		tag, err := c.Exec(c.ctx, `UPDATE unwind.record SET forgotten = true, entry = '{}', owner = '{}', state = CASE WHEN released IS NULL THEN state ELSE 'released' END
+		tag, err := c.Exec(c.Ctx, `UPDATE unwind.record SET forgotten = true, entry = '{}', owner = '{}', state = CASE WHEN released IS NULL THEN state ELSE 'released' END
 			WHERE token = $1 AND released IS NOT NULL`, token)
 		if err != nil || tag.RowsAffected() > 0 {
-			return c.explain(err)
+			return c.Explain(err)
 		}
 		var needed bool
-		if err := c.scan("SELECT EXISTS (SELECT FROM unwind.record WHERE token = $1)", []any{token}, &needed); err != nil || !needed {
+		if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.record WHERE token = $1)", []any{token}, &needed); err != nil || !needed {
 			return err
 		}
 		return fmt.Errorf("token %s is not released: it is still needed", token)

@@ -40,12 +40,12 @@ func digestContent(n, rows int64, tables, alterations string) activities.Digest 
 	return activities.DigestOf(fmt.Append(nil, n, rows), []byte(tables), []byte(keyText.ReplaceAllString(alterations, "")))
 }
 
-// keyText is the key of a trait in an alteration. It has an id, which an undo of a later step may change (see keepNames).
+// keyText is the key of a trait in an alteration. It has an id, which an undo of a later step may change (see package alteration).
 var keyText = regexp.MustCompile(`"key":"(?:[^"\\]|\\.)*"`)
 
 // digestChanges covers the rows that a record has in unwind.change, in any order. Their versions are passed on by later undos, and no part of it.
 func (c *connection) digestChanges(n int64) (digest string, err error) {
-	return digest, c.scan(`SELECT coalesce(sum(('x' || left(encode(sha256(convert_to(ROW(relid, old_key, new_key, old, new)::text, 'UTF8')), 'hex'), 15))::bit(60)::bigint), 0)::text
+	return digest, c.Scan(`SELECT coalesce(sum(('x' || left(encode(sha256(convert_to(ROW(relid, old_key, new_key, old, new)::text, 'UTF8')), 'hex'), 15))::bit(60)::bigint), 0)::text
 		FROM unwind.change WHERE record = $1`, []any{n}, &digest)
 }
 
@@ -53,27 +53,27 @@ func (c *connection) digestChanges(n int64) (digest string, err error) {
 const isMark = "record = 0 AND relid = 0 AND new_key = $1"
 
 func (c *connection) setMark(token string) error {
-	return c.run("INSERT INTO unwind.change (record, relid, new_key) VALUES (0, 0, $1)", token)
+	return c.Run("INSERT INTO unwind.change (record, relid, new_key) VALUES (0, 0, $1)", token)
 }
 
 func (c *connection) dropMark(token string) error {
-	return c.run("DELETE FROM unwind.change WHERE "+isMark, token)
+	return c.Run("DELETE FROM unwind.change WHERE "+isMark, token)
 }
 
 // settleMark notes in the mark that the step is undone.
 func (c *connection) settleMark(token string) error {
-	return c.run("UPDATE unwind.change SET old_key = 'undone' WHERE "+isMark, token)
+	return c.Run("UPDATE unwind.change SET old_key = 'undone' WHERE "+isMark, token)
 }
 
 // markHeld notes in the mark whether somebody needs the record.
 func (c *connection) markHeld(token string, held bool) error {
-	return c.run("UPDATE unwind.change SET old_key = CASE WHEN $2 THEN 'held' END WHERE "+isMark+" AND old_key IS DISTINCT FROM 'undone'", token, held)
+	return c.Run("UPDATE unwind.change SET old_key = CASE WHEN $2 THEN 'held' END WHERE "+isMark+" AND old_key IS DISTINCT FROM 'undone'", token, held)
 }
 
 // checkUnheld is DamagedRecord for a token that somebody needs according to its mark, and nobody according to its row.
 func (c *connection) checkUnheld(token string) error {
 	var held bool
-	if err := c.scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+" AND old_key = 'held')", []any{token}, &held); err != nil || !held {
+	if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+" AND old_key = 'held')", []any{token}, &held); err != nil || !held {
 		return err
 	}
 	return c.damagedRow(token, "it does not say who needs it")
@@ -82,7 +82,7 @@ func (c *connection) checkUnheld(token string) error {
 // checkUnsettled is DamagedRecord for a token that is undone according to its mark, and not according to its row.
 func (c *connection) checkUnsettled(token string) error {
 	var settled bool
-	if err := c.scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+" AND old_key = 'undone')", []any{token}, &settled); err != nil || !settled {
+	if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+" AND old_key = 'undone')", []any{token}, &settled); err != nil || !settled {
 		return err
 	}
 	return c.damagedRow(token, "the step was undone before")
@@ -91,11 +91,11 @@ func (c *connection) checkUnsettled(token string) error {
 // checkUnmarked is DamagedRecord for a token that has a mark, and whose row is new.
 func (c *connection) checkUnmarked(token string) error {
 	var marked bool
-	if err := c.scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+")", []any{token}, &marked); err != nil || !marked {
+	if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+")", []any{token}, &marked); err != nil || !marked {
 		return err
 	}
 	return activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record is gone, though the step has acted: nothing was touched; "+
-		"bring the row back, or decide what becomes of the step", c.name, token)
+		"bring the row back, or decide what becomes of the step", c.Name, token)
 }
 
 // findContradiction returns what the parts of a record say against each other; empty if nothing. They were written by one transaction: all of

@@ -12,7 +12,7 @@ func (a *execAction) Touches(ctx context.Context, o activities.Outlook) ([]activ
 	if err != nil || o.Awaits("database") {
 		return nil, err
 	}
-	return a.touch(ctx, p.Database, false)
+	return a.Databases.Touch(ctx, p.Database, false)
 }
 
 // Touches names the database in the same way.
@@ -21,26 +21,5 @@ func (a *queryAction) Touches(ctx context.Context, o activities.Outlook) ([]acti
 	if err != nil || o.Awaits("database") {
 		return nil, err
 	}
-	return a.touch(ctx, p.Database, true)
-}
-
-// Touches names the database in the same way: an undo replaces it.
-func (a *checkpointAction) Touches(ctx context.Context, o activities.Outlook) ([]activities.Touch, error) {
-	p, err := activities.DecodeParams[checkpointParams](o.With)
-	if err != nil || o.Awaits("database") {
-		return nil, err
-	}
-	return a.touch(ctx, p.Database, false)
-}
-
-func (w *world) touch(ctx context.Context, database string, reads bool) ([]activities.Touch, error) {
-	if len(w.Databases) < 2 { // its name alone tells it
-		return nil, nil
-	}
-	c, err := w.connect(ctx, database, preflightName)
-	if err != nil {
-		return nil, err
-	}
-	defer c.close()
-	return []activities.Touch{{Name: "postgres:" + c.id, Reads: reads}}, nil
+	return a.Databases.Touch(ctx, p.Database, true)
 }

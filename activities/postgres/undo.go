@@ -11,15 +11,20 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/alteration"
+	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
+	"github.com/seed-62bf7108/unwind/activities/postgres/drift"
+	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
 // Undo puts the rows back in one transaction.
 func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
-	c, err := a.openEntry(ctx, e, undoName)
+	c, err := a.openEntry(ctx, e, server.UndoName)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	defer c.close()
+	defer c.Close()
 	if err := c.checkReplication(); err != nil {
 		return activities.Undone{}, err
 	}
@@ -36,13 +41,13 @@ func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 	reach("fenced")
 	var undone activities.Undone
 	err = c.waiting(e.Token, func() error {
-		return c.inTransaction(func() (err error) {
+		return c.InTransaction(func() (err error) {
 			undone, err = c.undoOnce(e, d)
 			return err
 		})
 	})
-	if drifted, ok := errors.AsType[driftError](err); ok {
-		return drifted.undone(), nil
+	if drifted, ok := errors.AsType[drift.Error](err); ok {
+		return drifted.Undone(), nil
 	}
 	return undone, err
 }
@@ -66,29 +71,12 @@ func (c *connection) checkNotLost(e activities.Entry, isDone bool) error {
 		return err
 	}
 	if there {
-		if err := c.scan("SELECT EXISTS (SELECT FROM unwind.record WHERE token = $1)", []any{e.Token}, &there); err != nil || there {
+		if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.record WHERE token = $1)", []any{e.Token}, &there); err != nil || there {
 			return err // what it says is read behind the fence
 		}
 	}
 	return activities.Errorf(activities.DamagedRecord, "database %s has no record of token %s in unwind.record, though the step has acted (was the database restored from a backup?): "+
-		"nothing was touched; put the record back, or decide what becomes of the step", c.name, e.Token)
-}
-
-// driftError is drift that an undo found.
-type driftError struct{ drift activities.Drift }
-
-func (d driftError) Error() string { return "drift" }
-
-func (d driftError) undone() activities.Undone {
-	first, _, _ := strings.Cut(d.drift.Diff, "\n")
-	return activities.Undone{Outcome: activities.Drifted, Observed: first, Drift: &d.drift}
-}
-
-func newDrift(diff string, digest ...[]byte) driftError {
-	if len(digest) == 0 {
-		digest = [][]byte{[]byte(diff)}
-	}
-	return driftError{activities.Drift{Diff: diff, Digest: activities.DigestOf(digest...)}}
+		"nothing was touched; put the record back, or decide what becomes of the step", c.Name, e.Token)
 }
 
 // undoOnce is one transaction.
@@ -99,7 +87,7 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activi
 	}
 	switch {
 	case r == nil:
-		return activities.Undone{}, activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record is gone since the undo began", c.name, e.Token)
+		return activities.Undone{}, activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record is gone since the undo began", c.Name, e.Token)
 	case r.Forgotten || r.State == released:
 		return activities.Undone{}, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", e.Token)
 	case r.State == undone:
@@ -115,14 +103,14 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activi
 		}
 	} else if d.Done {
 		return activities.Undone{}, activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record says that the step has not acted, though it has; nothing was touched",
-			c.name, e.Token)
+			c.Name, e.Token)
 	}
 	reach("restored")
 	raw, err := json.Marshal(keptOutcome{e.Token, outcome})
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	if err := c.run("UPDATE unwind.record SET state = $2, outcome = $3, ended = $4 WHERE n = $1", r.N, undone, string(raw), timestamp(time.Now())); err != nil {
+	if err := c.Run("UPDATE unwind.record SET state = $2, outcome = $3, ended = $4 WHERE n = $1", r.N, undone, string(raw), timestamp(time.Now())); err != nil {
 		return activities.Undone{}, err
 	}
 	if err := c.settleMark(e.Token); err != nil {
@@ -137,46 +125,46 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 	if err := c.checkComplete(r); err != nil {
 		return activities.Undone{}, err
 	}
-	if r.declaredUndo() != nil {
-		return c.takeBack(r, d)
+	if alteration.DeclaredIn(r.Alterations) != nil {
+		return alteration.TakeBack(c.Connection, r.N, r.Alterations, d)
 	}
 	// Triggers do not run again: what they changed was captured. Constraints that triggers enforce are looked at afterwards.
-	if err := c.run("SET LOCAL session_replication_role = replica"); err != nil {
+	if err := c.Run("SET LOCAL session_replication_role = replica"); err != nil {
 		return activities.Undone{}, err
 	}
 	if problem, err := c.findMisfit(r); err != nil || problem != "" {
 		if err == nil {
-			err = newDrift(problem)
+			err = drift.New(problem)
 		}
 		return activities.Undone{}, err
 	}
 	if d.Force != "" {
 		for _, t := range r.Tables { // what was shown stays as it is until it is overwritten
-			if err := c.run(lockRows(t), r.N, t.OID); err != nil {
+			if err := c.Run(lockRows(t), r.N, t.OID); err != nil {
 				return activities.Undone{}, err
 			}
 		}
 	}
-	drift, err := c.findDrift(r)
+	strayed, err := c.findDrift(r)
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	forced := drift != nil && d.Force == drift.drift.Digest
-	if drift != nil && !forced {
-		return activities.Undone{}, *drift
+	forced := strayed != nil && d.Force == strayed.Drift.Digest
+	if strayed != nil && !forced {
+		return activities.Undone{}, *strayed
 	}
 	if err := c.replaceRows(r, forced); err != nil {
 		return activities.Undone{}, err
 	}
 	observed := fmt.Sprintf("%s of %s as before", activities.CountOf(r.Rows, "row"), activities.CountOf(len(r.Tables), "table"))
 	if r.Alterations != nil {
-		schema, err := c.revertSchema(r)
+		reverted, err := c.revertSchema(r)
 		if err != nil {
 			return activities.Undone{}, err
 		}
-		observed += schema
+		observed += reverted
 	}
-	if err := c.run("SET LOCAL session_replication_role = origin"); err != nil {
+	if err := c.Run("SET LOCAL session_replication_role = origin"); err != nil {
 		return activities.Undone{}, err
 	}
 	if forced {
@@ -211,10 +199,10 @@ func (c *connection) replaceRows(r *record, forced bool) error {
 
 // revertSchema takes the alterations of a step back, and says what the schema is then.
 func (c *connection) revertSchema(r *record) (observed string, err error) {
-	if err := errors.Join(c.revert(r.N, r.Alterations), c.mendCapture()); err != nil {
+	if err := errors.Join(alteration.Revert(c.Connection, r.N, r.Alterations), capture.Mend(c.Connection)); err != nil {
 		return "", err
 	}
-	is, err := c.describe()
+	is, err := schema.Describe(c.Connection)
 	if err == nil && activities.DigestOf([]byte(is)) != r.Alterations[0].Was {
 		return ", and so is the schema where the step changed it; others have changed it elsewhere since", nil
 	}
@@ -223,8 +211,8 @@ func (c *connection) revertSchema(r *record) (observed string, err error) {
 
 // findMisfit returns why nothing of a step can be put back as things are; empty if it can.
 func (c *connection) findMisfit(r *record) (problem string, err error) {
-	if problem, err = c.findAltered(r.Tables); err == nil && problem == "" {
-		problem, err = c.findLost(r.Alterations)
+	if problem, err = capture.FindAltered(c.Connection, r.Tables); err == nil && problem == "" {
+		problem, err = alteration.FindLost(c.Connection, r.Alterations)
 	}
 	return problem, err
 }
@@ -232,18 +220,18 @@ func (c *connection) findMisfit(r *record) (problem string, err error) {
 // checkComplete returns DamagedRecord unless all events are there that the step committed.
 func (c *connection) checkComplete(r *record) error {
 	var events int64
-	if err := c.scan("SELECT count(*) FROM unwind.change WHERE record = $1", []any{r.N}, &events); err != nil {
+	if err := c.Scan("SELECT count(*) FROM unwind.change WHERE record = $1", []any{r.N}, &events); err != nil {
 		return err
 	}
 	if events != r.Rows {
-		return activities.Errorf(activities.DamagedRecord, "database %s: the step changed %s, and unwind.change has %d of them; nothing was touched", c.name, activities.CountOf(r.Rows, "row"), events)
+		return activities.Errorf(activities.DamagedRecord, "database %s: the step changed %s, and unwind.change has %d of them; nothing was touched", c.Name, activities.CountOf(r.Rows, "row"), events)
 	}
 	if r.Seal == nil {
 		return nil
 	}
 	if digest, err := c.digestChanges(r.N); err != nil || digest != r.Seal.Changes {
 		if err == nil {
-			err = activities.Errorf(activities.DamagedRecord, "database %s: the rows of record %d in unwind.change are not those that the step has changed; nothing was touched", c.name, r.N)
+			err = activities.Errorf(activities.DamagedRecord, "database %s: the rows of record %d in unwind.change are not those that the step has changed; nothing was touched", c.Name, r.N)
 		}
 		return err
 	}
@@ -251,28 +239,28 @@ func (c *connection) checkComplete(r *record) error {
 }
 
 // found joins each event of a table with the row that has its new key now, and with the one that has its old key.
-func found(t *table, columns string) string {
+func found(t *capture.Table, columns string) string {
 	return fmt.Sprintf(`SELECT %[3]s FROM
 		(SELECT old_key, new_key, old::%[1]s AS o, new::%[1]s AS n, coalesce(version, xmin) AS version FROM unwind.change WHERE record = $1 AND relid = $2 OFFSET 0) e
 		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown, q.xmin AS version FROM ONLY %[1]s q WHERE e.new_key IS NOT NULL AND %[2]s) l ON true
 		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown FROM ONLY %[1]s q
 			WHERE e.old_key IS NOT NULL AND e.old_key IS DISTINCT FROM e.new_key AND %[4]s
 			AND NOT EXISTS (SELECT FROM unwind.change o WHERE o.record = $1 AND o.relid = $2 AND o.new_key = %[5]s)) b ON true`,
-		t.quoted(), t.on("e.n"), columns, t.on("e.o"), t.key("q"))
+		t.Quoted(), t.On("e.n"), columns, t.On("e.o"), t.KeyOf("q"))
 }
 
 // isDrift is the condition for a row that the step left and that is gone or has another version, or for a deleted key that exists again.
 const isDrift = `(e.new_key IS NOT NULL AND l.version IS DISTINCT FROM e.version OR b.image IS NOT NULL)`
 
-func lockRows(t *table) string {
+func lockRows(t *capture.Table) string {
 	return fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM (SELECT old::%[1]s AS o, new::%[1]s AS n FROM unwind.change WHERE record = $1 AND relid = $2 OFFSET 0) e
-		JOIN ONLY %[1]s q ON %[2]s OR %[3]s FOR UPDATE OF q) s`, t.quoted(), t.on("e.n"), t.on("e.o"))
+		JOIN ONLY %[1]s q ON %[2]s OR %[3]s FOR UPDATE OF q) s`, t.Quoted(), t.On("e.n"), t.On("e.o"))
 }
 
 // findDrift compares every row with what the step left; nil if nothing differs.
-func (c *connection) findDrift(r *record) (*driftError, error) {
-	if a := r.declaredUndo(); a != nil {
-		return c.findStrayed(a.Declared)
+func (c *connection) findDrift(r *record) (*drift.Error, error) {
+	if d := alteration.DeclaredIn(r.Alterations); d != nil {
+		return alteration.FindStrayed(c.Connection, d)
 	}
 	var parts [][]byte
 	var shown []string
@@ -281,7 +269,7 @@ func (c *connection) findDrift(r *record) (*driftError, error) {
 		type row struct {
 			Left, Now, Shown, Key *string
 		}
-		rows, err := collect(c, pgx.RowToStructByPos[row], found(t, `to_jsonb(e.n)::text, coalesce(l.image, b.image), coalesce(l.shown, b.shown), coalesce(e.new_key, e.old_key)`)+
+		rows, err := server.Collect(c.Connection, pgx.RowToStructByPos[row], found(t, `to_jsonb(e.n)::text, coalesce(l.image, b.image), coalesce(l.shown, b.shown), coalesce(e.new_key, e.old_key)`)+
 			" WHERE "+isDrift+` ORDER BY coalesce(e.new_key, e.old_key) COLLATE "C"`, r.N, t.OID)
 		if err != nil {
 			return nil, err
@@ -291,9 +279,9 @@ func (c *connection) findDrift(r *record) (*driftError, error) {
 			if each.Now != nil {
 				state = "now " + *each.Now
 			}
-			parts = append(parts, []byte(t.name()), []byte(*each.Key), []byte(state))
-			if i < shownRows {
-				shown = append(shown, fmt.Sprintf("%s, as the step left it and as it is now:\n%s", t.name(), c.showRow(t, images{each.Left, each.Shown})))
+			parts = append(parts, []byte(t.FullName()), []byte(*each.Key), []byte(state))
+			if i < capture.ShownRows {
+				shown = append(shown, fmt.Sprintf("%s, as the step left it and as it is now:\n%s", t.FullName(), capture.ShowRow(c.Connection, t, capture.Images{Old: each.Left, New: each.Shown})))
 			}
 		}
 		total += len(rows)
@@ -301,7 +289,7 @@ func (c *connection) findDrift(r *record) (*driftError, error) {
 	if total == 0 {
 		return nil, nil //nolint:nilnil // documented
 	}
-	d := newDrift(fmt.Sprintf("since the step, %s changed, or inserted again under a key that it removed\n%s", activities.CountOf(total, "row"), strings.Join(shown, "")), parts...)
+	d := drift.New(fmt.Sprintf("since the step, %s changed, or inserted again under a key that it removed\n%s", activities.CountOf(total, "row"), strings.Join(shown, "")), parts...)
 	return &d, nil
 }
 
@@ -309,17 +297,17 @@ func (c *connection) findDrift(r *record) (*driftError, error) {
 var errMoved = errors.New("a row was changed while the undo ran; it is looked at again")
 
 // removeRows deletes the rows that the step left: only in the version that it left, unless their drift is forced.
-func (c *connection) removeRows(n int64, t *table, forced bool) error {
-	condition := fmt.Sprintf("%s AND q.xmin = e.version", t.on("e.n"))
+func (c *connection) removeRows(n int64, t *capture.Table, forced bool) error {
+	condition := fmt.Sprintf("%s AND q.xmin = e.version", t.On("e.n"))
 	if forced {
-		condition = fmt.Sprintf("(%s OR %s)", t.on("e.n"), t.on("e.o"))
+		condition = fmt.Sprintf("(%s OR %s)", t.On("e.n"), t.On("e.o"))
 	}
 	sql := fmt.Sprintf(`DELETE FROM ONLY %[1]s q USING
 		(SELECT old::%[1]s AS o, new::%[1]s AS n, coalesce(version, xmin) AS version FROM unwind.change WHERE record = $1 AND relid = $2 %[2]s OFFSET 0) e
-		WHERE %[3]s`, t.quoted(), map[bool]string{false: "AND new_key IS NOT NULL"}[forced], condition)
-	tag, err := c.Exec(c.ctx, sql, n, t.OID)
+		WHERE %[3]s`, t.Quoted(), map[bool]string{false: "AND new_key IS NOT NULL"}[forced], condition)
+	tag, err := c.Exec(c.Ctx, sql, n, t.OID)
 	if err != nil {
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	if !forced && tag.RowsAffected() != t.Came+t.Changed {
 		return errMoved
@@ -328,39 +316,39 @@ func (c *connection) removeRows(n int64, t *table, forced bool) error {
 }
 
 // insertRows inserts the rows as they were.
-func (c *connection) insertRows(n int64, t *table) error {
+func (c *connection) insertRows(n int64, t *capture.Table) error {
 	var names, values []string
 	for _, column := range t.Columns {
 		if !column.Generated {
-			names = append(names, quote(column.Name))
-			values = append(values, "(e.o)."+quote(column.Name))
+			names = append(names, server.Quote(column.Name))
+			values = append(values, "(e.o)."+server.Quote(column.Name))
 		}
 	}
-	err := c.run(fmt.Sprintf(`INSERT INTO %[1]s (%[2]s) OVERRIDING SYSTEM VALUE SELECT %[3]s FROM
+	err := c.Run(fmt.Sprintf(`INSERT INTO %[1]s (%[2]s) OVERRIDING SYSTEM VALUE SELECT %[3]s FROM
 		(SELECT old::%[1]s AS o FROM unwind.change WHERE record = $1 AND relid = $2 AND old_key IS NOT NULL OFFSET 0) e`,
-		t.quoted(), strings.Join(names, ", "), strings.Join(values, ", ")), n, t.OID)
+		t.Quoted(), strings.Join(names, ", "), strings.Join(values, ", ")), n, t.OID)
 	if e, ok := errors.AsType[*activities.Error](err); ok && e.Type == activities.ActionDenied {
-		return newDrift(fmt.Sprintf("rows of %s cannot be put back beside what others have changed since: %s", t.name(), e.Message))
+		return drift.New(fmt.Sprintf("rows of %s cannot be put back beside what others have changed since: %s", t.FullName(), e.Message))
 	}
 	return err
 }
 
 // verify compares the rows with what they were.
-func (c *connection) verify(n int64, t *table) error {
+func (c *connection) verify(n int64, t *capture.Table) error {
 	var same int64
-	if err := c.scan(fmt.Sprintf(`SELECT count(*) FROM (SELECT old, old::%[1]s AS o FROM unwind.change WHERE record = $1 AND relid = $2 AND old_key IS NOT NULL OFFSET 0) e
-		JOIN ONLY %[1]s q ON %[2]s WHERE (q.*)::text = e.old`, t.quoted(), t.on("e.o")), []any{n, t.OID}, &same); err != nil {
+	if err := c.Scan(fmt.Sprintf(`SELECT count(*) FROM (SELECT old, old::%[1]s AS o FROM unwind.change WHERE record = $1 AND relid = $2 AND old_key IS NOT NULL OFFSET 0) e
+		JOIN ONLY %[1]s q ON %[2]s WHERE (q.*)::text = e.old`, t.Quoted(), t.On("e.o")), []any{n, t.OID}, &same); err != nil {
 		return err
 	}
 	if want := t.Went + t.Changed; same != want {
-		return newDrift(fmt.Sprintf("%d of %s of %s would not be as before (a generated column, or a type, is computed in another way now); nothing was touched", want-same, activities.CountOf(want, "row"), t.name()))
+		return drift.New(fmt.Sprintf("%d of %s of %s would not be as before (a generated column, or a type, is computed in another way now); nothing was touched", want-same, activities.CountOf(want, "row"), t.FullName()))
 	}
 	return nil
 }
 
 // passOn stores the version that a row has now in the records of earlier steps, if the row is again as such a step left it.
-func (c *connection) passOn(n int64, t *table) error {
-	return c.run(`UPDATE unwind.change c SET version = pg_current_xact_id()::xid FROM unwind.record r, unwind.change e
+func (c *connection) passOn(n int64, t *capture.Table) error {
+	return c.Run(`UPDATE unwind.change c SET version = pg_current_xact_id()::xid FROM unwind.record r, unwind.change e
 		WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2
 		AND e.record = $1 AND e.relid = $2 AND c.new_key = e.old_key AND c.new = e.old`, n, t.OID)
 }

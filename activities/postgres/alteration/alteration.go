@@ -1,0 +1,80 @@
+package alteration
+
+import (
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+)
+
+// Alteration is what one statement did to the schema, or a TRUNCATE to tables, with all that takes it back.
+type Alteration struct {
+	// Does says it in a line.
+	Does string `json:"does"`
+	// Undo are the statements that take it back, in order.
+	Undo []string `json:"undo,omitempty"`
+	// Made are the tables and columns that it made: what others put into them since is drift.
+	Made []made `json:"made,omitempty"`
+	// Emptied are the tables that it truncated.
+	Emptied []emptied `json:"emptied,omitempty"`
+	// Held are things that stand in a schema of ours until the record is released: tables with the rows that went, and others.
+	Held []held `json:"held,omitempty"`
+	// Left are the traits that it changed, as it left them: another one is drift.
+	Left []left `json:"left,omitempty"`
+	// Names are those of things that it dropped: an undo that makes them anew gives them other ids.
+	Names []name `json:"names,omitempty"`
+	// Was is the digest of the schema's description before the statement.
+	Was activities.Digest `json:"was"`
+
+	// Dropped are columns that it dropped.
+	Dropped *dropped `json:"dropped,omitempty"`
+	// Declared is the undo that the step declares: it takes back all that the step did.
+	Declared *Declared `json:"declared,omitempty"`
+
+	// Rows are digests of what is held, where a plan is made or an approval is compared.
+	Rows []string `json:"-"`
+
+	back []place // of Dropped: the columns from the first one on
+}
+
+// made is a table or a column that a statement made.
+type made struct {
+	OID    uint32 `json:"oid"`
+	Table  string `json:"table"` // quoted
+	Column string `json:"column,omitempty"`
+	Type   string `json:"type,omitempty"`
+	// Content is a column's value in rows that nobody has changed, as text, or the digest of what the step left in a table.
+	Content *string `json:"content"`
+}
+
+// held is a thing in a schema of ours.
+type held struct {
+	Kind string `json:"kind,omitempty"` // empty: a table
+	Name string `json:"name"`           // quoted
+	Of   string `json:"of"`             // as people know it
+	// OID is the id that it keeps when it moves; 0 in records of before that was noted.
+	OID uint32 `json:"oid,omitempty"`
+
+	schema, table string // the same, not quoted
+}
+
+// hasRows reports whether it is a table.
+func (h held) hasRows() bool { return h.Kind == "" }
+
+// Fingerprint reads the rows of an alteration that an approval of it covers.
+func (a *Alteration) Fingerprint(c *server.Connection) error {
+	a.Rows = nil
+	if a.Declared != nil {
+		a.Rows = a.Declared.fingerprint()
+	}
+	for _, h := range a.Held {
+		if !h.hasRows() {
+			continue
+		}
+		content, err := schema.DigestRows(c, h.Name)
+		if err != nil {
+			return err
+		}
+		a.Rows = append(a.Rows, content)
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package alteration
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
+	"github.com/seed-62bf7108/unwind/activities/postgres/drift"
+	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+)
+
+// FindLost returns what others did to that which a step made or moved away; empty if nothing.
+func FindLost(c *server.Connection, all []*Alteration) (problem string, err error) {
+	for _, a := range all {
+		if a.Dropped != nil && a.Dropped.Sealed {
+			if problem, err := findReshaped(c, a.Dropped); err != nil || problem != "" {
+				return problem, err
+			}
+		}
+		for _, h := range a.Held {
+			var oid uint32 // 0: it is gone
+			if err := c.Scan("SELECT coalesce(CASE WHEN $2 IN ('TYPE', 'DOMAIN') THEN to_regtype($1)::oid ELSE to_regclass($1)::oid END, 0::oid)", []any{h.Name, h.Kind}, &oid); err != nil {
+				return "", err
+			}
+			if oid == 0 || h.OID != 0 && h.OID != oid {
+				return "", activities.Errorf(activities.DamagedRecord, "database %s: %s, which holds %s for the undo, is gone, or another thing has its name; nothing was touched", c.Name, h.Name, h.Of)
+			}
+		}
+		for _, m := range a.Made {
+			if m.Column != "" {
+				continue
+			}
+			content, there, err := schema.Content(c, m.OID, m.Table)
+			switch {
+			case err != nil:
+				return "", err
+			case !there:
+				return fmt.Sprintf("table %s, which the step made, is gone, or has another name", m.Table), nil
+			case m.Content == nil || content != *m.Content:
+				return fmt.Sprintf("table %s, which the step made, has other rows than it left (%s now); they would be lost", m.Table, content), nil
+			}
+		}
+	}
+	return findChanged(c, all, true)
+}
+
+// Revert takes the alterations of a step back, the last one first.
+func Revert(c *server.Connection, n int64, all []*Alteration) error {
+	for _, a := range slices.Backward(all) {
+		if err := revertOne(c, n, all, a); err != nil {
+			return err
+		}
+	}
+	return DropHeld(c, n)
+}
+
+// revertOne takes one of them back.
+func revertOne(c *server.Connection, n int64, all []*Alteration, a *Alteration) error {
+	if err := checkUnfilled(c, a); err != nil {
+		return err
+	}
+	if problem, err := findObstacle(c, a); err != nil || problem != "" {
+		if err == nil {
+			err = drift.New(problem)
+		}
+		return err
+	}
+	if err := keepNames(c, n, all, a); err != nil {
+		return err
+	}
+	// Earlier steps know their rows by version, and what was undone since has written those anew.
+	anew := map[uint32]string{}
+	for _, m := range a.Made {
+		if m.Column != "" {
+			anew[m.OID] = m.Table
+		}
+	}
+	if a.Dropped != nil {
+		anew[a.Dropped.Table.OID] = a.Dropped.Table.Quoted()
+	}
+	for oid, name := range anew {
+		if err := c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, %s q
+			WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2 AND c.new = (q.*)::text`, name), n, oid); err != nil {
+			return err
+		}
+	}
+	for _, e := range a.Emptied {
+		if err := refill(c, n, e); err != nil {
+			return err
+		}
+	}
+	for _, e := range a.Emptied {
+		if err := checkRefilled(c, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runUndo runs the statements that take an alteration back.
+func runUndo(c *server.Connection, n int64, a *Alteration) error {
+	undo := func() error {
+		for _, sql := range a.Undo {
+			err := c.Run(sql)
+			if e, ok := errors.AsType[*activities.Error](err); ok {
+				return drift.New(fmt.Sprintf("what the step did (%s) cannot be taken back beside what others have done since: %s", a.Does, e.Message))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	switch {
+	case a.Declared != nil:
+		return runDeclared(c, n, a.Declared)
+	case a.Dropped != nil:
+		return watch(c, a.Dropped, undo)
+	case len(a.Made) > 0:
+		return guardOthers(c, a, undo)
+	}
+	return undo()
+}
+
+// guardOthers reports what would go with a table or a column that a statement made, and which that statement did not make.
+func guardOthers(c *server.Connection, a *Alteration, undo func() error) error {
+	before, err := schema.Traits(c)
+	if err != nil {
+		return err
+	}
+	if err := undo(); err != nil {
+		return err
+	}
+	after, err := schema.Traits(c)
+	if err != nil {
+		return err
+	}
+	own := map[string]bool{}
+	for _, l := range a.Left {
+		own[l.Key] = true
+	}
+	for _, gone := range schema.Compare(before, after).Gone {
+		if gone.IsBuilt() && !own[gone.Key] {
+			return drift.New(fmt.Sprintf("%s was made since the step by somebody else; it would be lost", gone.What))
+		}
+	}
+	return nil
+}
+
+// findObstacle returns what others did to that which one alteration changed, when all later ones are taken back; empty if nothing.
+func findObstacle(c *server.Connection, a *Alteration) (problem string, err error) {
+	if a.Dropped != nil {
+		problem, err = findHindrance(c, a.Dropped)
+	}
+	if err != nil || problem != "" {
+		return problem, err
+	}
+	return findChanged(c, []*Alteration{a}, false)
+}
+
+// checkUnfilled looks for values that others have put into a column that the step added.
+func checkUnfilled(c *server.Connection, a *Alteration) error {
+	for _, m := range a.Made {
+		if m.Column == "" {
+			continue
+		}
+		var filled int64
+		if err := c.Scan(fmt.Sprintf("SELECT count(*) FROM %s q WHERE q.%s IS DISTINCT FROM $1::text::%s", m.Table, m.Column, m.Type), []any{m.Content}, &filled); err != nil {
+			if e, ok := errors.AsType[*activities.Error](err); ok {
+				return drift.New(fmt.Sprintf("column %s of %s, which the step added, is not as it left it: %s", m.Column, m.Table, e.Message))
+			}
+			return err
+		}
+		if filled > 0 {
+			return drift.New(fmt.Sprintf("%s of %s with a value in the column %s, which the step added; it would be lost", activities.CountOf(filled, "row"), m.Table, m.Column))
+		}
+	}
+	return nil
+}
+
+// checkRefilled looks for rows that were put back without the row that they refer to.
+func checkRefilled(c *server.Connection, e emptied) error {
+	all, err := capture.References(c, &e.Table)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if r.Touches != "child" {
+			continue
+		}
+		broken, err := server.Collect(c, pgx.RowTo[string], fmt.Sprintf("SELECT to_jsonb(q.*)::text FROM %s q WHERE %s AND NOT EXISTS (SELECT FROM %s p WHERE %s) LIMIT %d",
+			e.Copy, capture.AllSet("q", r.From), r.Parent, capture.SameColumns("p", r.To, "q", r.From), capture.ShownRows))
+		if err != nil {
+			return err
+		}
+		if len(broken) > 0 {
+			return drift.New(fmt.Sprintf("the foreign key %s would not hold: these rows of %s would refer to rows of %s that are gone\n%s", r.Name, r.Child, r.Parent, strings.Join(broken, "\n")))
+		}
+	}
+	return nil
+}
+
+// DropHeld drops what a record holds in schemas of ours: never anything that others have made elsewhere and that depends on it.
+func DropHeld(c *server.Connection, n int64) error {
+	schemas, err := server.Collect(c, pgx.RowTo[string], "SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname ~ $1", fmt.Sprintf("^unwind_%d_[0-9]+$", n))
+	if err != nil || len(schemas) == 0 {
+		return err
+	}
+	before, err := schema.Objects(c)
+	if err != nil {
+		return err
+	}
+	if err := c.Run("DROP SCHEMA " + strings.Join(schemas, ", ") + " CASCADE"); err != nil {
+		return err
+	}
+	after, err := schema.Objects(c)
+	if err != nil {
+		return err
+	}
+	for _, o := range schema.Lacking(before, after) {
+		if !slices.ContainsFunc(schemas, o.IsIn) {
+			return activities.Errorf(activities.Refused, "database %s: the %s %s depends on what is kept in %s for an undo, which is no longer needed; nothing was dropped; drop it first, or let it use something else",
+				c.Name, cmp.Or(strings.ToLower(o.Kind), "object"), o.Name, strings.Join(schemas, ", "))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package capture
+
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+)
+
+// CheckSettled refuses where a statement changed settings that the undo relies on, or tables of other servers. Record is what unwind.record has to be.
+func CheckSettled(c *server.Connection, record string) error {
+	var settled bool
+	if err := c.Scan(`SELECT coalesce(current_setting('unwind.record', true), '') = $1 AND current_setting('session_replication_role') = 'origin'
+		AND current_setting('datestyle') LIKE 'ISO%' AND current_setting('intervalstyle') = 'postgres' AND current_setting('track_counts')::bool`,
+		[]any{record}, &settled); err != nil {
+		return err
+	}
+	if !settled {
+		return activities.Errorf(activities.Refused, "a statement changed settings of the connection that the undo relies on (unwind.record, session_replication_role, datestyle, intervalstyle, track_counts); nothing was changed")
+	}
+	// A table of another server has no counts, but a lock.
+	locked, err := server.Collect(c, pgx.RowTo[string], `SELECT DISTINCT l.relation::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+		WHERE l.pid = pg_backend_pid() AND c.relkind = 'f' AND l.mode = 'RowExclusiveLock'`)
+	if err == nil && len(locked) > 0 {
+		err = activities.Errorf(activities.Refused, "%s: it is a foreign table; its server would not undo the change with ours", strings.Join(locked, ", "))
+	}
+	return err
+}

@@ -1,0 +1,154 @@
+package capture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+)
+
+// Table is a table whose rows a step has changed, as it was then.
+type Table struct {
+	OID     uint32   `json:"oid"`
+	Schema  string   `json:"schema"`
+	Name    string   `json:"name"`
+	Columns []Column `json:"columns"`
+	// Key are the columns that name a row: those of the primary key, or of a unique index without NULL.
+	Key []string `json:"key"`
+	// The rows that came, went and changed.
+	Came    int64 `json:"came"`
+	Went    int64 `json:"went"`
+	Changed int64 `json:"changed"`
+	// Total is about how many rows it had.
+	Total int64 `json:"total"`
+	// Digest covers the rows as they were, where a plan is made or an approval is compared.
+	Digest activities.Digest `json:"-"`
+}
+
+// Column is a column of a table.
+type Column struct {
+	Name      string `json:"name"`
+	Type      string `json:"type"`
+	Generated bool   `json:"generated,omitempty"`
+}
+
+// FullName is the name with the schema, as people know it.
+func (t *Table) FullName() string { return t.Schema + "." + t.Name }
+
+// Quoted is the same as SQL takes it.
+func (t *Table) Quoted() string { return server.Quote(t.Schema, t.Name) }
+
+// On is the condition that the row q is the one with the key of a row v.
+func (t *Table) On(v string) string { return SameColumns("q", t.Key, v, t.Key) }
+
+// SameColumns compares columns of a row r with those of v.
+func SameColumns(r string, rc []string, v string, vc []string) string {
+	conditions := make([]string, len(rc))
+	for i := range rc {
+		conditions[i] = fmt.Sprintf("%s.%s = (%s).%s", r, server.Quote(rc[i]), v, server.Quote(vc[i]))
+	}
+	return strings.Join(conditions, " AND ")
+}
+
+// KeyOf is the key of a row as text.
+func (t *Table) KeyOf(r string) string {
+	columns := make([]string, len(t.Key))
+	for i, k := range t.Key {
+		columns[i] = r + "." + server.Quote(k)
+	}
+	return "ROW(" + strings.Join(columns, ", ") + ")::pg_catalog.text"
+}
+
+// Relation is a table as the server describes it now.
+type Relation struct {
+	Table
+
+	Kind        string // of pg_class
+	Persistence string
+	Security    bool // row security applies to us
+	Captured    bool // the trigger is there, and as we would make it
+	Exclusion   bool // it has a deferrable exclusion constraint
+}
+
+const describe = `SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, row_security_active(c.oid), greatest(c.reltuples, 0)::bigint,
+	coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}'),
+	coalesce((SELECT array_agg(format_type(a.atttypid, a.atttypmod) ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}'),
+	coalesce((SELECT array_agg(a.attgenerated <> '' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}'),
+	coalesce((SELECT array_agg(a.attname::text ORDER BY k.place) FROM (
+		SELECT i.indrelid, i.indkey::int2[] AS columns FROM pg_index i
+		WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
+		AND NOT EXISTS (SELECT FROM unnest(i.indkey::int2[]) k JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k WHERE NOT a.attnotnull)
+		ORDER BY i.indisprimary DESC, i.indnatts, i.indexrelid LIMIT 1) i
+		CROSS JOIN unnest(i.columns) WITH ORDINALITY k(number, place)
+		JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number), '{}'),
+	coalesce((SELECT p.prosrc FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgrelid = c.oid AND t.tgname = '!unwind' AND t.tgenabled <> 'D'), ''),
+	EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = c.oid AND x.contype = 'x' AND x.condeferrable)
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY($1::oid[]) ORDER BY n.nspname, c.relname`
+
+// Describe describes the relations with these ids.
+func Describe(c *server.Connection, ids []uint32) ([]*Relation, error) {
+	return server.Collect(c, func(row pgx.CollectableRow) (*Relation, error) {
+		var r Relation
+		var names, types []string
+		var generated []bool
+		var source string
+		if err := row.Scan(&r.OID, &r.Schema, &r.Name, &r.Kind, &r.Persistence, &r.Security, &r.Total, &names, &types, &generated, &r.Key, &source, &r.Exclusion); err != nil {
+			return nil, err
+		}
+		for i := range names {
+			r.Columns = append(r.Columns, Column{names[i], types[i], generated[i]})
+		}
+		r.Captured = source == r.capture()
+		return &r, nil
+	}, describe, ids)
+}
+
+// Find describes a table of this database with rows of its own; nil if there is none with this name, which is quoted.
+func Find(c *server.Connection, name string) (*Relation, error) {
+	ids, err := server.Collect(c, pgx.RowTo[uint32], "SELECT oid FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'r' AND oid >= $2", name, server.FirstNormalObject)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	all, err := Describe(c, ids)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// FindAltered compares tables with what they are now: nothing is put back into a table of another shape.
+func FindAltered(c *server.Connection, tables []*Table) (problem string, err error) {
+	for _, t := range tables {
+		var id *uint32
+		if err := c.Scan("SELECT to_regclass($1)::oid", []any{t.Quoted()}, &id); err != nil {
+			return "", err
+		}
+		if id == nil {
+			return fmt.Sprintf("table %s is gone", t.FullName()), nil
+		}
+		now, err := Describe(c, []uint32{*id})
+		if err != nil {
+			return "", err
+		}
+		if !slices.Equal(now[0].Columns, t.Columns) {
+			return fmt.Sprintf("table %s was altered\n- %s\n+ %s", t.FullName(), ListColumns(t.Columns), ListColumns(now[0].Columns)), nil
+		}
+		if now[0].Security {
+			return fmt.Sprintf("row security now applies to the worker's role on table %s", t.FullName()), nil
+		}
+	}
+	return "", nil
+}
+
+// ListColumns says which columns a table has.
+func ListColumns(columns []Column) string {
+	all := make([]string, len(columns))
+	for i, c := range columns {
+		all[i] = c.Name + " " + c.Type
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,191 @@
+package checkpoint
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"math/big"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+)
+
+// manifest is what a database contains, by what people call it: "table data public.account". The schemas of Unwind are left out. Two databases
+// with equal manifests have the same content, in whatever order their rows lie, and wherever their sequences stand.
+type manifest map[string]item
+
+// item is an object of a database, or the rows of a table.
+type item struct {
+	Digest string
+	Rows   int64 // -1: it has none
+}
+
+// digest is equal for equal manifests.
+func (m manifest) digest() activities.Digest {
+	var parts [][]byte
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, []byte(name), []byte(m[name].Digest))
+	}
+	return activities.DigestOf(parts...)
+}
+
+// schema is the manifest without rows.
+func (m manifest) schema() manifest {
+	only := maps.Clone(m)
+	maps.DeleteFunc(only, func(_ string, i item) bool { return i.Rows >= 0 })
+	return only
+}
+
+// diffLines bounds what a person is shown.
+const diffLines = 100
+
+// diff says what is another one in now.
+func (m manifest) diff(now manifest) string {
+	var lines []string
+	names := maps.Clone(m)
+	maps.Copy(names, now)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		was, had := m[name]
+		is, has := now[name]
+		switch {
+		case had && has && was.Digest == is.Digest:
+		case !has && was.Rows >= 0:
+			lines = append(lines, fmt.Sprintf("- %s: %s", name, activities.CountOf(was.Rows, "row")))
+		case !has:
+			lines = append(lines, "- "+name)
+		case !had && is.Rows >= 0:
+			lines = append(lines, fmt.Sprintf("+ %s: %s", name, activities.CountOf(is.Rows, "row")))
+		case !had:
+			lines = append(lines, "+ "+name)
+		case was.Rows >= 0:
+			lines = append(lines, fmt.Sprintf("~ %s: %s then, %d now, with other values", name, activities.CountOf(was.Rows, "row"), is.Rows))
+		default:
+			lines = append(lines, "~ "+name+": defined in another way")
+		}
+	}
+	if more := len(lines) - diffLines; more > 0 {
+		lines = append(lines[:diffLines], fmt.Sprintf("... and %d more", more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+var (
+	header = regexp.MustCompile(`^-- (Data for )?Name: (.*); Type: ([^;]*); Schema: (.*); Owner: (.*)$`)
+	// ambient are the lines of a script that belong to no object: they depend on the program, on the order of objects, and on chance.
+	ambient = regexp.MustCompile(`^(--|-- PostgreSQL database dump complete|\\(connect|restrict|unrestrict) .*|SELECT pg_catalog\.set_config\('search_path', '', false\);|` +
+		`SET (default_tablespace|default_table_access_method|statement_timeout|lock_timeout|idle_in_transaction_session_timeout|transaction_timeout|client_encoding|` +
+		`standard_conforming_strings|check_function_bodies|xmloption|client_min_messages|row_security) = .*;)$`)
+	ourSchema = regexp.MustCompile(`^unwind(_.*)?$`)
+)
+
+// readManifest reads the script that pg_dump or pg_restore --create writes of the database with this name, as quoted there.
+func readManifest(script io.Reader, database string) (manifest, error) {
+	m := manifest{}
+	in := bufio.NewReader(script)
+	r := manifestReader{into: m, database: database}
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			r.take(bytes.TrimSuffix(line, []byte("\n")))
+		}
+		if errors.Is(err, io.EOF) {
+			r.end()
+			return m, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// manifestReader reads a script line by line.
+type manifestReader struct {
+	into     manifest
+	database string
+
+	name   string // of the object that the lines belong to; empty: none that counts
+	text   hash.Hash
+	blank  int  // empty lines that nothing has followed yet
+	isData bool // the object is the rows of a table
+	inRows bool
+	rows   int64
+	sum    *big.Int // of the digests of the rows: their order does not matter
+}
+
+func (r *manifestReader) take(line []byte) {
+	if r.inRows {
+		if string(line) == `\.` {
+			r.inRows = false
+			return
+		}
+		digest := sha256.Sum256(line)
+		r.sum.Add(r.sum, new(big.Int).SetBytes(digest[:]))
+		r.rows++
+		return
+	}
+	if found := header.FindStringSubmatch(string(line)); found != nil {
+		r.end()
+		r.begin(found[2], found[3], found[4], found[5])
+		return
+	}
+	switch {
+	case r.name == "" || ambient.Match(line):
+		return
+	case len(line) == 0:
+		r.blank++
+		return
+	}
+	text := string(line)
+	if strings.HasSuffix(r.name, " of the database") {
+		text = strings.ReplaceAll(text, "DATABASE "+r.database+" ", "DATABASE ")
+	}
+	fmt.Fprintf(r.text, "%s%s\n", strings.Repeat("\n", r.blank), text)
+	r.blank = 0
+	r.inRows = r.isData && strings.HasPrefix(text, "COPY ") && strings.HasSuffix(text, " FROM stdin;")
+}
+
+func (r *manifestReader) begin(name, kind, schema, owner string) {
+	r.name, r.text, r.blank, r.rows, r.sum = "", sha256.New(), 0, 0, new(big.Int)
+	r.isData = kind == "TABLE DATA"
+	isOurs := ourSchema.MatchString(schema) || kind == "SCHEMA" && ourSchema.MatchString(name) ||
+		schema == "-" && strings.HasPrefix(name, "SCHEMA ") && ourSchema.MatchString(strings.TrimPrefix(name, "SCHEMA "))
+	if isOurs || kind == "SEQUENCE SET" || kind == "TRIGGER" && strings.HasSuffix(name, " "+server.TriggerName) {
+		return
+	}
+	switch {
+	case strings.HasPrefix(kind, "DATABASE"), schema == "-" && strings.HasPrefix(name, "DATABASE "):
+		r.name = strings.ToLower(kind) + " of the database"
+	case schema == "-":
+		r.name = strings.ToLower(kind) + " " + name
+	default:
+		r.name = strings.ToLower(kind) + " " + schema + "." + name
+	}
+	fmt.Fprintln(r.text, owner)
+}
+
+func (r *manifestReader) end() {
+	if r.name == "" {
+		return
+	}
+	one := item{Rows: -1}
+	if r.isData {
+		one.Rows = r.rows
+		fmt.Fprintln(r.text, r.rows, r.sum)
+	}
+	one.Digest = hex.EncodeToString(r.text.Sum(nil))
+	if other, twice := r.into[r.name]; twice { // an object in several parts
+		one.Digest = string(activities.DigestOf([]byte(other.Digest), []byte(one.Digest)))
+		one.Rows = max(one.Rows, other.Rows)
+	}
+	r.into[r.name] = one
+	r.name = ""
+}

@@ -1,0 +1,112 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+)
+
+// Observe compares what the database contains with the checkpoint.
+func (a *Action) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
+	token, err := a.token(e)
+	if err != nil {
+		return activities.Observation{}, err
+	}
+	c, err := a.openWhole(ctx, e, server.LookName)
+	if err != nil {
+		return activities.Observation{}, err
+	}
+	defer c.Close()
+	taken, found, err := readTaken(token)
+	if err != nil {
+		return activities.Observation{}, err
+	}
+	fate, err := token.Fate()
+	switch {
+	case err != nil:
+		return activities.Observation{}, err
+	case !found && fate == journal.Undecided:
+		return activities.Observation{State: activities.AsBefore, Detail: "no checkpoint was taken"}, nil
+	case !found:
+		return activities.Observation{State: activities.Unseen, Detail: "what the checkpoint contained is no longer known"}, nil
+	}
+	r, err := a.newRestoring(c, e, token, taken)
+	if err != nil {
+		return activities.Observation{}, err
+	}
+	now, err := r.look()
+	if err != nil {
+		return activities.Observation{}, err
+	}
+	if now.digest() == taken.Content {
+		state := activities.AsLeft
+		if fate == journal.Undoing {
+			state = activities.AsBefore
+		}
+		return activities.Observation{State: state, Detail: "the database is as at the checkpoint"}, nil
+	}
+	if r.params.Exclusive && fate == journal.Undecided {
+		return activities.Observation{State: activities.AsLeft, Detail: "the database has changed since the checkpoint, which an undo takes back: only the task writes to it"}, nil
+	}
+	was, err := r.readDump()
+	if err != nil {
+		return activities.Observation{}, err
+	}
+	strayed := driftSince(was, now)
+	return activities.Observation{State: activities.Elsewise, Detail: strayed.Undone().Observed, Drift: &strayed.Drift}, nil
+}
+
+// Release removes the dump, and the database that was replaced.
+func (a *Action) Release(ctx context.Context, e activities.Entry) error {
+	token, err := a.token(e)
+	if err != nil {
+		return err
+	}
+	c, err := a.openWhole(ctx, e, server.LookName)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := token.DecideReleasing(); err != nil {
+		return err
+	}
+	m, err := a.Databases.ConnectTo(ctx, c.Name, server.LookName+" "+e.Token, maintenance)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if err := errors.Join(m.EndForward(e.Token), dropFresh(m, e.Token), dropDatabase(m, keptPrefix+e.Token), removeDumps(token)); err != nil {
+		return err
+	}
+	for _, name := range []string{journal.Record, journal.Applied, takenDoc} {
+		if err := token.Drop(name); err != nil {
+			return err
+		}
+	}
+	return token.MarkReleased()
+}
+
+// Preflight finds a server that cannot be used, programs that are missing or too old, and rights that an undo would lack.
+func (a *Action) Preflight(ctx context.Context, o activities.Outlook) error {
+	p, err := activities.DecodeParams[params](o.With)
+	problems := []error{err, activities.CheckPrograms(ctx, o.Checks)}
+	if err != nil || o.Awaits("database") {
+		return errors.Join(problems...)
+	}
+	return errors.Join(append(problems, a.Databases.With(ctx, p.Database, server.PreflightName, func(c *server.Connection) error {
+		_, err := a.checkPossible(c)
+		return err
+	}))...)
+}
+
+// Touches names the database in the same way: an undo replaces it.
+func (a *Action) Touches(ctx context.Context, o activities.Outlook) ([]activities.Touch, error) {
+	p, err := activities.DecodeParams[params](o.With)
+	if err != nil || o.Awaits("database") {
+		return nil, err
+	}
+	return a.Databases.Touch(ctx, p.Database, false)
+}

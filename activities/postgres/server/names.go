@@ -1,0 +1,21 @@
+package server
+
+// The names of our sessions on a server. In a call for a step, its token follows: a fence ends those of the forward.
+const (
+	ForwardName   = "unwind apply"
+	PlanName      = "unwind plan"
+	UndoName      = "unwind undo"
+	LookName      = "unwind look"
+	PreflightName = "unwind preflight"
+	PrepareName   = "unwind prepare"
+	RecordsName   = "unwind records"
+	JournalName   = "unwind"
+)
+
+// EndForward ends the sessions of the forward of a token, wherever they are, with those of the programs that it runs.
+func (c *Connection) EndForward(token string) error {
+	return c.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", ForwardName+" "+token)
+}
+
+// TriggerName is that of our trigger on tables. It sorts before the names of other triggers, which fire in the order of their names.
+const TriggerName = "!unwind"
