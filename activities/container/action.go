@@ -40,7 +40,7 @@ func (x *execAction) Spec() activities.Spec {
 			"stdout":    "what the command wrote to standard output, at most its first 8 KiB",
 			"stderr":    "what it wrote to standard error, at most its first 2 KiB",
 			"exit_code": "its exit status: 0, for any other fails the step",
-			"changed":   "whether anything in the container's filesystem is another than before",
+			"changed":   "whether anything in the container's filesystem differs from before",
 			"paths":     "what differs in the container's filesystem, a line for each of up to 20 paths: + is new, - is gone, ~ is changed",
 			"log":       "where on the worker's host all of its output is kept until the step's record is dropped",
 			"kept_by":   "how the container as it was before the command is kept: layers, or docker commit; none where the command only read",

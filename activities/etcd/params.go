@@ -65,7 +65,7 @@ var txnSpec = activities.Spec{
 	Keys: []activities.Key{{Prefix: keyPrefix, Param: "database"}}, Risk: activities.Medium, Preflights: true,
 	Strategy: activities.Transaction,
 	Undo: "Gives every key its value and its lease back, in one transaction; a key whose lease has ended since does not come back. " +
-		"Revisions and versions go on counting, and who watches a key sees the undo as another change.",
+		"Revisions and versions go on counting, and whoever watches a key sees the undo as another change.",
 }
 
 const keyPrefix = "etcd:"

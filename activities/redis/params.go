@@ -31,7 +31,7 @@ var execSpec = activities.Spec{
 	Keys: []activities.Key{{Prefix: keyPrefix, Param: "database"}}, Risk: activities.Medium, Preflights: true,
 	Strategy: activities.Transaction,
 	Undo: "Puts every key back as it was, with the time at which it expires, in one atomic unit; a key that would have expired since does not come back. " +
-		"Who waits for a key or listens to changes of keys is not told that they are undone.",
+		"Clients that wait for a key or listen to changes of keys are not told that they are undone.",
 }
 
 const keyPrefix = "redis:"

@@ -172,7 +172,7 @@ type priceParams struct {
 	Product    string            `json:"product" jsonschema:"the product's id"`
 	Currency   string            `json:"currency" jsonschema:"three letters: eur, usd"`
 	UnitAmount int64             `json:"unit_amount" jsonschema:"in the smallest unit of the currency; 0 is free"`
-	Interval   string            `json:"interval,omitempty" jsonschema:"day, week, month or year for a recurring price"`
+	Interval   string            `json:"interval,omitempty" jsonschema:"one of day, week, month and year, for a recurring price"`
 	Every      int64             `json:"interval_count,omitempty" jsonschema:"how many intervals there are between two invoices; 1 by default"`
 	Nickname   string            `json:"nickname,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
@@ -201,8 +201,8 @@ type couponParams struct {
 	PercentOff float64           `json:"percent_off,omitempty" jsonschema:"this or amount_off"`
 	AmountOff  int64             `json:"amount_off,omitempty" jsonschema:"this, with currency, or percent_off"`
 	Currency   string            `json:"currency,omitempty"`
-	Duration   string            `json:"duration,omitempty" jsonschema:"once, repeating or forever; once by default"`
-	Months     int64             `json:"duration_in_months,omitempty" jsonschema:"for repeating"`
+	Duration   string            `json:"duration,omitempty" jsonschema:"one of once, repeating and forever; by default once"`
+	Months     int64             `json:"duration_in_months,omitempty" jsonschema:"with duration repeating: how many months it lasts"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
 }
 
@@ -309,7 +309,7 @@ func captureRequest(p captureParams, _ string) (request, error) {
 
 type cancelParams struct {
 	Intent string `json:"payment_intent" jsonschema:"the payment intent's id"`
-	Reason string `json:"reason,omitempty" jsonschema:"duplicate, fraudulent, requested_by_customer or abandoned"`
+	Reason string `json:"reason,omitempty" jsonschema:"one of duplicate, fraudulent, requested_by_customer and abandoned"`
 }
 
 func cancelRequest(p cancelParams, _ string) (request, error) {
@@ -324,7 +324,7 @@ func verbRequest(intent, verb string, params stripe.ParamsContainer) (request, e
 type refundParams struct {
 	Intent   string            `json:"payment_intent" jsonschema:"the id of the payment intent to refund"`
 	Amount   int64             `json:"amount,omitempty" jsonschema:"in the smallest unit of the currency; by default all that is left"`
-	Reason   string            `json:"reason,omitempty" jsonschema:"duplicate, fraudulent or requested_by_customer"`
+	Reason   string            `json:"reason,omitempty" jsonschema:"one of duplicate, fraudulent and requested_by_customer"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 

@@ -35,7 +35,7 @@
 //	    with: {email: ada@example.com}
 //	    retry: {attempts: 5, backoff: 2s, max: 1m}
 //	    timeout: 30s                    # of one attempt
-//	    again: true                     # in a session: although a step that is done is for the same
+//	    again: true                     # in a session: although a step that is done has the same purpose
 //	    undo: {within: 3h, attempts: 20, drift: ask}
 //	    savepoint: before-customer      # a name for the place just before this step
 //	  - id: welcome
@@ -83,7 +83,7 @@
 //
 // The constants of this package limit sizes. Parameters stand in the workflow's history: at most MaxInline bytes a step;
 // what is larger or private goes into a file that is named with source:. Anchors, aliases, merge keys and tags of YAML
-// are refused: a file is what it looks like.
+// are refused: what you read in a file is all there is.
 //
 // # Sessions
 //

@@ -20,7 +20,7 @@ type file struct {
 	Name      title       `json:"name" jsonschema:"What the task does, in one line."`
 	Agent     title       `json:"agent,omitempty" jsonschema:"Who carries the task out; shown, and searchable."`
 	Vars      vars        `json:"vars,omitempty" jsonschema:"Values of any kind, used as ${{ vars.NAME }}. starter run --var NAME=VALUE overrides them."`
-	Timeout   duration    `json:"timeout,omitempty" jsonschema:"The deadline of the task: when it passes, the task unwinds. Without one the task takes as long as it takes."`
+	Timeout   duration    `json:"timeout,omitempty" jsonschema:"The deadline of the task: when it passes, the task unwinds. Without one, there is no time limit."`
 	OnFailure FailureMode `default:"unwind" json:"on_failure,omitempty" jsonschema:"What happens when a step fails that has no on_failure of its own: unwind undoes the whole task, rollback_step undoes that step only, continue leaves it as it is and goes on, ask undoes that step and parks it until a person decides. Left out in a session: rollback_step."`
 	Unwind    UnwindMode  `default:"lifo" json:"unwind,omitempty" jsonschema:"In which order the task is undone: lifo undoes one step after the other, the last one first; parallel undoes independent branches at the same time."`
 	Keep      duration    `default:"1h" json:"keep,omitempty" jsonschema:"How long the task can be rolled back after it has committed."`
@@ -54,7 +54,7 @@ type step struct {
 	Savepoint identifier `json:"savepoint,omitempty" jsonschema:"A name for the place just before this step, for unwind_to and for starter rollback --to."`
 	Pivot     toggle     `default:"false" json:"pivot,omitempty" jsonschema:"Whether the step is a pivot: once it is done, neither it nor anything before it is unwound any more."`
 
-	Again toggle `default:"false" json:"again,omitempty" jsonschema:"In a session: whether the step is meant to happen although one that is done is for the same, as a second payment of the same amount to the same customer."`
+	Again toggle `default:"false" json:"again,omitempty" jsonschema:"In a session: whether the step is meant to happen although one that is done has the same purpose, such as a second payment of the same amount to the same customer."`
 
 	node *node
 	at   *trail
@@ -88,13 +88,13 @@ type unwindTo struct {
 
 // check is one item of check; it has exactly one of command, json, exists and query.
 type check struct {
-	Command command      `json:"command,omitempty" jsonschema:"A program and its arguments as a list, without a shell; it must exit with status 0. {path} stands for the checked file; of several, name each by its path."`
+	Command command      `json:"command,omitempty" jsonschema:"A program and its arguments as a list, without a shell; it must exit with status 0. {path} stands for the checked file; where there are several, name each by its path."`
 	JSON    *jsonCheck   `json:"json,omitempty" jsonschema:"What must stand in a JSON file."`
 	Exists  *existsCheck `json:"exists,omitempty" jsonschema:"A path that must be there; {} is the target of the step."`
 	Query   statement    `json:"query,omitempty" jsonschema:"An SQL statement that reads one value from the database of the step, by default in the transaction of the step before it commits."`
 	Expect  anyValue     `json:"expect,omitempty" jsonschema:"The value that query must return: that of the only column of the only row, or null where there is no row."`
 	When    when         `json:"when,omitempty" jsonschema:"When the condition is checked: staged on the new content before it takes its place, live on the target afterwards. Left out: staged for an action that stages its change and for query, else live."`
-	Within  duration     `json:"within,omitempty" jsonschema:"How long the condition may take to hold: it is checked again until it does. Only for a live check, which it makes this one. Left out: it must hold at once."`
+	Within  duration     `json:"within,omitempty" jsonschema:"How long the condition may take to hold: it is checked again until it does. This makes it a live check, and does not go with when: staged. Left out: it must hold at once."`
 }
 
 type jsonCheck struct {
