@@ -17,8 +17,9 @@ func (p *program) redoCommand() *cobra.Command {
 		Use:     "redo ID",
 		GroupID: groupAfter,
 		Short:   "Reverse a rollback",
-		Long: `Redo reverses a rollback, while the undo records are kept: files and containers get back exactly what was undone;
-other resources are created again, with new ids. ID is the task, or one of its rollbacks if several parts were rolled back.
+		Long: `Redo reverses a rollback, while the undo records are kept: file.* and container.exec get back exactly what was
+undone; other steps run again, and what they create has new ids. ID is the task, or one of its rollbacks if several parts
+were rolled back.
 
 ` + exitStatuses,
 		Example:           `  starter redo release-k3x9q2 --watch`,
