@@ -62,16 +62,16 @@ stop (SIGINT, SIGTERM): then running steps may finish for the config's stopTimeo
 The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the temporal CLI names, else localhost:7233. It must
 know the search attributes of Unwind; if it does not, the worker prints the command that registers them.
 
-A flag goes before its environment variable, and that before the config file:
+A flag takes precedence over its environment variable, and that over the config file:
 
   --config  UNWIND_CONFIG   --state      UNWIND_STATE
   --host    UNWIND_HOST     --listen     UNWIND_LISTEN
   --queue   UNWIND_QUEUE    --schedules  UNWIND_SCHEDULES
 
-A config that opens no world is refused: such a worker could do nothing. A starting worker says what does not work on its host: an
+A config that opens no world is refused: such a worker could do nothing. When it starts, a worker says what does not work on its host: an
 engine that is down, no terraform, a secret that is not set.
 
-A starting worker makes sure that two Temporal Schedules are there: one recovers tasks that ended without unwinding, one
+When it starts, a worker makes sure that two Temporal Schedules are there: one recovers tasks that ended without unwinding, one
 releases the undo records of this host whose rollback window is over. --schedules off leaves that to an operator.
 
 Exit status:

@@ -170,7 +170,7 @@ func (a *asker) stands(s workflows.State, asked activities.Digest) bool {
 	return slices.ContainsFunc(a.questionsIn(s), func(q question) bool { return q.digest == asked })
 }
 
-// Close ends the asking. The person may be at the question still.
+// Close ends the asking. The person may still be at the question.
 func (a *asker) Close() {
 	a.stop()
 	<-a.done

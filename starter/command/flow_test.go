@@ -332,7 +332,7 @@ outputs:
 	require.Equal(t, activities.Restored, s.Undo.Outcome)
 	r := d.do("show", t.Name(), "six")
 	require.Equal(t, statusUsage, r.status)
-	require.Contains(t, r.err, `tells of no step "six"; it tells of one, two`)
+	require.Contains(t, r.err, `has no step "six"; it has one, two`)
 }
 
 func TestUnknownTasks(t *testing.T) {

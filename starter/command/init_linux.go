@@ -46,7 +46,7 @@ func (p *program) initCommand() *cobra.Command {
   infra/main.tf     a Terraform configuration without a provider, if there is a terraform on PATH
 
 and makes the folder site, which the task writes to. It looks for a container engine and for Terraform; what is missing
-stands in worker.yaml as a comment. No container is touched unless --container names one.
+is in worker.yaml as a comment. No container is touched unless --container names one.
 
 It never overwrites a file: if one of these exists, nothing is written.
 

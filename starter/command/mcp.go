@@ -87,8 +87,8 @@ handle can use its session.
 	c.Flags().StringVar(&f.listen, "listen", "", "serve streamable HTTP at this `address`, as in 127.0.0.1:7380, instead of the standard streams")
 	c.Flags().StringVar(&f.token, "token", "", "with --listen: the bearer token that clients must send; with --wrap URL: the one that the server wants; as `env:NAME` or file:PATH")
 	c.Flags().StringVar(&f.wrap, "wrap", "", "serve the tools of another MCP server: the `command` line that starts it, for sh -c, or the URL of one that speaks streamable HTTP")
-	c.Flags().StringVar(&f.declarations, "declarations", "", "with --wrap: `file` that says what its tools do, and how that is undone; a tool that is not in it is asked about")
-	c.Flags().StringVar(&f.name, "name", "", "with --wrap: `name` of its journal and its worker (default: one made of the command line or the URL)")
+	c.Flags().StringVar(&f.declarations, "declarations", "", "with --wrap: `file` that says what its tools do, and how that is undone; a person is asked before any other tool")
+	c.Flags().StringVar(&f.name, "name", "", "with --wrap: `name` of its journal and its worker (default: one made from the command line or the URL)")
 	_ = c.MarkFlagFilename("session", "yaml", "yml")
 	_ = c.MarkFlagFilename("declarations", "yaml", "yml")
 	return c
@@ -222,7 +222,7 @@ func (f mcpFlags) checkListen() (token string, err error) {
 		return "", err
 	}
 	if ip := net.ParseIP(name); token == "" && name != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", usage.Errorf("--listen %s: others can reach it; give --token, or an address of this machine alone, as 127.0.0.1:7380", f.listen)
+		return "", usage.Errorf("--listen %s: others can reach it; give --token, or a loopback address, such as 127.0.0.1:7380", f.listen)
 	}
 	return token, nil
 }

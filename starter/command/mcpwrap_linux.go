@@ -118,7 +118,7 @@ func (f wrapFlags) readDeclarations() (mcpserver.Declarations, error) {
 	return d, nil
 }
 
-// environmentOfWrapped is that of this process, which its client has made for the wrapped server, without what opens the Temporal server.
+// environmentOfWrapped is that of this process, which its client has made for the wrapped server, without what gives access to the Temporal server.
 func environmentOfWrapped() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "TEMPORAL_") })
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// orphanFlags say whose journals are looked at.
+// orphanFlags say whose journals are searched.
 type orphanFlags struct {
 	host, queue string
 	output      outputFlag
@@ -26,7 +26,7 @@ type orphanFlags struct {
 
 func (f *orphanFlags) addTo(c *cobra.Command) {
 	f.output = "text"
-	c.Flags().StringVar(&f.host, "host", "", "the `host` whose journals are looked at (default UNWIND_HOST, else this machine)")
+	c.Flags().StringVar(&f.host, "host", "", "the `host` whose journals are searched (default UNWIND_HOST, else this machine)")
 	c.Flags().StringVar(&f.queue, "queue", "", "shared task `queue` of the workers (default UNWIND_QUEUE, else unwind)")
 	f.output.addTo(c)
 }
@@ -114,11 +114,11 @@ func (p *program) undoOrphanCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "undo TOKEN",
 		Short: "Undo an orphan, as its task would have",
-		Long: `Undo shows the entry that the record holds and how the world stands to it, asks, and has the worker of the host undo the
-step. It is refused where the server knows the task of the record: that one undoes it. What somebody else has changed since
+		Long: `Undo shows the entry that the record holds and how the world compares with it, asks, and has the worker of the host undo the
+step. It is refused where the server knows the task of the record: that task undoes it. What somebody else has changed since
 is not overwritten: the command shows it, and --force with the digest of exactly that overwrites it.
 
-Of several orphans on one thing, undo the newest first.
+Of several orphans on one resource, undo the newest first.
 
 ` + exitStatuses,
 		Example: `  starter orphans undo 0f3a7c9e51d2b86440aa9be1c7d35f20 --host build-1
@@ -162,7 +162,7 @@ func (p *program) printOrphan(o workflows.Orphan) {
 	p.printf("  seen  %s\n", terminal.OneLine(strings.TrimSuffix(string(o.Seen.State)+": "+o.Seen.Detail, ": ")))
 }
 
-// reportOrphan says what the undo of an orphan has come to.
+// reportOrphan says how the undo of an orphan has ended.
 func (p *program) reportOrphan(o workflows.Orphan, asJSON bool) error {
 	u := o.Undone
 	if asJSON {

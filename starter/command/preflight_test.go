@@ -68,7 +68,7 @@ steps:
 	require.NotContains(t, watched.out+watched.err, "unwinding", "there is nothing to unwind")
 
 	fine := d.file(fmt.Sprintf("name: works\nsteps:\n  - {id: one, uses: file.write, with: {path: %[1]s/one, content: x}}\n  - {id: two, uses: file.write, with: {path: %[1]s/two, content: '${{ steps.one.outputs.sha256 }}'}}\n", root))
-	require.Equal(t, fine+`: task "works" is valid: 2 steps`+"\nlooked at when earlier steps have run, as far as they depend on these: two\n", d.ok("validate", fine))
+	require.Equal(t, fine+`: task "works" is valid: 2 steps`+"\nchecked when earlier steps have run, as far as they depend on them: two\n", d.ok("validate", fine))
 }
 
 // withoutPrefix takes away what begins every error of the program.

@@ -17,7 +17,7 @@ import (
 type question struct {
 	digest activities.Digest // of what is decided about
 	prompt string
-	help   string // for who has typed what is no answer
+	help   string // for whoever has typed something that is no answer
 	gone   string // said when it was decided elsewhere
 	// decide returns what sends the decision, nil if the word is none.
 	decide func(word, why string) sender

@@ -51,7 +51,7 @@ recovery that waits for a person may wait longer: its own history holds the ledg
 			if err != nil {
 				return c.WayOut(ctx, args[0], err)
 			}
-			// Whether the workers' data converter can read it is for the one to find out that recovers it.
+			// Whether the workers' data converter can read it is for the worker that recovers it to find out.
 			if err := c.Recoveries().Readable(ctx, dead, c.DataConverter()); err != nil && recovery.WhyOf(err) != recovery.Unreadable {
 				return c.WayOut(ctx, args[0], err)
 			}

@@ -188,7 +188,7 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 	return root
 }
 
-// explainFlag says of a flag's value that is not of its type what to give instead.
+// explainFlag says what to give instead of a flag's value that is not of its type.
 func explainFlag(err error) error {
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {

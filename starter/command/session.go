@@ -108,7 +108,7 @@ func (p *program) savepointCommand() *cobra.Command {
 	var request, file string
 	c := &cobra.Command{
 		Use:   "savepoint ID NAME",
-		Short: "Give a name to the place behind all that is done",
+		Short: "Give a name to the place after everything that is done",
 		Args:  exactArguments("ID", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var content []byte
@@ -178,7 +178,7 @@ func (p *program) rollbackSessionCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&branch.Name, "branch", "", "keep what is undone as a branch of this `name`, for redo --branch")
 	c.Flags().Float64Var(&score, "score", 0, "how good the branch is, to compare it")
-	c.Flags().StringVar(&branch.Note, "note", "", "what there is to know of the branch")
+	c.Flags().StringVar(&branch.Note, "note", "", "what there is to know about the branch")
 	c.Flags().StringVar(&r.To, "to", "", "`savepoint` to go back to")
 	c.Flags().StringVar(&r.Step, "step", "", "`step` to undo")
 	c.Flags().StringVar(&r.Why, "why", "", "`reason`, kept in the report")

@@ -37,7 +37,7 @@ func (p *program) keepContextCommand() *cobra.Command {
 	return c
 }
 
-// standing is what an agent is told that asks where it stands.
+// standing is the answer to an agent that asks where it stands.
 type standing struct {
 	workflows.Context
 
@@ -52,7 +52,7 @@ func (p *program) sessionContextCommand() *cobra.Command {
 	var savepoint, branch, file string
 	c := &cobra.Command{
 		Use:   "context ID",
-		Short: "Print what the agent has given last, and the steps since",
+		Short: "Print what the agent gave last, and the steps since",
 		Args:  exactArguments("ID"),
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) (err error) {
 			of := session.Attach(c, args[0])

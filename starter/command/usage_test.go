@@ -89,7 +89,7 @@ func TestValidateNeedsNoServer(t *testing.T) {
 	r := do(t.Context(), fakeOptions(), "validate", file)
 	require.Equal(t, statusOK, r.status)
 	require.Empty(t, r.err)
-	require.True(t, strings.HasPrefix(r.out, file+`: task "set two" is valid: 2 steps`+"\npaths, programs, containers and secrets were not looked at: no Temporal server answers at 127.0.0.1:1"), r.out)
+	require.True(t, strings.HasPrefix(r.out, file+`: task "set two" is valid: 2 steps`+"\npaths, programs, containers and secrets were not checked: no Temporal server answers at 127.0.0.1:1"), r.out)
 }
 
 func TestNoServerIsNamedWithTheWayOut(t *testing.T) {

@@ -26,7 +26,7 @@ func (p *program) validateCommand() *cobra.Command {
 		Short:   "Check a task file",
 		Long: `Validate checks a task file (- is the standard input) and touches nothing.
 
-What the task needs of its hosts (allowed paths, programs, containers, secrets) is looked at by the workers that would run
+What the task needs of its hosts (allowed paths, programs, containers, secrets) is checked by the workers that would run
 it, or with --config by the config of one of them and what is on this machine. Where no worker answers, validate says so and
 checks the rest.
 
@@ -50,10 +50,10 @@ checks the rest.
 			}
 			p.printf("%s: task %q is valid: %s\n", valid.File, valid.Name, terminal.Plural(valid.Steps, "step"))
 			if valid.NotAsked != "" {
-				p.printf("paths, programs, containers and secrets were not looked at: %s\n", valid.NotAsked)
+				p.printf("paths, programs, containers and secrets were not checked: %s\n", valid.NotAsked)
 			}
 			if len(valid.Later) > 0 {
-				p.printf("looked at when earlier steps have run, as far as they depend on these: %s\n", strings.Join(valid.Later, ", "))
+				p.printf("checked when earlier steps have run, as far as they depend on them: %s\n", strings.Join(valid.Later, ", "))
 			}
 			for _, note := range valid.Notes {
 				p.printf("note: %s\n", terminal.OneLine(note))

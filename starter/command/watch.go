@@ -27,8 +27,8 @@ func (p *program) watchCommand() *cobra.Command {
 		Short:   "Follow a task until its end",
 		Long: `Watch follows a task until it is closed, and then shows its report. On a terminal it redraws one view; elsewhere it prints a
 line for each event. It shows a gate with the change and the ways to approve it, and a parked undo with the ways to resolve it.
-On a terminal it asks about both. At a gate, y approves, "y WHY" says why, and "n WHY" rejects; about a park, type one of the ways
-that it names ("retry", "accept WHY"). Anything else decides nothing, and what waits goes on waiting when you leave.
+On a terminal it asks about both. At a gate, y approves, "y WHY" says why, and "n WHY" rejects; at a park, type one of the choices
+that it lists ("retry", "accept WHY"). Anything else decides nothing, and what waits goes on waiting when you leave.
 
 Ctrl-C stops watching; the task goes on. Where the standard input is no terminal, nobody can decide: watch then ends with status
 3 when the task needs a person, unless --wait is given.

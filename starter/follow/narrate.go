@@ -41,7 +41,7 @@ func newNarrator(server tasks.Server, t tasks.Run, lines, blocks io.Writer) *nar
 	}
 }
 
-// stepTry is one try of a step, noteOf what was told of it.
+// stepTry is one try of a step, noteOf what was printed about it.
 type stepTry struct {
 	step   string
 	number int
@@ -187,7 +187,7 @@ func hasBegun(s workflows.State) bool {
 		s.Report != nil && slices.ContainsFunc(s.Report.Steps, tasks.Registered)
 }
 
-// isNew reports whether a note of a try was not told yet, and takes it as told.
+// isNew reports whether a note of a try was not printed yet, and marks it as printed.
 func (n *narrator) isNew(try stepTry, note string) bool {
 	of := noteOf{try, note}
 	isNew := !n.notes[of]

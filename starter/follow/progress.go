@@ -19,7 +19,7 @@ type progress struct {
 	last   tasks.Progress
 }
 
-// addTo adds it to a state. What the server does not tell in time is left out.
+// addTo adds it to a state. What the server does not say in time is left out.
 func (p *progress) addTo(ctx context.Context, s *workflows.State) {
 	if s.Phase != workflows.Compiling && s.Phase != workflows.Unwinding && len(tasks.StepsUnderWay(*s)) == 0 {
 		return

@@ -28,7 +28,7 @@ type stepOptions struct {
 	ID        string `json:"id,omitempty" jsonschema:"short name of the step, for rollback and references; each is used once. Defaults to s1, s2 and so on"`
 	Timeout   string `json:"timeout,omitempty" jsonschema:"how long an attempt may take, as in 30s. Defaults to 5m"`
 	OnFailure string `json:"on_failure,omitempty" jsonschema:"what happens if it fails: rollback_step undoes it alone, continue leaves it as it is, unwind undoes the whole session, ask undoes it and has a person decide whether to retry, correct or skip it. Defaults to what the session says"`
-	Again     bool   `json:"again,omitempty" jsonschema:"do it although a step that is done is for the same, as a second payment of the same amount to the same customer"`
+	Again     bool   `json:"again,omitempty" jsonschema:"do it although a step that is done has the same purpose, such as a second payment of the same amount to the same customer"`
 	Gate      string `json:"gate,omitempty" jsonschema:"ask has a person approve the step, also where its risk does not demand it"`
 }
 
@@ -88,7 +88,7 @@ func (s *Server) run(ctx context.Context, call *sdk.CallToolRequest, on onSessio
 	var raw []json.RawMessage
 	for i, step := range steps {
 		if gate, has := step["gate"]; has && gate != "ask" {
-			return Outcome{}, Problem{BadParameter, fmt.Sprintf("steps[%d].gate: an agent can ask for an approval, with ask, and not do without one", i)}
+			return Outcome{}, Problem{BadParameter, fmt.Sprintf("steps[%d].gate: an agent can ask for an approval, with ask, but not do without one", i)}
 		}
 		text, err := json.Marshal(step)
 		if err != nil {

@@ -8,7 +8,7 @@ type Branch struct {
 	Savepoint string   `json:"savepoint" jsonschema:"where it begins"`
 	Score     *float64 `json:"score,omitempty"`
 	Note      string   `json:"note,omitempty"`
-	Steps     []string `json:"steps" jsonschema:"ids of its steps; diff with a step tells what that has returned"`
+	Steps     []string `json:"steps" jsonschema:"ids of its steps; diff with a step shows what that has returned"`
 	Context   *Context `json:"context,omitempty" jsonschema:"what was kept last in it"`
 }
 

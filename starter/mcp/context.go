@@ -30,7 +30,7 @@ func (s *Server) addContextTools() {
 func keepContextTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "keep_context", Title: "Keep what you know",
-		Description: "Keeps a text of yours for the present place of the session, so that you, or who takes over from you, can go on from here: see context.",
+		Description: "Keeps a text of yours for the present place of the session, so that you, or whoever takes over from you, can go on from here: see context.",
 		Annotations: changes(additive, notIdempotent),
 	}
 }
@@ -38,7 +38,7 @@ func keepContextTool() *sdk.Tool {
 func contextTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "context", Title: "Where you stand",
-		Description: "Returns the text that keep_context has kept last, and the steps that were done since. With savepoint or branch: what was kept there.",
+		Description: "Returns the text that keep_context kept last, and the steps that were done since. With savepoint or branch: what was kept there.",
 		Annotations: reads(),
 	}
 }

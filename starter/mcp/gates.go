@@ -35,7 +35,7 @@ func (a asked) seal(key Key, session string) string {
 func unseal(key Key, session, state string) (a asked, err error) {
 	end := strings.LastIndex(state, "}") + 1
 	if !hmac.Equal([]byte(state[end:]), []byte(key.sign("gate", session, state[:end]))) || json.Unmarshal([]byte(state[:end]), &a) != nil {
-		return a, Problem{BadParameter, "requestState: this answers no question of ours; make the call again without it"}
+		return a, Problem{BadParameter, "requestState: this does not answer a question of this server; make the call again without it"}
 	}
 	return a, nil
 }

@@ -23,7 +23,7 @@ func (k Key) sign(purpose string, parts ...string) string {
 	return strings.ToLower(encoding.EncodeToString(sum.Sum(nil))[:26]) // 130 bits
 }
 
-// handleOf is the handle of a session: ID@NAMESPACE.SEAL. The id of its workflow can be seen by many; without the seal it opens nothing.
+// handleOf is the handle of a session: ID@NAMESPACE.SEAL. The id of its workflow can be seen by many; without the seal it gives no access.
 func (k Key) handleOf(id, namespace string) string {
 	return id + "@" + namespace + "." + k.sign("handle", id, namespace)
 }

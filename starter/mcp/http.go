@@ -61,7 +61,7 @@ func (b byVersion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// verify takes one token, in a time that tells nothing of it.
+// verify accepts one token, in a time that reveals nothing of it.
 func verify(token string) auth.TokenVerifier {
 	want := sha256.Sum256([]byte(token))
 	return func(_ context.Context, borne string, _ *http.Request) (*auth.TokenInfo, error) {

@@ -15,7 +15,7 @@ import (
 // keySize is in bytes.
 const keySize = 32
 
-// ReadKey reads the key from a file, which is made if there is none: servers that take each other's handles share it.
+// ReadKey reads the key from a file, which is made if there is none: servers that accept each other's handles share it.
 func ReadKey(file string) (Key, error) {
 	key, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -117,7 +117,7 @@ var outcomeSchema = func() *jsonschema.Schema {
 	return s
 }()
 
-// outcomeOf tells an agent what a request has come to.
+// outcomeOf describes to an agent what has become of a request.
 func outcomeOf(a workflows.Answer) Outcome {
 	o := Outcome{
 		Request: a.Request, Pending: a.Pending, Phase: string(a.Phase), Cause: causeOf(a.Cause), Undone: undoneOf(a.Undone),

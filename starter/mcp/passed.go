@@ -196,7 +196,7 @@ func (p *Proxy) passProgress(ctx context.Context, ofStep bool, params *sdk.Progr
 	return nil
 }
 
-// listenTo takes up what is told of a step's call, until it is called off.
+// listenTo takes in what is reported of a step's call, until it is stopped.
 func (p *Proxy) listenTo(call *sdk.CallToolRequest) (stop func()) {
 	p.toldMu.Lock()
 	defer p.toldMu.Unlock()

@@ -10,7 +10,7 @@ import (
 // progressEvery is the time between two signs of life: many clients give up on a call after a minute without one.
 const progressEvery = 5 * time.Second
 
-// progress tells a client that wants to know that its call goes on.
+// progress reports to a client that asks for it that its call goes on.
 type progress struct {
 	says chan string
 	end  context.CancelFunc
@@ -18,7 +18,7 @@ type progress struct {
 	told <-chan *sdk.ProgressNotificationParams // by who carries the call out
 }
 
-// newProgress begins with text, until stop. What toldOf tells takes the place of it.
+// newProgress begins with text, until stop. What toldOf reports replaces it.
 func newProgress(ctx context.Context, call *sdk.CallToolRequest, text string, toldOf func(*sdk.CallToolRequest) <-chan *sdk.ProgressNotificationParams) *progress {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &progress{says: make(chan string, 1), end: cancel, over: make(chan struct{})}

@@ -54,7 +54,7 @@ type ownSession struct {
 	requests           map[string]bool // that were made
 }
 
-// NewProxy makes a proxy. The log is told the id of each session.
+// NewProxy makes a proxy. The log gets the id of each session.
 func NewProxy(ctx context.Context, c Config, w Wrapped, log io.Writer) (*Proxy, error) {
 	c.Key = Key(rand.Text() + rand.Text()) // no handle leaves this process
 	p := &Proxy{wrapped: w, log: log, told: map[*sdk.CallToolRequest]chan *sdk.ProgressNotificationParams{}}

@@ -52,7 +52,7 @@ type rollbackInput struct {
 
 	Branch string   `json:"branch,omitempty" jsonschema:"keeps what is undone since a savepoint under this name: status lists the branches, and redo with a branch does it again"`
 	Score  *float64 `json:"score,omitempty" jsonschema:"how good the branch is, to compare it with others"`
-	Note   string   `json:"note,omitempty" jsonschema:"what there is to know of the branch"`
+	Note   string   `json:"note,omitempty" jsonschema:"what there is to know about the branch"`
 }
 
 type noteInput struct {
@@ -88,7 +88,7 @@ func (s *Server) addSessionTools() {
 func savepointTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "savepoint", Title: "Mark a place to go back to",
-		Description: "Gives a name to the place behind all that is done, for rollback.",
+		Description: "Gives a name to the place after everything that is done, for rollback.",
 		Annotations: changes(additive, notIdempotent),
 	}
 }

@@ -27,8 +27,8 @@ type resolveInput struct {
 func resolveTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "resolve", Title: "Decide about a step that has failed",
-		Description: "Decides about a step with on_failure: ask that has failed, was undone and waits: retry, skip or unwind. That is yours to decide where park of the step " +
-			"has a digest. An approval, and an undo that waits, are always a person's.",
+		Description: "Decides about a step with on_failure: ask that has failed, was undone and waits: retry, skip or unwind. You may decide if park of the step " +
+			"has a digest. Approvals, and undos that wait, are always for a person to decide.",
 		Annotations: changes(destructive, notIdempotent),
 	}
 }

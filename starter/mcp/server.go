@@ -49,7 +49,7 @@ type Server struct {
 	prefix string // of the names of our own tools
 	// isFirst reports, once, that nobody has made a request of that id to its session; nil where nobody knows.
 	isFirst func(request string) bool
-	// toldOf is where it is told how far a call has come, in place of the time that it takes; nil, or a nil channel, where nobody knows.
+	// toldOf is where reports arrive of how far a call has come, which replace the time that it takes; nil, or a nil channel, where nobody knows.
 	toldOf func(*sdk.CallToolRequest) <-chan *sdk.ProgressNotificationParams
 	// endOf is the end of a call that has become a task.
 	endOf func(context.Context, heldCall, session.Session, workflows.Answer) (o Outcome, isOver bool, err error)

@@ -41,7 +41,7 @@ type Offers struct {
 type Notice struct {
 	Method string
 	Params json.RawMessage
-	// OfStep says that it tells how far the call of a step has come.
+	// OfStep says that it reports how far the call of a step has come.
 	OfStep bool
 }
 

@@ -78,7 +78,7 @@ var timeouts = strings.NewReplacer(
 	"timed out (StartToClose)", "timed out: an attempt took longer than its limit",
 	"timed out (ScheduleToClose)", "timed out: it was not done within its limit for all attempts",
 	"timed out (ScheduleToStart)", "timed out: no worker took it",
-	"timed out (Heartbeat)", "timed out: its worker was not heard of any more",
+	"timed out (Heartbeat)", "timed out: its worker was no longer heard from",
 )
 
 // writeRest prints the lines of an error after its first: what a command or a check printed.
@@ -165,7 +165,7 @@ func marker(s compensations.StepReport, r compensations.Report) string {
 	return " "
 }
 
-// What is said of a step that is done, and of one that has failed while the task went on; neither is undone.
+// What is printed for a step that is done, and for one that has failed while the task went on; neither is undone.
 const (
 	staysText  = "stays"
 	failedText = "failed, not undone"

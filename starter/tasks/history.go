@@ -174,7 +174,7 @@ func (r *historyReader) readState(event *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_MARKER_RECORDED:
 		r.readCompiled(event.GetMarkerRecordedEventAttributes())
 	case enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
-		// The task tells how many undos are to come when it begins to unwind, not when a part of it is rolled back.
+		// The task says how many undos are to come when it begins to unwind, not when a part of it is rolled back.
 		set := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
 		if pending, unwinds := set[workflows.AttributePending.GetName()]; unwinds {
 			r.state.Phase = workflows.Unwinding

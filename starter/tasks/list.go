@@ -138,7 +138,7 @@ func (c *Client) List(ctx context.Context, f Filter) (found []Listed, more bool,
 // maxAsked is how many tasks of a list are asked about at once.
 const maxAsked = 16
 
-// addPresent says of tasks that go on what no search attribute tells: which hosts they wait for, and how many undos are still to be done.
+// addPresent adds to tasks that go on what no search attribute says: which hosts they wait for, and how many undos are still to be done.
 // It leaves out those that the server has deleted since it listed them.
 func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, error) {
 	deleted := make([]bool, len(found))

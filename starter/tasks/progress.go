@@ -17,7 +17,7 @@ import (
 
 // Progress is what the server knows of a running task and its workflow does not.
 type Progress struct {
-	// Lines are the last ones that each step has told which is being planned, run or undone.
+	// Lines are the last ones that each step that is being planned, run or undone has reported.
 	Lines map[string][]string
 	// AwaitedHosts are hosts whose workers have yet to take what was given to them, in order.
 	AwaitedHosts []string

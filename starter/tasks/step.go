@@ -31,7 +31,7 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 		for _, v := range r.state.Steps {
 			known = append(known, v.ID)
 		}
-		return Step{}, usage.Errorf("the history of task %s tells of no step %q; it tells of %s", t.ID, id, strings.Join(known, ", "))
+		return Step{}, usage.Errorf("the history of task %s has no step %q; it has %s", t.ID, id, strings.Join(known, ", "))
 	}
 	s := r.step(r.state.Steps[i])
 	now, _, source, err := c.CurrentState(ctx, t)
@@ -71,7 +71,7 @@ func (s *Step) addNotes(now workflows.State) {
 	}
 }
 
-// step adds to the view of a step what else the history tells of it.
+// step adds to the view of a step what else the history says of it.
 func (r *historyReader) step(v workflows.StepView) Step {
 	s := Step{StepView: v}
 	s.Outputs = r.outputs[v.ID]

@@ -38,7 +38,7 @@ type Event struct {
 	Losses  []string `json:"losses,omitempty"`
 }
 
-// Trace tells what has happened in a task, the earliest first.
+// Trace lists what has happened in a task, the earliest first.
 func (c *Client) Trace(ctx context.Context, t Run) ([]Event, error) {
 	r, err := c.replayHistory(ctx, t)
 	return r.trace, err
@@ -91,7 +91,7 @@ func (r *historyReader) traceEvent(event *historypb.HistoryEvent) {
 
 func (r *historyReader) tell(e Event) { r.trace = append(r.trace, e) }
 
-// traceRequest tells what was asked for, without what steps are given.
+// traceRequest describes what was asked for, without what steps are given.
 func (r *historyReader) traceRequest(e Event, arguments *commonpb.Payloads) {
 	var asked struct {
 		Name, Text, To, Step, Do, Who, Why string
@@ -108,7 +108,7 @@ func (r *historyReader) traceRequest(e Event, arguments *commonpb.Payloads) {
 	r.tell(e)
 }
 
-// traceActivity tells of the activities of steps.
+// traceActivity describes the activities of steps.
 func (r *historyReader) traceActivity(event *historypb.HistoryEvent, at time.Time) {
 	switch event.EventType {
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
@@ -140,7 +140,7 @@ func (a *activity) event(at time.Time, what string) Event {
 	return e
 }
 
-// traceEnd tells how an activity has ended, as the state knows by now.
+// traceEnd describes how an activity has ended, as the state knows by now.
 func (r *historyReader) traceEnd(scheduled int64, at time.Time, what string) {
 	a := r.scheduled[scheduled]
 	if a == nil {

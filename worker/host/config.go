@@ -375,7 +375,7 @@ func (c Config) checkSecrets(bad func(field, format string, args ...any)) {
 	}
 }
 
-// checkWorlds looks at what each world is told. Its error is what a world says of itself.
+// checkWorlds checks the config of each world. Its error is one that a world itself returns.
 func (c Config) checkWorlds(bad func(field, format string, args ...any)) error {
 	if c.File != nil {
 		checkRoots("file.roots", c.File.Roots, bad)

@@ -52,7 +52,7 @@ func TestLayersAreAutoNeverOrRequire(t *testing.T) {
 	require.ErrorContains(t, c.Validate(), `worker.yaml:1: container.layers: "always" must be auto, never or require`)
 }
 
-// What is wrong with a config file is told by line and field, all at once, and in no terms of Go.
+// What is wrong with a config file is reported by line and field, all at once, and in no terms of Go.
 func TestAConfigFileIsToldByLineAndField(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string][]string{

@@ -86,7 +86,7 @@ func (s contexts) Read(r workflows.ContextRequest) (workflows.GivenContext, erro
 
 func documentOf(d activities.Digest) string { return strings.TrimPrefix(string(d), "sha256:") }
 
-// confirmContext reports whether a context lies on this host.
+// confirmContext reports whether a context is stored on this host.
 func (b builtin) confirmContext(_ context.Context, r workflows.ContextRequest) error {
 	_, err := contextsOf(b.config).Read(r)
 	if kind := activities.TypeOf(err); kind == activities.Refused || kind == activities.DamagedRecord {

@@ -65,7 +65,7 @@ func (b builtin) explainOwned(record activities.Record) error {
 	if record.State == activities.RecordReleased || !record.Ended.IsZero() {
 		return activities.Errorf(activities.Refused, "token %s is %s: it is not open, and nothing waits to be undone", record.Entry.Token, record.State)
 	}
-	return activities.Errorf(activities.Refused, "token %s is no orphan: the server knows its task %s, which alone may undo it; cancel, recover or roll back that",
+	return activities.Errorf(activities.Refused, "token %s is no orphan: the server knows its task %s, which alone may undo it; cancel, recover or roll back that task",
 		record.Entry.Token, record.Owner.Workflow)
 }
 

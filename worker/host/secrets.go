@@ -26,7 +26,7 @@ func (t taskSecrets) Secret(name, action string) (string, error) {
 	return secrets(c.Secrets).read(name)
 }
 
-// Values implements activities.SecretSource. One that cannot be read now is told to who uses it.
+// Values implements activities.SecretSource. One that cannot be read now is reported to whoever uses it.
 func (t taskSecrets) Values() []string {
 	var values []string
 	for name := range t.config.Secrets {
