@@ -52,7 +52,7 @@ func (a *answers) find(id string) (Answer, bool) {
 	return a.kept[i], true
 }
 
-// noteTakenBack tells in what is kept of earlier runs which steps were rolled back since.
+// noteTakenBack notes, in what is kept of earlier runs, which steps were rolled back since.
 func (a *answers) noteTakenBack(steps []TakenStep, why string) {
 	isTaken := map[string]bool{}
 	for _, s := range steps {
@@ -79,7 +79,7 @@ func (a *answers) noteTakenBack(steps []TakenStep, why string) {
 	}
 }
 
-// refresh tells how the steps of a kept answer stand, where they were done again since.
+// refresh updates how the steps of a kept answer stand, where they were done again since.
 func (t *agentTask) refresh(a Answer) Answer {
 	a.Steps = slices.Clone(a.Steps)
 	for i, s := range a.Steps {

@@ -36,7 +36,7 @@ func (t *agentTask) checkNewBranch(r SessionRollback) error {
 	return nil
 }
 
-// checkBase refuses to redo a branch on top of anything else than what it began on.
+// checkBase refuses to redo a branch on top of anything other than what it began on.
 func (t *agentTask) checkBase(part TakenBack) error {
 	if part.Branch == nil || part.Chosen {
 		return nil

@@ -73,7 +73,7 @@ func locateSteps(ctx workflow.Context, steps []task.Step, places map[string]Plac
 	return nil
 }
 
-// explainUnanswered says why a host has not told its journals.
+// explainUnanswered says why a host has not named its journals.
 func explainUnanswered(s *task.Step, err error) error {
 	timeout, late := errors.AsType[*temporal.TimeoutError](err)
 	switch {

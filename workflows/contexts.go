@@ -15,7 +15,7 @@ import (
 
 // A context is the state of an agent, such as its conversation, as the agent has given it to its session. It may hold secrets, so it
 // must not be in a history, where every argument of an update or an activity is. It goes to a host as the argument of a query, which
-// leaves no trace, and lies there in a journal. The session is then told its digest, and remembers that.
+// leaves no trace, and is stored there in a journal. The session is then told its digest, and remembers that.
 
 // Context describes what an agent has given to its session.
 type Context struct {
@@ -107,7 +107,7 @@ func checkContext(c Context) error {
 	return nil
 }
 
-// confirmContext has the host of a context confirm that it lies there, before its request is answered.
+// confirmContext has the host of a context confirm that it is stored there, before its request is answered.
 func (t *agentTask) confirmContext(ctx workflow.Context, c Context) error {
 	info := workflow.GetInfo(ctx)
 	options := activityOptions("confirm the context " + c.Digest.Short())

@@ -19,7 +19,7 @@ const (
 )
 
 // NothingDecided is the type of the ApplicationError with which an update that decides nothing is refused: nothing waits at that step, or
-// something else than the digest says. The message says which.
+// something other than the digest says. The message says which.
 const NothingDecided = "NothingDecided"
 
 // DecisionAnswer is what an update that decides has come to.

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// checkIntent refuses a step of a session that is for the same as one on the ledger, whatever other words it uses: an agent that has lost
+// checkIntent refuses a step of a session that has the same purpose as one on the ledger, whatever other words it uses: an agent that has lost
 // track would act twice. What was rolled back is no longer on the ledger, so it may be done again.
 func (r *stepRunner) checkIntent(s task.Step, params json.RawMessage) error {
 	if !r.schedule.live || s.Again || len(s.Intent) == 0 {

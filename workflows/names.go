@@ -79,7 +79,7 @@ const (
 	SignalApprove = "approve"
 	SignalReject  = "reject"
 	QueryState    = "state"
-	// QueryAnswer tells how a request of a session stands, by its id: an Answer.
+	// QueryAnswer says how a request of a session stands, by its id: an Answer.
 	QueryAnswer = "answer"
 )
 

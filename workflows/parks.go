@@ -90,7 +90,7 @@ func (p *parks) add(ctx workflow.Context, s *stepRun, isUndone bool) {
 	s.addNotes(fmt.Sprintf("try %d failed and was parked: %s", s.generation, s.view.Error))
 	s.seq = 0 // its entry has left the ledger
 	p.reopen(s)
-	if p.agentDecides { // whose silence is what a person is told of
+	if p.agentDecides { // a person is alerted of its silence instead
 		return
 	}
 	p.alert(ctx, compensations.StepReport{

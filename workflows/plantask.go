@@ -92,7 +92,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 	return plan, ctx.Err()
 }
 
-// How long a host is waited for that is to release what planning left there: by a plan that somebody waits for, and by ClearPlan.
+// How long to wait for a host that is to release what planning left there: for a plan that somebody waits for, and for ClearPlan.
 const (
 	releasePatience = 10 * time.Minute
 	clearPatience   = 24 * time.Hour

@@ -25,7 +25,7 @@ func (t *agentTask) reportCommitted() compensations.Report {
 	return r
 }
 
-// completeReport adds everything else that a report tells at the end of a task, and starts the late sweep if one is due.
+// completeReport adds everything else that a report says at the end of a task, and starts the late sweep if one is due.
 func (t *agentTask) completeReport(ctx workflow.Context, r *compensations.Report, cause *compensations.Cause) {
 	r.Task, r.Cause = workflow.GetInfo(ctx).WorkflowExecution.ID, cause
 	r.Took = workflow.Now(ctx).Sub(t.began)
@@ -85,7 +85,7 @@ type stepTry struct {
 	number int
 }
 
-// tellTries adds what there is to tell of each try of a step to its row; to another one, with the number of the try, where it has none.
+// tellTries adds what there is to say of each try of a step to its row; to another one, with the number of the try, where it has none.
 func tellTries(r *compensations.Report, v StepView, other int, rows map[stepTry]int) {
 	tries := v.Tries()
 	now := &tries[len(tries)-1]

@@ -27,7 +27,7 @@ func isReset(ctx workflow.Context) bool {
 
 // runOfEvents returns the id of the run that recorded the events that the workflow sees now: that of the original run until the reset
 // point, also when another run replays them. The SDK names children after it, but does not export it. It is empty if the SDK no
-// longer has it: a run that waits is then not told of its reset, and still refused every forward.
+// longer has it: a run that waits then does not notice its reset, and is still refused every forward.
 func runOfEvents(ctx workflow.Context) string {
 	run := reflect.ValueOf(workflow.GetInfo(ctx)).Elem().FieldByName("currentRunID")
 	if run.Kind() != reflect.String {

@@ -16,7 +16,7 @@ const (
 	UpdateOpen = "open"
 	// UpdateStep adds steps: argument StepRequest. It answers when all of them are over, or wait for a person.
 	UpdateStep = "step"
-	// UpdateSavepoint gives a name to the place behind all that is done: argument SavepointRequest.
+	// UpdateSavepoint gives a name to the place after everything that is done: argument SavepointRequest.
 	UpdateSavepoint = "savepoint"
 	// UpdateNote notes something for people: argument NoteRequest. The state and the report of the session show the last ones.
 	UpdateNote = "note"

@@ -190,7 +190,7 @@ func (x *execAction) report(ctx context.Context, rec stepRecord, r checkpoint.Ro
 		return stands, err
 	}
 	if taken, err := x.leases.IsEarlierUndoing(rec.Owned); taken || err != nil {
-		undone.Observed += "; how it runs is told by the undo of an earlier step, which goes on from there"
+		undone.Observed += "; how it runs is reported by the undo of an earlier step, which continues from there"
 		return undone, err
 	}
 	return stands, nil

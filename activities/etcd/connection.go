@@ -48,7 +48,7 @@ func (w *world) connect(ctx context.Context, name string) (*connection, error) {
 	}
 	o := client.Config{
 		Endpoints: d.Endpoints, DialTimeout: connectLimit, Context: ctx, Logger: zap.NewNop(), Username: d.User,
-		MaxUnaryRetries: 1, // who calls tries again
+		MaxUnaryRetries: 1, // the caller tries again
 		DialOptions:     []grpc.DialOption{grpc.WithChainUnaryInterceptor(failFast)},
 	}
 	if d.Password != nil {

@@ -51,7 +51,7 @@ func fenceIfLost(all []rootToken) error {
 			func() (bool, error) { return h.token.Read(journal.Outcome, &activities.Undone{}) },
 		} {
 			if found, err := read(); found || err != nil {
-				return nil //nolint:nilerr // a damaged one is told by the undo in its root
+				return nil //nolint:nilerr // a damaged one is reported by the undo in its root
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Who holds a token's record is told by numbered documents, each of which replaces the one before: hold-1, hold-2, and so on. As
+// Who holds a token's record is written in numbered documents, each of which replaces the one before: hold-1, hold-2, and so on. As
 // each of them is written once, a hold and a release that meet are decided by which of them gets the next number.
 
 // holdDoc says who needs the record, or that its release has begun, after which nobody can hold it any more.

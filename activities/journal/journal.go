@@ -160,7 +160,7 @@ func (t *Token) Has(name string) (bool, error) {
 }
 
 // CheckNotLost is DamagedRecord where there is no record although there has been one: the history knows that the forward was done,
-// or there is an Applied, or another document that is written after the record. Who has found no record calls it before that is
+// or there is an Applied, or another document that is written after the record. A caller that has found no record calls it before that is
 // taken to mean that the forward has never acted.
 func (t *Token) CheckNotLost(isDone bool, later ...string) error {
 	for _, name := range append(later, Applied) {

@@ -300,7 +300,7 @@ func (u *undo) judge(now *sight) *activities.Undone {
 		return nil
 	}
 	return &activities.Undone{
-		Outcome: activities.Drifted, Observed: u.rec.Declared.Look.Tool + " shows something else than the call left",
+		Outcome: activities.Drifted, Observed: u.rec.Declared.Look.Tool + " shows something other than what the call left",
 		Drift: &activities.Drift{Digest: is, Diff: u.describeDrift(*now)},
 	}
 }
@@ -391,7 +391,7 @@ func (u *undo) verify() (activities.Undone, error) {
 		return u.report(activities.Restored), nil
 	}
 	undone := u.report(activities.Residue)
-	undone.Observed = u.rec.Declared.Look.Tool + " shows something else than before the call"
+	undone.Observed = u.rec.Declared.Look.Tool + " shows something other than before the call"
 	undone.Losses = append(undone.Losses, "before: "+u.rec.Before.describe(), "now: "+now.describe())
 	return undone, nil
 }

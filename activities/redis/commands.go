@@ -20,7 +20,7 @@ const (
 	wayOutKeys   = "name the keys, as in [DEL, session:1, session:2]"
 	wayOutUnit   = "the commands of a step are one atomic unit already; leave it out"
 	wayOutServer = "it is no change of keys, and cannot be undone; let an operator do it"
-	wayOutScript = "what a script touches cannot be told beforehand; write its commands into the step"
+	wayOutScript = "what a script touches cannot be known beforehand; write its commands into the step"
 )
 
 // escaping are commands that reach beyond the keys that the server finds in them, with the way out.
@@ -56,7 +56,7 @@ func (c *connection) findKeys(commands []command) (touched, error) {
 		}
 		return nil
 	})
-	if err != nil && !hasCode(err, "ERR") { // that of one command is told with its place
+	if err != nil && !hasCode(err, "ERR") { // that of one command is reported with its place
 		return touched{}, c.explain(err)
 	}
 	var found touched

@@ -75,7 +75,7 @@ func TestRefusals(t *testing.T) {
 	d := newDatabase(t, shop...)
 	for line, want := range map[string]string{
 		"FLUSHALL": "name the keys", "flushdb ASYNC": "name the keys", "KEYS *": "name the keys", "SCAN 0": "name the keys",
-		"EVAL return 0": "what a script touches cannot be told beforehand", "FCALL f 0": "what a script touches", "SCRIPT FLUSH": "what a script touches",
+		"EVAL return 0": "what a script touches cannot be known beforehand", "FCALL f 0": "what a script touches", "SCRIPT FLUSH": "what a script touches",
 		"MULTI": "one atomic unit already", "SELECT 3": "the logical database that the worker's config names", "MOVE visits 3": "another logical database",
 		"COPY visits other DB 3": "leave DB out", "SWAPDB 0 1": "exchanges whole databases", "MIGRATE h 1 visits 0 5": "another server",
 		"CONFIG SET maxmemory 1": "names no key", "SHUTDOWN": "let an operator do it", "DEBUG SLEEP 1": "let an operator do it", "PING": "names no key",

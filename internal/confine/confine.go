@@ -114,7 +114,7 @@ func (l Limits) confineThread() error {
 	for _, capability := range []uintptr{
 		unix.CAP_SYS_ADMIN, unix.CAP_PERFMON, unix.CAP_BPF, unix.CAP_SYS_PTRACE, unix.CAP_SYS_RAWIO, unix.CAP_SYS_MODULE,
 	} {
-		_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0) // who may not drop it has none
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0) // a process that may not drop it has none
 	}
 	attr := struct{ fs uint64 }{handled(v)}
 	set, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)

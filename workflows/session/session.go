@@ -163,7 +163,7 @@ func (s Session) refresh(ctx context.Context, a workflows.Answer) workflows.Answ
 	return now
 }
 
-// Answer tells how a request stands now.
+// Answer says how a request stands now.
 func (s Session) Answer(ctx context.Context, request string) (now workflows.Answer, err error) {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()

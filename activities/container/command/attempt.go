@@ -81,7 +81,7 @@ func (a *Attempt) readEnding() (end Ending, over, lost bool, err error) {
 	return end, false, lost, err
 }
 
-// Standing says how far a run has come, for who does not wait for it; empty where the command has not begun.
+// Standing says how far a run has come, for callers that do not wait for it; empty where the command has not begun.
 func (a *Attempt) Standing() (string, error) {
 	begun, err := a.Token.Has(beginningDoc(a.Number))
 	if err != nil || !begun {

@@ -51,7 +51,7 @@ func (l *Lineage) DropImage(ctx context.Context, id string) error {
 		case err != nil && !engine.IsNotFound(err) && !engine.IsBeingRemoved(err):
 			return engine.Explain("dropping image "+id, err)
 		}
-		id = img.Parent //nolint:staticcheck // it is told by every engine that makes images by commit
+		id = img.Parent //nolint:staticcheck // every engine that makes images by commit reports it
 	}
 	return nil
 }

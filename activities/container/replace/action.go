@@ -219,7 +219,7 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 		Risk:     activities.Medium,
 		Undo:     a.Spec().Undo,
 		Losses:   slices.Concat(r.losses(), r.chosen(), target.NotRolledBack(r.Old, p.ignored())),
-		Facts:    []string{name + " answers nobody from its stop to the start of the new one", keptAside(name)},
+		Facts:    []string{name + " answers nobody between its stop and the start of the new one", keptAside(name)},
 		Digest:   r.digest(),
 	}
 	if isTried(s) {
@@ -228,13 +228,13 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 	}
 	if ports := r.published(); len(ports) > 0 {
 		change.Risk = activities.High
-		change.Facts = append(change.Facts, "down time for who uses the published ports, which only one of the two can hold: "+strings.Join(ports, ", "))
+		change.Facts = append(change.Facts, "downtime for users of the published ports, which only one of the two can hold: "+strings.Join(ports, ", "))
 	}
 	return change, nil
 }
 
-// keptAside says what would take the undo away: an engine labels a container only when it makes it, so that the old one has no mark
-// that others could leave it alone by.
+// keptAside says what would make the undo impossible: an engine can label a container only when it makes it, so the old one has no mark
+// by which others could leave it alone.
 func keptAside(name string) string {
 	return name + " is kept, stopped, until the step's record is released: `docker container prune` would remove it, and the undo with it"
 }

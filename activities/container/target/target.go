@@ -56,7 +56,7 @@ func inspect(ctx context.Context, e engine.Client, name string) (container.Inspe
 	return c, CheckAwake(c, name)
 }
 
-// Preflight refuses a container in which no step can run now. Of one that is named by its id nothing is said: finding out which
+// Preflight refuses a container in which no step can run now. It says nothing of one that is named by its id: finding out which
 // container has taken its place can finish a change of places.
 func Preflight(ctx context.Context, e engine.Client, name string) error {
 	if isID(name) {

@@ -48,7 +48,7 @@ func (c Copies) Keep(ctx context.Context, into ...manifest.Manifest) error {
 		content, err := Copy(v.Root, filepath.Join(c.dir(), v.Name), progress)
 		stop()
 		if busy := (*BusyError)(nil); errors.As(err, &busy) {
-			return activities.Errorf(activities.Refused, "volumes: %v; stop who does, or %s", busy, wayOut)
+			return activities.Errorf(activities.Refused, "volumes: %v; stop what does, or %s", busy, wayOut)
 		}
 		if err != nil {
 			return fmt.Errorf("keeping a copy of volume %s: %w", v.Name, err)

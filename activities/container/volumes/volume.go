@@ -66,7 +66,7 @@ func Find(ctx context.Context, e Engine, target container.InspectResponse) (all 
 	}
 	who, err := findWriter(ctx, e, all, target.ID)
 	if err == nil && who != "" {
-		err = activities.Errorf(activities.Refused, "volumes: %s, so that a copy would not tell its doings from the step's; stop it, or %s", who, wayOut)
+		err = activities.Errorf(activities.Refused, "volumes: %s, so that a copy could not tell its changes from the step's; stop it, or %s", who, wayOut)
 	}
 	return all, err
 }

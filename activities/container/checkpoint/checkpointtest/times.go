@@ -39,7 +39,7 @@ func (s Subject) testLateTimes(t *testing.T, on setting) {
 	late := !s.Layers && b.Inspect(t).Driver == "fuse-overlayfs"
 	assert.Equal(t, late, strings.Contains(strings.Join(plan.Losses, "\n"), "times of files and folders"))
 
-	if s.Layers { // then it is what lies below them that is told late
+	if s.Layers { // then what lies below them is reported late
 		boxtest.At(t, b.Inspect(t).State.Pid).Inside(func() error {
 			_, err := os.ReadDir("/opt/outer/inner")
 			return errors.Join(err, os.WriteFile("/opt/outer/inner/below", nil, 0o644))

@@ -71,7 +71,7 @@ func (b *Backend) Report(of container.InspectResponse, r checkpoint.Rollback, _ 
 	}
 }
 
-// Enter changes nothing: a rollback makes the container anew, with an id that nobody knows who is late.
+// Enter changes nothing: a rollback makes the container anew, with an id that no late call knows.
 func (*Backend) Enter(_ context.Context, _ string, _ container.InspectResponse, c command.Command) (command.Command, error) {
 	return c, nil
 }

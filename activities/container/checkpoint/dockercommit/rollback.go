@@ -82,7 +82,7 @@ func (b *Backend) replaceContainer(ctx context.Context, r checkpoint.Rollback, o
 			return err
 		}
 	}
-	// To keep something takes long. Who was quicker meanwhile may have swept up already: what is built now and left by a
+	// Keeping something takes long. Another that was quicker may have swept up already: what is built now and left by a
 	// process that dies would stay.
 	if late, err := b.lineage.HasSuccessor(old); late || err != nil {
 		return err
@@ -99,7 +99,7 @@ func (b *Backend) replaceContainer(ctx context.Context, r checkpoint.Rollback, o
 			return err
 		}
 	}
-	claiming = true // from here on the journal decides, also where it fails to answer: a sweep clears away who has lost
+	claiming = true // from here on the journal decides, also where it fails to answer: a sweep clears away the loser
 	won, err := b.lineage.Claim(old, mine)
 	if err != nil {
 		return err

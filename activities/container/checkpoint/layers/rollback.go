@@ -151,7 +151,7 @@ func (b *Backend) findContainer(ctx context.Context, r checkpoint.Rollback) (con
 	return now, engine.Explain("looking at the container", err)
 }
 
-// compareSalvage refuses to bring back what is not as it was kept. What was kept is told by how it differs from the checkpoint of
+// compareSalvage refuses to bring back what is not as it was kept. What was kept is described by how it differs from the checkpoint of
 // the step that was rolled back.
 func (b *Backend) compareSalvage(ctx context.Context, now container.InspectResponse, r checkpoint.Rollback) error {
 	of, _, _ := strings.Cut(strings.TrimPrefix(r.Checkpoint, salvagePrefix), ":")

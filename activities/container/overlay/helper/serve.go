@@ -250,7 +250,7 @@ func (s *stacks) execute(ctx context.Context, r Request, cramped bool) (a Answer
 	return a, nil
 }
 
-// leavesBook says that an operation changes nothing that another one is told by the opened book.
+// leavesBook says that an operation changes nothing that the opened book shows to another one.
 func leavesBook(op Op) bool { return slices.Contains([]Op{Changes, Beside, Restored, End}, op) }
 
 // execute does what a request asks of an opened book, and adds to its answer.
