@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Server is a program that serves the tests of a process, in a folder of its own. It can be killed and started again, and ends with this
@@ -91,7 +93,14 @@ func (s *Server) Restart() error {
 }
 
 // Signal sends the server a signal: SIGSTOP stalls it, SIGCONT lets it go on.
-func (s *Server) Signal(signal syscall.Signal) error { return s.process.Process.Signal(signal) }
+func (s *Server) Signal(signal syscall.Signal) error {
+	err := s.process.Process.Signal(signal)
+	if err != nil || signal != syscall.SIGSTOP {
+		return err
+	}
+	// Its threads stop one after the other, on a busy machine some milliseconds later.
+	return unix.Waitid(unix.P_PID, s.process.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+}
 
 // End sends the server a signal that ends it, and returns when it has ended.
 func (s *Server) End(signal syscall.Signal) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
@@ -34,10 +35,13 @@ func newHold(t *testing.T, name string) hold {
 	return h
 }
 
+// set waits while a process that another test has just begun still has the file open, as a copy of this one.
 func (h hold) set(kind int) {
 	h.Helper()
-	_, err := unix.FcntlInt(h.f.Fd(), unix.F_SETLEASE, kind)
-	require.NoError(h, err)
+	require.EventuallyWithT(h, func(c *assert.CollectT) {
+		_, err := unix.FcntlInt(h.f.Fd(), unix.F_SETLEASE, kind)
+		assert.NoError(c, err)
+	}, time.Minute, time.Millisecond)
 }
 
 func (h hold) release() { h.set(unix.F_UNLCK) }
