@@ -195,13 +195,13 @@ func (o Outcome) resultWith(r Reply, isAnswered bool) (*sdk.CallToolResult, erro
 }
 
 // endOfCall is the end of a call that has become a task.
-func (p *Proxy) endOfCall(ctx context.Context, h heldCall, of session.Session, a workflows.Answer) (o Outcome, isOver bool, err error) {
-	o, isOver, err = p.endOfOwn(ctx, h, of, a)
-	if err != nil || len(o.Steps) != 1 || slices.Contains(p.own, h.Tool) {
-		o.Session = h.Session
+func (p *Proxy) endOfCall(ctx context.Context, call polledCall, of session.Session, a workflows.Answer) (o Outcome, isOver bool, err error) {
+	o, isOver, err = p.endOfOwn(ctx, call, of, a)
+	if err != nil || len(o.Steps) != 1 || slices.Contains(p.own, call.Tool) {
+		o.Session = call.Session
 		return o, isOver, err
 	}
-	firstRunID, err := p.firstRunOf(ctx, h.Session)
+	firstRunID, err := p.firstRunOf(ctx, call.Session)
 	if err != nil {
 		return o, false, err
 	}

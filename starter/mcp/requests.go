@@ -255,7 +255,7 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 	life := newProgress(ctx, call, "under way", s.toldOf)
 	defer life.stop()
 	var answer workflows.Answer
-	held := heldCall{Session: id, Tool: call.Params.Name}
+	later := polledCall{Session: id, Tool: call.Params.Name}
 	if state := call.Params.RequestState; state != "" { // the call is repeated, with what the client's user has decided
 		about, err := unseal(s.Key, on.Session, state)
 		if err == nil {
@@ -264,7 +264,7 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 		if err != nil {
 			return Outcome{}, err
 		}
-		held.Asked = about.Digest
+		later.Asked = about.Digest
 		if answer, err = of.Answer(ctx, about.Request); err != nil { // what was decided holds all the same
 			answer = workflows.Answer{Request: about.Request, Pending: true}
 		}
@@ -290,7 +290,7 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 		}
 	}
 	if takesTasks(call.Params.Meta) {
-		return s.hold(c, held, answer), nil
+		return s.answerLater(c, later, answer), nil
 	}
 	life.say(whatWaits(answer))
 	o = outcomeOfRequest(s.awaitPerson(ctx, of, answer))

@@ -52,7 +52,7 @@ type Server struct {
 	// toldOf is where reports arrive of how far a call has come, which replace the time that it takes; nil, or a nil channel, where nobody knows.
 	toldOf func(*sdk.CallToolRequest) <-chan *sdk.ProgressNotificationParams
 	// endOf is the end of a call that has become a task.
-	endOf func(context.Context, heldCall, session.Session, workflows.Answer) (o Outcome, isOver bool, err error)
+	endOf func(context.Context, polledCall, session.Session, workflows.Answer) (o Outcome, isOver bool, err error)
 
 	mu     sync.Mutex
 	client *tasks.Client

@@ -24,9 +24,9 @@ const tasksExtension = "io.modelcontextprotocol/tasks"
 // pollEvery is how often a client should ask how a task stands.
 const pollEvery = 5 * time.Second
 
-// heldCall is a call that waits for a person. Its client gets a handle that says all of it, so that any server with the same key can
-// tell what has become of it.
-type heldCall struct {
+// polledCall is a call that waits for a person, and whose client polls. The handle that the client gets, the id of a task of the extension, says all
+// of it, so that any server with the same key can tell what has become of it.
+type polledCall struct {
 	Session string    `json:"session"` // id of its workflow
 	Request string    `json:"request"`
 	Tool    string    `json:"tool"`
@@ -35,19 +35,19 @@ type heldCall struct {
 	Asked activities.Digest `json:"asked,omitempty"`
 }
 
-func (h heldCall) handle(key Key, namespace string) string {
-	raw, _ := json.Marshal(h) // plain data
+func (p polledCall) handle(key Key, namespace string) string {
+	raw, _ := json.Marshal(p) // plain data
 	text := base64.RawURLEncoding.EncodeToString(raw)
 	return text + "." + key.sign("task", namespace, text)
 }
 
-func readHeldCall(key Key, namespace, handle string) (h heldCall, err error) {
+func readPolledCall(key Key, namespace, handle string) (p polledCall, err error) {
 	text, seal, _ := strings.Cut(handle, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || !hmac.Equal([]byte(seal), []byte(key.sign("task", namespace, text))) || json.Unmarshal(raw, &h) != nil {
-		return h, Problem{BadHandle, "taskId: this server has made no such task; give the one that it returned, whole and unchanged"}
+	if err != nil || !hmac.Equal([]byte(seal), []byte(key.sign("task", namespace, text))) || json.Unmarshal(raw, &p) != nil {
+		return p, Problem{BadHandle, "taskId: this server has made no such task; give the one that it returned, whole and unchanged"}
 	}
-	return h, nil
+	return p, nil
 }
 
 // taskState is the extension's Task, with what its status adds to it.
@@ -133,34 +133,34 @@ func takesTasks(meta sdk.Meta) bool {
 	return takes
 }
 
-// hold answers a call that waits for a person with a task.
-func (s *Server) hold(c *tasks.Client, h heldCall, pending workflows.Answer) Outcome {
-	h.Request, h.Made = pending.Request, time.Now().UTC().Truncate(time.Millisecond)
-	task := s.taskOf(h.handle(s.Key, c.Namespace), h)
+// answerLater answers a call that waits for a person with a task.
+func (s *Server) answerLater(c *tasks.Client, p polledCall, pending workflows.Answer) Outcome {
+	p.Request, p.Made = pending.Request, time.Now().UTC().Truncate(time.Millisecond)
+	task := s.taskOf(p.handle(s.Key, c.Namespace), p)
 	task.ResultType, task.StatusMessage = "task", whatWaits(pending)
 	return Outcome{instead: &sdk.CallToolResult{StructuredContent: task}}
 }
 
 // taskOf is a task that goes on.
-func (s *Server) taskOf(handle string, h heldCall) *taskState {
+func (s *Server) taskOf(handle string, p polledCall) *taskState {
 	return &taskState{
-		ResultType: "complete", TaskID: handle, Status: taskWorking, CreatedAt: h.Made, LastUpdatedAt: h.Made, PollInterval: pollEvery.Milliseconds(),
+		ResultType: "complete", TaskID: handle, Status: taskWorking, CreatedAt: p.Made, LastUpdatedAt: p.Made, PollInterval: pollEvery.Milliseconds(),
 	}
 }
 
 // findTask returns what a client's request is about.
-func (s *Server) findTask(ctx context.Context, p *taskParams) (c *tasks.Client, h heldCall, err error) {
-	if !takesTasks(p.Meta) {
-		return nil, h, &jsonrpc.Error{
+func (s *Server) findTask(ctx context.Context, about *taskParams) (c *tasks.Client, p polledCall, err error) {
+	if !takesTasks(about.Meta) {
+		return nil, p, &jsonrpc.Error{
 			Code: sdk.CodeMissingRequiredClientCapabilities, Message: "declare the extension " + tasksExtension + " in the capabilities of this request",
 			// The SDK's type would ask for roots, too.
 			Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tasksExtension + `":{}}}}`),
 		}
 	}
 	if c, err = s.connection(ctx); err == nil {
-		h, err = readHeldCall(s.Key, c.Namespace, p.TaskID)
+		p, err = readPolledCall(s.Key, c.Namespace, about.TaskID)
 	}
-	return c, h, asRPCError(err)
+	return c, p, asRPCError(err)
 }
 
 // asRPCError is a problem where no tool's result can say it.
@@ -177,18 +177,18 @@ func asRPCError(err error) error {
 }
 
 // getTask tells how a task stands.
-func (s *Server) getTask(ctx context.Context, of *sdk.ServerSession, p *taskParams) (*taskState, error) {
-	c, h, err := s.findTask(ctx, p)
+func (s *Server) getTask(ctx context.Context, client *sdk.ServerSession, about *taskParams) (*taskState, error) {
+	c, p, err := s.findTask(ctx, about)
 	if err != nil {
 		return nil, err
 	}
-	held := session.Attach(c, h.Session)
-	answer, err := held.Answer(ctx, h.Request)
+	of := session.Attach(c, p.Session)
+	answer, err := of.Answer(ctx, p.Request)
 	if err != nil {
 		return nil, asRPCError(err)
 	}
-	task := s.taskOf(p.TaskID, h)
-	outcome, isOver, err := s.endOf(ctx, h, held, answer)
+	task := s.taskOf(about.TaskID, p)
+	outcome, isOver, err := s.endOf(ctx, p, of, answer)
 	switch failure, isRPC := err.(*jsonrpc.Error); { //nolint:errorlint // nobody wraps it: a wrapped server has sent it
 	case isRPC:
 		task.Status, task.Error = taskFailed, failure
@@ -198,23 +198,23 @@ func (s *Server) getTask(ctx context.Context, of *sdk.ServerSession, p *taskPara
 		task.Status, task.Result = taskCompleted, resultIn(outcome)
 	default:
 		task.StatusMessage = whatWaits(answer)
-		if task.InputRequests = s.questionsOf(h, callOf(of, p.Meta), answer); len(task.InputRequests) > 0 {
+		if task.InputRequests = s.questionsOf(p, callOf(client, about.Meta), answer); len(task.InputRequests) > 0 {
 			task.Status = taskInputRequired
 		}
 		return task, nil
 	}
 	task.PollInterval = 0
-	task.LastUpdatedAt = lastChange(ctx, held, h, answer)
+	task.LastUpdatedAt = lastChange(ctx, of, p, answer)
 	return task, nil
 }
 
 // endOfOwn is the end of a call of one of our own tools; isOver is false while a person must decide about it.
-func (s *Server) endOfOwn(ctx context.Context, h heldCall, of session.Session, a workflows.Answer) (o Outcome, isOver bool, err error) {
+func (s *Server) endOfOwn(ctx context.Context, p polledCall, of session.Session, a workflows.Answer) (o Outcome, isOver bool, err error) {
 	o = outcomeOfRequest(a)
 	if a.Pending {
 		o.Next = s.adviseAgent(ctx, of, a)
 	}
-	if h.Tool == shellTool {
+	if p.Tool == shellTool {
 		o.tellShell()
 	}
 	return o, !a.Pending || o.Next != "", nil
@@ -230,15 +230,15 @@ func resultIn(o Outcome) any {
 }
 
 // lastChange is when the last step of a request ended, as far as the session knows.
-func lastChange(ctx context.Context, of session.Session, h heldCall, a workflows.Answer) time.Time {
-	last := h.Made
+func lastChange(ctx context.Context, of session.Session, p polledCall, a workflows.Answer) time.Time {
+	last := p.Made
 	state, err := of.State(ctx)
 	if err != nil {
 		return last
 	}
-	for _, of := range a.Steps {
+	for _, step := range a.Steps {
 		for _, v := range state.Steps {
-			if v.ID == of.ID && v.Ended.After(last) {
+			if v.ID == step.ID && v.Ended.After(last) {
 				last = v.Ended.UTC()
 			}
 		}
@@ -247,18 +247,18 @@ func lastChange(ctx context.Context, of session.Session, h heldCall, a workflows
 }
 
 // callOf is a call by the client of a request about a task.
-func callOf(of *sdk.ServerSession, meta sdk.Meta) *sdk.CallToolRequest {
-	return &sdk.CallToolRequest{Session: of, Params: &sdk.CallToolParamsRaw{Meta: meta}}
+func callOf(client *sdk.ServerSession, meta sdk.Meta) *sdk.CallToolRequest {
+	return &sdk.CallToolRequest{Session: client, Params: &sdk.CallToolParamsRaw{Meta: meta}}
 }
 
 // questionsOf asks the client's user about the gates of a request.
-func (s *Server) questionsOf(h heldCall, call *sdk.CallToolRequest, a workflows.Answer) sdk.InputRequestMap {
+func (s *Server) questionsOf(p polledCall, call *sdk.CallToolRequest, a workflows.Answer) sdk.InputRequestMap {
 	all := sdk.InputRequestMap{}
 	if !s.mayAsk(call) {
 		return all
 	}
 	for _, step := range a.Steps {
-		if step.Gate != nil && step.Gate.Digest != h.Asked {
+		if step.Gate != nil && step.Gate.Digest != p.Asked {
 			all[questionID(step)] = questionAbout(step)
 		}
 	}
@@ -271,22 +271,22 @@ func questionID(step workflows.StepAnswer) string {
 }
 
 // updateTask takes what a client's user has decided. What answers no question that is open is ignored, as the extension has it.
-func (s *Server) updateTask(ctx context.Context, of *sdk.ServerSession, p *taskUpdateParams) (*taskAcknowledged, error) {
-	return s.atGates(ctx, &p.taskParams, func(c *tasks.Client, h heldCall, step workflows.StepAnswer) error {
-		call := callOf(of, p.Meta)
-		answer, isAnswered := p.InputResponses[questionID(step)]
+func (s *Server) updateTask(ctx context.Context, client *sdk.ServerSession, about *taskUpdateParams) (*taskAcknowledged, error) {
+	return s.atGates(ctx, &about.taskParams, func(c *tasks.Client, p polledCall, step workflows.StepAnswer) error {
+		call := callOf(client, about.Meta)
+		answer, isAnswered := about.InputResponses[questionID(step)]
 		if !isAnswered || !s.mayAsk(call) {
 			return nil
 		}
 		call.Params.InputResponses = sdk.InputResponseMap{approval: answer}
-		return s.decide(ctx, c, h.Session, call, asked{h.Request, step.ID, step.Gate.Digest})
+		return s.decide(ctx, c, p.Session, call, asked{p.Request, step.ID, step.Gate.Digest})
 	})
 }
 
 // cancelTask rejects what waits for an approval: an agent may do without what it has asked for. What is under way ends as it would have.
-func (s *Server) cancelTask(ctx context.Context, _ *sdk.ServerSession, p *taskParams) (*taskAcknowledged, error) {
-	return s.atGates(ctx, p, func(c *tasks.Client, h heldCall, step workflows.StepAnswer) error {
-		run, err := c.Describe(ctx, h.Session)
+func (s *Server) cancelTask(ctx context.Context, _ *sdk.ServerSession, about *taskParams) (*taskAcknowledged, error) {
+	return s.atGates(ctx, about, func(c *tasks.Client, p polledCall, step workflows.StepAnswer) error {
+		run, err := c.Describe(ctx, p.Session)
 		if err == nil {
 			_, err = c.Reject(ctx, run, workflows.Decision{Step: step.ID, Digest: step.Gate.Digest, Who: "the agent", Why: "it canceled its call"})
 		}
@@ -295,12 +295,12 @@ func (s *Server) cancelTask(ctx context.Context, _ *sdk.ServerSession, p *taskPa
 }
 
 // atGates does something about each step of a task that waits for an approval.
-func (s *Server) atGates(ctx context.Context, p *taskParams, do func(*tasks.Client, heldCall, workflows.StepAnswer) error) (*taskAcknowledged, error) {
-	c, h, err := s.findTask(ctx, p)
+func (s *Server) atGates(ctx context.Context, about *taskParams, do func(*tasks.Client, polledCall, workflows.StepAnswer) error) (*taskAcknowledged, error) {
+	c, p, err := s.findTask(ctx, about)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := session.Attach(c, h.Session).Answer(ctx, h.Request)
+	answer, err := session.Attach(c, p.Session).Answer(ctx, p.Request)
 	if err != nil {
 		return nil, asRPCError(err)
 	}
@@ -308,7 +308,7 @@ func (s *Server) atGates(ctx context.Context, p *taskParams, do func(*tasks.Clie
 		if step.Gate == nil {
 			continue
 		}
-		if err := do(c, h, step); err != nil {
+		if err := do(c, p, step); err != nil {
 			return nil, asRPCError(err)
 		}
 	}
