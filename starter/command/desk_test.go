@@ -132,6 +132,7 @@ func (s *shared) hold(t *testing.T, values map[string]string) {
 func (d *desk) startWorker(edit ...func(*host.Config)) {
 	config := host.Config{State: d.TempDir(), StopTimeout: 100 * time.Millisecond}.WithEnvironment(os.LookupEnv)
 	config.Queue = d.queue
+	config.Schedules = "off" // at a sweep, every five minutes by the clock, the dead tasks of a test would be recovered
 	for _, e := range edit {
 		e(&config)
 	}
