@@ -136,15 +136,20 @@ func checkReplaced(c *server.Connection, tables []capture.Table) error {
 			return err
 		}
 		for _, r := range all {
-			broken, err := server.Collect(c, pgx.RowTo[string], fmt.Sprintf("SELECT to_jsonb(q.*)::text FROM %s q WHERE %s AND NOT EXISTS (SELECT FROM %s p WHERE %s) LIMIT %d",
-				r.Child, capture.AllSet("q", r.From), r.Parent, capture.SameColumns("p", r.To, "q", r.From), capture.ShownRows))
-			if err != nil {
+			if err := checkReference(c, r, r.Child); err != nil {
 				return err
-			}
-			if len(broken) > 0 {
-				return drift.New(fmt.Sprintf("the foreign key %s would not hold: these rows of %s would refer to rows of %s that are gone\n%s", r.Name, r.Child, r.Parent, strings.Join(broken, "\n")))
 			}
 		}
 	}
 	return nil
+}
+
+// checkReference looks for rows without the row that they refer to. Rows is the table that has them: the child, or a copy of it.
+func checkReference(c *server.Connection, r capture.Reference, rows string) error {
+	broken, err := server.Collect(c, pgx.RowTo[string], fmt.Sprintf("SELECT to_jsonb(q.*)::text FROM %s q WHERE %s AND NOT EXISTS (SELECT FROM %s p WHERE %s) LIMIT %d",
+		rows, capture.AllSet("q", r.From), r.Parent, capture.SameColumns("p", r.To, "q", r.From), capture.ShownRows))
+	if err != nil || len(broken) == 0 {
+		return err
+	}
+	return drift.New(fmt.Sprintf("the foreign key %s would not hold: these rows of %s would refer to rows of %s that are gone\n%s", r.Name, r.Child, r.Parent, strings.Join(broken, "\n")))
 }
