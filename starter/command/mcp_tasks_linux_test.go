@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
@@ -292,6 +293,13 @@ func TestATaskOfAWrappedServerEndsWithItsAnswer(t *testing.T) {
 	require.True(t, rejected.IsError)
 	require.Contains(t, c.get(no.TaskID).raw, "once is enough")
 	require.Equal(t, before+"hello\n", n.manifest())
+
+	n.fault(mcptest.Break)
+	broken := c.tool("send_mail", arguments{"text": "broken"})
+	n.ok("approve", n.ids()[0], "s3", "--yes")
+	require.Eventually(t, func() bool { broken = c.get(broken.TaskID); return broken.Status != "working" }, waitFor, tick)
+	require.Equal(t, "failed", broken.Status, broken.raw)
+	require.Contains(t, broken.raw, `"error":{"code":-32603,"message":"it broke"}`)
 }
 
 func TestATaskOfTheShellEndsWithItsOutput(t *testing.T) {

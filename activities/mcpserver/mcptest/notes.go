@@ -26,6 +26,7 @@ const folderVariable = "UNWIND_TEST_NOTES"
 const (
 	Lose   = "lose"   // acts, and dies before it answers
 	Deny   = "deny"   // acts, and answers with an error
+	Break  = "break"  // acts, and answers with an error of the protocol
 	Twice  = "twice"  // acts, and answers twice
 	Task   = "task"   // acts, and answers with a task
 	Later  = "later"  // answers with a task, and has not acted yet
@@ -320,6 +321,8 @@ func (f faulty) Write(ctx context.Context, m jsonrpc.Message) error {
 		return nil
 	case Deny:
 		r.Result = json.RawMessage(`{"content":[{"type":"text","text":"it did not work"}],"isError":true}`)
+	case Break:
+		r.Result, r.Error = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "it broke"}
 	case Task, Later:
 		r.Result = json.RawMessage(`{"task":{"taskId":"t1","status":"working"}}`)
 	case Twice:
