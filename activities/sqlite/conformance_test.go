@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,6 +49,9 @@ INSERT INTO log VALUES ('first'), ('first'), (NULL);
 
 const secretName = `Anna "the secret" 'horse'`
 
+// patience is less than the 30 seconds after which a process gives up that its worker does not answer: an undo has to end it before.
+const patience = 25 * time.Second
+
 func cases() []actiontest.Case {
 	rows := actiontest.Case{
 		Name: "rows", Secret: secretName,
@@ -88,6 +92,7 @@ func cases() []actiontest.Case {
 	all := []actiontest.Case{rows, wal, schema, schemaWAL, query}
 	for i := range all {
 		c := &all[i]
+		c.Patience = patience
 		c.Open, c.Manifest, c.Anew, c.Sample, c.EitherWay = open, dump, true, 1, true
 		if c.Action == "" {
 			c.Action = "sqlite.exec"

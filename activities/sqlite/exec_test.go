@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -335,6 +336,18 @@ func TestQuery(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 	require.Equal(t, before, b.dump())
+}
+
+// TestTheLibraryDoesNotCorruptAWriteAheadLog: before 3.51.3 a log that was reset beside a concurrent writer could corrupt a database.
+func TestTheLibraryDoesNotCorruptAWriteAheadLog(t *testing.T) {
+	b := newBench(t, people)
+	e, s := b.step("sqlite.query", params{"sql": "SELECT sqlite_version()"})
+	result, err := b.local.Apply(t.Context(), e, s, "")
+	require.NoError(t, err)
+	var is [3]int
+	_, err = fmt.Sscanf(fmt.Sprint(result.Outputs["value"]), "%d.%d.%d", &is[0], &is[1], &is[2])
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, slices.Compare(is[:], []int{3, 51, 3}), 0, "the library is SQLite %v", is)
 }
 
 func TestReturnedRowsAreOutputs(t *testing.T) {
