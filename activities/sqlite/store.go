@@ -99,6 +99,12 @@ func (s *store) note(t *table, key, before []any) error {
 	return run(s.Conn, "INSERT OR IGNORE INTO rows VALUES (?, ?, ?, NULL)", []any{t.name, encode(key), encodeOrNil(before)}, nil)
 }
 
+// has reports whether a row is one of before or after.
+func (s *store) has(t *table, row []any) (is bool, err error) {
+	return is, run(s.Conn, "SELECT before IS ?3 OR after IS ?3 FROM rows WHERE tbl = ?1 AND key = ?2", []any{t.name, encode(t.keyOf(row)), encode(row)},
+		func(q *sqlite.Stmt) error { is = q.ColumnBool(0); return nil })
+}
+
 func encodeOrNil(row []any) any {
 	if row == nil {
 		return nil

@@ -145,15 +145,23 @@ func (t *table) where() string {
 
 func (t *table) target() string { return "main." + quote(t.name) }
 
-// read reads the row with a key; nil: there is none. A key that only collates like it is another one.
+// read reads the row with a key; nil: there is none.
 func (t *table) read(d *database, key []any) (row []any, err error) {
+	row, _, err = t.find(d, key)
+	return row, err
+}
+
+// find reads the row with a key, or its twin: a row whose key is another, and equal to it by collation or type ('Bob' and 'BOB', 1 and 1.0).
+func (t *table) find(d *database, key []any) (row, twin []any, err error) {
 	err = run(d.Conn, "SELECT "+t.list()+" FROM "+t.target()+t.where(), key, func(s *sqlite.Stmt) error {
 		if found := rowOf(s); equal(t.keyOf(found), key) {
 			row = found
+		} else {
+			twin = found
 		}
 		return nil
 	})
-	return row, err
+	return row, twin, err
 }
 
 func rowOf(s *sqlite.Stmt) (row []any) {
@@ -163,7 +171,11 @@ func rowOf(s *sqlite.Stmt) (row []any) {
 	return row
 }
 
+// delete deletes the row with a key, and no twin.
 func (t *table) delete(d *database, key []any) error {
+	if row, err := t.read(d, key); err != nil || row == nil {
+		return err
+	}
 	return d.run("DELETE FROM "+t.target()+t.where(), key...)
 }
 

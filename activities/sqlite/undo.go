@@ -195,9 +195,10 @@ func (r *restore) restoreRows() (undone activities.Undone, err error) {
 	if err := r.compareRows(tables); err != nil {
 		return undone, err
 	}
-	if !r.mayGoOn() {
+	if len(r.stuck) > 0 {
 		return r.drifted(), nil
 	}
+	// What else stands in the way shows when the rows are put back; a person is shown all of it at once.
 	referring, err := r.listReferring()
 	if err != nil {
 		return undone, err
@@ -252,12 +253,22 @@ func (r *restore) compareRows(tables map[string]*table) error {
 	}
 	return r.store.each(func(i images) error {
 		t := tables[lower(i.table)]
-		now, err := t.read(r.database, i.key)
-		if err != nil || equal(now, i.after) || equal(now, i.before) {
+		now, twin, err := t.find(r.database, i.key)
+		if err != nil || equal(now, i.after) {
 			return err
 		}
-		r.drift = append(r.drift, r.describeDrift(t, i.key, i.after, now))
-		return nil
+		if !equal(now, i.before) {
+			r.drift = append(r.drift, r.describeDrift(t, i.key, i.after, now))
+			return nil
+		}
+		if now != nil || twin == nil {
+			return nil
+		}
+		known, err := r.store.has(t, twin)
+		if !known {
+			r.drift = append(r.drift, r.describeDrift(t, t.keyOf(twin), nil, twin)+": its key equals that of a row of the step, and is another")
+		}
+		return err
 	})
 }
 
