@@ -158,8 +158,8 @@ type guard struct {
 	denied string
 }
 
-// readingPragmas are those that a step may use; those that take no value when they only read are in settingPragmas.
-var readingPragmas = " table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list foreign_key_check integrity_check quick_check database_list compile_options "
+// readingPragmas are those that a step may use, or that full-text tables use themselves (data_version); those that take no value when they only read are in settingPragmas.
+var readingPragmas = " data_version table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list foreign_key_check integrity_check quick_check database_list compile_options "
 
 const settingPragmas = " user_version application_id "
 

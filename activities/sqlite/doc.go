@@ -44,7 +44,7 @@
 // The undo puts the rows back in one transaction, with triggers, foreign keys and checks switched off for this connection, so that
 // nothing else follows. It first compares each row with what the step left. Any difference is drift: it is shown row by row, and
 // nothing is changed. Drift is a row that somebody has changed or deleted; a row that blocks one to be put back, because it has the same
-// unique value; rows that would refer to nothing afterwards, even if they did so before the step; a table that was altered; another file in place of the database (device and
+// unique value, or a key that is equal only by collation or type; rows that would refer to nothing afterwards, even if they did so before the step; a table that was altered; another file in place of the database (device and
 // inode). A force overwrites exactly what was shown. Rows of the same tables that the step has not touched stay as they are. The counters
 // of AUTOINCREMENT go back if nobody has used them since.
 //
@@ -54,8 +54,9 @@
 // # What is refused
 //
 // ATTACH, VACUUM, BEGIN and COMMIT, load_extension, temporary tables, and every PRAGMA but those that read and two that are
-// part of the database. An approval covers the statements and the rows that they change; where a statement takes the time or a random
-// number, it covers which rows are inserted and not their values.
+// part of the database. An approval covers the statements and the rows that they change; where the program of a statement calls a
+// function that has another value each time (the time, a random number), it covers which rows change and not their new values, and
+// the plan says so.
 //
 // If a parameter holds a secret, the plans of other steps and drift show digests in place of values; the undo data holds the values,
 // as the database does. VACUUM by somebody else can renumber the rows of tables without an INTEGER PRIMARY KEY: these are then drift.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -27,6 +26,8 @@ type effect struct {
 	tables map[string]*table
 	// why explains why the rows are not enough, so that a checkpoint is needed.
 	why []string
+	// volatile are the functions that the statements call and that have another value each time.
+	volatile []string
 }
 
 // needsCheckpoint reports that statements cannot be undone by rows.
@@ -101,6 +102,10 @@ func (c *call) executeOnce(ctx context.Context, d *database, p execParams, attem
 		return nil, err
 	}
 	if why != nil {
+		// Full-text tables write what they have in memory at a savepoint, or else at the commit.
+		if err = errors.Join(d.run("SAVEPOINT written"), d.run("RELEASE written")); err != nil {
+			return nil, err
+		}
 		if e.After, err = d.content(); err != nil {
 			return nil, err
 		}
@@ -199,6 +204,9 @@ func (e *effect) runOne(d *database, text string, s statement, rows *[]map[strin
 		if len(why) > 0 {
 			return "", 0, &needsCheckpoint{why}
 		}
+	}
+	if err := e.noteVolatile(d, q, text[:len(text)-trailing], s.Params); err != nil {
+		return "", 0, err
 	}
 	if err := bind(q, s.Params); err != nil {
 		return "", 0, err
@@ -299,9 +307,6 @@ func (d *database) putCounters(found map[string]int64, changed map[string]counte
 	return nil
 }
 
-// volatile finds what has another value each time: the digest of a change then covers which rows are inserted, not their values.
-var volatile = regexp.MustCompile(`(?i)\b(random|randomblob)\s*\(|\bcurrent_(time|date|timestamp)\b|'now'|\b(date|time|datetime|julianday|unixepoch)\s*\(\s*\)`)
-
 // digest covers the statements and the rows that they change.
 func (c *call) digest(d *database, e *effect) (activities.Digest, error) {
 	var with bytes.Buffer
@@ -316,16 +321,9 @@ func (c *call) digest(d *database, e *effect) (activities.Digest, error) {
 		}
 	}
 	add(with.Bytes(), []byte(d.path), []byte(e.Before.digest()))
-	isVolatile := volatile.Match(c.Step.With)
+	isVolatile := len(e.volatile) > 0
 	for _, name := range slices.Sorted(maps.Keys(e.Tables)) {
 		add([]byte(e.Tables[name]))
-		err := run(d.Conn, "SELECT sql FROM sqlite_schema WHERE tbl_name = ? COLLATE NOCASE AND sql IS NOT NULL", []any{name}, func(q *sqlite.Stmt) error {
-			isVolatile = isVolatile || volatile.MatchString(q.ColumnText(0))
-			return nil
-		})
-		if err != nil {
-			return "", err
-		}
 	}
 	err := e.store.each(func(i images) error {
 		add([]byte(i.table), []byte(i.change()), encode(i.key), encode(i.before))

@@ -12,8 +12,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// The driver has no function for the two things below that SQLite has: the hook that is called before each change of a row, on
-// which SQLite's own sessions are built, and the switch for triggers. So this file reaches for the connection inside of the driver.
+// The driver has no function for what follows and SQLite has: the hook that is called before each change of a row, on which SQLite's
+// own sessions are built, the switch for triggers, and whether a statement is an EXPLAIN. So this file reaches for the connection inside of the driver.
 
 // handle is a connection as SQLite knows it.
 type handle struct {
@@ -24,6 +24,12 @@ type handle struct {
 func handleOf(c *sqlite.Conn) handle {
 	v := reflect.ValueOf(c).Elem()
 	return handle{(*libc.TLS)(v.FieldByName("tls").UnsafePointer()), uintptr(v.FieldByName("conn").Uint())}
+}
+
+// isExplain reports whether a statement only explains another.
+func isExplain(c *sqlite.Conn, s *sqlite.Stmt) bool {
+	at := uintptr(reflect.ValueOf(s).Elem().FieldByName("stmt").Uint())
+	return lib.Xsqlite3_stmt_isexplain(handleOf(c).tls, at) != 0
 }
 
 // setTriggers switches the triggers of the database on or off for this connection.

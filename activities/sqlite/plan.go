@@ -128,6 +128,9 @@ func (c *call) describe(d *database, e *effect) (change activities.Change, err e
 	if change.Summary, err = e.summarize(d); err != nil {
 		return change, err
 	}
+	if fact := e.describeVolatile(); fact != "" {
+		change.Facts = append(change.Facts, fact)
+	}
 	if e.why != nil {
 		info, err := os.Stat(d.path)
 		if err != nil {
