@@ -267,6 +267,15 @@ func (s *Saga) UndoState(step string) UndoState {
 	return it.state
 }
 
+// UndoOf describes a step's undo; false if none has begun.
+func (s *Saga) UndoOf(step string) (StepReport, bool) {
+	it, err := s.findUndo(step)
+	if err != nil {
+		return StepReport{}, false
+	}
+	return it.report(), true
+}
+
 func (s *Saga) findUndo(step string) (*item, error) {
 	if s.plan != nil {
 		return s.plan.findItem(step)

@@ -14,7 +14,7 @@ import (
 func (c *Carry) Shorten(n int) {
 	c.Past.Steps = slices.Clone(c.Past.Steps)
 	for i := range c.Past.Steps {
-		c.Past.Steps[i].shorten(n)
+		c.Past.Steps[i].Shorten(n)
 	}
 	c.Progress = maps.Clone(c.Progress)
 	for token, p := range c.Progress {
@@ -33,7 +33,8 @@ func dropSteps(steps []StepReport, n int) []StepReport {
 	return steps[:min(len(steps), n)]
 }
 
-func (s *StepReport) shorten(n int) {
+// Shorten shortens the texts of a report to n bytes, its lists to a few and its drift to the digest, which is what decides.
+func (s *StepReport) Shorten(n int) {
 	s.Summary, s.Observed, s.Reason = clip(s.Summary, n), clip(s.Observed, n), clip(s.Reason, n)
 	s.Losses, s.Notes, s.Drift = clipAll(s.Losses, n), clipAll(s.Notes, n), withoutDiff(s.Drift)
 }

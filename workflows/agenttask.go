@@ -137,6 +137,9 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 	if err := workflow.SetQueryHandler(ctx, QueryAnswer, t.answerNow); err != nil {
 		return nil, err
 	}
+	if err := workflow.SetQueryHandler(ctx, QueryStep, t.stepNow); err != nil {
+		return nil, err
+	}
 	if err := t.handleUpdates(ctx); err != nil {
 		return nil, err
 	}

@@ -151,10 +151,7 @@ func (t *agentTask) isLeaving() bool { return t.executor.draining || t.leaving }
 // answer is what a request has come to so far.
 func (t *agentTask) answer(q *request) Answer {
 	a := Answer{Request: q.id, Digest: q.digest, Phase: t.phase, Pending: !t.isRequestOver(q), Savepoint: q.savepoint, Context: q.context}
-	if t.ending.cause != nil {
-		cause := *t.ending.cause
-		a.Cause = &cause
-	}
+	a.Cause = t.ending.cause // fit makes a copy
 	for _, id := range q.steps {
 		a.Steps = append(a.Steps, t.stepAnswer(q, id))
 	}
@@ -170,6 +167,7 @@ func (t *agentTask) answer(q *request) Answer {
 	} else if a.Pending && t.needsPerson() {
 		a.WaitsFor = t.undecidedBeside(q)
 	}
+	a.fit()
 	return a
 }
 
@@ -191,19 +189,10 @@ func (t *agentTask) stepAnswer(q *request, id string) StepAnswer {
 	}
 	a := StepAnswer{
 		ID: id, Uses: s.step.Uses, State: s.view.State, Try: s.view.Try, Summary: s.view.Summary, Error: s.view.Error, Notes: s.view.AllNotes(), Undone: s.undone,
-		Outputs: t.runner.outputs[id],
+		Outputs: t.runner.outputs[id], Gate: s.gateView(), Park: s.parkView(),
 	}
 	if !s.view.Ended.IsZero() {
 		a.Took = s.view.Ended.Sub(s.view.Began)
-	}
-	if s.gate != nil && s.gate.decision == nil {
-		view := s.gate.view
-		a.Gate = &view
-	}
-	if s.park != nil && s.park.decision == nil {
-		view := s.park.view
-		view.With = s.step.With
-		a.Park = &view
 	}
 	return a
 }

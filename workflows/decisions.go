@@ -136,11 +136,7 @@ func (t *agentTask) awaitDecision(ctx workflow.Context, s *stepRun, d *parkDecis
 }
 
 func (t *agentTask) answerDecision(a DecisionAnswer) DecisionAnswer {
-	a.Phase = t.phase
-	if t.ending.cause != nil {
-		cause := *t.ending.cause
-		a.Cause = &cause
-	}
+	a.Phase, a.Cause = t.phase, shortCause(t.ending.cause)
 	return a
 }
 

@@ -81,11 +81,17 @@ func renderDetails(headline string, gates []GateView, parks []ParkView, c *sched
 	if len(gates)+len(parks) > 0 {
 		width = gateSteps
 	}
-	for i, g := range gates {
+	for i, g := range gates[:min(shownSteps, len(gates))] {
 		writeGate(&b, g, i == 0)
+	}
+	if more := len(gates) - shownSteps; more > 0 {
+		fmt.Fprintf(&b, "%s for approval: `starter approve TASK STEP` shows each of them\n\n", waitMore(more))
 	}
 	for _, p := range parks[:min(shownSteps, len(parks))] {
 		writeParkedStep(&b, p)
+	}
+	if more := len(parks) - shownSteps; more > 0 {
+		fmt.Fprintf(&b, "%s after a failure: `starter show` lists the first\n\n", waitMore(more))
 	}
 	if saga.Unwinding() {
 		writeUndos(&b, saga)
@@ -97,6 +103,13 @@ func renderDetails(headline string, gates []GateView, parks []ParkView, c *sched
 	}
 	b.WriteString("\n\u00a0\n\n\u00a0\n") // the UI clips the last row
 	return b.String()
+}
+
+func waitMore(n int) string {
+	if n == 1 {
+		return "1 more step waits"
+	}
+	return fmt.Sprintf("%d more steps wait", n)
 }
 
 // What the details show of a gate, so that they fit one screen: lines of its diff, losses, and steps below it.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
@@ -81,25 +80,18 @@ func (c *Carry) shorten(n int) {
 	}
 	c.Steps = maps.Clone(c.Steps)
 	for id, s := range c.Steps {
-		s.Error, s.Notes, s.Tried, s.Gate = clip(s.Error, n), clipAll(s.Notes, n), shortenTried(s.Tried, n), s.Gate.shorten(n)
+		s.Error, s.Notes, s.Tried = clip(s.Error, n), clipAll(s.Notes, n), shortenTried(s.Tried, n)
+		if s.Gate != nil {
+			gate := *s.Gate
+			gate.View = *gate.View.short(n)
+			s.Gate = &gate
+		}
 		c.Steps[id] = s
 	}
 	if more := len(c.Notes) - maxCarriedNotes; more > 0 {
 		c.Notes = append(slices.Clip(c.Notes[:maxCarriedNotes]), fmt.Sprintf("and %d more notes", more))
 	}
 	c.Notes, c.Ignored.Reasons = clipAll(c.Notes, max(n, maxName)), clipAll(c.Ignored.Reasons, max(n, maxName))
-}
-
-// shorten returns g with the texts about its change shortened. The digests, which decide, stay.
-func (g *GateCarry) shorten(n int) *GateCarry {
-	if g == nil {
-		return nil
-	}
-	short := *g
-	c := &short.View.Change
-	c.Summary, c.Diff, c.Undo = clip(c.Summary, n), activities.HeadDiff(c.Diff, n), clip(c.Undo, n)
-	c.Losses, c.Facts, c.Keys, c.Schema = clipAll(c.Losses, n), clipAll(c.Facts, n), clipAll(c.Keys, n), clipAll(c.Schema, n)
-	return &short
 }
 
 func shortenTried(tried []Tried, n int) []Tried {

@@ -81,6 +81,8 @@ const (
 	QueryState    = "state"
 	// QueryAnswer says how a request of a session stands, by its id: an Answer.
 	QueryAnswer = "answer"
+	// QueryStep says how one step stands, by its id: a StepNow.
+	QueryStep = "step"
 )
 
 // Types of the ApplicationErrors that a task fails with; the details hold its compensations.Report.

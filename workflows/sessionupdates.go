@@ -236,7 +236,9 @@ func (t *agentTask) validateAwait(_ workflow.Context, r AwaitRequest) error {
 // recall answers a request of an earlier run.
 func (t *agentTask) recall(id string) Answer {
 	if a, isKept := t.session.answers.find(id); isKept {
-		return t.refresh(a)
+		a = t.refresh(a)
+		a.fit()
+		return a
 	}
 	return Answer{Request: id, Phase: t.phase, Forgotten: true}
 }

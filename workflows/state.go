@@ -51,11 +51,14 @@ type State struct {
 	// to have started and those that come next.
 	Steps []StepView `json:"steps"`
 	// Done is the number of steps that are done, in all runs; Total is the number that there are.
-	Done  int        `json:"done"`
-	Total int        `json:"total"`
-	Gates []GateView `json:"gates,omitempty"`
-	// Parks are the steps that have failed and wait for a person.
-	Parks []ParkView `json:"parks,omitempty"`
+	Done  int `json:"done"`
+	Total int `json:"total"`
+	// Gates are the first steps that wait for approval, each whole, and MoreGates counts the others: QueryStep shows each of them.
+	Gates     []GateView `json:"gates,omitempty"`
+	MoreGates int        `json:"moreGates,omitempty"`
+	// Parks are the first steps that have failed and wait for a person, and MoreParks counts the others.
+	Parks     []ParkView `json:"parks,omitempty"`
+	MoreParks int        `json:"moreParks,omitempty"`
 	// AwaitedHosts are hosts whose workers have yet to take what was given to them. No workflow knows them all.
 	AwaitedHosts []string `json:"awaitedHosts,omitempty"`
 	// PendingUndos is the number of undos that are still to be done, while the task unwinds.
@@ -65,6 +68,8 @@ type State struct {
 	Report  *compensations.Report `json:"report,omitempty"` // once it unwinds or is closed
 	// Ignored are the signals that decided nothing, with the reasons.
 	Ignored []string `json:"ignored,omitempty"`
+	// Omitted says what else is left out, for it would be too long.
+	Omitted []string `json:"omitted,omitempty"`
 }
 
 // StepView describes a step while the task goes forward.
@@ -165,8 +170,62 @@ func (t *agentTask) state(ctx workflow.Context) State {
 	if t.report == nil && t.saga.Unwinding() {
 		r := t.saga.Report()
 		r.Task = s.Task
-		r.Fit(maxReport)
 		s.Report = &r
 	}
+	s.fit()
 	return s
+}
+
+// StepNow answers the query "step": all about one step, whole where a State has only a part.
+type StepNow struct {
+	Step StepView `json:"step"`
+	// Gate is where it waits for approval, Park why it waits after it has failed, and Undo how its undo stands.
+	Gate *GateView                 `json:"gate,omitempty"`
+	Park *ParkView                 `json:"park,omitempty"`
+	Undo *compensations.StepReport `json:"undo,omitempty"`
+}
+
+// stepNow handles QueryStep.
+func (t *agentTask) stepNow(id string) (StepNow, error) {
+	var now StepNow
+	if s := t.schedule.byID[id]; s != nil {
+		now.Step = s.view
+		now.Gate, now.Park = s.gateView(), s.parkView()
+	} else if i := slices.IndexFunc(t.schedule.past, func(v StepView) bool { return v.ID == id }); i >= 0 {
+		now.Step = t.schedule.past[i]
+	}
+	if undo, begun := t.saga.UndoOf(id); begun {
+		now.Undo = &undo
+	}
+	if now.Step.ID == "" && now.Undo == nil {
+		return now, fmt.Errorf("this run of the task has no step %q", clip(id, maxName))
+	}
+	now.Step.ID, now.Step.Outputs = id, t.runner.outputs[id]
+	if now.Step.State != Done {
+		now.Step.Outputs = nil
+	}
+	shorten(&now, maxPayload, cut{make: func() {
+		now.Step = clipViews([]StepView{now.Step}, maxWhy)[0]
+		now.Gate = now.Gate.short(maxWhy)
+	}})
+	return now, nil
+}
+
+// gateView is the gate at which a step waits; nil if it waits at none.
+func (s *stepRun) gateView() *GateView {
+	if s.gate == nil || s.gate.decision != nil {
+		return nil
+	}
+	view := s.gate.view
+	return &view
+}
+
+// parkView is why a step waits after it has failed; nil if it does not wait.
+func (s *stepRun) parkView() *ParkView {
+	if s.park == nil || s.park.decision != nil {
+		return nil
+	}
+	view := s.park.view
+	view.With = s.step.With
+	return &view
 }

@@ -126,6 +126,10 @@ type Answer struct {
 	Report *compensations.Report `json:"report,omitempty"`
 	// Forgotten says that the request was carried out, so long ago that its answer is no longer kept.
 	Forgotten bool `json:"forgotten,omitempty"`
+	// Omitted says what is left out, for it would be too long, and More counts the steps and undos that are not listed, by their state.
+	// QueryStep shows each of them.
+	Omitted []string       `json:"omitted,omitempty"`
+	More    map[string]int `json:"more,omitempty"`
 }
 
 // StepAnswer is what became of a step of a session.

@@ -166,8 +166,9 @@ func (a *asker) send(ctx context.Context, q *question, send sender) (string, err
 	return send(ctx, t)
 }
 
+// stands reports whether what was asked about still waits. Where more waits than a state lists, the task itself says so at the decision.
 func (a *asker) stands(s workflows.State, asked activities.Digest) bool {
-	return slices.ContainsFunc(a.questionsIn(s), func(q question) bool { return q.digest == asked })
+	return s.MoreGates+s.MoreParks > 0 || slices.ContainsFunc(a.questionsIn(s), func(q question) bool { return q.digest == asked })
 }
 
 // Close ends the asking. The person may still be at the question.

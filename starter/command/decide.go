@@ -91,7 +91,7 @@ The Temporal UI and CLI can decide too, by the signal or the update "reject" wit
 
 // decideGate shows what waits at a gate, asks for confirmation of an approval, and sends the decision.
 func (p *program) decideGate(ctx context.Context, c *tasks.Client, id, step string, approve bool, f decisionFlags) error {
-	t, s, err := c.OpenTask(ctx, id)
+	t, s, err := c.OpenStep(ctx, id, step)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,11 @@ func otherGates(s workflows.State) string {
 	if len(s.Gates) == 0 {
 		return "; no step waits at a gate now"
 	}
-	return "; at a gate: " + strings.Join(gateSteps(s), ", ")
+	text := "; at a gate: " + strings.Join(gateSteps(s), ", ")
+	if s.MoreGates > 0 {
+		text += fmt.Sprintf(" and %d more", s.MoreGates)
+	}
+	return text
 }
 
 // confirm returns nil if the flags, or else a person at the terminal, agree to what was shown.

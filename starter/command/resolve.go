@@ -75,7 +75,7 @@ The Temporal UI and CLI can decide too, by the signal or the update "resolve" wi
 }
 
 func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step string, do compensations.Do, with []string, f decisionFlags) error {
-	t, s, err := c.OpenTask(ctx, id)
+	t, s, err := c.OpenStep(ctx, id, step)
 	if err != nil {
 		return err
 	}

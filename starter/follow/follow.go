@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"strings"
 	"time"
@@ -91,6 +92,7 @@ func followRun(ctx context.Context, c *tasks.Client, t tasks.Run, v View, alone 
 // NeedsPerson says what a task waits for that only a person can decide.
 type NeedsPerson struct {
 	Gates, Failed, Parked []string // steps
+	More                  int      // counts those at gates, or that failed, which are not listed
 }
 
 func (n NeedsPerson) Error() string {
@@ -104,13 +106,16 @@ func (n NeedsPerson) Error() string {
 	for _, step := range n.Parked {
 		all = append(all, "the undo of step "+step+" is parked")
 	}
+	if n.More > 0 {
+		all = append(all, fmt.Sprintf("and %d more", n.More))
+	}
 	return strings.Join(all, "; ")
 }
 
 func (n NeedsPerson) isAny() bool { return len(n.Gates)+len(n.Failed)+len(n.Parked) > 0 }
 
 func whatNeedsPerson(s workflows.State) NeedsPerson {
-	var n NeedsPerson
+	n := NeedsPerson{More: s.MoreGates + s.MoreParks}
 	for _, g := range s.Gates {
 		n.Gates = append(n.Gates, g.Step)
 	}

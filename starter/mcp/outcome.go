@@ -3,6 +3,8 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -29,6 +31,7 @@ type Outcome struct {
 	Branches   []Branch `json:"branches,omitempty" jsonschema:"attempts that were put aside by a rollback with a branch, the oldest first"`
 	Report     *Report  `json:"report,omitempty" jsonschema:"what became of the session at its end"`
 	Forgotten  bool     `json:"forgotten,omitempty" jsonschema:"the request was carried out so long ago that its answer is no longer kept"`
+	Omitted    []string `json:"omitted,omitempty" jsonschema:"what is left out, for it would be too long"`
 	Error      *Problem `json:"error,omitempty" jsonschema:"the call was refused and nothing was touched"`
 	Shell      *Shell   `json:"shell,omitempty" jsonschema:"what the command did"`
 	Context    *Context `json:"context,omitempty" jsonschema:"what you have given to the session, or had given at the savepoint that it went back to"`
@@ -122,6 +125,10 @@ func outcomeOf(a workflows.Answer) Outcome {
 	o := Outcome{
 		Request: a.Request, Pending: a.Pending, Phase: string(a.Phase), Cause: causeOf(a.Cause), Undone: undoneOf(a.Undone),
 		Waiting: undoneOf(a.Waiting), Forgotten: a.Forgotten, Report: reportOf(a.Report), Context: contextOf(a.Context),
+	}
+	o.Omitted = a.Omitted
+	for _, state := range slices.Sorted(maps.Keys(a.More)) {
+		o.Omitted = append(slices.Clip(o.Omitted), fmt.Sprintf("%s: %s", activities.CountOf(a.More[state], "row"), state))
 	}
 	if a.Savepoint != "" {
 		o.Savepoints = []string{a.Savepoint}

@@ -101,7 +101,7 @@ func standing(ctx context.Context, c *tasks.Client, id string) (workflows.State,
 }
 
 func (s *Server) outcomeOfState(state workflows.State) Outcome {
-	o := Outcome{Phase: string(state.Phase), Cause: causeOf(state.Cause)}
+	o := Outcome{Phase: string(state.Phase), Cause: causeOf(state.Cause), Omitted: state.Omitted}
 	gates := map[string]*Gate{}
 	for _, g := range state.Gates {
 		gates[g.Step] = gateOf(&g)

@@ -77,9 +77,20 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 		Gate(w, g)
 		GateWays(w, server, t.ID, g)
 	}
+	if s.MoreGates > 0 {
+		fmt.Fprintf(w, "\n%s for a person, shown by: %s approve %s STEP\n",
+			wait(s.MoreGates, "more step"), server.StarterCommand(), terminal.ShellQuote(t.ID))
+	}
 	for _, parked := range s.Parks {
 		fmt.Fprintln(w)
 		ParkedStep(w, server, t.ID, parked)
+	}
+	if s.MoreParks > 0 {
+		fmt.Fprintf(w, "\n%s for a person after a failure, shown by: %s resolve %s STEP --do retry\n",
+			wait(s.MoreParks, "more step"), server.StarterCommand(), terminal.ShellQuote(t.ID))
+	}
+	for _, what := range s.Omitted {
+		fmt.Fprintf(w, "not shown, for it would be too long: %s\n", terminal.OneLine(what))
 	}
 	if s.Report != nil && (unwinding || s.Phase == workflows.Closed) {
 		fmt.Fprintln(w)
@@ -99,6 +110,15 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 			fmt.Fprintf(w, "ignored signal: %s\n", terminal.OneLine(why))
 		}
 	}
+}
+
+// wait says that so many wait.
+func wait(n int, what string) string {
+	verb := "wait"
+	if n == 1 {
+		verb = "waits"
+	}
+	return terminal.Plural(n, what) + " " + verb
 }
 
 // writeSession writes what the agent of a session has put aside, and what it has noted.

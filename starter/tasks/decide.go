@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -31,6 +32,28 @@ func (c *Client) OpenTask(ctx context.Context, id string) (Run, workflows.State,
 		err = fmt.Errorf("what waits at task %s cannot be shown, so nothing was sent: %s", id, why)
 	}
 	return t, s, err
+}
+
+// OpenStep returns an open task and its state, in which what waits at a step is whole: a state lists only the first of many.
+func (c *Client) OpenStep(ctx context.Context, id, step string) (Run, workflows.State, error) {
+	t, s, err := c.OpenTask(ctx, id)
+	if err != nil {
+		return t, s, err
+	}
+	now, err := c.QueryStep(ctx, t, step)
+	if err != nil { // there is no such step: the state says which there are
+		return t, s, ctx.Err()
+	}
+	if now.Gate != nil {
+		s.Gates = append(slices.DeleteFunc(s.Gates, func(g workflows.GateView) bool { return g.Step == step }), *now.Gate)
+	}
+	if now.Park != nil {
+		s.Parks = append(slices.DeleteFunc(s.Parks, func(p workflows.ParkView) bool { return p.Step == step }), *now.Park)
+	}
+	if now.Undo != nil && s.Report != nil {
+		s.Report.Steps = append(slices.DeleteFunc(s.Report.Steps, func(r compensations.StepReport) bool { return r.Step == step }), *now.Undo)
+	}
+	return t, s, nil
 }
 
 // closedError says that nothing waits at a closed task, and names what goes on about it, with the command that decides there.

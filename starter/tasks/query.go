@@ -64,29 +64,38 @@ func SilenceReason(err error, t Run) (string, bool) {
 
 // QueryState asks the task's worker for the state.
 func (c *Client) QueryState(ctx context.Context, id, runID string) (workflows.State, error) {
+	return query[workflows.State](ctx, c, id, runID, workflows.QueryState)
+}
+
+// QueryStep asks for all about one step: a state has only the first of many gates and parks.
+func (c *Client) QueryStep(ctx context.Context, t Run, step string) (workflows.StepNow, error) {
+	return query[workflows.StepNow](ctx, c, t.ID, t.RunID, workflows.QueryStep, step)
+}
+
+func query[T any](ctx context.Context, c *Client, id, runID, name string, arguments ...any) (T, error) {
 	limited, cancel := context.WithTimeout(ctx, c.silenceLimit())
 	defer cancel()
-	var s workflows.State
-	v, err := c.QueryWorkflow(limited, id, runID, workflows.QueryState)
+	var answer T
+	v, err := c.QueryWorkflow(limited, id, runID, name, arguments...)
 	for (torn(err) || dropped(err)) && limited.Err() == nil {
 		pause(limited, queryAgain)
-		v, err = c.QueryWorkflow(limited, id, runID, workflows.QueryState)
+		v, err = c.QueryWorkflow(limited, id, runID, name, arguments...)
 	}
 	switch {
 	case err == nil:
-		return s, v.Get(&s)
+		return answer, v.Get(&answer)
 	case ctx.Err() != nil:
-		return s, ctx.Err()
+		return answer, ctx.Err()
 	case torn(err):
-		return s, silentError{failing: true}
+		return answer, silentError{failing: true}
 	}
 	var slow *serviceerror.DeadlineExceeded
 	var busy *serviceerror.WorkflowNotReady
 	var nobody *serviceerror.FailedPrecondition
 	if limited.Err() != nil || errors.As(err, &slow) || errors.As(err, &busy) || errors.As(err, &nobody) {
-		return s, silentError{failing: strings.Contains(err.Error(), "failed state")}
+		return answer, silentError{failing: strings.Contains(err.Error(), "failed state")}
 	}
-	return s, fmt.Errorf("state of task %s: %w", id, err)
+	return answer, fmt.Errorf("%s of task %s: %w", name, id, err)
 }
 
 func NoWorker(t Run) string {

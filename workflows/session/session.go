@@ -210,7 +210,7 @@ func waitsForPerson(a workflows.Answer) bool {
 			return true
 		}
 	}
-	return len(a.Waiting)+len(a.WaitsFor) > 0
+	return len(a.Waiting)+len(a.WaitsFor)+a.More[string(workflows.AtGate)]+a.More[string(workflows.StepParked)] > 0
 }
 
 // digestOf is what a session answers with: see workflows.Answer.
