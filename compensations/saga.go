@@ -43,6 +43,9 @@ type Options struct {
 	// Pause makes Unwind and UnwindSteps start no further undo, and return when none is running, so that the workflow can
 	// continue as new with Carry. Defaults to never.
 	Pause func() bool
+	// Paused returns for how long the workflow was paused in Temporal since then, which counts for no budget. It is asked when a
+	// budget is used up, and may schedule an activity. Defaults to never.
+	Paused func(ctx workflow.Context, since time.Time) time.Duration
 }
 
 func (o Options) withDefaults(ctx workflow.Context) Options {
@@ -54,6 +57,9 @@ func (o Options) withDefaults(ctx workflow.Context) Options {
 	}
 	if o.Pause == nil {
 		o.Pause = func() bool { return false }
+	}
+	if o.Paused == nil {
+		o.Paused = func(workflow.Context, time.Time) time.Duration { return 0 }
 	}
 	return o
 }

@@ -198,7 +198,8 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 			s.parkFailed(ctx, it, limits.Reason(err))
 			return
 		}
-		if workflow.Now(ctx).Add(pause).Sub(began) > policy.Within {
+		spent := workflow.Now(ctx).Add(pause).Sub(began)
+		if spent > policy.Within && spent-s.options.Paused(ctx, began) > policy.Within {
 			s.parkFailed(ctx, it, fmt.Sprintf("not done within %s: %s", policy.Within, limits.Reason(err)))
 			return
 		}

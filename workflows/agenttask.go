@@ -157,7 +157,7 @@ func newSaga(ctx workflow.Context, o compensations.Options, carry *Carry) *compe
 
 // sagaOptions returns o with the options that every task's saga has.
 func (t *agentTask) sagaOptions(ctx workflow.Context, o compensations.Options) compensations.Options {
-	o.Changed, o.Alert = t.details.markStale, t.sendAlerts
+	o.Changed, o.Alert, o.Paused = t.details.markStale, t.sendAlerts, pausedSince
 	o.Pause = func() bool {
 		if t.phase == Forward { // a part is being undone; if the task ends meanwhile, everything will be
 			return runIsLong(ctx) || t.executor.isOver(ctx)

@@ -17,6 +17,13 @@ type ending struct {
 	cause *compensations.Cause
 }
 
+// end ends the task if there is a cause to, and it has not ended meanwhile.
+func (e *ending) end(cause *compensations.Cause) {
+	if e.cause == nil {
+		e.cause = cause
+	}
+}
+
 func canceledCause() *compensations.Cause {
 	return &compensations.Cause{Kind: compensations.Canceled, Text: "the task was canceled"}
 }

@@ -8,7 +8,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -23,21 +22,21 @@ type executor struct {
 	committer *committer
 	ending    *ending
 
-	running  int             // the number of coroutines that run steps
-	deadline workflow.Future // of the whole task; nil if it has none
-	draining bool            // starting is over, so that the run can continue as new
-	paused   bool            // a rollback was interrupted for that
-	silence  silence         // of the agent of a session
+	running  int      // the number of coroutines that run steps
+	deadline deadline // of the whole task
+	draining bool     // starting is over, so that the run can continue as new
+	paused   bool     // a rollback was interrupted for that
+	silence  silence  // of the agent of a session
 }
 
 // runSteps goes forward until all steps are over or something ends the task; no step is running when it returns. It also
 // returns, draining, when the run is long enough.
-func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time.Duration) {
+func (x *executor) runSteps(ctx workflow.Context, began time.Time, limit time.Duration) {
 	stepsCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	if deadline > 0 {
-		left := max(began.Add(deadline).Sub(workflow.Now(ctx)), time.Millisecond)
-		x.deadline = workflow.NewTimerWithOptions(stepsCtx, left, workflow.TimerOptions{Summary: "the task's deadline"})
+	if limit > 0 {
+		x.deadline = deadline{began: began, limit: limit}
+		x.deadline.watch(stepsCtx, 0)
 	}
 	x.reopenGates(stepsCtx)
 	for x.ending.cause == nil && x.hasWork() {
@@ -52,13 +51,13 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, deadline time
 		_ = workflow.Await(stepsCtx, func() bool { return x.hasTurn(ctx) })
 		switch {
 		case isReset(ctx):
-			x.ending.cause = causeOfReset(runOfEvents(ctx), compensations.OriginalRun(ctx))
+			x.ending.cause = wasReset(ctx)
 		case ctx.Err() != nil: // checked early, because it makes the deadline's timer ready too
 			x.ending.cause = canceledCause()
-		case x.ending.cause == nil && x.isPastDeadline():
-			x.ending.cause = deadlineCause(deadline)
+		case x.ending.cause == nil && x.deadline.isDue():
+			x.ending.end(x.deadline.end(stepsCtx))
 		case x.ending.cause == nil && x.silence.isDue():
-			x.ending.cause = x.silence.end(ctx)
+			x.ending.end(x.silence.end(ctx))
 		case x.ending.cause == nil && x.canUndo():
 			if finished := x.rollbacks.undoDue(stepsCtx); !finished && !x.isOver(ctx) && x.isQuiet() {
 				x.draining, x.paused = true, true
@@ -111,10 +110,8 @@ func (x *executor) mayCarryOut() bool { return x.parks.hasDue() && !x.draining }
 
 // isOver reports whether the task no longer goes forward.
 func (x *executor) isOver(ctx workflow.Context) bool {
-	return x.ending.cause != nil || ctx.Err() != nil || x.isPastDeadline() || isReset(ctx)
+	return x.ending.cause != nil || ctx.Err() != nil || x.deadline.isDue() || isReset(ctx)
 }
-
-func (x *executor) isPastDeadline() bool { return x.deadline != nil && x.deadline.IsReady() }
 
 // isHolding reports whether starting is suspended for now.
 func (x *executor) isHolding() bool { return x.draining || x.rollbacks.hasDue() }

@@ -54,6 +54,8 @@ type world struct {
 	risky bool
 	// late are the steps of a session that are named when they are about to run.
 	late []string
+	// paused is for how long the workflow says it was paused, whenever it is asked.
+	paused time.Duration
 	// seen is the state that a probe observes. By default it is unknown.
 	seen activities.State
 	// begun is the number of scheduled calls, in all runs of a chain.
@@ -142,6 +144,8 @@ func (w *world) Hold(ctx context.Context, r workflows.HoldRequest) (workflows.He
 	return w.hold(ctx, r)
 }
 
+func (w *world) Paused(context.Context, time.Time) (time.Duration, error) { return w.paused, nil }
+
 func (w *world) Release(_ context.Context, e activities.Entry) error {
 	w.called("release", e.Step)
 	return nil
@@ -190,6 +194,7 @@ func newRun(t *testing.T, w *world) *run {
 	for name, fn := range map[string]any{
 		workflows.CompileActivity: w.Compile, workflows.CompileStepsActivity: w.CompileSteps, workflows.HoldActivity: w.Hold, workflows.PreflightActivity: w.Preflight, workflows.ContextActivity: w.confirmContext, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
 		"fake.do.observe": w.Observe, "fake.do.commit": w.MakeDurable, workflows.AlertActivity: func(context.Context, []workflows.Alert) error { return nil },
+		workflows.PausedActivity: w.Paused,
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}

@@ -165,20 +165,18 @@ func GateOf(summary string) (step string, isGate bool) {
 // awaitDecision returns nil if the gate was approved in time. A cancellation takes precedence over everything else, and the
 // time limit over a late approval: gates fail closed.
 func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
-	// An explicit timer instead of AwaitWithTimeout, so that the gate is a bar with a name in the Temporal UI.
-	timerCtx, cancel := workflow.WithCancel(ctx)
-	defer cancel()
-	left := max(g.view.Until.Sub(workflow.Now(ctx)), time.Millisecond) // an earlier run may have opened the gate
-	limit := workflow.NewTimerWithOptions(timerCtx, left, workflow.TimerOptions{Summary: gatePrefix + step.ID + gateSuffix})
-	if err := workflow.Await(ctx, func() bool { return g.decision != nil || limit.IsReady() }); err != nil {
-		return err
+	inTime, err := g.awaitLimit(ctx, step)
+	for err == nil && !inTime && !g.isRejected() && g.putOff(ctx, step) {
+		inTime, err = g.awaitLimit(ctx, step)
 	}
 	switch {
+	case err != nil:
+		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case limit.IsReady() && (g.decision == nil || g.approved):
+	case !inTime && !g.isRejected():
 		return rejection{step.ID, fmt.Sprintf("nobody approved step %s within %s", step.ID, step.Gate.Limit)}
-	case !g.approved:
+	case g.isRejected():
 		text := fmt.Sprintf("step %s was rejected by %s", step.ID, orSomebody(g.decision.Who))
 		if g.decision.Why != "" {
 			text += ": " + g.decision.Why
@@ -186,6 +184,27 @@ func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 		return rejection{step.ID, text}
 	}
 	return nil
+}
+
+func (g *gate) isRejected() bool { return g.decision != nil && !g.approved }
+
+// awaitLimit waits until the gate is decided or its limit has passed, and reports whether it was decided before.
+func (g *gate) awaitLimit(ctx workflow.Context, step task.Step) (inTime bool, err error) {
+	// An explicit timer instead of AwaitWithTimeout, so that the gate is a bar with a name in the Temporal UI.
+	timerCtx, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	left := max(g.view.Until.Sub(workflow.Now(ctx)), time.Millisecond) // an earlier run may have opened the gate
+	limit := workflow.NewTimerWithOptions(timerCtx, left, workflow.TimerOptions{Summary: gatePrefix + step.ID + gateSuffix})
+	if err := workflow.Await(ctx, func() bool { return g.decision != nil || limit.IsReady() }); err != nil {
+		return false, err
+	}
+	return !limit.IsReady(), ctx.Err() // a cancellation makes the timer ready too
+}
+
+// putOff puts the limit off by the time that the task was paused since the gate was opened. It reports whether any is left.
+func (g *gate) putOff(ctx workflow.Context, step task.Step) bool {
+	g.view.Until = g.view.Since.Add(step.Gate.Limit + pausedSince(ctx, g.view.Since))
+	return g.view.Until.After(workflow.Now(ctx))
 }
 
 // needsApproval reports whether a person must approve a planned change, and why.

@@ -80,7 +80,7 @@ func newImpatientServer(t *testing.T, n int) (c client.Client, steps int) {
 	if testrun.Deep() {
 		return servertest.Client(t), n
 	}
-	_, c = ownServer(t, devserver.Options{Settings: map[string]int{"limit.historyCount.suggestContinueAsNew": 410}})
+	_, c = ownServer(t, devserver.Options{Settings: map[string]any{"limit.historyCount.suggestContinueAsNew": 410}})
 	return c, n / 10
 }
 
@@ -125,6 +125,7 @@ func (l *live) serve(queue string) (stop func()) {
 	wk.RegisterActivityWithOptions(l.world.confirmContext, activity.RegisterOptions{Name: workflows.ContextActivity})
 	wk.RegisterActivityWithOptions(l.ledger, activity.RegisterOptions{Name: workflows.LedgerActivity})
 	wk.RegisterActivityWithOptions(l.redoable, activity.RegisterOptions{Name: workflows.RedoableActivity})
+	wk.RegisterActivityWithOptions(l.paused, activity.RegisterOptions{Name: workflows.PausedActivity})
 	wk.RegisterActivityWithOptions(l.alert, activity.RegisterOptions{Name: workflows.AlertActivity})
 	activities.NewRegistry(activities.World{
 		Name: "fake", Actions: []activities.Action{action{l.world}},
@@ -155,6 +156,11 @@ func (l *live) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows
 func (l *live) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.RedoInput, error) {
 	before, err := l.server().RedoInput(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, r, converter.GetDefaultDataConverter())
 	return before, recovery.Final(err)
+}
+
+func (l *live) paused(ctx context.Context, since time.Time) (time.Duration, error) {
+	asker := activity.GetInfo(ctx).WorkflowExecution
+	return l.server().Paused(ctx, asker.ID, asker.RunID, since)
 }
 
 // alert records the alerts.

@@ -41,6 +41,8 @@ const (
 	PreflightActivity = "task.preflight"
 	// LedgerActivity rebuilds a ledger from a run's history: argument LedgerRequest, result Ledger.
 	LedgerActivity = "task.ledger"
+	// PausedActivity tells for how long the workflow that asks was paused: argument time.Time, since when; result time.Duration.
+	PausedActivity = "task.paused"
 	// HoldActivity keeps records of its host from being released: argument HoldRequest, result Held.
 	HoldActivity = "task.hold"
 	// RedoableActivity reads what a rollback has undone: argument RedoRequest, result RedoInput.

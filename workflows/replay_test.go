@@ -37,9 +37,20 @@ const histories = "testdata/histories"
 func replay(t *testing.T, file string, other any) error {
 	t.Helper()
 	r := worker.NewWorkflowReplayer()
+	recorded, err := os.Open(file)
+	require.NoError(t, err)
+	defer recorded.Close()
+	history, err := client.HistoryFromJSON(recorded, client.HistoryJSONOptions{})
+	require.NoError(t, err)
+	var options worker.ReplayWorkflowHistoryOptions
+	for _, e := range history.GetEvents() { // a replayer takes a run for the one that it was reset from
+		if reset := e.GetWorkflowTaskFailedEventAttributes().GetNewRunId(); reset != "" {
+			options.OriginalExecution = workflow.Execution{ID: "reset", RunID: reset}
+		}
+	}
 	if other == nil {
 		workflows.Register(r, nil)
-		return r.ReplayWorkflowHistoryFromJSONFile(nil, file)
+		return r.ReplayWorkflowHistoryWithOptions(nil, history, options)
 	}
 	for _, name := range []string{
 		workflows.AgentTaskType, workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.LateSweepType,
@@ -47,7 +58,7 @@ func replay(t *testing.T, file string, other any) error {
 	} {
 		r.RegisterWorkflowWithOptions(other, workflow.RegisterOptions{Name: name})
 	}
-	return r.ReplayWorkflowHistoryFromJSONFile(nil, file)
+	return r.ReplayWorkflowHistoryWithOptions(nil, history, options)
 }
 
 func TestStoredHistoriesReplay(t *testing.T) {

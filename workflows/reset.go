@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"reflect"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -14,44 +13,29 @@ import (
 // another run (activities.ResetRun). A run also checks for itself before it opens a gate, commits or unwinds, and whenever it waits for
 // steps, people or the agent of a session: nothing that they do could change how it ends.
 
-// changeReset is the version of a history in which a run that was reset unwinds as soon as it runs.
-const changeReset = "unwind-a-reset-run-at-once"
+// pastReset begins the ids of the changes by which a reset run notices that it is past the point that it was reset to.
+const pastReset = "unwind-past-the-reset-at-"
 
-// isReset reports whether the run is past the point that it was reset to. It adds nothing to the history of any other run.
+// isReset reports whether the run is past the point that it was reset to. Until there it has to do what the original run did, and
+// nothing that a workflow sees says where that ends. So a reset run asks for the version of a change, by another id in each workflow
+// task: what is replayed without a version of it has none, and what is not replayed is past that point and gets one, which later
+// replays find. A run that was not reset asks for none.
 func isReset(ctx workflow.Context) bool {
-	if run := runOfEvents(ctx); run == "" || run == compensations.OriginalRun(ctx) {
+	info := workflow.GetInfo(ctx)
+	if info.WorkflowExecution.RunID == compensations.OriginalRun(ctx) {
 		return false
 	}
-	return workflow.GetVersion(ctx, changeReset, workflow.DefaultVersion, 1) == 1
-}
-
-// runOfEvents returns the id of the run that recorded the events that the workflow sees now: that of the original run until the reset
-// point, also when another run replays them. The SDK names children after it, but does not export it. It is empty if the SDK no
-// longer has it: a run that waits then does not notice its reset, and is still refused every forward.
-func runOfEvents(ctx workflow.Context) string {
-	run := reflect.ValueOf(workflow.GetInfo(ctx)).Elem().FieldByName("currentRunID")
-	if run.Kind() != reflect.String {
-		return ""
-	}
-	return run.String()
+	change := fmt.Sprint(pastReset, info.GetCurrentHistoryLength())
+	return workflow.GetVersion(ctx, change, workflow.DefaultVersion, 1) == 1
 }
 
 // wasReset returns the cause to unwind if this run was reset from another; nil if it was not.
 func wasReset(ctx workflow.Context) *compensations.Cause {
-	// A side effect, because the result recorded before the reset point holds the id of the run that recorded it.
-	var own string
-	err := workflow.SideEffect(ctx, func(ctx workflow.Context) any {
-		return workflow.GetInfo(ctx).WorkflowExecution.RunID
-	}).Get(&own)
-	original := compensations.OriginalRun(ctx)
-	if err == nil && own == original {
+	if !isReset(ctx) {
 		return nil
 	}
-	return causeOfReset(own, original)
-}
-
-func causeOfReset(run, original string) *compensations.Cause {
-	return &compensations.Cause{Kind: compensations.WasReset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds", run, original)}
+	return &compensations.Cause{Kind: compensations.WasReset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds",
+		workflow.GetInfo(ctx).WorkflowExecution.RunID, compensations.OriginalRun(ctx))}
 }
 
 // takeOverLedger adds what the original run had registered after the reset point to the ledger. It returns false if that can

@@ -179,6 +179,16 @@ func TestASessionWhoseAgentIsGone(t *testing.T) {
 		require.Equal(t, []string{"do a", "undo a"}, w.calls)
 		require.InDelta(t, 61*time.Minute, r.env.Now().Sub(began), float64(time.Minute))
 	})
+	t.Run("is given the time of a pause", func(t *testing.T) {
+		w := &world{paused: 30 * time.Minute}
+		r := newRun(t, w)
+		r.script(func() { r.update(workflows.UpdateStep, "1", steps("a")) })
+		began := r.env.Now()
+		r.session()
+		_, err := r.ended()
+		r.failsAs(err, workflows.TaskDeadline)
+		require.InDelta(t, 91*time.Minute, r.env.Now().Sub(began), float64(time.Minute))
+	})
 	t.Run("asks, and goes on when it is back", func(t *testing.T) {
 		w := &world{}
 		r := newRun(t, w)

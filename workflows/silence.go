@@ -18,13 +18,14 @@ type silence struct {
 	isBusy func() bool // whether the agent waits for something
 	alert  func(ctx workflow.Context, why string)
 
-	heard time.Time // when the agent was heard last
-	asked bool      // a person was alerted since
-	timer workflow.Future
+	heard  time.Time     // when the agent was heard last
+	paused time.Duration // for how long nobody could hear it since
+	asked  bool          // a person was alerted since
+	timer  workflow.Future
 }
 
 // hear notes that the agent is there.
-func (q *silence) hear(now time.Time) { q.heard, q.asked = now, false }
+func (q *silence) hear(now time.Time) { q.heard, q.paused, q.asked = now, 0, false }
 
 // isUnwatched reports whether the timer must be set.
 func (q *silence) isUnwatched() bool { return q.limit > 0 && !q.asked && q.timer == nil }
@@ -32,7 +33,7 @@ func (q *silence) isUnwatched() bool { return q.limit > 0 && !q.asked && q.timer
 // watch sets the timer if it must be.
 func (q *silence) watch(ctx workflow.Context) {
 	if q.isUnwatched() {
-		left := max(q.heard.Add(q.limit).Sub(workflow.Now(ctx)), time.Millisecond)
+		left := max(q.heard.Add(q.limit+q.paused).Sub(workflow.Now(ctx)), time.Millisecond)
 		q.timer = workflow.NewTimerWithOptions(ctx, left, workflow.TimerOptions{Summary: "until the agent counts as gone"})
 	}
 }
@@ -43,12 +44,14 @@ func (q *silence) isDue() bool { return q.timer != nil && q.timer.IsReady() }
 // returns nil.
 func (q *silence) end(ctx workflow.Context) *compensations.Cause {
 	q.timer = nil
-	now := workflow.Now(ctx)
-	switch {
-	case q.isBusy():
-		q.heard = now
+	if q.hasTime(ctx) {
 		return nil
-	case now.Sub(q.heard) < q.limit:
+	}
+	heard := q.heard
+	if paused := pausedSince(ctx, heard); q.heard.Equal(heard) { // it was not heard meanwhile
+		q.paused = paused
+	}
+	if q.hasTime(ctx) {
 		return nil
 	}
 	why := fmt.Sprintf("its agent has been silent for %s", q.limit)
@@ -58,4 +61,13 @@ func (q *silence) end(ctx workflow.Context) *compensations.Cause {
 	q.asked = true
 	q.alert(ctx, why)
 	return nil
+}
+
+// hasTime reports whether the agent is not silent for too long yet.
+func (q *silence) hasTime(ctx workflow.Context) bool {
+	now := workflow.Now(ctx)
+	if q.isBusy() {
+		q.heard, q.paused = now, 0
+	}
+	return now.Sub(q.heard) < q.limit+q.paused
 }

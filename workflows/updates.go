@@ -157,6 +157,8 @@ const (
 	NotASession = "NotASession"
 	// SessionOver: the session has been told to finish, unwinds, or has ended.
 	SessionOver = "SessionOver"
+	// SessionPaused: it takes nothing until somebody unpauses it.
+	SessionPaused = "SessionPaused"
 	// SessionBusy: it must come to rest first.
 	SessionBusy = "SessionBusy"
 	// BadRequest: the request is at fault; the message says where and how to mend it.

@@ -25,7 +25,7 @@ type Options struct {
 	// Namespace to create. Defaults to "default".
 	Namespace string
 	// Settings are values of Temporal's dynamic configuration by key, in addition to those that make a single host fast.
-	Settings map[string]int
+	Settings map[string]any
 	// Log gets a line about everything that takes long. Defaults to nowhere.
 	Log io.Writer
 }

@@ -55,7 +55,7 @@ func cliArgs(o Options) []string {
 func settingArgs(o Options) []string {
 	var args []string
 	for _, key := range slices.Sorted(maps.Keys(o.Settings)) {
-		args = append(args, "--dynamic-config-value", fmt.Sprintf("%s=%d", key, o.Settings[key]))
+		args = append(args, "--dynamic-config-value", fmt.Sprintf("%s=%v", key, o.Settings[key]))
 	}
 	return args
 }

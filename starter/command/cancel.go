@@ -31,6 +31,9 @@ unwinding changes nothing.
 			case t.Type == workflows.RecoverType || t.Type == workflows.RollbackType:
 				return usage.Errorf("%s undoes a task and cannot be cancelled: it ends when everything is undone", t.ID)
 			}
+			if err := c.CheckTakesDecisions(ctx, t); err != nil {
+				return err
+			}
 			if err := c.CancelWorkflow(ctx, t.ID, t.RunID); err != nil {
 				return fmt.Errorf("cancel task %s: %w", t.ID, err)
 			}

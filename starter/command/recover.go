@@ -23,8 +23,8 @@ func (p *program) recoverCommand() *cobra.Command {
 undoes every step that may have acted, last in first out. A recovery that was itself terminated is recovered in the same
 way. Workers look for such tasks every few minutes (the Schedule QUEUE-sweep); this does it at once.
 
-With --take-over, a task that is still running but stuck (because its code changed, say) is terminated first. To unwind a
-task that is running normally, use "starter cancel".
+With --take-over, a task that is still running but stuck (because its code changed, say) is terminated first, and so is one
+that is paused. To unwind a task that is running normally, use "starter cancel".
 
 The history must still be there, so the retention of the namespace must be longer than a dead task may stay unnoticed. A
 recovery that waits for a person may wait longer: its own history holds the ledger.
@@ -47,6 +47,9 @@ recovery that waits for a person may wait longer: its own history holds the ledg
 			dead, err := find(ctx, args[0])
 			if recovery.WhyOf(err) == recovery.Alive && !takeOver {
 				return usage.Errorf("%w: `starter cancel %s`, or `starter recover %s --take-over`", err, terminal.ShellQuote(args[0]), terminal.ShellQuote(args[0]))
+			}
+			if recovery.WhyOf(err) == recovery.Paused {
+				return usage.Errorf("%w: `%s`, or `starter recover %s --take-over`", err, c.UnpauseCommand(args[0]), terminal.ShellQuote(args[0]))
 			}
 			if err != nil {
 				return c.WayOut(ctx, args[0], err)

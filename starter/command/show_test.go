@@ -137,7 +137,7 @@ func TestValidatePrintsProblemsAsJSON(t *testing.T) {
 
 // newImpatientDesk has a server of its own that suggests continuing as new after a few steps.
 func newImpatientDesk(t *testing.T) *desk {
-	server, err := devserver.Start(t.Context(), devserver.Options{Settings: map[string]int{"limit.historyCount.suggestContinueAsNew": 30}})
+	server, err := devserver.Start(t.Context(), devserver.Options{Settings: map[string]any{"limit.historyCount.suggestContinueAsNew": 30}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	c, err := client.Dial(server.ClientOptions())

@@ -31,6 +31,9 @@ func listedStatus(e tasks.Listed) string {
 	if e.Status == "" {
 		parts[0] = "?"
 	}
+	if e.Paused {
+		parts = append(parts, "paused")
+	}
 	for _, more := range []string{e.Ended, e.Now} {
 		if more != "" {
 			parts = append(parts, more)

@@ -53,6 +53,9 @@ func Phase(s workflows.State) string {
 func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Standing) {
 	s, source := standing.State, standing.Source
 	fmt.Fprintf(w, "%s · %s", Title(t, s), Phase(s))
+	if standing.Paused != nil {
+		fmt.Fprint(w, ", paused")
+	}
 	if standing.Now != "" {
 		fmt.Fprintf(w, ", %s", standing.Now)
 	}

@@ -24,8 +24,8 @@ func (c *Client) OpenTask(ctx context.Context, id string) (Run, workflows.State,
 	if err != nil {
 		return t, workflows.State{}, err
 	}
-	if t.Closed() {
-		return t, workflows.State{}, c.closedError(ctx, t)
+	if err := c.CheckTakesDecisions(ctx, t); err != nil {
+		return t, workflows.State{}, err
 	}
 	s, err := c.QueryState(ctx, t.ID, t.RunID)
 	if why, silent := SilenceReason(err, t); silent {
@@ -113,6 +113,13 @@ func (c *Client) Resolve(ctx context.Context, t Run, r workflows.Resolution) (wo
 func (c *Client) decide(ctx context.Context, t Run, update string, decision any) (answer workflows.DecisionAnswer, err error) {
 	limited, cancel := context.WithTimeout(ctx, effectLimit)
 	defer cancel()
+	now, err := c.Describe(limited, t.ID) // it may have been paused since
+	if err != nil {
+		return answer, err
+	}
+	if now.Pause != nil {
+		return answer, c.CheckTakesDecisions(ctx, now)
+	}
 	handle, err := c.UpdateWorkflow(limited, client.UpdateWorkflowOptions{
 		WorkflowID: t.ID, UpdateName: update, Args: []any{decision}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})

@@ -64,7 +64,7 @@ func (f Filter) query() string {
 		parts = append(parts, "("+gate+" OR "+parked+")")
 	}
 	if f.Gate || f.Parked || f.NeedsPerson { // a task that was ended from outside keeps its attributes, but waits for nobody
-		parts = append(parts, "ExecutionStatus = 'Running'")
+		parts = append(parts, "ExecutionStatus NOT IN ('Completed', 'Failed', 'Canceled', 'Terminated', 'ContinuedAsNew', 'TimedOut')")
 	}
 	if f.Since > 0 {
 		parts = append(parts, fmt.Sprintf("StartTime > '%s'", time.Now().Add(-f.Since).UTC().Format(time.RFC3339Nano)))
@@ -91,7 +91,9 @@ type Listed struct {
 	Name   string `json:"name,omitempty"`
 	Type   string `json:"type"`
 	Status string `json:"status"`
-	// Ended says how the run ended if the server ended it: "terminated", "timed out".
+	// Paused says that the run is paused, and goes on when it is unpaused.
+	Paused bool `json:"paused,omitempty"`
+	// Ended says how the run ended if the server ended it: "terminated", "timed out"; or names a status that this version does not know.
 	Ended string `json:"ended,omitempty"`
 	// Now says what became of it after its end, and By which workflow made it so: see Standing.
 	Now string `json:"now,omitempty"`
@@ -218,12 +220,16 @@ func (c *Client) readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
 	if e.GetCloseTime() != nil {
 		t.Closed = e.GetCloseTime().AsTime()
 	}
-	switch e.Status {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+	goesOn := recovery.GoesOn(e.Status)
+	switch {
+	case e.Status == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
 		t.Ended = "terminated"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+	case e.Status == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
 		t.Ended = "timed out"
+	case !goesOn && !recovery.HasEnded(e.Status):
+		t.Ended = recovery.DescribeUnknown(e.Status)
 	}
+	t.Paused = e.Status == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED
 	attributes := e.GetSearchAttributes().GetIndexedFields()
 	read := func(key temporal.SearchAttributeKey, into any) {
 		if payload := attributes[key.GetName()]; payload != nil {
@@ -236,7 +242,7 @@ func (c *Client) readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
 	read(workflows.AttributeStatus, &t.Status)
 	read(workflows.AttributeAgent, &t.Agent)
 	read(workflows.AttributeTask, &t.Task)
-	if e.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+	if goesOn {
 		read(workflows.AttributeGate, &t.Gate)
 		read(workflows.AttributeParked, &t.Parked)
 		read(workflows.AttributePending, &t.Pending)

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 // pause waits for d, or until ctx ends.
@@ -40,10 +42,14 @@ func dropped(err error) bool {
 
 // silentError is the error of a query that nobody answers.
 type silentError struct {
-	failing bool // there are workers, but they fail to run the task
+	failing bool   // there are workers, but they fail to run the task
+	paused  string // why and until when the task is paused; empty if it is not
 }
 
 func (e silentError) Error() string {
+	if e.paused != "" {
+		return e.paused
+	}
 	if e.failing {
 		return "its workers fail to run it: their code has another version, or a bug; the Temporal UI shows the error"
 	}
@@ -56,7 +62,7 @@ func SilenceReason(err error, t Run) (string, bool) {
 	switch {
 	case !errors.As(err, &silent):
 		return "", false
-	case silent.failing:
+	case silent.failing, silent.paused != "":
 		return silent.Error(), true
 	}
 	return NoWorker(t), true
@@ -89,6 +95,9 @@ func query[T any](ctx context.Context, c *Client, id, runID, name string, argume
 	case torn(err):
 		return answer, silentError{failing: true}
 	}
+	if rejected, is := errors.AsType[*temporal.QueryRejectedError](err); is && recovery.GoesOn(rejected.QueryRejected().GetStatus()) {
+		return answer, c.silentPause(ctx, id)
+	}
 	var slow *serviceerror.DeadlineExceeded
 	var busy *serviceerror.WorkflowNotReady
 	var nobody *serviceerror.FailedPrecondition
@@ -96,6 +105,18 @@ func query[T any](ctx context.Context, c *Client, id, runID, name string, argume
 		return answer, silentError{failing: strings.Contains(err.Error(), "failed state")}
 	}
 	return answer, fmt.Errorf("%s of task %s: %w", name, id, err)
+}
+
+// silentPause is the error of a query to a task that was paused when it was asked.
+func (c *Client) silentPause(ctx context.Context, id string) error {
+	run, err := c.Recoveries().Describe(ctx, id, "")
+	switch {
+	case err != nil:
+		return err
+	case run.Pause == nil:
+		return silentError{paused: "it was paused a moment ago"}
+	}
+	return silentError{paused: fmt.Sprintf("it is %s; to let it go on: %s", run.Pause, c.UnpauseCommand(id))}
 }
 
 func NoWorker(t Run) string {

@@ -26,6 +26,8 @@ var nextCommands = map[recovery.Why]string{
 func (c *Client) WayOut(ctx context.Context, id string, err error) error {
 	switch recovery.WhyOf(err) {
 	case recovery.Taken, recovery.Order:
+	case recovery.Paused:
+		return usage.Errorf("%w; `%s`", err, c.UnpauseCommand(id))
 	default:
 		return WithWayOut(err)
 	}

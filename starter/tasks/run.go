@@ -11,6 +11,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 
+	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
@@ -26,10 +27,29 @@ type Run struct {
 	Queue   string
 	Status  enumspb.WorkflowExecutionStatus
 	Started time.Time
-	Ended   time.Time // zero while it runs
+	Ended   time.Time       // zero while it runs
+	Pause   *recovery.Pause // nil unless it is paused
 }
 
-func (t Run) Closed() bool { return t.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING }
+// Closed says that the task has ended. One that is paused has not.
+func (t Run) Closed() bool { return recovery.HasEnded(t.Status) }
+
+// CheckTakesDecisions refuses a decision about a task that has ended, or is paused.
+func (c *Client) CheckTakesDecisions(ctx context.Context, t Run) error {
+	switch {
+	case t.Closed():
+		return c.closedError(ctx, t)
+	case t.Pause != nil:
+		return usage.Errorf("task %s is %s: nothing was sent, because it takes no decision; to let it go on: %s", t.ID, t.Pause, c.UnpauseCommand(t.ID))
+	}
+	return nil
+}
+
+// UnpauseCommand is the temporal CLI's command line that lets a paused task go on.
+func (s Server) UnpauseCommand(id string) string {
+	return fmt.Sprintf("temporal workflow unpause --address %s --namespace %s --workflow-id %s",
+		terminal.ShellQuote(s.Address), terminal.ShellQuote(s.Namespace), terminal.ShellQuote(id))
+}
 
 // Describe finds a task by its id.
 func (c *Client) Describe(ctx context.Context, id string) (Run, error) {
@@ -46,6 +66,10 @@ func (c *Client) Describe(ctx context.Context, id string) (Run, error) {
 	t := Run{
 		ID: id, RunID: d.WorkflowExecution.RunID, Type: d.WorkflowType.Name, Queue: d.TaskQueueName, Status: d.Status, Started: d.WorkflowStartTime,
 	}
+	if err := recovery.CheckStatus(id, t.Status); err != nil {
+		return Run{}, err
+	}
+	t.Pause = recovery.PauseOf(d.RawResponse)
 	if d.WorkflowCloseTime != nil {
 		t.Ended = *d.WorkflowCloseTime
 	}

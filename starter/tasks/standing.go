@@ -12,6 +12,8 @@ import (
 // Standing is how a task stands now: its own state, and what was done about it since it ended.
 type Standing struct {
 	workflows.State
+	// Paused is when, by whom and why the task was paused; absent if it is not.
+	Paused *recovery.Pause `json:"paused,omitempty"`
 	// Source says where the state was read, if not from its worker or its report.
 	Source string `json:"source,omitempty"`
 	// Now says what became of the task after its end: "rolled back", "rolled back in part", "redone", "recovered", with or without
@@ -61,7 +63,7 @@ func (c *Client) Standing(ctx context.Context, t Run) (Standing, error) {
 		}
 		progress.AddTo(&state)
 	}
-	s := Standing{State: state, Source: source}
+	s := Standing{State: state, Paused: t.Pause, Source: source}
 	run, err := c.Recoveries().Describe(ctx, t.ID, t.RunID)
 	if err != nil {
 		return s, err

@@ -36,7 +36,7 @@ func (b builtin) host() activities.Host {
 func (b builtin) register(to activities.Registrar) {
 	for name, fn := range map[string]any{
 		workflows.CompileActivity: b.compile, workflows.CompileStepsActivity: b.compileSteps, workflows.PlacesActivity: b.places, workflows.LedgerActivity: b.ledger,
-		workflows.RedoableActivity: b.redoable, workflows.HoldActivity: b.hold, workflows.PreflightActivity: b.preflight, workflows.ContextActivity: b.confirmContext,
+		workflows.RedoableActivity: b.redoable, workflows.PausedActivity: b.paused, workflows.HoldActivity: b.hold, workflows.PreflightActivity: b.preflight, workflows.ContextActivity: b.confirmContext,
 		workflows.SweepActivity: b.sweep, workflows.RetainActivity: b.retain, workflows.OrphansActivity: b.orphans, workflows.AlertActivity: b.alert,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
@@ -165,6 +165,12 @@ func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) (workflo
 	info := activity.GetInfo(ctx)
 	ledger, err := b.server.LedgerFor(ctx, info.WorkflowExecution.ID, info.WorkflowType.Name, r, b.converter)
 	return ledger, recovery.Final(err)
+}
+
+// paused tells for how long the workflow that asks was paused.
+func (b builtin) paused(ctx context.Context, since time.Time) (time.Duration, error) {
+	asker := activity.GetInfo(ctx).WorkflowExecution
+	return b.server.Paused(ctx, asker.ID, asker.RunID, since)
 }
 
 // redoable reads what a rollback has undone, for the workflow that redoes it.

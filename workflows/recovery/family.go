@@ -124,6 +124,9 @@ func (f Family) Of(id string) (now string, by Run) {
 	}
 	last := of[len(of)-1]
 	for _, r := range slices.Backward(of) { // what is under way, or has died, needs attention first
+		if !r.Alive() && !HasEnded(r.Status) {
+			return "acted on by a workflow with the " + DescribeUnknown(r.Status), r
+		}
 		if r.Alive() || r.Dead() && len(of.childrenOf(r, workflows.RecoverType)) == 0 {
 			verb := map[string]string{workflows.RecoverType: "recovered", workflows.RollbackType: "rolled back", workflows.RedoType: "redone"}[r.Type]
 			if r.Alive() {

@@ -25,12 +25,12 @@ func (s Server) FindPlan(ctx context.Context, id, runID string) (Run, error) {
 
 // checkDeadPlan refuses a run that is no plan, or has cleared it or will.
 func (r Run) checkDeadPlan() error {
-	switch _, ended := endings[r.Status]; {
+	switch _, incomplete := endings[r.Status]; {
 	case r.Type != workflows.PlanTaskType:
 		return refusef(Foreign, r.WorkflowID, "%q is a workflow of type %s, and no plan", r.WorkflowID, r.Type)
 	case r.Alive():
 		return refusef(Alive, r.WorkflowID, "%s is still planning: it clears its plan itself, also when it is canceled", r.WorkflowID)
-	case !ended || r.Unwind != compensations.Open:
+	case !incomplete || r.Unwind != compensations.Open:
 		return refusef(Ended, r.WorkflowID, "%s has cleared its plan itself", r.WorkflowID)
 	}
 	return nil

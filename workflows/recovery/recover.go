@@ -61,6 +61,8 @@ func (r Run) checkDead() error {
 	switch {
 	case r.Dead():
 		return nil
+	case r.Pause != nil:
+		return refusef(Paused, r.WorkflowID, "%s is alive, and %s: unpause it, and it goes on; or take it over", r.WorkflowID, r.Pause)
 	case r.Alive():
 		return refusef(Alive, r.WorkflowID, "%s is running: cancel it and it unwinds by itself; where it is stuck, take it over", r.WorkflowID)
 	case r.Done():

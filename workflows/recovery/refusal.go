@@ -13,6 +13,7 @@ const (
 	Unknown      Why = "unknown"    // there is no such workflow
 	Foreign      Why = "foreign"    // it is not a task of Unwind
 	Alive        Why = "alive"      // it is running
+	Paused       Why = "paused"     // it is alive, and paused
 	Ended        Why = "ended"      // it closed by itself, with its report
 	Dead         Why = "dead"       // it ended without unwinding: it has to be recovered first
 	Superseded   Why = "superseded" // the chain went on after that run: it was reset

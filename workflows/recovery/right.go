@@ -80,7 +80,7 @@ func Final(err error) error {
 	switch WhyOf(err) {
 	case "":
 		return err
-	case Alive, Ended, Superseded, Foreign, Dead:
+	case Alive, Paused, Ended, Superseded, Foreign, Dead:
 		errorType = workflows.NotYours
 	}
 	return temporal.NewNonRetryableApplicationError(err.Error(), errorType, nil)

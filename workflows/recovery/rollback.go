@@ -45,6 +45,8 @@ func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 	switch {
 	case !slices.Contains(GoForward, run.Type):
 		return run, refusef(Foreign, id, "%s is a %s, and does no step that could be rolled back", id, run.Type)
+	case run.Pause != nil:
+		return run, refusef(Paused, id, "task %s is alive, and %s: unpause it; to undo it, cancel it then", id, run.Pause)
 	case run.Alive():
 		return run, refusef(Alive, id, "task %s is running: cancel it and it unwinds by itself", id)
 	case run.Dead():

@@ -49,6 +49,8 @@ type Run struct {
 	workflows.Chain
 	Type   string
 	Status enumspb.WorkflowExecutionStatus
+	// Pause is nil unless it is paused.
+	Pause *Pause
 	// Unwind is the search attribute UnwindStatus. It may be empty before the run's first workflow task.
 	Unwind compensations.Status
 	Agent  string
@@ -77,6 +79,10 @@ func (s Server) Describe(ctx context.Context, id, runID string) (Run, error) {
 	run := Run{
 		Chain: workflows.Chain{WorkflowID: id, RunID: info.GetExecution().GetRunId(), FirstRunID: info.GetFirstRunId()},
 		Type:  info.GetType().GetName(), Status: info.GetStatus(), Queue: d.GetExecutionConfig().GetTaskQueue().GetName(), Task: id,
+		Pause: PauseOf(d),
+	}
+	if err := CheckStatus(id, run.Status); err != nil {
+		return run, err
 	}
 	if err := s.readInfo(&run, info); err != nil {
 		return run, err
@@ -112,19 +118,19 @@ func decode[T ~string](dc converter.DataConverter, p *commonpb.Payload, into *T)
 	return dc.FromPayload(p, into)
 }
 
-// Alive reports whether the run has not ended.
-func (r Run) Alive() bool { return r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING }
+// Alive reports whether the run has not ended. One that is paused is alive.
+func (r Run) Alive() bool { return GoesOn(r.Status) }
 
 // Dead reports whether the run has ended without unwinding, so that what it did is still there. A recovery that did not complete is
 // dead too: it never learned what to undo.
 func (r Run) Dead() bool {
-	_, ended := endings[r.Status]
-	return ended && (r.Unwind == compensations.Open || r.Unwind == "" || r.Type == workflows.RecoverType)
+	_, incomplete := endings[r.Status]
+	return incomplete && (r.Unwind == compensations.Open || r.Unwind == "" || r.Type == workflows.RecoverType)
 }
 
 // Settled reports whether the run has ended by itself, with its report.
 func (r Run) Settled() bool {
-	return !r.Alive() && r.Unwind != compensations.Open && r.Unwind != ""
+	return HasEnded(r.Status) && r.Unwind != compensations.Open && r.Unwind != ""
 }
 
 // Done reports whether the run has ended with what it did in place.

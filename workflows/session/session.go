@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -27,7 +28,7 @@ import (
 )
 
 // Refusal is a request that was refused: nothing was touched. Type is workflows.BadRequest, SessionBusy, SessionOver,
-// NotASession, PersonDecides or NothingDecided.
+// SessionPaused, NotASession, PersonDecides or NothingDecided.
 type Refusal struct {
 	Type, Text string
 }
@@ -235,7 +236,12 @@ func (s Session) update(ctx context.Context, name, id string, arguments ...any) 
 func (s Session) explain(err error) error {
 	var app *temporal.ApplicationError
 	var gone *serviceerror.NotFound
+	var refused *serviceerror.FailedPrecondition
+	var rejected *temporal.QueryRejectedError
 	switch {
+	case errors.As(err, &refused) && strings.Contains(strings.ToLower(refused.Message), "paused"),
+		errors.As(err, &rejected) && rejected.QueryRejected().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:
+		return Refusal{workflows.SessionPaused, fmt.Sprintf("session %q is paused and takes no request: a person lets it go on with `temporal workflow unpause --workflow-id %[1]s`", s.id)}
 	case errors.As(err, &app):
 		return Refusal{app.Type(), app.Message()}
 	case errors.As(err, &gone):

@@ -21,12 +21,15 @@ const startLimit = 8 * time.Minute
 var shared = sync.OnceValues(func() (*devserver.Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	return devserver.Start(ctx, devserver.Options{Log: os.Stderr, Settings: map[string]int{deletesWithin: 1}})
+	return devserver.Start(ctx, devserver.Options{Log: os.Stderr, Settings: map[string]any{deletesWithin: 1, pauses: true}})
 })
 
 // deletesWithin are the seconds in which the server notes that a workflow is closed, which it waits for before it deletes it. Without
 // it that takes half a minute.
 const deletesWithin = "history.transferProcessorUpdateAckInterval"
+
+// pauses lets workflows be paused.
+const pauses = "frontend.WorkflowPauseEnabled"
 
 // Shared returns this process's server, which is in memory, starts at its first use, and ends with the process. Tests share its one
 // namespace: they need their own task queues and workflow ids, and must not stop it.
