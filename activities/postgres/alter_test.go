@@ -23,6 +23,7 @@ const shop = `CREATE TYPE mood AS ENUM ('ok', 'bad');
 	GRANT SELECT ON "Order" TO PUBLIC; GRANT UPDATE (total) ON "Order" TO PUBLIC; ALTER TABLE "Order" REPLICA IDENTITY FULL;
 	CREATE TABLE line ("order" int REFERENCES "Order", n int, what text, PRIMARY KEY ("order", n)); CREATE TABLE loose (a int, b text);
 	CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$; CREATE TRIGGER tr BEFORE INSERT ON line FOR EACH ROW EXECUTE FUNCTION f();
+	CREATE TABLE measured (a int, b int); CREATE STATISTICS st ON a, b FROM measured; CREATE DOMAIN amount AS numeric;
 	ALTER TABLE line ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON line USING (n > 0);
 	INSERT INTO customer (name, m) SELECT 'c' || g, 'ok' FROM generate_series(1, 30) g; INSERT INTO "Order" (customer, total) SELECT g, g FROM generate_series(1, 30) g;
 	INSERT INTO line SELECT g, n, 'w' FROM generate_series(1, 30) g, generate_series(1, 2) n; INSERT INTO loose SELECT g % 3, NULL FROM generate_series(1, 10) g`
@@ -48,6 +49,10 @@ func TestSchemaChangesAreUndoneExactly(t *testing.T) {
 		"add a column and fill it":      {"ALTER TABLE customer ADD age int", "UPDATE customer SET age = id", "CREATE INDEX ON customer (age)"},
 		"add constraints":               {`ALTER TABLE "Order" ADD UNIQUE (total), ADD CONSTRAINT small CHECK (total < 1000)`},
 		"add to what the step has made": {"CREATE TABLE made (id int)", "ALTER TABLE made ADD late int DEFAULT 5", "INSERT INTO made VALUES (1, 2)"},
+		"the target of statistics":      {"ALTER STATISTICS st SET STATISTICS 500"},
+		"statistics that have a target": {"ALTER STATISTICS st SET STATISTICS 400", "DROP STATISTICS st"},
+		"what a domain allows":          {"ALTER DOMAIN amount SET NOT NULL"},
+		"options of TOAST":              {"ALTER TABLE loose SET (toast.autovacuum_enabled = false)"},
 		"two names that differ in case": {`CREATE TABLE "order" (id int)`, `DROP TABLE line`},
 	} {
 		t.Run(name, func(t *testing.T) {

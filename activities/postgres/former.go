@@ -44,7 +44,16 @@ func (c *connection) takeOver(restored *connection) error {
 		if err := restored.Run("INSERT INTO unwind.former VALUES ($1, $2) ON CONFLICT DO NOTHING", c.ID, restored.ID); err != nil {
 			return err
 		}
-		return restored.renumber()
+		if err := restored.renumber(func(t *capture.Table) (uint32, error) {
+			is, err := capture.Find(restored.Connection, t.Quoted())
+			if err != nil || is == nil {
+				return 0, err
+			}
+			return is.OID, nil
+		}); err != nil {
+			return err
+		}
+		return capture.Renew(restored.Connection)
 	})
 }
 
@@ -92,9 +101,10 @@ func (c *connection) copyRows(to *connection, query, into string) error {
 	return to.Explain(err)
 }
 
-// renumber gives the records that an undo may still need the numbers of the tables and the versions of the rows of this database. A row that is
-// not as the step left it, and a table that is not there, is found to be drift by the undo.
-func (c *connection) renumber() error {
+// renumber gives the records that an undo may still need the numbers that tables have now, by find, which returns 0 for a table that keeps its
+// number or is not there, and the versions of their rows. A row that is not as the step left it, and a table that is not there, is found to be
+// drift by the undo.
+func (c *connection) renumber(find func(*capture.Table) (uint32, error)) error {
 	all, err := server.Collect(c.Connection, pgx.RowToStructByPos[numbered], `SELECT n, rows, coalesce(alterations, ''), coalesce(result, ''), tables FROM unwind.record
 		WHERE state IN ($1, $2) AND tables IS NOT NULL`, applied, undoing)
 	if err != nil {
@@ -115,15 +125,18 @@ func (c *connection) renumber() error {
 		var was, is []uint32
 		var there []*capture.Table
 		for _, t := range tables {
-			found, err := capture.Find(c.Connection, t.Quoted())
+			found, err := find(t)
 			if err != nil {
 				return err
 			}
-			if found != nil {
-				was, is = append(was, t.OID), append(is, found.OID)
-				t.OID = found.OID
+			if found != 0 {
+				was, is = append(was, t.OID), append(is, found)
+				t.OID = found
 				there = append(there, t)
 			}
+		}
+		if len(there) == 0 {
+			continue
 		}
 		raw, err := json.Marshal(tables)
 		if err != nil {
@@ -137,13 +150,15 @@ func (c *connection) renumber() error {
 			return err
 		}
 		for _, t := range there {
-			if err := c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM ONLY %s q
-				WHERE c.record = $1 AND c.relid = $2 AND c.new = (q.*)::text`, t.Quoted()), r.N, t.OID); err != nil {
+			if err := c.Canonically(func() error {
+				return c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM ONLY %s q
+					WHERE c.record = $1 AND c.relid = $2 AND c.new = (q.*)::text`, t.Quoted()), r.N, t.OID)
+			}); err != nil {
 				return err
 			}
 		}
 	}
-	return capture.Renew(c.Connection)
+	return nil
 }
 
 // numbered is a record whose numbers of tables are those of another database.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,14 +11,18 @@ import (
 )
 
 // checkForeignKeys looks for rows without the row that they refer to: the server does not check foreign keys while triggers are off. It
-// locks the rows that are referred to, as the server would.
-func (c *connection) checkForeignKeys(n int64, tables []*capture.Table) error {
+// locks the rows that are referred to, as the server would. A foreign key that is NOT VALID may have been broken before the step: a row that
+// refers to the same as the one that it replaces changes nothing about that, and a person who forces the undo has been shown the others.
+func (c *connection) checkForeignKeys(n int64, tables []*capture.Table, forced bool) error {
 	for _, t := range tables {
 		all, err := capture.References(c.Connection, t)
 		if err != nil {
 			return err
 		}
 		for _, r := range all {
+			if !r.IsValid && forced {
+				continue
+			}
 			if err := c.checkReference(n, t, r); err != nil {
 				return err
 			}
@@ -33,7 +36,7 @@ func (c *connection) checkForeignKeys(n int64, tables []*capture.Table) error {
 
 func (c *connection) checkReference(n int64, t *capture.Table, r capture.Reference) error {
 	rows := func(which string) string {
-		return fmt.Sprintf(`(SELECT %[2]s::%[1]s AS v FROM unwind.change WHERE record = $1 AND relid = $2 AND %[2]s IS NOT NULL OFFSET 0) e`, t.Quoted(), which)
+		return fmt.Sprintf(`(SELECT %[2]s::%[1]s AS v, new::%[1]s AS other FROM unwind.change WHERE record = $1 AND relid = $2 AND %[2]s IS NOT NULL OFFSET 0) e`, t.Quoted(), which)
 	}
 	var sql string
 	if r.Touches == "child" { // the rows that were put back
@@ -41,8 +44,12 @@ func (c *connection) checkReference(n int64, t *capture.Table, r capture.Referen
 			rows("old"), r.Parent, capture.SameColumns("p", r.To, "e.v", r.From)), n, t.OID); err != nil {
 			return err
 		}
-		sql = fmt.Sprintf("SELECT to_jsonb(e.v)::text FROM %s WHERE %s AND NOT EXISTS (SELECT FROM %s p WHERE %s)",
-			rows("old"), capture.AllSet("(e.v)", r.From), r.Parent, capture.SameColumns("p", r.To, "e.v", r.From))
+		unlike := "true"
+		if !r.IsValid {
+			unlike = fmt.Sprintf("(e.other IS NULL OR NOT (%s))", capture.SameColumns("(e.other)", r.From, "e.v", r.From))
+		}
+		sql = fmt.Sprintf("SELECT to_jsonb(e.v)::text FROM %s WHERE %s AND %s AND NOT EXISTS (SELECT FROM %s p WHERE %s)",
+			rows("old"), capture.AllSet("(e.v)", r.From), unlike, r.Parent, capture.SameColumns("p", r.To, "e.v", r.From))
 	} else { // whoever refers to the rows that were taken away
 		sql = fmt.Sprintf("SELECT to_jsonb(f.*)::text FROM %s JOIN %s f ON %s WHERE NOT EXISTS (SELECT FROM %s p WHERE %s)",
 			rows("new"), r.Child, capture.SameColumns("f", r.From, "e.v", r.To), r.Parent, capture.SameColumns("p", r.To, "f", r.From))
@@ -51,7 +58,11 @@ func (c *connection) checkReference(n int64, t *capture.Table, r capture.Referen
 	if err != nil || len(broken) == 0 {
 		return err
 	}
-	return drift.New(fmt.Sprintf("the foreign key %s would not hold: these rows of %s would refer to rows of %s that are gone\n%s", r.Name, r.Child, r.Parent, strings.Join(broken, "\n")))
+	shown, err := capture.ShowRows(c.Connection, r.Child, broken)
+	if err != nil {
+		return err
+	}
+	return drift.New(fmt.Sprintf("the foreign key %s would not hold: these rows of %s would refer to rows of %s that are gone\n%s", r.Name, r.Child, r.Parent, shown))
 }
 
 // checkDeferrableUnique looks for two rows with the same values in a unique constraint that is deferrable: a trigger would check it.
@@ -74,7 +85,11 @@ func (c *connection) checkDeferrableUnique(n int64, t *capture.Table) error {
 			return err
 		}
 		if len(twice) > 0 {
-			return drift.New(fmt.Sprintf("the unique constraint %s of %s would not hold beside these rows\n%s", u.Name, t.FullName(), strings.Join(twice, "\n")))
+			shown, err := capture.ShowRows(c.Connection, t.Quoted(), twice)
+			if err != nil {
+				return err
+			}
+			return drift.New(fmt.Sprintf("the unique constraint %s of %s would not hold beside these rows\n%s", u.Name, t.FullName(), shown))
 		}
 	}
 	return nil

@@ -27,8 +27,17 @@ func TestWhatCannotBeUndoneIsRefusedByName(t *testing.T) {
 		CREATE FUNCTION disarm() RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('unwind.record', '', true); END $$;
 		CREATE FUNCTION disarm_and_rearm() RETURNS void LANGUAGE plpgsql AS $$ DECLARE r text := current_setting('unwind.record'); BEGIN
 			PERFORM set_config('unwind.record', '', true); UPDATE person SET mail = 'x' WHERE id = 1; PERFORM set_config('unwind.record', r, true); END $$;
+		CREATE FUNCTION elsewhere() RETURNS void LANGUAGE plpgsql AS $$ DECLARE r text := current_setting('unwind.record'); BEGIN
+			PERFORM set_config('unwind.record', '999999', true); UPDATE person SET mail = 'x' WHERE id = 1; PERFORM set_config('unwind.record', r, true); END $$;
+		CREATE FUNCTION makes_up() RETURNS void LANGUAGE plpgsql AS $$ DECLARE r text := current_setting('unwind.record'); BEGIN
+			PERFORM set_config('unwind.record', '', true); UPDATE person SET mail = 'x' WHERE id = 1; DELETE FROM unwind.change WHERE ctid = (SELECT min(ctid) FROM unwind.change WHERE record > 0);
+			PERFORM set_config('unwind.record', r, true); END $$;
+		CREATE FUNCTION spoils() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+			UPDATE person SET mail = 'x' WHERE id = 1; UPDATE unwind.change SET old = new WHERE record > 0; END $$;
 		CREATE FUNCTION fails() RETURNS void LANGUAGE plpgsql AS $$ BEGIN BEGIN INSERT INTO team VALUES (77), (1); EXCEPTION WHEN unique_violation THEN NULL; END; END $$;
 		CREATE PROCEDURE commits() LANGUAGE plpgsql AS $$ BEGIN COMMIT; END $$;
+		CREATE SCHEMA unwind_app; CREATE TABLE unwind_app.account (id int PRIMARY KEY); INSERT INTO unwind_app.account VALUES (1), (2);
+		CREATE SCHEMA unwind_0_1; CREATE TABLE unwind_0_1.t (id int PRIMARY KEY); INSERT INTO unwind_0_1.t VALUES (1);
 		CREATE TYPE mood AS ENUM ('ok'); CREATE SEQUENCE counter`)
 	d.asAdmin("CREATE EXTENSION postgres_fdw", fmt.Sprintf("CREATE SERVER away FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '%s', dbname '%s')", d.server.Dir, d.name),
 		"CREATE USER MAPPING FOR worker SERVER away OPTIONS (user 'worker', password_required 'false')",
@@ -71,20 +80,26 @@ func TestWhatCannotBeUndoneIsRefusedByName(t *testing.T) {
 		"SELECT 1 AS a INTO made":                                      "it changes the schema",
 		"WITH x AS (SELECT 1) SELECT * INTO TEMP made FROM x":          "it changes the schema",
 		"SELECT disarm(); DELETE FROM team WHERE id = 2":               "a statement changed settings",
-		"SELECT disarm_and_rearm()":                                    "1 row changed, and 0 captured",
-		"SELECT fails()":                                               "a function rolled back a part of what it did",
-		"INSERT INTO nokey VALUES (1)":                                 "public.nokey: it has no primary key",
-		"INSERT INTO nullable VALUES (1)":                              "public.nullable: it has no primary key",
-		"INSERT INTO guarded VALUES (1)":                               "public.guarded: row security applies",
-		"DELETE FROM unwind.record":                                    "unwind.record: it is the journal of Unwind",
-		"UPDATE unwind.change SET old = ''":                            "unwind",
-		"INSERT INTO far VALUES (4)":                                   "far: it is a foreign table",
-		"INSERT INTO nowhere VALUES (1)":                               `relation "nowhere" does not exist`,
-		"SELEC 1":                                                      "SELEC is not allowed: a step runs INSERT",
-		"SELECT $1":                                                    "it has 1 parameters, params has 0",
-		"CALL commits()":                                               "invalid transaction termination",
-		"-- nothing":                                                   "there is no statement in it",
-		"DELETE FROM person WHERE mail = 'it''s; -- ' AND $$;":         "unterminated",
+		"SELECT elsewhere()":                                           "1 row of public.person changed, and 0 captured",
+		"SELECT makes_up()":                                            "1 row of public.person changed, and 0 captured",
+		"SELECT spoils()":                                              "a statement changed unwind.change",
+		"SELECT disarm_and_rearm()":                                    "1 row of public.person changed, and 0 captured",
+		"DELETE FROM unwind_app.account WHERE id = 1; DELETE FROM unwind_0_1.t": "unwind_0_1.t: it is the journal of Unwind",
+		"CREATE TABLE pg_temp.person (id int PRIMARY KEY)":                      "it makes person for its own session only",
+		"CREATE VIEW pg_temp.v AS SELECT 1":                                     "it makes v for its own session only",
+		"SELECT fails()":                                                        "a function rolled back a part of what it did",
+		"INSERT INTO nokey VALUES (1)":                                          "public.nokey: it has no primary key",
+		"INSERT INTO nullable VALUES (1)":                                       "public.nullable: it has no primary key",
+		"INSERT INTO guarded VALUES (1)":                                        "public.guarded: row security applies",
+		"DELETE FROM unwind.record":                                             "unwind.record: it is the journal of Unwind",
+		"UPDATE unwind.change SET old = ''":                                     "unwind",
+		"INSERT INTO far VALUES (4)":                                            "far: it is a foreign table",
+		"INSERT INTO nowhere VALUES (1)":                                        `relation "nowhere" does not exist`,
+		"SELEC 1":                                                               "SELEC is not allowed: a step runs INSERT",
+		"SELECT $1":                                                             "it has 1 parameters, params has 0",
+		"CALL commits()":                                                        "invalid transaction termination",
+		"-- nothing":                                                            "there is no statement in it",
+		"DELETE FROM person WHERE mail = 'it''s; -- ' AND $$;":                  "unterminated",
 	} {
 		t.Run(statement, func(t *testing.T) {
 			s := d.exec(statement)

@@ -5,9 +5,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres/alteration"
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
+	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
 )
 
@@ -80,34 +84,34 @@ func (c *connection) examine(n int64, after capture.Counts, did *alteration.Chan
 	if err := checkCatalogs(relations); err != nil {
 		return err
 	}
-	var total, captured int64
+	var journal int64
 	var missing []uint32
 	for _, r := range relations {
+		of, isHeld := schema.HolderOf(r.Schema)
 		switch {
 		case r.Schema == "unwind" && r.Name == "change":
-			captured = after[r.OID]
-		case did.IsMade(r.OID), strings.HasPrefix(r.Schema, "unwind_"):
-		case r.Schema == "unwind":
-			return refused("unwind.%s: it is the journal of Unwind, and not for statements", r.Name)
+			journal = after[r.OID]
+		case did.IsMade(r.OID), isHeld && of == n:
+		case r.Schema == "unwind", isHeld:
+			return refused("%s.%s: it is the journal of Unwind, and not for statements", r.Schema, r.Name)
 		default:
 			if err := c.checkTable(r); err != nil {
 				return err
 			}
-			total += after[r.OID]
 			did.Tables = append(did.Tables, &r.Table)
 			if !r.Captured {
 				missing = append(missing, r.OID)
 			}
 		}
 	}
-	switch {
-	case len(missing) > 0:
+	if len(missing) > 0 {
 		return capture.Uncaptured{Tables: missing}
-	case total != captured:
-		return refused("%s changed, and %d captured: a function rolled back a part of what it did (an exception block), or changed unwind.record; what cannot be captured exactly is not done", activities.CountOf(total, "row"), captured)
+	}
+	if err := c.checkCaptured(n, did.Tables, after, journal); err != nil {
+		return err
 	}
 	for _, t := range did.Tables {
-		if err := c.settle(n, t); err != nil {
+		if err := c.Canonically(func() error { return c.settle(n, t) }); err != nil {
 			return err
 		}
 		var bytes int64
@@ -119,6 +123,39 @@ func (c *connection) examine(n int64, after capture.Counts, did *alteration.Chan
 		did.Events += t.Came + t.Went + t.Changed
 	}
 	return nil
+}
+
+// checkCaptured compares the events that a record has with the rows that the server counted, table by table, and with what was written to the
+// journal: that has to be these events, and nothing else.
+func (c *connection) checkCaptured(n int64, tables []*capture.Table, counted capture.Counts, journal int64) error {
+	type captured struct {
+		OID    uint32
+		Events int64
+	}
+	all, err := server.Collect(c.Connection, pgx.RowToStructByPos[captured], "SELECT relid, count(*) FROM unwind.change WHERE record = $1 GROUP BY relid", n)
+	if err != nil {
+		return err
+	}
+	events := map[uint32]int64{}
+	for _, each := range all {
+		events[each.OID] = each.Events
+		journal -= each.Events
+	}
+	for _, t := range tables {
+		if events[t.OID] != counted[t.OID] {
+			return refused("%s of %s changed, and %d captured: a function rolled back a part of what it did (an exception block), or changed unwind.record; what cannot be captured exactly is not done",
+				activities.CountOf(counted[t.OID], "row"), t.FullName(), events[t.OID])
+		}
+	}
+	if journal != 0 {
+		return refused("a statement changed unwind.change: it is the journal of Unwind, and not for statements; nothing was changed")
+	}
+	// A partition that the step makes has the trigger of its table, and goes with its rows.
+	var kept []uint32
+	for _, t := range tables {
+		kept = append(kept, t.OID)
+	}
+	return c.Run("DELETE FROM unwind.change WHERE record = $1 AND relid <> ALL(coalesce($2::oid[], '{}'))", n, kept)
 }
 
 // checkCatalogs refuses changes of the catalogs of the server: what is not a change of rows shows there.
@@ -161,7 +198,8 @@ func (c *connection) checkTable(r *capture.Relation) error {
 }
 
 // settle replaces the events of rows that were changed more than once by one event each, from the row as it was to the row as it is.
-// It relies on no order of events, which triggers can upset: what a row was is the one version that no event made.
+// It relies on no order of events, which triggers can upset: what a row was is the one version that no event made. Keys are the same only
+// where their texts are: 1.0 and 1.00 are two.
 func (c *connection) settle(n int64, t *capture.Table) error {
 	return c.Run(fmt.Sprintf(`WITH keys AS (
 			SELECT old_key AS key FROM unwind.change WHERE record = $1 AND relid = $2 AND old_key IS NOT NULL
@@ -172,13 +210,13 @@ func (c *connection) settle(n int64, t *capture.Table) error {
 		versions AS (SELECT old_key AS key, old AS version, 1 AS n FROM taken WHERE old_key IS NOT NULL
 			UNION ALL SELECT new_key, new, -1 FROM taken WHERE new_key IS NOT NULL),
 		current AS (SELECT s.key, r.version, r.x FROM (SELECT key, min(version)::%[1]s AS v FROM versions GROUP BY key) s
-			LEFT JOIN LATERAL (SELECT (q.*)::text AS version, q.xmin AS x FROM ONLY %[1]s q WHERE %[2]s) r ON true),
+			LEFT JOIN LATERAL (SELECT (q.*)::text AS version, q.xmin AS x FROM ONLY %[1]s q WHERE %[2]s AND %[3]s = s.key) r ON true),
 		first AS (SELECT key, version FROM (SELECT * FROM versions UNION ALL SELECT key, version, 1 FROM current WHERE version IS NOT NULL) v
 			GROUP BY key, version HAVING sum(n) > 0)
 		INSERT INTO unwind.change (record, relid, old_key, old, new_key, new, version)
 		SELECT $1, $2, CASE WHEN f.version IS NOT NULL THEN key END, f.version, CASE WHEN c.version IS NOT NULL THEN key END, c.version, c.x
 		FROM current c LEFT JOIN first f USING (key) WHERE f.version IS NOT NULL OR c.version IS NOT NULL`,
-		t.Quoted(), t.On("s.v")), n, t.OID)
+		t.Quoted(), t.On("s.v"), t.KeyOf("q")), n, t.OID)
 }
 
 // fingerprint sets the digest of each table: it covers the rows as they were, and how many come.

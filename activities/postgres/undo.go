@@ -125,14 +125,14 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 	if err := c.checkComplete(r); err != nil {
 		return activities.Undone{}, err
 	}
-	if alteration.DeclaredIn(r.Alterations) != nil {
-		return alteration.TakeBack(c.Connection, r.N, r.Alterations, d)
+	if declared := alteration.DeclaredIn(r.Alterations); declared != nil {
+		return c.takeBackDeclared(r, declared, d)
 	}
 	// Triggers do not run again: what they changed was captured. Constraints that triggers enforce are looked at afterwards.
 	if err := c.Run("SET LOCAL session_replication_role = replica"); err != nil {
 		return activities.Undone{}, err
 	}
-	if problem, err := c.findMisfit(r); err != nil || problem != "" {
+	if problem, err := c.findMisfit(r, true); err != nil || problem != "" {
 		if err == nil {
 			err = drift.New(problem)
 		}
@@ -153,7 +153,7 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 	if strayed != nil && !forced {
 		return activities.Undone{}, *strayed
 	}
-	if err := c.replaceRows(r, forced); err != nil {
+	if err := c.withoutTriggers(r.Tables, func() error { return c.replaceRows(r, forced) }); err != nil {
 		return activities.Undone{}, err
 	}
 	observed := fmt.Sprintf("%s of %s as before", activities.CountOf(r.Rows, "row"), activities.CountOf(len(r.Tables), "table"))
@@ -173,6 +173,19 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 	return activities.Undone{Outcome: activities.Restored, Observed: observed}, nil
 }
 
+// takeBackDeclared runs the undo that a step declares. Records of other steps learn the ids of the tables that it makes anew.
+func (c *connection) takeBackDeclared(r *record, declared *alteration.Declared, d activities.Decision) (activities.Undone, error) {
+	outcome, err := alteration.TakeBack(c.Connection, r.N, r.Alterations, d)
+	if err != nil {
+		return activities.Undone{}, err
+	}
+	remade, err := declared.Remade(c.Connection)
+	if err == nil && len(remade) > 0 {
+		err = c.renumber(func(t *capture.Table) (uint32, error) { return remade[t.OID], nil })
+	}
+	return outcome, err
+}
+
 // replaceRows replaces the rows that a step left by those that were there before.
 func (c *connection) replaceRows(r *record, forced bool) error {
 	for _, t := range r.Tables {
@@ -186,7 +199,7 @@ func (c *connection) replaceRows(r *record, forced bool) error {
 			return err
 		}
 	}
-	if err := c.checkForeignKeys(r.N, r.Tables); err != nil {
+	if err := c.checkForeignKeys(r.N, r.Tables, forced); err != nil {
 		return err
 	}
 	for _, t := range r.Tables {
@@ -209,10 +222,11 @@ func (c *connection) revertSchema(r *record) (observed string, err error) {
 	return ", and so is the schema", err
 }
 
-// findMisfit returns why nothing of a step can be put back as things are; empty if it can.
-func (c *connection) findMisfit(r *record) (problem string, err error) {
+// findMisfit returns why nothing of a step can be put back as things are; empty if it can. With lock, nobody changes what the step made until
+// the transaction ends.
+func (c *connection) findMisfit(r *record, lock bool) (problem string, err error) {
 	if problem, err = capture.FindAltered(c.Connection, r.Tables); err == nil && problem == "" {
-		problem, err = alteration.FindLost(c.Connection, r.Alterations)
+		problem, err = alteration.FindLost(c.Connection, r.Alterations, lock)
 	}
 	return problem, err
 }
@@ -336,8 +350,10 @@ func (c *connection) insertRows(n int64, t *capture.Table) error {
 // verify compares the rows with what they were.
 func (c *connection) verify(n int64, t *capture.Table) error {
 	var same int64
-	if err := c.Scan(fmt.Sprintf(`SELECT count(*) FROM (SELECT old, old::%[1]s AS o FROM unwind.change WHERE record = $1 AND relid = $2 AND old_key IS NOT NULL OFFSET 0) e
-		JOIN ONLY %[1]s q ON %[2]s WHERE (q.*)::text = e.old`, t.Quoted(), t.On("e.o")), []any{n, t.OID}, &same); err != nil {
+	if err := c.Canonically(func() error {
+		return c.Scan(fmt.Sprintf(`SELECT count(*) FROM (SELECT old, old::%[1]s AS o FROM unwind.change WHERE record = $1 AND relid = $2 AND old_key IS NOT NULL OFFSET 0) e
+			JOIN ONLY %[1]s q ON %[2]s WHERE (q.*)::text = e.old`, t.Quoted(), t.On("e.o")), []any{n, t.OID}, &same)
+	}); err != nil {
 		return err
 	}
 	if want := t.Went + t.Changed; same != want {
@@ -346,9 +362,10 @@ func (c *connection) verify(n int64, t *capture.Table) error {
 	return nil
 }
 
-// passOn stores the version that a row has now in the records of earlier steps, if the row is again as such a step left it.
+// passOn stores the version that a row has now in the records of other steps, if the row is again as such a step left it. Those that began later
+// may have acted earlier.
 func (c *connection) passOn(n int64, t *capture.Table) error {
 	return c.Run(`UPDATE unwind.change c SET version = pg_current_xact_id()::xid FROM unwind.record r, unwind.change e
-		WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2
+		WHERE r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.record = r.n AND c.relid = $2
 		AND e.record = $1 AND e.relid = $2 AND c.new_key = e.old_key AND c.new = e.old`, n, t.OID)
 }

@@ -65,6 +65,13 @@ func (t *trial) checkDescribed(catalogs []uint32) error {
 	if err == nil && len(others) > 0 {
 		err = t.noInverse("it changes " + strings.Join(others, ", ") + ", which is no part of a schema")
 	}
+	if err != nil {
+		return err
+	}
+	builtIn, err := schema.BuiltIn(t.Connection, catalogs)
+	if err == nil && len(builtIn) > 0 {
+		err = t.noInverse("it changes the server's own objects, in " + strings.Join(builtIn, ", "))
+	}
 	return err
 }
 
@@ -125,7 +132,7 @@ func (t *trial) perform(words []string, was string) (a *Alteration, err error) {
 
 // holding is a schema of ours that holds what a statement takes out of the way.
 func (t *trial) holding() string {
-	return server.Quote(fmt.Sprintf("unwind_%d_%d", t.record, t.number))
+	return server.Quote(schema.HoldingOf(t.record, t.number))
 }
 
 // rolledBack runs do, and rolls back what it did. Rows that it changed are not counted as those of the step.
@@ -238,6 +245,9 @@ func (t *trial) alterInPlace() (*Alteration, error) {
 		return nil, err
 	}
 	if _, _, _, err := statement.Execute(t.Connection, t.Statement, 0); err != nil {
+		return nil, err
+	}
+	if err := capture.CheckTemporary(t.Connection); err != nil {
 		return nil, err
 	}
 	after, err := schema.Objects(t.Connection)

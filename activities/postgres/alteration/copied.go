@@ -42,13 +42,13 @@ func takeCheckpoint(c *server.Connection, n int64, names map[string]bool) (all [
 	if len(tables) == 0 {
 		return nil, nil
 	}
-	schema := server.Quote(fmt.Sprintf("unwind_%d_1", n))
-	if err := c.Run("CREATE SCHEMA " + schema); err != nil {
+	holding := server.Quote(schema.HoldingOf(n, 1))
+	if err := c.Run("CREATE SCHEMA " + holding); err != nil {
 		return nil, fmt.Errorf("the schema that holds the checkpoint cannot be made; grant CREATE on the database to the worker's role: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		r := tables[name]
-		one := copied{Name: name, Table: r.Table, Copy: schema + "." + server.Quote(fmt.Sprintf("rows_%d", r.OID))}
+		one := copied{Name: name, Table: r.Table, Copy: holding + "." + server.Quote(fmt.Sprintf("rows_%d", r.OID))}
 		tag, err := c.Exec(c.Ctx, fmt.Sprintf("CREATE TABLE %s AS TABLE ONLY %s", one.Copy, r.Quoted()))
 		if err != nil {
 			return nil, c.Explain(err)
@@ -151,5 +151,9 @@ func checkReference(c *server.Connection, r capture.Reference, rows string) erro
 	if err != nil || len(broken) == 0 {
 		return err
 	}
-	return drift.New(fmt.Sprintf("the foreign key %s would not hold: these rows of %s would refer to rows of %s that are gone\n%s", r.Name, r.Child, r.Parent, strings.Join(broken, "\n")))
+	shown, err := capture.ShowRows(c, r.Child, broken)
+	if err != nil {
+		return err
+	}
+	return drift.New(fmt.Sprintf("the foreign key %s would not hold: these rows of %s would refer to rows of %s that are gone\n%s", r.Name, r.Child, r.Parent, shown))
 }

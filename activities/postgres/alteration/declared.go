@@ -41,6 +41,8 @@ type content struct {
 	Exclusive bool    `json:"exclusive,omitempty"`
 	Before    *string `json:"before"`
 	Left      *string `json:"left"`
+	// OID is the id that it had before the step; 0 where it was not there.
+	OID uint32 `json:"oid,omitempty"`
 }
 
 // list returns the statements of the undo.
@@ -147,8 +149,9 @@ func tryDeclared(c *server.Connection, n int64, run statement.Script, watched ma
 	if d.Statements, err = json.Marshal(run.Undo); err != nil {
 		return nil, nil, err
 	}
+	ids := before.IDs()
 	for _, name := range slices.Sorted(maps.Keys(watched)) {
-		d.Contents = append(d.Contents, content{name, watched[name], was[name], leaves[name]})
+		d.Contents = append(d.Contents, content{name, watched[name], was[name], leaves[name], ids[name]})
 	}
 	after, back, err := tryUndo(c, d, run.Undo, left)
 	if err != nil {
@@ -232,7 +235,7 @@ func checkTouched(c *server.Connection, touched map[uint32]bool) error {
 	if err := capture.CheckSettled(c, ""); err != nil {
 		return err
 	}
-	if err := c.CheckReads(); err != nil {
+	if err := errors.Join(capture.CheckTemporary(c), c.CheckReads()); err != nil {
 		return err
 	}
 	ids := slices.Sorted(maps.Keys(touched))
@@ -251,7 +254,7 @@ func checkTouched(c *server.Connection, touched map[uint32]bool) error {
 		name := r.FullName()
 		switch {
 		case r.Schema == "pg_catalog":
-		case r.Schema == "unwind" || strings.HasPrefix(r.Schema, "unwind_"):
+		case schema.IsJournal(r.Schema):
 			return activities.Errorf(activities.Refused, "%s: it is the journal of Unwind, and not for statements", name)
 		case r.Persistence == "t":
 			return activities.Errorf(activities.Refused, "%s: it is temporary, and ends with the connection", name)

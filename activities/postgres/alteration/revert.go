@@ -16,8 +16,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// FindLost returns what others did to that which a step made or moved away; empty if nothing.
-func FindLost(c *server.Connection, all []*Alteration) (problem string, err error) {
+// FindLost returns what others did to that which a step made or moved away; empty if nothing. With lock, nobody changes it until the
+// transaction ends.
+func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem string, err error) {
 	for _, a := range all {
 		if a.Dropped != nil && a.Dropped.Sealed {
 			if problem, err := findReshaped(c, a.Dropped); err != nil || problem != "" {
@@ -34,6 +35,11 @@ func FindLost(c *server.Connection, all []*Alteration) (problem string, err erro
 			}
 		}
 		for _, m := range a.Made {
+			if lock {
+				if err := lockMade(c, m); err != nil {
+					return "", err
+				}
+			}
 			if m.Column != "" {
 				continue
 			}
@@ -49,6 +55,15 @@ func FindLost(c *server.Connection, all []*Alteration) (problem string, err erro
 		}
 	}
 	return findChanged(c, all, true)
+}
+
+// lockMade locks the table that a statement has made, or has added a column to, if it is still there.
+func lockMade(c *server.Connection, m made) error {
+	var there bool
+	if err := c.Scan("SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass($1) AND oid = $2 AND relkind IN ('r', 'p'))", []any{m.Table, m.OID}, &there); err != nil || !there {
+		return err
+	}
+	return c.Run("LOCK TABLE ONLY " + m.Table + " IN ACCESS EXCLUSIVE MODE")
 }
 
 // Revert takes the alterations of a step back, the last one first.
@@ -86,8 +101,10 @@ func revertOne(c *server.Connection, n int64, all []*Alteration, a *Alteration) 
 		anew[a.Dropped.Table.OID] = a.Dropped.Table.Quoted()
 	}
 	for oid, name := range anew {
-		if err := c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, %s q
-			WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2 AND c.new = (q.*)::text`, name), n, oid); err != nil {
+		if err := c.Canonically(func() error {
+			return c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, %s q
+				WHERE r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.record = r.n AND c.relid = $2 AND c.new = (q.*)::text`, name), n, oid)
+		}); err != nil {
 			return err
 		}
 	}

@@ -33,6 +33,21 @@ func (d *Declared) watched() map[string]bool {
 	return all
 }
 
+// Remade returns the tables that the undo of a step has made anew: their ids before the step, and those that they have now.
+func (d *Declared) Remade(c *server.Connection) (map[uint32]uint32, error) {
+	remade := map[uint32]uint32{}
+	for _, x := range d.Contents {
+		var now *uint32
+		if err := c.Scan("SELECT to_regclass($1)::oid", []any{x.Name}, &now); err != nil {
+			return nil, err
+		}
+		if now != nil && x.OID != 0 && *now != x.OID {
+			remade[x.OID] = *now
+		}
+	}
+	return remade, nil
+}
+
 // TakeBack runs the undo that a step declares, and compares what is then with what was before the step.
 func TakeBack(c *server.Connection, n int64, all []*Alteration, decision activities.Decision) (activities.Undone, error) {
 	d := DeclaredIn(all)
@@ -97,7 +112,7 @@ func (d *Declared) report(losses []string, forced bool) activities.Undone {
 func (d *Declared) findUntried(start, end schema.Survey) (problems []string) {
 	watched := d.watched()
 	for name := range schema.NamesOf([]map[uint32]bool{start.TouchedUntil(end)}, start, end) {
-		if _, known := watched[name]; !known && !strings.HasPrefix(name, "unwind.") && !strings.HasPrefix(name, "unwind_") {
+		if _, known := watched[name]; !known && !schema.IsJournal(strings.Trim(strings.Split(name, ".")[0], `"`)) {
 			problems = append(problems, "it touches "+name+" now")
 		}
 	}
@@ -205,9 +220,11 @@ func runDeclared(c *server.Connection, n int64, d *Declared) error {
 		if r == nil {
 			continue
 		}
-		if err := c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, jsonb_array_elements(r.tables::jsonb) t, %s q
-			WHERE r.state IN ('applied', 'undoing') AND r.n <> $1 AND quote_ident(t->>'schema') || '.' || quote_ident(t->>'name') = $2
-			AND c.record = r.n AND c.relid = (t->>'oid')::oid AND c.new = (q.*)::text`, x.Name), n, x.Name); err != nil {
+		if err := c.Canonically(func() error {
+			return c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, jsonb_array_elements(r.tables::jsonb) t, %s q
+				WHERE r.state IN ('applied', 'undoing') AND r.n <> $1 AND quote_ident(t->>'schema') || '.' || quote_ident(t->>'name') = $2
+				AND c.record = r.n AND c.relid = (t->>'oid')::oid AND c.new = (q.*)::text`, x.Name), n, x.Name)
+		}); err != nil {
 			return err
 		}
 	}

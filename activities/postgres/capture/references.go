@@ -14,6 +14,7 @@ type Reference struct {
 	Child, Parent string // quoted names of the tables that the constraint was declared on: of partitions, their root
 	From, To      []string
 	Touches       string // "child" or "parent": what the table of the step is
+	IsValid       bool   // false: rows from before it was declared may break it
 }
 
 // References lists the foreign keys of a table, also those that its partitioned table has.
@@ -25,7 +26,7 @@ func References(c *server.Connection, t *Table) ([]Reference, error) {
 		SELECT x.conname::text, quote_ident(cn.nspname) || '.' || quote_ident(c.relname), quote_ident(pn.nspname) || '.' || quote_ident(p.relname),
 			(SELECT array_agg(a.attname::text ORDER BY k.i) FROM unnest(x.conkey) WITH ORDINALITY k(n, i) JOIN pg_attribute a ON a.attrelid = x.conrelid AND a.attnum = k.n),
 			(SELECT array_agg(a.attname::text ORDER BY k.i) FROM unnest(x.confkey) WITH ORDINALITY k(n, i) JOIN pg_attribute a ON a.attrelid = x.confrelid AND a.attnum = k.n),
-			up.side
+			up.side, x.convalidated
 		FROM up JOIN pg_constraint x ON x.oid = up.oid
 		JOIN pg_class c ON c.oid = x.conrelid JOIN pg_namespace cn ON cn.oid = c.relnamespace
 		JOIN pg_class p ON p.oid = x.confrelid JOIN pg_namespace pn ON pn.oid = p.relnamespace

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
@@ -15,6 +18,23 @@ const ShownRows = 20
 
 // Images are a row before and after, as JSON; nil where there is none.
 type Images struct{ Old, New *string }
+
+// ShowRows shows rows of the table with this name, which is quoted; a row that no table describes is not shown.
+func ShowRows(c *server.Connection, name string, rows []string) (string, error) {
+	ids, err := server.Collect(c, pgx.RowTo[uint32], "SELECT oid FROM pg_class WHERE oid = to_regclass($1)", name)
+	if err != nil {
+		return "", err
+	}
+	all, err := Describe(c, ids)
+	if err != nil || len(all) == 0 {
+		return activities.CountOf(len(rows), "row"), err
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		b.WriteString(ShowRow(c, &all[0].Table, Images{New: &row}))
+	}
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}
 
 // ShowRow shows a row: "-" as it was, "+" as it is; of one that is there twice, only its key and what differs.
 func ShowRow(c *server.Connection, t *Table, r Images) string {
@@ -40,8 +60,10 @@ func ShowRow(c *server.Connection, t *Table, r Images) string {
 }
 
 func showValue(c *server.Connection, t *Table, column string, value json.RawMessage) string {
-	if c.IsSensitive(t.FullName() + "." + column) {
-		return "***"
+	for _, name := range append([]string{t.FullName()}, t.Of...) {
+		if c.IsSensitive(name + "." + column) {
+			return "***"
+		}
 	}
 	const longest = 200
 	if text := string(value); len(text) > longest {

@@ -17,6 +17,8 @@ type Table struct {
 	Schema  string   `json:"schema"`
 	Name    string   `json:"name"`
 	Columns []Column `json:"columns"`
+	// Of are the tables that it is a partition or a child of, at any level.
+	Of []string `json:"of,omitempty"`
 	// Key are the columns that name a row: those of the primary key, or of a unique index without NULL.
 	Key []string `json:"key"`
 	// The rows that came, went and changed.
@@ -85,24 +87,27 @@ const describe = `SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpers
 		ORDER BY i.indisprimary DESC, i.indnatts, i.indexrelid LIMIT 1) i
 		CROSS JOIN unnest(i.columns) WITH ORDINALITY k(number, place)
 		JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number), '{}'),
-	coalesce((SELECT p.prosrc FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgrelid = c.oid AND t.tgname = '!unwind' AND t.tgenabled <> 'D'), ''),
-	EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = c.oid AND x.contype = 'x' AND x.condeferrable)
+	coalesce((SELECT p.prosrc || coalesce(array_to_string(p.proconfig, ';'), '') FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgrelid = c.oid AND t.tgname = '!unwind' AND t.tgenabled <> 'D'), ''),
+	EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = c.oid AND x.contype = 'x' AND x.condeferrable),
+	(WITH RECURSIVE up(id) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = c.oid UNION SELECT h.inhparent FROM up JOIN pg_inherits h ON h.inhrelid = up.id)
+		SELECT array_agg(un.nspname || '.' || u.relname ORDER BY u.oid) FROM up JOIN pg_class u ON u.oid = up.id JOIN pg_namespace un ON un.oid = u.relnamespace)
 	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY($1::oid[]) ORDER BY n.nspname, c.relname`
 
 // Describe describes the relations with these ids.
 func Describe(c *server.Connection, ids []uint32) ([]*Relation, error) {
+	_, config := server.CanonicalFor()
 	return server.Collect(c, func(row pgx.CollectableRow) (*Relation, error) {
 		var r Relation
 		var names, types []string
 		var generated []bool
 		var source string
-		if err := row.Scan(&r.OID, &r.Schema, &r.Name, &r.Kind, &r.Persistence, &r.Security, &r.Total, &names, &types, &generated, &r.Key, &source, &r.Exclusion); err != nil {
+		if err := row.Scan(&r.OID, &r.Schema, &r.Name, &r.Kind, &r.Persistence, &r.Security, &r.Total, &names, &types, &generated, &r.Key, &source, &r.Exclusion, &r.Of); err != nil {
 			return nil, err
 		}
 		for i := range names {
 			r.Columns = append(r.Columns, Column{names[i], types[i], generated[i]})
 		}
-		r.Captured = source == r.capture()
+		r.Captured = source == r.capture()+strings.Join(config, ";")
 		return &r, nil
 	}, describe, ids)
 }
@@ -129,6 +134,9 @@ func FindAltered(c *server.Connection, tables []*Table) (problem string, err err
 		}
 		if id == nil {
 			return fmt.Sprintf("table %s is gone", t.FullName()), nil
+		}
+		if *id != t.OID {
+			return fmt.Sprintf("table %s is another one now: the one that the step changed is gone, or has another name", t.FullName()), nil
 		}
 		now, err := Describe(c, []uint32{*id})
 		if err != nil {

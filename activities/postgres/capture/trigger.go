@@ -34,11 +34,12 @@ func (t *Table) function() string { return server.Quote("unwind", fmt.Sprintf("c
 
 // SQL makes a table ready for steps: with a trigger that does nothing unless a step of ours changes a row.
 func (t *Table) SQL() string {
-	return fmt.Sprintf(`CREATE OR REPLACE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $capture$%[2]s$capture$;
+	settings, _ := server.CanonicalFor()
+	return fmt.Sprintf(`CREATE OR REPLACE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER%[5]s AS $capture$%[2]s$capture$;
 DROP TRIGGER IF EXISTS %[3]s ON %[4]s;
 CREATE TRIGGER %[3]s AFTER INSERT OR UPDATE OR DELETE ON %[4]s FOR EACH ROW
 	WHEN (pg_catalog.current_setting('unwind.record', true) <> '') EXECUTE FUNCTION %[1]s();`,
-		t.function(), t.capture(), server.Quote(server.TriggerName), t.Quoted())
+		t.function(), t.capture(), server.Quote(server.TriggerName), t.Quoted(), settings)
 }
 
 // Prepare makes tables ready, in a transaction of its own or in the current one.

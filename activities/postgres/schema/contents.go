@@ -19,7 +19,10 @@ func Content(c *server.Connection, oid uint32, table string) (digest string, the
 
 // DigestRows is a digest of the rows of a table, in whichever order they are.
 func DigestRows(c *server.Connection, table string) (digest string, err error) {
-	return digest, c.Scan("SELECT count(*) || CASE count(*) WHEN 1 THEN ' row, ' ELSE ' rows, ' END || coalesce(sum(hashtextextended((q.*)::text, 0)), 0) FROM "+table+" q", nil, &digest)
+	err = c.Canonically(func() error {
+		return c.Scan("SELECT count(*) || CASE count(*) WHEN 1 THEN ' row, ' ELSE ' rows, ' END || coalesce(sum(hashtextextended((q.*)::text, 0)), 0) FROM "+table+" q", nil, &digest)
+	})
+	return digest, err
 }
 
 // LockContents keeps others from changing tables, and from reading those that are not only to be changed in rows.

@@ -16,8 +16,8 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	rel AS (SELECT c.*, c.oid::regclass::text AS name FROM pg_class c WHERE c.relnamespace NOT IN (SELECT oid FROM ours) AND c.relkind <> 't'),
 	line(text) AS (
 	SELECT format('schema %s %s %s', nspname, nspowner::regrole, coalesce(nspacl, acldefault('n', nspowner))) FROM pg_namespace WHERE oid NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('relation %s %s %s %s %s %s %s %s %s %s %s', name, relkind, relowner::regrole, coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner)), reloptions, relpersistence, relrowsecurity, relforcerowsecurity,
-		relreplident, reltablespace, relispartition) FROM rel
+	UNION ALL SELECT format('relation %s %s %s %s %s %s %s %s %s %s %s %s %s', name, relkind, relowner::regrole, coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner)), reloptions, relpersistence, relrowsecurity, relforcerowsecurity,
+		relreplident, reltablespace, relispartition, reloftype::regtype, (SELECT o.reloptions FROM pg_class o WHERE o.oid = reltoastrelid)) FROM rel
 	UNION ALL SELECT format('column %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', r.name,
 		rank() OVER (PARTITION BY a.attrelid ORDER BY a.attnum), a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attgenerated,
 		a.attcollation::regcollation, a.attacl, a.attoptions, a.attstorage, a.attcompression, a.attstattarget, a.attislocal)
@@ -27,6 +27,7 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		FROM pg_constraint x WHERE x.connamespace NOT IN (SELECT oid FROM ours)
 	UNION ALL SELECT format('index %s %s %s %s %s', i.indexrelid::regclass, pg_get_indexdef(i.indexrelid), i.indisclustered, i.indisreplident, i.indisvalid) FROM pg_index i JOIN rel r ON r.oid = i.indexrelid
 	UNION ALL SELECT format('trigger %s %s', pg_get_triggerdef(t.oid), t.tgenabled) FROM pg_trigger t JOIN rel r ON r.oid = t.tgrelid WHERE NOT t.tgisinternal AND t.tgname <> '!unwind'
+	UNION ALL SELECT format('built-in trigger of %s %s %s', r.name, pg_get_constraintdef(t.tgconstraint), t.tgenabled) FROM pg_trigger t JOIN rel r ON r.oid = t.tgrelid WHERE t.tgisinternal AND t.tgenabled <> 'O'
 	UNION ALL SELECT format('rule %s %s', pg_get_ruledef(w.oid), w.ev_enabled) FROM pg_rewrite w JOIN rel r ON r.oid = w.ev_class
 	UNION ALL SELECT format('policy %s %s %s %s %s %s %s', r.name, p.polname, p.polcmd, p.polpermissive, p.polroles::regrole[], pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid))
 		FROM pg_policy p JOIN rel r ON r.oid = p.polrelid
@@ -36,12 +37,15 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		FROM pg_sequence s JOIN rel r ON r.oid = s.seqrelid
 	UNION ALL SELECT format('routine %s %s %s %s %s %s', p.oid::regprocedure, p.proowner::regrole, coalesce(p.proacl, acldefault('f', p.proowner)), p.prosrc, p.proconfig, (p.prorettype::regtype, p.prolang, p.prokind, p.provolatile, p.prosecdef, p.proisstrict, pg_get_expr(p.proargdefaults, 0)))
 		FROM pg_proc p WHERE p.pronamespace NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('type %s %s %s %s %s %s', t.oid::regtype, t.typtype, t.typowner::regrole, coalesce(t.typacl, acldefault('T', t.typowner)), t.typdefault, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid))
+	UNION ALL SELECT format('type %s %s %s %s %s %s %s', t.oid::regtype, t.typtype, t.typowner::regrole, coalesce(t.typacl, acldefault('T', t.typowner)), t.typdefault, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid),
+		(t.typnotnull, t.typbasetype::regtype, t.typtypmod, t.typcollation::regcollation))
 		FROM pg_type t WHERE t.typnamespace NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('statistics %s', pg_get_statisticsobjdef(oid)) FROM pg_statistic_ext WHERE stxnamespace NOT IN (SELECT oid FROM ours)
+	UNION ALL SELECT format('statistics %s %s %s', pg_get_statisticsobjdef(oid), stxowner::regrole, coalesce(stxstattarget, -1)) FROM pg_statistic_ext WHERE stxnamespace NOT IN (SELECT oid FROM ours)
 	UNION ALL SELECT format('publication %s %s', p.pubname, r.prrelid::regclass) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid JOIN rel ON rel.oid = r.prrelid
-	UNION ALL SELECT format('comment %s %s', pg_describe_object(classoid, objoid, objsubid), description) FROM pg_description WHERE objoid >= 16384
+	UNION ALL SELECT format('comment %s %s', pg_describe_object(classoid, objoid, objsubid), description) FROM pg_description WHERE (objoid >= 16384 OR classoid = 'pg_namespace'::regclass)
 		AND pg_describe_object(classoid, objoid, objsubid) !~ '"?unwind_-?[0-9]+_[0-9]+"?\.'
+	UNION ALL SELECT format('built-in comments %s', (SELECT count(*) FROM pg_description WHERE objoid < 16384 AND classoid <> 'pg_namespace'::regclass))
+	UNION ALL SELECT format('extension %s of %s', pg_describe_object(refclassid, refobjid, refobjsubid), pg_describe_object(classid, objid, objsubid)) FROM pg_depend WHERE deptype = 'x'
 	UNION ALL SELECT format('default privileges %s %s %s %s', defaclrole::regrole, defaclnamespace::regnamespace, defaclobjtype, defaclacl) FROM pg_default_acl
 	UNION ALL SELECT format('others %s', (SELECT count(*) FROM pg_extension) + (SELECT count(*) FROM pg_event_trigger) + (SELECT count(*) FROM pg_cast) + (SELECT count(*) FROM pg_operator)
 		+ (SELECT count(*) FROM pg_opclass) + (SELECT count(*) FROM pg_conversion) + (SELECT count(*) FROM pg_collation) + (SELECT count(*) FROM pg_language) + (SELECT count(*) FROM pg_publication)

@@ -57,6 +57,15 @@ func TakeSurvey(c *server.Connection) (s Survey, err error) {
 	return s, c.Explain(err)
 }
 
+// IDs are the ids of the relations with rows of their own, by name.
+func (s Survey) IDs() map[string]uint32 {
+	ids := make(map[string]uint32, len(s.nodes))
+	for id, node := range s.nodes {
+		ids[node.Name] = id
+	}
+	return ids
+}
+
 // TouchedUntil are the ids of relations with rows of their own that were changed, made or dropped between two surveys of a transaction; true for
 // those that are not what they were, and not only in rows.
 func (s Survey) TouchedUntil(end Survey) map[uint32]bool {

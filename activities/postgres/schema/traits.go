@@ -96,7 +96,7 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 		FROM grantable g, aclexplode(g.acl) WITH ORDINALITY e(grantor, grantee, privilege_type, is_grantable, place) GROUP BY g.of, g.grants, g.sub, e.grantee, e.is_grantable),
 	said AS (SELECT d.objoid, d.description, i.type, i.identity, CASE i.type WHEN 'table column' THEN 'COLUMN' WHEN 'view column' THEN 'COLUMN' WHEN 'materialized view column' THEN 'COLUMN' WHEN 'composite type column' THEN 'COLUMN'
 			WHEN 'table constraint' THEN 'CONSTRAINT' WHEN 'domain constraint' THEN 'CONSTRAINT' WHEN 'statistics object' THEN 'STATISTICS' ELSE upper(i.type) END AS word
-		FROM pg_description d, pg_identify_object(d.classoid, d.objoid, d.objsubid) i WHERE d.objoid >= 16384 AND i.identity !~ '"?unwind_-?[0-9]+_[0-9]+"?\.')
+		FROM pg_description d, pg_identify_object(d.classoid, d.objoid, d.objsubid) i WHERE (d.objoid >= 16384 OR d.classoid = 'pg_namespace'::regclass) AND i.identity !~ '"?unwind_-?[0-9]+_[0-9]+"?\.')
 	SELECT 0, format('%s name', id), of, word || ' ' || name, (SELECT quote_ident(relname) FROM pg_class WHERE oid = of AND kind = 'TABLE' UNION ALL SELECT quote_ident(typname) FROM pg_type WHERE oid = of AND kind = 'TYPE'
 			UNION ALL SELECT quote_ident(proname) FROM pg_proc WHERE oid = of AND kind = 'ROUTINE'), format('ALTER %s %s RENAME TO ', kind, name)
 		FROM named n WHERE NOT EXISTS (SELECT FROM con WHERE conindid = n.of AND contype IN ('p', 'u', 'x'))
@@ -110,6 +110,7 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 	UNION ALL SELECT 20, 'function ' || name, oid, 'function ' || name, pg_get_functiondef(oid), 'DROP ROUTINE ' || name FROM fun WHERE prokind IN ('f', 'p', 'w')
 	UNION ALL SELECT 21, format('function %s owner', name), oid, 'the owner of function ' || name, format('ALTER ROUTINE %s OWNER TO %s', name, proowner::regrole), '' FROM fun
 	UNION ALL SELECT 22, path || ' not null', of, 'NOT NULL of ' || path, format('ALTER TABLE %s ALTER COLUMN %s SET NOT NULL', tab, col), format('ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL', tab, col) FROM att WHERE attnotnull AND relkind IN ('r', 'p')
+	UNION ALL SELECT 22, format('domain %s not null', name), oid, 'NOT NULL of domain ' || name, format('ALTER DOMAIN %s SET NOT NULL', name), format('ALTER DOMAIN %s DROP NOT NULL', name) FROM typ WHERE typtype = 'd' AND typnotnull
 	UNION ALL SELECT CASE contype WHEN 'c' THEN 32 WHEN 'f' THEN 34 ELSE 24 END, format('constraint %s of %s', name, tab), conrelid, format('constraint %s of %s', name, tab),
 		format('ALTER TABLE %s ADD CONSTRAINT %s %s', tab, name, pg_get_constraintdef(oid)), format('ALTER TABLE %s DROP CONSTRAINT %s', tab, name) FROM con
 	UNION ALL SELECT 28, 'view ' || name, oid, 'view ' || name, format('CREATE OR REPLACE VIEW %s %s AS %s', name,
@@ -121,6 +122,10 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 	UNION ALL SELECT 36, 'index ' || r.name, i.indrelid, 'index ' || r.name, pg_get_indexdef(r.oid), 'DROP INDEX ' || r.name FROM rel r JOIN pg_index i ON i.indexrelid = r.oid
 		WHERE NOT r.relispartition AND NOT EXISTS (SELECT FROM con WHERE conindid = r.oid AND contype IN ('p', 'u', 'x'))
 	UNION ALL SELECT 37, format('statistics %I.%I', n.nspname, stxname), stxrelid, format('statistics %I.%I', n.nspname, stxname), pg_get_statisticsobjdef(s.oid), format('DROP STATISTICS %I.%I', n.nspname, stxname)
+		FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace WHERE n.oid NOT IN (SELECT oid FROM ours)
+	UNION ALL SELECT 38, format('statistics %I.%I target', n.nspname, stxname), stxrelid, format('the target of statistics %I.%I', n.nspname, stxname), format('ALTER STATISTICS %I.%I SET STATISTICS %s', n.nspname, stxname, coalesce(stxstattarget, -1)), ''
+		FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace WHERE n.oid NOT IN (SELECT oid FROM ours)
+	UNION ALL SELECT 38, format('statistics %I.%I owner', n.nspname, stxname), stxrelid, format('the owner of statistics %I.%I', n.nspname, stxname), format('ALTER STATISTICS %I.%I OWNER TO %s', n.nspname, stxname, stxowner::regrole), ''
 		FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace WHERE n.oid NOT IN (SELECT oid FROM ours)
 	UNION ALL SELECT 40, format('trigger %I on %s', tgname, name), tgrelid, format('trigger %I on %s', tgname, name), pg_get_triggerdef(t.oid), format('DROP TRIGGER %I ON %s', tgname, name)
 		FROM pg_trigger t JOIN rel r ON r.oid = tgrelid WHERE NOT tgisinternal AND tgparentid = 0 AND tgname <> '!unwind'
@@ -142,6 +147,8 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 		FROM rel r JOIN pg_index i ON i.indrelid = r.oid JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indisclustered
 	UNION ALL SELECT 46, name || ' options', oid, 'the options of ' || name, (SELECT format('ALTER TABLE %s SET (%s)', name, string_agg(format('%s = %L', split_part(o, '=', 1), substr(o, strpos(o, '=') + 1)), ', ')) FROM unnest(reloptions) o),
 		(SELECT format('ALTER TABLE %s RESET (%s)', name, string_agg(split_part(o, '=', 1), ', ')) FROM unnest(reloptions) o) FROM rel WHERE relkind IN ('r', 'm') AND reloptions IS NOT NULL
+	UNION ALL SELECT 46, r.name || ' toast options', r.oid, 'the TOAST options of ' || r.name, (SELECT format('ALTER TABLE %s SET (%s)', r.name, string_agg(format('toast.%s = %L', split_part(o, '=', 1), substr(o, strpos(o, '=') + 1)), ', ')) FROM unnest(t.reloptions) o),
+		(SELECT format('ALTER TABLE %s RESET (%s)', r.name, string_agg('toast.' || split_part(o, '=', 1), ', ')) FROM unnest(t.reloptions) o) FROM rel r JOIN pg_class t ON t.oid = r.reltoastrelid WHERE r.relkind IN ('r', 'm') AND t.reloptions IS NOT NULL
 	UNION ALL SELECT 47, r.name || ' owned', r.oid, 'the column that owns ' || r.name, format('ALTER SEQUENCE %s OWNED BY %s', r.name, a.path), format('ALTER SEQUENCE %s OWNED BY NONE', r.name)
 		FROM rel r JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype = 'a' AND d.refobjsubid > 0 JOIN att a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid WHERE r.relkind = 'S'
 	UNION ALL SELECT 50, format('privileges %s', o.grants), o.of, format('privileges of %s %s', o.word, o.name),

@@ -2,6 +2,9 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,6 +28,46 @@ const FirstNormalObject = 16384
 const settings = `SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; SET extra_float_digits = 1; SET bytea_output = 'hex';
 SET standard_conforming_strings = on; SET client_encoding = 'UTF8'; SET lc_monetary = 'C'; SET lock_timeout = '30s';
 SET idle_in_transaction_session_timeout = '60s'`
+
+// canonical are the settings under which the text of a value is written where it is kept and compared, as the server writes them.
+var canonical = [][2]string{{"DateStyle", "ISO, MDY"}, {"IntervalStyle", "postgres"}, {"TimeZone", "UTC"}, {"extra_float_digits", "1"}, {"bytea_output", "hex"}, {"lc_monetary", "C"}}
+
+// own are the settings of sessions that run no statement of a step: what a role or a database sets for others bounds no undo.
+const own = `SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
+SET default_transaction_deferrable = off;
+SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_session_timeout')`
+
+// CanonicalFor is the clause by which a function runs under the canonical settings, and what pg_proc.proconfig says then.
+func CanonicalFor() (clause string, config []string) {
+	for _, each := range canonical {
+		clause += fmt.Sprintf(" SET %s = '%s'", each[0], each[1])
+		config = append(config, each[0]+"="+each[1])
+	}
+	return clause, config
+}
+
+// Canonically runs do under the canonical settings, in the open transaction; a step's statements may have others.
+func (c *Connection) Canonically(do func() error) error {
+	names, values := make([]string, len(canonical)), make([]string, len(canonical))
+	for i, each := range canonical {
+		names[i], values[i] = each[0], each[1]
+	}
+	const set = "SELECT array_agg(set_config(name, value, true)) FROM unnest($1::text[], $2::text[]) s(name, value)"
+	var were []string
+	if err := c.Scan("SELECT array_agg(current_setting(name) ORDER BY place) FROM unnest($1::text[]) WITH ORDINALITY s(name, place)", []any{names}, &were); err != nil {
+		return err
+	}
+	if slices.Equal(were, values) {
+		return do()
+	}
+	if err := c.Run(set, names, values); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return c.Run(set, names, were)
+}
 
 // Connection is a connection for one call.
 type Connection struct {
@@ -72,21 +115,31 @@ func (all Databases) ConnectTo(ctx context.Context, name, application, other str
 		return nil, explainConnect(ctx, name, err)
 	}
 	c := &Connection{Conn: conn, Database: d, Ctx: ctx, Name: name}
-	if err := c.begin(); err != nil {
+	if err := c.begin(isOwn(application)); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
+// isOwn reports whether the sessions of a name run no statements of steps.
+func isOwn(application string) bool {
+	return !strings.HasPrefix(application, ForwardName) && !strings.HasPrefix(application, PlanName)
+}
+
 // begin checks the server and finds out which database it is.
-func (c *Connection) begin() error {
+func (c *Connection) begin(isOwn bool) error {
 	var version int
 	var standby bool
 	const ask = `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),
 		(SELECT system_identifier FROM pg_control_system())::text || '-' || (SELECT oid FROM pg_database WHERE datname = current_database())`
 	if err := c.Run(settings); err != nil {
 		return err
+	}
+	if isOwn {
+		if err := c.Run(own); err != nil {
+			return err
+		}
 	}
 	if err := c.QueryRow(c.Ctx, ask).Scan(&version, &standby, &c.ID); err != nil {
 		return c.Explain(err)
