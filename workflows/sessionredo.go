@@ -249,6 +249,7 @@ func (t *agentTask) additions(part TakenBack) ([]task.Addition, error) {
 		if err != nil {
 			return nil, err
 		}
+		a.Redone = true
 		maps.Copy(coming, uses)
 		all = append(all, a)
 	}

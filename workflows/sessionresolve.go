@@ -4,7 +4,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // resolution is the decision as one of the agent's.
@@ -33,9 +32,9 @@ func (t *agentTask) checkAgentDecides(r StepResolution) error {
 	case !t.parks.agentDecides:
 		return refuseRequestf(PersonDecides,
 			"step: a person decides about %q, with `starter resolve`: the document of the session does not say failures: agent", name)
-	case r.resolution().hasWith() && s.step.Gate.Mode == task.GateNone:
-		return refuseRequestf(PersonDecides, "with: the gate of %q is left out for the parameters that are written in its task file; retry it as it is, "+
-			"or have a person correct it", name)
+	case r.resolution().hasWith() && s.step.Reserved != "":
+		return refuseRequestf(PersonDecides, "with: the file of the session says %q of %q, for the parameters that are written there; retry it as it is, "+
+			"or have a person correct it", s.step.Reserved, name)
 	}
 	return nil
 }

@@ -172,7 +172,6 @@ func TestWhatAnAgentDoesWrongIsExplained(t *testing.T) {
 		"unknown argument":      {"fake_set", arguments{"session": s, "wit": set("a", "x")}, mcp.BadParameter, "wit"},
 		"unknown parameter":     {"fake_set", arguments{"session": s, "with": map[string]any{"kee": "a", "value": "x"}}, "BadRequest", "did you mean key?"},
 		"unknown action":        {"steps", arguments{"session": s, "steps": []any{map[string]any{"uses": "fake.sett"}}}, "BadRequest", "did you mean fake.set?"},
-		"a gate turned off":     {"steps", arguments{"session": s, "steps": []any{map[string]any{"uses": "fake.set", "gate": "none"}}}, mcp.BadParameter, "gate"},
 		"the id alone":          {"status", arguments{"session": id}, mcp.BadHandle, "handle"},
 		"a guessed handle":      {"status", arguments{"session": id + "@default." + strings.Repeat("a", 26)}, mcp.BadHandle, "not made here"},
 		"a changed id":          {"status", arguments{"session": "x" + s}, mcp.BadHandle, "not made here"},

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -79,4 +80,32 @@ func TestASessionFromTheCommandLine(t *testing.T) {
 	require.Equal(t, statusUsage, late.status)
 	require.Contains(t, late.err, "SessionOver")
 	require.Contains(t, d.do("session", "open", d.file(gated)).err, "is no session")
+}
+
+// What only a person may say is refused by the session, so no door is wider than another.
+func TestWhatOnlyAPersonMaySayIsRefusedAtEveryDoor(t *testing.T) {
+	d := newDesk(t)
+	a := d.newAgent(nil)
+	handle := a.open()
+	for field, want := range map[string]string{
+		`gate: none`:               `steps[0].gate: an agent may only say ask, found "none"`,
+		`gate: {mode: none}`:       `steps[0].gate.mode: an agent may only say ask, found "none"`,
+		`pivot: true`:              `steps[0].pivot: only a person may say this, found true`,
+		`undo: {drift: force}`:     `steps[0].undo.drift: only a person may say this, found "force"`,
+		`undo: {criticality: low}`: `steps[0].undo.criticality: only a person may say this, found "low"`,
+	} {
+		written := "{uses: fake.set, with: {key: a, value: x}, " + field + "}"
+		typed := d.do("session", "step", idIn(handle), d.file(written))
+		require.Equal(t, statusUsage, typed.status)
+		require.Contains(t, typed.err, want)
+		var step map[string]any
+		require.NoError(t, yaml.Unmarshal([]byte(written), &step))
+		refused := a.isRefused("steps", arguments{"session": handle, "steps": []any{step}})
+		require.Equal(t, "BadRequest", refused.Type)
+		require.Contains(t, refused.Text, want)
+		require.Contains(t, refused.Text, "leave it out, or have a person write the step into the file of the session")
+	}
+	require.Empty(t, d.world.get("a"))
+	require.Empty(t, d.state(idIn(handle)).Steps)
+	a.does("abort", arguments{"session": handle})
 }

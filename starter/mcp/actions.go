@@ -47,7 +47,7 @@ func (o stepOptions) step(uses string, with map[string]any) map[string]any {
 
 type stepsInput struct {
 	onSession
-	Steps []map[string]any `json:"steps" jsonschema:"steps as in a task file: uses and with, and if need be id, needs, check, timeout, retry, on, on_failure, savepoint"`
+	Steps []map[string]any `json:"steps" jsonschema:"steps as in a task file: uses and with, and if need be id, name, needs, check, timeout, retry, on, on_failure, savepoint, again, and gate: ask"`
 }
 
 // addActions adds a tool for each action of the catalog, and one for several steps at once.
@@ -87,9 +87,6 @@ func (s *Server) actionNames() []string {
 func (s *Server) run(ctx context.Context, call *sdk.CallToolRequest, on onSession, steps ...map[string]any) (Outcome, error) {
 	var raw []json.RawMessage
 	for i, step := range steps {
-		if gate, has := step["gate"]; has && gate != "ask" {
-			return Outcome{}, Problem{BadParameter, fmt.Sprintf("steps[%d].gate: an agent can ask for an approval, with ask, but not do without one", i)}
-		}
 		text, err := json.Marshal(step)
 		if err != nil {
 			return Outcome{}, Problem{BadParameter, fmt.Sprintf("steps[%d]: %v", i, err)}

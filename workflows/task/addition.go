@@ -14,6 +14,8 @@ type Addition struct {
 	Steps json.RawMessage `json:"steps"`
 	// Earlier are the steps that these may need or refer to: their actions, by id.
 	Earlier map[string]string `json:"earlier,omitempty"`
+	// Redone says that the session has had the steps already: they may say what a person has written. All others are an agent's.
+	Redone bool `json:"redone,omitempty"`
 }
 
 // Parse reads the steps with what the session's document says of all steps. Compile makes of it what the session adds: a step
@@ -45,7 +47,12 @@ func (a Addition) Parse() (*Document, error) {
 	if earlier == nil {
 		earlier = map[string]string{}
 	}
-	return parse(&root, c, earlier)
+	doc, err := parse(&root, c, earlier)
+	if err == nil && !a.Redone {
+		c.refuseReserved(steps)
+		err = c.err()
+	}
+	return doc, err
 }
 
 // Mentioned returns the ids in steps that may name earlier ones: those that they need, and those whose outputs they refer to. What

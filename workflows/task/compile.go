@@ -109,7 +109,8 @@ func (c *compiler) readSchemas() error {
 func (c *compiler) compileStep(i int) Step {
 	written := c.doc.file.Steps[i]
 	var s step
-	c.decode(c.fillVars(written.node), written.at, &s) // again, as vars are in it now
+	filled := c.fillVars(written.node)
+	c.decode(filled, written.at, &s) // again, as vars are in it now
 	a := c.actions[string(s.Uses)]
 	if a == nil {
 		c.refuseAction(s)
@@ -132,6 +133,9 @@ func (c *compiler) compileStep(i int) Step {
 	}
 	if s.OnFailure != nil {
 		compiled.OnFailure = *s.OnFailure
+	}
+	if c.doc.file.Session != nil {
+		compiled.Reserved = describeReserved(filled)
 	}
 	compiled.Undo = activities.UndoPolicy{
 		Within: cmp.Or(time.Duration(s.Undo.Within), c.defaults.UndoWithin), Attempts: int(s.Undo.Attempts), Heartbeat: c.defaults.Heartbeat,

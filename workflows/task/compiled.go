@@ -97,6 +97,8 @@ type Step struct {
 	// Intent comes from the Spec: the parameters that say what the step is for. Again says that it may be for the same as another.
 	Intent []string `json:"intent,omitempty"`
 	Again  bool     `json:"again,omitempty"`
+	// Reserved is something that the file of a session says of the step and that only a person may say, as in "gate: none".
+	Reserved string `json:"reserved,omitempty"`
 	// UndoOutputs come from the Spec: the outputs that the undo is given.
 	UndoOutputs []string `json:"undoOutputs,omitempty"`
 	// ReadOnly steps get no undo.
