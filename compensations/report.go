@@ -80,7 +80,7 @@ type StepReport struct {
 	Observed string             `json:"observed,omitempty"`
 	Losses   []string           `json:"losses,omitempty"`
 	Drift    *activities.Drift  `json:"drift,omitempty"`
-	// Reason says why the undo waits or is parked; Digest is what a resolution must carry.
+	// Reason says why the undo waits, is parked, or has failed last; Digest is what a resolution must carry.
 	Reason string            `json:"reason,omitempty"`
 	Digest activities.Digest `json:"digest,omitempty"`
 	Notes  []string          `json:"notes,omitempty"`
@@ -154,7 +154,9 @@ func (it *item) report() StepReport {
 		if r.Drift != nil { // it was shown in full for the decision
 			r.Drift = &activities.Drift{Digest: r.Drift.Digest, Diff: activities.HeadDiff(r.Drift.Diff, maxWhy)}
 		}
-	case Registered, Pending, Running, Settled:
+	case Running:
+		r.Reason, r.Drift = it.Reason, nil
+	case Registered, Pending, Settled:
 		r.Drift = nil
 	}
 	return r

@@ -231,6 +231,19 @@ func (s *Saga) Recent(n int) (recent, parked []StepReport) {
 	return recent, parked
 }
 
+// Failing returns the first n entries whose undo has failed for minutes, and is tried on; Reason says why it failed last.
+func (s *Saga) Failing(n int) (failing []StepReport) {
+	if s.plan == nil {
+		return nil
+	}
+	for _, it := range s.plan.started {
+		if it.isFailing() && len(failing) < n {
+			failing = append(failing, it.report())
+		}
+	}
+	return failing
+}
+
 // FirstParked is the step of the oldest park; empty where none waits for a person.
 func (s *Saga) FirstParked() string {
 	if s.plan == nil || len(s.plan.parked) == 0 {

@@ -402,6 +402,33 @@ func TestABreakerThatStaysOpenParksWhenTheBudgetIsSpent(t *testing.T) {
 	require.Less(t, w.seen["a"], 12)
 }
 
+func TestAnUndoThatFailsForMinutesSaysWhyAndIsTriedOn(t *testing.T) {
+	mended := false
+	w := &world{forward: failing("a"), undo: func(string, int, activities.Decision) (activities.Undone, error) {
+		if mended {
+			return restored, nil
+		}
+		return activities.Undone{}, errors.New("the disk is full")
+	}}
+	r := newRun(t, w)
+	shown := func() (u compensations.StepReport) {
+		v, err := r.env.QueryWorkflow("report")
+		require.NoError(t, err)
+		var report compensations.Report
+		require.NoError(t, v.Get(&report))
+		return report.Steps[0]
+	}
+	r.env.RegisterDelayedCallback(func() { require.Empty(t, shown().Reason) }, time.Minute)
+	r.env.RegisterDelayedCallback(func() {
+		require.Equal(t, string(compensations.Running), shown().State)
+		require.Equal(t, "the disk is full", shown().Reason)
+		mended = true
+	}, 5*time.Minute)
+	report := r.report([]plain{{ID: "a"}})
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Empty(t, report.Steps[0].Reason)
+}
+
 func TestAnUndoWhoseHostIsGoneWaitsAloneAndAPersonMayEndThat(t *testing.T) {
 	w := &world{forward: failing("d")}
 	r := newRun(t, w)

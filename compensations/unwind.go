@@ -134,6 +134,7 @@ func (s *Saga) startUndo(ctx workflow.Context, it *item) {
 		s.plan.setState(it, Settled)
 		return
 	}
+	it.Reason = ""
 	s.plan.setState(it, Running)
 	s.options.Changed()
 	workflow.GoNamed(ctx, "undo "+it.entry.Step, func(ctx workflow.Context) {
@@ -155,8 +156,9 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 	policy := it.entry.Policy.WithDefaults()
 	limits := Limits{Attempt: policy.Attempt, Heartbeat: policy.Heartbeat}
 	began, pause, hostWait := workflow.Now(ctx), time.Second, cmp.Or(it.entry.Policy.HostWait, s.options.HostWait)
+	tries := newTries(policy.Attempts)
 	for {
-		undone, err := s.runUndo(ctx, it, hostWait)
+		undone, err := s.runUndo(ctx, it, spell{tries.next, hostWait, max(policy.Within-workflow.Now(ctx).Sub(began), time.Second)})
 		if it.chosen != "" {
 			s.endWithdrawn(ctx, it, undone, err)
 			return
@@ -166,6 +168,7 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 		isUnserved := errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 		if it.state == Waiting && !isUnserved {
 			s.plan.setState(it, Running) // its host is back
+			it.Reason = ""
 		}
 		switch {
 		case err == nil && it.overwritesDrift(undone):
@@ -194,6 +197,8 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 		case errors.As(err, &app) && app.Type() == string(activities.BreakerOpen):
 			pause = min(max(2*pause, app.NextRetryDelay()), maxPause)
 		case temporal.IsCanceledError(err): // nobody asked for it: a worker let go of the attempt
+		case tries.goOn(err):
+			pause = time.Minute
 		default:
 			s.parkFailed(ctx, it, limits.Reason(err))
 			return
@@ -201,6 +206,13 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 		spent := workflow.Now(ctx).Add(pause).Sub(began)
 		if spent > policy.Within && spent-s.options.Paused(ctx, began) > policy.Within {
 			s.parkFailed(ctx, it, fmt.Sprintf("not done within %s: %s", policy.Within, limits.Reason(err)))
+			return
+		}
+		if workflow.Now(ctx).Sub(began) >= patience {
+			s.markFailing(it, limits.Reason(err))
+		}
+		if s.options.Pause() {
+			s.plan.setState(it, Pending)
 			return
 		}
 		_ = workflow.Sleep(ctx, pause)
@@ -247,6 +259,19 @@ func (s *Saga) markWaiting(ctx workflow.Context, it *item) {
 	s.options.Changed()
 }
 
+// isFailing reports whether the entry's undo has failed for minutes, and is tried on.
+func (it *item) isFailing() bool { return it.state == Running && it.Reason != "" }
+
+// markFailing shows why the entry's undo fails, while it is tried on, and has a person alerted the first time.
+func (s *Saga) markFailing(it *item, reason string) {
+	isNew := !it.isFailing()
+	it.Reason = clip(reason, maxParkReason)
+	if isNew {
+		s.plan.announceItem(it)
+	}
+	s.options.Changed()
+}
+
 func (s *Saga) parkFailed(ctx workflow.Context, it *item, reason string) {
 	it.Undone = activities.Undone{Outcome: activities.Failed}
 	s.parkUndo(ctx, it, reason)
@@ -259,7 +284,7 @@ func (s *Saga) parkUndo(ctx workflow.Context, it *item, reason string) {
 	}
 }
 
-func (s *Saga) runUndo(ctx workflow.Context, it *item, hostWait time.Duration) (activities.Undone, error) {
+func (s *Saga) runUndo(ctx workflow.Context, it *item, bounds spell) (activities.Undone, error) {
 	e, policy := it.entry, it.entry.Policy.WithDefaults()
 	activityType, summary := e.UndoType, "undo "+e.Step
 	if it.Reset {
@@ -267,15 +292,15 @@ func (s *Saga) runUndo(ctx workflow.Context, it *item, hostWait time.Duration) (
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              e.Place.Queue,
-		ScheduleToCloseTimeout: policy.Within,
-		ScheduleToStartTimeout: min(hostWait, policy.Within),
-		StartToCloseTimeout:    min(policy.Attempt, policy.Within),
+		ScheduleToCloseTimeout: bounds.left,
+		ScheduleToStartTimeout: min(bounds.hostWait, bounds.left),
+		StartToCloseTimeout:    min(policy.Attempt, bounds.left),
 		HeartbeatTimeout:       policy.Heartbeat,
 		WaitForCancellation:    true, // a host may just have taken it, and nothing may run beside an undo that acts
 		Summary:                summary,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
-			MaximumAttempts: int32(min(policy.Attempts, maxAttempts)), //nolint:gosec // bounded
+			MaximumAttempts: int32(bounds.tries), //nolint:gosec // bounded
 		},
 	})
 	decision := it.Decision
@@ -320,6 +345,7 @@ func (s *Saga) countState(ctx workflow.Context, r StepReport) {
 		metrics.Counter(MetricParked).Inc(1)
 	case Waiting:
 		metrics.Counter(MetricWaiting).Inc(1)
+	case Running: // it fails, and is tried on
 	default:
 		metrics.WithTags(map[string]string{"outcome": string(r.Outcome)}).Counter(MetricUndone).Inc(1)
 	}

@@ -76,6 +76,7 @@ type agentTask struct {
 	parks      *parks              // the steps that have failed and wait for a person
 	pivot      *pivot              // the steps that are never unwound
 	committer  *committer          // tells worlds what stays
+	troubles   *troubles           // what fails, and is tried on
 	rollbacks  *rollbacks          // the parts that are undone while the task goes on
 	room       *room               // whether the ledger still fits into a payload
 	inbox      *inbox.Inbox        // the signals
@@ -114,7 +115,8 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 		replaced: t.replaceParams,
 	}
 	t.pivot = &pivot{saga: t.saga, schedule: t.schedule}
-	t.committer = &committer{saga: t.saga, note: func(note string) { t.notes = append(t.notes, note) }}
+	t.troubles = &troubles{changed: t.details.markStale, alert: t.sendAlert}
+	t.committer = &committer{saga: t.saga, troubles: t.troubles, note: func(note string) { t.notes = append(t.notes, note) }}
 	t.room = &room{measure: t.measureCarry}
 	t.executor = &executor{schedule: t.schedule, gates: t.gates, parks: t.parks, pivot: t.pivot, committer: t.committer, ending: t.ending}
 	t.runner = &stepRunner{

@@ -1,10 +1,9 @@
 package workflows
 
 import (
-	"fmt"
+	"cmp"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -16,8 +15,9 @@ const commitBatch = 1000
 
 // committer tells worlds which steps stay, so that they make them durable: see activities.Committer.
 type committer struct {
-	saga *compensations.Saga
-	note func(note string) // adds a note to the report
+	saga     *compensations.Saga
+	troubles *troubles
+	note     func(note string) // adds a note to the report
 }
 
 // commitLedger makes what the task has done durable before the task closes. If that fails, or the task is canceled meanwhile, the
@@ -56,7 +56,7 @@ func (c *committer) commitEntries(ctx workflow.Context, entries []activities.Ent
 		place  activities.Place
 	}
 	var order []target
-	tokens := map[target][]string{}
+	tokens, waits := map[target][]string{}, map[target]time.Duration{}
 	for _, e := range entries {
 		if !e.Commits {
 			continue
@@ -64,13 +64,14 @@ func (c *committer) commitEntries(ctx workflow.Context, entries []activities.Ent
 		at := target{e.Action, e.Place.WithoutEpochs()}
 		if tokens[at] == nil {
 			order = append(order, at)
+			waits[at] = cmp.Or(e.Policy.HostWait, forwardWait)
 		}
 		tokens[at] = append(tokens[at], e.Token)
 	}
 	for _, at := range order {
 		for left := tokens[at]; len(left) > 0; left = left[min(commitBatch, len(left)):] {
 			batch := left[:min(commitBatch, len(left))]
-			done, err := runCommit(ctx, at.action, activities.Commitment{Place: at.place, Tokens: batch})
+			done, err := c.runCommit(ctx, at.action, waits[at], activities.Commitment{Place: at.place, Tokens: batch})
 			if err != nil {
 				return err
 			}
@@ -82,17 +83,13 @@ func (c *committer) commitEntries(ctx workflow.Context, entries []activities.Ent
 	return nil
 }
 
-// runCommit runs one commit. A stopping worker does not use up an attempt.
-func runCommit(ctx workflow.Context, action string, c activities.Commitment) (done activities.Committed, err error) {
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: c.Place.Queue, StartToCloseTimeout: activities.DefaultUndoAttempt, HeartbeatTimeout: activities.DefaultUndoHeartbeat,
-		WaitForCancellation: true, Summary: fmt.Sprintf("make durable what %d steps did", len(c.Tokens)),
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-	})
-	for {
-		err = workflow.ExecuteActivity(ctx, action+activities.CommitSuffix, c).Get(ctx, &done)
-		if !isType(err, activities.WorkerStopping) || ctx.Err() != nil {
-			return done, err
-		}
-	}
+// runCommit runs one commit, for as long as it takes.
+func (c *committer) runCommit(
+	ctx workflow.Context, action string, wait time.Duration, request activities.Commitment,
+) (done activities.Committed, err error) {
+	err = c.troubles.persist(ctx, workflow.ActivityOptions{
+		TaskQueue: request.Place.Queue, StartToCloseTimeout: activities.DefaultUndoAttempt, HeartbeatTimeout: activities.DefaultUndoHeartbeat,
+		WaitForCancellation: true, Summary: "make durable what " + activities.CountOf(len(request.Tokens), "step") + " did",
+	}, request.Place, wait, action+activities.CommitSuffix, request, &done)
+	return done, err
 }

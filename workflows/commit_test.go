@@ -2,10 +2,13 @@ package workflows_test
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -53,6 +56,59 @@ func TestACommitIsTriedUntilItSucceeds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Len(t, w.calls, 5)
+}
+
+// A commit that fails without end keeps its task open: people must learn of it.
+func TestACommitThatFailsForMinutesIsShownAndAlerted(t *testing.T) {
+	w := &world{steps: markCommits(chain("a", "b"))}
+	var mended atomic.Bool
+	w.commit = func(context.Context, int, activities.Commitment) (activities.Committed, error) {
+		if mended.Load() {
+			return activities.Committed{}, nil
+		}
+		return activities.Committed{}, errors.New("the disk is full")
+	}
+	r := newRun(t, w)
+	var alerts alertLog
+	alerts.keepThoseOf(r)
+	r.runAfter(time.Minute, func() { require.Empty(t, r.state().Troubles, "it may be over soon") })
+	r.runAfter(time.Hour, func() {
+		troubles := r.state().Troubles
+		require.Len(t, troubles, 1)
+		require.Equal(t, "make durable what 2 steps did", troubles[0].What)
+		require.Equal(t, "the disk is full", troubles[0].Reason)
+		require.Len(t, alerts.sent(), 1, "once")
+		require.Equal(t, workflows.Failing, alerts.sent()[0].State)
+		require.Equal(t, "make durable what 2 steps did: the disk is full", alerts.sent()[0].Reason)
+		mended.Store(true)
+	})
+	r.runAfter(4*time.Hour, func() { require.Fail(t, "it is still open") })
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, compensations.Committed, report.Status)
+	require.Empty(t, r.state().Troubles)
+}
+
+func TestACommitWhoseHostIsAwayIsShown(t *testing.T) {
+	w := &world{steps: markCommits(chain("a"))}
+	w.steps[0].Place.Host = "away"
+	var troubles []workflows.Trouble
+	w.commit = func(_ context.Context, n int, _ activities.Commitment) (activities.Committed, error) {
+		if n == 1 { // as a server would return: in the test environment every queue is served
+			return activities.Committed{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+		}
+		if n < 10 {
+			return activities.Committed{}, errAgain
+		}
+		return activities.Committed{}, nil
+	}
+	r := newRun(t, w)
+	r.runAfter(time.Minute, func() { troubles = r.state().Troubles })
+	_, err := r.report()
+	require.NoError(t, err)
+	require.Len(t, troubles, 1)
+	require.Equal(t, "make durable what 1 step did", troubles[0].What)
+	require.Equal(t, "waiting for host away", troubles[0].Reason)
 }
 
 func TestATaskThatIsCanceledInItsCommitUnwinds(t *testing.T) {

@@ -30,7 +30,9 @@ func (t *agentTask) writeDetails(ctx workflow.Context) {
 	t.attributes.publishParked(ctx, cmp.Or(t.saga.FirstParked(), t.parks.first()))
 	info := workflow.GetInfo(ctx)
 	about := AllAbout(info.Namespace, servedTask(ctx))
-	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), t.gates.views(), t.parks.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons, about))
+	troubles := t.troubles.views(t.saga)
+	t.attributes.publishTrouble(ctx, troubles)
+	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), troubles, t.gates.views(), t.parks.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons, about))
 }
 
 // servedTask is the id of the task that a workflow serves; of a task its own.
@@ -73,10 +75,13 @@ func (t *agentTask) headline() string {
 	return fmt.Sprintf("%s: %d of %d steps done", t.phase, t.schedule.done, t.schedule.size)
 }
 
-func renderDetails(headline string, gates []GateView, parks []ParkView, c *schedule, saga *compensations.Saga, ignored []string, about string) string {
+func renderDetails(headline string, troubles []Trouble, gates []GateView, parks []ParkView, c *schedule, saga *compensations.Saga, ignored []string, about string) string {
 	var b strings.Builder
 	b.Grow(4 << 10)
 	fmt.Fprintf(&b, "**%s** · %s\n\n", headline, about)
+	if len(troubles) > 0 {
+		b.WriteString(describeTroubles(troubles) + "\n")
+	}
 	width := shownSteps
 	if len(gates)+len(parks) > 0 {
 		width = gateSteps

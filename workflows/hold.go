@@ -1,11 +1,11 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -34,40 +34,38 @@ const maxHeld = 1000
 
 // holdRecords holds the records of all entries for this workflow, until it is over. It waits for the hosts that have them. The error
 // is refused where one of them is released; the others may be held then, to no harm.
-func holdRecords(ctx workflow.Context, entries []activities.Entry) error {
+func (t *troubles) holdRecords(ctx workflow.Context, entries []activities.Entry) error {
 	version := workflow.GetVersion(ctx, changeHold, workflow.DefaultVersion, 2)
 	if version == workflow.DefaultVersion {
 		return nil
 	}
-	type place struct{ queue, world string }
+	type target struct{ queue, world string }
 	var requests []HoldRequest
 	var futures []workflow.Future
-	last := map[place]int{} // the request of a place that is not full
-	places := []place{}
+	last := map[target]int{} // the request of a target that is not full
+	bearers := []activities.Entry{}
 	steps := map[string]string{}
 	for _, e := range entries {
 		if e.UndoType == "" {
 			continue // it only reads
 		}
 		steps[e.Token] = e.Step
-		at := place{e.Place.Queue, activities.WorldOf(e.Action)}
+		at := target{e.Place.Queue, activities.WorldOf(e.Action)}
 		i, begun := last[at]
 		if !begun || len(requests[i].Tokens) == maxHeld {
 			i = len(requests)
 			last[at] = i
-			requests, places = append(requests, HoldRequest{World: at.world}), append(places, at)
+			requests, bearers = append(requests, HoldRequest{World: at.world}), append(bearers, e)
 		}
 		requests[i].Tokens = append(requests[i].Tokens, e.Token)
 	}
+	ctx, done := workflow.WithCancel(ctx)
+	defer done()
 	for i, r := range requests {
 		if version >= 2 && i >= maxInFlight { // one of many places
 			_ = futures[i-maxInFlight].Get(ctx, nil)
 		}
-		futures = append(futures, workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-			TaskQueue: places[i].queue, Summary: fmt.Sprintf("hold %d records of the world %s", len(r.Tokens), r.World),
-			StartToCloseTimeout: time.Hour, HeartbeatTimeout: time.Minute,
-			RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-		}), HoldActivity, r))
+		futures = append(futures, t.hold(ctx, r, bearers[i]))
 	}
 	var released []string
 	for _, future := range futures {
@@ -88,6 +86,20 @@ func holdRecords(ctx workflow.Context, entries []activities.Entry) error {
 	}
 	return refusef("the undo records of %d of %d steps are released (%s): their time is over, or newer records have filled the bounds of retention; roll back a part that is kept, with --step or --to",
 		len(released), len(steps), names)
+}
+
+// hold holds records where an entry has its own.
+func (t *troubles) hold(ctx workflow.Context, r HoldRequest, e activities.Entry) workflow.Future {
+	future, settle := workflow.NewFuture(ctx)
+	workflow.GoNamed(ctx, "hold records of "+e.Place.Queue, func(ctx workflow.Context) {
+		var held Held
+		err := t.persist(ctx, workflow.ActivityOptions{
+			TaskQueue: e.Place.Queue, Summary: "hold " + activities.CountOf(len(r.Tokens), "record") + " of the world " + r.World,
+			StartToCloseTimeout: time.Hour, HeartbeatTimeout: time.Minute,
+		}, e.Place, cmp.Or(e.Policy.HostWait, forwardWait), HoldActivity, r, &held)
+		settle.Set(held, err)
+	})
+	return future
 }
 
 // maxNamed is how many steps an error names.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
@@ -96,4 +98,29 @@ func TestARollbackThatWaitsForTheHostOfARecordCanBeCanceled(t *testing.T) {
 	require.NoError(t, l.client.CancelWorkflow(t.Context(), back.WorkflowID, ""))
 	require.ErrorContains(t, l.client.GetWorkflow(t.Context(), back.WorkflowID, "").Get(t.Context(), nil), "canceled")
 	require.Equal(t, []string{"do a", "do b"}, l.calls())
+}
+
+func TestARollbackWhoseHostIsAwayShowsIt(t *testing.T) {
+	w := &world{steps: chain("a", "b")}
+	l := newLive(t, servertest.Client(t), w)
+	w.steps[1].Place.Queue, w.steps[1].Place.Host, w.steps[1].Undo.HostWait = l.queue+"@away", "away", time.Second
+	l.startWorker()
+	away := l.serve(l.queue + "@away")
+	l.start()
+	_, err := l.report()
+	require.NoError(t, err)
+	away()
+	back := l.rollback("")
+	l.run = l.client.GetWorkflow(t.Context(), back.WorkflowID, "")
+	troubles := l.awaitState(func(s workflows.State) bool { return len(s.Troubles) == 1 }).Troubles
+	require.Equal(t, "hold 1 record of the world fake", troubles[0].What)
+	require.Equal(t, "waiting for host away", troubles[0].Reason)
+	require.Eventually(t, func() bool {
+		d, err := l.client.DescribeWorkflowExecution(t.Context(), back.WorkflowID, "")
+		return err == nil && string(d.GetWorkflowExecutionInfo().GetMemo().GetFields()[workflows.TroubleMemo].GetData()) == `"hold 1 record of the world fake"`
+	}, time.Minute, 20*time.Millisecond, "lists show it")
+	l.serve(l.queue + "@away")
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, compensations.Unwound, report.Status)
 }

@@ -29,12 +29,12 @@ func TestWhatManyPlacesAreToldIsBounded(t *testing.T) {
 		}
 	}
 	for name, tell := range map[string]func(workflow.Context) error{
-		"hold":    func(ctx workflow.Context) error { return holdRecords(ctx, entries) },
+		"hold":    func(ctx workflow.Context) error { return (&troubles{}).holdRecords(ctx, entries) },
 		"release": func(ctx workflow.Context) error { return releaseEntries(ctx, entries, releasePatience) },
 		"commit": func(ctx workflow.Context) error {
 			saga := compensations.New(ctx, compensations.Options{})
 			saga.Adopt(entries)
-			return (&committer{saga: saga}).commitLedger(ctx)
+			return (&committer{saga: saga, troubles: &troubles{}}).commitLedger(ctx)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -108,23 +108,24 @@ func ClearPlan(ctx workflow.Context, plan Chain) error {
 	return releaseEntries(ctx, ledger.Entries, clearPatience)
 }
 
-// releaseEntries drops what planning left behind, even if the workflow was canceled meanwhile.
+// releaseEntries drops what planning left behind, even if the workflow was canceled meanwhile. The details show what fails.
 func releaseEntries(ctx workflow.Context, entries []activities.Entry, patience time.Duration) error {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
+	t := &troubles{}
+	t.changed = func() { workflow.SetCurrentDetails(calm, describeTroubles(t.views(nil))) }
 	slots := workflow.NewSemaphore(calm, maxInFlight)
 	var first error
 	pending := len(entries)
 	for _, e := range entries {
 		_ = slots.Acquire(calm, 1)
 		policy := e.Policy.WithDefaults()
-		options := workflow.WithActivityOptions(calm, workflow.ActivityOptions{
-			TaskQueue: e.Place.Queue, StartToCloseTimeout: policy.Attempt, ScheduleToCloseTimeout: patience,
-			HeartbeatTimeout: policy.Heartbeat, Summary: "clear the plan of " + e.Step,
-		})
-		release := workflow.ExecuteActivity(options, e.Action+".release", e)
 		workflow.Go(calm, func(ctx workflow.Context) {
-			if err := release.Get(ctx, nil); err != nil && first == nil {
+			err := t.persist(ctx, workflow.ActivityOptions{
+				TaskQueue: e.Place.Queue, StartToCloseTimeout: policy.Attempt, ScheduleToCloseTimeout: patience,
+				HeartbeatTimeout: policy.Heartbeat, Summary: "clear the plan of " + e.Step,
+			}, e.Place, patience, e.Action+".release", e, nil)
+			if err != nil && first == nil {
 				first = err
 			}
 			pending--

@@ -38,7 +38,7 @@ func Recover(ctx workflow.Context, input, carry converter.RawValue) (compensatio
 		if ledger.Redoable || ledger.Completed { // the task had ended before: what unwound it may have died before it held the records
 			calm, done := workflow.NewDisconnectedContext(ctx)
 			defer done()
-			if err := holdRecords(calm, ledger.Entries); isType(err, activities.Refused) && ledger.isWhole() {
+			if err := t.troubles.holdRecords(calm, ledger.Entries); isType(err, activities.Refused) && ledger.isWhole() {
 				t.ending.cause.Text += "; " + compensations.Reason(err)
 				return nil
 			}
@@ -63,7 +63,7 @@ func Rollback(ctx workflow.Context, input, carry converter.RawValue) (compensati
 		if err != nil {
 			return err
 		}
-		if err := holdRecords(ctx, ledger.Entries); err != nil {
+		if err := t.troubles.holdRecords(ctx, ledger.Entries); err != nil {
 			return err
 		}
 		t.redoable, t.compiled.Unwind = true, ledger.Unwind

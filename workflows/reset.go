@@ -66,7 +66,7 @@ func (t *agentTask) takeOverLedger(ctx workflow.Context, reset *compensations.Ca
 func (t *agentTask) holdReset(ctx workflow.Context, original Ledger) {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	if err := holdRecords(calm, t.saga.Entries()); isType(err, activities.Refused) && original.isWhole() {
+	if err := t.troubles.holdRecords(calm, t.saga.Entries()); isType(err, activities.Refused) && original.isWhole() {
 		t.notes = append(t.notes, "everything stays as the task had left it: "+compensations.Reason(err))
 		t.pivot.committed += len(t.saga.Entries())
 		t.saga.CommitEntries(func(activities.Entry) bool { return true })

@@ -59,6 +59,8 @@ type State struct {
 	// Parks are the first steps that have failed and wait for a person, and MoreParks counts the others.
 	Parks     []ParkView `json:"parks,omitempty"`
 	MoreParks int        `json:"moreParks,omitempty"`
+	// Troubles are what the task has tried without success for minutes, and tries on.
+	Troubles []Trouble `json:"troubles,omitempty"`
 	// AwaitedHosts are hosts whose workers have yet to take what was given to them. No workflow knows them all.
 	AwaitedHosts []string `json:"awaitedHosts,omitempty"`
 	// PendingUndos is the number of undos that are still to be done, while the task unwinds.
@@ -150,7 +152,7 @@ func (t *agentTask) state(ctx workflow.Context) State {
 	s := State{
 		Task: workflow.GetInfo(ctx).WorkflowExecution.ID, Name: t.compiled.Name, Agent: t.compiled.Agent,
 		Phase: t.phase, Cause: t.ending.cause, Ignored: t.inbox.Ignored().Reasons, Report: t.report,
-		Gates: t.gates.views(), Parks: t.parks.views(), Done: t.schedule.done, Total: t.schedule.size,
+		Gates: t.gates.views(), Parks: t.parks.views(), Troubles: t.troubles.views(t.saga), Done: t.schedule.done, Total: t.schedule.size,
 	}
 	s.Steps = append(s.Steps, t.schedule.past[max(0, len(t.schedule.past)-maxViewed/2):]...)
 	from, to := window(len(t.schedule.steps), t.schedule.latest, maxViewed)

@@ -230,6 +230,9 @@ func drawStep(v workflows.StepView, u compensations.StepReport, now time.Time) d
 func drawUndo(u compensations.StepReport) (sign, style, text string) {
 	switch compensations.UndoState(u.State) {
 	case compensations.Running:
+		if u.Reason != "" {
+			return "◂", yellow, "undoing, it fails: " + u.Reason
+		}
 		return "◂", bold, "undoing"
 	case compensations.Waiting:
 		return "…", yellow, u.Reason

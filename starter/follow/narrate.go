@@ -221,6 +221,9 @@ func (n *narrator) narrateUndo(u compensations.StepReport, now time.Time) {
 	switch compensations.UndoState(u.State) {
 	case compensations.Running:
 		text = "undoing"
+		if u.Reason != "" {
+			text += ", it fails: " + u.Reason
+		}
 	case compensations.Waiting:
 		text = "undo: " + u.Reason
 	case compensations.Settled:

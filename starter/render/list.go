@@ -48,6 +48,8 @@ func waitsFor(e tasks.Listed) string {
 		return "gate of " + e.Gate
 	case e.Parked != "":
 		return "parked: " + e.Parked
+	case e.Failing != "":
+		return "failing: " + terminal.OneLine(e.Failing)
 	case len(e.AwaitedHosts) > 0:
 		return "worker of host " + terminal.OneLine(strings.Join(e.AwaitedHosts, ", "))
 	case e.Pending > 0:

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/golden"
@@ -115,4 +117,16 @@ func TestGatesAndParks(t *testing.T) {
 	b.Reset()
 	Park(&b, tasks.Server{Resets: map[string]string{"container.exec": "made anew"}}, "task-1", compensations.StepReport{Step: "a", Action: "file.write", Reason: "DamagedRecord: blob is truncated", Outcome: activities.Failed})
 	golden.Match(t, "park", b.String())
+}
+
+func TestWhatFailsIsShown(t *testing.T) {
+	var b bytes.Buffer
+	Standing(&b, tasks.Server{}, tasks.Run{ID: "task-1"}, tasks.Standing{State: workflows.State{
+		Phase: workflows.Forward, Troubles: []workflows.Trouble{{What: "make durable what 2 steps did", Reason: "the disk\nis full"}},
+	}})
+	require.Contains(t, b.String(), "\ntrouble: make durable what 2 steps did: the disk is full\n")
+
+	b.Reset()
+	Tasks(&b, []tasks.Listed{{ID: "task-1", Status: "open", Failing: "undo a", Pending: 3}})
+	require.Contains(t, b.String(), "failing: undo a")
 }

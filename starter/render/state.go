@@ -67,6 +67,9 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 	if source != "" {
 		fmt.Fprintf(w, "%s\n", source)
 	}
+	for _, trouble := range s.Troubles {
+		fmt.Fprintf(w, "trouble: %s: %s\n", terminal.OneLine(trouble.What), terminal.OneLine(trouble.Reason))
+	}
 	unwinding := s.Report != nil && s.Report.Status != compensations.Committed
 	if len(s.Steps) > 0 && s.Phase != workflows.Closed || s.Report == nil && len(s.Steps) > 0 {
 		fmt.Fprintln(w)

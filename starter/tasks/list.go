@@ -101,6 +101,8 @@ type Listed struct {
 	// Gate is the first step that waits for approval, Parked the first whose undo waits for a person.
 	Gate   string `json:"gate,omitempty"`
 	Parked string `json:"parked,omitempty"`
+	// Failing is the first of what it has tried without success for minutes, and tries on.
+	Failing string `json:"failing,omitempty"`
 	// Pending is the number of undos that are still to be done, AwaitedHosts the hosts whose workers have yet to take what they were
 	// given.
 	Pending      int       `json:"pendingUndos,omitempty"`
@@ -246,6 +248,9 @@ func (c *Client) readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
 		read(workflows.AttributeGate, &t.Gate)
 		read(workflows.AttributeParked, &t.Parked)
 		read(workflows.AttributePending, &t.Pending)
+		if trouble := e.GetMemo().GetFields()[workflows.TroubleMemo]; trouble != nil {
+			_ = c.DataConverter().FromPayload(trouble, &t.Failing)
+		}
 	}
 	return t
 }
