@@ -113,16 +113,6 @@ type Change struct {
 	Digest Digest `json:"digest"`
 }
 
-// Count is how many items of a set come, go and change: the rows of a table, the keys of a database.
-type Count struct {
-	Of      string `json:"of"`
-	Added   int64  `json:"added"`
-	Removed int64  `json:"removed"`
-	Changed int64  `json:"changed"`
-	// Before is how many there were, or about so many; 0 where that is not known.
-	Before int64 `json:"before,omitempty"`
-}
-
 // Result is what a forward did.
 type Result struct {
 	// Summary is one line.

@@ -71,8 +71,8 @@ func (b boundAction) plan(ctx context.Context, f Forward) (Change, error) {
 	return runForward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Change, error) {
 		c, err := b.action.Plan(ctx, f.Entry, f.Step)
 		if long := len(c.Diff); err == nil && long > MaxDiff && b.host.RefuseCutDiffs {
-			return Change{}, Errorf(Refused, "its diff of %d bytes is longer than the %d that a person is shown, and this worker refuses what nobody can read "+
-				"(cutDiffs: refuse in its config): split the step", long, MaxDiff)
+			return Change{}, Errorf(Refused, "its diff of %s is longer than the %d that a person is shown, and this worker refuses what nobody can read "+
+				"(cutDiffs: refuse in its config): split the step", CountOf(long, "byte"), MaxDiff)
 		}
 		return c, err
 	}, capChange)

@@ -11,7 +11,7 @@ import (
 
 func capChange(c Change) Change {
 	if long := len(c.Diff); long > MaxDiff {
-		c.Facts = append([]string{fmt.Sprintf("its diff of %d bytes is cut, so nobody can read all of it here; split the step to see the whole", long)}, c.Facts...)
+		c.Facts = append([]string{fmt.Sprintf("its diff of %s is cut, so nobody can read all of it here; split the step to see the whole", CountOf(long, "byte"))}, c.Facts...)
 		if c.Risk == Low {
 			c.Risk = Medium // gate: auto asks
 		}
@@ -58,7 +58,7 @@ func takeKnown(outputs map[string]any, undoOutputs []string) (others, known map[
 		}
 	}
 	if len(missing) > 0 {
-		tooLong = headText(fmt.Sprintf("left out, though the undo needs it, for it does not fit into %d bytes: %s", MaxKnown, strings.Join(missing, ", ")), MaxItem)
+		tooLong = headText(fmt.Sprintf("left out, though the undo needs it, for it does not fit into %s: %s", CountOf(MaxKnown, "byte"), strings.Join(missing, ", ")), MaxItem)
 	}
 	return others, known, tooLong
 }
@@ -136,10 +136,10 @@ func capOutputs(outputs map[string]any, most int) (_ map[string]any, cut string)
 			kept[o.name] = headJSON(outputText(outputs[o.name]), share-o.frame)
 			left -= share
 		}
-		names = append(names, fmt.Sprintf("%s (%d bytes)", headText(o.name, minCut*2), o.content))
+		names = append(names, fmt.Sprintf("%s (%s)", headText(o.name, minCut*2), CountOf(o.content, "byte")))
 	}
 	slices.Reverse(names)
-	return kept, headText(fmt.Sprintf("cut or left out, for the outputs to fit into %d bytes: %s", most, strings.Join(names, ", ")), MaxItem)
+	return kept, headText(fmt.Sprintf("cut or left out, for the outputs to fit into %s: %s", CountOf(most, "byte"), strings.Join(names, ", ")), MaxItem)
 }
 
 // outputText returns v if it is a string, otherwise its JSON.
@@ -172,8 +172,8 @@ func HeadDiff(diff string, n int) string {
 	if len(diff) <= n {
 		return diff
 	}
-	const note = "... not shown: %d more lines, %d of %d bytes\n"
-	room := max(0, n-len(note)-3*len("1000000000"))
+	const note = "... not shown: %s, %d of %s\n"
+	room := max(0, n-len(note)-3*len("1000000000")-len(" more lines bytes"))
 	kept := strings.ToValidUTF8(diff[:room], "")
 	if end := strings.LastIndexByte(kept, '\n'); end >= 0 {
 		kept = kept[:end+1]
@@ -181,7 +181,7 @@ func HeadDiff(diff string, n int) string {
 		kept += "\n"
 	}
 	missing := strings.TrimSuffix(diff[min(len(kept), len(diff)):], "\n")
-	return kept + fmt.Sprintf(note, strings.Count(missing, "\n")+1, len(diff)-min(len(kept), len(diff)), len(diff))
+	return kept + fmt.Sprintf(note, CountOf(strings.Count(missing, "\n")+1, "more line"), len(diff)-min(len(kept), len(diff)), CountOf(len(diff), "byte"))
 }
 
 // headJSON returns the head of s that takes at most n bytes as JSON, including escapes and quotes.

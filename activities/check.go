@@ -145,10 +145,10 @@ func (c CommandCheck) runCommand(ctx context.Context, scene Scene) error {
 // checkProgram refuses a program that the worker's config does not allow.
 func (c CommandCheck) checkProgram(ctx context.Context) *Error {
 	if len(c.Run) == 0 {
-		return Errorf(Refused, "run: give the program and its arguments as a list")
+		return Errorf(Refused, "command: give the program and its arguments as a list")
 	}
 	if allowed := allowedCommands(ctx); !slices.Contains(allowed, "*") && !slices.Contains(allowed, c.Run[0]) {
-		return Errorf(Refused, "run: this worker does not allow %q in a check; checkCommands in its config allows %s", c.Run[0], orNone(allowed))
+		return Errorf(Refused, "command: this worker does not allow %q in a check; checkCommands in its config allows %s", c.Run[0], orNone(allowed))
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ type ErrorType string
 //	WorkerStopping  | no      | the worker is being stopped; the engine schedules the call again, without counting an attempt
 //	BreakerOpen     | no      | the dependency's circuit breaker is open; the engine waits (NextRetry) and schedules the call again
 //	ActionFailed    | yes     | any other error
-//	ActionDenied    | no      | the dependency refused for good (a declined card, a failed command)
+//	ActionDenied    | no      | the dependency refused for good (a declined card, a violated constraint)
+//	Unsuccessful    | no      | what the step runs has run, and failed (a command's exit status, the error of a tool)
 const (
 	Refused        ErrorType = "Refused"
 	CheckFailed    ErrorType = "CheckFailed"
@@ -39,6 +40,7 @@ const (
 	BreakerOpen    ErrorType = "BreakerOpen"
 	ActionFailed   ErrorType = "ActionFailed"
 	ActionDenied   ErrorType = "ActionDenied"
+	Unsuccessful   ErrorType = "Unsuccessful"
 )
 
 // Final reports whether a retry cannot cure an error of this type.

@@ -133,7 +133,7 @@ func CheckPrograms(ctx context.Context, checks []Check) error {
 			continue
 		}
 		if err := c.Command.checkProgram(ctx); err != nil {
-			refused = append(refused, Errorf(Refused, "check[%d]: %s", i, err.Message))
+			refused = append(refused, Errorf(Refused, "check[%d].%s", i, err.Message))
 		}
 	}
 	return errors.Join(refused...)

@@ -175,7 +175,7 @@ func resolveSecrets(raw json.RawMessage, source SecretSource, action string, m *
 		name := string(secretRef.FindSubmatch(ref)[1])
 		value, err := source.Secret(name, action)
 		if err == nil && len(value) < MinSecret {
-			err = fmt.Errorf("its value has %d bytes; give it at least %d, or it cannot be masked", len(value), MinSecret)
+			err = fmt.Errorf("its value has %s; give it at least %d, or it cannot be masked", CountOf(len(value), "byte"), MinSecret)
 		}
 		if err != nil {
 			refused = Errorf(Refused, "secrets.%s: %v", name, err)

@@ -41,7 +41,7 @@ func (c Check) await(ctx context.Context, scene Scene) error {
 			failed, _ := errors.AsType[*Error](last)
 			return &Error{
 				Type:    CheckFailed,
-				Message: fmt.Sprintf("it did not hold within %s (%d tries); at last: %s", c.Within, tries, failed.Message), Output: failed.Output,
+				Message: fmt.Sprintf("it did not hold within %s (%s); at last: %s", c.Within, CountOf(tries, "try"), failed.Message), Output: failed.Output,
 			}
 		}
 	}

@@ -35,6 +35,23 @@ type Cause struct {
 	Text string `json:"text"`
 }
 
+// String is the cause in a sentence: where its text says the kind, that is not said twice.
+func (c Cause) String() string {
+	where := ""
+	if c.Step != "" {
+		where = " at step " + c.Step
+	}
+	switch {
+	case c.Text == "":
+		return string(c.Kind) + where
+	case c.Kind == RolledBack && where != "":
+		return "step " + c.Step + " " + c.Text
+	case c.Kind != Failure && c.Kind != Rejected && where == "":
+		return c.Text
+	}
+	return string(c.Kind) + where + ": " + c.Text
+}
+
 // Status is the status of a task; it is also the search attribute UnwindStatus.
 type Status string
 
@@ -94,7 +111,7 @@ const maxNotes = 100
 // steps, first the clean ones and then the last. Notes say what was cut.
 func (r *Report) Fit(limit int) {
 	if more := len(r.Notes) - maxNotes; more > 0 && r.size() > limit {
-		r.Notes = append(slices.Clip(r.Notes[:maxNotes]), fmt.Sprintf("and %d more notes", more))
+		r.Notes = append(slices.Clip(r.Notes[:maxNotes]), "and "+activities.CountOf(more, "more note"))
 		for i := range r.Notes {
 			r.Notes[i] = clip(r.Notes[i], maxWhy)
 		}
@@ -123,7 +140,7 @@ func (r *Report) Fit(limit int) {
 	}
 	dropped -= len(r.Steps)
 	if dropped > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("left out, for they are too many: %d steps; the counts hold them", dropped))
+		r.Notes = append(r.Notes, fmt.Sprintf("left out, for they are too many: %s; the counts hold them", activities.CountOf(dropped, "step")))
 	}
 }
 

@@ -1,6 +1,10 @@
 package workflows
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
 
 // An agent that tries several ways from one savepoint puts each aside as a branch: a rollback that keeps what it takes back under a
 // name, with what the agent thought of it. It compares them, and redoes the one that it chooses.
@@ -29,7 +33,7 @@ func (t *agentTask) checkNewBranch(r SessionRollback) error {
 	case !savepointForm.MatchString(b.Name):
 		return refuseRequestf(BadRequest, "branch.name: %q must have the form a-z, 0-9, _ and -, a letter first, at most 63", clip(b.Name, maxName))
 	case len(b.Note) > maxWhy:
-		return refuseRequestf(BadRequest, "branch.note: it has %d bytes, and can have %d; what is longer can be a context", len(b.Note), maxWhy)
+		return refuseRequestf(BadRequest, "branch.note: it has %s, and can have %d; what is longer can be a context", activities.CountOf(len(b.Note), "byte"), maxWhy)
 	case slices.ContainsFunc(t.rollbacks.due, isDue) || slices.ContainsFunc(t.takenBack(), isKept):
 		return refuseRequestf(BadRequest, "branch.name: there is a branch %q already; choose another name", b.Name)
 	}

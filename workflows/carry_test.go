@@ -184,7 +184,7 @@ func TestAPivotOfAnEarlierRunStillCounts(t *testing.T) {
 	l.last.failsAs(err, workflows.TaskFailed)
 	require.Equal(t, []string{"do a", "do p", "do c", "do d", "undo d", "undo c"}, w.calls)
 	require.Equal(t, compensations.Partly, report.Status)
-	require.Contains(t, report.Notes, "2 steps up to the pivot stay done")
+	require.Contains(t, report.Notes, "not undone, up to the pivot: 2 steps")
 }
 
 func TestTheDeadlineCountsFromTheFirstRun(t *testing.T) {

@@ -58,7 +58,7 @@ func (t *agentTask) headline() string {
 	cause := t.ending.cause
 	switch {
 	case t.report != nil && cause != nil:
-		return fmt.Sprintf("%s (%s: %s)", t.report.Status, cause.Kind, escapeCell(cause.Text))
+		return fmt.Sprintf("%s (%s)", t.report.Status, escapeCell(cause.String()))
 	case t.report != nil:
 		return string(t.report.Status)
 	case t.saga.Unwinding():
@@ -72,7 +72,7 @@ func (t *agentTask) headline() string {
 		}
 		return fmt.Sprintf("%s: %d to go", what, pending)
 	}
-	return fmt.Sprintf("%s: %d of %d steps done", t.phase, t.schedule.done, t.schedule.size)
+	return fmt.Sprintf("%s: %d of %s done", t.phase, t.schedule.done, activities.CountOf(t.schedule.size, "step"))
 }
 
 func renderDetails(headline string, troubles []Trouble, gates []GateView, parks []ParkView, c *schedule, saga *compensations.Saga, ignored []string, about string) string {
@@ -90,13 +90,13 @@ func renderDetails(headline string, troubles []Trouble, gates []GateView, parks 
 		writeGate(&b, g, i == 0)
 	}
 	if more := len(gates) - shownSteps; more > 0 {
-		fmt.Fprintf(&b, "%s for approval: `starter approve TASK STEP` shows each of them\n\n", waitMore(more))
+		fmt.Fprintf(&b, "also wait for approval: %s; `starter approve TASK STEP` shows each\n\n", activities.CountOf(more, "step"))
 	}
 	for _, p := range parks[:min(shownSteps, len(parks))] {
 		writeParkedStep(&b, p)
 	}
 	if more := len(parks) - shownSteps; more > 0 {
-		fmt.Fprintf(&b, "%s after a failure: `starter show` lists the first\n\n", waitMore(more))
+		fmt.Fprintf(&b, "also wait after a failure: %s; `starter show` lists the first\n\n", activities.CountOf(more, "step"))
 	}
 	if saga.Unwinding() {
 		writeUndos(&b, saga)
@@ -108,13 +108,6 @@ func renderDetails(headline string, troubles []Trouble, gates []GateView, parks 
 	}
 	b.WriteString("\n\u00a0\n\n\u00a0\n") // the UI clips the last row
 	return b.String()
-}
-
-func waitMore(n int) string {
-	if n == 1 {
-		return "1 more step waits"
-	}
-	return fmt.Sprintf("%d more steps wait", n)
 }
 
 // What the details show of a gate, so that they fit one screen: lines of its diff, losses, and steps below it.

@@ -72,7 +72,7 @@ func TestRecoveryAndResetKeepWhatAPivotCommitted(t *testing.T) {
 			report := end(l)
 			require.Equal(t, []string{"do a", "do b", "do c", "undo c"}, l.calls())
 			require.Equal(t, compensations.Partly, report.Status)
-			require.Contains(t, report.Notes, "2 steps up to the pivot stay done")
+			require.Contains(t, report.Notes, "not undone, up to the pivot: 2 steps")
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
@@ -19,7 +20,7 @@ func (c *Carry) fit() json.RawMessage {
 		return err == nil
 	}
 	if dropped := shortenUntil(fits, c.shorten, &c.Saga.Past); dropped > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("left out, for they are too many to be carried over: %d steps; the counts hold them", dropped))
+		c.Notes = append(c.Notes, fmt.Sprintf("left out, for they are too many to be carried over: %s; the counts hold them", activities.CountOf(dropped, "step")))
 		fits()
 	}
 	if err != nil {
@@ -89,7 +90,7 @@ func (c *Carry) shorten(n int) {
 		c.Steps[id] = s
 	}
 	if more := len(c.Notes) - maxCarriedNotes; more > 0 {
-		c.Notes = append(slices.Clip(c.Notes[:maxCarriedNotes]), fmt.Sprintf("and %d more notes", more))
+		c.Notes = append(slices.Clip(c.Notes[:maxCarriedNotes]), "and "+activities.CountOf(more, "more note"))
 	}
 	c.Notes, c.Ignored.Reasons = clipAll(c.Notes, max(n, maxName)), clipAll(c.Ignored.Reasons, max(n, maxName))
 }

@@ -84,8 +84,8 @@ func (t *troubles) holdRecords(ctx workflow.Context, entries []activities.Entry)
 	if len(released) > maxNamed {
 		names += fmt.Sprintf(" and %d more", len(released)-maxNamed)
 	}
-	return refusef("the undo records of %d of %d steps are released (%s): their time is over, or newer records have filled the bounds of retention; roll back a part that is kept, with --step or --to",
-		len(released), len(steps), names)
+	return refusef("the undo records of %d of %s are released (%s): their time is over, or newer records have filled the bounds of retention; roll back a part that is kept, with --step or --to",
+		len(released), activities.CountOf(len(steps), "step"), names)
 }
 
 // hold holds records where an entry has its own.

@@ -68,7 +68,7 @@ func LateSweep(ctx workflow.Context, input, carry converter.RawValue) (compensat
 // startLateSweep starts the late sweep of a closing task, which outlives it, and returns its id.
 func (t *agentTask) startLateSweep(ctx workflow.Context, rechecks []compensations.Recheck) string {
 	if t.variant.round >= maxRounds {
-		return fmt.Sprintf("none: this was the last of %d looks", maxRounds)
+		return "none: this was the last of " + activities.CountOf(maxRounds, "look")
 	}
 	info := workflow.GetInfo(ctx)
 	calm, done := workflow.NewDisconnectedContext(ctx)

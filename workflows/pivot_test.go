@@ -21,7 +21,7 @@ func TestPastItsPivotATaskUnwindsOnlyLaterSteps(t *testing.T) {
 	r.failsAs(err, workflows.TaskFailed)
 	require.Equal(t, []string{"do a", "do p", "do c", "do d", "undo d", "undo c"}, w.calls)
 	require.Equal(t, compensations.Partly, report.Status)
-	require.Equal(t, []string{"2 steps up to the pivot stay done"}, report.Notes)
+	require.Equal(t, []string{"not undone, up to the pivot: 2 steps"}, report.Notes)
 	require.Equal(t, []string{"a done ", "p done ", "c settled restored", "d settled restored"}, outcomes(report))
 }
 
@@ -66,10 +66,10 @@ func TestAStepThatBeganBeforeThePivotAndEndsAfterIt(t *testing.T) {
 			require.Equal(t, compensations.Partly, report.Status)
 			if ends == nil {
 				require.Equal(t, []string{"do a", "do p", "do slow", "do slow", "do d", "undo d"}, calls)
-				require.Equal(t, []string{"3 steps up to the pivot stay done"}, report.Notes)
+				require.Equal(t, []string{"not undone, up to the pivot: 3 steps"}, report.Notes)
 			} else {
 				require.Equal(t, []string{"do a", "do p", "do slow", "do slow", "undo slow"}, calls)
-				require.Equal(t, []string{"2 steps up to the pivot stay done"}, report.Notes)
+				require.Equal(t, []string{"not undone, up to the pivot: 2 steps"}, report.Notes)
 			}
 		})
 	}
@@ -114,6 +114,6 @@ func TestAPivotDoesNotCommitASkippedUndo(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, compensations.Partly, report.Status)
 		require.Contains(t, outcomes(report), "b skipped unknown")
-		require.Contains(t, report.Notes, "4 steps up to the pivot stay done")
+		require.Contains(t, report.Notes, "not undone, up to the pivot: 4 steps")
 	}
 }

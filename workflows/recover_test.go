@@ -259,7 +259,7 @@ func TestAnUncertainUndoIsCheckedAgainAfterTheEnd(t *testing.T) {
 	l := startLive(t, w)
 	report, err := l.report()
 	require.Error(t, err)
-	require.Contains(t, strings.Join(report.Notes, "\n"), "1 undos are looked at again later: workflow late-sweep-")
+	require.Contains(t, strings.Join(report.Notes, "\n"), "will look again at 1 undo")
 	l.awaitCalls("undo a", 2)
 	late := l.awaitReport(recovery.Run{Chain: workflows.Chain{WorkflowID: fmt.Sprintf("late-sweep-%s-%s-1", l.run.GetID(), l.run.GetRunID())}})
 	require.Equal(t, []string{"a settled compensated"}, outcomes(late))

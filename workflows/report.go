@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
@@ -38,14 +39,14 @@ func (t *agentTask) completeReport(ctx workflow.Context, r *compensations.Report
 		}
 	}
 	if t.session != nil && t.session.dropped > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d steps of the session that were rolled back, or done with notes, are not listed", t.session.dropped))
+		r.Notes = append(r.Notes, fmt.Sprintf("not listed: %s of the session, rolled back or done with notes", activities.CountOf(t.session.dropped, "step")))
 	}
 	if t.pivot.committed > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d steps up to the pivot stay done", t.pivot.committed))
+		r.Notes = append(r.Notes, "not undone, up to the pivot: "+activities.CountOf(t.pivot.committed, "step"))
 	}
 	r.Fit(maxReport)
 	if rechecks := t.saga.Rechecks(); len(rechecks) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d undos are looked at again later: workflow %s", len(rechecks), t.startLateSweep(ctx, rechecks)))
+		r.Notes = append(r.Notes, fmt.Sprintf("workflow %s will look again at %s", t.startLateSweep(ctx, rechecks), activities.CountOf(len(rechecks), "undo")))
 	}
 }
 
@@ -75,7 +76,7 @@ func (c *schedule) addToReport(r *compensations.Report, committed bool) {
 	}
 	c.sortReport(r)
 	if !areFew && committed {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d steps are done; those with nothing to tell are not listed", c.done))
+		r.Notes = append(r.Notes, fmt.Sprintf("%s done; those with nothing to tell are not listed", activities.CountOf(c.done, "step")))
 	}
 }
 

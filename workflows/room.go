@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // stepBytes and entryBytes are the approximate sizes of a compiled step and an entry without their parameters.
@@ -72,8 +74,8 @@ func (r *room) reserve(ctx workflow.Context, params, result, entries int) error 
 		}
 		r.reset(size)
 		if !r.fits(need+result, most) {
-			return refusef("the ledger of this task has %d bytes compressed; with this step it could be more than the %d that can be carried: split the task",
-				size, most)
+			return refusef("the ledger of this task has %s compressed; with this step it could be more than the %d that can be carried: split the task",
+				activities.CountOf(size, "byte"), most)
 		}
 	}
 	r.addBytes(need)

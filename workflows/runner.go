@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -82,7 +81,7 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *stepRun) error {
 		}
 	}
 	return temporal.NewNonRetryableApplicationError(
-		fmt.Sprintf("the target changed after each of %d plans", maxPlans), string(activities.StaleApproval), nil)
+		"the target changed after each of "+activities.CountOf(maxPlans, "plan"), string(activities.StaleApproval), nil)
 }
 
 // maxKnown is how many bytes of the step's result its undo may be given, with their frame.

@@ -130,7 +130,7 @@ func (t *agentTask) nameSteps(steps []json.RawMessage) (named json.RawMessage, i
 			var text string
 			_ = json.Unmarshal(id, &text) // what is no text is refused when the step is read
 			if written[text] = true; t.session.used.has("step", text) {
-				return nil, nil, refuseRequestf(BadRequest, "steps[%d].id: the session has had a step %q; choose another id, or leave it out", i, text)
+				return nil, nil, refuseRequestf(BadRequest, "steps.%s.id: the session has had a step %[1]q; choose another id, or leave it out", text)
 			}
 		}
 	}

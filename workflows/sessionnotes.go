@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // Note is what the agent of a session has noted for the people who look at it.
@@ -49,7 +51,7 @@ func (t *agentTask) validateNote(ctx workflow.Context, r NoteRequest) error {
 		case r.Text == "":
 			return refuseRequestf(BadRequest, "text: it is empty")
 		case len(r.Text) > maxWhy:
-			return refuseRequestf(BadRequest, "text: it has %d bytes, and can have %d; what is longer can be a context", len(r.Text), maxWhy)
+			return refuseRequestf(BadRequest, "text: it has %s, and can have %d; what is longer can be a context", activities.CountOf(len(r.Text), "byte"), maxWhy)
 		}
 		return nil
 	})

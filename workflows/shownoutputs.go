@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // Bounds on the outputs in the answer to a query, in bytes of JSON: of one output, and of all.
@@ -50,5 +52,5 @@ func cutMiddle(s string, most int) string {
 		return s
 	}
 	head, tail := strings.ToValidUTF8(s[:most/2], ""), strings.ToValidUTF8(s[len(s)-most/2:], "")
-	return fmt.Sprintf("%s\n... %d bytes ...\n%s", head, len(s)-len(head)-len(tail), tail)
+	return fmt.Sprintf("%s\n... %s ...\n%s", head, activities.CountOf(len(s)-len(head)-len(tail), "byte"), tail)
 }

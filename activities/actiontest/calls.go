@@ -200,7 +200,7 @@ func difference(want, got string) string {
 	}
 	const most = 60
 	if len(out) > most {
-		out = append(out[:most], fmt.Sprintf("... and %d more lines", len(out)-most))
+		out = append(out[:most], "... and "+activities.CountOf(len(out)-most, "more line"))
 	}
 	if len(out) == 0 {
 		return "(the same lines in another order)"

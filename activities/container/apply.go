@@ -357,7 +357,7 @@ func (a *application) settle(ctx context.Context, in string, n int, end command.
 	}
 	beside := left.beside
 	if left.deep != "" && failure == nil {
-		failure = activities.Errorf(activities.ActionDenied,
+		failure = activities.Errorf(activities.Unsuccessful,
 			"the command has left folders in container %s that are nested deeper than %d (%s...): what is in them cannot be kept", engine.NameOf(a.rec.Container), manifest.MostNested, left.deep)
 	}
 	if stays := a.rec.withoutNodes(beside); len(stays) > 0 {
@@ -436,7 +436,7 @@ func (a *application) failure(ctx context.Context, exit int, said string) *activ
 	}
 	m := activities.MaskerFrom(ctx)
 	return &activities.Error{
-		Type:    activities.ActionDenied,
+		Type:    activities.Unsuccessful,
 		Message: fmt.Sprintf("%s: exit status %d in container %s", a.title(ctx), exit, engine.NameOf(a.rec.Container)),
 		Output:  activities.Tail(m.String(said), maxFailureTail),
 	}

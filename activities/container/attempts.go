@@ -30,7 +30,7 @@ func (a *application) attempts(ctx context.Context) (n int, in string, end comma
 		end, over, err := a.awaitAttempt(ctx, n, in)
 		if err != nil || over {
 			if n > 1 {
-				a.notes = append(a.notes, fmt.Sprintf("the command ran %d times: the result of a run was lost, and the container was rolled back to the step's checkpoint before the next", n))
+				a.notes = append(a.notes, fmt.Sprintf("the command ran %s: the result of a run was lost, and the container was rolled back to the step's checkpoint before the next", activities.CountOf(n, "time")))
 			}
 			return n, in, end, err
 		}
@@ -39,9 +39,9 @@ func (a *application) attempts(ctx context.Context) (n int, in string, end comma
 				"the result of the command in container %s is lost: its supervisor is gone; it may have run, and rerun: false forbids another run", engine.NameOf(a.rec.Container))
 		}
 		if n == maxRuns {
-			return n, in, end, activities.Errorf(activities.ActionDenied,
-				"the result of the command in container %s has been lost %d times, and it is not run again: something ends its supervisor, or leaves no room in %s",
-				engine.NameOf(a.rec.Container), n, a.store.Journal.Dir())
+			return n, in, end, activities.Errorf(activities.Unsuccessful,
+				"the result of the command in container %s has been lost %s, and it is not run again: something ends its supervisor, or leaves no room in %s",
+				engine.NameOf(a.rec.Container), activities.CountOf(n, "time"), a.store.Journal.Dir())
 		}
 	}
 }

@@ -118,7 +118,7 @@ func TestFailedCommandIsDeniedAndUndone(t *testing.T) {
 	fail := step(t, map[string]any{"container": b.Name, "command": "echo x >/srv/a; echo the cause is " + secret + " >&2; exit 7"})
 	for range 2 {
 		_, err := s.action.Apply(ctx, e, fail, "")
-		require.Equal(t, activities.ActionDenied, activities.TypeOf(err), "%v", err)
+		require.Equal(t, activities.Unsuccessful, activities.TypeOf(err), "%v", err)
 		var typed *activities.Error
 		require.ErrorAs(t, err, &typed)
 		assert.Contains(t, typed.Message, "exit status 7")

@@ -131,7 +131,7 @@ func (c *comeback) checkUnchanged(now manifest.Manifest) error {
 func (c *comeback) change(now manifest.Manifest, losses []string) activities.Change {
 	lines := now.Diff(c.after)
 	return activities.Change{
-		Summary:  fmt.Sprintf("put back in %s what its rollback has kept (%d paths)", engine.NameOf(c.target), len(lines)),
+		Summary:  fmt.Sprintf("put back in %s what its rollback has kept (%s)", engine.NameOf(c.target), activities.CountOf(len(lines), "path")),
 		Diff:     strings.Join(lines, "\n") + "\n",
 		Strategy: activities.Snapshot,
 		Losses:   losses,

@@ -188,7 +188,7 @@ func TestRedoLeavesStoppedWhatTheStepHadStopped(t *testing.T) {
 	before, e := containertest.Files(t, b), s.entry(t)
 	with := step(t, map[string]any{"container": b.Name, "command": "echo x >/srv/a; touch /tmp/stop; /bin/sleep 60"})
 	_, err := s.action.Apply(t.Context(), e, with, "")
-	require.Equal(t, activities.ActionDenied, activities.TypeOf(err), "%v", err)
+	require.Equal(t, activities.Unsuccessful, activities.TypeOf(err), "%v", err)
 	require.False(t, b.Inspect(t).State.Running)
 	mustUndo(t, s, e, redoable)
 	require.True(t, b.Inspect(t).State.Running)

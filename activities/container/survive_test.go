@@ -304,7 +304,7 @@ func TestACommandThatAlwaysLosesItsResultIsNotRunForEver(t *testing.T) {
 		require.NoError(t, syscall.Kill(began(t, state, e.Token, n+1), syscall.SIGKILL))
 	}
 	err := <-failed
-	require.Equal(t, activities.ActionDenied, activities.TypeOf(err))
+	require.Equal(t, activities.Unsuccessful, activities.TypeOf(err))
 	require.ErrorContains(t, err, "has been lost 5 times")
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)

@@ -182,7 +182,7 @@ func (x *execAction) report(ctx context.Context, rec stepRecord, r checkpoint.Ro
 	}
 	if len(back.Differs) > 0 {
 		undone.Outcome = activities.Residue
-		undone.Observed = fmt.Sprintf("%d paths of %s are not as before the step", len(back.Differs), engine.NameOf(rec.Container))
+		undone.Observed = fmt.Sprintf("not as before the step: %s of %s", activities.CountOf(len(back.Differs), "path"), engine.NameOf(rec.Container))
 		undone.Losses = append(manifest.Few(back.Differs), undone.Losses...)
 	}
 	stands, err := x.standsNow(ctx, undone, back)

@@ -46,7 +46,7 @@ func TestAStateThatCannotRunDoesNotKeepAnEarlierOneFromComingBack(t *testing.T) 
 			_, err := s.action.Apply(t.Context(), first, step(t, map[string]any{"container": b.Name, "command": of.command}), "")
 			require.NoError(t, err)
 			_, err = s.action.Apply(t.Context(), second, step(t, map[string]any{"container": b.Name, "command": "touch /srv/it; exit 1", "volumes": of.volumes}), "")
-			require.Equal(t, activities.ActionDenied, activities.TypeOf(err), "%v", err)
+			require.Equal(t, activities.Unsuccessful, activities.TypeOf(err), "%v", err)
 			u, err := s.action.Undo(t.Context(), second, activities.Decision{})
 			require.NoError(t, err)
 			if of.says != "" {

@@ -126,7 +126,7 @@ func (x *execAction) driftOfVolumes(ctx context.Context, t *journal.Token, rec s
 	lines := after.Volumes().Diff(backAlready)
 	return activities.Undone{
 		Outcome:  activities.Drifted,
-		Observed: fmt.Sprintf("%d paths in volumes of %s are neither as the step left them nor as before it", len(lines), engine.NameOf(rec.Container)),
+		Observed: fmt.Sprintf("neither as the step left them nor as before it: %s in volumes of %s", activities.CountOf(len(lines), "path"), engine.NameOf(rec.Container)),
 		Drift:    &activities.Drift{Digest: volumeDrift(now), Diff: strings.Join(lines, "\n") + "\n"},
 	}, nil
 }

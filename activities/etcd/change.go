@@ -80,7 +80,7 @@ func (f *forward) changes(s sight) ([]change, error) {
 		}
 	}
 	if size > maxBytes {
-		return nil, refused("the keys of the step hold %d bytes, before and after it, and the transaction of a step may have %d; make several steps of it; nothing was changed", size, maxBytes)
+		return nil, refused("the keys of the step hold %s, before and after it, and the transaction of a step may have %d; make several steps of it; nothing was changed", activities.CountOf(size, "byte"), maxBytes)
 	}
 	return changes, nil
 }
@@ -101,7 +101,7 @@ func countChanges(changes []change) (n [3]int) {
 	return n
 }
 
-func summarize(n [3]int) string { return keyvalue.CountChanges(n[0], n[1], n[2]) }
+func summarize(n [3]int) string { return keyvalue.DescribeChanges(n) }
 
 // digest covers the parameters, and the keys as they were.
 func (f *forward) digest(changes []change) (activities.Digest, error) {
@@ -175,7 +175,7 @@ func (c *connection) show(key string, raw []byte) string {
 		return "***"
 	}
 	if len(raw) > shownBytes {
-		return strconv.Quote(string(raw[:shownBytes])) + fmt.Sprintf("... (%d bytes)", len(raw))
+		return strconv.Quote(string(raw[:shownBytes])) + fmt.Sprintf("... (%s)", activities.CountOf(len(raw), "byte"))
 	}
 	return strconv.Quote(string(raw))
 }
@@ -207,7 +207,7 @@ func (c *connection) showChanges(changes []change) string {
 		}
 	}
 	if shown > shownKeys {
-		fmt.Fprintf(&b, "... and %d more keys\n", shown-shownKeys)
+		fmt.Fprintf(&b, "... and %s\n", activities.CountOf(shown-shownKeys, "more key"))
 	}
 	return b.String()
 }

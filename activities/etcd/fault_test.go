@@ -395,7 +395,7 @@ func TestTheUserOfTheDocumentation(t *testing.T) {
 	d := &database{TB: t, server: server}
 	d.open(etcd.Database{Endpoints: at, User: "unwind", Password: secret("right")})
 	s := d.txn(`{"compare": [{"key": "/app/a", "value": "1"}], "put": [{"key": "/app/c", "value": "3"}], "delete": [{"prefix": "/app/b"}]}`)
-	require.Equal(t, "main: keys: 1 come, 1 go, 0 change", s.plan().Summary)
+	require.Equal(t, "main: 1 key added, 1 removed", s.plan().Summary)
 	s.apply()
 	s.sees(activities.AsLeft)
 	s.undo(activities.Restored)

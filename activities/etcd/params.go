@@ -138,7 +138,7 @@ func readParams(raw json.RawMessage) (p txnParams, spans []span, err error) {
 }
 
 func tooMany(n int) error {
-	return refused("the step needs %d operations and conditions, and one transaction of etcd may have %d; make several steps of it; nothing was changed", n, maxOps)
+	return refused("the step needs %s and conditions, and one transaction of etcd may have %d; make several steps of it; nothing was changed", activities.CountOf(n, "operation"), maxOps)
 }
 
 func checkKey(where, key string) error {

@@ -309,17 +309,17 @@ func (c *connection) findDrift(v view) *activities.Drift {
 		if total++; total > shownKeys {
 			continue
 		}
-		left := "left with a value"
+		left := "the step left a value"
 		if i.Left == nil {
-			left = "left deleted"
+			left = "the step deleted it"
 		}
 		switch {
 		case now == nil:
-			fmt.Fprintf(&b, "%q: %s, now not there: someone deleted it\n", key, left)
+			fmt.Fprintf(&b, "%q: %s; now: not there, someone deleted it\n", key, left)
 		case v.record.Private:
-			fmt.Fprintf(&b, "%q: %s, now ***, changed at revision %d\n", key, left, now.ModRevision)
+			fmt.Fprintf(&b, "%q: %s; now: ***, changed at revision %d\n", key, left, now.ModRevision)
 		default:
-			fmt.Fprintf(&b, "%q: %s, now %s, changed at revision %d\n", key, left, c.showLeased(key, now.Value, client.LeaseID(now.Lease)), now.ModRevision)
+			fmt.Fprintf(&b, "%q: %s; now: %s, changed at revision %d\n", key, left, c.showLeased(key, now.Value, client.LeaseID(now.Lease)), now.ModRevision)
 		}
 	}
 	if total == 0 {

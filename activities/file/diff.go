@@ -100,7 +100,7 @@ func diffNodes(before, after []node, times bool) string {
 	for i, path := range paths {
 		const most = 200
 		if i == most {
-			fmt.Fprintf(&b, "... and %d more paths\n", len(paths)-most)
+			fmt.Fprintf(&b, "... and %s\n", activities.CountOf(len(paths)-most, "more path"))
 			break
 		}
 		for j, sign := range []string{"-", "+"} {
@@ -119,7 +119,7 @@ func (n node) describe(times bool) string {
 	s := fmt.Sprintf("%s %04o %d:%d", n.Kind, n.Mode&0o7777, n.UID, n.GID)
 	switch n.Kind {
 	case kindFile:
-		s += fmt.Sprintf(" %d bytes sha256:%.12s", n.Size, n.Sum)
+		s += fmt.Sprintf(" %s sha256:%.12s", activities.CountOf(n.Size, "byte"), n.Sum)
 	case kindLink:
 		s += " -> " + n.Link
 	}

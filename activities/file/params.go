@@ -38,7 +38,7 @@ type fileToWrite struct {
 func (w *world) filesToWrite(s activities.Step) ([]fileToWrite, error) {
 	if len(s.With) > activities.MaxInline {
 		return nil, activities.Errorf(activities.Refused,
-			"content: the parameters have %d bytes, more than %d; put the content into a file below an allowed root and name it as source: instead", len(s.With), activities.MaxInline)
+			"content: the parameters have %s, more than %d; put the content into a file below an allowed root and name it as source: instead", activities.CountOf(len(s.With), "byte"), activities.MaxInline)
 	}
 	p, err := activities.DecodeParams[writeParams](s.With)
 	if err != nil {

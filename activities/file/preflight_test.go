@@ -48,7 +48,7 @@ func TestPreflightRefusesWhatApplyWould(t *testing.T) {
 		{name: "files come later", action: "write", with: map[string]any{}, later: []string{"files"}},
 		{
 			name: "program", action: "write", with: text("x"), checks: []activities.Check{{Command: &activities.CommandCheck{Run: []string{"rm"}}}},
-			want: []string{`check[0]: run: this worker does not allow "rm" in a check; checkCommands in its config allows jq`},
+			want: []string{`check[0].command: this worker does not allow "rm" in a check; checkCommands in its config allows jq`},
 		},
 		{name: "allowed program", action: "write", with: text("x"), checks: []activities.Check{{Command: &activities.CommandCheck{Run: []string{"jq"}}}}},
 		{name: "delete", action: "delete", with: map[string]any{"path": b.path("there")}},

@@ -97,7 +97,7 @@ func (s scene) ReadFile(_ context.Context, path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, activities.Errorf(activities.CheckFailed, "%s is not a regular file", path)
 	case info.Size() > maxChecked:
-		return nil, activities.Errorf(activities.CheckFailed, "%s has %d bytes, more than a check reads (%d)", path, info.Size(), maxChecked)
+		return nil, activities.Errorf(activities.CheckFailed, "%s has %s, more than a check reads (%d)", path, activities.CountOf(info.Size(), "byte"), maxChecked)
 	}
 	return io.ReadAll(f)
 }
@@ -169,7 +169,7 @@ func namesPath(arg string, at int, path string) bool {
 // onlyFile is the path of the step's only file, for a program.
 func (s scene) onlyFile() (string, error) {
 	if s.target == "" {
-		return "", activities.Errorf(activities.Refused, "run: {path} stands for the step's only file, and this step has several; name each by its path")
+		return "", activities.Errorf(activities.Refused, "command: {path} stands for the step's only file, and this step has several; name each by its path")
 	}
 	in, rel, err := s.find(s.target)
 	if err != nil {

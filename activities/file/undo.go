@@ -404,7 +404,7 @@ func (u *undoRun) verify(ctx context.Context) (activities.Undone, error) {
 			gone = append(gone, filepath.Join(u.path, o.Target))
 		}
 	}
-	undone.Observed = fmt.Sprintf("%s as before: content, owner, mode, times, extended attributes", countOf(len(u.rec.Ops)-len(gone), "path"))
+	undone.Observed = fmt.Sprintf("%s as before: content, owner, mode, times, extended attributes", activities.CountOf(len(u.rec.Ops)-len(gone), "path"))
 	if len(gone) > 0 {
 		undone.Outcome, undone.Losses = activities.Residue, append(undone.Losses, "changed by someone else meanwhile: "+strings.Join(gone, ", "))
 	}
@@ -423,11 +423,4 @@ func (u *undoRun) verify(ctx context.Context) (activities.Undone, error) {
 	}
 	undone.Observed = strings.Join(append([]string{undone.Observed}, u.plan.Notes...), "; ")
 	return undone, nil
-}
-
-func countOf(n int, what string) string {
-	if n == 1 {
-		return "1 " + what + " is"
-	}
-	return fmt.Sprintf("%d %ss are", n, what)
 }

@@ -193,15 +193,15 @@ func (writeVerb) summarize(d *draft) (string, map[string]any, activities.Risk, s
 	if len(files) != 1 {
 		risk, fact := activities.Low, ""
 		if len(d.rec.Given) >= manyFiles {
-			risk, fact = activities.Medium, fmt.Sprintf("%d files are written", len(d.rec.Given))
+			risk, fact = activities.Medium, "writes "+activities.CountOf(len(d.rec.Given), "file")
 		}
-		return fmt.Sprintf("write %d files below %s (%d bytes)", len(d.rec.Given), d.path, total), outputs, risk, fact
+		return fmt.Sprintf("write %s below %s (%s)", activities.CountOf(len(d.rec.Given), "file"), d.path, activities.CountOf(total, "byte")), outputs, risk, fact
 	}
 	outputs["path"], outputs["sha256"] = files[0]["path"], files[0]["sha256"]
 	if pre := d.rec.Ops[0].Pre; pre.exists() {
-		return fmt.Sprintf("replace %s (%d -> %d bytes)", d.rec.Given[0].Path, pre.Bytes, total), outputs, activities.Low, ""
+		return fmt.Sprintf("replace %s (%d -> %s)", d.rec.Given[0].Path, pre.Bytes, activities.CountOf(total, "byte")), outputs, activities.Low, ""
 	}
-	return fmt.Sprintf("create %s (%d bytes)", d.rec.Given[0].Path, total), outputs, activities.Low, ""
+	return fmt.Sprintf("create %s (%s)", d.rec.Given[0].Path, activities.CountOf(total, "byte")), outputs, activities.Low, ""
 }
 
 // manyFiles is the number of files from which a change has medium risk.
@@ -265,10 +265,10 @@ func (deleteVerb) summarize(d *draft) (string, map[string]any, activities.Risk, 
 	outputs := map[string]any{"paths": paths, "entries": entries, "bytes": total}
 	what := paths[0]
 	if len(paths) > 1 {
-		what = fmt.Sprintf("%d paths below %s", len(paths), d.path)
+		what = fmt.Sprintf("%s below %s", activities.CountOf(len(paths), "path"), d.path)
 	}
 	if entries >= manyFiles {
-		return fmt.Sprintf("delete %s (%d entries, %d bytes)", what, entries, total), outputs, activities.Medium, fmt.Sprintf("%d files, folders and links are deleted", entries)
+		return fmt.Sprintf("delete %s (%s, %s)", what, activities.CountOf(entries, "entry"), activities.CountOf(total, "byte")), outputs, activities.Medium, "deletes " + activities.CountOf(entries, "entry")
 	}
-	return fmt.Sprintf("delete %s (%d bytes)", what, total), outputs, activities.Low, ""
+	return fmt.Sprintf("delete %s (%s)", what, activities.CountOf(total, "byte")), outputs, activities.Low, ""
 }

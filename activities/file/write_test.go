@@ -99,7 +99,7 @@ func TestResultsAndPlans(t *testing.T) {
 	change, err = b.action("write").Plan(t.Context(), b.entry(), step(params{"files": files}))
 	require.NoError(t, err)
 	require.Equal(t, activities.Medium, change.Risk)
-	require.Equal(t, []string{"20 files are written"}, change.Facts)
+	require.Equal(t, []string{"writes 20 files"}, change.Facts)
 	require.Equal(t, 21, strings.Count(change.Diff, "+++ "), "the new folder and each file in it")
 }
 

@@ -45,12 +45,9 @@ func (l Limits) Check(changed, read []string) error {
 	return nil
 }
 
-// CountChanges says how many keys do what.
-func CountChanges(came, went, changed int) string {
-	if came+went+changed == 0 {
-		return "no key changes"
-	}
-	return fmt.Sprintf("keys: %d come, %d go, %d change", came, went, changed)
+// DescribeChanges says how many keys come, go and change.
+func DescribeChanges(n [3]int) string {
+	return activities.Count{Added: int64(n[0]), Removed: int64(n[1]), Changed: int64(n[2])}.Describe("key")
 }
 
 // CountsOf are the numbers of keys that come, that go and that change, as a plan has them; none where no key does.

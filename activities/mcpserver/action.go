@@ -128,7 +128,8 @@ func (a *action) prepare(ctx context.Context, token string, s activities.Step) (
 		}
 	}
 	return nil, activities.Errorf(activities.Refused,
-		"tool: no undo of %s of server %s is declared for this case (undo[].when); declare one, or call it with %s", p.Tool, p.Server, irreversible)
+		"tool: no undo of %s of server %s is declared for this case (undo[].when), so it was not called; declare one in the worker's config, "+
+			"or make the call a step of a task file that uses %s", p.Tool, p.Server, irreversible)
 }
 
 // decodeCall reads the call of a step, with numbers as they are written. It refuses checks that no call can have.

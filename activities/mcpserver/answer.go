@@ -93,5 +93,5 @@ func (a Answer) failure(server, tool string) error {
 		return activities.Errorf(activities.UnknownOutcome, "%s of server %s: %s", tool, server, trouble)
 	}
 	first, rest, _ := strings.Cut(trouble, "\n")
-	return &activities.Error{Type: activities.ActionDenied, Message: fmt.Sprintf("%s of server %s: %s", tool, server, first), Output: rest}
+	return &activities.Error{Type: activities.Unsuccessful, Message: fmt.Sprintf("%s of server %s: %s", tool, server, first), Output: rest}
 }

@@ -216,7 +216,7 @@ func TestALostAnswerWithoutALookIsUnknown(t *testing.T) {
 }
 
 func TestWhatIsNoSuccessIsNotTakenForOne(t *testing.T) {
-	for fault, want := range map[string]activities.ErrorType{mcptest.Deny: activities.ActionDenied, mcptest.Task: activities.UnknownOutcome} {
+	for fault, want := range map[string]activities.ErrorType{mcptest.Deny: activities.Unsuccessful, mcptest.Task: activities.UnknownOutcome} {
 		s := newStore(t)
 		before := s.manifest()
 		s.fault(fault)

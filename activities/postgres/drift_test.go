@@ -104,7 +104,7 @@ func TestThePlanShowsRowsSideBySideAndMasksWhatIsSensitive(t *testing.T) {
 	d.limit(postgres.Database{Sensitive: []string{"public.*.secret"}})
 	s := d.exec("UPDATE person SET secret = 'known', mail = mail || '!'", "DELETE FROM team WHERE id = 3", "INSERT INTO team VALUES (4)")
 	c := s.plan()
-	require.Equal(t, "main: public.person: 0 come, 0 go, 40 change; public.team: 1 come, 1 go, 0 change", c.Summary)
+	require.Equal(t, "main: public.person: 40 rows changed; public.team: 1 row added, 1 removed", c.Summary)
 	require.Contains(t, c.Diff, "- id=1 mail=\"p1\" secret=***\n+ id=1 mail=\"p1!\" secret=***\n")
 	require.Contains(t, c.Diff, "  ... and 20 more\n")
 	require.Contains(t, c.Diff, "- id=3\n+ id=4\n")

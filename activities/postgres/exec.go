@@ -318,7 +318,7 @@ func summarize(did *alteration.Change) string {
 		all = append(all, a.Does)
 	}
 	for _, n := range did.Counts() {
-		all = append(all, fmt.Sprintf("%s: %d come, %d go, %d change", n.Of, n.Added, n.Removed, n.Changed))
+		all = append(all, n.Of+": "+n.Describe("row"))
 	}
 	if all == nil {
 		return "no row changes"

@@ -133,7 +133,7 @@ func TestARowWrittenAfterItsKeyWasRenamed(t *testing.T) {
 	first := d.exec("UPDATE person SET mail = 'one' WHERE id = 1")
 	first.apply()
 	second := d.exec("ALTER TABLE person RENAME id TO number", "UPDATE person SET mail = 'two' WHERE number = 2")
-	require.Contains(t, second.plan().Summary, "public.person: 0 come, 0 go, 1 change")
+	require.Contains(t, second.plan().Summary, "public.person: 1 row changed")
 	second.apply()
 	second.undo(activities.Restored)
 	first.undo(activities.Restored)

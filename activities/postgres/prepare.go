@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
@@ -77,7 +78,7 @@ func (p *Preparation) Remove() error {
 		return err
 	}
 	if needed > 0 {
-		return refused("database %s: %d undo records are still needed; roll their tasks back, or wait until their rollback windows have closed", p.c.Name, needed)
+		return refused("database %s: its journal still needs %s; roll their tasks back, or wait until their rollback windows have closed", p.c.Name, activities.CountOf(needed, "undo record"))
 	}
 	captured, err := server.Collect(p.c.Connection, pgx.RowTo[string], `SELECT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
 		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.tgname = $1 AND t.tgparentid = 0 ORDER BY 1`, server.TriggerName)

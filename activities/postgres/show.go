@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres/alteration"
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
@@ -20,10 +21,10 @@ func (c *connection) show(n int64, did *alteration.Change) (string, error) {
 		}
 	}
 	for _, n := range did.Uncaught {
-		fmt.Fprintf(&b, "%s: %d come, %d go, %d change\n", n.Of, n.Added, n.Removed, n.Changed)
+		fmt.Fprintf(&b, "%s: %s\n", n.Of, n.Describe("row"))
 	}
 	for _, t := range did.Tables {
-		fmt.Fprintf(&b, "%s: %d come, %d go, %d change\n", t.FullName(), t.Came, t.Went, t.Changed)
+		fmt.Fprintf(&b, "%s: %s\n", t.FullName(), activities.Count{Added: t.Came, Removed: t.Went, Changed: t.Changed}.Describe("row"))
 		rows, err := server.Collect(c.Connection, pgx.RowToStructByPos[capture.Images], fmt.Sprintf(`SELECT to_jsonb(old::%[1]s)::text, to_jsonb(new::%[1]s)::text
 			FROM unwind.change WHERE record = $1 AND relid = $2 ORDER BY coalesce(old_key, new_key) COLLATE "C" LIMIT %[2]d`, t.Quoted(), capture.ShownRows), n, t.OID)
 		if err != nil {

@@ -156,17 +156,21 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 	if err := c.withoutTriggers(r.Tables, func() error { return c.replaceRows(r, forced) }); err != nil {
 		return activities.Undone{}, err
 	}
-	observed := fmt.Sprintf("%s of %s as before", activities.CountOf(r.Rows, "row"), activities.CountOf(len(r.Tables), "table"))
+	var backs []string
+	if len(r.Tables) > 0 || r.Alterations == nil {
+		backs = append(backs, fmt.Sprintf("%s of %s as before", activities.CountOf(r.Rows, "row"), activities.CountOf(len(r.Tables), "table")))
+	}
 	if r.Alterations != nil {
 		reverted, err := c.revertSchema(r)
 		if err != nil {
 			return activities.Undone{}, err
 		}
-		observed += reverted
+		backs = append(backs, reverted)
 	}
 	if err := c.Run("SET LOCAL session_replication_role = origin"); err != nil {
 		return activities.Undone{}, err
 	}
+	observed := strings.Join(backs, "; ")
 	if forced {
 		observed += ", over what someone else had changed"
 	}
@@ -217,9 +221,9 @@ func (c *connection) revertSchema(r *record) (observed string, err error) {
 	}
 	is, err := schema.Describe(c.Connection)
 	if err == nil && activities.DigestOf([]byte(is)) != r.Alterations[0].Was {
-		return ", and so is the schema where the step changed it; others have changed it elsewhere since", nil
+		return "the schema is as before where the step changed it; others have changed it elsewhere since", nil
 	}
-	return ", and so is the schema", err
+	return "the schema is as before", err
 }
 
 // findMisfit returns why nothing of a step can be put back as things are; empty if it can. With lock, nobody changes what the step made until

@@ -144,7 +144,7 @@ const maxKeys = 2000
 // checkLimits refuses keys that the worker's config does not allow, and too many of them.
 func (c *connection) checkLimits(found touched) error {
 	if n := len(found.changed) + len(found.read); n > maxKeys {
-		return refused("commands: they name %d keys, and one step may name %d; make several steps of it", n, maxKeys)
+		return refused("commands: they name %s, and one step may name %d; make several steps of it", activities.CountOf(n, "key"), maxKeys)
 	}
 	return keyvalue.Limits{Config: configKey + "." + c.name, Allow: c.Allow, Deny: c.Deny}.Check(found.changed, found.read)
 }
@@ -163,8 +163,8 @@ func flatten(commands []command) []any {
 
 // unfit explains why a key cannot be part of a step.
 func (c *connection) unfit(a answer) error {
-	return refused("database %s: key %q %s; all keys of a step together may have %d MB and %d elements; nothing was changed",
-		c.name, a.text(1), a.text(2), maxBytes>>20, maxElements)
+	return refused("database %s: key %q %s; all keys of a step together may have %d MB and %s; nothing was changed",
+		c.name, a.text(1), a.text(2), maxBytes>>20, activities.CountOf(maxElements, "element"))
 }
 
 // failed explains a command that failed.

@@ -201,7 +201,7 @@ func (f *forward) result(a answer) activities.Result {
 	var came, went, changed int
 	_, _ = fmt.Sscan(a.text(2), &came, &went, &changed) // written by the script
 	return activities.Result{
-		Summary: fmt.Sprintf("%s: %s", f.name, keyvalue.CountChanges(came, went, changed)),
+		Summary: fmt.Sprintf("%s: %s", f.name, keyvalue.DescribeChanges([3]int{came, went, changed})),
 		Outputs: map[string]any{"replies": plain(a[1]), "changed": came + went + changed},
 		Notes:   f.persistence(),
 	}

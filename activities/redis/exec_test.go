@@ -18,7 +18,7 @@ func TestPlanShowsWhatEachKeyLosesAndGains(t *testing.T) {
 	before := d.dump()
 	s := d.exec("SET visits 11", "HSET user age 32", "DEL session:1", "EXPIREAT session:2 4102444800", "SADD made one", "GET visits", "ZADD rank 1 ann")
 	c := s.plan()
-	require.Equal(t, "main: keys: 1 come, 1 go, 3 change", c.Summary)
+	require.Equal(t, "main: 1 key added, 1 removed, 3 changed", c.Summary)
 	require.False(t, c.Unchanged)
 	expires := d.client.ExpireTime(t.Context(), "session:1").Val().Seconds()
 	require.Contains(t, c.Diff, `"made": not there -> set, 1 members`+"\n"+`+ "one"`+"\n")
@@ -59,7 +59,7 @@ func TestRepliesAreOutputs(t *testing.T) {
 	r := d.exec("INCRBY visits 5", "SET a b", "LRANGE queue 0 -1", "GET nothing", "ZADD rank INCR 0.5 ann").apply()
 	require.Equal(t, []any{int64(15), "OK", []any{"a", "b"}, nil, "1.5"}, r.Outputs["replies"])
 	require.Equal(t, 3, r.Outputs["changed"])
-	require.Equal(t, "main: keys: 1 come, 0 go, 2 change", r.Summary)
+	require.Equal(t, "main: 1 key added, 2 changed", r.Summary)
 }
 
 // A command that fails in the middle takes back what those before it did.
@@ -115,10 +115,10 @@ func TestDriftIsToldPerKey(t *testing.T) {
 	s.sees(activities.Elsewise)
 	u := s.undo(activities.Drifted)
 	require.Equal(t, "changed since the step: 4 keys", u.Observed)
-	require.Contains(t, u.Drift.Diff, "\"visits\": left a string, now string, 2 bytes\n  \"12\"\n")
-	require.Contains(t, u.Drift.Diff, "\"session:1\": left not there, now string, 1 bytes\n  \"x\"\n")
-	require.Contains(t, u.Drift.Diff, "\"session:2\": left a string, now string, 1 bytes\n")
-	require.Contains(t, u.Drift.Diff, "\"made\": left a set, now not there\n  someone deleted it\n")
+	require.Contains(t, u.Drift.Diff, "\"visits\": the step left a string; now: string, 2 bytes\n  \"12\"\n")
+	require.Contains(t, u.Drift.Diff, "\"session:1\": the step left no such key; now: string, 1 byte\n  \"x\"\n")
+	require.Contains(t, u.Drift.Diff, "\"session:2\": the step left a string; now: string, 1 byte\n")
+	require.Contains(t, u.Drift.Diff, "\"made\": the step left a set; now: not there\n  someone deleted it\n")
 	require.NotContains(t, u.Drift.Diff, "user")
 	require.Equal(t, changed, d.dump())
 

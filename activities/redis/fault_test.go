@@ -394,7 +394,7 @@ func TestTheUserOfTheDocumentation(t *testing.T) {
 	d.url = "unix://unwind:secret@" + server.Socket()
 	before := d.dump()
 	s := d.exec("DEL session:1", "SADD session:2 c", "HSET session:3 a b")
-	require.Equal(t, "main: keys: 1 come, 1 go, 1 change", s.plan().Summary)
+	require.Equal(t, "main: 1 key added, 1 removed, 1 changed", s.plan().Summary)
 	require.Equal(t, []activities.Count{{Of: "keys", Added: 1, Removed: 1, Changed: 1}}, s.plan().Counts)
 	s.apply()
 	s.sees(activities.AsLeft)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
@@ -44,7 +45,7 @@ func (k keyChange) isUnchanged() bool {
 
 func summarize(changes []keyChange) string {
 	n := countChanges(changes)
-	return keyvalue.CountChanges(n[0], n[1], n[2])
+	return keyvalue.DescribeChanges(n)
 }
 
 // countChanges counts the keys that come, that go and that change.
@@ -80,12 +81,12 @@ func (c *connection) showKeys(changes []keyChange) string {
 		k.after.show(&b, "+ ", hidden)
 	}
 	if shown > shownKeys {
-		fmt.Fprintf(&b, "... and %d more keys\n", shown-shownKeys)
+		fmt.Fprintf(&b, "... and %s\n", activities.CountOf(shown-shownKeys, "more key"))
 	}
 	return b.String()
 }
 
-var units = map[string]string{"string": "bytes", "list": "elements", "set": "members", "hash": "fields", "zset": "members", "stream": "entries"}
+var units = map[string]string{"string": "byte", "list": "element", "set": "member", "hash": "field", "zset": "member", "stream": "entry"}
 
 // describe says what a key is.
 func (v content) describe() string {
@@ -95,7 +96,7 @@ func (v content) describe() string {
 	case "?":
 		return "not known: the server has no free logical database for a rehearsal"
 	}
-	text := fmt.Sprintf("%s, %d %s", v.kind, v.count, units[v.kind])
+	text := v.kind + ", " + activities.CountOf(v.count, units[v.kind])
 	if ms, err := strconv.ParseInt(v.expires, 10, 64); err == nil && ms >= 0 {
 		text += ", expires " + time.UnixMilli(ms).UTC().Format(time.RFC3339)
 	}

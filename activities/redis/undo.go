@@ -215,7 +215,7 @@ func (c *connection) findDrift(s sight) (found *activities.Drift, overwritable b
 		if total++; total > shownKeys {
 			continue
 		}
-		fmt.Fprintf(&b, "%s: left %s, now %s\n", strconv.Quote(k.key), describeLeft(k.left), k.now.describe())
+		fmt.Fprintf(&b, "%s: the step left %s; now: %s\n", strconv.Quote(k.key), describeLeft(k.left), k.now.describe())
 		switch {
 		case k.problem != "":
 			overwritable = false
@@ -246,7 +246,7 @@ func (c *connection) orEvicted() string {
 
 func describeLeft(v content) string {
 	if v.kind == "none" {
-		return "not there"
+		return "no such key"
 	}
 	return "a " + v.kind
 }

@@ -273,8 +273,8 @@ func TestThePlanShowsRows(t *testing.T) {
 	e, s := b.step("sqlite.exec", params{"sql": "UPDATE person SET name = 'Anna' WHERE id = 'ann'; DELETE FROM team WHERE id = 2; INSERT INTO log VALUES (x'ff')"})
 	change, err := b.local.Plan(t.Context(), e, s)
 	require.NoError(t, err)
-	require.Equal(t, b.path+": log: 2 rows come; person: 3 rows go, 1 row changes; team: 1 row goes", change.Summary)
-	require.Equal(t, []string{"log: 2 rows come, of 3 rows", "person: 3 rows go, 1 row changes, of 5 rows", "team: 1 row goes, of 3 rows"}, change.Facts)
+	require.Equal(t, b.path+": log: 2 rows added; person: 3 rows removed, 1 changed; team: 1 row removed", change.Summary)
+	require.Equal(t, []string{"log: 2 rows added, of 3 rows", "person: 3 rows removed, 1 changed, of 5 rows", "team: 1 row removed, of 3 rows"}, change.Facts)
 	require.Equal(t, []activities.Count{{Of: "log", Added: 2, Before: 3}, {Of: "person", Removed: 3, Changed: 1, Before: 5}, {Of: "team", Removed: 1, Before: 3}}, change.Counts)
 	require.Equal(t, `+ log rowid=4 line='Ann -> Anna'
 + log rowid=5 line=x'ff'

@@ -56,43 +56,25 @@ func (c *call) plan(ctx context.Context) (change activities.Change, err error) {
 	return change, nil
 }
 
-// tally counts the rows of a table that are inserted, deleted and updated.
-type tally struct{ come, gone, changed int64 }
-
-func (e *effect) count() (map[string]*tally, error) {
-	all := map[string]*tally{}
+// count counts the rows of each table that are inserted, deleted and updated.
+func (e *effect) count() (map[string]*activities.Count, error) {
+	all := map[string]*activities.Count{}
 	return all, e.store.each(func(i images) error {
 		t := all[i.table]
 		if t == nil {
-			t = &tally{}
+			t = &activities.Count{Of: i.table}
 			all[i.table] = t
 		}
 		switch i.change() {
 		case "+":
-			t.come++
+			t.Added++
 		case "-":
-			t.gone++
+			t.Removed++
 		default:
-			t.changed++
+			t.Changed++
 		}
 		return nil
 	})
-}
-
-func (t tally) String() string {
-	var parts []string
-	for _, p := range []struct {
-		n    int64
-		verb string
-	}{{t.come, "come"}, {t.gone, "go"}, {t.changed, "change"}} {
-		switch {
-		case p.n == 1:
-			parts = append(parts, "1 row "+p.verb+"s")
-		case p.n > 1:
-			parts = append(parts, activities.CountOf(p.n, "row")+" "+p.verb)
-		}
-	}
-	return strings.ReplaceAll(strings.Join(parts, ", "), "gos", "goes")
 }
 
 func (e *effect) summarize(d *database) (string, error) {
@@ -105,7 +87,7 @@ func (e *effect) summarize(d *database) (string, error) {
 			return "", err
 		}
 		for _, name := range slices.Sorted(maps.Keys(tallies)) {
-			parts = append(parts, name+": "+tallies[name].String())
+			parts = append(parts, name+": "+tallies[name].Describe("row"))
 		}
 	}
 	if len(parts) == 0 {
@@ -140,7 +122,7 @@ func (c *call) describe(d *database, e *effect) (change activities.Change, err e
 		change.Strategy, change.Risk = activities.Snapshot, activities.High
 		change.Undo = "the whole file is put back from a checkpoint, unless somebody has changed anything in it since"
 		change.Facts = append(change.Facts, strings.Join(slices.Compact(e.why), "; "),
-			fmt.Sprintf("the whole file is copied first: %d bytes", info.Size()))
+			"the whole file is copied first: "+activities.CountOf(info.Size(), "byte"))
 		change.Diff = strings.Join(compareContent(e.Before, e.After), "\n")
 		change.Unchanged = change.Diff == ""
 		return change, nil
@@ -156,9 +138,9 @@ func (c *call) describe(d *database, e *effect) (change activities.Change, err e
 		if err != nil {
 			return change, err
 		}
-		had := left - t.come + t.gone
-		change.Facts = append(change.Facts, fmt.Sprintf("%s: %s, of %s", name, t, activities.CountOf(had, "row")))
-		change.Counts = append(change.Counts, activities.Count{Of: name, Added: t.come, Removed: t.gone, Changed: t.changed, Before: had})
+		t.Before = left - t.Added + t.Removed
+		change.Facts = append(change.Facts, fmt.Sprintf("%s: %s, of %s", name, t.Describe("row"), activities.CountOf(t.Before, "row")))
+		change.Counts = append(change.Counts, *t)
 	}
 	shown, all := "", int64(0)
 	err = e.store.each(func(i images) error {
@@ -221,12 +203,12 @@ func literal(v any, private bool) string {
 			for !utf8.ValidString(cut) && len(cut) > maxLiteral-utf8.UTFMax {
 				cut = cut[:len(cut)-1]
 			}
-			v = cut + fmt.Sprintf("... (%d bytes)", len(v))
+			v = cut + fmt.Sprintf("... (%s)", activities.CountOf(len(v), "byte"))
 		}
 		return "'" + strings.ReplaceAll(strconv.Quote(v)[1:len(strconv.Quote(v))-1], "'", "''") + "'"
 	case []byte:
 		if len(v) > maxLiteral/2 {
-			return fmt.Sprintf("x'%s...' (%d bytes)", hex.EncodeToString(v[:maxLiteral/2]), len(v))
+			return fmt.Sprintf("x'%s...' (%s)", hex.EncodeToString(v[:maxLiteral/2]), activities.CountOf(len(v), "byte"))
 		}
 		return "x'" + hex.EncodeToString(v) + "'"
 	}

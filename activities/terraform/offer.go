@@ -99,7 +99,7 @@ func (pr *planning) describeChange(digest activities.Digest, text string) activi
 	}
 	if len(lost) > 0 {
 		c.Strategy, c.Ask = activities.Irreversible, true
-		c.Facts = append(c.Facts, fmt.Sprintf("destroys or replaces %d objects: %s", len(lost), strings.Join(lost, ", ")))
+		c.Facts = append(c.Facts, fmt.Sprintf("destroys or replaces %s: %s", activities.CountOf(len(lost), "object"), strings.Join(lost, ", ")))
 		c.Undo += " Replaced or destroyed objects come back as new ones, without their data."
 	}
 	return c

@@ -230,7 +230,7 @@ func (pr *planning) secrets(ctx context.Context) []string {
 
 // unpreparedError refuses a step that could not be undone.
 func unpreparedError(dir string, s *state.State) error {
-	return activities.Errorf(activities.Refused, "the state of %s holds %d objects, made by a configuration that this worker does not "+
+	return activities.Errorf(activities.Refused, "the state of %s holds %s, made by a configuration that this worker does not "+
 		"know, so the step could not be undone. Name a folder with that configuration in previous, or apply it unchanged through "+
-		"%s first: from then on it is known", dir, len(s.Managed()), Action)
+		"%s first: from then on it is known", dir, activities.CountOf(len(s.Managed()), "object"), Action)
 }

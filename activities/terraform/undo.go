@@ -231,7 +231,7 @@ func driftedOutcome(d *activities.Drift) activities.Undone {
 func (u *undo) verdict(now *state.State, lost []stream.Creation, remains, refused, ran []string) activities.Undone {
 	differs := u.before.Changes(now)
 	out := activities.Undone{Outcome: activities.Restored,
-		Observed: fmt.Sprintf("the state has the same %d objects, attributes and outputs as before", len(u.before.Managed()))}
+		Observed: fmt.Sprintf("the state has the same %s, attributes and outputs as before", activities.CountOf(len(u.before.Managed()), "object"))}
 	if len(differs) > 0 {
 		out.Outcome, out.Observed = activities.Compensated, "the previous configuration is applied; objects that the step replaced or destroyed are new ones"
 		out.Losses = append(out.Losses, u.describeLosses(differs)...)

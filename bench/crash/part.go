@@ -64,7 +64,7 @@ func (e taskEnd) reports() []compensations.Report { return append(slices.Clone(e
 // looksAgain reports whether a report promises a late sweep.
 func (e taskEnd) looksAgain() bool {
 	return slices.ContainsFunc(e.reports(), func(r compensations.Report) bool {
-		return slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "looked at again later") })
+		return slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "will look again at") })
 	})
 }
 

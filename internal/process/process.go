@@ -56,7 +56,7 @@ func ReadStatus(pid int) (Status, error) {
 	// The name, in parentheses, may contain anything: count from its end.
 	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 	if len(fields) < 20 {
-		return Status{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+		return Status{}, fmt.Errorf("/proc/%d/stat: %d is too few fields", pid, len(fields))
 	}
 	s := Status{state: fields[0], start: fields[19]}
 	if s.Parent, err = strconv.Atoi(fields[1]); err != nil {

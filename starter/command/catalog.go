@@ -54,7 +54,8 @@ its parameters and outputs. With --config, it lists only the worlds of that work
 			}
 			i := slices.IndexFunc(facts.specs, func(s activities.Spec) bool { return s.Name == args[0] })
 			if i < 0 {
-				return usage.Errorf("there is no action %q; there are: %s", args[0], strings.Join(actionNames(facts.specs), ", "))
+				names := actionNames(facts.specs)
+				return usage.Errorf("there is no action %q; %s", args[0], cmp.Or(task.SuggestNearest(args[0], names), "there are: "+strings.Join(names, ", ")))
 			}
 			if output == "json" {
 				return p.printJSON(facts.specs[i])

@@ -18,6 +18,7 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -55,7 +56,7 @@ It never overwrites a file: if one of these exists, nothing is written.
   starter init ~/release --container web`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usage.Errorf("%s takes one folder, but got %d arguments; see %s --help", c.CommandPath(), len(args), c.CommandPath())
+				return usage.Errorf("%s takes one folder, but got %s; see %s --help", c.CommandPath(), activities.CountOf(len(args), "argument"), c.CommandPath())
 			}
 			return nil
 		},

@@ -35,7 +35,7 @@ steps:
       - command: [rm, "{path}"]
 `, root))
 	want := fmt.Sprintf(`%[1]s:10:13: steps.two: path: "/etc/unwind-test" is outside the allowed roots; this worker allows %[2]s
-%[1]s:15:9: steps.three: check[0]: run: this worker does not allow "rm" in a check; checkCommands in its config allows none
+%[1]s:15:18: steps.three: check[0].command: this worker does not allow "rm" in a check; checkCommands in its config allows none
 `, file, root)
 
 	byConfig := d.do("validate", file, "--config", config)

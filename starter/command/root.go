@@ -231,7 +231,7 @@ func (p *program) withTask(do func(ctx context.Context, c *tasks.Client, t tasks
 func exactArguments(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return usage.Errorf("%s takes %s, but got %d arguments; see %s --help", c.CommandPath(), strings.Join(names, " and "), len(args), c.CommandPath())
+			return usage.Errorf("%s takes %s, but got %s; see %s --help", c.CommandPath(), strings.Join(names, " and "), activities.CountOf(len(args), "argument"), c.CommandPath())
 		}
 		for i, a := range args {
 			if strings.TrimSpace(a) == "" {

@@ -131,7 +131,7 @@ func TestValidatePrintsProblemsAsJSON(t *testing.T) {
 	v, status = check("name: wrong\nsteps:\n  - {id: one, uses: fake.sett}\n")
 	require.Equal(t, statusUsage, status)
 	require.Len(t, v.Problems, 1)
-	require.Equal(t, []any{3, "steps[0].uses"}, []any{v.Problems[0].Line, v.Problems[0].Field})
+	require.Equal(t, []any{3, "steps.one.uses"}, []any{v.Problems[0].Line, v.Problems[0].Field})
 	require.Zero(t, v.Steps)
 }
 

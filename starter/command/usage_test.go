@@ -52,7 +52,7 @@ func TestBadInputIsStatusTwoAndOneClearLineBeforeAnythingStarts(t *testing.T) {
 		"no file":            {[]string{"run", "/nowhere/task.yaml"}, "no such file or directory; name an existing file"},
 		"bad variable":       {[]string{"validate", write(t, good), "--var", "x"}, `--var "x": give name=value`},
 		"unknown variable":   {[]string{"validate", write(t, good), "--var", "x=1"}, "vars.x: the task file has no such var"},
-		"unknown action":     {[]string{"catalog", "fake.sett"}, `there is no action "fake.sett"; there are:`},
+		"unknown action":     {[]string{"catalog", "fake.sett"}, `there is no action "fake.sett"; did you mean fake.set?`},
 		"mcp: no wait":       {[]string{"mcp", "--wait", "0s"}, "--wait \"0s\": give a time above zero"},
 		"mcp: no session":    {[]string{"mcp", "--session", write(t, good)}, "is no session: add session: {}"},
 		"mcp: no file":       {[]string{"mcp", "--var", "a=b"}, "--var is for the file of --session"},

@@ -159,6 +159,6 @@ func TestWatchFollowsATaskThatWasReset(t *testing.T) {
 	e := d.ended(r)
 	require.Equal(t, statusFailed, e.status)
 	require.Contains(t, e.out, "the task was reset: following run ")
-	require.Contains(t, e.out, "cause: reset")
+	require.Contains(t, e.out, " was reset from ")
 	require.Empty(t, d.world.get("a"), "a reset run only unwinds")
 }

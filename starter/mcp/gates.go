@@ -87,7 +87,7 @@ func questionText(step workflows.StepAnswer) string {
 		diff := strings.ToValidUTF8(c.Diff[:min(len(c.Diff), maxShownDiff)], "")
 		fmt.Fprintf(&b, "\n%s", diff)
 		if len(diff) < len(c.Diff) {
-			fmt.Fprintf(&b, "\n(%d more bytes)", len(c.Diff)-len(diff))
+			fmt.Fprintf(&b, "\n(%s)", activities.CountOf(len(c.Diff)-len(diff), "more byte"))
 		}
 	}
 	return b.String()

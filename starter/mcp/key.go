@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
@@ -28,7 +29,7 @@ func ReadKey(file string) (Key, error) {
 		return nil, fmt.Errorf("key of the handles: %w", err)
 	}
 	if key = bytes.TrimSpace(key); len(key) < keySize {
-		return nil, fmt.Errorf("key of the handles: %s has %d bytes; give at least %d random ones, or remove it", file, len(key), keySize)
+		return nil, fmt.Errorf("key of the handles: %s has %s; give at least %d random ones, or remove it", file, activities.CountOf(len(key), "byte"), keySize)
 	}
 	return key, nil
 }

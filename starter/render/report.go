@@ -54,14 +54,8 @@ func Report(w io.Writer, r compensations.Report) {
 
 // Cause is why a task unwound, in one line.
 func Cause(c compensations.Cause) string {
-	text := string(c.Kind)
-	if c.Step != "" {
-		text += " at step " + c.Step
-	}
-	if c.Text != "" {
-		text += ": " + Reason(c.Text)
-	}
-	return text
+	c.Text = Reason(c.Text)
+	return c.String()
 }
 
 // Reason is the first line of an error, in words that need no knowledge of Temporal. What follows it is output.

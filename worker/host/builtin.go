@@ -132,11 +132,11 @@ func (b builtin) preflight(ctx context.Context, r workflows.PreflightRequest) (w
 	enough := activity.GetInfo(ctx).Deadline.Add(-stepLook)
 	for i, s := range r.Steps {
 		if time.Now().After(enough) {
-			seen.Unseen = append(seen.Unseen, fmt.Sprintf("%d steps from %s on: looking at the others has taken too long", len(r.Steps)-i, s.Step.ID))
+			seen.Unseen = append(seen.Unseen, fmt.Sprintf("%s from %s on: looking at the others has taken too long", activities.CountOf(len(r.Steps)-i, "step"), s.Step.ID))
 			break
 		}
 		if len(seen.Refusals) >= maxRefusals {
-			seen.Unseen = append(seen.Unseen, fmt.Sprintf("%d steps from %s on: too much is missing, or refused, before", len(r.Steps)-i, s.Step.ID))
+			seen.Unseen = append(seen.Unseen, fmt.Sprintf("%s from %s on: too much is missing, or refused, before", activities.CountOf(len(r.Steps)-i, "step"), s.Step.ID))
 			break
 		}
 		if r.Late {

@@ -37,7 +37,7 @@ func TestATaskThatCannotWorkTouchesNothing(t *testing.T) {
 		write("nothing", map[string]any{"path": in("e"), "source": in("z")}),
 		write("later", map[string]any{"path": "${{ steps.fine.outputs.path }}", "content": "x"}),
 	}}
-	const program = `check[0]: run: this worker does not allow "rm" in a check; checkCommands in its config allows jq`
+	const program = `check[0].command: this worker does not allow "rm" in a check; checkCommands in its config allows jq`
 	want := map[string]string{
 		"outside": fmt.Sprintf(`path: "/etc/unwind-test" is outside the allowed roots; this worker allows %s`, root),
 		"link":    fmt.Sprintf(`path: %q is outside the allowed roots: the symlink %s leads to /etc/x; this worker allows %s`, in("out/x"), in("out"), root),

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // Max is the largest size in bytes of a value that is not compressed, and of one that is.
@@ -31,7 +33,7 @@ func Marshal(v any) ([]byte, error) {
 	}
 	small := compress(raw)
 	if len(small) > Max {
-		return nil, fmt.Errorf("it has %d bytes compressed, more than %d", len(small), Max)
+		return nil, fmt.Errorf("it has %s compressed, more than %d", activities.CountOf(len(small), "byte"), Max)
 	}
 	return json.Marshal(envelope{small})
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // Addition is steps that are added to a session while it runs.
@@ -34,7 +36,7 @@ func (a Addition) Parse() (*Document, error) {
 	case steps.kind != list:
 		c.complain(steps, &trail{name: "steps"}, steps.display(), "must be a list", "write it as a list: [...]")
 	case n == 0 || n > MaxAdded:
-		c.complain(steps, &trail{name: "steps"}, "", fmt.Sprintf("has %d steps; 1 to %d can be added at once", n, MaxAdded), "")
+		c.complain(steps, &trail{name: "steps"}, "", fmt.Sprintf("has %s; 1 to %d can be added at once", activities.CountOf(n, "step"), MaxAdded), "")
 	case root.kind != object || root.findValue("session") == nil:
 		c.complain(nil, nil, "", "the task is no session: all its steps are in its file", "")
 	}

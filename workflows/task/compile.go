@@ -144,11 +144,11 @@ func (c *compiler) compileStep(i int) Step {
 	compiled.Undo.Attempt = min(c.defaults.UndoAttempt, compiled.Undo.Within)
 	compiled.Undo = compiled.Undo.Compact()
 	if len(compiled.With) > MaxInline {
-		c.complain(with, s.at.key("with"), "", fmt.Sprintf("has %d bytes, more than %d", len(compiled.With), MaxInline),
+		c.complain(with, s.at.key("with"), "", fmt.Sprintf("has %s, more than %d", activities.CountOf(len(compiled.With), "byte"), MaxInline),
 			"put large content into a file and name it with source:")
 	}
 	if checks := jsonSize(compiled.Check); checks > MaxCheckBytes {
-		c.complain(s.node.findValue("check"), s.at.key("check"), "", fmt.Sprintf("has %d bytes with its vars filled in, more than %d", checks, MaxCheckBytes),
+		c.complain(s.node.findValue("check"), s.at.key("check"), "", fmt.Sprintf("has %s with its vars filled in, more than %d", activities.CountOf(checks, "byte"), MaxCheckBytes),
 			"let a command check compare large content")
 	}
 	c.boundWaits(s, compiled)

@@ -117,7 +117,7 @@ func TestSecretsAreCheckedWhereTheyAreKnown(t *testing.T) {
 	require.Equal(t, `{"email":"${{ secrets.OTHER }}"}`, string(compiled.Steps[0].With))
 	cat.Secrets = []string{}
 	_, err = Compile(doc, cat)
-	require.EqualError(t, err, `task.yml:3:56: steps[0].with.email: this worker's config does not allow this secret, found "${{ secrets.OTHER }}"; allowed are: none`)
+	require.EqualError(t, err, `task.yml:3:56: steps.s0.with.email: this worker's config does not allow this secret, found "${{ secrets.OTHER }}"; allowed are: none`)
 
 	elsewhere := mustParse(t, stepsOf("uses: stripe.customer.create, on: another, with: {email: '${{ secrets.OTHER }}'}"))
 	_, err = Compile(elsewhere, cat)
@@ -125,7 +125,7 @@ func TestSecretsAreCheckedWhereTheyAreKnown(t *testing.T) {
 
 	cat.Secrets = []string{"OTHER"}
 	_, err = Compile(mustParse(t, stepsOf("uses: file.write, with: {path: '/srv/${{ secrets.OTHER }}', content: x}")), cat)
-	require.EqualError(t, err, `task.yml:3:43: steps[0].with.path: a path cannot hold a secret: the journal and people see it, found "${{ secrets.OTHER }}"; write it out, or use vars:`)
+	require.EqualError(t, err, `task.yml:3:43: steps.s0.with.path: a path cannot hold a secret: the journal and people see it, found "${{ secrets.OTHER }}"; write it out, or use vars:`)
 }
 
 // What the positions' own walk does not know of JSON Schema is still checked.
@@ -135,14 +135,14 @@ func TestWholeSchema(t *testing.T) {
 		"properties":{"a":{"minLength":2,"pattern":"^[a-z]+$","enum":["ab","cd",7]},"b":{"type":"array","uniqueItems":true,"maxItems":3},"c":{"minimum":1,"exclusiveMaximum":5},"d":false}}`)})
 	for with, want := range map[string]string{
 		"{a: ab}":           "",
-		"{a: ab, b: []}":    `task.yml:3:29: steps[0].with: does not fit x.y: `,
-		"{b: [1, 1]}":       `task.yml:3:29: steps[0].with: does not fit x.y: `,
-		"{b: [1, 2, 3, 4]}": `task.yml:3:33: steps[0].with.b: has 4 items, more than 3`,
-		"{a: AB}":           `task.yml:3:33: steps[0].with.a: must be one of ab, cd, 7, found "AB"; did you mean ab?`,
-		"{a: ab, c: 0.5}":   `task.yml:3:40: steps[0].with.c: must be at least 1, found 0.5`,
-		"{a: ab, c: 5}":     `task.yml:3:40: steps[0].with.c: must be less than 5, found 5`,
-		"{a: ab, d: 1}":     `task.yml:3:40: steps[0].with.d: nothing may stand here, found 1; take it out`,
-		"{a: ab, c: '${{ steps.s0.outputs.x }}'}": `task.yml:3:40: steps[0].with.c: a step cannot build on itself, found "s0"; leave it out`,
+		"{a: ab, b: []}":    `task.yml:3:29: steps.s0.with: does not fit x.y: `,
+		"{b: [1, 1]}":       `task.yml:3:29: steps.s0.with: does not fit x.y: `,
+		"{b: [1, 2, 3, 4]}": `task.yml:3:33: steps.s0.with.b: has 4 items, more than 3`,
+		"{a: AB}":           `task.yml:3:33: steps.s0.with.a: must be one of ab, cd, 7, found "AB"; did you mean ab?`,
+		"{a: ab, c: 0.5}":   `task.yml:3:40: steps.s0.with.c: must be at least 1, found 0.5`,
+		"{a: ab, c: 5}":     `task.yml:3:40: steps.s0.with.c: must be less than 5, found 5`,
+		"{a: ab, d: 1}":     `task.yml:3:40: steps.s0.with.d: nothing may stand here, found 1; take it out`,
+		"{a: ab, c: '${{ steps.s0.outputs.x }}'}": `task.yml:3:40: steps.s0.with.c: a step cannot build on itself, found "s0"; leave it out`,
 	} {
 		src := []byte(stepsOf("uses: x.y, with: " + with))
 		doc, err := Parse("task.yml", src)
@@ -179,6 +179,6 @@ func TestChecksThatNoServerTakesAreRefused(t *testing.T) {
 		Specs: []activities.Spec{{Name: "fake.do", Params: json.RawMessage(`{"type":"object"}`), Risk: activities.Low, Keys: []activities.Key{}}},
 		Host:  "h", SharedQueue: "q", Journals: map[string]string{"fake": "j"},
 	})
-	require.ErrorContains(t, err, "steps[0].check")
+	require.ErrorContains(t, err, "steps.a.check")
 	require.ErrorContains(t, err, "bytes with its vars filled in, more than 16384")
 }

@@ -125,7 +125,7 @@ func (f property) hint() string {
 func decodeList[T any](p *parser, n *node, at *trail) []T {
 	items := make([]T, len(n.items))
 	for i, item := range n.items {
-		p.decode(item, at.item(i), &items[i])
+		p.decode(item, at.step(i, item.findValue("id")), &items[i])
 	}
 	return items
 }

@@ -79,7 +79,7 @@
 // [Parse] and [Compile] return all [Problems] that they find, each with file, line and column, the field, the value and
 // the way out:
 //
-//	task.yml:8:7: steps[0].with.paht: unknown parameter; did you mean path?
+//	task.yml:8:7: steps.configure.with.paht: unknown parameter; did you mean path?
 //
 // The constants of this package limit sizes. Parameters stand in the workflow's history: at most MaxInline bytes a step;
 // what is larger or private goes into a file that is named with source:. Anchors, aliases, merge keys and tags of YAML

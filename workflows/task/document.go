@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // Document is a task file that Parse has found well formed. It is never changed.
@@ -49,7 +51,7 @@ func parse(root *node, c collector, earlier map[string]string) (*Document, error
 	}
 	p.checkReferences(d)
 	if size := root.size(); size > MaxDocument {
-		p.complain(root, nil, "", fmt.Sprintf("the task has %d bytes as JSON, more than %d", size, MaxDocument), largeTask)
+		p.complain(root, nil, "", fmt.Sprintf("the task has %s as JSON, more than %d", activities.CountOf(size, "byte"), MaxDocument), largeTask)
 	}
 	if err := c.err(); err != nil {
 		return nil, err

@@ -146,7 +146,7 @@ func TestLimits(t *testing.T) {
 
 	checks := "name: t\nsteps:\n- id: a\n  uses: file.write\n  check: [" + strings.Repeat("{exists: x},", MaxChecks+1) + "]\n"
 	_, err = Parse("task.yml", []byte(checks))
-	require.EqualError(t, err, "task.yml:5:10: steps[0].check: has 101 checks, more than 100; put them into one program and check that")
+	require.EqualError(t, err, "task.yml:5:10: steps.a.check: has 101 checks, more than 100; put them into one program and check that")
 
 	_, err = Parse("task.yml", []byte("name: t\nsteps:\n"+strings.Repeat("- {}\n", 200)))
 	problems := err.(Problems)

@@ -266,7 +266,7 @@ func TestPlaces(t *testing.T) {
 	require.False(t, isOwn)
 	cat.Host = ""
 	_, err = Compile(mustParse(t, stepsOf("uses: file.write, with: {path: /srv/a}")), cat)
-	require.EqualError(t, err, "task.yml:3:3: steps[0].on: file.write changes things of one host, and none is known; add on: the name of the host")
+	require.EqualError(t, err, "task.yml:3:3: steps.s0.on: file.write changes things of one host, and none is known; add on: the name of the host")
 }
 
 func TestBounds(t *testing.T) {

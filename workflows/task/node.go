@@ -223,7 +223,7 @@ func nodeOf(v any, at *node) (*node, error) {
 	return n, nil
 }
 
-// trail says where a node stands: steps[2].with.path.
+// trail says where a node stands: steps.configure.with.path, or steps[2].with.path where the step has no id.
 type trail struct {
 	parent *trail
 	name   string
@@ -232,6 +232,14 @@ type trail struct {
 
 func (p *trail) key(name string) *trail { return &trail{parent: p, name: name} }
 func (p *trail) item(i int) *trail      { return &trail{parent: p, index: i} }
+
+// step is the trail of an item of a list. A step has the name that people and other errors know it by: its id.
+func (p *trail) step(i int, id *node) *trail {
+	if p != nil && p.parent == nil && p.name == "steps" && id != nil && id.kind == text && idForm.MatchString(id.text) {
+		return p.key(id.text)
+	}
+	return p.item(i)
+}
 
 func (p *trail) String() string {
 	if p == nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // parser makes typed values of nodes, and collects what is wrong with them.
@@ -45,7 +47,7 @@ func (p *parser) readText(n *node, at *trail, limit int) string {
 		return ""
 	}
 	if size := utf8.RuneCountInString(n.text); size > limit && !p.templated(n) {
-		p.complain(n, at, "", fmt.Sprintf("has %d characters, more than %d", size, limit), "shorten it")
+		p.complain(n, at, "", fmt.Sprintf("has %s, more than %d", activities.CountOf(size, "character"), limit), "shorten it")
 	}
 	return n.text
 }

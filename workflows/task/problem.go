@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // Problem is one thing that is wrong with a task file.
@@ -14,7 +16,7 @@ type Problem struct {
 	// Line and Column are those of the value, or of what it is missing from; both count from 1, columns in characters.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Field says where in the document: steps[2].with.path; empty for the whole of it.
+	// Field says where in the document: steps.configure.with.path; empty for the whole of it.
 	Field string `json:"field,omitempty"`
 	// Value is what was found, as a message shows it; empty where something is missing.
 	Value string `json:"value,omitempty"`
@@ -102,7 +104,7 @@ func (c collector) err() error {
 			least = "at least "
 		}
 		all = append(all[:MaxProblems:MaxProblems], Problem{
-			File: last.File, Line: last.Line, Column: last.Column, Message: fmt.Sprintf("and %s%d problems more", least, more),
+			File: last.File, Line: last.Line, Column: last.Column, Message: fmt.Sprintf("and %s%s more", least, activities.CountOf(more, "problem")),
 		})
 	}
 	return all

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // readSource makes a tree from a source; nil if it cannot be read.
@@ -20,7 +22,7 @@ import (
 // JSON has a reader of its own, because YAML folds some characters in strings and has no surrogate pairs.
 func readSource(src []byte, c *collector) *node {
 	if len(src) > MaxFile {
-		c.complain(nil, nil, "", fmt.Sprintf("the file has %d bytes, more than %d", len(src), MaxFile),
+		c.complain(nil, nil, "", fmt.Sprintf("the file has %s, more than %d", activities.CountOf(len(src), "byte"), MaxFile),
 			"split the task, or keep large content in files of its own and name them with source:")
 
 		return nil
@@ -43,7 +45,7 @@ func readSource(src []byte, c *collector) *node {
 // checkMaps checks what must hold of every map in the file.
 func checkMaps(n *node, at *trail, c *collector) {
 	for i, item := range n.items {
-		checkMaps(item, at.item(i), c)
+		checkMaps(item, at.step(i, item.findValue("id")), c)
 	}
 	var lines map[string]int
 	if len(n.fields) > 0 {
@@ -199,6 +201,16 @@ func ExplainYAML(src []byte, err error) (line int, message string) {
 	return line, message
 }
 
+// idOf is the id of a step that has not been read yet; nil if it has none.
+func idOf(y *yaml.Node) *node {
+	for i := 0; y.Kind == yaml.MappingNode && i+1 < len(y.Content); i += 2 {
+		if y.Content[i].Value == "id" {
+			return &node{kind: text, text: y.Content[i+1].Value}
+		}
+	}
+	return nil
+}
+
 type yamlReader struct{ *collector }
 
 func (r yamlReader) readValue(y *yaml.Node, at *trail, depth int) *node {
@@ -218,7 +230,7 @@ func (r yamlReader) readValue(y *yaml.Node, at *trail, depth int) *node {
 		n.kind = list
 		r.checkTag(y, n, at, "!!seq")
 		for i, item := range y.Content {
-			n.items = append(n.items, r.readValue(item, at.item(i), depth+1))
+			n.items = append(n.items, r.readValue(item, at.step(i, idOf(item)), depth+1))
 		}
 	case yaml.MappingNode:
 		n.kind = object

@@ -34,7 +34,7 @@ func (s Step) Resolve(outputs map[string]map[string]any) (json.RawMessage, error
 		return nil, fmt.Errorf("steps.%s.with: %w", s.ID, err)
 	}
 	if len(raw) > MaxInline {
-		return nil, fmt.Errorf("steps.%s.with: has %d bytes with its outputs filled in, more than %d; let the steps hand content over in a file, named by source", s.ID, len(raw), MaxInline)
+		return nil, fmt.Errorf("steps.%s.with: has %s with its outputs filled in, more than %d; let the steps hand content over in a file, named by source", s.ID, activities.CountOf(len(raw), "byte"), MaxInline)
 	}
 	return raw, nil
 }

@@ -294,7 +294,7 @@ func (v *vars) read(p *parser, n *node, at *trail) {
 		return
 	}
 	if size := n.size(); size > MaxVars {
-		p.complain(n, at, "", fmt.Sprintf("the vars have %d bytes, more than %d", size, MaxVars), "keep large content in a file and name it with source:")
+		p.complain(n, at, "", fmt.Sprintf("the vars have %s, more than %d", activities.CountOf(size, "byte"), MaxVars), "keep large content in a file and name it with source:")
 	}
 	*v = make(vars, len(n.fields))
 	for _, f := range n.fields {
@@ -351,7 +351,7 @@ func (s *steps) read(p *parser, n *node, at *trail) {
 	switch {
 	case !p.requireKind(n, at, list, "begin each step with -"):
 	case len(n.items) > MaxSteps:
-		p.complain(n, at, "", fmt.Sprintf("has %d steps; a task has 1 to %d", len(n.items), MaxSteps), "split the task")
+		p.complain(n, at, "", fmt.Sprintf("has %s; a task has 1 to %d", activities.CountOf(len(n.items), "step"), MaxSteps), "split the task")
 	default:
 		*s = decodeList[step](p, n, at)
 	}
@@ -370,7 +370,7 @@ func (c *checks) read(p *parser, n *node, at *trail) {
 	switch {
 	case !p.requireKind(n, at, list, "begin each check with -"):
 	case len(n.items) > MaxChecks:
-		p.complain(n, at, "", fmt.Sprintf("has %d checks, more than %d", len(n.items), MaxChecks), "put them into one program and check that")
+		p.complain(n, at, "", fmt.Sprintf("has %s, more than %d", activities.CountOf(len(n.items), "check"), MaxChecks), "put them into one program and check that")
 	default:
 		*c = decodeList[check](p, n, at)
 	}
@@ -393,7 +393,7 @@ func (c *check) read(p *parser, n *node, at *trail) {
 		}
 	}
 	if kinds != 1 {
-		p.complain(n, at, "", fmt.Sprintf("has %d kinds of check; each item has one", kinds), "write one of command, json, exists, query, and a new item for another")
+		p.complain(n, at, "", fmt.Sprintf("has %s of check; each item has one", activities.CountOf(kinds, "kind")), "write one of command, json, exists, query, and a new item for another")
 	}
 	if (c.Query == "") != (c.Expect == nil) {
 		p.complain(n, at, "", "has only one of query and expect", "write both: the statement, and the value that it must return")

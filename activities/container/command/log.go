@@ -59,7 +59,7 @@ func (l *Log) Finish() error {
 		l.drop(cut)
 	}
 	if l.lost > 0 {
-		if _, err := fmt.Fprintf(l.head, "\n[unwind: %d bytes are left out here]\n", l.lost); err != nil {
+		if _, err := fmt.Fprintf(l.head, "\n[unwind: left out here: %s]\n", activities.CountOf(l.lost, "byte")); err != nil {
 			return err
 		}
 	}

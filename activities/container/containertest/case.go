@@ -40,7 +40,7 @@ func Manifest(t testing.TB, dir string) string {
 			lines = append(lines, left.Names...)
 		}
 		if kept := Kept(t, token); len(kept) > 1 {
-			lines = append(lines, fmt.Sprintf("%d images of what a rollback has kept", len(kept)))
+			lines = append(lines, fmt.Sprintf("%s of what a rollback has kept", activities.CountOf(len(kept), "image")))
 		}
 	}
 	return strings.Join(lines, "\n")

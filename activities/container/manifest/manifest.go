@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // Node is what a manifest says of a path. Times are in seconds, for no backend that goes through tar keeps more.
@@ -71,7 +73,7 @@ func (n Node) differs(is Node) []string {
 		}
 	}
 	add(n.Kind != is.Kind || n.Device != is.Device, "kind")
-	add(n.Digest != is.Digest || n.Size != is.Size, "content, %d -> %d bytes", n.Size, is.Size)
+	add(n.Digest != is.Digest || n.Size != is.Size, "content, %d -> %s", n.Size, activities.CountOf(is.Size, "byte"))
 	add(n.Link != is.Link, "link %s -> %s", n.Link, is.Link)
 	add(n.File != is.File, "names of one file")
 	add(n.Mode != is.Mode, "mode %04o -> %04o", n.Mode, is.Mode)
@@ -96,7 +98,7 @@ func Few(lines []string) []string {
 	if len(lines) <= most {
 		return lines
 	}
-	return append(lines[:most:most], fmt.Sprintf("and %d more paths", len(lines)-most))
+	return append(lines[:most:most], "and "+activities.CountOf(len(lines)-most, "more path"))
 }
 
 // Files is the manifest without volumes, whose paths begin with the name of the volume: see package volumes.

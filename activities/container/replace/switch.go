@@ -176,7 +176,7 @@ func (a *Action) setRestarts(ctx context.Context, name string, policy container.
 // come up is the step's failure.
 func (w *swap) start(ctx context.Context, id string) (*activities.Error, error) {
 	fail := func(format string, args ...any) *activities.Error {
-		return &activities.Error{Type: activities.ActionDenied, Message: fmt.Sprintf("the new container "+format, args...)}
+		return &activities.Error{Type: activities.Unsuccessful, Message: fmt.Sprintf("the new container "+format, args...)}
 	}
 	err := w.Engine.ContainerStart(ctx, id, container.StartOptions{})
 	switch {

@@ -82,7 +82,7 @@ func (s Scene) readOnce(ctx context.Context, name string) (content []byte, link 
 	case !stat.Mode.IsRegular():
 		return nil, "", activities.Errorf(activities.CheckFailed, "%s is no regular file", name)
 	case stat.Size > maxCheckedFile:
-		return nil, "", activities.Errorf(activities.Refused, "%s has %d bytes; a check reads at most %d", name, stat.Size, maxCheckedFile)
+		return nil, "", activities.Errorf(activities.Refused, "%s has %s; a check reads at most %d", name, activities.CountOf(stat.Size, "byte"), maxCheckedFile)
 	}
 	r := tar.NewReader(stream)
 	if _, err := r.Next(); err != nil {

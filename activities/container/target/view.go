@@ -55,7 +55,7 @@ func (v View) String() string {
 	case v.Gone:
 		return "container " + v.Name + " has been removed, or put aside"
 	}
-	return fmt.Sprintf("%d paths in %s are not as the step left them", len(v.After.Diff(v.Now)), v.Name)
+	return fmt.Sprintf("%s changed in %s since the step", activities.CountOf(len(v.After.Diff(v.Now)), "path"), v.Name)
 }
 
 // Observation prefers what is expected where a step has changed nothing: as left, or after its undo as before.

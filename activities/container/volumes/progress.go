@@ -33,7 +33,7 @@ func (p *Progress) lines(volume string) []string {
 	}
 	line := "volume " + volume + ": " + now.doing
 	if nodes, bytes := now.copied.Nodes(), now.copied.Bytes(); nodes > 0 || bytes > 0 {
-		line += fmt.Sprintf(", %d files and folders (%d MB) so far", nodes, bytes>>20)
+		line += fmt.Sprintf(", %s (%d MB) so far", activities.CountOf(nodes, "path"), bytes>>20)
 	}
 	return []string{line}
 }

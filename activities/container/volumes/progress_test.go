@@ -111,7 +111,7 @@ func TestCopiesTellHowFarTheyHaveCome(t *testing.T) {
 		held[0], held[1] = held[1], held[0]
 	}
 	held[0].release()
-	s.await(told, "volume "+s.volume+": copying, 1 files and folders (3 MB) so far")
+	s.await(told, "volume "+s.volume+": copying, 1 path (3 MB) so far")
 	held[1].release()
 	require.NoError(t, <-ended)
 	require.NotEmpty(t, before.Changes(s.holds()))

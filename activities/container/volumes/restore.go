@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
@@ -66,7 +67,7 @@ func (r Restore) Run() (differs []string, err error) {
 	if newer := r.newer(now, todo); len(newer) > 0 {
 		return nil, &DriftError{newer}
 	}
-	s.tally = r.Progress.begin(fmt.Sprintf("putting back %d paths", len(todo)))
+	s.tally = r.Progress.begin("putting back " + activities.CountOf(len(todo), "path"))
 	if err := s.restorePaths(now, todo); err != nil {
 		return nil, fmt.Errorf("bringing volume %s back: %w", r.Root, err)
 	}
@@ -85,7 +86,7 @@ func (r Restore) checkCopy() error {
 		return &DamageError{err.Error()}
 	}
 	if differs := r.Want.differs(kept); len(differs) > 0 {
-		return &DamageError{fmt.Sprintf("%d paths of the copy %s are not as they were kept, among them %s", len(differs), r.Copy, differs[0])}
+		return &DamageError{fmt.Sprintf("%s changed in the copy %s since it was made, among them %s", activities.CountOf(len(differs), "path"), r.Copy, differs[0])}
 	}
 	return nil
 }

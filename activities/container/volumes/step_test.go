@@ -107,7 +107,7 @@ func TestVolumesComeBackExactly(t *testing.T) {
 			before := s.holds()
 			plan, err := s.action.Plan(t.Context(), s.entry(), s.step(change))
 			require.NoError(t, err)
-			assert.Contains(t, plan.Facts[len(plan.Facts)-1], "4 files and folders, 11 bytes")
+			assert.Contains(t, plan.Facts[len(plan.Facts)-1], "4 paths, 11 bytes")
 			assert.Contains(t, plan.Undo, "put back from copies")
 			assert.NotContains(t, plan.Losses, "volume "+s.volume+" at /data is not rolled back")
 

@@ -120,7 +120,7 @@ func findWriter(ctx context.Context, e Engine, all []Volume, but string) (string
 
 // Cost says what a copy takes.
 func (v Volume) Cost() string {
-	return fmt.Sprintf("a copy of volume %s (at %s) is kept until the step's record is dropped: %d files and folders, %d bytes", v.Name, v.At, v.Files, v.Bytes)
+	return fmt.Sprintf("a copy of volume %s (at %s) is kept until the step's record is dropped: %s, %s", v.Name, v.At, activities.CountOf(v.Files, "path"), activities.CountOf(v.Bytes, "byte"))
 }
 
 // Without is a container without the volumes that a copy is kept of.

@@ -81,7 +81,8 @@ func (t *trial) dropColumns() (*Alteration, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Does = strings.TrimSuffix(fmt.Sprintf("drops of %s of %s the column %s; %s", activities.CountOf(tag.RowsAffected(), "row"), r.FullName(), strings.Join(d.Columns, ", "), a.Does), "; ")
+	a.Does = strings.TrimSuffix(fmt.Sprintf("drops %s of %s (%s), with the values of %s; %s", activities.CountOf(len(d.Columns), "column"), r.FullName(),
+		strings.Join(d.Columns, ", "), activities.CountOf(tag.RowsAffected(), "row"), a.Does), "; ")
 	a.Undo = slices.Concat(first, a.Undo)
 	a.Held = append(a.Held, held{Name: d.Copy, Of: r.Quoted(), schema: r.Schema, table: r.Name})
 	now, err := capture.Describe(t.Connection, []uint32{r.OID})

@@ -89,7 +89,7 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 	change := activities.Change{
 		Summary: fmt.Sprintf("take a checkpoint of the database %s, %s", p.Database, activities.CountOf(size, "byte")), Strategy: activities.Snapshot,
 		Undo: spec.Undo, Risk: activities.Low, Keys: []string{"postgres:" + p.Database}, Digest: digestOf(c, p),
-		Facts: []string{fmt.Sprintf("the database takes %d bytes on its server; the checkpoint takes at most about as many on the worker, and less since it is compressed", size),
+		Facts: []string{fmt.Sprintf("the database takes %s on its server; the checkpoint takes at most about as many on the worker, and less since it is compressed", activities.CountOf(size, "byte")),
 			"an undo restores the whole database, and needs as much room again on its server; what it replaces is kept there until the record is released"},
 	}
 	if p.Exclusive {
@@ -128,7 +128,7 @@ func (a *Action) checkPossible(c *server.Connection) (size int64, err error) {
 		return 0, err
 	}
 	if free := int64(disk.Bavail) * disk.Bsize; free < size { //nolint:gosec // a disk has fewer bytes
-		return 0, activities.Errorf(activities.Refused, "database %s: it takes %d bytes, and the disk of %s has %d free; make room, or move the worker's state to a larger disk", c.Name, size, a.Journal.Dir(), free)
+		return 0, activities.Errorf(activities.Refused, "database %s: it takes %s, and the disk of %s has %d free; make room, or move the worker's state to a larger disk", c.Name, activities.CountOf(size, "byte"), a.Journal.Dir(), free)
 	}
 	return size, nil
 }
@@ -271,7 +271,7 @@ func (a *Action) dump(c *server.Connection, token, file string, taken *dumped) e
 		rows += max(each.Rows, 0)
 	}
 	taken.Result = activities.Result{
-		Summary: fmt.Sprintf("a checkpoint of %s with %s, in %d bytes", c.Name, activities.CountOf(rows, "row"), info.Size()),
+		Summary: fmt.Sprintf("a checkpoint of %s with %s, in %s", c.Name, activities.CountOf(rows, "row"), activities.CountOf(info.Size(), "byte")),
 		Outputs: map[string]any{"bytes": info.Size(), "rows": rows, "digest": string(taken.Content)}, After: taken.Content,
 	}
 	return nil

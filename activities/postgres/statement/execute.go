@@ -17,7 +17,7 @@ func Execute(c *server.Connection, s Statement, limit int) (changed int64, rows 
 		return 0, nil, nil, explainIn(c, s.Where, err)
 	}
 	if len(prepared.ParamOIDs) != len(s.Params) {
-		return 0, nil, nil, activities.Errorf(activities.Refused, "%s: it has %d parameters, params has %d", s.Where, len(prepared.ParamOIDs), len(s.Params))
+		return 0, nil, nil, activities.Errorf(activities.Refused, "%s: it has %s, params has %d", s.Where, activities.CountOf(len(prepared.ParamOIDs), "parameter"), len(s.Params))
 	}
 	values := make([][]byte, len(s.Params))
 	for i, p := range s.Params {

@@ -38,7 +38,7 @@ func MarkOf(s *state.State) Mark {
 
 // Regression says how the present state is not what became of the marked one; empty where it is.
 func (m Mark) Regression(now *state.State) string {
-	was := fmt.Sprintf("this worker left serial %d of lineage %s, with %d objects", m.Serial, m.Lineage, m.Objects)
+	was := fmt.Sprintf("this worker left serial %d of lineage %s, with %s", m.Serial, m.Lineage, activities.CountOf(m.Objects, "object"))
 	switch {
 	case m.Lineage == "" || m.Removed:
 		return ""
@@ -48,12 +48,12 @@ func (m Mark) Regression(now *state.State) string {
 		if m.Objects == 0 {
 			return "" // there is nothing that could be made twice
 		}
-		return fmt.Sprintf("the state has another lineage: it is serial %d of lineage %s, with %d objects; %s",
-			now.Serial, now.Lineage, len(now.Managed()), was)
+		return fmt.Sprintf("the state has another lineage: it is serial %d of lineage %s, with %s; %s",
+			now.Serial, now.Lineage, activities.CountOf(len(now.Managed()), "object"), was)
 	case now.Serial < m.Serial:
-		return fmt.Sprintf("the state went back from serial %d to serial %d, with %d objects; %s", m.Serial, now.Serial, len(now.Managed()), was)
+		return fmt.Sprintf("the state went back from serial %d to serial %d, with %s; %s", m.Serial, now.Serial, activities.CountOf(len(now.Managed()), "object"), was)
 	case now.Serial == m.Serial && m.Digest != "" && now.Digest() != m.Digest:
-		return fmt.Sprintf("the state has other contents than this worker left under serial %d, with %d objects; %s", m.Serial, len(now.Managed()), was)
+		return fmt.Sprintf("the state has other contents than this worker left under serial %d, with %s; %s", m.Serial, activities.CountOf(len(now.Managed()), "object"), was)
 	}
 	return ""
 }

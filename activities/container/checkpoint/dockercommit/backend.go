@@ -66,7 +66,7 @@ func (*Backend) Losses(of container.InspectResponse, ignore []string) []string {
 func (b *Backend) Report(of container.InspectResponse, r checkpoint.Rollback, _ checkpoint.Restoration) activities.Undone {
 	return activities.Undone{
 		Outcome:  activities.Compensated,
-		Observed: fmt.Sprintf("the filesystem of %s equals that before the step (%d paths)", engine.NameOf(of), len(r.Before)),
+		Observed: fmt.Sprintf("the filesystem of %s equals that before the step (%s)", engine.NameOf(of), activities.CountOf(len(r.Before), "path")),
 		Losses:   b.Losses(of, r.Ignore),
 	}
 }

@@ -137,8 +137,8 @@ func (b *Backend) compareCandidate(ctx context.Context, r checkpoint.Rollback, c
 	}
 	differs := r.Before.Diff(seen)
 	if r.Exactly && len(differs) > 0 {
-		return nil, activities.Errorf(activities.DamagedRecord, "%d paths of what was kept of %s are not as they were: %s",
-			len(differs), engine.NameOf(r.Container), strings.Join(manifest.Few(differs), "; "))
+		return nil, activities.Errorf(activities.DamagedRecord, "%s changed in what was kept of %s: %s",
+			activities.CountOf(len(differs), "path"), engine.NameOf(r.Container), strings.Join(manifest.Few(differs), "; "))
 	}
 	return differs, nil
 }

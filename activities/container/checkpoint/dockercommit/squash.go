@@ -72,7 +72,7 @@ func reread(stream io.ReadCloser, first manifest.Manifest) *rereading {
 	go func() {
 		m, err := manifest.Read(seen, unsettled)
 		if lines := first.Diff(m); err == nil && len(lines) > 0 {
-			err = fmt.Errorf("%d paths were written to meanwhile: %s", len(lines), strings.Join(manifest.Few(lines), "; "))
+			err = fmt.Errorf("%s changed meanwhile: %s", activities.CountOf(len(lines), "path"), strings.Join(manifest.Few(lines), "; "))
 		}
 		_, _ = io.Copy(io.Discard, seen) // what comes after the archive's own end
 		is <- err

@@ -164,8 +164,8 @@ func (b *Backend) compareSalvage(ctx context.Context, now container.InspectRespo
 		seen.Adopt(r.Before)
 	}
 	if differs := r.Before.Diff(seen); len(differs) > 0 {
-		return activities.Errorf(activities.DamagedRecord, "%d paths of what was kept of %s are not as they were: %s",
-			len(differs), engine.NameOf(r.Container), strings.Join(manifest.Few(differs), "; "))
+		return activities.Errorf(activities.DamagedRecord, "%s changed in what was kept of %s: %s",
+			activities.CountOf(len(differs), "path"), engine.NameOf(r.Container), strings.Join(manifest.Few(differs), "; "))
 	}
 	return nil
 }
