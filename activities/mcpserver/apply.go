@@ -89,6 +89,10 @@ func resultOf(rec record, answer Answer, left *sight) activities.Result {
 	if left != nil {
 		r.After = left.digest()
 	}
+	if left != nil && rec.Before != nil && !rec.hasShown(left) && rec.Inverse != nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s shows the same before and after %s: where the call has changed something, its undo cannot be seen to bring that back, and counts as compensated at best",
+			rec.Declared.Look.Tool, rec.Tool))
+	}
 	return r
 }
 

@@ -143,6 +143,18 @@ func (t Tool) check(d Declarations, bad func(field, format string, args ...any))
 	}
 }
 
+// Warnings name the looks that nothing ties to the call: they may show the same before and after it, and then they prove nothing.
+func (d Declarations) Warnings() (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(d.Tools)) {
+		t := d.Tools[name]
+		if len(t.Undo) > 0 && t.Look != nil && len(t.Happened) == 0 && len(rootsIn(t.Look.With)) == 0 {
+			all = append(all, fmt.Sprintf("tools.%s.look: %s is asked the same for every call, and no happened says what it shows after one; "+
+				"where it shows no change, an undo counts as compensated at best: refer to the arguments, or declare happened", name, t.Look.Tool))
+		}
+	}
+	return all
+}
+
 // isOfResult reports whether the look needs the result of the call: then nothing was there before it.
 func (l *Look) isOfResult() bool { return slices.Contains(rootsIn(l.With), "result") }
 

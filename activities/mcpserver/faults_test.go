@@ -397,11 +397,44 @@ func TestAMatchThatFindsNothingIsWhatWasSeen(t *testing.T) {
 	s := newStoreOf(t, func(d *mcpserver.Declarations) { d.Tools["put_note"].Look.Match = `(?P<tag>#\w+)` })
 	before := s.manifest()
 	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
+	result, err := put.apply()
+	require.NoError(t, err)
+	require.Len(t, result.Notes, 1)
+	require.Contains(t, result.Notes[0], "get_note shows the same before and after put_note")
+	require.Equal(t, activities.AsLeft, put.observe().State)
+	undone := put.undo()
+	require.Equal(t, activities.Compensated, undone.Outcome, "a look that shows nothing of the call proves nothing")
+	require.Equal(t, "get_note shows what it showed before the call, and was never seen to show what put_note does", undone.Observed)
+	require.Equal(t, before, s.manifest())
+}
+
+// An inverse that takes nothing back looks the same as one that does.
+func TestALookThatShowsNoChangeIsNoProofOfAnUndo(t *testing.T) {
+	s := newStoreOf(t, func(d *mcpserver.Declarations) {
+		put := d.Tools["put_note"]
+		put.Look.Match, put.Happened = `^version: (?P<v>\d+)`, nil
+		put.Undo = []mcpserver.Inverse{{Tool: "put_note", With: params{"id": "elsewhere", "body": "this does not help"}, Done: "."}}
+		d.Tools["put_note"] = put
+	})
+	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
 	_, err := put.apply()
 	require.NoError(t, err)
-	require.Equal(t, activities.AsLeft, put.observe().State)
-	require.Equal(t, activities.Restored, put.undo().Outcome)
-	require.Equal(t, before, s.manifest())
+	at(t, "mcp.call:undo-called", func() { panic("broken off") })
+	require.PanicsWithValue(t, "broken off", func() { _, _ = put.action.Undo(t.Context(), put.entry, activities.Decision{}) })
+	require.Equal(t, activities.Compensated, put.undo().Outcome, "nor is it one when the undo is repeated")
+}
+
+func TestALookThatNothingTiesToItsCallIsWarnedAbout(t *testing.T) {
+	blind := mcpserver.Tool{Undo: []mcpserver.Inverse{{Tool: "reset"}}, Look: &mcpserver.Look{Tool: "list"}}
+	told, asked := blind, blind
+	told.Happened = params{"text": "${{ arguments.text }}"}
+	asked.Look = &mcpserver.Look{Tool: "list", With: params{"of": "${{ arguments.of }}"}}
+	w, err := mcpserver.New(mcpserver.Config{LookOnly: true, Servers: map[string]mcpserver.Server{"notes": {
+		Command: "false", Declarations: mcpserver.Declarations{Tools: map[string]mcpserver.Tool{"list": {Reads: true}, "blind": blind, "told": told, "asked": asked}},
+	}}})
+	require.NoError(t, err)
+	require.Len(t, w.Notices, 1)
+	require.Contains(t, w.Notices[0], "mcp.servers.notes.declarations: tools.blind.look: list is asked the same for every call, and no happened says")
 }
 
 // A call that has succeeded may show later than the look of the undo.
@@ -421,7 +454,7 @@ func TestACallThatDoesNotShowYetIsTakenBack(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	require.Equal(t, activities.Restored, put.undo().Outcome)
+	require.Equal(t, activities.Compensated, put.undo().Outcome, "nobody has seen what the call did")
 	require.True(t, isReached(), "the inverse is called")
 	require.Equal(t, before, s.manifest())
 }

@@ -20,7 +20,7 @@ var undoTurn = 2 * time.Second
 
 func undoName(n int) string { return fmt.Sprintf("undo-%d", n) }
 
-// inverseName is the document that is there once the undo with this claim may have called the inverse.
+// inverseName is the name of the inverseCall of the undo with this claim.
 func inverseName(n int) string { return fmt.Sprintf("inverse-%d", n) }
 
 // Undo takes the call back.
@@ -90,6 +90,13 @@ func (o *one) takeTurn(ctx context.Context) (release func(), err error) {
 	return func() { l.Release(); leave() }, nil
 }
 
+// inverseCall is the document that is there once an undo may have called the inverse.
+type inverseCall struct {
+	claim
+
+	Shown bool `json:"shown,omitempty"` // see undo.isShown
+}
+
 // undo is one attempt.
 type undo struct {
 	*one
@@ -104,6 +111,8 @@ type undo struct {
 	claimed int
 	// isRepeated means that an earlier attempt may have taken the call back.
 	isRepeated bool
+	// isShown means that the look was seen to tell the world before the call from that after it. Without that it proves nothing.
+	isShown bool
 	// pending says why the call may still act; empty if it cannot.
 	pending string
 }
@@ -132,6 +141,7 @@ func (u *undo) fence() error {
 		return err
 	}
 	u.left = doc.Left
+	u.isShown = u.rec.hasShown(u.left) || u.answer != nil && u.answer.Lost // a look alone has told that it happened
 	if u.decision.Done && !isApplied || isApplied && !hasAnswer {
 		return u.token.CheckNotLost(true)
 	}
@@ -181,11 +191,12 @@ func (u *undo) claimServer() (err error) {
 		if err := u.endEarlier(by.By); err != nil {
 			return err
 		}
-		hasCalled, err := u.token.Has(inverseName(n))
+		var earlier inverseCall
+		hasCalled, err := u.token.Read(inverseName(n), &earlier)
 		if err != nil {
 			return err
 		}
-		u.isRepeated = u.isRepeated || hasCalled
+		u.isRepeated, u.isShown = u.isRepeated || hasCalled, u.isShown || earlier.Shown
 	}
 }
 
@@ -252,6 +263,7 @@ func (u *undo) run() (activities.Undone, error) {
 	if err != nil {
 		return activities.Undone{}, err
 	}
+	u.isShown = u.isShown || u.rec.hasShown(now)
 	if undone := u.judge(now); undone != nil {
 		return *undone, nil
 	}
@@ -274,7 +286,7 @@ func (u *undo) judge(now *sight) *activities.Undone {
 		return u.judgeUnseen()
 	}
 	is := now.digest()
-	hasSucceeded, wasChanged := u.succeeded(), u.left == nil || u.rec.Before == nil || u.left.digest() != u.rec.Before.digest()
+	hasSucceeded, wasChanged := u.succeeded(), u.left == nil || u.rec.Before == nil || u.rec.hasShown(u.left)
 	switch {
 	case u.rec.Inverse == nil && hasSucceeded:
 		return &activities.Undone{Outcome: activities.Final, Observed: u.rec.Tool + " was called, and cannot be undone"}
@@ -349,7 +361,7 @@ func (u *undo) takeBack(now *sight) (*activities.Undone, error) {
 	if u.ctx.Err() != nil {
 		return nil, context.Cause(u.ctx)
 	}
-	if _, err := u.token.Create(inverseName(u.claimed), &claim{u.server.id}); err != nil {
+	if _, err := u.token.Create(inverseName(u.claimed), &inverseCall{claim{u.server.id}, u.isShown}); err != nil {
 		return nil, err
 	}
 	u.reach("undo-noted")
@@ -401,11 +413,19 @@ func (u *undo) report(outcome activities.Outcome) activities.Undone {
 	undone := activities.Undone{Outcome: outcome, Losses: u.rec.losses()}
 	if outcome == activities.Restored {
 		undone.Observed = u.rec.Declared.Look.Tool + " shows what it showed before the call"
-		if len(undone.Losses) > 0 {
+		if !u.isShown {
+			undone.Observed += ", and was never seen to show what " + u.rec.Tool + " does"
+		}
+		if !u.isShown || len(undone.Losses) > 0 {
 			undone.Outcome = activities.Compensated
 		}
 	}
 	return undone
+}
+
+// hasShown reports whether a look sees something other than before the call.
+func (r record) hasShown(now *sight) bool {
+	return now != nil && r.Before != nil && now.digest() != r.Before.digest()
 }
 
 // losses are those that are declared.

@@ -147,6 +147,11 @@ func Open(c Config) (World, error) {
 		return World{}, err
 	}
 	made := activities.World{Name: "mcp", Actions: w.actions(), Journal: func(context.Context) (string, error) { return "", nil }}
+	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
+		for _, warning := range c.Servers[name].Declarations.Warnings() {
+			made.Notices = append(made.Notices, "mcp.servers."+name+".declarations: "+warning)
+		}
+	}
 	if !c.LookOnly {
 		var err error
 		if w.journal, err = journal.Open(filepath.Join(c.State, "journal")); err != nil {

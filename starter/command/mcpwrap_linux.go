@@ -88,6 +88,9 @@ func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
 		return err
 	}
 	defer w.Stop()
+	for _, notice := range s.world.Notices {
+		fmt.Fprintln(p.streams.Err, notice)
+	}
 	proxy, err := mcp.NewProxy(ctx, mcp.Config{
 		Connect: func(context.Context) (*tasks.Client, error) { return c, nil },
 		Wait:    f.wait, Elicit: f.elicit, Version: version(), Queue: config.Queue, Document: document,
