@@ -97,6 +97,9 @@ func (b boundAction) backward(ctx context.Context, back Backward, do func(contex
 		if b.records != nil && TypeOf(err) == DamagedRecord {
 			err = errors.Join(err, b.records.Claim(ctx, back.Entry))
 		}
+		if undone.Outcome == Drifted {
+			b.nameOthers(ctx, back.Entry, undone.Drift)
+		}
 		if undone.Took == 0 {
 			undone.Took = time.Since(began).Round(time.Millisecond)
 		}
@@ -106,7 +109,9 @@ func (b boundAction) backward(ctx context.Context, back Backward, do func(contex
 
 func (b boundAction) observe(ctx context.Context, e Entry) (Observation, error) {
 	return callAction(ctx, b.host, b.name, &e, func(ctx context.Context, _ *Masker) (Observation, error) {
-		return b.action.Observe(ctx, e)
+		seen, err := b.action.Observe(ctx, e)
+		b.nameOthers(ctx, e, seen.Drift)
+		return seen, err
 	}, capObservation)
 }
 

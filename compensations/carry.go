@@ -97,7 +97,9 @@ func (c Carry) After(t activities.Trace) Carry {
 	c.Past.Outcomes = maps.Clone(c.Past.Outcomes)
 	for _, e := range l.Entries() {
 		if undone, settled := t.Settled[e.Token]; settled {
-			c.Past.AddUndone(e, undone)
+			end := c.Progress[e.Token]
+			end.State, end.Undone = Settled, undone
+			c.Past.AddEnd(e, end)
 			delete(c.Progress, e.Token)
 		}
 	}
@@ -140,8 +142,8 @@ func (s *Saga) closePlan() {
 			s.past.addReport(it.entry, it.report(), it.Undone.LookAgain)
 		case it.Parks > 0 || it.state != Pending:
 			found := it.findings
-			if d := found.Undone.Drift; d != nil && len(progress) > maxWholeDrifts { // only the digest decides
-				found.Undone.Drift = &activities.Drift{Digest: d.Digest, Diff: activities.HeadDiff(d.Diff, maxWhy)}
+			if len(progress) > maxWholeDrifts { // only the digest decides
+				found.Undone.Drift, found.ForcedDrift = headOf(found.Undone.Drift), headOf(found.ForcedDrift)
 			}
 			progress[it.entry.Token] = Progress{State: it.state, findings: found}
 		}

@@ -24,11 +24,6 @@ type Recheck struct {
 	After time.Duration `json:"after"`
 }
 
-// AddUndone records an undo that settled its entry.
-func (p *Past) AddUndone(e activities.Entry, undone activities.Undone) {
-	p.AddEnd(e, Progress{State: Settled, findings: findings{Undone: undone}})
-}
-
 // AddEnd records an entry that has left the ledger, settled or accepted.
 func (p *Past) AddEnd(e activities.Entry, end Progress) {
 	p.addReport(e, end.item(e).report(), end.Undone.LookAgain)
@@ -57,15 +52,27 @@ func (p *Past) addReport(e activities.Entry, s StepReport, recheckAfter time.Dur
 	}
 	switch {
 	case len(p.Steps) < MaxReported:
+		if p.countDrifts() > maxWholeDrifts {
+			s.Drift = headOf(s.Drift)
+		}
 		p.Steps = append(p.Steps, s)
-	case !s.Clean(): // shortened: what is carried must fit
-		s.Losses, s.Drift, s.Notes = nil, nil, nil
+	case !s.isPlain(): // shortened: what is carried must fit
+		s.Losses, s.Drift, s.Notes = nil, headOf(s.Drift), nil
 		s.Observed, s.Reason = clip(s.Observed, maxName), clip(s.Reason, maxName)
 		p.Steps = append(p.Steps, s)
 	}
 	if recheckAfter > 0 {
 		p.Rechecks = append(p.Rechecks, Recheck{e, recheckAfter})
 	}
+}
+
+func (p *Past) countDrifts() (n int) {
+	for _, s := range p.Steps {
+		if s.Drift != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // DropSteps drops steps from the list until at most n remain: first the clean ones, then the last ones. They stay counted. It

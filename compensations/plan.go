@@ -57,6 +57,17 @@ type findings struct {
 	Silent   bool                `json:"silent,omitempty"`  // no alert about the present park has been sent yet
 	Forced   int                 `json:"forced,omitempty"`  // how often its drift policy has overwritten drift
 	Notes    []string            `json:"notes,omitempty"`
+	// ForcedDrift is what undos were to overwrite, by a person's decision or the drift policy, the last first: some of it may be nowhere else.
+	ForcedDrift *activities.Drift `json:"forcedDrift,omitempty"`
+}
+
+// force has the next undo overwrite the drift that was found.
+func (it *item) force(drift activities.Drift, who, why string) {
+	it.Decision = activities.Decision{Force: drift.Digest, Who: who, Why: why}
+	if was := it.ForcedDrift; was != nil && was.Digest != drift.Digest {
+		drift.Diff = activities.HeadDiff(drift.Diff+"\n"+was.Diff, activities.MaxDiff)
+	}
+	it.ForcedDrift = &drift
 }
 
 // plan is the pure part of an unwinding: which entries may be undone now, and which hold back others. It is independent of

@@ -92,7 +92,7 @@ type StepReport struct {
 	State string `json:"state"`
 	// Summary says what the forward did.
 	Summary string `json:"summary,omitempty"`
-	// Outcome, Observed, Losses and Drift describe the undo.
+	// Outcome, Observed, Losses and Drift describe the undo. Once drift was forced, Drift keeps it.
 	Outcome  activities.Outcome `json:"outcome,omitempty"`
 	Observed string             `json:"observed,omitempty"`
 	Losses   []string           `json:"losses,omitempty"`
@@ -120,9 +120,14 @@ func (r *Report) Fit(limit int) {
 		what string
 		from func(*StepReport)
 	}{
-		{"diffs of drift", func(s *StepReport) { s.Drift = nil }},
+		{"diffs of drift", func(s *StepReport) {
+			if s.Drift = headOf(s.Drift); UndoState(s.State) != Settled { // only of a settled one it may be all that is left
+				s.Drift = nil
+			}
+		}},
 		{"notes of steps", func(s *StepReport) { s.Notes = nil }},
 		{"texts of steps", func(s *StepReport) {
+			s.Drift = nil
 			s.Losses, s.Summary, s.Observed, s.Reason = nil, clip(s.Summary, maxName), clip(s.Observed, maxName), clip(s.Reason, maxName)
 		}},
 	} {
@@ -154,6 +159,9 @@ func (s StepReport) Clean() bool {
 	return s.Outcome.Clean() && UndoState(s.State) == Settled
 }
 
+// isPlain reports whether a report may leave the step out, and only count it.
+func (s StepReport) isPlain() bool { return s.Clean() && s.Drift == nil }
+
 func (it *item) report() StepReport {
 	r := StepReport{
 		Step: it.entry.Step, Action: it.entry.Action, Try: it.entry.Generation, State: string(it.state),
@@ -168,13 +176,14 @@ func (it *item) report() StepReport {
 			r.Outcome = activities.Failed
 		}
 		r.Reason = it.Reason
-		if r.Drift != nil { // it was shown in full for the decision
-			r.Drift = &activities.Drift{Digest: r.Drift.Digest, Diff: activities.HeadDiff(r.Drift.Diff, maxWhy)}
-		}
+		r.Drift = headOf(r.Drift) // it was shown in full for the decision
 	case Running:
 		r.Reason, r.Drift = it.Reason, nil
 	case Registered, Pending, Settled:
 		r.Drift = nil
+	}
+	if r.Drift == nil {
+		r.Drift = it.ForcedDrift
 	}
 	return r
 }
@@ -195,7 +204,7 @@ func (p *plan) report(before Past, cause Cause) Report {
 		if !s.Clean() {
 			r.Status = Remains
 		}
-		if all || !s.Clean() {
+		if all || !s.isPlain() {
 			r.Steps = append(r.Steps, s)
 		}
 	}

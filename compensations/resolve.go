@@ -123,7 +123,8 @@ func (it *item) applyResolution(r Resolution) (UndoState, error) {
 	case Retry:
 		it.Decision, it.Reset, it.Alone = activities.Decision{Who: r.Who, Why: r.Why}, false, true
 	case Force:
-		it.Decision, it.Reset = activities.Decision{Force: it.Undone.Drift.Digest, Who: r.Who, Why: r.Why}, false
+		it.force(*it.Undone.Drift, r.Who, r.Why)
+		it.Reset = false
 	case Reset:
 		it.Decision, it.Reset, it.Alone = activities.Decision{Who: r.Who, Why: r.Why}, true, true
 	}

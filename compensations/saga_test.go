@@ -300,6 +300,52 @@ func TestForceCarriesTheDriftThatWasShown(t *testing.T) {
 	require.Equal(t, compensations.Unwound, report.Status)
 }
 
+// TestAReportKeepsWhatAForceOverwrote: the work of somebody else may be nowhere else, also if the undo failed when it had overwritten it.
+func TestAReportKeepsWhatAForceOverwrote(t *testing.T) {
+	theirs := activities.Drift{Digest: "sha256:theirs", Diff: "+ their work"}
+	for _, c := range []struct {
+		policy activities.DriftPolicy
+		fails  bool
+	}{{activities.DriftAsk, false}, {activities.DriftAsk, true}, {activities.DriftForce, false}, {activities.DriftForce, true}} {
+		overwritten := false
+		w := &world{forward: failing("b"), undo: func(step string, _ int, d activities.Decision) (activities.Undone, error) {
+			switch {
+			case step == "b" || overwritten:
+				return restored, nil
+			case d.Force != theirs.Digest:
+				return activities.Undone{Outcome: activities.Drifted, Drift: &theirs}, nil
+			}
+			overwritten = true
+			if c.fails {
+				return activities.Undone{}, temporal.NewNonRetryableApplicationError("the disk broke", string(activities.ActionDenied), nil)
+			}
+			return restored, nil
+		}}
+		r := newRun(t, w)
+		at := time.Minute
+		if c.policy == activities.DriftAsk {
+			r.resolve(at, "a", compensations.Force)
+			at += time.Minute
+		}
+		if c.fails {
+			r.env.RegisterDelayedCallback(func() {
+				v, err := r.env.QueryWorkflow("report")
+				require.NoError(t, err)
+				var now compensations.Report
+				require.NoError(t, v.Get(&now))
+				require.Equal(t, "parked failed", outcomes(now)["a"])
+				require.Equal(t, &theirs, now.Steps[0].Drift)
+			}, at)
+			r.resolve(at+time.Minute, "a", compensations.Retry)
+		}
+		report := r.report([]plain{{ID: "a", Drift: c.policy}, {ID: "b"}})
+		require.Equal(t, map[string]string{"a": "settled restored", "b": "settled restored"}, outcomes(report), "%+v", c)
+		require.Equal(t, compensations.Unwound, report.Status)
+		require.Equal(t, &theirs, report.Steps[0].Drift, "%+v", c)
+		require.Nil(t, report.Steps[1].Drift)
+	}
+}
+
 func TestDriftPolicies(t *testing.T) {
 	drifted := func(step string, _ int, d activities.Decision) (activities.Undone, error) {
 		if step == "a" && d.Force != "sha256:d" {

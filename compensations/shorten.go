@@ -23,13 +23,14 @@ func (c *Carry) Shorten(n int) {
 		}
 		p.Reason, p.Notes = clip(p.Reason, n), clipAll(p.Notes, n)
 		p.Undone.Observed, p.Undone.Losses, p.Undone.Drift = clip(p.Undone.Observed, n), clipAll(p.Undone.Losses, n), withoutDiff(p.Undone.Drift)
+		p.ForcedDrift = withoutDiff(p.ForcedDrift)
 		c.Progress[token] = p
 	}
 }
 
-// dropSteps keeps at most n steps: the first ones that are not clean.
+// dropSteps keeps at most n steps: the first ones that tell more than a clean outcome.
 func dropSteps(steps []StepReport, n int) []StepReport {
-	steps = slices.DeleteFunc(slices.Clone(steps), StepReport.Clean)
+	steps = slices.DeleteFunc(slices.Clone(steps), StepReport.isPlain)
 	return steps[:min(len(steps), n)]
 }
 
@@ -37,6 +38,14 @@ func dropSteps(steps []StepReport, n int) []StepReport {
 func (s *StepReport) Shorten(n int) {
 	s.Summary, s.Observed, s.Reason = clip(s.Summary, n), clip(s.Observed, n), clip(s.Reason, n)
 	s.Losses, s.Notes, s.Drift = clipAll(s.Losses, n), clipAll(s.Notes, n), withoutDiff(s.Drift)
+}
+
+// headOf returns a drift with only the head of its diff.
+func headOf(d *activities.Drift) *activities.Drift {
+	if d == nil {
+		return nil
+	}
+	return &activities.Drift{Digest: d.Digest, Diff: activities.HeadDiff(d.Diff, maxWhy)}
 }
 
 // withoutDiff returns only the digest of a drift, which is what decides.

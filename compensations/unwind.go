@@ -173,7 +173,7 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 		switch {
 		case err == nil && it.overwritesDrift(undone):
 			it.Forced++
-			it.Decision = activities.Decision{Force: undone.Drift.Digest, Who: "the step's drift policy"}
+			it.force(*undone.Drift, "the step's drift policy", "")
 			continue
 		case err == nil:
 			if it.Forced > 0 && undone.Outcome.Settles() {

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/user"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -49,7 +52,7 @@ func (r *root) describeDifferences(found []difference) string {
 func (r *root) diffText(d difference) string {
 	path := filepath.Join(r.path, d.Target)
 	var b strings.Builder
-	fmt.Fprintf(&b, "--- %s (as the step left it)\n+++ %s (now)\n", path, path)
+	fmt.Fprintf(&b, "--- %s (as the step left it)\n+++ %s (%s)\n", path, path, d.now.describeLastChange())
 	if d.Text != nil && d.now.topNode().Kind == kindFile && d.now.topNode().Mode&0o077 != 0 {
 		if text, ok := r.text(d.Target); ok {
 			b.WriteString(unified(*d.Text, text))
@@ -61,6 +64,23 @@ func (r *root) diffText(d difference) string {
 	}
 	b.WriteString(diffNodes(d.Post.Nodes, d.now.Nodes, true))
 	return b.String()
+}
+
+// describeLastChange says what a file system records of who changed something: when, and whose it is.
+func (t tree) describeLastChange() string {
+	if !t.exists() {
+		return "now gone"
+	}
+	top := t.topNode()
+	said := "now"
+	if top.Time != 0 {
+		said += ", changed " + time.Unix(0, top.Time).UTC().Format(time.RFC3339)
+	}
+	owner := strconv.FormatUint(uint64(top.UID), 10)
+	if u, err := user.LookupId(owner); err == nil {
+		owner = u.Username + " (" + owner + ")"
+	}
+	return said + ", owner " + owner
 }
 
 // text reads a short text file below the root.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -124,13 +125,18 @@ func TestAChangeInTheMiddleOfAnUndoIsDriftAndNotLost(t *testing.T) {
 	path := b.put("f", "old")
 	e := b.entry()
 	require.NoError(t, b.apply("write", e, params{"path": path, "content": "ours"}))
-	at(t, "file.write:undo-planned", func() { b.put("f", "theirs") })
+	changed := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	at(t, "file.write:undo-planned", func() {
+		b.put("f", "theirs")
+		require.NoError(t, os.Chtimes(path, changed, changed))
+	})
 	_, err := b.undo(e)
 	requireError(t, err, activities.ActionFailed, "changed while it was being restored; retry")
 	require.Equal(t, "theirs", b.read("f"))
 	undone, err := b.undo(e)
 	require.NoError(t, err)
 	require.Equal(t, activities.Drifted, undone.Outcome)
+	require.Contains(t, undone.Drift.Diff, "(now, changed 2026-05-01T12:00:00Z, owner ", "what is known of who changed it")
 	require.Equal(t, "theirs", b.read("f"))
 	undone, err = b.action("write").Undo(t.Context(), e, activities.Decision{Force: undone.Drift.Digest})
 	require.NoError(t, err)

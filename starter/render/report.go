@@ -201,7 +201,11 @@ func writeRemarks(w io.Writer, r compensations.Report) {
 			say("%s: %s", stepName(s), Note(note))
 		}
 		if s.Drift != nil && s.Drift.Diff != "" && compensations.UndoState(s.State) != compensations.Parked { // Park shows it
-			say("%s: drift:\n%s", stepName(s), terminal.Indent("  | ", s.Drift.Diff))
+			what := "drift"
+			if compensations.UndoState(s.State) == compensations.Settled {
+				what = "drift that was overwritten"
+			}
+			say("%s: %s:\n%s", stepName(s), what, terminal.Indent("  | ", s.Drift.Diff))
 		}
 	}
 }

@@ -30,9 +30,6 @@ func (c *Client) readHistory(ctx context.Context, t Run) (workflows.State, error
 	r, err := c.replayHistory(ctx, t)
 	for i, v := range r.state.Steps {
 		r.state.Steps[i].Outputs = workflows.CutOutputs(r.outputs[v.ID])
-		if r.state.Phase == workflows.Forward && r.step(v).isUndone() {
-			r.state.Steps[i].State = workflows.RolledBack
-		}
 	}
 	if r.state.Phase == workflows.Forward && !r.undoing() {
 		r.state.Report = nil
@@ -60,9 +57,6 @@ func (c *Client) addHistory(ctx context.Context, t Run, s *workflows.State) erro
 		h.Outputs = workflows.CutOutputs(r.outputs[h.ID])
 		i := slices.IndexFunc(s.Steps, func(v workflows.StepView) bool { return v.ID == h.ID })
 		if i < 0 {
-			if s.Phase == workflows.Forward && r.step(h).isUndone() {
-				h.State = workflows.RolledBack
-			}
 			if h.State == workflows.Done || h.State == workflows.RolledBack {
 				s.Steps = append(s.Steps, h)
 			}
@@ -271,12 +265,23 @@ func (r *historyReader) completeActivity(s *activity, result *commonpb.Payloads,
 		u := r.undoReport(activities.Entry{Step: s.step})
 		u.Outcome, u.Observed, u.Losses, u.Drift, u.Took = undone.Outcome, undone.Observed, undone.Losses, undone.Drift, undone.Took
 		u.State = string(compensations.Settled)
-		if !undone.Outcome.Settles() {
+		switch {
+		case !undone.Outcome.Settles():
 			u.State, u.Reason = string(compensations.Parked), undone.Observed
-		} else if r.state.Phase == workflows.Unwinding {
+		case r.state.Phase == workflows.Unwinding:
 			r.state.PendingUndos = max(0, r.state.PendingUndos-1)
+		case r.state.Phase == workflows.Forward: // the task goes on without it
+			r.rollBackStep(s.step)
 		}
 	}
+}
+
+func (r *historyReader) rollBackStep(id string) {
+	v := r.stepView(id)
+	if v.State == workflows.Done {
+		r.state.Done--
+	}
+	v.State = workflows.RolledBack
 }
 
 func (r *historyReader) failActivity(s *activity, why string, state workflows.StepState, at time.Time) {

@@ -79,6 +79,8 @@ func TestAStepThatRanAgainAfterItsUndoStands(t *testing.T) {
 	require.True(t, stands())
 	run(2, "fake.do.undo", activities.Undone{Outcome: activities.Restored})
 	require.False(t, stands())
+	require.Equal(t, workflows.RolledBack, r.state.Steps[0].State)
+	require.Zero(t, r.state.Done)
 	run(3, "fake.do", activities.Result{})
 	require.True(t, stands())
 	require.Nil(t, r.step(*r.stepView("a")).Undo)

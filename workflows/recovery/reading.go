@@ -68,7 +68,9 @@ func (r *reading) applyTrace(trace activities.Trace, committed int) {
 	}
 	r.Entries = slices.DeleteFunc(r.Entries, func(e activities.Entry) bool {
 		if undone, isSettled := trace.Settled[e.Token]; isSettled {
-			r.Past.AddUndone(e, undone)
+			end := r.Progress[e.Token]
+			end.State, end.Undone = compensations.Settled, undone
+			r.Past.AddEnd(e, end)
 			delete(r.Progress, e.Token)
 			return true
 		}
