@@ -65,6 +65,8 @@ type agentTask struct {
 	redoable bool // what it undoes is kept, so that it can be redone
 	leaving  bool // it only waits for updates before it continues as new
 	alerting int  // the number of alerts about forwards that are under way
+	wasStuck bool // somebody was told that it cannot be carried over
+	stuckAt  int  // the number of undos that were to be done when it could not; 0 if it could
 	unknown  bool // the ledger of the run that this one recovers, or was reset from, could not be read
 
 	saga       *compensations.Saga // the ledger, and how it is undone
@@ -128,6 +130,7 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 		unwound: map[string]int{}, isQuiet: t.executor.isQuiet,
 	}
 	t.executor.runner, t.executor.rollbacks = t.runner, t.rollbacks
+	t.executor.carryOver, t.executor.getStuck, t.executor.isCalm = t.carryOver, t.getStuck, func() bool { return t.alerting == 0 }
 	t.runner.savepoints, t.rollbacks.savepoints, t.rollbacks.settled = t.savepoints, t.savepoints, t.bearSavepoints
 	t.rollbacks.took = t.keepTakenBack
 	if carry != nil {
@@ -162,9 +165,9 @@ func (t *agentTask) sagaOptions(ctx workflow.Context, o compensations.Options) c
 	o.Changed, o.Alert, o.Paused = t.details.markStale, t.sendAlerts, pausedSince
 	o.Pause = func() bool {
 		if t.phase == Forward { // a part is being undone; if the task ends meanwhile, everything will be
-			return runIsLong(ctx) || t.executor.isOver(ctx)
+			return t.isLong(ctx) || t.executor.isOver(ctx)
 		}
-		return runIsLong(ctx)
+		return t.isLong(ctx)
 	}
 	return o
 }
@@ -221,8 +224,13 @@ func (t *agentTask) adoptSteps(ctx workflow.Context, compiled task.Compiled) {
 }
 
 func (t *agentTask) addStep(step task.Step) *stepRun {
-	t.room.addBytes(len(step.With) + sizeOf(step.Check) + namesOf(step).size() + stepBytes)
+	t.room.addBytes(bytesOf(step))
 	return t.schedule.addStep(step)
+}
+
+// bytesOf is about how many bytes a step adds to what is carried over.
+func bytesOf(step task.Step) int {
+	return len(step.With) + sizeOf(step.Check) + namesOf(step).size() + stepBytes
 }
 
 // replaceParams notes that a person has given a step other parameters: it no longer repeats what was rolled back.
@@ -264,8 +272,7 @@ func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) err
 	reset := wasReset(ctx) // checked before continuing as new too, because the next run could not tell
 	switch {
 	case t.ending.cause == nil && reset == nil && t.executor.draining:
-		t.awaitAlerts(ctx)
-		return compensations.Report{}, t.continueAsNew(ctx)
+		return compensations.Report{}, t.variant.continueAsNew(ctx, t.executor.next)
 	case t.ending.cause == nil && reset == nil:
 		err := t.committer.commitLedger(ctx)
 		if err == nil {
@@ -295,14 +302,23 @@ func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (co
 			t.attributes.publishPending(ctx, pending)
 		}
 	}
-	undone := slices.Clone(t.saga.Entries())
-	report := t.saga.Unwind(ctx, *t.ending.cause)
-	t.committer.commitRemaining(ctx, undone)
-	if report.Status == compensations.Open {
+	t.executor.stuck = ""
+	var report compensations.Report
+	for {
+		undone := slices.Clone(t.saga.Entries())
+		report = t.saga.Unwind(ctx, *t.ending.cause)
+		t.committer.commitRemaining(ctx, undone)
+		if report.Status != compensations.Open {
+			break
+		}
 		t.awaitAlerts(ctx)
 		t.leaving = true
 		t.awaitUpdates(ctx)
-		return report, t.continueAsNew(ctx)
+		next, err := t.carryOver()
+		if err == nil {
+			return report, t.variant.continueAsNew(ctx, next)
+		}
+		t.leaving, t.stuckAt = false, len(t.saga.Entries())
 	}
 	switch {
 	case t.unknown:

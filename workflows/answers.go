@@ -142,6 +142,9 @@ func (t *agentTask) needsPerson() bool {
 		_, parked := t.saga.Pending()
 		return parked > 0
 	}
+	if t.executor.stuck != "" {
+		return true
+	}
 	return t.executor.isQuiet() && len(t.schedule.ready) == 0 && !t.rollbacks.hasDue() && len(t.gates.views())+len(t.parks.views()) > 0
 }
 
@@ -161,6 +164,9 @@ func (t *agentTask) answer(q *request) Answer {
 	}
 	if q.ends {
 		a.Report = t.report
+	}
+	if a.Pending {
+		a.Stuck = t.executor.stuck
 	}
 	if a.Pending && t.saga.Unwinding() {
 		_, a.Waiting = t.saga.Recent(0)

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
@@ -143,13 +144,13 @@ func (c Carry) WrongVersion() string {
 		c.Version, CarryVersion, wayOut)
 }
 
-// continueAsNew ends the run and starts the next one of its chain. No activity is pending. Signals are handled first, with no
-// yield between that and the end, so that none is lost.
-func (t *agentTask) continueAsNew(ctx workflow.Context) error {
+// carryOver returns what the next run of the chain is handed. No activity is pending. Signals are handled first, and the run ends with no
+// yield after that, so that none is lost. The error says why the next run cannot be handed so much: then this one goes on.
+func (t *agentTask) carryOver() (json.RawMessage, error) {
 	t.inbox.HandleSignals()
 	c := t.takeCarry()
 	c.Saga = t.saga.Carry()
-	return t.variant.continueAsNew(ctx, c.fit())
+	return c.fit()
 }
 
 // measureCarry returns the approximate compressed size of the carry.

@@ -188,8 +188,11 @@ func (t *agentTask) sinceContext() (since []string) {
 }
 
 func (t *agentTask) handleContext(ctx workflow.Context, c Context) (Answer, error) {
-	return t.serve(ctx, c.anywhere(), t.checkTakes, func(ctx workflow.Context, q *request) error {
+	return t.serve(ctx, c.anywhere(), t.checkGrows, func(ctx workflow.Context, q *request) error {
 		if err := t.confirmContext(ctx, c); err != nil {
+			return err
+		}
+		if err := t.admit(ctx, "context", sizeOf(c)); err != nil {
 			return err
 		}
 		q.context = t.rememberContext(ctx, c, "")
@@ -202,7 +205,7 @@ func (t *agentTask) validateContext(ctx workflow.Context, c Context) error {
 	if isKnown || err != nil {
 		return err
 	}
-	return first(t.checkTakes, func() error { return checkContext(c) })
+	return first(t.checkGrows, func() error { return checkContext(c) })
 }
 
 // identity is what the same request has in common when it is repeated.

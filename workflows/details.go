@@ -27,7 +27,7 @@ func (d *details) markStale() { d.stale = true }
 
 func (t *agentTask) writeDetails(ctx workflow.Context) {
 	t.details.stale = false
-	t.attributes.publishParked(ctx, cmp.Or(t.saga.FirstParked(), t.parks.first()))
+	t.attributes.publishParked(ctx, cmp.Or(t.saga.FirstParked(), t.parks.first(), t.stuckMark()))
 	info := workflow.GetInfo(ctx)
 	about := AllAbout(info.Namespace, servedTask(ctx))
 	troubles := t.troubles.views(t.saga)
@@ -71,6 +71,9 @@ func (t *agentTask) headline() string {
 			return fmt.Sprintf("%s: %d to go, %d parked for a person", what, pending, parked)
 		}
 		return fmt.Sprintf("%s: %d to go", what, pending)
+	}
+	if t.executor.stuck != "" {
+		return "stuck: " + escapeCell(t.executor.stuck)
 	}
 	return fmt.Sprintf("%s: %d of %s done", t.phase, t.schedule.done, activities.CountOf(t.schedule.size, "step"))
 }

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -27,6 +28,12 @@ type executor struct {
 	draining bool     // starting is over, so that the run can continue as new
 	paused   bool     // a rollback was interrupted for that
 	silence  silence  // of the agent of a session
+
+	carryOver func() (json.RawMessage, error) // returns what the next run is handed; an error says why it is too large
+	getStuck  func(workflow.Context, error)   // called when it is
+	isCalm    func() bool                     // whether nobody is being alerted
+	next      json.RawMessage                 // what the next run is handed, once this one is over
+	stuck     string                          // why there can be no next run; empty if there can
 }
 
 // runSteps goes forward until all steps are over or something ends the task; no step is running when it returns. It also
@@ -62,11 +69,11 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, limit time.Du
 			if finished := x.rollbacks.undoDue(stepsCtx); !finished && !x.isOver(ctx) && x.isQuiet() {
 				x.draining, x.paused = true, true
 			}
+			x.stuck = "" // less is to be carried over now
 		case x.ending.cause == nil && x.mayCarryOut():
 			x.parks.carryOut(stepsCtx)
 		case x.ending.cause == nil && x.canStop(ctx):
-			x.draining = x.hasWork()
-			if !x.draining || x.canLeave(ctx) {
+			if x.draining = x.hasWork(); !x.draining || x.leave(ctx) {
 				return
 			}
 		}
@@ -79,7 +86,7 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, limit time.Du
 
 // hasTurn reports whether there is anything to do but wait for steps.
 func (x *executor) hasTurn(ctx workflow.Context) bool {
-	return x.isOver(ctx) || len(x.schedule.ready) > 0 && x.mayLaunchStep() || x.running == 0 && !x.schedule.open && !x.parks.isOpen() ||
+	return x.isOver(ctx) || len(x.schedule.ready) > 0 && x.mayLaunchStep() || x.running == 0 && !x.draining && !x.hasWork() ||
 		x.mayCarryOut() || x.silence.isDue() || x.silence.isUnwatched() || x.canUndo() || x.canStop(ctx)
 }
 
@@ -97,12 +104,24 @@ func (x *executor) canStop(ctx workflow.Context) bool {
 	if x.draining {
 		return x.isQuiet() && x.canLeave(ctx)
 	}
-	return runIsLong(ctx) && x.isQuiet()
+	return x.stuck == "" && runIsLong(ctx) && x.isQuiet()
 }
 
-// canLeave reports whether no update waits for its answer, and no correction of a step is being checked.
+// leave reports whether the run is over, and the next one can go on.
+func (x *executor) leave(ctx workflow.Context) bool {
+	if !x.canLeave(ctx) {
+		return false
+	}
+	var err error
+	if x.next, err = x.carryOver(); err != nil {
+		x.getStuck(ctx, err)
+	}
+	return err == nil
+}
+
+// canLeave reports whether no update waits for its answer, no correction of a step is being checked, and nobody is being alerted.
 func (x *executor) canLeave(ctx workflow.Context) bool {
-	return workflow.AllHandlersFinished(ctx) && x.parks.correcting == 0
+	return workflow.AllHandlersFinished(ctx) && x.parks.correcting == 0 && x.isCalm()
 }
 
 // mayCarryOut reports whether a decision about a parked step can be carried out in this run.
@@ -114,7 +133,7 @@ func (x *executor) isOver(ctx workflow.Context) bool {
 }
 
 // isHolding reports whether starting is suspended for now.
-func (x *executor) isHolding() bool { return x.draining || x.rollbacks.hasDue() }
+func (x *executor) isHolding() bool { return x.draining || x.stuck != "" || x.rollbacks.hasDue() }
 
 // isQuiet reports whether every running step waits at a gate.
 func (x *executor) isQuiet() bool { return x.running == len(x.gates.open) }

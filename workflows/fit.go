@@ -11,8 +11,9 @@ import (
 )
 
 // fit returns c as it is carried over, its texts shortened until it fits: a run whose carry is too large fails its workflow
-// tasks for ever. What undoing needs and what people have decided stays; room has kept enough space for that.
-func (c *Carry) fit() json.RawMessage {
+// tasks for ever. What undoing needs and what people have decided stays; room has kept enough space for that. If it does not fit even so, that
+// is the error.
+func (c *Carry) fit() (json.RawMessage, error) {
 	var raw []byte
 	var err error
 	fits := func() bool {
@@ -23,10 +24,7 @@ func (c *Carry) fit() json.RawMessage {
 		c.Notes = append(c.Notes, fmt.Sprintf("left out, for they are too many to be carried over: %s; the counts hold them", activities.CountOf(dropped, "step")))
 		fits()
 	}
-	if err != nil {
-		panic(fmt.Sprintf("the task cannot be carried over: %v", err)) // the workflow task fails, and nothing is lost
-	}
-	return raw
+	return raw, err
 }
 
 // Fit shortens the texts about undos in l until it can be handed over. It returns an error if l is too large even so.
@@ -77,7 +75,17 @@ func (c *Carry) shorten(n int) {
 		if n <= maxName {
 			session.Answers = nil
 		}
+		session.Requests = slices.Clone(session.Requests)
+		for i := range session.Requests {
+			session.Requests[i].Over = shortenOver(session.Requests[i].Over, n)
+		}
 		c.Session = &session
+	}
+	c.Rollbacks = slices.Clone(c.Rollbacks)
+	for i := range c.Rollbacks {
+		r := &c.Rollbacks[i]
+		r.Undone, r.Cause.Text = slices.Clone(r.Undone), clip(r.Cause.Text, n)
+		shortenUndos(r.Undone, n)
 	}
 	c.Steps = maps.Clone(c.Steps)
 	for id, s := range c.Steps {
@@ -87,12 +95,30 @@ func (c *Carry) shorten(n int) {
 			gate.View = *gate.View.short(n)
 			s.Gate = &gate
 		}
+		if s.Park != nil {
+			park := *s.Park
+			park.View.Reason = clip(park.View.Reason, n)
+			s.Park = &park
+		}
 		c.Steps[id] = s
 	}
 	if more := len(c.Notes) - maxCarriedNotes; more > 0 {
 		c.Notes = append(slices.Clip(c.Notes[:maxCarriedNotes]), "and "+activities.CountOf(more, "more note"))
 	}
 	c.Notes, c.Ignored.Reasons = clipAll(c.Notes, max(n, maxName)), clipAll(c.Ignored.Reasons, max(n, maxName))
+}
+
+// shortenOver returns the answers about steps that are over without what their agent can see elsewhere.
+func shortenOver(over map[string]StepAnswer, n int) map[string]StepAnswer {
+	over = maps.Clone(over)
+	for id, s := range over {
+		s.shorten(n)
+		if s.Outputs = nil; n <= maxName {
+			s = StepAnswer{ID: s.ID, Uses: s.Uses, State: s.State, Try: s.Try, Took: s.Took, Summary: s.Summary, Error: s.Error}
+		}
+		over[id] = s
+	}
+	return over
 }
 
 func shortenTried(tried []Tried, n int) []Tried {

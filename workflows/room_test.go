@@ -49,7 +49,9 @@ func TestTheLargestLedgerIsCarriedWithEveryEntryParked(t *testing.T) {
 	size, err = packed.Size(bareCarry(ledger))
 	require.NoError(t, err)
 	require.InDelta(t, maxLedger(n), size, 0.05*packed.Max, "the ledger is about as large as it may be")
-	require.Len(t, decodeCarry(t, c.fit()).Saga.Progress, n)
+	raw, err := c.fit()
+	require.NoError(t, err)
+	require.Len(t, decodeCarry(t, raw).Saga.Progress, n)
 }
 
 func TestManyGatesWithLongDiffsAreCarried(t *testing.T) {
@@ -66,10 +68,12 @@ func TestManyGatesWithLongDiffsAreCarried(t *testing.T) {
 	require.Error(t, err)
 	before := *c.Steps["7"].Gate
 	whole := c.Steps
-	after := decodeCarry(t, c.fit()).Steps["7"].Gate.View
+	raw, err := c.fit()
+	require.NoError(t, err)
+	after := decodeCarry(t, raw).Steps["7"].Gate.View
 	require.Equal(t, before.View.Digest, after.Digest)
 	require.Equal(t, before.View.Change.Digest, after.Change.Digest)
-	require.Regexp(t, `\.\.\. not shown: 1 more lines, \d+ of 32768 bytes\n$`, after.Change.Diff, "not more than must be, and it says so")
+	require.Regexp(t, `\.\.\. not shown: 1 more line, \d+ of 32768 bytes\n$`, after.Change.Diff, "not more than must be, and it says so")
 	require.Equal(t, before, *whole["7"].Gate, "what the run itself shows stays whole")
 }
 

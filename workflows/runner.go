@@ -29,6 +29,8 @@ type stepRunner struct {
 	room     *room
 	calls    *calls
 
+	returning int // the number of steps that run and whose outputs are kept for others
+
 	savepoints *savepoints
 	outputs    outputs
 	redoes     map[string]string // in a redo, the token that each step repeats
@@ -54,9 +56,14 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *stepRun) error {
 		if r.calls.isHolding() {
 			return errHeld
 		}
+		returned, err := r.awaitRoom(ctx, s)
+		if err != nil {
+			return err
+		}
 		r.schedule.setState(s, Running)
 		forward.Want = s.approved
 		result, err := callStep[activities.Result](ctx, r.calls, s.step, s.step.Uses, s.title(), forward)
+		returned()
 		switch {
 		case err == nil:
 			r.saga.MarkDone(forward.Entry, result)

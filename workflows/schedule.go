@@ -75,10 +75,12 @@ func (s *stepRun) isNotable() bool {
 
 // schedule holds the steps of a run and decides which of them may start. It is independent of Temporal.
 type schedule struct {
-	steps  []*stepRun // in file order, without those that ended in earlier runs
-	byID   map[string]*stepRun
-	ready  []*stepRun // steps whose needs are done
-	latest int        // the highest index of a step that has started
+	steps []*stepRun // in file order, without those that ended in earlier runs
+	byID  map[string]*stepRun
+	// referred are the ids of the steps whose outputs others refer to; only looked up.
+	referred map[string]bool
+	ready    []*stepRun // steps whose needs are done
+	latest   int        // the highest index of a step that has started
 
 	order  []string       // the ids of all steps in file order, also of those that ended in earlier runs; empty in a session
 	places map[string]int // in it; only looked up
@@ -93,7 +95,7 @@ type schedule struct {
 }
 
 func newSchedule(changed func()) *schedule {
-	return &schedule{byID: map[string]*stepRun{}, changed: changed}
+	return &schedule{byID: map[string]*stepRun{}, referred: map[string]bool{}, changed: changed}
 }
 
 func (c *schedule) addStep(step task.Step) *stepRun {
@@ -102,6 +104,9 @@ func (c *schedule) addStep(step task.Step) *stepRun {
 	}}
 	c.steps = append(c.steps, s)
 	c.byID[step.ID] = s
+	for _, id := range step.References() {
+		c.referred[id] = true
+	}
 	return s
 }
 

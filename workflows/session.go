@@ -216,6 +216,9 @@ func (t *agentTask) compileSteps(ctx workflow.Context, steps []json.RawMessage) 
 		return compiled, refuseRequestf(SessionBusy, "another request has used one of the ids %s at the same time: send it again", strings.Join(ids, ", "))
 	}
 	if _, err = t.addition(t.session.document, named, ids, nil); err == nil {
+		err = t.admit(ctx, "steps", sizeOfSteps(compiled.Steps))
+	}
+	if err == nil {
 		t.session.redos.keep(named, compiled.Steps)
 	}
 	return compiled, err

@@ -88,6 +88,7 @@ func (t *agentTask) carrySession(c *Carry) {
 		}
 		carried.Requests = append(carried.Requests, r)
 	}
+	carried.cutOver()
 	carried.Answers = keepLast(carried.Answers, maxKeptAnswers, func(a Answer) int { return sizeOf(a) })
 	t.carryRedos(carried)
 	carried.Outputs = t.keptOutputs()
@@ -105,6 +106,31 @@ func (t *agentTask) carrySession(c *Carry) {
 		})
 		carried.Dropped += before - len(c.Past)
 	}
+}
+
+// maxKeptOver bounds what the requests that are not over carry of their steps that are.
+const maxKeptOver = 128 << 10
+
+// cutOver shortens what the requests carry of steps that are over.
+func (c *SessionCarry) cutOver() {
+	each := func(change func(*StepAnswer)) func() {
+		return func() {
+			for _, r := range c.Requests {
+				for id, s := range r.Over {
+					change(&s)
+					r.Over[id] = s
+				}
+			}
+		}
+	}
+	shorten(&c.Requests, maxKeptOver,
+		cut{make: each(func(s *StepAnswer) { s.Outputs = CutOutputs(s.Outputs) })},
+		cut{make: each(func(s *StepAnswer) { s.shorten(maxName) })},
+		cut{make: each(func(s *StepAnswer) {
+			if s.Outputs != nil {
+				s.Outputs, s.Notes = nil, append(slices.Clip(s.Notes), "its outputs are left out here: see the step alone")
+			}
+		})})
 }
 
 // keptOutputs returns the ids of the last steps whose outputs are kept, the oldest first.

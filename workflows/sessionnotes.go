@@ -28,7 +28,10 @@ func (n Note) String() string {
 const maxNotes = 100
 
 func (t *agentTask) handleNote(ctx workflow.Context, r NoteRequest) (Answer, error) {
-	return t.serve(ctx, r, t.checkTakes, func(ctx workflow.Context, _ *request) error {
+	return t.serve(ctx, r, t.checkGrows, func(ctx workflow.Context, _ *request) error {
+		if err := t.admit(ctx, "note", sizeOf(r)); err != nil {
+			return err
+		}
 		n := Note{Text: r.Text, At: workflow.Now(ctx)}
 		if entries := t.saga.Entries(); len(entries) > 0 {
 			n.After = entries[len(entries)-1].Step
@@ -46,7 +49,7 @@ func (t *agentTask) validateNote(ctx workflow.Context, r NoteRequest) error {
 	if isKnown || err != nil {
 		return err
 	}
-	return first(t.checkTakes, func() error {
+	return first(t.checkGrows, func() error {
 		switch {
 		case r.Text == "":
 			return refuseRequestf(BadRequest, "text: it is empty")

@@ -306,6 +306,13 @@ func (t *agentTask) redo(ctx workflow.Context, q *request, r SessionRedo) error 
 			return err
 		}
 	}
+	size := 0
+	for _, c := range compiled {
+		size += sizeOfSteps(c.Steps)
+	}
+	if err := t.admit(ctx, "steps", size); err != nil {
+		return err
+	}
 	for _, c := range compiled {
 		q.steps = append(q.steps, t.addAgain(part, c.Steps, r.Why)...)
 	}

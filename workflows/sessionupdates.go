@@ -31,7 +31,7 @@ func (t *agentTask) handleOpen(ctx workflow.Context) (Answer, error) {
 }
 
 func (t *agentTask) handleStep(ctx workflow.Context, r StepRequest) (Answer, error) {
-	return t.serve(ctx, r, t.checkTakes, func(ctx workflow.Context, q *request) error {
+	return t.serve(ctx, r, t.checkGrows, func(ctx workflow.Context, q *request) error {
 		compiled, err := t.compileSteps(ctx, r.Steps)
 		if err != nil {
 			return err
@@ -46,7 +46,7 @@ func (t *agentTask) validateStep(ctx workflow.Context, r StepRequest) error {
 	if isKnown || err != nil {
 		return err
 	}
-	if err := t.checkTakes(); err != nil {
+	if err := t.checkGrows(); err != nil {
 		return err
 	}
 	named, ids, err := t.nameSteps(r.Steps)
@@ -74,12 +74,15 @@ func (t *agentTask) checkSteps(additions ...task.Addition) error {
 }
 
 func (t *agentTask) handleSavepoint(ctx workflow.Context, r SavepointRequest) (Answer, error) {
-	check := func() error { return first(t.checkTakes, func() error { return t.checkSavepoint(r.Name) }) }
+	check := func() error { return first(t.checkGrows, func() error { return t.checkSavepoint(r.Name) }) }
 	return t.serve(ctx, r, check, func(ctx workflow.Context, q *request) error {
 		if r.Context != nil {
 			if err := first(func() error { return t.confirmContext(ctx, *r.Context) }, check); err != nil {
 				return err
 			}
+		}
+		if err := t.admit(ctx, "savepoint", savepointBytes+sizeOf(r)); err != nil {
+			return err
 		}
 		t.savepoints.add(r.Name, t.saga.Last()+1)
 		q.savepoint = r.Name
@@ -95,7 +98,7 @@ func (t *agentTask) validateSavepoint(ctx workflow.Context, r SavepointRequest) 
 	if isKnown || err != nil {
 		return err
 	}
-	return first(t.checkTakes, func() error { return t.checkSavepoint(r.Name) }, func() error {
+	return first(t.checkGrows, func() error { return t.checkSavepoint(r.Name) }, func() error {
 		if r.Context == nil {
 			return nil
 		}
@@ -138,7 +141,7 @@ func (t *agentTask) validateRollback(ctx workflow.Context, r SessionRollback) er
 }
 
 func (t *agentTask) handleRedo(ctx workflow.Context, r SessionRedo) (Answer, error) {
-	return t.serve(ctx, r, t.checkTakes, func(ctx workflow.Context, q *request) error { return t.redo(ctx, q, r) })
+	return t.serve(ctx, r, t.checkGrows, func(ctx workflow.Context, q *request) error { return t.redo(ctx, q, r) })
 }
 
 func (t *agentTask) validateRedo(ctx workflow.Context, r SessionRedo) error {
@@ -146,7 +149,7 @@ func (t *agentTask) validateRedo(ctx workflow.Context, r SessionRedo) error {
 	if isKnown || err != nil {
 		return err
 	}
-	if err := t.checkTakes(); err != nil {
+	if err := t.checkGrows(); err != nil {
 		return err
 	}
 	part, err := t.findTakenBack(r)
@@ -199,6 +202,12 @@ func (t *agentTask) validateAbort(ctx workflow.Context, r AbortRequest) error {
 	return t.checkAlive()
 }
 
+// savepointBytes is about what is carried of a savepoint, besides its name and its context.
+const savepointBytes = 20
+
+// checkGrows refuses a request that would add to a session which takes no more.
+func (t *agentTask) checkGrows() error { return first(t.checkTakes, t.checkNotStuck) }
+
 // checkAlive refuses a request to a session that has ended.
 func (t *agentTask) checkAlive() error {
 	switch {
@@ -247,6 +256,9 @@ func (t *agentTask) recall(id string) Answer {
 func (t *agentTask) checkRequest(ctx workflow.Context, content any) (isKnown bool, err error) {
 	if t.session == nil {
 		return false, t.checkTakes()
+	}
+	if err := CheckRequest(content); err != nil {
+		return false, err
 	}
 	id := workflow.GetCurrentUpdateInfo(ctx).ID
 	known := DigestOfRequest(content)

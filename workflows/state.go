@@ -65,6 +65,8 @@ type State struct {
 	AwaitedHosts []string `json:"awaitedHosts,omitempty"`
 	// PendingUndos is the number of undos that are still to be done, while the task unwinds.
 	PendingUndos int `json:"pendingUndos,omitempty"`
+	// Stuck says why the task cannot go on; a person can cancel it, or roll back a part of a session.
+	Stuck string `json:"stuck,omitempty"`
 	// Session is nil for a task that takes no steps while it runs.
 	Session *SessionView          `json:"session,omitempty"`
 	Report  *compensations.Report `json:"report,omitempty"` // once it unwinds or is closed
@@ -153,6 +155,7 @@ func (t *agentTask) state(ctx workflow.Context) State {
 		Task: workflow.GetInfo(ctx).WorkflowExecution.ID, Name: t.compiled.Name, Agent: t.compiled.Agent,
 		Phase: t.phase, Cause: t.ending.cause, Ignored: t.inbox.Ignored().Reasons, Report: t.report,
 		Gates: t.gates.views(), Parks: t.parks.views(), Troubles: t.troubles.views(t.saga), Done: t.schedule.done, Total: t.schedule.size,
+		Stuck: t.executor.stuck,
 	}
 	s.Steps = append(s.Steps, t.schedule.past[max(0, len(t.schedule.past)-maxViewed/2):]...)
 	from, to := window(len(t.schedule.steps), t.schedule.latest, maxViewed)

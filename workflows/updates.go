@@ -118,6 +118,8 @@ type Answer struct {
 	Waiting []compensations.StepReport `json:"waiting,omitempty"`
 	// WaitsFor are steps of other requests that wait for a decision, while nothing else goes on.
 	WaitsFor []string `json:"waitsFor,omitempty"`
+	// Stuck says why the session cannot go on.
+	Stuck string `json:"stuck,omitempty"`
 	// Savepoint is the name of a place.
 	Savepoint string `json:"savepoint,omitempty"`
 	// Context is what the agent has given, or had given at the savepoint that it has gone back to.

@@ -93,6 +93,7 @@ func followRun(ctx context.Context, c *tasks.Client, t tasks.Run, v View, alone 
 type NeedsPerson struct {
 	Gates, Failed, Parked []string // steps
 	More                  int      // counts those at gates, or that failed, which are not listed
+	Stuck                 string   // why the task cannot go on
 }
 
 func (n NeedsPerson) Error() string {
@@ -106,16 +107,19 @@ func (n NeedsPerson) Error() string {
 	for _, step := range n.Parked {
 		all = append(all, "the undo of step "+step+" is parked")
 	}
+	if n.Stuck != "" {
+		all = append(all, "it is stuck: "+n.Stuck)
+	}
 	if n.More > 0 {
 		all = append(all, fmt.Sprintf("and %d more", n.More))
 	}
 	return strings.Join(all, "; ")
 }
 
-func (n NeedsPerson) isAny() bool { return len(n.Gates)+len(n.Failed)+len(n.Parked) > 0 }
+func (n NeedsPerson) isAny() bool { return n.Stuck != "" || len(n.Gates)+len(n.Failed)+len(n.Parked) > 0 }
 
 func whatNeedsPerson(s workflows.State) NeedsPerson {
-	n := NeedsPerson{More: s.MoreGates + s.MoreParks}
+	n := NeedsPerson{More: s.MoreGates + s.MoreParks, Stuck: s.Stuck}
 	for _, g := range s.Gates {
 		n.Gates = append(n.Gates, g.Step)
 	}

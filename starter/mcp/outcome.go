@@ -127,6 +127,9 @@ func outcomeOf(a workflows.Answer) Outcome {
 		Waiting: undoneOf(a.Waiting), Forgotten: a.Forgotten, Report: reportOf(a.Report), Context: contextOf(a.Context),
 	}
 	o.Omitted = a.Omitted
+	if a.Stuck != "" {
+		o.Cause = a.Stuck
+	}
 	for _, state := range slices.Sorted(maps.Keys(a.More)) {
 		o.Omitted = append(slices.Clip(o.Omitted), fmt.Sprintf("%s: %s", activities.CountOf(a.More[state], "row"), state))
 	}

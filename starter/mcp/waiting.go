@@ -30,6 +30,9 @@ func whatWaits(a workflows.Answer) string {
 			return "step " + s.ID + " has failed, and waits for a person's decision"
 		}
 	}
+	if a.Stuck != "" {
+		return a.Stuck
+	}
 	if len(a.WaitsFor) > 0 {
 		return "it waits for step " + strings.Join(a.WaitsFor, " and step ") + ", which waits for a decision"
 	}

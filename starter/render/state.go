@@ -30,6 +30,9 @@ func Phase(s workflows.State) string {
 	if s.Phase == workflows.Closed && s.Report != nil {
 		return string(s.Report.Status)
 	}
+	if s.Stuck != "" {
+		return "stuck"
+	}
 	if len(s.Gates) > 0 {
 		return "waits at a gate"
 	}
@@ -74,6 +77,9 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 	if len(s.Steps) > 0 && s.Phase != workflows.Closed || s.Report == nil && len(s.Steps) > 0 {
 		fmt.Fprintln(w)
 		writeSteps(w, s)
+	}
+	if s.Stuck != "" {
+		fmt.Fprintf(w, "\nstuck: %s\n", terminal.OneLine(s.Stuck))
 	}
 	if s.Session != nil && s.Phase != workflows.Closed { // then the report has them
 		writeSession(w, *s.Session)

@@ -211,7 +211,7 @@ func waitsForPerson(a workflows.Answer) bool {
 			return true
 		}
 	}
-	return len(a.Waiting)+len(a.WaitsFor)+a.More[string(workflows.AtGate)]+a.More[string(workflows.StepParked)] > 0
+	return a.Stuck != "" || len(a.Waiting)+len(a.WaitsFor)+a.More[string(workflows.AtGate)]+a.More[string(workflows.StepParked)] > 0
 }
 
 // digestOf is what a session answers with: see workflows.Answer.
@@ -223,6 +223,11 @@ func digestOf(arguments []any) activities.Digest {
 }
 
 func (s Session) update(ctx context.Context, name, id string, arguments ...any) (answer workflows.Answer, err error) {
+	for _, argument := range arguments {
+		if err := workflows.CheckRequest(argument); err != nil {
+			return answer, s.explain(err)
+		}
+	}
 	handle, err := s.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: s.id, UpdateID: id, UpdateName: name, Args: arguments, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
