@@ -56,7 +56,7 @@ func TestWhatFollowsATaskLinksToItAndBack(t *testing.T) {
 	of := t.Name()
 	for _, verb := range []string{"rollback", "redo"} {
 		id := strings.Fields(d.ok(verb, of, "--watch"))[0]
-		require.Contains(t, d.about(id), "(/namespaces/default/workflows/"+of+"/"+d.runID(of)+"/history)")
+		require.Contains(t, d.about(id), "(/namespaces/default/workflows/"+of+"/"+d.runID(of)+"/user-metadata)")
 		require.Contains(t, d.about(id), all)
 		require.Contains(t, d.details(of), all, "and back")
 		of = id
@@ -68,7 +68,7 @@ func TestWhatFollowsATaskLinksToItAndBack(t *testing.T) {
 	d.until(dead, atGate)
 	d.terminate(dead)
 	d.ok("recover", dead, "--watch")
-	require.Contains(t, d.about(d.idOf("recover", dead)), "(/namespaces/default/workflows/"+dead+"/"+d.runID(dead)+"/history)")
+	require.Contains(t, d.about(d.idOf("recover", dead)), "(/namespaces/default/workflows/"+dead+"/"+d.runID(dead)+"/user-metadata)")
 	require.Contains(t, d.details(dead), "("+workflows.TaskLink("default", dead)+")", "and back, though it was ended from outside")
 }
 

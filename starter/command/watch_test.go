@@ -30,7 +30,7 @@ func TestWatchTellsAllThatHappensInOrder(t *testing.T) {
 
 	run := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
 	require.Equal(t, `task `+id+`
-see http://ui:8080/namespaces/default/workflows/`+id+`/RUN/history
+see http://ui:8080/namespaces/default/workflows/`+id+`/RUN/user-metadata
  T one fake.set done: set a to "x"
  T two fake.set waits at its gate
 

@@ -119,14 +119,14 @@ func IsListening(address string) bool {
 // DiscardLog keeps the SDK's log out of a command's output: what matters comes back as an error.
 func DiscardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// RunLink is the URL of a run in the Temporal UI; empty if the UI is not known.
+// RunLink is the URL of the page of a run in the Temporal UI that shows its ledger; empty if the UI is not known.
 func (s Server) RunLink(id, runID string) string {
 	if s.UI == "" {
 		return ""
 	}
 	link := strings.TrimRight(s.UI, "/") + "/namespaces/" + url.PathEscape(s.Namespace) + "/workflows/" + url.PathEscape(id)
 	if runID != "" {
-		link += "/" + url.PathEscape(runID) + "/history"
+		link += "/" + url.PathEscape(runID) + "/user-metadata"
 	}
 	return link
 }

@@ -43,7 +43,7 @@ func (s Server) startOnce(ctx context.Context, from Run, id, workflowType, summa
 // same task.
 func (s Server) describeService(from Run, summary, part string) string {
 	namespace := "/namespaces/" + url.PathEscape(s.Namespace)
-	text := fmt.Sprintf("**%s**: [%s](%s/workflows/%s/%s/history)", strings.TrimSpace(summary+" "+part), from.WorkflowID,
+	text := fmt.Sprintf("**%s**: [%s](%s/workflows/%s/%s/user-metadata)", strings.TrimSpace(summary+" "+part), from.WorkflowID,
 		namespace, url.PathEscape(from.WorkflowID), from.RunID)
 	return text + "\n\n" + workflows.AllAbout(s.Namespace, from.Task)
 }
