@@ -33,6 +33,8 @@ type Config struct {
 	// State is the folder of the worker's journals; it must survive restarts. Defaults to $XDG_STATE_HOME/unwind, else
 	// ~/.local/state/unwind. Environment: UNWIND_STATE.
 	State string `yaml:"state"`
+	// writtenState is the state that the config says where the environment says another one.
+	writtenState string
 	// Listen is the address of /healthz and /metrics; empty: none. Defaults to none. Environment: UNWIND_LISTEN.
 	Listen string `yaml:"listen"`
 	// Activities is how many activities run at once. Defaults to 100.
@@ -279,7 +281,11 @@ func (c Config) WithEnvironment(lookup func(string) (string, bool)) Config {
 		"UNWIND_HOST": &c.Host, "UNWIND_QUEUE": &c.Queue, "UNWIND_STATE": &c.State, "UNWIND_LISTEN": &c.Listen,
 		"UNWIND_SCHEDULES": &c.Schedules,
 	} {
-		if v, set := lookup(name); set {
+		v, set := lookup(name)
+		if name == "UNWIND_STATE" && set && c.State != "" && c.State != v {
+			c.writtenState = c.State
+		}
+		if set {
 			*field = v
 		}
 	}

@@ -37,6 +37,10 @@ func (w *Worker) Notices(ctx context.Context) []string {
 			notices = append(notices, fmt.Sprintf("secrets.%s: %v; steps that use it are refused", name, err))
 		}
 	}
+	if w.Config.writtenState != "" && w.Config.writtenState != w.Config.State {
+		notices = append(notices, fmt.Sprintf("state: UNWIND_STATE moves it to %s, and the config says %s: the undo records there are not used, "+
+			"so steps that they belong to cannot be undone; unset UNWIND_STATE, or write its folder into the config", w.Config.State, w.Config.writtenState))
+	}
 	return append(notices, missingPrograms(w.Config.CheckCommands)...)
 }
 

@@ -29,7 +29,7 @@ checkCommands: [jq, /nowhere/probe, "*"]
 `), 0o600))
 	c, err := ReadConfig(written)
 	require.NoError(t, err)
-	c, err = c.WithDefaults()
+	c, err = c.WithEnvironment(func(name string) (string, bool) { return dir + "/elsewhere", name == "UNWIND_STATE" }).WithDefaults()
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	worlds, err := openWorlds(c, false)
@@ -44,6 +44,7 @@ checkCommands: [jq, /nowhere/probe, "*"]
 		`world redis does not work now, .*UNWIND_TEST_UNSET.*`,
 		`secrets\.UNSET: the worker's environment has no UNWIND_TEST_UNSET; steps that use it are refused`,
 		`secrets\.GONE: its file cannot be read: .*; steps that use it are refused`,
+		`state: UNWIND_STATE moves it to .*/elsewhere, and the config says .*/state: the undo records there are not used, .*`,
 		`checkCommands: jq is not on this host: checks that run it fail`,
 		`checkCommands: /nowhere/probe is not on this host: checks that run it fail`,
 	} {
