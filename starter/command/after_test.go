@@ -207,12 +207,18 @@ func TestATaskIsRolledBackAndRedone(t *testing.T) {
 	require.Contains(t, d.ok("redo", id+"-to-half", "--watch"), "redone: what was rolled back is back in place")
 	require.Equal(t, [2]string{"x", "y"}, d.values())
 
-	twice := d.do("rollback", t.Name(), "--to", "half")
-	require.Equal(t, statusUsage, twice.status)
-	require.Contains(t, twice.err, t.Name()+" was already rolled back by "+id+"-to-half; `starter rollback redo-"+t.Name())
 	redone := d.do("redo", id+"-to-half")
 	require.Equal(t, statusUsage, redone.status)
 	require.Contains(t, redone.err, id+"-to-half was already redone by redo-")
+
+	// The name of the task leads to the newest end of the chain, again and again.
+	for range 2 {
+		again := d.ok("rollback", t.Name(), "--to", "half", "--watch")
+		require.Contains(t, again, " rolls back task redo-"+t.Name())
+		require.Equal(t, [2]string{"x", ""}, d.values())
+		require.Contains(t, d.ok("redo", t.Name(), "--watch"), "redone: what was rolled back is back in place")
+		require.Equal(t, [2]string{"x", "y"}, d.values())
+	}
 }
 
 func TestAStepIsRolledBackWithWhatBuildsOnIt(t *testing.T) {

@@ -26,7 +26,7 @@ task file says otherwise (keep:). It does not overwrite what somebody else has c
   --to     undo only what was done after that savepoint
   --step   undo only that step, and all that depends on it
 
-"starter redo" reverses a rollback.
+What was redone since is rolled back where its redo has done it. "starter redo" reverses a rollback.
 
 ` + exitStatuses,
 		Example: `  starter rollback release-k3x9q2 --watch
@@ -48,7 +48,11 @@ task file says otherwise (keep:). It does not overwrite what somebody else has c
 			if err != nil {
 				return c.WayOut(ctx, args[0], err)
 			}
-			run, err := c.Recoveries().Rollback(ctx, done, part, currentUser(), why, c.DataConverter())
+			done, rest, err := c.Recoveries().FindNewest(ctx, done, part)
+			if err != nil {
+				return err
+			}
+			run, err := c.Recoveries().Rollback(ctx, done, rest, currentUser(), why, c.DataConverter())
 			if err != nil {
 				return c.WayOut(ctx, args[0], err)
 			}

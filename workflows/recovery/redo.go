@@ -11,7 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
-// FindRollback finds the rollback to redo for a workflow id: that workflow itself, or the only rollback of that task.
+// FindRollback finds the rollback to redo for a workflow id: that workflow itself, or the only rollback of that task; where that was
+// redone and rolled back again, the last one.
 func (s Server) FindRollback(ctx context.Context, id string) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
@@ -23,6 +24,13 @@ func (s Server) FindRollback(ctx context.Context, id string) (Run, error) {
 	if slices.Contains(GoForward, run.Type) {
 		if run, err = s.rollbackOf(ctx, run); err != nil {
 			return run, err
+		}
+		last, err := s.findRedo(ctx, run)
+		if err != nil {
+			return run, err
+		}
+		if last.Type == workflows.RollbackType { // else it is redone, which Redo says
+			run = last
 		}
 	}
 	if run.Type != workflows.RollbackType {

@@ -57,6 +57,29 @@ func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 	return run, nil
 }
 
+// FindNewest follows the redos of a run that FindDone found: what was rolled back and redone is in place as the work of its redo, so that
+// is what a rollback of the part now rolls back.
+func (s Server) FindNewest(ctx context.Context, done Run, part Part) (Run, Part, error) {
+	for _, p := range []Part{part, {}} {
+		last, err := s.Describe(ctx, workflows.RollbackID(workflows.RollbackRequest{Chain: done.Chain, To: p.To, Step: p.Step}), "")
+		if err == nil {
+			last, err = s.findRedo(ctx, last)
+		}
+		switch {
+		case WhyOf(err) == Unknown:
+		case err != nil:
+			return done, part, err
+		case last.Type != workflows.RedoType || !last.Done():
+			return done, part, nil
+		case p == part: // it did that part, and nothing else
+			return last, Part{}, nil
+		default:
+			return s.FindNewest(ctx, last, part)
+		}
+	}
+	return done, part, nil
+}
+
 // Rollback starts the rollback of a run found by FindDone. It refuses a part that the task does not have, and a task whose rollback
 // window has closed. dc is the data converter that the task was run with.
 func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why string, dc converter.DataConverter) (Run, error) {
