@@ -48,7 +48,8 @@
 // inode). A force overwrites exactly what was shown. Rows of the same tables that the step has not touched stay as they are. The counters
 // of AUTOINCREMENT go back if nobody has used them since.
 //
-// A checkpoint is put back whole, so any change that somebody else has made in the database since is drift. The content is
+// A checkpoint is put back whole, so any change that somebody else has made in the database since is drift. A digest of each row
+// that the step left in the tables that it changed is kept, so it is shown row by row, unless the schema has changed. The content is
 // compared while nobody else can write: in WAL mode by a second connection, otherwise by one that keeps its exclusive lock.
 //
 // # What is refused

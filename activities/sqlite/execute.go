@@ -109,6 +109,11 @@ func (c *call) executeOnce(ctx context.Context, d *database, p execParams, attem
 		if e.After, err = d.content(); err != nil {
 			return nil, err
 		}
+		if c.Op != opPlan {
+			if err = e.noteLeft(d); err != nil {
+				return nil, err
+			}
+		}
 	} else if err = e.store.complete(d, e.tables); err != nil {
 		return nil, err
 	}

@@ -85,6 +85,7 @@ func newStore(path string) (*store, error) {
 	for _, sql := range []string{
 		"PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", "BEGIN",
 		"CREATE TABLE rows (tbl TEXT, key BLOB, before BLOB, after BLOB, PRIMARY KEY (tbl, key)) WITHOUT ROWID",
+		"CREATE TABLE left_rows (tbl TEXT, key BLOB, digest TEXT, PRIMARY KEY (tbl, key)) WITHOUT ROWID",
 		"CREATE TABLE notes (notes TEXT)",
 	} {
 		if err := run(s.Conn, sql, nil, nil); err != nil {

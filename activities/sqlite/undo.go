@@ -377,7 +377,9 @@ func (r *restore) restoreCheckpoint(ctx context.Context) (undone activities.Undo
 		if err != nil {
 			return err
 		}
-		r.drift = append(r.drift, compareContent(r.notes.After, now)...)
+		if err := r.compareCheckpoint(reader, now); err != nil {
+			return err
+		}
 		if now.digest() == r.notes.Before.digest() {
 			r.drift = nil
 		}
@@ -492,7 +494,9 @@ func (c *call) observe(context.Context) (seen activities.Observation, err error)
 func (r *restore) compareAll() (before bool, err error) {
 	if r.notes.Checkpoint != "" {
 		now, err := r.content()
-		r.drift = compareContent(r.notes.After, now)
+		if err == nil {
+			err = r.compareCheckpoint(r.database, now)
+		}
 		return len(compareContent(r.notes.Before, now)) == 0, err
 	}
 	tables, err := r.tables()
