@@ -64,7 +64,7 @@ func (f Filter) query() string {
 		parts = append(parts, "("+gate+" OR "+parked+")")
 	}
 	if f.Gate || f.Parked || f.NeedsPerson { // a task that was ended from outside keeps its attributes, but waits for nobody
-		parts = append(parts, "ExecutionStatus NOT IN ('Completed', 'Failed', 'Canceled', 'Terminated', 'ContinuedAsNew', 'TimedOut')")
+		parts = append(parts, recovery.IsOpen)
 	}
 	if f.Since > 0 {
 		parts = append(parts, fmt.Sprintf("StartTime > '%s'", time.Now().Add(-f.Since).UTC().Format(time.RFC3339Nano)))

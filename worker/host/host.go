@@ -87,7 +87,7 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	}
 	w := &Worker{Registry: registry, Config: config, calls: newCalls(), failed: make(chan error, 2)}
 	if config.Listen != "" {
-		address, stop, err := o.Metrics.serve(config.Listen, o.Client, config.Host)
+		address, stop, err := o.Metrics.serve(config.Listen, o.Client, o.Namespace, config.Host)
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,9 +20,9 @@ import (
 
 // Metrics collects the counters of the Temporal SDK and the engine for Prometheus.
 type Metrics struct {
-	Handler client.MetricsHandler
-	pages   http.Handler
-	stop    io.Closer
+	Handler  client.MetricsHandler
+	registry *prometheus.Registry
+	stop     io.Closer
 }
 
 // NewMetrics makes a collector; several workers in one process do not share one. Close it after the client and the worker
@@ -37,9 +38,9 @@ func NewMetrics() *Metrics {
 		CachedReporter: reporter, Separator: tallyprom.DefaultSeparator, SanitizeOptions: &sdktally.PrometheusSanitizeOptions,
 	}, time.Second)
 	return &Metrics{
-		Handler: sdktally.NewMetricsHandler(sdktally.NewPrometheusNamingScope(scope)),
-		pages:   promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
-		stop:    closer,
+		Handler:  sdktally.NewMetricsHandler(sdktally.NewPrometheusNamingScope(scope)),
+		registry: registry,
+		stop:     closer,
 	}
 }
 
@@ -47,13 +48,16 @@ func NewMetrics() *Metrics {
 func (m *Metrics) Close() { _ = m.stop.Close() }
 
 // serve serves /metrics, and /healthz with status 200 while the Temporal server answers this worker.
-func (m *Metrics) serve(listen string, c client.Client, host string) (address string, stop func(), err error) {
+func (m *Metrics) serve(listen string, c client.Client, namespace, host string) (address string, stop func(), err error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return "", nil, fmt.Errorf("listen: %w; give another address, or none", err)
 	}
+	if err := m.registry.Register(waiting{c, namespace}); err != nil {
+		return "", nil, errors.Join(err, l.Close())
+	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", m.pages)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()
@@ -66,5 +70,9 @@ func (m *Metrics) serve(listen string, c client.Client, host string) (address st
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(l) }()
-	return l.Addr().String(), func() { _ = server.Close() }, nil
+	stop = func() {
+		_ = server.Close()
+		m.registry.Unregister(waiting{})
+	}
+	return l.Addr().String(), stop, nil
 }

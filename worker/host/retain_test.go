@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -151,11 +152,19 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	require.Eventually(t, func() bool { return len(f.stateOf(task.GetID()).Gates) == 1 }, waitFor, tick)
 	require.Equal(t, workflows.RetentionResult{}, f.retain())
 	require.Equal(t, []activities.RecordState{openWorlds, openWorlds}, f.states(), "it waits")
+	tasks := func(gauge string) (n int) {
+		if found := regexp.MustCompile(`(?m)^` + gauge + ` (\d+)$`).FindStringSubmatch(f.metrics()); found != nil {
+			n, _ = strconv.Atoi(found[1])
+		}
+		return n
+	}
+	// Other tests' tasks on the same server count too.
+	require.Eventually(t, func() bool { return tasks("unwind_tasks_at_gates") > 0 }, waitFor, tick, "visibility follows")
 
 	require.NoError(t, os.WriteFile(filepath.Join(f.root, "two"), []byte("somebody else's"), 0o600))
 	require.NoError(t, f.Client.CancelWorkflow(t.Context(), task.GetID(), ""))
 	f.parked(task.GetID(), "two")
-	require.Eventually(t, func() bool { return parkedOnce.MatchString(f.metrics()) }, waitFor, tick, "it is counted")
+	require.Eventually(t, func() bool { return parkedOnce.MatchString(f.metrics()) && tasks("unwind_tasks_parked") > 0 }, waitFor, tick, "it is counted")
 	require.Eventually(t, func() bool { return !slices.Contains(f.states(), openWorlds) }, waitFor, tick)
 	left := f.states()
 	require.Equal(t, workflows.RetentionResult{}, f.retain())

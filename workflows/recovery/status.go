@@ -28,6 +28,10 @@ func GoesOn(s enumspb.WorkflowExecutionStatus) bool { return slices.Contains(goi
 // HasEnded reports whether an execution of that status has ended.
 func HasEnded(s enumspb.WorkflowExecutionStatus) bool { return slices.Contains(ended, s) }
 
+// IsOpen is the condition of a visibility query for executions that have not ended. It names those that have, as a server refuses a
+// status that it does not know.
+const IsOpen = "ExecutionStatus NOT IN ('Completed', 'Failed', 'Canceled', 'Terminated', 'ContinuedAsNew', 'TimedOut')"
+
 // CheckStatus refuses a status of which it is not known whether the execution goes on.
 func CheckStatus(id string, s enumspb.WorkflowExecutionStatus) error {
 	if GoesOn(s) || HasEnded(s) {
