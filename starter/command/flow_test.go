@@ -78,6 +78,26 @@ func TestAnIDIsUsedOnce(t *testing.T) {
 	d.ok("run", file, "--watch")
 }
 
+func TestAnIDStandsInCommandsAndLinksAsItIs(t *testing.T) {
+	d := newDesk(t)
+	task, live := d.file(good), d.file("name: live\nsession: {}\nsteps: []\n")
+	for _, id := range []string{"a b/c", "a/b", "a@b", "-a", ".", "a'b", "a\x1b[2J", "ä", strings.Repeat("a", 256)} {
+		for _, args := range [][]string{{"run", task}, {"session", "open", live}} {
+			r := d.do(append(args, "--id="+id)...)
+			require.Equal(t, statusUsage, r.status, id)
+			require.Contains(t, r.err, "it stands in commands and links: write a letter or a digit, then letters, digits", id)
+			require.NotContains(t, r.err, "\x1b")
+		}
+	}
+	for id, want := range map[string]string{"a b/c": "there is no", "a\xff": "no task or session can have this id", strings.Repeat("a", 1001): "no task or session can have this id"} {
+		for _, args := range [][]string{{"show", id}, {"approve", id, "one"}, {"rollback", id}, {"redo", id}, {"recover", id}, {"session", "finish", id}, {"session", "context", id}} {
+			r := d.do(args...)
+			require.Equal(t, statusUsage, r.status, "%q: %s", args, r.err)
+			require.Contains(t, r.err, want, "%q", args)
+		}
+	}
+}
+
 func TestVariablesFromTheCommandLine(t *testing.T) {
 	d := newDesk(t)
 	file := d.file("name: v\nvars: {value: old}\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: '${{ vars.value }}'}}\n")

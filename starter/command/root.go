@@ -10,12 +10,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
@@ -234,13 +236,19 @@ func exactArguments(names ...string) cobra.PositionalArgs {
 			return usage.Errorf("%s takes %s, but got %s; see %s --help", c.CommandPath(), strings.Join(names, " and "), activities.CountOf(len(args), "argument"), c.CommandPath())
 		}
 		for i, a := range args {
-			if strings.TrimSpace(a) == "" {
+			switch {
+			case strings.TrimSpace(a) == "":
 				return usage.Errorf("%s is empty; see %s --help", names[i], c.CommandPath())
+			case names[i] == "ID" && (len(a) > longestID || !utf8.ValidString(a)):
+				return usage.Errorf("ID %q: no task or session can have this id; `starter list` shows the tasks", terminal.Clip(terminal.OneLine(a), 40))
 			}
 		}
 		return nil
 	}
 }
+
+// longestID is the longest id that a server looks up, unless it is configured otherwise. It refuses others in words of its own.
+const longestID = 1000
 
 // noArguments refuses any argument.
 func noArguments(c *cobra.Command, args []string) error {

@@ -58,6 +58,11 @@ func (p *program) openSessionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if id != "" {
+				if err := tasks.CheckNewID(id); err != nil {
+					return err
+				}
+			}
 			if file.Compiled.Session == nil {
 				return usage.Errorf("%s is no session: add session: {}, or start it with `starter run`", args[0])
 			}

@@ -33,6 +33,17 @@ type StartOptions struct {
 // maxID is the longest workflow id that every Temporal server takes.
 const maxID = 255
 
+var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// CheckNewID refuses an id that would have to be quoted in a command, or does not fit into a link.
+func CheckNewID(id string) error {
+	if len(id) > maxID || !idForm.MatchString(id) {
+		return usage.Errorf("--id %q: it stands in commands and links: write a letter or a digit, then letters, digits, '.', '_' and '-', at most %d in all",
+			terminal.Clip(terminal.Printable(id), 40), maxID)
+	}
+	return nil
+}
+
 // Start starts a task with no timeout, retry or schedule of Temporal's: those would end it, or run it again, with
 // no undo.
 func (c *Client) Start(ctx context.Context, file File, o StartOptions) (Run, error) {
@@ -40,8 +51,8 @@ func (c *Client) Start(ctx context.Context, file File, o StartOptions) (Run, err
 	if o.ID == "" {
 		o.ID = newID(name)
 	}
-	if len(o.ID) > maxID || terminal.Printable(o.ID) != o.ID {
-		return Run{}, usage.Errorf("--id %q: give at most %d bytes, all printable", terminal.Clip(terminal.Printable(o.ID), 40), maxID)
+	if err := CheckNewID(o.ID); err != nil {
+		return Run{}, err
 	}
 	if o.Agent == "" {
 		o.Agent = file.Compiled.Agent
