@@ -74,7 +74,7 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 		t.Helper()
 		require.LessOrEqual(t, len(s), activities.MaxDiff)
 		require.Greater(t, len(s), activities.MaxDiff-100)
-		require.Regexp(t, `é\n\.\.\. not shown: 1 more lines, \d+ of \d+ bytes\n$`, s)
+		require.Regexp(t, `é\n\.\.\. not shown: 1 more line, \d+ of \d+ bytes\n$`, s)
 	}
 	items := func(items []string) {
 		t.Helper()

@@ -181,9 +181,9 @@ func TestDriftIsToldPerKey(t *testing.T) {
 	u := s.undo(activities.Drifted)
 	require.Equal(t, "changed since the step: 3 keys", u.Observed)
 	require.Regexp(t, `^changed since the step: 3 keys
-"made": left with a value, now not there: someone deleted it
-"name": left with a value, now "newer", changed at revision \d+
-"old": left deleted, now "again", changed at revision \d+
+"made": the step left a value; now: not there, someone deleted it
+"name": the step left a value; now: "newer", changed at revision \d+
+"old": the step deleted it; now: "again", changed at revision \d+
 $`, u.Drift.Diff)
 	require.Equal(t, changed, d.dump())
 

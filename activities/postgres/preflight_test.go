@@ -35,7 +35,7 @@ func TestPreflightFindsWhatIsCertainToBeRefused(t *testing.T) {
 		"DELETE FROM theirs":                                      {"permission denied for table theirs", current},
 		"DELETE FROM team":                                        {"public.team: this worker's config denies it", ""},
 		"ALTER SYSTEM SET work_mem = 1":                           {"ALTER SYSTEM is not allowed", ""},
-		"DELETE FROM person; DELETE FROM person WHERE id = $1":    {"it has 1 parameters, params has 0", ""},
+		"DELETE FROM person; DELETE FROM person WHERE id = $1":    {"it has 1 parameter, params has 0", ""},
 		"DO $$ BEGIN x":                                           {"unterminated dollar-quoted string", ""},
 		"WITH gone AS (DELETE FROM nowhere RETURNING 1) SELECT 1": {`relation "nowhere" does not exist`, current},
 	} {

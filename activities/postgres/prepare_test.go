@@ -38,7 +38,7 @@ func TestADatabaseIsPreparedAndEverythingIsTakenAwayAgain(t *testing.T) {
 	s := d.exec("DELETE FROM person WHERE id = 1")
 	require.Len(t, s.plan().Facts, 1, "nothing is left to be made ready")
 	s.apply()
-	require.ErrorContains(t, p.Remove(), "1 undo records are still needed")
+	require.ErrorContains(t, p.Remove(), "its journal still needs 1 undo record")
 	s.undo(activities.Restored)
 	require.NoError(t, p.Remove())
 	require.Equal(t, before, d.wholeDump())

@@ -96,7 +96,7 @@ func TestWhatCannotBeUndoneIsRefusedByName(t *testing.T) {
 		"INSERT INTO far VALUES (4)":                                            "far: it is a foreign table",
 		"INSERT INTO nowhere VALUES (1)":                                        `relation "nowhere" does not exist`,
 		"SELEC 1":                                                               "SELEC is not allowed: a step runs INSERT",
-		"SELECT $1":                                                             "it has 1 parameters, params has 0",
+		"SELECT $1":                                                             "it has 1 parameter, params has 0",
 		"CALL commits()":                                                        "invalid transaction termination",
 		"-- nothing":                                                            "there is no statement in it",
 		"DELETE FROM person WHERE mail = 'it''s; -- ' AND $$;":                  "unterminated",

@@ -33,7 +33,7 @@ func TestBadInputIsStatusTwoAndOneClearLineBeforeAnythingStarts(t *testing.T) {
 		"unknown command":    {[]string{"rum"}, `unknown command "rum"`},
 		"unknown flag":       {[]string{"list", "--colour"}, "unknown flag: --colour; see starter list --help"},
 		"no argument":        {[]string{"watch"}, "starter watch takes ID, but got 0 arguments"},
-		"one too few":        {[]string{"approve", "x"}, "starter approve takes ID and STEP, but got 1 arguments"},
+		"one too few":        {[]string{"approve", "x"}, "starter approve takes ID and STEP, but got 1 argument"},
 		"empty argument":     {[]string{"show", " "}, "ID is empty"},
 		"too many":           {[]string{"list", "x"}, `starter list takes no argument, but got "x"`},
 		"bad output":         {[]string{"show", "x", "-o", "xml"}, "give text or json"},
