@@ -99,7 +99,7 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		if err := a.token.Make(); err != nil { // who finds the lease looks for its step
 			return err
 		}
-		before, waited, err := a.leases.Take(ctx, engine.NameOf(a.rec.Container), a.entry)
+		before, waited, err := a.leases.Take(ctx, engine.NameOf(a.rec.Container), a.rec.Container.ID, a.entry)
 		if err == nil && waited { // it may be another container by now
 			again, err = a.aim(ctx)
 		}

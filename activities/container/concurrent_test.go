@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	dockertypes "github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -141,6 +142,23 @@ func TestStepsOfTwoTasksAreInAContainerOneAfterTheOther(t *testing.T) {
 			assert.Equal(t, before, containertest.Files(t, b))
 		})
 	}
+}
+
+func TestAStepThatWasAtWorkInAContainerThatIsGoneIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	container.LeasePatience(s.action, 300*time.Millisecond)
+	require.NoError(t, container.HoldLease(t.Context(), s.action, b.Name, b.ID, s.entry(t)))
+	e, write := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/two"})
+	_, err := s.action.Apply(t.Context(), e, write, "")
+	require.ErrorContains(t, err, "is at work there")
+	require.ErrorContains(t, err, "`starter orphans undo ")
+
+	require.NoError(t, b.ContainerRemove(t.Context(), b.ID, dockertypes.RemoveOptions{Force: true}))
+	again := containertest.Start(t)
+	require.NoError(t, again.ContainerRename(t.Context(), again.ID, b.Name))
+	_, err = s.action.Apply(t.Context(), e, write, "")
+	require.NoError(t, err)
 }
 
 func inBackground(do func() error) chan error {

@@ -27,6 +27,19 @@ func LeasePatience(exec activities.Action, patience time.Duration) {
 	exec.(*execAction).leases.Patience = patience
 }
 
+// HoldLease has a step be at work in a container of which nothing else is known.
+func HoldLease(ctx context.Context, exec activities.Action, name, id string, e activities.Entry) error {
+	x := exec.(*execAction)
+	t, err := x.store.Journal.Token(e.Token)
+	if err == nil {
+		err = t.Make()
+	}
+	if err == nil {
+		_, _, err = x.leases.Take(ctx, name, id, e)
+	}
+	return err
+}
+
 // LaterPatience sets how long an undo waits for those of later steps of other tasks.
 func LaterPatience(exec activities.Action, patience time.Duration) {
 	exec.(*execAction).leases.LaterPatience = patience

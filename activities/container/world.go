@@ -1,6 +1,7 @@
 package container
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/replace"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -77,6 +79,14 @@ func New(c Config) (activities.World, error) {
 	leases, err := lease.Open(filepath.Join(state, "container", "leases"), records)
 	if err != nil {
 		return activities.World{}, err
+	}
+	leases.IsGone = func(ctx context.Context, id string) (bool, error) {
+		standing, err := family.Standing(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		holder, err := target.FindHolder(ctx, plain, standing)
+		return holder == "", err
 	}
 	sidecars := helper.NewClient(sidecar.Starter(plain, records.ID()))
 	overlays := layers.New(c.Layers, plain, family, sidecars, filepath.Join(state, "container", "sidecar"))

@@ -32,6 +32,8 @@ type Leases struct {
 	Patience time.Duration
 	// LaterPatience is how long an undo waits for the undos of later steps of other tasks. Open sets it to 10 minutes.
 	LaterPatience time.Duration
+	// IsGone says that a container exists no more, nor one that has taken its place: nobody is at work there. Defaults to never.
+	IsGone func(ctx context.Context, id string) (bool, error)
 
 	journal *journal.Journal
 	steps   *journal.Journal // of the tokens that take leases
@@ -47,6 +49,8 @@ type holder struct {
 	Token string           `json:"token"`
 	Step  string           `json:"step"`
 	Owner activities.Owner `json:"owner"`
+	// Container is the id of the container that it works in: another one can have the name later.
+	Container string `json:"container"`
 	// After is the token of the step that had the lease before.
 	After string `json:"after,omitempty"`
 }
@@ -54,7 +58,8 @@ type holder struct {
 // Open opens the leases in folder dir, for steps with tokens in steps.
 func Open(dir string, steps *journal.Journal) (*Leases, error) {
 	j, err := journal.Open(dir)
-	return &Leases{patience, laterPatience, j, steps}, err
+	never := func(context.Context, string) (bool, error) { return false, nil }
+	return &Leases{patience, laterPatience, never, j, steps}, err
 }
 
 // tokenFor opens the leases of a container by its name, which it keeps when it is recreated.
@@ -87,9 +92,9 @@ func readLast(t *journal.Token) (n int, has holder, err error) {
 	return n, has, err
 }
 
-// Take takes the lease of a container for a step, and returns the token of the step that had it before: the record keeps that as
+// Take takes the lease of a container, by its name and its id, for a step, and returns the token of the step that had it before: the record keeps that as
 // After. Waited says that others were at work there since it was asked for.
-func (l *Leases) Take(ctx context.Context, name string, e activities.Entry) (before string, waited bool, err error) {
+func (l *Leases) Take(ctx context.Context, name, id string, e activities.Entry) (before string, waited bool, err error) {
 	t, err := l.tokenFor(name)
 	if err != nil {
 		return "", false, err
@@ -99,7 +104,7 @@ func (l *Leases) Take(ctx context.Context, name string, e activities.Entry) (bef
 		if err != nil || now.Token == e.Token {
 			return now.After, waited, err
 		}
-		over, err := l.over(now)
+		over, err := l.over(ctx, now)
 		if err != nil {
 			return "", waited, err
 		}
@@ -110,7 +115,7 @@ func (l *Leases) Take(ctx context.Context, name string, e activities.Entry) (bef
 			}
 			continue
 		}
-		mine := holder{e.Token, e.Step, activities.OwnerOf(ctx), now.Token}
+		mine := holder{e.Token, e.Step, activities.OwnerOf(ctx), id, now.Token}
 		if _, found, err := l.read(now.Token); err != nil || !found { // it has changed nothing, and is no link of the chain
 			mine.After = now.After
 		}
@@ -153,12 +158,12 @@ func (l *Leases) Wait(ctx context.Context, name, token string) error {
 		if err != nil || now.Token == token {
 			return err
 		}
-		if over, err := l.over(now); over || err != nil {
+		if over, err := l.over(ctx, now); over || err != nil {
 			return err
 		}
 		if time.Since(began) > l.Patience {
-			return activities.Errorf(activities.ActionFailed, "container %s: step %s of %s is at work there, and is waited for; where that task has ended, `starter recover` undoes it",
-				name, now.Step, now.task())
+			return activities.Errorf(activities.ActionFailed, "container %s: step %s of %s is at work there, and is waited for; where that task has ended, `starter recover` undoes it; where the server does not know it any more, `starter orphans undo %s` on this host",
+				name, now.Step, now.task(), now.Token)
 		}
 		select {
 		case <-ctx.Done():
@@ -175,8 +180,8 @@ func (h holder) task() string {
 	return "task " + h.Owner.Workflow
 }
 
-// over says that a step has come to its end: it has its result, or is undone, or nothing is known of it any more.
-func (l *Leases) over(now holder) (bool, error) {
+// over says that a step has come to its end: it has its result, or is undone, or nothing is known of it or its container any more.
+func (l *Leases) over(ctx context.Context, now holder) (bool, error) {
 	if now.Token == "" {
 		return true, nil
 	}
@@ -196,5 +201,8 @@ func (l *Leases) over(now holder) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
-	return false, err
+	if err != nil || now.Container == "" {
+		return false, err
+	}
+	return l.IsGone(ctx, now.Container)
 }

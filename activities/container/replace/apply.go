@@ -94,7 +94,7 @@ func (w *swap) capture(ctx context.Context, p params, want activities.Digest) er
 	if err := w.token.Make(); err != nil {
 		return err
 	}
-	before, waited, err := w.Leases.Take(ctx, p.Container, w.entry)
+	before, waited, err := w.Leases.Take(ctx, p.Container, r.Old.ID, w.entry)
 	if err == nil && waited {
 		r, err = w.aim(ctx, p)
 	}
