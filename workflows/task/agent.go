@@ -65,8 +65,9 @@ func (c collector) refuseReserved(steps *node) {
 
 // describeReserved says what is written in a step that only a person may write, as in gate: none; empty if nothing is.
 func describeReserved(step *node) string {
-	for _, r := range findReserved(step, nil, "") {
-		return r.at.String() + ": " + strings.Trim(r.value.display(), `"`)
+	found := findReserved(step, nil, "")
+	if len(found) == 0 {
+		return ""
 	}
-	return ""
+	return found[0].at.String() + ": " + strings.Trim(found[0].value.display(), `"`)
 }
