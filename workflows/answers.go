@@ -20,6 +20,7 @@ type request struct {
 	savepoint string
 	context   *Context
 	ends      bool // it ends the session
+	told      bool // an update has answered with its end
 }
 
 // answers remembers the requests of a session, so that each one is carried out once, whatever run of the chain meets it.

@@ -66,7 +66,8 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, limit time.Du
 		case x.ending.cause == nil && x.silence.isDue():
 			x.ending.end(x.silence.end(ctx))
 		case x.ending.cause == nil && x.canUndo():
-			if finished := x.rollbacks.undoDue(stepsCtx); !finished && !x.isOver(ctx) && x.isQuiet() {
+			finished := x.rollbacks.undoDue(stepsCtx)
+			if x.silence.rest(workflow.Now(ctx)); !finished && !x.isOver(ctx) && x.isQuiet() {
 				x.draining, x.paused = true, true
 			}
 			x.stuck = "" // less is to be carried over now
@@ -194,10 +195,11 @@ func (x *executor) executeStep(ctx workflow.Context, s *stepRun) {
 	s.view.Began = workflow.Now(ctx)
 	s.err = x.runner.runStep(ctx, s)
 	if errors.Is(s.err, errHeld) {
-		x.schedule.setState(s, NotStarted)
+		x.schedule.holdBack(s)
 		return
 	}
 	s.view.Ended = workflow.Now(ctx)
+	x.silence.rest(s.view.Ended)
 	switch {
 	case s.withdrawn && s.seq == 0:
 		x.schedule.setState(s, LeftOut)

@@ -157,6 +157,12 @@ func (c *schedule) setState(s *stepRun, state StepState) {
 	c.changed()
 }
 
+// holdBack makes a step ready again that was about to go on when starting was suspended: without it, the task could seem to be over.
+func (c *schedule) holdBack(s *stepRun) {
+	c.setState(s, NotStarted)
+	c.ready = append([]*stepRun{s}, c.ready...)
+}
+
 // takeReady takes the first step that may start; nil if there is none.
 func (c *schedule) takeReady() *stepRun {
 	if len(c.ready) == 0 {

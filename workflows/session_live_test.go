@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -317,4 +320,74 @@ func TestASavepointWaitsForItsContext(t *testing.T) {
 	require.Equal(t, "1", digests(state.Session.Contexts))
 	_, err = s.Finish(t.Context(), "")
 	require.NoError(t, err)
+}
+
+// countUpdates counts the updates that a client sends.
+type countUpdates struct{ sent atomic.Int64 }
+
+func (c *countUpdates) count(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if strings.HasSuffix(method, "/UpdateWorkflowExecution") {
+		c.sent.Add(1)
+	}
+	return invoke(ctx, method, req, reply, cc, opts...)
+}
+
+// Ten requests whose steps take long, or wait for a person, are as many updates as a server allows: they must not keep out what decides,
+// aborts, or is asked for next. Who waits for them sends no update.
+func TestRequestsThatTakeLongKeepNothingOut(t *testing.T) {
+	letGo := make(chan struct{})
+	w := &world{do: func(ctx context.Context, _ string, _ int, _ activities.Forward) (activities.Result, error) {
+		return activities.Result{}, block(ctx, letGo)
+	}}
+	o := servertest.Shared(t).ClientOptions()
+	var updates countUpdates
+	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(updates.count))
+	c, err := client.Dial(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	l := newLive(t, c, w)
+	s := l.openSession()
+	answers := make(chan workflows.Answer, 10)
+	var waiting sync.WaitGroup
+	ask := func(request, step string) {
+		waiting.Go(func() {
+			answer, err := s.Step(t.Context(), request, steps(step).Steps...)
+			if err == nil && answer.Pending {
+				answer, err = s.Await(t.Context(), request)
+			}
+			if err == nil {
+				answers <- answer
+			}
+		})
+	}
+	ask("gated", `{"id": "gated", "uses": "fake.do", "gate": "ask", "needs": [], "with": {"path": "/gated"}}`)
+	for i := range 9 {
+		ask(fmt.Sprintf("r%d", i), fmt.Sprintf(`{"id": "b%d", "uses": "fake.do", "needs": [], "with": {"path": "/f/%d"}}`, i, i))
+	}
+	for i := range 9 {
+		l.awaitCalls(fmt.Sprintf("do b%d", i), 1)
+	}
+	g := l.awaitState(atGate).Gates[0]
+	_, err = l.ask(workflows.UpdateApprove, workflows.Decision{Step: "gated", Digest: g.Digest, Who: "ann"})
+	require.NoError(t, err)
+	_, err = s.Note(t.Context(), "", "I wait")
+	require.NoError(t, err)
+	sent := updates.sent.Load()
+	require.Eventually(t, func() bool {
+		now, err := s.Answer(t.Context(), "r0")
+		return err == nil && now.Pending
+	}, time.Minute, 20*time.Millisecond)
+	l.awaitCalls("do gated", 1)
+	require.Equal(t, sent, updates.sent.Load(), "who waits asks by a query")
+	close(letGo)
+	waiting.Wait()
+	require.Len(t, answers, 10)
+	for range 10 {
+		answer := <-answers
+		require.False(t, answer.Pending)
+		require.Equal(t, workflows.Done, answer.Steps[0].State)
+	}
+	report, err := s.Abort(t.Context(), "", workflows.AbortRequest{Who: "ann"})
+	require.NoError(t, err)
+	require.NotNil(t, report.Report, "the abort takes longer than an update may")
 }

@@ -243,9 +243,10 @@ func TestAnUndoThatIsParkedIsAnsweredAndAwaited(t *testing.T) {
 			awaited = r.update(workflows.UpdateAwait, "2", workflows.AwaitRequest{Request: "1"})
 		},
 		func() {
-			require.False(t, awaited.done, "it waits for the end")
+			require.True(t, awaited.answer.Pending, "a person may take hours: no update waits for that")
 			r.resolveParked(compensations.Retry)
 		},
+		func() { awaited = r.update(workflows.UpdateAwait, "4", workflows.AwaitRequest{Request: "1"}) },
 		func() { r.update(workflows.UpdateFinish, "3") },
 	)
 	r.session()

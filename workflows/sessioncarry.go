@@ -76,7 +76,11 @@ func (t *agentTask) carrySession(c *Carry) {
 	for _, id := range a.order {
 		q := a.requests[id]
 		if t.isRequestOver(q) {
-			carried.Answers = append(carried.Answers, t.answer(q).short())
+			answer := t.answer(q)
+			if q.told { // else its agent has yet to ask
+				answer = answer.short()
+			}
+			carried.Answers = append(carried.Answers, answer)
 			continue
 		}
 		r := RequestCarry{ID: q.id, Digest: q.digest, Steps: q.steps, Ends: q.ends, Undoes: q.rollback != nil, Context: q.context, Over: map[string]StepAnswer{}}

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -227,9 +229,7 @@ func (t *agentTask) handleAwait(ctx workflow.Context, r AwaitRequest) (Answer, e
 	if q == nil {
 		return t.recall(r.Request), nil
 	}
-	_ = workflow.Await(ctx, func() bool { return t.isRequestOver(q) || t.isLeaving() })
-	t.executor.silence.hear(workflow.Now(ctx))
-	return t.answer(q), nil
+	return t.answerSoon(ctx, q, func() bool { return false }), nil
 }
 
 func (t *agentTask) validateAwait(_ workflow.Context, r AwaitRequest) error {
@@ -307,9 +307,23 @@ func (t *agentTask) serve(ctx workflow.Context, content any, check func() error,
 			return Answer{}, err
 		}
 	}
-	_ = workflow.Await(ctx, func() bool { return t.isRequestOver(q) || t.needsPerson() || t.isLeaving() })
+	return t.answerSoon(ctx, q, t.needsPerson), nil
+}
+
+// answerWithin is how long an update that was carried out waits for its end. A server allows a workflow few updates that are under way:
+// ten that wait for their steps would keep out everything else, also what rejects or aborts. Afterwards QueryAnswer tells the rest.
+const answerWithin = 3 * time.Second
+
+// answerSoon answers a request when it is over, or suffices as it stands, and otherwise within answerWithin.
+func (t *agentTask) answerSoon(ctx workflow.Context, q *request, suffices func() bool) Answer {
+	isDue := func() bool { return t.isRequestOver(q) || suffices() || t.isLeaving() }
+	if !isDue() {
+		_, _ = workflow.AwaitWithTimeout(ctx, answerWithin, isDue)
+	}
 	t.executor.silence.hear(workflow.Now(ctx))
-	return t.answer(q), nil
+	a := t.answer(q)
+	q.told = q.told || !a.Pending
+	return a
 }
 
 func first(checks ...func() error) error {

@@ -27,6 +27,9 @@ type silence struct {
 // hear notes that the agent is there.
 func (q *silence) hear(now time.Time) { q.heard, q.paused, q.asked = now, 0, false }
 
+// rest notes that the agent has waited until now.
+func (q *silence) rest(now time.Time) { q.heard = now }
+
 // isUnwatched reports whether the timer must be set.
 func (q *silence) isUnwatched() bool { return q.limit > 0 && !q.asked && q.timer == nil }
 

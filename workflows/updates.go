@@ -10,7 +10,7 @@ import (
 
 // Updates of a session. The id of an update is the caller's, and makes it idempotent for the whole session: the same id again is
 // the same request, whatever runs of the chain it meets. Each answers with an Answer. What cannot be done is refused, and leaves no
-// trace in the history.
+// trace in the history. What is not over within seconds is answered as pending: ask QueryAnswer for the rest.
 const (
 	// UpdateOpen answers when the session takes steps: no argument. A client starts the session with it.
 	UpdateOpen = "open"
@@ -33,7 +33,8 @@ const (
 	UpdateFinish = "finish"
 	// UpdateAbort undoes all that the session has done: argument AbortRequest. It answers with the report.
 	UpdateAbort = "abort"
-	// UpdateAwait answers when an earlier request is over: argument AwaitRequest.
+	// UpdateAwait answers when an earlier request is over, or soon as it stands: argument AwaitRequest. QueryAnswer adds nothing to the
+	// history.
 	UpdateAwait = "await"
 )
 

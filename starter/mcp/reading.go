@@ -62,7 +62,9 @@ func (s *Server) status(ctx context.Context, _ *sdk.CallToolRequest, in statusIn
 	}
 	if in.Request != "" {
 		o, err := s.statusOf(ctx, session.Attach(c, id), in.Request)
-		if refusal, isRefusal := errors.AsType[session.Refusal](err); !isRefusal || refusal.Type != workflows.SessionOver {
+		refusal, isRefusal := errors.AsType[session.Refusal](err)
+		hasEnded := isRefusal && refusal.Type == workflows.SessionOver || err == nil && o.Phase == string(workflows.Closed)
+		if !hasEnded {
 			return o, err
 		}
 	}

@@ -137,16 +137,37 @@ func (s Session) Abort(ctx context.Context, request string, r workflows.AbortReq
 	return s.send(ctx, workflows.UpdateAbort, request, r)
 }
 
-// Await waits until an earlier request is over, also while it waits for a person.
+// Pauses between two questions how a request stands.
+const (
+	firstPause = 20 * time.Millisecond
+	maxPause   = 2 * time.Second
+)
+
+// Await waits until an earlier request is over, also while it waits for a person, and asks less and less often. A question is no
+// update: the server allows a session few of those at once.
 func (s Session) Await(ctx context.Context, request string) (workflows.Answer, error) {
-	for {
-		// All who wait for a request share one update: the server allows a workflow few that are under way.
-		answer, err := s.update(ctx, workflows.UpdateAwait, "await:"+request, workflows.AwaitRequest{Request: request})
-		if err != nil || !answer.Pending {
-			return s.refresh(ctx, answer), err
+	for pause := firstPause; ; pause = min(pause*3/2, maxPause) {
+		answer, err := s.Answer(ctx, request)
+		if err == nil && !answer.Pending {
+			return answer, nil
+		}
+		if _, isRefusal := errors.AsType[Refusal](err); isRefusal {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			if err != nil {
+				return answer, fmt.Errorf("%w: %w", ctx.Err(), err)
+			}
+			return answer, ctx.Err()
+		case <-time.After(pause):
 		}
 	}
 }
+
+// tornHistory marks the error of a query that was answered from a history which the server had cut within a workflow task: the next
+// query sees the whole of it.
+const tornHistory = "[TMPRL1100]"
 
 // answerLimit is how long a worker may take to tell how a request stands.
 const answerLimit = 5 * time.Second
@@ -243,7 +264,10 @@ func (s Session) explain(err error) error {
 	var gone *serviceerror.NotFound
 	var refused *serviceerror.FailedPrecondition
 	var rejected *temporal.QueryRejectedError
+	var unknown *serviceerror.QueryFailed
 	switch {
+	case errors.As(err, &unknown) && !strings.Contains(unknown.Message, tornHistory):
+		return Refusal{workflows.BadRequest, unknown.Message}
 	case errors.As(err, &refused) && strings.Contains(strings.ToLower(refused.Message), "paused"),
 		errors.As(err, &rejected) && rejected.QueryRejected().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:
 		return Refusal{workflows.SessionPaused, fmt.Sprintf("session %q is paused and takes no request: a person lets it go on with `temporal workflow unpause --workflow-id %[1]s`", s.id)}
