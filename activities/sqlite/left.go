@@ -170,11 +170,12 @@ func (r *restore) describeLeft(t *table, l leftRow, now []any) string {
 	isUnknown := l.row == nil && l.digest != ""
 	switch {
 	case isUnknown && now == nil:
-		line := "- " + t.name
+		var line strings.Builder
+		line.WriteString("- " + t.name)
 		for n, at := range t.key {
-			line += " " + t.names[at] + "=" + literal(l.key[n], r.notes.Private)
+			line.WriteString(" " + t.names[at] + "=" + literal(l.key[n], r.notes.Private))
 		}
-		return line
+		return line.String()
 	case isUnknown:
 		return "~" + strings.TrimPrefix(r.describeDrift(t, l.key, nil, now), "+")
 	}
