@@ -44,7 +44,7 @@ func TestAPausedTaskIsAliveAndTakesNoDecision(t *testing.T) {
 	require.Contains(t, shown, "temporal workflow unpause --address "+d.server.Address+" --namespace default --workflow-id "+id)
 	require.Equal(t, "ann", d.shown(id).Paused.Who)
 	require.Eventually(t, func() bool {
-		for _, line := range strings.Split(normal(d.ok("list", "--gate")), "\n") {
+		for line := range strings.SplitSeq(normal(d.ok("list", "--gate")), "\n") {
 			if strings.HasPrefix(line, id+" ") {
 				return strings.Contains(line, "open, paused gate of two")
 			}

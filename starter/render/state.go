@@ -52,17 +52,22 @@ func Phase(s workflows.State) string {
 	return string(s.Phase)
 }
 
+// describeStanding says what a task is doing, whether it is paused, and what became of it since its end.
+func describeStanding(s tasks.Standing) string {
+	parts := []string{Phase(s.State)}
+	if s.Paused != nil {
+		parts = append(parts, "paused")
+	}
+	if s.Now != "" {
+		parts = append(parts, s.Now)
+	}
+	return strings.Join(parts, ", ")
+}
+
 // Standing prints a task as it stands now.
 func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Standing) {
 	s, source := standing.State, standing.Source
-	fmt.Fprintf(w, "%s · %s", Title(t, s), Phase(s))
-	if standing.Paused != nil {
-		fmt.Fprint(w, ", paused")
-	}
-	if standing.Now != "" {
-		fmt.Fprintf(w, ", %s", standing.Now)
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "%s · %s\n", Title(t, s), describeStanding(standing))
 	writeActs(w, t, standing)
 	if link := server.RunLink(t.ID, t.RunID); link != "" {
 		fmt.Fprintf(w, "see %s\n", link)
