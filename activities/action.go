@@ -24,6 +24,8 @@ type Action interface {
 	// Apply makes the change once per token. It makes the undo record durable, with want and the target's fingerprint in
 	// it, before the first byte of the change. Called again it finishes or confirms, with the same Result.
 	//
+	// If there is no record yet, it calls [Judge] with what it is about to do, and has touched nothing if that refuses.
+	//
 	// If want is set and there is no record yet, it refuses with StaleApproval unless the change still has that digest; if
 	// there is a record it never judges again. If the token's fate is decided (undone, released) it refuses with Fenced.
 	Apply(ctx context.Context, e Entry, s Step, want Digest) (Result, error)
@@ -105,7 +107,9 @@ type Change struct {
 	Schema []string `json:"schema,omitempty"`
 	// Ask means that this change must be approved whatever the task file says (a Terraform plan that destroys).
 	Ask bool `json:"ask,omitempty"`
-	// Unchanged means that the step has nothing to do: nobody is asked, unless the task file asks, or Ask is set.
+	// Floor says that the worker's config has a person approve this change, whatever the task file says. The wrapper sets it.
+	Floor string `json:"floor,omitempty"`
+	// Unchanged means that the step has nothing to do: nobody is asked, unless the task file asks, or Ask or Floor is set.
 	Unchanged bool `json:"unchanged,omitempty"`
 	// Keys are the resources that the change touches.
 	Keys []string `json:"keys,omitempty"`

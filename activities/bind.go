@@ -20,6 +20,8 @@ type Host struct {
 	CheckCommands []string
 	// RefuseCutDiffs refuses a planned change whose diff is longer than a gate can show. Defaults to asking a person about it.
 	RefuseCutDiffs bool
+	// Floors say which changes a person must approve whatever a task says. Defaults to none.
+	Floors Floors
 }
 
 // masker returns a Masker of every secret that the worker knows.
@@ -41,7 +43,8 @@ type Registrar interface {
 // Register registers every action's activities with a worker.
 func (r *Registry) Register(to Registrar, host Host) {
 	for name, a := range r.actions {
-		b := boundAction{action: a, name: name, host: host, records: r.worlds[WorldOf(name)].Records}
+		spec := a.Spec()
+		b := boundAction{action: a, name: name, host: host, records: r.worlds[WorldOf(name)].Records, readOnly: spec.ReadOnly, floor: host.Floors.of(spec)}
 		for suffix, fn := range map[string]any{
 			"": b.apply, ".plan": b.plan, ".undo": b.undo, ".reset": b.reset, ".observe": b.observe, ".release": b.release,
 		} {
@@ -59,10 +62,22 @@ type boundAction struct {
 	name    string
 	host    Host
 	records Records // of its world; nil if it keeps none
+
+	readOnly bool
+	floor    Floor
 }
 
 func (b boundAction) apply(ctx context.Context, f Forward) (Result, error) {
 	return runForward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Result, error) {
+		if f.Consent == Approved && f.Want == "" {
+			f.Consent = Unasked // it says nothing about what was approved
+		}
+		ctx = WithApproval(ctx, Approval{Consent: f.Consent, Floor: b.floor})
+		if b.readOnly { // there is no record that would let a second attempt pass
+			if err := Judge(ctx, Change{Risk: Low, Unchanged: true}); err != nil {
+				return Result{}, err
+			}
+		}
 		return b.action.Apply(ctx, f.Entry, f.Step, f.Want)
 	}, func(r Result) Result { return capResult(r, f.Entry.UndoOutputs) })
 }
@@ -74,6 +89,7 @@ func (b boundAction) plan(ctx context.Context, f Forward) (Change, error) {
 			return Change{}, Errorf(Refused, "its diff of %s is longer than the %d that a person is shown, and this worker refuses what nobody can read "+
 				"(cutDiffs: refuse in its config): split the step", CountOf(long, "byte"), MaxDiff)
 		}
+		c.Floor = b.floor.demand(c)
 		return c, err
 	}, capChange)
 }

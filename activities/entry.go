@@ -196,8 +196,9 @@ func (d Digest) Short() string {
 type Forward struct {
 	Entry Entry `json:"entry"`
 	Step  Step  `json:"step"`
-	// Want is the approved digest; empty without a gate.
-	Want Digest `json:"want,omitempty"`
+	// Want is the digest of the change that was planned; empty where it was not. Consent says who has let it be made.
+	Want    Digest  `json:"want,omitempty"`
+	Consent Consent `json:"consent,omitempty"`
 	// OriginalRunID is the workflow's: if it differs from the run's own id, the run was reset and must not go forward.
 	OriginalRunID string `json:"originalRunId"`
 }

@@ -15,6 +15,7 @@ type ErrorType string
 //	Refused         | no      | bad input, or not allowed by the worker's config; nothing was touched
 //	CheckFailed     | no      | a check of the step did not hold
 //	StaleApproval   | no      | the change or its target is not what was approved; back to the gate
+//	Asks            | no      | a person must approve the change first; nothing was touched; on to the gate
 //	Fenced          | no      | the token was undone or released: a late forward
 //	UnknownOutcome  | no      | the forward may or may not have acted, and must not run again
 //	WrongPlace      | no      | this journal is not the one that holds the record
@@ -30,6 +31,7 @@ const (
 	Refused        ErrorType = "Refused"
 	CheckFailed    ErrorType = "CheckFailed"
 	StaleApproval  ErrorType = "StaleApproval"
+	Asks           ErrorType = "Asks"
 	Fenced         ErrorType = "Fenced"
 	UnknownOutcome ErrorType = "UnknownOutcome"
 	WrongPlace     ErrorType = "WrongPlace"

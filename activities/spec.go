@@ -23,7 +23,7 @@ const (
 // Risk says how much a change needs a person's attention.
 type Risk string
 
-// Low needs no approval; Medium needs one if a policy says so; High always needs one unless the task file says gate: none.
+// Low needs no approval; Medium needs one if the task file says gate: auto; High always needs one unless it says gate: none.
 const (
 	Low    Risk = "low"
 	Medium Risk = "medium"
@@ -82,8 +82,6 @@ type Spec struct {
 	Preflights bool `json:"preflights,omitempty"`
 	// Risk is the lowest risk that any use of this action has.
 	Risk Risk `json:"risk"`
-	// MayAsk means that Plan can set Change.Ask: the step is planned before it runs even if the task file says gate: none.
-	MayAsk bool `json:"mayAsk,omitempty"`
 	// Strategy is how it is undone in general; Plan says how for one change.
 	Strategy Strategy `json:"strategy"`
 	// Undo says in one sentence how it is undone, and what an undo cannot bring back.

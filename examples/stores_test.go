@@ -108,7 +108,7 @@ func newStores(t *testing.T) *stores {
 		postgrestest.Exec(t, postgres.Admin(billing), fmt.Sprintf(sql, args...))
 	}
 	s.add(store{
-		name: "postgres", step: "uses: postgres.exec, with: {database: billing, sql: UPDATE item_%[1]d SET value = 'of the task'}",
+		name: "postgres", step: "uses: postgres.exec, with: {database: billing, sql: UPDATE item_%[1]d SET value = 'of the task' WHERE id = 1}",
 		put: func(task int, value string) {
 			onBilling("INSERT INTO item_%d VALUES (1, '%s') ON CONFLICT (id) DO UPDATE SET value = EXCLUDED.value", task, value)
 		},

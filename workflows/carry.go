@@ -65,6 +65,7 @@ type StepCarry struct {
 	Seq        int               `json:"seq,omitempty"`
 	Openings   int               `json:"openings,omitempty"`
 	Approved   activities.Digest `json:"approved,omitempty"`
+	IsApproved bool              `json:"isApproved,omitempty"`
 	Gate       *GateCarry        `json:"gate,omitempty"`
 	Park       *ParkCarry        `json:"park,omitempty"`
 	Corrected  bool              `json:"corrected,omitempty"`
@@ -209,7 +210,7 @@ func (r *stepRunner) carryStep(c *Carry, s *stepRun) {
 // toCarry returns the state of the step, and whether it has begun.
 func (s *stepRun) toCarry() (c StepCarry, begun bool) {
 	c = StepCarry{
-		Generation: s.generation, Seq: s.seq, Openings: s.openings, Approved: s.approved, Notes: s.view.Notes, Tried: s.view.Tried,
+		Generation: s.generation, Seq: s.seq, Openings: s.openings, Approved: s.approved, IsApproved: s.isApproved, Notes: s.view.Notes, Tried: s.view.Tried,
 		Error: s.view.Error, Corrected: s.corrected,
 	}
 	if s.isOver() {
@@ -228,7 +229,7 @@ func (s *stepRun) toCarry() (c StepCarry, begun bool) {
 }
 
 func (s *stepRun) resume(c StepCarry) {
-	s.generation, s.seq, s.openings, s.approved = c.Generation, c.Seq, c.Openings, c.Approved
+	s.generation, s.seq, s.openings, s.approved, s.isApproved = c.Generation, c.Seq, c.Openings, c.Approved, c.IsApproved
 	s.view.Notes, s.view.Tried, s.view.Error, s.corrected = c.Notes, c.Tried, c.Error, c.Corrected
 	if c.Generation > 1 {
 		s.view.Try = c.Generation

@@ -225,7 +225,7 @@ func TestNotesAndIgnoredSignalsAreKeptAcrossRuns(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, l.runs)
 	require.Equal(t, []string{
-		"step a runs without its gate: the task file says gate: none",
+		"step a runs without its gate, unless its change must always be asked about: the task file says gate: none",
 		`ignored signal: reject: there is no step "run 1"`, `ignored signal: reject: there is no step "run 2"`,
 	}, report.Notes)
 }

@@ -173,7 +173,7 @@ func chain(ids ...string) []task.Step {
 func addGate(steps []task.Step, id string, limit time.Duration) []task.Step {
 	for i := range steps {
 		if steps[i].ID == id {
-			steps[i].Gate = task.Gate{Mode: task.GateAsk, Limit: limit, Why: "the task file asks", Plans: true}
+			steps[i].Gate = task.Gate{Mode: task.GateAsk, Limit: limit, Why: "the task file asks"}
 		}
 	}
 	return steps

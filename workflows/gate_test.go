@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -158,17 +159,26 @@ func TestWhoIsAskedByModeAndChange(t *testing.T) {
 		change activities.Change
 		asked  bool
 	}{
-		{"auto and low", task.Gate{Mode: task.GateAuto, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.Low}, false},
-		{"risky and nothing to do", task.Gate{Mode: task.GateAsk, Risky: true, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, false},
-		{"risky and nothing to do, and asked", task.Gate{Mode: task.GateAsk, Risky: true, Plans: true, Limit: time.Hour}, activities.Change{Unchanged: true, Ask: true}, true},
-		{"nothing to do, and the file asks", task.Gate{Mode: task.GateAsk, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, true},
-		{"auto and nothing to do", task.Gate{Mode: task.GateAuto, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, false},
-		{"auto and medium", task.Gate{Mode: task.GateAuto, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.Medium}, true},
-		{"none and high", task.Gate{Mode: task.GateNone, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High}, false},
-		{"none, but the change destroys", task.Gate{Mode: task.GateNone, Plans: true, Limit: time.Hour}, activities.Change{Risk: activities.High, Ask: true}, true},
+		{"auto and low", task.Gate{Mode: task.GateAuto, Limit: time.Hour}, activities.Change{Risk: activities.Low}, false},
+		{"risky and nothing to do", task.Gate{Mode: task.GateAsk, Risky: true, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, false},
+		{"risky and nothing to do, and asked", task.Gate{Mode: task.GateAsk, Risky: true, Limit: time.Hour}, activities.Change{Unchanged: true, Ask: true}, true},
+		{"nothing to do, and the file asks", task.Gate{Mode: task.GateAsk, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, true},
+		{"auto and nothing to do", task.Gate{Mode: task.GateAuto, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, false},
+		{"auto and medium", task.Gate{Mode: task.GateAuto, Limit: time.Hour}, activities.Change{Risk: activities.Medium}, true},
+		{"none and high", task.Gate{Mode: task.GateNone, Limit: time.Hour}, activities.Change{Risk: activities.High}, false},
+		{"open and medium", task.Gate{Mode: task.GateOpen}, activities.Change{Risk: activities.Medium}, false},
+		{"open and high", task.Gate{Mode: task.GateOpen}, activities.Change{Risk: activities.High}, true},
+		{"open and nothing to do", task.Gate{Mode: task.GateOpen}, activities.Change{Risk: activities.High, Unchanged: true}, false},
+		{"open, and it cannot be undone", task.Gate{Mode: task.GateOpen}, activities.Change{Risk: activities.Low, Strategy: activities.Irreversible}, true},
+		{"open and low, below the floor", task.Gate{Mode: task.GateOpen}, activities.Change{Risk: activities.Low, Floor: "always"}, true},
+		{"none, below the floor", task.Gate{Mode: task.GateNone}, activities.Change{Risk: activities.High, Floor: "high"}, true},
+		{"auto and low, below the floor", task.Gate{Mode: task.GateAuto, Limit: time.Hour}, activities.Change{Risk: activities.Low, Floor: "always"}, true},
+		{"none, but the change destroys", task.Gate{Mode: task.GateNone, Limit: time.Hour}, activities.Change{Risk: activities.High, Ask: true}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			c.change.Digest = "sha256:change"
 			w := &world{steps: chain("a"), plan: func(string, int) (activities.Change, error) { return c.change, nil }}
+			w.do = judging(c.change)
 			w.steps[0].Gate = c.gate
 			r := newRun(t, w)
 			asked := false
@@ -185,6 +195,59 @@ func TestWhoIsAskedByModeAndChange(t *testing.T) {
 			}
 		})
 	}
+}
+
+// judging does a step as a worker that judges the change of it.
+func judging(change activities.Change) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+	return func(_ context.Context, _ string, _ int, f activities.Forward) (activities.Result, error) {
+		if why := change.Asks(f.Consent); why != "" {
+			return activities.Result{}, temporal.NewNonRetryableApplicationError(why, string(activities.Asks), nil)
+		}
+		if f.Consent == activities.Approved && f.Want != change.Digest {
+			return activities.Result{}, errors.New("this is not what was approved")
+		}
+		return activities.Result{Summary: "done"}, nil
+	}
+}
+
+func TestAChangeThatTurnsOutToBeRiskyWaitsAtAGate(t *testing.T) {
+	high := activities.Change{Summary: "all goes", Risk: activities.High, Digest: "sha256:change"}
+	for signal, want := range map[string][]string{
+		workflows.SignalApprove: {"do a", "do b", "plan b", "do b", "do c"},
+		workflows.SignalReject:  {"do a", "do b", "plan b", "undo b", "undo a"},
+	} {
+		w := &world{steps: chain("a", "b", "c"), plan: func(string, int) (activities.Change, error) { return high, nil }}
+		w.do = func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error) {
+			if step != "b" {
+				return activities.Result{}, nil
+			}
+			return judging(high)(ctx, step, n, f)
+		}
+		r := newRun(t, w)
+		r.runAfter(time.Minute, func() {
+			require.Equal(t, "its risk is high", r.state().Gates[0].Why)
+			require.Equal(t, 365*24*time.Hour, r.state().Gates[0].Until.Sub(r.state().Gates[0].Since))
+			r.decide(signal)
+		})
+		_, err := r.report()
+		require.Equal(t, signal == workflows.SignalReject, err != nil)
+		require.Equal(t, want, w.calls, signal)
+	}
+}
+
+// A plan by another worker, or a moment later, may find nothing that asks: what a worker has refused to do unasked is asked nevertheless.
+func TestWhatItsWorkerWillNotDoUnaskedIsAsked(t *testing.T) {
+	low := activities.Change{Risk: activities.Low, Digest: "sha256:change"}
+	w := &world{steps: chain("a"), plan: func(string, int) (activities.Change, error) { return low, nil }}
+	w.do = judging(activities.Change{Risk: activities.High, Digest: "sha256:change"})
+	r := newRun(t, w)
+	r.runAfter(time.Minute, func() {
+		require.Equal(t, "its worker makes this change only with an approval", r.state().Gates[0].Why)
+		r.decide(workflows.SignalApprove)
+	})
+	_, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "plan a", "do a"}, w.calls)
 }
 
 func TestALateApprovalChangesNothingInAnUnwind(t *testing.T) {

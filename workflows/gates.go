@@ -140,7 +140,7 @@ type gate struct {
 
 func newGate(now time.Time, s *stepRun, entry activities.Entry, change activities.Change, why string) *gate {
 	return &gate{view: GateView{
-		Step: s.step.ID, Opening: s.openings, Why: why, Change: change, Since: now, Until: now.Add(s.step.Gate.Limit),
+		Step: s.step.ID, Opening: s.openings, Why: why, Change: change, Since: now, Until: now.Add(s.step.Gate.Patience()),
 		Digest: activities.DigestOf([]byte(change.Digest), []byte(entry.Token), fmt.Appendf(nil, "opening %d", s.openings)),
 	}}
 }
@@ -175,7 +175,7 @@ func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case !inTime && !g.isRejected():
-		return rejection{step.ID, fmt.Sprintf("nobody approved step %s within %s", step.ID, step.Gate.Limit)}
+		return rejection{step.ID, fmt.Sprintf("nobody approved step %s within %s", step.ID, step.Gate.Patience())}
 	case g.isRejected():
 		text := fmt.Sprintf("step %s was rejected by %s", step.ID, orSomebody(g.decision.Who))
 		if g.decision.Why != "" {
@@ -203,23 +203,23 @@ func (g *gate) awaitLimit(ctx workflow.Context, step task.Step) (inTime bool, er
 
 // putOff puts the limit off by the time that the task was paused since the gate was opened. It reports whether any is left.
 func (g *gate) putOff(ctx workflow.Context, step task.Step) bool {
-	g.view.Until = g.view.Since.Add(step.Gate.Limit + pausedSince(ctx, g.view.Since))
+	g.view.Until = g.view.Since.Add(step.Gate.Patience() + pausedSince(ctx, g.view.Since))
 	return g.view.Until.After(workflow.Now(ctx))
 }
 
 // needsApproval reports whether a person must approve a planned change, and why.
 func needsApproval(s task.Step, c activities.Change) (why string, asked bool) {
+	if why := c.Asks(activities.Waived); why != "" {
+		return why, true
+	}
 	switch {
-	case c.Ask:
-		return "this change is always asked", true
-	case c.Unchanged && (s.Gate.Risky || s.Gate.Mode == task.GateAuto):
-		return "", false
-	case s.Gate.Mode == task.GateAsk:
+	case s.Gate.Mode == task.GateAsk && !(c.Unchanged && s.Gate.Risky):
 		return s.Gate.Why, true
-	case s.Gate.Mode == task.GateAuto && c.Risk != activities.Low:
+	case s.Gate.Mode == task.GateAuto && !c.Unchanged && c.Risk != activities.Low:
 		return "its risk is " + string(c.Risk), true
 	}
-	return "", false
+	why = c.Asks(s.Gate.Consent())
+	return why, why != ""
 }
 
 func orSomebody(who string) string {
@@ -231,11 +231,8 @@ func orSomebody(who string) string {
 
 // describeOmittedGate says what becomes of a gate that the task file leaves out; empty for any other.
 func describeOmittedGate(g task.Gate) string {
-	switch {
-	case g.Mode != task.GateNone:
+	if g.Mode != task.GateNone {
 		return ""
-	case g.Plans:
-		return "runs without its gate, unless its change must always be asked about"
 	}
-	return "runs without its gate"
+	return "runs without its gate, unless its change must always be asked about"
 }

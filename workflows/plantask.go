@@ -57,9 +57,12 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 			plan.Steps = append(plan.Steps, p)
 			continue
 		}
+		if step.Gate.Plans() {
+			p.Asks = step.Gate.Why
+		}
 		with, err := step.Resolve(nil)
 		if err != nil {
-			p.Unknown, p.Asks = err.Error(), step.Gate.Why
+			p.Unknown = err.Error()
 			plan.Steps = append(plan.Steps, p)
 			continue
 		}

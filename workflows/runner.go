@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -48,7 +49,7 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *stepRun) error {
 	defer r.room.expect(s.maxKnown())()
 	probes := 0
 	for range maxPlans {
-		if s.step.Gate.Plans && s.approved == "" {
+		if s.approved == "" && (s.step.Gate.Plans() || s.mustAsk || s.gate != nil) {
 			if err := r.approveStep(ctx, s, forward); err != nil {
 				return err
 			}
@@ -61,7 +62,7 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *stepRun) error {
 			return err
 		}
 		r.schedule.setState(s, Running)
-		forward.Want = s.approved
+		forward.Want, forward.Consent = s.approved, s.consent()
 		result, err := callStep[activities.Result](ctx, r.calls, s.step, s.step.Uses, s.title(), forward)
 		returned()
 		switch {
@@ -75,9 +76,11 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *stepRun) error {
 				r.room.addBytes(sizeOf(known))
 			}
 			return nil
-		case s.step.Gate.Plans && isType(err, activities.StaleApproval):
+		case s.approved != "" && isType(err, activities.StaleApproval):
 			s.addNotes("the target changed after the plan: planned anew")
-			s.approved = ""
+			s.approved, s.isApproved = "", false
+		case !s.isApproved && isType(err, activities.Asks):
+			s.approved, s.mustAsk = "", true
 		case isUnknown(err) && ctx.Err() == nil && !s.step.ReadOnly:
 			if hasNotHappened := probeStep(ctx, s, forward.Entry, err); !hasNotHappened || probes >= maxProbes {
 				return err
@@ -89,6 +92,14 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *stepRun) error {
 	}
 	return temporal.NewNonRetryableApplicationError(
 		"the target changed after each of "+activities.CountOf(maxPlans, "plan"), string(activities.StaleApproval), nil)
+}
+
+// consent says who has let the step make its change.
+func (s *stepRun) consent() activities.Consent {
+	if s.isApproved {
+		return activities.Approved
+	}
+	return s.step.Gate.Consent()
 }
 
 // maxKnown is how many bytes of the step's result its undo may be given, with their frame.
@@ -147,17 +158,17 @@ func (r *stepRunner) approveStep(ctx workflow.Context, s *stepRun, forward activ
 			return err
 		}
 		why, asked := needsApproval(s.step, change)
-		if !asked {
+		if !asked && !s.mustAsk {
 			s.approved = change.Digest
 			return nil
 		}
 		s.openings++
-		s.gate = newGate(workflow.Now(ctx), s, forward.Entry, change, why)
+		s.gate = newGate(workflow.Now(ctx), s, forward.Entry, change, cmp.Or(why, "its worker makes this change only with an approval"))
 	}
 	digest := s.gate.view.Change.Digest
 	if err := r.gates.awaitApproval(ctx, s); err != nil {
 		return err
 	}
-	s.approved = digest
+	s.approved, s.isApproved = digest, true
 	return nil
 }

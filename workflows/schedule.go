@@ -15,7 +15,9 @@ type stepRun struct {
 	view       StepView
 	generation int
 	seq        int               // of its entry; 0 if it has none
-	approved   activities.Digest // the approved change, until it is applied
+	approved   activities.Digest // the change that may be made, until it is applied
+	isApproved bool              // a person has approved it
+	mustAsk    bool              // its worker makes no change that a person has not approved
 	err        error             // what it ended with
 
 	pendingNeeds int        // the number of its needs that are not done
@@ -188,7 +190,7 @@ func (c *schedule) restartStep(s *stepRun) {
 		c.done--
 	}
 	s.generation++
-	s.err, s.rollback, s.undone, s.approved, s.seq, s.restarting = nil, nil, nil, "", 0, false
+	s.err, s.rollback, s.undone, s.approved, s.isApproved, s.mustAsk, s.seq, s.restarting = nil, nil, nil, "", false, false, 0, false
 	s.view = s.view.Next(s.generation)
 	c.setState(s, NotStarted)
 }

@@ -181,6 +181,9 @@ func (k keysAdd) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 		if err != nil {
 			return none, err
 		}
+		if err := activities.Judge(ctx, change); err != nil {
+			return none, err
+		}
 		if want != "" && want != change.Digest {
 			return none, activities.Errorf(activities.StaleApproval, "this is not what was approved")
 		}

@@ -115,6 +115,7 @@ func Run(t *testing.T, c Case) {
 	add("two_undos_at_once", twoUndosAtOnce)
 	add("apply_and_undo_at_once", applyAndUndoAtOnce)
 	add("stale_digest", staleDigest)
+	add("unapproved", having(changes, unapproved))
 	add("release", release)
 	add("wrong_place", wrongPlace)
 	if c.Drift != nil {
@@ -179,9 +180,10 @@ func (s *suite) drawTests(t *testing.T, all []oneTest) []bool {
 }
 
 // Conditions on the action of a case.
-func redoes(w *world) bool { return w.action.Spec().Redo != "" }
-func resets(w *world) bool { return w.action.Spec().Reset != "" && w.Undone != activities.Nothing }
-func lists(w *world) bool  { return w.opened.Records != nil && !w.action.Spec().ReadOnly }
+func redoes(w *world) bool  { return w.action.Spec().Redo != "" }
+func resets(w *world) bool  { return w.action.Spec().Reset != "" && w.Undone != activities.Nothing }
+func changes(w *world) bool { return !w.action.Spec().ReadOnly }
+func lists(w *world) bool   { return w.opened.Records != nil && !w.action.Spec().ReadOnly }
 
 // having returns a test that runs only if the condition it holds.
 func having(it func(*world) bool, do func(*world)) func(*world) {

@@ -20,6 +20,7 @@ var found = map[flaw][]string{
 	blindUndo:        {"drift"},
 	loneForce:        {"drift"},
 	rubberStamp:      {"stale_digest", "changed_meanwhile"},
+	asksNobody:       {"unapproved"},
 	judgesAgain:      {"stale_digest", "broken/apply_killed_and_retried"},
 	noTombstone:      {"undo_without_apply", "plan_touches_nothing", "release"},
 	anyPlace:         {"wrong_place"},

@@ -26,6 +26,7 @@ const (
 	blindUndo        flaw = "blind undo"          // does not look before it overwrites
 	loneForce        flaw = "force of anything"   // a force is not bound to what was shown
 	rubberStamp      flaw = "rubber stamp"        // does not judge what was approved
+	asksNobody       flaw = "asks nobody"         // acts also where a person must approve
 	judgesAgain      flaw = "judges again"        // judges also what is half done
 	noTombstone      flaw = "no tombstone"        // an undo leaves nothing that a later forward would find
 	anyPlace         flaw = "any place"           // does not look at the journal's id
@@ -224,6 +225,11 @@ func (s *shelf) Apply(ctx context.Context, e activities.Entry, step activities.S
 	found, err := t.Read(journal.Record, &rec)
 	if err != nil {
 		return none, err
+	}
+	if !found && s.flaw != asksNobody {
+		if err := activities.Judge(ctx, change); err != nil {
+			return none, err
+		}
 	}
 	if want != "" && want != change.Digest && (!found && s.flaw != rubberStamp || s.flaw == judgesAgain) {
 		return none, activities.Errorf(activities.StaleApproval, "this is not what was approved")

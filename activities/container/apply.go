@@ -92,6 +92,9 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		return err
 	}
 	again, err := a.aim(ctx)
+	if err == nil {
+		err = activities.Judge(ctx, weigh(a.rec.ReadOnly))
+	}
 	if err != nil {
 		return err
 	}

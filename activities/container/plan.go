@@ -41,12 +41,10 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		return activities.Change{}, err
 	}
 	change := activities.Change{
-		Diff:     p.describe(in),
-		Keys:     []string{"container:" + p.Container},
-		Strategy: activities.NoUndo,
-		Risk:     activities.Low,
-		Undo:     "nothing: the command only reads",
-		Facts:    []string{"every program in the command is known to change nothing with these arguments, and is that of the container's image"},
+		Diff:  p.describe(in),
+		Keys:  []string{"container:" + p.Container},
+		Undo:  "nothing: the command only reads",
+		Facts: []string{"every program in the command is known to change nothing with these arguments, and is that of the container's image"},
 	}
 	by, reads, err := x.choose(ctx, p, in)
 	if err != nil {
@@ -68,7 +66,6 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 			return activities.Change{}, err
 		}
 		change.Summary = fmt.Sprintf("run in %s: %s", engine.NameOf(in), title)
-		change.Strategy, change.Risk = activities.Snapshot, activities.Medium
 		change.Undo, change.Losses = x.describeUndo(by, in, p.ignored(), copies...)
 		change.Facts = []string{by.Fact()}
 		if !x.backends.Of(by).Traits().Cheap {
@@ -76,8 +73,17 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		}
 		change.Facts = append(change.Facts, p.costs(copies)...)
 	}
-	change.Digest = changeDigest(ctx, p, in, before, "")
+	weighed := weigh(reads)
+	change.Strategy, change.Risk, change.Digest = weighed.Strategy, weighed.Risk, changeDigest(ctx, p, in, before, "")
 	return change, nil
+}
+
+// weigh returns what says whether a person must approve a command.
+func weigh(readsOnly bool) activities.Change {
+	if readsOnly {
+		return activities.Change{Strategy: activities.NoUndo, Risk: activities.Low}
+	}
+	return activities.Change{Strategy: activities.Snapshot, Risk: activities.Medium}
 }
 
 // planAgain is the plan of a redo.

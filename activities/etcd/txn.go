@@ -67,15 +67,15 @@ func (a *txnAction) Plan(ctx context.Context, e activities.Entry, s activities.S
 		return activities.Change{}, err
 	}
 	reach("planned")
-	made := activities.Change{
-		Summary: f.name + ": " + summarize(countChanges(changes)), Diff: f.showChanges(changes), Strategy: activities.Transaction, Undo: txnSpec.Undo,
-		Risk: activities.Medium, Unchanged: true, Keys: []string{keyPrefix + f.name}, Digest: digest,
-		Counts: keyvalue.CountsOf(countChanges(changes)),
+	made, err := f.weigh(changes)
+	if err != nil {
+		return activities.Change{}, err
 	}
+	made.Summary, made.Diff, made.Undo = f.name+": "+summarize(countChanges(changes)), f.showChanges(changes), txnSpec.Undo
+	made.Keys, made.Digest, made.Counts = []string{keyPrefix + f.name}, digest, keyvalue.CountsOf(countChanges(changes))
 	var names, onLease []string
 	for _, k := range changes {
 		names = append(names, k.key)
-		made.Unchanged = made.Unchanged && k.isUnchanged()
 		if k.before != nil && k.before.Lease != 0 {
 			onLease = append(onLease, k.key)
 		}
@@ -85,6 +85,34 @@ func (a *txnAction) Plan(ctx context.Context, e activities.Entry, s activities.S
 		made.Facts = append(made.Facts, "on a lease, and back only while it lives: "+keyvalue.JoinSome(onLease))
 	}
 	return made, nil
+}
+
+// weigh returns what says whether a person must approve the change.
+func (f *forward) weigh(changes []change) (activities.Change, error) {
+	n := countChanges(changes)
+	touched := int64(n[1] + n[2])
+	w := activities.Change{Strategy: activities.Transaction, Risk: activities.Medium, Unchanged: n == [3]int{}}
+	if !activities.MostOf(touched, touched) {
+		return w, nil
+	}
+	ctx, end := f.limited()
+	defer end()
+	all, err := f.client.Get(ctx, "\x00", client.WithFromKey(), client.WithCountOnly())
+	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		w.Risk, w.Facts = activities.High, []string{"many keys go or change, and the worker's user may not see how many there are"}
+		return w, nil
+	}
+	if err != nil {
+		return w, f.explain(err)
+	}
+	journal, err := f.client.Get(ctx, ours, client.WithPrefix(), client.WithCountOnly())
+	if err != nil {
+		return w, f.explain(err)
+	}
+	if activities.MostOf(touched, all.Count-journal.Count) {
+		w.Risk, w.Facts = activities.High, []string{"more than half of the keys of the database go or change"}
+	}
+	return w, nil
 }
 
 // Apply commits the transaction together with its record.
@@ -130,7 +158,14 @@ func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private boo
 	if err != nil {
 		return activities.Result{}, err
 	}
-	if err := f.checkApproved(changes, want); err != nil {
+	weighed, err := f.weigh(changes)
+	if err == nil {
+		err = activities.Judge(ctx, weighed)
+	}
+	if err == nil {
+		err = f.checkApproved(changes, want)
+	}
+	if err != nil {
 		return activities.Result{}, err
 	}
 	conditions, then, images := f.operations(seen, changes)

@@ -150,13 +150,17 @@ func (f *forward) makeRecord(ctx context.Context, e activities.Entry, want activ
 		return err
 	}
 	f.reach("staged")
+	summary, outputs, risk, _ := f.describeDraft(d)
+	if err := activities.Judge(ctx, activities.Change{Strategy: activities.Snapshot, Risk: risk}); err != nil {
+		return errors.Join(err, d.discard())
+	}
 	if want != "" && want != d.digest() {
 		return errors.Join(activities.Errorf(activities.StaleApproval,
 			"the change, or what it changes, is not what was approved; plan and approve it again"), d.discard())
 	}
 	f.rec = d.rec
 	f.rec.Owned, f.rec.Want = journal.Own(ctx, e), want
-	f.rec.Result.Summary, f.rec.Result.Outputs, _, _ = f.describeDraft(d)
+	f.rec.Result.Summary, f.rec.Result.Outputs = summary, outputs
 	var after [][]byte
 	for i := range f.rec.Ops {
 		o := &f.rec.Ops[i]

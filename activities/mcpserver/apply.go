@@ -186,7 +186,11 @@ func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities
 	if err != nil {
 		return rec, nil, err
 	}
-	if want != "" && want != o.changeOf(it).Digest {
+	change := o.changeOf(it)
+	if err := activities.Judge(ctx, change); err != nil {
+		return rec, nil, err
+	}
+	if want != "" && want != change.Digest {
 		return rec, nil, activities.Errorf(activities.StaleApproval, "the call, or what it changes, is not what was approved; plan and approve it again")
 	}
 	rec = record{

@@ -124,6 +124,6 @@ func TestThePlanShowsRowsSideBySideAndMasksWhatIsSensitive(t *testing.T) {
 	require.ErrorContains(t, err, `FROM person WHERE id = 1: it is ***, want "x"`)
 	s.with.Checks[0].Query.Expect = json.RawMessage(`"KNOWN"`)
 	s.apply()
-	require.Len(t, d.exec("DELETE FROM person").plan().Facts, 2, "they are prepared now")
+	require.Len(t, d.exec("DELETE FROM person").plan().Facts, 3, "they are prepared now")
 	require.True(t, d.exec("DELETE FROM person WHERE id = 0").plan().Unchanged)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
+	"github.com/seed-62bf7108/unwind/internal/sweep"
 )
 
 const (
@@ -72,22 +73,12 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 	if err != nil {
 		return activities.Change{}, err
 	}
-	change := activities.Change{
-		Summary: fmt.Sprintf("%s: %s", p.Database, summarize(did)), Diff: diff, Strategy: activities.Transaction, Undo: execSpec.Undo,
-		Risk: activities.Medium, Unchanged: did.Events == 0 && did.Alterations == nil, Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, run, did),
-		Facts: facts(run.Forward, did),
+	change, err := c.weigh(run, did)
+	if err != nil {
+		return activities.Change{}, err
 	}
-	for _, a := range did.Alterations {
-		change.Schema = append(change.Schema, a.Does)
-	}
-	change.Counts = did.Counts()
-	if did.Alterations != nil {
-		change.Risk = activities.High
-		change.Ask = slices.ContainsFunc(did.Alterations, func(a *alteration.Alteration) bool { return a.Held != nil }) // it destroys
-	}
-	if did.Declared != nil {
-		did.Declared.Tell(&change)
-	}
+	change.Summary, change.Diff, change.Keys = p.Database+": "+summarize(did), diff, []string{"postgres:" + p.Database}
+	change.Digest = digestOf(p.Database, run, did)
 	if len(prepared) > 0 || !there {
 		change.Facts = append(change.Facts, "for the first step here, the schema unwind and the trigger \"!unwind\" are made, with a short lock on: "+
 			cmp.Or(strings.Join(prepared, ", "), "no table"))
@@ -201,6 +192,13 @@ func (c *connection) try(e activities.Entry, s activities.Step, run statement.Sc
 		return activities.Result{}, err
 	}
 	reach("performed")
+	change, err := c.weigh(run, did)
+	if err == nil {
+		err = activities.Judge(c.Ctx, change)
+	}
+	if err != nil {
+		return activities.Result{}, err
+	}
 	if want != "" {
 		if err := c.fingerprint(n, did); err != nil {
 			return activities.Result{}, err
@@ -326,20 +324,28 @@ func summarize(did *alteration.Change) string {
 	return strings.Join(all, "; ")
 }
 
-// facts are what a policy or a person decides by.
-func facts(statements []statement.Statement, did *alteration.Change) []string {
-	var all []string
-	for _, a := range did.Alterations {
-		all = append(all, "schema: it "+a.Does)
+// weigh returns what a policy or a person decides by.
+func (c *connection) weigh(run statement.Script, did *alteration.Change) (activities.Change, error) {
+	change := activities.Change{
+		Strategy: activities.Transaction, Undo: execSpec.Undo, Risk: activities.Medium, Unchanged: did.Events == 0 && did.Alterations == nil,
+		Counts: did.Counts(),
 	}
-	for _, s := range statements {
+	for _, a := range did.Alterations {
+		change.Schema = append(change.Schema, a.Does)
+		change.Facts = append(change.Facts, "schema: it "+a.Does)
+		if !a.OnlyAdds() {
+			change.Risk = activities.High
+		}
+		change.Ask = change.Ask || a.Held != nil // it destroys
+	}
+	for _, s := range run.Forward {
 		_, words := statement.Split(s.SQL)
-		first := words[0][0]
-		if (first == "update" || first == "delete") && !slices.Contains(words[0], "where") {
-			all = append(all, fmt.Sprintf("%s: %s without WHERE", s.Where, strings.ToUpper(first)))
+		if found := sweep.Find(words[0]); found != "" && !statement.IsAlteration(words[0]) {
+			change.Risk = activities.High
+			change.Facts = append(change.Facts, fmt.Sprintf("%s: %s without WHERE", s.Where, found))
 		}
 		if slices.ContainsFunc(words[0], func(w string) bool { return w == "nextval" || w == "setval" }) {
-			all = append(all, s.Where+": it moves a sequence, which is not rolled back")
+			change.Facts = append(change.Facts, s.Where+": it moves a sequence, which is not rolled back")
 		}
 	}
 	for _, t := range did.Tables {
@@ -347,7 +353,28 @@ func facts(statements []statement.Statement, did *alteration.Change) []string {
 		if touched := t.Went + t.Changed; t.Total > 0 && touched > 0 {
 			fact += fmt.Sprintf(", %d%% of about %d go or change", min(100, touched*100/t.Total), t.Total)
 		}
-		all = append(all, fact)
+		most, err := c.takesMost(t)
+		if err != nil {
+			return change, err
+		}
+		change.Facts = append(change.Facts, fact)
+		if most {
+			change.Risk = activities.High
+			change.Facts = append(change.Facts, "table "+t.FullName()+": more than half of its rows go or change")
+		}
 	}
-	return all
+	if did.Declared != nil {
+		did.Declared.Tell(&change)
+	}
+	return change, nil
+}
+
+// takesMost reports whether most rows of a table go or change. It counts no more rows than that takes: the table may be huge.
+func (c *connection) takesMost(t *capture.Table) (bool, error) {
+	touched, left := t.Went+t.Changed, int64(0)
+	if !activities.MostOf(touched, touched) {
+		return false, nil
+	}
+	err := c.Scan(fmt.Sprintf("SELECT count(*) FROM (SELECT FROM ONLY %s LIMIT %d) s", t.Quoted(), t.Came+2*touched), nil, &left)
+	return activities.MostOf(touched, left-t.Came+t.Went), err
 }

@@ -44,7 +44,7 @@ var (
 			"rows":    "what the last statement returned (RETURNING, SELECT), as objects, at most 100",
 			"tables":  "how many rows came, went and changed, by table, with those of triggers and foreign keys",
 		},
-		Keys: []activities.Key{{Prefix: "postgres:", Param: "database"}}, Risk: activities.Medium, MayAsk: true, Preflights: true,
+		Keys: []activities.Key{{Prefix: "postgres:", Param: "database"}}, Risk: activities.Medium, Preflights: true,
 		Strategy: activities.Transaction, Undo: triggersDoNotRun,
 	}
 	querySpec = activities.Spec{

@@ -63,16 +63,39 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		return activities.Change{}, err
 	}
 	reach("planned")
-	change := activities.Change{
-		Summary: f.name + ": " + summarize(changes), Diff: f.showKeys(changes), Strategy: activities.Transaction, Undo: execSpec.Undo,
-		Risk: activities.Medium, Unchanged: true, Keys: []string{keyPrefix + f.name}, Digest: f.digest(changes),
-		Counts: keyvalue.CountsOf(countChanges(changes)),
-		Facts:  append([]string{"it changes " + activities.CountOf(len(changes), "key") + ": " + keyvalue.JoinSome(f.touched.changed)}, f.persistence()...),
+	change, err := f.weigh(changes)
+	if err != nil {
+		return activities.Change{}, err
 	}
-	for _, k := range changes {
-		change.Unchanged = change.Unchanged && k.isUnchanged()
-	}
+	change.Summary, change.Diff, change.Undo = f.name+": "+summarize(changes), f.showKeys(changes), execSpec.Undo
+	change.Keys, change.Digest, change.Counts = []string{keyPrefix + f.name}, f.digest(changes), keyvalue.CountsOf(countChanges(changes))
+	change.Facts = append(change.Facts, "it changes "+activities.CountOf(len(changes), "key")+": "+keyvalue.JoinSome(f.touched.changed))
+	change.Facts = append(change.Facts, f.persistence()...)
 	return change, nil
+}
+
+// weigh returns what says whether a person must approve the change.
+func (f *forward) weigh(changes []keyChange) (activities.Change, error) {
+	n := countChanges(changes)
+	touched := int64(n[1] + n[2])
+	w := activities.Change{Strategy: activities.Transaction, Risk: activities.Medium, Unchanged: n == [3]int{}}
+	if !activities.MostOf(touched, touched) {
+		return w, nil
+	}
+	size, err := f.client.DBSize(f.ctx).Result()
+	if err != nil {
+		return w, f.explain(err)
+	}
+	if activities.MostOf(touched, size-1) { // without the journal
+		w.Risk, w.Facts = activities.High, []string{"more than half of the keys of the database go or change"}
+	}
+	return w, nil
+}
+
+// mayAsk reports whether a person may have to approve the change; if not, there is no need to see it before it is made.
+func (f *forward) mayAsk() bool {
+	most := int64(len(f.touched.changed))
+	return activities.MostOf(most, most) || activities.Judge(f.ctx, activities.Change{Risk: activities.Medium}) != nil
 }
 
 // rehearse returns the keys that the commands change, as they are and as the commands would leave them.
@@ -173,9 +196,9 @@ func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private str
 	return activities.Result{}, f.failed(f.commands, a)
 }
 
-// expect returns the digest and the expiry of each key as it was approved, for a step that has not acted yet and was approved.
+// expect returns the digest and the expiry of each key as it was approved or judged, for a step that has not acted yet.
 func (f *forward) expect(e activities.Entry, want activities.Digest) ([]any, error) {
-	if want == "" {
+	if want == "" && !f.mayAsk() {
 		return nil, nil
 	}
 	seen, err := f.see(e)
@@ -186,7 +209,14 @@ func (f *forward) expect(e activities.Entry, want activities.Digest) ([]any, err
 	if err != nil {
 		return nil, err
 	}
-	if got := f.digest(changes); got != want {
+	weighed, err := f.weigh(changes)
+	if err == nil {
+		err = activities.Judge(f.ctx, weighed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if got := f.digest(changes); want != "" && got != want {
 		return nil, activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: now it is %s (%s), approved was %s", summarize(changes), got.Short(), want.Short())
 	}
 	var expected []any

@@ -166,6 +166,15 @@ func (c *call) commitOnce(ctx context.Context, d *database, p execParams, rec re
 		return none, err
 	}
 	defer end()
+	if !judged {
+		change, _, err := c.weigh(d, p, e)
+		if err == nil {
+			err = c.Approval.Judge(change)
+		}
+		if err != nil {
+			return none, errors.Join(err, e.store.Close(), c.removeFiles())
+		}
+	}
 	now, err := c.digest(d, e)
 	if err == nil && c.Want != "" && !judged && c.Want != now {
 		err = activities.Errorf(activities.StaleApproval, "the change, or what it changes, is not what was approved; plan and approve it again")

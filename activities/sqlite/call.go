@@ -33,13 +33,14 @@ const (
 
 // job is one call of an action.
 type job struct {
-	Op       string              `json:"op"`
-	Config   Config              `json:"config"`
-	Entry    activities.Entry    `json:"entry"`
-	Step     activities.Step     `json:"step"`
-	Want     activities.Digest   `json:"want,omitempty"`
-	Decision activities.Decision `json:"decision,omitzero"`
-	Owner    activities.Owner    `json:"owner"`
+	Op       string               `json:"op"`
+	Config   Config               `json:"config"`
+	Entry    activities.Entry     `json:"entry"`
+	Step     activities.Step      `json:"step"`
+	Want     activities.Digest    `json:"want,omitempty"`
+	Approval *activities.Approval `json:"approval,omitempty"`
+	Decision activities.Decision  `json:"decision,omitzero"`
+	Owner    activities.Owner     `json:"owner"`
 	// Private says that the parameters hold a secret, so that no value of a row may be shown later on.
 	Private bool `json:"private,omitempty"`
 }
@@ -115,7 +116,7 @@ func (a *action) call(ctx context.Context, j job, result any) error {
 	if err := a.journal.Check(j.Entry.Place.Journal); err != nil {
 		return err
 	}
-	j.Config, j.Owner = a.Config, activities.OwnerOf(ctx)
+	j.Config, j.Owner, j.Approval = a.Config, activities.OwnerOf(ctx), activities.ApprovalFrom(ctx)
 	j.Private = activities.MaskerFrom(ctx).String(string(j.Step.With)) != string(j.Step.With)
 	receiver, sender, err := os.Pipe()
 	if err != nil {

@@ -21,7 +21,7 @@ func (l Local) Apply(ctx context.Context, e activities.Entry, s activities.Step,
 	if e.Action == queryName {
 		op = opQuery
 	}
-	return do[activities.Result](ctx, job{Op: op, Config: l.Config, Entry: e, Step: s, Want: want})
+	return do[activities.Result](ctx, job{Op: op, Config: l.Config, Entry: e, Step: s, Want: want, Approval: activities.ApprovalFrom(ctx)})
 }
 
 // Undo undoes a step.

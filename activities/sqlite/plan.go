@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/sweep"
 )
 
 // plan runs the statements in a transaction that it rolls back.
@@ -47,7 +48,7 @@ func (c *call) plan(ctx context.Context) (change activities.Change, err error) {
 	}
 	defer end()
 	c.reach("rehearsed")
-	change, err = c.describe(d, e)
+	change, err = c.describe(d, p, e)
 	if err = errors.Join(err, e.store.Close(), c.removeFiles()); err != nil {
 		return change, err
 	}
@@ -99,11 +100,58 @@ func (e *effect) summarize(d *database) (string, error) {
 // shownRows is how many rows a person sees.
 const shownRows = 20
 
-func (c *call) describe(d *database, e *effect) (change activities.Change, err error) {
+// weigh returns what a policy or a person decides by: how the change is undone, and how risky it is.
+func (c *call) weigh(d *database, p execParams, e *effect) (change activities.Change, tallies map[string]*activities.Count, err error) {
 	change = activities.Change{
-		Strategy: activities.Transaction, Risk: activities.Medium, Keys: []string{keyPrefix + d.path},
+		Strategy: activities.Transaction, Risk: activities.Medium,
 		Undo: "the changed rows are put back in one transaction, without the database's triggers",
 	}
+	for _, s := range p.Statements {
+		if found := sweep.FindIn(s.SQL); found != "" {
+			change.Risk = activities.High
+			change.Facts = append(change.Facts, found+" without WHERE")
+		}
+	}
+	if e.why != nil {
+		slices.Sort(e.why)
+		change.Strategy = activities.Snapshot
+		change.Undo = "the whole file is put back from a checkpoint, unless somebody has changed anything in it since"
+		change.Facts = append(change.Facts, strings.Join(slices.Compact(e.why), "; "))
+		change.Unchanged = len(compareContent(e.Before, e.After)) == 0
+		if slices.ContainsFunc(p.Statements, func(s statement) bool { return !sweep.OnlyAdds(s.SQL) }) {
+			change.Risk = activities.High
+		}
+		return change, nil, nil
+	}
+	if tallies, err = e.count(); err != nil {
+		return change, nil, err
+	}
+	change.Unchanged = len(tallies) == 0
+	for _, name := range slices.Sorted(maps.Keys(tallies)) {
+		t := tallies[name]
+		touched := t.Removed + t.Changed
+		if !activities.MostOf(touched, touched) {
+			continue
+		}
+		// No more rows are counted than it takes: the table may be huge.
+		left, err := d.number(fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s LIMIT %d)", e.tables[lower(name)].target(), t.Added+2*touched))
+		if err != nil {
+			return change, nil, err
+		}
+		if activities.MostOf(touched, left-t.Added+t.Removed) {
+			change.Risk = activities.High
+			change.Facts = append(change.Facts, name+": more than half of its rows go or change")
+		}
+	}
+	return change, tallies, nil
+}
+
+func (c *call) describe(d *database, p execParams, e *effect) (change activities.Change, err error) {
+	change, tallies, err := c.weigh(d, p, e)
+	if err != nil {
+		return change, err
+	}
+	change.Keys = []string{keyPrefix + d.path}
 	if change.Digest, err = c.digest(d, e); err != nil {
 		return change, err
 	}
@@ -118,20 +166,10 @@ func (c *call) describe(d *database, e *effect) (change activities.Change, err e
 		if err != nil {
 			return change, err
 		}
-		slices.Sort(e.why)
-		change.Strategy, change.Risk = activities.Snapshot, activities.High
-		change.Undo = "the whole file is put back from a checkpoint, unless somebody has changed anything in it since"
-		change.Facts = append(change.Facts, strings.Join(slices.Compact(e.why), "; "),
-			"the whole file is copied first: "+activities.CountOf(info.Size(), "byte"))
+		change.Facts = append(change.Facts, "the whole file is copied first: "+activities.CountOf(info.Size(), "byte"))
 		change.Diff = strings.Join(compareContent(e.Before, e.After), "\n")
-		change.Unchanged = change.Diff == ""
 		return change, nil
 	}
-	tallies, err := e.count()
-	if err != nil {
-		return change, err
-	}
-	change.Unchanged = len(tallies) == 0
 	for _, name := range slices.Sorted(maps.Keys(tallies)) {
 		t := tallies[name]
 		left, err := d.number("SELECT count(*) FROM " + e.tables[lower(name)].target())

@@ -106,7 +106,8 @@ func (a *action) checkStillMade(c *session, token string, o object, req request)
 
 // createObject creates an object, or finds the one that an earlier attempt created.
 func (a *action) createObject(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
-	if want != "" || a.isForgotten(e.Since) {
+	judged := a.judge(c, e, req)
+	if want != "" || judged != nil || a.isForgotten(e.Since) {
 		made, complete, err := c.findMade(req, e)
 		if err != nil {
 			return nil, nil, err
@@ -116,6 +117,9 @@ func (a *action) createObject(c *session, e activities.Entry, req request, want 
 		}
 		if !complete && !e.Since.IsZero() {
 			return nil, nil, unknownOutcome("too many objects have been created since to tell whether an earlier attempt created it")
+		}
+		if judged != nil {
+			return nil, nil, judged
 		}
 		if err := a.checkApproved(c, e, req, want); err != nil {
 			return nil, nil, err
@@ -151,6 +155,9 @@ func (a *action) changeObject(c *session, e activities.Entry, req request, want 
 	}
 	began := a.kind.beganAt(o, e.Token)
 	if began.IsZero() {
+		if err := a.judge(c, e, req); err != nil {
+			return nil, nil, err
+		}
 		if err := a.checkApproved(c, e, req, want); err != nil {
 			return nil, nil, err
 		}
@@ -175,6 +182,20 @@ func (a *action) changeObject(c *session, e activities.Entry, req request, want 
 		return o, []string{"Stripe failed to answer; the object shows that it was done"}, err
 	}
 	return o, nil, err
+}
+
+// judge returns Asks for a change that a person must approve first. Only a subscription has to be looked at: of all others the kind
+// says how risky they are.
+func (a *action) judge(c *session, e activities.Entry, req request) error {
+	approval := activities.ApprovalFrom(c.ctx)
+	change := activities.Change{Risk: a.kind.risk, Strategy: a.kind.strategy}
+	if a.kind.noun == "subscription" && approval != nil && approval.Consent == activities.Unasked {
+		var err error
+		if change, err = a.describeChange(c, req, e.Place.Journal); err != nil {
+			return err
+		}
+	}
+	return approval.Judge(change)
 }
 
 // checkApproved returns StaleApproval unless the change is the one that was approved.

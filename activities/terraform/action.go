@@ -46,7 +46,6 @@ func (*applyAction) Spec() activities.Spec {
 		HostBound:  true,
 		Preflights: true,
 		Risk:       activities.High,
-		MayAsk:     true,
 		Strategy:   activities.Compensation,
 		Undo: "What the step added is destroyed under its own configuration, then the configuration from before is applied to the " +
 			"present state. Data inside a replaced or destroyed object does not come back.",

@@ -88,11 +88,17 @@ func (a *applyAction) startApply(ctx context.Context, e activities.Entry, s acti
 func (a *applyAction) choosePlan(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*planning, *record.Record, error) {
 	if want != "" {
 		if pr, r, err := a.findOffer(ctx, e, s, want); err != nil || pr != nil {
+			if err == nil {
+				err = activities.Judge(ctx, activities.Change{Risk: activities.High, Unchanged: r.Unchanged})
+			}
 			return pr, r, err
 		}
 	}
 	pr, err := a.prepare(ctx, e, s)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := activities.Judge(ctx, pr.describeChange("", "")); err != nil {
 		return nil, nil, err
 	}
 	if want == "" && pr.regression != "" {

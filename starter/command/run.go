@@ -71,7 +71,7 @@ end, like "starter watch"; without it, run returns as soon as a worker has accep
 			}
 			p.printf("follow it:          starter watch %s\n", terminal.ShellQuote(t.ID))
 			for _, s := range file.Compiled.Steps {
-				if s.Gate.Plans {
+				if s.Gate.Plans() {
 					p.printf("approve at a gate:  starter approve %s STEP\n", terminal.ShellQuote(t.ID))
 					break
 				}

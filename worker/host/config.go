@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
@@ -61,6 +62,10 @@ type Config struct {
 	Retention RetentionConfig `yaml:"retention"`
 	// CheckCommands are the programs that command checks may run; "*" allows any. Defaults to none.
 	CheckCommands []string `yaml:"checkCommands"`
+	// Gates say which changes a person must approve, by action: "high" for those of high risk, "always" for all. A key is the name of an
+	// action, "terraform.apply"; "postgres.*" for all of a world that change something; or "*". No task file and no agent goes below it; of
+	// several keys that match, the strictest counts. Defaults to none: high, unless a task file says gate: none.
+	Gates activities.Floors `yaml:"gates"`
 	// CutDiffs is "ask" or "refuse": what becomes of a planned change whose diff is longer than a gate can show. Ask shows the
 	// beginning, and says how much is missing. Defaults to "ask".
 	CutDiffs string `yaml:"cutDiffs"`
@@ -350,6 +355,11 @@ func (c Config) Validate() error {
 	}
 	if c.CutDiffs != ask && c.CutDiffs != refuse {
 		bad("cutDiffs", "%q must be %s or %s", c.CutDiffs, ask, refuse)
+	}
+	for action, level := range c.Gates {
+		if !slices.Contains(activities.Levels, level) {
+			bad("gates."+action, "%q must be %s or %s", level, activities.FromHigh, activities.Always)
+		}
 	}
 	if c.Schedules != on && c.Schedules != off {
 		bad("schedules", "%q must be %s or %s", c.Schedules, on, off)

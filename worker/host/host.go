@@ -66,6 +66,9 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 		o.DataConverter = converter.GetDefaultDataConverter()
 	}
 	registry := activities.NewRegistry(append(worlds, o.Worlds...)...)
+	if err := config.checkGates(registry.Specs()); err != nil {
+		return nil, err
+	}
 	if err := checkAttributes(ctx, o.Client, o.Namespace); err != nil {
 		return nil, err
 	}

@@ -66,6 +66,9 @@ func Validate(ctx context.Context, c Config, compiled task.Compiled, own ...acti
 		return v, err
 	}
 	registry := activities.NewRegistry(append(worlds, own...)...)
+	if err := c.checkGates(registry.Specs()); err != nil {
+		return v, err
+	}
 	_, problems := registry.Journals(ctx)
 	host := builtin{config: c, registry: registry}.host()
 	for i, s := range compiled.Steps {

@@ -73,6 +73,8 @@ type Defaults struct {
 	AutoGateLimit time.Duration
 }
 
+const defaultGateLimit = 365 * 24 * time.Hour
+
 // WithDefaults returns d with every zero field at its default.
 func (d Defaults) WithDefaults() Defaults {
 	return Defaults{
@@ -84,7 +86,7 @@ func (d Defaults) WithDefaults() Defaults {
 		UndoAttempt:   cmp.Or(d.UndoAttempt, 10*time.Minute),
 		UndoWithin:    cmp.Or(d.UndoWithin, time.Hour),
 		HostWait:      d.HostWait,
-		GateLimit:     cmp.Or(d.GateLimit, 365*24*time.Hour),
+		GateLimit:     cmp.Or(d.GateLimit, defaultGateLimit),
 		AutoGateLimit: cmp.Or(d.AutoGateLimit, 24*time.Hour),
 	}
 }

@@ -366,36 +366,33 @@ func (c *compiler) compileRetry(s step) Retry {
 	return r
 }
 
-// compileGate says when a step waits for a person. A risky or irreversible action waits unless the file says none.
+// compileGate says when a step waits for a person. A risky or irreversible action waits unless the file says none; of any other, the
+// change decides.
 func (c *compiler) compileGate(s step, spec activities.Spec) Gate {
 	risky := spec.Risk == activities.High || spec.Strategy == activities.Irreversible
 	g := Gate{Mode: s.Gate.Mode}
 	switch {
-	case g.Mode == GateNone && !risky && !spec.MayAsk:
-		g.Mode = GateOpen // there is no gate that could be left out
 	case g.Mode == GateNone:
-		g.Plans = spec.MayAsk
 	case g.Mode == GateAsk:
-		g.Why, g.Plans = "the task file asks", true
+		g.Why = "the task file asks"
 	case risky:
-		g.Mode, g.Why, g.Plans, g.Risky = GateAsk, spec.Name+" is risky", true, true
+		g.Mode, g.Why, g.Risky = GateAsk, spec.Name+" is risky", true
 		if spec.Strategy == activities.Irreversible {
 			g.Why = spec.Name + " is irreversible"
 		}
 	case g.Mode == GateAuto:
-		g.Why, g.Plans = "the task file asks where the change is risky", true
+		g.Why = "the task file asks where the change is risky"
 	default:
-		g.Mode, g.Plans = GateOpen, spec.MayAsk
+		g.Mode = GateOpen
 	}
 	if s.Gate.Why != "" && g.Mode != GateOpen {
 		g.Why = string(s.Gate.Why)
 	}
-	switch {
-	case !g.Plans:
+	switch g.Limit = time.Duration(s.Gate.Timeout); {
 	case g.Mode == GateAuto:
-		g.Limit = cmp.Or(time.Duration(s.Gate.Timeout), c.defaults.AutoGateLimit)
-	default:
-		g.Limit = cmp.Or(time.Duration(s.Gate.Timeout), c.defaults.GateLimit)
+		g.Limit = cmp.Or(g.Limit, c.defaults.AutoGateLimit)
+	case g.Mode == GateAsk:
+		g.Limit = cmp.Or(g.Limit, c.defaults.GateLimit)
 	}
 	return g
 }

@@ -47,7 +47,7 @@ func specs() []activities.Spec {
 			Name: "file.delete", Params: activities.ParamsSchema[filesParams](), HostBound: true, Risk: activities.Medium, Strategy: activities.Snapshot,
 			Keys: []activities.Key{{Prefix: "file:", Param: "files.*.path", Path: true}},
 		},
-		{Name: "container.exec", Params: []byte(`{"type":"object"}`), Risk: activities.Medium, Strategy: activities.Snapshot, MayAsk: true},
+		{Name: "container.exec", Params: []byte(`{"type":"object"}`), Risk: activities.Medium, Strategy: activities.Snapshot},
 		{
 			Name: "stripe.customer.create", Params: activities.ParamsSchema[customerParams](), Risk: activities.Low, Strategy: activities.Compensation,
 			Keys: []activities.Key{}, Outputs: map[string]string{"id": "the customer's id"},
@@ -57,7 +57,7 @@ func specs() []activities.Spec {
 			Keys: []activities.Key{{Prefix: "stripe:", Param: "key"}},
 		},
 		{Name: "stripe.refund.create", Params: []byte(`{"type":"object"}`), Risk: activities.High, Strategy: activities.Irreversible, Keys: []activities.Key{}},
-		{Name: "terraform.apply", Params: []byte(`{"type":"object","properties":{"dir":{"type":"string"}}}`), HostBound: true, Risk: activities.High, Strategy: activities.Compensation, MayAsk: true},
+		{Name: "terraform.apply", Params: []byte(`{"type":"object","properties":{"dir":{"type":"string"}}}`), HostBound: true, Risk: activities.High, Strategy: activities.Compensation},
 	}
 }
 

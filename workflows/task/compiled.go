@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -152,10 +153,10 @@ type OnFailure struct {
 // GateMode says when a step waits for a person.
 type GateMode string
 
-// The modes. GateOpen without Plans is the one-activity fast path.
+// The modes. GateOpen and GateNone are one activity, unless that turns out to ask.
 const (
-	GateOpen GateMode = "open" // never asks; plans only where Change.Ask is possible
-	GateNone GateMode = "none" // written out in the task file for a risky action: plans only where Change.Ask is possible
+	GateOpen GateMode = "open" // asks where the change's risk is high
+	GateNone GateMode = "none" // written out in the task file: asks only where the change or the worker's config always asks
 	GateAuto GateMode = "auto" // plans; asks where the change's risk is medium or high
 	GateAsk  GateMode = "ask"  // plans and asks
 )
@@ -163,14 +164,26 @@ const (
 // Gate is a point where a person must approve.
 type Gate struct {
 	Mode GateMode `json:"mode"`
-	// Limit is how long it waits; a timeout is a rejection. Never zero for a mode that can ask.
+	// Limit is how long it waits; a timeout is a rejection. It may be zero for a mode that does not plan: see Patience.
 	Limit time.Duration `json:"limit,omitempty"`
 	// Why says where the gate comes from: "the task file asks", "stripe.refund is risky".
 	Why string `json:"why,omitempty"`
 	// Risky is set where the gate stands only because the action is risky: a change that does nothing is not asked.
 	Risky bool `json:"risky,omitempty"`
-	// Plans is set where the step must be planned before it runs: ask, auto, and none where the plan itself may ask.
-	Plans bool `json:"plans,omitempty"`
+}
+
+// Plans reports whether the step is planned before it runs.
+func (g Gate) Plans() bool { return g.Mode == GateAsk || g.Mode == GateAuto }
+
+// Patience is how long the gate waits.
+func (g Gate) Patience() time.Duration { return cmp.Or(g.Limit, defaultGateLimit) }
+
+// Consent is what the task file has let happen without a person.
+func (g Gate) Consent() activities.Consent {
+	if g.Mode == GateNone {
+		return activities.Waived
+	}
+	return activities.Unasked
 }
 
 // Retry bounds the attempts of a forward.

@@ -44,7 +44,7 @@ type step struct {
 	With    params     `expressions:"all" json:"with,omitzero" jsonschema:"The parameters of the action."`
 	Needs   needs      `json:"needs,omitzero" jsonschema:"The ids of the steps that must be done first. Left out: all steps above. []: none."`
 	Check   checks     `expressions:"vars" json:"check,omitempty" jsonschema:"Conditions on the result; the step fails where one does not hold."`
-	Gate    gate       `expressions:"vars" json:"gate,omitzero" jsonschema:"When a person must approve the step: ask always, auto where the change has medium or high risk, none never. Left out: always for a risky or irreversible action, else never."`
+	Gate    gate       `expressions:"vars" json:"gate,omitzero" jsonschema:"When a person must approve the step: ask always, auto where the change has medium or high risk, none never. Left out: always for a risky or irreversible action, else where the change has high risk."`
 	Retry   retry      `json:"retry,omitzero" jsonschema:"How often the step is tried, and the wait between two attempts."`
 	Timeout duration   `default:"5m" json:"timeout,omitempty" jsonschema:"How long one attempt may take."`
 	On      hostName   `expressions:"vars" json:"on,omitempty" jsonschema:"The host whose worker runs the step. Left out: any worker, or for an action that is bound to a host the worker that compiles the task."`

@@ -193,6 +193,14 @@ func (r replacement) chosen() []string {
 	return lost
 }
 
+// weigh returns what says whether a person must approve it.
+func (r replacement) weigh() activities.Change {
+	if len(r.published()) > 0 {
+		return activities.Change{Strategy: activities.Snapshot, Risk: activities.High}
+	}
+	return activities.Change{Strategy: activities.Snapshot, Risk: activities.Medium}
+}
+
 // Plan looks at both, and makes nothing.
 func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
 	p, err := decode(s)
@@ -210,13 +218,13 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 	if err != nil {
 		return activities.Change{}, err
 	}
-	name := engine.NameOf(r.Old)
+	name, weighed := engine.NameOf(r.Old), r.weigh()
 	change := activities.Change{
 		Summary:  fmt.Sprintf("replace %s (%s) by a container from %s", name, r.Old.Config.Image, p.Image),
 		Diff:     fmt.Sprintf("container  %s\n-image     %s %s\n+image     %s %s\n", name, r.Old.Config.Image, r.Old.Image, p.Image, r.Image),
 		Keys:     []string{"container:" + name},
-		Strategy: activities.Snapshot,
-		Risk:     activities.Medium,
+		Strategy: weighed.Strategy,
+		Risk:     weighed.Risk,
 		Undo:     a.Spec().Undo,
 		Losses:   slices.Concat(r.losses(), r.chosen(), target.NotRolledBack(r.Old, p.ignored())),
 		Facts:    []string{name + " answers nobody between its stop and the start of the new one", keptAside(name)},
@@ -227,7 +235,6 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 			"one that must write there before it is well does not pass; check it with when: live")
 	}
 	if ports := r.published(); len(ports) > 0 {
-		change.Risk = activities.High
 		change.Facts = append(change.Facts, "downtime for users of the published ports, which only one of the two can hold: "+strings.Join(ports, ", "))
 	}
 	return change, nil

@@ -88,6 +88,9 @@ func (w *swap) capture(ctx context.Context, p params, want activities.Digest) er
 		return err
 	}
 	r, err := w.aim(ctx, p)
+	if err == nil {
+		err = activities.Judge(ctx, r.weigh())
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,9 @@
 package alteration
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
@@ -33,7 +36,18 @@ type Alteration struct {
 	// Rows are digests of what is held, where a plan is made or an approval is compared.
 	Rows []string `json:"-"`
 
-	back []place // of Dropped: the columns from the first one on
+	back   []place // of Dropped: the columns from the first one on
+	alters bool    // it has changed a trait of what was there before
+}
+
+// OnlyAdds reports whether it leaves everything that was there as it was.
+func (a *Alteration) OnlyAdds() bool {
+	return !a.alters && a.Emptied == nil && a.Held == nil && a.Names == nil && a.Dropped == nil && a.Declared == nil
+}
+
+// hasMade reports whether a trait, as people are told it, is one of a column that it made.
+func (a *Alteration) hasMade(what string) bool {
+	return slices.ContainsFunc(a.Made, func(m made) bool { return m.Column != "" && strings.HasSuffix(what, " "+m.Table+"."+m.Column) })
 }
 
 // made is a table or a column that a statement made.

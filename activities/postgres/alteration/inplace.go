@@ -35,6 +35,7 @@ func (t *trial) noteTraits(a *Alteration, isNew map[uint32]bool) error {
 		return err
 	}
 	renamed := d.Renamed()
+	a.alters = renamed != nil || len(d.Were) > 0
 	for _, i := range renamed {
 		parts = append(parts, fmt.Sprintf("renames %s to %s", d.Were[i].What, d.Are[i].Make))
 		a.Left = append(a.Left, left{Key: d.Were[i].Key, What: d.Were[i].What, Make: &d.Are[i].Make})
@@ -63,6 +64,7 @@ func (t *trial) listChanges(a *Alteration, d schema.Difference, is []schema.Trai
 		a.Left = append(a.Left, left{Key: was.Key, What: was.What})
 		if was.Replaces() || remains[was.Of] {
 			say("drops", was.What)
+			a.alters = true
 		}
 	}
 	for i, was := range d.Were {
@@ -73,6 +75,7 @@ func (t *trial) listChanges(a *Alteration, d schema.Difference, is []schema.Trai
 		a.Left = append(a.Left, left{Key: now.Key, What: now.What, Make: &now.Make})
 		if !isNew[now.Of] && !now.IsThing() {
 			say("sets", now.What)
+			a.alters = a.alters || !t.did.IsMade(now.Of) && !a.hasMade(now.What)
 		}
 	}
 	return parts

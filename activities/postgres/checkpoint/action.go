@@ -197,6 +197,11 @@ func (a *Action) take(c *server.Connection, e activities.Entry, token *journal.T
 	if _, err := a.checkPossible(c); err != nil {
 		return taken, err
 	}
+	if !found {
+		if err := activities.Judge(c.Ctx, activities.Change{Strategy: activities.Snapshot, Risk: spec.Risk}); err != nil {
+			return taken, err
+		}
+	}
 	if got := digestOf(c, p); !found && want != "" && want != got {
 		return taken, activities.Errorf(activities.StaleApproval, "the checkpoint is of another database than the one that was approved (now %s, approved was %s)", got.Short(), want.Short())
 	}
