@@ -116,7 +116,9 @@ func (n NeedsPerson) Error() string {
 	return strings.Join(all, "; ")
 }
 
-func (n NeedsPerson) isAny() bool { return n.Stuck != "" || len(n.Gates)+len(n.Failed)+len(n.Parked) > 0 }
+func (n NeedsPerson) isAny() bool {
+	return n.Stuck != "" || len(n.Gates)+len(n.Failed)+len(n.Parked) > 0
+}
 
 func whatNeedsPerson(s workflows.State) NeedsPerson {
 	n := NeedsPerson{More: s.MoreGates + s.MoreParks, Stuck: s.Stuck}
