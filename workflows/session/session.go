@@ -160,7 +160,7 @@ func (s Session) Await(ctx context.Context, request string) (workflows.Answer, e
 				return answer, fmt.Errorf("%w: %w", ctx.Err(), err)
 			}
 			return answer, ctx.Err()
-		case <-time.After(pause):
+		case <-time.After(pause): //nolint:forbidigo // a client's clock, not a workflow's
 		}
 	}
 }
