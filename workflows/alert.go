@@ -29,7 +29,11 @@ func (t *agentTask) sendAlerts(ctx workflow.Context, undos []compensations.StepR
 			State: compensations.UndoState(s.State), Reason: s.Reason, Digest: s.Digest, At: workflow.Now(ctx),
 		})
 	}
-	if err := workflow.ExecuteActivity(ctx, AlertActivity, alerts).Get(ctx, nil); err != nil {
-		t.notes = append(t.notes, "nobody was alerted about step "+what+": "+compensations.Reason(err))
+	for len(alerts) > 0 {
+		batch := keepFirst(alerts, maxAlerted)
+		alerts = alerts[len(batch):]
+		if err := workflow.ExecuteActivity(ctx, AlertActivity, batch).Get(ctx, nil); err != nil {
+			t.notes = append(t.notes, "nobody was alerted about step "+what+": "+compensations.Reason(err))
+		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -80,8 +80,5 @@ func TestTheAnswerToARequestOfManyGatesSaysSoOfEach(t *testing.T) {
 	require.Equal(t, answer, now)
 	require.NoError(t, l.client.CancelWorkflow(ctx, l.Name(), ""))
 	_, err = l.report()
-	require.Error(t, err)
-	d, err := l.client.DescribeWorkflowExecution(ctx, l.Name(), "")
-	require.NoError(t, err)
-	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, d.WorkflowExecutionInfo.Status)
+	require.True(t, temporal.IsCanceledError(err), "%v", err)
 }

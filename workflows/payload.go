@@ -17,6 +17,8 @@ const (
 	// maxAnswer bounds the answer to an update: a server lets ten be under way, and all may be answered in one message of at most 4 MB,
 	// beside the arguments of maxScheduled and a report.
 	maxAnswer = 200_000
+	// maxAlerted bounds the alerts that are sent at once.
+	maxAlerted = 250_000
 	// maxCause bounds the text of a cause, or of an error, in them.
 	maxCause = 8_000
 )
@@ -248,11 +250,43 @@ func (g *GateView) short(n int) *GateView {
 		return nil
 	}
 	short := *g
-	c := &short.Change
+	short.Change = shortChange(g.Change, n)
+	return &short
+}
+
+func shortChange(c activities.Change, n int) activities.Change {
 	c.Summary, c.Diff, c.Undo = clip(c.Summary, n), activities.HeadDiff(c.Diff, n), clip(c.Undo, n)
 	c.Losses, c.Facts, c.Keys, c.Schema = clipFirst(c.Losses, n), clipFirst(c.Facts, n), clipFirst(c.Keys, n), clipFirst(c.Schema, n)
 	c.Counts = c.Counts[:min(len(c.Counts), maxTexts)]
-	return &short
+	return c
+}
+
+// fit shortens p to what a workflow may return.
+func (p *Plan) fit() {
+	var cuts []cut
+	for _, n := range shorter {
+		cuts = append(cuts, cut{"a part of the changes", func() {
+			for i := range p.Steps {
+				s := &p.Steps[i]
+				s.Unknown, s.Refused = clip(s.Unknown, n), clip(s.Refused, n)
+				if s.Change != nil {
+					change := shortChange(*s.Change, n)
+					s.Change = &change
+				}
+			}
+		}})
+	}
+	for _, what := range shorten(p, maxPayload-maxOmitted, append(cuts, cut{"the last steps", func() { p.Steps = keepFirst(p.Steps, maxPayload/2) }})...) {
+		p.Notes = append(p.Notes, "left out, for it would be too long: "+what)
+	}
+}
+
+// fit shortens v to what a workflow may return: it is refused all the same.
+func (v *Validation) fit() {
+	kept := keepFirst(v.Refusals, maxPayload/2)
+	if more := len(v.Refusals) - len(kept); more > 0 {
+		v.Refusals, v.Unseen = kept, append(v.Unseen, "and "+activities.CountOf(more, "more refusal"))
+	}
 }
 
 // clipFirst returns the first texts, with at most n characters each, and counts the others.

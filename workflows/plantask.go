@@ -92,6 +92,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 		return plan, err
 	}
 	publishClosed()
+	plan.fit()
 	return plan, ctx.Err()
 }
 

@@ -75,6 +75,7 @@ func ValidateTask(ctx workflow.Context, doc json.RawMessage) (Validation, error)
 	}
 	seen, err := preflight(ctx, compiled)
 	v.Refusals, v.Unseen = seen.Refusals, seen.Unseen
+	v.fit()
 	return v, err
 }
 

@@ -399,7 +399,7 @@ func listed(names []string) string {
 
 // refuseRequestf returns the error that a request is refused with.
 func refuseRequestf(errorType, format string, args ...any) error {
-	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), errorType, nil)
+	return temporal.NewNonRetryableApplicationError(clip(fmt.Sprintf(format, args...), maxCause), errorType, nil)
 }
 
 // alertSilence alerts a person that the agent is gone.

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -8,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -112,6 +117,63 @@ func TestWhatAQueryOrAnUpdateAnswersFitsWhateverItsSize(t *testing.T) {
 		checkState(t, d.state())
 		checkAnswer(t, d.answer())
 	}
+}
+
+func TestAPlanAndAValidationFitWhateverTheirSizes(t *testing.T) {
+	d := sizes{testrun.Rand(t)}
+	var p Plan
+	for i := range parts * 3 {
+		change := d.change()
+		p.Steps = append(p.Steps, PlannedStep{ID: fmt.Sprintf("s%d", i), Change: &change, Unknown: d.text(activities.MaxText)})
+	}
+	long := *p.Steps[0].Change
+	long.Diff = strings.Repeat("+ a line that a person reads\n", activities.MaxDiff/29)
+	p.Steps[0].Change = &long
+	p.fit()
+	require.LessOrEqual(t, sizeOf(p), maxPayload)
+	require.Len(t, p.Steps, parts*3, "texts go first")
+	v := Validation{Steps: 10_000}
+	for i := range v.Steps {
+		v.Refusals = append(v.Refusals, activities.Refusal{Step: fmt.Sprintf("s%d", i), Message: strings.Repeat("no ", 100)})
+	}
+	v.fit()
+	require.LessOrEqual(t, sizeOf(v), maxPayload)
+	require.NotEmpty(t, v.Refusals)
+	require.Contains(t, v.Unseen[0], " more refusals")
+}
+
+func TestManyAlertsAreSentInParts(t *testing.T) {
+	const n = 400
+	var undos []compensations.StepReport
+	for i := range n {
+		undos = append(undos, compensations.StepReport{Step: fmt.Sprintf("s%d", i), Reason: strings.Repeat("x", activities.MaxText)})
+	}
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	var sent []string
+	calls := 0
+	env.RegisterActivityWithOptions(func(_ context.Context, alerts []Alert) error {
+		calls++
+		for _, a := range alerts {
+			sent = append(sent, a.Step)
+		}
+		if size := sizeOf(alerts); size > maxAlerted+len("[]") {
+			return fmt.Errorf("it is sent %d at once", size)
+		}
+		return nil
+	}, activity.RegisterOptions{Name: AlertActivity})
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		var task agentTask
+		task.sendAlerts(ctx, undos)
+		if len(task.notes) > 0 {
+			return errors.New(task.notes[0])
+		}
+		return nil
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, 4, calls)
+	require.Len(t, sent, n)
+	require.Equal(t, "s399", sent[n-1])
 }
 
 func checkState(t *testing.T, s State) {

@@ -89,23 +89,7 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 	if s.Session != nil && s.Phase != workflows.Closed { // then the report has them
 		writeSession(w, *s.Session)
 	}
-	for _, g := range s.Gates {
-		fmt.Fprintln(w)
-		Gate(w, g)
-		GateWays(w, server, t.ID, g)
-	}
-	if s.MoreGates > 0 {
-		fmt.Fprintf(w, "\n%s for a person, shown by: %s approve %s STEP\n",
-			wait(s.MoreGates, "more step"), server.StarterCommand(), terminal.ShellQuote(t.ID))
-	}
-	for _, parked := range s.Parks {
-		fmt.Fprintln(w)
-		ParkedStep(w, server, t.ID, parked)
-	}
-	if s.MoreParks > 0 {
-		fmt.Fprintf(w, "\n%s for a person after a failure, shown by: %s resolve %s STEP --do retry\n",
-			wait(s.MoreParks, "more step"), server.StarterCommand(), terminal.ShellQuote(t.ID))
-	}
+	writeWaiting(w, server, t, s)
 	for _, what := range s.Omitted {
 		fmt.Fprintf(w, "not shown, for it would be too long: %s\n", terminal.OneLine(what))
 	}
@@ -126,6 +110,27 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 		if s.Phase != workflows.Closed { // then it is a note of the report
 			fmt.Fprintf(w, "ignored signal: %s\n", terminal.OneLine(why))
 		}
+	}
+}
+
+// writeWaiting writes the steps that wait for a person.
+func writeWaiting(w io.Writer, server tasks.Server, t tasks.Run, s workflows.State) {
+	for _, g := range s.Gates {
+		fmt.Fprintln(w)
+		Gate(w, g)
+		GateWays(w, server, t.ID, g)
+	}
+	if s.MoreGates > 0 {
+		fmt.Fprintf(w, "\n%s for a person, shown by: %s approve %s STEP\n",
+			wait(s.MoreGates, "more step"), server.StarterCommand(), terminal.ShellQuote(t.ID))
+	}
+	for _, parked := range s.Parks {
+		fmt.Fprintln(w)
+		ParkedStep(w, server, t.ID, parked)
+	}
+	if s.MoreParks > 0 {
+		fmt.Fprintf(w, "\n%s for a person after a failure, shown by: %s resolve %s STEP --do retry\n",
+			wait(s.MoreParks, "more step"), server.StarterCommand(), terminal.ShellQuote(t.ID))
 	}
 }
 
