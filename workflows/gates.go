@@ -213,7 +213,7 @@ func needsApproval(s task.Step, c activities.Change) (why string, asked bool) {
 		return why, true
 	}
 	switch {
-	case s.Gate.Mode == task.GateAsk && !(c.Unchanged && s.Gate.Risky):
+	case s.Gate.Mode == task.GateAsk && (!c.Unchanged || !s.Gate.Risky):
 		return s.Gate.Why, true
 	case s.Gate.Mode == task.GateAuto && !c.Unchanged && c.Risk != activities.Low:
 		return "its risk is " + string(c.Risk), true

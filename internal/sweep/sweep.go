@@ -77,7 +77,7 @@ func split(text string) (statements [][]string) {
 func lengthOf(words []string) int {
 	isTrigger := words[0] == "create" && slices.Contains(words[:min(3, len(words))], "trigger")
 	for i, w := range words {
-		if w == ";" && !(isTrigger && words[i-1] != "end") {
+		if w == ";" && (!isTrigger || words[i-1] == "end") {
 			return i
 		}
 	}

@@ -20,7 +20,7 @@ func (c Config) checkGates(served []activities.Spec) error {
 	if err != nil {
 		return err
 	}
-	all := append(builtIn, served...)
+	all := slices.Concat(builtIn, served)
 	known := []string{"*"}
 	for _, s := range all {
 		known = append(known, s.Name, activities.WorldOf(s.Name)+".*")

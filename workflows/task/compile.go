@@ -388,10 +388,10 @@ func (c *compiler) compileGate(s step, spec activities.Spec) Gate {
 	if s.Gate.Why != "" && g.Mode != GateOpen {
 		g.Why = string(s.Gate.Why)
 	}
-	switch g.Limit = time.Duration(s.Gate.Timeout); {
-	case g.Mode == GateAuto:
+	g.Limit = time.Duration(s.Gate.Timeout)
+	if g.Mode == GateAuto {
 		g.Limit = cmp.Or(g.Limit, c.defaults.AutoGateLimit)
-	case g.Mode == GateAsk:
+	} else if g.Mode == GateAsk {
 		g.Limit = cmp.Or(g.Limit, c.defaults.GateLimit)
 	}
 	return g
