@@ -67,11 +67,6 @@ func postJSON(ctx context.Context, w WebhookConfig, secrets secrets, v any) erro
 	if answer.StatusCode < http.StatusMultipleChoices {
 		return nil
 	}
-	err = fmt.Errorf("the webhook at %s answered %s", r.URL.Host, answer.Status)
-	switch {
-	case answer.StatusCode == http.StatusRequestTimeout, answer.StatusCode == http.StatusTooManyRequests,
-		answer.StatusCode >= http.StatusInternalServerError:
-		return err
-	}
-	return nonRetryable(err)
+	// No status is final: a key is renewed, a page that asks to sign in goes away, and somebody waits to be told.
+	return fmt.Errorf("the webhook at %s answered %s", r.URL.Host, answer.Status)
 }

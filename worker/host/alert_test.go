@@ -99,17 +99,20 @@ func TestAnAlertIsToldAgainUntilItIsTaken(t *testing.T) {
 // once is how the metrics tell of one alert.
 var once = regexp.MustCompile(`(?m)^unwind_alerts(_total)?\{[^}]*state="parked"[^}]*\} 1$`)
 
-func TestWhatAWebhookRefusesIsNotToldAgain(t *testing.T) {
-	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusFound} {
+// No status is final: a key is renewed, a redirect goes away. What stays refused says so, without the key.
+func TestWhatAWebhookRefusesIsToldAgain(t *testing.T) {
+	for _, status := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusFound} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
-			p := newPager(t, status)
-			end := call[told](alerting(t, p.URL), "tell", parked)
-			require.Len(t, p.got, 1)
-			require.Equal(t, "Refused", end.Type)
-			require.Contains(t, end.Error, "the webhook at "+strings.TrimPrefix(p.URL, "http://")+" answered")
-			require.NotContains(t, end.Error, "its-key")
+			p := newPager(t, status, http.StatusNoContent)
+			require.Equal(t, told{}, call[told](alerting(t, p.URL), "tell", parked))
+			require.Len(t, p.got, 2)
 		})
 	}
+	p := newPager(t, http.StatusUnauthorized)
+	end := call[told](alerting(t, p.URL), "tell", parked)
+	require.NotEqual(t, "Refused", end.Type, "it was tried until the attempts were used up")
+	require.Contains(t, end.Error, "the webhook at "+strings.TrimPrefix(p.URL, "http://")+" answered 401")
+	require.NotContains(t, end.Error, "its-key")
 }
 
 func TestAWebhookThatIsGoneIsTriedAgainAndItsKeyIsToldNowhere(t *testing.T) {
