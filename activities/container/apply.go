@@ -99,17 +99,9 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		return err
 	}
 	if !a.rec.ReadOnly {
-		if err := a.token.Make(); err != nil { // who finds the lease looks for its step
+		if again, err = a.takeLease(ctx, again); err != nil {
 			return err
 		}
-		before, waited, err := a.leases.Take(ctx, engine.NameOf(a.rec.Container), a.rec.Container.ID, a.entry)
-		if err == nil && waited { // it may be another container by now
-			again, err = a.aim(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		a.rec.After = before
 	}
 	a.backend = a.backends.Of(a.rec.Backend)
 	if !a.rec.ReadOnly {
@@ -157,6 +149,19 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 	recorded = true // as soon as it may be
 	_, err = a.token.Create(journal.Record, &a.rec)
 	return err
+}
+
+// takeLease makes the container the step's own. It may be another one by then.
+func (a *application) takeLease(ctx context.Context, again *comeback) (*comeback, error) {
+	if err := a.token.Make(); err != nil { // who finds the lease looks for its step
+		return nil, err
+	}
+	before, waited, err := a.leases.Take(ctx, engine.NameOf(a.rec.Container), a.rec.Container.ID, a.entry)
+	if err == nil && waited {
+		again, err = a.aim(ctx)
+	}
+	a.rec.After = before
+	return again, err
 }
 
 // aim finds the container, and for a redo what to put back there.

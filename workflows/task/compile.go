@@ -389,9 +389,10 @@ func (c *compiler) compileGate(s step, spec activities.Spec) Gate {
 		g.Why = string(s.Gate.Why)
 	}
 	g.Limit = time.Duration(s.Gate.Timeout)
-	if g.Mode == GateAuto {
+	switch g.Mode {
+	case GateAuto:
 		g.Limit = cmp.Or(g.Limit, c.defaults.AutoGateLimit)
-	} else if g.Mode == GateAsk {
+	case GateAsk:
 		g.Limit = cmp.Or(g.Limit, c.defaults.GateLimit)
 	}
 	return g

@@ -34,27 +34,35 @@ func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem strin
 				return "", activities.Errorf(activities.DamagedRecord, "database %s: %s, which holds %s for the undo, is gone, or another thing has its name; nothing was touched", c.Name, h.Name, h.Of)
 			}
 		}
-		for _, m := range a.Made {
-			if lock {
-				if err := lockMade(c, m); err != nil {
-					return "", err
-				}
-			}
-			if m.Column != "" {
-				continue
-			}
-			content, there, err := schema.Content(c, m.OID, m.Table)
-			switch {
-			case err != nil:
-				return "", err
-			case !there:
-				return fmt.Sprintf("table %s, which the step made, is gone, or has another name", m.Table), nil
-			case m.Content == nil || content != *m.Content:
-				return fmt.Sprintf("table %s, which the step made, has other rows than it left (%s now); they would be lost", m.Table, content), nil
-			}
+		if problem, err := findRemade(c, a.Made, lock); err != nil || problem != "" {
+			return problem, err
 		}
 	}
 	return findChanged(c, all, true)
+}
+
+// findRemade returns what others did to the tables among things that a statement has made; empty if nothing.
+func findRemade(c *server.Connection, all []made, lock bool) (problem string, err error) {
+	for _, m := range all {
+		if lock {
+			if err := lockMade(c, m); err != nil {
+				return "", err
+			}
+		}
+		if m.Column != "" {
+			continue
+		}
+		content, there, err := schema.Content(c, m.OID, m.Table)
+		switch {
+		case err != nil:
+			return "", err
+		case !there:
+			return fmt.Sprintf("table %s, which the step made, is gone, or has another name", m.Table), nil
+		case m.Content == nil || content != *m.Content:
+			return fmt.Sprintf("table %s, which the step made, has other rows than it left (%s now); they would be lost", m.Table, content), nil
+		}
+	}
+	return "", nil
 }
 
 // lockMade locks the table that a statement has made, or has added a column to, if it is still there.
