@@ -44,13 +44,9 @@ func (p *program) completeTask(of tasks.Filter, steps func(workflows.State) []st
 		if steps != nil {
 			of.Status = string(compensations.Open) // only these wait for a decision
 		}
-		found, _, err := c.List(ctx, of)
+		ids, err := c.ListIDs(ctx, of)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var ids []string
-		for _, t := range found {
-			ids = append(ids, t.ID)
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -115,8 +115,29 @@ type Listed struct {
 	queue string
 }
 
+// ListIDs returns the ids of at most f.Limit tasks. It asks no worker, so one that is silent holds nobody up.
+func (c *Client) ListIDs(ctx context.Context, f Filter) (ids []string, err error) {
+	found, _, err := c.search(ctx, f)
+	for _, t := range found {
+		ids = append(ids, t.ID)
+	}
+	return ids, err
+}
+
 // List returns at most f.Limit tasks, and whether there are more.
 func (c *Client) List(ctx context.Context, f Filter) (found []Listed, more bool, err error) {
+	if found, more, err = c.search(ctx, f); err != nil {
+		return nil, false, err
+	}
+	if err := c.addStandings(ctx, found); err != nil {
+		return nil, false, err
+	}
+	found, err = c.addPresent(ctx, found)
+	return found, more, err
+}
+
+// search returns at most f.Limit tasks as the server has them, and whether there are more.
+func (c *Client) search(ctx context.Context, f Filter) (found []Listed, more bool, err error) {
 	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: c.Namespace, Query: f.query(), PageSize: int32(min(f.Limit, maxPage))} //nolint:gosec // at most maxPage
 	for len(found) <= f.Limit {
 		page, err := c.ListWorkflow(ctx, request)
@@ -131,12 +152,7 @@ func (c *Client) List(ctx context.Context, f Filter) (found []Listed, more bool,
 		}
 	}
 	more = len(found) > f.Limit || len(request.NextPageToken) > 0
-	found = found[:min(len(found), f.Limit)]
-	if err := c.addStandings(ctx, found); err != nil {
-		return nil, false, err
-	}
-	found, err = c.addPresent(ctx, found)
-	return found, more, err
+	return found[:min(len(found), f.Limit)], more, nil
 }
 
 // maxAsked is how many tasks of a list are asked about at once.
