@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,8 +138,11 @@ func TestATaskThatIsStuckCanBeCanceled(t *testing.T) {
 
 // 99 steps of one request return as much as they may, and the 100th waits for a person while the run becomes long.
 func TestTheOutputsOfARequestThatIsNotOverAreCarried(t *testing.T) {
+	var turn sync.Mutex // steps run at the same time
 	texts := rand.New(rand.NewPCG(1, 2))
 	w := &world{do: func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+		turn.Lock()
+		defer turn.Unlock()
 		return activities.Result{Outputs: map[string]any{"id": noise(texts, 11_900)}}, nil
 	}}
 	all := []string{`{"id": "gated", "uses": "fake.do", "gate": "ask", "needs": [], "with": {"path": "/gated"}}`}

@@ -154,7 +154,7 @@ func TestCommandThatCannotStart(t *testing.T) {
 		e := s.entry(t)
 		for range 2 {
 			_, err := s.action.Apply(t.Context(), e, step(t, with), "")
-			require.Equal(t, activities.ActionDenied, activities.TypeOf(err), "%s: %v", says, err)
+			require.Equal(t, activities.Unsuccessful, activities.TypeOf(err), "%s: %v", says, err)
 			var typed *activities.Error
 			require.ErrorAs(t, err, &typed)
 			assert.Contains(t, typed.Message+typed.Output, says)

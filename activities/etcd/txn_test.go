@@ -45,7 +45,7 @@ func TestSensitiveValuesAreNotShown(t *testing.T) {
 	s.apply()
 	d.put("db/password", "4444")
 	drift := s.undo(activities.Drifted).Drift
-	require.Contains(t, drift.Diff, "now ***")
+	require.Contains(t, drift.Diff, "now: ***")
 	require.NotContains(t, drift.Diff, "4444")
 	s = d.txn(`{"put": [{"key": "other", "value": "3"}]}`)
 	s.with.Checks = []activities.Check{{Query: &activities.QueryCheck{SQL: "db/password", Expect: json.RawMessage(`"x"`)}}}

@@ -140,7 +140,7 @@ func TestARowWrittenAfterItsKeyWasRenamed(t *testing.T) {
 	require.Equal(t, before, d.dump())
 	d.run("ALTER TABLE person RENAME id TO theirs")
 	third := d.exec("UPDATE person SET mail = 'three' WHERE theirs = 3")
-	require.Contains(t, third.plan().Summary, "1 change")
+	require.Contains(t, third.plan().Summary, "1 row changed")
 	third.apply()
 	third.undo(activities.Restored)
 }

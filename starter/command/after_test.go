@@ -318,8 +318,8 @@ func TestTheSuggestedCommandWorksAfterEveryChain(t *testing.T) {
 		require.Equal(t, want.verb, command[0], "%d: %v", i, command)
 		d.ok(append(command, "--watch")...)
 		require.Equal(t, want.values, d.values(), "%d: %v", i, command)
-		refused := d.do("rollback", t.Name())
-		require.Equal(t, statusUsage, refused.status)
+		refused := d.do(want.verb, t.Name()) // what was done just now cannot be done again
+		require.Equal(t, statusUsage, refused.status, refused.out)
 		require.Contains(t, refused.err, "; `starter "+strings.Join(next(), " ")+"`")
 	}
 }

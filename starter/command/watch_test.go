@@ -79,6 +79,9 @@ took: T
 total: 1 nothing-to-undo, 1 restored
 
 one: force by ME: mine is old
+one: drift that was overwritten:
+ | -x
+ | +mine
 `, run.ReplaceAllString(passing.ReplaceAllString(normal(e.out), ""), "RUN"))
 }
 
