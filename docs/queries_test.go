@@ -18,7 +18,7 @@ func (p *place) runQueries() {
 	require.NoError(p, err)
 	queries := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| ([^|]+) \\| `([^`]+)` \\|$").FindAllStringSubmatch(string(page), -1) {
-		if strings.Contains(row[2], " = ") {
+		if strings.Contains(row[2], " = ") || strings.Contains(row[2], " IN ") {
 			queries[row[1]] = row[2]
 		}
 	}
