@@ -36,7 +36,7 @@ func TakeSurvey(c *server.Connection) (s Survey, err error) {
 		return s, err
 	}
 	all, err := server.Collect(c, pgx.RowToStructByPos[tally], `SELECT relid, quote_ident(schemaname) || '.' || quote_ident(relname), n_tup_ins, n_tup_del, n_tup_upd, schemaname = 'pg_catalog' AND relname = ANY($1::text[])
-		FROM pg_stat_xact_all_tables WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname !~ '^pg_toast'`, described)
+		FROM pg_stat_xact_all_tables WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname !~ '^pg_toast'`, describedNames())
 	s.tallies, s.columns = map[uint32]tally{}, map[uint32]string{}
 	for _, t := range all {
 		s.tallies[t.ID] = t

@@ -1,0 +1,49 @@
+package schema
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+)
+
+// Every catalog of the server is either described, with a column that tells whose its rows are, or a change of it is refused by both.
+func TestEveryCatalogIsDescribedOrRefused(t *testing.T) {
+	s := postgrestest.Need(t)
+	dsn := s.Admin(s.Database(t))
+	all := server.Databases{"main": {DSN: func() (string, error) { return dsn, nil }}}
+	c, err := all.Connect(t.Context(), "main", server.LookName)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+
+	type catalog struct {
+		ID   uint32
+		Name string
+		IDs  []string // the columns that hold an id
+	}
+	catalogs, err := server.Collect(c, pgx.RowToStructByPos[catalog], `SELECT c.oid, relname::text,
+		array(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND atttypid IN ('oid'::regtype, 'regproc'::regtype))
+		FROM pg_class c WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' ORDER BY 2`)
+	require.NoError(t, err)
+	require.Greater(t, len(catalogs), len(described))
+	known := 0
+	for _, each := range catalogs {
+		others, err := Undescribed(c, []uint32{each.ID})
+		require.NoError(t, err)
+		builtIn, err := BuiltIn(c, []uint32{each.ID})
+		require.NoError(t, err)
+		if column, ok := described[each.Name]; ok {
+			known++
+			require.Contains(t, each.IDs, column, each.Name)
+			require.Empty(t, others)
+			require.Empty(t, builtIn, "nothing was changed")
+			continue
+		}
+		require.Equal(t, []string{each.Name}, others)
+		require.Equal(t, []string{each.Name}, builtIn)
+	}
+	require.Equal(t, len(described), known, "a catalog that this server does not have is described")
+}
