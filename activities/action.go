@@ -172,6 +172,9 @@ type Decision struct {
 	// Result is what the history knows of the result of a forward that succeeded: the fingerprint, and the outputs that
 	// Spec.UndoOutputs names. It is nil for a forward that is not known to have succeeded, and for an action without UndoOutputs.
 	Result *Result `json:"result,omitempty"`
+	// Orphan means that no task is left in which a person could take the world as it is: where nothing can be put back, because
+	// what the step acted on is gone for good, the undo says so and settles.
+	Orphan bool `json:"orphan,omitempty"`
 	// Who and Why are kept with the outcome.
 	Who string `json:"who,omitempty"`
 	Why string `json:"why,omitempty"`

@@ -343,6 +343,59 @@ func TestAContainerThatIsGoneTakesItsLayersAlong(t *testing.T) {
 	require.ErrorContains(t, err, "a reset makes it anew")
 }
 
+// An orphan has no task in which a person could take the world as it is.
+func TestAnOrphanOfALostContainerIsSettled(t *testing.T) {
+	t.Parallel()
+	orphan := activities.Decision{Orphan: true}
+	remove := func(t *testing.T, b *containertest.Box) {
+		require.NoError(t, b.ContainerRemove(t.Context(), b.ID, dockertypes.RemoveOptions{Force: true}))
+	}
+	t.Run("removed", func(t *testing.T) {
+		t.Parallel()
+		s, b := layersStage(t, t.TempDir()), containertest.Start(t)
+		one, _ := s.did(t, b, "touch /x")
+		two, _ := s.did(t, b, "touch /y")
+		remove(t, b)
+		for _, e := range []activities.Entry{one, two} { // in whatever order
+			u, err := s.action.Undo(t.Context(), e, orphan)
+			require.NoError(t, err)
+			assert.Equal(t, activities.Compensated, u.Outcome)
+			assert.Contains(t, u.Observed, "has been removed, and with it the layers of the step: there is nothing to undo in it")
+			assert.Equal(t, []string{"container " + b.Name + " is not made anew"}, u.Losses)
+			require.NoError(t, s.action.Release(t.Context(), e))
+		}
+	})
+	t.Run("another one has its name", func(t *testing.T) {
+		t.Parallel()
+		s, b := layersStage(t, t.TempDir()), containertest.Start(t)
+		e, _ := s.did(t, b, "touch /x")
+		remove(t, b)
+		other := containertest.Start(t)
+		require.NoError(t, other.ContainerRename(t.Context(), other.ID, b.Name))
+		u, err := s.action.Undo(t.Context(), e, orphan)
+		require.NoError(t, err)
+		require.Equal(t, activities.Drifted, u.Outcome, "it may be the same by somebody's hand: a person decides")
+		assert.Contains(t, u.Drift.Diff, other.ID[:12])
+		u, err = s.action.Undo(t.Context(), e, activities.Decision{Orphan: true, Force: u.Drift.Digest})
+		require.NoError(t, err)
+		assert.Equal(t, activities.Compensated, u.Outcome)
+		assert.Equal(t, other.ID, b.Inspect(t).ID)
+		assert.True(t, b.Inspect(t).State.Running, "it is nothing of the step's")
+	})
+	t.Run("it has another name", func(t *testing.T) {
+		t.Parallel()
+		s, b := layersStage(t, t.TempDir()), containertest.Start(t)
+		before := containertest.Shows(t, b)
+		e, _ := s.did(t, b, "touch /x")
+		require.NoError(t, b.ContainerRename(t.Context(), b.ID, b.Name+"-renamed"))
+		u, err := s.action.Undo(t.Context(), e, orphan)
+		require.NoError(t, err)
+		assert.Equal(t, activities.Restored, u.Outcome)
+		require.NoError(t, b.ContainerRename(t.Context(), b.ID, b.Name))
+		assert.Equal(t, before, containertest.Shows(t, b))
+	})
+}
+
 func TestWhatAnEarlierCommandLeftRunningEndsAndIsNamed(t *testing.T) {
 	t.Parallel()
 	s, b := layersStage(t, t.TempDir()), containertest.Start(t, withGNU(t))

@@ -142,6 +142,24 @@ func TestAFencedReplaceDoesNotPutTheOldContainerAside(t *testing.T) {
 	assert.Empty(t, containertest.Left(t, e.Token))
 }
 
+func TestAnOrphanedReplaceWhoseOldContainerIsGoneIsSettled(t *testing.T) {
+	t.Parallel()
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	e := s.entry(t)
+	_, err := s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
+	require.NoError(t, err)
+	fresh := b.Inspect(t).ID
+	require.NoError(t, b.ContainerRemove(t.Context(), b.ID, dockertypes.RemoveOptions{Force: true}))
+	_, err = s.replace.Undo(t.Context(), e, activities.Decision{})
+	require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "in a task a person decides: %v", err)
+	u, err := s.replace.Undo(t.Context(), e, activities.Decision{Orphan: true})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Residue, u.Outcome)
+	assert.Contains(t, u.Observed, "there is nothing to switch back to, and what has its name now is left as it is")
+	assert.Equal(t, fresh, b.Inspect(t).ID)
+	assert.True(t, b.Inspect(t).State.Running)
+}
+
 // TestAStepBeforeAReplaceIsUndoneInItsPlace: not in the container that was put aside, and only as a person decides.
 func TestAStepBeforeAReplaceIsUndoneInItsPlace(t *testing.T) {
 	t.Parallel()

@@ -77,8 +77,8 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u *undoin
 	}
 	var seen manifest.Manifest // what may be overwritten in volumes
 	if !begun {
-		var drifted bool
-		if undone, seen, drifted, err = x.prepareRollback(ctx, e, u, rec, &to, before, d); drifted || err != nil {
+		var over bool
+		if undone, seen, over, err = x.prepareRollback(ctx, e, u, rec, &to, before, d); over || err != nil {
 			return undone, err
 		}
 	}
@@ -130,8 +130,8 @@ func noteUnended(t *journal.Token, undone activities.Undone) (activities.Undone,
 }
 
 // prepareRollback looks for drift, and checks that the rollback can do what it has to, before anything is touched. Seen is what may be
-// overwritten in volumes.
-func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, u *undoing, rec stepRecord, to *checkpoint.Rollback, before manifest.Manifest, d activities.Decision) (undone activities.Undone, seen manifest.Manifest, drifted bool, err error) {
+// overwritten in volumes. Over says that there is nothing to roll back, as undone tells.
+func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, u *undoing, rec stepRecord, to *checkpoint.Rollback, before manifest.Manifest, d activities.Decision) (undone activities.Undone, seen manifest.Manifest, over bool, err error) {
 	t := u.Token
 	now, present, err := x.viewUndisturbed(ctx, t, rec, e.Token)
 	if err != nil {
@@ -142,6 +142,10 @@ func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, u 
 	}
 	u.left = now.After
 	drift := now.Drift()
+	if d.Orphan && x.isLost(rec, now, present) && (now.Usurper == "" || d.Force == drift.Digest) {
+		undone, err = x.settleLost(ctx, t, rec, before, d)
+		return undone, nil, true, err
+	}
 	if drift != nil && d.Force != drift.Digest {
 		// Another call of this undo may have begun since; then what was seen may be its doing.
 		if begun, err := x.backends.Of(rec.Backend).HasBegun(ctx, *to); begun || err != nil {

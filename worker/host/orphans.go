@@ -76,7 +76,7 @@ func (b builtin) handleOrphan(ctx context.Context, world string, record activiti
 	if o.Seen, err = b.registry.Observe(ctx, b.host(), record.Entry); err != nil || !r.Undo {
 		return o, err
 	}
-	undone, err := b.registry.Undo(ctx, b.host(), record.Entry, activities.Decision{Force: r.Force, Who: r.Who, Why: r.Why})
+	undone, err := b.registry.Undo(ctx, b.host(), record.Entry, activities.Decision{Force: r.Force, Orphan: true, Who: r.Who, Why: r.Why})
 	if err != nil {
 		return o, err
 	}

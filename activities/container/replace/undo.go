@@ -91,6 +91,12 @@ func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.To
 	if err := a.Leases.Wait(ctx, engine.NameOf(rec.Old), e.Token); err != nil {
 		return activities.Undone{}, err
 	}
+	if _, err := a.Engine.ContainerInspect(ctx, rec.Old.ID); d.Orphan && engine.IsNotFound(err) {
+		return activities.Undone{
+			Outcome:  activities.Residue,
+			Observed: fmt.Sprintf("the old container %s has been removed by somebody: there is nothing to switch back to, and what has its name now is left as it is", rec.Old.ID[:12]),
+		}, nil
+	}
 	usurper, drifted, err := a.decide(ctx, t, rec, fresh.ID, d)
 	if err == nil && drifted.Outcome == activities.Drifted {
 		err = a.Leases.CheckLater(engine.NameOf(rec.Old), t, rec.Owned)

@@ -314,3 +314,20 @@ func TestAContainerThatWasStoppedSinceStaysSo(t *testing.T) {
 	require.Empty(t, before.Changes(s.holds()))
 	require.False(t, s.box.Inspect(t).State.Running)
 }
+
+// TestVolumesOfALostContainerComeBack: of an orphan, whose container was removed with the layers of the step.
+func TestVolumesOfALostContainerComeBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, true)
+	before := s.holds()
+	e := s.did(change)
+	require.NoError(t, s.box.ContainerRemove(t.Context(), s.box.ID, dockertypes.RemoveOptions{Force: true}))
+	require.NoError(t, os.WriteFile(filepath.Join(s.root, "a"), []byte("theirs"), 0o600))
+	u := s.undo(e, activities.Decision{Orphan: true})
+	require.Equal(t, activities.Drifted, u.Outcome)
+	assert.Contains(t, u.Drift.Diff, s.volume+":/a (content")
+	u = s.undo(e, activities.Decision{Orphan: true, Force: u.Drift.Digest})
+	assert.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
+	assert.Contains(t, u.Observed, "its volumes hold what they held before")
+	assert.Empty(t, before.Changes(s.holds()))
+}
