@@ -149,6 +149,21 @@ func (t *agentTask) needsPerson() bool {
 	return t.executor.isQuiet() && len(t.schedule.ready) == 0 && !t.rollbacks.hasDue() && len(t.gates.views())+len(t.parks.views()) > 0
 }
 
+// waitsAlone reports whether all that is under way of a request waits for a person, whatever others do.
+func (t *agentTask) waitsAlone(q *request) bool {
+	waits := false
+	for _, id := range q.steps {
+		switch s := t.schedule.byID[id]; {
+		case s == nil || s.isOver():
+		case s.view.State == AtGate && s.gateView() != nil, s.view.State == StepParked && s.parkView() != nil:
+			waits = true
+		case s.view.State != NotStarted, slices.Contains(t.schedule.ready, s):
+			return false
+		}
+	}
+	return waits
+}
+
 // isLeaving reports whether the run only waits for its updates before it continues as new.
 func (t *agentTask) isLeaving() bool { return t.executor.draining || t.leaving }
 
@@ -167,7 +182,7 @@ func (t *agentTask) answer(q *request) Answer {
 		a.Report = t.report
 	}
 	if a.Pending {
-		a.Stuck = t.executor.stuck
+		a.Stuck, a.NeedsPerson = t.executor.stuck, t.needsPerson() || t.waitsAlone(q)
 	}
 	if a.Pending && t.saga.Unwinding() {
 		_, a.Waiting = t.saga.Recent(0)

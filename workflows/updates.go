@@ -108,6 +108,8 @@ type Answer struct {
 	Digest  activities.Digest `json:"digest,omitempty"`
 	// Pending says that it is not over: something waits for a person, or the run continues as new. UpdateAwait waits for the end.
 	Pending bool `json:"pending,omitempty"`
+	// NeedsPerson says that nothing of it goes on before somebody decides: see Steps, Waiting, WaitsFor and Stuck.
+	NeedsPerson bool `json:"needsPerson,omitempty"`
 	// Phase is that of the session, and Cause why it goes no further.
 	Phase Phase                `json:"phase"`
 	Cause *compensations.Cause `json:"cause,omitempty"`

@@ -146,9 +146,13 @@ const (
 // Await waits until an earlier request is over, also while it waits for a person, and asks less and less often. A question is no
 // update: the server allows a session few of those at once.
 func (s Session) Await(ctx context.Context, request string) (workflows.Answer, error) {
+	return s.await(ctx, request, func(a workflows.Answer) bool { return !a.Pending })
+}
+
+func (s Session) await(ctx context.Context, request string, suffices func(workflows.Answer) bool) (workflows.Answer, error) {
 	for pause := firstPause; ; pause = min(pause*3/2, maxPause) {
 		answer, err := s.Answer(ctx, request)
-		if err == nil && !answer.Pending {
+		if err == nil && suffices(answer) {
 			return answer, nil
 		}
 		if _, isRefusal := errors.AsType[Refusal](err); isRefusal {
@@ -206,7 +210,7 @@ func (s Session) State(ctx context.Context) (workflows.State, error) {
 	return state, v.Get(&state)
 }
 
-// send makes a request. Where its run had to end before the request was over, it waits on.
+// send makes a request, and waits until it is over or needs a person.
 func (s Session) send(ctx context.Context, name, request string, arguments ...any) (workflows.Answer, error) {
 	isNew := request == "" || s.isFirst
 	request = newID(request)
@@ -220,20 +224,14 @@ func (s Session) send(ctx context.Context, name, request string, arguments ...an
 	if !isNew {
 		answer = s.refresh(ctx, answer)
 	}
-	if answer.Pending && !waitsForPerson(answer) {
-		return s.Await(ctx, request)
+	if isSettled(answer) {
+		return answer, nil
 	}
-	return answer, nil
+	return s.await(ctx, request, isSettled)
 }
 
-func waitsForPerson(a workflows.Answer) bool {
-	for _, s := range a.Steps {
-		if s.Gate != nil || s.Park != nil {
-			return true
-		}
-	}
-	return a.Stuck != "" || len(a.Waiting)+len(a.WaitsFor)+a.More[string(workflows.AtGate)]+a.More[string(workflows.StepParked)] > 0
-}
+// isSettled reports whether a request is over, or goes no further before somebody decides.
+func isSettled(a workflows.Answer) bool { return !a.Pending || a.NeedsPerson }
 
 // digestOf is what a session answers with: see workflows.Answer.
 func digestOf(arguments []any) activities.Digest {
