@@ -64,7 +64,7 @@ type agentTask struct {
 	report   *compensations.Report
 	redoable bool // what it undoes is kept, so that it can be redone
 	leaving  bool // it only waits for updates before it continues as new
-	alerting int  // the number of alerts about forwards that are under way
+	closing  bool // it only waits for alerts and updates before it ends
 	wasStuck bool // somebody was told that it cannot be carried over
 	stuckAt  int  // the number of undos that were to be done when it could not; 0 if it could
 	unknown  bool // the ledger of the run that this one recovers, or was reset from, could not be read
@@ -79,6 +79,7 @@ type agentTask struct {
 	pivot      *pivot              // the steps that are never unwound
 	committer  *committer          // tells worlds what stays
 	troubles   *troubles           // what fails, and is tried on
+	alerts     *alerts             // what people are told by the webhook
 	rollbacks  *rollbacks          // the parts that are undone while the task goes on
 	room       *room               // whether the ledger still fits into a payload
 	inbox      *inbox.Inbox        // the signals
@@ -109,16 +110,20 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 		refusal: refusal, variant: v, began: workflow.Now(ctx), phase: Compiling,
 		session: v.session, savepoints: &savepoints{}, ending: &ending{}, inbox: &inbox.Inbox{}, details: &details{}, attributes: &attributes{},
 	}
+	t.alerts = &alerts{
+		changed: t.details.markStale, note: t.addNote, patience: newPatience(0),
+		isLeaving: func() bool { return t.leaving || t.closing || t.executor.draining && t.executor.isQuiet() },
+	}
 	t.saga = newSaga(ctx, t.sagaOptions(ctx, compensations.Options{}), carry)
 	t.schedule = newSchedule(t.details.markStale)
-	t.gates = &gates{schedule: t.schedule, attributes: t.attributes}
+	t.gates = &gates{schedule: t.schedule, attributes: t.attributes, alert: t.sendAlert}
 	t.parks = &parks{
 		schedule: t.schedule, ending: t.ending, correct: t.correctStep, alert: t.sendAlert,
 		replaced: t.replaceParams,
 	}
 	t.pivot = &pivot{saga: t.saga, schedule: t.schedule}
 	t.troubles = &troubles{changed: t.details.markStale, alert: t.sendAlert}
-	t.committer = &committer{saga: t.saga, troubles: t.troubles, note: func(note string) { t.notes = append(t.notes, note) }}
+	t.committer = &committer{saga: t.saga, troubles: t.troubles, note: t.addNote}
 	t.room = &room{measure: t.measureCarry}
 	t.executor = &executor{schedule: t.schedule, gates: t.gates, parks: t.parks, pivot: t.pivot, committer: t.committer, ending: t.ending}
 	t.runner = &stepRunner{
@@ -130,7 +135,7 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 		unwound: map[string]int{}, isQuiet: t.executor.isQuiet,
 	}
 	t.executor.runner, t.executor.rollbacks = t.runner, t.rollbacks
-	t.executor.carryOver, t.executor.getStuck, t.executor.isCalm = t.carryOver, t.getStuck, func() bool { return t.alerting == 0 }
+	t.executor.carryOver, t.executor.getStuck, t.executor.isCalm = t.carryOver, t.getStuck, func() bool { return t.alerts.flights == 0 }
 	t.runner.savepoints, t.rollbacks.savepoints, t.rollbacks.settled = t.savepoints, t.savepoints, t.bearSavepoints
 	t.rollbacks.took = t.keepTakenBack
 	if carry != nil {
@@ -152,6 +157,8 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 	t.attributes.publishOpen(ctx)
 	return t, nil
 }
+
+func (t *agentTask) addNote(note string) { t.notes = append(t.notes, note) }
 
 func newSaga(ctx workflow.Context, o compensations.Options, carry *Carry) *compensations.Saga {
 	if carry == nil {
@@ -311,14 +318,15 @@ func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (co
 		if report.Status != compensations.Open {
 			break
 		}
-		t.awaitAlerts(ctx)
 		t.leaving = true
+		t.awaitAlerts(ctx)
 		t.awaitUpdates(ctx)
 		next, err := t.carryOver()
 		if err == nil {
 			return report, t.variant.continueAsNew(ctx, next)
 		}
 		t.leaving, t.stuckAt = false, len(t.saga.Entries())
+		t.alerts.resume(ctx)
 	}
 	switch {
 	case t.unknown:
@@ -339,7 +347,9 @@ func (t *agentTask) awaitUpdates(ctx workflow.Context) {
 // close ends the task with its report: as the result if it committed or repaired another task, otherwise in the details of a
 // failure or cancellation.
 func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *compensations.Cause) (compensations.Report, error) {
+	t.closing = true
 	t.awaitAlerts(ctx)
+	t.giveUpAlerts()
 	t.completeReport(ctx, &r, cause)
 	t.phase, t.ending.cause, t.report = Closed, cause, &r
 	t.attributes.publishClosed(ctx, r.Status)

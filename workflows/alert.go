@@ -2,38 +2,186 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// sendAlerts reports undos that need a person, or wait for their host, to the worker's webhook. The details and the metrics show
-// them even if the webhook cannot be reached.
-func (t *agentTask) sendAlerts(ctx workflow.Context, undos []compensations.StepReport) {
-	what := undos[0].Step
-	if more := len(undos) - 1; more > 0 {
-		what += fmt.Sprintf(" and %d more", more)
-	}
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: time.Minute, ScheduleToCloseTimeout: 15 * time.Minute, Summary: "alert: " + what,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-	})
+// alerts tell people, by the webhook of the worker, what waits for them. Whoever alerts does not wait for that. A webhook that is away is
+// tried until it is back, also by the next runs; what it has not taken is shown meanwhile. It hears of each once, and may hear of one twice.
+type alerts struct {
+	isLeaving func() bool       // whether the run waits for nothing else before it ends
+	changed   func()            // called when more or less can be told
+	note      func(note string) // adds a note to the report
+
+	waiting  []Alert // in no activity, the oldest first
+	flying   int     // alerts that are in one
+	flights  int     // the number of activities
+	isFailed bool    // the webhook did not take one while the run is leaving
+	dropped  int     // alerts that were too many to be kept
+	patience patience
+	trouble  Trouble // why the webhook does not take them; without a reason if it does
+}
+
+// Bounds on alerts. Each is in the history as soon as there are fewer than maxFlights activities: a recovery reads there what people have
+// decided about.
+const (
+	maxFlights = 10
+	maxBatch   = 50
+	// maxUntold is how many alerts wait at most, and maxUntoldCarried how many bytes of them the next run is handed.
+	maxUntold        = 5_000
+	maxUntoldCarried = 64 << 10
+	// alertGrace is how long a run that could end waits for its webhook.
+	alertGrace = 30 * time.Second
+)
+
+// send has people told, and returns at once.
+func (a *alerts) send(ctx workflow.Context, about []compensations.StepReport) {
 	info := workflow.GetInfo(ctx)
-	alerts := make([]Alert, 0, len(undos))
-	for _, s := range undos {
-		alerts = append(alerts, Alert{
+	for _, s := range about {
+		if len(a.waiting) >= maxUntold {
+			a.dropped++
+			continue
+		}
+		a.waiting = append(a.waiting, Alert{
 			Task: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID, Step: s.Step, Action: s.Action,
 			State: compensations.UndoState(s.State), Reason: s.Reason, Digest: s.Digest, At: workflow.Now(ctx),
 		})
 	}
-	for len(alerts) > 0 {
-		batch := keepFirst(alerts, maxAlerted)
-		alerts = alerts[len(batch):]
-		if err := workflow.ExecuteActivity(ctx, AlertActivity, batch).Get(ctx, nil); err != nil {
-			t.notes = append(t.notes, "nobody was alerted about step "+what+": "+compensations.Reason(err))
+	a.flush(ctx)
+}
+
+// flush has what waits told, unless enough is being told.
+func (a *alerts) flush(ctx workflow.Context) {
+	if len(a.waiting) == 0 || a.flights == maxFlights || a.isFailed && a.isLeaving() {
+		return
+	}
+	a.flights++
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	workflow.GoNamed(ctx, "alert of "+a.waiting[0].Step, func(ctx workflow.Context) {
+		defer done()
+		for isTold := true; len(a.waiting) > 0 && (isTold || a.flights == 1 && !a.isLeaving()); {
+			isTold = a.tell(ctx)
 		}
+		a.flights--
+	})
+}
+
+// resume tells what waits, in a run that had to stay after all.
+func (a *alerts) resume(ctx workflow.Context) {
+	a.isFailed = false
+	a.flush(ctx)
+}
+
+// tell sends the oldest alerts. It returns false if the webhook has not taken them for a while, or not before the run has to end: then
+// they wait on.
+func (a *alerts) tell(ctx workflow.Context) (isTold bool) {
+	batch := keepFirst(a.waiting[:min(len(a.waiting), maxBatch)], maxAlerted)
+	a.waiting = a.waiting[len(batch):]
+	a.flying += len(batch)
+	a.flush(ctx) // the rest, beside this
+	what := nameAlerts(batch)
+	ctx, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	began := workflow.Now(ctx)
+	future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, a.patience.limit(workflow.ActivityOptions{
+		StartToCloseTimeout: time.Minute, WaitForCancellation: true, Summary: "alert: " + what,
+	})), AlertActivity, batch)
+	_ = workflow.Await(ctx, func() bool { return future.IsReady() || a.isLeaving() })
+	if !future.IsReady() {
+		_, _ = workflow.AwaitWithTimeout(ctx, alertGrace, future.IsReady)
+		cancel()
+	}
+	err := future.Get(ctx, nil)
+	a.flying -= len(batch)
+	if err == nil {
+		a.patience, a.trouble = newPatience(0), Trouble{}
+		a.changed()
+		return true
+	}
+	reason, isTriedOn := a.patience.endSpell(err, activities.Place{})
+	if !isTriedOn && ctx.Err() == nil {
+		a.note("nobody was alerted about " + what + ": " + compensations.Reason(err))
+		return true
+	}
+	a.waiting = slices.Concat(batch, a.waiting)
+	slices.SortStableFunc(a.waiting, func(x, y Alert) int { return x.At.Compare(y.At) })
+	a.isFailed = a.isLeaving()
+	if reason != "" {
+		if a.trouble.Reason == "" {
+			a.trouble.Since = began
+		}
+		a.trouble.Reason = clip(reason, maxWhy)
+		a.changed()
+	}
+	return false
+}
+
+// nameAlerts names what alerts are about.
+func nameAlerts(all []Alert) string {
+	what := "the task"
+	if all[0].Step != "" {
+		what = "step " + all[0].Step
+	}
+	if more := len(all) - 1; more > 0 {
+		what += fmt.Sprintf(" and %d more", more)
+	}
+	return what
+}
+
+// troubles are what is shown while the webhook takes nothing.
+func (a *alerts) troubles() []Trouble {
+	if a.trouble.Reason == "" {
+		return nil
+	}
+	shown := a.trouble
+	shown.What = "tell the webhook of " + activities.CountOf(a.untold(), "alert")
+	return []Trouble{shown}
+}
+
+// untold is the number of alerts that the webhook has not taken.
+func (a *alerts) untold() int { return len(a.waiting) + a.flying + a.dropped }
+
+// toCarry returns what the next run has to tell, as far as it can be handed over, and how many there are besides.
+func (a *alerts) toCarry() (kept []Alert, dropped int) {
+	if len(a.waiting) == 0 {
+		return nil, a.dropped
+	}
+	kept = keepFirst(a.waiting, maxUntoldCarried)
+	return kept, a.dropped + len(a.waiting) - len(kept)
+}
+
+// sendAlerts has people told of what waits for them, and does not wait for that.
+func (t *agentTask) sendAlerts(ctx workflow.Context, about []compensations.StepReport) {
+	t.alerts.send(ctx, about)
+}
+
+// sendAlert has people told of a step that waits for them.
+func (t *agentTask) sendAlert(ctx workflow.Context, about compensations.StepReport) {
+	t.alerts.send(ctx, []compensations.StepReport{about})
+}
+
+// awaitAlerts gives the alerts that are under way a short time: no run ends, and none continues as new, with an activity pending.
+func (t *agentTask) awaitAlerts(ctx workflow.Context) {
+	if t.alerts.flights == 0 {
+		return
+	}
+	calm, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	_ = workflow.Await(calm, func() bool { return t.alerts.flights == 0 })
+}
+
+// giveUpAlerts notes what nobody was told of, because the task is over.
+func (t *agentTask) giveUpAlerts() {
+	if n := t.alerts.untold(); n > 0 {
+		reason := t.alerts.trouble.Reason
+		if reason == "" {
+			reason = "there was no time left"
+		}
+		t.notes = append(t.notes, fmt.Sprintf("nobody was alerted about %s, as the webhook did not take it: %s", activities.CountOf(n, "thing"), reason))
 	}
 }

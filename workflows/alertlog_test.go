@@ -25,6 +25,11 @@ func (l *alertLog) keepThoseOf(r *run) {
 	}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
 }
 
+// parks are the alerts without those of gates.
+func (l *alertLog) parks() []workflows.Alert {
+	return slices.DeleteFunc(l.sent(), func(a workflows.Alert) bool { return a.State == workflows.Gated })
+}
+
 func (l *alertLog) sent() []workflows.Alert {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -54,6 +54,9 @@ type Carry struct {
 	Redoable bool          `json:"redoable,omitempty"`
 	Ignored  inbox.Ignored `json:"ignored,omitzero"`
 	Notes    []string      `json:"notes,omitempty"`
+	// Alerts are those that nobody was told of yet, and Untold counts others that are not kept.
+	Alerts []Alert `json:"alerts,omitempty"`
+	Untold int     `json:"untold,omitempty"`
 
 	size int // in bytes, as it was carried over
 }
@@ -188,6 +191,7 @@ func (t *agentTask) takeCarry() Carry {
 			c.Past = append(c.Past, s.view)
 		}
 	}
+	c.Alerts, c.Untold = t.alerts.toCarry()
 	t.carrySession(&c)
 	return c
 }
@@ -283,6 +287,7 @@ func (t *agentTask) resume(ctx workflow.Context, c Carry) {
 	}
 	t.began, t.phase, t.ending.cause, t.compiled, t.notes = c.Began, c.Phase, c.Cause, c.Compiled, c.Notes
 	t.unknown, t.redoable = c.Unknown, c.Redoable
+	t.alerts.waiting, t.alerts.dropped = c.Alerts, c.Untold
 	t.schedule.keepOrder(c.Order)
 	t.schedule.past, t.schedule.size, t.schedule.done = c.Past, c.Size, c.Done
 	t.pivot.seq, t.pivot.committed = c.Pivot, c.Committed
@@ -304,4 +309,5 @@ func (t *agentTask) resume(ctx workflow.Context, c Carry) {
 	t.resumeSession(ctx, c)
 	t.room.reset(c.size)
 	t.schedule.arrangeSteps()
+	t.alerts.flush(ctx)
 }

@@ -152,8 +152,8 @@ func TestAParkedUndoStaysParkedAcrossRuns(t *testing.T) {
 		}
 		r.runAfter(time.Minute, func() {
 			require.Equal(t, workflows.Unwinding, r.state().Phase)
-			require.Len(t, alerts.sent(), 1, "somebody is told once")
-			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: alerts.sent()[0].Digest, Do: compensations.Retry, Who: "eve"})
+			require.Len(t, alerts.parks(), 1, "somebody is told once")
+			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: alerts.parks()[0].Digest, Do: compensations.Retry, Who: "eve"})
 		})
 	})
 	report, err := l.report()
@@ -162,7 +162,7 @@ func TestAParkedUndoStaysParkedAcrossRuns(t *testing.T) {
 	require.Equal(t, []string{"do a", "do b", "plan x", "undo x", "undo b", "undo b", "undo a"}, sortRange(l.world.calls, 1, 3))
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, []string{"retry by eve"}, notesOf(report, "b"))
-	require.Len(t, alerts.sent(), 1)
+	require.Len(t, alerts.parks(), 1)
 }
 
 func TestASkippedUndoStaysSkippedAcrossRuns(t *testing.T) {

@@ -30,7 +30,7 @@ func (t *agentTask) writeDetails(ctx workflow.Context) {
 	t.attributes.publishParked(ctx, cmp.Or(t.saga.FirstParked(), t.parks.first(), t.stuckMark()))
 	info := workflow.GetInfo(ctx)
 	about := AllAbout(info.Namespace, servedTask(ctx))
-	troubles := t.troubles.views(t.saga)
+	troubles := t.shownTroubles()
 	t.attributes.publishTrouble(ctx, troubles)
 	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), troubles, t.gates.views(), t.parks.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons, about))
 }

@@ -40,7 +40,11 @@ type executor struct {
 // returns, draining, when the run is long enough.
 func (x *executor) runSteps(ctx workflow.Context, began time.Time, limit time.Duration) {
 	stepsCtx, cancel := workflow.WithCancel(ctx)
-	defer cancel()
+	defer func() {
+		if x.next == nil { // else the next run has the steps that wait, and a query may still ask this one
+			cancel()
+		}
+	}()
 	if limit > 0 {
 		x.deadline = deadline{began: began, limit: limit}
 		x.deadline.watch(stepsCtx, 0)

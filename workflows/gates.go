@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -34,8 +35,19 @@ func (r rejection) Error() string { return r.text }
 type gates struct {
 	schedule   *schedule
 	attributes *attributes
+	alert      func(workflow.Context, compensations.StepReport)
 
 	open []*stepRun // in file order
+}
+
+// Gated is the state in an Alert about a step that waits for approval.
+const Gated compensations.UndoState = "at-gate"
+
+// ask has a step ask a person about its change, and tells one.
+func (g *gates) ask(ctx workflow.Context, s *stepRun, entry activities.Entry, change activities.Change, why string) {
+	s.openings++
+	s.gate = newGate(workflow.Now(ctx), s, entry, change, why)
+	g.alert(ctx, compensations.StepReport{Step: s.step.ID, Action: s.step.Uses, State: string(Gated), Reason: why, Digest: s.gate.view.Digest})
 }
 
 // awaitApproval waits at the step's gate. It returns a rejection if a person rejected the step or nobody decided in time.

@@ -55,7 +55,7 @@ const (
 	RetainActivity = "task.retain"
 	// OrphansActivity does on its host what Orphans is asked for: argument OrphansRequest, result OrphansResult.
 	OrphansActivity = "task.orphans"
-	// AlertActivity sends undos that need a person to the configured webhook: argument []Alert.
+	// AlertActivity sends what needs a person to the configured webhook: argument []Alert.
 	AlertActivity = "task.alert"
 )
 

@@ -137,7 +137,7 @@ type RecordName struct {
 	Holder string `json:"holder,omitempty"`
 }
 
-// Alert describes an undo that needs a person or waits for its host. A webhook gets a list of them, as JSON.
+// Alert describes what needs a person: a step at its gate, an undo that is parked or waits for its host. A webhook gets a list of them, as JSON.
 type Alert struct {
 	Task   string                  `json:"task"`
 	Run    string                  `json:"run"`
@@ -146,6 +146,6 @@ type Alert struct {
 	State  compensations.UndoState `json:"state"`
 	Reason string                  `json:"reason"`
 	Digest activities.Digest       `json:"digest,omitempty"`
-	// At is when the undo was parked.
+	// At is when it began to wait.
 	At time.Time `json:"at"`
 }

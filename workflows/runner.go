@@ -162,8 +162,7 @@ func (r *stepRunner) approveStep(ctx workflow.Context, s *stepRun, forward activ
 			s.approved = change.Digest
 			return nil
 		}
-		s.openings++
-		s.gate = newGate(workflow.Now(ctx), s, forward.Entry, change, cmp.Or(why, "its worker makes this change only with an approval"))
+		r.gates.ask(ctx, s, forward.Entry, change, cmp.Or(why, "its worker makes this change only with an approval"))
 	}
 	digest := s.gate.view.Change.Digest
 	if err := r.gates.awaitApproval(ctx, s); err != nil {

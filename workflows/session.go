@@ -404,12 +404,9 @@ func refuseRequestf(errorType, format string, args ...any) error {
 
 // alertSilence alerts a person that the agent is gone.
 func (t *agentTask) alertSilence(ctx workflow.Context, why string) {
-	calm, _ := workflow.NewDisconnectedContext(ctx)
 	t.notes = append(t.notes, why+": a person was asked")
 	t.details.markStale()
-	workflow.GoNamed(calm, "alert: the agent is gone", func(ctx workflow.Context) {
-		t.sendAlerts(ctx, []compensations.StepReport{{State: string(AgentGone), Reason: why + ": finish it, abort it, or go on with it"}})
-	})
+	t.sendAlert(ctx, compensations.StepReport{State: string(AgentGone), Reason: why + ": finish it, abort it, or go on with it"})
 }
 
 // AgentGone is the state in an Alert of a session whose agent is gone.

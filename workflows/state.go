@@ -154,7 +154,7 @@ func (t *agentTask) state(ctx workflow.Context) State {
 	s := State{
 		Task: workflow.GetInfo(ctx).WorkflowExecution.ID, Name: t.compiled.Name, Agent: t.compiled.Agent,
 		Phase: t.phase, Cause: t.ending.cause, Ignored: t.inbox.Ignored().Reasons, Report: t.report,
-		Gates: t.gates.views(), Parks: t.parks.views(), Troubles: t.troubles.views(t.saga), Done: t.schedule.done, Total: t.schedule.size,
+		Gates: t.gates.views(), Parks: t.parks.views(), Troubles: t.shownTroubles(), Done: t.schedule.done, Total: t.schedule.size,
 		Stuck: t.executor.stuck,
 	}
 	s.Steps = append(s.Steps, t.schedule.past[max(0, len(t.schedule.past)-maxViewed/2):]...)

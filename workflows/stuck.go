@@ -24,6 +24,7 @@ func (t *agentTask) getStuck(ctx workflow.Context, problem error) {
 		t.sendAlert(ctx, compensations.StepReport{State: string(Stuck), Reason: why})
 	}
 	t.executor.stuck, t.wasStuck = why, true
+	t.alerts.resume(ctx)
 	t.details.markStale()
 }
 

@@ -99,6 +99,11 @@ func (t *troubles) views(saga *compensations.Saga) []Trouble {
 	return views[:min(len(views), maxTroubles)]
 }
 
+// shownTroubles are what the task tries without success: what holds it up first.
+func (t *agentTask) shownTroubles() []Trouble {
+	return append(t.troubles.views(t.saga), t.alerts.troubles()...)
+}
+
 // describeTroubles writes troubles for the Temporal UI, as Markdown.
 func describeTroubles(all []Trouble) string {
 	var b strings.Builder

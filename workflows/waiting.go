@@ -21,17 +21,6 @@ func (t *agentTask) markWaiting(ctx workflow.Context, step task.Step) {
 	t.sendAlert(ctx, compensations.StepReport{Step: step.ID, Action: step.Uses, State: string(compensations.Waiting), Reason: s.view.Waiting})
 }
 
-// sendAlert alerts a person about a step, and does not wait for that.
-func (t *agentTask) sendAlert(ctx workflow.Context, about compensations.StepReport) {
-	t.alerting++
-	calm, done := workflow.NewDisconnectedContext(ctx)
-	workflow.GoNamed(calm, "alert of "+about.Step, func(ctx workflow.Context) {
-		defer done()
-		t.sendAlerts(ctx, []compensations.StepReport{about})
-		t.alerting--
-	})
-}
-
 // markServed ends the waiting of a step.
 func (t *agentTask) markServed(step task.Step) {
 	if s := t.schedule.byID[step.ID]; s.view.Waiting != "" {
@@ -42,13 +31,3 @@ func (t *agentTask) markServed(step task.Step) {
 
 // metricWaiting counts forwards that wait for a worker.
 const metricWaiting = "unwind_step_waiting"
-
-// awaitAlerts waits for the alerts that are under way: no run ends, and none continues as new, with an activity pending.
-func (t *agentTask) awaitAlerts(ctx workflow.Context) {
-	if t.alerting == 0 {
-		return
-	}
-	calm, done := workflow.NewDisconnectedContext(ctx)
-	defer done()
-	_ = workflow.Await(calm, func() bool { return t.alerting == 0 })
-}

@@ -102,6 +102,9 @@ func (p *parks) addAttempt(a activities.Attempt) {
 
 // addAlert opens the park that an alert announced.
 func (p *parks) addAlert(alert workflows.Alert) {
+	if !isForPerson(alert.State) {
+		return // it is about a gate, say
+	}
 	delete(p.open, alert.Step)
 	for _, e := range p.known.Entries {
 		if e.Step != alert.Step {
