@@ -344,7 +344,7 @@ func (c *connection) weigh(run statement.Script, did *alteration.Change) (activi
 			change.Risk = activities.High
 			change.Facts = append(change.Facts, fmt.Sprintf("%s: %s without WHERE", s.Where, found))
 		}
-		if slices.ContainsFunc(words[0], func(w string) bool { return w == "nextval" || w == "setval" }) {
+		if slices.ContainsFunc(words[0], func(w string) bool { return slices.Contains([]string{"nextval", "setval"}, statement.Name(w)) }) {
 			change.Facts = append(change.Facts, s.Where+": it moves a sequence, which is not rolled back")
 		}
 	}

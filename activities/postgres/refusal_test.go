@@ -68,6 +68,7 @@ func TestWhatCannotBeUndoneIsRefusedByName(t *testing.T) {
 		"VACUUM person":                                                "VACUUM is not allowed",
 		"COMMIT":                                                       "COMMIT is not allowed: all statements of a step are one transaction",
 		"DELETE FROM person; COMMIT":                                   "statement 2: COMMIT is not allowed",
+		`SELECT "pg_notify"('a', 'b')`:                                 "pg_notify is not allowed",
 		"COPY person TO PROGRAM 'true'":                                "COPY is not allowed",
 		"NOTIFY x":                                                     "NOTIFY is not allowed",
 		"SELECT pg_notify('a', 'b')":                                   "pg_notify is not allowed",

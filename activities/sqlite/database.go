@@ -152,6 +152,8 @@ type guard struct {
 	reads bool
 	// touched are the tables that the statements write.
 	touched map[string]bool
+	// taken are those of them of which rows may go or change.
+	taken map[string]bool
 	// schema are the reasons why rows are not enough to undo them.
 	schema []string
 	// denied is why a statement is refused.
@@ -192,6 +194,9 @@ func (g *guard) Authorize(a sqlite.Action) sqlite.AuthResult {
 			return deny("the statement changes %s; sqlite.query only reads, use sqlite.exec", a.Table())
 		}
 		g.touched[strings.ToLower(a.Table())] = true
+		if op != sqlite.OpInsert {
+			g.taken[strings.ToLower(a.Table())] = true
+		}
 	default:
 		if strings.Contains(op.String(), "TEMP") {
 			return deny("temporary tables, views and triggers are not allowed: a step leaves nothing but its change")
@@ -220,6 +225,6 @@ func (g *guard) authorizePragma(a sqlite.Action, deny func(string, ...any) sqlit
 
 // arm begins to check statements.
 func (g *guard) arm(reads bool) (disarm func()) {
-	*g = guard{armed: true, reads: reads, touched: map[string]bool{}}
+	*g = guard{armed: true, reads: reads, touched: map[string]bool{}, taken: map[string]bool{}}
 	return func() { g.armed = false }
 }

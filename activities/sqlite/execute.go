@@ -26,6 +26,8 @@ type effect struct {
 	tables map[string]*table
 	// why explains why the rows are not enough, so that a checkpoint is needed.
 	why []string
+	// takes reports, where rows are not enough, that a row that was there goes or changes.
+	takes bool
 	// volatile are the functions that the statements call and that have another value each time.
 	volatile []string
 }
@@ -88,6 +90,8 @@ func (c *call) executeOnce(ctx context.Context, d *database, p execParams, attem
 		stop := watch(d.Conn, func(r rowChange) { unseen = errors.Join(unseen, e.noteChange(r)) })
 		defer stop()
 	} else {
+		stop := watch(d.Conn, e.noteTaking)
+		defer stop()
 		if e.Before, err = d.content(); err != nil {
 			return nil, err
 		}
@@ -150,6 +154,13 @@ func (e *effect) noteChange(r rowChange) error {
 	return e.store.note(t, t.keyOf(after), nil)
 }
 
+// noteTaking notes that a row goes or changes, whatever the statement is called: an INSERT can have a trigger that deletes. A full-text table
+// rewrites rows of its own for each that is inserted.
+func (e *effect) noteTaking(r rowChange) {
+	t := e.tables[lower(r.table)]
+	e.takes = e.takes || r.op != sqlite.OpInsert && t != nil && !t.isShadow
+}
+
 // runAll runs the statements and collects what they return.
 func (e *effect) runAll(d *database, p execParams, unseen *error) error {
 	rows, changes := []map[string]any{}, int64(0)
@@ -209,6 +220,10 @@ func (e *effect) runOne(d *database, text string, s statement, rows *[]map[strin
 		if len(why) > 0 {
 			return "", 0, &needsCheckpoint{why}
 		}
+	}
+	for name := range d.taken { // no row of a virtual table is seen to change
+		t := e.tables[name]
+		e.takes = e.takes || t != nil && t.unfit != "" && !t.isShadow
 	}
 	if err := e.noteVolatile(d, q, text[:len(text)-trailing], s.Params); err != nil {
 		return "", 0, err

@@ -118,7 +118,7 @@ func (c *call) weigh(d *database, p execParams, e *effect) (change activities.Ch
 		change.Undo = "the whole file is put back from a checkpoint, unless somebody has changed anything in it since"
 		change.Facts = append(change.Facts, strings.Join(slices.Compact(e.why), "; "))
 		change.Unchanged = len(compareContent(e.Before, e.After)) == 0
-		if slices.ContainsFunc(p.Statements, func(s statement) bool { return !sweep.OnlyAdds(s.SQL) }) {
+		if e.takes || slices.ContainsFunc(p.Statements, func(s statement) bool { return !sweep.OnlyAdds(s.SQL) }) {
 			change.Risk = activities.High
 		}
 		return change, nil, nil

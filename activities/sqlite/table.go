@@ -27,6 +27,8 @@ type table struct {
 	foreign bool
 	// unfit explains why its rows are not enough to undo a change.
 	unfit string
+	// isShadow says that a virtual table keeps its own in it.
+	isShadow bool
 }
 
 // quote quotes a name.
@@ -39,7 +41,7 @@ func (d *database) tables() (map[string]*table, error) {
 	err := run(d.Conn, `SELECT l.name, l.type, l.wr, coalesce(s.sql, '') FROM pragma_table_list l
 		JOIN sqlite_schema s ON s.type = 'table' AND s.name = l.name WHERE l.schema = 'main' AND l.type <> 'view'`, nil,
 		func(s *sqlite.Stmt) error {
-			t := &table{name: s.ColumnText(0), sql: s.ColumnText(3)}
+			t := &table{name: s.ColumnText(0), sql: s.ColumnText(3), isShadow: s.ColumnText(1) == "shadow"}
 			switch {
 			case s.ColumnText(1) == "virtual":
 				t.unfit = "it changes the virtual table " + t.name

@@ -53,6 +53,7 @@ func Check(where string, words []string) error {
 		return checkAlteration(where, words)
 	}
 	for _, w := range words[1:] {
+		w = Name(w)
 		// Words that may also be the name of a column are looked at only where a statement begins; functions, everywhere.
 		if strings.Contains(w, "_") || strings.HasPrefix(w, "dblink") {
 			if r := escapes[w]; r != "" {
@@ -62,6 +63,9 @@ func Check(where string, words []string) error {
 	}
 	return nil
 }
+
+// Name is what a word names: a function has the same name with quotes and without.
+func Name(word string) string { return strings.Trim(word, `"`) }
 
 // checkAlteration refuses what has no inverse for certain, or escapes from the transaction. Whether the others have one is tried when they run.
 func checkAlteration(where string, words []string) error {

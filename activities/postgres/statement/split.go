@@ -5,7 +5,8 @@ import (
 	"unicode"
 )
 
-// Split returns the statements in a text, with their words in lower case, without comments and quoted texts.
+// Split returns the statements in a text, with their words in lower case, without comments and quoted texts. A quoted name keeps its quotes:
+// it is no keyword.
 func Split(text string) (statements []string, words [][]string) {
 	var found []string
 	begin, seen := 0, false
@@ -27,7 +28,7 @@ func Split(text string) (statements []string, words [][]string) {
 			seen = true
 		case rest[0] == '"':
 			n := quotedLength(rest, '"', false)
-			found = append(found, strings.ToLower(strings.Trim(rest[:n], `"`)))
+			found = append(found, strings.ToLower(rest[:n]))
 			i += n
 			seen = true
 		case rest[0] == '$' && dollarTag(rest) != "":
