@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"regexp"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -72,6 +73,20 @@ func checkStart(ctx workflow.Context) error {
 	case info.WorkflowExecutionTimeout > 0 && info.WorkflowExecutionTimeout < forEver,
 		info.WorkflowRunTimeout > 0 && info.WorkflowRunTimeout < forEver:
 		return refusef("execution or run timeout: it would end the task with nothing undone; use timeout: in the task file")
+	}
+	return nil
+}
+
+// maxID is the longest workflow id that every Temporal server takes.
+const maxID = 255
+
+var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// CheckID refuses an id for a task or a session that would have to be quoted in a command, or does not fit into a link.
+func CheckID(id string) error {
+	if len(id) > maxID || !idForm.MatchString(id) {
+		return fmt.Errorf("id %q: it stands in commands and links: write a letter or a digit, then letters, digits, '.', '_' and '-', at most %d in all",
+			clip(id, 40), maxID)
 	}
 	return nil
 }

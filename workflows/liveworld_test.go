@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,9 @@ type live struct {
 	run    client.WorkflowRun
 	alerts []workflows.Alert
 }
+
+// Name is the test's, as it can be the id of a task.
+func (l *live) Name() string { return strings.ReplaceAll(l.T.Name(), "/", "-") }
 
 // startLive starts a worker and the task.
 func startLive(t *testing.T, w *world) *live {

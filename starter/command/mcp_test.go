@@ -173,6 +173,7 @@ func TestWhatAnAgentDoesWrongIsExplained(t *testing.T) {
 	a := newDesk(t).newAgent(nil)
 	s := a.open()
 	id, _, _ := strings.Cut(s, "@")
+	persons := []any{map[string]any{"uses": "fake.set", "with": set("a", "x"), "gate": "none"}}
 	for name, c := range map[string]struct {
 		tool string
 		in   arguments
@@ -189,6 +190,8 @@ func TestWhatAnAgentDoesWrongIsExplained(t *testing.T) {
 		"a savepoint not there": {"rollback", arguments{"session": s, "to": "nowhere"}, "BadRequest", "nowhere"},
 		"two ways back":         {"rollback", arguments{"session": s, "to": "a", "step": "b"}, mcp.BadParameter, "not both"},
 		"an unknown step":       {"diff", arguments{"session": s, "step": "s9"}, mcp.BadParameter, "s9"},
+		"a step for a person":   {"steps", arguments{"session": s, "steps": persons}, "BadRequest", "steps[0].gate: an agent may only say ask"},
+		"a plan of such":        {"plan", arguments{"steps": persons}, mcp.BadParameter, "steps[0].gate: an agent may only say ask"},
 		"a wrong plan":          {"plan", arguments{"steps": []any{map[string]any{"uses": "fake.sett"}}}, mcp.BadParameter, "did you mean fake.set?"},
 	} {
 		p := a.isRefused(c.tool, c.in)

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/session"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 type statusInput struct {
@@ -185,7 +186,7 @@ func (s *Server) plan(ctx context.Context, _ *sdk.CallToolRequest, in planInput)
 			step["id"] = fmt.Sprintf("s%d", i+1)
 		}
 	}
-	document, err := json.Marshal(map[string]any{"name": "plan of an agent", "steps": in.Steps})
+	document, err := planDocument(in.Steps)
 	if err != nil {
 		return Outcome{}, Problem{BadParameter, err.Error()}
 	}
@@ -205,6 +206,23 @@ func (s *Server) plan(ctx context.Context, _ *sdk.CallToolRequest, in planInput)
 		o.Steps = append(o.Steps, plannedStep(p))
 	}
 	return o, nil
+}
+
+// planDocument is the task of steps that an agent asks about. What a session refuses of an agent's steps is refused here, too.
+func planDocument(steps []map[string]any) (json.RawMessage, error) {
+	const name = "plan of an agent"
+	raw, err := json.Marshal(steps)
+	if err != nil {
+		return nil, err
+	}
+	session, err := json.Marshal(map[string]any{"name": name, "session": map[string]any{}, "steps": []any{}})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := (task.Addition{Session: session, Steps: raw}).Parse(); err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{"name": name, "steps": steps})
 }
 
 func plannedStep(p workflows.PlannedStep) Step {

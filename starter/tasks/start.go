@@ -30,16 +30,10 @@ type StartOptions struct {
 	Queue string
 }
 
-// maxID is the longest workflow id that every Temporal server takes.
-const maxID = 255
-
-var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-
 // CheckNewID refuses an id that would have to be quoted in a command, or does not fit into a link.
 func CheckNewID(id string) error {
-	if len(id) > maxID || !idForm.MatchString(id) {
-		return usage.Errorf("--id %q: it stands in commands and links: write a letter or a digit, then letters, digits, '.', '_' and '-', at most %d in all",
-			terminal.Clip(terminal.Printable(id), 40), maxID)
+	if err := workflows.CheckID(id); err != nil {
+		return usage.Errorf("--%v", err)
 	}
 	return nil
 }

@@ -73,6 +73,9 @@ func Open(ctx context.Context, c client.Client, o Options, document json.RawMess
 	if o.ID == "" {
 		o.ID = "session-" + rand.Text()
 	}
+	if err := workflows.CheckID(o.ID); err != nil {
+		return Session{}, workflows.Answer{}, Refusal{workflows.BadRequest, err.Error()}
+	}
 	s := Attach(c, o.ID)
 	start := c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 		ID: o.ID, TaskQueue: o.Queue,
