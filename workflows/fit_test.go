@@ -2,7 +2,6 @@ package workflows_test
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -28,22 +27,15 @@ func TestTextsAreShortenedUntilCarryAndReportFit(t *testing.T) {
 	steps[n-1].Needs = []string{steps[n-2].ID}
 	finishLate(steps, steps[n-1].ID)
 	r := mathrand.New(mathrand.NewPCG(1, 2))
-	noise := func(bytes int) string { // incompressible
-		raw := make([]byte, bytes*3/4)
-		for i := range raw {
-			raw[i] = byte(r.Uint32())
-		}
-		return base64.StdEncoding.EncodeToString(raw)
-	}
 	answers, drifted := map[string]activities.Undone{}, 0
 	for i, s := range steps {
-		u := activities.Undone{Outcome: activities.Residue, Observed: noise(activities.MaxText)}
+		u := activities.Undone{Outcome: activities.Residue, Observed: noise(r, activities.MaxText*3/4)}
 		if i%2 == 1 {
-			u.Outcome, u.Drift = activities.Drifted, &activities.Drift{Digest: activities.DigestOf([]byte(s.ID)), Diff: noise(activities.MaxDiff)}
+			u.Outcome, u.Drift = activities.Drifted, &activities.Drift{Digest: activities.DigestOf([]byte(s.ID)), Diff: noise(r, activities.MaxDiff*3/4)}
 			drifted++
 		}
 		for range activities.MaxItems {
-			u.Losses = append(u.Losses, noise(activities.MaxItem))
+			u.Losses = append(u.Losses, noise(r, activities.MaxItem*3/4))
 		}
 		answers[s.ID] = u
 	}
