@@ -28,12 +28,15 @@ func (t *agentTask) getStuck(ctx workflow.Context, problem error) {
 	t.details.markStale()
 }
 
-// stuckMark stands in the search attribute where otherwise the first parked step does; empty unless it is stuck.
+// StuckMark stands in the search attribute where otherwise the first parked step does, of a task that is stuck. No step has this id.
+const StuckMark = "(stuck)"
+
+// stuckMark is StuckMark; empty unless the task is stuck.
 func (t *agentTask) stuckMark() string {
 	if t.executor.stuck == "" {
 		return ""
 	}
-	return "(stuck)"
+	return StuckMark
 }
 
 // checkNotStuck refuses a request that would add to a session that is stuck.

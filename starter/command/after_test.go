@@ -132,7 +132,7 @@ func TestRecoverUnwindsATaskThatWasTerminated(t *testing.T) {
 	require.Contains(t, again.err, t.Name()+" was already recovered by "+id+"; `starter watch "+id+"`")
 	require.Contains(t, d.ok("watch", id), "unwound: every step that acted was undone")
 	require.Contains(t, d.ok("show", id, "-o", "json"), `"outcome": "restored"`)
-	require.Eventually(t, func() bool { return strings.Contains(normal(d.ok("list", "--limit", "1000")), id+" unwound ") }, waitFor, tick)
+	require.Eventually(t, func() bool { return strings.Contains(d.ok("list", "--limit", "1000", "-o", "json"), `"id": "`+id+`"`) }, waitFor, tick)
 }
 
 func TestTakingOverEndsATaskThatIsStuck(t *testing.T) {
@@ -232,11 +232,12 @@ func TestAStepIsRolledBackWithWhatBuildsOnIt(t *testing.T) {
 
 func TestShowAndListTellHowATaskStandsNow(t *testing.T) {
 	d := newDesk(t)
-	d.ok("run", d.file(saved), "--id", t.Name(), "--watch", "--agent", t.Name())
+	const agent = "teller-of-now"
+	d.ok("run", d.file(saved), "--id", t.Name(), "--watch", "--agent", agent)
 	lists := func(want string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			return strings.Contains(normal(d.ok("list", "--agent", t.Name())), want)
+			return strings.Contains(normal(d.ok("list", "--agent", agent)), want)
 		}, waitFor, tick, "visibility follows")
 	}
 	shows := func(lines ...string) {
@@ -251,17 +252,18 @@ func TestShowAndListTellHowATaskStandsNow(t *testing.T) {
 	}
 	back := d.idOf("rollback", t.Name()) + "-step-two"
 	d.ok("rollback", t.Name(), "--step", "two", "--watch")
-	shows("task "+t.Name()+" · set two · agent "+t.Name()+" · committed, rolled back in part",
+	shows("task "+t.Name()+" · set two · agent "+agent+" · committed, rolled back in part",
 		"DATE: "+back+" rolls back "+t.Name()+" step two: unwound", "next: starter redo "+back)
-	lists(t.Name() + " set two committed, rolled back in part " + t.Name() + " DATE T " + back + "\n")
+	lists("rollback of " + t.Name() + " step two\n unwound " + agent + " DATE T\n" + t.Name() + "\n set two committed, rolled back in part " + agent + " DATE T\n")
 	require.Contains(t, d.ok("show", back), "\nrolls back "+t.Name()+" step two\n")
 	require.Contains(t, d.ok("show", t.Name()), "\nas it was at its end; since then: rolled back in part\nreport of "+t.Name()+"\n")
 
 	d.ok("redo", back, "--watch")
 	again := "redo-" + t.Name() + "-" + d.runID(back)
-	shows("task "+t.Name()+" · set two · agent "+t.Name()+" · committed, redone",
+	shows("task "+t.Name()+" · set two · agent "+agent+" · committed, redone",
 		"DATE: "+again+" redoes "+back+" step two: redone", "next: starter rollback "+again)
-	lists(t.Name() + " set two committed, redone " + t.Name() + " DATE T " + again + "\n")
+	lists("redo of " + t.Name() + " step two\n redone " + agent + " DATE T\n")
+	lists(t.Name() + "\n set two committed, redone " + agent + " DATE T\n")
 
 	var standing tasks.Standing
 	require.NoError(t, json.Unmarshal([]byte(d.ok("show", t.Name(), "-o", "json")), &standing))
@@ -269,12 +271,12 @@ func TestShowAndListTellHowATaskStandsNow(t *testing.T) {
 	require.Equal(t, compensations.Committed, standing.Report.Status)
 	require.Len(t, standing.After, 2)
 	var listed []tasks.Listed
-	require.NoError(t, json.Unmarshal([]byte(d.ok("list", "--agent", t.Name(), "-o", "json")), &listed))
+	require.NoError(t, json.Unmarshal([]byte(d.ok("list", "--agent", agent, "-o", "json")), &listed))
 	require.Len(t, listed, 3)
 	require.Equal(t, [3]string{t.Name(), "redone", again}, [3]string{listed[2].ID, listed[2].Now, listed[2].By})
-	require.Contains(t, d.ok("list", "--agent", t.Name(), "--since", "1h"), again)
-	require.Contains(t, d.ok("list", "--agent", t.Name(), "--since", "1ms"), "no matching tasks")
-	require.Equal(t, "[]\n", d.ok("list", "--agent", t.Name(), "--since", "1ms", "-o", "json"))
+	require.Contains(t, d.ok("list", "--agent", agent, "--since", "1h"), "redo of "+t.Name())
+	require.Contains(t, d.ok("list", "--agent", agent, "--since", "1ms"), "no matching tasks")
+	require.Equal(t, "[]\n", d.ok("list", "--agent", agent, "--since", "1ms", "-o", "json"))
 }
 
 func TestWhatAPivotHasMadeFinalIsNotOfferedToBeRolledBack(t *testing.T) {

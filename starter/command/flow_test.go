@@ -2,11 +2,13 @@ package command
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -295,7 +297,7 @@ func TestNothingIsForcedWithoutDrift(t *testing.T) {
 
 func TestShowAndListTellOpenAndClosedTasks(t *testing.T) {
 	d := newDesk(t)
-	agent := t.Name()
+	agent := "teller-of-two"
 	file := d.file(gated)
 	d.ok("run", file, "--id", agent+"-1", "--agent", agent)
 	d.until(agent+"-1", atGate)
@@ -303,7 +305,7 @@ func TestShowAndListTellOpenAndClosedTasks(t *testing.T) {
 	list := func(args ...string) string {
 		return normal(d.ok(append([]string{"list", "--agent", agent}, args...)...))
 	}
-	const head = "ID NAME STATUS WAITS FOR AGENT STARTED TOOK BY\n"
+	const head = "TASK NAME STATUS WAITS FOR AGENT STARTED TOOK\n"
 	require.Eventually(t, func() bool {
 		return list("--gate") == head+agent+"-1 Ship it! open gate of two "+agent+" DATE\n"
 	}, waitFor, tick, "visibility follows")
@@ -512,7 +514,7 @@ func TestAStepThatFailsIsCorrectedByAPersonAndTheTaskGoesOn(t *testing.T) {
 	require.Empty(t, d.world.get("b"), "it is undone")
 	require.Contains(t, d.ok("show", id), "parked: step two (fake.set) failed and needs a person")
 	require.Eventually(t, func() bool {
-		return strings.Contains(normal(d.ok("list", "--needs-person")), id+" Ship it! open parked: two ")
+		return strings.Contains(normal(d.ok("list", "--needs-person")), id+"\n Ship it! open parked: two ")
 	}, waitFor, tick)
 	for want, args := range map[string][]string{
 		"--do force: does not fit step two, which failed: nothing was sent; use retry, skip, unwind": {"two", "--do", "force"},
@@ -539,4 +541,42 @@ func TestAStepThatFailsIsCorrectedByAPersonAndTheTaskGoesOn(t *testing.T) {
 	require.Equal(t, []any{3, "two", 2, workflows.Done}, []any{len(steps), steps[1].ID, steps[1].Try, steps[1].State})
 	require.Contains(t, two, "note in try 1: retry by ME (changed: fail): it works now\n")
 	require.Equal(t, []string{"x", "y", "z"}, []string{d.world.get("a"), d.world.get("b"), d.world.get("c")})
+}
+
+// TestAListFitsALine: whatever tasks are called, a line of a list has at most 120 columns, and says how many wait for a person.
+func TestAListFitsALine(t *testing.T) {
+	d := newDesk(t)
+	agent := "lister-" + strings.Repeat("l", 60)
+	long := strings.Repeat("very-", 36) + "long"
+	steps := func(name, gate string) string {
+		text := "name: " + name + "\nsteps:\n"
+		for i := range 3 {
+			text += fmt.Sprintf("  - {id: step-%d-%s, uses: fake.set, needs: [], with: {key: k%d, value: x}%s}\n", i, strings.Repeat("s", 30), i, gate)
+		}
+		return text
+	}
+	d.ok("run", d.file(steps(long, "")), "--id", long, "--agent", agent, "--watch")
+	d.ok("run", d.file(steps("gates "+long, ", gate: ask")), "--id", "gates-"+long, "--agent", agent)
+	d.until("gates-"+long, func(s workflows.State) bool { return len(s.Gates) == 3 })
+	for i := range 3 {
+		d.world.set(fmt.Sprint("k", i), "somebody else's")
+	}
+	d.ok("rollback", long)
+	listed := func() (found []tasks.Listed) {
+		require.NoError(t, json.Unmarshal([]byte(d.ok("list", "--agent", agent, "-o", "json")), &found))
+		return found
+	}
+	require.Eventually(t, func() bool {
+		all := listed()
+		return len(all) == 3 && all[0].Parks == 3 && all[1].Gates == 3
+	}, waitFor, tick)
+	for _, line := range strings.Split(strings.TrimSpace(d.ok("list", "--agent", agent)), "\n") {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), 120, line)
+	}
+	require.Equal(t, []string{long, ""}, []string{listed()[0].Of, listed()[0].Part})
+	require.Contains(t, d.ok("list", "--agent", agent), "\nrollback of "+long[:80])
+	for i := range 3 {
+		d.ok("resolve", listed()[0].ID, fmt.Sprintf("step-%d-%s", i, strings.Repeat("s", 30)), "--do", "accept", "--yes")
+	}
+	d.ok("cancel", "gates-"+long)
 }

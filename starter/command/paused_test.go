@@ -44,12 +44,7 @@ func TestAPausedTaskIsAliveAndTakesNoDecision(t *testing.T) {
 	require.Contains(t, shown, "temporal workflow unpause --address "+d.server.Address+" --namespace default --workflow-id "+id)
 	require.Equal(t, "ann", d.shown(id).Paused.Who)
 	require.Eventually(t, func() bool {
-		for line := range strings.SplitSeq(normal(d.ok("list", "--gate")), "\n") {
-			if strings.HasPrefix(line, id+" ") {
-				return strings.Contains(line, "open, paused gate of two")
-			}
-		}
-		return false
+		return strings.Contains(normal(d.ok("list", "--gate")), "\n"+id+"\n set it twice open, paused gate of two ")
 	}, waitFor, tick, "its gate is listed")
 
 	for _, command := range [][]string{

@@ -117,7 +117,7 @@ func TestWatchEndsWhereATaskNeedsAPersonAndNobodySitsThere(t *testing.T) {
 	require.Contains(t, e.out, "starter approve "+id+" two")
 	require.Equal(t, "starter: task "+id+" waits for a person: step two is at its gate\n", e.err)
 	needs := func(flag string) func() bool {
-		return func() bool { return strings.Contains(d.ok("list", flag), id+" ") }
+		return func() bool { return strings.Contains(d.ok("list", flag), "\n"+id+"\n") }
 	}
 	require.Eventually(t, needs("--needs-person"), waitFor, tick, "visibility follows")
 	require.False(t, needs("--parked")())
@@ -133,7 +133,7 @@ func TestWatchEndsWhereATaskNeedsAPersonAndNobodySitsThere(t *testing.T) {
 	require.Equal(t, statusNeedsPerson, e.status)
 	require.Contains(t, e.err, "waits for a person: the undo of step one is parked")
 	require.Eventually(t, func() bool {
-		return strings.Contains(normal(d.ok("list", "--parked")), id+" Ship it! open parked: one ")
+		return strings.Contains(normal(d.ok("list", "--parked")), id+"\n Ship it! open parked: one ")
 	}, waitFor, tick)
 	require.Eventually(t, func() bool { return !needs("--gate")() && needs("--needs-person")() }, waitFor, tick)
 	d.ok("resolve", id, "one", "--do", "accept", "--yes")

@@ -98,9 +98,17 @@ type Listed struct {
 	// Now says what became of it after its end, and By which workflow made it so: see Standing.
 	Now string `json:"now,omitempty"`
 	By  string `json:"by,omitempty"`
-	// Gate is the first step that waits for approval, Parked the first whose undo waits for a person.
+	// Of is the workflow that this one recovers, rolls back or redoes; empty for a task. Part says which part of it.
+	Of   string `json:"of,omitempty"`
+	Part string `json:"part,omitempty"`
+	// Gate is the first step that waits for approval, Parked the first whose undo waits for a person, or that has failed and does.
 	Gate   string `json:"gate,omitempty"`
 	Parked string `json:"parked,omitempty"`
+	// Gates and Parks count all of them; 0 where nobody answers for the task.
+	Gates int `json:"gates,omitempty"`
+	Parks int `json:"parks,omitempty"`
+	// Stuck says that it cannot go on, and waits for a person.
+	Stuck bool `json:"stuck,omitempty"`
 	// Failing is the first of what it has tried without success for minutes, and tries on.
 	Failing string `json:"failing,omitempty"`
 	// Pending is the number of undos that are still to be done, AwaitedHosts the hosts whose workers have yet to take what they were
@@ -158,7 +166,8 @@ func (c *Client) search(ctx context.Context, f Filter) (found []Listed, more boo
 // maxAsked is how many tasks of a list are asked about at once.
 const maxAsked = 16
 
-// addPresent adds to tasks that go on what no search attribute says: which hosts they wait for, and how many undos are still to be done.
+// addPresent adds to tasks that go on what no search attribute says: which hosts they wait for, how many steps wait for a person, and how
+// many undos are still to be done.
 // It leaves out those that the server has deleted since it listed them.
 func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, error) {
 	deleted := make([]bool, len(found))
@@ -171,8 +180,8 @@ func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, erro
 		}
 		asked.Go(func() error {
 			p, err := c.Progress(ctx, t.ID)
-			if err == nil && t.Pending > 0 {
-				t.Pending, err = c.pendingUndos(ctx, Run{ID: t.ID, RunID: t.RunID, Queue: t.queue, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING})
+			if err == nil && (t.Pending > 0 || t.Gate != "" || t.Parked != "" || t.Stuck) {
+				err = c.addWaiting(ctx, t)
 			}
 			if _, deleted[i] = errors.AsType[*serviceerror.NotFound](err); deleted[i] {
 				return nil
@@ -196,17 +205,33 @@ func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, erro
 	return left, nil
 }
 
-// pendingUndos is how many undos of an open task are still to be done.
-func (c *Client) pendingUndos(ctx context.Context, t Run) (int, error) {
-	if !c.HasWorker(ctx, t.Queue) { // nobody answers a query
-		s, err := c.readHistory(ctx, t)
+// addWaiting counts the undos of an open task that are still to be done, and its steps that wait for a person.
+func (c *Client) addWaiting(ctx context.Context, t *Listed) error {
+	run := Run{ID: t.ID, RunID: t.RunID, Queue: t.queue, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
+	if !c.HasWorker(ctx, t.queue) { // nobody answers a query
+		s, err := c.readHistory(ctx, run)
+		t.Pending = s.PendingUndos
 		if _, is := errors.AsType[unreadableError](err); is { // the number is no payload
 			err = nil
 		}
-		return s.PendingUndos, err
+		return err
 	}
-	s, _, _, err := c.CurrentState(ctx, t)
-	return s.PendingUndos, err
+	s, _, source, err := c.CurrentState(ctx, run)
+	if _, is := errors.AsType[unreadableError](err); is { // the search attributes are no payloads
+		return nil
+	}
+	t.Pending = s.PendingUndos
+	if source == "" {
+		t.Gates, t.Parks = len(s.Gates)+s.MoreGates, len(s.Parks)+s.MoreParks
+		if s.Report != nil {
+			for _, u := range s.Report.Steps {
+				if compensations.UndoState(u.State) == compensations.Parked {
+					t.Parks++
+				}
+			}
+		}
+	}
+	return err
 }
 
 // addStandings says of tasks that have ended what became of them since.
@@ -254,6 +279,7 @@ func (c *Client) readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
 			_ = converter.GetDefaultDataConverter().FromPayload(payload, into)
 		}
 	}
+	t.Of, t.Part = c.Recoveries().About(e)
 	if name := e.GetMemo().GetFields()[workflows.MemoName]; name != nil {
 		_ = c.DataConverter().FromPayload(name, &t.Name)
 	}
@@ -262,7 +288,9 @@ func (c *Client) readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
 	read(workflows.AttributeTask, &t.Task)
 	if goesOn {
 		read(workflows.AttributeGate, &t.Gate)
-		read(workflows.AttributeParked, &t.Parked)
+		if read(workflows.AttributeParked, &t.Parked); t.Parked == workflows.StuckMark {
+			t.Stuck, t.Parked = true, ""
+		}
 		read(workflows.AttributePending, &t.Pending)
 		if trouble := e.GetMemo().GetFields()[workflows.TroubleMemo]; trouble != nil {
 			_ = c.DataConverter().FromPayload(trouble, &t.Failing)

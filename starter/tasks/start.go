@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -57,7 +58,7 @@ func (c *Client) Start(ctx context.Context, file File, o StartOptions) (Run, err
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		TypedSearchAttributes:                    workflows.ServingAttributes(o.Agent, o.ID),
-		StaticSummary:                            terminal.Clip(terminal.OneLine(name)+agentSuffix(o.Agent), maxSummary),
+		StaticSummary:                            summary(name, o.Agent),
 		StaticDetails:                            startDetails(file),
 		Memo:                                     workflows.NameMemo(name),
 	}, workflows.AgentTaskType, file.Document)
@@ -79,6 +80,12 @@ func (c *Client) Start(ctx context.Context, file File, o StartOptions) (Run, err
 
 // maxSummary, in characters, keeps a summary below the server's limit of 400 bytes in any script.
 const maxSummary = 100
+
+// summary is a task in a line. Where it is too long, the name is cut.
+func summary(name, agent string) string {
+	suffix := agentSuffix(agent)
+	return terminal.Clip(terminal.Clip(terminal.OneLine(name), max(maxSummary/2, maxSummary-utf8.RuneCountInString(suffix)))+suffix, maxSummary)
+}
 
 // agentSuffix is what stands behind a task's name in its summary.
 func agentSuffix(agent string) string {

@@ -16,32 +16,75 @@ type Table struct {
 	rows [][]string
 	// Indent is put before each row.
 	Indent string
+	// Width is how wide a row may be; 0: as wide as it is. Cells of the columns in Least are clipped for it, the widest first, each column
+	// down to that width. A first cell that is wider than its column then stands on a line of its own, above the rest of its row.
+	Width int
+	Least []int
 }
+
+// maxFirst is how wide a first column may be where the width of a row is bounded: wider cells do not widen it.
+const maxFirst = 32
 
 // Row adds a row.
 func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
 
 // Write prints the rows.
 func (t *Table) Write(w io.Writer) {
-	var widths []int
+	widths := t.widths()
+	for _, row := range t.rows {
+		var b strings.Builder
+		for i, cell := range row {
+			if i == 0 && t.Width > 0 && utf8.RuneCountInString(cell) > widths[0] {
+				fmt.Fprintln(w, t.Indent+Clip(cell, t.Width))
+				cell = ""
+			}
+			if t.Width > 0 {
+				cell = Clip(cell, widths[i])
+			}
+			b.WriteString(cell)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+gap))
+			}
+		}
+		fmt.Fprintln(w, t.Indent+strings.TrimRight(b.String(), " "))
+	}
+}
+
+// gap is how many spaces are between two columns.
+const gap = 2
+
+// widths are those of the columns.
+func (t *Table) widths() (widths []int) {
 	for _, row := range t.rows {
 		for i, cell := range row {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, row := range t.rows {
-		var b strings.Builder
-		for i, cell := range row {
-			b.WriteString(cell)
-			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+			if width := utf8.RuneCountInString(cell); i > 0 || t.Width == 0 || width <= maxFirst {
+				widths[i] = max(widths[i], width)
 			}
 		}
-		fmt.Fprintln(w, t.Indent+strings.TrimRight(b.String(), " "))
 	}
+	if t.Width == 0 || len(widths) == 0 {
+		return widths
+	}
+	over := gap*(len(widths)-1) - t.Width
+	for _, width := range widths {
+		over += width
+	}
+	for ; over > 0; over-- {
+		widest := 0 // the first column is narrowed where no other can be
+		for i, least := range t.Least {
+			if i > 0 && least > 0 && widths[i] > least && (widest == 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest == 0 && widths[0] <= t.Least[0] {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
 }
 
 // OneLine makes one line of a text and drops control characters: a terminal would obey those of a world or a person.

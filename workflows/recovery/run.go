@@ -111,6 +111,15 @@ func (s Server) readInfo(r *Run, info *workflowpb.WorkflowExecutionInfo) error {
 	return nil
 }
 
+// About returns the workflow that a listed one recovers, rolls back or redoes, and which part of it; empty where that cannot be read.
+func (s Server) About(info *workflowpb.WorkflowExecutionInfo) (of, part string) {
+	var r Run
+	if err := s.readInfo(&r, info); err != nil {
+		return "", ""
+	}
+	return r.Of, r.Part
+}
+
 func decode[T ~string](dc converter.DataConverter, p *commonpb.Payload, into *T) error {
 	if p == nil {
 		return nil
