@@ -15,12 +15,12 @@
 //
 // # How a change is undone
 //
-// A step is one transaction. A row trigger on each table that it changes writes the row before and after to a journal table of the same
+// A step is one transaction. Triggers on each table that it changes write the rows before and after to a journal table of the same
 // database (see [Schema]), in the same transaction: an attempt that never received the answer to its COMMIT finds its own
-// result, and a step that did not commit has left nothing. The condition of the trigger holds only in a step: others pay for the
-// evaluation of one setting for each row.
+// result, and a step that did not commit has left nothing. The condition of the triggers holds only in a step: others pay for the
+// evaluation of one setting, and for the server's own note of the rows that they change.
 //
-// Row triggers see every row that changes, whatever changes it: triggers, cascades, rules, MERGE, a row that moves to another partition.
+// They see every row that changes, whatever changes it: triggers, cascades, rules, MERGE, a row that moves to another partition.
 // Whether all were seen is not assumed: the server counts the rows that a transaction changes in each table, catalogs included,
 // and what does not match the captured rows is refused before the commit. So no SQL is parsed: a function that changes the schema
 // shows as a change of pg_class.

@@ -80,7 +80,7 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 	change.Summary, change.Diff, change.Keys = p.Database+": "+summarize(did), diff, []string{"postgres:" + p.Database}
 	change.Digest = digestOf(p.Database, run, did)
 	if len(prepared) > 0 || !there {
-		change.Facts = append(change.Facts, "for the first step here, the schema unwind and the trigger \"!unwind\" are made, with a short lock on: "+
+		change.Facts = append(change.Facts, "for the first step here, the schema unwind and the triggers \"!unwind ...\" are made, with a short lock on: "+
 			cmp.Or(strings.Join(prepared, ", "), "no table"))
 	}
 	return change, nil

@@ -53,6 +53,21 @@ func TestWhatPostgresCanDoToRows(t *testing.T) {
 			CREATE TRIGGER "  first" AFTER UPDATE ON t FOR EACH ROW EXECUTE FUNCTION after()`,
 			[]string{"UPDATE t SET v = v * 2"},
 		},
+		"columns that were dropped, added with a default, and named like what captures them": {
+			`CREATE TABLE t (gone int, id int PRIMARY KEY, q text, key text, also int, place int, image text, o text, n text, r text, tg_op text, tg_relid int, old_rows text, record int);
+			INSERT INTO t (id, q, key, r) SELECT g, 'q', 'k', g FROM generate_series(1, 5) g; ALTER TABLE t DROP gone, DROP also;
+			ALTER TABLE t ADD later text NOT NULL DEFAULT 'since'; ALTER TABLE t ADD "%s" text, ADD made text GENERATED ALWAYS AS (q || key) STORED`,
+			[]string{"UPDATE t SET q = r WHERE id > 1", "DELETE FROM t WHERE id = 3", "INSERT INTO t (id, record) VALUES (9, 9)"},
+		},
+		"a row that one statement changes twice, by two keys": {
+			`CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE t (id int PRIMARY KEY, x int REFERENCES a ON UPDATE CASCADE, y int REFERENCES a ON UPDATE CASCADE, up int REFERENCES t ON UPDATE CASCADE ON DELETE CASCADE);
+			INSERT INTO a VALUES (1), (2); INSERT INTO t VALUES (1, 1, 2, NULL), (2, 1, 1, 1), (3, 2, 2, 3), (4, 2, 1, 2)`,
+			[]string{"UPDATE a SET id = id + 10", "UPDATE t SET id = 101 WHERE id = 1", "DELETE FROM t WHERE id = 101"},
+		},
+		"a set that cascades into its own table": {
+			`CREATE TABLE t (id int PRIMARY KEY, up int DEFAULT 1 REFERENCES t ON UPDATE SET DEFAULT ON DELETE SET NULL); INSERT INTO t SELECT g, nullif(g - 1, 0) FROM generate_series(1, 20) g`,
+			[]string{"DELETE FROM t WHERE id % 3 = 2", "UPDATE t SET id = id + 1000 WHERE id > 1"},
+		},
 		"a trigger deletes what the same statement inserted": {
 			`CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (9, 9);
 			CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DELETE FROM t WHERE id = NEW.id + 1; RETURN NULL; END $$;

@@ -16,7 +16,7 @@ import (
 )
 
 // Schema is what the journal is: SQL that an operator can run as well, and read. Everything of ours in a database is in the schema
-// unwind, and a trigger "!unwind" on each table that a step has changed; what steps have dropped or truncated is in schemas unwind_RECORD_NUMBER until
+// unwind, and triggers "!unwind ..." on each table that a step has changed; what steps have dropped or truncated is in schemas unwind_RECORD_NUMBER until
 // the record is released. DROP SCHEMA unwind CASCADE takes all but those away.
 const Schema = `CREATE SCHEMA IF NOT EXISTS unwind;
 CREATE TABLE IF NOT EXISTS unwind.record (

@@ -80,14 +80,14 @@ func (p *Preparation) Remove() error {
 	if needed > 0 {
 		return refused("database %s: its journal still needs %s; roll their tasks back, or wait until their rollback windows have closed", p.c.Name, activities.CountOf(needed, "undo record"))
 	}
-	captured, err := server.Collect(p.c.Connection, pgx.RowTo[string], `SELECT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
-		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.tgname = $1 AND t.tgparentid = 0 ORDER BY 1`, server.TriggerName)
+	captured, err := server.Collect(p.c.Connection, pgx.RowTo[string], `SELECT DISTINCT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE `+server.IsTrigger+` AND t.tgparentid = 0 ORDER BY 1`)
 	if err != nil {
 		return err
 	}
 	for _, table := range captured {
 		if err := capture.Shortly(p.c.Connection, func() error {
-			return p.c.Run(fmt.Sprintf("DROP TRIGGER IF EXISTS %s ON %s", server.Quote(server.TriggerName), table))
+			return p.c.Run(capture.DropTriggers(table))
 		}); err != nil {
 			return fmt.Errorf("%s: %w", table, err)
 		}

@@ -45,8 +45,7 @@ var keyText = regexp.MustCompile(`"key":"(?:[^"\\]|\\.)*"`)
 
 // digestChanges covers the rows that a record has in unwind.change, in any order. Their versions are passed on by later undos, and no part of it.
 func (c *connection) digestChanges(n int64) (digest string, err error) {
-	return digest, c.Scan(`SELECT coalesce(sum(('x' || left(encode(sha256(convert_to(ROW(relid, old_key, new_key, old, new)::text, 'UTF8')), 'hex'), 15))::bit(60)::bigint), 0)::text
-		FROM unwind.change WHERE record = $1`, []any{n}, &digest)
+	return digest, c.Scan("SELECT coalesce(sum(hash_record_extended(ROW(relid, old_key, new_key, old, new), 0)), 0)::text FROM unwind.change WHERE record = $1", []any{n}, &digest)
 }
 
 // A step that has acted has a mark in unwind.change until it is released: that tells that it has acted where its row in unwind.record is gone.

@@ -98,8 +98,14 @@ func (m *meter) others(ctx context.Context) (all []compared, err error) {
 
 // steps measures a step of 10,000 rows against a bare transaction, and its undo against the step.
 func (m *meter) steps(ctx context.Context) (all []compared, err error) {
-	const update = "UPDATE %s SET balance = balance + 1 WHERE id %% 10 = %d"
-	for _, c := range []struct{ what, sql string }{{"UPDATE", update}, {"DELETE", "DELETE FROM %s WHERE id <= 100000 AND id %% 10 = %d"}} {
+	for _, c := range []struct {
+		what, rows, sql string
+		again           string // what makes the bare table ready for the next round
+	}{
+		{what: "UPDATE", rows: "10,000 rows", sql: "UPDATE %s SET balance = balance + 1 WHERE id %% 10 = %d"},
+		{"DELETE", "10,000 rows", "DELETE FROM %s WHERE id <= 100000 AND id %% 10 = %d", fmt.Sprintf("INSERT INTO bare SELECT g, 'owner ' || g, g FROM generate_series(1, %d) g ON CONFLICT DO NOTHING", tableRows)},
+		{"INSERT", "10,000 rows", "INSERT INTO %s SELECT 5000000 + g, 'new', %d FROM generate_series(1, 10000) g", "DELETE FROM bare WHERE id > 5000000"},
+	} {
 		n := 0
 		var undos, forwards []time.Duration
 		bare := func() (time.Duration, error) {
@@ -118,17 +124,17 @@ func (m *meter) steps(ctx context.Context) (all []compared, err error) {
 			n++
 			return took, err
 		}
-		if c.what == "DELETE" { // both begin with all rows
+		if c.again != "" { // both begin with the same rows
 			inner := bare
 			bare = func() (time.Duration, error) {
 				took, err := inner()
 				if err == nil {
-					_, err = m.conn.Exec(ctx, fmt.Sprintf("INSERT INTO bare SELECT g, 'owner ' || g, g FROM generate_series(1, %d) g ON CONFLICT DO NOTHING", tableRows))
+					_, err = m.conn.Exec(ctx, c.again)
 				}
 				return took, err
 			}
 		}
-		step, err := pairs("a step: "+c.what+" of 10,000 rows", stepTarget, bare, ours)
+		step, err := pairs("a step: "+c.what+" of "+c.rows, stepTarget, bare, ours)
 		if err != nil {
 			return all, err
 		}

@@ -21,7 +21,7 @@ import (
 const (
 	singleTarget = 1.02
 	bulkTarget   = 1.10
-	stepTarget   = 1.5
+	stepTarget   = 3
 	undoTarget   = 1.5
 	memoryTarget = 64 // MiB
 )

@@ -35,7 +35,7 @@ func (p *program) postgresPrepareCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prepare DATABASE [SCHEMA.TABLE...]",
 		Short: "Make the tables of a database ready, or take everything of Unwind away",
-		Long: `Prepare makes the schema "unwind", in which undo records are kept, and on each table the trigger "!unwind", which captures
+		Long: `Prepare makes the schema "unwind", in which undo records are kept, and on each table triggers "!unwind ...", which capture
 rows in steps only. DATABASE is the name of one of postgres.databases in the worker's config. Without tables, it prepares all
 that steps may change.
 

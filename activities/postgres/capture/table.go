@@ -72,7 +72,8 @@ type Relation struct {
 	Kind        string // of pg_class
 	Persistence string
 	Security    bool // row security applies to us
-	Captured    bool // the trigger is there, and as we would make it
+	Captured    bool // the triggers are there, and as we would make them; those for each row are always right
+	Related     bool // it has parents or children: a statement on one of them changes rows of others
 	Exclusion   bool // it has a deferrable exclusion constraint
 }
 
@@ -87,7 +88,8 @@ const describe = `SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpers
 		ORDER BY i.indisprimary DESC, i.indnatts, i.indexrelid LIMIT 1) i
 		CROSS JOIN unnest(i.columns) WITH ORDINALITY k(number, place)
 		JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number), '{}'),
-	coalesce((SELECT p.prosrc || coalesce(array_to_string(p.proconfig, ';'), '') FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgrelid = c.oid AND t.tgname = '!unwind' AND t.tgenabled <> 'D'), ''),
+	coalesce((SELECT string_agg(format('%s: %s%s', t.tgname, p.prosrc, array_to_string(p.proconfig, ';')), E'\n' ORDER BY t.tgname) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgrelid = c.oid AND t.` + server.IsTrigger + ` AND t.tgenabled <> 'D'), ''),
+	EXISTS (SELECT FROM pg_inherits h WHERE c.oid IN (h.inhrelid, h.inhparent)),
 	EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = c.oid AND x.contype = 'x' AND x.condeferrable),
 	(WITH RECURSIVE up(id) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = c.oid UNION SELECT h.inhparent FROM up JOIN pg_inherits h ON h.inhrelid = up.id)
 		SELECT array_agg(un.nspname || '.' || u.relname ORDER BY u.oid) FROM up JOIN pg_class u ON u.oid = up.id JOIN pg_namespace un ON un.oid = u.relnamespace)
@@ -101,13 +103,14 @@ func Describe(c *server.Connection, ids []uint32) ([]*Relation, error) {
 		var names, types []string
 		var generated []bool
 		var source string
-		if err := row.Scan(&r.OID, &r.Schema, &r.Name, &r.Kind, &r.Persistence, &r.Security, &r.Total, &names, &types, &generated, &r.Key, &source, &r.Exclusion, &r.Of); err != nil {
+		if err := row.Scan(&r.OID, &r.Schema, &r.Name, &r.Kind, &r.Persistence, &r.Security, &r.Total, &names, &types, &generated, &r.Key, &source, &r.Related, &r.Exclusion, &r.Of); err != nil {
 			return nil, err
 		}
 		for i := range names {
 			r.Columns = append(r.Columns, Column{names[i], types[i], generated[i]})
 		}
-		r.Captured = source == r.capture()+strings.Join(config, ";")
+		settings := strings.Join(config, ";")
+		r.Captured = source == listTriggers(eachRow, r.captureRow()+settings) || !r.Related && source == listTriggers(eachStatement, r.captureStatement()+settings)
 		return &r, nil
 	}, describe, ids)
 }

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,8 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// capture is the SQL of the function that the trigger of a table calls for each row that a step changes.
-func (t *Table) capture() string {
+// capture is the SQL of the function that the triggers of a table call for rows that a step changes.
+func (r *Relation) captureRow() string {
 	return fmt.Sprintf(`
 DECLARE r bigint := pg_catalog.current_setting('unwind.record');
 BEGIN
@@ -27,35 +28,95 @@ BEGIN
 		INSERT INTO unwind.change (record, relid, old_key, old, new_key, new) VALUES (r, TG_RELID, %[1]s, OLD::pg_catalog.text, %[2]s, NEW::pg_catalog.text);
 	END IF;
 	RETURN NULL;
-END`, t.KeyOf("OLD"), t.KeyOf("NEW"))
+END`, r.KeyOf("OLD"), r.KeyOf("NEW"))
 }
 
-func (t *Table) function() string { return server.Quote("unwind", fmt.Sprintf("capture_%d", t.OID)) }
+// captureStatement is the same for all rows that one statement changes. The server keeps an old row and a new one of an UPDATE at the same place; where
+// it would not, their events are put together by their keys later, as those of rows that are changed more than once.
+func (r *Relation) captureStatement() string {
+	rows := func(table string) string {
+		return fmt.Sprintf("(SELECT pg_catalog.row_number() OVER () AS place, %s AS key, (q.*)::pg_catalog.text AS image FROM %s q)", r.KeyOf("q"), table)
+	}
+	return fmt.Sprintf(`
+DECLARE r bigint := pg_catalog.current_setting('unwind.record');
+BEGIN
+	IF TG_OP = 'INSERT' THEN
+		INSERT INTO unwind.change (record, relid, new_key, new) SELECT r, TG_RELID, n.key, n.image FROM %[2]s n;
+	ELSIF TG_OP = 'DELETE' THEN
+		INSERT INTO unwind.change (record, relid, old_key, old) SELECT r, TG_RELID, o.key, o.image FROM %[1]s o;
+	ELSE
+		INSERT INTO unwind.change (record, relid, old_key, old, new_key, new)
+			SELECT r, TG_RELID, o.key, o.image, n.key, n.image FROM %[1]s o FULL JOIN %[2]s n USING (place);
+	END IF;
+	RETURN NULL;
+END`, rows("old_rows"), rows("new_rows"))
+}
 
-// SQL makes a table ready for steps: with a trigger that does nothing unless a step of ours changes a row.
-func (t *Table) SQL() string {
+// trigger is one of ours on a table.
+type trigger struct{ name, event, refers string }
+
+// The triggers that a table needs, by name. A statement on a table with parents or children shows rows of all of them to the triggers of that table, and
+// none to theirs: only triggers for each row see whose they are.
+var (
+	eachRow       = []trigger{{server.TriggerName, "INSERT OR UPDATE OR DELETE", ""}}
+	eachStatement = []trigger{
+		{server.TriggerName + " delete", "DELETE", " REFERENCING OLD TABLE AS old_rows"},
+		{server.TriggerName + " insert", "INSERT", " REFERENCING NEW TABLE AS new_rows"},
+		{server.TriggerName + " update", "UPDATE", " REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows"},
+	}
+)
+
+// listTriggers lists triggers, and what they run, as describe finds them.
+func listTriggers(all []trigger, source string) string {
+	lines := make([]string, len(all))
+	for i, each := range all {
+		lines[i] = each.name + ": " + source
+	}
+	return strings.Join(lines, "\n")
+}
+
+// DropTriggers is the SQL that takes our triggers off a table, given its quoted name.
+func DropTriggers(table string) string {
+	var sql []string
+	for _, each := range slices.Concat(eachRow, eachStatement) {
+		sql = append(sql, fmt.Sprintf("DROP TRIGGER IF EXISTS %s ON %s", server.Quote(each.name), table))
+	}
+	return strings.Join(sql, ";\n")
+}
+
+func (r *Relation) function() string { return server.Quote("unwind", fmt.Sprintf("capture_%d", r.OID)) }
+
+// SQL makes a table ready for steps: with triggers that do nothing unless a step of ours changes a row.
+func (r *Relation) SQL() string {
 	settings, _ := server.CanonicalFor()
-	return fmt.Sprintf(`CREATE OR REPLACE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER%[5]s AS $capture$%[2]s$capture$;
-DROP TRIGGER IF EXISTS %[3]s ON %[4]s;
-CREATE TRIGGER %[3]s AFTER INSERT OR UPDATE OR DELETE ON %[4]s FOR EACH ROW
-	WHEN (pg_catalog.current_setting('unwind.record', true) <> '') EXECUTE FUNCTION %[1]s();`,
-		t.function(), t.capture(), server.Quote(server.TriggerName), t.Quoted(), settings)
+	captures, triggers, each := r.captureStatement(), eachStatement, "STATEMENT"
+	if r.Related {
+		captures, triggers, each = r.captureRow(), eachRow, "ROW"
+	}
+	sql := fmt.Sprintf("CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER%s AS $capture$%s$capture$;\n%s;",
+		r.function(), settings, captures, DropTriggers(r.Quoted()))
+	for _, one := range triggers {
+		sql += fmt.Sprintf("\nCREATE TRIGGER %s AFTER %s ON %s%s FOR EACH %s\n\tWHEN (pg_catalog.current_setting('unwind.record', true) <> '') EXECUTE FUNCTION %s();",
+			server.Quote(one.name), one.event, r.Quoted(), one.refers, each, r.function())
+	}
+	return sql
 }
 
 // Prepare makes tables ready, in a transaction of its own or in the current one.
 func Prepare(c *server.Connection, tables []*Relation) error {
 	for _, r := range tables {
 		if err := c.Run(r.SQL()); err != nil {
-			return fmt.Errorf("%s: the trigger that captures rows cannot be made; grant TRIGGER on the table to the worker's role, or make it by hand with this SQL:\n%s\n%w",
+			return fmt.Errorf("%s: the triggers that capture rows cannot be made; grant TRIGGER on the table to the worker's role, or make it by hand with this SQL:\n%s\n%w",
 				r.FullName(), r.SQL(), err)
 		}
 	}
 	return nil
 }
 
-// Mend makes the triggers anew that name columns by names which the transaction has changed.
+// Mend makes the triggers anew that name columns by names which the transaction has changed, or whose table it has given parents or children.
 func Mend(c *server.Connection) error {
-	ids, err := server.Collect(c, pgx.RowTo[uint32], "SELECT tgrelid FROM pg_trigger WHERE tgname = $1 AND EXISTS (SELECT FROM pg_attribute x WHERE attrelid = tgrelid AND "+schema.Ours+")", server.TriggerName)
+	ids, err := server.Collect(c, pgx.RowTo[uint32], "SELECT DISTINCT tgrelid FROM pg_trigger WHERE "+server.IsTrigger+" AND (EXISTS (SELECT FROM pg_attribute x WHERE attrelid = tgrelid AND "+schema.Ours+`)
+		OR EXISTS (SELECT FROM pg_inherits x WHERE tgrelid IN (inhrelid, inhparent) AND `+schema.Ours+"))")
 	if err != nil || ids == nil {
 		return err
 	}
@@ -86,7 +147,7 @@ var captureFunction = regexp.MustCompile(`PL/pgSQL function unwind\.capture_([0-
 
 // Renew makes the triggers of ours anew: their functions have the numbers of the tables in their names.
 func Renew(c *server.Connection) error {
-	ids, err := server.Collect(c, pgx.RowTo[uint32], "SELECT tgrelid FROM pg_trigger WHERE tgname = $1 AND tgparentid = 0", server.TriggerName)
+	ids, err := server.Collect(c, pgx.RowTo[uint32], "SELECT DISTINCT tgrelid FROM pg_trigger WHERE "+server.IsTrigger+" AND tgparentid = 0")
 	if err != nil {
 		return err
 	}
@@ -95,7 +156,7 @@ func Renew(c *server.Connection) error {
 		return err
 	}
 	for _, r := range all {
-		if err := c.Run(fmt.Sprintf("DROP TRIGGER %s ON %s", server.Quote(server.TriggerName), r.Quoted())); err != nil {
+		if err := c.Run(DropTriggers(r.Quoted())); err != nil {
 			return err
 		}
 	}

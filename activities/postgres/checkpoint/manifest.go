@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
 // manifest is what a database contains, by what people call it: "table data public.account". The schemas of Unwind are left out. Two databases
@@ -85,6 +84,8 @@ var (
 		`SET (default_tablespace|default_table_access_method|statement_timeout|lock_timeout|idle_in_transaction_session_timeout|transaction_timeout|client_encoding|` +
 		`standard_conforming_strings|check_function_bodies|xmloption|client_min_messages|row_security) = .*;)$`)
 	ourSchema = regexp.MustCompile(`^unwind(_.*)?$`)
+	// The list of a dump names a trigger after its table.
+	ourTrigger = regexp.MustCompile(` !unwind( (insert|update|delete))?$`)
 )
 
 // readManifest reads the script that pg_dump or pg_restore --create writes of the database with this name, as quoted there.
@@ -158,7 +159,7 @@ func (r *manifestReader) begin(name, kind, schema, owner string) {
 	r.isData = kind == "TABLE DATA"
 	isOurs := ourSchema.MatchString(schema) || kind == "SCHEMA" && ourSchema.MatchString(name) ||
 		schema == "-" && strings.HasPrefix(name, "SCHEMA ") && ourSchema.MatchString(strings.TrimPrefix(name, "SCHEMA "))
-	if isOurs || kind == "SEQUENCE SET" || kind == "TRIGGER" && strings.HasSuffix(name, " "+server.TriggerName) {
+	if isOurs || kind == "SEQUENCE SET" || kind == "TRIGGER" && ourTrigger.MatchString(name) {
 		return
 	}
 	switch {

@@ -26,7 +26,7 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		x.conislocal, x.coninhcount)
 		FROM pg_constraint x WHERE x.connamespace NOT IN (SELECT oid FROM ours)
 	UNION ALL SELECT format('index %s %s %s %s %s', i.indexrelid::regclass, pg_get_indexdef(i.indexrelid), i.indisclustered, i.indisreplident, i.indisvalid) FROM pg_index i JOIN rel r ON r.oid = i.indexrelid
-	UNION ALL SELECT format('trigger %s %s', pg_get_triggerdef(t.oid), t.tgenabled) FROM pg_trigger t JOIN rel r ON r.oid = t.tgrelid WHERE NOT t.tgisinternal AND t.tgname <> '!unwind'
+	UNION ALL SELECT format('trigger %s %s', pg_get_triggerdef(t.oid), t.tgenabled) FROM pg_trigger t JOIN rel r ON r.oid = t.tgrelid WHERE NOT t.tgisinternal AND NOT t.` + server.IsTrigger + `
 	UNION ALL SELECT format('built-in trigger of %s %s %s', r.name, pg_get_constraintdef(t.tgconstraint), t.tgenabled) FROM pg_trigger t JOIN rel r ON r.oid = t.tgrelid WHERE t.tgisinternal AND t.tgenabled <> 'O'
 	UNION ALL SELECT format('rule %s %s', pg_get_ruledef(w.oid), w.ev_enabled) FROM pg_rewrite w JOIN rel r ON r.oid = w.ev_class
 	UNION ALL SELECT format('policy %s %s %s %s %s %s %s', r.name, p.polname, p.polcmd, p.polpermissive, p.polroles::regrole[], pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid))

@@ -128,10 +128,10 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 	UNION ALL SELECT 38, format('statistics %I.%I owner', n.nspname, stxname), stxrelid, format('the owner of statistics %I.%I', n.nspname, stxname), format('ALTER STATISTICS %I.%I OWNER TO %s', n.nspname, stxname, stxowner::regrole), ''
 		FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace WHERE n.oid NOT IN (SELECT oid FROM ours)
 	UNION ALL SELECT 40, format('trigger %I on %s', tgname, name), tgrelid, format('trigger %I on %s', tgname, name), pg_get_triggerdef(t.oid), format('DROP TRIGGER %I ON %s', tgname, name)
-		FROM pg_trigger t JOIN rel r ON r.oid = tgrelid WHERE NOT tgisinternal AND tgparentid = 0 AND tgname <> '!unwind'
+		FROM pg_trigger t JOIN rel r ON r.oid = tgrelid WHERE NOT tgisinternal AND tgparentid = 0 AND NOT ` + server.IsTrigger + `
 	UNION ALL SELECT 41, format('trigger %I on %s enabled', tgname, name), tgrelid, format('whether trigger %I on %s runs', tgname, name),
 		format('ALTER TABLE %s %s TRIGGER %I', name, CASE tgenabled WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END, tgname), ''
-		FROM pg_trigger t JOIN rel r ON r.oid = tgrelid WHERE NOT tgisinternal AND tgparentid = 0 AND tgname <> '!unwind'
+		FROM pg_trigger t JOIN rel r ON r.oid = tgrelid WHERE NOT tgisinternal AND tgparentid = 0 AND NOT ` + server.IsTrigger + `
 	UNION ALL SELECT 42, format('rule %I on %s', rulename, name), ev_class, format('rule %I on %s', rulename, name), pg_get_ruledef(w.oid), format('DROP RULE %I ON %s', rulename, name)
 		FROM pg_rewrite w JOIN rel r ON r.oid = ev_class WHERE rulename <> '_RETURN'
 	UNION ALL SELECT 44, format('policy %I on %s', polname, name), polrelid, format('policy %I on %s', polname, name), format('CREATE POLICY %I ON %s AS %s FOR %s TO %s%s%s', polname, name,

@@ -17,5 +17,9 @@ func (c *Connection) EndForward(token string) error {
 	return c.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", ForwardName+" "+token)
 }
 
-// TriggerName is that of our trigger on tables. It sorts before the names of other triggers, which fire in the order of their names.
+// TriggerName is that of our trigger on tables, or what its name begins with where a table has one for each kind of statement. It sorts before the
+// names of other triggers, which fire in the order of their names.
 const TriggerName = "!unwind"
+
+// IsTrigger is the condition that a trigger of pg_trigger is ours.
+const IsTrigger = "tgname ~ '^!unwind( (insert|update|delete))?$'"
