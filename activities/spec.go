@@ -116,11 +116,12 @@ func ParamsSchema[T any]() json.RawMessage {
 	return b
 }
 
-// DecodeParams reads With or Entry.Params into T. A field that T does not have is Refused.
+// DecodeParams reads With or Entry.Params into T, with numbers as they are written. A field that T does not have is Refused.
 func DecodeParams[T any](raw json.RawMessage) (T, error) {
 	var v T
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
+	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
 		return v, Errorf(Refused, "parameters: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/internal/exactjson"
 )
 
 type params struct {
@@ -89,6 +90,7 @@ type claim struct {
 type prepared struct {
 	connection *connection
 	params     params
+	listed     listedTool
 	declared   Tool
 	before     *sight
 	inverse    *Inverse
@@ -107,10 +109,11 @@ func (a *action) prepare(ctx context.Context, token string, s activities.Step) (
 	if err != nil {
 		return nil, err
 	}
-	if err := a.checkClass(c, a.class, p.Server, p.Tool); err != nil {
+	listed, err := a.checkClass(ctx, c, a.class, p.Server, p.Tool)
+	if err != nil {
 		return nil, err
 	}
-	it := &prepared{connection: c, params: p, declared: a.Servers[p.Server].Declarations.Tools[p.Tool]}
+	it := &prepared{connection: c, params: p, listed: listed, declared: a.Servers[p.Server].Declarations.Tools[p.Tool]}
 	if l := it.declared.Look; l != nil && !l.isOfResult() {
 		seen, err := c.look(ctx, token, *l, values{"arguments": p.Arguments})
 		if err != nil {
@@ -139,11 +142,11 @@ func decodeCall(s activities.Step) (p params, err error) {
 			return p, activities.Errorf(activities.Refused, "check[%d]: when: staged; a call of a tool cannot be looked at before it is made: use live", i)
 		}
 	}
+	if _, err := exactjson.Check(s.With); err != nil {
+		return p, activities.Errorf(activities.Refused, "parameters: %v", err)
+	}
 	if p, err = activities.DecodeParams[params](s.With); err != nil {
 		return p, err
-	}
-	if err := decodeExactly(s.With, &p); err != nil {
-		return p, activities.Errorf(activities.Refused, "parameters: %v", err)
 	}
 	if p.Arguments == nil {
 		p.Arguments = map[string]any{}
@@ -179,7 +182,8 @@ func (c *connection) look(ctx context.Context, token string, l Look, v values) (
 // changeOf describes a call that is ready.
 func (a *action) changeOf(it *prepared) activities.Change {
 	arguments, _ := json.MarshalIndent(it.params.Arguments, "", "  ") // they came from JSON
-	parts := [][]byte{[]byte(it.params.Server), []byte(it.params.Tool), arguments}
+	// What the server says of the tool is a part of what is approved.
+	parts := [][]byte{[]byte(it.params.Server), []byte(it.params.Tool), arguments, it.listed.raw}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", it.params.Tool, arguments)
 	change := activities.Change{

@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/exactjson"
 )
 
 // answered is the document with the answer to a call.
@@ -19,6 +20,8 @@ type Answer struct {
 	Error  *jsonrpc.Error  `json:"error,omitempty"`
 	// Lost means that the call has happened, as the look tells, and its answer was lost.
 	Lost bool `json:"lost,omitempty"`
+	// Unfit is why the answer cannot be kept as the server has sent it; empty if it is. Then nothing else of it is kept.
+	Unfit string `json:"unfit,omitempty"`
 }
 
 // content is what matters of a result.
@@ -38,11 +41,14 @@ func (a Answer) read() (s sight, trouble string) {
 	if a.Error != nil {
 		return sight{Text: a.Error.Message}, fmt.Sprintf("error %d: %s", a.Error.Code, a.Error.Message)
 	}
+	if a.Unfit != "" {
+		return sight{}, a.Unfit
+	}
 	if a.Lost {
 		return sight{}, ""
 	}
 	var c content
-	if err := decodeExactly(a.Result, &c); err != nil {
+	if err := exactjson.Decode(a.Result, &c); err != nil {
 		return s, "its result is not that of a tool: " + err.Error()
 	}
 	var texts []string
@@ -54,7 +60,7 @@ func (a Answer) read() (s sight, trouble string) {
 	s = sight{Text: strings.Join(texts, "\n"), Data: c.StructuredContent}
 	if s.Data == nil {
 		var data any
-		if decodeExactly([]byte(s.Text), &data) == nil {
+		if exactjson.Decode([]byte(s.Text), &data) == nil {
 			s.Data = data
 		}
 	}
@@ -77,10 +83,13 @@ func (a Answer) Succeeded() bool {
 
 func (Answer) isTask(c content) bool { return len(c.Task) > 0 || c.ResultType == "task" }
 
-// isFinal reports whether the call is over.
+// isFinal reports whether the call is known to be over: what cannot be kept may be a task.
 func (a Answer) isFinal() bool {
+	if a.Unfit != "" {
+		return false
+	}
 	var c content
-	return a.Error != nil || a.Lost || decodeExactly(a.Result, &c) == nil && !a.isTask(c)
+	return a.Error != nil || a.Lost || exactjson.Decode(a.Result, &c) == nil && !a.isTask(c)
 }
 
 // failure is the error of a step whose call has not succeeded; nil if it has.

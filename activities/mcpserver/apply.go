@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/internal/exactjson"
 	"github.com/seed-62bf7108/unwind/internal/process"
 )
 
@@ -37,7 +38,7 @@ type record struct {
 // UnmarshalJSON keeps numbers as they are written.
 func (r *record) UnmarshalJSON(raw []byte) error {
 	type plain record
-	return decodeExactly(raw, (*plain)(r))
+	return exactjson.Decode(raw, (*plain)(r))
 }
 
 // applied is the document with what the look saw after the call; nil if it sees nothing.
@@ -191,7 +192,7 @@ func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities
 		return rec, nil, err
 	}
 	if want != "" && want != change.Digest {
-		return rec, nil, activities.Errorf(activities.StaleApproval, "the call, or what it changes, is not what was approved; plan and approve it again")
+		return rec, nil, activities.Errorf(activities.StaleApproval, "the call, what it changes, or the tool as its server lists it, is not what was approved; plan and approve it again")
 	}
 	rec = record{
 		Owned: journal.Own(ctx, o.entry), claim: claim{it.connection.id}, Server: it.params.Server, URL: o.Servers[it.params.Server].URL, Tool: it.params.Tool,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"sync"
@@ -17,16 +18,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/process"
 )
 
-const (
-	// protocol is the version that we ask for; a server answers with one that it knows.
-	protocol = "2025-11-25"
-	// startWithin bounds the start of a server: some are downloaded first.
-	startWithin = 2 * time.Minute
-	// leaveWithin is how long a server may take to end when its input is closed.
-	leaveWithin = 5 * time.Second
-	// maxMessage bounds one message, in bytes.
-	maxMessage = 64 << 20
-)
+// protocol is the version that we ask for; a server answers with one that it knows.
+const protocol = "2025-11-25"
 
 // connection is a server that runs, and the pipe to it. It reads answers as they were sent: the SDK's client would decode a result that
 // it does not know, such as a task, into one that looks like a success.
@@ -39,22 +32,19 @@ type connection struct {
 	heard func(Notice)
 	// exited is closed when the process has ended and was waited for.
 	exited chan struct{}
+	// listing is the turn to read the list of tools.
+	listing turns
 
 	mu        sync.Mutex
 	catalog   catalog
-	isChanged bool // the server has said that its catalog is another now
+	isChanged bool // its catalog is another now, as the server has said, or was not read yet
 	last      int64
+	replies   int // the answers of ours that the server has not read yet
 	waiting   map[int64]chan Answer
 	unsettled map[string]int // by token: calls that are sent and not answered
 	isSilent  bool           // a request was given up on at its deadline, and nothing was answered since
 	ended     chan struct{}
 	why       error
-}
-
-// catalog is the tools of a server: as it lists them, and by name.
-type catalog struct {
-	listed []json.RawMessage
-	tools  map[string]*sdk.Tool
 }
 
 var errEnded = errors.New("the server has ended")
@@ -68,7 +58,7 @@ func start(ctx context.Context, s Server, heard func(Notice)) (*connection, erro
 			return nil, err
 		}
 	}
-	c.Env, c.Stderr = s.Env, os.Stderr
+	c.Env = s.Env
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -78,7 +68,7 @@ func start(ctx context.Context, s Server, heard func(Notice)) (*connection, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Start(); err != nil {
+	if err := startHeard(c); err != nil {
 		return nil, err
 	}
 	id, err := process.Identify(c.Process.Pid)
@@ -98,6 +88,7 @@ func start(ctx context.Context, s Server, heard func(Notice)) (*connection, erro
 	}
 	it := &connection{
 		id: id, wire: wire, heard: heard, exited: make(chan struct{}), waiting: map[int64]chan Answer{}, unsettled: map[string]int{}, ended: make(chan struct{}),
+		isChanged: true,
 	}
 	go func() {
 		defer close(it.exited)
@@ -112,6 +103,26 @@ func start(ctx context.Context, s Server, heard func(Notice)) (*connection, erro
 		return nil, err
 	}
 	return it, nil
+}
+
+// startHeard starts a command, and passes on what it and its children write to their standard error. Who waits for the command does not
+// wait for them.
+func startHeard(c *exec.Cmd) error {
+	from, to, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	c.Stderr = to
+	if err := errors.Join(c.Start(), to.Close()); err != nil {
+		return errors.Join(err, from.Close())
+	}
+	go func() {
+		out := &errorOutput{to: os.Stderr, now: time.Now}
+		_, _ = io.Copy(out, from) // it ends with them
+		out.tellDropped()
+		_ = from.Close()
+	}()
+	return nil
 }
 
 // begin shakes hands, and reads the list of tools.
@@ -137,63 +148,8 @@ func (c *connection) begin(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return c.list(ctx)
-}
-
-// list reads the list of tools.
-func (c *connection) list(ctx context.Context) error {
-	all := catalog{tools: map[string]*sdk.Tool{}}
-	c.mu.Lock()
-	c.isChanged = false
-	c.mu.Unlock()
-	for cursor := ""; ; {
-		params := map[string]any{}
-		if cursor != "" {
-			params["cursor"] = cursor
-		}
-		var page struct {
-			Tools      []json.RawMessage `json:"tools"`
-			NextCursor string            `json:"nextCursor"`
-		}
-		a, err := c.send(ctx, "tools/list", params)
-		if err == nil && a.Error != nil {
-			err = a.Error
-		}
-		if err == nil {
-			err = json.Unmarshal(a.Result, &page)
-		}
-		if err != nil {
-			return fmt.Errorf("tools/list: %w", err)
-		}
-		for _, raw := range page.Tools {
-			var tool sdk.Tool
-			if err := json.Unmarshal(raw, &tool); err != nil {
-				return fmt.Errorf("tools/list: %w", err)
-			}
-			all.tools[tool.Name] = &tool
-			all.listed = append(all.listed, raw)
-		}
-		if cursor = page.NextCursor; cursor == "" {
-			break
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.catalog = all
-	return nil
-}
-
-// known is the catalog that was read last, and whether the server has another since.
-func (c *connection) known() (all catalog, isChanged bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.catalog, c.isChanged
-}
-
-// isReadOnly is what a tool's annotation says.
-func (c catalog) isReadOnly(tool string) bool {
-	t := c.tools[tool]
-	return t != nil && t.Annotations != nil && t.Annotations.ReadOnlyHint
+	_, err = c.catalogNow(ctx)
+	return err
 }
 
 // call calls a tool under a token. An error says that there is no answer, and nothing of what the call has done.
@@ -210,13 +166,17 @@ func (c *connection) callWith(ctx context.Context, token, tool string, params an
 	c.unsettled[token]++
 	c.mu.Unlock()
 	a, err := c.send(ctx, "tools/call", params)
-	if err != nil {
+	_, isUnfit := errors.AsType[unfitError](err)
+	if err != nil && !isUnfit {
 		return a, fmt.Errorf("%s: no answer: %w", tool, err)
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.unsettled[token]--; c.unsettled[token] == 0 {
 		delete(c.unsettled, token)
+	}
+	c.mu.Unlock()
+	if isUnfit {
+		return a, fmt.Errorf("%s: %w", tool, err)
 	}
 	return a, nil
 }
@@ -228,7 +188,7 @@ func (c *connection) isUnsettled(token string) bool {
 	return c.unsettled[token] > 0
 }
 
-// send sends a request, and waits for its answer.
+// send sends a request, and waits for its answer. An answer that is not kept as it was sent is an unfitError.
 func (c *connection) send(ctx context.Context, method string, params any) (Answer, error) {
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -257,7 +217,7 @@ func (c *connection) send(ctx context.Context, method string, params any) (Answe
 			}
 			written = nil
 		case a := <-reply:
-			return a, nil
+			return a, checkAnswer(a)
 		case <-c.ended:
 			return Answer{}, c.why
 		case <-ctx.Done():
@@ -304,22 +264,19 @@ func (c *connection) receive() {
 		switch m := message.(type) {
 		case *jsonrpc.Response:
 			n, _ := m.ID.Raw().(int64)
-			a := Answer{Result: m.Result}
-			if m.Error != nil && !errors.As(m.Error, &a.Error) {
-				a.Error = &jsonrpc.Error{Message: m.Error.Error()}
-			}
 			c.mu.Lock()
 			c.isSilent = false
 			if reply := c.waiting[n]; reply != nil {
-				reply <- a
+				reply <- answerOf(m)
 				delete(c.waiting, n)
 			}
 			c.mu.Unlock()
 		case *jsonrpc.Request:
-			if m.ID.IsValid() {
-				c.refuse(m)
-			} else {
+			if !m.ID.IsValid() {
 				c.hear(m)
+			} else if !c.refuse(m) {
+				c.why = fmt.Errorf("%w: it asks, and reads no answer", errEnded)
+				return
 			}
 		}
 	}
@@ -332,18 +289,33 @@ func (c *connection) hear(m *jsonrpc.Request) {
 		c.isChanged = true
 		c.mu.Unlock()
 	}
-	if c.heard != nil {
+	if c.heard != nil && len(m.Params) <= maxNotice {
 		c.heard(Notice{m.Method, m.Params})
 	}
 }
 
-// refuse answers what a server asks of its client: we can be asked for nothing but a sign of life.
-func (c *connection) refuse(r *jsonrpc.Request) {
+// refuse answers what a server asks of its client: we can be asked for nothing but a sign of life. It reports whether the server still
+// reads what it is answered.
+func (c *connection) refuse(r *jsonrpc.Request) bool {
 	reply := &jsonrpc.Response{ID: r.ID, Result: json.RawMessage("{}")}
 	if r.Method != "ping" {
-		reply = &jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this client has no " + r.Method}}
+		reply = &jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this client has no such method"}}
 	}
-	c.write(context.Background(), reply) // if the server has ended, the next read says so
+	c.mu.Lock()
+	c.replies++
+	reads := c.replies <= maxReplies
+	c.mu.Unlock()
+	if !reads {
+		return false
+	}
+	written := c.write(context.Background(), reply)
+	go func() {
+		<-written // if the server has ended, the next read says so
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.replies--
+	}()
+	return true
 }
 
 // isAlive reports whether the server still reads and answers.

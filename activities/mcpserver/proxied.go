@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,7 +39,11 @@ func (c *connection) callStep(ctx context.Context, token, tool string, arguments
 	if c.heard != nil {
 		params["_meta"] = map[string]any{"progressToken": stepPrefix + token}
 	}
-	return c.callWith(ctx, token, tool, params)
+	a, err := c.callWith(ctx, token, tool, params)
+	if unfit, is := errors.AsType[unfitError](err); is { // the call was made: what it did is looked at
+		return Answer{Unfit: unfit.Error()}, nil
+	}
+	return a, err
 }
 
 // Tools are the tools of a server, as it lists them now.
@@ -47,13 +52,8 @@ func (w World) Tools(ctx context.Context, server string) ([]json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	if _, isChanged := c.known(); isChanged {
-		if err := c.list(ctx); err != nil {
-			return nil, err
-		}
-	}
-	all, _ := c.known()
-	return all.listed, nil
+	all, err := c.catalogNow(ctx)
+	return all.listed, err
 }
 
 // Offers is what a server says of itself.
@@ -65,13 +65,20 @@ func (w World) Offers(ctx context.Context, server string) (Offers, error) {
 	return c.offers, nil
 }
 
+// boundAnswer bounds the answer to a client that sets no limit itself.
+func boundAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, answerWithin, fmt.Errorf("the server has not answered within %v", answerWithin))
+}
+
 // Read calls a tool that only reads, without a step. Params are those of the protocol.
 func (w World) Read(ctx context.Context, server, tool string, params json.RawMessage) (Answer, error) {
+	ctx, cancel := boundAnswer(ctx)
+	defer cancel()
 	c, err := w.shared.connect(ctx, server)
 	if err != nil {
 		return Answer{}, err
 	}
-	if err := w.shared.checkClass(c, reads, server, tool); err != nil {
+	if _, err := w.shared.checkClass(ctx, c, reads, server, tool); err != nil {
 		return Answer{}, err
 	}
 	return c.callWith(ctx, "", tool, params)
@@ -82,12 +89,16 @@ func (w World) Ask(ctx context.Context, server, method string, params json.RawMe
 	if method == "tools/call" {
 		return Answer{}, fmt.Errorf("%s is a step, or a read", method)
 	}
+	ctx, cancel := boundAnswer(ctx)
+	defer cancel()
 	c, err := w.shared.connect(ctx, server)
 	if err != nil {
 		return Answer{}, err
 	}
 	a, err := c.send(ctx, method, params)
-	if err != nil {
+	if _, isUnfit := errors.AsType[unfitError](err); isUnfit {
+		return Answer{}, fmt.Errorf("%s: %w", method, err)
+	} else if err != nil {
 		return a, fmt.Errorf("%s: no answer: %w", method, err)
 	}
 	if a.Error == nil {

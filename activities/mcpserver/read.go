@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -32,13 +33,14 @@ func (r *readAction) prepare(ctx context.Context, s activities.Step) (*connectio
 		return nil, p, activities.Change{}, err
 	}
 	c, err := r.connect(ctx, p.Server)
+	var listed listedTool
 	if err == nil {
-		err = r.checkClass(c, reads, p.Server, p.Tool)
+		listed, err = r.checkClass(ctx, c, reads, p.Server, p.Tool)
 	}
 	if err != nil {
 		return nil, p, activities.Change{}, err
 	}
-	change := a.changeOf(&prepared{params: p})
+	change := a.changeOf(&prepared{params: p, listed: listed})
 	change.Strategy, change.Undo, change.Risk, change.Facts, change.Unchanged = activities.NoUndo, "it changes nothing", activities.Low, nil, true
 	return c, p, change, nil
 }
@@ -67,11 +69,13 @@ func (r *readAction) Apply(ctx context.Context, e activities.Entry, s activities
 		return none, err
 	}
 	if want != "" && want != change.Digest {
-		return none, activities.Errorf(activities.StaleApproval, "the call is not the one that was approved; plan and approve it again")
+		return none, activities.Errorf(activities.StaleApproval, "the call, or the tool as its server lists it, is not what was approved; plan and approve it again")
 	}
 	o.reach("ready")
 	a, err := c.call(ctx, e.Token, p.Tool, p.Arguments)
-	if err != nil {
+	if unfit, is := errors.AsType[unfitError](err); is {
+		return none, activities.Errorf(activities.Unsuccessful, "%s of server %s: %v", p.Tool, p.Server, unfit)
+	} else if err != nil {
 		return none, err
 	}
 	o.reach("called")

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/exactjson"
 )
 
 // expression is ${{ ROOT.FIELD... }}: a value that is nothing else is replaced by what it names, as it is; within a text, by its text.
@@ -163,13 +164,6 @@ func holds(whole, part any) bool {
 	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
 }
 
-// decodeExactly decodes JSON and keeps numbers as they are written.
-func decodeExactly(raw []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	return d.Decode(into)
-}
-
 // sight is what a look has seen, or what a call has answered.
 type sight struct {
 	// Absent means that there is nothing.
@@ -184,7 +178,7 @@ type sight struct {
 // UnmarshalJSON keeps numbers as they are written.
 func (s *sight) UnmarshalJSON(raw []byte) error {
 	type plain sight
-	return decodeExactly(raw, (*plain)(s))
+	return exactjson.Decode(raw, (*plain)(s))
 }
 
 // fields are what expressions and parts refer to.

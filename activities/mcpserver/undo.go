@@ -154,6 +154,8 @@ func (u *undo) fence() error {
 // canStillArrive says why the call may act later than a look that follows; empty if it cannot.
 func (u *undo) canStillArrive() (why string, err error) {
 	switch {
+	case u.answer != nil && u.answer.Unfit != "":
+		return u.rec.Tool + " may still act: " + u.answer.Unfit, nil
 	case u.answer != nil && !u.answer.isFinal():
 		return u.rec.Tool + " has answered with a task, which may still act", nil
 	case u.answer != nil:

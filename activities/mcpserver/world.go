@@ -234,15 +234,20 @@ func (w *world) keep(name string, c *connection) error {
 	return nil
 }
 
-// checkClass refuses a call by the wrong action: the class of a tool is ours to say, and not the caller's.
-func (w *world) checkClass(c *connection, by class, server, tool string) error {
-	all, _ := c.known()
-	if all.tools[tool] == nil {
-		return activities.Errorf(activities.Refused, "tool: server %s has no tool %q; it has: %s", server, tool, strings.Join(slices.Sorted(maps.Keys(all.tools)), ", "))
+// checkClass refuses a call by the wrong action: the class of a tool is ours to say, and not the caller's. It returns the tool.
+func (w *world) checkClass(ctx context.Context, c *connection, by class, server, tool string) (listedTool, error) {
+	all, err := c.catalogNow(ctx)
+	if err != nil {
+		return listedTool{}, fmt.Errorf("server %s: %w", server, err)
 	}
-	is := w.Servers[server].Declarations.classOf(tool, all.isReadOnly(tool))
-	if is == by || by == irreversible && is == reversible {
-		return nil
+	it, isThere := all.tools[tool]
+	switch is := w.Servers[server].Declarations.classOf(tool, it.isReadOnly); {
+	case !isThere:
+		return it, activities.Errorf(activities.Refused, "tool: server %s has no tool %q; it has: %s", server, tool, strings.Join(slices.Sorted(maps.Keys(all.tools)), ", "))
+	case it.isAmbiguous:
+		return it, activities.Errorf(activities.Refused, "tool: server %s lists %q more than once, and not the same each time: what a call would do is not known; have the server mended", server, tool)
+	case is != by && (by != irreversible || is != reversible):
+		return it, activities.Errorf(activities.Refused, "tool: %q of server %s is called with %s, as this worker's declarations say", tool, server, is)
 	}
-	return activities.Errorf(activities.Refused, "tool: %q of server %s is called with %s, as this worker's declarations say", tool, server, is)
+	return it, nil
 }

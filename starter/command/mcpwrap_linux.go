@@ -286,5 +286,5 @@ func (s *wrappedServer) ReplyTo(token string) (mcp.Reply, bool, error) {
 }
 
 func replyOf(a mcpserver.Answer) mcp.Reply {
-	return mcp.Reply{Result: a.Result, Error: a.Error, Lost: a.Lost, Succeeded: a.Succeeded()}
+	return mcp.Reply{Result: a.Result, Error: a.Error, Lost: a.Lost || a.Unfit != "", Succeeded: a.Succeeded()}
 }

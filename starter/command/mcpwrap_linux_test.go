@@ -76,6 +76,7 @@ func (n *notes) agent(o *sdk.ClientOptions, flags ...string) agent {
 	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(n.Context(), &sdk.CommandTransport{Command: n.starter(flags...)}, nil)
 	require.NoError(n, err, n.log.String())
 	n.Cleanup(func() { _ = c.Close() })
+	require.Eventually(n, func() bool { return len(n.ids()) > 0 }, time.Minute, time.Millisecond, "what it writes is read beside what it answers")
 	return agent{n.desk, c}
 }
 

@@ -49,7 +49,7 @@ type Notice struct {
 type Reply struct {
 	Result json.RawMessage
 	Error  *jsonrpc.Error
-	// Lost means that the call has happened, and that its answer was lost.
+	// Lost means that the call has happened, and that its answer was lost or cannot be kept as it was sent.
 	Lost bool
 	// Succeeded means that it is no error, and no result that is not complete.
 	Succeeded bool

@@ -94,6 +94,7 @@ type mail struct {
 
 // Attend makes this program the server if it was started as one. Call it first in TestMain.
 func Attend() {
+	attendHostile()
 	dir := os.Getenv(folderVariable)
 	if dir == "" {
 		return
