@@ -47,8 +47,8 @@ func (*applyAction) Spec() activities.Spec {
 		Preflights: true,
 		Risk:       activities.High,
 		Strategy:   activities.Compensation,
-		Undo: "What the step added is destroyed under its own configuration, then the configuration from before is applied to the " +
-			"present state. Data inside a replaced or destroyed object does not come back.",
+		Undo: "What the step made is destroyed under its own configuration, what it imported, moved or made Terraform forget is forgotten, moved " +
+			"back or imported again, then the configuration from before is applied to the present state. Data inside a replaced or destroyed object does not come back.",
 		Redo: "The configuration that the step had applied, kept with its record, is applied again to the present state: objects " +
 			"get new ids, and the data inside them does not come back.",
 	}

@@ -67,7 +67,7 @@ func (a *applyAction) startApply(ctx context.Context, e activities.Entry, s acti
 	}
 	point.Reach("terraform.apply:recorded")
 	if r.Unchanged {
-		return a.finishApply(ctx, pr.ws, s, pr.bundle, stream.Report{}, pr.notes...)
+		return a.finishApply(ctx, pr.ws, s, *r, pr.bundle, stream.Report{}, pr.notes...)
 	}
 	said, err := pr.ws.ApplyPlan(ctx, pr.file)
 	if err != nil {
@@ -81,7 +81,7 @@ func (a *applyAction) startApply(ctx context.Context, e activities.Entry, s acti
 		return activities.Result{}, err
 	}
 	point.Reach("terraform.apply:applied")
-	return a.finishApply(ctx, pr.ws, s, pr.bundle, said, pr.notes...)
+	return a.finishApply(ctx, pr.ws, s, *r, pr.bundle, said, pr.notes...)
 }
 
 // choosePlan returns the plan to apply: the one that was shown, or a new one with the wanted digest, or any.
@@ -104,7 +104,7 @@ func (a *applyAction) choosePlan(ctx context.Context, e activities.Entry, s acti
 	if want == "" && pr.regression != "" {
 		return nil, nil, regressedError(pr.bundle.Dir, pr.regression)
 	}
-	digest, _, err := pr.digest(ctx)
+	digest, err := pr.digest()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -162,17 +162,17 @@ func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activiti
 		if err != nil {
 			return activities.Result{}, err
 		}
-		return a.finishApply(ctx, ws, s, c.Forward, said, "the result of an earlier attempt")
+		return a.finishApply(ctx, ws, s, r, c.Forward, said, "the result of an earlier attempt")
 	}
-	said, err := applyRest(ctx, ws)
+	said, err := applyRest(ctx, ws, r)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	return a.finishApply(ctx, ws, s, c.Forward, said, "an earlier attempt had begun; what was missing was planned and applied again")
+	return a.finishApply(ctx, ws, s, r, c.Forward, said, "an earlier attempt had begun; what was missing was planned and applied again")
 }
 
 // applyRest plans and applies what an earlier attempt left to do.
-func applyRest(ctx context.Context, ws *workspace.Workspace) (stream.Report, error) {
+func applyRest(ctx context.Context, ws *workspace.Workspace, r record.Record) (stream.Report, error) {
 	file := filepath.Join(ws.Dir, planFile)
 	for {
 		now, err := ws.PullState(ctx)
@@ -187,6 +187,16 @@ func applyRest(ctx context.Context, ws *workspace.Workspace) (stream.Report, err
 		if err != nil || said.IsUnchanged() {
 			return said, err
 		}
+		_, actions, err := ws.ShowPlan(ctx, file)
+		if err != nil {
+			return said, err
+		}
+		for _, rest := range actions {
+			if !r.PlansFor(rest.Address) {
+				return said, activities.Errorf(activities.UnknownOutcome, "an earlier attempt had begun, and what is missing is no longer what was "+
+					"planned: %s is to be changed too (%s)", rest.Address, rest.Kind)
+			}
+		}
 		if said, err = ws.ApplyPlan(ctx, file); err == nil {
 			point.Reach("terraform.apply:applied")
 			return said, nil
@@ -198,7 +208,7 @@ func applyRest(ctx context.Context, ws *workspace.Workspace) (stream.Report, err
 }
 
 // finishApply stores what the step has left, checks it and makes its result.
-func (a *applyAction) finishApply(ctx context.Context, ws *workspace.Workspace, s activities.Step, b configuration.Bundle, said stream.Report, notes ...string) (activities.Result, error) {
+func (a *applyAction) finishApply(ctx context.Context, ws *workspace.Workspace, s activities.Step, r record.Record, b configuration.Bundle, said stream.Report, notes ...string) (activities.Result, error) {
 	now, err := ws.PullState(ctx)
 	if err != nil {
 		return activities.Result{}, err
@@ -232,7 +242,8 @@ func (a *applyAction) finishApply(ctx context.Context, ws *workspace.Workspace, 
 		return activities.Result{}, err
 	}
 	result := activities.Result{
-		Summary: fmt.Sprintf("%d added, %d changed, %d destroyed", said.Counts.Add, said.Counts.Change, said.Counts.Remove),
+		Summary: fmt.Sprintf("%d added, %d changed, %d destroyed", said.Counts.Add, said.Counts.Change, said.Counts.Remove) +
+			countTransitions(r.Planned, " imported", " moved", " forgotten"),
 		Outputs: shownOutputs(now, said.Counts),
 		After:   now.Digest(),
 		Notes:   append(notes, refused...),

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform/salvage"
 	"github.com/seed-62bf7108/unwind/activities/terraform/state"
 	"github.com/seed-62bf7108/unwind/activities/terraform/stream"
-	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
 // docEmptied says that from here on the undo itself may have emptied the state.
@@ -82,36 +81,22 @@ func (u *undo) acceptRegression(drift *activities.Drift) (bool, error) {
 // checkDrift looks for drift before the first change; nil if there is none, or if a person has decided to overwrite exactly
 // that.
 func (u *undo) checkDrift(ctx context.Context) (*activities.Drift, error) {
-	var at time.Time
-	if found, err := u.ws.Token.Read(record.DocCleared, &at); err != nil || found {
+	if found, err := hasCleared(u.ws.Token); err != nil || found {
 		return nil, err
 	}
 	now, err := u.ws.PullState(ctx)
 	if err != nil {
 		return nil, err
 	}
+	var drift *activities.Drift
 	if !now.Same(u.before) {
-		drift, err := u.findDrift(ctx, u.ws, u.record, now)
+		drift, err = u.findDrift(ctx, u.ws, u.record, now)
 		if err != nil || drift != nil && drift.Digest != u.decision.Force {
 			return drift, err
 		}
 	}
-	at = time.Now().UTC()
-	_, err = u.ws.Token.Create(record.DocCleared, &at)
+	_, err = u.ws.Token.Create(record.DocCleared, &record.Cleared{At: time.Now().UTC(), Forced: drift != nil})
 	return nil, err
-}
-
-// addedAddresses are the addresses in the state that were not there before; a deposed object counts with its address.
-func (u *undo) addedAddresses(now *state.State) []string {
-	var all []string
-	for address := range now.Managed() {
-		address, _, _ = strings.Cut(address, " (deposed")
-		if !slices.Contains(u.record.Addresses, address) && !slices.Contains(all, address) {
-			all = append(all, address)
-		}
-	}
-	slices.Sort(all)
-	return all
 }
 
 // destroyAdded destroys what the step added, under the step's own configuration, since only that has its provisioners and
@@ -122,7 +107,10 @@ func (u *undo) destroyAdded(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		added := u.addedAddresses(now)
+		added, err := u.madeAddresses(now)
+		if err != nil {
+			return err
+		}
 		if len(added) == 0 && (u.record.Back != record.ToNothing || now.IsEmpty()) {
 			return nil
 		}
@@ -148,7 +136,7 @@ func (u *undo) destroyTargets(ctx context.Context, added []string) (stream.Repor
 	}
 	said, err := u.ws.Plan(ctx, options...)
 	if err != nil {
-		return said, err
+		return said, protectedError(said, err)
 	}
 	for _, address := range said.LostAddresses() {
 		if !slices.Contains(added, address) {
@@ -166,9 +154,12 @@ func (u *undo) applyPrior(ctx context.Context) (remains []string, drift *activit
 	if u.contents.Prior == nil {
 		return nil, nil, nil
 	}
-	ws, err := u.openWorkspace(ctx, u.entry, filepath.Base(u.ws.Dir)+"-prior", *u.contents.Prior, u.ws.Turn)
+	ws, err := u.openWorkspace(ctx, u.entry, filepath.Base(u.ws.Dir)+"-prior", u.contents.Prior.Settled(), u.ws.Turn)
 	if err != nil {
 		return nil, nil, err
+	}
+	if drift, err := u.regainForgotten(ctx, ws); err != nil || drift != nil {
+		return nil, drift, err
 	}
 	file := filepath.Join(ws.Dir, planFile)
 	for {
@@ -182,7 +173,7 @@ func (u *undo) applyPrior(ctx context.Context) (remains []string, drift *activit
 		}
 		said, err := ws.Plan(ctx, append(salvage.ReplaceOptions(half), tfexec.Out(file))...)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, protectedError(said, err)
 		}
 		if said.IsUnchanged() {
 			break
@@ -212,31 +203,6 @@ func (u *undo) applyPrior(ctx context.Context) (remains []string, drift *activit
 		return nil, nil, nil // a configuration that never converges is no residue of the step
 	}
 	return addressesOf(said.Actions()), nil, nil
-}
-
-// unexpectedLosses compares what the undo would destroy with what the step touched. Anything else is someone's newer work,
-// and shown as drift.
-func (u *undo) unexpectedLosses(ctx context.Context, ws *workspace.Workspace, said stream.Report) (*activities.Drift, error) {
-	now, err := ws.PullState(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var lines []string
-	added := u.addedAddresses(now)
-	for _, address := range said.LostAddresses() {
-		if !u.record.PlansFor(address) && !slices.Contains(added, address) {
-			lines = append(lines, "- "+address+" would be destroyed or replaced, though the step has not touched it")
-		}
-	}
-	if len(lines) == 0 {
-		return nil, nil
-	}
-	text := strings.Join(lines, "\n")
-	drift := &activities.Drift{Digest: activities.DigestOf([]byte(text), []byte(now.Digest())), Diff: text}
-	if drift.Digest == u.decision.Force {
-		return nil, nil
-	}
-	return drift, nil
 }
 
 // removeNewFiles removes a local backend's files that did not exist before.

@@ -14,9 +14,10 @@
 //
 // # How it is undone
 //
-// The old state file is never put back: that would orphan whatever the step has made. Instead, everything that the step
-// added is destroyed under the configuration that the step applied; then the previous configuration is applied to the
-// present state. If the state was empty before, everything is destroyed, and a state file that did not exist is removed.
+// The old state file is never put back: that would orphan whatever the step has made. Instead, the actions of the step's plan are
+// reversed. What it imported is taken out of the state, what it made is destroyed under the configuration that the step applied,
+// what it moved is moved back, what it made Terraform forget is imported by its id; then the previous configuration is applied to
+// the present state. If the state was empty before, everything is destroyed, and a state file that did not exist is removed.
 // Afterwards a plan must show no change, and resources, attributes and outputs are compared with those from before.
 // Replaced or destroyed objects come back with another identity and without their data: the plan says so beforehand.
 // Going back needs the previous configuration. It is known if this worker applied it (for exactly this lineage and serial

@@ -50,7 +50,7 @@ func (a *applyAction) Observe(ctx context.Context, e activities.Entry) (activiti
 	}
 	defer os.RemoveAll(dir)
 	defer os.RemoveAll(dir + ".home")
-	ws, err := a.openWorkspace(ctx, e, filepath.Base(dir), c.Forward, workspace.ObserverTurn)
+	ws, err := a.openWorkspace(ctx, e, filepath.Base(dir), c.Forward.Settled(), workspace.ObserverTurn)
 	if err != nil {
 		return activities.Observation{}, err
 	}

@@ -38,7 +38,7 @@ func (a *applyAction) Plan(ctx context.Context, e activities.Entry, s activities
 	if err != nil {
 		return activities.Change{}, err
 	}
-	digest, shown, err := pr.digest(ctx)
+	digest, err := pr.digest()
 	if err != nil {
 		return activities.Change{}, err
 	}
@@ -51,7 +51,7 @@ func (a *applyAction) Plan(ctx context.Context, e activities.Entry, s activities
 	}
 	point.Reach("terraform.apply:planned")
 	c := pr.describeChange(digest, strings.TrimSpace(text))
-	if written := plan.RelativePaths(shown, pr.ws.Dir); len(written) > 0 {
+	if written := plan.RelativePaths(pr.shown, pr.ws.Dir); len(written) > 0 {
 		c.Facts = append(c.Facts, fmt.Sprintf("%s hold paths relative to the configuration: they lead into the worker's own copy of it, which is "+
 			"removed; give absolute paths", strings.Join(written, ", ")))
 	}
@@ -73,27 +73,54 @@ func (a *applyAction) keepOffer(ctx context.Context, t *journal.Token, pr *plann
 
 // describeChange describes the plan.
 func (pr *planning) describeChange(digest activities.Digest, text string) activities.Change {
-	lost := pr.said.LostAddresses()
 	c := activities.Change{
 		Summary:  fmt.Sprintf("terraform apply %s: %s", pr.bundle.Dir, pr.tally()),
 		Diff:     text,
 		Strategy: activities.Compensation,
-		Undo:     pr.back.Sentence(),
+		Undo:     record.DescribeUndo(pr.back, pr.actions),
 		Risk:     activities.High,
 		Keys:     []string{"terraform:" + pr.bundle.Dir},
 		Digest:   digest,
 
-		Unchanged: pr.said.IsUnchanged(),
+		Unchanged: pr.isUnchanged(),
 	}
 	if pr.regression != "" {
 		c.Summary += "; " + record.SummarizeRegression(pr.regression)
 		c.Ask, c.Facts = true, []string{pr.regression + ": what is not in it would be made again"}
 	}
-	if len(pr.programs) > 0 && !pr.said.IsUnchanged() {
+	if len(pr.programs) > 0 && !pr.isUnchanged() {
 		c.Ask, c.Facts = true, append(c.Facts, pr.programs...)
 		c.Undo += " What provisioners and data sources change outside of Terraform is not taken back."
 	}
 	c.Facts = append(c.Facts, workspace.UnconfinedNotice()...)
+	pr.describeActions(&c)
+	return c
+}
+
+// describeActions adds what an undo would not bring back, and what a person might not expect.
+func (pr *planning) describeActions(c *activities.Change) {
+	var lost []string
+	for _, a := range pr.actions {
+		switch {
+		case a.Loses():
+			lost = append(lost, a.Address)
+		case a.Kind == plan.Forget:
+			c.Facts = append(c.Facts, a.Address+" is forgotten: it goes on existing, and Terraform manages it no longer")
+		case a.Imported:
+			c.Facts = append(c.Facts, a.Address+" is imported: it exists already")
+		case a.From != "":
+			c.Facts = append(c.Facts, fmt.Sprintf("%s is moved to %s", a.From, a.Address))
+		}
+		if len(a.Changed) > 0 {
+			c.Ask = true
+			c.Losses = append(c.Losses, fmt.Sprintf("%s: what the step changes in the imported object (%s) stays when it is forgotten again",
+				a.Address, strings.Join(a.Changed, ", ")))
+		}
+	}
+	for _, address := range pr.drifted() {
+		c.Ask = true
+		c.Losses = append(c.Losses, address+lostDrift)
+	}
 	for _, address := range lost {
 		c.Losses = append(c.Losses, address+": the data inside a replaced or destroyed object does not come back")
 	}
@@ -102,19 +129,40 @@ func (pr *planning) describeChange(digest activities.Digest, text string) activi
 		c.Facts = append(c.Facts, fmt.Sprintf("destroys or replaces %s: %s", activities.CountOf(len(lost), "object"), strings.Join(lost, ", ")))
 		c.Undo += " Replaced or destroyed objects come back as new ones, without their data."
 	}
-	return c
 }
+
+const lostDrift = ": it was changed outside of Terraform before the step; an undo goes back to what the state said, not to that"
 
 // tally counts the actions.
 func (pr *planning) tally() string {
-	n := map[string]int{}
-	for _, p := range pr.said.Actions() {
-		n[p.Action]++
-	}
-	if pr.said.IsUnchanged() {
+	if pr.isUnchanged() {
 		return "no changes"
 	}
-	return fmt.Sprintf("%d to add, %d to change, %d to replace, %d to destroy", n["create"], n["update"], n["replace"], n["delete"]+n["remove"])
+	n := map[plan.Kind]int{}
+	for _, a := range pr.actions {
+		n[a.Kind]++
+	}
+	return fmt.Sprintf("%d to add, %d to change, %d to replace, %d to destroy", n[plan.Create], n[plan.Update], n[plan.Replace], n[plan.Delete]) +
+		countTransitions(pr.actions, " to import", " to move", " to forget")
+}
+
+// countTransitions counts the imported, moved and forgotten objects, if there are any.
+func countTransitions(actions []plan.Action, imported, moved, forgotten string) string {
+	var n [3]int
+	for _, a := range actions {
+		for i, is := range []bool{a.Imported, a.From != "", a.Kind == plan.Forget} {
+			if is {
+				n[i]++
+			}
+		}
+	}
+	text := ""
+	for i, done := range []string{imported, moved, forgotten} {
+		if n[i] > 0 {
+			text += fmt.Sprintf(", %d%s", n[i], done)
+		}
+	}
+	return text
 }
 
 // findOffer returns the plan that was shown with digest want, if nothing has changed since; nil if it is gone.
@@ -150,7 +198,7 @@ func (a *applyAction) findOffer(ctx context.Context, e activities.Entry, s activ
 	if o.Record.Want != want || b.Digest() != o.Bundle || now.Lineage != o.Record.Lineage || now.Serial != o.Record.Serial || now.Digest() != o.Contents {
 		return nil, nil, staleApproval(o.Record.Dir)
 	}
-	pr := &planning{ws: ws, bundle: b, state: now, file: filepath.Join(ws.Dir, planFile), back: o.Record.Back, notes: notes}
+	pr := &planning{ws: ws, bundle: b, state: now, file: filepath.Join(ws.Dir, planFile), back: o.Record.Back, actions: o.Record.Planned, notes: notes}
 	return pr, &o.Record, nil
 }
 

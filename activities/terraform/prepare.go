@@ -27,10 +27,12 @@ type planning struct {
 	bundle configuration.Bundle
 	state  *state.State // before the step
 	said   stream.Report
-	// file is the saved plan.
-	file  string
-	back  record.UndoPlan
-	prior *configuration.Bundle
+	// file is the saved plan, shown what it says, and actions what it does.
+	file    string
+	shown   *tfjson.Plan
+	actions []plan.Action
+	back    record.UndoPlan
+	prior   *configuration.Bundle
 	// regression says how the state is not what this worker left there; empty where it is.
 	regression string
 	// programs describes what the plan would run besides providers; sources are the data sources among it.
@@ -84,7 +86,47 @@ func (a *applyAction) prepare(ctx context.Context, e activities.Entry, s activit
 	if pr.said, err = ws.Plan(ctx, tfexec.Out(pr.file)); err != nil {
 		return nil, err
 	}
+	if pr.shown, pr.actions, err = ws.ShowPlan(ctx, pr.file); err != nil {
+		return nil, err
+	}
+	pr.programs, pr.sources = plan.FindPrograms(pr.shown)
+	if err := pr.checkImports(); err != nil {
+		return nil, err
+	}
 	return pr, a.chooseUndoPlan(ctx, e, p.Previous, pr)
+}
+
+// isUnchanged reports whether the plan does nothing.
+func (pr *planning) isUnchanged() bool { return len(pr.actions) == 0 && !pr.said.Outputs }
+
+// onlyAdds reports whether nothing that was there before would change: objects may be made, imported and moved.
+func (pr *planning) onlyAdds() bool {
+	return !pr.said.Outputs && !slices.ContainsFunc(pr.actions, func(a plan.Action) bool { return a.Kind != plan.Create && a.Kind != plan.Keep })
+}
+
+// checkImports refuses an import to an address that another object leaves in the same plan: the undo could not tell them apart.
+func (pr *planning) checkImports() error {
+	for _, a := range pr.actions {
+		if a.Imported && pr.state.Has(a.Address) {
+			return activities.Errorf(activities.Refused, "the plan imports an object to %s and moves the one that is there: import it in a step of its own", a.Address)
+		}
+	}
+	return nil
+}
+
+// drifted are the objects from before that the plan changes and that are not as the state says: an undo goes back to the state.
+func (pr *planning) drifted() []string {
+	var all []string
+	for _, rc := range pr.shown.ResourceDrift {
+		if rc.Change == nil || rc.Change.Actions.NoOp() {
+			continue
+		}
+		if slices.ContainsFunc(pr.actions, func(a plan.Action) bool { return a.Address == rc.Address && a.Kind != plan.Keep }) {
+			all = append(all, rc.Address)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // configuration is what the step applies: the one in dir; or, if it redoes a rolled back step, the one that was applied
@@ -111,7 +153,7 @@ func (a *applyAction) configuration(ctx context.Context, e activities.Entry, dir
 // chooseUndoPlan decides how the step will be undone, and proves of it what can be proved.
 func (a *applyAction) chooseUndoPlan(ctx context.Context, e activities.Entry, previous *Previous, pr *planning) (err error) {
 	switch {
-	case pr.said.IsUnchanged():
+	case pr.isUnchanged():
 		pr.back = record.Nowhere
 		return nil
 	case pr.state.IsEmpty():
@@ -135,7 +177,7 @@ func (a *applyAction) chooseUndoPlan(ctx context.Context, e activities.Entry, pr
 		pr.back = record.ToKnown
 	}
 	if pr.prior == nil {
-		if pr.back = record.BySubtract; !pr.said.OnlyAdds() {
+		if pr.back = record.BySubtract; !pr.onlyAdds() {
 			return unpreparedError(pr.bundle.Dir, pr.state)
 		}
 		return nil
@@ -147,7 +189,7 @@ func (a *applyAction) chooseUndoPlan(ctx context.Context, e activities.Entry, pr
 // one that was only named must make exactly the present state.
 func (a *applyAction) proveUndoPlan(ctx context.Context, e activities.Entry, pr *planning) error {
 	pr.prior.LockLike(pr.lock())
-	ws, err := a.openWorkspace(ctx, e, "prior", *pr.prior, 0)
+	ws, err := a.openWorkspace(ctx, e, "prior", pr.prior.Settled(), 0)
 	if err != nil {
 		return err
 	}
@@ -155,9 +197,11 @@ func (a *applyAction) proveUndoPlan(ctx context.Context, e activities.Entry, pr 
 	if err != nil {
 		return err
 	}
-	if pr.back == record.ToPrevious && !said.IsUnchanged() {
+	tainted := pr.state.Tainted()
+	changed := slices.DeleteFunc(addressesOf(said.Actions()), func(address string) bool { return tainted[address] })
+	if pr.back == record.ToPrevious && (len(changed) > 0 || said.Outputs) {
 		return activities.Errorf(activities.Refused, "previous: that configuration does not make the present state (applying it would "+
-			"change %v), so an undo could not go back to it", addressesOf(said.Actions()))
+			"change %v), so an undo could not go back to it", changed)
 	}
 	return nil
 }
@@ -174,25 +218,13 @@ func addressesOf(ps []stream.PlannedChange) []string {
 }
 
 // digest covers what the plan would do to which state.
-func (pr *planning) digest(ctx context.Context) (activities.Digest, *tfjson.Plan, error) {
-	if err := pr.ws.SkipSupervisor(); err != nil {
-		return "", nil, err
-	}
-	shown, err := pr.ws.CLI.ShowPlanFile(ctx, pr.file)
-	if err != nil {
-		return "", nil, pr.ws.FailedError(ctx, "show", stream.Report{}, err)
-	}
-	activities.MaskerFrom(ctx).Add(plan.SensitiveTexts(shown)...)
-	pr.programs, pr.sources = plan.FindPrograms(shown)
+func (pr *planning) digest() (activities.Digest, error) {
 	var changes []any
-	for _, rc := range shown.ResourceChanges {
-		changes = append(changes, rc.Address, rc.DeposedKey, rc.Change)
+	for _, rc := range pr.shown.ResourceChanges {
+		changes = append(changes, rc.Address, rc.PreviousAddress, rc.DeposedKey, rc.Change)
 	}
-	meaning, err := json.Marshal([]any{changes, shown.OutputChanges, pr.state.Lineage, pr.state.Serial, pr.back, pr.regression})
-	if err != nil {
-		return "", nil, err
-	}
-	return activities.DigestOf([]byte(pr.bundle.Digest()), meaning), shown, nil
+	meaning, err := json.Marshal([]any{changes, pr.shown.OutputChanges, pr.state.Lineage, pr.state.Serial, pr.back, pr.regression})
+	return activities.DigestOf([]byte(pr.bundle.Digest()), meaning), err
 }
 
 // record makes the undo record.
@@ -203,7 +235,7 @@ func (a *applyAction) record(ctx context.Context, pr *planning, want activities.
 		Want: want, Dir: pr.bundle.Dir,
 		Had: pr.state.Exists() || pr.ws.HasStateFile(), Backup: pr.ws.HasBackupFile(),
 		Lineage: pr.state.Lineage, Serial: pr.state.Serial, Addresses: slices.Sorted(maps.Keys(pr.state.Managed())),
-		Planned: pr.said.Actions(), Unchanged: pr.back == record.Nowhere, Back: pr.back, Sources: pr.sources,
+		Planned: pr.actions, Drifted: pr.drifted(), Unchanged: pr.back == record.Nowhere, Back: pr.back, Sources: pr.sources,
 	}
 	return r, a.records.Seal(&r, c)
 }

@@ -107,7 +107,7 @@ func (a *applyAction) takeBack(ctx context.Context, e activities.Entry, d activi
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	ws, err := a.openWorkspace(ctx, e, fmt.Sprintf("undo-%03d", turn), c.Forward, turn)
+	ws, err := a.openWorkspace(ctx, e, fmt.Sprintf("undo-%03d", turn), c.Forward.Settled(), turn)
 	if err != nil {
 		return activities.Undone{}, err
 	}
@@ -153,7 +153,13 @@ func (u *undo) undoStep(ctx context.Context, unsaved []string) (activities.Undon
 		return driftedOutcome(drift), nil
 	}
 	point.Reach("terraform.undo:cleared")
+	if err := u.forgetImported(ctx); err != nil {
+		return activities.Undone{}, err
+	}
 	if err := u.destroyAdded(ctx); err != nil {
+		return activities.Undone{}, err
+	}
+	if err := u.moveBack(ctx); err != nil {
 		return activities.Undone{}, err
 	}
 	point.Reach("terraform.undo:subtracted")
@@ -184,7 +190,14 @@ func (u *undo) undoStep(ctx context.Context, unsaved []string) (activities.Undon
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	return u.verdict(now, lost, remains, refused, ran), nil
+	v := verdict{undo: u, Undone: activities.Undone{Outcome: activities.Restored}}
+	if err := v.compare(ctx, now); err != nil {
+		return activities.Undone{}, err
+	}
+	v.addPrograms(ran)
+	v.addRemains(remains, refused)
+	v.addLost(lost)
+	return v.told(), nil
 }
 
 // markLeft notes which state the undo has left.
@@ -225,66 +238,4 @@ func (u *undo) describePrograms(refused []string) ([]string, error) {
 func driftedOutcome(d *activities.Drift) activities.Undone {
 	return activities.Undone{Outcome: activities.Drifted, Drift: d,
 		Observed: "the state or its objects have changed since the step; nothing was touched"}
-}
-
-// verdict is the outcome, by what was observed.
-func (u *undo) verdict(now *state.State, lost []stream.Creation, remains, refused, ran []string) activities.Undone {
-	differs := u.before.Changes(now)
-	out := activities.Undone{Outcome: activities.Restored,
-		Observed: fmt.Sprintf("the state has the same %s, attributes and outputs as before", activities.CountOf(len(u.before.Managed()), "object"))}
-	if len(differs) > 0 {
-		out.Outcome, out.Observed = activities.Compensated, "the previous configuration is applied; objects that the step replaced or destroyed are new ones"
-		out.Losses = append(out.Losses, u.describeLosses(differs)...)
-	}
-	if len(ran) > 0 && out.Outcome == activities.Restored {
-		out.Outcome = activities.Compensated
-		out.Observed += "; what programs have changed outside of Terraform was not looked at"
-	}
-	out.Losses = append(out.Losses, ran...)
-	for _, address := range remains {
-		out.Outcome = activities.Residue
-		out.Losses = append(out.Losses, address+": still differs from the previous configuration")
-	}
-	if len(refused) > 0 {
-		out.Outcome = activities.Residue
-		out.Losses = append(out.Losses, refused...)
-	}
-	for _, c := range lost {
-		switch c.Fate {
-		case stream.Errored:
-			if out.Outcome != activities.Unknown {
-				out.Outcome = activities.Residue
-			}
-			out.Losses = append(out.Losses, c.Address+": its creation failed and no id was reported; whatever the provider had made by then still exists")
-		case stream.Completed:
-			if out.Outcome != activities.Unknown {
-				out.Outcome = activities.Residue
-			}
-			out.Losses = append(out.Losses, fmt.Sprintf("%s: it was made with the id %q, no state holds it, and its provider cannot import it", c.Address, c.ID))
-		default:
-			out.Outcome = activities.Unknown
-			out.Losses = append(out.Losses, c.Address+": it was in flight when terraform was killed; whether it was made cannot be known")
-		}
-	}
-	if out.Outcome == activities.Residue || out.Outcome == activities.Unknown {
-		out.Observed = "the state is restored, but may lack objects that the step made"
-	}
-	return out
-}
-
-// describeLosses describes differences from the state before.
-func (u *undo) describeLosses(differs []string) []string {
-	var all []string
-	for _, line := range differs {
-		kind, what, _ := strings.Cut(line, " ")
-		switch kind {
-		case "~":
-			all = append(all, what+": differs from before; the data inside a replaced or destroyed object did not come back")
-		case "+":
-			all = append(all, what+": did not exist before")
-		case "-":
-			all = append(all, what+": existed before")
-		}
-	}
-	return all
 }

@@ -106,7 +106,7 @@ type model struct {
 	// DelayMS is how long making or changing it takes after it was written.
 	DelayMS types.Int64 `tfsdk:"delay_ms"`
 	// Fail is "before" (making it fails and nothing was written), "after" (it fails, was written, and no id is told),
-	// "tainted" (it fails, was written, and the id is told) or "update".
+	// "tainted" (it fails, was written, and the id is told), "update", or "claimed" (removing it removes nothing, and says it did).
 	Fail types.String `tfsdk:"fail"`
 }
 
@@ -222,6 +222,9 @@ func (t *thing) Update(ctx context.Context, q resource.UpdateRequest, r *resourc
 func (t *thing) Delete(ctx context.Context, q resource.DeleteRequest, r *resource.DeleteResponse) {
 	var m model
 	r.Diagnostics.Append(q.State.Get(ctx, &m)...)
+	if m.Fail.ValueString() == "claimed" {
+		return
+	}
 	if err := os.Remove(t.file(m.ID.ValueString())); err != nil && !os.IsNotExist(err) {
 		r.Diagnostics.AddError("not removed", err.Error())
 	}

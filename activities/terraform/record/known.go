@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities/terraform/configuration"
+	"github.com/seed-62bf7108/unwind/activities/terraform/plan"
 	"github.com/seed-62bf7108/unwind/activities/terraform/state"
 	"github.com/seed-62bf7108/unwind/internal/durable"
 )
@@ -86,4 +88,22 @@ func (b UndoPlan) Sentence() string {
 		return "The step only adds: what it adds is destroyed."
 	}
 	return "The step changes nothing."
+}
+
+// DescribeUndo tells people how a step that does these actions would be undone.
+func DescribeUndo(b UndoPlan, actions []plan.Action) string {
+	text := b.Sentence()
+	for _, c := range []struct {
+		is       func(plan.Action) bool
+		sentence string
+	}{
+		{func(a plan.Action) bool { return a.Imported }, " What it imports is forgotten again, not destroyed."},
+		{func(a plan.Action) bool { return a.From != "" }, " What it moves is moved back."},
+		{func(a plan.Action) bool { return a.Kind == plan.Forget }, " What it forgets is imported again by its id."},
+	} {
+		if slices.ContainsFunc(actions, c.is) {
+			text += c.sentence
+		}
+	}
+	return text
 }

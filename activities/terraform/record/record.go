@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/terraform/configuration"
+	"github.com/seed-62bf7108/unwind/activities/terraform/plan"
 	"github.com/seed-62bf7108/unwind/activities/terraform/seal"
 	"github.com/seed-62bf7108/unwind/activities/terraform/state"
 	"github.com/seed-62bf7108/unwind/activities/terraform/stream"
@@ -49,8 +51,10 @@ type Record struct {
 	Serial    uint64   `json:"serial,omitempty"`
 	Addresses []string `json:"addresses,omitempty"`
 	// Planned is what the step is going to do. Unchanged: nothing, so there is nothing to undo.
-	Planned   []stream.PlannedChange `json:"planned,omitempty"`
-	Unchanged bool                   `json:"unchanged,omitempty"`
+	Planned   []plan.Action `json:"planned,omitempty"`
+	Unchanged bool          `json:"unchanged,omitempty"`
+	// Drifted are planned addresses whose objects were not as the state said.
+	Drifted []string `json:"drifted,omitempty"`
 	// Sources describes the data sources that do something.
 	Sources []string `json:"sources,omitempty"`
 	// Back is how the step will be undone.
@@ -91,6 +95,13 @@ const (
 	DocLeft    = "left"
 	DocCleared = "cleared" // an undo has looked for drift, found none or was forced, and begun to change things
 )
+
+// Cleared is the document DocCleared.
+type Cleared struct {
+	At time.Time `json:"at"`
+	// Forced: a person has decided to go on in spite of drift.
+	Forced bool `json:"forced,omitempty"`
+}
 
 // Read reads a token's record; found is false if there is none.
 func (s *Store) Read(ctx context.Context, t *journal.Token) (r Record, c Contents, found bool, err error) {
@@ -199,7 +210,13 @@ func (r Record) ForeignChanges(now *state.State) []string {
 }
 
 // PlansFor reports whether the step was going to touch the object at address.
-func (r Record) PlansFor(address string) bool {
+func (r Record) PlansFor(address string) bool { return len(r.ActionsAt(address)) > 0 }
+
+// ActionsAt are the planned actions on objects that stand at an address before or after.
+func (r Record) ActionsAt(address string) []plan.Action {
 	address, _, _ = strings.Cut(address, " (deposed")
-	return slices.ContainsFunc(r.Planned, func(p stream.PlannedChange) bool { return p.Address == address })
+	return slices.DeleteFunc(slices.Clone(r.Planned), func(a plan.Action) bool {
+		at, _, _ := strings.Cut(a.Address, " (deposed")
+		return at != address && a.From != address
+	})
 }

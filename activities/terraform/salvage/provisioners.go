@@ -45,6 +45,25 @@ func ListProvisionings(t *journal.Token) ([]stream.Provisioning, error) {
 	return ran, nil
 }
 
+// ListBegun are the addresses of objects that a token's runs began to change, as far as their output is still there.
+func ListBegun(t *journal.Token) ([]string, error) {
+	all, err := run.List(t)
+	if err != nil {
+		return nil, err
+	}
+	var begun []string
+	for _, r := range all {
+		if err := stream.ReadEvents(run.Stdout(r.Folder()), func(e stream.Event) {
+			if e.Type == "apply_start" {
+				begun = append(begun, e.Hook.Resource.Address)
+			}
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return begun, nil
+}
+
 // DescribeProvisionings describes what an undo leaves of the provisioners that ran: a line for each object.
 func DescribeProvisionings(ran []stream.Provisioning) []string {
 	kinds, whens := map[string][]string{}, map[string][]string{}

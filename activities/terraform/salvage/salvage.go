@@ -150,7 +150,7 @@ func PushUnsaved(ctx context.Context, ws *workspace.Workspace, files []string) e
 func AdoptCompleted(ctx context.Context, ws *workspace.Workspace, lost []stream.Creation) (still []stream.Creation, err error) {
 	for _, c := range lost {
 		if c.Fate == stream.Completed {
-			adopted, err := importCreation(ctx, ws, c)
+			adopted, err := Import(ctx, ws, c.Address, c.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -181,10 +181,9 @@ func IsTornByKill(ws *workspace.Workspace, now *state.State) (bool, error) {
 	return false, err
 }
 
-// importCreation imports an object that terraform made and reported the ID of, but that no state has. It returns false if
-// the provider cannot import it.
-func importCreation(ctx context.Context, ws *workspace.Workspace, c stream.Creation) (bool, error) {
-	if c.ID == "" {
+// Import imports an object that no state has, if it is still there. It returns false if the provider cannot import it.
+func Import(ctx context.Context, ws *workspace.Workspace, address, id string) (bool, error) {
+	if id == "" {
 		return false, nil
 	}
 	said, err := ws.RunChange(ctx, "import", func(run.Order) error {
@@ -192,7 +191,7 @@ func importCreation(ctx context.Context, ws *workspace.Workspace, c stream.Creat
 		if ws.StateFile != "" {
 			options = append(options, tfexec.DisableBackup())
 		}
-		return ws.CLI.Import(ctx, c.Address, c.ID, options...)
+		return ws.CLI.Import(ctx, address, id, options...)
 	})
 	switch {
 	case err == nil, strings.Contains(said.Failure(), "non-existent remote object"): // it is gone already

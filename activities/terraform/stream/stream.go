@@ -52,6 +52,7 @@ type Counts struct {
 	Add       int    `json:"add"`
 	Change    int    `json:"change"`
 	Remove    int    `json:"remove"`
+	Import    int    `json:"import"`
 	Operation string `json:"operation"`
 }
 
@@ -185,25 +186,18 @@ func (r Report) IsUnchanged() bool { return len(r.Actions()) == 0 && !r.Outputs 
 // Actions are the planned ones that change something.
 func (r Report) Actions() []PlannedChange {
 	return slices.DeleteFunc(slices.Clone(r.Planned), func(p PlannedChange) bool {
-		return p.Action == "noop" || p.Action == "read" || p.Action == "move"
+		return p.Action == "noop" || p.Action == "read"
 	})
 }
 
-// OnlyAdds reports whether nothing from before would change.
-func (r Report) OnlyAdds() bool {
-	for _, p := range r.Actions() {
-		if p.Action != "create" {
-			return false
-		}
-	}
-	return !r.Outputs
-}
+// keeping are the actions after which the present object is still there and in the state; any other may end it.
+var keeping = []string{"noop", "read", "create", "update", "move", "import"}
 
 // LostAddresses are the addresses whose present object a plan would end, sorted: terraform lists them in any order.
 func (r Report) LostAddresses() []string {
 	var lost []string
 	for _, p := range r.Planned {
-		if p.Action == "delete" || p.Action == "replace" || p.Action == "remove" || p.Action == "forget" {
+		if !slices.Contains(keeping, p.Action) {
 			lost = append(lost, p.Address)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
+	tfjson "github.com/hashicorp/terraform-json"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -236,6 +237,20 @@ func (ws *Workspace) Plan(ctx context.Context, options ...tfexec.PlanOption) (st
 		return said, ws.FailedError(ctx, "plan", said, failed)
 	}
 	return said, nil
+}
+
+// ShowPlan reads a saved plan, and what it does; one that does what no undo knows is refused.
+func (ws *Workspace) ShowPlan(ctx context.Context, file string) (*tfjson.Plan, []plan.Action, error) {
+	if err := ws.SkipSupervisor(); err != nil {
+		return nil, nil, err
+	}
+	shown, err := ws.CLI.ShowPlanFile(ctx, file)
+	if err != nil {
+		return nil, nil, ws.FailedError(ctx, "show", stream.Report{}, err)
+	}
+	activities.MaskerFrom(ctx).Add(plan.SensitiveTexts(shown)...)
+	actions, err := plan.ReadActions(shown)
+	return shown, actions, err
 }
 
 // RunChange runs a terraform that changes something: numbered, locked and fenced. If a killed run of this step has left the
