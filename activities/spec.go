@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -104,8 +105,11 @@ type Key struct {
 
 // ParamsSchema derives the JSON Schema of an action's parameters from the struct that they are decoded into: json tags name the
 // fields (optional with omitempty or omitzero), jsonschema tags describe them. Unknown fields are refused.
-func ParamsSchema[T any]() json.RawMessage {
-	s, err := jsonschema.For[T](nil)
+func ParamsSchema[T any]() json.RawMessage { return ParamsSchemaOf[T](nil) }
+
+// ParamsSchemaOf is ParamsSchema with the schemas of types that say more than Go does, such as those of an enum.
+func ParamsSchemaOf[T any](types map[reflect.Type]*jsonschema.Schema) json.RawMessage {
+	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: types})
 	if err != nil {
 		panic(fmt.Sprintf("parameters of %T: %v", *new(T), err)) // a mistake in the source, found by any test
 	}

@@ -190,6 +190,9 @@ func (u *undoRun) restoreAll(ctx context.Context) (activities.Undone, error) {
 	if drift := u.drift(drifted); drift != nil && u.decided.Force != drift.Digest {
 		return activities.Undone{Outcome: activities.Drifted, Observed: u.describeDifferences(drifted), Drift: drift}, nil
 	}
+	if err := u.checkFolders(sights); err != nil {
+		return none, err
+	}
 	if err := u.writePlan(sights, len(drifted) > 0); err != nil {
 		return none, err
 	}
@@ -287,6 +290,23 @@ func (u *undoRun) judgeOp(ctx context.Context, s *opState) (drift bool, err erro
 	}
 	s.note = filepath.Join(u.path, s.Target) + " was changed by someone else, and not by this step: it was left alone"
 	return false, nil
+}
+
+// checkFolders refuses to put an original back into a folder that is gone: how that was is not known.
+func (u *undoRun) checkFolders(sights []opState) error {
+	for _, s := range sights {
+		if !s.swap {
+			continue
+		}
+		folder := filepath.Dir(s.Target)
+		if _, there, err := u.statOf(folder); err != nil {
+			return err
+		} else if !there {
+			return activities.Errorf(activities.Refused, "folder %s, to which %s goes back, is gone: nothing was touched; make the folder again, and retry",
+				filepath.Join(u.path, folder), filepath.Base(s.Target))
+		}
+	}
+	return nil
 }
 
 // writePlan makes durable what is to be done before any of it is. The first attempt to get here decides.

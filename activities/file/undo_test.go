@@ -52,6 +52,30 @@ func TestTheOriginalItselfComesBack(t *testing.T) {
 	require.Equal(t, "OLD", b.read("f"))
 }
 
+func TestAFolderThatIsGoneIsNamedAndTheOriginalWaits(t *testing.T) {
+	b := newBench(t)
+	require.NoError(t, os.Mkdir(b.path("d"), 0o755))
+	path := b.put("d/f", "old")
+	e := b.entry()
+	require.NoError(t, b.apply("write", e, params{"path": path, "content": "new"}))
+	require.NoError(t, os.RemoveAll(b.path("d")))
+	drifted, err := b.undo(e)
+	require.NoError(t, err)
+	require.Equal(t, activities.Drifted, drifted.Outcome)
+	force := func() (activities.Undone, error) {
+		return b.action("write").Undo(t.Context(), e, activities.Decision{Force: drifted.Drift.Digest})
+	}
+	for range 2 {
+		_, err = force()
+		requireError(t, err, activities.Refused, "folder "+b.path("d")+", to which f goes back, is gone", "make the folder again, and retry")
+	}
+	require.NoError(t, os.Mkdir(b.path("d"), 0o755))
+	undone, err := force()
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, undone.Outcome)
+	require.Equal(t, "old", b.read("d/f"))
+}
+
 func TestADamagedOriginalStopsTheUndoBeforeItTouchesAnything(t *testing.T) {
 	b := newBench(t)
 	one, two := b.put("one", "old one"), b.put("two", "old two")

@@ -102,7 +102,7 @@ func parameterNames(schema json.RawMessage) []string {
 
 // newKind completes a kind with the schema of its parameters, and with how they become a request.
 func newKind[P any](k kind, build func(p P, token string) (request, error)) *kind {
-	k.params = activities.ParamsSchema[P]()
+	k.params = activities.ParamsSchemaOf[P](enums)
 	k.build = func(raw json.RawMessage, token string) (request, error) {
 		p, err := activities.DecodeParams[P](raw)
 		if err != nil {
@@ -152,11 +152,11 @@ func withToken(own map[string]string, token string) (map[string]string, error) {
 }
 
 // optionalString leaves an empty parameter out of a request.
-func optionalString(s string) *string {
+func optionalString[S ~string](s S) *string {
 	if s == "" {
 		return nil
 	}
-	return stripe.String(s)
+	return stripe.String(string(s))
 }
 
 func optionalInt(n int64) *int64 {

@@ -169,13 +169,13 @@ func productRequest(p productParams, token string) (request, error) {
 }
 
 type priceParams struct {
-	Product    string            `json:"product" jsonschema:"the product's id"`
-	Currency   string            `json:"currency" jsonschema:"three letters: eur, usd"`
-	UnitAmount int64             `json:"unit_amount" jsonschema:"in the smallest unit of the currency; 0 is free"`
-	Interval   string            `json:"interval,omitempty" jsonschema:"one of day, week, month and year, for a recurring price"`
-	Every      int64             `json:"interval_count,omitempty" jsonschema:"how many intervals there are between two invoices; 1 by default"`
-	Nickname   string            `json:"nickname,omitempty"`
-	Metadata   map[string]string `json:"metadata,omitempty"`
+	Product    string                        `json:"product" jsonschema:"the product's id"`
+	Currency   string                        `json:"currency" jsonschema:"three letters: eur, usd"`
+	UnitAmount int64                         `json:"unit_amount" jsonschema:"in the smallest unit of the currency; 0 is free"`
+	Interval   stripe.PriceRecurringInterval `json:"interval,omitempty" jsonschema:"for a recurring price"`
+	Every      int64                         `json:"interval_count,omitempty" jsonschema:"how many intervals there are between two invoices; 1 by default"`
+	Nickname   string                        `json:"nickname,omitempty"`
+	Metadata   map[string]string             `json:"metadata,omitempty"`
 }
 
 func priceRequest(p priceParams, token string) (request, error) {
@@ -187,7 +187,7 @@ func priceRequest(p priceParams, token string) (request, error) {
 	params := &stripe.PriceParams{Product: stripe.String(p.Product), Currency: stripe.String(strings.ToLower(p.Currency)),
 		UnitAmount: stripe.Int64(p.UnitAmount), Nickname: optionalString(p.Nickname), Metadata: m}
 	if p.Interval != "" {
-		params.Recurring = &stripe.PriceRecurringParams{Interval: stripe.String(p.Interval), IntervalCount: optionalInt(p.Every)}
+		params.Recurring = &stripe.PriceRecurringParams{Interval: stripe.String(string(p.Interval)), IntervalCount: optionalInt(p.Every)}
 	}
 	return request{
 		path: "/v1/prices", list: "/v1/prices", filter: url.Values{"product": {p.Product}}, parents: parents, params: params,
@@ -196,14 +196,14 @@ func priceRequest(p priceParams, token string) (request, error) {
 }
 
 type couponParams struct {
-	ID         string            `json:"id,omitempty" jsonschema:"the code; made from the step's token by default"`
-	Name       string            `json:"name,omitempty"`
-	PercentOff float64           `json:"percent_off,omitempty" jsonschema:"this or amount_off"`
-	AmountOff  int64             `json:"amount_off,omitempty" jsonschema:"this, with currency, or percent_off"`
-	Currency   string            `json:"currency,omitempty"`
-	Duration   string            `json:"duration,omitempty" jsonschema:"one of once, repeating and forever; by default once"`
-	Months     int64             `json:"duration_in_months,omitempty" jsonschema:"with duration repeating: how many months it lasts"`
-	Metadata   map[string]string `json:"metadata,omitempty"`
+	ID         string                `json:"id,omitempty" jsonschema:"the code; made from the step's token by default"`
+	Name       string                `json:"name,omitempty"`
+	PercentOff float64               `json:"percent_off,omitempty" jsonschema:"this or amount_off"`
+	AmountOff  int64                 `json:"amount_off,omitempty" jsonschema:"this, with currency, or percent_off"`
+	Currency   string                `json:"currency,omitempty"`
+	Duration   stripe.CouponDuration `json:"duration,omitempty" jsonschema:"by default once"`
+	Months     int64                 `json:"duration_in_months,omitempty" jsonschema:"with duration repeating: how many months it lasts"`
+	Metadata   map[string]string     `json:"metadata,omitempty"`
 }
 
 func couponRequest(p couponParams, token string) (request, error) {
@@ -215,16 +215,16 @@ func couponRequest(p couponParams, token string) (request, error) {
 		err = bad
 	}
 	if p.Duration == "" {
-		p.Duration = "once"
+		p.Duration = stripe.CouponDurationOnce
 	}
 	params := &stripe.CouponParams{ID: stripe.String(p.ID), Name: optionalString(p.Name), AmountOff: optionalInt(p.AmountOff), Currency: optionalString(strings.ToLower(p.Currency)),
-		Duration: stripe.String(p.Duration), DurationInMonths: optionalInt(p.Months), Metadata: m}
+		Duration: stripe.String(string(p.Duration)), DurationInMonths: optionalInt(p.Months), Metadata: m}
 	if p.PercentOff != 0 {
 		params.PercentOff = stripe.Float64(p.PercentOff)
 	}
 	return request{
 		path: "/v1/coupons", list: "/v1/coupons", chosen: p.ID, params: params,
-		leaves: map[string]any{"name": orNull(p.Name), "duration": p.Duration, "metadata": m},
+		leaves: map[string]any{"name": orNull(p.Name), "duration": string(p.Duration), "metadata": m},
 	}, err
 }
 
@@ -259,14 +259,14 @@ func subscriptionRequest(p subscriptionParams, token string) (request, error) {
 }
 
 type intentParams struct {
-	Amount        int64             `json:"amount" jsonschema:"in the smallest unit of the currency"`
-	Currency      string            `json:"currency" jsonschema:"three letters: eur, usd"`
-	Customer      string            `json:"customer,omitempty" jsonschema:"the customer's id"`
-	PaymentMethod string            `json:"payment_method,omitempty" jsonschema:"id of a payment method, for the confirmation"`
-	CaptureMethod string            `json:"capture_method,omitempty" jsonschema:"manual: a confirmation only holds the money"`
-	Description   string            `json:"description,omitempty"`
-	ReceiptEmail  string            `json:"receipt_email,omitempty" jsonschema:"where Stripe sends a receipt"`
-	Metadata      map[string]string `json:"metadata,omitempty"`
+	Amount        int64                             `json:"amount" jsonschema:"in the smallest unit of the currency"`
+	Currency      string                            `json:"currency" jsonschema:"three letters: eur, usd"`
+	Customer      string                            `json:"customer,omitempty" jsonschema:"the customer's id"`
+	PaymentMethod string                            `json:"payment_method,omitempty" jsonschema:"id of a payment method, for the confirmation"`
+	CaptureMethod stripe.PaymentIntentCaptureMethod `json:"capture_method,omitempty" jsonschema:"manual: a confirmation only holds the money"`
+	Description   string                            `json:"description,omitempty"`
+	ReceiptEmail  string                            `json:"receipt_email,omitempty" jsonschema:"where Stripe sends a receipt"`
+	Metadata      map[string]string                 `json:"metadata,omitempty"`
 }
 
 func intentRequest(p intentParams, token string) (request, error) {
@@ -308,8 +308,8 @@ func captureRequest(p captureParams, _ string) (request, error) {
 }
 
 type cancelParams struct {
-	Intent string `json:"payment_intent" jsonschema:"the payment intent's id"`
-	Reason string `json:"reason,omitempty" jsonschema:"one of duplicate, fraudulent, requested_by_customer and abandoned"`
+	Intent string                                 `json:"payment_intent" jsonschema:"the payment intent's id"`
+	Reason stripe.PaymentIntentCancellationReason `json:"reason,omitempty"`
 }
 
 func cancelRequest(p cancelParams, _ string) (request, error) {
@@ -322,10 +322,10 @@ func verbRequest(intent, verb string, params stripe.ParamsContainer) (request, e
 }
 
 type refundParams struct {
-	Intent   string            `json:"payment_intent" jsonschema:"the id of the payment intent to refund"`
-	Amount   int64             `json:"amount,omitempty" jsonschema:"in the smallest unit of the currency; by default all that is left"`
-	Reason   string            `json:"reason,omitempty" jsonschema:"one of duplicate, fraudulent and requested_by_customer"`
-	Metadata map[string]string `json:"metadata,omitempty"`
+	Intent   string              `json:"payment_intent" jsonschema:"the id of the payment intent to refund"`
+	Amount   int64               `json:"amount,omitempty" jsonschema:"in the smallest unit of the currency; by default all that is left"`
+	Reason   stripe.RefundReason `json:"reason,omitempty"`
+	Metadata map[string]string   `json:"metadata,omitempty"`
 }
 
 func refundRequest(p refundParams, token string) (request, error) {

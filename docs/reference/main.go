@@ -211,6 +211,9 @@ func (w *writer) params(path string, s *jsonschema.Schema) {
 
 // typeOf is the type of a parameter in words.
 func typeOf(s *jsonschema.Schema) string {
+	if len(s.Enum) > 0 {
+		return valueOf(s)
+	}
 	words := map[string]string{"string": "text", "integer": "whole number", "number": "number", "boolean": "`true` or `false`", "array": "list", "object": "map"}
 	types := s.Types
 	if s.Type != "" {

@@ -169,7 +169,7 @@ func addParams(t *terminal.Table, prefix string, s *jsonschema.Schema) {
 		}
 		text := terminal.OneLine(p.Description)
 		if len(p.Enum) > 0 {
-			text = strings.TrimSpace(text + " one of " + joinValues(p.Enum))
+			text = strings.TrimPrefix(text+"; one of "+joinValues(p.Enum), "; ")
 		}
 		t.Row(prefix+name, kindOf(p), need, text)
 		switch {

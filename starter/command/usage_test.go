@@ -84,6 +84,13 @@ func TestABadTaskFileIsToldByFileLineAndColumnAndNothingStarts(t *testing.T) {
 	}
 }
 
+func TestValidateNamesTheValuesThatAParameterTakes(t *testing.T) {
+	file := write(t, "name: bad\nsteps:\n  - id: one\n    uses: stripe.coupon.create\n    with: {percent_off: 5, duration: forevr}\n")
+	r := do(t.Context(), fakeOptions(), "validate", file)
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, `duration: must be one of once, repeating, forever, found "forevr"; did you mean forever?`)
+}
+
 func TestValidateNeedsNoServer(t *testing.T) {
 	file := write(t, good)
 	r := do(t.Context(), fakeOptions(), "validate", file)
