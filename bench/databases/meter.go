@@ -180,6 +180,43 @@ func (m *meter) step(ctx context.Context, sql string) (forward, undo time.Durati
 	return forward, undo, errors.Join(err, m.action.Release(ctx, e))
 }
 
+// small measures steps whose statement is cheap: what counts is what a step adds.
+func (m *meter) small(ctx context.Context) (all []compared, err error) {
+	tables := 0
+	for _, c := range []struct {
+		what, sql    string
+		tables       int
+		target, more float64
+	}{
+		{"a step: UPDATE of one row", "UPDATE %s SET balance = balance + 1 WHERE id = 7", 0, 1, 25},
+		{"a step: CREATE TABLE beside 100 tables", "CREATE TABLE %s_new (id int PRIMARY KEY)", 100, 1.5, 100},
+		{"a step: CREATE TABLE beside 2,000 tables", "CREATE TABLE %s_new (id int PRIMARY KEY)", 2000, 1.5, 300},
+	} {
+		for ; tables < c.tables; tables++ {
+			if _, err := m.conn.Exec(ctx, fmt.Sprintf("CREATE TABLE beside_%d (id int PRIMARY KEY, name text NOT NULL DEFAULT 'new', n numeric CHECK (n > 0), at timestamptz)", tables)); err != nil {
+				return all, err
+			}
+		}
+		found, err := pairs(c.what, c.target, func() (time.Duration, error) {
+			took, err := timed(func() error {
+				_, err := m.conn.Exec(ctx, fmt.Sprintf(c.sql, "bare"))
+				return err
+			})
+			_, dropped := m.conn.Exec(ctx, "DROP TABLE IF EXISTS bare_new")
+			return took, errors.Join(err, dropped)
+		}, func() (time.Duration, error) {
+			took, _, err := m.step(ctx, fmt.Sprintf(c.sql, "ours"))
+			return took, err
+		})
+		if err != nil {
+			return all, err
+		}
+		found.More = c.more
+		all = append(all, found)
+	}
+	return all, nil
+}
+
 // million runs and undoes a step of a million rows.
 func (m *meter) million(ctx context.Context, f *figures) (err error) {
 	f.MillionMemory, err = peak(func() error {

@@ -102,6 +102,7 @@ type trial struct {
 	record        int64
 	before, start capture.Counts // the counts before the step, and before the statement
 	traits        []schema.Trait // before the statement
+	after         []schema.Trait // after it; nil where nobody has looked
 	did           *Change
 }
 
@@ -162,14 +163,15 @@ func (t *trial) rolledBack(do func() error) error {
 // prove completes the inverse of a statement, runs it, and compares the schema with what it was.
 func (t *trial) prove(a *Alteration, was string) error {
 	return t.rolledBack(func() error {
-		left, err := schema.Describe(t.Connection)
-		if err != nil {
-			return err
-		}
 		if err := t.noteNames(a); err != nil {
 			return err
 		}
 		if a.Dropped != nil { // rows are updated, without triggers as in the undo
+			left, err := schema.Describe(t.Connection)
+			if err != nil {
+				return err
+			}
+			a.Dropped.Goes, a.Dropped.Comes = schema.MissingLines(left, was), schema.MissingLines(was, left)
 			if err := t.Run("SET LOCAL session_replication_role = replica"); err != nil {
 				return err
 			}
@@ -184,15 +186,15 @@ func (t *trial) prove(a *Alteration, was string) error {
 				return err
 			}
 		}
+		is, err := schema.Describe(t.Connection)
+		if err != nil || is == was { // the description shows all traits
+			return err
+		}
 		if err := t.takeBackTraits(a); err != nil {
 			return err
 		}
-		is, err := schema.Describe(t.Connection)
-		if err == nil && is != was {
+		if is, err = schema.Describe(t.Connection); err == nil && is != was {
 			err = t.noInverse("taking it back would not give back: " + schema.FirstDifference(was, is))
-		}
-		if a.Dropped != nil {
-			a.Dropped.Goes, a.Dropped.Comes = schema.MissingLines(left, was), schema.MissingLines(was, left)
 		}
 		return err
 	})

@@ -26,6 +26,7 @@ func (t *trial) noteTraits(a *Alteration, isNew map[uint32]bool) error {
 	if err != nil {
 		return err
 	}
+	t.after = is
 	d := schema.Compare(t.traits, is)
 	var parts []string
 	if a.Does != "" {
@@ -197,6 +198,12 @@ func (t *trial) isPossible(sql string) (bool, error) {
 
 // sealLeft notes which traits are at the end of a step as a statement of it left them.
 func sealLeft(c *server.Connection, all []*Alteration) error {
+	if len(all) == 1 { // there was no later one
+		for i := range all[0].Left {
+			all[0].Left[i].Sealed = true
+		}
+		return nil
+	}
 	now, err := currentTraits(c, all)
 	for _, a := range all {
 		for i, l := range a.Left {

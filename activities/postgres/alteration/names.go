@@ -22,8 +22,11 @@ func listNames(all []schema.Trait) (names []name) {
 
 // noteNames notes the names of what a statement has dropped.
 func (t *trial) noteNames(a *Alteration) error {
-	is, err := schema.Traits(t.Connection)
-	remains := schema.ByKey(is)
+	var err error
+	if t.after == nil {
+		t.after, err = schema.Traits(t.Connection)
+	}
+	remains := schema.ByKey(t.after)
 	for _, n := range listNames(t.traits) {
 		if _, there := remains[n.Key]; !there {
 			a.Names = append(a.Names, n)

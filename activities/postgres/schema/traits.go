@@ -94,12 +94,14 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 	granted AS (SELECT g.of, g.grants, g.sub, e.is_grantable AS option, min(e.place) AS place, CASE WHEN e.grantee = 0 THEN 'PUBLIC' ELSE e.grantee::regrole::text END AS grantee,
 			string_agg(e.privilege_type || coalesce(g.sub, ''), ', ' ORDER BY e.place) AS privileges
 		FROM grantable g, aclexplode(g.acl) WITH ORDINALITY e(grantor, grantee, privilege_type, is_grantable, place) GROUP BY g.of, g.grants, g.sub, e.grantee, e.is_grantable),
+	grants(of, grants, make, drop) AS (SELECT of, grants, string_agg(format('GRANT %s ON %s TO %s%s', privileges, grants, grantee, CASE WHEN option THEN ' WITH GRANT OPTION' END), '; ' ORDER BY sub NULLS FIRST, place),
+			string_agg(DISTINCT format('REVOKE ALL ON %s FROM %s', grants, grantee), '; ') FROM granted GROUP BY of, grants),
 	said AS (SELECT d.objoid, d.description, i.type, i.identity, CASE i.type WHEN 'table column' THEN 'COLUMN' WHEN 'view column' THEN 'COLUMN' WHEN 'materialized view column' THEN 'COLUMN' WHEN 'composite type column' THEN 'COLUMN'
 			WHEN 'table constraint' THEN 'CONSTRAINT' WHEN 'domain constraint' THEN 'CONSTRAINT' WHEN 'statistics object' THEN 'STATISTICS' ELSE upper(i.type) END AS word
 		FROM pg_description d, pg_identify_object(d.classoid, d.objoid, d.objsubid) i WHERE (d.objoid >= 16384 OR d.classoid = 'pg_namespace'::regclass) AND i.identity !~ '"?unwind_-?[0-9]+_[0-9]+"?\.')
 	SELECT 0, format('%s name', id), of, word || ' ' || name, (SELECT quote_ident(relname) FROM pg_class WHERE oid = of AND kind = 'TABLE' UNION ALL SELECT quote_ident(typname) FROM pg_type WHERE oid = of AND kind = 'TYPE'
 			UNION ALL SELECT quote_ident(proname) FROM pg_proc WHERE oid = of AND kind = 'ROUTINE'), format('ALTER %s %s RENAME TO ', kind, name)
-		FROM named n WHERE NOT EXISTS (SELECT FROM con WHERE conindid = n.of AND contype IN ('p', 'u', 'x'))
+		FROM named WHERE of NOT IN (SELECT conindid FROM con WHERE contype IN ('p', 'u', 'x'))
 	UNION ALL SELECT 0, format('%s schema', id), of, word || ' ' || name, quote_ident(n.nspname), format('ALTER %s %s SET SCHEMA ', kind, named.name) FROM named JOIN pg_namespace n ON n.oid = named.schema
 	UNION ALL SELECT 0, format('%s %s name', of, attnum), of, 'column ' || path, col, format('ALTER TABLE %s RENAME COLUMN %s TO ', tab, col) FROM att WHERE attinhcount = 0
 	UNION ALL SELECT 0, format('%s constraint name', oid), conrelid, format('constraint %s of %s', name, tab), name, format('ALTER TABLE %s RENAME CONSTRAINT %s TO ', tab, name) FROM con
@@ -120,7 +122,7 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 	UNION ALL SELECT 31, path || ' statistics', of, 'the statistics of ' || path, format('ALTER TABLE %s ALTER COLUMN %s SET STATISTICS %s', tab, col, coalesce(attstattarget, -1)), '' FROM att WHERE relkind IN ('r', 'p', 'm')
 	UNION ALL SELECT 31, path || ' storage', of, 'the storage of ' || path, format('ALTER TABLE %s ALTER COLUMN %s SET STORAGE %s', tab, col, CASE attstorage WHEN 'p' THEN 'PLAIN' WHEN 'm' THEN 'MAIN' WHEN 'e' THEN 'EXTERNAL' ELSE 'EXTENDED' END), '' FROM att WHERE relkind IN ('r', 'p', 'm')
 	UNION ALL SELECT 36, 'index ' || r.name, i.indrelid, 'index ' || r.name, pg_get_indexdef(r.oid), 'DROP INDEX ' || r.name FROM rel r JOIN pg_index i ON i.indexrelid = r.oid
-		WHERE NOT r.relispartition AND NOT EXISTS (SELECT FROM con WHERE conindid = r.oid AND contype IN ('p', 'u', 'x'))
+		WHERE NOT r.relispartition AND r.oid NOT IN (SELECT conindid FROM con WHERE contype IN ('p', 'u', 'x'))
 	UNION ALL SELECT 37, format('statistics %I.%I', n.nspname, stxname), stxrelid, format('statistics %I.%I', n.nspname, stxname), pg_get_statisticsobjdef(s.oid), format('DROP STATISTICS %I.%I', n.nspname, stxname)
 		FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace WHERE n.oid NOT IN (SELECT oid FROM ours)
 	UNION ALL SELECT 38, format('statistics %I.%I target', n.nspname, stxname), stxrelid, format('the target of statistics %I.%I', n.nspname, stxname), format('ALTER STATISTICS %I.%I SET STATISTICS %s', n.nspname, stxname, coalesce(stxstattarget, -1)), ''
@@ -151,10 +153,8 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 		(SELECT format('ALTER TABLE %s RESET (%s)', r.name, string_agg('toast.' || split_part(o, '=', 1), ', ')) FROM unnest(t.reloptions) o) FROM rel r JOIN pg_class t ON t.oid = r.reltoastrelid WHERE r.relkind IN ('r', 'm') AND t.reloptions IS NOT NULL
 	UNION ALL SELECT 47, r.name || ' owned', r.oid, 'the column that owns ' || r.name, format('ALTER SEQUENCE %s OWNED BY %s', r.name, a.path), format('ALTER SEQUENCE %s OWNED BY NONE', r.name)
 		FROM rel r JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype = 'a' AND d.refobjsubid > 0 JOIN att a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid WHERE r.relkind = 'S'
-	UNION ALL SELECT 50, format('privileges %s', o.grants), o.of, format('privileges of %s %s', o.word, o.name),
-		coalesce((SELECT string_agg(format('GRANT %s ON %s TO %s%s', privileges, grants, grantee, CASE WHEN option THEN ' WITH GRANT OPTION' END), '; ' ORDER BY sub NULLS FIRST, place) FROM granted g WHERE g.of = o.of AND g.grants = o.grants), ''),
-		coalesce((SELECT string_agg(DISTINCT format('REVOKE ALL ON %s FROM %s', grants, grantee), '; ') FROM granted g WHERE g.of = o.of AND g.grants = o.grants), '')
-		FROM grantable o WHERE o.sub IS NULL
+	UNION ALL SELECT 50, format('privileges %s', grants), of, format('privileges of %s %s', o.word, o.name),
+		coalesce(g.make, ''), coalesce(g.drop, '') FROM grantable o LEFT JOIN grants g USING (of, grants) WHERE o.sub IS NULL
 	UNION ALL SELECT 60, format('comment %s %s', word, identity), objoid, format('the comment on %s %s', lower(word), identity), format('COMMENT ON %s %s IS %L', word, CASE WHEN type = 'domain constraint' THEN replace(identity, ' on ', ' ON DOMAIN ') ELSE identity END, description),
 		format('COMMENT ON %s %s IS NULL', word, CASE WHEN type = 'domain constraint' THEN replace(identity, ' on ', ' ON DOMAIN ') ELSE identity END) FROM said
 	ORDER BY 1, 3, 2`
