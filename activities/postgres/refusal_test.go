@@ -280,7 +280,9 @@ func TestARoleWithoutTheRightToUndoIsRefusedBeforeAnythingIsChanged(t *testing.T
 	t.Cleanup(func() { d.asAdmin("DROP OWNED BY weak", "DROP ROLE weak") })
 	good := d.dsn
 	d.dsn = d.server.DSN(d.name) + " user=weak"
-	d.exec("DELETE FROM person").refused("GRANT SET ON PARAMETER session_replication_role")
+	s := d.exec("DELETE FROM person")
+	s.refused("GRANT SET ON PARAMETER session_replication_role")
+	s.undoAny(activities.Nothing)
 	d.dsn = good
 	require.Equal(t, "40", d.value("SELECT count(*) FROM person"))
 }

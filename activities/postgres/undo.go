@@ -21,18 +21,18 @@ import (
 // Undo puts the rows back in one transaction.
 func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
 	c, err := a.openEntry(ctx, e, server.UndoName)
+	if err != nil && !d.Done && isUnnamed(e) {
+		return activities.Undone{Outcome: activities.Nothing, Observed: "the entry names no journal of the database, and no forward acts without: " + err.Error()}, nil
+	}
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	defer c.Close()
-	if err := c.checkReplication(); err != nil {
-		return activities.Undone{}, err
-	}
 	if err := c.checkNotLost(e, d.Done); err != nil {
 		return activities.Undone{}, err
 	}
 	if err := c.ensureJournal(); err != nil {
-		return activities.Undone{}, err
+		return c.neverBegan(e, err)
 	}
 	reach("undo-begun")
 	if err := c.fence(e, undoing); err != nil {
@@ -50,6 +50,33 @@ func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 		return drifted.Undone(), nil
 	}
 	return undone, err
+}
+
+// isUnnamed reports whether an entry names journals, and none of its own database: every forward of it is refused.
+func isUnnamed(e activities.Entry) bool {
+	p, err := activities.DecodeParams[undoParams](e.Params)
+	return err == nil && strings.Contains(e.Place.Journal, "=") && server.RecordedJournal(e, p.Database) == ""
+}
+
+// lookAgain is when a late sweep looks whether a forward has begun after all.
+const lookAgain = time.Hour
+
+// neverBegan is the outcome of an undo that finds no journal and cannot make it: a forward that has acted has left one, and one that is under way can
+// make it as little. Somebody may give the role the right to later, while a worker is stopped: so a late sweep looks again.
+func (c *connection) neverBegan(e activities.Entry, cause error) (activities.Undone, error) {
+	if _, isFinal := errors.AsType[*activities.Error](cause); !isFinal {
+		return activities.Undone{}, cause // another attempt may be able to
+	}
+	if err := c.EndForward(e.Token); err != nil {
+		return activities.Undone{}, err
+	}
+	if there, err := c.hasJournal(); there || err != nil {
+		return activities.Undone{}, errors.Join(cause, err)
+	}
+	return activities.Undone{
+		Outcome: activities.Nothing, LookAgain: lookAgain,
+		Observed: fmt.Sprintf("there is no journal, without which no forward acts, and it cannot be made (%v); a late sweep looks again in %s", cause, lookAgain),
+	}, nil
 }
 
 // openEntry connects to the database of an entry.
@@ -122,7 +149,7 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activi
 
 // putBack compares the rows with what the step left, and replaces them by what was there before.
 func (c *connection) putBack(r *record, d activities.Decision) (activities.Undone, error) {
-	if err := c.checkComplete(r); err != nil {
+	if err := errors.Join(c.checkReplication(), c.checkComplete(r)); err != nil {
 		return activities.Undone{}, err
 	}
 	if declared := alteration.DeclaredIn(r.Alterations); declared != nil {

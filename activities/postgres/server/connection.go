@@ -133,6 +133,11 @@ func (c *Connection) begin(isOwn bool) error {
 	var standby bool
 	const ask = `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),
 		(SELECT system_identifier FROM pg_control_system())::text || '-' || (SELECT oid FROM pg_database WHERE datname = current_database())`
+	if isOwn { // or it may be too short for what follows
+		if err := c.Run("SET statement_timeout = 0"); err != nil {
+			return err
+		}
+	}
 	if err := c.Run(settings); err != nil {
 		return err
 	}

@@ -1,0 +1,57 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// TestAStepThatCouldNeverBeginIsNothingToUndo: no person is needed for what a typo, a missing right or a limit has kept from beginning.
+func TestAStepThatCouldNeverBeginIsNothingToUndo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prepare  []string // by an administrator; %s is the database
+		database string
+		observed string
+	}{
+		"a database that nobody knows": {database: "typo", observed: "names no journal of the database"},
+		"no right to make the journal": {
+			prepare: []string{"REVOKE CREATE ON DATABASE %s FROM PUBLIC, worker", "ALTER DATABASE %s OWNER TO postgres"}, observed: "it cannot be made",
+		},
+		"an event trigger's veto": {
+			prepare: []string{
+				"CREATE FUNCTION veto() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no schemas here'; END $$",
+				"CREATE EVENT TRIGGER veto ON ddl_command_start WHEN TAG IN ('CREATE SCHEMA') EXECUTE FUNCTION veto()",
+			},
+			observed: "no schemas here",
+		},
+		"a database that is read only": {prepare: []string{"ALTER DATABASE %s SET default_transaction_read_only = on"}, observed: "was never committed"},
+		"a limit of a millisecond":     {prepare: []string{"ALTER DATABASE %s SET statement_timeout = '1ms'"}, observed: "was never committed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, people)
+			for _, sql := range c.prepare {
+				d.asAdmin(strings.ReplaceAll(sql, "%s", d.name))
+			}
+			before := d.dump()
+			s := d.exec("DELETE FROM person", "SELECT pg_sleep(0.1)")
+			if c.database != "" {
+				s = d.step("postgres.exec", map[string]any{"database": c.database, "sql": "DELETE FROM person"})
+			}
+			_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+			require.Error(t, err)
+			u := s.undoAny(activities.Nothing)
+			require.Contains(t, u.Observed, c.observed)
+			require.Equal(t, u, s.undoAny(activities.Nothing), "again")
+			require.Equal(t, before, d.dump())
+			if c.database == "" && u.LookAgain > 0 {
+				_, err = s.action.Undo(t.Context(), s.entry, activities.Decision{Done: true})
+				require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "a step that has acted had a journal: %v", err)
+			}
+		})
+	}
+}
