@@ -28,7 +28,11 @@ type Copier struct {
 	Tally *Tally
 
 	copies map[inode]Node
+	at     []string
 }
+
+// At is the path of what is being copied, below the folder whose content is.
+func (c *Copier) At() string { return "/" + strings.Join(c.at, "/") }
 
 type inode struct{ device, number uint64 }
 
@@ -94,6 +98,8 @@ func (c *Copier) CopyFolder(from, to Node) error {
 	}
 	defer into.Close()
 	err = from.Each(func(name string, sub Node) error {
+		c.at = append(c.at, name)
+		defer func() { c.at = c.at[:len(c.at)-1] }()
 		if err := c.Copy(sub, int(into.Fd()), name); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
@@ -55,6 +56,14 @@ type book struct {
 	Base    int        `json:"base,omitempty"`
 	Landing *rootWrite `json:"landing,omitempty"`
 	Owed    bool       `json:"owed,omitempty"`
+	// Since is when layers were last put over the container's own root or written into it, and Wrote the layer that was, with
+	// those below it, since there have been layers: see [layer.Root]. Except are paths of these layers that somebody else has
+	// changed in the root. They are not written.
+	Since  int64    `json:"since,omitempty"`
+	Wrote  int      `json:"wrote,omitempty"`
+	Except []string `json:"except,omitempty"`
+	// Others maps checkpoints to the paths that their steps have changed and somebody else has changed in the root.
+	Others map[string][]string `json:"others,omitempty"`
 	// Reverses maps each layer that undoes a commit to what Base was before that commit, which looks the same.
 	Reverses map[int]int `json:"reverses,omitempty"`
 
@@ -78,6 +87,8 @@ type topChange struct {
 	Turn  string `json:"turn,omitempty"`
 	Keep  string `json:"keep,omitempty"`
 	Over  string `json:"over,omitempty"`
+	// Others are what is to be recorded for checkpoint Over.
+	Others []string `json:"others,omitempty"`
 }
 
 // mergedLayer holds the sum of a layer and all below it, which are kept for the checkpoints between them.
@@ -182,6 +193,7 @@ func (b *book) dropCheckpoint(name string) {
 	delete(b.Doors, name)
 	delete(b.Busy, name)
 	delete(b.Over, name)
+	delete(b.Others, name)
 	for turn := range b.Turns {
 		if strings.HasPrefix(turn, name+" ") {
 			delete(b.Turns, turn)
@@ -218,14 +230,28 @@ func (b *book) recordChange(c topChange) {
 	}
 	if c.Over != "" {
 		b.Over[c.Over] = true
+		b.addOthers(c.Over, c.Others)
 	}
-	if c.Turn != "" { // a restore cancels what was being written
-		b.Landing = nil
+	if c.Upper == 0 {
+		b.Except, b.Wrote = nil, 0
+	}
+	if c.Turn != "" && b.Landing != nil { // a restore cancels what was being written
+		b.Landing, b.Since = nil, time.Now().UnixNano()
 	}
 	b.Owed = b.Owed && !c.Takes && c.Turn == "" && c.Upper != 0
 	b.Lower, b.Upper, b.Doing = c.Lower, c.Upper, nil
 	now := b.lowerToMount(b.Lower)
 	b.Merged = slices.DeleteFunc(b.Merged, func(m mergedLayer) bool { return !slices.Contains(now, m.As) })
+}
+
+// addOthers records that somebody else has changed paths that the step of a checkpoint has changed.
+func (b *book) addOthers(mark string, paths []string) {
+	if len(paths) == 0 {
+		return
+	}
+	all := slices.Concat(b.Others[mark], paths)
+	slices.Sort(all)
+	b.Others[mark] = slices.Compact(all)
 }
 
 // usedLayers are the layers that are needed.
@@ -238,6 +264,7 @@ func (b *book) usedLayers() map[int]bool {
 	}
 	need(b.Lower)
 	need(b.Upper)
+	need(b.Wrote)
 	for _, n := range b.Marks {
 		need(n)
 	}
@@ -303,6 +330,9 @@ func (m *bookCache) readBook(dir, container string) (*book, error) {
 	}
 	if b.Reverses == nil {
 		b.Reverses = map[int]int{}
+	}
+	if b.Others == nil {
+		b.Others = map[string][]string{}
 	}
 	for _, set := range []*map[string]bool{&b.Busy, &b.Over, &b.Turns} {
 		if *set == nil {

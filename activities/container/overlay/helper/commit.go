@@ -17,44 +17,65 @@ import (
 type rootWrite struct {
 	Upto   int   `json:"upto"`
 	Layers []int `json:"layers"`
+	// Names are the checkpoints whose steps are committed by it; none is all.
+	Names []string `json:"names,omitempty"`
 }
 
 // commit makes the work of checkpoints names part of the container's own filesystem, so that a restart keeps it.
-// Checkpoints stay usable: see [lockedBook.writeToRoot]. If no process uses the layers any more they are unmounted, and off
-// is true. Otherwise they stay, and their content is written all the same.
-func (o *lockedBook) commit(ctx context.Context, names []string) (off bool, err error) {
+// Checkpoints stay usable: see [lockedBook.writeToRoot]. If no process uses the layers any more they are unmounted, and Yes of
+// the answer is set. Otherwise they stay, and their content is written all the same.
+func (o *lockedBook) commit(ctx context.Context, names []string, a *Answer) error {
+	err := o.commitNow(ctx, names, a)
+	for _, name := range names {
+		a.Paths = append(a.Paths, o.Others[name]...)
+	}
+	slices.Sort(a.Paths)
+	a.Paths = slices.Compact(a.Paths)
+	return err
+}
+
+func (o *lockedBook) commitNow(ctx context.Context, names []string, a *Answer) (err error) {
 	if o.Upper == 0 && o.Landing == nil {
-		return true, nil
+		a.Yes = true
+		return nil
 	}
 	if o.target == nil { // cannot be written now; see reconcile
 		o.Owed = true
-		return false, o.writeBook(o.dir, false)
+		return o.writeBook(o.dir, false)
 	}
 	if o.Upper == 0 { // a rollback in place was interrupted
-		return true, o.writeToRoot(o.Landing.Upto)
+		a.Yes = true
+		return o.writeToRoot(o.Landing.Upto, o.Landing.Names)
 	}
 	if other := o.otherUser(names); other != "" { // its step's work is not committed yet
-		return false, o.writeToRoot(o.Marks[other])
+		return o.writeToRoot(o.Marks[other], names)
 	}
 	waits, cancel := context.WithTimeout(ctx, min(o.leaving, time.Second))
 	defer cancel()
 	if gone, err := o.target.WaitUnused(waits, *o.shown); err != nil {
-		return false, err
+		return err
 	} else if !gone {
-		return false, o.commitInUse()
+		return errors.Join(o.commitInUse(names), o.nameUsers(a))
 	}
 	upto, err := o.freezeTop(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if err := o.writeToRoot(upto); err != nil {
-		return false, err
+	if err := o.writeToRoot(upto, names); err != nil {
+		return err
 	}
 	if users, err := o.target.Users(*o.shown); err != nil || users > 0 {
 		o.Owed = true
-		return false, errors.Join(err, o.writeBook(o.dir, false))
+		return errors.Join(err, o.writeBook(o.dir, false), o.nameUsers(a))
 	}
-	return true, o.removeStack(ctx)
+	a.Yes = true
+	return o.removeStack(ctx, names)
+}
+
+// nameUsers adds to an answer the processes that use the top.
+func (o *lockedBook) nameUsers(a *Answer) (err error) {
+	a.Users, err = o.target.NameUsers(*o.shown)
+	return err
 }
 
 // otherUser is a checkpoint, not one of names, whose step may be using the top.
@@ -72,13 +93,13 @@ func (o *lockedBook) otherUser(names []string) (guest string) {
 
 // commitInUse writes a copy of a top that is still written to. Later writes reach the root when the container has been
 // restarted, or with the next commit.
-func (o *lockedBook) commitInUse() error {
+func (o *lockedBook) commitInUse(names []string) error {
 	n, _, err := o.copyUpper()
 	if err != nil {
 		return errors.Join(err, o.sweepLayers())
 	}
 	o.Below[n], o.Owed = o.Lower, true
-	return o.writeToRoot(n)
+	return o.writeToRoot(n, names)
 }
 
 // freezeTop replaces the top, and returns the newest layer of what the container shows once nothing writes to it.
@@ -95,8 +116,9 @@ func (o *lockedBook) freezeTop(ctx context.Context) (newest int, err error) {
 
 // writeToRoot writes layer upto, with all below it, into the container's own root. First it saves what that changes there
 // as a layer below all others: over that one, every layer looks as before, over the old root, the new one and every state
-// between. So it does not matter how far an interrupted write got, and it can start again.
-func (o *lockedBook) writeToRoot(upto int) error {
+// between. So it does not matter how far an interrupted write got, and it can start again. What somebody else has changed in
+// the root since the layers were put over it stays as it is, and is recorded for the checkpoints names; nil is all.
+func (o *lockedBook) writeToRoot(upto int, names []string) error {
 	if l := o.Landing; l == nil || l.Upto != upto {
 		layers := o.chain(upto)
 		if i := slices.Index(layers, o.Base); i >= 0 {
@@ -105,21 +127,43 @@ func (o *lockedBook) writeToRoot(upto int) error {
 		if len(layers) == 0 {
 			return nil
 		}
+		foreign, err := o.root().Foreign(o.dir, layers, true, skipNothing)
+		if err != nil {
+			return err
+		}
 		if err := o.keepReverse(layers); err != nil {
 			return err
 		}
-		o.Landing = &rootWrite{upto, layers}
+		o.Except = append(o.Except, foreign...)
+		o.Landing = &rootWrite{upto, layers, names}
 		if err := o.writeBook(o.dir, false); err != nil {
 			return err
 		}
 	}
 	point.Reach("overlay.commit:kept")
-	if err := o.target.Base().Flatten(o.dir, o.Landing.Layers); err != nil {
+	except := func(at string) bool { return isBelow(at, o.Except) }
+	if err := o.target.Base().Flatten(o.dir, o.Landing.Layers, except); err != nil {
 		return err
 	}
 	point.Reach("overlay.commit:written")
-	o.Base, o.Landing = upto, nil
+	for mark := range o.Marks {
+		if o.Landing.Names == nil || slices.Contains(o.Landing.Names, mark) {
+			o.addOthers(mark, o.Except)
+		}
+	}
+	o.Base, o.Landing, o.Since = upto, nil, time.Now().UnixNano()
+	if o.Upper != 0 {
+		o.Wrote = upto
+	}
 	return o.writeBook(o.dir, false)
+}
+
+// root is the container's own root. What it has of a write that was interrupted cannot be told from what others have changed.
+func (o *lockedBook) root() layer.Root {
+	if o.Landing != nil {
+		return layer.Root{Base: o.target.Base()}
+	}
+	return layer.Root{Base: o.target.Base(), Since: o.Since, Wrote: o.chain(o.Wrote)}
 }
 
 // keepReverse inserts, below all others, a layer that undoes what layers are about to change in the container's own root.
@@ -142,7 +186,7 @@ func (o *lockedBook) keepReverse(layers []int) error {
 }
 
 // removeStack unmounts the stack when the container's own root has all that its lower layers hold.
-func (o *lockedBook) removeStack(ctx context.Context) error {
+func (o *lockedBook) removeStack(ctx context.Context, names []string) error {
 	o.Doing = &topChange{Old: o.shown, Born: o.born}
 	if err := o.writeBook(o.dir, false); err != nil {
 		return err
@@ -155,13 +199,13 @@ func (o *lockedBook) removeStack(ctx context.Context) error {
 	if err := o.surveyTops(); err != nil {
 		return err
 	}
-	return o.removeTopAside(ctx)
+	return o.removeTopAside(ctx, names)
 }
 
 // removeTopAside unmounts a stack whose top has been moved aside, or has gone with a restart. It waits for processes that
 // entered before, and writes what they wrote into the container's own root too. A process that stays makes it an InUse
 // failure.
-func (o *lockedBook) removeTopAside(ctx context.Context) error {
+func (o *lockedBook) removeTopAside(ctx context.Context, names []string) error {
 	if top := o.survey.Aside; top != nil {
 		waits, cancel := context.WithTimeout(ctx, o.leaving)
 		defer cancel()
@@ -172,7 +216,7 @@ func (o *lockedBook) removeTopAside(ctx context.Context) error {
 				"they are unmounted when it ends or the container is restarted")
 		}
 	}
-	if err := o.writeAllToRoot(); err != nil {
+	if err := o.writeAllToRoot(names); err != nil {
 		return err
 	}
 	if o.survey.Aside != nil {
@@ -184,19 +228,19 @@ func (o *lockedBook) removeTopAside(ctx context.Context) error {
 }
 
 // writeAllToRoot writes a stack that nothing writes to any more.
-func (o *lockedBook) writeAllToRoot() error {
+func (o *lockedBook) writeAllToRoot(names []string) error {
 	upto := o.Upper
 	if untouched, err := o.target.Untouched(o.view(o.Lower, o.Upper)); err != nil {
 		return err
 	} else if untouched {
 		upto = o.Lower
 	}
-	return o.writeToRoot(upto)
+	return o.writeToRoot(upto, names)
 }
 
 // commitOwed does after a restart what a commit could not: nothing uses the layers now.
 func (o *lockedBook) commitOwed(ctx context.Context) error {
-	if err := o.writeAllToRoot(); err != nil {
+	if err := o.writeAllToRoot(nil); err != nil {
 		return err
 	}
 	return o.completeChange(ctx, topChange{}, false)
@@ -208,7 +252,8 @@ func (o *lockedBook) restoreInPlace(ctx context.Context, c topChange) error {
 		o.Marks[c.Keep] = 0
 		c.Keep = ""
 	}
-	if err := o.writeToRoot(c.Lower); err != nil {
+	o.Since = time.Now().UnixNano() // what is to be overwritten has been looked at
+	if err := o.writeToRoot(c.Lower, []string{}); err != nil {
 		return err
 	}
 	c.Lower = 0

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -140,8 +141,8 @@ func (k *kept) setAside() (letGo func()) {
 	_, ended := k.Start("echo x; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; echo two >/srv/2; rm /srv/1")
 	at := k.at()
 	b := k.book()
-	require.NoError(k.t, at.Base().Flatten(filepath.Join(k.dir, boxID), []int{b.Upper}))
-	b.Doing = &topChange{Old: &stack.Top{}, Born: k.born()}
+	require.NoError(k.t, at.Base().Flatten(filepath.Join(k.dir, boxID), []int{b.Upper}, func(string) bool { return false }))
+	b.Doing, b.Since = &topChange{Old: &stack.Top{}, Born: k.born()}, time.Now().UnixNano()
 	k.rewrite(b)
 	require.NoError(k.t, at.MoveTopAside())
 	return func() {

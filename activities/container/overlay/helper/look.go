@@ -72,7 +72,43 @@ func (o *lockedBook) listChanges(name, in string, skip []string) ([]layer.Change
 	if o.target == nil {
 		return all, nil
 	}
-	return all, o.target.Base().Compare(o.dir, o.chain(mark), all, holdsSkipped)
+	if err := o.target.Base().Compare(o.dir, o.chain(mark), all, holdsSkipped); err != nil || in != "" {
+		return all, err
+	}
+	return o.addForeign(all, name, skips)
+}
+
+// foreignAbove lists the paths that mounted layers above a checkpoint's change, and that somebody else has changed in the
+// container's own root.
+func (o *lockedBook) foreignAbove(mark int, deep bool, skips func(string) bool) ([]string, error) {
+	if o.target == nil {
+		return nil, nil
+	}
+	below := o.chain(mark)
+	above := slices.DeleteFunc(o.chain(o.newestLayer()), func(n int) bool { return slices.Contains(below, n) })
+	return o.root().Foreign(o.dir, above, deep, skips)
+}
+
+// addForeign adds to what differs from a checkpoint what somebody else has in the container's own root where the step has
+// written, or had.
+func (o *lockedBook) addForeign(all []layer.Change, name string, skips func(string) bool) ([]layer.Change, error) {
+	paths, err := o.foreignAbove(o.Marks[name], false, skips)
+	if err != nil {
+		return nil, err
+	}
+	if o.Over[name] {
+		paths = slices.Concat(paths, o.Others[name])
+	}
+	var foreign []layer.Change
+	for _, at := range paths {
+		is, err := o.target.Base().DescribePath(at)
+		if err != nil {
+			return nil, err
+		}
+		is.Over = is.Kind != layer.KindGone
+		foreign = append(foreign, is)
+	}
+	return addDrift(all, foreign, nil), nil
 }
 
 // addDrift adds what others have changed to a list of changes, unless it was changed again later.

@@ -66,7 +66,8 @@ func (b *book) clone() *book {
 	c := *b
 	c.Below, c.Marks, c.Doors = maps.Clone(b.Below), maps.Clone(b.Marks), maps.Clone(b.Doors)
 	c.Busy, c.Over, c.Turns = maps.Clone(b.Busy), maps.Clone(b.Over), maps.Clone(b.Turns)
-	c.Reverses = maps.Clone(b.Reverses)
+	c.Reverses, c.Others = maps.Clone(b.Reverses), maps.Clone(b.Others)
+	c.Except = slices.Clone(b.Except)
 	c.Bare, c.Merged = slices.Clone(b.Bare), slices.Clone(b.Merged)
 	if b.Doing != nil {
 		doing := *b.Doing

@@ -145,6 +145,10 @@ func (o *lockedBook) restoreCheckpoint(ctx context.Context, r Request) error {
 	c := topChange{Lower: mark, Ends: true, Turn: key, Keep: r.Keep, Mark: r.Door}
 	if r.Door == "" {
 		c.Over = r.Name
+		var err error
+		if c.Others, err = o.foreignAbove(mark, true, skipNothing); err != nil {
+			return err
+		}
 	}
 	if o.shown == nil && o.target != nil { // after a commit
 		if _, err := o.checkFit(ctx); stack.IsUnfit(err) && r.Door == "" {

@@ -59,7 +59,9 @@ const (
 	// End ends the container's processes that have the variable Name in their environment. Yes says that there were some.
 	End Op = "end"
 	// Commit makes the work of the steps of checkpoints Names part of the container's own filesystem, also if it is not
-	// running or processes still use the layers. Checkpoints stay. Yes says that no layers are mounted any more.
+	// running or processes still use the layers. Checkpoints stay. Yes says that no layers are mounted any more. Users are the
+	// processes that still use them. Paths are those that somebody else has changed in the container's own filesystem: they
+	// were not written.
 	Commit Op = "commit"
 	// Stacked returns in Yes whether layers are, or should be, mounted over the container's own root.
 	Stacked Op = "stacked"
@@ -113,6 +115,8 @@ type Answer struct {
 	File    stack.File        `json:"file,omitzero"`
 	IDs     []string          `json:"ids,omitempty"`
 	Bytes   int64             `json:"bytes,omitempty"`
+	Users   []string          `json:"users,omitempty"`
+	Paths   []string          `json:"paths,omitempty"`
 	Parts   []Answer          `json:"parts,omitempty"`
 }
 
@@ -289,7 +293,7 @@ func (o *lockedBook) execute(ctx context.Context, r Request, a *Answer) (err err
 	case End:
 		a.Yes, err = o.endProcesses(ctx, r.Name)
 	case Commit:
-		a.Yes, err = o.commit(ctx, r.Names)
+		err = o.commit(ctx, r.Names, a)
 	case Stacked:
 		a.Yes = o.Upper != 0
 	default:

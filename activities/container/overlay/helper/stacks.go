@@ -202,7 +202,7 @@ func (o *lockedBook) concludeChange(ctx context.Context, c topChange) error {
 	switch {
 	case !o.wasMade(c):
 	case c.Upper == 0:
-		return o.removeTopAside(ctx)
+		return o.removeTopAside(ctx, nil)
 	default:
 		return o.completeChange(ctx, c, false)
 	}
@@ -307,6 +307,9 @@ func (o *lockedBook) showTop(ctx context.Context, c topChange) (err error) {
 		if err := o.mergeLayers(c.Lower); err != nil {
 			return err
 		}
+	}
+	if o.Upper == 0 {
+		o.Since = time.Now().UnixNano()
 	}
 	c.Upper, c.Old, c.Born = o.Next, o.shown, o.born
 	o.Next, o.Doing, o.Below[c.Upper] = o.Next+1, &c, c.Lower

@@ -12,28 +12,34 @@ import (
 
 // Flatten writes the content of layers, the oldest first, into the container's own filesystem and syncs it. The layers must
 // not change. If interrupted, start again. Paths are resolved through open folders from the container's root, so no link
-// leads out of it.
-func (b Base) Flatten(dir string, layers []int) error {
+// leads out of it. Paths for which skip returns true stay as they are there, with what is below them.
+func (b Base) Flatten(dir string, layers []int, skip func(path string) bool) error {
 	root, err := b.open()
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	for _, n := range layers {
-		if err := copyLayer(Content(dir, n), root); err != nil {
+		if err := copyLayer(Content(dir, n), root, skip); err != nil {
 			return fmt.Errorf("writing layer %d into the container: %w", n, err)
 		}
 	}
 	return wrap("writing layers into the container", root.SyncFilesystem())
 }
 
-func copyLayer(from string, root filetree.Node) error {
+func copyLayer(from string, root filetree.Node, skip func(path string) bool) error {
 	layer, err := filetree.Open(unix.AT_FDCWD, from)
 	if err != nil {
 		return err
 	}
 	defer layer.Close()
-	c := &filetree.Copier{Prepare: obeyMarks, Attributes: withoutMarks, Spare: isMark}
+	c := &filetree.Copier{Attributes: withoutMarks, Spare: isMark}
+	c.Prepare = func(from filetree.Node, in int, name string) (done bool, err error) {
+		if skip(c.At()) {
+			return true, nil
+		}
+		return obeyMarks(from, in, name)
+	}
 	defer c.Close()
 	return c.CopyFolder(layer, root)
 }

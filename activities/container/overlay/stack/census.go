@@ -193,6 +193,24 @@ func (t *Target) Users(top Top) (int, error) {
 	return n, err
 }
 
+// NameUsers lists the command lines of the container's own among the processes that [Target.Users] counts.
+func (t *Target) NameUsers(top Top) (names []string, err error) {
+	top, err = t.dropStaleID(top)
+	if err != nil {
+		return nil, err
+	}
+	all, err := processes()
+	for _, p := range all {
+		if !t.ownsProcess(p) || !t.usesTop(p, top) {
+			continue
+		}
+		if argv, read := p.arguments(); read == nil && len(argv) > 0 {
+			names = append(names, truncate(strings.Join(argv, " ")))
+		}
+	}
+	return names, err
+}
+
 // usesTop reports whether a process uses a top. Open files are looked for only in processes of the container.
 func (t *Target) usesTop(p process, top Top) bool {
 	if t.ownsProcess(p) {

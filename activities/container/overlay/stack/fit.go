@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -110,8 +112,29 @@ func (t *Target) CheckFit(s Survey) error {
 			return unfit("the container's filesystem numbers its folders with another device than its mount (btrfs does); have the engine keep its data on another filesystem")
 		}
 	}
+	if err := t.checkRoot(s); err != nil {
+		return err
+	}
 	return s.fitMounts()
 }
+
+// checkRoot returns an UnfitError if the root of the container's first process is not the container's, which layers are put
+// over.
+func (t *Target) checkRoot(s Survey) error {
+	var top unix.Statx_t
+	err := onThread(func() error {
+		if err := t.enterMountNamespace(); err != nil {
+			return err
+		}
+		return wrap("the container's root", unix.Statx(unix.AT_FDCWD, "/", unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &top))
+	})
+	if err == nil && int(top.Mnt_id) != s.topID() { //nolint:gosec // a count
+		err = unfit(otherRoot)
+	}
+	return err
+}
+
+const otherRoot = "the container's first process has another root than the container (chroot); let it stay in the container's"
 
 // fitMounts checks for the engine's own filesystems that the top needs.
 func (s Survey) fitMounts() error {
@@ -128,11 +151,14 @@ func (s Survey) fitMounts() error {
 	return nil
 }
 
-// isIdleProgram reports whether a program only waits and touches no file, so that its root does not matter.
+// isIdleProgram reports whether a program only waits and touches no file, so that its root does not matter. A server may have
+// any name, but hardly the arguments too.
 func isIdleProgram(argv []string) bool {
 	switch filepath.Base(argv[0]) {
-	case "sleep", "pause":
-		return true
+	case "sleep":
+		return len(argv) > 1 && !slices.ContainsFunc(argv[1:], func(a string) bool { return !isDuration.MatchString(a) })
+	case "pause":
+		return len(argv) == 1
 	case "tail":
 		return len(argv) == 3 && argv[1] == "-f" && argv[2] == "/dev/null"
 	case "tini", "docker-init", "dumb-init", "catatonit":
@@ -140,6 +166,8 @@ func isIdleProgram(argv []string) bool {
 	}
 	return false
 }
+
+var isDuration = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?[smhd]?|infinity|inf)$`)
 
 // CheckIdle returns an UnfitError if a process of the container has the container's own root and may use its files: it
 // would not see what is written to the layers, and its own writes would go below them. It counts the processes that use the
@@ -170,21 +198,38 @@ func (t *Target) CheckIdle(s Survey) (users int, err error) {
 
 // checkIdle returns an UnfitError if the process may use files of the mount that is its root.
 func (p process) checkIdle(mount int) error {
-	line, err := os.ReadFile(p.dir + "/cmdline")
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && len(line) == 0 { // it has exited
-		return nil
-	}
-	if err != nil {
+	argv, err := p.arguments()
+	if len(argv) == 0 || err != nil {
 		return err
 	}
-	argv := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
 	if !isIdleProgram(argv) {
 		return unfit("process %q has the container's own root and may use its files; let the container only wait (sleep infinity), and start the process inside it", truncate(strings.Join(argv, " ")))
+	}
+	if p.hasSocket() {
+		return unfit("process %q, which is named like one that only waits, has a socket open; let the container only wait (sleep infinity), and start the process inside it", truncate(argv[0]))
 	}
 	if at := p.fileOpenForWriting(mount); at != "" {
 		return unfit("process %q has %s open for writing; have it write to a volume", truncate(argv[0]), at)
 	}
 	return nil
+}
+
+// hasSocket reports whether the process has a socket open: it serves something.
+func (p process) hasSocket() bool {
+	fds, err := os.ReadDir(p.dir + "/fd")
+	return err == nil && slices.ContainsFunc(fds, func(fd os.DirEntry) bool {
+		to, err := os.Readlink(p.dir + "/fd/" + fd.Name())
+		return err == nil && strings.HasPrefix(to, "socket:")
+	})
+}
+
+// arguments are the process's command line; none if it has exited.
+func (p process) arguments() ([]string, error) {
+	line, err := os.ReadFile(p.dir + "/cmdline")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && len(line) == 0 {
+		return nil, nil
+	}
+	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00"), err
 }
 
 func truncate(s string) string {

@@ -111,6 +111,9 @@ func (t *Target) Survey() (s Survey, err error) {
 	if err := unix.Statx(t.root, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID|unix.STATX_BASIC_STATS, &base); err != nil {
 		return s, wrap("the container's root", err)
 	}
+	if base.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return s, unfit(otherRoot)
+	}
 	s.baseID = int(base.Mnt_id) //nolint:gosec // the kernel counts mounts in an int
 	s.Base = unix.Mkdev(base.Dev_major, base.Dev_minor)
 	info, err := t.readProc("mountinfo")

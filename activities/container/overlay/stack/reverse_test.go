@@ -30,7 +30,7 @@ func TestAReverseLayerShowsWhatWasThereBefore(t *testing.T) {
 	b.show(t, 6, 5)
 	assert.Equal(t, before, b.Files(), "with nothing written")
 	for i, written := range [][]int{{1}, {1, 2}, {1, 2, 3}, {1, 2, 3}} {
-		require.NoError(t, b.Base().Flatten(b.layers, written))
+		require.NoError(t, b.Base().Flatten(b.layers, written, func(string) bool { return false }))
 		b.show(t, 7+3*i, 5)
 		assert.Equal(t, before, b.Files(), "with layers %v written", written)
 		b.show(t, 8+3*i, 5, 1, 2)
@@ -43,7 +43,7 @@ func TestAReverseLayerShowsWhatWasThereBefore(t *testing.T) {
 
 	// What a layer takes back can be taken back as well.
 	require.NoError(t, b.Base().Reverse(b.layers, []int{5}, 30))
-	require.NoError(t, b.Base().Flatten(b.layers, []int{5}))
+	require.NoError(t, b.Base().Flatten(b.layers, []int{5}, func(string) bool { return false }))
 	assert.Equal(t, before, b.Files())
 	b.show(t, 31, 30)
 	assert.Equal(t, after, b.Files())

@@ -363,7 +363,7 @@ func TestFlattenIsExactAndCanBeDoneAgain(t *testing.T) {
 	b.show(t, 3, 1, 2)
 	assert.Equal(t, want, b.Files())
 	for range 2 {
-		require.NoError(t, b.Base().Flatten(b.layers, []int{1, 2}))
+		require.NoError(t, b.Base().Flatten(b.layers, []int{1, 2}, func(string) bool { return false }))
 	}
 	require.NoError(t, b.RemoveTop())
 	assert.Equal(t, want, b.Files())
