@@ -64,6 +64,7 @@ type agentTask struct {
 	report   *compensations.Report
 	redoable bool // what it undoes is kept, so that it can be redone
 	leaving  bool // it only waits for updates before it continues as new
+	serving  int  // the number of requests that are being carried out beside their updates
 	closing  bool // it only waits for alerts and updates before it ends
 	wasStuck bool // somebody was told that it cannot be carried over
 	stuckAt  int  // the number of undos that were to be done when it could not; 0 if it could
@@ -135,7 +136,7 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 		unwound: map[string]int{}, isQuiet: t.executor.isQuiet,
 	}
 	t.executor.runner, t.executor.rollbacks = t.runner, t.rollbacks
-	t.executor.carryOver, t.executor.getStuck, t.executor.isCalm = t.carryOver, t.getStuck, func() bool { return t.alerts.flights == 0 }
+	t.executor.carryOver, t.executor.getStuck, t.executor.isCalm = t.carryOver, t.getStuck, func() bool { return t.alerts.flights == 0 && t.serving == 0 }
 	t.runner.savepoints, t.rollbacks.savepoints, t.rollbacks.settled = t.savepoints, t.savepoints, t.bearSavepoints
 	t.rollbacks.took = t.keepTakenBack
 	if carry != nil {
@@ -337,11 +338,11 @@ func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (co
 	return t.close(ctx, report, t.ending.cause)
 }
 
-// awaitUpdates waits until every update that was accepted has its answer.
+// awaitUpdates waits until every update that was accepted has its answer, and no request is being carried out.
 func (t *agentTask) awaitUpdates(ctx workflow.Context) {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	_ = workflow.Await(calm, func() bool { return workflow.AllHandlersFinished(calm) })
+	_ = workflow.Await(calm, func() bool { return workflow.AllHandlersFinished(calm) && t.serving == 0 })
 }
 
 // close ends the task with its report: as the result if it committed or repaired another task, otherwise in the details of a

@@ -1,8 +1,11 @@
 package workflows
 
 import (
+	"errors"
 	"maps"
 	"slices"
+
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -19,8 +22,10 @@ type request struct {
 	undone    []compensations.StepReport // by an earlier run
 	savepoint string
 	context   *Context
-	ends      bool // it ends the session
-	told      bool // an update has answered with its end
+	ends      bool  // it ends the session
+	checking  bool  // it is being carried out: nothing of it is under way yet
+	refusal   error // why it was refused
+	told      bool  // an update has answered with its end
 }
 
 // answers remembers the requests of a session, so that each one is carried out once, whatever run of the chain meets it.
@@ -40,6 +45,9 @@ func (a *answers) add(q *request) {
 
 // drop forgets a request that was refused after all: nothing of it was done.
 func (a *answers) drop(q *request) {
+	if q == nil || a.requests[q.id] != q {
+		return
+	}
 	delete(a.requests, q.id)
 	a.order = slices.DeleteFunc(a.order, func(id string) bool { return id == q.id })
 }
@@ -124,6 +132,8 @@ func keepLast[T any](items []T, limit int, size func(T) int) []T {
 // isOver reports whether a request needs nothing more.
 func (t *agentTask) isRequestOver(q *request) bool {
 	switch {
+	case q.checking, q.refusal != nil:
+		return !q.checking
 	case q.ends:
 		return t.report != nil
 	case t.phase == Unwinding || t.phase == Closed:
@@ -171,6 +181,11 @@ func (t *agentTask) isLeaving() bool { return t.executor.draining || t.leaving }
 func (t *agentTask) answer(q *request) Answer {
 	a := Answer{Request: q.id, Digest: q.digest, Phase: t.phase, Pending: !t.isRequestOver(q), Savepoint: q.savepoint, Context: q.context}
 	a.Cause = t.ending.cause // fit makes a copy
+	if q.refusal != nil {
+		a.Refused = refusedFor(q.refusal)
+		a.fit()
+		return a
+	}
 	for _, id := range q.steps {
 		a.Steps = append(a.Steps, t.stepAnswer(q, id))
 	}
@@ -180,6 +195,10 @@ func (t *agentTask) answer(q *request) Answer {
 	}
 	if q.ends {
 		a.Report = t.report
+	}
+	if q.checking {
+		a.fit()
+		return a
 	}
 	if a.Pending {
 		a.Stuck, a.NeedsPerson = t.executor.stuck, t.needsPerson() || t.waitsAlone(q)
@@ -191,6 +210,13 @@ func (t *agentTask) answer(q *request) Answer {
 	}
 	a.fit()
 	return a
+}
+
+func refusedFor(err error) *Refused {
+	if app, isTyped := errors.AsType[*temporal.ApplicationError](err); isTyped {
+		return &Refused{Type: app.Type(), Text: app.Message()}
+	}
+	return &Refused{Type: BadRequest, Text: clip(compensations.Reason(err), maxCause)}
 }
 
 // undecidedBeside returns the steps that wait for a decision, without those of a request.

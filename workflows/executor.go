@@ -31,7 +31,7 @@ type executor struct {
 
 	carryOver func() (json.RawMessage, error) // returns what the next run is handed; an error says why it is too large
 	getStuck  func(workflow.Context, error)   // called when it is
-	isCalm    func() bool                     // whether nobody is being alerted
+	isCalm    func() bool                     // whether nobody is being alerted, and no request is being carried out
 	next      json.RawMessage                 // what the next run is handed, once this one is over
 	stuck     string                          // why there can be no next run; empty if there can
 }
@@ -124,7 +124,7 @@ func (x *executor) leave(ctx workflow.Context) bool {
 	return err == nil
 }
 
-// canLeave reports whether no update waits for its answer, no correction of a step is being checked, and nobody is being alerted.
+// canLeave reports whether no update waits for its answer, no request and no correction of a step is being checked, and nobody is being alerted.
 func (x *executor) canLeave(ctx workflow.Context) bool {
 	return workflow.AllHandlersFinished(ctx) && x.parks.correcting == 0 && x.isCalm()
 }

@@ -44,7 +44,11 @@ func (w *world) compileSession(doc json.RawMessage) (task.Compiled, error) {
 	if err != nil {
 		return task.Compiled{}, refused(err)
 	}
-	return w.compileParsed(parsed)
+	compiled, err := w.compileParsed(parsed)
+	for i, s := range compiled.Steps {
+		compiled.Steps[i].Preflights = slices.Contains(w.unnamed, s.ID)
+	}
+	return compiled, err
 }
 
 // refused is final, as from a real worker.

@@ -314,6 +314,8 @@ func TestASavepointWaitsForItsContext(t *testing.T) {
 	l.awaitCalls("confirm 1", 2)
 	close(letGo)
 	require.NoError(t, <-marked)
+	_, err = s.Await(t.Context(), "mark")
+	require.NoError(t, err)
 	state, err = s.State(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"half"}, state.Session.Savepoints)

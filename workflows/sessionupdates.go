@@ -236,7 +236,8 @@ func (t *agentTask) validateAwait(_ workflow.Context, r AwaitRequest) error {
 	if t.session == nil {
 		return t.checkTakes()
 	}
-	if t.session.answers.requests[r.Request] == nil && !t.session.used.has("request", r.Request) {
+	_, isKept := t.session.answers.find(r.Request)
+	if t.session.answers.requests[r.Request] == nil && !isKept && !t.session.used.has("request", r.Request) {
 		return refuseRequestf(BadRequest, "request: the session has had no request %q", clip(r.Request, maxName))
 	}
 	return nil
@@ -262,12 +263,13 @@ func (t *agentTask) checkRequest(ctx workflow.Context, content any) (isKnown boo
 	}
 	id := workflow.GetCurrentUpdateInfo(ctx).ID
 	known := DigestOfRequest(content)
+	if !t.session.used.has("request", id) { // it is new, or was refused
+		return false, nil
+	}
 	if q := t.session.answers.requests[id]; q != nil {
 		known = q.digest
 	} else if a, isKept := t.session.answers.find(id); isKept {
 		known = a.Digest
-	} else if !t.session.used.has("request", id) {
-		return false, nil
 	}
 	if known != DigestOfRequest(content) {
 		return false, refuseRequestf(BadRequest, "request %q was made before and asked for something else: each needs an id of its own", clip(id, maxName))
@@ -281,33 +283,54 @@ func DigestOfRequest(content any) activities.Digest {
 	return activities.DigestOf(raw)
 }
 
-// serve carries out a request, once, and answers when it is over, needs a person, or the run ends. check is asked again what a
-// validator was asked, for a request that met a session which was being compiled.
+// serve has a request carried out, once, and answers when it is over, needs a person, or the run ends, and within seconds at any rate.
+// check is asked again what a validator was asked, for a request that met a session which was being compiled.
 func (t *agentTask) serve(ctx workflow.Context, content any, check func() error, carryOut func(workflow.Context, *request) error) (Answer, error) {
 	id := workflow.GetCurrentUpdateInfo(ctx).ID
-	ctx, done := workflow.NewDisconnectedContext(ctx)
-	defer done()
-	_ = workflow.Await(ctx, func() bool { return t.phase != Compiling || t.ending.cause != nil })
 	t.executor.silence.hear(workflow.Now(ctx))
 	q := t.session.answers.requests[id]
 	switch {
-	case q != nil:
-	case t.session.used.has("request", id):
+	case q != nil && q.refusal == nil:
+	case q == nil && t.session.used.has("request", id):
 		return t.recall(id), nil
 	default:
-		if err := check(); err != nil {
-			return Answer{}, err
-		}
-		q = &request{id: id, digest: DigestOfRequest(content)}
+		t.session.answers.drop(q)
+		q = &request{id: id, digest: DigestOfRequest(content), checking: true}
 		t.session.used.add("request", id)
 		t.session.answers.add(q)
-		if err := carryOut(ctx, q); err != nil {
-			t.session.answers.drop(q)
-			delete(t.session.used, hashID("request", id))
-			return Answer{}, err
-		}
+		t.begin(ctx, q, check, carryOut)
 	}
-	return t.answerSoon(ctx, q, t.needsPerson), nil
+	calm, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	a := t.answerSoon(calm, q, func() bool { return !q.checking && t.needsPerson() })
+	if q.refusal != nil {
+		t.session.answers.drop(q)
+		return Answer{}, q.refusal
+	}
+	return a, nil
+}
+
+// begin carries out a request, beside its update: to compile steps, or to have a host confirm something, may take minutes.
+func (t *agentTask) begin(ctx workflow.Context, q *request, check func() error, carryOut func(workflow.Context, *request) error) {
+	t.serving++
+	calm, done := workflow.NewDisconnectedContext(ctx)
+	begun := false
+	workflow.GoNamed(calm, "request "+q.id, func(ctx workflow.Context) {
+		defer done()
+		begun = true
+		_ = workflow.Await(ctx, func() bool { return t.phase != Compiling || t.ending.cause != nil })
+		err := check()
+		if err == nil {
+			err = carryOut(ctx, q)
+		}
+		if err != nil {
+			q.refusal = err
+			delete(t.session.used, hashID("request", q.id))
+		}
+		q.checking = false
+		t.serving--
+	})
+	_ = workflow.Await(calm, func() bool { return begun }) // most are over by then, and need no timer
 }
 
 // answerWithin is how long an update that was carried out waits for its end. A server allows a workflow few updates that are under way:

@@ -110,6 +110,8 @@ type Answer struct {
 	Pending bool `json:"pending,omitempty"`
 	// NeedsPerson says that nothing of it goes on before somebody decides: see Steps, Waiting, WaitsFor and Stuck.
 	NeedsPerson bool `json:"needsPerson,omitempty"`
+	// Refused says why nothing was done of it. An update that learns of that in time is refused itself.
+	Refused *Refused `json:"refused,omitempty"`
 	// Phase is that of the session, and Cause why it goes no further.
 	Phase Phase                `json:"phase"`
 	Cause *compensations.Cause `json:"cause,omitempty"`
@@ -135,6 +137,12 @@ type Answer struct {
 	// QueryStep shows each of them.
 	Omitted []string       `json:"omitted,omitempty"`
 	More    map[string]int `json:"more,omitempty"`
+}
+
+// Refused is a request that was refused after its update was answered: see NotASession and what follows it.
+type Refused struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
 }
 
 // StepAnswer is what became of a step of a session.

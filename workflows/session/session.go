@@ -77,6 +77,7 @@ func Open(ctx context.Context, c client.Client, o Options, document json.RawMess
 		return Session{}, workflows.Answer{}, Refusal{workflows.BadRequest, err.Error()}
 	}
 	s := Attach(c, o.ID)
+	request := newID(o.Request)
 	start := c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 		ID: o.ID, TaskQueue: o.Queue,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
@@ -87,7 +88,7 @@ func Open(ctx context.Context, c client.Client, o Options, document json.RawMess
 	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: start,
 		UpdateOptions: client.UpdateWorkflowOptions{
-			WorkflowID: o.ID, UpdateID: newID(o.Request), UpdateName: workflows.UpdateOpen, WaitForStage: client.WorkflowUpdateStageCompleted,
+			WorkflowID: o.ID, UpdateID: request, UpdateName: workflows.UpdateOpen, WaitForStage: client.WorkflowUpdateStageCompleted,
 		},
 	})
 	var answer workflows.Answer
@@ -97,7 +98,11 @@ func Open(ctx context.Context, c client.Client, o Options, document json.RawMess
 	if _, taken := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); taken {
 		return s, answer, Refusal{workflows.BadRequest, fmt.Sprintf("id %q is taken: an id is used once", o.ID)}
 	}
-	return s, answer, s.explain(err)
+	if err != nil || isSettled(answer) {
+		return s, answer, s.explain(err)
+	}
+	answer, err = s.await(ctx, request, isSettled)
+	return s, answer, err
 }
 
 // Step adds steps, as in a task file, and answers when all of them are over or wait for a person.
@@ -200,7 +205,10 @@ func (s Session) Answer(ctx context.Context, request string) (now workflows.Answ
 	if err != nil {
 		return now, s.explain(err)
 	}
-	return now, v.Get(&now)
+	if err = v.Get(&now); err == nil && now.Refused != nil {
+		err = Refusal{now.Refused.Type, now.Refused.Text}
+	}
+	return now, err
 }
 
 // State returns the current state of the session.
