@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/session"
@@ -135,4 +136,20 @@ func TestAGateThatComesAfterSecondsIsTold(t *testing.T) {
 	require.True(t, answer.Pending)
 	require.True(t, answer.NeedsPerson)
 	require.Equal(t, []string{"slow done", "gated at-gate"}, states(answer))
+}
+
+// A server takes so many updates of a run and no more. A session is aborted all the same.
+func TestAnAbortGetsThroughWhereTheServerTakesNoUpdates(t *testing.T) {
+	_, c := ownServer(t, devserver.Options{Settings: map[string]any{"history.maxTotalUpdates": 2, "history.maxTotalUpdates.suggestContinueAsNewThreshold": 9}})
+	l := newLive(t, c, &world{})
+	s := l.openSession()
+	_, err := s.Step(t.Context(), "one", steps("a").Steps...)
+	require.NoError(t, err)
+	_, err = l.giveContext(s, 0)
+	require.Error(t, err)
+	end, err := s.Abort(t.Context(), "", workflows.AbortRequest{Who: "ann"})
+	require.NoError(t, err)
+	require.False(t, end.Pending)
+	require.Equal(t, compensations.Unwound, end.Report.Status)
+	require.Equal(t, []string{"do a", "undo a"}, l.calls())
 }

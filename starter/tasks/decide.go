@@ -91,52 +91,108 @@ func (c *Client) decideCommand(ctx context.Context, by recovery.Run) string {
 	return "starter show " + id
 }
 
-// effectLimit is how long a command waits for the effect of a decision.
-const effectLimit = 10 * time.Second
+// updateLimit is how long a decision is offered as an update, which a server takes only from so many at once, and only while a worker
+// serves the task. A signal it always takes. effectLimit is how long a command then waits for the effect.
+const (
+	updateLimit = 5 * time.Second
+	effectLimit = 10 * time.Second
+)
 
 // Approve approves what waits at a gate. The answer says how the task goes on.
 func (c *Client) Approve(ctx context.Context, t Run, d workflows.Decision) (workflows.DecisionAnswer, error) {
-	return c.decide(ctx, t, workflows.UpdateApprove, d)
+	return c.decide(ctx, t, workflows.UpdateApprove, atGate(d))
 }
 
 // Reject rejects what waits at a gate. The answer says how the task goes on.
 func (c *Client) Reject(ctx context.Context, t Run, d workflows.Decision) (workflows.DecisionAnswer, error) {
-	return c.decide(ctx, t, workflows.UpdateReject, d)
+	return c.decide(ctx, t, workflows.UpdateReject, atGate(d))
 }
 
 // Resolve decides about an undo or a step that is parked.
 func (c *Client) Resolve(ctx context.Context, t Run, r workflows.Resolution) (workflows.DecisionAnswer, error) {
-	return c.decide(ctx, t, workflows.UpdateResolve, r)
+	return c.decide(ctx, t, workflows.UpdateResolve, decided{r, r.Step, func(now workflows.StepNow) bool {
+		return now.Park != nil && now.Park.Digest == r.Digest || now.Undo != nil && now.Undo.Digest == r.Digest &&
+			(now.Undo.State == string(compensations.Parked) || now.Undo.State == string(compensations.Waiting))
+	}})
 }
 
-// decide sends a decision to whatever run of the task's chain is the present one, and returns what it has come to.
-func (c *Client) decide(ctx context.Context, t Run, update string, decision any) (answer workflows.DecisionAnswer, err error) {
-	limited, cancel := context.WithTimeout(ctx, effectLimit)
-	defer cancel()
-	now, err := c.Describe(limited, t.ID) // it may have been paused since
+// atGate is a decision about what waits at a gate.
+func atGate(d workflows.Decision) decided {
+	return decided{d, d.Step, func(now workflows.StepNow) bool { return now.Gate != nil && now.Gate.Digest == d.Digest }}
+}
+
+// decide sends a decision to whatever run of the task's chain is the present one, and returns what it has come to. What the server takes
+// as no update goes as the signal of the same name.
+func (c *Client) decide(ctx context.Context, t Run, name string, about decided) (answer workflows.DecisionAnswer, err error) {
+	now, err := c.Describe(ctx, t.ID) // it may have been paused since
 	if err != nil {
 		return answer, err
 	}
 	if now.Pause != nil {
 		return answer, c.CheckTakesDecisions(ctx, now)
 	}
+	answer, err = c.decideByUpdate(ctx, t, name, about.decision)
+	var refusal *temporal.ApplicationError
+	var gone *serviceerror.NotFound
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return answer, err
+	case errors.As(err, &refusal) && refusal.Type() == workflows.NothingDecided:
+		return answer, fmt.Errorf("%s decided nothing: %s", name, refusal.Message())
+	case errors.As(err, &refusal):
+		return answer, fmt.Errorf("%s: %w", name, err)
+	case errors.As(err, &gone):
+		return answer, fmt.Errorf("task %s closed in the meantime: nothing was decided", t.ID)
+	}
+	return c.decideBySignal(ctx, t, name, about)
+}
+
+func (c *Client) decideByUpdate(ctx context.Context, t Run, name string, decision any) (answer workflows.DecisionAnswer, err error) {
+	limited, cancel := context.WithTimeout(ctx, updateLimit)
+	defer cancel()
 	handle, err := c.UpdateWorkflow(limited, client.UpdateWorkflowOptions{
-		WorkflowID: t.ID, UpdateName: update, Args: []any{decision}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: t.ID, UpdateName: name, Args: []any{decision}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
 		err = handle.Get(limited, &answer)
 	}
-	var refusal *temporal.ApplicationError
-	var gone *serviceerror.NotFound
-	switch {
-	case errors.As(err, &refusal) && refusal.Type() == workflows.NothingDecided:
-		return answer, fmt.Errorf("%s decided nothing: %s", update, refusal.Message())
-	case errors.As(err, &gone):
-		return answer, fmt.Errorf("task %s closed in the meantime: nothing was decided", t.ID)
-	case err != nil && ctx.Err() == nil && limited.Err() != nil:
-		return answer, fmt.Errorf("the task has not answered within %s, so it may or may not have been told to %s: see `starter show %s`", effectLimit, update, terminal.ShellQuote(t.ID))
-	case err != nil:
-		return answer, fmt.Errorf("%s: %w", update, err)
+	return answer, err
+}
+
+// decided is a decision, with the step that it is about, and whether that still waits for it.
+type decided struct {
+	decision any
+	step     string
+	stands   func(workflows.StepNow) bool
+}
+
+// decideBySignal sends a decision, unless the update was carried out after all, and waits for its effect.
+func (c *Client) decideBySignal(ctx context.Context, t Run, name string, about decided) (answer workflows.DecisionAnswer, err error) {
+	now, err := c.QueryStep(ctx, Run{ID: t.ID}, about.step)
+	if err != nil || about.stands(now) {
+		if err := c.SignalWorkflow(ctx, t.ID, "", name, about.decision); err != nil {
+			return answer, fmt.Errorf("%s: %w", name, err)
+		}
 	}
-	return answer, nil
+	limited, cancel := context.WithTimeout(ctx, effectLimit)
+	defer cancel()
+	for ; limited.Err() == nil; pause(limited, queryAgain) {
+		if now, err = c.QueryStep(limited, Run{ID: t.ID}, about.step); err != nil || about.stands(now) {
+			continue
+		}
+		state, err := c.QueryState(limited, t.ID, "")
+		if err != nil {
+			continue
+		}
+		answer = workflows.DecisionAnswer{Step: about.step, State: now.Step.State, Phase: state.Phase, Cause: state.Cause}
+		if now.Undo != nil {
+			answer.Undo = compensations.UndoState(now.Undo.State)
+		}
+		return answer, nil
+	}
+	if ctx.Err() != nil {
+		return answer, ctx.Err()
+	}
+	return answer, fmt.Errorf("task %s was told to %s, and has done nothing about it within %s: it does as soon as a worker serves it; see `starter show %s`",
+		t.ID, name, effectLimit, terminal.ShellQuote(t.ID))
 }

@@ -24,6 +24,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
 
@@ -140,9 +141,46 @@ func (s Session) Finish(ctx context.Context, request string) (workflows.Answer, 
 	return s.send(ctx, workflows.UpdateFinish, request)
 }
 
-// Abort undoes all that the session has done.
+// Abort undoes all that the session has done. Where the server does not take the request, the session is canceled, which does the same:
+// then its report does not say who has aborted it.
 func (s Session) Abort(ctx context.Context, request string, r workflows.AbortRequest) (workflows.Answer, error) {
-	return s.send(ctx, workflows.UpdateAbort, request, r)
+	request = newID(request)
+	limited, cancel := context.WithTimeout(ctx, abortLimit)
+	answer, err := s.update(limited, workflows.UpdateAbort, request, r)
+	cancel()
+	if err == nil {
+		return s.settle(ctx, answer, request, r)
+	}
+	if _, isRefusal := errors.AsType[Refusal](err); isRefusal || ctx.Err() != nil {
+		return answer, err
+	}
+	if err := s.client.CancelWorkflow(ctx, s.id, ""); err != nil {
+		return answer, s.explain(err)
+	}
+	return s.poll(ctx, func() (workflows.Answer, error) { return s.ended(ctx, request) }, isSettled)
+}
+
+// abortLimit is how long an abort is offered as an update: the server takes only so many at once.
+const abortLimit = 10 * time.Second
+
+// ended says how a session stands that was canceled.
+func (s Session) ended(ctx context.Context, request string) (workflows.Answer, error) {
+	limited, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	state, err := s.State(limited)
+	if err != nil {
+		return workflows.Answer{}, err
+	}
+	a := workflows.Answer{Request: request, Pending: state.Phase != workflows.Closed, Phase: state.Phase, Cause: state.Cause, Report: state.Report}
+	if a.Pending && a.Report != nil {
+		for _, r := range a.Report.Steps {
+			if r.State == string(compensations.Parked) {
+				a.Waiting, a.NeedsPerson = append(a.Waiting, r), true
+			}
+		}
+		a.Report = nil
+	}
+	return a, nil
 }
 
 // Pauses between two questions how a request stands.
@@ -158,8 +196,13 @@ func (s Session) Await(ctx context.Context, request string) (workflows.Answer, e
 }
 
 func (s Session) await(ctx context.Context, request string, suffices func(workflows.Answer) bool) (workflows.Answer, error) {
+	return s.poll(ctx, func() (workflows.Answer, error) { return s.Answer(ctx, request) }, suffices)
+}
+
+// poll asks less and less often, until an answer suffices.
+func (s Session) poll(ctx context.Context, ask func() (workflows.Answer, error), suffices func(workflows.Answer) bool) (workflows.Answer, error) {
 	for pause := firstPause; ; pause = min(pause*3/2, maxPause) {
-		answer, err := s.Answer(ctx, request)
+		answer, err := ask()
 		if err == nil && suffices(answer) {
 			return answer, nil
 		}
@@ -229,11 +272,16 @@ func (s Session) send(ctx context.Context, name, request string, arguments ...an
 	if err != nil {
 		return answer, err
 	}
-	if want := digestOf(arguments); answer.Digest != "" && answer.Digest != want {
-		return answer, Refusal{workflows.BadRequest, fmt.Sprintf("request %q was made before and asked for something else: each needs an id of its own", request)}
-	}
 	if !isNew {
 		answer = s.refresh(ctx, answer)
+	}
+	return s.settle(ctx, answer, request, arguments...)
+}
+
+// settle waits until a request is settled that was answered.
+func (s Session) settle(ctx context.Context, answer workflows.Answer, request string, arguments ...any) (workflows.Answer, error) {
+	if want := digestOf(arguments); answer.Digest != "" && answer.Digest != want {
+		return answer, Refusal{workflows.BadRequest, fmt.Sprintf("request %q was made before and asked for something else: each needs an id of its own", request)}
 	}
 	if isSettled(answer) {
 		return answer, nil
