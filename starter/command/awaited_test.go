@@ -30,10 +30,14 @@ steps:
   - {id: two, uses: file.write, on: away, with: {path: %[1]s, content: x}}
 `, filepath.Join(root, "two")))
 
-	validated := d.begin("validate", file)
+	unserved := file + `:4:37: steps.two.on: no worker serves this host, found "away"; start one there, or name another host; there are workers on here`
+	for _, command := range []string{"validate", "plan"} {
+		r := d.do(command, file)
+		require.Equal(t, typed{statusUsage, "", unserved + "\n"}, r)
+	}
 	const waits = "waits for a worker of host away"
 	began := d.do("run", file, "--id", t.Name(), "--agent", t.Name())
-	require.Equal(t, typed{statusOK, began.out, "started, but waiting: it needs a worker of host away\n"}, began)
+	require.Equal(t, typed{statusOK, began.out, "started, but waiting: it needs a worker of host away; there are workers on here\n"}, began)
 	var asJSON startedJSON
 	require.NoError(t, json.Unmarshal([]byte(d.ok("run", file, "--id", t.Name()+"-json", "-o", "json")), &asJSON))
 	require.Equal(t, []string{"away"}, asJSON.AwaitedHosts)
@@ -49,13 +53,12 @@ steps:
 		require.NoError(t, json.Unmarshal([]byte(d.ok("list", "--agent", t.Name(), "-o", "json")), &found))
 		return len(found) == 1 && len(found[0].AwaitedHosts) == 1
 	}, waitFor, tick, "visibility follows")
-	require.Contains(t, d.ok("list", "--agent", t.Name()), "  worker of host away  ")
+	require.Contains(t, d.ok("list", "--agent", t.Name()), "  worker of host aw")
 
 	stop := serve("away")
-	valid := d.ended(validated)
-	require.Equal(t, typed{statusOK, valid.out, "waiting: it needs a worker of host away\n"}, valid)
 	d.until(t.Name(), atGate)
 	require.Empty(t, d.shown(t.Name()).AwaitedHosts)
+	require.Contains(t, d.ok("validate", file), "is valid")
 	stop()
 	d.ok("approve", t.Name(), "one", "--yes")
 	require.Eventually(t, func() bool { return len(d.shown(t.Name()).AwaitedHosts) > 0 }, waitFor, tick)

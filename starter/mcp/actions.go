@@ -89,13 +89,21 @@ func (s *Server) run(ctx context.Context, call *sdk.CallToolRequest, on onSessio
 	for i, step := range steps {
 		text, err := json.Marshal(step)
 		if err != nil {
-			return Outcome{}, Problem{BadParameter, fmt.Sprintf("steps[%d]: %v", i, err)}
+			return Outcome{}, Problem{BadParameter, fmt.Sprintf("%s: %v", stepField(i, step), err)}
 		}
 		raw = append(raw, text)
 	}
 	return s.ask(ctx, call, on, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
 		return of.Step(ctx, request, raw...)
 	})
+}
+
+// stepField is what a step is called in a message, as in those about a task file: steps.configure, or steps[2] where it has no id.
+func stepField(i int, step map[string]any) string {
+	if id, _ := step["id"].(string); id != "" {
+		return "steps." + id
+	}
+	return fmt.Sprintf("steps[%d]", i)
 }
 
 // toolOf describes an action as a tool.

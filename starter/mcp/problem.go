@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/workflows/session"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // Problem is why a call was refused, in a way that an agent can act upon: nothing was touched.
@@ -35,6 +36,7 @@ func explain(err error) Problem {
 	var p Problem
 	var refusal session.Refusal
 	var wrong usage.Error
+	var problems task.Problems
 	var away *serviceerror.Unavailable
 	switch {
 	case errors.As(err, &p):
@@ -43,6 +45,8 @@ func explain(err error) Problem {
 		return Problem{refusal.Type, refusal.Text}
 	case errors.As(err, &wrong):
 		return Problem{BadParameter, err.Error()}
+	case errors.As(err, &problems):
+		return Problem{BadParameter, problems.WithoutPositions().Error()}
 	case errors.As(err, &away):
 		return Problem{NoServer, err.Error() + "; repeat the call with the same request"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -54,6 +54,9 @@ func (f File) Problems(refusals ...activities.Refusal) task.Problems {
 
 // ask runs a workflow that looks at a task. If interrupted, it cancels it, so that it cleans up.
 func ask[T any](ctx context.Context, c *Client, what, workflowType string, file File, queue string, log io.Writer) (answer T, err error) {
+	if err := c.checkHosts(ctx, file, queue); err != nil {
+		return answer, err
+	}
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: what + "-" + newID(file.Compiled.Name), TaskQueue: queue,
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
@@ -87,7 +90,7 @@ func ask[T any](ctx context.Context, c *Client, what, workflowType string, file 
 func (c *Client) tellWait(ctx context.Context, t Run, log io.Writer) {
 	for began := time.Now(); ctx.Err() == nil; pause(ctx, takenWithin/2) {
 		if p, err := c.Progress(ctx, t.ID); err == nil && len(p.AwaitedHosts) > 0 {
-			fmt.Fprintf(log, "waiting: %s\n", p.neededHosts())
+			fmt.Fprintf(log, "waiting: %s%s\n", p.neededHosts(), c.otherHosts(ctx, t.Queue))
 			return
 		}
 		if time.Since(began) > c.silenceLimit() && ctx.Err() == nil && !c.HasWorker(ctx, t.Queue) {
@@ -95,10 +98,4 @@ func (c *Client) tellWait(ctx context.Context, t Run, log io.Writer) {
 			return
 		}
 	}
-}
-
-// HasWorker says whether a worker polls the task queue.
-func (c *Client) HasWorker(ctx context.Context, queue string) bool {
-	d, err := c.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
-	return err == nil && len(d.GetPollers()) > 0
 }

@@ -137,7 +137,7 @@ func (c *Client) AwaitAcceptance(ctx context.Context, t Run, file File) (waits s
 			return "", nil
 		}
 		if p, err := c.Progress(limited, t.ID); err == nil && len(p.AwaitedHosts) > 0 {
-			return p.neededHosts(), nil
+			return p.neededHosts() + c.otherHosts(limited, t.Queue), nil
 		}
 		pause(limited, 50*time.Millisecond)
 	}
