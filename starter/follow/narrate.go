@@ -31,6 +31,17 @@ type narrator struct {
 	parks     map[activities.Digest]bool
 	hosts     map[string]bool
 	ignored   int
+
+	pending []told    // what the present look has found, written in order of time
+	last    time.Time // of the line written last
+}
+
+// told is something that has happened, and what is written about it.
+type told struct {
+	at    time.Time
+	out   io.Writer
+	timed bool // it begins with the time
+	text  string
 }
 
 func newNarrator(server tasks.Server, t tasks.Run, lines, blocks io.Writer) *narrator {
@@ -68,29 +79,31 @@ func (n *narrator) narrate(s workflows.State, now time.Time) {
 	for _, host := range s.AwaitedHosts {
 		if !n.hosts[host] {
 			n.hosts[host] = true
-			fmt.Fprintf(n.lines, "%8.1fs  waits for a worker of host %s\n", max(0, now.Sub(n.started)).Seconds(), terminal.OneLine(host))
+			n.tell(told{at: now, out: n.lines, timed: true, text: "waits for a worker of host " + terminal.OneLine(host) + "\n"})
 		}
 	}
 	for _, g := range s.Gates {
 		if !n.gates[g.Digest] {
 			n.gates[g.Digest] = true
-			fmt.Fprintln(n.blocks)
-			render.Gate(n.blocks, g)
-			render.GateWays(n.blocks, n.server, n.id, g)
-			fmt.Fprintln(n.blocks)
+			at := g.Since
+			if at.IsZero() {
+				at = now
+			}
+			n.tellBlock(at, func(w io.Writer) {
+				render.Gate(w, g)
+				render.GateWays(w, n.server, n.id, g)
+			})
 		}
 	}
 	for _, p := range s.Parks {
 		if !n.parks[p.Digest] {
 			n.parks[p.Digest] = true
-			fmt.Fprintln(n.blocks)
-			render.ParkedStep(n.blocks, n.server, n.id, p)
-			fmt.Fprintln(n.blocks)
+			n.tellBlock(now, func(w io.Writer) { render.ParkedStep(w, n.server, n.id, p) })
 		}
 	}
 	if s.Cause != nil && !n.unwinding && s.Phase != workflows.Compiling && hasBegun(s) {
 		n.unwinding = true
-		fmt.Fprintf(n.lines, "unwinding, last in first out: %s\n", render.Cause(*s.Cause))
+		n.tell(told{at: now, out: n.lines, text: fmt.Sprintf("unwinding, last in first out: %s\n", render.Cause(*s.Cause))})
 	}
 	if s.Report != nil && s.Report.Status != compensations.Committed {
 		for _, u := range slices.Backward(s.Report.Steps) {
@@ -98,9 +111,37 @@ func (n *narrator) narrate(s workflows.State, now time.Time) {
 		}
 	}
 	for _, why := range s.Ignored[min(n.ignored, len(s.Ignored)):] {
-		fmt.Fprintf(n.blocks, "ignored signal: %s\n", terminal.OneLine(why))
+		n.tell(told{at: now, out: n.blocks, text: fmt.Sprintf("ignored signal: %s\n", terminal.OneLine(why))})
 	}
 	n.ignored = max(n.ignored, len(s.Ignored))
+	n.flush()
+}
+
+func (n *narrator) tell(t told) { n.pending = append(n.pending, t) }
+
+// tellBlock tells what needs a person, with an empty line before and after it.
+func (n *narrator) tellBlock(at time.Time, write func(io.Writer)) {
+	var b strings.Builder
+	b.WriteByte('\n')
+	write(&b)
+	b.WriteByte('\n')
+	n.tell(told{at: at, out: n.blocks, text: b.String()})
+}
+
+// flush writes what is pending in order of time: steps that run at the same time take turns. What is learned late, by a clock that is
+// behind, is written with the time of the line before it.
+func (n *narrator) flush() {
+	slices.SortStableFunc(n.pending, func(a, b told) int { return a.at.Compare(b.at) })
+	for _, t := range n.pending {
+		if t.timed {
+			if t.at.After(n.last) {
+				n.last = t.at
+			}
+			fmt.Fprintf(t.out, "%8.1fs  ", max(0, n.last.Sub(n.started)).Seconds())
+		}
+		_, _ = io.WriteString(t.out, t.text)
+	}
+	n.pending = n.pending[:0]
 }
 
 func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
@@ -133,15 +174,16 @@ func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
 	if v.State == workflows.Running && !v.Began.IsZero() && !seen {
 		at = v.Began
 	}
-	n.writeLine(at, v.ID, v.Uses, terminal.OneLine(describeStep(v)))
+	var below []string
 	if v.State == workflows.Done {
 		for _, line := range render.OutputLines(v.Outputs, narratedOutput) {
-			fmt.Fprintln(n.lines, terminal.Indent("            ", line))
+			below = append(below, terminal.Indent("            ", line))
 		}
 	}
 	if _, output, more := strings.Cut(strings.TrimSpace(v.Error), "\n"); more && (v.State == workflows.StepFailed && !n.unwinding || v.State == workflows.RolledBack) {
-		fmt.Fprintln(n.lines, terminal.Indent("            | ", output))
+		below = append(below, terminal.Indent("            | ", output))
 	}
+	n.writeLine(at, v.ID, v.Uses, terminal.OneLine(describeStep(v)), below...)
 }
 
 // describeStep says how a step stands.
@@ -208,9 +250,7 @@ func (n *narrator) narrateUndo(u compensations.StepReport, now time.Time) {
 	}
 	if compensations.UndoState(u.State) == compensations.Parked && !n.parks[u.Digest] {
 		n.parks[u.Digest] = true
-		fmt.Fprintln(n.blocks)
-		render.Park(n.blocks, n.server, n.id, u)
-		fmt.Fprintln(n.blocks)
+		n.tellBlock(now, func(w io.Writer) { render.Park(w, n.server, n.id, u) })
 	}
 	key := u.State + " " + string(u.Outcome) + " " + u.Reason
 	if n.undos[try] == key {
@@ -239,8 +279,11 @@ func (n *narrator) narrateUndo(u compensations.StepReport, now time.Time) {
 	n.writeLine(now, u.Step, u.Action, terminal.OneLine(text))
 }
 
-// writeLine writes one change of one step.
-func (n *narrator) writeLine(at time.Time, step, action, text string) {
-	since := max(0, at.Sub(n.started)).Seconds()
-	fmt.Fprintf(n.lines, "%s\n", strings.TrimRight(fmt.Sprintf("%8.1fs  %-16s %-24s %s", since, step, action, text), " "))
+// writeLine tells one change of one step, and what stands below it.
+func (n *narrator) writeLine(at time.Time, step, action, text string, below ...string) {
+	line := strings.TrimRight(fmt.Sprintf("%-16s %-24s %s", step, action, text), " ") + "\n"
+	for _, b := range below {
+		line += b + "\n"
+	}
+	n.tell(told{at: at, out: n.lines, timed: true, text: line})
 }

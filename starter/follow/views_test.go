@@ -186,3 +186,47 @@ func TestWhatIsDrawnBelowStepsFitsTheScreen(t *testing.T) {
 	}
 	golden.Match(t, "below", b.String())
 }
+
+// TestTheLinesAreInOrderOfTime: of steps that run side by side, of undos, and of what is learned late.
+func TestTheLinesAreInOrderOfTime(t *testing.T) {
+	step := func(id string, state workflows.StepState, from, to time.Duration) workflows.StepView {
+		v := workflows.StepView{ID: id, Uses: "file.write", State: state, Began: after(from)}
+		if to > 0 {
+			v.Ended = after(to)
+		}
+		return v
+	}
+	at := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	cause := &compensations.Cause{Kind: compensations.Failure, Step: "b", Text: "CheckFailed: no"}
+	failed := step("b", workflows.StepFailed, at(0.2), at(3))
+	failed.Error = "CheckFailed: no\nmore"
+	ended := []workflows.StepView{step("a", workflows.Done, at(0.1), at(0.9)), failed, step("c", workflows.Done, at(0.3), at(2))}
+	undone := func(id string) compensations.StepReport {
+		return compensations.StepReport{Step: id, Action: "file.write", State: string(compensations.Settled), Outcome: activities.Restored}
+	}
+	var b bytes.Buffer
+	n := newNarrator(storyServer, tasks.Run{ID: "t", Started: began}, &b, &b)
+	for _, look := range []struct {
+		now time.Duration
+		workflows.State
+	}{
+		{at(1), workflows.State{Phase: workflows.Forward, AwaitedHosts: []string{"far"}, Steps: []workflows.StepView{
+			step("a", workflows.Done, at(0.1), at(0.9)), step("b", workflows.Running, at(0.2), 0), step("c", workflows.NotStarted, 0, 0),
+		}}},
+		{at(4), workflows.State{Phase: workflows.Unwinding, Cause: cause, Steps: ended, Report: &compensations.Report{Status: compensations.Open, Steps: []compensations.StepReport{undone("a"), undone("c")}}}},
+	} {
+		n.narrate(look.State, after(look.now))
+	}
+	require.Equal(t, `     0.1s  a                file.write               started
+     0.2s  b                file.write               started
+     0.9s  a                file.write               done
+     1.0s  waits for a worker of host far
+     1.0s  c                file.write               started
+     2.0s  c                file.write               done
+     3.0s  b                file.write               failed: CheckFailed: no
+            | more
+unwinding, last in first out: failed at step b: CheckFailed: no
+     4.0s  c                file.write               undo: restored
+     4.0s  a                file.write               undo: restored
+`, b.String())
+}
