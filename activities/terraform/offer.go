@@ -156,13 +156,13 @@ func countTransitions(actions []plan.Action, imported, moved, forgotten string) 
 			}
 		}
 	}
-	text := ""
+	var text strings.Builder
 	for i, done := range []string{imported, moved, forgotten} {
 		if n[i] > 0 {
-			text += fmt.Sprintf(", %d%s", n[i], done)
+			fmt.Fprintf(&text, ", %d%s", n[i], done)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // findOffer returns the plan that was shown with digest want, if nothing has changed since; nil if it is gone.

@@ -119,6 +119,11 @@ var mutants = []mutant{
 		tests: "activities/terraform", run: "TestWokenRightAfterTheUndo",
 	},
 	{
+		name: "terraform keeps what it imported in the state", in: "activities/terraform",
+		from: "if a.Imported && now.Has(a.Address) {", to: "if a.Imported && now.Has(a.From) {",
+		tests: "activities/terraform", run: "TestAnImportIsUndoneByForgetting",
+	},
+	{
 		name: "terraform keeps no record", in: "activities/terraform",
 		from: "if _, err := pr.ws.Token.Create(journal.Record, r); err != nil {", to: "if err := error(nil); err != nil {",
 		tests: "activities/terraform/terraformtest", run: "TestBuiltin/apply_then_undo$",

@@ -92,18 +92,18 @@ func (b UndoPlan) Sentence() string {
 
 // DescribeUndo tells people how a step that does these actions would be undone.
 func DescribeUndo(b UndoPlan, actions []plan.Action) string {
-	text := b.Sentence()
+	text := []string{b.Sentence()}
 	for _, c := range []struct {
 		is       func(plan.Action) bool
 		sentence string
 	}{
-		{func(a plan.Action) bool { return a.Imported }, " What it imports is forgotten again, not destroyed."},
-		{func(a plan.Action) bool { return a.From != "" }, " What it moves is moved back."},
-		{func(a plan.Action) bool { return a.Kind == plan.Forget }, " What it forgets is imported again by its id."},
+		{func(a plan.Action) bool { return a.Imported }, "What it imports is forgotten again, not destroyed."},
+		{func(a plan.Action) bool { return a.From != "" }, "What it moves is moved back."},
+		{func(a plan.Action) bool { return a.Kind == plan.Forget }, "What it forgets is imported again by its id."},
 	} {
 		if slices.ContainsFunc(actions, c.is) {
-			text += c.sentence
+			text = append(text, c.sentence)
 		}
 	}
-	return text
+	return strings.Join(text, " ")
 }
