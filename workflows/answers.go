@@ -240,7 +240,7 @@ func (t *agentTask) stepAnswer(q *request, id string) StepAnswer {
 		Outputs: t.runner.outputs[id], Gate: s.gateView(), Park: s.parkView(),
 	}
 	if !s.view.Ended.IsZero() {
-		a.Took = s.view.Ended.Sub(s.view.Began)
+		a.Took = s.view.Took(s.view.Ended)
 	}
 	return a
 }

@@ -196,7 +196,7 @@ func (x *executor) executeStep(ctx workflow.Context, s *stepRun) {
 	ctx, s.cancel = workflow.WithCancel(ctx)
 	defer s.cancel()
 	x.schedule.latest = max(x.schedule.latest, s.index)
-	s.view.Began = workflow.Now(ctx)
+	s.view.Began, s.view.Waited = workflow.Now(ctx), 0
 	s.err = x.runner.runStep(ctx, s)
 	if errors.Is(s.err, errHeld) {
 		x.schedule.holdBack(s)

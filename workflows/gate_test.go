@@ -35,6 +35,11 @@ func TestAnApprovedStepRunsWithTheDigestThatWasApproved(t *testing.T) {
 	require.Equal(t, []string{"do a", "plan b", "do b"}, w.calls)
 	require.Equal(t, want, activities.Digest("sha256:change"))
 	require.Equal(t, []string{"approved by ann: I looked"}, report.Steps[1].Notes)
+	require.Less(t, report.Steps[1].Took, time.Minute, "waiting for a person is no work")
+	require.GreaterOrEqual(t, report.Took, time.Minute)
+	last := r.state().Steps[1]
+	require.Equal(t, last.Ended.Sub(last.Began), report.Steps[1].Took+last.Waited)
+	require.Equal(t, time.Minute, last.Waited.Round(time.Second))
 }
 
 func TestARejectedStepUnwindsWithItsPlanAndThoseBefore(t *testing.T) {

@@ -59,7 +59,9 @@ func (g *gates) awaitApproval(ctx workflow.Context, s *stepRun) error {
 	gate := s.gate
 	g.schedule.setState(s, AtGate)
 	g.openGate(ctx, s)
+	began := workflow.Now(ctx)
 	err := gate.awaitDecision(ctx, s.step)
+	s.view.Waited += workflow.Now(ctx).Sub(began)
 	g.closeGate(ctx, s)
 	if err == nil {
 		s.addNotes(approval(*gate.decision))

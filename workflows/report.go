@@ -59,7 +59,7 @@ func (c *schedule) addToReport(r *compensations.Report, committed bool) {
 	addStep := func(v StepView) {
 		i, isReported := last[v.ID]
 		if !isReported || v.State == Done && committed {
-			r.Steps = append(r.Steps, compensations.StepReport{Step: v.ID, Action: v.Uses, Try: v.Try, State: string(v.State), Took: v.Ended.Sub(v.Began)})
+			r.Steps = append(r.Steps, compensations.StepReport{Step: v.ID, Action: v.Uses, Try: v.Try, State: string(v.State), Took: v.Took(v.Ended)})
 			i = len(r.Steps) - 1
 			rows[stepTry{v.ID, max(1, v.Try)}] = i
 		}

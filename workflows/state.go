@@ -92,7 +92,9 @@ type StepView struct {
 	// Began and Ended are zero until then.
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
-	Notes []string  `json:"notes,omitempty"`
+	// Waited is for how long of that it waited at a gate for a person.
+	Waited time.Duration `json:"waited,omitempty"`
+	Notes  []string      `json:"notes,omitempty"`
 	// Tried are the earlier tries that have notes.
 	Tried []Tried `json:"tried,omitempty"`
 	// Outputs are what the step has returned, long ones cut in their middle; only in what a query answers.
@@ -109,6 +111,14 @@ type Tried struct {
 
 // Text is a note where it stands apart from its try.
 func (t Tried) Text(note string) string { return fmt.Sprintf("in try %d: %s", t.Try, note) }
+
+// Took is how long the step was at work until a time, or until its end if that was before: without its waiting for people.
+func (v StepView) Took(now time.Time) time.Duration {
+	if !v.Ended.IsZero() {
+		now = v.Ended
+	}
+	return max(0, now.Sub(v.Began)-v.Waited)
+}
 
 // Next returns the view of a further try of the step.
 func (v StepView) Next(try int) StepView {

@@ -118,7 +118,7 @@ func (s *Server) outcomeOfState(state workflows.State) Outcome {
 			ID: v.ID, Action: v.Uses, State: string(v.State), Summary: v.Summary, Error: v.Error, Notes: v.AllNotes(), Gate: gates[v.ID], Park: parks[v.ID],
 		}
 		if !v.Ended.IsZero() {
-			step.Seconds = v.Ended.Sub(v.Began).Seconds()
+			step.Seconds = v.Took(v.Ended).Seconds()
 		}
 		if v.Waiting != "" {
 			step.Notes = append(step.Notes, "no worker of host "+v.Waiting+" takes it")

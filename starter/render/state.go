@@ -176,11 +176,11 @@ func writeSteps(w io.Writer, s workflows.State) {
 	t.Row("STEP", "ACTION", "STATE", "TOOK", "")
 	for _, v := range s.Steps {
 		spent, text := "", v.Summary
-		switch {
-		case !v.Ended.IsZero():
-			spent = terminal.Duration(v.Ended.Sub(v.Began))
-		case !v.Began.IsZero():
-			spent = terminal.Duration(time.Since(v.Began))
+		switch since := waitsSince(s, v); {
+		case !since.IsZero():
+			spent, text = terminal.Duration(v.Took(since)), "waits for a person, for "+terminal.Duration(time.Since(since))
+		case v.State != workflows.AtGate && !v.Began.IsZero():
+			spent = terminal.Duration(v.Took(time.Now()))
 		}
 		switch {
 		case v.Error != "":
@@ -194,6 +194,16 @@ func writeSteps(w io.Writer, s workflows.State) {
 		t.Row(v.ID, v.Uses, cmp.Or(undos[v.ID], string(v.State)), spent, terminal.OneLine(text))
 	}
 	t.Write(w)
+}
+
+// waitsSince is since when a step waits at its gate; zero if it does not, or that is not known.
+func waitsSince(s workflows.State, v workflows.StepView) time.Time {
+	for _, g := range s.Gates {
+		if g.Step == v.ID && v.State == workflows.AtGate {
+			return g.Since
+		}
+	}
+	return time.Time{}
 }
 
 // undoneText says what has become of a step by its undo; empty while that has not begun.

@@ -25,7 +25,10 @@ func Step(w io.Writer, t tasks.Run, s tasks.Step) {
 		add("began", terminal.LocalTime(s.Began, "2006-01-02 15:04:05"))
 	}
 	if !s.Ended.IsZero() {
-		add("took", terminal.Duration(s.Ended.Sub(s.Began)))
+		add("took", terminal.Duration(s.Took(s.Ended)))
+	}
+	if s.Waited > 0 {
+		add("waited", terminal.Duration(s.Waited)+" for a person")
 	}
 	if s.Try > 1 {
 		add("try", fmt.Sprint(s.Try))

@@ -71,7 +71,7 @@ func (c *Client) addHistory(ctx context.Context, t Run, s *workflows.State) erro
 			v.State, v.Error = h.State, h.Error
 		}
 		if h.State == v.State {
-			v.Began, v.Ended = h.Began, h.Ended
+			v.Began, v.Ended, v.Waited = h.Began, h.Ended, h.Waited
 		}
 	}
 	slices.SortStableFunc(s.Steps, func(a, b workflows.StepView) int { return cmp.Compare(place[a.ID], place[b.ID]) })
@@ -84,7 +84,7 @@ func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, erro
 		state:     workflows.State{Task: t.ID, Name: t.Name, Agent: t.Agent, Steps: []workflows.StepView{}},
 		converter: collecting{c.DataConverter(), &unreadable},
 		scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{}, outputs: map[string]map[string]any{},
-		planned: map[string]*activities.Change{},
+		planned: map[string]*activities.Change{}, gates: map[string]time.Time{},
 	}
 	runs, err := c.openHistories(ctx, t)
 	if err != nil {
@@ -147,6 +147,7 @@ type historyReader struct {
 	undos     map[string]int // index into state.Report.Steps, of steps that have not run again since
 	outputs   map[string]map[string]any
 	planned   map[string]*activities.Change
+	gates     map[string]time.Time // when a step came to its gate
 	trace     []Event
 }
 
@@ -248,6 +249,7 @@ func (r *historyReader) completeActivity(s *activity, result *commonpb.Payloads,
 	switch s.kind {
 	case "plan": // a step that nobody needs to approve is scheduled at once
 		r.stepView(s.step).State = workflows.AtGate
+		r.gates[s.step] = at
 		var change activities.Change
 		if r.converter.FromPayloads(result, &change) == nil {
 			r.planned[s.step] = &change
@@ -309,6 +311,9 @@ func (r *historyReader) beginStep(e activities.Entry, state workflows.StepState,
 		}
 		delete(r.outputs, e.Step)
 		*v = v.Next(e.Generation)
+	}
+	if v.State == workflows.AtGate {
+		v.Waited += at.Sub(r.gates[e.Step])
 	}
 	v.Uses, v.State = e.Action, state
 	if v.Began.IsZero() {

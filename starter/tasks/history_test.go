@@ -60,6 +60,26 @@ func TestARunThatTheServerNoLongerKeepsIsLeftOut(t *testing.T) {
 	require.ErrorContains(t, err, "no such run")
 }
 
+// TestWaitingAtAGateIsNoWork reads a step that a person has approved an hour after it was planned.
+func TestWaitingAtAGateIsNoWork(t *testing.T) {
+	dc := converter.GetDefaultDataConverter()
+	r := &historyReader{
+		converter: dc, scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{}, outputs: map[string]map[string]any{},
+		planned: map[string]*activities.Change{}, gates: map[string]time.Time{},
+	}
+	input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do", UndoType: "fake.do.undo"}})
+	require.NoError(t, err)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for id, name := range []string{"fake.do.plan", "fake.do"} {
+		r.scheduleActivity(int64(id), name, input, at)
+		at = at.Add(time.Second)
+		r.completeActivity(r.scheduled[int64(id)], nil, at)
+		at = at.Add(time.Hour)
+	}
+	require.Equal(t, time.Hour, r.stepView("a").Waited)
+	require.Equal(t, 2*time.Second, r.stepView("a").Took(at))
+}
+
 // TestAStepThatRanAgainAfterItsUndoStands reads a step that was done, undone, and done again.
 func TestAStepThatRanAgainAfterItsUndoStands(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
