@@ -281,9 +281,17 @@ func (n *narrator) narrateUndo(u compensations.StepReport, now time.Time) {
 
 // writeLine tells one change of one step, and what stands below it.
 func (n *narrator) writeLine(at time.Time, step, action, text string, below ...string) {
-	line := strings.TrimRight(fmt.Sprintf("%-16s %-24s %s", step, action, text), " ") + "\n"
+	lines := []string{strings.TrimRight(fmt.Sprintf("%-16s %-24s %s", step, action, text), " ")}
 	for _, b := range below {
-		line += b + "\n"
+		lines = append(lines, strings.Split(b, "\n")...)
 	}
-	n.tell(told{at: at, out: n.lines, timed: true, text: line})
+	for i, line := range lines {
+		if cut := terminal.Clip(line, maxLine); cut != line {
+			lines[i] = fmt.Sprintf("%s (all of it: %s show %s %s)", cut, n.server.StarterCommand(), terminal.ShellQuote(n.id), terminal.ShellQuote(step))
+		}
+	}
+	n.tell(told{at: at, out: n.lines, timed: true, text: strings.Join(lines, "\n") + "\n"})
 }
+
+// maxLine is how many characters of a line of a step are written: what programs print for programs has thousands.
+const maxLine = 300

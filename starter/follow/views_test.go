@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -185,6 +186,22 @@ func TestWhatIsDrawnBelowStepsFitsTheScreen(t *testing.T) {
 		fmt.Fprintln(&b)
 	}
 	golden.Match(t, "below", b.String())
+}
+
+func TestALongLineIsCutAndSaysWhereAllOfItIs(t *testing.T) {
+	long := `{"items": "` + strings.Repeat("é", 2000) + `"}`
+	var b bytes.Buffer
+	n := newNarrator(storyServer, tasks.Run{ID: "t", Started: began}, &b, &b)
+	n.narrate(workflows.State{Phase: workflows.Forward, Steps: []workflows.StepView{
+		{ID: "a", Uses: "x.y", State: workflows.Done, Began: began, Ended: began, Summary: "read", Outputs: map[string]any{"stdout": "one\n" + long + "\n"}},
+		{ID: "b", Uses: "x.y", State: workflows.StepFailed, Began: began, Ended: began, Error: "CheckFailed: no\n" + long},
+	}}, began)
+	require.Equal(t, 2, strings.Count(b.String(), "… (all of it: starter show t "), b.String())
+	require.Contains(t, b.String(), "(all of it: starter show t a)\n")
+	require.Contains(t, b.String(), "            | {\"items\": \"é")
+	for line := range strings.SplitSeq(b.String(), "\n") {
+		require.Less(t, utf8.RuneCountInString(line), 400)
+	}
 }
 
 // TestTheLinesAreInOrderOfTime: of steps that run side by side, of undos, and of what is learned late.
