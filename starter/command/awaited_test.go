@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,4 +71,18 @@ steps:
 	t.Cleanup(serve("away"))
 	require.Equal(t, statusOK, d.ended(watched).status)
 	require.FileExists(t, filepath.Join(root, "two"))
+}
+
+// TestAStepThatNamesNoHostNeedsNoneOfThisMachine: the worker that checks the file says where such a step runs.
+func TestAStepThatNamesNoHostNeedsNoneOfThisMachine(t *testing.T) {
+	d := newLoneDesk(t)
+	root := t.TempDir()
+	d.stopWorker()
+	d.startWorker(func(c *host.Config) { c.File = &host.FileConfig{Roots: []string{root}} })
+	t.Setenv("UNWIND_HOST", "my-laptop")
+	steps := "name: anywhere\nsteps:\n  - {id: one, uses: file.write, with: {path: " + filepath.Join(root, "one") + ", content: x}}\n"
+	require.Contains(t, d.ok("validate", d.file(steps)), "is valid")
+	there := d.do("validate", d.file(strings.Replace(steps, "with:", "on: my-laptop, with:", 1)))
+	require.Equal(t, statusUsage, there.status)
+	require.Contains(t, there.err, `no worker serves this host, found "my-laptop"; start one there, or name another host; there are workers on here`)
 }

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,11 +16,24 @@ import (
 
 // checkHosts refuses a file with steps on hosts that no worker serves: whoever asks the workers about it would wait for them.
 func (c *Client) checkHosts(ctx context.Context, file File, queue string) error {
+	var document struct {
+		Steps []struct {
+			ID string `json:"id"`
+			On string `json:"on"`
+		} `json:"steps"`
+	}
+	if err := json.Unmarshal(file.Document, &document); err != nil {
+		return fmt.Errorf("task %q: %w", file.Compiled.Name, err)
+	}
+	named := map[string]bool{} // the others run where the worker that checks the file says
+	for _, s := range document.Steps {
+		named[s.ID] = s.On != ""
+	}
 	var problems task.Problems
 	served := map[string]bool{}
 	for _, s := range file.Compiled.Steps {
 		host := s.Place.Host
-		if host == "" {
+		if host == "" || !named[s.ID] {
 			continue
 		}
 		if _, known := served[host]; !known {
