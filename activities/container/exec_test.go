@@ -2,6 +2,9 @@ package container_test
 
 import (
 	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +132,31 @@ func TestFailedCommandIsDeniedAndUndone(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, activities.Compensated, u.Outcome)
 	assert.Equal(t, before, containertest.Files(t, b))
+}
+
+func TestTheJournalHoldsNoSecretThatACommandPrints(t *testing.T) {
+	t.Parallel()
+	b, s := containertest.Start(t), newStage(t, t.TempDir())
+	m := &activities.Masker{}
+	m.Add("open-sesame-42")
+	e := s.entry(t)
+	command := "touch /srv/a; printf 'it is open-'; sleep 0.2; echo -n noise >&2; echo sesame-42.; echo open-sesame-42 >&2; echo PASSWORD=$PASSWORD"
+	r, err := s.action.Apply(activities.WithMasker(t.Context(), m), e,
+		step(t, map[string]any{"container": b.Name, "command": command, "env": map[string]string{"PASSWORD": "open-sesame-42"}}), "")
+	require.NoError(t, err)
+	assert.Contains(t, r.Outputs["stdout"], "it is ***.\n")
+	log, err := os.ReadFile(r.Outputs["log"].(string))
+	require.NoError(t, err)
+	assert.Contains(t, string(log), "PASSWORD=***")
+	assert.NotContains(t, string(log), "sesame", "though it came in two pieces")
+	require.NoError(t, filepath.WalkDir(s.state, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		assert.NotContains(t, string(content), "open-sesame-42", path)
+		return err
+	}))
 }
 
 func TestArgvUserWorkdirEnv(t *testing.T) {

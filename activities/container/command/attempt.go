@@ -119,6 +119,7 @@ func (a *Attempt) launch(ctx context.Context, lock *filelock.Lock) (exited <-cha
 	point.Reach("container.exec:before-supervisor")
 	return startSupervisor(job{
 		Journal: a.Journal.Dir(), Token: filepath.Base(a.Token.Dir()), Attempt: a.Number, Host: a.Host, Target: a.Container, Command: c,
+		Hide: activities.MaskerFrom(ctx).Hidden(),
 	}, lock)
 }
 

@@ -35,6 +35,8 @@ type job struct {
 	Host    string  `json:"host,omitempty"`
 	Target  string  `json:"target"`
 	Command Command `json:"command"`
+	// Hide are the secrets to mask in what it says.
+	Hide []string `json:"hide,omitempty"`
 }
 
 // beginning is the document that says: from now on the command may be running.
@@ -121,12 +123,13 @@ func follow(ctx context.Context, e engine.Client, t *journal.Token, j job, id st
 	if err != nil || !first {
 		return errors.Join(err, errors.New("this attempt has begun already"))
 	}
-	log, stdout, stderr := NewLog(f), &FirstBytes{}, &FirstBytes{}
-	exit, err := start(ctx, e, id, io.MultiWriter(log, stdout), io.MultiWriter(log, stderr))
+	log, stdout, stderr, secrets := NewLog(f), &FirstBytes{}, &FirstBytes{}, activities.Hiding(j.Hide)
+	out, errs := secrets.Writer(io.MultiWriter(log, stdout)), secrets.Writer(io.MultiWriter(log, stderr))
+	exit, err := start(ctx, e, id, out, errs)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(log.Finish(), f.Sync()); err != nil {
+	if err := errors.Join(out.Close(), errs.Close(), log.Finish(), f.Sync()); err != nil {
 		return err
 	}
 	_, err = t.Create(endingDoc(j.Attempt), &Ending{Exit: exit, Stdout: stdout.Bytes, Stderr: stderr.Bytes, More: stdout.More || stderr.More})
