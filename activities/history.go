@@ -20,6 +20,8 @@ type Trace struct {
 	Settled map[string]Undone
 	// Attempts are all undos that ended, in order.
 	Attempts []Attempt
+	// Forced are the digests of the drift that undos were to overwrite, by token, in order.
+	Forced map[string][]Digest
 }
 
 // Attempt is an undo that ended.
@@ -43,7 +45,7 @@ func EntriesIn(events []*historypb.HistoryEvent, dc converter.DataConverter) ([]
 // itself. It skips activities that are not calls of an action. An argument that dc cannot decode (because it is encrypted and dc
 // lacks the codec, for example) is an error, because it may hold an entry.
 func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trace, error) {
-	t := Trace{Done: map[string]Result{}, Settled: map[string]Undone{}}
+	t := Trace{Done: map[string]Result{}, Settled: map[string]Undone{}, Forced: map[string][]Digest{}}
 	seen := map[string]bool{}
 	forwards, undos := map[int64]Forward{}, map[int64]string{} // by the id of the event that scheduled them
 	for _, event := range events {
@@ -60,8 +62,8 @@ func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trac
 		}
 		scheduled := event.GetActivityTaskScheduledEventAttributes()
 		activityType := scheduled.GetActivityType().GetName()
-		f, err := readCall(scheduled.GetInput(), activityType, dc)
-		switch e := f.Entry; {
+		call, err := readCall(scheduled.GetInput(), activityType, dc)
+		switch f, e := call.Forward, call.Entry; {
 		case err != nil:
 			return t, fmt.Errorf("event %d, argument of %s: %w", event.EventId, activityType, err)
 		case f.isForwardOf(activityType):
@@ -74,6 +76,9 @@ func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trac
 			}
 		case e.Token != "" && (activityType == e.UndoType || activityType == e.Action+".reset"):
 			undos[event.EventId] = e.Token
+			if call.Decision.Force != "" {
+				t.Forced[e.Token] = append(t.Forced[e.Token], call.Decision.Force)
+			}
 		}
 	}
 	return t, nil
@@ -111,14 +116,20 @@ func (t *Trace) addResult(event int64, c *historypb.ActivityTaskCompletedEventAt
 	return nil
 }
 
-// readCall reads the argument that makes an activity the call of an action. It returns an empty Forward if there certainly is none.
-func readCall(input *commonpb.Payloads, activityType string, dc converter.DataConverter) (f Forward, err error) {
+// call is the argument of a call of an action: a Forward, or of a Backward the entry and the decision.
+type call struct {
+	Forward
+	Decision Decision `json:"decision"`
+}
+
+// readCall reads the argument that makes an activity the call of an action. It returns an empty call if there certainly is none.
+func readCall(input *commonpb.Payloads, activityType string, dc converter.DataConverter) (c call, err error) {
 	for _, argument := range input.GetPayloads() {
-		if f, err = readForward(argument, dc); err != nil || f.Entry.Token != "" && f.Entry.isNamedBy(activityType) {
-			return f, err
+		if c, err = readArgument(argument, dc); err != nil || c.Entry.Token != "" && c.Entry.isNamedBy(activityType) {
+			return c, err
 		}
 	}
-	return Forward{}, nil
+	return call{}, nil
 }
 
 // isNamedBy reports whether an activity of this type acts on the entry.
@@ -126,13 +137,13 @@ func (e Entry) isNamedBy(activityType string) bool {
 	return activityType == e.Action || activityType == e.Action+".plan" || activityType == e.UndoType || activityType == e.Action+".reset"
 }
 
-// readForward reads an argument, of a Backward only the entry. It returns an empty Forward if the argument certainly holds no entry.
-func readForward(argument *commonpb.Payload, dc converter.DataConverter) (f Forward, err error) {
+// readArgument reads an argument. It returns an empty call if the argument certainly holds no entry.
+func readArgument(argument *commonpb.Payload, dc converter.DataConverter) (c call, err error) {
 	var raw json.RawMessage
 	if err := dc.FromPayload(argument, &raw); errors.Is(err, converter.ErrTypeNotImplementProtoMessage) {
-		return f, nil // a protocol buffer
+		return c, nil // a protocol buffer
 	} else if err != nil {
-		return f, fmt.Errorf("it cannot be read; the data converter must be that of the worker which ran the task: %w", err)
+		return c, fmt.Errorf("it cannot be read; the data converter must be that of the worker which ran the task: %w", err)
 	}
 	var looks struct {
 		Entry         json.RawMessage `json:"entry"`
@@ -145,16 +156,16 @@ func readForward(argument *commonpb.Payload, dc converter.DataConverter) (f Forw
 	var into any
 	switch {
 	case looks.Entry != nil && (looks.OriginalRunID != nil || looks.Decision != nil):
-		into = &f
+		into = &c
 	case looks.Token != nil && looks.Undo != nil:
-		into = &f.Entry
+		into = &c.Entry
 	default:
-		return f, nil
+		return c, nil
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return f, fmt.Errorf("it has the form of a step's call, which this version does not understand: %w", err)
+		return c, fmt.Errorf("it has the form of a step's call, which this version does not understand: %w", err)
 	}
-	return f, nil
+	return c, nil
 }
 
 // isForwardOf reports whether f is the argument of NAME or NAME.plan.

@@ -128,3 +128,14 @@ func TestAnUnreadableLedgerIsAnError(t *testing.T) {
 	}, plain)
 	require.ErrorContains(t, err, "event 5, argument of echo.say: it has the form of a step's call")
 }
+
+func TestWhatUndosWereToOverwriteIsInTheTrace(t *testing.T) {
+	dc := converter.GetDefaultDataConverter()
+	e := forwardOfThisRun(`{}`).Entry
+	force := func(d activities.Digest) *historypb.HistoryEvent {
+		return scheduledEvent(t, dc, e.UndoType, activities.Backward{Entry: e, Decision: activities.Decision{Force: d}})
+	}
+	trace, err := activities.TraceOf([]*historypb.HistoryEvent{force(""), force("one"), force("two")}, dc)
+	require.NoError(t, err)
+	require.Equal(t, map[string][]activities.Digest{e.Token: {"one", "two"}}, trace.Forced)
+}

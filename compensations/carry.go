@@ -1,6 +1,7 @@
 package compensations
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -93,7 +94,7 @@ func (c Carry) After(t activities.Trace) Carry {
 			results.Add(e, result)
 		}
 	}
-	c.Progress = maps.Clone(c.Progress)
+	c.Progress = KeepForced(c.Progress, t)
 	c.Past.Outcomes = maps.Clone(c.Past.Outcomes)
 	for _, e := range l.Entries() {
 		if undone, settled := t.Settled[e.Token]; settled {
@@ -106,6 +107,34 @@ func (c Carry) After(t activities.Trace) Carry {
 	l.Drop(func(token string) bool { _, settled := t.Settled[token]; return settled })
 	c.Entries, c.Last, c.Done, c.Results = l.Entries(), max(c.Last, l.last), DoneRanges(l.Entries(), done), results.Of(l.Entries())
 	return c
+}
+
+// KeepForced adds to what is known of entries the drift that undos in a trace were to overwrite: the run that knew of it has made no report.
+func KeepForced(known map[string]Progress, t activities.Trace) map[string]Progress {
+	all := maps.Clone(known)
+	if all == nil && len(t.Forced) > 0 {
+		all = map[string]Progress{}
+	}
+	for token, digests := range t.Forced { // in any order: each is by itself
+		found := map[activities.Digest]*activities.Drift{}
+		progress := all[token]
+		progress.State = cmp.Or(progress.State, Pending)
+		if drift := progress.Undone.Drift; drift != nil {
+			found[drift.Digest] = drift
+		}
+		for _, a := range t.Attempts {
+			if a.Token == token && a.Undone != nil && a.Undone.Drift != nil {
+				found[a.Undone.Drift.Digest] = a.Undone.Drift
+			}
+		}
+		for _, digest := range digests {
+			if drift := found[digest]; drift != nil {
+				progress.keepForced(*drift)
+			}
+		}
+		all[token] = progress
+	}
+	return all
 }
 
 // Merge adds what another, dead run of the same task knew and had done.

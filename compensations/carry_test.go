@@ -190,3 +190,25 @@ func TestADeadRunLeavesItsCarryAndWhatItScheduled(t *testing.T) {
 	require.Empty(t, left.Progress)
 	require.Len(t, handed.Progress, 1, "what the run was handed is as it was")
 }
+
+func TestADeadRunLeavesWhatItsForcesOverwrote(t *testing.T) {
+	a := activities.Entry{Version: 1, Seq: 1, Step: "a", Token: "a", UndoType: "Undo"}
+	b := activities.Entry{Version: 1, Seq: 2, Step: "b", Token: "b", UndoType: "Undo"}
+	drift := func(digest activities.Digest) *activities.Undone {
+		return &activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: digest, Diff: "of " + string(digest)}}
+	}
+	handed := compensations.Carry{Entries: []activities.Entry{a, b}, Last: 2}
+	handed.Progress = map[string]compensations.Progress{"a": {State: compensations.Parked}}
+	end := handed.Progress["a"]
+	end.Undone = *drift("one")
+	handed.Progress["a"] = end
+	left := handed.After(activities.Trace{
+		Attempts: []activities.Attempt{{Token: "a", Undone: drift("two")}, {Token: "b", Undone: drift("theirs")}},
+		Forced:   map[string][]activities.Digest{"a": {"one", "two"}, "b": {"theirs", "unknown"}},
+		Settled:  map[string]activities.Undone{"a": restored},
+	})
+	require.Len(t, left.Past.Steps, 1)
+	require.Equal(t, &activities.Drift{Digest: "two", Diff: "of two\nof one"}, left.Past.Steps[0].Drift)
+	require.Equal(t, drift("theirs").Drift, left.Progress["b"].ForcedDrift, "its undo is done again")
+	require.Equal(t, compensations.Pending, left.Progress["b"].State)
+}

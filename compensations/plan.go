@@ -64,10 +64,15 @@ type findings struct {
 // force has the next undo overwrite the drift that was found.
 func (it *item) force(drift activities.Drift, who, why string) {
 	it.Decision = activities.Decision{Force: drift.Digest, Who: who, Why: why}
-	if was := it.ForcedDrift; was != nil && was.Digest != drift.Digest {
+	it.keepForced(drift)
+}
+
+// keepForced keeps what an undo is to overwrite.
+func (f *findings) keepForced(drift activities.Drift) {
+	if was := f.ForcedDrift; was != nil && was.Digest != drift.Digest {
 		drift.Diff = activities.HeadDiff(drift.Diff+"\n"+was.Diff, activities.MaxDiff)
 	}
-	it.ForcedDrift = &drift
+	f.ForcedDrift = &drift
 }
 
 // plan is the pure part of an unwinding: which entries may be undone now, and which hold back others. It is independent of

@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,6 +174,42 @@ func TestARecoveryThatWaitsForAPersonIsResolvedAndNotCanceled(t *testing.T) {
 	require.Contains(t, left.out, "unwound with remains")
 	require.Contains(t, left.err, "not everything is as it was before")
 	require.Equal(t, "somebody else's", d.world.get("a"))
+}
+
+// The run that forced it is terminated before its report: what was overwritten is told by the recovery.
+func TestWhatAForceOverwroteIsToldByARecovery(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file(`name: forces
+steps:
+  - {id: one, uses: fake.set, with: {key: a, value: x}}
+  - {id: two, uses: fake.set, with: {key: b, value: y}}
+  - {id: last, uses: fake.set, with: {key: c, value: z}, gate: ask}
+`), "--id", t.Name())
+	d.until(t.Name(), atGate)
+	d.world.set("a", "keep me")
+	d.world.set("b", "a colleague's")
+	d.ok("reject", t.Name(), "last", "--why", "no")
+	parkOf := func(id, step string) string {
+		s := d.until(id, func(s workflows.State) bool {
+			return s.Report != nil && slices.ContainsFunc(s.Report.Steps, func(r compensations.StepReport) bool {
+				return r.Step == step && r.State == string(compensations.Parked)
+			})
+		})
+		i := slices.IndexFunc(s.Report.Steps, func(r compensations.StepReport) bool { return r.Step == step })
+		return string(s.Report.Steps[i].Digest)
+	}
+	d.ok("resolve", t.Name(), "two", "--do", "force", "--digest", parkOf(t.Name(), "two"))
+	parkOf(t.Name(), "one")
+	require.Empty(t, d.world.get("b"), "it is overwritten")
+	d.terminate(t.Name())
+	d.ok("recover", t.Name())
+	id := d.idOf("recover", t.Name())
+	parkOf(id, "one")
+	d.ok("resolve", id, "one", "--do", "accept", "--yes")
+	told := d.do("watch", id)
+	require.Contains(t, told.out, "a colleague's")
+	i := slices.IndexFunc(d.shown(id).Report.Steps, func(r compensations.StepReport) bool { return r.Step == "two" })
+	require.Equal(t, "-y\n+a colleague's\n", d.shown(id).Report.Steps[i].Drift.Diff)
 }
 
 func TestAParkedRollbackIsNamedWhereItsTaskIsToBeResolved(t *testing.T) {

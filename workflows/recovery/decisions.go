@@ -3,6 +3,7 @@ package recovery
 import (
 	"fmt"
 
+	commonpb "go.temporal.io/api/common/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/converter"
 
@@ -33,6 +34,7 @@ type park struct {
 
 // applyDecisions applies what people decided about the entries in a run to their progress.
 func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEvent, trace activities.Trace) error {
+	k.Progress = compensations.KeepForced(k.Progress, trace)
 	p := parks{known: k, open: map[string]park{}, last: map[string]activities.Undone{}}
 	if k.Progress == nil {
 		k.Progress = map[string]compensations.Progress{}
@@ -50,6 +52,7 @@ func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEven
 			attempts = attempts[1:]
 		}
 		scheduled, signal := event.GetActivityTaskScheduledEventAttributes(), event.GetWorkflowExecutionSignaledEventAttributes()
+		update := event.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput()
 		switch {
 		case scheduled.GetActivityType().GetName() == workflows.AlertActivity:
 			var alerts []workflows.Alert
@@ -60,10 +63,9 @@ func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEven
 				p.addAlert(alert)
 			}
 		case signal.GetSignalName() == compensations.SignalResolve:
-			var raw converter.RawValue
-			if l.dc.FromPayloads(signal.Input, &raw) == nil {
-				p.addResolution(raw.Payload().GetData())
-			}
+			p.addResolution(l.dc, signal.Input)
+		case update.GetName() == workflows.UpdateResolve:
+			p.addResolution(l.dc, update.GetArgs())
 		}
 	}
 	for token, progress := range k.Progress { // what nobody has decided is undone again, and parked again if need be
@@ -124,9 +126,13 @@ func (p *parks) addAlert(alert workflows.Alert) {
 	}
 }
 
-// addResolution applies the payload of a signal to the open park that it fits.
-func (p *parks) addResolution(raw []byte) {
-	if r, err := compensations.ParseResolution(raw); err == nil {
+// addResolution applies the payload of a signal or an update to the open park that it fits.
+func (p *parks) addResolution(dc converter.DataConverter, input *commonpb.Payloads) {
+	var raw converter.RawValue
+	if dc.FromPayloads(input, &raw) != nil {
+		return
+	}
+	if r, err := compensations.ParseResolution(raw.Payload().GetData()); err == nil {
 		p.apply(r)
 	}
 }

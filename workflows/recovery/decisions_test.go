@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	historypb "go.temporal.io/api/history/v1"
+	updatepb "go.temporal.io/api/update/v1"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -61,6 +62,17 @@ func (h *parkHistory) resolves(d activities.Digest, do compensations.Do) {
 		}}})
 }
 
+// updates is resolves by an update.
+func (h *parkHistory) updates(d activities.Digest, do compensations.Do) {
+	h.event(&historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionUpdateAcceptedEventAttributes{
+		WorkflowExecutionUpdateAcceptedEventAttributes: &historypb.WorkflowExecutionUpdateAcceptedEventAttributes{
+			AcceptedRequest: &updatepb.Request{Input: &updatepb.Input{
+				Name: workflows.UpdateResolve,
+				Args: h.payloads(compensations.Resolution{Step: h.entry.Step, Digest: d, Do: do, Who: "eve"}),
+			}},
+		}}})
+}
+
 // recoverProgress returns what a recovery of the run knows about the entry.
 func (h *parkHistory) recoverProgress() compensations.Progress {
 	k := reading{Ledger: workflows.Ledger{
@@ -94,6 +106,34 @@ func TestADecisionIsCarriedOutOnce(t *testing.T) {
 		require.False(t, l.Reset, "it is undone, not reset again")
 		require.Equal(t, do != compensations.Force, l.Alone, "what was said of a step that builds on it stays so")
 	}
+}
+
+func TestADecisionByAnUpdateHoldsToo(t *testing.T) {
+	h := newTold(t)
+	h.addEnd(activities.Attempt{Undone: &drifted})
+	h.updates(h.addPark(compensations.Parked, "changed", 1, drifted), compensations.Force)
+	require.Equal(t, activities.Decision{Force: "sha256:theirs", Who: "eve"}, h.recoverProgress().Decision)
+	require.Equal(t, drifted.Drift, h.recoverProgress().ForcedDrift)
+}
+
+// What a force has overwritten may be nowhere but in the history of the run that forced it.
+func TestWhatAForceOverwroteIsKnownAfterARecovery(t *testing.T) {
+	h := newTold(t) // by the step's policy: nobody has decided anything
+	h.addEnd(activities.Attempt{Undone: &drifted})
+	h.trace.Forced = map[string][]activities.Digest{h.entry.Token: {"sha256:theirs"}}
+	for what, end := range map[string]activities.Attempt{"under way": {Canceled: true}, "failed": {}, "done": {Undone: &activities.Undone{Outcome: activities.Restored}}} {
+		h.addEnd(end)
+		known := h.recoverProgress()
+		require.Equal(t, compensations.Pending, known.State, what)
+		require.Equal(t, drifted.Drift, known.ForcedDrift, what)
+	}
+	h.trace.Settled = map[string]activities.Undone{h.entry.Token: {Outcome: activities.Restored}}
+	k := reading{Ledger: workflows.Ledger{Entries: []activities.Entry{h.entry}}, done: map[string]bool{}, known: map[string]bool{}}
+	require.NoError(t, ledgerReader{dc: converter.GetDefaultDataConverter()}.applyDecisions(&k, h.events, h.trace))
+	k.applyTrace(h.trace, 0)
+	require.Empty(t, k.Entries)
+	require.Len(t, k.Past.Steps, 1, "it is told though it is clean")
+	require.Equal(t, drifted.Drift, k.Past.Steps[0].Drift)
 }
 
 func TestADecisionHoldsWhileItsUndoWaitsForAHost(t *testing.T) {
