@@ -396,6 +396,22 @@ func TestAnOrphanOfALostContainerIsSettled(t *testing.T) {
 	})
 }
 
+// A storage driver may refuse such a name, and the commit would be tried for ever.
+func TestANameThatMarksADeletedFileIsRefusedAtTheStep(t *testing.T) {
+	t.Parallel()
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
+	before := containertest.Shows(t, b)
+	e := s.layersEntry()
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "mkdir /srv/d; touch /srv/d/.wh.x"}), "")
+	require.Equal(t, activities.Unsuccessful, activities.TypeOf(err), "%v", err)
+	require.ErrorContains(t, err, "/srv/d/.wh.x")
+	require.ErrorContains(t, err, "give it another name")
+	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
+	require.NoError(t, err)
+	assert.Equal(t, activities.Restored, u.Outcome)
+	assert.Equal(t, before, containertest.Shows(t, b))
+}
+
 func TestWhatAnEarlierCommandLeftRunningEndsAndIsNamed(t *testing.T) {
 	t.Parallel()
 	s, b := layersStage(t, t.TempDir()), containertest.Start(t, withGNU(t))
