@@ -10,6 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/terraform/configuration"
 	"github.com/seed-62bf7108/unwind/activities/terraform/plan"
 	"github.com/seed-62bf7108/unwind/activities/terraform/record"
 	"github.com/seed-62bf7108/unwind/activities/terraform/stream"
@@ -55,7 +56,11 @@ func (a *applyAction) Plan(ctx context.Context, e activities.Entry, s activities
 		c.Facts = append(c.Facts, fmt.Sprintf("%s hold paths relative to the configuration: they lead into the worker's own copy of it, which is "+
 			"removed; give absolute paths", strings.Join(written, ", ")))
 	}
-	return c, nil
+	reads, err := configuration.FindReads(pr.bundle.Dir)
+	if len(reads.Unknown) > 0 {
+		c.Facts = append(c.Facts, "reads files whose paths are computed, so which steps change them is not known: "+strings.Join(reads.Unknown, ", "))
+	}
+	return c, err
 }
 
 // keepOffer makes this the plan that Apply takes for digest.

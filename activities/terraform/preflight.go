@@ -23,7 +23,8 @@ func (a *applyAction) Preflight(ctx context.Context, o activities.Outlook) error
 	return errors.Join(problems...)
 }
 
-// Touches names where the configuration keeps its state: another folder may keep it there too.
+// Touches names where the configuration keeps its state: another folder may keep it there too. And it names what the configuration
+// reads outside of its folder.
 func (a *applyAction) Touches(_ context.Context, o activities.Outlook) ([]activities.Touch, error) {
 	p, err := activities.DecodeParams[Params](o.With)
 	if err != nil || p.Dir == "" {
@@ -45,5 +46,9 @@ func (a *applyAction) Touches(_ context.Context, o activities.Outlook) ([]activi
 			touches = append(touches, activities.Touch{Path: filepath.Join(dir, file)})
 		}
 	}
-	return touches, err
+	reads, failed := configuration.FindReads(dir)
+	for _, path := range reads.Paths {
+		touches = append(touches, activities.Touch{Path: path, Reads: true})
+	}
+	return touches, errors.Join(err, failed)
 }

@@ -49,3 +49,15 @@ func TestPreflightLooksForTheProgramAndTheFolder(t *testing.T) {
 		require.Equal(t, c.current, refused.Current, name)
 	}
 }
+
+func TestWhatAConfigurationReadsIsTouched(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write(t, root, "main.tf", `locals { settings = jsondecode(file("/etc/app/settings.json")) }`)
+	with, err := json.Marshal(Params{Dir: root})
+	require.NoError(t, err)
+	w := &world{Config: Config{Roots: []string{root}, Terraform: "terraform"}}
+	touches, err := (&applyAction{w}).Touches(t.Context(), activities.Outlook{Step: activities.Step{With: with}})
+	require.NoError(t, err)
+	require.Contains(t, touches, activities.Touch{Path: "/etc/app/settings.json", Reads: true})
+}
