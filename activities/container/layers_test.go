@@ -95,6 +95,7 @@ func TestTheContainerStaysAndTheFilesAreExact(t *testing.T) {
 	change, err := s.action.Plan(t.Context(), s.layersEntry(), step(t, map[string]any{"container": b.Name, "command": "touch /x"}))
 	require.NoError(t, err)
 	assert.Contains(t, strings.Join(change.Facts, "\n"), "layer over the container's root")
+	assert.Contains(t, strings.Join(change.Facts, "\n"), "to rename a folder that lies below the layer fails with EXDEV")
 	s.undid(t, second)
 	assert.Equal(t, one, containertest.Shows(t, b))
 	s.undid(t, first)

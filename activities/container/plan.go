@@ -68,6 +68,9 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		change.Summary = fmt.Sprintf("run in %s: %s", engine.NameOf(in), title)
 		change.Undo, change.Losses = x.describeUndo(by, in, p.ignored(), copies...)
 		change.Facts = []string{by.Fact()}
+		if forward := x.backends.Of(by).Traits().Forward; forward != "" {
+			change.Facts = append(change.Facts, forward)
+		}
 		if !x.backends.Of(by).Traits().Cheap {
 			change.Facts = append(change.Facts, "the command cannot be proven to change nothing")
 		}

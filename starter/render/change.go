@@ -10,7 +10,10 @@ import (
 )
 
 // Change prints what a step would do, as a person reads it before approving.
-func Change(w io.Writer, c activities.Change) {
+func Change(w io.Writer, c activities.Change) { writeChange(w, c, c.Losses) }
+
+// writeChange prints a change with some of its losses.
+func writeChange(w io.Writer, c activities.Change, losses []string) {
 	fmt.Fprintf(w, "  change    %s\n", terminal.OneLine(c.Summary))
 	risk := string(c.Risk)
 	if len(c.Facts) > 0 {
@@ -22,7 +25,7 @@ func Change(w io.Writer, c activities.Change) {
 		undo += ": " + terminal.OneLine(c.Undo)
 	}
 	fmt.Fprintf(w, "  undo      %s\n", undo)
-	for _, loss := range c.Losses {
+	for _, loss := range losses {
 		fmt.Fprintf(w, "  loses     %s\n", terminal.OneLine(loss))
 	}
 	if c.Diff != "" {

@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,4 +130,20 @@ func TestWhatFailsIsShown(t *testing.T) {
 	b.Reset()
 	Tasks(&b, []tasks.Listed{{ID: "task-1", Status: "open", Failing: "undo a", Pending: 3}})
 	require.Contains(t, b.String(), "failing: undo a")
+}
+
+func TestTheLossesOfStepsAreListedOnceInAPlan(t *testing.T) {
+	t.Parallel()
+	change := func(losses ...string) *activities.Change { return &activities.Change{Losses: losses} }
+	var b bytes.Buffer
+	Plan(&b, workflows.Plan{Name: "three", Steps: []workflows.PlannedStep{
+		{ID: "a", Change: change("another id", "its log")}, {ID: "b", Change: change("another id", "its log")}, {ID: "c", Change: change("its log", "a tmpfs")},
+	}})
+	var losses []string
+	for line := range strings.Lines(b.String()) {
+		if loss, ok := strings.CutPrefix(line, "  loses     "); ok {
+			losses = append(losses, strings.TrimSpace(loss))
+		}
+	}
+	require.Equal(t, []string{"another id", "its log", "the same as step a (2 above)", "a tmpfs", "the same as step a (1 above)"}, losses)
 }

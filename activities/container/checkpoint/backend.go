@@ -97,6 +97,8 @@ type Traits struct {
 	Name string
 	// Undo says how a step is undone.
 	Undo string
+	// Forward says what a command may find other than in a container without checkpoints.
+	Forward string
 	// Differential backends read manifests that hold only what differs from the token's checkpoint: the one from before a step
 	// is empty, and nothing has to be read for it.
 	Differential bool
