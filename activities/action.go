@@ -109,7 +109,10 @@ type Change struct {
 	Ask bool `json:"ask,omitempty"`
 	// Floor says that the worker's config has a person approve this change, whatever the task file says. The wrapper sets it.
 	Floor string `json:"floor,omitempty"`
-	// Unchanged means that the step has nothing to do: nobody is asked, unless the task file asks, or Ask or Floor is set.
+	// Repeats names the step of another task that the same agent has done for the same purpose, and that stands: the change must be approved
+	// whatever the task file says. The wrapper sets it.
+	Repeats string `json:"repeats,omitempty"`
+	// Unchanged means that the step has nothing to do: nobody is asked, unless the task file asks, or Ask, Floor or Repeats is set.
 	Unchanged bool `json:"unchanged,omitempty"`
 	// Keys are the resources that the change touches.
 	Keys []string `json:"keys,omitempty"`

@@ -17,6 +17,8 @@ func (c Change) Asks(by Consent) string {
 	switch {
 	case by == Approved:
 		return ""
+	case c.Repeats != "":
+		return c.Repeats
 	case c.Floor != "":
 		return c.Floor
 	case c.Ask:

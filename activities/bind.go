@@ -22,6 +22,8 @@ type Host struct {
 	RefuseCutDiffs bool
 	// Floors say which changes a person must approve whatever a task says. Defaults to none.
 	Floors Floors
+	// Purposes record what steps were for. Defaults to none: a purpose of another task is not known.
+	Purposes Purposes
 }
 
 // masker returns a Masker of every secret that the worker knows.
@@ -44,7 +46,7 @@ type Registrar interface {
 func (r *Registry) Register(to Registrar, host Host) {
 	for name, a := range r.actions {
 		spec := a.Spec()
-		b := boundAction{action: a, name: name, host: host, records: r.worlds[WorldOf(name)].Records, readOnly: spec.ReadOnly, floor: host.Floors.of(spec)}
+		b := boundAction{action: a, name: name, host: host, records: r.worlds[WorldOf(name)].Records, readOnly: spec.ReadOnly, floor: host.Floors.of(spec), intent: spec.Intent}
 		for suffix, fn := range map[string]any{
 			"": b.apply, ".plan": b.plan, ".undo": b.undo, ".reset": b.reset, ".observe": b.observe, ".release": b.release,
 		} {
@@ -65,6 +67,7 @@ type boundAction struct {
 
 	readOnly bool
 	floor    Floor
+	intent   []string // see Spec.Intent
 }
 
 func (b boundAction) apply(ctx context.Context, f Forward) (Result, error) {
@@ -78,7 +81,7 @@ func (b boundAction) apply(ctx context.Context, f Forward) (Result, error) {
 				return Result{}, err
 			}
 		}
-		return b.action.Apply(ctx, f.Entry, f.Step, f.Want)
+		return b.forPurpose(ctx, f, func(want Digest) (Result, error) { return b.action.Apply(ctx, f.Entry, f.Step, want) })
 	}, func(r Result) Result { return capResult(r, f.Entry.UndoOutputs) })
 }
 
@@ -89,8 +92,11 @@ func (b boundAction) plan(ctx context.Context, f Forward) (Change, error) {
 			return Change{}, Errorf(Refused, "its diff of %s is longer than the %d that a person is shown, and this worker refuses what nobody can read "+
 				"(cutDiffs: refuse in its config): split the step", CountOf(long, "byte"), MaxDiff)
 		}
+		if err != nil {
+			return c, err
+		}
 		c.Floor = b.floor.demand(c)
-		return c, err
+		return b.purposeOf(ctx, f).mark(c)
 	}, capChange)
 }
 
@@ -110,6 +116,9 @@ func (b boundAction) backward(ctx context.Context, back Backward, do func(contex
 	return callAction(ctx, b.host, b.name, &back.Entry, func(ctx context.Context, _ *Masker) (Undone, error) {
 		began := time.Now()
 		undone, err := do(ctx, back.Entry, back.Decision)
+		if err == nil {
+			err = b.withdraw(back.Entry, undone)
+		}
 		if b.records != nil && TypeOf(err) == DamagedRecord {
 			err = errors.Join(err, b.records.Claim(ctx, back.Entry))
 		}
@@ -190,7 +199,7 @@ func (r *Registry) bind(host Host, e Entry) (boundAction, error) {
 	if a == nil {
 		return boundAction{}, Errorf(Refused, "this worker does not know the action %q", e.Action)
 	}
-	return boundAction{action: a, name: e.Action, host: host, records: r.worlds[WorldOf(e.Action)].Records}, nil
+	return boundAction{action: a, name: e.Action, host: host, records: r.worlds[WorldOf(e.Action)].Records, intent: a.Spec().Intent}, nil
 }
 
 func ownerOf(info activity.Info) Owner {

@@ -199,6 +199,8 @@ type Forward struct {
 	// Want is the digest of the change that was planned; empty where it was not. Consent says who has let it be made.
 	Want    Digest  `json:"want,omitempty"`
 	Consent Consent `json:"consent,omitempty"`
+	// Agent is who the task is for, of a step that has a purpose: see Spec.Intent.
+	Agent string `json:"agent,omitempty"`
 	// OriginalRunID is the workflow's: if it differs from the run's own id, the run was reset and must not go forward.
 	OriginalRunID string `json:"originalRunId"`
 }

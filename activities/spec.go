@@ -58,7 +58,8 @@ type Spec struct {
 	// Digested names those of UndoParams that are bulky: the Entry holds only their digests.
 	Digested []string `json:"digested,omitempty"`
 	// Intent names those of UndoParams that say what a step is for, whatever words go with it: the amount, the currency and the customer of
-	// a payment, not its description. A session refuses a second step with the same purpose as one that stands, unless it says again.
+	// a payment, not its description. A session refuses a second step with the same purpose as one that stands, unless it says again; a
+	// worker asks a person about one of another task of the same agent.
 	Intent []string `json:"intent,omitempty"`
 	// UndoOutputs names the outputs that Undo is given in Decision.Result, for a compensation that is computed from a response: it
 	// needs an id that the server has made. Together they have at most MaxKnown bytes as JSON; they are never cut.

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -14,25 +15,12 @@ func (r *stepRunner) checkIntent(s task.Step, params json.RawMessage) error {
 	if !r.schedule.live || s.Again || len(s.Intent) == 0 {
 		return nil
 	}
-	meant := intentIn(params, s.Intent)
+	meant := activities.Meant(params, s.Intent)
 	for _, e := range r.saga.Entries() {
-		if e.Action == s.Uses && e.Step != s.ID && reflect.DeepEqual(intentIn(e.Params, s.Intent), meant) {
+		if e.Action == s.Uses && e.Step != s.ID && reflect.DeepEqual(activities.Meant(e.Params, s.Intent), meant) {
 			return refusef("step %s is for the same: %s with the same %s. Go on with what it has returned, or roll it back first; "+
 				"if this is meant to happen once more, add again: true to the step", e.Step, s.Uses, strings.Join(s.Intent, ", "))
 		}
 	}
 	return nil
-}
-
-// intentIn returns the values of the parameters that say what a step is for.
-func intentIn(params json.RawMessage, names []string) map[string]any {
-	var all map[string]any
-	_ = json.Unmarshal(params, &all) // made by Step.EntryParams
-	meant := map[string]any{}
-	for _, name := range names {
-		if value, isGiven := all[name]; isGiven {
-			meant[name] = value
-		}
-	}
-	return meant
 }

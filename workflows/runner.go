@@ -144,6 +144,9 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.
 		Params: params, UndoOutputs: s.step.UndoOutputs, Policy: s.step.Undo, Savepoint: savepoint, Pivot: s.step.Pivot, Commits: s.step.Commits, Keep: r.keep, Pinned: r.pinned, Redoes: r.redoes[s.step.ID], Corrected: s.corrected,
 	})
 	forward.Step = step
+	if len(s.step.Intent) > 0 {
+		forward.Agent, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeAgent)
+	}
 	s.seq = forward.Entry.Seq
 	r.savepoints.mark(savepoint, s.seq)
 	return forward, nil

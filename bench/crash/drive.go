@@ -165,7 +165,7 @@ func (d *driver) document() (json.RawMessage, error) {
 			steps = append(steps, s)
 		}
 	}
-	return json.Marshal(map[string]any{"name": d.plan.ID, "agent": "crash", "steps": steps})
+	return json.Marshal(map[string]any{"name": d.plan.ID, "agent": d.plan.ID, "steps": steps}) // of one agent, the second of two equal payments would be asked about
 }
 
 // again is how soon something is tried again that the server has not answered.

@@ -30,7 +30,7 @@ type builtin struct {
 
 // host is what this worker offers its actions.
 func (b builtin) host() activities.Host {
-	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands, RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates}
+	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands, RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates, Purposes: purposesOf(b.config)}
 }
 
 func (b builtin) register(to activities.Registrar) {

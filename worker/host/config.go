@@ -66,6 +66,9 @@ type Config struct {
 	// action, "terraform.apply"; "postgres.*" for all of a world that change something; or "*". No task file and no agent goes below it; of
 	// several keys that match, the strictest counts. Defaults to none: high, unless a task file says gate: none.
 	Gates activities.Floors `yaml:"gates"`
+	// Purposes is for how long this host remembers what a step was for that pays or cannot be taken back: a step of another task by the same
+	// agent for the same purpose must be approved by a person. Defaults to 24h.
+	Purposes time.Duration `yaml:"purposes"`
 	// CutDiffs is "ask" or "refuse": what becomes of a planned change whose diff is longer than a gate can show. Ask shows the
 	// beginning, and says how much is missing. Defaults to "ask".
 	CutDiffs string `yaml:"cutDiffs"`
@@ -321,6 +324,7 @@ func (c Config) WithDefaults() (Config, error) {
 		c.Heartbeat = 10 * time.Second
 	}
 	c.Schedules = cmp.Or(c.Schedules, on)
+	c.Purposes = cmp.Or(c.Purposes, 24*time.Hour)
 	c.CutDiffs = cmp.Or(c.CutDiffs, ask)
 	return c, nil
 }
@@ -352,6 +356,9 @@ func (c Config) Validate() error {
 	}
 	if c.HostWait != 0 && c.HostWait < time.Second {
 		bad("hostWait", "%s is too short; give at least 1s", c.HostWait)
+	}
+	if c.Purposes < 0 {
+		bad("purposes", "%s is negative; give how long a purpose is remembered, as in 24h", c.Purposes)
 	}
 	if c.CutDiffs != ask && c.CutDiffs != refuse {
 		bad("cutDiffs", "%q must be %s or %s", c.CutDiffs, ask, refuse)
