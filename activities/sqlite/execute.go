@@ -161,6 +161,14 @@ func (e *effect) noteTaking(r rowChange) {
 	e.takes = e.takes || r.op != sqlite.OpInsert && t != nil && !t.isShadow
 }
 
+// noteTaken notes that rows of virtual tables may go or change: none of them is seen to.
+func (e *effect) noteTaken(tables map[string]bool) {
+	for name := range tables {
+		t := e.tables[name]
+		e.takes = e.takes || t != nil && t.unfit != "" && !t.isShadow
+	}
+}
+
 // runAll runs the statements and collects what they return.
 func (e *effect) runAll(d *database, p execParams, unseen *error) error {
 	rows, changes := []map[string]any{}, int64(0)
@@ -221,10 +229,7 @@ func (e *effect) runOne(d *database, text string, s statement, rows *[]map[strin
 			return "", 0, &needsCheckpoint{why}
 		}
 	}
-	for name := range d.taken { // no row of a virtual table is seen to change
-		t := e.tables[name]
-		e.takes = e.takes || t != nil && t.unfit != "" && !t.isShadow
-	}
+	e.noteTaken(d.taken)
 	if err := e.noteVolatile(d, q, text[:len(text)-trailing], s.Params); err != nil {
 		return "", 0, err
 	}
