@@ -368,10 +368,10 @@ func (a *application) settle(ctx context.Context, in string, n int, end command.
 		failure = activities.Errorf(activities.Unsuccessful,
 			"the command has left folders in container %s that are nested deeper than %d (%s...): what is in them cannot be kept", engine.NameOf(a.rec.Container), manifest.MostNested, left.deep)
 	}
-	if at := findMark(left.changed); at != "" && failure == nil {
+	if at := manifest.FindMark(left.changed); at != "" && failure == nil {
 		failure = activities.Errorf(activities.Unsuccessful,
 			"the command has left %s in container %s: to container engines and storage drivers, a name that begins with %s says that a file is deleted, so it cannot be kept; give it another name",
-			at, engine.NameOf(a.rec.Container), markPrefix)
+			at, engine.NameOf(a.rec.Container), manifest.MarkPrefix)
 	}
 	if stays := a.rec.withoutNodes(beside); len(stays) > 0 {
 		a.notes = append(a.notes, "the command has changed what no rollback takes back: "+strings.Join(manifest.Few(stays), "; "))
@@ -389,19 +389,6 @@ func (a *application) settle(ctx context.Context, in string, n int, end command.
 			Outputs: outputs, After: left.digest, Notes: a.notes,
 		},
 	})
-}
-
-// markPrefix begins the names of what images and some storage drivers take for marks of deleted files.
-const markPrefix = ".wh."
-
-// findMark finds a path that a step has made and that has such a name.
-func findMark(changed []string) string {
-	for _, line := range changed {
-		if at := manifest.PathOf(line); strings.HasPrefix(line, "+ /") && strings.HasPrefix(filepath.Base(at), markPrefix) {
-			return at
-		}
-	}
-	return ""
 }
 
 func (a *application) finish(done record.Completion) (record.Completion, error) {

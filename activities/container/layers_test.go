@@ -411,6 +411,11 @@ func TestANameThatMarksADeletedFileIsRefusedAtTheStep(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, activities.Restored, u.Outcome)
 	assert.Equal(t, before, containertest.Shows(t, b))
+
+	e, _ = s.did(t, b, "mkdir -p /tmp; touch /tmp/.wh.x; touch /srv/y") // what is ignored may have any name, and is not kept
+	s.commit(t, e)
+	assert.Contains(t, containertest.Shows(t, b), "/srv/y ")
+	assert.NotContains(t, containertest.Shows(t, b), "/tmp/.wh.x")
 }
 
 func TestWhatAnEarlierCommandLeftRunningEndsAndIsNamed(t *testing.T) {

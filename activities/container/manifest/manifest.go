@@ -3,10 +3,12 @@ package manifest
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
 // Node is what a manifest says of a path. Times are in seconds, for no backend that goes through tar keeps more.
@@ -90,6 +92,19 @@ func PathOf(line string) string {
 		at = at[:strings.LastIndex(at, " (")]
 	}
 	return at
+}
+
+// MarkPrefix begins the names of what images and some storage drivers take for marks of deleted files.
+const MarkPrefix = layer.MarkPrefix
+
+// FindMark finds, in a Diff, a path of a container that is new and has such a name.
+func FindMark(diff []string) string {
+	for _, line := range diff {
+		if at := PathOf(line); strings.HasPrefix(line, "+ /") && strings.HasPrefix(path.Base(at), MarkPrefix) {
+			return at
+		}
+	}
+	return ""
 }
 
 // Few shortens a Diff for a report.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -12,7 +13,7 @@ import (
 
 // Flatten writes the content of layers, the oldest first, into the container's own filesystem and syncs it. The layers must
 // not change. If interrupted, start again. Paths are resolved through open folders from the container's root, so no link
-// leads out of it. Paths for which skip returns true stay as they are there, with what is below them.
+// leads out of it. Paths for which skip returns true stay as they are there, with what is below them. Names with MarkPrefix are left out.
 func (b Base) Flatten(dir string, layers []int, skip func(path string) bool) error {
 	root, err := b.open()
 	if err != nil {
@@ -35,7 +36,7 @@ func copyLayer(from string, root filetree.Node, skip func(path string) bool) err
 	defer layer.Close()
 	c := &filetree.Copier{Attributes: withoutMarks, Spare: isMark}
 	c.Prepare = func(from filetree.Node, in int, name string) (done bool, err error) {
-		if skip(c.At()) {
+		if skip(c.At()) || strings.HasPrefix(name, MarkPrefix) { // a storage driver may refuse such a name
 			return true, nil
 		}
 		return obeyMarks(from, in, name)
