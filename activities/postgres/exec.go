@@ -45,28 +45,20 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 	if err := c.checkReplication(); err != nil {
 		return activities.Change{}, err
 	}
-	if err := c.Run("BEGIN"); err != nil {
-		return activities.Change{}, err
-	}
-	defer c.Rollback()
-	if err := c.Run("SET LOCAL lock_timeout = '" + rehearsalLock + "'; SET LOCAL statement_timeout = '" + rehearsalTime +
-		"'; SET LOCAL idle_in_transaction_session_timeout = '" + rehearsalIdle + "'"); err != nil {
-		return activities.Change{}, err
-	}
-	there, err := c.hasJournal()
-	if err == nil && !there {
-		err = c.makeJournal()
-	}
+	const limits = "SET LOCAL lock_timeout = '" + rehearsalLock + "'; SET LOCAL statement_timeout = '" + rehearsalTime +
+		"'; SET LOCAL idle_in_transaction_session_timeout = '" + rehearsalIdle + "'"
+	foreseen, err := c.foresee(run, limits)
 	if err != nil {
 		return activities.Change{}, err
 	}
-	const n = -1 // no record has it
-	did, prepared, err := c.rehearse(n, run)
+	defer c.Rollback()
+	there, did, prepared, err := c.beginRehearsal(run, limits)
 	if err != nil {
 		return activities.Change{}, err
 	}
 	reach("rehearsed")
-	if err := c.fingerprint(n, did); err != nil {
+	const n = rehearsed
+	if err := c.fingerprint(n, did, foreseen); err != nil {
 		return activities.Change{}, err
 	}
 	diff, err := c.show(n, did)
@@ -115,6 +107,47 @@ func (c *connection) rehearse(n int64, run statement.Script) (*alteration.Change
 	return nil, nil, alteration.ErrUnprepared
 }
 
+// rehearsed is the number of a rehearsal: no record has it.
+const rehearsed = -1
+
+// beginRehearsal begins a transaction, and rehearses the statements in it.
+func (c *connection) beginRehearsal(run statement.Script, limits string) (hasJournal bool, did *alteration.Change, prepared []string, err error) {
+	if err := c.Run("BEGIN"); err != nil {
+		return false, nil, nil, err
+	}
+	if limits != "" {
+		if err := c.Run(limits); err != nil {
+			return false, nil, nil, err
+		}
+	}
+	there, err := c.hasJournal()
+	if err == nil && !there {
+		err = c.makeJournal()
+	}
+	if err != nil {
+		return false, nil, nil, err
+	}
+	did, prepared, err = c.rehearse(rehearsed, run)
+	return there, did, prepared, err
+}
+
+// foresee runs the statements once in a transaction of its own, which it rolls back, and returns what they wrote: what differs when they run again
+// is volatile. Nothing is foreseen of a step that writes no rows for certain, or that declares its undo: its statements have run twice already.
+func (c *connection) foresee(run statement.Script, limits string) (written, error) {
+	if run.Undo != nil || !slices.ContainsFunc(run.Forward, func(s statement.Statement) bool {
+		_, words := statement.Split(s.SQL)
+		return !statement.IsAlteration(words[0])
+	}) {
+		return nil, nil
+	}
+	defer c.Rollback()
+	_, did, _, err := c.beginRehearsal(run, limits)
+	if err != nil {
+		return nil, err
+	}
+	return c.readWritten(rehearsed, did)
+}
+
 // Apply runs the statements in one transaction together with their record.
 func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
 	p, run, err := readExec(s)
@@ -141,8 +174,12 @@ func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 }
 
 func (c *connection) applyOnce(e activities.Entry, s activities.Step, run statement.Script, want activities.Digest) (activities.Result, error) {
+	foreseen, err := c.foreseeApproved(e, run, want)
+	if err != nil {
+		return activities.Result{}, err
+	}
 	for range alteration.Tries {
-		result, err := c.try(e, s, run, want)
+		result, err := c.try(e, s, run, want, foreseen)
 		if err != nil {
 			c.Rollback()
 		}
@@ -157,8 +194,19 @@ func (c *connection) applyOnce(e activities.Entry, s activities.Step, run statem
 	return activities.Result{}, alteration.ErrUnprepared
 }
 
+// foreseeApproved foresees what an approved step writes, unless it has acted.
+func (c *connection) foreseeApproved(e activities.Entry, run statement.Script, want activities.Digest) (written, error) {
+	if want == "" {
+		return nil, nil
+	}
+	if r, err := c.readRecord(e.Token, false); r != nil || err != nil {
+		return nil, err
+	}
+	return c.foresee(run, "")
+}
+
 // try is one transaction.
-func (c *connection) try(e activities.Entry, s activities.Step, run statement.Script, want activities.Digest) (activities.Result, error) {
+func (c *connection) try(e activities.Entry, s activities.Step, run statement.Script, want activities.Digest, foreseen written) (activities.Result, error) {
 	var n int64
 	var created bool
 	err := c.waiting(e.Token, func() (err error) {
@@ -200,7 +248,7 @@ func (c *connection) try(e activities.Entry, s activities.Step, run statement.Sc
 		return activities.Result{}, err
 	}
 	if want != "" {
-		if err := c.fingerprint(n, did); err != nil {
+		if err := c.fingerprint(n, did, foreseen); err != nil {
 			return activities.Result{}, err
 		}
 		p, _ := decode[execParams](s.With) // it was read before
@@ -288,7 +336,7 @@ func readExec(s activities.Step) (execParams, statement.Script, error) {
 	return p, run, err
 }
 
-// digestOf covers the statements, and the rows that they change as these were.
+// digestOf covers the statements, and the rows that they change as these were and will be.
 func digestOf(database string, run statement.Script, did *alteration.Change) activities.Digest {
 	parts := [][]byte{[]byte(database)}
 	for _, statements := range [][]statement.Statement{run.Forward, run.Undo} {
@@ -358,6 +406,9 @@ func (c *connection) weigh(run statement.Script, did *alteration.Change) (activi
 			return change, err
 		}
 		change.Facts = append(change.Facts, fact)
+		if t.Volatile != nil {
+			change.Facts = append(change.Facts, fmt.Sprintf("table %s: what is written to %s differs each time the statements run: an approval does not cover it", t.FullName(), strings.Join(t.Volatile, ", ")))
+		}
 		if most {
 			change.Risk = activities.High
 			change.Facts = append(change.Facts, "table "+t.FullName()+": more than half of its rows go or change")

@@ -31,7 +31,7 @@ func (c *connection) perform(n int64, run statement.Script) (*alteration.Change,
 	var did alteration.Change
 	for i, s := range run.Forward {
 		if _, words := statement.Split(s.SQL); statement.IsAlteration(words[0]) {
-			if err := alteration.Alter(c.Connection, n, s, words[0], before, &did); err != nil {
+			if err := c.alter(n, s, words[0], before, &did); err != nil {
 				return nil, err
 			}
 			continue
@@ -61,6 +61,17 @@ func (c *connection) perform(n int64, run statement.Script) (*alteration.Change,
 		after[id] -= n
 	}
 	return &did, c.examine(n, after, &did)
+}
+
+// alter runs a statement that changes the schema. Columns that are sensitive stay so, whatever it calls them.
+func (c *connection) alter(n int64, s statement.Statement, words []string, before capture.Counts, did *alteration.Change) error {
+	if err := c.FollowSensitive(); err != nil {
+		return err
+	}
+	if err := alteration.Alter(c.Connection, n, s, words, before, did); err != nil {
+		return err
+	}
+	return c.FollowSensitive()
 }
 
 // examine finds what the statements changed.
@@ -97,6 +108,11 @@ func (c *connection) examine(n int64, after capture.Counts, did *alteration.Chan
 		default:
 			if err := c.checkTable(r); err != nil {
 				return err
+			}
+			for _, column := range r.Columns {
+				if r.IsMasked(c.Connection, column.Name) {
+					r.Masked = append(r.Masked, column.Name)
+				}
 			}
 			did.Tables = append(did.Tables, &r.Table)
 			if !r.Captured {
@@ -226,23 +242,4 @@ func (c *connection) settle(n int64, t *capture.Table) error {
 		SELECT $1, $2, CASE WHEN f.version IS NOT NULL THEN key END, f.version, CASE WHEN c.version IS NOT NULL THEN key END, c.version, c.x
 		FROM current c LEFT JOIN first f USING (key) WHERE f.version IS NOT NULL OR c.version IS NOT NULL`,
 		t.Quoted(), t.On("s.v"), t.KeyOf("q")), n, t.OID)
-}
-
-// fingerprint sets the digest of each table: it covers the rows as they were, and how many come.
-func (c *connection) fingerprint(n int64, did *alteration.Change) error {
-	for _, a := range did.Alterations {
-		if err := a.Fingerprint(c.Connection); err != nil {
-			return err
-		}
-	}
-	for _, t := range did.Tables {
-		var digest string
-		if err := c.Scan(`SELECT encode(sha256(coalesce(string_agg(d, NULL ORDER BY d), '')), 'hex') FROM
-			(SELECT sha256(convert_to(old, 'UTF8')) || CASE WHEN new IS NULL THEN '\x00' ELSE '\x01' END::bytea AS d
-			FROM unwind.change WHERE record = $1 AND relid = $2 AND old IS NOT NULL) s`, []any{n, t.OID}, &digest); err != nil {
-			return err
-		}
-		t.Digest = activities.DigestOf([]byte(t.FullName()), []byte(digest), fmt.Append(nil, t.Came))
-	}
-	return nil
 }

@@ -60,10 +60,8 @@ func ShowRow(c *server.Connection, t *Table, r Images) string {
 }
 
 func showValue(c *server.Connection, t *Table, column string, value json.RawMessage) string {
-	for _, name := range append([]string{t.FullName()}, t.Of...) {
-		if c.IsSensitive(name + "." + column) {
-			return "***"
-		}
+	if t.IsMasked(c, column) || slices.Contains(t.Masked, column) {
+		return "***"
 	}
 	const longest = 200
 	if text := string(value); len(text) > longest {

@@ -29,6 +29,10 @@ type Table struct {
 	Total int64 `json:"total"`
 	// Digest covers the rows as they were, where a plan is made or an approval is compared.
 	Digest activities.Digest `json:"-"`
+	// Volatile are the columns in which the statements write something else each time that they run, where that was tried.
+	Volatile []string `json:"-"`
+	// Masked are the columns that were sensitive then, also by a name that the step has changed.
+	Masked []string `json:"masked,omitempty"`
 }
 
 // Column is a column of a table.
@@ -40,6 +44,11 @@ type Column struct {
 
 // FullName is the name with the schema, as people know it.
 func (t *Table) FullName() string { return t.Schema + "." + t.Name }
+
+// IsMasked reports whether the values of a column are not shown, by any name that the table has or that of what it is a child of.
+func (t *Table) IsMasked(c *server.Connection, column string) bool {
+	return slices.ContainsFunc(append([]string{t.FullName()}, t.Of...), func(name string) bool { return c.IsSensitive(name + "." + column) })
+}
 
 // Quoted is the same as SQL takes it.
 func (t *Table) Quoted() string { return server.Quote(t.Schema, t.Name) }

@@ -77,6 +77,9 @@ type Connection struct {
 	Ctx  context.Context //nolint:containedctx // a connection serves one call, and ends with it
 	Name string          // of the database in the worker's config
 	ID   string          // of the database: that of its server, and its number there
+
+	sensitive map[place]bool  // columns that are sensitive, or were under another name
+	renamed   map[string]bool // the other names of those
 }
 
 // Connect opens a connection to the database with this name, and gives it the name of an application on the server. Its errors name no part of

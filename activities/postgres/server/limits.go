@@ -19,6 +19,44 @@ func (d Database) Denies(table string) bool { return matchesAny(d.Deny, table) }
 // IsSensitive reports whether the values of a column are not shown.
 func (d Database) IsSensitive(column string) bool { return matchesAny(d.Sensitive, column) }
 
+// IsSensitive reports whether the values of a column are not shown: under this name, or under one that it had before in this session.
+func (c *Connection) IsSensitive(column string) bool {
+	return c.Database.IsSensitive(column) || c.renamed[column]
+}
+
+// place is that of a column, whatever its name is.
+type place struct {
+	Table  uint32
+	Number int16
+}
+
+// FollowSensitive notes which columns are sensitive, and which names those have that were so: a statement of the session may have given them others.
+func (c *Connection) FollowSensitive() error {
+	if len(c.Sensitive) == 0 {
+		return nil
+	}
+	if c.sensitive == nil {
+		c.sensitive, c.renamed = map[place]bool{}, map[string]bool{}
+	}
+	type column struct {
+		Table  uint32
+		Number int16
+		Name   string
+	}
+	all, err := Collect(c, pgx.RowToStructByPos[column], `SELECT a.attrelid, a.attnum, n.nspname || '.' || c.relname || '.' || a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE a.attnum > 0 AND NOT a.attisdropped AND c.oid >= $1`, FirstNormalObject)
+	for _, each := range all {
+		at := place{each.Table, each.Number}
+		if isSensitive := c.Database.IsSensitive(each.Name); isSensitive || c.sensitive[at] {
+			c.sensitive[at] = true
+			if !isSensitive {
+				c.renamed[each.Name] = true
+			}
+		}
+	}
+	return err
+}
+
 // matchesAny reports whether one of the patterns matches a dotted name.
 func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
