@@ -179,7 +179,7 @@ func (b *rollback) check(d *draft) error {
 
 func (b *rollback) driftedError(o op) error {
 	return activities.Errorf(activities.Refused,
-		"%s is not as the rollback left it: someone else has changed it since; revert that, or run the task again instead of a redo", filepath.Join(b.path, o.Target))
+		"%s is not as the rollback left it: someone else has changed it since; run the task again instead of a redo", filepath.Join(b.path, o.Target))
 }
 
 // describeDraft describes a draft: see verb.summarize.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -379,4 +380,42 @@ func TestIDsAreCompletedByWhatCanBeDoneWithThem(t *testing.T) {
 	}
 	require.NotContains(t, complete("recover"), done)
 	require.NotContains(t, complete("rollback"), dead)
+}
+
+// TestWhatAMessageNamesWorks: after each ending, partial or not, the command that is printed at the end is carried out as it stands.
+func TestWhatAMessageNamesWorks(t *testing.T) {
+	d := newDesk(t)
+	printed := regexp.MustCompile(`(?m)(?:to take it back while its undo records are kept: |^next: )starter (.+)$`)
+	command := func(out string) []string {
+		t.Helper()
+		found := printed.FindAllStringSubmatch(out, -1)
+		require.NotEmpty(t, found, out)
+		return strings.Fields(found[len(found)-1][1])
+	}
+	shown := func() string { return d.ok("show", t.Name()) }
+	until := func(now string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(shown(), " · committed, "+now+"\n") }, waitFor, tick, "visibility follows: %s", shown())
+	}
+	out := d.ok("run", d.file(`name: in part
+steps:
+  - {id: one, uses: fake.set, with: {key: a, value: x}}
+  - {id: two, uses: fake.set, with: {key: b, value: y}, on_failure: rollback_step, savepoint: half}
+`), "--id", t.Name(), "--watch")
+	require.Equal(t, []string{"rollback", t.Name()}, command(out))
+	d.ok("rollback", t.Name(), "--to", "half", "--watch") // a part
+	until("rolled back in part")
+	out = d.ok(append(command(shown()), "--watch")...)
+	require.Contains(t, out, "redone: what was rolled back is back in place")
+	d.ok(append(command(out), "--watch")...) // the part again, and then the rest
+	d.ok("rollback", t.Name(), "--watch")
+	require.Equal(t, [2]string{}, d.values())
+
+	d.world.fail("b")
+	until("rolled back")
+	out = d.ok(append(command(shown()), "--watch")...)
+	require.Equal(t, [2]string{"x", ""}, d.values(), out)
+	back := d.ok(append(command(out), "--watch")...)
+	require.Contains(t, back, "unwound: every step that acted was undone")
+	require.Equal(t, [2]string{}, d.values())
 }

@@ -15,6 +15,7 @@ type fakeWorld struct {
 	records map[string]*fakeRecord // by token
 	waiting chan struct{}          // one for each fake.wait that has begun
 	broken  bool                   // undos fail for good
+	failing string                 // setting this key fails
 	slow    chan struct{}          // receives once for each plan and each undo of a fake.slow before it ends
 }
 
@@ -38,6 +39,13 @@ func (w *fakeWorld) set(key, value string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.values[key] = value
+}
+
+// fail has whatever sets a key fail after it has acted; an empty key: nothing.
+func (w *fakeWorld) fail(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failing = key
 }
 
 func (w *fakeWorld) get(key string) string {
@@ -99,7 +107,7 @@ func (a fakeSet) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	}
 	a.values[p.Key] = p.Value
 	activities.MaskerFrom(ctx).Add(secretValue)
-	if p.Fail {
+	if p.Fail || p.Key == a.failing {
 		return activities.Result{}, activities.Errorf(activities.ActionDenied, "%s was set, but does not work", p.Key)
 	}
 	return activities.Result{Summary: fmt.Sprintf("set %s to %q", p.Key, p.Value), Outputs: map[string]any{"before": r.before}}, nil

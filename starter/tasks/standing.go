@@ -16,7 +16,7 @@ type Standing struct {
 	Paused *recovery.Pause `json:"paused,omitempty"`
 	// Source says where the state was read, if not from its worker or its report.
 	Source string `json:"source,omitempty"`
-	// Now says what became of the task after its end: "rolled back", "rolled back in part", "redone", "recovered", with or without
+	// Now says what became of the task after its end: "rolled back", "rolled back in part", "redone", "redone in part", "recovered", with or without
 	// remains, or that this is under way. By is the workflow that made it so. Both are empty where nothing was done about it.
 	Now string `json:"now,omitempty"`
 	By  string `json:"by,omitempty"`

@@ -143,6 +143,8 @@ func (f Family) Of(id string) (now string, by Run) {
 		return back.remainsOf("rolled back in part"), last
 	case last.Type == workflows.RecoverType:
 		return standing{remains: last.Unwind == compensations.Remains}.remainsOf("recovered"), last
+	case slices.ContainsFunc(of, func(r Run) bool { return r.Type == workflows.RedoType && r.Unwind == compensations.Partly }):
+		return "redone in part", last
 	case slices.ContainsFunc(of, func(r Run) bool { return r.Type == workflows.RedoType && r.Done() }):
 		return "redone", last
 	}

@@ -39,6 +39,9 @@ func TestHowATaskStandsAndWhatCanBeDone(t *testing.T) {
 		"redone": {recovery.Family{
 			back(compensations.Remains, completed), ended("redo", workflows.RedoType, "back", compensations.Redone, completed),
 		}, "redone", "rollback", "redo"},
+		"redone in part": {recovery.Family{
+			back(compensations.Unwound, completed), ended("redo", workflows.RedoType, "back", compensations.Partly, completed),
+		}, "redone in part", "rollback", "redo"},
 		"its recovery leaves remains": {recovery.Family{
 			back(compensations.Open, terminated), ended("recover", workflows.RecoverType, "back", compensations.Remains, completed),
 		}, "rolled back with remains", "redo", "back"},

@@ -61,5 +61,8 @@ func refuseTaken(of, by Run) error {
 	case by.Refused():
 		return refusef(Taken, by.WorkflowID, "%s was refused, touched nothing, and is not started twice: roll %s back in parts", by.WorkflowID, of.WorkflowID)
 	}
+	if by.Type == workflows.RedoType && !by.Done() {
+		return refusef(Taken, by.WorkflowID, "%s could not redo %s, was undone itself, and is not started twice: run the task again", by.WorkflowID, of.WorkflowID)
+	}
 	return refusef(Taken, by.WorkflowID, "%s was already %s by %s", of.WorkflowID, verb, by.WorkflowID)
 }
