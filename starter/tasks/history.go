@@ -316,6 +316,7 @@ func (r *historyReader) beginStep(e activities.Entry, state workflows.StepState,
 		v.Waited += at.Sub(r.gates[e.Step])
 	}
 	v.Uses, v.State = e.Action, state
+	v.Error, v.Ended = "", time.Time{} // those of a call that was not the last: one that found out that the step asks, say
 	if v.Began.IsZero() {
 		v.Began = at
 	}

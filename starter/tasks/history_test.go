@@ -70,6 +70,8 @@ func TestWaitingAtAGateIsNoWork(t *testing.T) {
 	input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do", UndoType: "fake.do.undo"}})
 	require.NoError(t, err)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	r.scheduleActivity(9, "fake.do", input, at)
+	r.failActivity(r.scheduled[9], "Asks: nobody has approved this change", workflows.StepFailed, at)
 	for id, name := range []string{"fake.do.plan", "fake.do"} {
 		r.scheduleActivity(int64(id), name, input, at)
 		at = at.Add(time.Second)
@@ -78,6 +80,7 @@ func TestWaitingAtAGateIsNoWork(t *testing.T) {
 	}
 	require.Equal(t, time.Hour, r.stepView("a").Waited)
 	require.Equal(t, 2*time.Second, r.stepView("a").Took(at))
+	require.Empty(t, r.stepView("a").Error, "that it asks was no failure")
 }
 
 // TestAStepThatRanAgainAfterItsUndoStands reads a step that was done, undone, and done again.
