@@ -110,7 +110,7 @@ func renderDetails(headline string, troubles []Trouble, gates []GateView, parks 
 		fmt.Fprintf(&b, "- ignored signal: %s\n", escapeCell(why))
 	}
 	b.WriteString("\n\u00a0\n\n\u00a0\n") // the UI clips the last row
-	return b.String()
+	return activities.Visible(b.String())
 }
 
 // What the details show of a gate, so that they fit one screen: lines of its diff, losses, and steps below it.

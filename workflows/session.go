@@ -30,6 +30,7 @@ type session struct {
 	places    map[string]Places // of the hosts asked so far, by task queue; only looked up, never ranged over
 	named     int               // counts the steps that the session has named
 	compiling int               // counts the requests whose steps are being compiled, or whose context is being confirmed
+	naming    map[string]bool   // the ids of the steps that are being compiled; only looked up
 	used      idSet             // the ids of steps and of requests
 	loose     []string          // the steps that no other one needs, in order
 	looseAt   int               // rollbacks.undone when loose was right; -1 if it never was
@@ -53,7 +54,7 @@ func newSession(document json.RawMessage) *session {
 	delete(fields, "$schema")
 	raw, _ := json.Marshal(fields)
 	return &session{
-		document: raw, places: map[string]Places{}, used: idSet{}, looseAt: -1, first: first, redos: redos{written: map[string]json.RawMessage{}},
+		document: raw, places: map[string]Places{}, naming: map[string]bool{}, used: idSet{}, looseAt: -1, first: first, redos: redos{written: map[string]json.RawMessage{}},
 	}
 }
 
@@ -131,13 +132,15 @@ func (t *agentTask) nameSteps(steps []json.RawMessage) (named json.RawMessage, i
 			_ = json.Unmarshal(id, &text) // what is no text is refused when the step is read
 			if written[text] = true; t.session.used.has("step", text) {
 				return nil, nil, refuseRequestf(BadRequest, "steps.%s.id: the session has had a step %[1]q; choose another id, or leave it out", text)
+			} else if t.session.naming[text] {
+				return nil, nil, refuseRequestf(BadRequest, "steps.%s.id: another request, which is being checked, has a step %[1]q; choose another id, or leave it out", text)
 			}
 		}
 	}
 	for i := range all {
 		for all[i]["id"] == nil {
 			next++
-			if id := fmt.Sprintf("s%d", next); !written[id] && !t.session.used.has("step", id) {
+			if id := fmt.Sprintf("s%d", next); !written[id] && !t.session.naming[id] && !t.session.used.has("step", id) {
 				all[i]["id"], _ = json.Marshal(id)
 			}
 		}
@@ -200,7 +203,15 @@ func (t *agentTask) compileSteps(ctx workflow.Context, steps []json.RawMessage) 
 		return task.Compiled{}, err
 	}
 	t.session.compiling++
-	defer func() { t.session.compiling-- }()
+	for _, id := range ids {
+		t.session.naming[id] = true
+	}
+	defer func() {
+		t.session.compiling--
+		for _, id := range ids {
+			delete(t.session.naming, id)
+		}
+	}()
 	compiled, err := t.compileHere(ctx, "check the steps", a)
 	if err != nil {
 		return compiled, err

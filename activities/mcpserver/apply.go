@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -79,13 +82,55 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{result})
 }
 
+// resultWith is the result of a call that was answered. A number that most programs would round is given as text.
+func resultWith(server, tool string, said sight) activities.Result {
+	r := activities.Result{Summary: fmt.Sprintf("called %s of server %s", tool, server)}
+	var rounded []string
+	data := replaceRounded(said.Data, "data", &rounded)
+	r.Outputs = map[string]any{"text": said.Text, "data": data}
+	if len(rounded) > 0 {
+		r.Notes = []string{"given as text, because the number would be rounded: " + strings.Join(rounded, ", ")}
+	}
+	return r
+}
+
+// maxNamed is how many fields a note names.
+const maxNamed = 5
+
+// replaceRounded returns a value with texts in place of the numbers that would be rounded, and names the first of them.
+func replaceRounded(value any, field string, named *[]string) any {
+	switch v := value.(type) {
+	case json.Number:
+		if !exactjson.Rounds(v) {
+			return v
+		}
+		if len(*named) < maxNamed {
+			*named = append(*named, field)
+		} else if len(*named) == maxNamed {
+			*named = append(*named, "and others")
+		}
+		return string(v)
+	case []any:
+		all := make([]any, len(v))
+		for i, each := range v {
+			all[i] = replaceRounded(each, fmt.Sprintf("%s.%d", field, i), named)
+		}
+		return all
+	case map[string]any:
+		all := make(map[string]any, len(v))
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			all[name] = replaceRounded(v[name], field+"."+name, named)
+		}
+		return all
+	}
+	return value
+}
+
 func resultOf(rec record, answer Answer, left *sight) activities.Result {
 	said, _ := answer.read()
-	r := activities.Result{
-		Summary: fmt.Sprintf("called %s of server %s", rec.Tool, rec.Server), Outputs: map[string]any{"text": said.Text, "data": said.Data},
-	}
+	r := resultWith(rec.Server, rec.Tool, said)
 	if answer.Lost {
-		r.Notes = []string{"the answer of the server was lost: " + rec.Declared.Look.Tool + " shows that the call has happened"}
+		r.Notes = append(r.Notes, "the answer of the server was lost: "+rec.Declared.Look.Tool+" shows that the call has happened")
 	}
 	if left != nil {
 		r.After = left.digest()

@@ -23,7 +23,7 @@ type listedTool struct {
 
 // catalogNow is the catalog, which is read again if the server has said that it is another.
 func (c *connection) catalogNow(ctx context.Context) (catalog, error) {
-	release, err := c.listing.take(ctx, "tools")
+	release, err := c.listing.Take(ctx, "tools")
 	if err != nil {
 		return catalog{}, err
 	}

@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-62bf7108/unwind/internal/process"
+	"github.com/seed-62bf7108/unwind/internal/turns"
 )
 
 // protocol is the version that we ask for; a server answers with one that it knows.
@@ -33,7 +34,7 @@ type connection struct {
 	// exited is closed when the process has ended and was waited for.
 	exited chan struct{}
 	// listing is the turn to read the list of tools.
-	listing turns
+	listing turns.Turns
 
 	mu        sync.Mutex
 	catalog   catalog
@@ -310,7 +311,7 @@ func (c *connection) refuse(r *jsonrpc.Request) bool {
 	}
 	written := c.write(context.Background(), reply)
 	go func() {
-		<-written // if the server has ended, the next read says so
+		_ = <-written // if the server has ended, the next read says so
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.replies--

@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -83,9 +82,7 @@ func (r *readAction) Apply(ctx context.Context, e activities.Entry, s activities
 		return none, err
 	}
 	said, _ := a.read()
-	result := activities.Result{
-		Summary: fmt.Sprintf("called %s of server %s", p.Tool, p.Server), Outputs: map[string]any{"text": said.Text, "data": said.Data},
-	}
+	result := resultWith(p.Server, p.Tool, said)
 	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{result})
 }
 

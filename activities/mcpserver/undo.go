@@ -77,7 +77,7 @@ func (o *one) settle(undone activities.Undone) (activities.Undone, error) {
 
 // takeTurn keeps two undos of a token apart. An undo in another process may be stopped: this one does not wait for it for long.
 func (o *one) takeTurn(ctx context.Context) (release func(), err error) {
-	leave, err := o.undoing.take(ctx, o.entry.Token)
+	leave, err := o.undoing.Take(ctx, o.entry.Token)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/internal/turns"
 )
 
 // Config names the servers of a worker.
@@ -118,9 +119,9 @@ type world struct {
 	Config
 
 	journal  *journal.Journal
-	undoing  turns    // by token
-	starting turns    // by server
-	standing standing // of a proxy's client
+	undoing  turns.Turns // by token
+	starting turns.Turns // by server
+	standing standing    // of a proxy's client
 
 	mu      sync.Mutex
 	running map[string]*connection
@@ -188,7 +189,7 @@ func (w *world) connect(ctx context.Context, name string) (*connection, error) {
 		return nil, activities.Errorf(activities.Refused, "server: %q is not one of this worker's mcp.servers: %s",
 			name, strings.Join(slices.Sorted(maps.Keys(w.Servers)), ", "))
 	}
-	release, err := w.starting.take(ctx, name)
+	release, err := w.starting.Take(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -28,8 +28,10 @@ func Decode(raw []byte, into any) error {
 
 // Check refuses a text that would not be kept as it is, or whose values are too many. The error begins with the field. Its values are
 // counted, so that who reads several texts can bound their sum.
-func Check(raw []byte) (values int, err error) {
-	c := checker{raw: raw, decoder: json.NewDecoder(bytes.NewReader(raw))}
+func Check(raw []byte) (values int, err error) { return check(raw, false) }
+
+func check(raw []byte, mustFit bool) (values int, err error) {
+	c := checker{mustFit: mustFit, raw: raw, decoder: json.NewDecoder(bytes.NewReader(raw))}
 	c.decoder.UseNumber()
 	for {
 		switch err := c.next(); {
@@ -43,8 +45,15 @@ func Check(raw []byte) (values int, err error) {
 	}
 }
 
+// CheckFits refuses besides a number that is out of the range of a float64, in which schemas are checked.
+func CheckFits(raw []byte) error {
+	_, err := check(raw, true)
+	return err
+}
+
 // checker walks through a text.
 type checker struct {
+	mustFit bool
 	raw     []byte
 	decoder *json.Decoder
 	at      []level
@@ -77,6 +86,11 @@ func (c *checker) next() error {
 	if _, is := token.(string); is {
 		if err := checkString(c.raw[before:c.decoder.InputOffset()]); err != nil {
 			return err
+		}
+	}
+	if n, is := token.(json.Number); is && c.mustFit {
+		if _, err := n.Float64(); err != nil {
+			return fmt.Errorf("the number %s is out of range", shortNumber(n))
 		}
 	}
 	if isKey {
@@ -142,6 +156,13 @@ func (c *checker) field() string {
 // maxField bounds, in bytes, the field in an error.
 const maxField = 200
 
+func shortNumber(n json.Number) string {
+	if len(n) > 40 {
+		return string(n[:40]) + "..."
+	}
+	return string(n)
+}
+
 func shortName(key string) string {
 	if quoted := strconv.QuoteToASCII(key); quoted != `"`+key+`"` {
 		return quoted
@@ -179,4 +200,32 @@ func escapedUnit(text []byte) uint64 {
 	}
 	unit, _ := strconv.ParseUint(string(text[2:6]), 16, 32)
 	return unit
+}
+
+// Rounds reports whether a float64, which is what most programs read a number as, is another number.
+func Rounds(n json.Number) bool {
+	f, err := n.Float64()
+	if err != nil {
+		return true
+	}
+	return decimal(string(n)) != decimal(strconv.FormatFloat(f, 'e', -1, 64))
+}
+
+// decimal is a number by its digits without zeros around them, and the place of the first; of two texts of one number it is the same.
+func decimal(n string) string {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(n, "-")), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	at, err := strconv.ParseInt("0"+strings.TrimLeft(exponent, "+-"), 10, 32)
+	if strings.HasPrefix(exponent, "-") {
+		at = -at
+	}
+	digits := strings.TrimLeft(whole+fraction, "0")
+	at += int64(len(whole)) - int64(len(whole+fraction)-len(digits))
+	if digits = strings.TrimRight(digits, "0"); digits == "" {
+		at = 0
+	}
+	if err != nil {
+		return n
+	}
+	return fmt.Sprint(strings.HasPrefix(n, "-"), digits, at)
 }

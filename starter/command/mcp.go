@@ -124,9 +124,14 @@ func (p *program) wrap(cmd *cobra.Command, f mcpFlags) error {
 	return p.worker.wrap(cmd.Context(), p, f)
 }
 
-// stdio is the transport of the standard streams.
+// stdio is the transport of the standard streams. Who closes it waits for no more input: a read of the stream itself cannot be ended.
 func (p *program) stdio() sdk.Transport {
-	return &sdk.IOTransport{Reader: io.NopCloser(p.streams.In), Writer: unclosed{p.streams.Out}}
+	in, feed := io.Pipe()
+	go func() {
+		_, err := io.Copy(feed, p.streams.In)
+		_ = feed.CloseWithError(err) // never fails
+	}()
+	return &sdk.IOTransport{Reader: in, Writer: unclosed{p.streams.Out}}
 }
 
 // mcpServer makes a server of the flags.

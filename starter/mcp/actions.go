@@ -93,9 +93,7 @@ func (s *Server) run(ctx context.Context, call *sdk.CallToolRequest, on onSessio
 		}
 		raw = append(raw, text)
 	}
-	return s.ask(ctx, call, on, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
-		return of.Step(ctx, request, raw...)
-	})
+	return s.ask(ctx, call, on, s.stepsInTurn(raw...))
 }
 
 // stepField is what a step is called in a message, as in those about a task file: steps.configure, or steps[2] where it has no id.
@@ -105,6 +103,21 @@ func stepField(i int, step map[string]any) string {
 	}
 	return fmt.Sprintf("steps[%d]", i)
 }
+
+// stepsInTurn adds steps to a session when there is room for another request: an agent may make many calls at once.
+func (s *Server) stepsInTurn(steps ...json.RawMessage) request {
+	return func(ctx context.Context, of session.Session, id string) (workflows.Answer, error) {
+		release, err := s.stepping.Take(ctx, of.ID())
+		if err != nil {
+			return workflows.Answer{}, errNotSent
+		}
+		defer release()
+		return of.Step(ctx, id, steps...)
+	}
+}
+
+// errNotSent is the error of a call that its client cancelled before it was carried out.
+var errNotSent = Problem{Interrupted, "the call was cancelled before it was carried out: nothing was touched"}
 
 // toolOf describes an action as a tool.
 func toolOf(spec activities.Spec) (*sdk.Tool, error) {

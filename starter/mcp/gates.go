@@ -90,7 +90,7 @@ func questionText(step workflows.StepAnswer) string {
 			fmt.Fprintf(&b, "\n(%s)", activities.CountOf(len(c.Diff)-len(diff), "more byte"))
 		}
 	}
-	return b.String()
+	return activities.Visible(b.String())
 }
 
 // decide passes on what the client's user has decided. One who has decided nothing leaves it to others.

@@ -226,5 +226,5 @@ func (o Outcome) result() *sdk.CallToolResult {
 	if err != nil {
 		return failed(fmt.Errorf("result: %w", err))
 	}
-	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(text)}}, StructuredContent: o, IsError: o.notDone}
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: activities.Visible(string(text))}}, StructuredContent: o, IsError: o.notDone}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-62bf7108/unwind/internal/exactjson"
 )
 
 // What a server has besides tools only reads, so a proxy passes it on: requests to the server as they come, and its answers and
@@ -95,7 +97,7 @@ func paramsOf(r sdk.Request) (json.RawMessage, error) {
 		return nil, err
 	}
 	var fields map[string]any
-	if err := decodeExactly(raw, &fields); err != nil {
+	if err := exactjson.Decode(raw, &fields); err != nil {
 		return nil, err
 	}
 	if meta, is := fields["_meta"].(map[string]any); is {

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -14,6 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/exactjson"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 	"github.com/seed-62bf7108/unwind/workflows/task"
@@ -119,6 +119,9 @@ func addOwn[In any, P interface {
 
 // stepParams are the parameters of the step that calls a tool.
 func (p *Proxy) stepParams(tool string, arguments json.RawMessage) (map[string]any, error) {
+	if err := checkExact(arguments); err != nil {
+		return nil, err
+	}
 	if schema := p.tool(tool).schema; schema != nil {
 		if _, err := readArguments[map[string]any](schema, arguments); err != nil {
 			return nil, err
@@ -165,9 +168,7 @@ func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallT
 		reply, isAnswered, err = p.wrapped.ReplyTo(activities.NewToken(now.firstRunID, id, max(1, try)))
 		return err
 	}
-	o, err := p.askFor(ctx, call, onSession{ofSession: ofSession{now.handle}}, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
-		return of.Step(ctx, request, step)
-	}, func(a workflows.Answer) bool { // an undo that waits for a person does not hold up an error
+	o, err := p.askFor(ctx, call, onSession{ofSession: ofSession{now.handle}}, p.stepsInTurn(step), func(a workflows.Answer) bool { // an undo that waits for a person does not hold up an error
 		return !a.Pending || len(a.Steps) == 1 && a.Steps[0].State != workflows.StepParked && look(a.Steps[0].ID, a.Steps[0].Try) == nil && isAnswered && !reply.Succeeded
 	})
 	if over, is := errors.AsType[session.Refusal](err); is && over.Type == workflows.SessionOver {
@@ -232,17 +233,10 @@ func (r Reply) isTrueOf(o Outcome) bool {
 
 // escapeAll reads arguments so that nothing in them is taken for an expression of a task file.
 func escapeAll(arguments json.RawMessage) (escaped map[string]any, err error) {
-	if err := decodeExactly(arguments, &escaped); err != nil {
+	if err := exactjson.Decode(arguments, &escaped); err != nil {
 		return nil, Problem{BadParameter, "the arguments are no JSON object: " + err.Error()}
 	}
 	return escapeIn(escaped).(map[string]any), nil
-}
-
-// decodeExactly decodes JSON, with numbers as they are written.
-func decodeExactly(raw json.RawMessage, v any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	return d.Decode(v)
 }
 
 func escapeIn(value any) any {

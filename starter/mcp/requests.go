@@ -3,10 +3,12 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.temporal.io/api/serviceerror"
@@ -246,12 +248,20 @@ func (s *Server) ask(ctx context.Context, call *sdk.CallToolRequest, on onSessio
 }
 
 // askFor does so, and waits for a person only where the answer does not suffice.
-func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSession, send request, suffices func(workflows.Answer) bool) (Outcome, error) {
+func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSession, send request, suffices func(workflows.Answer) bool) (_ Outcome, err error) {
 	c, id, err := s.find(ctx, on.Session)
 	if err != nil {
 		return Outcome{}, err
 	}
 	of := session.Attach(c, id)
+	asked := cmp.Or(on.Request, callID(call))
+	isNew := asked == "" || s.isFirst != nil && s.isFirst(asked)
+	asked = cmp.Or(asked, rand.Text())
+	defer func() {
+		if ctx.Err() != nil && !errors.Is(err, errNotSent) {
+			s.noteCanceled(ctx, of, call.Params.Name, asked)
+		}
+	}()
 	life := newProgress(ctx, call, "under way", s.toldOf)
 	defer life.stop()
 	var answer workflows.Answer
@@ -269,11 +279,11 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 			answer = workflows.Answer{Request: about.Request, Pending: true}
 		}
 	} else {
-		request, now := cmp.Or(on.Request, callID(call)), of
-		if s.isFirst != nil && s.isFirst(request) {
+		now := of
+		if isNew {
 			now = of.First()
 		}
-		if answer, err = send(ctx, now, request); err != nil {
+		if answer, err = send(ctx, now, asked); err != nil {
 			return Outcome{}, err
 		}
 	}
@@ -298,6 +308,22 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 		o.Next = fmt.Sprintf("it waits for a person, who sees it with `starter show %s`; ask %s with request %q", id, s.prefix+"status", o.Request)
 	}
 	return o, nil
+}
+
+// noteWithin bounds the note about a call whose client waits no longer.
+const noteWithin = 3 * time.Second
+
+// noteCanceled notes in a session that the client of a call waits no longer for it. What is under way goes on.
+func (s *Server) noteCanceled(ctx context.Context, of session.Session, tool, request string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
+	defer cancel()
+	what := "its call of " + tool
+	if a, err := of.Answer(ctx, request); err == nil && !a.Pending && a.Stuck == "" {
+		return // it was over
+	} else if err == nil && len(a.Steps) > 0 {
+		what += ", step " + a.Steps[0].ID
+	}
+	_, _ = of.Note(ctx, "", "the agent's client cancelled "+what+", or left: what is under way goes on") // one that has ended takes no note
 }
 
 // toolUse is where Claude Code says which tool use of its conversation a call is.

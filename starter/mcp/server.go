@@ -11,6 +11,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/exactjson"
+	"github.com/seed-62bf7108/unwind/internal/turns"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/session"
@@ -54,9 +56,16 @@ type Server struct {
 	// endOf is the end of a call that has become a task.
 	endOf func(context.Context, polledCall, session.Session, workflows.Answer) (o Outcome, isOver bool, err error)
 
+	// stepping are the turns to add steps to a session.
+	stepping turns.Turns
+
 	mu     sync.Mutex
 	client *tasks.Client
 }
+
+// stepsAtOnce is how many calls may add steps to a session at once. The Temporal server takes ten requests to a workflow at a time: the
+// others are left to rollback, abort and the like.
+const stepsAtOnce = 7
 
 const instructions = `What you do with these tools can be undone. First call open: it returns the handle of a session, which every other tool takes.
 A step that fails is undone by itself and the session goes on; rollback undoes steps that were done. Call savepoint before you try
@@ -82,14 +91,24 @@ func newServer(c Config, o sdk.ServerOptions) *Server {
 		c.Wait = DefaultWait
 	}
 	o.PageSize = 1000
-	s := &Server{Config: c, server: sdk.NewServer(&sdk.Implementation{Name: "unwind", Title: "Unwind", Version: c.Version}, &o)}
+	s := &Server{Config: c, stepping: turns.Turns{Several: stepsAtOnce}, server: sdk.NewServer(&sdk.Implementation{Name: "unwind", Title: "Unwind", Version: c.Version}, &o)}
 	s.endOf = s.endOfOwn
 	s.server.AddReceivingMiddleware(s.nameTools)
 	return s
 }
 
-// Run serves one client until it leaves or ctx ends.
-func (s *Server) Run(ctx context.Context, t sdk.Transport) error { return s.server.Run(ctx, t) }
+// Run serves one client until it leaves or ctx ends. The SDK ends only what nobody waits for, so the calls that are under way end with ctx.
+func (s *Server) Run(ctx context.Context, t sdk.Transport) error {
+	s.server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(of context.Context, method string, r sdk.Request) (sdk.Result, error) {
+			of, cancel := context.WithCancel(of)
+			defer cancel()
+			defer context.AfterFunc(ctx, cancel)()
+			return next(of, method, r)
+		}
+	})
+	return s.server.Run(ctx, t)
+}
 
 // Close closes the connection to the Temporal server.
 func (s *Server) Close() {
@@ -147,10 +166,13 @@ func addChecked[In any](s *Server, t *sdk.Tool, schema *jsonschema.Schema, do ha
 	})
 }
 
-// readArguments decodes the arguments of a call.
+// readArguments decodes the arguments of a call, with numbers as they are written.
 func readArguments[In any](schema *jsonschema.Resolved, raw json.RawMessage) (in In, err error) {
 	if len(raw) == 0 {
 		raw = json.RawMessage("{}")
+	}
+	if err := checkExact(raw); err != nil {
+		return in, err
 	}
 	var arguments map[string]any
 	if err := json.Unmarshal(raw, &arguments); err != nil {
@@ -159,8 +181,16 @@ func readArguments[In any](schema *jsonschema.Resolved, raw json.RawMessage) (in
 	if err := schema.Validate(arguments); err != nil {
 		return in, Problem{BadParameter, "arguments: " + err.Error()}
 	}
-	if err := json.Unmarshal(raw, &in); err != nil {
+	if err := exactjson.Decode(raw, &in); err != nil {
 		return in, Problem{BadParameter, "arguments: " + err.Error()}
 	}
 	return in, nil
+}
+
+// checkExact refuses arguments that would not be kept as they were given.
+func checkExact(arguments json.RawMessage) error {
+	if err := exactjson.CheckFits(arguments); err != nil {
+		return Problem{BadParameter, "arguments: " + err.Error()}
+	}
+	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // Table aligns columns of text. The last column is not padded.
@@ -87,23 +89,13 @@ func (t *Table) widths() (widths []int) {
 	return widths
 }
 
-// OneLine makes one line of a text and drops control characters: a terminal would obey those of a world or a person.
+// OneLine makes one printable line of a text: a terminal would obey the control characters of a world or a person.
 func OneLine(s string) string {
 	return strings.Join(strings.Fields(Printable(s)), " ")
 }
 
-// Printable drops control characters except line feeds and tabs.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case r < 0x20 || r >= 0x7f && r < 0xa0:
-			return -1
-		}
-		return r
-	}, strings.ReplaceAll(s, "\r\n", "\n"))
-}
+// Printable is a text as a person sees it: see activities.Visible.
+func Printable(s string) string { return activities.Visible(s) }
 
 // Indent puts a prefix before each line of a printable text.
 func Indent(prefix, s string) string {

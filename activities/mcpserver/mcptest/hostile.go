@@ -38,10 +38,11 @@ tools:
     look: {tool: get}
     happened: {data: {value: "${{ arguments.value }}"}}
     undo: [{tool: put, with: {value: "${{ before.data.value }}"}}]
+  make: {undo: [{tool: put, with: {value: unmade}}]}
 `
 
-// A hostile server keeps one value, the file "kept", as the JSON that it was given: get returns it, put replaces it. The tool act answers
-// with the file "answer". With a file "seed", a random number decides how it fails, in each answer.
+// A hostile server keeps one value, the file "kept", as the JSON that it was given: get returns it, put replaces it. The tools act and make
+// answer with the file "answer". With a file "seed", a random number decides how it fails, in each answer.
 type hostile struct {
 	dir, listed string
 	out         *bufio.Writer
@@ -125,7 +126,7 @@ func (h *hostile) result(r hostileRequest) string {
 	return `{"resources":[],"contents":[]}`
 }
 
-const hostileTools = `{"name":"get","inputSchema":{"type":"object"}},{"name":"put","inputSchema":{"type":"object"}},{"name":"act","inputSchema":{"type":"object"}}`
+const hostileTools = `{"name":"get","inputSchema":{"type":"object"}},{"name":"put","inputSchema":{"type":"object"}},{"name":"act","inputSchema":{"type":"object"}},{"name":"make","inputSchema":{"type":"object"}}`
 
 func (h *hostile) list(cursor string) string {
 	page, _ := strconv.Atoi(cursor)

@@ -1,12 +1,16 @@
-package mcpserver
+// Package turns lets few at a time act under a name in this process.
+package turns
 
 import (
 	"context"
 	"sync"
 )
 
-// turns let one at a time act under a name in this process.
-type turns struct {
+// Turns are those of all names.
+type Turns struct {
+	// Several is how many may act at once under a name. Defaults to 1.
+	Several int
+
 	mu sync.Mutex
 	by map[string]*turn
 }
@@ -16,14 +20,15 @@ type turn struct {
 	users int
 }
 
-func (t *turns) take(ctx context.Context, name string) (release func(), err error) {
+// Take waits for a turn under a name, until ctx ends.
+func (t *Turns) Take(ctx context.Context, name string) (release func(), err error) {
 	t.mu.Lock()
 	if t.by == nil {
 		t.by = map[string]*turn{}
 	}
 	mine := t.by[name]
 	if mine == nil {
-		mine = &turn{held: make(chan struct{}, 1)}
+		mine = &turn{held: make(chan struct{}, max(1, t.Several))}
 		t.by[name] = mine
 	}
 	mine.users++
