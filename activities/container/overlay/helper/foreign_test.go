@@ -22,7 +22,7 @@ func TestWhatSomebodyElseWritesBelowTheLayersIsToldAndKept(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)
 	k.Do("mkdir -p /srv/d /srv/gone; for f in a b d/x gone/z; do echo base >/srv/$f; done")
-	k.stages("a", "echo step >/srv/a; rm -r /srv/gone; echo step >/srv/d/x; echo new >/srv/new; echo new >/srv/free")
+	k.stages("a", "echo step >/srv/a; rm -r /srv/gone; echo step >/srv/d/x; echo new >/srv/new; echo free >/srv/free")
 	own := k.must(Changes, name("a0")).Changes
 	k.put("/srv/b", "their b\n")
 	assert.Equal(t, own, k.must(Changes, name("a0")).Changes, "what the step has not written is not its business")
@@ -36,7 +36,7 @@ func TestWhatSomebodyElseWritesBelowTheLayersIsToldAndKept(t *testing.T) {
 	assert.Equal(t, done.Paths, k.must(Commit, names("a0", "aend")).Paths, "whoever asks again is told too")
 	assert.False(t, k.must(Stacked).Yes)
 	const all = "cat /srv/a /srv/b /srv/d/x /srv/gone/z /srv/new /srv/free"
-	assert.Equal(t, "their a\ntheir b\nstep\ntheir z\ntheir new\nnew\n", k.Do(all))
+	assert.Equal(t, "their a\ntheir b\nstep\ntheir z\ntheir new\nfree\n", k.Do(all))
 	assert.NotEqual(t, own, k.must(Changes, name("a0")).Changes, "a rollback is told too")
 	k.must(Restore, name("a0"), turn("undo"))
 	assert.Equal(t, "their a\ntheir b\nbase\ntheir z\n", k.Do("cat /srv/a /srv/b /srv/d/x /srv/gone/z"))
