@@ -29,8 +29,7 @@ func TestParametersNameTheirValues(t *testing.T) {
 		var s jsonschema.Schema
 		require.NoError(t, json.Unmarshal(k.params, &s))
 		fields := map[string]reflect.Type{}
-		for i := range objects[k.noun].NumField() {
-			f := objects[k.noun].Field(i)
+		for f := range objects[k.noun].Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			fields[name] = f.Type
 		}
