@@ -109,11 +109,7 @@ func (c *connection) examine(n int64, after capture.Counts, did *alteration.Chan
 			if err := c.checkTable(r); err != nil {
 				return err
 			}
-			for _, column := range r.Columns {
-				if r.IsMasked(c.Connection, column.Name) {
-					r.Masked = append(r.Masked, column.Name)
-				}
-			}
+			r.NoteMasked(c.Connection)
 			did.Tables = append(did.Tables, &r.Table)
 			if !r.Captured {
 				missing = append(missing, r.OID)
@@ -126,6 +122,11 @@ func (c *connection) examine(n int64, after capture.Counts, did *alteration.Chan
 	if err := c.checkCaptured(n, did.Tables, after, journal); err != nil {
 		return err
 	}
+	return c.settleAll(n, did)
+}
+
+// settleAll leaves one event of each row, and counts them.
+func (c *connection) settleAll(n int64, did *alteration.Change) error {
 	for _, t := range did.Tables {
 		bytes, isSettled, err := c.tally(n, t)
 		if err == nil && !isSettled {

@@ -50,6 +50,15 @@ func (t *Table) IsMasked(c *server.Connection, column string) bool {
 	return slices.ContainsFunc(append([]string{t.FullName()}, t.Of...), func(name string) bool { return c.IsSensitive(name + "." + column) })
 }
 
+// NoteMasked notes which columns are masked.
+func (t *Table) NoteMasked(c *server.Connection) {
+	for _, column := range t.Columns {
+		if t.IsMasked(c, column.Name) {
+			t.Masked = append(t.Masked, column.Name)
+		}
+	}
+}
+
 // Quoted is the same as SQL takes it.
 func (t *Table) Quoted() string { return server.Quote(t.Schema, t.Name) }
 

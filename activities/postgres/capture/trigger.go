@@ -93,13 +93,13 @@ func (r *Relation) SQL() string {
 	if r.Related {
 		captures, triggers, each = r.captureRow(), eachRow, "ROW"
 	}
-	sql := fmt.Sprintf("CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER%s AS $capture$%s$capture$;\n%s;",
-		r.function(), settings, captures, DropTriggers(r.Quoted()))
+	sql := []string{fmt.Sprintf("CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER%s AS $capture$%s$capture$;\n%s;",
+		r.function(), settings, captures, DropTriggers(r.Quoted()))}
 	for _, one := range triggers {
-		sql += fmt.Sprintf("\nCREATE TRIGGER %s AFTER %s ON %s%s FOR EACH %s\n\tWHEN (pg_catalog.current_setting('unwind.record', true) <> '') EXECUTE FUNCTION %s();",
-			server.Quote(one.name), one.event, r.Quoted(), one.refers, each, r.function())
+		sql = append(sql, fmt.Sprintf("CREATE TRIGGER %s AFTER %s ON %s%s FOR EACH %s\n\tWHEN (pg_catalog.current_setting('unwind.record', true) <> '') EXECUTE FUNCTION %s();",
+			server.Quote(one.name), one.event, r.Quoted(), one.refers, each, r.function()))
 	}
-	return sql
+	return strings.Join(sql, "\n")
 }
 
 // Prepare makes tables ready, in a transaction of its own or in the current one.

@@ -12,6 +12,8 @@ import (
 // describeSchema is the text of the schema of a database: all that pg_dump writes down of it, but for what is ours. Two texts are equal
 // if nobody can tell the schemas apart by name, definition, owner, privilege or comment. Privileges that are by default are the same as those that were
 // granted so.
+//
+//nolint:unqueryvet // of catalogs, whole rows are described
 const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '^unwind(_-?[0-9]+)*$' OR nspname ~ '^pg_' OR nspname = 'information_schema'),
 	rel AS (SELECT c.*, c.oid::regclass::text AS name FROM pg_class c WHERE c.relnamespace NOT IN (SELECT oid FROM ours) AND c.relkind <> 't'),
 	line(text) AS (
