@@ -26,12 +26,12 @@ const (
 	leaveWithin = 5 * time.Second
 
 	// maxMessage bounds one message, in bytes.
-	maxMessage = 8 << 20
+	maxMessage = 4 << 20
 	// maxNotice bounds the parameters of one notification, in bytes: a thousand of them may wait for a client.
 	maxNotice = 32 << 10
 	// maxPages, maxListed and maxListedValues bound a list of tools: its pages, and their bytes and values.
 	maxPages        = 1000
-	maxListed       = 4 << 20
+	maxListed       = 2 << 20
 	maxListedValues = 100_000
 	// maxReplies is how many questions of a server may wait to be answered, because it does not read.
 	maxReplies = 100

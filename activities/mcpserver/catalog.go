@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -71,6 +72,9 @@ func (c *connection) list(ctx context.Context) (catalog, error) {
 		}
 		if err := json.Unmarshal(a.Result, &page); err != nil {
 			return all, err
+		}
+		if page.Tools == nil {
+			return all, errors.New("its answer is no list of tools")
 		}
 		if err := bounds.take(a.Result, page.NextCursor); err != nil {
 			return all, err

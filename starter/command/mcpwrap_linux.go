@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,8 @@ const (
 	wrapStop = 5 * time.Second
 	// wrapTurn is how long a proxy waits for the end of the one before it, whose client may be starting it again.
 	wrapTurn = 2*wrapStop + time.Second
+	// wrapMemory is what a proxy keeps to as long as it can.
+	wrapMemory = 96 << 20
 )
 
 // wrapMCP serves the tools of another server, with a worker that knows only that server.
@@ -69,6 +72,7 @@ func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
 		return err
 	}
 	defer s.close()
+	debug.SetMemoryLimit(wrapMemory) // a server that sends much makes it no larger than the work needs
 	c, err := p.connect(ctx)
 	if err != nil {
 		return err
