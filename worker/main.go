@@ -17,6 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/worker/defaults"
 	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows/requestlimit"
 )
 
 func main() {
@@ -173,6 +174,7 @@ func serve(ctx context.Context, config host.Config, out, log io.Writer) error {
 	options.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	dialing, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
+	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, requestlimit.DialOption())
 	c, err := client.DialContext(dialing, options)
 	if err != nil {
 		address := options.HostPort

@@ -10,15 +10,33 @@ import (
 // What could not be carried over, or not be sent at all, is refused before anything of it begins. What gets past that all the same, such
 // as what people write, does not stop a task: see stuck.
 
-// maxRequest bounds a request to a session, as JSON: it goes in one message with the steps that were compiled from it.
-const maxRequest = 1_000_000
+// MaxRequest bounds a request to a session, as JSON: it goes in one message with the steps that were compiled from it.
+const MaxRequest = 1_000_000
+
+// UpdateTooLarge stands for an update that was too large to be passed on to its workflow: argument TooLarge. It is always refused.
+const UpdateTooLarge = "too-large"
+
+// TooLarge is the argument of UpdateTooLarge.
+type TooLarge struct {
+	Bytes int `json:"bytes"`
+	// Alone says that it is too large whatever else there is; otherwise others came at the same time.
+	Alone bool `json:"alone,omitempty"`
+}
+
+func (t TooLarge) refusal() error {
+	if t.Alone {
+		return refuseRequestf(BadRequest, "the request has %s, and can have %d as JSON: send fewer steps at once, or put long content into a file and name that",
+			activities.CountOf(t.Bytes, "byte"), MaxRequest)
+	}
+	return refuseRequestf(TooManyAtOnce, "the request has %s, and came with others that are as large: send it again", activities.CountOf(t.Bytes, "byte"))
+}
 
 // CheckRequest refuses a request that is too large for a session. A client asks before it sends one: a server delivers it, and the workflow
 // would then fail to refuse it.
 func CheckRequest(content any) error {
-	if size := sizeOf(content); size > maxRequest {
+	if size := sizeOf(content); size > MaxRequest {
 		return refuseRequestf(BadRequest, "the request has %s as JSON, and can have %d: send fewer steps at once, or put long content into a file and name that",
-			activities.CountOf(size, "byte"), maxRequest)
+			activities.CountOf(size, "byte"), MaxRequest)
 	}
 	return nil
 }

@@ -59,6 +59,7 @@ func (t *agentTask) decisionUpdates() []update {
 		return refuseDecision(err)
 	}
 	return []update{
+		{UpdateTooLarge, func(_ workflow.Context, l TooLarge) error { return l.refusal() }, func(_ workflow.Context, l TooLarge) error { return l.refusal() }},
 		{UpdateApprove, decide(true), validate},
 		{UpdateReject, decide(false), validate},
 		{UpdateResolve, t.decidePark, func(_ workflow.Context, r Resolution) error { return refuseDecision(t.checkResolution(r)) }},

@@ -176,6 +176,8 @@ const (
 	SessionBusy = "SessionBusy"
 	// BadRequest: the request is at fault; the message says where and how to mend it.
 	BadRequest = "BadRequest"
+	// TooManyAtOnce: more large requests came at the same time than can be taken: send it again.
+	TooManyAtOnce = "TooManyAtOnce"
 	// PersonDecides: this decision is a person's alone.
 	PersonDecides = "PersonDecides"
 )

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows/requestlimit"
 )
 
 // Stack is a worker in this process, on a Temporal server of its own or on the one that the user named.
@@ -84,6 +85,7 @@ func (l *Stack) startAll(ctx context.Context, o Options) (err error) {
 	metrics := host.NewMetrics()
 	l.closers = append(l.closers, metrics.Close)
 	options.Namespace, options.Logger, options.MetricsHandler = l.Namespace, tasks.DiscardLog(), metrics.Handler
+	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, requestlimit.DialOption())
 	if l.Client.Client, err = client.DialContext(ctx, options); err != nil {
 		return tasks.NoServer(l.Address, "named by TEMPORAL_ADDRESS or the profile of the temporal CLI", err)
 	}

@@ -306,13 +306,23 @@ func (s Session) update(ctx context.Context, name, id string, arguments ...any) 
 			return answer, s.explain(err)
 		}
 	}
-	handle, err := s.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: s.id, UpdateID: id, UpdateName: name, Args: arguments, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, &answer)
+	for pause := firstPause; ; pause = min(pause*3/2, maxPause) {
+		handle, err := s.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+			WorkflowID: s.id, UpdateID: id, UpdateName: name, Args: arguments, WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		if err == nil {
+			err = handle.Get(ctx, &answer)
+		}
+		err = s.explain(err)
+		if refusal, _ := errors.AsType[Refusal](err); refusal.Type != workflows.TooManyAtOnce {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			return answer, err
+		case <-time.After(pause): //nolint:forbidigo // a client's clock, not a workflow's
+		}
 	}
-	return answer, s.explain(err)
 }
 
 // explain turns an error into one that an agent can act upon.
