@@ -56,6 +56,8 @@ type ContextRequest struct {
 	WorkflowID string            `json:"workflowId"`
 	FirstRunID string            `json:"firstRunId"`
 	Digest     activities.Digest `json:"digest,omitempty"`
+	// Forget are contexts that the session knows no more: ContextActivity removes them.
+	Forget []activities.Digest `json:"forget,omitempty"`
 }
 
 // GivenContext is a context with its bytes. A long one is packed.
@@ -107,20 +109,72 @@ func checkContext(c Context) error {
 	return nil
 }
 
-// confirmContext has the host of a context confirm that it is stored there, before its request is answered.
+// confirmContext has the host of a context confirm that it is stored there, before its request is answered, and remove others that the
+// session knows no more.
 func (t *agentTask) confirmContext(ctx workflow.Context, c Context) error {
 	info := workflow.GetInfo(ctx)
 	options := activityOptions("confirm the context " + c.Digest.Short())
 	options.TaskQueue, options.ScheduleToStartTimeout, options.ScheduleToCloseTimeout = c.Queue, hostWait, 2*hostWait
 	t.session.compiling++
+	// One that was known before, and is given again, may be about to be removed: then its host says that it does not have it.
+	_ = workflow.Await(ctx, func() bool { return !slices.Contains(t.session.forgetting, c.Digest) })
+	forget := t.forgottenAt(c)
+	t.session.giving, t.session.forgetting = append(t.session.giving, c.Digest), append(t.session.forgetting, forget...)
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), ContextActivity, ContextRequest{
-		WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Digest: c.Digest,
+		WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Digest: c.Digest, Forget: forget,
 	}).Get(ctx, nil)
 	t.session.compiling--
+	t.session.giving, t.session.forgetting = without(t.session.giving, c.Digest), without(t.session.forgetting, forget...)
+	if err == nil {
+		t.session.forgotten = slices.DeleteFunc(t.session.forgotten, func(k Context) bool { return k.Queue == c.Queue && slices.Contains(forget, k.Digest) })
+	}
 	if err != nil {
 		return refuseRequestf(BadRequest, "context: host %s does not have it: %s", clip(c.Host, maxName), clip(compensations.Reason(err), maxWhy))
 	}
 	return t.checkTakes()
+}
+
+// maxForgotten is how many contexts a session has its hosts remove. What is beyond goes with the session.
+const maxForgotten = 500
+
+// forget notes that a context is known no more, so that its host need not have it.
+func (s *session) forget(c Context) {
+	if len(s.forgotten) < maxForgotten {
+		s.forgotten = append(s.forgotten, Context{Digest: c.Digest, Queue: c.Queue})
+	}
+}
+
+// forgottenAt are contexts that the host of c need not have any more: nothing refers to them.
+func (t *agentTask) forgottenAt(c Context) (digests []activities.Digest) {
+	isNeeded := map[activities.Digest]bool{c.Digest: true}
+	for _, d := range t.session.giving {
+		isNeeded[d] = true
+	}
+	for _, k := range t.session.contexts {
+		isNeeded[k.Digest] = true
+	}
+	for _, part := range t.session.redos.parts {
+		if part.Context != nil {
+			isNeeded[part.Context.Digest] = true
+		}
+	}
+	for _, k := range t.session.forgotten {
+		if k.Queue == c.Queue && !isNeeded[k.Digest] && !slices.Contains(digests, k.Digest) {
+			digests = append(digests, k.Digest)
+		}
+	}
+	return digests
+}
+
+// without returns all without the first of each of some.
+func without(all []activities.Digest, some ...activities.Digest) []activities.Digest {
+	all = slices.Clone(all)
+	for _, d := range some {
+		if i := slices.Index(all, d); i >= 0 {
+			all = slices.Delete(all, i, i+1)
+		}
+	}
+	return all
 }
 
 // rememberContext remembers a context for the present place.
@@ -136,6 +190,7 @@ func (t *agentTask) rememberContext(ctx workflow.Context, c Context, savepoint s
 	t.session.contexts = nil
 	for _, k := range all {
 		if !t.isOfSavepoint(k) && more > 0 {
+			t.session.forget(k)
 			more--
 			continue
 		}
@@ -165,6 +220,8 @@ func (t *agentTask) dropContexts(from int) {
 	for _, c := range t.session.contexts {
 		if c.Seq < from {
 			kept = append(kept, c)
+		} else {
+			t.session.forget(c)
 		}
 	}
 	t.session.contexts = kept

@@ -26,21 +26,24 @@ type StepCheck func(task.Addition) error
 
 // session is the state that a session has besides the schedule of its task.
 type session struct {
-	document  json.RawMessage   // that it was opened with, without steps
-	places    map[string]Places // of the hosts asked so far, by task queue; only looked up, never ranged over
-	named     int               // counts the steps that the session has named
-	compiling int               // counts the requests whose steps are being compiled, or whose context is being confirmed
-	naming    map[string]bool   // the ids of the steps that are being compiled; only looked up
-	used      idSet             // the ids of steps and of requests
-	loose     []string          // the steps that no other one needs, in order
-	looseAt   int               // rollbacks.undone when loose was right; -1 if it never was
-	answers   answers
-	outputs   []string        // the ids of the steps of earlier runs whose outputs are kept, the oldest first
-	dropped   int             // counts steps that a report leaves out
-	first     json.RawMessage // the steps that it was opened with
-	redos     redos
-	contexts  []Context // the oldest first
-	notes     []Note    // the oldest first
+	document           json.RawMessage   // that it was opened with, without steps
+	places             map[string]Places // of the hosts asked so far, by task queue; only looked up, never ranged over
+	named              int               // counts the steps that the session has named
+	compiling          int               // counts the requests whose steps are being compiled, or whose context is being confirmed
+	naming             map[string]bool   // the ids of the steps that are being compiled; only looked up
+	used               idSet             // the ids of steps: a token is made of each, so none is ever used again
+	seen               requestIDs        // those of the last requests
+	loose              []string          // the steps that no other one needs, in order
+	looseAt            int               // rollbacks.undone when loose was right; -1 if it never was
+	answers            answers
+	outputs            []string        // the ids of the steps of earlier runs whose outputs are kept, the oldest first
+	dropped            int             // counts steps that a report leaves out
+	first              json.RawMessage // the steps that it was opened with
+	redos              redos
+	contexts           []Context           // the oldest first
+	forgotten          []Context           // that their hosts may still have
+	giving, forgetting []activities.Digest // of contexts that are being confirmed, and removed
+	notes              []Note              // the oldest first
 }
 
 // newSession makes the session of a document; nil if the document opens none.
@@ -439,6 +442,46 @@ func (s idSet) bytes() []byte {
 	ids := slices.Collect(maps.Keys(s))
 	slices.SortFunc(ids, func(a, b [8]byte) int { return cmp.Compare(string(a[:]), string(b[:])) })
 	return slices.Concat(sliceAll(ids)...)
+}
+
+// maxRequestIDs is how many requests a session knows again. Nobody repeats one after so many others.
+const maxRequestIDs = 10_000
+
+// requestIDs are the ids of the last requests, 8 bytes of each, the oldest first.
+type requestIDs struct {
+	known idSet
+	order [][8]byte
+}
+
+func (r *requestIDs) has(id string) bool { return r.known.has("request", id) }
+
+func (r *requestIDs) add(id string) {
+	if r.known == nil {
+		r.known = idSet{}
+	}
+	r.known.add("request", id)
+	r.order = append(r.order, hashID("request", id))
+	if len(r.order) > maxRequestIDs {
+		delete(r.known, r.order[0])
+		r.order = r.order[1:]
+	}
+}
+
+// drop forgets the id of a request that was refused.
+func (r *requestIDs) drop(id string) {
+	hash := hashID("request", id)
+	delete(r.known, hash)
+	r.order = slices.DeleteFunc(r.order, func(o [8]byte) bool { return o == hash })
+}
+
+func (r *requestIDs) bytes() []byte { return slices.Concat(sliceAll(r.order)...) }
+
+func requestIDsOf(raw []byte) requestIDs {
+	r := requestIDs{known: idSetOf(raw)}
+	for id := range slices.Chunk(raw, 8) {
+		r.order = append(r.order, [8]byte(id))
+	}
+	return r
 }
 
 func sliceAll(ids [][8]byte) [][]byte {

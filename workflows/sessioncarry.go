@@ -19,9 +19,10 @@ type SessionCarry struct {
 	Document json.RawMessage   `json:"document"`
 	Open     bool              `json:"open,omitempty"`
 	Places   map[string]Places `json:"places,omitempty"`
-	// Named counts the steps that were given an id; Used are the ids of all steps and requests, 8 bytes of each.
+	// Named counts the steps that were given an id; Used are the ids of all steps, and Seen those of the last requests, 8 bytes of each.
 	Named int    `json:"named,omitempty"`
 	Used  []byte `json:"used,omitempty"`
+	Seen  []byte `json:"seen,omitempty"`
 	// Savepoints are the places by name; Bare is one that no entry bears yet.
 	Savepoints map[string]int `json:"savepoints,omitempty"`
 	Bare       string         `json:"bare,omitempty"`
@@ -37,6 +38,7 @@ type SessionCarry struct {
 	// TakenBack is what can be redone, and Written are steps as they were written, by id. Released says that some are no longer kept.
 	Contexts  []Context                  `json:"contexts,omitempty"`
 	Notes     []Note                     `json:"notes,omitempty"`
+	Forgotten []Context                  `json:"forgotten,omitempty"` // that their hosts may still have
 	TakenBack []TakenBack                `json:"takenBack,omitempty"`
 	Written   map[string]json.RawMessage `json:"written,omitempty"`
 	Released  bool                       `json:"released,omitempty"`
@@ -65,9 +67,9 @@ func (t *agentTask) carrySession(c *Carry) {
 	}
 	a := &s.answers
 	carried := &SessionCarry{
-		Document: s.document, Open: t.schedule.open, Places: s.places, Named: s.named, Used: s.used.bytes(), Dropped: s.dropped,
+		Document: s.document, Open: t.schedule.open, Places: s.places, Named: s.named, Used: s.used.bytes(), Seen: s.seen.bytes(), Dropped: s.dropped,
 		Savepoints: t.savepoints.places, Bare: t.savepoints.bare, Heard: t.executor.silence.heard, Asked: t.executor.silence.asked,
-		Contexts: s.contexts, Notes: s.notes,
+		Contexts: s.contexts, Notes: s.notes, Forgotten: s.forgotten,
 	}
 	c.Session = carried
 	for _, k := range a.kept {
@@ -181,6 +183,7 @@ func (t *agentTask) resumeSession(ctx workflow.Context, c Carry) {
 		s.places = carried.Places
 	}
 	s.named, s.used, s.dropped, s.outputs, s.answers.kept = carried.Named, idSetOf(carried.Used), carried.Dropped, carried.Outputs, carried.Answers
+	s.seen, s.forgotten = requestIDsOf(carried.Seen), carried.Forgotten
 	s.redos.resume(carried)
 	s.contexts, s.notes = carried.Contexts, carried.Notes
 	t.savepoints.places, t.savepoints.bare = carried.Savepoints, carried.Bare

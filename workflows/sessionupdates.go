@@ -237,7 +237,7 @@ func (t *agentTask) validateAwait(_ workflow.Context, r AwaitRequest) error {
 		return t.checkTakes()
 	}
 	_, isKept := t.session.answers.find(r.Request)
-	if t.session.answers.requests[r.Request] == nil && !isKept && !t.session.used.has("request", r.Request) {
+	if t.session.answers.requests[r.Request] == nil && !isKept && !t.session.seen.has(r.Request) {
 		return refuseRequestf(BadRequest, "request: the session has had no request %q", clip(r.Request, maxName))
 	}
 	return nil
@@ -263,7 +263,7 @@ func (t *agentTask) checkRequest(ctx workflow.Context, content any) (isKnown boo
 	}
 	id := workflow.GetCurrentUpdateInfo(ctx).ID
 	known := DigestOfRequest(content)
-	if !t.session.used.has("request", id) { // it is new, or was refused
+	if !t.session.seen.has(id) { // it is new, or was refused
 		return false, nil
 	}
 	if q := t.session.answers.requests[id]; q != nil {
@@ -291,12 +291,12 @@ func (t *agentTask) serve(ctx workflow.Context, content any, check func() error,
 	q := t.session.answers.requests[id]
 	switch {
 	case q != nil && q.refusal == nil:
-	case q == nil && t.session.used.has("request", id):
+	case q == nil && t.session.seen.has(id):
 		return t.recall(id), nil
 	default:
 		t.session.answers.drop(q)
 		q = &request{id: id, digest: DigestOfRequest(content), checking: true}
-		t.session.used.add("request", id)
+		t.session.seen.add(id)
 		t.session.answers.add(q)
 		t.begin(ctx, q, check, carryOut)
 	}
@@ -325,7 +325,7 @@ func (t *agentTask) begin(ctx workflow.Context, q *request, check func() error, 
 		}
 		if err != nil {
 			q.refusal = err
-			delete(t.session.used, hashID("request", q.id))
+			t.session.seen.drop(q.id)
 		}
 		q.checking = false
 		t.serving--

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Updates of a session. The id of an update is the caller's, and makes it idempotent for the whole session: the same id again is
-// the same request, whatever runs of the chain it meets. Each answers with an Answer. What cannot be done is refused, and leaves no
+// Updates of a session. The id of an update is the caller's, and makes it idempotent: the same id again is the same request,
+// whatever runs of the chain it meets, for as long as it is one of the last 10,000. Each answers with an Answer. What cannot be done is refused, and leaves no
 // trace in the history. What is not over within seconds is answered as pending: ask QueryAnswer for the rest.
 const (
 	// UpdateOpen answers when the session takes steps: no argument. A client starts the session with it.

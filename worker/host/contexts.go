@@ -71,9 +71,9 @@ func (s contexts) Read(r workflows.ContextRequest) (workflows.GivenContext, erro
 	if err != nil {
 		return given, err
 	}
-	name := documentOf(r.Digest)
-	if strings.ContainsAny(name, "/.") || name == ownerDoc {
-		return given, activities.Errorf(activities.Refused, "%q is no digest of a context", r.Digest)
+	name, err := checkedDocument(r.Digest)
+	if err != nil {
+		return given, err
 	}
 	var read content
 	found, err := t.Read(name, &read)
@@ -84,11 +84,42 @@ func (s contexts) Read(r workflows.ContextRequest) (workflows.GivenContext, erro
 	return given, err
 }
 
+// forget removes contexts of a session.
+func (s contexts) forget(r workflows.ContextRequest) error {
+	t, err := s.token(r.FirstRunID)
+	if err != nil {
+		return err
+	}
+	for _, d := range r.Forget {
+		name, err := checkedDocument(d)
+		if err != nil {
+			return err
+		}
+		if err := t.Drop(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkedDocument names the document of a context, and refuses what is no digest of one.
+func checkedDocument(d activities.Digest) (string, error) {
+	name := documentOf(d)
+	if strings.ContainsAny(name, "/.") || name == ownerDoc || name == "" {
+		return "", activities.Errorf(activities.Refused, "%q is no digest of a context", d)
+	}
+	return name, nil
+}
+
 func documentOf(d activities.Digest) string { return strings.TrimPrefix(string(d), "sha256:") }
 
-// confirmContext reports whether a context is stored on this host.
+// confirmContext reports whether a context is stored on this host, and removes those that its session knows no more.
 func (b builtin) confirmContext(_ context.Context, r workflows.ContextRequest) error {
-	_, err := contextsOf(b.config).Read(r)
+	s := contextsOf(b.config)
+	_, err := s.Read(r)
+	if err == nil {
+		err = s.forget(r)
+	}
 	if kind := activities.TypeOf(err); kind == activities.Refused || kind == activities.DamagedRecord {
 		return nonRetryable(err)
 	}

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -83,4 +84,33 @@ func TestAContextThatIsDamagedIsNotRead(t *testing.T) {
 	}
 	_, err = of.Abort(t.Context(), "", workflows.AbortRequest{})
 	require.NoError(t, err)
+}
+
+// A session remembers the last 20 contexts besides those of its savepoints. What it has forgotten is removed with the next one.
+func TestContextsThatASessionKnowsNoMoreAreRemoved(t *testing.T) {
+	s := serve(t, host.Config{}, host.Options{})
+	talk := s.openSession(t.Name())
+	marked, err := talk.SavepointWith(t.Context(), "", "start", []byte("at the start"))
+	require.NoError(t, err)
+	var given []workflows.Context
+	for i := range 23 {
+		a, err := talk.KeepContext(t.Context(), "", "one", fmt.Appendf(nil, "thought %d", i))
+		require.NoError(t, err)
+		given = append(given, *a.Context)
+	}
+	for i, c := range given {
+		content, err := talk.ReadContext(t.Context(), c)
+		if i < 2 {
+			require.ErrorContains(t, err, "has no context", i)
+			continue
+		}
+		require.NoError(t, err, i)
+		require.Equal(t, fmt.Sprintf("thought %d", i), string(content))
+	}
+	_, err = talk.ReadContext(t.Context(), *marked.Context)
+	require.NoError(t, err, "a savepoint has its own")
+	again, err := talk.KeepContext(t.Context(), "", "one", []byte("thought 0"))
+	require.NoError(t, err)
+	_, err = talk.ReadContext(t.Context(), *again.Context)
+	require.NoError(t, err, "it was given again")
 }
