@@ -311,7 +311,9 @@ func (c *connection) refuse(r *jsonrpc.Request) bool {
 	}
 	written := c.write(context.Background(), reply)
 	go func() {
-		_ = <-written // if the server has ended, the next read says so
+		if err := <-written; err != nil {
+			return // the server has ended: the next read says so
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.replies--
