@@ -570,7 +570,7 @@ func TestAListFitsALine(t *testing.T) {
 		all := listed()
 		return len(all) == 3 && all[0].Parks == 3 && all[1].Gates == 3
 	}, waitFor, tick)
-	for _, line := range strings.Split(strings.TrimSpace(d.ok("list", "--agent", agent)), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(d.ok("list", "--agent", agent)), "\n") {
 		require.LessOrEqual(t, utf8.RuneCountInString(line), 120, line)
 	}
 	require.Equal(t, []string{long, ""}, []string{listed()[0].Of, listed()[0].Part})
