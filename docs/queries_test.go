@@ -25,10 +25,11 @@ func (p *place) runQueries() {
 	gate, parked, remains, undone := p.atGate(), p.parked(), p.parked(), p.rolledBack()
 	p.sh("starter resolve " + remains + " infrastructure --do accept --why documentation --yes")
 	for what, finds := range map[string]struct{ with, without []string }{
-		"tasks that need a person":         {[]string{gate, parked}, []string{remains, undone}},
-		"undos that are parked":            {[]string{parked}, []string{gate, remains, undone}},
-		"tasks that left something behind": {[]string{remains}, []string{gate, parked, undone}},
-		"everything about one task":        {[]string{undone, "rollback-" + undone}, []string{gate, parked, remains}},
+		"tasks that need a person": {[]string{gate, parked}, []string{remains, undone}},
+		"undos that are parked":    {[]string{parked}, []string{gate, remains, undone}},
+		"what fails and is tried on: a commit that is owed, a hold, an undo": {nil, []string{gate, parked, remains, undone}},
+		"tasks that left something behind":                                   {[]string{remains}, []string{gate, parked, undone}},
+		"everything about one task":                                          {[]string{undone, "rollback-" + undone}, []string{gate, parked, remains}},
 	} {
 		require.Contains(p, queries, what)
 		query := strings.ReplaceAll(queries[what], "release-k3x9q2", undone)

@@ -26,12 +26,6 @@ func ServingAttributes(agent, task string) temporal.SearchAttributes {
 // MemoName is the memo that holds a task's name, for lists: a search attribute would have to be registered.
 const MemoName = "unwindName"
 
-// TroubleMemo is the memo that says, for lists, what a task tries without success: the first of its troubles.
-const TroubleMemo = "unwindTrouble"
-
-// unreadTrouble stands for what an earlier run has set: a workflow cannot decode its memo.
-const unreadTrouble = "?"
-
 // NameMemo is the memo that a client starts a task with.
 func NameMemo(name string) map[string]any { return map[string]any{MemoName: clip(name, maxName)} }
 
@@ -41,16 +35,14 @@ type attributes struct {
 	gate   string // the step at a gate; empty: none
 	parked string // the step whose undo is parked; empty: none
 
-	trouble string // the first of what fails; empty: nothing does
+	failing string // the first of what fails; empty: nothing does
 }
 
 // publishOpen sets the status if the client that started the task did not.
 func (a *attributes) publishOpen(ctx workflow.Context) {
 	a.gate, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeGate)
 	a.parked, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeParked)
-	if workflow.GetInfo(ctx).Memo.GetFields()[TroubleMemo] != nil { // an earlier run has set it
-		a.trouble = unreadTrouble
-	}
+	a.failing, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeFailing)
 	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeStatus); !set {
 		upsertAttributes(ctx, AttributeStatus.ValueSet(string(compensations.Open)))
 	}
@@ -104,19 +96,21 @@ func (a *attributes) publishParked(ctx workflow.Context, step string) {
 	a.parked = step
 }
 
-// publishTrouble says what fails, for lists. The details have the reason.
-func (a *attributes) publishTrouble(ctx workflow.Context, all []Trouble) {
+// publishFailing names the first of what fails. The details have the reason.
+func (a *attributes) publishFailing(ctx workflow.Context, all []Trouble) {
 	what := ""
 	if len(all) > 0 {
 		what = clip(all[0].What, maxName)
 	}
-	if what == a.trouble {
+	switch what {
+	case a.failing:
 		return
+	case "":
+		upsertAttributes(ctx, AttributeFailing.ValueUnset())
+	default:
+		upsertAttributes(ctx, AttributeFailing.ValueSet(what))
 	}
-	if err := workflow.UpsertMemo(ctx, map[string]any{TroubleMemo: what}); err != nil {
-		workflow.GetLogger(ctx).Warn("memo not set", "error", err)
-	}
-	a.trouble = what
+	a.failing = what
 }
 
 func (a *attributes) publishPending(ctx workflow.Context, pending int) {

@@ -31,7 +31,7 @@ func (t *agentTask) writeDetails(ctx workflow.Context) {
 	info := workflow.GetInfo(ctx)
 	about := AllAbout(info.Namespace, servedTask(ctx))
 	troubles := t.shownTroubles()
-	t.attributes.publishTrouble(ctx, troubles)
+	t.attributes.publishFailing(ctx, troubles)
 	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), troubles, t.gates.views(), t.parks.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons, about))
 }
 

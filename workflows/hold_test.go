@@ -117,7 +117,7 @@ func TestARollbackWhoseHostIsAwayShowsIt(t *testing.T) {
 	require.Equal(t, "waiting for host away", troubles[0].Reason)
 	require.Eventually(t, func() bool {
 		d, err := l.client.DescribeWorkflowExecution(t.Context(), back.WorkflowID, "")
-		return err == nil && string(d.GetWorkflowExecutionInfo().GetMemo().GetFields()[workflows.TroubleMemo].GetData()) == `"hold 1 record of the world fake"`
+		return err == nil && string(d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[workflows.AttributeFailing.GetName()].GetData()) == `"hold 1 record of the world fake"`
 	}, time.Minute, 20*time.Millisecond, "lists show it")
 	l.serve(l.queue + "@away")
 	report, err := l.report()

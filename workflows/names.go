@@ -106,7 +106,9 @@ var (
 	AttributeAgent  = temporal.NewSearchAttributeKeyKeyword("UnwindAgent")
 	AttributeGate   = temporal.NewSearchAttributeKeyKeyword("UnwindGate")
 	// AttributeParked is the first step whose undo waits for a person, as AttributeGate is the first that waits for approval.
-	AttributeParked  = temporal.NewSearchAttributeKeyKeyword("UnwindParked")
+	AttributeParked = temporal.NewSearchAttributeKeyKeyword("UnwindParked")
+	// AttributeFailing is the first of what the task tries without success, and tries on.
+	AttributeFailing = temporal.NewSearchAttributeKeyKeyword("UnwindFailing")
 	AttributePending = temporal.NewSearchAttributeKeyInt64("UnwindPending")
 	// AttributeTask is the id of the task that a recovery, rollback or redo serves; of a task its own.
 	AttributeTask = temporal.NewSearchAttributeKeyKeyword("UnwindTask")

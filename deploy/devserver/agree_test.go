@@ -18,6 +18,7 @@ func TestSearchAttributesAreThoseOfTheWorkflows(t *testing.T) {
 		workflows.AttributeStatus.GetName():  workflows.AttributeStatus.GetValueType(),
 		workflows.AttributeAgent.GetName():   workflows.AttributeAgent.GetValueType(),
 		workflows.AttributeGate.GetName():    workflows.AttributeGate.GetValueType(),
+		workflows.AttributeFailing.GetName(): workflows.AttributeFailing.GetValueType(),
 		workflows.AttributeParked.GetName():  workflows.AttributeParked.GetValueType(),
 		workflows.AttributeTask.GetName():    workflows.AttributeTask.GetValueType(),
 		workflows.AttributePending.GetName(): workflows.AttributePending.GetValueType(),

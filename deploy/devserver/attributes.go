@@ -23,6 +23,7 @@ var SearchAttributes = []SearchAttribute{
 	{"UnwindAgent", enums.INDEXED_VALUE_TYPE_KEYWORD},
 	{"UnwindGate", enums.INDEXED_VALUE_TYPE_KEYWORD},
 	{"UnwindParked", enums.INDEXED_VALUE_TYPE_KEYWORD},
+	{"UnwindFailing", enums.INDEXED_VALUE_TYPE_KEYWORD},
 	{"UnwindPending", enums.INDEXED_VALUE_TYPE_INT},
 	{"UnwindTask", enums.INDEXED_VALUE_TYPE_KEYWORD},
 }

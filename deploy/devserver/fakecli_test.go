@@ -51,7 +51,7 @@ func runFakeCLI(args []string) error {
 		"dynamic-config-value": {dynamic, {"history.transferProcessorMaxPollRPS=2000", "matching.numTaskqueueReadPartitions=1",
 			"matching.numTaskqueueWritePartitions=1", "system.enableActivityEagerExecution=true"}},
 		"sqlite-pragma":    {pragmas, onDisk},
-		"search-attribute": {attributes, {"UnwindStatus=Keyword", "UnwindAgent=Keyword", "UnwindGate=Keyword", "UnwindParked=Keyword", "UnwindPending=Int", "UnwindTask=Keyword"}},
+		"search-attribute": {attributes, {"UnwindStatus=Keyword", "UnwindAgent=Keyword", "UnwindGate=Keyword", "UnwindParked=Keyword", "UnwindFailing=Keyword", "UnwindPending=Int", "UnwindTask=Keyword"}},
 	} {
 		if !slices.Equal(lists[0], lists[1]) {
 			return fmt.Errorf("--%s is %v, not %v", what, lists[0], lists[1])

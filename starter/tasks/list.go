@@ -292,9 +292,7 @@ func (c *Client) readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
 			t.Stuck, t.Parked = true, ""
 		}
 		read(workflows.AttributePending, &t.Pending)
-		if trouble := e.GetMemo().GetFields()[workflows.TroubleMemo]; trouble != nil {
-			_ = c.DataConverter().FromPayload(trouble, &t.Failing)
-		}
+		read(workflows.AttributeFailing, &t.Failing)
 	}
 	return t
 }

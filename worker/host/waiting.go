@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// waiting are the gauges of tasks that wait for a person. The server is asked at each scrape, so every worker of a namespace tells the
+// waiting are the gauges of tasks that wait for a person, or for the world. The server is asked at each scrape, so every worker of a namespace tells the
 // same, whoever ran the tasks; a gauge is left out while it cannot be asked.
 type waiting struct {
 	client    client.Client
@@ -25,6 +25,10 @@ var waitingGauges = []struct {
 }{
 	{prometheus.NewDesc("unwind_tasks_at_gates", "Tasks that wait at a gate, in the whole namespace.", nil, nil), workflows.AttributeGate.GetName()},
 	{prometheus.NewDesc("unwind_tasks_parked", "Tasks with an undo or a step that is parked, in the whole namespace.", nil, nil), workflows.AttributeParked.GetName()},
+	{
+		prometheus.NewDesc("unwind_tasks_failing", "Tasks in which something fails and is tried on, such as a commit that is owed, in the whole namespace.", nil, nil),
+		workflows.AttributeFailing.GetName(),
+	},
 }
 
 // scrapeLimit is how long a scrape waits for the server.

@@ -7,4 +7,5 @@ temporal operator namespace describe --namespace default ||
 temporal operator search-attribute create --namespace default \
 	--name UnwindStatus --type Keyword --name UnwindAgent --type Keyword \
 	--name UnwindGate --type Keyword --name UnwindParked --type Keyword \
+	--name UnwindFailing --type Keyword \
 	--name UnwindPending --type Int --name UnwindTask --type Keyword
