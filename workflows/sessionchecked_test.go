@@ -59,7 +59,7 @@ func TestRequestsThatAreBeingCheckedKeepNothingOut(t *testing.T) {
 	close(letGo)
 	for i := range contexts {
 		_, err := s.Await(t.Context(), fmt.Sprintf("context %d", i))
-		require.Equal(t, session.Refusal{Type: workflows.BadRequest, Text: "context: host host does not have it: Refused: it was never given"}, err)
+		require.Equal(t, session.Refusal{Type: workflows.BadRequest, Text: "context: host " + "host does not have it: Refused: it was never given"}, err)
 	}
 	again, err := l.giveContext(s, contexts)
 	require.NoError(t, err)
