@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -160,6 +162,11 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	}
 	// Other tests' tasks on the same server count too.
 	require.Eventually(t, func() bool { return tasks("unwind_tasks_at_gates") > 0 }, waitFor, tick, "visibility follows")
+	_, err := f.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID: "owes-" + task.GetID(), TaskQueue: "nobody", TypedSearchAttributes: temporal.NewSearchAttributes(workflows.AttributeFailing.ValueSet("commit")),
+	}, workflows.AgentTaskType)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return tasks("unwind_tasks_failing") > 0 }, waitFor, tick, "a commit that is owed")
 
 	require.NoError(t, os.WriteFile(filepath.Join(f.root, "two"), []byte("somebody else's"), 0o600))
 	require.NoError(t, f.Client.CancelWorkflow(t.Context(), task.GetID(), ""))
