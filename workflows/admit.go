@@ -25,7 +25,7 @@ type TooLarge struct {
 
 func (t TooLarge) refusal() error {
 	if t.Alone {
-		return refuseRequestf(BadRequest, "the request has %s, and can have %d as JSON: send fewer steps at once, or put long content into a file and name that",
+		return refuseRequestf(BadRequest, "the request has %s, and can have at most %d as JSON: send fewer steps at once, or put long content into a file and name that",
 			activities.CountOf(t.Bytes, "byte"), MaxRequest)
 	}
 	return refuseRequestf(TooManyAtOnce, "the request has %s, and came with others that are as large: send it again", activities.CountOf(t.Bytes, "byte"))
