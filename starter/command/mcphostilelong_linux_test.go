@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -23,9 +24,14 @@ func TestAProxySurvivesAHostileServer(t *testing.T) {
 	}
 	n := newHostile(t)
 	require.NoError(t, os.WriteFile(filepath.Join(n.dir, "seed"), []byte("1"), 0o600))
-	c := n.starter()
-	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: c}, nil)
-	require.NoError(t, err, n.log.String())
+	var c *exec.Cmd
+	var client *sdk.ClientSession
+	require.Eventually(t, func() (isConnected bool) {
+		c = n.starter()
+		var err error
+		client, err = sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: c}, nil)
+		return err == nil
+	}, waitFor, tick, "a proxy does not start where the server does not list its tools")
 	t.Cleanup(func() { _ = client.Close() })
 	calls, answered := 0, 0
 	for until := time.Now().Add(lasts); time.Now().Before(until) || answered == 0; {

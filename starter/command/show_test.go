@@ -110,9 +110,9 @@ func TestNoStateIsEmptyInTheJSONOfATask(t *testing.T) {
 
 func TestListNamesTasks(t *testing.T) {
 	d := newDesk(t)
-	d.ok("run", d.file(twice), "--id", t.Name(), "--watch")
-	require.Eventually(t, func() bool {
-		return strings.Contains(normal(d.ok("list")), t.Name()+" set it twice committed ")
+	d.ok("run", d.file(twice), "--id", t.Name(), "--agent", t.Name(), "--watch")
+	require.Eventually(t, func() bool { // the widths of columns depend on what else is listed
+		return strings.Contains(normal(d.ok("list", "--agent", t.Name())), t.Name()+" set it twice committed ")
 	}, waitFor, tick)
 }
 
