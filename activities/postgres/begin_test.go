@@ -28,8 +28,8 @@ func TestAStepThatCouldNeverBeginIsNothingToUndo(t *testing.T) {
 			},
 			observed: "no schemas here",
 		},
-		"a database that is read only": {prepare: []string{"ALTER DATABASE %s SET default_transaction_read_only = on"}, observed: "was never committed"},
-		"a limit of a millisecond":     {prepare: []string{"ALTER DATABASE %s SET statement_timeout = '1ms'"}, observed: "was never committed"},
+		"a database that is read only": {prepare: []string{"ALTER ROLE worker IN DATABASE %s SET default_transaction_read_only = on"}, observed: "was never committed"},
+		"a limit of a millisecond":     {prepare: []string{"ALTER ROLE worker IN DATABASE %s SET statement_timeout = '1ms'"}, observed: "was never committed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

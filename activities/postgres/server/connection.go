@@ -35,7 +35,7 @@ var canonical = [][2]string{{"DateStyle", "ISO, MDY"}, {"IntervalStyle", "postgr
 // own are the settings of sessions that run no statement of a step: what a role or a database sets for others bounds no undo.
 const own = `SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
 SET default_transaction_deferrable = off;
-SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_session_timeout')`
+SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('transaction_timeout', 'idle_session_timeout')`
 
 // CanonicalFor is the clause by which a function runs under the canonical settings, and what pg_proc.proconfig says then.
 func CanonicalFor() (clause string, config []string) {
@@ -110,6 +110,9 @@ func (all Databases) ConnectTo(ctx context.Context, name, application, other str
 	config.ConnectTimeout = connectLimit
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.RuntimeParams["application_name"] = application
+	if isOwn(application) { // from the start: a limit of a millisecond ends the SET that would lift it
+		config.RuntimeParams["statement_timeout"] = "0"
+	}
 	config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, CancelRequestDelay: 0, DeadlineDelay: 5 * time.Second}
 	}
@@ -136,11 +139,6 @@ func (c *Connection) begin(isOwn bool) error {
 	var standby bool
 	const ask = `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),
 		(SELECT system_identifier FROM pg_control_system())::text || '-' || (SELECT oid FROM pg_database WHERE datname = current_database())`
-	if isOwn { // or it may be too short for what follows
-		if err := c.Run("SET statement_timeout = 0"); err != nil {
-			return err
-		}
-	}
 	if err := c.Run(settings); err != nil {
 		return err
 	}
