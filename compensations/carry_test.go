@@ -171,7 +171,7 @@ func TestSequenceNumbersAreUniqueInAllRuns(t *testing.T) {
 	report := s.run(t)
 	require.Equal(t, []string{"undo b", "undo c", "undo a"}, s.world.calls)
 	require.Equal(t, map[string]int{"restored": 3}, report.Outcomes)
-	require.Less(t, report.Took, time.Minute)
+	require.Less(t, report.Lasted, time.Minute)
 }
 
 func TestADeadRunLeavesItsCarryAndWhatItScheduled(t *testing.T) {

@@ -75,8 +75,9 @@ type Report struct {
 	// Outcomes counts the steps by outcome.
 	Outcomes map[string]int `json:"outcomes,omitempty"`
 	// Notes are what else people should know: gates that the task file turned off, signals that decided nothing.
-	Notes []string      `json:"notes,omitempty"`
-	Took  time.Duration `json:"took,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+	// Lasted is the time from its start to its end, also what it waited for people.
+	Lasted time.Duration `json:"lasted,omitempty"`
 }
 
 // MaxReported is how many steps a report lists in full.

@@ -22,7 +22,7 @@ func (s *Saga) Unwind(ctx workflow.Context, cause Cause) Report {
 	s.unfinished = nil
 	s.unwindEntries(ctx, cause, s.ledger.Entries())
 	r := s.report(s.past)
-	r.Took = workflow.Now(ctx).Sub(began)
+	r.Lasted = workflow.Now(ctx).Sub(began)
 	return r
 }
 
@@ -44,7 +44,7 @@ func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, isMeant func(activ
 		return unfinished || isMeant(e)
 	}))
 	r := s.report(Past{})
-	r.Took, r.Steps, s.unfinished = workflow.Now(ctx).Sub(began), nil, nil
+	r.Lasted, r.Steps, s.unfinished = workflow.Now(ctx).Sub(began), nil, nil
 	for _, it := range s.plan.items {
 		r.Steps = append(r.Steps, it.report())
 		if r.Status == Open && !it.leavesLedger() {

@@ -205,7 +205,7 @@ func TestTheDeadlineCountsFromTheFirstRun(t *testing.T) {
 	require.Equal(t, 2, l.runs)
 	require.Equal(t, []string{"do a", "plan b", "do b", "do c", "plan d", "undo d", "undo c", "undo b", "undo a"}, w.calls)
 	require.WithinDuration(t, began.Add(2*time.Hour), l.last.env.Now(), time.Second)
-	require.InDelta(t, 2*time.Hour, report.Took, float64(time.Second), "of all runs")
+	require.InDelta(t, 2*time.Hour, report.Lasted, float64(time.Second), "of all runs")
 }
 
 func TestNotesAndIgnoredSignalsAreKeptAcrossRuns(t *testing.T) {

@@ -29,7 +29,7 @@ func (t *agentTask) reportCommitted() compensations.Report {
 // completeReport adds everything else that a report says at the end of a task, and starts the late sweep if one is due.
 func (t *agentTask) completeReport(ctx workflow.Context, r *compensations.Report, cause *compensations.Cause) {
 	r.Task, r.Cause = workflow.GetInfo(ctx).WorkflowExecution.ID, cause
-	r.Took = workflow.Now(ctx).Sub(t.began)
+	r.Lasted = workflow.Now(ctx).Sub(t.began)
 	r.Notes = append(r.Notes, t.notes...)
 	r.Notes = append(r.Notes, t.inbox.Ignored().Notes()...)
 	t.schedule.addToReport(r, cause == nil)

@@ -183,7 +183,7 @@ steps:
 `), "--id", t.Name(), "--watch"))
 	require.Contains(t, out, " T two fake.set failed and was rolled back: ActionDenied: b was set, but does not work\n")
 	require.Contains(t, out, `committed in part: what is marked ! was skipped or undone, everything else stays
-took: T
+lasted: T
 
  STEP ACTION UNDO TOOK SEEN AFTERWARDS
  one fake.set stays set a to "x"
@@ -305,7 +305,7 @@ func TestShowAndListTellOpenAndClosedTasks(t *testing.T) {
 	list := func(args ...string) string {
 		return normal(d.ok(append([]string{"list", "--agent", agent}, args...)...))
 	}
-	const head = "TASK NAME STATUS WAITS FOR AGENT STARTED TOOK\n"
+	const head = "TASK NAME STATUS WAITS FOR AGENT STARTED LASTED\n"
 	require.Eventually(t, func() bool {
 		return list("--gate") == head+agent+"-1 Ship it! open gate of two "+agent+" DATE\n"
 	}, waitFor, tick, "visibility follows")

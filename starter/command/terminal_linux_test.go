@@ -180,7 +180,7 @@ task `+t.Name()+` · Ship it! · agent bot · committed · T
 
 report of `+t.Name()+`
 committed: every step is done and stays
-took: T
+lasted: T
 
 STEP ACTION TOOK WHAT IT DID
 one fake.set T set a to "x"

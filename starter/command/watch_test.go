@@ -70,7 +70,7 @@ parked: the undo of step one (fake.set) needs a person
 report of `+id+`
 unwound: every step that acted was undone
 cause: rejected at step two: step two was rejected by ME: no
-took: T
+lasted: T
 
  STEP ACTION UNDO TOOK SEEN AFTERWARDS
  one fake.set restored a is "" again

@@ -16,7 +16,7 @@ const listWidth = 120
 // Tasks prints a list of tasks.
 func Tasks(w io.Writer, list []tasks.Listed) {
 	t := terminal.Table{Width: listWidth, Least: []int{20, 10, 28, 18, 8}} // which leaves enough for the other columns
-	t.Row("TASK", "NAME", "STATUS", "WAITS FOR", "AGENT", "STARTED", "TOOK")
+	t.Row("TASK", "NAME", "STATUS", "WAITS FOR", "AGENT", "STARTED", "LASTED")
 	for _, e := range list {
 		spent := ""
 		if !e.Closed.IsZero() {

@@ -41,7 +41,7 @@ func TestReports(t *testing.T) {
 	}
 	for name, r := range map[string]compensations.Report{
 		"committed": {
-			Task: "release-1", Status: compensations.Committed, Took: 3 * time.Minute,
+			Task: "release-1", Status: compensations.Committed, Lasted: 3 * time.Minute,
 			Steps: []compensations.StepReport{
 				{Step: "settings", Action: "file.write", State: "done", Summary: "wrote /srv/app.yml (214 bytes)", Took: 30 * time.Millisecond},
 				{Step: "deploy", Action: "terraform.apply", State: "done", Summary: "3 added", Took: 90 * time.Second, Notes: []string{"approved by eve@desk"}},
@@ -49,7 +49,7 @@ func TestReports(t *testing.T) {
 			Notes: []string{"step deploy runs without its gate: the task file says gate: none"},
 		},
 		"unwound": {
-			Task: "release-2", Status: compensations.Unwound, Cause: failed, Took: 12300 * time.Millisecond,
+			Task: "release-2", Status: compensations.Unwound, Cause: failed, Lasted: 12300 * time.Millisecond,
 			Steps: []compensations.StepReport{
 				settled("settings", "file.write", activities.Restored, "app.yml is byte for byte as before"), customer,
 				settled("smoke", "container.exec", activities.Nothing, "it had not acted"),
@@ -59,7 +59,7 @@ func TestReports(t *testing.T) {
 		},
 		"remains": {
 			Task: "release-3", Status: compensations.Remains, Cause: &compensations.Cause{Kind: compensations.Canceled, Text: "the task was canceled"},
-			Took:     2 * time.Hour,
+			Lasted:   2 * time.Hour,
 			Steps:    []compensations.StepReport{settled("settings", "file.write", activities.Restored, "as before"), accepted, refund},
 			Outcomes: map[string]int{"restored": 1, "unknown": 1, "irreversible": 1},
 			Notes:    []string{"ignored signal: resolve: step \"x\" is not in the ledger"},
@@ -73,7 +73,7 @@ func TestReports(t *testing.T) {
 			Outcomes: map[string]int{"drifted": 1},
 		},
 		"partly": {
-			Task: "release-6", Status: compensations.Partly, Took: time.Minute,
+			Task: "release-6", Status: compensations.Partly, Lasted: time.Minute,
 			Steps: []compensations.StepReport{
 				{Step: "settings", Action: "file.write", State: "done", Summary: "wrote /srv/app.yml (214 bytes)"},
 				smoke(1, activities.Restored), smoke(2, activities.Restored),

@@ -36,8 +36,8 @@ func Report(w io.Writer, r compensations.Report) {
 		fmt.Fprintf(w, "cause: %s\n", Cause(*r.Cause))
 		writeRest(w, r.Cause.Text)
 	}
-	if r.Took > 0 {
-		fmt.Fprintf(w, "took:  %s\n", terminal.Duration(r.Took))
+	if r.Lasted > 0 {
+		fmt.Fprintf(w, "lasted: %s\n", terminal.Duration(r.Lasted))
 	}
 	if r.Status == compensations.Committed || r.Status == compensations.Redone {
 		writeCommitted(w, r)
