@@ -43,7 +43,10 @@ func (s contexts) token(firstRunID string) (*journal.Token, error) {
 	return j.Token(activities.NewToken(firstRunID, "context", 1))
 }
 
-// Keep makes a context durable.
+// maxKept is how many contexts of a session a host has: as many as the session answers requests.
+const maxKept = 10_000
+
+// Keep makes a context durable. It comes by a query, so no session has admitted it yet.
 func (s contexts) Keep(given workflows.GivenContext) (workflows.Context, error) {
 	var none workflows.Context
 	if given.WorkflowID == "" || given.FirstRunID == "" || len(given.Content) == 0 {
@@ -55,6 +58,13 @@ func (s contexts) Keep(given workflows.GivenContext) (workflows.Context, error) 
 	}
 	if _, err := t.Create(ownerDoc, &activities.Owner{Workflow: given.WorkflowID, Run: given.FirstRunID}); err != nil {
 		return none, err
+	}
+	kept, err := os.ReadDir(t.Dir())
+	if err != nil {
+		return none, err
+	}
+	if len(kept) > maxKept {
+		return none, activities.Errorf(activities.Refused, "host %s keeps at most %d contexts of a session: it takes no more", s.host, maxKept)
 	}
 	sum := sha256.Sum256(given.Content)
 	digest := "sha256:" + hex.EncodeToString(sum[:])

@@ -114,3 +114,18 @@ func TestContextsThatASessionKnowsNoMoreAreRemoved(t *testing.T) {
 	_, err = talk.ReadContext(t.Context(), *again.Context)
 	require.NoError(t, err, "it was given again")
 }
+
+func TestContextsThatNoSessionHasAdmittedAreBounded(t *testing.T) {
+	s := serve(t, host.Config{}, host.Options{})
+	opened := s.openSession(t.Name())
+	_, err := opened.KeepContext(t.Context(), "", "one", []byte("what it knows"))
+	require.NoError(t, err)
+	kept, err := filepath.Glob(filepath.Join(s.state, "contexts", "tokens", "*"))
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+	for n := range 10_000 {
+		require.NoError(t, os.WriteFile(filepath.Join(kept[0], fmt.Sprintf("%064x", n)), nil, 0o600))
+	}
+	_, err = opened.KeepContext(t.Context(), "", "two", []byte("what it knows now"))
+	require.ErrorContains(t, err, "it takes no more")
+}
