@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres/alteration"
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
+	"github.com/seed-62bf7108/unwind/activities/postgres/drift"
 	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
@@ -60,7 +63,49 @@ func (c *connection) perform(n int64, run statement.Script) (*alteration.Change,
 	for id, n := range before {
 		after[id] -= n
 	}
-	return &did, c.examine(n, after, &did)
+	if err := c.examine(n, after, &did); err != nil {
+		return nil, err
+	}
+	return &did, c.proveChecks(n, &did)
+}
+
+// proveChecks tries the undo of a step, and rolls it back, where rows have to go back under CHECKs that may forbid them.
+func (c *connection) proveChecks(n int64, did *alteration.Change) error {
+	var ids []uint32
+	for _, t := range did.Tables {
+		if t.Went+t.Changed > 0 {
+			ids = append(ids, t.OID)
+		}
+	}
+	for _, a := range did.Alterations {
+		ids = append(ids, a.EmptiedIDs()...)
+	}
+	conditional, err := capture.FindConditional(c.Connection, ids)
+	if err != nil || len(conditional) == 0 {
+		return err
+	}
+	r := record{N: n, Tables: did.Tables}
+	raw, err := json.Marshal(did.Alterations) // an undo notes names that things have anew
+	if err == nil {
+		err = json.Unmarshal(raw, &r.Alterations)
+	}
+	if err == nil {
+		err = c.Run("SAVEPOINT proof; SET LOCAL session_replication_role = replica")
+	}
+	if err != nil {
+		return err
+	}
+	err = capture.WithoutTriggers(c.Connection, r.Tables, func() error { return c.replaceRows(&r, false) })
+	if err == nil {
+		err = alteration.Revert(c.Connection, n, r.Alterations)
+	}
+	if found, ok := errors.AsType[drift.Error](err); ok {
+		return refused("an undo could not put rows back under the CHECKs of %s: %s. Change what the CHECK reads in a step of its own before, or drop the CHECK before and make it again after", strings.Join(conditional, ", "), found.Drift.Diff)
+	}
+	if err != nil {
+		return err
+	}
+	return c.Run("ROLLBACK TO proof; RELEASE proof")
 }
 
 // alter runs a statement that changes the schema. Columns that are sensitive stay so, whatever it calls them.

@@ -180,7 +180,7 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 	if strayed != nil && !forced {
 		return activities.Undone{}, *strayed
 	}
-	if err := c.withoutTriggers(r.Tables, func() error { return c.replaceRows(r, forced) }); err != nil {
+	if err := capture.WithoutTriggers(c.Connection, r.Tables, func() error { return c.replaceRows(r, forced) }); err != nil {
 		return activities.Undone{}, err
 	}
 	var backs []string
@@ -225,10 +225,14 @@ func (c *connection) replaceRows(r *record, forced bool) error {
 		}
 	}
 	reach("removed")
+	var all []capture.Kept
 	for _, t := range r.Tables {
-		if err := c.insertRows(r.N, t); err != nil {
-			return err
-		}
+		all = append(all, capture.Kept{
+			Of: t, From: "unwind.change", Row: "old::" + t.Quoted(), Where: "record = $1 AND relid = $2 AND old_key IS NOT NULL", Params: []any{r.N, t.OID},
+		})
+	}
+	if err := capture.PutBack(c.Connection, all); err != nil {
+		return err
 	}
 	if err := c.checkForeignKeys(r.N, r.Tables, forced); err != nil {
 		return err
@@ -360,24 +364,6 @@ func (c *connection) removeRows(n int64, t *capture.Table, forced bool) error {
 	return nil
 }
 
-// insertRows inserts the rows as they were.
-func (c *connection) insertRows(n int64, t *capture.Table) error {
-	var names, values []string
-	for _, column := range t.Columns {
-		if !column.Generated {
-			names = append(names, server.Quote(column.Name))
-			values = append(values, "(e.o)."+server.Quote(column.Name))
-		}
-	}
-	err := c.Run(fmt.Sprintf(`INSERT INTO %[1]s (%[2]s) OVERRIDING SYSTEM VALUE SELECT %[3]s FROM
-		(SELECT old::%[1]s AS o FROM unwind.change WHERE record = $1 AND relid = $2 AND old_key IS NOT NULL OFFSET 0) e`,
-		t.Quoted(), strings.Join(names, ", "), strings.Join(values, ", ")), n, t.OID)
-	if e, ok := errors.AsType[*activities.Error](err); ok && e.Type == activities.ActionDenied {
-		return drift.New(fmt.Sprintf("rows of %s cannot be put back beside what others have changed since: %s", t.FullName(), e.Message))
-	}
-	return err
-}
-
 // verify compares the rows with what they were.
 func (c *connection) verify(n int64, t *capture.Table) error {
 	var same int64
@@ -396,7 +382,7 @@ func (c *connection) verify(n int64, t *capture.Table) error {
 // passOn stores the version that a row has now in the records of other steps, if the row is again as such a step left it. Those that began later
 // may have acted earlier.
 func (c *connection) passOn(n int64, t *capture.Table) error {
-	return c.Run(`UPDATE unwind.change c SET version = pg_current_xact_id()::xid FROM unwind.record r, unwind.change e
+	return c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, unwind.change e, ONLY %[1]s q
 		WHERE r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.record = r.n AND c.relid = $2
-		AND e.record = $1 AND e.relid = $2 AND c.new_key = e.old_key AND c.new = e.old`, n, t.OID)
+		AND e.record = $1 AND e.relid = $2 AND c.new_key = e.old_key AND c.new = e.old AND %[2]s`, t.Quoted(), t.On("e.old::"+t.Quoted())), n, t.OID)
 }

@@ -45,6 +45,14 @@ func (a *Alteration) OnlyAdds() bool {
 	return !a.alters && a.Emptied == nil && a.Held == nil && a.Names == nil && a.Dropped == nil && a.Declared == nil
 }
 
+// EmptiedIDs are the ids of the tables that it truncated.
+func (a *Alteration) EmptiedIDs() (ids []uint32) {
+	for _, e := range a.Emptied {
+		ids = append(ids, e.Table.OID)
+	}
+	return ids
+}
+
 // hasMade reports whether a trait, as people are told it, is one of a column that it made.
 func (a *Alteration) hasMade(what string) bool {
 	return slices.ContainsFunc(a.Made, func(m made) bool { return m.Column != "" && strings.HasSuffix(what, " "+m.Table+"."+m.Column) })

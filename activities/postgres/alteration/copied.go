@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -72,7 +71,8 @@ func putCheckpointBack(c *server.Connection, d *Declared) error {
 	if err != nil {
 		return err
 	}
-	var replaced []capture.Table
+	var replaced []*capture.Table
+	var kept []capture.Kept
 	if err := c.Run("SET LOCAL session_replication_role = replica"); err != nil {
 		return err
 	}
@@ -84,20 +84,17 @@ func putCheckpointBack(c *server.Connection, d *Declared) error {
 		if is == nil {
 			continue
 		}
-		var names []string
-		for _, column := range is.Columns {
-			if !column.Generated {
-				names = append(names, server.Quote(column.Name))
+		replaced, kept = append(replaced, is), append(kept, copyOf(is, one.Copy))
+	}
+	if err := capture.WithoutTriggers(c, replaced, func() error {
+		for _, t := range replaced {
+			if err := c.Run("DELETE FROM ONLY " + t.Quoted()); err != nil {
+				return err
 			}
 		}
-		columns := strings.Join(names, ", ")
-		if err := c.Run("DELETE FROM ONLY " + is.Quoted()); err != nil {
-			return err
-		}
-		if err := c.Run(fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s", is.Quoted(), columns, columns, one.Copy)); err != nil {
-			return err
-		}
-		replaced = append(replaced, *is)
+		return capture.PutBack(c, kept)
+	}); err != nil {
+		return err
 	}
 	if err := c.Run("SET LOCAL session_replication_role = origin"); err != nil {
 		return err
@@ -129,9 +126,9 @@ func findReplaceable(c *server.Connection, d *Declared, one copied, now map[stri
 }
 
 // checkReplaced looks for rows without the row that they refer to, in tables whose rows were replaced, and in those that refer to them.
-func checkReplaced(c *server.Connection, tables []capture.Table) error {
+func checkReplaced(c *server.Connection, tables []*capture.Table) error {
 	for _, t := range tables {
-		all, err := capture.References(c, &t)
+		all, err := capture.References(c, t)
 		if err != nil {
 			return err
 		}

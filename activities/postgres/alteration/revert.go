@@ -109,24 +109,19 @@ func revertOne(c *server.Connection, n int64, all []*Alteration, a *Alteration) 
 		anew[a.Dropped.Table.OID] = a.Dropped.Table.Quoted()
 	}
 	for oid, name := range anew {
-		if err := c.Canonically(func() error {
-			return c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, %s q
-				WHERE r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.record = r.n AND c.relid = $2 AND c.new = (q.*)::text`, name), n, oid)
-		}); err != nil {
+		if err := passOn(c, n, oid, name); err != nil {
 			return err
 		}
 	}
-	for _, e := range a.Emptied {
-		if err := refill(c, n, e); err != nil {
-			return err
-		}
-	}
-	for _, e := range a.Emptied {
-		if err := checkRefilled(c, e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return refill(c, n, a.Emptied)
+}
+
+// passOn tells other steps which versions the rows of a table have now that are as such a step left them.
+func passOn(c *server.Connection, n int64, oid uint32, table string) error {
+	return c.Canonically(func() error {
+		return c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, %s q
+			WHERE r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.record = r.n AND c.relid = $2 AND c.new = (q.*)::text`, table), n, oid)
+	})
 }
 
 // runUndo runs the statements that take an alteration back.
@@ -210,8 +205,15 @@ func checkUnfilled(c *server.Connection, a *Alteration) error {
 	return nil
 }
 
-// checkRefilled looks for rows that were put back without the row that they refer to.
+// checkRefilled looks for rows that were not put back as they were, or without the row that they refer to.
 func checkRefilled(c *server.Connection, e emptied) error {
+	var missing int64
+	if err := c.Scan(fmt.Sprintf("SELECT count(*) FROM (SELECT (q.*)::text FROM %s q EXCEPT ALL SELECT (q.*)::text FROM ONLY %s q) s", e.Copy, e.Table.Quoted()), nil, &missing); err != nil {
+		return err
+	}
+	if missing > 0 {
+		return drift.New(fmt.Sprintf("%d of %s of %s would not be as before; nothing was touched", missing, activities.CountOf(e.Rows, "row"), e.Table.FullName()))
+	}
 	all, err := capture.References(c, &e.Table)
 	if err != nil {
 		return err

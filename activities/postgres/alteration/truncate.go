@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
-	"github.com/seed-62bf7108/unwind/activities/postgres/drift"
 	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
@@ -108,35 +107,30 @@ func (t *trial) keepRows(a *Alteration, r *capture.Relation) error {
 	return nil
 }
 
-// refill puts the rows of a truncated table back.
-func refill(c *server.Connection, n int64, e emptied) error {
-	var names []string
-	for _, column := range e.Table.Columns {
-		if !column.Generated {
-			names = append(names, server.Quote(column.Name))
+// refill puts the rows of truncated tables back.
+func refill(c *server.Connection, n int64, all []emptied) error {
+	var tables []*capture.Table
+	var kept []capture.Kept
+	for _, e := range all {
+		if err := checkCopy(c, e.Copy, e.Table.FullName(), e.Rows); err != nil {
+			return err
+		}
+		tables, kept = append(tables, &e.Table), append(kept, copyOf(&e.Table, e.Copy))
+	}
+	if err := capture.WithoutTriggers(c, tables, func() error { return capture.PutBack(c, kept) }); err != nil {
+		return err
+	}
+	for _, e := range all {
+		if err := errors.Join(checkRefilled(c, e), passOn(c, n, e.Table.OID, "ONLY "+e.Table.Quoted())); err != nil {
+			return err
 		}
 	}
-	columns := strings.Join(names, ", ")
-	if err := checkCopy(c, e.Copy, e.Table.FullName(), e.Rows); err != nil {
-		return err
-	}
-	err := c.Run(fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s", e.Table.Quoted(), columns, columns, e.Copy))
-	if denied, ok := errors.AsType[*activities.Error](err); ok {
-		return drift.New(fmt.Sprintf("rows of %s cannot be put back beside what others have done since: %s", e.Table.FullName(), denied.Message))
-	}
-	if err != nil {
-		return err
-	}
-	var missing int64
-	if err := c.Scan(fmt.Sprintf("SELECT count(*) FROM (SELECT (q.*)::text FROM %s q EXCEPT ALL SELECT (q.*)::text FROM ONLY %s q) s", e.Copy, e.Table.Quoted()), nil, &missing); err != nil {
-		return err
-	}
-	if missing > 0 {
-		return drift.New(fmt.Sprintf("%d of %s of %s would not be as before; nothing was touched", missing, activities.CountOf(e.Rows, "row"), e.Table.FullName()))
-	}
-	// Earlier steps know their rows by version.
-	return c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = pg_current_xact_id()::xid FROM unwind.record r, (SELECT (q.*)::text AS row FROM %s q) e
-		WHERE r.state IN ('applied', 'undoing') AND r.n < $1 AND c.record = r.n AND c.relid = $2 AND c.new = e.row`, e.Copy), n, e.Table.OID)
+	return nil
+}
+
+// copyOf are the rows of a table that a copy of it holds.
+func copyOf(t *capture.Table, name string) capture.Kept {
+	return capture.Kept{Of: t, From: name + " q", Row: "(q.*)::" + name, Where: "true"}
 }
 
 // checkCopy is DamagedRecord unless a copy of a table's rows, whose name is quoted, has as many as were copied.

@@ -1,0 +1,107 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/drift"
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+)
+
+// Kept are rows of a table that an undo puts back.
+type Kept struct {
+	Of *Table
+	// From is what holds them, Row a row of that as the table has it, and Where which of them, with parameters.
+	From, Row, Where string
+	Params           []any
+}
+
+// FindConditional lists those of tables whose CHECKs may forbid a row that is there: one that was never validated, or that calls what is not immutable
+// or not the server's own, which may read other rows.
+func FindConditional(c *server.Connection, tables []uint32) ([]string, error) {
+	return server.Collect(c, pgx.RowTo[string], `SELECT DISTINCT conrelid::regclass::text FROM pg_constraint x WHERE contype = 'c' AND conrelid = ANY($1::oid[])
+		AND (NOT convalidated OR conbin::text ~ '\{(SQLVALUEFUNCTION|COERCETODOMAIN|COERCEVIAIO|NEXTVALUEEXPR) ' OR EXISTS (
+			SELECT FROM regexp_matches(conbin::text, ':(?:op)?funcid (\d+)', 'g') m JOIN pg_proc p ON p.oid = m[1]::oid WHERE p.provolatile <> 'i' OR p.oid >= 16384)) ORDER BY 1`, tables)
+}
+
+// PutBack inserts rows into all of their tables. A CHECK may call a function that reads other rows, which have to be there before, and no catalog tells
+// which: tables that fail are tried again after the others, and then their rows one by one, until no more of them succeed.
+func PutBack(c *server.Connection, all []Kept) error {
+	left, _, err := inAnyOrder(c, all, func(k Kept) error { return k.insert(c, "") })
+	if err != nil || left == nil {
+		return err
+	}
+	type row struct {
+		Kept
+		at string
+	}
+	var rows []row
+	for _, k := range left {
+		places, err := server.Collect(c, pgx.RowTo[string], fmt.Sprintf("SELECT ctid::text FROM %s WHERE %s", k.From, k.Where), k.Params...)
+		if err != nil {
+			return err
+		}
+		for _, at := range places {
+			rows = append(rows, row{k, at})
+		}
+	}
+	_, why, err := inAnyOrder(c, rows, func(r row) error { return r.insert(c, r.at) })
+	return errors.Join(err, why)
+}
+
+// insert inserts all rows, or the one at a place.
+func (k Kept) insert(c *server.Connection, at string) error {
+	var names, values []string
+	for _, column := range k.Of.Columns {
+		if !column.Generated {
+			names = append(names, server.Quote(column.Name))
+			values = append(values, "(e.o)."+server.Quote(column.Name))
+		}
+	}
+	where := k.Where
+	if at != "" {
+		where += " AND ctid = '" + at + "'"
+	}
+	err := c.Run(fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM (SELECT %s AS o FROM %s WHERE %s OFFSET 0) e",
+		k.Of.Quoted(), strings.Join(names, ", "), strings.Join(values, ", "), k.Row, k.From, where), k.Params...)
+	if e, ok := errors.AsType[*activities.Error](err); ok {
+		return drift.New(fmt.Sprintf("rows of %s cannot be put back beside what others have done since: %s", k.Of.FullName(), e.Message))
+	}
+	return err
+}
+
+// inAnyOrder does all of these, and those that fail again after the others, until no more of them succeed. It returns those that are left, and why
+// the first of them fails. Each round goes the other way, since what others need tends to be before them, or behind.
+func inAnyOrder[T any](c *server.Connection, all []T, do func(T) error) (left []T, why, err error) {
+	for {
+		left, why = nil, nil
+		for _, each := range all {
+			if err := c.Run("SAVEPOINT each"); err != nil {
+				return nil, nil, err
+			}
+			failed := do(each)
+			end := "RELEASE each"
+			if _, isOrder := errors.AsType[drift.Error](failed); isOrder {
+				left, end = append(left, each), "ROLLBACK TO each; RELEASE each"
+				if why == nil {
+					why = failed
+				}
+			} else if failed != nil {
+				return nil, nil, failed
+			}
+			if err := c.Run(end); err != nil {
+				return nil, nil, err
+			}
+		}
+		if len(left) == 0 || len(left) == len(all) {
+			return left, why, nil
+		}
+		slices.Reverse(left)
+		all = left
+	}
+}
