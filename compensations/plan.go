@@ -84,7 +84,6 @@ type plan struct {
 
 	waiting      map[string]int     // the number of undos that wait for a worker, by task queue
 	unserved     int                // their sum
-	countsQueues bool               // as histories do that have begun to unwind so
 	queuedBehind map[string][]*item // ready items that wait behind those
 	running      int                // the number of undos scheduled on queues that are served
 

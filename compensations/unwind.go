@@ -73,8 +73,6 @@ func (s *Saga) unwindEntries(ctx workflow.Context, cause Cause, entries []activi
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	s.plan, s.cause = newPlan(entries), cause
-	s.plan.countsQueues = len(entries) > maxPending &&
-		workflow.GetVersion(ctx, changePending, workflow.DefaultVersion, 1) == workflow.DefaultVersion
 	s.restoreProgress()
 	s.options.Changed()
 	for left := maxAlerts; ; {
@@ -103,16 +101,9 @@ func (s *Saga) unwindEntries(ctx workflow.Context, cause Cause, entries []activi
 // maxPending is how many undos are scheduled at once, including those that wait for their hosts: a server allows about 2,000.
 const maxPending = 1000
 
-// changePending is the version of a history that counts each undo that waits for its host.
-const changePending = "count-waiting-undos"
-
 // mayStart reports whether one more undo may be scheduled.
 func (s *Saga) mayStart() bool {
-	waiting := s.plan.unserved
-	if s.plan.countsQueues {
-		waiting = len(s.plan.waiting)
-	}
-	return s.plan.running < s.options.Parallel && s.plan.running+waiting < maxPending
+	return s.plan.running < s.options.Parallel && s.plan.running+s.plan.unserved < maxPending
 }
 
 // isIdle reports whether no activity of the unwinding is pending.

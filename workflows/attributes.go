@@ -48,15 +48,9 @@ func (a *attributes) publishOpen(ctx workflow.Context) {
 	}
 }
 
-// changePlanStatus is the version marker of plans that have a status.
-const changePlanStatus = "plan-status"
-
 // publishPlanOpen says that a plan may leave something in journals; whoever finds it closed like that clears it. A plan that has no
 // status any more has left nothing.
 func publishPlanOpen(ctx workflow.Context) (closed func()) {
-	if workflow.GetVersion(ctx, changePlanStatus, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return func() {}
-	}
 	upsertAttributes(ctx, AttributeStatus.ValueSet(string(compensations.Open)))
 	return func() { upsertAttributes(ctx, AttributeStatus.ValueUnset()) }
 }
@@ -80,17 +74,14 @@ func (a *attributes) publishGate(ctx workflow.Context, step string) {
 	a.gate = step
 }
 
-// changeParked is the version marker of workflows that say in a search attribute that an undo is parked.
-const changeParked = "parked-attribute"
-
 // publishParked names the first step whose undo waits for a person; empty: none does.
 func (a *attributes) publishParked(ctx workflow.Context, step string) {
-	if step == a.parked || workflow.GetVersion(ctx, changeParked, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+	switch step {
+	case a.parked:
 		return
-	}
-	if step == "" {
+	case "":
 		upsertAttributes(ctx, AttributeParked.ValueUnset())
-	} else {
+	default:
 		upsertAttributes(ctx, AttributeParked.ValueSet(step))
 	}
 	a.parked = step

@@ -26,19 +26,12 @@ type Held struct {
 	Released []string `json:"released,omitempty"`
 }
 
-// changeHold is the version of a history that holds records.
-const changeHold = "hold-records"
-
 // maxHeld is how many records one activity holds: each takes a write to a disk.
 const maxHeld = 1000
 
 // holdRecords holds the records of all entries for this workflow, until it is over. It waits for the hosts that have them. The error
 // is refused where one of them is released; the others may be held then, to no harm.
 func (t *troubles) holdRecords(ctx workflow.Context, entries []activities.Entry) error {
-	version := workflow.GetVersion(ctx, changeHold, workflow.DefaultVersion, 2)
-	if version == workflow.DefaultVersion {
-		return nil
-	}
 	type target struct{ queue, world string }
 	var requests []HoldRequest
 	var futures []workflow.Future
@@ -62,7 +55,7 @@ func (t *troubles) holdRecords(ctx workflow.Context, entries []activities.Entry)
 	ctx, done := workflow.WithCancel(ctx)
 	defer done()
 	for i, r := range requests {
-		if version >= 2 && i >= maxInFlight { // one of many places
+		if i >= maxInFlight { // one of many places
 			_ = futures[i-maxInFlight].Get(ctx, nil)
 		}
 		futures = append(futures, t.hold(ctx, r, bearers[i]))

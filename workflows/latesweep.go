@@ -85,16 +85,13 @@ func (t *agentTask) startLateSweep(ctx workflow.Context, rechecks []compensation
 	return id
 }
 
-// changeLateSweepID is the version marker of workflows that name the task in the id of their late sweep.
-const changeLateSweepID = "late-sweep-id"
-
 // maxWorkflowID is the longest id that every Temporal server takes.
 const maxWorkflowID = 255
 
 func (t *agentTask) lateSweepID(ctx workflow.Context, task string) string {
 	run := fmt.Sprintf("%s-%d", workflow.GetInfo(ctx).WorkflowExecution.RunID, t.variant.round+1)
 	id := fmt.Sprintf("late-sweep-%s-%s", task, run)
-	if workflow.GetVersion(ctx, changeLateSweepID, workflow.DefaultVersion, 1) == workflow.DefaultVersion || len(id) > maxWorkflowID {
+	if len(id) > maxWorkflowID {
 		return "late-sweep-" + run
 	}
 	return id

@@ -112,9 +112,6 @@ func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entr
 	return compensations.Closure(entries, func(e activities.Entry) bool { return e.Step == step }), nil
 }
 
-// changeRedoNamed is the version of a redo's history in which the hosts have named what its steps touch.
-const changeRedoNamed = "redo-named"
-
 // Redo repeats what a rollback has undone: exactly, from what the worlds have kept, or by running the steps again. It is a task
 // like any other: it unwinds when it fails, and can be rolled back.
 func Redo(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
@@ -150,8 +147,7 @@ func Redo(ctx workflow.Context, input, carry converter.RawValue) (compensations.
 		if len(compiled.Steps) == 0 {
 			return refusef("rollback %s has undone no step of task %s: there is nothing to redo", r.Rollback.WorkflowID, r.Task.WorkflowID)
 		}
-		looks := slices.ContainsFunc(compiled.Steps, func(s task.Step) bool { return s.Preflights })
-		if looks && workflow.GetVersion(ctx, changeRedoNamed, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		if slices.ContainsFunc(compiled.Steps, func(s task.Step) bool { return s.Preflights }) {
 			seen, err := preflight(ctx, compiled) // what it would refuse may be what the worlds have kept
 			if err != nil {
 				return err

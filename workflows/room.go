@@ -35,9 +35,6 @@ func (r *room) addBytes(bytes int) { r.added += bytes }
 // reset starts from a known size.
 func (r *room) reset(packed int) { r.packed, r.added = packed, 0 }
 
-// changeMeasured is the version of a history that holds what was measured.
-const changeMeasured = "measured-size"
-
 // measured is what a history holds of a measurement.
 type measured struct {
 	Bytes   int    `json:"bytes,omitempty"`
@@ -46,9 +43,6 @@ type measured struct {
 
 // measureOnce measures for good: a replay takes the size that the history has, because whether a step is refused depends on it.
 func (r *room) measureOnce(ctx workflow.Context) (int, error) {
-	if workflow.GetVersion(ctx, changeMeasured, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return r.measure()
-	}
 	var m measured
 	err := workflow.SideEffect(ctx, func(workflow.Context) any {
 		size, err := r.measure()

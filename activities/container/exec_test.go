@@ -58,34 +58,6 @@ func TestChangeAndUndo(t *testing.T) {
 	assert.Empty(t, containertest.Checkpoints(t, e.Token))
 }
 
-func TestAStepOfTheFirstVersionsIsUndone(t *testing.T) {
-	t.Parallel()
-	b, s := containertest.Start(t), newStage(t, t.TempDir())
-	b.Run(t, "echo one >/srv/a")
-	before := containertest.Files(t, b)
-	e := s.entry(t)
-	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"}), "")
-	require.NoError(t, err)
-	token := s.token(t, e)
-	var ticket map[string]string
-	found, err := token.Read("ticket", &ticket)
-	require.NoError(t, err)
-	require.True(t, found)
-	at := map[string]string{"checkpoint": ticket["checkpoint"]}
-	require.NotEmpty(t, at["checkpoint"])
-	delete(ticket, "checkpoint") // it stood in a document of its own
-	require.NoError(t, token.Drop("ticket"))
-	for name, doc := range map[string]*map[string]string{"ticket": &ticket, "checkpoint": &at} {
-		_, err := token.Create(name, doc)
-		require.NoError(t, err)
-	}
-
-	u, err := s.action.Undo(t.Context(), e, activities.Decision{Done: true})
-	require.NoError(t, err)
-	assert.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
-	assert.Equal(t, before, containertest.Files(t, b))
-}
-
 func TestReadOnlyCommandTakesNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	b, s := containertest.Start(t), newStage(t, t.TempDir())

@@ -14,9 +14,6 @@ const (
 	ticketDoc  = "ticket"
 	endingDoc  = "ending"
 	beforeFile = "before.gz"
-
-	// checkpointDoc names the checkpoint of a step whose ticket does not: those of the first versions.
-	checkpointDoc = "checkpoint"
 )
 
 // containerID is empty where there is no record.
@@ -64,16 +61,9 @@ type ticket struct {
 	Checkpoint string `json:"checkpoint,omitempty"`
 }
 
-// readTicket reads the ticket of a step, with its checkpoint.
+// readTicket reads the ticket of a step.
 func readTicket(t *journal.Token) (taken ticket, found bool, err error) {
-	if found, err = t.Read(ticketDoc, &taken); err != nil || taken.Holder != forwardHolds || taken.Checkpoint != "" {
-		return taken, found, err
-	}
-	var named struct {
-		Checkpoint string `json:"checkpoint"`
-	}
-	_, err = t.Read(checkpointDoc, &named)
-	taken.Checkpoint = named.Checkpoint
+	found, err = t.Read(ticketDoc, &taken)
 	return taken, found, err
 }
 

@@ -65,7 +65,7 @@ func (j *Journal) Mark() (string, error) {
 }
 
 // Check refuses an entry whose record is in another journal, with WrongPlace. It is a DamagedRecord if the journal does not know the
-// epoch of the mark. A mark without an epoch is of an entry that was made before there were any.
+// epoch of the mark. What concerns steps of several epochs, such as a commit, names the journal alone.
 func (j *Journal) Check(mark string) error {
 	id, epoch, _ := strings.Cut(mark, "~")
 	if id != j.id {

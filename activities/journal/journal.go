@@ -297,7 +297,7 @@ func (t *Token) Lock(ctx context.Context) (unlock func(), err error) {
 // envelope is the content of a document's file: the body, its digest, and whose it is, so that damage is detected.
 type envelope struct {
 	Digest string `json:"sha256"`
-	// Of is the token and the name of the document; empty outside of tokens, and in those of the first versions.
+	// Of is the token and the name of the document; empty outside of tokens.
 	Of   string          `json:"of,omitempty"`
 	Body json.RawMessage `json:"body"`
 }
@@ -375,8 +375,8 @@ func (f folder) read(name string, v any) (bool, error) {
 	if sum := sha256.Sum256(e.Body); hex.EncodeToString(sum[:]) != e.Digest {
 		return true, damagedError(f.dir, name, "its content does not match its digest")
 	}
-	if e.Of != "" && e.Of != f.of(name) {
-		return true, damagedError(f.dir, name, "it is the document "+e.Of)
+	if e.Of != f.of(name) {
+		return true, damagedError(f.dir, name, fmt.Sprintf("it is the document %q", e.Of))
 	}
 	reflect.ValueOf(v).Elem().SetZero() // fields that the document omits must not keep their old values
 	if err := json.Unmarshal(e.Body, v); err != nil {

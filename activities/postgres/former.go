@@ -169,11 +169,8 @@ type numbered struct {
 
 // checkSeal reads the result of a record, and reports whether the record is as its step has sealed it.
 func (c *connection) checkSeal(r numbered) (kept sealedResult, whole bool, err error) {
-	if json.Unmarshal([]byte(r.Result), &kept) != nil {
+	if json.Unmarshal([]byte(r.Result), &kept) != nil || kept.Seal == nil {
 		return kept, false, nil //nolint:nilerr // its undo says that it is damaged
-	}
-	if kept.Seal == nil {
-		return kept, true, nil
 	}
 	changes, err := c.digestChanges(r.N)
 	return kept, kept.Seal.Changes == changes && kept.Seal.Content == digestContent(r.N, r.Rows, r.Tables, r.Alterations), err
@@ -181,10 +178,8 @@ func (c *connection) checkSeal(r numbered) (kept sealedResult, whole bool, err e
 
 // sealAgain writes the tables of a record, and its result with a seal over them.
 func (c *connection) sealAgain(r numbered, kept sealedResult) (err error) {
-	if kept.Seal != nil {
-		if kept.Seal, err = c.makeSeal(kept.Seal.Token, r.N, r.Rows, r.Tables, r.Alterations); err != nil {
-			return err
-		}
+	if kept.Seal, err = c.makeSeal(kept.Seal.Token, r.N, r.Rows, r.Tables, r.Alterations); err != nil {
+		return err
 	}
 	raw, err := json.Marshal(kept)
 	if err != nil {

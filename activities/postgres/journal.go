@@ -64,7 +64,7 @@ type record struct {
 	N      int64
 	State  string
 	Result activities.Result
-	Seal   *seal            // nil: the forward has never acted, or its record is of before there were seals
+	Seal   *seal            // nil: the forward has never acted
 	Tables []*capture.Table // nil: the forward has never acted
 	// Alterations are what it did to the schema, in order.
 	Alterations []*alteration.Alteration
@@ -155,7 +155,7 @@ func (c *connection) readRecord(token string, lock bool) (*record, error) {
 	case r.Forgotten:
 	case e.Token != token:
 		return nil, c.damagedRow(token, "its entry is that of token "+e.Token)
-	case kept.Token != "" && kept.Token != token:
+	case outcome != nil && kept.Token != token:
 		return nil, c.damagedRow(token, "its outcome is that of token "+kept.Token)
 	default:
 		if problem := r.findContradiction(token, result, tables, alterations); problem != "" {

@@ -17,16 +17,16 @@ type seal struct {
 	Changes string `json:"changes"`
 }
 
-// sealedResult is the result of a step in the journal. One of before there were seals has none, and is believed.
+// sealedResult is the result of a step in the journal.
 type sealedResult struct {
 	activities.Result
 
 	Seal *seal `json:"seal,omitempty"`
 }
 
-// keptOutcome is the outcome of an undo in the journal, and whose it is; one of before that was noted does not say.
+// keptOutcome is the outcome of an undo in the journal, and whose it is.
 type keptOutcome struct {
-	Token string `json:"token,omitempty"`
+	Token string `json:"token"`
 	activities.Undone
 }
 
@@ -114,8 +114,10 @@ func (r *record) findContradiction(token string, result, tables, alterations *st
 		return "it says that it was released, and holds what the step changed"
 	case (result != nil) != acted || r.State == applied && !acted:
 		return "it has lost a part of what the step changed"
-	case r.Seal == nil:
+	case !acted:
 		return ""
+	case r.Seal == nil:
+		return "its result has no seal"
 	case r.Seal.Token != token:
 		return "its result is that of token " + r.Seal.Token
 	case alterations == nil || r.Seal.Content != digestContent(r.N, r.Rows, *tables, *alterations):

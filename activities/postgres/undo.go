@@ -275,9 +275,6 @@ func (c *connection) checkComplete(r *record) error {
 	if events != r.Rows {
 		return activities.Errorf(activities.DamagedRecord, "database %s: the step changed %s, and unwind.change has %d of them; nothing was touched", c.Name, activities.CountOf(r.Rows, "row"), events)
 	}
-	if r.Seal == nil {
-		return nil
-	}
 	if digest, err := c.digestChanges(r.N); err != nil || digest != r.Seal.Changes {
 		if err == nil {
 			err = activities.Errorf(activities.DamagedRecord, "database %s: the rows of record %d in unwind.change are not those that the step has changed; nothing was touched", c.Name, r.N)

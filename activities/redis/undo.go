@@ -109,15 +109,15 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	return outcome, true, nil
 }
 
-// keptOutcome is the outcome of an undo in the journal, and whose it is; records of before that was noted do not say.
+// keptOutcome is the outcome of an undo in the journal, and whose it is.
 type keptOutcome struct {
-	Token string `json:"token,omitempty"`
+	Token string `json:"token"`
 	activities.Undone
 }
 
 func (c *connection) decodeOutcome(e activities.Entry, text string, into *activities.Undone) error {
 	var kept keptOutcome
-	if err := json.Unmarshal([]byte(text), &kept); err != nil || kept.Token != "" && kept.Token != e.Token || kept.Outcome == "" {
+	if err := json.Unmarshal([]byte(text), &kept); err != nil || kept.Token != e.Token || kept.Outcome == "" {
 		return c.damaged(e, "does not hold the outcome of its undo")
 	}
 	*into = kept.Undone

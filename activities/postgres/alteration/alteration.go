@@ -73,7 +73,7 @@ type held struct {
 	Kind string `json:"kind,omitempty"` // empty: a table
 	Name string `json:"name"`           // quoted
 	Of   string `json:"of"`             // as people know it
-	// OID is the id that it keeps when it moves; 0 in records of before that was noted.
+	// OID is the id that it keeps when it moves; 0 for a copy.
 	OID uint32 `json:"oid,omitempty"`
 
 	schema, table string // the same, not quoted

@@ -102,8 +102,8 @@ type Supervisor struct {
 	process.Identity
 	// Turn is the number of the undo that runs it; zero for a forward.
 	Turn int `json:"turn,omitempty"`
-	// What is what it does; empty in old records.
-	What string `json:"what,omitempty"`
+	// What is what it does.
+	What string `json:"what"`
 }
 
 // Exit is how a run has ended.

@@ -2,7 +2,6 @@ package layers
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -63,14 +62,4 @@ func (n notes) remove(id string) error {
 		return err
 	}
 	return nil
-}
-
-// RefuseForeign refuses a state folder of a worker that was root and made layers by itself: nobody can show them any more.
-func RefuseForeign(dir string) error {
-	found, err := namesIn(dir)
-	if len(found) > 0 {
-		return fmt.Errorf("state: %s has layers of containers that an earlier version of Unwind made in a way that is gone, and their steps cannot be undone by this one: "+
-			"roll back or release them with that version, or remove the folder to give them up", dir)
-	}
-	return err
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -175,18 +174,4 @@ func TestAConfigThatCannotBeMeantIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := container.New(container.Config{State: t.TempDir(), Layers: "always"})
 	require.EqualError(t, err, `container.layers: "always" must be auto, never or require`)
-}
-
-// TestLayersOfAnEarlierVersionAreNotLostSilently: it made them below the state folder, with nobody's help.
-func TestLayersOfAnEarlierVersionAreNotLostSilently(t *testing.T) {
-	t.Parallel()
-	state := t.TempDir()
-	book := filepath.Join(state, "container", "layers", strings.Repeat("a", 64))
-	require.NoError(t, os.MkdirAll(book, 0o700))
-	_, err := container.New(container.Config{State: state})
-	require.ErrorContains(t, err, filepath.Dir(book)+" has layers of containers that an earlier version of Unwind made")
-	require.ErrorContains(t, err, "remove the folder to give them up")
-	require.NoError(t, os.Remove(book))
-	_, err = container.New(container.Config{State: state})
-	require.NoError(t, err)
 }
