@@ -137,12 +137,12 @@ func (c *connection) readRecord(token string, lock bool) (*record, error) {
 		return nil, c.Explain(err)
 	}
 	var e activities.Entry
-	var sealed struct{ Seal *seal }
+	var sealed sealedResult
 	var kept keptOutcome
 	for _, part := range []struct {
 		text *string
 		to   any
-	}{{&entry, &e}, {result, &r.Result}, {result, &sealed}, {tables, &r.Tables}, {alterations, &r.Alterations}, {outcome, &kept}, {holders, &r.Holders}} {
+	}{{&entry, &e}, {result, &sealed}, {tables, &r.Tables}, {alterations, &r.Alterations}, {outcome, &kept}, {holders, &r.Holders}} {
 		if part.text == nil {
 			continue
 		}
@@ -150,7 +150,7 @@ func (c *connection) readRecord(token string, lock bool) (*record, error) {
 			return nil, c.damagedRow(token, err.Error())
 		}
 	}
-	r.Seal, r.Outcome = sealed.Seal, kept.Undone
+	r.Result, r.Seal, r.Outcome = sealed.Result, sealed.Seal, kept.Undone
 	switch {
 	case r.Forgotten:
 	case e.Token != token:

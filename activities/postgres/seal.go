@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -22,6 +24,14 @@ type sealedResult struct {
 	activities.Result
 
 	Seal *seal `json:"seal,omitempty"`
+}
+
+// UnmarshalJSON reads both parts: a result reads itself alone.
+func (r *sealedResult) UnmarshalJSON(raw []byte) error {
+	var other struct{ Seal *seal }
+	err := errors.Join(json.Unmarshal(raw, &r.Result), json.Unmarshal(raw, &other))
+	r.Seal = other.Seal
+	return err
 }
 
 // keptOutcome is the outcome of an undo in the journal, and whose it is.
