@@ -355,6 +355,32 @@ func TestACheckpointThatCouldNotBePutBackIsRefused(t *testing.T) {
 	require.Equal(t, activities.Refused, activities.TypeOf(err))
 }
 
+// TestACheckpointWhoseRowsCouldNotBePutBackIsRefused: a function that is made for the search path of applications fails under that of pg_restore, as
+// soon as there is a row.
+func TestACheckpointWhoseRowsCouldNotBePutBackIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, "CREATE FUNCTION double(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT n * 2'",
+		"CREATE FUNCTION f(n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN double(n); END'")
+	for _, table := range []string{
+		"CREATE TABLE t (n int, m int GENERATED ALWAYS AS (f(n)) STORED)", "CREATE TABLE t (n int); CREATE INDEX ON t (f(n))", "CREATE TABLE t (n int CHECK (f(n) > 0))",
+	} {
+		d.run(table, "INSERT INTO t VALUES (1)")
+		s := d.checkpoint(true)
+		_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+		require.ErrorContains(t, err, "could not be put back by the worker's role", table)
+		require.ErrorContains(t, err, "function double(integer) does not exist", table)
+		require.Equal(t, activities.Refused, activities.TypeOf(err))
+		d.run("DROP TABLE t")
+	}
+	d.run("ALTER FUNCTION f SET search_path = public", "CREATE TABLE t (n int CHECK (f(n) > 0), m int GENERATED ALWAYS AS (f(n)) STORED)", "INSERT INTO t VALUES (1)")
+	before := d.wholeDump()
+	s := d.checkpoint(true)
+	s.apply()
+	d.run("UPDATE t SET n = 2")
+	s.undo(activities.Restored)
+	require.Equal(t, before, d.wholeDump())
+}
+
 // TestAnOldProgramIsRefused before anything is touched.
 func TestAnOldProgramIsRefused(t *testing.T) {
 	d := newWhole(t, accounts)

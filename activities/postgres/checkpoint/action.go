@@ -90,7 +90,8 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 		Summary: fmt.Sprintf("take a checkpoint of the database %s, %s", p.Database, activities.CountOf(size, "byte")), Strategy: activities.Snapshot,
 		Undo: spec.Undo, Risk: activities.Low, Keys: []string{"postgres:" + p.Database}, Digest: digestOf(c, p),
 		Facts: []string{fmt.Sprintf("the database takes %s on its server; the checkpoint takes at most about as many on the worker, and less since it is compressed", activities.CountOf(size, "byte")),
-			"an undo restores the whole database, and needs as much room again on its server; what it replaces is kept there until the record is released"},
+			"it is tried out: the checkpoint is restored beside the database, which takes as much room again on its server, and dropped there",
+			"an undo restores the whole database; what it replaces is kept on its server until the record is released"},
 	}
 	if p.Exclusive {
 		change.Facts = append(change.Facts, "exclusive: an undo takes back everything that has changed since, whoever has changed it")
@@ -238,7 +239,7 @@ func (a *Action) take(c *server.Connection, e activities.Entry, token *journal.T
 	return taken, err
 }
 
-// dump writes the dump, reads it again, and tries that the definitions in it can be put back.
+// dump writes the dump, reads it again, and tries that it can be put back.
 func (a *Action) dump(c *server.Connection, token, file string, taken *dumped) error {
 	name, _, err := whoAmI(c)
 	if err != nil {
@@ -282,18 +283,19 @@ func (a *Action) dump(c *server.Connection, token, file string, taken *dumped) e
 	return nil
 }
 
-// tryRestore makes a database with everything but the rows. What cannot be put back, for want of a privilege or an extension, shows there.
+// tryRestore makes a database from the dump, and drops it. What cannot be put back shows there, for want of a privilege or an extension; with the
+// rows, since a CHECK, an index or a generated column may call a function that works under the search path of applications only.
 func (a *Action) tryRestore(c *server.Connection, token, file, quoted string, content manifest) error {
 	m, err := a.Databases.ConnectTo(c.Ctx, c.Name, server.ForwardName+" "+token, maintenance)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	name, err := makeFresh(m, server.ForwardName, token, file, quoted, "--schema-only")
+	name, err := makeFresh(m, server.ForwardName, token, file, quoted)
 	if err == nil {
 		var is manifest
-		if is, err = readDatabase(m, name, server.ForwardName+" "+token); err == nil && is.schema().digest() != content.schema().digest() {
-			err = errors.New("it would not be as it was:\n" + content.schema().diff(is.schema()))
+		if is, err = readDatabase(m, name, server.ForwardName+" "+token); err == nil && is.digest() != content.digest() {
+			err = errors.New("it would not be as it was:\n" + content.diff(is))
 		}
 	}
 	if dropped := dropDatabase(m, name); err == nil {

@@ -44,9 +44,9 @@ func dropFresh(c *server.Connection, token string) error {
 	return err
 }
 
-// makeFresh makes a database from a dump, with its owner, encoding, locale, settings, privileges and comment; more are the options of pg_restore.
-// Quoted is the name that the dump has for it.
-func makeFresh(c *server.Connection, application, token, file, quoted string, more ...string) (name string, err error) {
+// makeFresh makes a database from a dump, with its owner, encoding, locale, settings, privileges and comment. Quoted is the name
+// that the dump has for it.
+func makeFresh(c *server.Connection, application, token, file, quoted string) (name string, err error) {
 	random := make([]byte, 4)
 	rand.Read(random)
 	name = freshPrefix + token + "_" + hex.EncodeToString(random)
@@ -64,7 +64,7 @@ func makeFresh(c *server.Connection, application, token, file, quoted string, mo
 			return name, err
 		}
 	}
-	if err := t.run(nil, "pg_restore", append(more, "--exit-on-error", "--dbname="+name, file)...); err != nil {
+	if err := t.run(nil, "pg_restore", "--exit-on-error", "--dbname="+name, file); err != nil {
 		return name, err
 	}
 	for _, statement := range properties { // at the end: a setting may concern what restores

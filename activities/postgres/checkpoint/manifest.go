@@ -37,13 +37,6 @@ func (m manifest) digest() activities.Digest {
 	return activities.DigestOf(parts...)
 }
 
-// schema is the manifest without rows.
-func (m manifest) schema() manifest {
-	only := maps.Clone(m)
-	maps.DeleteFunc(only, func(_ string, i item) bool { return i.Rows >= 0 })
-	return only
-}
-
 // diffLines bounds what a person is shown.
 const diffLines = 100
 
