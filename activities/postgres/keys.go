@@ -52,7 +52,7 @@ func (c *connection) checkReference(n int64, t *capture.Table, r capture.Referen
 			rows("old"), capture.AllSet("(e.v)", r.From), unlike, r.Parent, capture.SameColumns("p", r.To, "e.v", r.From))
 	} else { // whoever refers to the rows that were taken away
 		sql = fmt.Sprintf("SELECT to_jsonb(f.*)::text FROM %s JOIN %s f ON %s WHERE NOT EXISTS (SELECT FROM %s p WHERE %s)",
-			rows("new"), r.Child, capture.SameColumns("f", r.From, "e.v", r.To), r.Parent, capture.SameColumns("p", r.To, "f", r.From))
+			rows("new"), r.Child, capture.SameColumns("f", r.From, "e.v", r.To), r.Parent, capture.SameColumns("p", r.To, "f.*", r.From))
 	}
 	broken, err := server.Collect(c.Connection, pgx.RowTo[string], sql+fmt.Sprintf(" LIMIT %d", capture.ShownRows), n, t.OID)
 	if err != nil || len(broken) == 0 {

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -113,6 +114,27 @@ func TestAForeignKeyThatIsNotValidBindsAsBefore(t *testing.T) {
 	s.apply()
 	drift := s.undo(activities.Drifted).Drift
 	require.Contains(t, drift.Diff, "child_parent_fkey would not hold")
+}
+
+// The names of columns are theirs: those that statements of ours use for tables are not taken for one.
+func TestColumnsNamedAsTablesInStatements(t *testing.T) {
+	t.Parallel()
+	var columns []string
+	for name := 'a'; name <= 'z'; name++ {
+		columns = append(columns, string(name)+" int")
+	}
+	d := newDatabase(t, "CREATE TABLE parent (id int PRIMARY KEY, "+strings.Join(columns, ", ")+"); CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent, again int UNIQUE DEFERRABLE, "+strings.Join(columns, ", ")+")",
+		"INSERT INTO parent SELECT n, n FROM generate_series(1, 3) n; INSERT INTO child SELECT n, n, n, n FROM generate_series(1, 3) n")
+	before := d.wholeDump()
+	for _, statement := range []string{
+		"UPDATE parent SET a = 7", "UPDATE child SET again = -again", "DELETE FROM child", "INSERT INTO parent (id) VALUES (9)", "TRUNCATE parent CASCADE", "TRUNCATE child", "DROP TABLE parent CASCADE",
+		"ALTER TABLE child DROP COLUMN c",
+	} {
+		s := d.exec(statement)
+		s.apply()
+		s.undo(activities.Restored)
+		require.Equal(t, before, d.wholeDump(), statement)
+	}
 }
 
 // No text shows what is sensitive: of a partition by the name of its table, of rows that others have linked.

@@ -144,7 +144,7 @@ func checkReplaced(c *server.Connection, tables []*capture.Table) error {
 // checkReference looks for rows without the row that they refer to. Rows is the table that has them: the child, or a copy of it.
 func checkReference(c *server.Connection, r capture.Reference, rows string) error {
 	broken, err := server.Collect(c, pgx.RowTo[string], fmt.Sprintf("SELECT to_jsonb(q.*)::text FROM %s q WHERE %s AND NOT EXISTS (SELECT FROM %s p WHERE %s) LIMIT %d",
-		rows, capture.AllSet("q", r.From), r.Parent, capture.SameColumns("p", r.To, "q", r.From), capture.ShownRows))
+		rows, capture.AllSet("q", r.From), r.Parent, capture.SameColumns("p", r.To, "q.*", r.From), capture.ShownRows))
 	if err != nil || len(broken) == 0 {
 		return err
 	}
