@@ -49,6 +49,7 @@ CREATE TABLE IF NOT EXISTS unwind.change (
 	new text,
 	version xid
 );
+ALTER TABLE unwind.change REPLICA IDENTITY FULL; -- for a publication of all tables
 CREATE INDEX IF NOT EXISTS change_record ON unwind.change (record, relid);`
 
 // The states of a record. The row of a token is never deleted: it is the fence.

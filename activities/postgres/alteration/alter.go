@@ -289,10 +289,10 @@ func (t *trial) alterInPlace() (*Alteration, error) {
 }
 
 // dropOrder is the order in which things are dropped that one statement has made: what goes with another is gone by then.
-var dropOrder = []string{"MATERIALIZED VIEW", "VIEW", "COLUMN", "CONSTRAINT", "TABLE", "INDEX", "SEQUENCE", "ROUTINE", "DOMAIN", "TYPE", "SCHEMA"}
+var dropOrder = []string{"MATERIALIZED VIEW", "VIEW", "FOREIGN KEY", "COLUMN", "CONSTRAINT", "TABLE", "INDEX", "SEQUENCE", "ROUTINE", "DOMAIN", "TYPE", "SCHEMA"}
 
 // implied are things that come with others.
-var implied = []string{"CONSTRAINT", "INDEX", "SEQUENCE"}
+var implied = []string{"FOREIGN KEY", "CONSTRAINT", "INDEX", "SEQUENCE"}
 
 // note notes how something new is dropped.
 func (t *trial) note(a *Alteration, o schema.Object) error {
@@ -309,7 +309,7 @@ func (t *trial) note(a *Alteration, o schema.Object) error {
 		}
 		a.Made = append(a.Made, m)
 		return t.checkAffected(o.OID, o.Table)
-	case "CONSTRAINT":
+	case "FOREIGN KEY", "CONSTRAINT":
 		a.Undo = append(a.Undo, fmt.Sprintf("ALTER TABLE IF EXISTS %s DROP CONSTRAINT IF EXISTS %s", o.Table, o.Name))
 		return nil
 	case "TABLE", "MATERIALIZED VIEW":
@@ -343,14 +343,20 @@ func Seal(c *server.Connection, did *Change) error {
 			if m.Column != "" {
 				continue
 			}
-			content, there, err := schema.Content(c, m.OID, m.Table)
+			var now *string // a later statement may have renamed it
+			if err := schema.WithPlainNames(c, func() error {
+				return c.Scan("SELECT (SELECT oid::regclass::text FROM pg_class WHERE oid = $1)", []any{m.OID}, &now)
+			}); err != nil {
+				return err
+			}
+			if now == nil || schema.IsHeld(*now) {
+				return activities.Errorf(activities.Refused, "%s: the step makes it and takes it away again; leave both out", m.Table)
+			}
+			content, _, err := schema.Content(c, m.OID, *now)
 			if err != nil {
 				return err
 			}
-			if !there {
-				return activities.Errorf(activities.Refused, "%s: the step makes it and takes it away again; leave both out", m.Table)
-			}
-			a.Made[i].Content = &content
+			a.Made[i].Left, a.Made[i].Content = *now, &content
 		}
 	}
 	return nil

@@ -61,7 +61,8 @@ func (a *Alteration) hasMade(what string) bool {
 // made is a table or a column that a statement made.
 type made struct {
 	OID    uint32 `json:"oid"`
-	Table  string `json:"table"` // quoted
+	Table  string `json:"table"`          // quoted
+	Left   string `json:"left,omitempty"` // its name at the end of the step
 	Column string `json:"column,omitempty"`
 	Type   string `json:"type,omitempty"`
 	// Content is a column's value in rows that nobody has changed, as text, or the digest of what the step left in a table.

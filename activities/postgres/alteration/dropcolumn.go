@@ -135,8 +135,6 @@ func (t *trial) checkDroppable(columns []schema.Object) (*capture.Relation, []pl
 		return p.gone && slices.ContainsFunc(r.Key, func(k string) bool { return server.Quote(k) == p.Name || k == p.Name })
 	}
 	switch {
-	case slices.ContainsFunc(columns, func(o schema.Object) bool { return o.OID != oid }):
-		return nil, nil, t.noInverse("it drops columns of several tables")
 	case r.Kind != "r" || related:
 		return nil, nil, t.noInverse("a column of a partition, or of a table that others inherit from, cannot be put back")
 	case r.Security:

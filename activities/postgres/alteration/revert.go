@@ -52,14 +52,14 @@ func findRemade(c *server.Connection, all []made, lock bool) (problem string, er
 		if m.Column != "" {
 			continue
 		}
-		content, there, err := schema.Content(c, m.OID, m.Table)
+		content, there, err := schema.Content(c, m.OID, m.Left)
 		switch {
 		case err != nil:
 			return "", err
 		case !there:
-			return fmt.Sprintf("table %s, which the step made, is gone, or has another name", m.Table), nil
+			return fmt.Sprintf("table %s, which the step made, is gone, or has another name", m.Left), nil
 		case m.Content == nil || content != *m.Content:
-			return fmt.Sprintf("table %s, which the step made, has other rows than it left (%s now); they would be lost", m.Table, content), nil
+			return fmt.Sprintf("table %s, which the step made, has other rows than it left (%s now); they would be lost", m.Left, content), nil
 		}
 	}
 	return "", nil
@@ -67,11 +67,13 @@ func findRemade(c *server.Connection, all []made, lock bool) (problem string, er
 
 // lockMade locks the table that a statement has made, or has added a column to, if it is still there.
 func lockMade(c *server.Connection, m made) error {
-	var there bool
-	if err := c.Scan("SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass($1) AND oid = $2 AND relkind IN ('r', 'p'))", []any{m.Table, m.OID}, &there); err != nil || !there {
+	var now *string
+	if err := schema.WithPlainNames(c, func() error {
+		return c.Scan("SELECT (SELECT oid::regclass::text FROM pg_class WHERE oid = $1 AND relkind IN ('r', 'p'))", []any{m.OID}, &now)
+	}); err != nil || now == nil {
 		return err
 	}
-	return c.Run("LOCK TABLE ONLY " + m.Table + " IN ACCESS EXCLUSIVE MODE")
+	return c.Run("LOCK TABLE ONLY " + *now + " IN ACCESS EXCLUSIVE MODE")
 }
 
 // Revert takes the alterations of a step back, the last one first.
@@ -102,11 +104,13 @@ func revertOne(c *server.Connection, n int64, all []*Alteration, a *Alteration) 
 	anew := map[uint32]string{}
 	for _, m := range a.Made {
 		if m.Column != "" {
-			anew[m.OID] = m.Table
+			if err := addInheriting(c, m.OID, anew); err != nil {
+				return err
+			}
 		}
 	}
 	if a.Dropped != nil {
-		anew[a.Dropped.Table.OID] = a.Dropped.Table.Quoted()
+		anew[a.Dropped.Table.OID] = "ONLY " + a.Dropped.Table.Quoted()
 	}
 	for oid, name := range anew {
 		if err := passOn(c, n, oid, name); err != nil {
@@ -114,6 +118,24 @@ func revertOne(c *server.Connection, n int64, all []*Alteration, a *Alteration) 
 		}
 	}
 	return refill(c, n, a.Emptied)
+}
+
+// addInheriting adds a table, and those that have its columns too, by their ids.
+func addInheriting(c *server.Connection, oid uint32, to map[uint32]string) error {
+	return schema.WithPlainNames(c, func() error {
+		rows, err := c.Query(c.Ctx, `WITH RECURSIVE all_of(id) AS (SELECT $1::oid UNION SELECT inhrelid FROM all_of JOIN pg_inherits ON inhparent = id)
+			SELECT id, 'ONLY ' || id::regclass::text FROM all_of`, oid)
+		if err != nil {
+			return c.Explain(err)
+		}
+		var id uint32
+		var name string
+		_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+			to[id] = name
+			return nil
+		})
+		return c.Explain(err)
+	})
 }
 
 // passOn tells other steps which versions the rows of a table have now that are as such a step left them.

@@ -8,14 +8,20 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// Content is a digest of the rows of a table; there is false where the table is gone, or another one has its name.
+// Content is a digest of the rows of a table; there is false where the table is gone, or another one has its name. A materialized view may have none.
 func Content(c *server.Connection, oid uint32, table string) (digest string, there bool, err error) {
 	if err := c.Scan("SELECT coalesce(to_regclass($1)::oid = $2, false)", []any{table, oid}, &there); err != nil || !there {
 		return "", false, err
 	}
+	var populated bool
+	if err := c.Scan("SELECT relispopulated FROM pg_class WHERE oid = $1", []any{oid}, &populated); err != nil || !populated {
+		return notPopulated, true, err
+	}
 	digest, err = DigestRows(c, table)
 	return digest, true, err
 }
+
+const notPopulated = "not populated"
 
 // DigestRows is a digest of the rows of a table, in whichever order they are.
 func DigestRows(c *server.Connection, table string) (digest string, err error) {
@@ -61,7 +67,7 @@ func ReadContents(c *server.Connection, names map[string]bool) (map[string]*stri
 		case *kind == "S":
 			err = c.Scan("SELECT format('position %s%s', last_value, CASE WHEN NOT is_called THEN ' unused' END) FROM "+name, nil, &digest)
 		case !*populated:
-			digest = "not populated"
+			digest = notPopulated
 		default:
 			digest, err = DigestRows(c, name)
 		}

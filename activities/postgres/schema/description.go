@@ -45,7 +45,7 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	UNION ALL SELECT format('statistics %s %s %s', pg_get_statisticsobjdef(oid), stxowner::regrole, coalesce(stxstattarget, -1)) FROM pg_statistic_ext WHERE stxnamespace NOT IN (SELECT oid FROM ours)
 	UNION ALL SELECT format('publication %s %s', p.pubname, r.prrelid::regclass) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid JOIN rel ON rel.oid = r.prrelid
 	UNION ALL SELECT format('comment %s %s', pg_describe_object(classoid, objoid, objsubid), description) FROM pg_description WHERE (objoid >= 16384 OR classoid = 'pg_namespace'::regclass)
-		AND pg_describe_object(classoid, objoid, objsubid) !~ '"?unwind_-?[0-9]+_[0-9]+"?\.'
+		AND pg_describe_object(classoid, objoid, objsubid) !~ '"?unwind_-?[0-9]+_[0-9]+"?(\.|$)'
 	UNION ALL SELECT format('built-in comments %s', (SELECT count(*) FROM pg_description WHERE objoid < 16384 AND classoid <> 'pg_namespace'::regclass))
 	UNION ALL SELECT format('extension %s of %s', pg_describe_object(refclassid, refobjid, refobjsubid), pg_describe_object(classid, objid, objsubid)) FROM pg_depend WHERE deptype = 'x'
 	UNION ALL SELECT format('default privileges %s %s %s %s', defaclrole::regrole, defaclnamespace::regnamespace, defaclobjtype, defaclacl) FROM pg_default_acl
@@ -76,14 +76,14 @@ const Ours = `CASE WHEN age(x.xmin) > 0 THEN false ELSE
 	pg_xact_status((pg_current_xact_id()::text::bigint / 4294967296 * 4294967296 + x.xmin::text::bigint)::text::xid8) = 'in progress' END`
 
 // listObjects lists what statements can make.
-const listObjects = `SELECT 'pg_class'::regclass::oid, x.oid, 0, CASE x.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'S' THEN 'SEQUENCE' WHEN 'i' THEN 'INDEX' WHEN 'I' THEN 'INDEX'
+const listObjects = `SELECT 'pg_class'::regclass::oid, x.oid, 0, CASE CASE WHEN x.relkind IN ('i', 'I') AND x.relispartition THEN '' ELSE x.relkind END WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'S' THEN 'SEQUENCE' WHEN 'i' THEN 'INDEX' WHEN 'I' THEN 'INDEX'
 		WHEN 'r' THEN 'TABLE' WHEN 'p' THEN 'TABLE' ELSE '' END, x.oid::regclass::text, '', ` + Ours + ` FROM pg_class x WHERE x.oid >= 16384 AND x.relnamespace <> 'pg_toast'::regnamespace
 	UNION ALL SELECT 'pg_proc'::regclass::oid, oid, 0, 'ROUTINE', oid::regprocedure::text, '', ` + Ours + ` FROM pg_proc x WHERE oid >= 16384
 	UNION ALL SELECT 'pg_type'::regclass::oid, oid, 0, CASE WHEN typtype = 'd' THEN 'DOMAIN' WHEN typrelid = 0 AND typelem = 0 AND typtype <> 'm' OR typtype = 'c' AND EXISTS (SELECT FROM pg_class c WHERE c.oid = typrelid AND c.relkind = 'c') THEN 'TYPE' ELSE '' END, oid::regtype::text, '', ` + Ours + `
 		FROM pg_type x WHERE oid >= 16384
 	UNION ALL SELECT 'pg_namespace'::regclass::oid, oid, 0, 'SCHEMA', quote_ident(nspname), '', ` + Ours + ` FROM pg_namespace x WHERE oid >= 16384
-	UNION ALL SELECT 'pg_constraint'::regclass::oid, oid, 0, 'CONSTRAINT', quote_ident(conname), conrelid::regclass::text, ` + Ours + ` FROM pg_constraint x WHERE conrelid >= 16384
-	UNION ALL SELECT 'pg_attribute'::regclass::oid, attrelid, attnum, 'COLUMN', quote_ident(attname), attrelid::regclass::text, ` + Ours + ` FROM pg_attribute x WHERE attrelid >= 16384 AND attnum > 0 AND NOT attisdropped
+	UNION ALL SELECT 'pg_constraint'::regclass::oid, oid, 0, CASE WHEN coninhcount > 0 OR conparentid > 0 THEN '' WHEN contype = 'f' THEN 'FOREIGN KEY' ELSE 'CONSTRAINT' END, quote_ident(conname), conrelid::regclass::text, ` + Ours + ` FROM pg_constraint x WHERE conrelid >= 16384
+	UNION ALL SELECT 'pg_attribute'::regclass::oid, attrelid, attnum, CASE attinhcount WHEN 0 THEN 'COLUMN' ELSE '' END, quote_ident(attname), attrelid::regclass::text, ` + Ours + ` FROM pg_attribute x WHERE attrelid >= 16384 AND attnum > 0 AND NOT attisdropped
 		AND EXISTS (SELECT FROM pg_class c WHERE c.oid = attrelid AND c.relkind IN ('r', 'p'))`
 
 // WithPlainNames runs do with a search path under which the server writes every name with its schema.

@@ -28,3 +28,8 @@ func IsJournal(schema string) bool {
 	_, isHolding := HolderOf(schema)
 	return isHolding || schema == "unwind"
 }
+
+// IsHeld reports whether a quoted name is one in a schema of ours.
+func IsHeld(name string) bool { return heldName.MatchString(name) }
+
+var heldName = regexp.MustCompile(`^"?unwind_-?[0-9]+_[0-9]+"?\.`)

@@ -98,7 +98,7 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 			string_agg(DISTINCT format('REVOKE ALL ON %s FROM %s', grants, grantee), '; ') FROM granted GROUP BY of, grants),
 	said AS (SELECT d.objoid, d.description, i.type, i.identity, CASE i.type WHEN 'table column' THEN 'COLUMN' WHEN 'view column' THEN 'COLUMN' WHEN 'materialized view column' THEN 'COLUMN' WHEN 'composite type column' THEN 'COLUMN'
 			WHEN 'table constraint' THEN 'CONSTRAINT' WHEN 'domain constraint' THEN 'CONSTRAINT' WHEN 'statistics object' THEN 'STATISTICS' ELSE upper(i.type) END AS word
-		FROM pg_description d, pg_identify_object(d.classoid, d.objoid, d.objsubid) i WHERE (d.objoid >= 16384 OR d.classoid = 'pg_namespace'::regclass) AND i.identity !~ '"?unwind_-?[0-9]+_[0-9]+"?\.')
+		FROM pg_description d, pg_identify_object(d.classoid, d.objoid, d.objsubid) i WHERE (d.objoid >= 16384 OR d.classoid = 'pg_namespace'::regclass) AND i.identity !~ '"?unwind_-?[0-9]+_[0-9]+"?(\.|$)')
 	SELECT 0, format('%s name', id), of, word || ' ' || name, (SELECT quote_ident(relname) FROM pg_class WHERE oid = of AND kind = 'TABLE' UNION ALL SELECT quote_ident(typname) FROM pg_type WHERE oid = of AND kind = 'TYPE'
 			UNION ALL SELECT quote_ident(proname) FROM pg_proc WHERE oid = of AND kind = 'ROUTINE'), format('ALTER %s %s RENAME TO ', kind, name)
 		FROM named WHERE of NOT IN (SELECT conindid FROM con WHERE contype IN ('p', 'u', 'x'))

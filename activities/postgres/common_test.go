@@ -1,0 +1,79 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// TestCommonStatementsOfASchema: each is undone exactly.
+func TestCommonStatementsOfASchema(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		schema     string
+		statements []string
+	}{
+		"a table that refers to itself":           {"", []string{"CREATE TABLE t (id int PRIMARY KEY, up int REFERENCES t)"}},
+		"tables that refer to each other":         {"", []string{"CREATE TABLE a (id int PRIMARY KEY, b int)", "CREATE TABLE b (id int PRIMARY KEY, a int REFERENCES a)", "ALTER TABLE a ADD FOREIGN KEY (b) REFERENCES b"}},
+		"a partition of a table with a key":       {partitioned, []string{"CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)", "INSERT INTO p VALUES (12, 1)"}},
+		"a partitioned table with its partitions": {"", []string{"CREATE TABLE q (id int PRIMARY KEY, v int) PARTITION BY RANGE (id); CREATE TABLE q1 PARTITION OF q FOR VALUES FROM (0) TO (10); CREATE INDEX ON q (v)"}},
+		"an index of a partitioned table":         {partitioned, []string{"CREATE INDEX ON p (v)"}},
+		"a column of a partitioned table":         {partitioned, []string{"ALTER TABLE p ADD w int"}},
+		"a view with a view":                      {"CREATE VIEW v AS SELECT 1 AS a; CREATE VIEW w AS SELECT a FROM v", []string{"DROP VIEW v CASCADE"}},
+		"a function with statements":              {"CREATE TABLE t (id int PRIMARY KEY)", []string{"CREATE FUNCTION f() RETURNS bigint LANGUAGE sql BEGIN ATOMIC INSERT INTO t VALUES (1); SELECT CASE WHEN true THEN 1 END; SELECT count(*) FROM t; END; CREATE FUNCTION g() RETURNS int LANGUAGE sql RETURN 1"}},
+		"a procedure with statements":             {"CREATE TABLE t (id int PRIMARY KEY)", []string{"CREATE OR REPLACE PROCEDURE f() BEGIN ATOMIC INSERT INTO t VALUES (1); INSERT INTO t VALUES (2); END"}},
+		"a rule with statements":                  {"CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE l (id int PRIMARY KEY)", []string{"CREATE RULE r AS ON INSERT TO t DO ALSO (INSERT INTO l VALUES (NEW.id); INSERT INTO l VALUES (NEW.id + 1)); COMMENT ON TABLE t IS 'x'"}},
+		"a schema with a comment":                 {"CREATE SCHEMA s; COMMENT ON SCHEMA s IS 'of s'; CREATE TABLE s.t (id int); COMMENT ON TABLE s.t IS 'of t'; COMMENT ON COLUMN s.t.id IS 'of id'", []string{"DROP SCHEMA s CASCADE"}},
+		"an empty schema with a comment":          {"CREATE SCHEMA s; COMMENT ON SCHEMA s IS 'of s'", []string{"DROP SCHEMA s"}},
+		"a materialized view with no data":        {"CREATE TABLE t (a int)", []string{"CREATE MATERIALIZED VIEW m AS SELECT a FROM t WITH NO DATA"}},
+		"one with no data is dropped":             {"CREATE MATERIALIZED VIEW m AS SELECT 1 AS a WITH NO DATA", []string{"DROP MATERIALIZED VIEW m"}},
+		"a table as a query with no data":         {"CREATE TABLE t (a int)", []string{"CREATE TABLE u AS SELECT a FROM t WITH NO DATA"}},
+		"made and renamed":                        {"", []string{"CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a VALUES (1)", "ALTER TABLE a RENAME TO b", "ALTER TABLE b RENAME id TO n"}},
+		"a column made and renamed":               {"CREATE TABLE t (id int PRIMARY KEY)", []string{"ALTER TABLE t ADD a int", "UPDATE t SET a = 1", "ALTER TABLE t RENAME a TO b"}},
+		"a table takes the place of another":      {"CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'x')", []string{"CREATE TABLE t_new (id bigint PRIMARY KEY, v text)", "INSERT INTO t_new SELECT * FROM t", "ALTER TABLE t RENAME TO t_old", "ALTER TABLE t_new RENAME TO t"}},
+		"the other is dropped":                    {"CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'x')", []string{"CREATE TABLE t_new (id bigint PRIMARY KEY, v text)", "INSERT INTO t_new SELECT * FROM t", "DROP TABLE t", "ALTER TABLE t_new RENAME TO t"}},
+		"a schema made and renamed":               {"", []string{"CREATE SCHEMA a", "CREATE TABLE a.t (id int)", "ALTER SCHEMA a RENAME TO b"}},
+		"made and moved":                          {"CREATE SCHEMA s", []string{"CREATE TABLE t (id serial PRIMARY KEY)", "ALTER TABLE t SET SCHEMA s"}},
+		"a shell type":                            {"", []string{"CREATE TYPE s"}},
+		"a view made and renamed":                 {"CREATE TABLE t (a int)", []string{"CREATE VIEW v AS SELECT a FROM t", "ALTER VIEW v RENAME TO w"}},
+		"made and dropped":                        {"CREATE TABLE t (a int)", []string{"CREATE VIEW v AS SELECT a FROM t", "DROP VIEW v", "COMMENT ON TABLE t IS 'x'"}},
+		"rows at random":                          {"CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, g FROM generate_series(1, 50) g", []string{"UPDATE t SET v = 0 WHERE random() < 0.5 OR id = 1"}},
+		"rows in a database that publishes":       {"CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, g FROM generate_series(1, 5) g", []string{"UPDATE t SET v = 0 WHERE id < 3", "DELETE FROM t WHERE id = 3", "INSERT INTO t VALUES (9, 9)"}},
+		"a table in a database that publishes":    {"CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, g FROM generate_series(1, 5) g", []string{"TRUNCATE t", "CREATE TABLE made (id int PRIMARY KEY)", "INSERT INTO made VALUES (1)", "DROP TABLE t"}},
+		"a column in a database that publishes":   {"CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, g FROM generate_series(1, 5) g", []string{"ALTER TABLE t DROP v"}},
+		"a default in a database that publishes":  {"CREATE TABLE t (id int PRIMARY KEY, v int)", []string{"ALTER TABLE t ADD w int", "UPDATE t SET w = 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, c.schema)
+			if strings.HasSuffix(name, "publishes") {
+				d.asAdmin("CREATE PUBLICATION everything FOR ALL TABLES")
+			}
+			if name == "a shell type" {
+				d.dsn = d.server.Admin(d.name)
+			}
+			before := d.wholeDump()
+			s := d.exec(c.statements...)
+			planned := s.plan()
+			require.Equal(t, before, d.wholeDump(), "after the plan")
+			want := planned.Digest
+			if name == "rows at random" {
+				want = ""
+			}
+			_, err := s.action.Apply(t.Context(), s.entry, s.with, want)
+			require.NoError(t, err)
+			require.NotEqual(t, before, d.wholeDump())
+			seen, err := s.action.Observe(t.Context(), s.entry)
+			require.NoError(t, err)
+			require.Equal(t, activities.AsLeft, seen.State, seen.Detail)
+			s.undo(activities.Restored)
+			require.Equal(t, before, d.wholeDump())
+			require.Equal(t, "0", d.value("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'unwind\\_%'"))
+		})
+	}
+}
+
+const partitioned = `CREATE TABLE o (id int PRIMARY KEY); INSERT INTO o VALUES (1); CREATE TABLE p (id int PRIMARY KEY, v int REFERENCES o CHECK (v > 0)) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10); INSERT INTO p VALUES (1, 1)`
