@@ -83,16 +83,39 @@ func (cmd command) checkName() error {
 	if wayOut, escapes := escaping[name]; escapes {
 		return refused("%s: %s cannot be undone: %s", cmd.where, strings.ToUpper(name), wayOut)
 	}
-	option := func(word string) bool {
-		return len(cmd.args) > 2 && slices.ContainsFunc(cmd.args[2:], func(arg string) bool { return strings.EqualFold(arg, word) })
-	}
 	switch {
 	case name == "copy" && slices.ContainsFunc(cmd.args[min(3, len(cmd.args)):], func(arg string) bool { return strings.EqualFold(arg, "db") }):
 		return refused("%s: COPY with DB writes to another logical database; leave DB out", cmd.where)
-	case (name == "sort" || name == "sort_ro") && (option("by") || option("get")):
+	case (name == "sort" || name == "sort_ro") && cmd.readsByPattern():
 		return refused("%s: %s with BY or GET reads keys by a pattern; sort by the elements themselves", cmd.where, strings.ToUpper(name))
 	}
 	return nil
+}
+
+// readsByPattern reports whether a SORT reads keys by a pattern: one without an asterisk, such as "nosort" or "#", names none.
+func (cmd command) readsByPattern() bool {
+	for i, arg := range cmd.args[:len(cmd.args)-1] {
+		if i > 1 && (strings.EqualFold(arg, "by") || strings.EqualFold(arg, "get")) && strings.Contains(cmd.args[i+1], "*") {
+			return true
+		}
+	}
+	return false
+}
+
+// waits reports whether a command that may wait for others does.
+func (cmd command) waits() bool {
+	if name := strings.ToLower(cmd.args[0]); name != "xread" && name != "xreadgroup" {
+		return true
+	}
+	for _, arg := range cmd.args {
+		switch strings.ToLower(arg) {
+		case "block":
+			return true
+		case "streams":
+			return false
+		}
+	}
+	return true
 }
 
 // addKeys adds the keys of one command.
@@ -106,7 +129,7 @@ func (c *connection) addKeys(found *touched, cmd command, info, keys *client.Cmd
 	flags := described.list(2)
 	has := func(flag string) bool { return slices.Contains(flags, any(flag)) }
 	switch {
-	case has("blocking"):
+	case has("blocking") && cmd.waits():
 		return refused("%s: %s waits for others, and cannot be part of an atomic unit; use the command that does not wait", cmd.where, name)
 	case has("pubsub"), has("noscript"), has("admin"):
 		return refused("%s: %s cannot be undone: %s", cmd.where, name, wayOutServer)
@@ -130,7 +153,7 @@ func (c *connection) addKeys(found *touched, cmd command, info, keys *client.Cmd
 		if strings.HasPrefix(key, "unwind:") {
 			return refused("%s: key %q: keys that begin with unwind: hold the undo records", cmd.where, key)
 		}
-		if slices.Contains(pair.list(1), any("RO")) {
+		if slices.Contains(pair.list(1), any("RO")) && name != "XREADGROUP" { // it reads the stream, and writes to its group
 			found.read = append(found.read, key)
 		} else {
 			found.changed = append(found.changed, key)

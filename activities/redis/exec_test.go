@@ -79,8 +79,8 @@ func TestRefusals(t *testing.T) {
 		"MULTI": "one atomic unit already", "SELECT 3": "the logical database that the worker's config names", "MOVE visits 3": "another logical database",
 		"COPY visits other DB 3": "leave DB out", "SWAPDB 0 1": "exchanges whole databases", "MIGRATE h 1 visits 0 5": "another server",
 		"CONFIG SET maxmemory 1": "names no key", "SHUTDOWN": "let an operator do it", "DEBUG SLEEP 1": "let an operator do it", "PING": "names no key",
-		"BLPOP queue 0": "waits for others", "XREAD STREAMS log 0": "waits for others", "PUBLISH c m": "cannot be called back", "SUBSCRIBE c": "cannot wait for messages",
-		"SORT queue BY w_*": "reads keys by a pattern", "NOSUCH visits": "the server knows no command NOSUCH", "SET visits": "finds no keys in it",
+		"BLPOP queue 0": "waits for others", "XREAD BLOCK 0 STREAMS log $": "waits for others", "XREADGROUP GROUP readers block BLOCK 0 STREAMS log >": "waits for others", "PUBLISH c m": "cannot be called back", "SUBSCRIBE c": "cannot wait for messages",
+		"SORT queue BY w_*": "reads keys by a pattern", "SORT queue BY nosort GET # GET o_*": "reads keys by a pattern", "NOSUCH visits": "the server knows no command NOSUCH", "SET visits": "finds no keys in it",
 		"DEL unwind:journal": "hold the undo records", "WAIT 1 1": "let an operator do it",
 	} {
 		d.exec(line).fails(activities.Refused, want)
@@ -94,6 +94,21 @@ func TestRefusals(t *testing.T) {
 	d.exec("SET other 1").fails(activities.Refused, `the worker's config does not allow steps to change it (redis.databases.main.allow: cache:*)`)
 	d.exec("COPY cache:secret cache:a").fails(activities.Refused, `the worker's config denies it`)
 	d.exec("COPY other cache:a").apply()
+}
+
+// What may wait for others, or read keys by a pattern, and does not.
+func TestCommandsThatNeitherWaitNorSearch(t *testing.T) {
+	d := newDatabase(t, append(shop, "XADD block 1-1 a b", "XGROUP CREATE block readers 0")...)
+	before := d.dump()
+	s := d.exec("XREADGROUP GROUP readers two COUNT 5 STREAMS block >", "XREADGROUP GROUP readers two STREAMS log 0", "XREAD COUNT 1 STREAMS log 0",
+		"SORT queue BY nosort GET # STORE sorted", "SORT_RO queue ALPHA DESC GET #")
+	s.plan()
+	require.Equal(t, before, d.dump())
+	require.Equal(t, []any{"b", "a"}, s.apply().Outputs["replies"].([]any)[4])
+	require.Equal(t, int64(1), d.client.XPending(t.Context(), "block", "readers").Val().Count)
+	s.undo(activities.Restored)
+	require.Equal(t, before, d.dump())
+	require.Equal(t, int64(0), d.client.XPending(t.Context(), "block", "readers").Val().Count)
 }
 
 func TestLargeKeysAreRefused(t *testing.T) {
