@@ -76,4 +76,38 @@ func TestCommonStatementsOfASchema(t *testing.T) {
 	}
 }
 
+// TestWhatEscapesFromATransactionIsNotTried: a plan would do it as well as the step.
+func TestWhatEscapesFromATransactionIsNotTried(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, `CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE u (id int PRIMARY KEY);
+		CREATE FUNCTION deep() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN (pg_create_physical_replication_slot('s')).slot_name; END $$;
+		CREATE FUNCTION outer() RETURNS text LANGUAGE sql BEGIN ATOMIC SELECT deep(); END;
+		CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM deep(); RETURN NEW; END $$; CREATE TRIGGER fires BEFORE INSERT ON u FOR EACH ROW EXECUTE FUNCTION fires()`)
+	d.asAdmin("CREATE EXTENSION dblink", "CREATE EXTENSION pgcrypto", "CREATE EXTENSION pg_prewarm")
+	d.dsn = d.server.Admin(d.name)
+	before := d.wholeDump()
+	for sql, name := range map[string]string{
+		"SELECT pg_create_physical_replication_slot('s')":                                 "pg_create_physical_replication_slot",
+		"INSERT INTO t SELECT 1, pg_create_restore_point('x')::text":                      "pg_create_restore_point",
+		"CREATE TABLE made AS SELECT \"pg_switch_wal\"()":                                 "pg_switch_wal",
+		"ALTER TABLE t ADD w text DEFAULT pg_logical_emit_message(false, 'a', 'b')::text": "pg_logical_emit_message",
+		"DO $$ BEGIN PERFORM pg_stat_reset(); END $$":                                     "pg_stat_reset",
+		"SELECT outer()":           "pg_create_physical_replication_slot",
+		"INSERT INTO u VALUES (1)": "pg_create_physical_replication_slot",
+		"SELECT pg_prewarm('t')":   "pg_prewarm",
+		"SELECT query_to_xml('SELECT pg_switch_wal()', true, true, '')": "query_to_xml",
+		"UPDATE t SET v = (SELECT pg_promote()::text)":                  "pg_promote",
+	} {
+		d.exec(sql).refused("it calls " + name + ", or names it in a function that it calls")
+	}
+	q := d.step("postgres.query", map[string]any{"database": "main", "sql": "SELECT pg_create_physical_replication_slot('s')"})
+	_, err := q.action.Apply(t.Context(), q.entry, q.with, "")
+	require.ErrorContains(t, err, "it calls pg_create_physical_replication_slot")
+	require.Equal(t, before, d.wholeDump())
+	require.Equal(t, "0", d.value("SELECT count(*) FROM pg_replication_slots"))
+	s := d.exec("INSERT INTO t SELECT 1, encode(gen_random_bytes(4), 'hex') || gen_random_uuid() || clock_timestamp() || pg_relation_size('t')", "DO $$ BEGIN PERFORM pg_advisory_xact_lock(1); DELETE FROM t; END $$")
+	s.apply()
+	s.undo(activities.Restored)
+}
+
 const partitioned = `CREATE TABLE o (id int PRIMARY KEY); INSERT INTO o VALUES (1); CREATE TABLE p (id int PRIMARY KEY, v int REFERENCES o CHECK (v > 0)) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10); INSERT INTO p VALUES (1, 1)`

@@ -12,6 +12,9 @@ import (
 // Execute runs one statement with the extended protocol, in which the server takes one statement only. It returns how many rows the
 // statement changed, the rows that it returned up to a limit, and the first value of those.
 func Execute(c *server.Connection, s Statement, limit int) (changed int64, rows []map[string]any, first any, err error) {
+	if err := checkCalls(c, s); err != nil {
+		return 0, nil, nil, err
+	}
 	prepared, err := c.PgConn().Prepare(c.Ctx, "", s.SQL, nil)
 	if err != nil {
 		return 0, nil, nil, explainIn(c, s.Where, err)
