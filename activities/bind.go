@@ -26,8 +26,8 @@ type Host struct {
 	Purposes Purposes
 }
 
-// masker returns a Masker of every secret that the worker knows.
-func (h Host) masker() *Masker {
+// Masker returns a Masker of every secret that the worker knows.
+func (h Host) Masker() *Masker {
 	m := &Masker{}
 	if h.Secrets != nil {
 		for _, value := range h.Secrets.Values() {
@@ -235,7 +235,7 @@ func SameRun(ctx context.Context, originalRunID string) error {
 // history and in the log.
 func callAction[T any](ctx context.Context, host Host, action string, e *Entry, do func(context.Context, *Masker) (T, error), limit func(T) T) (v T, err error) {
 	var none T
-	masker := host.masker()
+	masker := host.Masker()
 	defer func() {
 		if p := recover(); p != nil {
 			v, err = none, endCall(ctx, Errorf(ActionFailed, "the action panicked: %v", p), masker)

@@ -62,7 +62,7 @@ func (r *Registry) Preflight(ctx context.Context, host Host, action string, o Ou
 	if !ok {
 		return nil, nil
 	}
-	masker := host.masker()
+	masker := host.Masker()
 	defer func() {
 		if v := recover(); v != nil {
 			refusals, err = nil, errors.New(masker.String(fmt.Sprintf("the action panicked: %v", v)))

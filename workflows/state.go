@@ -59,7 +59,7 @@ type State struct {
 	// Parks are the first steps that have failed and wait for a person, and MoreParks counts the others.
 	Parks     []ParkView `json:"parks,omitempty"`
 	MoreParks int        `json:"moreParks,omitempty"`
-	// Troubles are what the task has tried without success for minutes, and tries on.
+	// Troubles are what was tried without success, and is tried on. The workflow itself knows those that have lasted for minutes.
 	Troubles []Trouble `json:"troubles,omitempty"`
 	// AwaitedHosts are hosts whose workers have yet to take what was given to them. No workflow knows them all.
 	AwaitedHosts []string `json:"awaitedHosts,omitempty"`

@@ -12,9 +12,13 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Trouble is what a workflow has tried without success for minutes, and tries on.
+// Trouble is what was tried without success, and is tried on.
 type Trouble struct {
 	What string `json:"what"`
+	// Step is the one that it is about; empty where it is about several, or about the task.
+	Step string `json:"step,omitempty"`
+	// Attempt is the number of the attempt that is under way or comes next. No workflow knows it.
+	Attempt int `json:"attempt,omitempty"`
 	// Reason is why it failed last.
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since,omitzero"`
@@ -93,7 +97,7 @@ func (t *troubles) views(saga *compensations.Saga) []Trouble {
 	}
 	if saga != nil {
 		for _, u := range saga.Failing(maxTroubles) {
-			views = append(views, Trouble{What: "undo " + u.Step, Reason: u.Reason})
+			views = append(views, Trouble{What: "undo " + u.Step, Step: u.Step, Reason: u.Reason})
 		}
 	}
 	return views[:min(len(views), maxTroubles)]

@@ -17,6 +17,8 @@ type fakeWorld struct {
 	broken  bool                   // undos fail for good
 	failing string                 // setting this key fails
 	slow    chan struct{}          // receives once for each plan and each undo of a fake.slow before it ends
+	away    string                 // the call of a fake.remote that fails, and is retried
+	journal activities.Records     // nil: it keeps none
 }
 
 type fakeRecord struct {
@@ -30,8 +32,8 @@ func newFakeWorld() *fakeWorld {
 
 func (w *fakeWorld) world() activities.World {
 	return activities.World{
-		Name: "fake", Actions: []activities.Action{fakeSet{w}, fakeWait{fakeSet{w}}, fakeSlow{fakeSet{w}}},
-		Journal: func(context.Context) (string, error) { return "fake-journal", nil },
+		Name: "fake", Actions: []activities.Action{fakeSet{w}, fakeWait{fakeSet{w}}, fakeSlow{fakeSet{w}}, fakeRemote{fakeSet{w}}},
+		Journal: func(context.Context) (string, error) { return "fake-journal", nil }, Records: w.journal,
 	}
 }
 
@@ -184,4 +186,77 @@ func (a fakeSlow) Undo(ctx context.Context, e activities.Entry, d activities.Dec
 	defer activities.ShowProgress(ctx, func() []string { return []string{"put back 2 of 9"} })()
 	a.slow <- struct{}{}
 	return a.fakeSet.Undo(ctx, e, d)
+}
+
+// fakeRemote sets a value somewhere that does not always answer. That it has been set is not always known either.
+type fakeRemote struct{ fakeSet }
+
+func (a fakeRemote) Spec() activities.Spec {
+	s := a.fakeSet.Spec()
+	s.Name, s.Commits = "fake.remote", true
+	return s
+}
+
+// lose has one kind of call fail, until another is named.
+func (w *fakeWorld) lose(call string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.away = call
+}
+
+// reach fails where a kind of call does.
+func (w *fakeWorld) reach(ctx context.Context, call string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.away != call {
+		return nil
+	}
+	if m := activities.MaskerFrom(ctx); m != nil {
+		m.Add(secretValue)
+	}
+	return activities.Errorf(activities.ActionFailed, "no answer to %s by %s", call, secretValue)
+}
+
+func (a fakeRemote) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
+	if err := a.reach(ctx, "plan"); err != nil {
+		return activities.Change{}, err
+	}
+	return a.fakeSet.Plan(ctx, e, s)
+}
+
+func (a fakeRemote) Apply(ctx context.Context, e activities.Entry, s activities.Step, d activities.Digest) (activities.Result, error) {
+	if err := a.reach(ctx, "apply"); err != nil {
+		return activities.Result{}, err
+	}
+	if a.reach(ctx, "look") != nil {
+		return activities.Result{}, activities.Errorf(activities.UnknownOutcome, "the connection was lost")
+	}
+	return a.fakeSet.Apply(ctx, e, s, d)
+}
+
+func (a fakeRemote) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
+	return activities.Observation{State: activities.AsBefore}, a.reach(ctx, "look")
+}
+
+func (a fakeRemote) Commit(ctx context.Context, _ activities.Commitment) (activities.Committed, error) {
+	return activities.Committed{}, a.reach(ctx, "commit")
+}
+
+func (a fakeRemote) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	if err := a.reach(ctx, "undo"); err != nil {
+		return activities.Undone{}, err
+	}
+	return a.fakeSet.Undo(ctx, e, d)
+}
+
+// fakeRecords are those of a journal that does not always answer.
+type fakeRecords struct {
+	records // of which nothing else is called
+	*fakeWorld
+}
+
+type records = activities.Records
+
+func (r fakeRecords) Hold(ctx context.Context, _ string, _ activities.Owner) (bool, error) {
+	return true, r.reach(ctx, "hold")
 }

@@ -47,11 +47,11 @@ func (p *program) printJSON(v any) error {
 }
 
 func (p *program) printStarted(ctx context.Context, c *tasks.Client, t tasks.Run) error {
-	progress, err := c.Progress(ctx, t.ID)
+	hosts, err := c.AwaitedHosts(ctx, t.ID)
 	if err != nil {
 		return err
 	}
-	return p.printJSON(startedJSON{t.ID, t.RunID, t.Type, t.Queue, c.RunLink(t.ID, t.RunID), !c.HasWorker(ctx, t.Queue), progress.AwaitedHosts})
+	return p.printJSON(startedJSON{t.ID, t.RunID, t.Type, t.Queue, c.RunLink(t.ID, t.RunID), !c.HasWorker(ctx, t.Queue), hosts})
 }
 
 // checkOutput refuses JSON together with the view of a task that goes on.

@@ -124,16 +124,22 @@ func (v *liveView) draw(now time.Time) {
 
 type drawnLine struct{ style, text string }
 
+// maxTroubles is how many troubles are drawn.
+const maxTroubles = 3
+
 // drawTask draws a task in at most height lines.
 func drawTask(t tasks.Run, s workflows.State, now time.Time, height int) []drawnLine {
 	lines := []drawnLine{{bold, render.Title(t, s) + " · " + render.Phase(s) + " · " + terminal.Duration(now.Sub(t.Started))}}
+	for _, t := range s.Troubles[:min(len(s.Troubles), maxTroubles, max(0, height-4))] {
+		lines = append(lines, drawnLine{yellow, render.Trouble(t)})
+	}
 	undos := map[string]compensations.StepReport{}
 	if s.Report != nil && s.Report.Status != compensations.Committed {
 		for _, u := range s.Report.Steps {
 			undos[u.Step] = u
 		}
 	}
-	from, to := visibleSteps(s.Steps, undos, height-2)
+	from, to := visibleSteps(s.Steps, undos, height-1-len(lines))
 	if from > 0 {
 		lines = append(lines, drawnLine{dim, fmt.Sprintf("   ... %d before", from)})
 	}

@@ -30,6 +30,7 @@ type narrator struct {
 	undos     map[stepTry]string
 	parks     map[activities.Digest]bool
 	hosts     map[string]bool
+	troubles  map[trouble]bool
 	ignored   int
 
 	pending []told    // what the present look has found, written in order of time
@@ -48,7 +49,7 @@ func newNarrator(server tasks.Server, t tasks.Run, lines, blocks io.Writer) *nar
 	return &narrator{
 		server: server, id: t.ID, started: t.Started, lines: lines, blocks: blocks,
 		steps: map[stepTry]workflows.StepState{}, notes: map[noteOf]bool{}, gates: map[activities.Digest]bool{},
-		undos: map[stepTry]string{}, parks: map[activities.Digest]bool{}, hosts: map[string]bool{},
+		undos: map[stepTry]string{}, parks: map[activities.Digest]bool{}, hosts: map[string]bool{}, troubles: map[trouble]bool{},
 	}
 }
 
@@ -57,6 +58,9 @@ type stepTry struct {
 	step   string
 	number int
 }
+
+// trouble is what was printed of a workflows.Trouble.
+type trouble struct{ what, reason string }
 
 type noteOf struct {
 	try  stepTry
@@ -80,6 +84,12 @@ func (n *narrator) narrate(s workflows.State, now time.Time) {
 		if !n.hosts[host] {
 			n.hosts[host] = true
 			n.tell(told{at: now, out: n.lines, timed: true, text: "waits for a worker of host " + terminal.OneLine(host) + "\n"})
+		}
+	}
+	for _, t := range s.Troubles {
+		if each := (trouble{t.What, t.Reason}); !n.troubles[each] {
+			n.troubles[each] = true
+			n.tell(told{at: now, out: n.lines, timed: true, text: render.Trouble(t) + "\n"})
 		}
 	}
 	for _, g := range s.Gates {

@@ -21,7 +21,9 @@ type progress struct {
 
 // addTo adds it to a state. What the server does not say in time is left out.
 func (p *progress) addTo(ctx context.Context, s *workflows.State) {
-	if s.Phase != workflows.Compiling && s.Phase != workflows.Unwinding && len(tasks.StepsUnderWay(*s)) == 0 {
+	isToGoOn := s.Done < s.Total || s.Session != nil && s.Session.Open
+	waits := s.Phase == workflows.Forward && isToGoOn && len(tasks.StepsUnderWay(*s)) == 0 // for a person or an agent
+	if waits || s.Phase == workflows.Closed {
 		return
 	}
 	if time.Since(p.asked) >= progressEvery {

@@ -204,6 +204,17 @@ func TestALongLineIsCutAndSaysWhereAllOfItIs(t *testing.T) {
 	}
 }
 
+func TestTroublesAreDrawnAboveTheSteps(t *testing.T) {
+	s := story()[1]
+	s.Troubles = []workflows.Trouble{{What: "plan a", Attempt: 3, Reason: "ActionFailed: no answer"}, {What: "plan b"}, {What: "plan c"}, {What: "plan d"}}
+	for height, troubles := range map[int]int{5: 1, 6: 2, 20: maxTroubles} {
+		lines := drawTask(tasks.Run{ID: "t", Started: began}, s, after(time.Second), height)
+		require.LessOrEqual(t, len(lines), height)
+		require.Equal(t, "trouble: plan a, attempt 3: ActionFailed: no answer", lines[1].text)
+		require.NotContains(t, lines[1+troubles].text, "trouble: ")
+	}
+}
+
 // TestTheLinesAreInOrderOfTime: of steps that run side by side, of undos, and of what is learned late.
 func TestTheLinesAreInOrderOfTime(t *testing.T) {
 	step := func(id string, state workflows.StepState, from, to time.Duration) workflows.StepView {
@@ -227,7 +238,7 @@ func TestTheLinesAreInOrderOfTime(t *testing.T) {
 		now time.Duration
 		workflows.State
 	}{
-		{at(1), workflows.State{Phase: workflows.Forward, AwaitedHosts: []string{"far"}, Steps: []workflows.StepView{
+		{at(1), workflows.State{Phase: workflows.Forward, AwaitedHosts: []string{"far"}, Troubles: []workflows.Trouble{{What: "c", Attempt: 2, Reason: "ActionFailed: no"}}, Steps: []workflows.StepView{
 			step("a", workflows.Done, at(0.1), at(0.9)), step("b", workflows.Running, at(0.2), 0), step("c", workflows.NotStarted, 0, 0),
 		}}},
 		{at(4), workflows.State{Phase: workflows.Unwinding, Cause: cause, Steps: ended, Report: &compensations.Report{Status: compensations.Open, Steps: []compensations.StepReport{undone("a"), undone("c")}}}},
@@ -238,6 +249,7 @@ func TestTheLinesAreInOrderOfTime(t *testing.T) {
      0.2s  b                file.write               started
      0.9s  a                file.write               done
      1.0s  waits for a worker of host far
+     1.0s  trouble: c, attempt 2: ActionFailed: no
      1.0s  c                file.write               started
      2.0s  c                file.write               done
      3.0s  b                file.write               failed: CheckFailed: no

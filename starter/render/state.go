@@ -52,6 +52,15 @@ func Phase(s workflows.State) string {
 	return string(s.Phase)
 }
 
+// Trouble is what fails, in one line.
+func Trouble(t workflows.Trouble) string {
+	text := "trouble: " + terminal.OneLine(t.What)
+	if t.Attempt > 0 {
+		text += fmt.Sprintf(", attempt %d", t.Attempt)
+	}
+	return text + ": " + Note(t.Reason)
+}
+
 // describeStanding says what a task is doing, whether it is paused, and what became of it since its end.
 func describeStanding(s tasks.Standing) string {
 	parts := []string{Phase(s.State)}
@@ -76,7 +85,7 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 		fmt.Fprintf(w, "%s\n", source)
 	}
 	for _, trouble := range s.Troubles {
-		fmt.Fprintf(w, "trouble: %s: %s\n", terminal.OneLine(trouble.What), terminal.OneLine(trouble.Reason))
+		fmt.Fprintf(w, "%s\n", Trouble(trouble))
 	}
 	unwinding := s.Report != nil && s.Report.Status != compensations.Committed
 	if len(s.Steps) > 0 && s.Phase != workflows.Closed || s.Report == nil && len(s.Steps) > 0 {

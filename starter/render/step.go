@@ -42,6 +42,9 @@ func Step(w io.Writer, t tasks.Run, s tasks.Step) {
 	for _, note := range s.AllNotes() {
 		add("note", Note(note))
 	}
+	for _, t := range s.Troubles {
+		add("trouble", strings.TrimPrefix(Trouble(t), "trouble: "))
+	}
 	for _, line := range s.Progress {
 		add("now", line)
 	}

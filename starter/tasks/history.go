@@ -179,7 +179,7 @@ func (r *historyReader) readState(event *historypb.HistoryEvent) {
 		a := event.GetActivityTaskScheduledEventAttributes()
 		r.scheduleActivity(event.EventId, a.GetActivityType().GetName(), a.GetInput(), at)
 		if s := r.scheduled[event.EventId]; s != nil {
-			s.limits = compensations.Limits{Attempt: a.GetStartToCloseTimeout().AsDuration(), Heartbeat: a.GetHeartbeatTimeout().AsDuration()}
+			s.limits = limitsOf(a)
 		}
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
 		a := event.GetActivityTaskCompletedEventAttributes()
@@ -190,7 +190,7 @@ func (r *historyReader) readState(event *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
 		a := event.GetActivityTaskTimedOutEventAttributes()
 		if s := r.scheduled[a.GetScheduledEventId()]; s != nil {
-			r.failActivity(s, s.limits.Reason(timeoutOf(a.GetFailure())), workflows.StepFailed, at)
+			r.failActivity(s, failureReason(a.GetFailure(), s.limits), workflows.StepFailed, at)
 		}
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
 		a := event.GetActivityTaskCanceledEventAttributes()
@@ -345,6 +345,19 @@ func (r *historyReader) undoReport(e activities.Entry) *compensations.StepReport
 		r.state.Report.Steps = append(r.state.Report.Steps, compensations.StepReport{Step: e.Step, Action: e.Action, Try: e.Generation})
 	}
 	return &r.state.Report.Steps[i]
+}
+
+// limitsOf are the limits of an activity.
+func limitsOf(a *historypb.ActivityTaskScheduledEventAttributes) compensations.Limits {
+	return compensations.Limits{Attempt: a.GetStartToCloseTimeout().AsDuration(), Heartbeat: a.GetHeartbeatTimeout().AsDuration()}
+}
+
+// failureReason is why an activity, or an attempt of it, has failed.
+func failureReason(f *failurepb.Failure, limits compensations.Limits) string {
+	if f.GetTimeoutFailureInfo() != nil {
+		return limits.Reason(timeoutOf(f))
+	}
+	return failureText(f)
 }
 
 // failureText is the innermost message: the one that names what went wrong.

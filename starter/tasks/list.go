@@ -179,7 +179,7 @@ func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, erro
 			continue
 		}
 		asked.Go(func() error {
-			p, err := c.Progress(ctx, t.ID)
+			hosts, err := c.AwaitedHosts(ctx, t.ID)
 			if err == nil && (t.Pending > 0 || t.Gate != "" || t.Parked != "" || t.Stuck) {
 				err = c.addWaiting(ctx, t)
 			}
@@ -189,7 +189,7 @@ func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, erro
 			if err != nil {
 				return fmt.Errorf("task %s: %w", t.ID, err)
 			}
-			t.AwaitedHosts = p.AwaitedHosts
+			t.AwaitedHosts = hosts
 			return nil
 		})
 	}

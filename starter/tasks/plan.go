@@ -89,8 +89,8 @@ func ask[T any](ctx context.Context, c *Client, what, workflowType string, file 
 // tellWait says once what the answer waits for.
 func (c *Client) tellWait(ctx context.Context, t Run, log io.Writer) {
 	for began := time.Now(); ctx.Err() == nil; pause(ctx, takenWithin/2) {
-		if p, err := c.Progress(ctx, t.ID); err == nil && len(p.AwaitedHosts) > 0 {
-			fmt.Fprintf(log, "waiting: %s%s\n", p.neededHosts(), c.otherHosts(ctx, t.Queue))
+		if hosts, err := c.AwaitedHosts(ctx, t.ID); err == nil && len(hosts) > 0 {
+			fmt.Fprintf(log, "waiting: %s%s\n", neededHosts(hosts), c.otherHosts(ctx, t.Queue))
 			return
 		}
 		if time.Since(began) > c.silenceLimit() && ctx.Err() == nil && !c.HasWorker(ctx, t.Queue) {

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -21,32 +23,101 @@ type Progress struct {
 	Lines map[string][]string
 	// AwaitedHosts are hosts whose workers have yet to take what was given to them, in order.
 	AwaitedHosts []string
+	// Retried are the activities of which an attempt has failed, those that were scheduled first before the others.
+	Retried []workflows.Trouble
 }
 
-// Progress asks the server how far the steps of a task have come, and which hosts they wait for.
+// Progress asks the server how far the steps of a task have come, what is retried, and which hosts are waited for.
 func (c *Client) Progress(ctx context.Context, id string) (Progress, error) {
 	d, err := c.DescribeWorkflowExecution(ctx, id, "")
 	if err != nil {
 		return Progress{}, err
 	}
-	p := Progress{Lines: map[string][]string{}}
-	queue, served := d.GetExecutionConfig().GetTaskQueue().GetName(), map[string]bool{}
+	p := Progress{Lines: map[string][]string{}, AwaitedHosts: awaitedHosts(d)}
 	for _, a := range d.GetPendingActivities() {
 		var told activities.Progress
 		if a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && a.GetHeartbeatDetails() != nil &&
 			c.DataConverter().FromPayloads(a.GetHeartbeatDetails(), &told) == nil && told.Step != "" {
 			p.Lines[told.Step] = told.Lines
 		}
+	}
+	p.Retried, err = c.retried(ctx, d)
+	return p, err
+}
+
+// AwaitedHosts asks the server which hosts a task waits for: see Progress.AwaitedHosts.
+func (c *Client) AwaitedHosts(ctx context.Context, id string) ([]string, error) {
+	d, err := c.DescribeWorkflowExecution(ctx, id, "")
+	return awaitedHosts(d), err
+}
+
+func awaitedHosts(d *workflowservice.DescribeWorkflowExecutionResponse) (awaited []string) {
+	queue, served := d.GetExecutionConfig().GetTaskQueue().GetName(), map[string]bool{}
+	for _, a := range d.GetPendingActivities() {
 		host, onHost := task.HostOf(a.GetActivityOptions().GetTaskQueue().GetName(), queue)
 		served[host] = served[host] || a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED
 		if onHost && isUntaken(a) {
-			p.AwaitedHosts = append(p.AwaitedHosts, host)
+			awaited = append(awaited, host)
 		}
 	}
-	p.AwaitedHosts = slices.DeleteFunc(p.AwaitedHosts, func(host string) bool { return served[host] })
-	slices.Sort(p.AwaitedHosts)
-	p.AwaitedHosts = slices.Compact(p.AwaitedHosts)
-	return p, nil
+	awaited = slices.DeleteFunc(awaited, func(host string) bool { return served[host] })
+	slices.Sort(awaited)
+	return slices.Compact(awaited)
+}
+
+// retried are the pending activities that have failed. What they do stands in the history only, where the newest events come first:
+// an activity that fails before its first heartbeat has told nothing of itself.
+func (c *Client) retried(ctx context.Context, d *workflowservice.DescribeWorkflowExecutionResponse) (all []workflows.Trouble, err error) {
+	failed := map[string]*workflowpb.PendingActivityInfo{}
+	for _, a := range d.GetPendingActivities() {
+		if a.GetLastFailure() != nil {
+			failed[a.GetActivityId()] = a
+		}
+	}
+	page := &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
+		Namespace: c.Namespace, Execution: d.GetWorkflowExecutionInfo().GetExecution(),
+	}
+	for more := true; more && len(failed) > 0; more = len(page.NextPageToken) > 0 {
+		answer, err := c.WorkflowService().GetWorkflowExecutionHistoryReverse(ctx, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, event := range answer.GetHistory().GetEvents() {
+			scheduled := event.GetActivityTaskScheduledEventAttributes()
+			a := failed[scheduled.GetActivityId()]
+			if a == nil {
+				continue
+			}
+			delete(failed, a.GetActivityId())
+			t := workflows.Trouble{
+				What: scheduled.GetActivityType().GetName(), Attempt: int(a.GetAttempt()),
+				Reason: failureReason(a.GetLastFailure(), limitsOf(scheduled)), Since: event.GetEventTime().AsTime(),
+			}
+			if summary := event.GetUserMetadata().GetSummary(); summary != nil {
+				if err := c.DataConverter().FromPayload(summary, &t.What); err != nil {
+					return nil, err
+				}
+			}
+			t.Step = c.stepOf(scheduled.GetInput())
+			all = append(all, t)
+		}
+		page.NextPageToken = answer.GetNextPageToken()
+	}
+	slices.Reverse(all)
+	return all, nil
+}
+
+// stepOf is the step that the argument of an activity is about: that of a Forward, a Backward or an Entry; empty if it is about none.
+func (c *Client) stepOf(argument *commonpb.Payloads) string {
+	var call struct{ Entry activities.Entry }
+	if c.DataConverter().FromPayloads(argument, &call) == nil && call.Entry.Step != "" {
+		return call.Entry.Step
+	}
+	var e activities.Entry
+	if c.DataConverter().FromPayloads(argument, &e) != nil {
+		return ""
+	}
+	return e.Step
 }
 
 // takenWithin is how soon a worker that has room takes an activity, or sooner.
@@ -60,13 +131,20 @@ func isUntaken(a *workflowpb.PendingActivityInfo) bool {
 }
 
 // neededHosts says which hosts are waited for.
-func (p Progress) neededHosts() string {
-	return "it needs a worker of host " + strings.Join(p.AwaitedHosts, ", ")
+func neededHosts(hosts []string) string {
+	return "it needs a worker of host " + strings.Join(hosts, ", ")
 }
 
 // AddTo adds the progress to a state.
 func (p Progress) AddTo(s *workflows.State) {
 	s.AwaitedHosts = p.AwaitedHosts
+	for _, t := range p.Retried {
+		if i := slices.IndexFunc(s.Troubles, func(o workflows.Trouble) bool { return o.What == t.What }); i >= 0 {
+			s.Troubles[i].Step, s.Troubles[i].Attempt, s.Troubles[i].Reason = t.Step, t.Attempt, t.Reason
+			continue
+		}
+		s.Troubles = append(s.Troubles, t)
+	}
 	underWay := StepsUnderWay(*s)
 	for i, v := range s.Steps {
 		if !underWay[v.ID] {

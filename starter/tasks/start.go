@@ -136,8 +136,8 @@ func (c *Client) AwaitAcceptance(ctx context.Context, t Run, file File) (waits s
 			}
 			return "", nil
 		}
-		if p, err := c.Progress(limited, t.ID); err == nil && len(p.AwaitedHosts) > 0 {
-			return p.neededHosts() + c.otherHosts(limited, t.Queue), nil
+		if hosts, err := c.AwaitedHosts(limited, t.ID); err == nil && len(hosts) > 0 {
+			return neededHosts(hosts) + c.otherHosts(limited, t.Queue), nil
 		}
 		pause(limited, 50*time.Millisecond)
 	}

@@ -17,6 +17,8 @@ type Step struct {
 	workflows.StepView
 	// Undo is what became of its undo; absent where none was tried since it ran last.
 	Undo *compensations.StepReport `json:"undo,omitempty"`
+	// Troubles are what was tried for it without success, and is tried on.
+	Troubles []workflows.Trouble `json:"troubles,omitempty"`
 }
 
 // Step reads one step of a task from its history.
@@ -46,7 +48,9 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 		if err != nil {
 			return Step{}, err
 		}
+		progress.AddTo(&now)
 		s.Progress = progress.Lines[id]
+		s.Troubles = slices.DeleteFunc(now.Troubles, func(t workflows.Trouble) bool { return t.Step != id })
 	}
 	return s, nil
 }

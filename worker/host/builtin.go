@@ -93,6 +93,15 @@ func nonRetryable(err error) error {
 	return temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
 }
 
+// worldError is an error of a world for a history, with its type and without secrets. It is tried on, whatever its type.
+func worldError(err error, m *activities.Masker) error {
+	message := err.Error()
+	if typed, ok := errors.AsType[*activities.Error](err); ok {
+		message = typed.Message
+	}
+	return temporal.NewApplicationError(m.String(message), string(activities.TypeOf(err)))
+}
+
 // Catalog is what this worker's tasks are compiled against.
 func Catalog(ctx context.Context, c Config, r *activities.Registry) task.Catalog {
 	catalog := catalogWithoutJournals(c, r)

@@ -19,14 +19,18 @@ func (b builtin) hold(ctx context.Context, r workflows.HoldRequest) (held workfl
 	}
 	info := activity.GetInfo(ctx)
 	holder := activities.Owner{Workflow: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID}
+	masker := b.host().Masker()
+	ctx = activities.WithMasker(ctx, masker)
 	for _, token := range r.Tokens {
 		if err := ctx.Err(); err != nil {
 			return held, err
 		}
 		switch isHeld, err := records.Hold(ctx, token, holder); {
 		case activities.TypeOf(err) == activities.DamagedRecord:
+		case err != nil && ctx.Err() == nil:
+			return held, worldError(err, masker)
 		case err != nil:
-			return held, err
+			return held, ctx.Err()
 		case !isHeld:
 			held.Released = append(held.Released, token)
 		}

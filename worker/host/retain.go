@@ -301,7 +301,7 @@ func (r *round) reportOrphan(ctx context.Context, world string, record activitie
 
 func (r *round) problemf(format string, args ...any) {
 	if len(r.told.Problems) < retainProblems {
-		r.told.Problems = append(r.told.Problems, clip(fmt.Sprintf(format, args...)))
+		r.told.Problems = append(r.told.Problems, clip(r.host().Masker().String(fmt.Sprintf(format, args...))))
 	}
 }
 
