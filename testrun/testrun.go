@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -135,6 +136,18 @@ func Draw[T any](t testing.TB, all ...T) []T {
 	}
 	drawn := Rand(t).IntN(len(all))
 	return all[drawn : drawn+1]
+}
+
+// DrawShare draws one in n of all, and at least one; a deep run takes all of them.
+func DrawShare[T any](t testing.TB, all ...T) []T {
+	t.Helper()
+	n := share()
+	if Deep() || n == 1 || len(all) == 0 {
+		return all
+	}
+	drawn := slices.Clone(all)
+	Rand(t).Shuffle(len(drawn), func(i, j int) { drawn[i], drawn[j] = drawn[j], drawn[i] })
+	return drawn[:(len(all)+n-1)/n]
 }
 
 // RunWaiting runs tests that mostly wait for disks, servers and other processes: three at a time for each processor, unless a flag

@@ -52,6 +52,21 @@ func TestDraw(t *testing.T) {
 	require.PanicsWithValue(t, "UNWIND_TEST_DEEP=all: want 1 for everything, a time such as 90s for a part, or nothing", func() { Deep() })
 }
 
+func TestDrawShare(t *testing.T) {
+	all := []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+	t.Setenv(deepVariable, "")
+	t.Setenv(shareVariable, "9")
+	require.Len(t, DrawShare(t, all...), 2)
+	require.Subset(t, all, DrawShare(t, all...))
+	require.Len(t, DrawShare(t, "a"), 1)
+	require.Empty(t, DrawShare[int](t))
+	t.Setenv(shareVariable, "1")
+	require.Equal(t, all, DrawShare(t, all...))
+	t.Setenv(shareVariable, "9")
+	t.Setenv(deepVariable, "1")
+	require.Equal(t, all, DrawShare(t, all...))
+}
+
 func TestExtra(t *testing.T) {
 	spent.Store(0)
 	ran := func(deep string) (ran bool) {

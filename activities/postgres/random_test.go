@@ -64,7 +64,7 @@ func (s *step) undoAny(want activities.Outcome) activities.Undone {
 	return s.decide(activities.Decision{}, want)
 }
 
-// TestRandomChangesOfRandomSchemas compares dumps with the schema. A statement that is refused or fails leaves nothing.
+// TestRandomChangesOfRandomSchemas compares dumps with the schema, and the catalogs. A statement that is refused or fails leaves nothing.
 func TestRandomChangesOfRandomSchemas(t *testing.T) {
 	t.Parallel()
 	schemas, tasks := 3, 15
@@ -81,8 +81,9 @@ func TestRandomChangesOfRandomSchemas(t *testing.T) {
 			d := newDatabase(t, append(g.schema(), "CREATE VIEW v AS SELECT id, v, n FROM t0", "CREATE VIEW w AS SELECT id FROM v", "CREATE INDEX i ON t1 (v)",
 				"CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT 1'", "COMMENT ON COLUMN t0.v IS 'text'", "GRANT SELECT ON t1, v TO PUBLIC")...)
 			done := 0
+			admin := d.server.Admin(d.name)
 			for range tasks {
-				before := d.wholeDump()
+				before, catalogs := d.wholeDump(), readCatalogs(t, admin, false).withoutOurs()
 				var steps []*step
 				for range 1 + g.IntN(3) {
 					statements := []string{g.alteration()}
@@ -96,13 +97,14 @@ func TestRandomChangesOfRandomSchemas(t *testing.T) {
 						require.Equal(t, was, d.wholeDump(), strings.Join(statements, "\n"))
 						continue
 					}
-					done++
+					done += len(statements)
 					steps = append(steps, s)
 				}
 				for _, s := range slices.Backward(steps) {
 					s.undo(activities.Restored)
 				}
 				require.Equal(t, before, d.wholeDump())
+				require.Empty(t, readCatalogs(t, admin, false).withoutOurs().compare(catalogs))
 			}
 			require.Positive(t, done)
 		})

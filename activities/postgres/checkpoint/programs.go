@@ -164,6 +164,13 @@ func checkRights(c *server.Connection) error {
 	if !able || !owns {
 		return activities.Errorf(activities.Refused, "database %s: an undo makes a database beside this one, and the two exchange their names; the worker's role must have CREATEDB, and be the owner of the database or a member of it", c.Name)
 	}
+	subscribed, err := server.Collect(c, pgx.RowTo[string], "SELECT subname::text FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1")
+	if err != nil {
+		return err
+	}
+	if len(subscribed) > 0 { // pg_dump leaves them out, or writes that they do nothing
+		return activities.Errorf(activities.Refused, "database %s: it has the subscription %s, which a dump does not hold as it is; drop it first, or migrate without a checkpoint", c.Name, strings.Join(subscribed, ", "))
+	}
 	others, err := server.Collect(c, pgx.RowTo[string], `SELECT DISTINCT owner::regrole::text FROM (SELECT relowner FROM pg_class WHERE oid >= $1 UNION SELECT proowner FROM pg_proc WHERE oid >= $1
 		UNION SELECT nspowner FROM pg_namespace WHERE oid >= $1) o(owner) WHERE NOT pg_has_role(current_user, owner, 'MEMBER') ORDER BY 1`, server.FirstNormalObject)
 	if err == nil && len(others) > 0 {

@@ -191,6 +191,20 @@ func Exec(t testing.TB, dsn string, statements ...string) {
 	}
 }
 
+// Help is the server's grammar, as psql tells it.
+func (s *Server) Help(t testing.TB) string {
+	t.Helper()
+	name, err := program("psql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.command(name, "-X", "-d", s.Admin("postgres"), "-c", `\h *`).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
 // Dump is the data of a database without the schemas of Unwind, as pg_dump writes it, with the rows of each table in order of their
 // text: where a row lies on the disk is not part of its value. Positions of sequences are left out.
 func Dump(t testing.TB, dsn string) string {
