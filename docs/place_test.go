@@ -14,16 +14,23 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/require"
-	etcd "go.etcd.io/etcd/client/v3"
+	etcdclient "go.etcd.io/etcd/client/v3"
 	"go.temporal.io/sdk/client"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	world "github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/etcd/etcdtest"
+	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
+	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
+	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -124,7 +131,7 @@ func (p *place) startSettings() {
 	c := server.Client(p.T)
 	lease, err := c.Grant(p.Context(), 100_000)
 	require.NoError(p, err)
-	_, err = c.Put(p.Context(), "/app/owner", "blue", etcd.WithLease(lease.ID))
+	_, err = c.Put(p.Context(), "/app/owner", "blue", etcdclient.WithLease(lease.ID))
 	require.NoError(p, err)
 	for _, key := range []string{"/app/limit", "/app/draft", "/app/cache/1", "/app/cache/2"} {
 		_, err := c.Put(p.Context(), key, "10")
@@ -196,12 +203,25 @@ func (p *place) config() host.Config {
 			"STRIPE_KEY": "file:" + in("run/secrets/stripe"), "MAIL_TOKEN": "file:" + in("run/secrets/mail"), "SHOP_DSN": "file:" + in("run/secrets/shop"),
 			"CACHE_URL": "file:" + in("run/secrets/cache"),
 		},
-		File: &host.FileConfig{Roots: []string{in("srv")}}, Terraform: &host.TerraformConfig{Roots: []string{in("srv/infra")}},
-		Container: &host.ContainerConfig{}, Stripe: &host.StripeConfig{Key: "STRIPE_KEY", URL: p.stripe},
-		Postgres: &host.PostgresConfig{Databases: map[string]host.PostgresDatabase{"shop": {DSN: "SHOP_DSN"}}},
-		Etcd:     &host.EtcdConfig{Databases: map[string]host.EtcdDatabase{"settings": {Endpoints: []string{p.etcd}}}},
-		Redis:    &host.RedisConfig{Databases: map[string]host.RedisDatabase{"cache": {URL: "CACHE_URL"}}},
+		Worlds: []activities.Settings{
+			&file.Settings{Roots: []string{in("srv")}}, &terraform.Settings{Roots: []string{in("srv/infra")}},
+			&world.Settings{}, &stripe.Settings{Key: "STRIPE_KEY", URL: p.stripe},
+			&postgres.Settings{Databases: map[string]postgres.DatabaseSettings{"shop": {DSN: "SHOP_DSN"}}},
+			&etcd.Settings{Databases: map[string]etcd.DatabaseSettings{"settings": {Endpoints: []string{p.etcd}}}},
+			&redis.Settings{Databases: map[string]redis.DatabaseSettings{"cache": {URL: "CACHE_URL"}}},
+		},
 	}
+}
+
+// withServers is a config with the emulator for Stripe, and with our server of etcd.
+func (p *place) withServers(c host.Config) host.Config {
+	if s := host.SettingsOf[*stripe.Settings](c); s != nil {
+		s.URL = p.stripe
+	}
+	if host.SettingsOf[*etcd.Settings](c) != nil {
+		c = c.With(host.SettingsOf[*etcd.Settings](p.config()))
+	}
+	return c
 }
 
 // work starts a worker; it stops with the test.
@@ -213,7 +233,7 @@ func (p *place) work(c host.Config) *host.Worker {
 	require.NoError(p, err)
 	p.Cleanup(func() {
 		w.Stop()
-		if c.Container != nil {
+		if host.SettingsOf[*world.Settings](c) != nil {
 			containertest.ClearIn(p.T, c.State) // what a replacement leaves waits for the release of its record
 			p.removeLayers(c.State)
 		}

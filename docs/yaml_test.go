@@ -66,16 +66,11 @@ func (p *place) runSession(b block, id string) {
 	p.sh("starter session finish " + id)
 }
 
-// startConfig starts a worker with a config: on queues and with a state folder of its own, with the emulator for Stripe, and with our server of etcd.
+// startConfig starts a worker with a config: on queues and with a state folder of its own, with our servers.
 func (p *place) startConfig(b block, i int) {
 	c, err := host.ReadConfig(p.file(fmt.Sprintf("worker-%d.yaml", i), p.here(b.text)))
 	require.NoError(p, err)
-	if c.Stripe != nil {
-		c.Stripe.URL = p.stripe
-	}
-	if c.Etcd != nil {
-		c.Etcd = p.config().Etcd
-	}
+	c = p.withServers(c)
 	c.Queue, c.State, c.StopTimeout = fmt.Sprintf("%s-%d", p.queue(), i), filepath.Join(p.root, fmt.Sprintf("state-%d", i)), time.Second
 	if c.Listen != "" {
 		c.Listen = "127.0.0.1:0"

@@ -11,8 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
+	"github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -33,15 +38,16 @@ func TestAMigrationThatFailsLeavesTheDatabaseAsItWas(t *testing.T) {
 	require.NoError(t, err)
 	data, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	sqlite := sqliteIn(t, filepath.Join(data, "shop.db"))
-	sqlite(shop)
+	query := sqliteIn(t, filepath.Join(data, "shop.db"))
+	query(shop)
 	require.NoError(t, os.WriteFile(filepath.Join(data, "shop.conf"), []byte("price_column = euros\n"), 0o600))
-	before := sqlite(".dump --preserve-rowids")
+	before := query(".dump --preserve-rowids")
 
 	p := dial(t, t.Name())
 	p.work(host.Config{
 		Host: "shop", Queue: p.queue, State: t.TempDir(), StopTimeout: time.Second,
-		File: &host.FileConfig{Roots: []string{data}}, SQLite: &host.SQLiteConfig{Roots: []string{data}},
+		Worlds: []activities.Settings{
+			&file.Settings{Roots: []string{data}}, &sqlite.Settings{Roots: []string{data}}},
 	})
 	_, err = p.start(p.id(), p.document(source, map[string]any{"data": data}))
 	require.NoError(t, err)
@@ -49,7 +55,7 @@ func TestAMigrationThatFailsLeavesTheDatabaseAsItWas(t *testing.T) {
 	require.ErrorContains(t, err, "it changes 1 row, and changes says 2")
 	require.Equal(t, compensations.Unwound, r.Status)
 	require.Equal(t, []string{"count nothing-to-undo", "widen restored", "backfill restored", "configure restored", "retire nothing-to-undo"}, outcomes(r))
-	require.Equal(t, before, sqlite(".dump --preserve-rowids"))
+	require.Equal(t, before, query(".dump --preserve-rowids"))
 	conf, err := os.ReadFile(filepath.Join(data, "shop.conf"))
 	require.NoError(t, err)
 	require.Equal(t, "price_column = euros\n", string(conf))
@@ -97,9 +103,11 @@ func TestAMigrationOfTwoServicesIsAllOrNothing(t *testing.T) {
 	p := dial(t, t.Name())
 	p.work(host.Config{
 		Host: "shop", Queue: p.queue, State: t.TempDir(), StopTimeout: time.Second, Secrets: secrets,
-		File: &host.FileConfig{Roots: []string{data}}, SQLite: &host.SQLiteConfig{Roots: []string{data}},
-		Postgres: &host.PostgresConfig{Databases: map[string]host.PostgresDatabase{"billing": {DSN: "BILLING"}}},
-		Redis:    &host.RedisConfig{Databases: map[string]host.RedisDatabase{"cache": {URL: "CACHE"}}},
+		Worlds: []activities.Settings{
+			&file.Settings{Roots: []string{data}}, &sqlite.Settings{Roots: []string{data}},
+			&postgres.Settings{Databases: map[string]postgres.DatabaseSettings{"billing": {DSN: "BILLING"}}},
+			&redis.Settings{Databases: map[string]redis.DatabaseSettings{"cache": {URL: "CACHE"}}},
+		},
 	})
 	doc := p.document(source, map[string]any{"data": data})
 	_, err = p.start("disagree", doc)

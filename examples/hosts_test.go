@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -26,7 +27,8 @@ type machine struct {
 func newMachine(t *testing.T, name, queue string) machine {
 	root := t.TempDir()
 	m := machine{file: filepath.Join(root, "app.yml"), Config: host.Config{
-		Host: name, Queue: queue, State: t.TempDir(), File: &host.FileConfig{Roots: []string{root}},
+		Host: name, Queue: queue, State: t.TempDir(), Worlds: []activities.Settings{
+			&file.Settings{Roots: []string{root}}},
 		HostWait: time.Second, StopTimeout: time.Second,
 	}}
 	require.NoError(t, os.WriteFile(m.file, []byte("before on "+name+"\n"), 0o640))

@@ -11,10 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/etcd/etcdtest"
+	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/activities/mcpserver"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
+	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
+	"github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
@@ -57,7 +64,7 @@ tools:
 func newStores(t *testing.T) *stores {
 	t.Helper()
 	testrun.NeedProgram(t, "sqlite3", "install the package sqlite3")
-	postgres, redis, etcd := postgrestest.Need(t), redistest.Need(t), etcdtest.Need(t)
+	bills, caches, keyServer := postgrestest.Need(t), redistest.Need(t), etcdtest.Need(t)
 	data, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	s := &stores{player: dial(t, t.Name())}
@@ -67,15 +74,15 @@ func newStores(t *testing.T) *stores {
 		return "file:" + file
 	}
 
-	file := func(task int) string { return filepath.Join(data, fmt.Sprintf("of-%d", task), "file") }
+	path := func(task int) string { return filepath.Join(data, fmt.Sprintf("of-%d", task), "file") }
 	for task := range storeTasks { // each its own: the time of a folder is a loss where others write into it
-		require.NoError(t, os.Mkdir(filepath.Dir(file(task+1)), 0o700))
+		require.NoError(t, os.Mkdir(filepath.Dir(path(task+1)), 0o700))
 	}
 	s.add(store{
 		name: "file", step: "uses: file.write, with: {path: " + data + "/of-%[1]d/file, content: of the task}",
-		put: func(task int, value string) { require.NoError(t, os.WriteFile(file(task), []byte(value), 0o600)) },
+		put: func(task int, value string) { require.NoError(t, os.WriteFile(path(task), []byte(value), 0o600)) },
 		move: func(task int, away bool) {
-			from, to := file(task), file(task)+".away"
+			from, to := path(task), path(task)+".away"
 			if !away {
 				from, to = to, from
 			}
@@ -83,7 +90,7 @@ func newStores(t *testing.T) *stores {
 		},
 		look: func() (all string) {
 			for task := range storeTasks {
-				content, err := os.ReadFile(file(task + 1))
+				content, err := os.ReadFile(path(task + 1))
 				require.NoError(t, err)
 				all += string(content) + "\n"
 			}
@@ -103,9 +110,9 @@ func newStores(t *testing.T) *stores {
 	for task := range storeTasks {
 		tables += fmt.Sprintf("CREATE TABLE item_%d (id int PRIMARY KEY, value text); ", task+1)
 	}
-	billing := postgres.Database(t, tables)
+	billing := bills.Database(t, tables)
 	onBilling := func(sql string, args ...any) {
-		postgrestest.Exec(t, postgres.Admin(billing), fmt.Sprintf(sql, args...))
+		postgrestest.Exec(t, bills.Admin(billing), fmt.Sprintf(sql, args...))
 	}
 	s.add(store{
 		name: "postgres", step: "uses: postgres.exec, with: {database: billing, sql: UPDATE item_%[1]d SET value = 'of the task' WHERE id = 1}",
@@ -120,13 +127,13 @@ func newStores(t *testing.T) *stores {
 			onBilling("ALTER TABLE %s_%d RENAME TO %s_%d", from, task, to, task)
 		},
 		look: func() string {
-			dump, err := postgrestest.DumpSchema(postgres.Admin(billing), "public")
+			dump, err := postgrestest.DumpSchema(bills.Admin(billing), "public")
 			require.NoError(t, err)
 			return dump
 		},
 	})
-	number := redis.Database()
-	cache := redis.Client(number)
+	number := caches.Database()
+	cache := caches.Client(number)
 	t.Cleanup(func() { require.NoError(t, cache.Close()) })
 	s.add(store{
 		name: "redis", step: "uses: redis.exec, with: {database: cache, commands: [[SET, item:%[1]d, of the task]]}",
@@ -139,7 +146,7 @@ func newStores(t *testing.T) *stores {
 			return dump
 		},
 	})
-	namespace, keys := etcd.Namespace(), etcd.Client(t)
+	namespace, keys := keyServer.Namespace(), keyServer.Client(t)
 	s.add(store{
 		name: "etcd", step: "uses: etcd.txn, with: {database: settings, put: [{key: item/%[1]d, value: of the task}]}",
 		put: func(task int, value string) {
@@ -174,15 +181,17 @@ func newStores(t *testing.T) *stores {
 	}
 	s.config = host.Config{
 		Host: "shop", Queue: s.queue, State: t.TempDir(), StopTimeout: time.Second,
-		Secrets:  map[string]string{"BILLING": secret(postgres.DSN(billing)), "CACHE": secret(redis.URL(number))},
-		File:     &host.FileConfig{Roots: []string{data}},
-		SQLite:   &host.SQLiteConfig{Roots: []string{data}},
-		Postgres: &host.PostgresConfig{Databases: map[string]host.PostgresDatabase{"billing": {DSN: "BILLING"}}},
-		Redis:    &host.RedisConfig{Databases: map[string]host.RedisDatabase{"cache": {URL: "CACHE"}}},
-		Etcd:     &host.EtcdConfig{Databases: map[string]host.EtcdDatabase{"settings": {Endpoints: []string{etcd.Endpoint()}, Namespace: namespace}}},
-		MCP: &host.MCPConfig{Servers: map[string]host.MCPServer{
-			"notes": {Command: "export " + env[0] + "; " + command, Declarations: declarations},
-		}},
+		Secrets: map[string]string{"BILLING": secret(bills.DSN(billing)), "CACHE": secret(caches.URL(number))},
+		Worlds: []activities.Settings{
+			&file.Settings{Roots: []string{data}},
+			&sqlite.Settings{Roots: []string{data}},
+			&postgres.Settings{Databases: map[string]postgres.DatabaseSettings{"billing": {DSN: "BILLING"}}},
+			&redis.Settings{Databases: map[string]redis.DatabaseSettings{"cache": {URL: "CACHE"}}},
+			&etcd.Settings{Databases: map[string]etcd.DatabaseSettings{"settings": {Endpoints: []string{keyServer.Endpoint()}, Namespace: namespace}}},
+			&mcpserver.Settings{Servers: map[string]mcpserver.ServerSettings{
+				"notes": {Command: "export " + env[0] + "; " + command, Declarations: declarations},
+			}},
+		},
 	}
 	return s
 }

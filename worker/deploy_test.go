@@ -10,20 +10,21 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
 const deploy = "../deploy"
 
 // found is the config that the worker of a deployment finds, with the roots in a folder of the test's own.
-func found(t *testing.T, file string, args ...string) host.Config {
+func found(t *testing.T, path string, args ...string) host.Config {
 	t.Helper()
 	var served host.Config
 	c := command(func(config host.Config) error {
 		served = config
 		return nil
 	})
-	src, err := os.ReadFile(file)
+	src, err := os.ReadFile(path)
 	require.NoError(t, err)
 	root := t.TempDir()
 	here := config(t, regexp.MustCompile(`roots: \[[^\]]*\]`).ReplaceAllLiteralString(string(src), "roots: ["+root+"]"))
@@ -33,7 +34,7 @@ func found(t *testing.T, file string, args ...string) host.Config {
 	t.Setenv("UNWIND_CONFIG", strings.ReplaceAll(os.Getenv("UNWIND_CONFIG"), "/etc/unwind/worker.yaml", here))
 	c.SetArgs(args)
 	require.NoError(t, c.Execute())
-	require.Equal(t, []string{root}, served.File.Roots)
+	require.Equal(t, []string{root}, host.SettingsOf[*file.Settings](served).Roots)
 	return served
 }
 
@@ -56,10 +57,10 @@ func TestTheComposeFileStartsAWorkerThatServes(t *testing.T) {
 	}
 	at := worker.Environment["UNWIND_CONFIG"]
 	require.Contains(t, mounted, at)
-	file := filepath.Join(deploy, "compose", mounted[at])
-	written, err := host.ReadConfig(file)
+	path := filepath.Join(deploy, "compose", mounted[at])
+	written, err := host.ReadConfig(path)
 	require.NoError(t, err)
-	for _, root := range written.File.Roots {
+	for _, root := range host.SettingsOf[*file.Settings](written).Roots {
 		require.Contains(t, mounted, root)
 	}
 	require.Contains(t, mounted, "/var/lib/unwind", "the state that the image names")
@@ -67,7 +68,7 @@ func TestTheComposeFileStartsAWorkerThatServes(t *testing.T) {
 	for name, value := range worker.Environment {
 		t.Setenv(name, value)
 	}
-	require.Equal(t, "compose", found(t, file).Host)
+	require.Equal(t, "compose", found(t, path).Host)
 }
 
 func TestTheSystemdUnitStartsAWorkerThatServes(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -146,13 +147,13 @@ func read(file string, flags host.Config) (config host.Config, err error) {
 	if err := config.Validate(); err != nil {
 		return config, err
 	}
-	if config.OpensNothing() {
+	if len(config.Worlds) == 0 {
 		where := "config"
 		if file != "" {
 			where = file
 		}
-		return config, fmt.Errorf("%s: it opens no world, so the worker could do nothing; write file:, container:, terraform:, sqlite:, postgres:, redis:, etcd:, mcp: or stripe: "+
-			"into a config file, and name that with --config or UNWIND_CONFIG", where)
+		return config, fmt.Errorf("%s: it opens no world, so the worker could do nothing; write one of these sections into a config file, and name that with --config or UNWIND_CONFIG: %s",
+			where, strings.Join(host.WorldNames(), ", "))
 	}
 	return config, nil
 }

@@ -47,7 +47,7 @@ func TestBadConfigIsStatusTwoAndNamesEveryField(t *testing.T) {
 		"argument": {[]string{"worker.yaml"}, []string{`unknown command "worker.yaml" for "worker"`}},
 		"no file":  {[]string{"--config", "/nowhere.yaml"}, []string{"config: open /nowhere.yaml"}},
 		"field":    {[]string{"--config", config(t, "files: {}\n")}, []string{"worker.yaml:1: files: there is no such field; did you mean file?"}},
-		"nothing":  {[]string{"--state", "/tmp"}, []string{"config: it opens no world, so the worker could do nothing; write file:, container:, terraform:, sqlite:, postgres:, redis:, etcd:, mcp: or stripe:"}},
+		"nothing":  {[]string{"--state", "/tmp"}, []string{"config: it opens no world, so the worker could do nothing; write one of these sections into a config file"}},
 		"no world": {[]string{"--config", config(t, "activities: 7\n")}, []string{"worker.yaml: it opens no world"}},
 		"values": {
 			[]string{

@@ -48,10 +48,11 @@ type Database struct {
 
 // TLS are files in PEM format.
 type TLS struct {
-	// CA has the certificates that sign those of the members.
-	CA string
-	// Cert and Key are the worker's own certificate, where the cluster asks for one.
-	Cert, Key string
+	// CA has the certificates that sign those of the members. Defaults to those that the machine trusts.
+	CA string `yaml:"ca"`
+	// Cert and Key are the worker's own certificate and its key, where the cluster asks for them. Default to none.
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
 }
 
 // Validate reports every invalid field.

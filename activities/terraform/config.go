@@ -97,9 +97,6 @@ func (c Config) validate() error {
 // the processes that the world starts from the program itself.
 func Attend() { run.Attend() }
 
-// CheckVariable refuses the name of a variable that a config may not pass on to terraform.
-func CheckVariable(name string) error { return workspace.CheckVariable(name) }
-
 // New makes the world. The program must have called [Attend] first: it is its own supervisor.
 func New(c Config) (activities.World, error) {
 	if !run.SupervisorRole.Attended() {

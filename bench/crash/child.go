@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,6 +31,8 @@ type order struct {
 	Address   string      `json:"address"`
 	Namespace string      `json:"namespace"`
 	Config    host.Config `json:"config"`
+	// Worlds are those of Config.
+	Worlds namedWorlds `json:"worlds"`
 	// Sticky keeps workflows in memory between their tasks; without it each task replays from the start.
 	Sticky bool `json:"sticky"`
 	// Armed is the folder of the points at which a process ends or stops itself, Fired that of those where one did.
@@ -68,7 +71,39 @@ func readOrder(path string) (o order, err error) {
 	if err != nil {
 		return o, err
 	}
-	return o, json.Unmarshal(raw, &o)
+	err = json.Unmarshal(raw, &o)
+	o.Config.Worlds = o.Worlds
+	return o, err
+}
+
+// namedWorlds are settings of worlds, in JSON by their names.
+type namedWorlds []activities.Settings
+
+// MarshalJSON implements json.Marshaler.
+func (w namedWorlds) MarshalJSON() ([]byte, error) {
+	named := map[string]activities.Settings{}
+	for _, s := range w {
+		named[s.World()] = s
+	}
+	return json.Marshal(named)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *namedWorlds) UnmarshalJSON(raw []byte) error {
+	var named map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &named); err != nil {
+		return err
+	}
+	for _, k := range host.Kinds {
+		if section, is := named[k.Name()]; is {
+			s := reflect.New(reflect.TypeOf(k.Sample).Elem())
+			if err := json.Unmarshal(section, s.Interface()); err != nil {
+				return err
+			}
+			*w = append(*w, s.Interface().(activities.Settings))
+		}
+	}
+	return nil
 }
 
 // runOrder runs a child process until it is asked to stop.

@@ -24,7 +24,9 @@ import (
 	"github.com/docker/docker/api/types/volume"
 
 	world "github.com/seed-62bf7108/unwind/activities/container"
+
 	"github.com/seed-62bf7108/unwind/examples/found"
+	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
 // inContainer are commands in a container of their own. Each of them adds its name to a tally, so that it shows how often
@@ -103,7 +105,7 @@ func (p *inContainer) setUp(ctx context.Context, r *run, task string) error {
 	if err := r.engine.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
 		return err
 	}
-	p.within = r.fleet.members[p.Host].Container.Layers == world.LayersRequire
+	p.within = host.SettingsOf[*world.Settings](r.fleet.members[p.Host].Config).Layers == world.LayersRequire
 	p.before, err = p.takeSnapshot(ctx)
 	return err
 }

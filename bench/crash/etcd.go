@@ -12,8 +12,8 @@ import (
 
 	etcd "go.etcd.io/etcd/client/v3"
 
+	world "github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/etcd/etcdtest"
-	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
 // inEtcd is one step on keys of its own, in the one cluster that all tasks share.
@@ -98,7 +98,7 @@ func (r *run) setEtcd(ctx context.Context) (err error) {
 	}
 	endpoint := "http://" + r.databases["etcd"].wire.listener.Addr().String()
 	for _, m := range r.fleet.members {
-		m.Etcd = &host.EtcdConfig{Databases: map[string]host.EtcdDatabase{appDatabase: {Endpoints: []string{endpoint}}}}
+		m.Config = m.With(&world.Settings{Databases: map[string]world.DatabaseSettings{appDatabase: {Endpoints: []string{endpoint}}}})
 	}
 	return nil
 }

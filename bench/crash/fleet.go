@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
@@ -57,6 +59,7 @@ func (m *member) settle(o order) error {
 		}
 	}
 	o.Address, o.Config, o.Armed, o.Fired = m.wire.listener.Addr().String(), m.Config, m.armed(), m.fired()
+	o.Config.Worlds, o.Worlds = nil, m.Config.Worlds
 	raw, err := json.Marshal(o)
 	if err != nil {
 		return err
@@ -221,7 +224,8 @@ func muster(n int, dir string, seed uint64, kills *atomic.Int64) *fleet {
 		m.Config = host.Config{
 			Host: fmt.Sprintf("crash-%d", i), Queue: queue, State: filepath.Join(m.dir, "state"),
 			Heartbeat: heartbeat, HostWait: hostWait, StopTimeout: 5 * time.Second,
-			File: &host.FileConfig{Roots: []string{m.files()}},
+			Worlds: []activities.Settings{
+				&file.Settings{Roots: []string{m.files()}}},
 		}
 		f.members = append(f.members, m)
 	}

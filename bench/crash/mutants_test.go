@@ -80,35 +80,38 @@ func mutate(change func(mutant) mutant) Opener {
 		var all []activities.World
 		var problems []error
 		add := func(w activities.World, err error) { all, problems = append(all, w), append(problems, err) }
-		add(file.New(file.Config{Roots: c.File.Roots}))
-		if c.Stripe != nil {
-			add(stripe.New(stripe.Config{Key: func() (string, error) { return "sk_test_of_a_mutant", nil }, BaseURL: c.Stripe.URL}))
+		files := host.SettingsOf[*file.Settings](c).Roots
+		add(file.New(file.Config{Roots: files}))
+		if s := host.SettingsOf[*stripe.Settings](c); s != nil {
+			add(stripe.New(stripe.Config{Key: func() (string, error) { return "sk_test_of_a_mutant", nil }, BaseURL: s.URL}))
 		}
-		if c.SQLite != nil {
-			add(sqlite.New(sqlite.Config{State: filepath.Join(c.State, "sqlite"), Roots: c.SQLite.Roots}))
+		if s := host.SettingsOf[*sqlite.Settings](c); s != nil {
+			add(sqlite.New(sqlite.Config{State: filepath.Join(c.State, "sqlite"), Roots: s.Roots}))
 		}
-		if c.Postgres != nil {
-			add(postgres.New(c.PostgresDatabases()))
+		if s := host.SettingsOf[*postgres.Settings](c); s != nil {
+			add(postgres.New(s.Config(c.Opening())))
 		}
 		cache := ""
-		if c.Redis != nil {
+		if host.SettingsOf[*redis.Settings](c) != nil {
 			raw, err := os.ReadFile(strings.TrimPrefix(c.Secrets["CACHE_URL"], "file:"))
 			problems = append(problems, err)
 			cache = string(raw)
 			add(redis.New(redis.Config{Databases: map[string]redis.Database{appDatabase: {URL: func() (string, error) { return cache, nil }}}}))
 		}
-		if c.Etcd != nil {
-			add(etcd.New(etcd.Config{Databases: map[string]etcd.Database{appDatabase: {Endpoints: c.Etcd.Databases[appDatabase].Endpoints}}}))
+		if s := host.SettingsOf[*etcd.Settings](c); s != nil {
+			add(etcd.New(etcd.Config{Databases: map[string]etcd.Database{appDatabase: {Endpoints: s.Databases[appDatabase].Endpoints}}}))
 		}
 		if err := errors.Join(problems...); err != nil {
 			return c, nil, err
 		}
 		for _, w := range all {
 			for i, a := range w.Actions {
-				w.Actions[i] = change(mutant{Action: a, files: c.File.Roots[0], cache: cache})
+				w.Actions[i] = change(mutant{Action: a, files: files[0], cache: cache})
 			}
 		}
-		c.File, c.Stripe, c.SQLite, c.Postgres, c.Redis, c.Etcd = nil, nil, nil, nil, nil, nil
+		for _, w := range all {
+			c = c.Without(w.Name)
+		}
 		return c, all, nil
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
-	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
 // inPostgres is one step on tables of its own, in a schema of the one database that all tasks share.
@@ -113,7 +113,7 @@ func (r *run) setPostgres(ctx context.Context) (err error) {
 	}
 	for _, m := range r.fleet.members {
 		m.setSecret("APP_DSN", dsn)
-		m.Postgres = &host.PostgresConfig{Databases: map[string]host.PostgresDatabase{appDatabase: {DSN: "APP_DSN"}}}
+		m.Config = m.With(&postgres.Settings{Databases: map[string]postgres.DatabaseSettings{appDatabase: {DSN: "APP_DSN"}}})
 	}
 	return nil
 }

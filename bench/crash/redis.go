@@ -12,8 +12,8 @@ import (
 
 	redis "github.com/redis/go-redis/v9"
 
+	world "github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
-	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
 // inRedis is one step on keys of its own, in the one database that all tasks share.
@@ -114,7 +114,7 @@ func (r *run) setRedis(ctx context.Context) (err error) {
 	}
 	for _, m := range r.fleet.members {
 		m.setSecret("CACHE_URL", url)
-		m.Redis = &host.RedisConfig{Databases: map[string]host.RedisDatabase{appDatabase: {URL: "CACHE_URL"}}}
+		m.Config = m.With(&world.Settings{Databases: map[string]world.DatabaseSettings{appDatabase: {URL: "CACHE_URL"}}})
 	}
 	return nil
 }

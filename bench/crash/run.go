@@ -29,9 +29,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/etcd/etcdtest"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
+	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
+	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
-	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
 // Options set the length and intensity of a run. The zero value is the usual run.
@@ -264,7 +265,7 @@ func (r *run) setStripe(context.Context) error {
 	}
 	for _, m := range r.fleet.members {
 		m.setSecret("STRIPE_KEY", key)
-		m.Stripe = &host.StripeConfig{Key: "STRIPE_KEY", URL: server.URL}
+		m.Config = m.With(&stripe.Settings{Key: "STRIPE_KEY", URL: server.URL})
 	}
 	return nil
 }
@@ -289,10 +290,11 @@ func (r *run) setEngine(ctx context.Context) (err error) {
 		fmt.Fprintln(r.Log, "no checkpoints in layers: they need root")
 	}
 	for i, m := range r.fleet.members {
-		m.Container = &host.ContainerConfig{Engine: "unix://" + socket, Layers: container.LayersNever}
+		settings := &container.Settings{Engine: "unix://" + socket, Layers: container.LayersNever}
 		if layers && keepingOf(i) == inLayers {
-			m.Container.Layers = container.LayersRequire
+			settings.Layers = container.LayersRequire
 		}
+		m.Config = m.With(settings)
 		r.closers = append(r.closers, func() error { return r.removeLayers(m) })
 	}
 	return nil
@@ -323,20 +325,20 @@ func (r *run) killSidecars(ctx context.Context, m *member) error {
 }
 
 func (r *run) setTerraform(ctx context.Context) error {
-	terraform, err := exec.LookPath("terraform")
+	program, err := exec.LookPath("terraform")
 	if err != nil {
 		return err
 	}
 	for _, m := range r.fleet.members {
-		m.Terraform = &host.TerraformConfig{
-			Roots: []string{m.infra()}, Binary: terraform,
+		m.Config = m.With(&terraform.Settings{
+			Roots: []string{m.infra()}, Binary: program,
 			Environment: []string{orderVariable}, // the front and the supervisor break by it
-		}
+		})
 		if err := os.MkdirAll(m.infra(), 0o700); err != nil {
 			return err
 		}
 	}
-	return r.applyPrior(ctx, terraform)
+	return r.applyPrior(ctx, program)
 }
 
 // playTasks runs tasks concurrently.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/activities/sqlite"
 )
 
 // inSQLite is one step that changes a SQLite database of its own.
@@ -69,7 +69,7 @@ func dumpSQLite(ctx context.Context, path string) (string, error) {
 
 func (r *run) setSQLite(context.Context) error {
 	for _, m := range r.fleet.members {
-		m.SQLite = &host.SQLiteConfig{Roots: []string{m.data()}}
+		m.Config = m.With(&sqlite.Settings{Roots: []string{m.data()}})
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	world "github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -69,7 +70,8 @@ func (s *session) startWorker(ctx context.Context, server client.Options, log io
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.client.Close(); return nil })
-	w, err := host.Start(ctx, host.Config{Host: s.container, Queue: s.queue, State: s.state, Container: &host.ContainerConfig{}},
+	w, err := host.Start(ctx, host.Config{Host: s.container, Queue: s.queue, State: s.state, Worlds: []activities.Settings{
+		&world.Settings{}}},
 		host.Options{Client: s.client, Namespace: server.Namespace})
 	if err != nil {
 		return err

@@ -13,7 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/activities/sqlite"
+	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
+	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/examples/found"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
@@ -154,15 +160,17 @@ func (s *Stage) Config() host.Config {
 		Host: "demo", Queue: "unwind-demo-" + s.name(), State: s.path(stateFolder),
 		StopTimeout: 5 * time.Second,
 		Secrets:     maps.Clone(s.secrets), CheckCommands: []string{"sleep"},
-		File:   &host.FileConfig{Roots: []string{s.path(siteFolder)}},
-		SQLite: &host.SQLiteConfig{Roots: []string{s.path(dataFolder)}},
-		Stripe: &host.StripeConfig{Key: stripeKey, URL: s.Stripe},
+		Worlds: []activities.Settings{
+			&file.Settings{Roots: []string{s.path(siteFolder)}},
+			&sqlite.Settings{Roots: []string{s.path(dataFolder)}},
+			&stripe.Settings{Key: stripeKey, URL: s.Stripe},
+		},
 	}
 	if s.Missing["container"] == "" {
-		c.Container = &host.ContainerConfig{}
+		c = c.With(&container.Settings{})
 	}
 	if s.Missing["terraform"] == "" {
-		c.Terraform = &host.TerraformConfig{Roots: []string{s.path(infraFolder)}}
+		c = c.With(&terraform.Settings{Roots: []string{s.path(infraFolder)}})
 	}
 	return c
 }

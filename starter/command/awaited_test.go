@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -20,7 +21,7 @@ func TestWhatWaitsForAHostThatNobodyServesSaysSo(t *testing.T) {
 	root := t.TempDir()
 	serve := func(name string) (stop func()) {
 		d.worker = nil
-		d.startWorker(func(c *host.Config) { c.Host, c.File = name, &host.FileConfig{Roots: []string{root}} })
+		d.startWorker(func(c *host.Config) { *c = c.With(&file.Settings{Roots: []string{root}}); c.Host = name })
 		return d.worker.Stop
 	}
 	d.stopWorker()
@@ -78,7 +79,7 @@ func TestAStepThatNamesNoHostNeedsNoneOfThisMachine(t *testing.T) {
 	d := newLoneDesk(t)
 	root := t.TempDir()
 	d.stopWorker()
-	d.startWorker(func(c *host.Config) { c.File = &host.FileConfig{Roots: []string{root}} })
+	d.startWorker(func(c *host.Config) { *c = c.With(&file.Settings{Roots: []string{root}}) })
 	t.Setenv("UNWIND_HOST", "my-laptop")
 	steps := "name: anywhere\nsteps:\n  - {id: one, uses: file.write, with: {path: " + filepath.Join(root, "one") + ", content: x}}\n"
 	require.Contains(t, d.ok("validate", d.file(steps)), "is valid")

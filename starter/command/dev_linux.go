@@ -5,6 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/starter/local"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
@@ -87,9 +91,9 @@ With --stripe-emulator, Stripe steps go to an emulator in this process instead o
 }
 
 // workerConfig reads the worker's config from a file, or makes one for the current folder.
-func (p *program) workerConfig(file string) (host.Config, error) {
-	if file != "" {
-		c, err := host.ReadConfig(file)
+func (p *program) workerConfig(path string) (host.Config, error) {
+	if path != "" {
+		c, err := host.ReadConfig(path)
 		if err != nil {
 			return c, usage.Wrap(err)
 		}
@@ -100,8 +104,10 @@ func (p *program) workerConfig(file string) (host.Config, error) {
 		return host.Config{}, err
 	}
 	return host.Config{
-		File:      &host.FileConfig{Roots: []string{here}},
-		Terraform: &host.TerraformConfig{Roots: []string{here}},
-		Container: &host.ContainerConfig{},
+		Worlds: []activities.Settings{
+			&file.Settings{Roots: []string{here}},
+			&terraform.Settings{Roots: []string{here}},
+			&container.Settings{},
+		},
 	}.WithEnvironment(os.LookupEnv), nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -17,7 +18,7 @@ const emulatorKey = "STRIPE_EMULATOR_KEY"
 
 // emulateStripe starts an emulator of Stripe, until stop, and returns the config with the world stripe on it.
 func emulateStripe(c host.Config) (_ host.Config, url string, stop func(), err error) {
-	if c.Stripe != nil {
+	if host.SettingsOf[*stripe.Settings](c) != nil {
 		return c, "", nil, usage.Errorf("--stripe-emulator: the config has a Stripe account already; leave out the flag, or stripe in the config")
 	}
 	if c, err = c.WithDefaults(); err != nil {
@@ -41,6 +42,6 @@ func emulateStripe(c host.Config) (_ host.Config, url string, stop func(), err e
 		c.Secrets = map[string]string{}
 	}
 	c.Secrets[emulatorKey] = "file:" + key
-	c.Stripe = &host.StripeConfig{Key: emulatorKey, URL: server.URL}
+	c = c.With(&stripe.Settings{Key: emulatorKey, URL: server.URL})
 	return c, server.URL, func() { _ = server.Close() }, nil
 }

@@ -9,6 +9,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	world "github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
@@ -33,7 +34,7 @@ func (d *desk) shop(root string) (path string, customers func() int) {
 // serveShop starts a worker that serves SQLite databases below a folder.
 func (d *desk) serveShop(root string, gates activities.Floors) {
 	d.stopWorker()
-	d.startWorker(func(c *host.Config) { c.SQLite, c.Gates = &host.SQLiteConfig{Roots: []string{root}}, gates })
+	d.startWorker(func(c *host.Config) { c.Gates, c.Worlds = gates, c.With(&world.Settings{Roots: []string{root}}).Worlds })
 }
 
 func TestADeletionOfAllThatAnAgentAsksForWaitsForAPerson(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -16,7 +17,7 @@ func TestTheShellOfAnAgentIsTakenBack(t *testing.T) {
 	box := containertest.Start(t)
 	d.stopWorker()
 	d.startWorker(func(c *host.Config) {
-		c.Container = &host.ContainerConfig{}
+		*c = c.With(&container.Settings{})
 		state := c.State
 		t.Cleanup(func() { d.stopWorker(); containertest.RemoveLayers(t, state) })
 	})

@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
@@ -307,7 +308,7 @@ func TestATaskOfTheShellEndsWithItsOutput(t *testing.T) {
 	box := containertest.Start(t)
 	d.stopWorker()
 	d.startWorker(func(c *host.Config) {
-		c.Container = &host.ContainerConfig{}
+		*c = c.With(&container.Settings{})
 		state := c.State
 		t.Cleanup(func() { d.stopWorker(); containertest.RemoveLayers(t, state) })
 	})

@@ -11,6 +11,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
@@ -19,7 +20,7 @@ func TestAnOrphanIsShownAndUndone(t *testing.T) {
 	root := t.TempDir()
 	d := newDesk(t)
 	d.stopWorker()
-	d.startWorker(func(c *host.Config) { c.File = &host.FileConfig{Roots: []string{root}} })
+	d.startWorker(func(c *host.Config) { *c = c.With(&file.Settings{Roots: []string{root}}) })
 	one, two := filepath.Join(root, "one"), filepath.Join(root, "two")
 	for _, path := range []string{one, two} {
 		require.NoError(t, os.WriteFile(path, []byte("before"), 0o600))

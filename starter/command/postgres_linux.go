@@ -92,7 +92,10 @@ func (p *program) withPreparation(ctx context.Context, file, database string, do
 	if c, err = c.WithEnvironment(os.LookupEnv).WithDefaults(); err != nil {
 		return usage.Wrap(err)
 	}
-	databases := c.PostgresDatabases()
+	var databases postgres.Config
+	if s := host.SettingsOf[*postgres.Settings](c); s != nil {
+		databases = s.Config(c.Opening())
+	}
 	if _, known := databases.Databases[database]; !known {
 		return usage.Errorf("%q is not one of postgres.databases in %s; there are: %s", database, file, strings.Join(slices.Sorted(maps.Keys(databases.Databases)), ", "))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
@@ -18,7 +19,7 @@ func TestWhatCannotWorkIsRefusedAlikeByValidatePlanAndRun(t *testing.T) {
 	root := t.TempDir()
 	config := filepath.Join(t.TempDir(), "worker.yaml")
 	require.NoError(t, os.WriteFile(config, []byte("file:\n  roots: ["+root+"]\nstate: "+filepath.Join(root, "state")+"\n"), 0o600))
-	file := d.file(fmt.Sprintf(`name: cannot work
+	path := d.file(fmt.Sprintf(`name: cannot work
 steps:
   - id: one
     uses: file.write
@@ -36,34 +37,34 @@ steps:
 `, root))
 	want := fmt.Sprintf(`%[1]s:10:13: steps.two: path: "/etc/unwind-test" is outside the allowed roots; this worker allows %[2]s
 %[1]s:15:18: steps.three: check[0].command: this worker does not allow "rm" in a check; checkCommands in its config allows none
-`, file, root)
+`, path, root)
 
-	byConfig := d.do("validate", file, "--config", config)
+	byConfig := d.do("validate", path, "--config", config)
 	require.Equal(t, typed{statusUsage, "", want}, withoutPrefix(byConfig))
 	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
 	require.Empty(t, entries, "looking makes nothing")
 
 	d.stopWorker()
-	served := host.Config{State: t.TempDir(), File: &host.FileConfig{Roots: []string{root}}}.WithEnvironment(os.LookupEnv)
+	served := host.Config{State: t.TempDir(), Worlds: []activities.Settings{&file.Settings{Roots: []string{root}}}}.WithEnvironment(os.LookupEnv)
 	served.Queue = d.queue
 	w, err := host.Start(t.Context(), served,
 		host.Options{Client: d.client, Namespace: "default", Worlds: []activities.World{d.world.world()}})
 	require.NoError(t, err)
 	t.Cleanup(w.Stop)
-	require.Equal(t, typed{statusUsage, "", want}, withoutPrefix(d.do("validate", file)))
+	require.Equal(t, typed{statusUsage, "", want}, withoutPrefix(d.do("validate", path)))
 
-	plan := d.do("plan", file)
+	plan := d.do("plan", path)
 	require.Equal(t, statusUsage, plan.status)
 	require.Equal(t, want, withoutPrefix(plan).err)
 	require.Contains(t, plan.out, "1. one  file.write  on host here\n  change    create ")
 	require.Contains(t, plan.out, "  refused   will be refused, and the task with it: path: \"/etc/unwind-test\" is outside")
 
-	run := d.do("run", file)
+	run := d.do("run", path)
 	require.Equal(t, statusUsage, run.status)
 	require.Contains(t, run.err, "was refused: nothing was touched: Refused: "+want[:len(want)-1])
 	require.NoFileExists(t, filepath.Join(root, "one"))
-	watched := d.do("run", file, "--watch")
+	watched := d.do("run", path, "--watch")
 	require.Equal(t, statusUsage, watched.status)
 	require.NotContains(t, watched.out+watched.err, "unwinding", "there is nothing to unwind")
 

@@ -61,7 +61,7 @@ func TestAClientOfTheProtocolDoesTheSame(t *testing.T) {
 	d.stopWorker()
 	d.startWorker(func(c *host.Config) {
 		on := s.Config()
-		c.State, c.File, c.Container = on.State, on.File, on.Container
+		c.State, c.Worlds = on.State, on.Without("sqlite").Without("stripe").Without("terraform").Worlds
 	})
 	before, err := found.Look(t.Context(), s.Place())
 	require.NoError(t, err)

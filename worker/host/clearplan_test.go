@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -34,7 +35,7 @@ func planning(t *testing.T) (s *stage, plan client.WorkflowRun) {
 	terraformtest.Require(t)
 	root, u := t.TempDir(), unplanned{slow{calls: make(chan int, 10)}}
 	require.NoError(t, os.WriteFile(filepath.Join(root, "main.tf"), []byte(`resource "terraform_data" "a" { input = "x" }`), 0o600))
-	s = serve(t, host.Config{Terraform: &host.TerraformConfig{Roots: []string{root}}, Heartbeat: time.Second}, host.Options{Worlds: []activities.World{{
+	s = serve(t, host.Config{Worlds: []activities.Settings{&terraform.Settings{Roots: []string{root}}}, Heartbeat: time.Second}, host.Options{Worlds: []activities.World{{
 		Name: "slow", Actions: []activities.Action{u}, Journal: func(context.Context) (string, error) { return "j", nil },
 	}}})
 	plan, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: s.Name()}, workflows.PlanTaskType, map[string]any{

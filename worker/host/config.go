@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,11 +12,6 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container"
-	"github.com/seed-62bf7108/unwind/activities/etcd"
-	"github.com/seed-62bf7108/unwind/activities/postgres"
-	"github.com/seed-62bf7108/unwind/activities/redis"
-	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/worker/defaults"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
@@ -73,24 +67,9 @@ type Config struct {
 	// beginning, and says how much is missing. Defaults to "ask".
 	CutDiffs string `yaml:"cutDiffs"`
 
-	// File enables the world file.
-	File *FileConfig `yaml:"file"`
-	// Container enables the world container.
-	Container *ContainerConfig `yaml:"container"`
-	// Terraform enables the world terraform.
-	Terraform *TerraformConfig `yaml:"terraform"`
-	// Stripe enables the world stripe.
-	Stripe *StripeConfig `yaml:"stripe"`
-	// SQLite enables the world sqlite.
-	SQLite *SQLiteConfig `yaml:"sqlite"`
-	// Postgres enables the world postgres.
-	Postgres *PostgresConfig `yaml:"postgres"`
-	// Redis enables the world redis.
-	Redis *RedisConfig `yaml:"redis"`
-	// Etcd enables the world etcd.
-	Etcd *EtcdConfig `yaml:"etcd"`
-	// MCP enables the world mcp.
-	MCP *MCPConfig `yaml:"mcp"`
+	// Worlds are the settings of the worlds that it opens: the Settings of their packages. In the file, each is a section with the name
+	// of its world (Kinds). Defaults to none.
+	Worlds []activities.Settings `yaml:"-"`
 
 	file    string // where it was read from
 	written map[string]written
@@ -130,157 +109,6 @@ type RetentionConfig struct {
 	Bytes int64 `yaml:"bytes"`
 	// Audit is how long the outcome of a released record is kept. Defaults to 168h.
 	Audit time.Duration `yaml:"audit"`
-}
-
-// FileConfig limits the world file.
-type FileConfig struct {
-	// Roots are the folders in which files may be changed. Required.
-	Roots []string `yaml:"roots"`
-}
-
-// ContainerConfig limits the world container.
-type ContainerConfig struct {
-	// Engine is the Docker engine's address. Defaults to DOCKER_HOST, else the default socket.
-	Engine string `yaml:"engine"`
-	// Layers is "auto", "never" or "require": whether checkpoints of running containers are layers over their root, exact
-	// and made in milliseconds by a helper container on the engine. Auto falls back to docker commit where layers do not
-	// work: on an old kernel, or for a container whose own processes use its files. Require refuses instead, and a worker
-	// whose engine has no layers does not start. Defaults to "auto".
-	Layers container.LayersMode `yaml:"layers"`
-}
-
-// TerraformConfig limits the world terraform.
-type TerraformConfig struct {
-	// Roots are the folders in which configurations may be applied. Required.
-	Roots []string `yaml:"roots"`
-	// Binary is the terraform program. Defaults to the one on PATH.
-	Binary string `yaml:"binary"`
-	// CLIConfig is the file of Terraform's settings: mirrors, credentials. What its provider_installation says is where providers
-	// come from; without one, from the mirrors of this host and from their registries, never from the configuration's folder.
-	// Defaults to none.
-	CLIConfig string `yaml:"cliConfig"`
-	// Environment names variables of the worker's environment that Terraform and what it runs get besides the minimal ones.
-	Environment []string `yaml:"environment"`
-	// SecretEnvironment are variables that they get, each with the name of the secret (in Secrets) that is its value.
-	SecretEnvironment map[string]string `yaml:"secretEnvironment"`
-}
-
-// StripeConfig limits the world stripe.
-type StripeConfig struct {
-	// Key is the name of the secret (in Secrets) that holds the API key. Required.
-	Key string `yaml:"key"`
-	// URL is another API address, for an emulator. Defaults to Stripe's own.
-	URL string `yaml:"url"`
-	// AllowLive permits a live key, which is refused otherwise. Defaults to false.
-	AllowLive bool `yaml:"allowLive"`
-}
-
-// SQLiteConfig limits the world sqlite.
-type SQLiteConfig struct {
-	// Roots are the folders in which databases may be used. Required.
-	Roots []string `yaml:"roots"`
-	// Busy is how long a step waits for a database that another program has locked. Defaults to 10s.
-	Busy time.Duration `yaml:"busy"`
-}
-
-// PostgresConfig limits the world postgres.
-type PostgresConfig struct {
-	// Databases are those that steps may use, by the name that they use. Required.
-	Databases map[string]PostgresDatabase `yaml:"databases"`
-}
-
-// PostgresDatabase is a database, and what steps may do to it.
-type PostgresDatabase struct {
-	// DSN is the name of the secret (in Secrets) that holds the connection string, such as postgres://USER:PASSWORD@HOST/DATABASE. Required.
-	DSN string `yaml:"dsn"`
-	// Allow are the tables whose rows steps may change, as SCHEMA.TABLE, where * stands for any text. Defaults to all.
-	Allow []string `yaml:"allow"`
-	// Deny are tables that steps may neither read nor change; it outranks allow. Defaults to none.
-	Deny []string `yaml:"deny"`
-	// Sensitive are columns whose values people are not shown, as SCHEMA.TABLE.COLUMN. Defaults to none.
-	Sensitive []string `yaml:"sensitive"`
-}
-
-// RedisConfig limits the world redis.
-type RedisConfig struct {
-	// Databases are those that steps may use, by the name that they use. Required.
-	Databases map[string]RedisDatabase `yaml:"databases"`
-}
-
-// RedisDatabase is a logical database of a server, and what steps may do to it.
-type RedisDatabase struct {
-	// URL is the name of the secret (in Secrets) that holds the address, such as redis://USER:PASSWORD@HOST:6379/0. Required.
-	URL string `yaml:"url"`
-	// Allow are the keys that steps may change, as patterns where * stands for any text. Defaults to all.
-	Allow []string `yaml:"allow"`
-	// Deny are keys that steps may neither read nor change; it outranks allow. Defaults to none.
-	Deny []string `yaml:"deny"`
-	// Sensitive are keys whose content people are not shown. Defaults to none.
-	Sensitive []string `yaml:"sensitive"`
-}
-
-// EtcdConfig limits the world etcd.
-type EtcdConfig struct {
-	// Databases are those that steps may use, by the name that they use. Required.
-	Databases map[string]EtcdDatabase `yaml:"databases"`
-}
-
-// EtcdDatabase is an etcd cluster, or a part of one, and what steps may do to it.
-type EtcdDatabase struct {
-	// Endpoints are the addresses of the members, such as https://10.0.0.1:2379. Required.
-	Endpoints []string `yaml:"endpoints"`
-	// User is the worker's user. Defaults to none.
-	User string `yaml:"user"`
-	// Password is the name of the secret (in Secrets) that holds that of the user. Required with user.
-	Password string `yaml:"password"`
-	// TLS are the files for https:// endpoints. Defaults to the certificates that the machine trusts.
-	TLS EtcdTLS `yaml:"tls"`
-	// Namespace is what all keys of the database begin with, and what steps leave out. Defaults to the whole cluster.
-	Namespace string `yaml:"namespace"`
-	// Allow are the keys that steps may change, as patterns where * stands for any text. Defaults to all.
-	Allow []string `yaml:"allow"`
-	// Deny are keys that steps may neither read nor change; it outranks allow. Defaults to none.
-	Deny []string `yaml:"deny"`
-	// Sensitive are keys whose values people are not shown. Defaults to none.
-	Sensitive []string `yaml:"sensitive"`
-}
-
-// EtcdTLS are files in PEM format.
-type EtcdTLS struct {
-	// CA has the certificates that sign those of the members. Defaults to those that the machine trusts.
-	CA string `yaml:"ca"`
-	// Cert and Key are the worker's own certificate and its key. Default to none.
-	Cert string `yaml:"cert"`
-	Key  string `yaml:"key"`
-}
-
-// MCPConfig limits the world mcp.
-type MCPConfig struct {
-	// Servers are those whose tools steps may call, by the name that they use. Required.
-	Servers map[string]MCPServer `yaml:"servers"`
-}
-
-// MCPServer is a server of the Model Context Protocol. The worker starts it, or connects to it, when a step first needs it.
-type MCPServer struct {
-	// Command is a command line, run by sh -c, that serves over its standard streams. Required, unless URL is given.
-	Command string `yaml:"command"`
-	// URL is where a server speaks streamable HTTP: https://host/mcp.
-	URL string `yaml:"url"`
-	// Token is the name of the secret (in Secrets) that each request to URL bears. Defaults to none.
-	Token string `yaml:"token"`
-	// Declarations is the absolute path of the file that says how its tools are undone (docs/mcp-proxy.md). Defaults to none: every
-	// tool is irreversible.
-	Declarations string `yaml:"declarations"`
-	// Environment names variables of the worker's environment that the server gets besides the minimal ones.
-	Environment []string `yaml:"environment"`
-	// SecretEnvironment are variables that it gets, each with the name of the secret (in Secrets) that is its value.
-	SecretEnvironment map[string]string `yaml:"secretEnvironment"`
-}
-
-// OpensNothing reports whether the config opens no world.
-func (c Config) OpensNothing() bool {
-	return c.File == nil && c.Container == nil && c.Terraform == nil && c.Stripe == nil && c.SQLite == nil && c.Postgres == nil &&
-		c.Redis == nil && c.Etcd == nil && c.MCP == nil
 }
 
 // WithEnvironment overrides fields by the variables that are set.
@@ -382,7 +210,7 @@ func (c Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-func (c Config) checkSecrets(bad func(field, format string, args ...any)) {
+func (c Config) checkSecrets(bad activities.Bad) {
 	for name, source := range c.Secrets {
 		if kind, value, ok := strings.Cut(source, ":"); !ok || value == "" || kind != "env" && kind != "file" {
 			bad("secrets."+name, "%q must be env:VARIABLE or file:/path", source)
@@ -398,149 +226,24 @@ func (c Config) checkSecrets(bad func(field, format string, args ...any)) {
 	}
 }
 
-// checkWorlds checks the config of each world. Its error is one that a world itself returns.
-func (c Config) checkWorlds(bad func(field, format string, args ...any)) error {
-	if c.File != nil {
-		checkRoots("file.roots", c.File.Roots, bad)
-	}
-	if c.Container != nil && !c.Container.Layers.Valid() {
-		bad("container.layers", "%q must be %s, %s or %s", c.Container.Layers, container.LayersAuto, container.LayersNever, container.LayersRequire)
-	}
-	if c.Terraform != nil {
-		checkRoots("terraform.roots", c.Terraform.Roots, bad)
-		c.checkTerraformEnvironment(bad)
-	}
-	if c.SQLite != nil {
-		checkRoots("sqlite.roots", c.SQLite.Roots, bad)
-		if c.SQLite.Busy < 0 {
-			bad("sqlite.busy", "%s is negative", c.SQLite.Busy)
+// checkWorlds checks the settings of each world.
+func (c Config) checkWorlds(bad activities.Bad) error {
+	var problems []error
+	isThere := map[string]bool{}
+	for _, s := range c.Worlds {
+		name := s.World()
+		if isThere[name] {
+			bad(name, "it is among the worlds twice")
+		}
+		isThere[name] = true
+		if err := s.Check(c.Opening(), func(field, format string, args ...any) { bad(name+"."+field, format, args...) }); err != nil {
+			problems = append(problems, fmt.Errorf("config: %w", err))
 		}
 	}
-	if c.Stripe != nil {
-		if _, known := c.Secrets[c.Stripe.Key]; !known {
-			bad("stripe.key", "%q is not one of secrets; name the secret that holds the API key", c.Stripe.Key)
-		}
-	}
-	c.checkMCP(bad)
-	return errors.Join(c.checkPostgres(bad), c.checkRedis(bad), c.checkEtcd(bad))
+	return errors.Join(problems...)
 }
 
-func (c Config) checkPostgres(bad func(field, format string, args ...any)) error {
-	if c.Postgres == nil {
-		return nil
-	}
-	for name, d := range c.Postgres.Databases {
-		if _, known := c.Secrets[d.DSN]; !known {
-			bad("postgres.databases."+name+".dsn", "it is not the name of one of secrets; name the secret that holds the connection string")
-		}
-	}
-	if err := c.postgres(true).Validate(); err != nil {
-		return fmt.Errorf("config: %w", err)
-	}
-	return nil
-}
-
-func (c Config) checkRedis(bad func(field, format string, args ...any)) error {
-	if c.Redis == nil {
-		return nil
-	}
-	for name, d := range c.Redis.Databases {
-		if _, known := c.Secrets[d.URL]; !known {
-			bad("redis.databases."+name+".url", "it is not the name of one of secrets; name the secret that holds the address")
-		}
-	}
-	if err := c.redis(false).Validate(); err != nil {
-		return fmt.Errorf("config: %w", err)
-	}
-	return nil
-}
-
-// PostgresDatabases are the databases that the world postgres opens; none where the config does not enable it.
-func (c Config) PostgresDatabases() postgres.Config {
-	if c.Postgres == nil {
-		return postgres.Config{}
-	}
-	return c.postgres(true)
-}
-
-func (c Config) postgres(lookOnly bool) postgres.Config {
-	databases := map[string]postgres.Database{}
-	for name, d := range c.Postgres.Databases {
-		databases[name] = postgres.Database{
-			DSN:   func() (string, error) { return secrets(c.Secrets).read(d.DSN) },
-			Allow: d.Allow, Deny: d.Deny, Sensitive: d.Sensitive,
-		}
-	}
-	return postgres.Config{Databases: databases, State: filepath.Join(c.State, "postgres"), LookOnly: lookOnly}
-}
-
-func (c Config) checkEtcd(bad func(field, format string, args ...any)) error {
-	if c.Etcd == nil {
-		return nil
-	}
-	for name, d := range c.Etcd.Databases {
-		if _, known := c.Secrets[d.Password]; d.Password != "" && !known {
-			bad("etcd.databases."+name+".password", "it is not the name of one of secrets; name the secret that holds the password")
-		}
-	}
-	if err := c.etcd(false).Validate(); err != nil {
-		return fmt.Errorf("config: %w", err)
-	}
-	return nil
-}
-
-func (c Config) etcd(lookOnly bool) etcd.Config {
-	databases := map[string]etcd.Database{}
-	for name, d := range c.Etcd.Databases {
-		made := etcd.Database{
-			Endpoints: d.Endpoints, User: d.User, TLS: etcd.TLS(d.TLS), Namespace: d.Namespace, Allow: d.Allow, Deny: d.Deny, Sensitive: d.Sensitive,
-		}
-		if d.Password != "" {
-			made.Password = func() (string, error) { return secrets(c.Secrets).read(d.Password) }
-		}
-		databases[name] = made
-	}
-	return etcd.Config{Databases: databases, LookOnly: lookOnly}
-}
-
-func (c Config) redis(lookOnly bool) redis.Config {
-	databases := map[string]redis.Database{}
-	for name, d := range c.Redis.Databases {
-		databases[name] = redis.Database{
-			URL:   func() (string, error) { return secrets(c.Secrets).read(d.URL) },
-			Allow: d.Allow, Deny: d.Deny, Sensitive: d.Sensitive,
-		}
-	}
-	return redis.Config{Databases: databases, LookOnly: lookOnly}
-}
-
-// checkTerraformEnvironment refuses variables that would hand on the worker's own secrets.
-func (c Config) checkTerraformEnvironment(bad func(field, format string, args ...any)) {
-	own := map[string]bool{}
-	for _, name := range c.ownSecrets() {
-		own[name], own[c.Secrets[name]] = true, true
-	}
-	for _, name := range c.Terraform.Environment {
-		if err := terraform.CheckVariable(name); err != nil {
-			bad("terraform.environment", "%v", err)
-		} else if own["env:"+name] {
-			bad("terraform.environment", "%s holds a secret of the worker itself, which no task can have", name)
-		}
-	}
-	for name, secret := range c.Terraform.SecretEnvironment {
-		field := "terraform.secretEnvironment." + name
-		if err := terraform.CheckVariable(name); err != nil {
-			bad(field, "%v", err)
-		}
-		if _, known := c.Secrets[secret]; !known {
-			bad(field, "%q is not one of secrets; name the secret that is its value", secret)
-		} else if own[secret] || own[c.Secrets[secret]] {
-			bad(field, "%s is a secret of the worker itself, which no task can have", secret)
-		}
-	}
-}
-
-func checkWebhook(w WebhookConfig, secrets map[string]string, bad func(field, format string, args ...any)) {
+func checkWebhook(w WebhookConfig, secrets map[string]string, bad activities.Bad) {
 	// Anything after the host's name may be a secret, so the error omits it.
 	if u, err := url.Parse(w.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		bad("webhook.url", "it must be an address that begins with https:// or http://")
@@ -550,16 +253,5 @@ func checkWebhook(w WebhookConfig, secrets map[string]string, bad func(field, fo
 	}
 	if _, known := secrets[w.Secret]; !known && w.Secret != "" {
 		bad("webhook.secret", "%q is not one of secrets; name the secret that is the header's value", w.Secret)
-	}
-}
-
-func checkRoots(field string, roots []string, bad func(field, format string, args ...any)) {
-	if len(roots) == 0 {
-		bad(field, "name at least one folder")
-	}
-	for _, r := range roots {
-		if info, err := os.Stat(r); !filepath.IsAbs(r) || err != nil || !info.IsDir() {
-			bad(field, "%q must be the absolute path of a folder that is there", r)
-		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/redis"
+	"github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
@@ -18,29 +20,12 @@ func readConfig(t *testing.T, content string) (host.Config, error) {
 	return host.ReadConfig(file)
 }
 
-func TestAFieldThatIsGoneIsToldWithTheNewOne(t *testing.T) {
-	t.Parallel()
-	for content, said := range map[string]string{
-		"container: {overlay: true}":     "container.overlay: was removed: layers are the default now; leave it out, or write layers: require",
-		"container: {overlay: false}":    "or layers: never to use docker commit only",
-		"container: {sidecar: true}":     "container.sidecar: was removed: a helper container on the engine makes all layers now; leave it out",
-		"container: {helper: /usr/bin/}": "container.helper: was removed: the helper container runs the worker's own program now; leave it out",
-		"container: {overlays: true}":    "container.overlays: there is no such field; known are engine, layers",
-	} {
-		_, err := readConfig(t, content)
-		require.ErrorContains(t, err, said, content)
-	}
-	_, err := readConfig(t, "container: {overlay: true, sidecar: true}")
-	require.ErrorContains(t, err, "container.overlay: was removed")
-	require.ErrorContains(t, err, "container.sidecar: was removed")
-}
-
 func TestLayersAreAutoNeverOrRequire(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []container.LayersMode{"", container.LayersAuto, container.LayersNever, container.LayersRequire} {
 		c, err := readConfig(t, "container: {layers: "+string(mode)+"}\nhost: here\nstate: /nowhere\n")
 		require.NoError(t, err)
-		require.Equal(t, mode, c.Container.Layers)
+		require.Equal(t, mode, host.SettingsOf[*container.Settings](c).Layers)
 		c, err = c.WithDefaults()
 		require.NoError(t, err)
 		require.NoError(t, c.Validate())
@@ -72,7 +57,6 @@ func TestAConfigFileIsToldByLineAndField(t *testing.T) {
 		"- a\n":                                  {"worker.yaml:1: must be a map of fields, found a list"},
 		"secretActions: {A: file.write}\nretention: {bytes: x}":              {`worker.yaml:1: secretActions.A: must be a list of texts, as in [a, b], found "file.write"`, "worker.yaml:2: retention.bytes: must be a whole number"},
 		"postgres:\n  databases:\n    shop: {dsn: A, deni: [public.card]}\n": {"worker.yaml:3: postgres.databases.shop.deni: there is no such field; did you mean deny?"},
-		"etcd: {databases: {s: {tls: {cert: A, keys: B}}}}\n":                {"worker.yaml:1: etcd.databases.s.tls.keys: there is no such field; did you mean key?"},
 		"mcp: {servers: {a: {command: [b, c]}}}\n":                           {"worker.yaml:1: mcp.servers.a.command: must be text, found a list"},
 		"redis: {databases: {\"c\": x}}\n":                                   {`worker.yaml:1: redis.databases.c: must be a map of fields, found "x"`},
 		"redis: {databases: [c]}\n":                                          {"worker.yaml:1: redis.databases: must be a map from names to maps of fields, found a list"},
@@ -88,12 +72,12 @@ func TestAConfigFileIsToldByLineAndField(t *testing.T) {
 	}
 	c, err := readConfig(t, "")
 	require.NoError(t, err)
-	require.True(t, c.OpensNothing())
+	require.Empty(t, c.Worlds)
 
 	c, err = readConfig(t, "file: {roots: &roots [/a, /b]}\nsqlite: {roots: *roots}\nredis: {databases: {c: {url: A, allow: [x]}}}\n")
 	require.NoError(t, err)
-	require.Equal(t, []string{"/a", "/b"}, c.SQLite.Roots)
-	require.Equal(t, map[string]host.RedisDatabase{"c": {URL: "A", Allow: []string{"x"}}}, c.Redis.Databases)
+	require.Equal(t, []string{"/a", "/b"}, host.SettingsOf[*sqlite.Settings](c).Roots)
+	require.Equal(t, map[string]redis.DatabaseSettings{"c": {URL: "A", Allow: []string{"x"}}}, host.SettingsOf[*redis.Settings](c).Databases)
 
 	c, err = readConfig(t, "host: here\ncutDiffs: show\n")
 	require.NoError(t, err)

@@ -8,12 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -134,18 +134,11 @@ func (r *configReader) isRepeated(lines map[string]int, key *yaml.Node, at strin
 
 // readFields reads a map into a struct.
 func (r *configReader) readFields(n *yaml.Node, into reflect.Value, field string) {
-	var known []string
-	for i := range into.NumField() {
-		if name := into.Type().Field(i).Tag.Get("yaml"); name != "" {
-			known = append(known, name)
-		} else {
-			known = append(known, "\x00") // unexported, which no key can be
-		}
-	}
 	if n.Kind != yaml.MappingNode {
 		r.complainf(n, field, "must be a map of fields, found %s", found(n))
 		return
 	}
+	known, fields := fieldsOf(into)
 	lines := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, at := n.Content[i], n.Content[i].Value
@@ -155,22 +148,40 @@ func (r *configReader) readFields(n *yaml.Node, into reflect.Value, field string
 		if r.isRepeated(lines, key, at) {
 			continue
 		}
-		if old := oldNames[at]; old != "" {
-			r.complainf(key, at, "was removed: %s", old)
-			continue
-		}
-		j := slices.Index(known, key.Value)
-		if j < 0 {
-			names := slices.DeleteFunc(slices.Clone(known), func(name string) bool { return name == "\x00" })
-			fix := task.SuggestNearest(key.Value, names)
+		if _, isKnown := fields[key.Value]; !isKnown {
+			fix := task.SuggestNearest(key.Value, known)
 			if fix == "" {
-				fix = "known are " + strings.Join(names, ", ")
+				fix = "known are " + strings.Join(known, ", ")
 			}
 			r.complainf(key, at, "there is no such field; %s", fix)
 			continue
 		}
-		r.readValue(n.Content[i+1], into.Field(j), at)
+		r.readValue(n.Content[i+1], fields[key.Value], at)
 	}
+	if c, is := into.Addr().Interface().(*Config); is {
+		for _, name := range WorldNames() {
+			if section := fields[name]; !section.IsNil() {
+				c.Worlds = append(c.Worlds, section.Interface().(activities.Settings))
+			}
+		}
+	}
+}
+
+// fieldsOf are the names of the fields of a struct in their order, and the fields. A Config has one for each kind of world besides.
+func fieldsOf(into reflect.Value) (known []string, fields map[string]reflect.Value) {
+	fields = map[string]reflect.Value{}
+	add := func(name string, value reflect.Value) { known, fields[name] = append(known, name), value }
+	for i := range into.NumField() {
+		if name := into.Type().Field(i).Tag.Get("yaml"); name != "" && name != "-" {
+			add(name, into.Field(i))
+		}
+	}
+	if into.Type() == reflect.TypeFor[Config]() {
+		for _, k := range Kinds {
+			add(k.Name(), reflect.New(reflect.TypeOf(k.Sample)).Elem())
+		}
+	}
+	return known, fields
 }
 
 // found says what stands somewhere, as a message shows it.
@@ -209,13 +220,6 @@ func kindOf(t reflect.Type) string {
 		return "a whole number"
 	}
 	return "another value"
-}
-
-// oldNames are removed fields, and what to write instead.
-var oldNames = map[string]string{
-	"container.overlay": "layers are the default now; leave it out, or write layers: require, or layers: never to use docker commit only",
-	"container.sidecar": "a helper container on the engine makes all layers now; leave it out",
-	"container.helper":  "the helper container runs the worker's own program now; leave it out",
 }
 
 // cite says where a field stands in the config file, or that it is of the config where it does not come from there.

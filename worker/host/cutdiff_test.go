@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -21,7 +23,7 @@ func TestADiffTooLongForAGateIsAskedOrRefused(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
 			path := filepath.Join(root, "long")
-			s := serve(t, host.Config{File: &host.FileConfig{Roots: []string{root}}, CutDiffs: policy}, host.Options{})
+			s := serve(t, host.Config{Worlds: []activities.Settings{&file.Settings{Roots: []string{root}}}, CutDiffs: policy}, host.Options{})
 			run := s.start(map[string]any{"name": "long", "steps": []any{map[string]any{
 				"id": "long", "uses": "file.write", "gate": "auto", "with": map[string]any{"path": path, "content": content},
 			}}})

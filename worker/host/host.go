@@ -58,7 +58,7 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	worlds, err := openWorlds(config, false)
+	worlds, err := config.openWorlds()
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/mcpserver"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -21,9 +23,9 @@ func TestToolsOfAnMCPServerAreTakenBack(t *testing.T) {
 	require.NoError(t, mcptest.Put(folder, mcptest.Note{ID: "there", Title: "note there", Body: "old"}))
 	declarations := filepath.Join(t.TempDir(), "notes.yaml")
 	require.NoError(t, os.WriteFile(declarations, []byte(mcptest.Declarations), 0o600))
-	s := serve(t, host.Config{MCP: &host.MCPConfig{Servers: map[string]host.MCPServer{
+	s := serve(t, host.Config{Worlds: []activities.Settings{&mcpserver.Settings{Servers: map[string]mcpserver.ServerSettings{
 		"notes": {Command: "export " + env[0] + "; " + command, Declarations: declarations},
-	}}}, host.Options{})
+	}}}}, host.Options{})
 	before, err := mcptest.Manifest(folder)
 	require.NoError(t, err)
 

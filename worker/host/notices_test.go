@@ -32,7 +32,7 @@ checkCommands: [jq, /nowhere/probe, "*"]
 	c, err = c.WithEnvironment(func(name string) (string, bool) { return dir + "/elsewhere", name == "UNWIND_STATE" }).WithDefaults()
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
-	worlds, err := openWorlds(c, false)
+	worlds, err := c.openWorlds()
 	require.NoError(t, err)
 
 	notices := (&Worker{Registry: activities.NewRegistry(worlds...), Config: c}).Notices(t.Context())

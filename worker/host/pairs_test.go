@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/docker/docker/api/types/container"
+	dockercontainer "github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
@@ -21,7 +21,11 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/file"
+	world "github.com/seed-62bf7108/unwind/activities/sqlite"
+	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/testrun"
@@ -97,26 +101,30 @@ func TestPairsThatAreOneThing(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	p := ground{root}
-	terraform := func(t *testing.T, name, backend string) string {
+	configured := func(t *testing.T, name, backend string) string {
 		terraformtest.Require(t)
 		return p.folder(t, name, "main.tf", configuration+backend)
 	}
 	box := func(t *testing.T, binds ...string) *containertest.Box {
-		return containertest.Start(t, func(_ *container.Config, h *container.HostConfig, _ *network.NetworkingConfig) { h.Binds = binds })
+		return containertest.Start(t, func(_ *dockercontainer.Config, h *dockercontainer.HostConfig, _ *network.NetworkingConfig) {
+			h.Binds = binds
+		})
 	}
 	t.Cleanup(func() {
 		require.NoError(containertest.Outliving(t), containertest.RemoveImages())
 	})
 	containertest.Docker(t)
 	s := serve(t, host.Config{
-		File: &host.FileConfig{Roots: []string{root}}, Terraform: &host.TerraformConfig{Roots: []string{root}}, Container: &host.ContainerConfig{},
-		SQLite: &host.SQLiteConfig{Roots: []string{root}}, CheckCommands: []string{"grep"},
+		Worlds: []activities.Settings{
+			&file.Settings{Roots: []string{root}}, &terraform.Settings{Roots: []string{root}}, &container.Settings{},
+			&world.Settings{Roots: []string{root}},
+		}, CheckCommands: []string{"grep"},
 	}, host.Options{})
 	t.Cleanup(func() { containertest.ClearIn(t, s.state) }) // what a replacement leaves waits for the release of its record
 
 	for name, pair := range map[string]func(t *testing.T) (one, two map[string]any){
 		"a terraform folder through a bind mount": func(t *testing.T) (one, two map[string]any) { // file refuses to follow one
-			dir := terraform(t, "bind-a", "")
+			dir := configured(t, "bind-a", "")
 			return applyIn(dir, "1"), applyIn(p.bound(t, dir, "bind-b"), "2")
 		},
 		"rows of a database and its file": func(t *testing.T) (one, two map[string]any) {
@@ -195,25 +203,25 @@ func TestPairsThatAreOneThing(t *testing.T) {
 			return execIn(box(t, volume+":/data").Name, "echo 1 >/data/file"), execIn(box(t, volume+":/there").Name, "echo 2 >/there/file")
 		},
 		"a terraform folder through a symlink": func(t *testing.T) (one, two map[string]any) {
-			dir := terraform(t, "linked", "")
+			dir := configured(t, "linked", "")
 			require.NoError(t, os.Symlink("linked", p.in("link")))
 			return applyIn(dir, "1"), applyIn(p.in("link"), "2")
 		},
 		"a terraform folder through /proc/self/root": func(t *testing.T) (one, two map[string]any) {
-			dir := terraform(t, "proc", "")
+			dir := configured(t, "proc", "")
 			return applyIn(dir, "1"), applyIn("/proc/self/root"+dir, "2")
 		},
 		"a terraform folder and a file in it": func(t *testing.T) (one, two map[string]any) {
-			dir := terraform(t, "with-file", `output "file" { value = fileexists("${path.module}/data") }`)
+			dir := configured(t, "with-file", `output "file" { value = fileexists("${path.module}/data") }`)
 			return writeTo(dir + "/data"), applyIn(dir, "1")
 		},
 		"two terraform folders with one state file": func(t *testing.T) (one, two map[string]any) {
 			backend := fmt.Sprintf("terraform {\n  backend \"local\" {\n    path = %q\n  }\n}", p.in("shared.tfstate"))
-			return applyIn(terraform(t, "local-a", backend), "1"), applyIn(terraform(t, "local-b", backend), "2")
+			return applyIn(configured(t, "local-a", backend), "1"), applyIn(configured(t, "local-b", backend), "2")
 		},
 		"two terraform folders with one backend": func(t *testing.T) (one, two map[string]any) {
 			backend := fmt.Sprintf("terraform {\n  backend \"http\" {\n    address = %q\n  }\n}", serveState(t))
-			return applyIn(terraform(t, "http-a", backend), "1"), applyIn(terraform(t, "http-b", backend), "2")
+			return applyIn(configured(t, "http-a", backend), "1"), applyIn(configured(t, "http-b", backend), "2")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
 )
@@ -20,7 +22,8 @@ func TestATaskThatCannotWorkTouchesNothing(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.Symlink("/etc", filepath.Join(root, "out")))
 	s := serve(t, host.Config{
-		File: &host.FileConfig{Roots: []string{root}}, CheckCommands: []string{"jq"},
+		Worlds: []activities.Settings{
+			&file.Settings{Roots: []string{root}}}, CheckCommands: []string{"jq"},
 		Secrets: map[string]string{"UNSET": "env:UNWIND_TEST_UNSET"},
 	}, host.Options{})
 	in := func(name string) string { return filepath.Join(root, name) }

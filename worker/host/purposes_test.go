@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -26,7 +28,8 @@ func newPaying(t *testing.T) paying {
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	t.Setenv("STRIPE_KEY", "sk_test_a_key")
 	return paying{serve(t, host.Config{
-		Secrets: map[string]string{"STRIPE_KEY": "env:STRIPE_KEY"}, Stripe: &host.StripeConfig{Key: "STRIPE_KEY", URL: server.URL},
+		Secrets: map[string]string{"STRIPE_KEY": "env:STRIPE_KEY"}, Worlds: []activities.Settings{
+			&stripe.Settings{Key: "STRIPE_KEY", URL: server.URL}},
 	}, host.Options{}), account}
 }
 

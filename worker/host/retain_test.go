@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -31,7 +32,7 @@ type files struct {
 
 func newFiles(t *testing.T, r host.RetentionConfig, m *host.Metrics) files {
 	root := t.TempDir()
-	c := host.Config{File: &host.FileConfig{Roots: []string{root}}, Retention: r}
+	c := host.Config{Worlds: []activities.Settings{&file.Settings{Roots: []string{root}}}, Retention: r}
 	if m != nil {
 		c.Listen = "127.0.0.1:0"
 	}
@@ -74,15 +75,15 @@ var orphans = regexp.MustCompile(`(?m)^unwind_orphan_records\{[^}]*world="file"[
 var parkedOnce = regexp.MustCompile(`(?m)^unwind_undo_parked(_total)?\{[^}]*action="file_write"[^}]*\} 1$`)
 
 const (
-	openWorlds, committed = activities.RecordOpen, activities.RecordCommitted
-	undone, released      = activities.RecordUndone, activities.RecordReleased
+	open, committed  = activities.RecordOpen, activities.RecordCommitted
+	undone, released = activities.RecordUndone, activities.RecordReleased
 )
 
 func TestRecordsAreCommittedReleasedAndForgotten(t *testing.T) {
 	f := newFiles(t, host.RetentionConfig{Audit: 2 * time.Second}, nil)
 	task := f.start(f.write(2 * time.Second))
 	require.Equal(t, compensations.Committed, f.report(task.GetID()).Status)
-	require.Equal(t, []activities.RecordState{openWorlds, openWorlds}, f.states())
+	require.Equal(t, []activities.RecordState{open, open}, f.states())
 
 	require.Equal(t, workflows.RetentionResult{Committed: 2}, f.retain())
 	require.Equal(t, []activities.RecordState{committed, committed}, f.states())
@@ -153,7 +154,7 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	task := f.start(f.write(time.Millisecond, f.atGate()))
 	require.Eventually(t, func() bool { return len(f.stateOf(task.GetID()).Gates) == 1 }, waitFor, tick)
 	require.Equal(t, workflows.RetentionResult{}, f.retain())
-	require.Equal(t, []activities.RecordState{openWorlds, openWorlds}, f.states(), "it waits")
+	require.Equal(t, []activities.RecordState{open, open}, f.states(), "it waits")
 	tasks := func(gauge string) (n int) {
 		if found := regexp.MustCompile(`(?m)^` + gauge + ` (\d+)$`).FindStringSubmatch(f.metrics()); found != nil {
 			n, _ = strconv.Atoi(found[1])
@@ -172,7 +173,7 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	require.NoError(t, f.Client.CancelWorkflow(t.Context(), task.GetID(), ""))
 	f.parked(task.GetID(), "two")
 	require.Eventually(t, func() bool { return parkedOnce.MatchString(f.metrics()) && tasks("unwind_tasks_parked") > 0 }, waitFor, tick, "it is counted")
-	require.Eventually(t, func() bool { return !slices.Contains(f.states(), openWorlds) }, waitFor, tick)
+	require.Eventually(t, func() bool { return !slices.Contains(f.states(), open) }, waitFor, tick)
 	left := f.states()
 	require.Equal(t, workflows.RetentionResult{}, f.retain())
 	require.Equal(t, left, f.states(), "it unwinds")
@@ -253,7 +254,7 @@ func TestAnOpenRecordWhoseWorkflowIsGoneIsToldAndKept(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return orphans.MatchString(f.metrics())
 	}, waitFor, tick)
-	require.Equal(t, []activities.RecordState{openWorlds, openWorlds}, f.states())
+	require.Equal(t, []activities.RecordState{open, open}, f.states())
 }
 
 func TestWhatAPersonHasLeftAsItWasIsGivenUpWhenItsWindowIsOver(t *testing.T) {

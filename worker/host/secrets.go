@@ -46,33 +46,8 @@ func matchesAction(pattern, action string) bool {
 // ownSecrets are the names of those that the worker itself uses: no task can name them.
 func (c Config) ownSecrets() []string {
 	var own []string
-	if c.Stripe != nil {
-		own = append(own, c.Stripe.Key)
-	}
-	if c.Postgres != nil {
-		for _, d := range c.Postgres.Databases {
-			own = append(own, d.DSN)
-		}
-	}
-	if c.Redis != nil {
-		for _, d := range c.Redis.Databases {
-			own = append(own, d.URL)
-		}
-	}
-	if c.Etcd != nil {
-		for _, d := range c.Etcd.Databases {
-			if d.Password != "" {
-				own = append(own, d.Password)
-			}
-		}
-	}
-	if c.MCP != nil {
-		for _, server := range c.MCP.Servers {
-			own = slices.AppendSeq(own, maps.Values(server.SecretEnvironment))
-			if server.Token != "" {
-				own = append(own, server.Token)
-			}
-		}
+	for _, s := range c.Worlds {
+		own = append(own, s.Secrets()...)
 	}
 	if c.Webhook != nil && c.Webhook.Secret != "" {
 		own = append(own, c.Webhook.Secret)
@@ -109,17 +84,27 @@ func (s secrets) read(name string) (string, error) {
 	return value, nil
 }
 
-// terraformSecrets are the values of Config.Terraform.SecretEnvironment.
-func (c Config) terraformSecrets() (map[string]string, error) {
-	values := map[string]string{}
-	for name, secret := range c.Terraform.SecretEnvironment {
-		value, err := secrets(c.Secrets).read(secret)
-		if err != nil {
-			return nil, fmt.Errorf("%s: secret %s: %w", name, secret, err)
-		}
-		values[name] = value
-	}
-	return values, nil
+// workerSecrets are the secrets of a config for the worker itself.
+type workerSecrets struct{ config Config }
+
+// Has implements activities.WorkerSecrets.
+func (w workerSecrets) Has(name string) bool {
+	_, known := w.config.Secrets[name]
+	return known
+}
+
+// Read implements activities.WorkerSecrets.
+func (w workerSecrets) Read(name string) (string, error) { return secrets(w.config.Secrets).read(name) }
+
+// IsOwn implements activities.WorkerSecrets.
+func (w workerSecrets) IsOwn(name string) bool {
+	source, known := w.config.Secrets[name]
+	return known && slices.ContainsFunc(w.config.ownSecrets(), func(own string) bool { return w.config.Secrets[own] == source })
+}
+
+// IsOwnVariable implements activities.WorkerSecrets.
+func (w workerSecrets) IsOwnVariable(variable string) bool {
+	return slices.ContainsFunc(w.config.ownSecrets(), func(own string) bool { return w.config.Secrets[own] == "env:"+variable })
 }
 
 // hiddenPaths are what the worker reads and what its tasks start must not: its journals, its config, the files of its secrets, and

@@ -3,10 +3,14 @@ package host_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
@@ -18,9 +22,9 @@ func TestATaskGetsNoSecretOfTheWorkersOwnAndASecretIsMaskedInEveryCall(t *testin
 	t.Setenv("LIMITED", limited)
 	root := t.TempDir()
 	f := files{serve(t, host.Config{
-		File: &host.FileConfig{Roots: []string{root}}, Secrets: map[string]string{"OWN": "env:OWN", "TASKS": "env:TASKS", "LIMITED": "env:LIMITED"},
+		Worlds: []activities.Settings{
+			&file.Settings{Roots: []string{root}}, &stripe.Settings{Key: "OWN"}}, Secrets: map[string]string{"OWN": "env:OWN", "TASKS": "env:TASKS", "LIMITED": "env:LIMITED"},
 		SecretActions: map[string][]string{"LIMITED": {"container.*", "file.delete"}},
-		Stripe:        &host.StripeConfig{Key: "OWN"},
 	}, host.Options{}), root}
 	file := filepath.Join(root, "out")
 	write := func(id, gate, content string) string {
@@ -54,16 +58,24 @@ func TestATaskGetsNoSecretOfTheWorkersOwnAndASecretIsMaskedInEveryCall(t *testin
 
 // Whatever the worker uses itself is out of its tasks' reach.
 func TestNoTaskCanNameWhatTheWorkerUses(t *testing.T) {
-	for name, c := range map[string]host.Config{
-		"stripe":   {Stripe: &host.StripeConfig{Key: "OWN"}},
-		"postgres": {Postgres: &host.PostgresConfig{Databases: map[string]host.PostgresDatabase{"main": {DSN: "OWN"}}}},
-		"redis":    {Redis: &host.RedisConfig{Databases: map[string]host.RedisDatabase{"main": {URL: "OWN"}}}},
-		"etcd":     {Etcd: &host.EtcdConfig{Databases: map[string]host.EtcdDatabase{"main": {User: "me", Password: "OWN"}}}},
-		"mcp":      {MCP: &host.MCPConfig{Servers: map[string]host.MCPServer{"main": {SecretEnvironment: map[string]string{"KEY": "OWN"}}}}},
-		"mcp url":  {MCP: &host.MCPConfig{Servers: map[string]host.MCPServer{"main": {URL: "https://example.com", Token: "OWN"}}}},
-		"webhook":  {Webhook: &host.WebhookConfig{URL: "https://example.com", Secret: "OWN"}},
-	} {
-		c.Secrets = map[string]string{"OWN": "env:OWN", "TASKS": "env:TASKS"}
-		require.Equal(t, []string{"TASKS"}, c.TaskSecrets(), name)
+	configs := map[string]host.Config{"webhook": {Webhook: &host.WebhookConfig{URL: "https://example.com", Secret: "OWN"}}}
+	own := []string{"OWN"}
+	for _, k := range host.Kinds {
+		configs[k.Name()] = host.Config{Worlds: []activities.Settings{k.Sample}}
+		own = append(own, k.Sample.Secrets()...)
+	}
+	require.Subset(t, own, []string{"KEY", "DSN", "URL", "PASSWORD", "TOKEN"})
+	for name, c := range configs {
+		c.Secrets = map[string]string{"TASKS": "env:TASKS"}
+		for _, secret := range own {
+			c.Secrets[secret] = "env:" + secret
+		}
+		for _, of := range c.Worlds {
+			for _, secret := range of.Secrets() {
+				require.NotContains(t, c.TaskSecrets(), secret, name)
+			}
+		}
+		require.Contains(t, c.TaskSecrets(), "TASKS", name)
+		require.Equal(t, name != "webhook", slices.Contains(c.TaskSecrets(), "OWN"))
 	}
 }

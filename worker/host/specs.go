@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/workflows"
@@ -13,37 +14,14 @@ import (
 // Specs are the actions of the worlds that a config opens, or with nil of all built-in worlds, without opening any of them:
 // to check or document a task without a worker. The program must have called [Hooks] first.
 func Specs(c *Config) ([]activities.Spec, error) {
-	// A Spec depends on no limit.
-	const key = "KEY"
-	scratch := Config{State: os.TempDir(), Secrets: map[string]string{key: "env:" + key}}
-	if c == nil || c.File != nil {
-		scratch.File = &FileConfig{Roots: []string{os.TempDir()}}
+	var scratch Config // a Spec depends on no limit
+	for _, k := range Kinds {
+		if c == nil || slices.Contains(c.worldNames(), k.Name()) {
+			scratch.Worlds = append(scratch.Worlds, k.Sample)
+		}
 	}
-	if c == nil || c.Container != nil {
-		scratch.Container = &ContainerConfig{}
-	}
-	if c == nil || c.Terraform != nil {
-		scratch.Terraform = &TerraformConfig{Roots: []string{os.TempDir()}}
-	}
-	if c == nil || c.SQLite != nil {
-		scratch.SQLite = &SQLiteConfig{Roots: []string{os.TempDir()}}
-	}
-	if c == nil || c.Stripe != nil {
-		scratch.Stripe = &StripeConfig{Key: key}
-	}
-	if c == nil || c.Postgres != nil {
-		scratch.Postgres = &PostgresConfig{Databases: map[string]PostgresDatabase{"database": {DSN: key}}}
-	}
-	if c == nil || c.Redis != nil {
-		scratch.Redis = &RedisConfig{Databases: map[string]RedisDatabase{"database": {URL: key}}}
-	}
-	if c == nil || c.Etcd != nil {
-		scratch.Etcd = &EtcdConfig{Databases: map[string]EtcdDatabase{"database": {Endpoints: []string{"http://127.0.0.1:2379"}}}}
-	}
-	if c == nil || c.MCP != nil {
-		scratch.MCP = &MCPConfig{Servers: map[string]MCPServer{"server": {Command: "true"}}}
-	}
-	worlds, err := openWorlds(scratch, true)
+	scratch.State = os.TempDir()
+	worlds, err := scratch.lookAtWorlds()
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
@@ -61,7 +39,7 @@ func Validate(ctx context.Context, c Config, compiled task.Compiled, own ...acti
 	if err != nil {
 		return v, err
 	}
-	worlds, err := openWorlds(c, true)
+	worlds, err := c.lookAtWorlds()
 	if err != nil {
 		return v, err
 	}

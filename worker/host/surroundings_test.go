@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities/terraform"
 )
 
 func TestTerraformGetsSecretsByNameAndNoneOfTheWorkersOwn(t *testing.T) {
@@ -28,7 +30,8 @@ terraform:
 	c, err = c.WithDefaults()
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
-	values, err := c.terraformSecrets()
+	settings := SettingsOf[*terraform.Settings](c)
+	values, err := settings.ReadSecrets(workerSecrets{c})
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"AWS_SECRET_ACCESS_KEY": "the-key-of-the-cloud"}, values)
 	hidden := c.hiddenPaths()
@@ -36,8 +39,8 @@ terraform:
 		require.Contains(t, hidden, path)
 	}
 
-	c.Terraform.Environment = []string{"STRIPE_KEY", "TF_LOG"}
-	c.Terraform.SecretEnvironment = map[string]string{"A": "STRIPE", "B": "ALSO_STRIPE", "C": "NOBODY", "TF_VAR_x": "CLOUD"}
+	settings.Environment = []string{"STRIPE_KEY", "TF_LOG"}
+	settings.SecretEnvironment = map[string]string{"A": "STRIPE", "B": "ALSO_STRIPE", "C": "NOBODY", "TF_VAR_x": "CLOUD"}
 	err = c.Validate()
 	for _, problem := range []string{
 		"terraform.environment: STRIPE_KEY holds a secret of the worker itself", "terraform.environment: TF_LOG changes how Terraform works",

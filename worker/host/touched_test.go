@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/session"
@@ -34,7 +35,7 @@ func TestStepsOnOneThingAreOrderedWhateverTheyCallIt(t *testing.T) {
 	}
 	require.NoError(t, os.Symlink("linked", in("pointer")))
 	require.NoError(t, os.Link(in("hard"), in("harder")))
-	s := serve(t, host.Config{File: &host.FileConfig{Roots: []string{link}}}, host.Options{})
+	s := serve(t, host.Config{Worlds: []activities.Settings{&file.Settings{Roots: []string{link}}}}, host.Options{})
 
 	write := func(id, path string) map[string]any {
 		return map[string]any{"id": id, "uses": "file.write", "needs": []string{}, "with": map[string]any{"path": path, "content": id}}
@@ -114,7 +115,7 @@ func TestStepsThatComeLaterAreOrderedWhateverTheyCallIt(t *testing.T) {
 	in := func(name string) string { return filepath.Join(root, name) }
 	require.NoError(t, os.Mkdir(in("folder"), 0o700))
 	require.NoError(t, os.Symlink("folder", in("alias")))
-	s := serve(t, host.Config{File: &host.FileConfig{Roots: []string{root}}}, host.Options{})
+	s := serve(t, host.Config{Worlds: []activities.Settings{&file.Settings{Roots: []string{root}}}}, host.Options{})
 	write := func(id, path string) map[string]any {
 		return map[string]any{"id": id, "uses": "file.write", "needs": []string{}, "with": map[string]any{"path": path, "content": id}}
 	}

@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/activities/mcpserver"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/sqlite"
@@ -17,57 +18,88 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform"
 )
 
-// openWorlds opens the worlds that the config names, only to look where it says so. Only this function knows them all.
-func openWorlds(c Config, lookOnly bool) ([]activities.World, error) {
-	if !lookOnly {
-		if err := os.MkdirAll(c.State, 0o700); err != nil {
-			return nil, fmt.Errorf("config: state: %w", err)
+// Kinds are the kinds of worlds that a config can open. A program that has others adds them before it calls [Hooks].
+var Kinds = []activities.Kind{
+	file.Kind, container.Kind, terraform.Kind, stripe.Kind, sqlite.Kind, postgres.Kind, redis.Kind, etcd.Kind, mcpserver.Kind,
+}
+
+// Hooks lets the program run a worker: some worlds start the program itself as a supervisor that outlives the worker. Call
+// it first in main and in TestMain: in a supervisor it never returns.
+func Hooks() {
+	for _, k := range Kinds {
+		if k.Attend != nil {
+			k.Attend()
 		}
 	}
-	var worlds []activities.World
+}
+
+// WorldNames are the names of the worlds that a config can open.
+func WorldNames() (names []string) {
+	for _, k := range Kinds {
+		names = append(names, k.Name())
+	}
+	return names
+}
+
+// worldNames are the names of the worlds that the config opens.
+func (c Config) worldNames() (names []string) {
+	for _, s := range c.Worlds {
+		names = append(names, s.World())
+	}
+	return names
+}
+
+// SettingsOf are the settings of one world, such as *file.Settings; the zero value if the config does not open it.
+func SettingsOf[S activities.Settings](c Config) (of S) {
+	for _, s := range c.Worlds {
+		if found, is := s.(S); is {
+			return found
+		}
+	}
+	return of
+}
+
+// With is the config with these settings in the place of those of the same world, or besides all others.
+func (c Config) With(s activities.Settings) Config {
+	c.Worlds = append(c.Without(s.World()).Worlds, s)
+	return c
+}
+
+// Without is the config without a world.
+func (c Config) Without(world string) Config {
+	c.Worlds = slices.DeleteFunc(slices.Clone(c.Worlds), func(s activities.Settings) bool { return s.World() == world })
+	return c
+}
+
+// Opening is what the worker offers its worlds.
+func (c Config) Opening() activities.Opening {
+	return activities.Opening{State: c.State, Secrets: workerSecrets{c}, Hidden: c.hiddenPaths()}
+}
+
+// openWorlds opens the worlds of the config.
+func (c Config) openWorlds() ([]activities.World, error) {
+	if err := os.MkdirAll(c.State, 0o700); err != nil {
+		return nil, fmt.Errorf("config: state: %w", err)
+	}
+	return openAll(c.Worlds, c.Opening())
+}
+
+// lookAtWorlds opens the worlds of the config to look only.
+func (c Config) lookAtWorlds() ([]activities.World, error) {
+	o := c.Opening()
+	o.LookOnly = true
+	return openAll(c.Worlds, o)
+}
+
+func openAll(settings []activities.Settings, o activities.Opening) (worlds []activities.World, err error) {
 	var problems []error
-	add := func(w activities.World, err error) {
+	for _, s := range settings {
+		w, err := s.Open(o)
 		if err != nil {
 			problems = append(problems, err)
-			return
+			continue
 		}
 		worlds = append(worlds, w)
-	}
-	if c.File != nil {
-		add(file.New(file.Config{Roots: c.File.Roots, LookOnly: lookOnly}))
-	}
-	if c.Container != nil {
-		add(container.New(container.Config{
-			State: c.State, Host: c.Container.Engine, Layers: c.Container.Layers, LookOnly: lookOnly,
-		}))
-	}
-	if c.Terraform != nil {
-		add(terraform.New(terraform.Config{
-			State: filepath.Join(c.State, "terraform"), Roots: c.Terraform.Roots,
-			Terraform: c.Terraform.Binary, CLIConfig: c.Terraform.CLIConfig,
-			Environment: c.Terraform.Environment, Secrets: c.terraformSecrets, Hidden: c.hiddenPaths(), LookOnly: lookOnly,
-		}))
-	}
-	if c.SQLite != nil {
-		add(sqlite.New(sqlite.Config{State: filepath.Join(c.State, "sqlite"), Roots: c.SQLite.Roots, Busy: c.SQLite.Busy, LookOnly: lookOnly}))
-	}
-	if c.Stripe != nil {
-		key := c.Stripe.Key
-		add(stripe.New(stripe.Config{
-			Key: func() (string, error) { return secrets(c.Secrets).read(key) }, BaseURL: c.Stripe.URL, AllowLive: c.Stripe.AllowLive,
-		}))
-	}
-	if c.Postgres != nil {
-		add(postgres.New(c.postgres(lookOnly)))
-	}
-	if c.Redis != nil {
-		add(redis.New(c.redis(lookOnly)))
-	}
-	if c.Etcd != nil {
-		add(etcd.New(c.etcd(lookOnly)))
-	}
-	if c.MCP != nil {
-		add(c.openMCP(lookOnly))
 	}
 	return worlds, errors.Join(problems...)
 }

@@ -1,0 +1,33 @@
+package file
+
+import (
+	"os"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Kind opens the world from a worker's config.
+var Kind = activities.Kind{Sample: &Settings{Roots: []string{os.TempDir()}}}
+
+// Settings are the section file of a worker's config.
+type Settings struct {
+	// Roots are the folders in which files may be changed. Required.
+	Roots []string `yaml:"roots"`
+}
+
+// World implements activities.Settings.
+func (*Settings) World() string { return "file" }
+
+// Check implements activities.Settings.
+func (s *Settings) Check(_ activities.Opening, bad activities.Bad) error {
+	activities.CheckRoots(s.Roots, bad)
+	return nil
+}
+
+// Secrets implements activities.Settings.
+func (*Settings) Secrets() []string { return nil }
+
+// Open implements activities.Settings.
+func (s *Settings) Open(o activities.Opening) (activities.World, error) {
+	return New(Config{Roots: s.Roots, LookOnly: o.LookOnly})
+}

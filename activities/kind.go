@@ -1,0 +1,71 @@
+package activities
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Kind is a kind of world that a worker's config can open. A world exports one as Kind, and worker/host lists it: whatever else
+// knows of the world follows from that.
+type Kind struct {
+	// Sample are settings with which the world opens to look only, whatever the machine has: for the Specs of its actions.
+	Sample Settings
+	// Attend serves and does not return in a process that the world has started from the worker's own program. Defaults to none.
+	Attend func()
+}
+
+// Name is the name of the world.
+func (k Kind) Name() string { return k.Sample.World() }
+
+// Settings are the section of a worker's config that opens a world: a pointer to a struct whose fields have yaml tags, and
+// comments that say what each does, and its default.
+type Settings interface {
+	// World is the name of the world, and of the section: the part of the names of its actions before the first dot.
+	World() string
+	// Check calls bad for each field that cannot be meant, by its name below the section, and opens nothing. Its error is what else is
+	// wrong, with the names of the fields.
+	Check(o Opening, bad Bad) error
+	// Secrets are the names of those in the worker's config that the worker itself uses: no task can have them.
+	Secrets() []string
+	// Open opens the world. The settings were checked.
+	Open(o Opening) (World, error)
+}
+
+// Bad says what is wrong with a field of a worker's config.
+type Bad func(field, format string, args ...any)
+
+// Opening is what a worker offers a world that it opens.
+type Opening struct {
+	// State is the worker's state folder. A world keeps to a folder of its own in it.
+	State string
+	// Secrets are those of the worker's config.
+	Secrets WorkerSecrets
+	// Hidden are paths that what a step starts must neither read nor change.
+	Hidden []string
+	// LookOnly opens the world for its Specs and for Preflight only: it makes nothing.
+	LookOnly bool
+}
+
+// WorkerSecrets are the secrets of a worker's config, for the worker itself.
+type WorkerSecrets interface {
+	// Has reports whether the config has a secret of this name.
+	Has(name string) bool
+	// Read returns the value that it has now.
+	Read(name string) (string, error)
+	// IsOwn reports whether the worker itself uses it, by this name or by another.
+	IsOwn(name string) bool
+	// IsOwnVariable reports whether a variable of the environment holds one that the worker itself uses.
+	IsOwnVariable(variable string) bool
+}
+
+// CheckRoots reports the folders among the field roots in which no world can work.
+func CheckRoots(roots []string, bad Bad) {
+	if len(roots) == 0 {
+		bad("roots", "name at least one folder")
+	}
+	for _, r := range roots {
+		if info, err := os.Stat(r); !filepath.IsAbs(r) || err != nil || !info.IsDir() {
+			bad("roots", "%q must be the absolute path of a folder that is there", r)
+		}
+	}
+}
