@@ -147,6 +147,8 @@ type Undone struct {
 	Losses []string `json:"losses,omitempty"`
 	// Drift is set for Drifted.
 	Drift *Drift `json:"drift,omitempty"`
+	// Heals are the tokens of later steps that had been undone with a Residue which this undo has removed.
+	Heals []string `json:"heals,omitempty"`
 	// Took is the duration of the undo that settled the step.
 	Took time.Duration `json:"took,omitempty"`
 	// LookAgain is set if an effect was absent but a request could still be on its way: after that long a late sweep calls

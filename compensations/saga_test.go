@@ -379,6 +379,30 @@ func TestResidueAndIrreversibleSettleAndAreReportedUnknownParks(t *testing.T) {
 	require.Equal(t, compensations.Remains, report.Status)
 }
 
+func TestAResidueThatAnEarlierUndoHealedIsToldAsHealed(t *testing.T) {
+	w := &world{undo: func(s string, _ int, _ activities.Decision) (activities.Undone, error) {
+		switch s {
+		case "a":
+			return activities.Undone{Outcome: activities.Compensated, Heals: []string{activities.NewToken("chain", "b", 1), activities.NewToken("chain", "c", 1)}}, nil
+		case "c":
+			return restored, nil
+		}
+		return activities.Undone{Outcome: activities.Residue, Observed: "it does not run", Losses: []string{"its log"}}, nil
+	}}
+	s := &script{world: w, steps: []plain{{ID: "other"}, {ID: "a"}, {ID: "b", Needs: []string{"a"}}, {ID: "c", Needs: []string{"b"}}}}
+	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
+		part := saga.UnwindSteps(ctx, cause, named("a"))
+		require.Equal(t, compensations.Unwound, part.Status)
+		return saga.Unwind(ctx, cause)
+	}
+	report := s.run(t)
+	require.Equal(t, []string{"a settled compensated", "b settled compensated", "c settled restored", "other settled residue"}, rows(report.Steps))
+	require.Equal(t, "healed by the undo of step a; until then: it does not run", report.Steps[1].Observed)
+	require.Empty(t, report.Steps[1].Losses)
+	require.Equal(t, map[string]int{"restored": 1, "compensated": 2, "residue": 1}, report.Outcomes)
+	require.Equal(t, compensations.Remains, report.Status)
+}
+
 func TestAStoppingWorkerAndAnOpenBreakerParkNothing(t *testing.T) {
 	w := &world{forward: failing("b"), undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		switch {

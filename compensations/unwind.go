@@ -312,6 +312,7 @@ func (s *Saga) settleUndo(ctx workflow.Context, it *item, undone activities.Undo
 	switch {
 	case undone.Outcome.Settles():
 		s.plan.setState(it, Settled)
+		s.plan.heal(it)
 	case undone.Outcome == activities.Drifted && it.entry.Policy.Drift == activities.DriftSkip:
 		it.Reason = "drifted; skipped, as the step's drift policy says"
 		s.plan.setState(it, Skipped)
@@ -326,6 +327,16 @@ func (s *Saga) settleUndo(ctx workflow.Context, it *item, undone activities.Undo
 		return
 	}
 	s.countState(ctx, it.report())
+}
+
+// heal notes of other entries that an undo has removed what their own had left over.
+func (p *plan) heal(by *item) {
+	for _, it := range p.items {
+		if it.Undone.Outcome == activities.Residue && slices.Contains(by.Undone.Heals, it.entry.Token) {
+			it.Undone.Outcome, it.Undone.Losses = activities.Compensated, nil
+			it.Undone.Observed = fmt.Sprintf("healed by the undo of step %s; until then: %s", by.entry.Step, it.Undone.Observed)
+		}
+	}
 }
 
 // countState counts, in the worker's metrics, how an undo ended or that it needs attention.

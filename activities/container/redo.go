@@ -44,6 +44,8 @@ type comeback struct {
 	read    func(context.Context) (manifest.Manifest, error)
 	// before is what the rollback brought back; after what it took away.
 	before, after manifest.Manifest
+	// started is what its program has written since the rollback started it.
+	started map[string]manifest.Difference
 }
 
 // comebackOf looks for what the entry's forward has to put back. Nil: nothing was taken away, for the command had not run
@@ -94,6 +96,11 @@ func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeb
 	back.read = func(ctx context.Context) (manifest.Manifest, error) {
 		return x.backends.Of(rec.Backend).ReadManifest(ctx, e.Redoes, back.target.ID, rec.Ignore)
 	}
+	sight, _, err := x.lineage.Sight(back.target.ID)
+	if err != nil {
+		return nil, err
+	}
+	back.started = sight.Started
 	if back.before, err = manifest.Load(t.Dir(), beforeFile, rec.Before); err != nil {
 		return nil, err
 	}
@@ -121,7 +128,7 @@ func (x *execAction) findRolledBack(ctx context.Context, rec stepRecord) (contai
 
 // checkUnchanged refuses where someone has changed the container since the rollback.
 func (c *comeback) checkUnchanged(now manifest.Manifest) error {
-	if differs := c.before.Diff(now); len(differs) > 0 {
+	if differs := c.before.Accept(c.started, now).Diff(now); len(differs) > 0 {
 		return activities.Errorf(activities.Refused, "container %s has changed since the rollback, and is left alone: %s", engine.NameOf(c.target), strings.Join(manifest.Few(differs), "; "))
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
@@ -104,7 +105,40 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u *undoin
 	if undone, err = x.report(ctx, rec, to, back); err != nil {
 		return undone, err
 	}
+	if undone.Outcome == activities.Compensated {
+		if undone.Heals, err = x.healed(ctx, e.Token, rec); err != nil {
+			return undone, err
+		}
+	}
 	return noteUnended(t, undone)
+}
+
+// healed are the tokens of later steps whose undo had left something over in a container that this one has replaced by what was there
+// before. What is left in volumes stays.
+func (x *execAction) healed(ctx context.Context, token string, rec stepRecord) (tokens []string, err error) {
+	if x.backends.Of(rec.Backend).Traits().Differential {
+		return nil, nil
+	}
+	var later []string
+	_, err = x.lineage.Walk(ctx, rec.Container.ID, func(s lineage.Successor) bool {
+		if s.Token != token {
+			later = append(later, s.Token)
+		}
+		return s.Token == token
+	})
+	for _, other := range later {
+		t, failed := x.store.Journal.Token(other)
+		if failed != nil {
+			return nil, failed
+		}
+		var undone activities.Undone
+		_, failed = t.Read(journal.Outcome, &undone)
+		was, found, unread := readRecord(t)
+		if err = errors.Join(err, failed, unread); err == nil && found && undone.Outcome == activities.Residue && len(was.Volumes) == 0 {
+			tokens = append(tokens, other)
+		}
+	}
+	return tokens, err
 }
 
 // hasBegun says whether the rollback has begun already; it does not ask where it cannot have.

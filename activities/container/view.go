@@ -63,6 +63,11 @@ func (x *execAction) viewBy(ctx context.Context, t *journal.Token, rec stepRecor
 	if !present.State.Running {
 		s.Now.Adopt(s.After)
 	}
+	sight, _, err := x.lineage.Sight(s.ID)
+	if err != nil {
+		return s, present, err
+	}
+	s.Accept(sight.Started)
 	return s, present, volumes.AddTo(ctx, s.Now, rec.Volumes)
 }
 

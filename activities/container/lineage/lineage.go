@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -49,6 +50,8 @@ type settlement struct {
 type Sight struct {
 	// Differs is what was not as before.
 	Differs []string `json:"differs,omitempty"`
+	// Started is what differed from before the step when the rollback ended: what its program had written since its start.
+	Started map[string]manifest.Difference `json:"started,omitempty"`
 }
 
 const (

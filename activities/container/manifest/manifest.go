@@ -44,9 +44,6 @@ func (m Manifest) Diff(now Manifest) []string {
 	for _, at := range paths.Paths() {
 		was, had := m[at]
 		is, has := now[at]
-		if was.MTime == unknownTime || is.MTime == unknownTime {
-			was.MTime = is.MTime
-		}
 		had, has = had && !was.Same, has && !is.Same
 		switch {
 		case !had && !has:
@@ -60,11 +57,53 @@ func (m Manifest) Diff(now Manifest) []string {
 			lines = append(lines, "+ "+at)
 		case !has:
 			lines = append(lines, "- "+at)
-		case was != is:
+		case !was.equals(is):
 			lines = append(lines, "~ "+at+" ("+strings.Join(was.differs(is), ", ")+")")
 		}
 	}
 	return lines
+}
+
+// Difference is what is at a path, before and after; the zero Node is nothing.
+type Difference struct {
+	Was Node `json:"was,omitzero"`
+	Is  Node `json:"is,omitzero"`
+}
+
+// Differences are what Diff tells, by path.
+func (m Manifest) Differences(now Manifest) map[string]Difference {
+	all := map[string]Difference{}
+	for _, line := range m.Diff(now) {
+		at := PathOf(line)
+		all[at] = Difference{m[at], now[at]}
+	}
+	return all
+}
+
+// Accept is the manifest with those of the differences that now shows, where each begins from what the manifest has.
+func (m Manifest) Accept(all map[string]Difference, now Manifest) Manifest {
+	if len(all) == 0 {
+		return m
+	}
+	accepted := maps.Clone(m)
+	for at, d := range all {
+		is, there := now[at]
+		switch {
+		case !m[at].equals(d.Was) || !is.equals(d.Is):
+		case there:
+			accepted[at] = is
+		default:
+			delete(accepted, at)
+		}
+	}
+	return accepted
+}
+
+func (n Node) equals(other Node) bool {
+	if n.MTime == unknownTime || other.MTime == unknownTime {
+		n.MTime = other.MTime
+	}
+	return n == other
 }
 
 func (n Node) differs(is Node) []string {
@@ -81,7 +120,7 @@ func (n Node) differs(is Node) []string {
 	add(n.Mode != is.Mode, "mode %04o -> %04o", n.Mode, is.Mode)
 	add(n.Owner != is.Owner, "owner %s -> %s", n.Owner, is.Owner)
 	add(n.Caps != is.Caps, "capabilities")
-	add(n.MTime != is.MTime, "time")
+	add(n.MTime != is.MTime && n.MTime != unknownTime && is.MTime != unknownTime, "time")
 	return what
 }
 

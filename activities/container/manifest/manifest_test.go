@@ -67,6 +67,22 @@ func TestManifestDiffSaysWhatDiffers(t *testing.T) {
 	assert.NotEqual(t, was.Digest(), is.Digest())
 }
 
+func TestDifferencesAreAcceptedWhereTheyBeginFromTheSameAndAreStillThere(t *testing.T) {
+	node := func(owner string) Node { return Node{Kind: 'f', Owner: owner} }
+	was := Manifest{"/kept": node("a"), "/written": node("a"), "/gone": node("a")}
+	is := Manifest{"/kept": node("a"), "/written": node("b"), "/new": node("b")}
+	all := was.Differences(is)
+	assert.Len(t, all, 3)
+	assert.Equal(t, is, was.Accept(all, is))
+	assert.Equal(t, was, was.Accept(all, was))
+	assert.Equal(t, was, was.Accept(nil, is))
+
+	since := Manifest{"/kept": node("c"), "/written": node("c"), "/gone": node("a"), "/new": node("b")}
+	assert.Equal(t, Manifest{"/kept": node("a"), "/written": node("a"), "/gone": node("a"), "/new": node("b")}, was.Accept(all, since))
+	other := Manifest{"/written": node("c"), "/new": node("c")}
+	assert.Equal(t, other, other.Accept(all, is), "it was another before")
+}
+
 // TestManifestTakesALinkForItsFile: engines tell the same names now as links and now as files.
 func TestManifestTakesALinkForItsFile(t *testing.T) {
 	file := func(name string) tar.Header {

@@ -79,6 +79,14 @@ func (v View) Observation(undone bool) activities.Observation {
 	return activities.Observation{State: activities.Elsewise, Detail: v.String(), Drift: drift}
 }
 
+// Accept takes differences that are nobody's doing, as far as they are still there, for what was there before and after the step.
+func (v *View) Accept(all map[string]manifest.Difference) {
+	v.Before = v.Before.Accept(all, v.Now)
+	if v.After != nil {
+		v.After = v.After.Accept(all, v.Now)
+	}
+}
+
 // AdoptOwn takes what the step has changed itself, and what is in folders that it has made, as it is now: processes that it had
 // left running have gone on writing there.
 func (v *View) AdoptOwn() {

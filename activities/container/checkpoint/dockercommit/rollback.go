@@ -36,10 +36,12 @@ func (b *Backend) HasBegun(ctx context.Context, r checkpoint.Rollback) (bool, er
 func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoint.Restoration, error) {
 	var beside comparison
 	defer beside.stop()
+	started := false
 	for {
 		last, err := b.lineage.WalkWatching(ctx, r.Container.ID, func(s lineage.Successor) bool { return s.IsOf(r) || s.Fences(r) },
 			func(s lineage.Successor) {
-				if s.IsOf(r) && !r.Exactly {
+				started = s.IsOf(r)
+				if started && !r.Exactly {
 					beside.start(ctx, func(ctx context.Context) ([]string, error) { return b.compare(ctx, r, s) })
 				}
 			})
@@ -48,7 +50,7 @@ func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoi
 		}
 		if last.IsOf(r) {
 			back := checkpoint.Restoration{ID: last.ID, Stopped: !last.Start, Unstartable: last.Unstartable}
-			if back.Differs, err = b.see(ctx, r, last, &beside); err != nil {
+			if back.Differs, err = b.see(ctx, r, last, started, &beside); err != nil {
 				return back, err
 			}
 			return back, b.removeLosers(ctx, r, last)
@@ -143,8 +145,9 @@ func (b *Backend) compareCandidate(ctx context.Context, r checkpoint.Rollback, c
 	return differs, nil
 }
 
-// see lists what is not as it has to be in what a rollback has brought back.
-func (b *Backend) see(ctx context.Context, r checkpoint.Rollback, made lineage.Successor, beside *comparison) ([]string, error) {
+// see lists what is not as it has to be in what a rollback has brought back. If this call has started that, it notes too what the
+// program has written.
+func (b *Backend) see(ctx context.Context, r checkpoint.Rollback, made lineage.Successor, started bool, beside *comparison) ([]string, error) {
 	if r.Before == nil || r.Exactly {
 		return nil, nil
 	}
@@ -162,8 +165,24 @@ func (b *Backend) see(ctx context.Context, r checkpoint.Rollback, made lineage.S
 		}
 		return seen.Differs, err
 	}
-	seen, err = b.lineage.NoteSight(id, lineage.Sight{Differs: differs})
+	sight := lineage.Sight{Differs: differs}
+	if started { // else it may have run for long, and others may have worked in it
+		if sight.Started, err = b.readStarted(ctx, r, made.ID); err != nil {
+			return nil, err
+		}
+	}
+	seen, err = b.lineage.NoteSight(id, sight)
 	return seen.Differs, err
+}
+
+// readStarted reads what the program of a container that a rollback has started has written by now. It is read as late as can be: the
+// undo of an earlier step, which comes next, must not take that for somebody else's change.
+func (b *Backend) readStarted(ctx context.Context, r checkpoint.Rollback, id string) (map[string]manifest.Difference, error) {
+	now, err := manifest.Take(ctx, b.engine, id, r.Ignore)
+	if engine.IsNotFound(err) { // it has been removed since, or has removed itself at its end
+		return nil, nil
+	}
+	return r.Before.Differences(now), err
 }
 
 // compare lists what is not as it has to be in what a rollback has brought back. Where the running container shows nothing that
