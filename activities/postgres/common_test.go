@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,16 @@ func TestCommonStatementsOfASchema(t *testing.T) {
 		"a partitioned table with its partitions": {"", []string{"CREATE TABLE q (id int PRIMARY KEY, v int) PARTITION BY RANGE (id); CREATE TABLE q1 PARTITION OF q FOR VALUES FROM (0) TO (10); CREATE INDEX ON q (v)"}},
 		"an index of a partitioned table":         {partitioned, []string{"CREATE INDEX ON p (v)"}},
 		"a column of a partitioned table":         {partitioned, []string{"ALTER TABLE p ADD w int"}},
+		"a table, and then the function it uses":  {"CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'; CREATE TABLE t (a int DEFAULT f()); INSERT INTO t DEFAULT VALUES", []string{"DROP TABLE t", "DROP FUNCTION f()"}},
+		"the same in one text":                    {"CREATE VIEW v AS SELECT 1 AS a; CREATE MATERIALIZED VIEW m AS SELECT a FROM v", []string{"DROP MATERIALIZED VIEW m; DROP VIEW v;"}},
+		"a table with a view":                     {"CREATE TABLE t (a int); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT a FROM t; COMMENT ON VIEW v IS 'v'", []string{"DROP TABLE t CASCADE"}},
+		"a table with a materialized view":        {"CREATE TABLE t (a int); INSERT INTO t VALUES (1); CREATE MATERIALIZED VIEW m AS SELECT a FROM t; CREATE INDEX ON m (a)", []string{"DROP TABLE t CASCADE"}},
+		"a table with a view of a view":           {"CREATE TABLE t (a int); CREATE VIEW z AS SELECT a FROM t; CREATE VIEW b AS SELECT a FROM z; GRANT SELECT ON b TO PUBLIC", []string{"DROP TABLE t CASCADE"}},
+		"a materialized view, and then its view":  {"CREATE VIEW v AS SELECT 1 AS a; CREATE MATERIALIZED VIEW m AS SELECT a FROM v", []string{"DROP MATERIALIZED VIEW m", "DROP VIEW v"}},
+		"a table, and then its sequence":          {"CREATE SEQUENCE s; CREATE TABLE t (a int DEFAULT nextval('s')); INSERT INTO t DEFAULT VALUES", []string{"DROP TABLE t", "DROP SEQUENCE s"}},
+		"a table, and then its type":              {"CREATE TYPE e AS ENUM ('x'); CREATE TABLE t (a e); INSERT INTO t VALUES ('x')", []string{"DROP TABLE t", "DROP TYPE e"}},
+		"a type with all that uses it":            {"CREATE TYPE e AS ENUM ('x'); CREATE DOMAIN de AS e; CREATE FUNCTION f(e) RETURNS e LANGUAGE sql AS 'SELECT $1'; CREATE VIEW v AS SELECT 'x'::e AS a; COMMENT ON FUNCTION f(e) IS 'f'; GRANT SELECT ON v TO PUBLIC", []string{"DROP TYPE e CASCADE"}},
+		"a table, what it uses, and all again":    {"CREATE TYPE e AS ENUM ('x'); CREATE TABLE t (a e); INSERT INTO t VALUES ('x')", []string{"DROP TABLE t", "DROP TYPE e", "CREATE TYPE e AS ENUM ('y')", "CREATE TABLE t (a e)"}},
 		"a view with a view":                      {"CREATE VIEW v AS SELECT 1 AS a; CREATE VIEW w AS SELECT a FROM v", []string{"DROP VIEW v CASCADE"}},
 		"a function with statements":              {"CREATE TABLE t (id int PRIMARY KEY)", []string{"CREATE FUNCTION f() RETURNS bigint LANGUAGE sql BEGIN ATOMIC INSERT INTO t VALUES (1); SELECT CASE WHEN true THEN 1 END; SELECT count(*) FROM t; END; CREATE FUNCTION g() RETURNS int LANGUAGE sql RETURN 1"}},
 		"a procedure with statements":             {"CREATE TABLE t (id int PRIMARY KEY)", []string{"CREATE OR REPLACE PROCEDURE f() BEGIN ATOMIC INSERT INTO t VALUES (1); INSERT INTO t VALUES (2); END"}},
@@ -74,6 +85,51 @@ func TestCommonStatementsOfASchema(t *testing.T) {
 			require.Equal(t, "0", d.value("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'unwind\\_%'"))
 		})
 	}
+}
+
+// TestWhatIsPutAsideStaysWhole: what it uses is dropped later, by a step or by others.
+func TestWhatIsPutAsideStaysWhole(t *testing.T) {
+	t.Parallel()
+	const schema = "CREATE TYPE e AS ENUM ('x'); CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'; CREATE TABLE t (a e, n int DEFAULT f()); INSERT INTO t VALUES ('x'); CREATE TABLE u (a e, n int DEFAULT f())"
+	d := newDatabase(t, schema)
+	before := d.wholeDump()
+	var steps []*step
+	for _, sql := range []string{"DROP TABLE t", "DROP TABLE u", "DROP TYPE e", "DROP FUNCTION f()"} {
+		s := d.exec(sql)
+		s.apply()
+		steps = append(steps, s)
+	}
+	for _, s := range slices.Backward(steps) {
+		s.undo(activities.Restored)
+	}
+	require.Equal(t, before, d.wholeDump())
+
+	d.exec("DROP TABLE t", "DROP TYPE e").refused("cannot drop type e because other objects depend on it")
+	d.exec("DROP TABLE t, u", "DROP FUNCTION f() CASCADE").refused("it would take away a part of what is kept in unwind_")
+	s := d.exec("DROP TABLE t")
+	s.apply()
+	d.run("DROP FUNCTION f() CASCADE")
+	theirs := d.wholeDump()
+	_, err := s.action.Undo(t.Context(), s.entry, activities.Decision{Done: true})
+	require.ErrorContains(t, err, "has lost a part")
+	require.Equal(t, activities.DamagedRecord, activities.TypeOf(err))
+	require.Equal(t, theirs, d.wholeDump())
+}
+
+// TestUncommonStatementsAreRefusedWithTheWayOut: nothing takes them back exactly.
+func TestUncommonStatementsAreRefusedWithTheWayOut(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, partitioned, "CREATE TABLE loose (id int NOT NULL, v int CONSTRAINT p_v_check CHECK (v > 0)); CREATE TYPE e AS ENUM ('x'); CREATE SEQUENCE s; CREATE TABLE t (id int PRIMARY KEY, a e, n int DEFAULT nextval('s'))")
+	before := d.wholeDump()
+	for _, sql := range []string{
+		"ALTER TABLE p DETACH PARTITION p1", "ALTER TABLE p ATTACH PARTITION loose FOR VALUES FROM (10) TO (20)", "DROP TYPE e CASCADE", "DROP SEQUENCE s CASCADE", "DROP TABLE p1",
+	} {
+		d.exec(sql).refused("Declare the statements that take the step back as its undo, or run it by hand")
+	}
+	for _, sql := range []string{"CREATE TABLE pg_temp.x (id int)", "CREATE FUNCTION pg_temp.x() RETURNS int LANGUAGE sql AS 'SELECT 1'", "CREATE TYPE pg_temp.x AS ENUM ('a')", "CREATE DOMAIN pg_temp.x AS int"} {
+		d.exec(sql).refused("it makes x for its own session only, which ends with the step; use a WITH query, or a table that is not temporary")
+	}
+	require.Equal(t, before, d.wholeDump())
 }
 
 // TestWhatEscapesFromATransactionIsNotTried: a plan would do it as well as the step.

@@ -31,6 +31,10 @@ func Alter(c *server.Connection, n int64, s statement.Statement, words []string,
 	if err != nil {
 		return err
 	}
+	held, err := schema.HeldParts(c)
+	if err != nil {
+		return err
+	}
 	try := trial{Connection: c, Statement: s, number: len(did.Alterations) + 1, record: n, before: before, start: start, traits: traits, did: did}
 	a, err := try.perform(words, was)
 	if _, ok := errors.AsType[noInverseError](err); ok {
@@ -50,11 +54,25 @@ func Alter(c *server.Connection, n int64, s statement.Statement, words []string,
 			catalogs = append(catalogs, id)
 		}
 	}
-	if err := try.checkDescribed(catalogs); err != nil {
+	if err := errors.Join(try.checkDescribed(catalogs), try.checkHeld(held)); err != nil {
 		return err
 	}
 	if a != nil {
 		did.Alterations = append(did.Alterations, a)
+	}
+	return nil
+}
+
+// checkHeld refuses a statement that takes away a part of what is put aside.
+func (t *trial) checkHeld(were []string) error {
+	are, err := schema.HeldParts(t.Connection)
+	if err != nil {
+		return err
+	}
+	for _, part := range were {
+		if !slices.Contains(are, part) {
+			return t.noInverse("it would take away a part of what is kept in " + strings.Fields(part)[0] + " for the undo of an earlier statement; leave CASCADE out")
+		}
 	}
 	return nil
 }
@@ -117,6 +135,11 @@ func (t *trial) perform(words []string, was string) (a *Alteration, err error) {
 		a, err = t.dropColumns()
 	default:
 		a, err = t.alterInPlace()
+		if kind := laterMoved[words[1]]; words[0] == "drop" && kind != "" && server.IsCode(err, dependent) {
+			if err = t.Run("ROLLBACK TO alteration"); err == nil {
+				a, err = t.moveAway(kind)
+			}
+		}
 	}
 	if err != nil || a == nil {
 		return nil, err
@@ -328,7 +351,12 @@ func Seal(c *server.Connection, did *Change) error {
 	if err := sealLeft(c, did.Alterations); err != nil {
 		return err
 	}
+	parts, err := schema.HeldParts(c)
+	if err != nil {
+		return err
+	}
 	for _, a := range did.Alterations {
+		a.Parts = a.partsIn(parts)
 		if a.Dropped == nil {
 			continue
 		}

@@ -21,6 +21,8 @@ type Alteration struct {
 	Emptied []emptied `json:"emptied,omitempty"`
 	// Held are things that stand in a schema of ours until the record is released: tables with the rows that went, and others.
 	Held []held `json:"held,omitempty"`
+	// Parts is a digest of which parts those had at the end of the step: a later DROP ... CASCADE may take some away.
+	Parts activities.Digest `json:"parts,omitempty"`
 	// Left are the traits that it changed, as it left them: another one is drift.
 	Left []left `json:"left,omitempty"`
 	// Names are those of things that it dropped: an undo that makes them anew gives them other ids.
@@ -43,6 +45,22 @@ type Alteration struct {
 // OnlyAdds reports whether it leaves everything that was there as it was.
 func (a *Alteration) OnlyAdds() bool {
 	return !a.alters && a.Emptied == nil && a.Held == nil && a.Names == nil && a.Dropped == nil && a.Declared == nil
+}
+
+// partsIn is the digest of its own among all parts of what is held.
+func (a *Alteration) partsIn(parts []string) activities.Digest {
+	var own [][]byte
+	for _, part := range parts {
+		if slices.ContainsFunc(a.Held, func(h held) bool {
+			return strings.HasPrefix(strings.ReplaceAll(h.Name, `"`, ""), strings.Fields(part)[0]+".")
+		}) {
+			own = append(own, []byte(part))
+		}
+	}
+	if own == nil {
+		return ""
+	}
+	return activities.DigestOf(own...)
 }
 
 // EmptiedIDs are the ids of the tables that it truncated.

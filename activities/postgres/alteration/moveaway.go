@@ -12,6 +12,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
 )
 
+// laterMoved are the kinds of things that a DROP moves away where what was put aside before depends on them.
+var laterMoved = map[string]string{"view": "VIEW", "function": "ROUTINE", "procedure": "ROUTINE", "routine": "ROUTINE", "aggregate": "ROUTINE"}
+
 // movedKinds are the kinds of things that a DROP moves away, by the word that follows it: they hold rows, or are known to others by an id.
 var movedKinds = map[string]string{
 	"table": "TABLE", "materialized": "MATERIALIZED VIEW", "sequence": "SEQUENCE", "type": "TYPE", "domain": "DOMAIN", "schema": "SCHEMA",
@@ -64,7 +67,19 @@ func (t *trial) tryDrop() (gone []schema.Object, left string, err error) {
 		return nil, "", err
 	}
 	err = t.rolledBack(func() error {
-		if _, _, _, err := statement.Execute(t.Connection, t.Statement, 0); err != nil {
+		if err := t.Run("SAVEPOINT held"); err != nil {
+			return err
+		}
+		_, _, _, err := statement.Execute(t.Connection, t.Statement, 0)
+		if server.IsCode(err, dependent) { // perhaps only for what is put aside
+			if err = t.dropHeld(); err == nil {
+				before, err = schema.Objects(t.Connection)
+			}
+			if err == nil {
+				_, _, _, err = statement.Execute(t.Connection, t.Statement, 0)
+			}
+		}
+		if err != nil {
 			return err
 		}
 		after, err := schema.Objects(t.Connection)
@@ -76,6 +91,21 @@ func (t *trial) tryDrop() (gone []schema.Object, left string, err error) {
 		return err
 	})
 	return gone, left, err
+}
+
+// dependent is the code of a DROP that fails for what depends on the thing.
+const dependent = "2BP01"
+
+// dropHeld drops all that is put aside, in a trial.
+func (t *trial) dropHeld() error {
+	if err := t.Run("ROLLBACK TO held"); err != nil {
+		return err
+	}
+	all, err := server.Collect(t.Connection, pgx.RowTo[string], "SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname ~ $1", schema.HoldingPattern)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	return t.Run("DROP SCHEMA " + strings.Join(all, ", ") + " CASCADE")
 }
 
 // renameAway makes a schema one of ours, with all that it has.
@@ -102,15 +132,29 @@ func (t *trial) takeAllAway(a *Alteration, things []schema.Object) error {
 		if err := t.hold(a, each); err != nil {
 			return err
 		}
-		last := a.Held[len(a.Held)-1]
-		if err := t.Run(fmt.Sprintf("ALTER %s %s SET SCHEMA %s", each.Kind, each.Name, t.holding())); err != nil {
+		last := &a.Held[len(a.Held)-1]
+		was, err := t.nameOf(each)
+		if err != nil {
 			return err
 		}
-		a.Undo = append(a.Undo, fmt.Sprintf("ALTER %s %s SET SCHEMA %s", each.Kind, last.Name, server.Quote(last.schema)))
+		if err := t.Run(fmt.Sprintf("ALTER %s %s SET SCHEMA %s", each.Kind, was, t.holding())); err != nil {
+			return err
+		}
+		if last.Name, err = t.nameOf(each); err != nil {
+			return err
+		}
+		a.Undo = slices.Insert(a.Undo, 0, fmt.Sprintf("ALTER %s %s SET SCHEMA %s", each.Kind, last.Name, server.Quote(last.schema)))
 	}
 	a.Does = "drops " + a.Does
 	a.Undo = append(a.Undo, "DROP SCHEMA "+t.holding())
 	return nil
+}
+
+// nameOf is the name that a thing has now: that of a function has the types of its arguments, which may have moved.
+func (t *trial) nameOf(o schema.Object) (name string, err error) {
+	return name, schema.WithPlainNames(t.Connection, func() error {
+		return t.Scan("SELECT CASE $1::oid::regclass::text WHEN 'pg_class' THEN $2::oid::regclass::text WHEN 'pg_type' THEN $2::oid::regtype::text ELSE $2::oid::regprocedure::text END", []any{o.Class, o.OID}, &name)
+	})
 }
 
 // hold notes where a thing will be, before it moves.
@@ -125,7 +169,8 @@ func (t *trial) hold(a *Alteration, o schema.Object) error {
 		h.Kind = o.Kind
 	}
 	if err := t.Scan(`SELECT nspname::text, name::text FROM (SELECT 'pg_class'::regclass::oid, oid, relname, relnamespace FROM pg_class UNION ALL
-		SELECT 'pg_type'::regclass::oid, oid, typname, typnamespace FROM pg_type) x(class, id, name, schema) JOIN pg_namespace n ON n.oid = schema WHERE class = $1 AND id = $2`,
+		SELECT 'pg_type'::regclass::oid, oid, typname, typnamespace FROM pg_type UNION ALL
+		SELECT 'pg_proc'::regclass::oid, oid, proname, pronamespace FROM pg_proc) x(class, id, name, schema) JOIN pg_namespace n ON n.oid = schema WHERE class = $1 AND id = $2`,
 		[]any{o.Class, o.OID}, &h.schema, &h.table); err != nil {
 		return err
 	}
@@ -139,26 +184,18 @@ func (t *trial) hold(a *Alteration, o schema.Object) error {
 func (t *trial) thingsIn(gone []schema.Object, kind string) (things []schema.Object, err error) {
 	var tables []uint32
 	for _, o := range gone {
-		if o.Kind == kind {
-			things = append(things, o)
+		if o.Kind == "" || schema.IsHeld(o.Name) || o.Kind != kind && (kind == "SCHEMA" || !slices.Contains(alsoMoved, o.Kind)) {
+			continue
+		}
+		things = append(things, o)
+		if o.Kind == "TABLE" {
 			tables = append(tables, o.OID)
 		}
 	}
-	if kind == "SCHEMA" && len(things) > 1 {
-		return nil, t.noInverse("it drops several schemas; write a statement for each")
+	if kind == "SCHEMA" {
+		return things, t.checkAlone(things, gone)
 	}
-	for _, o := range gone {
-		switch o.Kind {
-		case kind:
-		case "TABLE", "VIEW", "MATERIALIZED VIEW", "ROUTINE", "DOMAIN", "TYPE", "SCHEMA":
-			if kind != "SCHEMA" || !o.IsIn(things[0].Name) {
-				return nil, t.noInverse(fmt.Sprintf("it drops the %s %s too", strings.ToLower(o.Kind), o.Name))
-			}
-		}
-	}
-	if kind != "TABLE" {
-		return things, nil
-	}
+	slices.SortStableFunc(things, func(a, b schema.Object) int { return slices.Index(alsoMoved, a.Kind) - slices.Index(alsoMoved, b.Kind) })
 	var related bool
 	if err := t.Scan("SELECT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = ANY($1::oid[]) OR inhparent = ANY($1::oid[]))", []any{tables}, &related); err != nil {
 		return nil, err
@@ -167,6 +204,22 @@ func (t *trial) thingsIn(gone []schema.Object, kind string) (things []schema.Obj
 		return nil, t.noInverse("a partition, or a table that others inherit from, cannot be moved out of the way")
 	}
 	return things, nil
+}
+
+// alsoMoved are the kinds of things that move with another by CASCADE, in the order in which they move: functions, whose names have types, at the end.
+var alsoMoved = []string{"TABLE", "VIEW", "MATERIALIZED VIEW", "DOMAIN", "TYPE", "ROUTINE"}
+
+// checkAlone refuses where several schemas go, or things outside of one.
+func (t *trial) checkAlone(schemas, gone []schema.Object) error {
+	if len(schemas) > 1 {
+		return t.noInverse("it drops several schemas; write a statement for each")
+	}
+	for _, o := range gone {
+		if slices.Contains(alsoMoved, o.Kind) && !schema.IsHeld(o.Name) && !o.IsIn(schemas[0].Name) {
+			return t.noInverse(fmt.Sprintf("it drops the %s %s too", strings.ToLower(o.Kind), o.Name))
+		}
+	}
+	return nil
 }
 
 // keptKey is a foreign key that does not move with a table.

@@ -19,6 +19,10 @@ import (
 // FindLost returns what others did to that which a step made or moved away; empty if nothing. With lock, nobody changes it until the
 // transaction ends.
 func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem string, err error) {
+	parts, err := schema.HeldParts(c)
+	if err != nil {
+		return "", err
+	}
 	for _, a := range all {
 		if a.Dropped != nil && a.Dropped.Sealed {
 			if problem, err := findReshaped(c, a.Dropped); err != nil || problem != "" {
@@ -27,12 +31,15 @@ func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem strin
 		}
 		for _, h := range a.Held {
 			var oid uint32 // 0: it is gone
-			if err := c.Scan("SELECT coalesce(CASE WHEN $2 IN ('TYPE', 'DOMAIN') THEN to_regtype($1)::oid ELSE to_regclass($1)::oid END, 0::oid)", []any{h.Name, h.Kind}, &oid); err != nil {
+			if err := c.Scan("SELECT coalesce(CASE WHEN $2 IN ('TYPE', 'DOMAIN') THEN to_regtype($1)::oid WHEN $2 = 'ROUTINE' THEN to_regprocedure($1)::oid ELSE to_regclass($1)::oid END, 0::oid)", []any{h.Name, h.Kind}, &oid); err != nil {
 				return "", err
 			}
 			if oid == 0 || h.OID != 0 && h.OID != oid {
 				return "", activities.Errorf(activities.DamagedRecord, "database %s: %s, which holds %s for the undo, is gone, or another thing has its name; nothing was touched", c.Name, h.Name, h.Of)
 			}
+		}
+		if a.partsIn(parts) != a.Parts {
+			return "", activities.Errorf(activities.DamagedRecord, "database %s: what the step has dropped (%s), and an undo would bring back, has lost a part: something that it uses was dropped with CASCADE since; nothing was touched", c.Name, a.Does)
 		}
 		if problem, err := findRemade(c, a.Made, lock); err != nil || problem != "" {
 			return problem, err
