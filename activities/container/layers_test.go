@@ -557,6 +557,15 @@ func TestWhatIsMountedInAContainerIsNamedInPlanAndReport(t *testing.T) {
 	assert.FileExists(t, filepath.Join(folder, "x"), "it says so, and it is so")
 }
 
+// git refuses a link that shows another inode number than its original.
+func TestARepositoryThatAStepHasMadeIsClonedByTheNext(t *testing.T) {
+	t.Parallel()
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t, withGNU(t))
+	s.did(t, b, "ln -s git /usr/bin/git-upload-pack; git init -q /srv/a && cd /srv/a && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one")
+	_, r := s.did(t, b, "git clone -q /srv/a /srv/b && git -C /srv/b log --format=%s")
+	assert.Equal(t, "one\n", r.Outputs["stdout"])
+}
+
 // TestWhatOnlyReadsHasACheckpointToo: a layer costs less than a proof may overlook.
 func TestWhatOnlyReadsHasACheckpointToo(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,8 @@ func (*Backend) Traits() checkpoint.Traits {
 		Undo: "The layers that the step has written are taken off the container, which stays as it is but for them. " + checkpoint.NoProcess +
 			"every one that a command has left in it is ended, and the container's own go on. Volumes, binds and effects outside are not rolled back.",
 		Forward: "to rename a folder that lies below the layer fails with EXDEV (mv copies it), " +
-			"to write to one name of a file that has several leaves the others as they were, and a new name of a file has another inode number",
+			"to write to one name of a file that has several leaves the others as they were, and a new name of a file that is in no layer " +
+			"has another inode number (git clone of a folder needs --no-hardlinks then)",
 		Differential: true,
 		Cheap:        true,
 	}

@@ -153,11 +153,13 @@ var capabilities = []string{
 	"SYS_CHROOT",   // entering a mount namespace needs it too
 	"KILL",         // ending processes that a step left, whoever they run as
 	"DAC_OVERRIDE", // files and folders of others
-	"FOWNER",       // their modes, times and attributes
-	"FSETID",       // set-group-ID bits of copies
-	"CHOWN",        // owners of copies
-	"MKNOD",        // devices, and whiteouts
-	"SETFCAP",      // file capabilities of copies
+	// Without it an overlay does not remember what a file is a copy of, and a new name of the file gets another inode number.
+	"DAC_READ_SEARCH",
+	"FOWNER",  // their modes, times and attributes
+	"FSETID",  // set-group-ID bits of copies
+	"CHOWN",   // owners of copies
+	"MKNOD",   // devices, and whiteouts
+	"SETFCAP", // file capabilities of copies
 }
 
 func (s launch) settings() (*container.Config, *container.HostConfig) {
