@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,6 +56,14 @@ func (s *stateServer) locked() bool {
 	return s.lock != nil
 }
 
+// ids are the ids in the state, by address.
+func (s *stateServer) ids(t *testing.T) map[string]string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return idsIn(t, s.state)
+}
+
 // remote makes a configuration with a remote backend whose address only the step tells.
 func remote(t *testing.T, resources string) (*bench, *stateServer, Params) {
 	t.Helper()
@@ -93,6 +102,34 @@ terraform {
 	assert.Equal(t, activities.Restored, u.Outcome)
 	assert.Empty(t, b.names())
 	assert.False(t, server.locked())
+}
+
+// What an import, a move and a forgetting have done to a remote state is undone in it, with the ids.
+func TestARemoteStateIsPutBack(t *testing.T) {
+	const backend = "terraform {\n  backend \"http\" {}\n}\n"
+	for _, c := range []struct{ name, after string }{
+		{"import", thingA + thingX + importX},
+		{"moved", "resource \"fake_thing\" \"b\" { name = \"a\" }\nmoved {\n  from = fake_thing.a\n  to = fake_thing.b\n}\n"},
+		{"removed", forgetA},
+		{"all", "resource \"fake_thing\" \"y\" { name = \"x\" }\n" + strings.ReplaceAll(importX, "fake_thing.x", "fake_thing.y") + forgetA},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, server, p := remote(t, thingA)
+			b.apply(p)
+			b.makeOutside("beef", "x", "")
+			files, ids := b.files(), server.ids(t)
+			require.Len(t, ids, 1)
+			b.configure(c.after + backend)
+			e, _ := b.do(p)
+			require.NotEqual(t, ids, server.ids(t))
+			u := b.undo(e)
+			assert.Equal(t, activities.Restored, u.Outcome, "%v", u.Losses)
+			assert.Equal(t, ids, server.ids(t))
+			assert.Equal(t, files, b.files())
+			assert.False(t, server.locked())
+			assert.NoFileExists(t, b.state())
+		})
+	}
 }
 
 // A killed terraform leaves a remote lock. This backend does not tell whose it is, so a person must remove it.

@@ -38,8 +38,13 @@ func (b *bench) ids() map[string]string {
 		return map[string]string{}
 	}
 	require.NoError(b, err)
+	return idsIn(b, raw)
+}
+
+func idsIn(t testing.TB, raw []byte) map[string]string {
+	t.Helper()
 	s, err := state.Parse(raw)
-	require.NoError(b, err)
+	require.NoError(t, err)
 	all := map[string]string{}
 	for address := range s.Managed() {
 		all[address] = s.IDOf(address)
@@ -255,6 +260,26 @@ func TestAProtectionThatStaysParks(t *testing.T) {
 	assert.Equal(t, activities.ActionDenied, activities.TypeOf(err))
 	require.ErrorContains(t, err, "Resource module.m.a.b has lifecycle.prevent_destroy set, but ...")
 	assert.Equal(t, other, protectedError(stream.Report{Errors: []stream.Diagnostic{{Summary: "Error acquiring the state lock"}}}, other))
+}
+
+// What a configuration reads outside of its folder is read again by an undo: where it has changed since, the report names what differs.
+func TestAFileOutsideThatHasChangedIsTold(t *testing.T) {
+	b := newBench(t, "")
+	outside := filepath.Join(b.dir, "outside")
+	containing := func(content string) string {
+		return "resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  content = " + content + "\n}\n"
+	}
+	require.NoError(t, os.WriteFile(outside, []byte("one"), 0o600))
+	b.configure(containing(fmt.Sprintf("file(%q)", outside)))
+	b.apply(Params{})
+	b.configure(containing(`"two"`))
+	e := b.apply(Params{})
+	require.NoError(t, os.WriteFile(outside, []byte("by hand"), 0o600))
+	u := b.undo(e)
+	assert.NotEqual(t, activities.Restored, u.Outcome)
+	require.Len(t, u.Losses, 1, "%+v", u)
+	assert.True(t, strings.HasPrefix(u.Losses[0], "fake_thing.a"), u.Losses[0])
+	assert.Contains(t, u.Losses[0], "[content]")
 }
 
 // What the previous configuration ignores, it does not put back.
