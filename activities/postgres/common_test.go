@@ -151,8 +151,8 @@ func TestWhatEscapesFromATransactionIsNotTried(t *testing.T) {
 		"SELECT outer()":           "pg_create_physical_replication_slot",
 		"INSERT INTO u VALUES (1)": "pg_create_physical_replication_slot",
 		"SELECT pg_prewarm('t')":   "pg_prewarm",
-		"SELECT query_to_xml('SELECT pg_switch_wal()', true, true, '')": "query_to_xml",
-		"UPDATE t SET v = (SELECT pg_promote()::text)":                  "pg_promote",
+		"SELECT query_to_xml('SELECT pg_switch_wal()', true, false, '')": "query_to_xml",
+		"UPDATE t SET v = (SELECT pg_promote()::text)":                   "pg_promote",
 	} {
 		d.exec(sql).refused("it calls " + name + ", or names it in a function that it calls")
 	}

@@ -76,8 +76,8 @@ const Ours = `CASE WHEN age(x.xmin) > 0 THEN false ELSE
 	pg_xact_status((pg_current_xact_id()::text::bigint / 4294967296 * 4294967296 + x.xmin::text::bigint)::text::xid8) = 'in progress' END`
 
 // listObjects lists what statements can make.
-const listObjects = `SELECT 'pg_class'::regclass::oid, x.oid, 0, CASE CASE WHEN x.relkind IN ('i', 'I') AND x.relispartition THEN '' ELSE x.relkind END WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'S' THEN 'SEQUENCE' WHEN 'i' THEN 'INDEX' WHEN 'I' THEN 'INDEX'
-		WHEN 'r' THEN 'TABLE' WHEN 'p' THEN 'TABLE' ELSE '' END, x.oid::regclass::text, '', ` + Ours + ` FROM pg_class x WHERE x.oid >= 16384 AND x.relnamespace <> 'pg_toast'::regnamespace
+const listObjects = `SELECT 'pg_class'::regclass::oid, x.oid, 0, CASE x.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'S' THEN 'SEQUENCE' WHEN 'i' THEN indexed WHEN 'I' THEN indexed
+		WHEN 'r' THEN 'TABLE' WHEN 'p' THEN 'TABLE' ELSE '' END, x.oid::regclass::text, '', ` + Ours + ` FROM pg_class x, LATERAL (SELECT CASE WHEN x.relispartition THEN '' ELSE 'INDEX' END) i(indexed) WHERE x.oid >= 16384 AND x.relnamespace <> 'pg_toast'::regnamespace
 	UNION ALL SELECT 'pg_proc'::regclass::oid, oid, 0, 'ROUTINE', oid::regprocedure::text, '', ` + Ours + ` FROM pg_proc x WHERE oid >= 16384
 	UNION ALL SELECT 'pg_type'::regclass::oid, oid, 0, CASE WHEN typtype = 'd' THEN 'DOMAIN' WHEN typrelid = 0 AND typelem = 0 AND typtype <> 'm' OR typtype = 'c' AND EXISTS (SELECT FROM pg_class c WHERE c.oid = typrelid AND c.relkind = 'c') THEN 'TYPE' ELSE '' END, oid::regtype::text, '', ` + Ours + `
 		FROM pg_type x WHERE oid >= 16384
