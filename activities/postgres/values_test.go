@@ -137,6 +137,17 @@ func TestColumnsNamedAsTablesInStatements(t *testing.T) {
 	}
 }
 
+// The schema public is there in each database from the beginning: it cannot be moved out of the way.
+func TestTheSchemaPublicIsNotDropped(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	d.asAdmin("ALTER SCHEMA public OWNER TO worker")
+	d.exec("DROP SCHEMA public").refused("it drops what was not made in this database")
+	d.run("CREATE TABLE t (a int)")
+	d.exec("DROP SCHEMA public CASCADE").refused("it drops what was not made in this database")
+	d.exec("DROP SCHEMA IF EXISTS none").apply()
+}
+
 // No text shows what is sensitive: of a partition by the name of its table, of rows that others have linked.
 func TestSensitiveValuesAreShownNowhere(t *testing.T) {
 	t.Parallel()

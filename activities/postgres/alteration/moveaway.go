@@ -28,7 +28,14 @@ func (t *trial) moveAway(kind string) (*Alteration, error) {
 		return nil, err
 	}
 	things, err := t.thingsIn(gone, kind)
-	if err != nil || len(things) == 0 { // IF EXISTS
+	if err == nil && len(things) == 0 { // IF EXISTS, or the schema public
+		var is string
+		if is, err = schema.Describe(t.Connection); err == nil && is != dropped {
+			err = t.noInverse("it drops what was not made in this database")
+		}
+		return nil, err
+	}
+	if err != nil {
 		return nil, err
 	}
 	tables := slices.DeleteFunc(gone, func(o schema.Object) bool { return o.Kind != "TABLE" })
@@ -211,7 +218,11 @@ var alsoMoved = []string{"TABLE", "VIEW", "MATERIALIZED VIEW", "DOMAIN", "TYPE",
 
 // checkAlone refuses where several schemas go, or things outside of one.
 func (t *trial) checkAlone(schemas, gone []schema.Object) error {
-	if len(schemas) > 1 {
+	switch len(schemas) {
+	case 0:
+		return nil
+	case 1:
+	default:
 		return t.noInverse("it drops several schemas; write a statement for each")
 	}
 	for _, o := range gone {
