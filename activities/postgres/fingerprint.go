@@ -20,11 +20,11 @@ func (c *connection) readWritten(n int64, did *alteration.Change) (written, erro
 		var sums []string
 		for _, column := range t.Columns {
 			value := "(e.n)." + server.Quote(column.Name)
-			sums = append(sums, fmt.Sprintf("coalesce(sum(hashtextextended(concat(e.old_key, ' ', %[1]s IS NULL, ' ', %[1]s::text), 0)), 0)::text", value))
+			sums = append(sums, fmt.Sprintf("coalesce(sum(hashtextextended(concat(%[2]s, ' ', %[1]s IS NULL, ' ', %[1]s::text), 0)), 0)::text", value, keyBefore(t)))
 		}
 		var digests []string
 		if err := c.Canonically(func() error {
-			return c.Scan(fmt.Sprintf("SELECT ARRAY[%s]::text[] FROM (SELECT old_key, new::%s AS n FROM unwind.change WHERE record = $1 AND relid = $2 AND new IS NOT NULL OFFSET 0) e",
+			return c.Scan(fmt.Sprintf("SELECT ARRAY[%s]::text[] FROM (SELECT old, new::%s AS n FROM unwind.event WHERE record = $1 AND relid = $2 AND new IS NOT NULL OFFSET 0) e",
 				strings.Join(sums, ", "), t.Quoted()), []any{n, t.OID}, &digests)
 		}); err != nil {
 			return nil, err
@@ -32,6 +32,11 @@ func (c *connection) readWritten(n int64, did *alteration.Change) (written, erro
 		all[t.FullName()] = digests
 	}
 	return all, nil
+}
+
+// keyBefore is the key of the row of an event, as text, if it was there before.
+func keyBefore(t *capture.Table) string {
+	return fmt.Sprintf("CASE WHEN e.old IS NOT NULL THEN %s END", t.KeyOf("(e.n)"))
 }
 
 // fingerprint sets the digest of each table: it covers the rows as they were and as they will be, but for columns in which the statements write
@@ -65,12 +70,12 @@ func (c *connection) digestTable(n int64, t *capture.Table) error {
 	const sum = "encode(sha256(coalesce(string_agg(d, NULL ORDER BY d), '')), 'hex')"
 	var old, will string
 	if err := c.Scan(`SELECT `+sum+` FROM (SELECT sha256(convert_to(old, 'UTF8')) || CASE WHEN new IS NULL THEN '\x00' ELSE '\x01' END::bytea AS d
-		FROM unwind.change WHERE record = $1 AND relid = $2 AND old IS NOT NULL) s`, []any{n, t.OID}, &old); err != nil {
+		FROM unwind.event WHERE record = $1 AND relid = $2 AND old IS NOT NULL) s`, []any{n, t.OID}, &old); err != nil {
 		return err
 	}
 	if err := c.Canonically(func() error {
-		return c.Scan(fmt.Sprintf(`SELECT %s FROM (SELECT sha256(convert_to(concat(old_key, ' ', to_jsonb(n) - coalesce($3::text[], '{}')), 'UTF8')) AS d FROM
-			(SELECT old_key, new::%s AS n FROM unwind.change WHERE record = $1 AND relid = $2 AND new IS NOT NULL OFFSET 0) e) s`, sum, t.Quoted()),
+		return c.Scan(fmt.Sprintf(`SELECT %s FROM (SELECT sha256(convert_to(concat(%s, ' ', to_jsonb(n) - coalesce($3::text[], '{}')), 'UTF8')) AS d FROM
+			(SELECT old, new::%s AS n FROM unwind.event WHERE record = $1 AND relid = $2 AND new IS NOT NULL OFFSET 0) e) s`, sum, keyBefore(t), t.Quoted()),
 			[]any{n, t.OID, t.Volatile}, &will)
 	}); err != nil {
 		return err

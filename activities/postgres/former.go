@@ -64,11 +64,11 @@ func (c *connection) copyJournal(to *connection) error {
 		WHERE attrelid = 'unwind.record'::regclass AND attnum > 0 AND NOT attisdropped`, nil, &columns); err != nil {
 		return err
 	}
-	const change = "record, relid, old_key, new_key, old, new, "
+	const change = "record, relid, old, new, "
 	for _, each := range [][2]string{
 		{"SELECT " + columns + " FROM unwind.record", "unwind.record (" + columns + ")"},
 		// A change of the row's own transaction has no version: the number of that is lost with the copy.
-		{"SELECT " + change + "coalesce(version, xmin) FROM unwind.change", "unwind.change (" + change + "version)"},
+		{"SELECT " + change + "coalesce(version, array_fill(xmin, ARRAY[cardinality(coalesce(old, new))])) FROM unwind.change", "unwind.change (" + change + "version)"},
 	} {
 		if err := c.copyRows(to, each[0], each[1]); err != nil {
 			return err
@@ -151,8 +151,7 @@ func (c *connection) renumber(find func(*capture.Table) (uint32, error)) error {
 		}
 		for _, t := range there {
 			if err := c.Canonically(func() error {
-				return c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM ONLY %s q
-					WHERE c.record = $1 AND c.relid = $2 AND c.new = (q.*)::text`, t.Quoted()), r.N, t.OID)
+				return capture.PassVersions(c.Connection, "SELECT (q.*)::text, q.xmin FROM ONLY "+t.Quoted()+" q", "r.n = $1 AND c.relid = $2", r.N, t.OID)
 			}); err != nil {
 				return err
 			}

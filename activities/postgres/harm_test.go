@@ -49,10 +49,10 @@ func TestHarmToEachDocument(t *testing.T) {
 		{name: "state undoing", harm: set("state = 'undoing'")},
 		{name: "state cut", harm: set("state = 'appl'")},
 		{name: "changes deleted", harm: "DELETE FROM unwind.change WHERE record = 1"},
-		{name: "change deleted", harm: "DELETE FROM unwind.change WHERE record = 1 AND new LIKE '(1,%'"},
-		{name: "changes another's", harm: "UPDATE unwind.change SET record = CASE record WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE record END, version = coalesce(version, xmin)"},
-		{name: "content of changes cut", harm: "UPDATE unwind.change SET old = '(1,p1,,1)', version = coalesce(version, xmin) WHERE record = 1 AND new LIKE '(1,%'"},
-		{name: "mark deleted", harm: "DELETE FROM unwind.change WHERE new_key = ':A'"},
+		{name: "change deleted", harm: "UPDATE unwind.change SET old = old[2:], new = new[2:], version = ARRAY[xmin] WHERE record = 1"},
+		{name: "changes another's", harm: "UPDATE unwind.change SET record = CASE record WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE record END, version = ARRAY[xmin, xmin]"},
+		{name: "content of changes cut", harm: "UPDATE unwind.change SET old[1] = '(1,p1,,1)', version = ARRAY[xmin, xmin] WHERE record = 1"},
+		{name: "mark deleted", harm: "DELETE FROM unwind.change WHERE new = ARRAY[':A']"},
 		{name: "row deleted after the undo", undone: true, harm: "DELETE FROM unwind.record WHERE token = ':A'"},
 		{name: "outcome deleted", undone: true, harm: set("outcome = NULL")},
 		{name: "outcome cut", undone: true, harm: set("outcome = left(outcome, 9)")},
@@ -117,7 +117,7 @@ func (h harmed) test(t *testing.T, decision activities.Decision) {
 	}
 	left := d.wholeDump()
 	d.run(`CREATE TABLE unwind.saved_record AS TABLE unwind.record;
-		CREATE TABLE unwind.saved_change AS SELECT record, relid, old_key, new_key, old, new, coalesce(version, xmin) AS version FROM unwind.change`)
+		CREATE TABLE unwind.saved_change AS SELECT n, record, relid, old, new, coalesce(version, array_fill(xmin, ARRAY[2])) AS version FROM unwind.change`)
 	d.run(strings.NewReplacer(":A", s.entry.Token, ":B", other.entry.Token).Replace(h.harm))
 
 	u, err := s.action.Undo(t.Context(), s.entry, decision)
@@ -156,8 +156,8 @@ func TestHarmToHolders(t *testing.T) {
 		"UPDATE unwind.record SET holders = '' WHERE token = ':A'",
 		"UPDATE unwind.record SET holders = left(holders, 9) WHERE token = ':A'",
 		"UPDATE unwind.record SET holders = (SELECT holders FROM unwind.record WHERE token = ':B') WHERE token = ':A'",
-		"UPDATE unwind.change SET old_key = NULL WHERE new_key = ':A'",
-		"DELETE FROM unwind.change WHERE new_key = ':A'",
+		"UPDATE unwind.change SET old = NULL WHERE new = ARRAY[':A']",
+		"DELETE FROM unwind.change WHERE new = ARRAY[':A']",
 	} {
 		s, other := d.exec(fmt.Sprintf("INSERT INTO spare VALUES (%d)", 10+i)), d.exec(fmt.Sprintf("INSERT INTO spare VALUES (%d)", 100+i))
 		s.apply()

@@ -36,7 +36,7 @@ func (c *connection) checkForeignKeys(n int64, tables []*capture.Table, forced b
 
 func (c *connection) checkReference(n int64, t *capture.Table, r capture.Reference) error {
 	rows := func(which string) string {
-		return fmt.Sprintf(`(SELECT %[2]s::%[1]s AS v, new::%[1]s AS other FROM unwind.change WHERE record = $1 AND relid = $2 AND %[2]s IS NOT NULL OFFSET 0) e`, t.Quoted(), which)
+		return fmt.Sprintf(`(SELECT %[2]s::%[1]s AS v, new::%[1]s AS other FROM unwind.event WHERE record = $1 AND relid = $2 AND %[2]s IS NOT NULL OFFSET 0) e`, t.Quoted(), which)
 	}
 	var sql string
 	if r.Touches == "child" { // the rows that were put back
@@ -79,7 +79,7 @@ func (c *connection) checkDeferrableUnique(n int64, t *capture.Table) error {
 	}
 	for _, u := range all {
 		twice, err := server.Collect(c.Connection, pgx.RowTo[string], fmt.Sprintf(`SELECT to_jsonb(q.*)::text FROM
-			(SELECT old::%[1]s AS v FROM unwind.change WHERE record = $1 AND relid = $2 AND old IS NOT NULL OFFSET 0) e
+			(SELECT old::%[1]s AS v FROM unwind.event WHERE record = $1 AND relid = $2 AND old IS NOT NULL OFFSET 0) e
 			JOIN ONLY %[1]s q ON %[2]s WHERE NOT (%[3]s) LIMIT %[4]d`, t.Quoted(), capture.SameColumns("q", u.Columns, "e.v", u.Columns), t.On("e.v"), capture.ShownRows), n, t.OID)
 		if err != nil {
 			return err

@@ -93,7 +93,7 @@ func TestWhatCannotBeUndoneIsRefusedByName(t *testing.T) {
 		"INSERT INTO nullable VALUES (1)":                                       "public.nullable: it has no primary key",
 		"INSERT INTO guarded VALUES (1)":                                        "public.guarded: row security applies",
 		"DELETE FROM unwind.record":                                             "unwind.record: it is the journal of Unwind",
-		"UPDATE unwind.change SET old = ''":                                     "unwind",
+		"UPDATE unwind.change SET old = '{}'":                                   "unwind",
 		"INSERT INTO far VALUES (4)":                                            "far: it is a foreign table",
 		"INSERT INTO nowhere VALUES (1)":                                        `relation "nowhere" does not exist`,
 		"SELEC 1":                                                               "SELEC is not allowed: a step runs INSERT",

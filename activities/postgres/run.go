@@ -164,68 +164,89 @@ func (c *connection) examine(n int64, after capture.Counts, did *alteration.Chan
 	if len(missing) > 0 {
 		return capture.Uncaptured{Tables: missing}
 	}
-	if err := c.checkCaptured(n, did.Tables, after, journal); err != nil {
+	found, err := c.tally(n)
+	if err != nil {
 		return err
 	}
-	return c.settleAll(n, did)
+	if err := c.checkCaptured(n, did.Tables, after, journal, found); err != nil {
+		return err
+	}
+	return c.settleAll(n, did, found)
+}
+
+// tally counts the events of a table.
+type tally struct {
+	OID                       uint32
+	Batches                   int64
+	Came, Went, Changed, Size int64
+	// IsSettled reports whether one statement has changed all rows, and the key of none.
+	IsSettled bool
+}
+
+func (a tally) events() int64 { return a.Came + a.Went + a.Changed }
+
+// tally counts the events of a record, by the id of the table.
+func (c *connection) tally(n int64) (map[uint32]tally, error) {
+	all, err := server.Collect(c.Connection, pgx.RowToStructByPos[tally], `SELECT relid, count(*),
+		coalesce(sum(cardinality(new)) FILTER (WHERE old IS NULL), 0), coalesce(sum(cardinality(old)) FILTER (WHERE new IS NULL), 0),
+		coalesce(sum(cardinality(new)) FILTER (WHERE old IS NOT NULL), 0), sum(coalesce(pg_column_size(old), 0) + coalesce(pg_column_size(new), 0)),
+		count(DISTINCT cmin::text) = 1 AND NOT coalesce(bool_or(moved), false)
+		FROM unwind.change WHERE record = $1 GROUP BY relid`, n)
+	found := map[uint32]tally{}
+	for _, each := range all {
+		found[each.OID] = each
+	}
+	return found, err
 }
 
 // settleAll leaves one event of each row, and counts them.
-func (c *connection) settleAll(n int64, did *alteration.Change) error {
+func (c *connection) settleAll(n int64, did *alteration.Change, found map[uint32]tally) error {
+	isSettled := true
 	for _, t := range did.Tables {
-		bytes, isSettled, err := c.tally(n, t)
-		if err == nil && !isSettled {
-			if err = c.Canonically(func() error { return c.settle(n, t) }); err == nil {
-				bytes, _, err = c.tally(n, t)
-			}
+		if found[t.OID].IsSettled && !t.Cascaded {
+			continue
 		}
-		if err != nil {
+		isSettled = false
+		if err := c.Canonically(func() error { return c.settle(n, t) }); err != nil {
 			return err
 		}
-		did.Bytes += bytes
-		did.Events += t.Came + t.Went + t.Changed
+	}
+	if !isSettled {
+		var err error
+		if found, err = c.tally(n); err != nil {
+			return err
+		}
+	}
+	for _, t := range did.Tables {
+		all := found[t.OID]
+		t.Came, t.Went, t.Changed = all.Came, all.Went, all.Changed
+		did.Bytes += all.Size
+		did.Events += all.events()
 	}
 	return nil
 }
 
-// tally counts the events of a table, and reports whether each is of a row that no other one is of. Two keys with one hash only cost time.
-func (c *connection) tally(n int64, t *capture.Table) (bytes int64, isSettled bool, err error) {
-	err = c.Scan(`SELECT count(*) FILTER (WHERE old IS NULL), count(*) FILTER (WHERE new IS NULL), count(*) FILTER (WHERE old IS NOT NULL AND new IS NOT NULL),
-		coalesce(sum(pg_column_size(c)), 0), count(*) = count(DISTINCT hashtextextended(coalesce(old_key, new_key), 0)) AND NOT coalesce(bool_or(old_key <> new_key), false)
-		FROM unwind.change c WHERE record = $1 AND relid = $2`, []any{n, t.OID}, &t.Came, &t.Went, &t.Changed, &bytes, &isSettled)
-	return bytes, isSettled, err
-}
-
 // checkCaptured compares the events that a record has with the rows that the server counted, table by table, and with what was written to the
 // journal: that has to be these events, and nothing else.
-func (c *connection) checkCaptured(n int64, tables []*capture.Table, counted capture.Counts, journal int64) error {
-	type captured struct {
-		OID    uint32
-		Events int64
-	}
-	all, err := server.Collect(c.Connection, pgx.RowToStructByPos[captured], "SELECT relid, count(*) FROM unwind.change WHERE record = $1 GROUP BY relid", n)
-	if err != nil {
-		return err
-	}
-	events := map[uint32]int64{}
-	for _, each := range all {
-		events[each.OID] = each.Events
-		journal -= each.Events
-	}
+func (c *connection) checkCaptured(n int64, tables []*capture.Table, counted capture.Counts, journal int64, found map[uint32]tally) error {
+	var kept []uint32
 	for _, t := range tables {
-		if events[t.OID] != counted[t.OID] {
+		if events := found[t.OID].events(); events != counted[t.OID] {
 			return refused("%s of %s changed, and %d captured: a function rolled back a part of what it did (an exception block), or changed unwind.record; what cannot be captured exactly is not done",
-				activities.CountOf(counted[t.OID], "row"), t.FullName(), events[t.OID])
+				activities.CountOf(counted[t.OID], "row"), t.FullName(), events)
 		}
+		kept = append(kept, t.OID)
+	}
+	for _, each := range found {
+		journal -= each.Batches
 	}
 	if journal != 0 {
 		return refused("a statement changed unwind.change: it is the journal of Unwind, and not for statements; nothing was changed")
 	}
-	// A partition that the step makes has the trigger of its table, and goes with its rows.
-	var kept []uint32
-	for _, t := range tables {
-		kept = append(kept, t.OID)
+	if len(found) == len(kept) {
+		return nil
 	}
+	// A partition that the step makes has the trigger of its table, and goes with its rows.
 	return c.Run("DELETE FROM unwind.change WHERE record = $1 AND relid <> ALL(coalesce($2::oid[], '{}'))", n, kept)
 }
 
@@ -272,20 +293,26 @@ func (c *connection) checkTable(r *capture.Relation) error {
 // It relies on no order of events, which triggers can upset: what a row was is the one version that no event made. Keys are the same only
 // where their texts are: 1.0 and 1.00 are two.
 func (c *connection) settle(n int64, t *capture.Table) error {
-	return c.Run(fmt.Sprintf(`WITH keys AS (
-			SELECT old_key AS key FROM unwind.change WHERE record = $1 AND relid = $2 AND old_key IS NOT NULL
-			UNION ALL SELECT new_key FROM unwind.change WHERE record = $1 AND relid = $2 AND new_key IS NOT NULL AND new_key IS DISTINCT FROM old_key),
-		often AS MATERIALIZED (SELECT key FROM keys GROUP BY key HAVING count(*) > 1),
-		taken AS (DELETE FROM unwind.change c WHERE record = $1 AND relid = $2
-			AND (old_key IN (SELECT key FROM often) OR new_key IN (SELECT key FROM often)) RETURNING c.*),
-		versions AS (SELECT old_key AS key, old AS version, 1 AS n FROM taken WHERE old_key IS NOT NULL
-			UNION ALL SELECT new_key, new, -1 FROM taken WHERE new_key IS NOT NULL),
+	var isSettled bool
+	if err := c.Scan(fmt.Sprintf(`SELECT count(*) = count(DISTINCT hashtextextended(coalesce(was, now), 0)) AND NOT coalesce(bool_or(was <> now), false) FROM
+		(SELECT CASE WHEN e.old IS NOT NULL THEN %[2]s END AS was, CASE WHEN e.new IS NOT NULL THEN %[3]s END AS now FROM
+			(SELECT old, new, old::%[1]s AS o, new::%[1]s AS n FROM unwind.event WHERE record = $1 AND relid = $2 OFFSET 0) e) s`,
+		t.Quoted(), t.KeyOf("(e.o)"), t.KeyOf("(e.n)")), []any{n, t.OID}, &isSettled); err != nil || isSettled {
+		return err // two keys with one hash only cost time
+	}
+	return c.Run(fmt.Sprintf(`WITH versions AS MATERIALIZED (
+			SELECT %[3]s AS key, e.version, 1 AS n FROM (SELECT old AS version, old::%[1]s AS r FROM unwind.event WHERE record = $1 AND relid = $2 AND old IS NOT NULL OFFSET 0) e
+			UNION ALL SELECT %[3]s, e.version, -1 FROM (SELECT new AS version, new::%[1]s AS r FROM unwind.event WHERE record = $1 AND relid = $2 AND new IS NOT NULL OFFSET 0) e),
+		taken AS (DELETE FROM unwind.change WHERE record = $1 AND relid = $2),
 		current AS (SELECT s.key, r.version, r.x FROM (SELECT key, min(version)::%[1]s AS v FROM versions GROUP BY key) s
-			LEFT JOIN LATERAL (SELECT (q.*)::text AS version, q.xmin AS x FROM ONLY %[1]s q WHERE %[2]s AND %[3]s = s.key) r ON true),
+			LEFT JOIN LATERAL (SELECT (q.*)::text AS version, q.xmin AS x FROM ONLY %[1]s q WHERE %[2]s AND %[4]s = s.key) r ON true),
 		first AS (SELECT key, version FROM (SELECT * FROM versions UNION ALL SELECT key, version, 1 FROM current WHERE version IS NOT NULL) v
-			GROUP BY key, version HAVING sum(n) > 0)
-		INSERT INTO unwind.change (record, relid, old_key, old, new_key, new, version)
-		SELECT $1, $2, CASE WHEN f.version IS NOT NULL THEN key END, f.version, CASE WHEN c.version IS NOT NULL THEN key END, c.version, c.x
-		FROM current c LEFT JOIN first f USING (key) WHERE f.version IS NOT NULL OR c.version IS NOT NULL`,
-		t.Quoted(), t.On("s.v"), t.KeyOf("q")), n, t.OID)
+			GROUP BY key, version HAVING sum(n) > 0),
+		events AS (SELECT f.version AS old, c.version AS new, c.x, row_number() OVER (PARTITION BY f.version IS NULL, c.version IS NULL) / %[5]d AS batch
+			FROM current c LEFT JOIN first f USING (key) WHERE f.version IS NOT NULL OR c.version IS NOT NULL)
+		INSERT INTO unwind.change (record, relid, old, new, version)
+		SELECT $1, $2, CASE WHEN old IS NOT NULL THEN olds END, CASE WHEN new IS NOT NULL THEN news END, versions FROM (
+			SELECT batch, min(old) AS old, min(new) AS new, array_agg(old) AS olds, array_agg(new) AS news, array_agg(x) AS versions
+			FROM events GROUP BY old IS NULL, new IS NULL, batch) b`,
+		t.Quoted(), t.On("s.v"), t.KeyOf("(e.r)"), t.KeyOf("q"), capture.Batch), n, t.OID)
 }

@@ -55,14 +55,14 @@ var keyText = regexp.MustCompile(`"key":"(?:[^"\\]|\\.)*"`)
 
 // digestChanges covers the rows that a record has in unwind.change, in any order. Their versions are passed on by later undos, and no part of it.
 func (c *connection) digestChanges(n int64) (digest string, err error) {
-	return digest, c.Scan("SELECT coalesce(sum(hash_record_extended(ROW(relid, old_key, new_key, old, new), 0)), 0)::text FROM unwind.change WHERE record = $1", []any{n}, &digest)
+	return digest, c.Scan("SELECT coalesce(sum(hash_record_extended(ROW(relid, old, new), 0)), 0)::text FROM unwind.change WHERE record = $1", []any{n}, &digest)
 }
 
 // A step that has acted has a mark in unwind.change until it is released: that tells that it has acted where its row in unwind.record is gone.
-const isMark = "record = 0 AND relid = 0 AND new_key = $1"
+const isMark = "record = 0 AND relid = 0 AND new = ARRAY[$1::text]"
 
 func (c *connection) setMark(token string) error {
-	return c.Run("INSERT INTO unwind.change (record, relid, new_key) VALUES (0, 0, $1)", token)
+	return c.Run("INSERT INTO unwind.change (record, relid, new) VALUES (0, 0, ARRAY[$1::text])", token)
 }
 
 func (c *connection) dropMark(token string) error {
@@ -71,18 +71,18 @@ func (c *connection) dropMark(token string) error {
 
 // settleMark notes in the mark that the step is undone.
 func (c *connection) settleMark(token string) error {
-	return c.Run("UPDATE unwind.change SET old_key = 'undone' WHERE "+isMark, token)
+	return c.Run("UPDATE unwind.change SET old = '{undone}' WHERE "+isMark, token)
 }
 
 // markHeld notes in the mark whether somebody needs the record.
 func (c *connection) markHeld(token string, held bool) error {
-	return c.Run("UPDATE unwind.change SET old_key = CASE WHEN $2 THEN 'held' END WHERE "+isMark+" AND old_key IS DISTINCT FROM 'undone'", token, held)
+	return c.Run("UPDATE unwind.change SET old = CASE WHEN $2 THEN '{held}'::text[] END WHERE "+isMark+" AND old IS DISTINCT FROM '{undone}'", token, held)
 }
 
 // checkUnheld is DamagedRecord for a token that somebody needs according to its mark, and nobody according to its row.
 func (c *connection) checkUnheld(token string) error {
 	var held bool
-	if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+" AND old_key = 'held')", []any{token}, &held); err != nil || !held {
+	if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+" AND old = '{held}')", []any{token}, &held); err != nil || !held {
 		return err
 	}
 	return c.damagedRow(token, "it does not say who needs it")
@@ -91,7 +91,7 @@ func (c *connection) checkUnheld(token string) error {
 // checkUnsettled is DamagedRecord for a token that is undone according to its mark, and not according to its row.
 func (c *connection) checkUnsettled(token string) error {
 	var settled bool
-	if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+" AND old_key = 'undone')", []any{token}, &settled); err != nil || !settled {
+	if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.change WHERE "+isMark+" AND old = '{undone}')", []any{token}, &settled); err != nil || !settled {
 		return err
 	}
 	return c.damagedRow(token, "the step was undone before")

@@ -228,7 +228,8 @@ func (c *connection) replaceRows(r *record, forced bool) error {
 	var all []capture.Kept
 	for _, t := range r.Tables {
 		all = append(all, capture.Kept{
-			Of: t, From: "unwind.change", Row: "old::" + t.Quoted(), Where: "record = $1 AND relid = $2 AND old_key IS NOT NULL", Params: []any{r.N, t.OID},
+			Of: t, From: "unwind.event", Row: "old::" + t.Quoted(), Where: "record = $1 AND relid = $2 AND old IS NOT NULL",
+			One: "format('n = %s AND place = %s', n, place)", Params: []any{r.N, t.OID},
 		})
 	}
 	if err := capture.PutBack(c.Connection, all); err != nil {
@@ -269,7 +270,7 @@ func (c *connection) findMisfit(r *record, lock bool) (problem string, err error
 // checkComplete returns DamagedRecord unless all events are there that the step committed.
 func (c *connection) checkComplete(r *record) error {
 	var events int64
-	if err := c.Scan("SELECT count(*) FROM unwind.change WHERE record = $1", []any{r.N}, &events); err != nil {
+	if err := c.Scan("SELECT coalesce(sum(cardinality(coalesce(old, new))), 0) FROM unwind.change WHERE record = $1", []any{r.N}, &events); err != nil {
 		return err
 	}
 	if events != r.Rows {
@@ -287,19 +288,23 @@ func (c *connection) checkComplete(r *record) error {
 // found joins each event of a table with the row that has its new key now, and with the one that has its old key.
 func found(t *capture.Table, columns string) string {
 	return fmt.Sprintf(`SELECT %[3]s FROM
-		(SELECT old_key, new_key, old::%[1]s AS o, new::%[1]s AS n, coalesce(version, xmin) AS version FROM unwind.change WHERE record = $1 AND relid = $2 OFFSET 0) e
-		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown, q.xmin AS version FROM ONLY %[1]s q WHERE e.new_key IS NOT NULL AND %[2]s) l ON true
-		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown FROM ONLY %[1]s q
-			WHERE e.old_key IS NOT NULL AND e.old_key IS DISTINCT FROM e.new_key AND %[4]s
-			AND NOT EXISTS (SELECT FROM unwind.change o WHERE o.record = $1 AND o.relid = $2 AND o.new_key = %[5]s)) b ON true`,
-		t.Quoted(), t.On("e.n"), columns, t.On("e.o"), t.KeyOf("q"))
+		(SELECT old, new, old::%[1]s AS o, new::%[1]s AS n, version FROM unwind.event WHERE record = $1 AND relid = $2 OFFSET 0) e
+		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown, q.xmin AS version FROM ONLY %[1]s q WHERE e.new IS NOT NULL AND %[2]s) l ON true
+		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown FROM ONLY %[1]s q WHERE e.new IS NULL AND %[4]s
+			AND NOT EXISTS (SELECT FROM (SELECT new::%[1]s AS n FROM unwind.event WHERE record = $1 AND relid = $2 AND new IS NOT NULL OFFSET 0) o WHERE %[5]s = %[6]s)) b ON true`,
+		t.Quoted(), t.On("e.n"), columns, t.On("e.o"), t.KeyOf("(o.n)"), t.KeyOf("q"))
+}
+
+// keyOfEvent is the key of the row of an event, as text: a row has the same one before and after.
+func keyOfEvent(t *capture.Table) string {
+	return fmt.Sprintf("CASE WHEN e.new IS NULL THEN %s ELSE %s END", t.KeyOf("(e.o)"), t.KeyOf("(e.n)"))
 }
 
 // isDrift is the condition for a row that the step left and that is gone or has another version, or for a deleted key that exists again.
-const isDrift = `(e.new_key IS NOT NULL AND l.version IS DISTINCT FROM e.version OR b.image IS NOT NULL)`
+const isDrift = `(e.new IS NOT NULL AND l.version IS DISTINCT FROM e.version OR b.image IS NOT NULL)`
 
 func lockRows(t *capture.Table) string {
-	return fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM (SELECT old::%[1]s AS o, new::%[1]s AS n FROM unwind.change WHERE record = $1 AND relid = $2 OFFSET 0) e
+	return fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM (SELECT old::%[1]s AS o, new::%[1]s AS n FROM unwind.event WHERE record = $1 AND relid = $2 OFFSET 0) e
 		JOIN ONLY %[1]s q ON %[2]s OR %[3]s FOR UPDATE OF q) s`, t.Quoted(), t.On("e.n"), t.On("e.o"))
 }
 
@@ -315,8 +320,8 @@ func (c *connection) findDrift(r *record) (*drift.Error, error) {
 		type row struct {
 			Left, Now, Shown, Key *string
 		}
-		rows, err := server.Collect(c.Connection, pgx.RowToStructByPos[row], found(t, `to_jsonb(e.n)::text, coalesce(l.image, b.image), coalesce(l.shown, b.shown), coalesce(e.new_key, e.old_key)`)+
-			" WHERE "+isDrift+` ORDER BY coalesce(e.new_key, e.old_key) COLLATE "C"`, r.N, t.OID)
+		rows, err := server.Collect(c.Connection, pgx.RowToStructByPos[row], found(t, `to_jsonb(e.n)::text, coalesce(l.image, b.image), coalesce(l.shown, b.shown), `+keyOfEvent(t))+
+			" WHERE "+isDrift+" ORDER BY "+keyOfEvent(t)+` COLLATE "C"`, r.N, t.OID)
 		if err != nil {
 			return nil, err
 		}
@@ -349,8 +354,8 @@ func (c *connection) removeRows(n int64, t *capture.Table, forced bool) error {
 		condition = fmt.Sprintf("(%s OR %s)", t.On("e.n"), t.On("e.o"))
 	}
 	sql := fmt.Sprintf(`DELETE FROM ONLY %[1]s q USING
-		(SELECT old::%[1]s AS o, new::%[1]s AS n, coalesce(version, xmin) AS version FROM unwind.change WHERE record = $1 AND relid = $2 %[2]s OFFSET 0) e
-		WHERE %[3]s`, t.Quoted(), map[bool]string{false: "AND new_key IS NOT NULL"}[forced], condition)
+		(SELECT old::%[1]s AS o, new::%[1]s AS n, version FROM unwind.event WHERE record = $1 AND relid = $2 %[2]s OFFSET 0) e
+		WHERE %[3]s`, t.Quoted(), map[bool]string{false: "AND new IS NOT NULL"}[forced], condition)
 	tag, err := c.Exec(c.Ctx, sql, n, t.OID)
 	if err != nil {
 		return c.Explain(err)
@@ -365,7 +370,7 @@ func (c *connection) removeRows(n int64, t *capture.Table, forced bool) error {
 func (c *connection) verify(n int64, t *capture.Table) error {
 	var same int64
 	if err := c.Canonically(func() error {
-		return c.Scan(fmt.Sprintf(`SELECT count(*) FROM (SELECT old, old::%[1]s AS o FROM unwind.change WHERE record = $1 AND relid = $2 AND old_key IS NOT NULL OFFSET 0) e
+		return c.Scan(fmt.Sprintf(`SELECT count(*) FROM (SELECT old, old::%[1]s AS o FROM unwind.event WHERE record = $1 AND relid = $2 AND old IS NOT NULL OFFSET 0) e
 			JOIN ONLY %[1]s q ON %[2]s WHERE (q.*)::text = e.old`, t.Quoted(), t.On("e.o")), []any{n, t.OID}, &same)
 	}); err != nil {
 		return err
@@ -379,7 +384,7 @@ func (c *connection) verify(n int64, t *capture.Table) error {
 // passOn stores the version that a row has now in the records of other steps, if the row is again as such a step left it. Those that began later
 // may have acted earlier.
 func (c *connection) passOn(n int64, t *capture.Table) error {
-	return c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, unwind.change e, ONLY %[1]s q
-		WHERE r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.record = r.n AND c.relid = $2
-		AND e.record = $1 AND e.relid = $2 AND c.new_key = e.old_key AND c.new = e.old AND %[2]s`, t.Quoted(), t.On("e.old::"+t.Quoted())), n, t.OID)
+	return capture.PassVersions(c.Connection, fmt.Sprintf(`SELECT e.image, q.xmin FROM
+		(SELECT old AS image, old::%[1]s AS o FROM unwind.event WHERE record = $1 AND relid = $2 AND old IS NOT NULL OFFSET 0) e JOIN ONLY %[1]s q ON %[2]s`, t.Quoted(), t.On("e.o")),
+		"r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.relid = $2", n, t.OID)
 }

@@ -205,3 +205,21 @@ func TestStepsAtOnceAreUndoneInTheOrderInWhichTheyActed(t *testing.T) {
 	quick.undo(activities.Restored)
 	require.Equal(t, before, d.dump())
 }
+
+// A statement changes more rows than the journal keeps together, and a later step some of them.
+func TestManyRowsAreKeptTogether(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, "CREATE TABLE many (id int PRIMARY KEY, n int); INSERT INTO many SELECT g, g FROM generate_series(1, 350) g")
+	before := d.dump()
+	first := d.exec("UPDATE many SET n = n + 1")
+	first.apply()
+	second := d.exec("UPDATE many SET n = -n WHERE id % 3 = 0", "DELETE FROM many WHERE id % 7 = 0", "INSERT INTO many SELECT g, g FROM generate_series(1001, 1250) g",
+		"UPDATE many SET id = id + 1000 WHERE id > 1000")
+	second.apply()
+	d.run("UPDATE many SET n = 0 WHERE id = 299")
+	second.undo(activities.Restored)
+	seen := first.undo(activities.Drifted)
+	require.Contains(t, seen.Drift.Diff, "since the step, 1 row changed")
+	first.decide(activities.Decision{Force: seen.Drift.Digest}, activities.Restored)
+	require.Equal(t, before, d.dump())
+}

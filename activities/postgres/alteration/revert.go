@@ -148,8 +148,7 @@ func addInheriting(c *server.Connection, oid uint32, to map[uint32]string) error
 // passOn tells other steps which versions the rows of a table have now that are as such a step left them.
 func passOn(c *server.Connection, n int64, oid uint32, table string) error {
 	return c.Canonically(func() error {
-		return c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, %s q
-			WHERE r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.record = r.n AND c.relid = $2 AND c.new = (q.*)::text`, table), n, oid)
+		return capture.PassVersions(c, fmt.Sprintf("SELECT (q.*)::text, q.xmin FROM %s q", table), "r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.relid = $2", n, oid)
 	})
 }
 

@@ -221,9 +221,8 @@ func runDeclared(c *server.Connection, n int64, d *Declared) error {
 			continue
 		}
 		if err := c.Canonically(func() error {
-			return c.Run(fmt.Sprintf(`UPDATE unwind.change c SET version = q.xmin FROM unwind.record r, jsonb_array_elements(r.tables::jsonb) t, %s q
-				WHERE r.state IN ('applied', 'undoing') AND r.n <> $1 AND quote_ident(t->>'schema') || '.' || quote_ident(t->>'name') = $2
-				AND c.record = r.n AND c.relid = (t->>'oid')::oid AND c.new = (q.*)::text`, x.Name), n, x.Name)
+			return capture.PassVersions(c, fmt.Sprintf("SELECT (q.*)::text, q.xmin FROM %s q", x.Name), `r.state IN ('applied', 'undoing') AND r.n <> $1
+				AND c.relid IN (SELECT (t->>'oid')::oid FROM jsonb_array_elements(r.tables::jsonb) t WHERE quote_ident(t->>'schema') || '.' || quote_ident(t->>'name') = $2)`, n, x.Name)
 		}); err != nil {
 			return err
 		}

@@ -130,7 +130,7 @@ func refill(c *server.Connection, n int64, all []emptied) error {
 
 // copyOf are the rows of a table that a copy of it holds.
 func copyOf(t *capture.Table, name string) capture.Kept {
-	return capture.Kept{Of: t, From: name + " q", Row: "(q.*)::" + name, Where: "true"}
+	return capture.Kept{Of: t, From: name + " q", Row: "(q.*)::" + name, Where: "true", One: "format('ctid = %L', ctid)"}
 }
 
 // checkCopy is DamagedRecord unless a copy of a table's rows, whose name is quoted, has as many as were copied.

@@ -16,9 +16,9 @@ import (
 // Kept are rows of a table that an undo puts back.
 type Kept struct {
 	Of *Table
-	// From is what holds them, Row a row of that as the table has it, and Where which of them, with parameters.
-	From, Row, Where string
-	Params           []any
+	// From is what holds them, Row a row of that as the table has it, and Where which of them, with parameters. One is the condition for one of them, as text.
+	From, Row, Where, One string
+	Params                []any
 }
 
 // FindConditional lists those of tables whose CHECKs may forbid a row that is there: one that was never validated, or that calls what is not immutable
@@ -38,24 +38,24 @@ func PutBack(c *server.Connection, all []Kept) error {
 	}
 	type row struct {
 		Kept
-		at string
+		one string
 	}
 	var rows []row
 	for _, k := range left {
-		places, err := server.Collect(c, pgx.RowTo[string], fmt.Sprintf("SELECT ctid::text FROM %s WHERE %s", k.From, k.Where), k.Params...)
+		ones, err := server.Collect(c, pgx.RowTo[string], fmt.Sprintf("SELECT %s FROM %s WHERE %s", k.One, k.From, k.Where), k.Params...)
 		if err != nil {
 			return err
 		}
-		for _, at := range places {
-			rows = append(rows, row{k, at})
+		for _, one := range ones {
+			rows = append(rows, row{k, one})
 		}
 	}
-	_, why, err := inAnyOrder(c, rows, func(r row) error { return r.insert(c, r.at) })
+	_, why, err := inAnyOrder(c, rows, func(r row) error { return r.insert(c, r.one) })
 	return errors.Join(err, why)
 }
 
-// insert inserts all rows, or the one at a place.
-func (k Kept) insert(c *server.Connection, at string) error {
+// insert inserts all rows, or one.
+func (k Kept) insert(c *server.Connection, one string) error {
 	var names, values []string
 	for _, column := range k.Of.Columns {
 		if !column.Generated {
@@ -64,8 +64,8 @@ func (k Kept) insert(c *server.Connection, at string) error {
 		}
 	}
 	where := k.Where
-	if at != "" {
-		where += " AND ctid = '" + at + "'"
+	if one != "" {
+		where += " AND " + one
 	}
 	err := c.Run(fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM (SELECT %s AS o FROM %s WHERE %s OFFSET 0) e",
 		k.Of.Quoted(), strings.Join(names, ", "), strings.Join(values, ", "), k.Row, k.From, where), k.Params...)

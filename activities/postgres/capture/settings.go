@@ -11,14 +11,17 @@ import (
 
 // CheckSettled refuses where a statement changed settings that the undo relies on, or tables of other servers. Record is what unwind.record has to be.
 func CheckSettled(c *server.Connection, record string) error {
-	var settled bool
+	var settled, foreign bool
 	if err := c.Scan(`SELECT coalesce(current_setting('unwind.record', true), '') = $1 AND current_setting('session_replication_role') = 'origin'
-		AND current_setting('track_counts')::bool`,
-		[]any{record}, &settled); err != nil {
+		AND current_setting('track_counts')::bool, EXISTS (SELECT FROM pg_class WHERE relkind = 'f')`,
+		[]any{record}, &settled, &foreign); err != nil {
 		return err
 	}
 	if !settled {
 		return activities.Errorf(activities.Refused, "a statement changed settings of the connection that the undo relies on (unwind.record, session_replication_role, track_counts); nothing was changed")
+	}
+	if !foreign {
+		return nil
 	}
 	// A table of another server has no counts, but a lock.
 	locked, err := server.Collect(c, pgx.RowTo[string], `SELECT DISTINCT l.relation::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation

@@ -33,6 +33,8 @@ type Table struct {
 	Volatile []string `json:"-"`
 	// Masked are the columns that were sensitive then, also by a name that the step has changed.
 	Masked []string `json:"masked,omitempty"`
+	// Cascaded reports whether a foreign key changes its rows with those of another table: one statement may then change a row more than once.
+	Cascaded bool `json:"-"`
 }
 
 // Column is a column of a table.
@@ -75,12 +77,15 @@ func SameColumns(r string, rc []string, v string, vc []string) string {
 }
 
 // KeyOf is the key of a row as text.
-func (t *Table) KeyOf(r string) string {
+func (t *Table) KeyOf(r string) string { return t.keyRow(r) + "::pg_catalog.text" }
+
+// keyRow is the key of a row as a row.
+func (t *Table) keyRow(r string) string {
 	columns := make([]string, len(t.Key))
 	for i, k := range t.Key {
 		columns[i] = r + "." + server.Quote(k)
 	}
-	return "ROW(" + strings.Join(columns, ", ") + ")::pg_catalog.text"
+	return "ROW(" + strings.Join(columns, ", ") + ")"
 }
 
 // Relation is a table as the server describes it now.
@@ -109,6 +114,7 @@ const describe = `SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpers
 	coalesce((SELECT string_agg(format('%s: %s%s', t.tgname, p.prosrc, array_to_string(p.proconfig, ';')), E'\n' ORDER BY t.tgname) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgrelid = c.oid AND t.` + server.IsTrigger + ` AND t.tgenabled <> 'D'), ''),
 	EXISTS (SELECT FROM pg_inherits h WHERE c.oid IN (h.inhrelid, h.inhparent)),
 	EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = c.oid AND x.contype = 'x' AND x.condeferrable),
+	EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = c.oid AND x.contype = 'f' AND (x.confdeltype NOT IN ('a', 'r') OR x.confupdtype NOT IN ('a', 'r'))),
 	(WITH RECURSIVE up(id) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = c.oid UNION SELECT h.inhparent FROM up JOIN pg_inherits h ON h.inhrelid = up.id)
 		SELECT array_agg(un.nspname || '.' || u.relname ORDER BY u.oid) FROM up JOIN pg_class u ON u.oid = up.id JOIN pg_namespace un ON un.oid = u.relnamespace)
 	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY($1::oid[]) ORDER BY n.nspname, c.relname`
@@ -121,7 +127,7 @@ func Describe(c *server.Connection, ids []uint32) ([]*Relation, error) {
 		var names, types []string
 		var generated []bool
 		var source string
-		if err := row.Scan(&r.OID, &r.Schema, &r.Name, &r.Kind, &r.Persistence, &r.Security, &r.Total, &names, &types, &generated, &r.Key, &source, &r.Related, &r.Exclusion, &r.Of); err != nil {
+		if err := row.Scan(&r.OID, &r.Schema, &r.Name, &r.Kind, &r.Persistence, &r.Security, &r.Total, &names, &types, &generated, &r.Key, &source, &r.Related, &r.Exclusion, &r.Cascaded, &r.Of); err != nil {
 			return nil, err
 		}
 		for i := range names {

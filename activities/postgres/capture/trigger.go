@@ -15,41 +15,47 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// capture is the SQL of the function that the triggers of a table call for rows that a step changes.
+// captureRow is the SQL of the function that the trigger of a table calls for each row that a step changes.
 func (r *Relation) captureRow() string {
 	return fmt.Sprintf(`
 DECLARE r bigint := pg_catalog.current_setting('unwind.record');
 BEGIN
 	IF TG_OP = 'INSERT' THEN
-		INSERT INTO unwind.change (record, relid, new_key, new) VALUES (r, TG_RELID, %[2]s, NEW::pg_catalog.text);
+		INSERT INTO unwind.change (record, relid, new) VALUES (r, TG_RELID, ARRAY[NEW::pg_catalog.text]);
 	ELSIF TG_OP = 'DELETE' THEN
-		INSERT INTO unwind.change (record, relid, old_key, old) VALUES (r, TG_RELID, %[1]s, OLD::pg_catalog.text);
+		INSERT INTO unwind.change (record, relid, old) VALUES (r, TG_RELID, ARRAY[OLD::pg_catalog.text]);
 	ELSE
-		INSERT INTO unwind.change (record, relid, old_key, old, new_key, new) VALUES (r, TG_RELID, %[1]s, OLD::pg_catalog.text, %[2]s, NEW::pg_catalog.text);
+		INSERT INTO unwind.change (record, relid, old, new, moved) VALUES (r, TG_RELID, ARRAY[OLD::pg_catalog.text], ARRAY[NEW::pg_catalog.text], %s);
 	END IF;
 	RETURN NULL;
-END`, r.KeyOf("OLD"), r.KeyOf("NEW"))
+END`, isMoved(r.keyRow("OLD"), r.keyRow("NEW")))
 }
 
-// captureStatement is the same for all rows that one statement changes. The server keeps an old row and a new one of an UPDATE at the same place; where
-// it would not, their events are put together by their keys later, as those of rows that are changed more than once.
+// captureStatement is the same for all rows that one statement changes, a batch of them at a time. The server keeps an old row and a new one of an UPDATE
+// at the same place.
 func (r *Relation) captureStatement() string {
-	rows := func(table string) string {
-		return fmt.Sprintf("(SELECT pg_catalog.row_number() OVER () AS place, %s AS key, (q.*)::pg_catalog.text AS image FROM %s q)", r.KeyOf("q"), table)
+	batches := func(table string) string {
+		return fmt.Sprintf(`(SELECT q.batch, pg_catalog.array_agg(q.image) AS images, pg_catalog.array_agg(q.key) AS keys
+			FROM (SELECT pg_catalog.row_number() OVER () / %d AS batch, (q.*)::pg_catalog.text AS image, %s AS key FROM %s q) q GROUP BY q.batch)`, Batch, r.keyRow("q"), table)
 	}
 	return fmt.Sprintf(`
 DECLARE r bigint := pg_catalog.current_setting('unwind.record');
 BEGIN
 	IF TG_OP = 'INSERT' THEN
-		INSERT INTO unwind.change (record, relid, new_key, new) SELECT r, TG_RELID, n.key, n.image FROM %[2]s n;
+		INSERT INTO unwind.change (record, relid, new) SELECT r, TG_RELID, n.images FROM %[2]s n;
 	ELSIF TG_OP = 'DELETE' THEN
-		INSERT INTO unwind.change (record, relid, old_key, old) SELECT r, TG_RELID, o.key, o.image FROM %[1]s o;
+		INSERT INTO unwind.change (record, relid, old) SELECT r, TG_RELID, o.images FROM %[1]s o;
 	ELSE
-		INSERT INTO unwind.change (record, relid, old_key, old, new_key, new)
-			SELECT r, TG_RELID, o.key, o.image, n.key, n.image FROM %[1]s o FULL JOIN %[2]s n USING (place);
+		INSERT INTO unwind.change (record, relid, old, new, moved) SELECT r, TG_RELID, o.images, n.images, %[3]s
+			FROM %[1]s o JOIN %[2]s n USING (batch);
 	END IF;
 	RETURN NULL;
-END`, rows("old_rows"), rows("new_rows"))
+END`, batches("old_rows"), batches("new_rows"), isMoved("ROW(o.keys)", "ROW(n.keys)"))
+}
+
+// isMoved is the condition that keys differ in any bit: those that are equal may have other texts.
+func isMoved(old, new string) string {
+	return fmt.Sprintf("pg_catalog.record_image_ne(%s, %s)", old, new)
 }
 
 // trigger is one of ours on a table.
