@@ -53,7 +53,7 @@ var oneOfEach = []string{
 	"CREATE PUBLICATION pub FOR TABLE t (a, b) WHERE (a > 1)", "CREATE SUBSCRIPTION sub CONNECTION 'dbname=none' PUBLICATION pub WITH (connect = false, slot_name = NONE)",
 	"SELECT lo_create(4242)", "ALTER DEFAULT PRIVILEGES IN SCHEMA s GRANT SELECT ON TABLES TO alice", "GRANT SELECT ON t TO alice WITH GRANT OPTION", "GRANT UPDATE (b) ON t TO bob",
 	"COMMENT ON TABLE t IS 'of t'", "COMMENT ON COLUMN t.b IS 'of b'", "COMMENT ON FUNCTION f IS 'of f'",
-	"INSERT INTO t (a, b, c, h, j) SELECT n, 'b' || n, n, 1, n FROM generate_series(1, 20) n", "INSERT INTO other VALUES (1, 'x', 1, 1)", "INSERT INTO parted VALUES (1, 'x'), (20, 'y')", "INSERT INTO base VALUES (1, 'x')",
+	"INSERT INTO t (a, b, c, h, j) SELECT i, 'b' || i, i + 0, 1, i FROM generate_series(1, 20) AS s(i)", "INSERT INTO other VALUES (1, 'x', 1, 1)", "INSERT INTO parted VALUES (1, 'x'), (20, 'y')", "INSERT INTO base VALUES (1, 'x')",
 	"INSERT INTO child VALUES (2, 'y')", "INSERT INTO loose VALUES (30, 'x')", "REFRESH MATERIALIZED VIEW m", "ANALYZE",
 }
 
@@ -326,6 +326,6 @@ func TestACheckpointBringsBackOneOfEach(t *testing.T) {
 	e.run("DROP EVENT TRIGGER et", "DROP PUBLICATION pub", "DROP FOREIGN DATA WRAPPER fdw CASCADE", "DROP ACCESS METHOD am CASCADE", "SELECT lo_unlink(4242)",
 		"DROP SCHEMA public CASCADE", "DROP SCHEMA s CASCADE", "ALTER DATABASE d SET work_mem = '9MB'", "COMMENT ON DATABASE d IS 'x'", "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO bob")
 	s.undo(activities.Restored)
-	require.Empty(t, differ(was.rows, readCatalogs(t, e.dsn, true).withoutOurs().rows)) // in trees, ids are bytes
+	require.Empty(t, readCatalogs(t, e.dsn, true).withoutOurs().compare(was))
 	require.Equal(t, dump, e.wholeDump())
 }

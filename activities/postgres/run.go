@@ -306,7 +306,7 @@ func (c *connection) settle(n int64, t *capture.Table) error {
 		taken AS (DELETE FROM unwind.change WHERE record = $1 AND relid = $2),
 		current AS (SELECT s.key, r.version, r.x FROM (SELECT key, min(version)::%[1]s AS v FROM versions GROUP BY key) s
 			LEFT JOIN LATERAL (SELECT (q.*)::text AS version, q.xmin AS x FROM ONLY %[1]s q WHERE %[2]s AND %[4]s = s.key) r ON true),
-		first AS (SELECT key, version FROM (SELECT * FROM versions UNION ALL SELECT key, version, 1 FROM current WHERE version IS NOT NULL) v
+		first AS (SELECT key, version FROM (SELECT key, version, n FROM versions UNION ALL SELECT key, version, 1 FROM current WHERE version IS NOT NULL) v
 			GROUP BY key, version HAVING sum(n) > 0),
 		events AS (SELECT f.version AS old, c.version AS new, c.x, row_number() OVER (PARTITION BY f.version IS NULL, c.version IS NULL) / %[5]d AS batch
 			FROM current c LEFT JOIN first f USING (key) WHERE f.version IS NOT NULL OR c.version IS NOT NULL)

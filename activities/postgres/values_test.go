@@ -124,7 +124,7 @@ func TestColumnsNamedAsTablesInStatements(t *testing.T) {
 		columns = append(columns, string(name)+" int")
 	}
 	d := newDatabase(t, "CREATE TABLE parent (id int PRIMARY KEY, "+strings.Join(columns, ", ")+"); CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent, again int UNIQUE DEFERRABLE, "+strings.Join(columns, ", ")+")",
-		"INSERT INTO parent SELECT n, n FROM generate_series(1, 3) n; INSERT INTO child SELECT n, n, n, n FROM generate_series(1, 3) n")
+		"INSERT INTO parent SELECT i, i FROM generate_series(1, 3) AS s(i); INSERT INTO child SELECT i, i + 0, i, i + 0 FROM generate_series(1, 3) AS s(i)")
 	before := d.wholeDump()
 	for _, statement := range []string{
 		"UPDATE parent SET a = 7", "UPDATE child SET again = -again", "DELETE FROM child", "INSERT INTO parent (id) VALUES (9)", "TRUNCATE parent CASCADE", "TRUNCATE child", "DROP TABLE parent CASCADE",

@@ -59,7 +59,7 @@ func (m *member) settle(o order) error {
 		}
 	}
 	o.Address, o.Config, o.Armed, o.Fired = m.wire.listener.Addr().String(), m.Config, m.armed(), m.fired()
-	o.Config.Worlds, o.Worlds = nil, m.Config.Worlds
+	o.Config.Worlds, o.Worlds = nil, m.Worlds
 	raw, err := json.Marshal(o)
 	if err != nil {
 		return err

@@ -158,7 +158,7 @@ func (r *configReader) readFields(n *yaml.Node, into reflect.Value, field string
 		}
 		r.readValue(n.Content[i+1], fields[key.Value], at)
 	}
-	if c, is := into.Addr().Interface().(*Config); is {
+	if c, is := reflect.TypeAssert[*Config](into.Addr()); is {
 		for _, name := range WorldNames() {
 			if section := fields[name]; !section.IsNil() {
 				c.Worlds = append(c.Worlds, section.Interface().(activities.Settings))

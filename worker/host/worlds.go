@@ -61,8 +61,9 @@ func SettingsOf[S activities.Settings](c Config) (of S) {
 
 // With is the config with these settings in the place of those of the same world, or besides all others.
 func (c Config) With(s activities.Settings) Config {
-	c.Worlds = append(c.Without(s.World()).Worlds, s)
-	return c
+	others := c.Without(s.World())
+	others.Worlds = append(others.Worlds, s)
+	return others
 }
 
 // Without is the config without a world.

@@ -54,8 +54,8 @@ END`, batches("old_rows"), batches("new_rows"), isMoved("ROW(o.keys)", "ROW(n.ke
 }
 
 // isMoved is the condition that keys differ in any bit: those that are equal may have other texts.
-func isMoved(old, new string) string {
-	return fmt.Sprintf("pg_catalog.record_image_ne(%s, %s)", old, new)
+func isMoved(before, after string) string {
+	return fmt.Sprintf("pg_catalog.record_image_ne(%s, %s)", before, after)
 }
 
 // trigger is one of ours on a table.
