@@ -82,7 +82,7 @@ type caller struct {
 
 func (c *caller) forward(f forward, want activities.Digest) activities.Forward {
 	// The test environment's run id, see testsuite.
-	return activities.Forward{Entry: f.Entry, Step: f.Step, Want: want, OriginalRunID: "default-test-run-id"}
+	return activities.Forward{Entry: f.Entry, Step: f.Step, Want: want, Consent: activities.Approved, OriginalRunID: "default-test-run-id"}
 }
 
 // callActivity calls an activity, which must succeed or fail as expected, and searches everything that it returns.
