@@ -2,16 +2,12 @@ package container_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -154,36 +150,5 @@ func TestWhatChangesWhileItIsKeptIsNotPutBackAsIfItWereExact(t *testing.T) {
 	u, err := s.action.Undo(t.Context(), next, activities.Decision{})
 	require.NoError(t, err)
 	assert.True(t, u.Outcome.Clean(), "%+v", u)
-	assert.Equal(t, before, containertest.Files(t, b))
-}
-
-// TestRecordOfAnEarlierVersionIsUndone: one that does not tell whose it is.
-func TestRecordOfAnEarlierVersionIsUndone(t *testing.T) {
-	t.Parallel()
-	b, state := containertest.Start(t), t.TempDir()
-	s, before := newStage(t, state), containertest.Files(t, b)
-	e := s.entry(t)
-	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"}), "")
-	require.NoError(t, err)
-	file := filepath.Join(state, "container", "tokens", e.Token, "record")
-	raw, err := os.ReadFile(file)
-	require.NoError(t, err)
-	var doc struct {
-		Digest string                     `json:"sha256"`
-		Body   map[string]json.RawMessage `json:"body"`
-	}
-	require.NoError(t, json.Unmarshal(raw, &doc))
-	for _, newer := range []string{"entry", "owner", "made"} {
-		require.Contains(t, doc.Body, newer)
-		delete(doc.Body, newer)
-	}
-	body, err := json.Marshal(doc.Body)
-	require.NoError(t, err)
-	sum := sha256.Sum256(body)
-	doc.Digest = hex.EncodeToString(sum[:])
-	raw, err = json.Marshal(doc)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, raw, 0o600))
-	mustUndo(t, s, e, activities.Decision{})
 	assert.Equal(t, before, containertest.Files(t, b))
 }
