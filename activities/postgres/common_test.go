@@ -138,8 +138,12 @@ func TestWhatEscapesFromATransactionIsNotTried(t *testing.T) {
 	d := newDatabase(t, `CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE u (id int PRIMARY KEY);
 		CREATE FUNCTION deep() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN (pg_create_physical_replication_slot('s')).slot_name; END $$;
 		CREATE FUNCTION outer() RETURNS text LANGUAGE sql BEGIN ATOMIC SELECT deep(); END;
-		CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM deep(); RETURN NEW; END $$; CREATE TRIGGER fires BEFORE INSERT ON u FOR EACH ROW EXECUTE FUNCTION fires()`)
-	d.asAdmin("CREATE EXTENSION dblink", "CREATE EXTENSION pgcrypto", "CREATE EXTENSION pg_prewarm")
+		CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM deep(); RETURN NEW; END $$; CREATE TRIGGER fires BEFORE INSERT ON u FOR EACH ROW EXECUTE FUNCTION fires();
+		CREATE FUNCTION fires_too() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM deep(); RETURN NULL; END $$; CREATE TRIGGER fires_too BEFORE TRUNCATE ON u EXECUTE FUNCTION fires_too();
+		CREATE TABLE coded (id int PRIMARY KEY); INSERT INTO coded VALUES (1)`)
+	d.asAdmin("CREATE FUNCTION foreign_code() RETURNS trigger LANGUAGE internal AS 'suppress_redundant_updates_trigger'",
+		"CREATE TRIGGER foreign_code BEFORE UPDATE ON coded FOR EACH ROW EXECUTE FUNCTION foreign_code()",
+		"CREATE EXTENSION dblink", "CREATE EXTENSION pgcrypto", "CREATE EXTENSION pg_prewarm")
 	d.dsn = d.server.Admin(d.name)
 	before := d.wholeDump()
 	for sql, name := range map[string]string{
@@ -149,6 +153,8 @@ func TestWhatEscapesFromATransactionIsNotTried(t *testing.T) {
 		"ALTER TABLE t ADD w text DEFAULT pg_logical_emit_message(false, 'a', 'b')::text": "pg_logical_emit_message",
 		"DO $$ BEGIN PERFORM pg_stat_reset(); END $$":                                     "pg_stat_reset",
 		"SELECT outer()":           "pg_create_physical_replication_slot",
+		"TRUNCATE u":               "pg_create_physical_replication_slot",
+		"UPDATE coded SET id = 1":  "foreign_code",
 		"INSERT INTO u VALUES (1)": "pg_create_physical_replication_slot",
 		"SELECT pg_prewarm('t')":   "pg_prewarm",
 		"SELECT query_to_xml('SELECT pg_switch_wal()', true, false, '')": "query_to_xml",

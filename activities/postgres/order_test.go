@@ -64,13 +64,16 @@ func TestRowsThatTheirChecksWouldNotTakeBackAreNotTouched(t *testing.T) {
 	d := newDatabase(t, `CREATE TABLE z (id int PRIMARY KEY); CREATE FUNCTION there(int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RETURN EXISTS (SELECT FROM z WHERE id = $1); END $$;
 		CREATE TABLE b (id int PRIMARY KEY, needs int CHECK (there(needs))); INSERT INTO z VALUES (1); INSERT INTO b VALUES (1, 1);
 		CREATE TABLE old (id int PRIMARY KEY, n int); INSERT INTO old VALUES (1, -1), (2, 1); ALTER TABLE old ADD CONSTRAINT positive CHECK (n > 0) NOT VALID;
-		CREATE TABLE offer (id int PRIMARY KEY, ends timestamptz); INSERT INTO offer VALUES (1, '2020-01-01'); ALTER TABLE offer ADD CHECK (ends > now()) NOT VALID`)
+		CREATE TABLE offer (id int PRIMARY KEY, ends timestamptz); INSERT INTO offer VALUES (1, '2020-01-01'); ALTER TABLE offer ADD CHECK (ends > now()) NOT VALID;
+		CREATE DOMAIN rank AS int; CREATE TYPE whole AS (r rank[]); CREATE TABLE held (id int PRIMARY KEY, w whole[]); INSERT INTO held VALUES (1, ARRAY[ROW(ARRAY[-1])::whole])`,
+		"ALTER DOMAIN rank ADD CHECK (VALUE > 0) NOT VALID")
 	before := d.dump()
 	const says = "an undo could not put rows back under the CHECKs of "
 	d.exec("TRUNCATE z", "TRUNCATE b").refused(says + "b: rows of public.b cannot be put back")
 	d.exec("DELETE FROM b", "TRUNCATE z").refused(says + "b: ")
 	d.exec("DELETE FROM old").refused(says + "old: ")
 	d.exec("UPDATE offer SET ends = '2999-01-01'").refused(says + "offer: ")
+	d.exec("DELETE FROM held").refused(says + "held: ")
 	require.Equal(t, before, d.dump())
 	for _, s := range []*step{d.exec("DELETE FROM old WHERE n > 0"), d.exec("TRUNCATE z, b", "COMMENT ON TABLE z IS 'empty'")} {
 		s.apply()

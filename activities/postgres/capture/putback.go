@@ -21,12 +21,22 @@ type Kept struct {
 	Params                []any
 }
 
-// FindConditional lists those of tables whose CHECKs may forbid a row that is there: one that was never validated, or that calls what is not immutable
-// or not the server's own, which may read other rows.
+// plainNodes are the nodes of an expression that only look at their own operands.
+const plainNodes = `{CONST,VAR,FUNCEXPR,OPEXPR,DISTINCTEXPR,NULLIFEXPR,SCALARARRAYOPEXPR,BOOLEXPR,RELABELTYPE,ARRAYCOERCEEXPR,COLLATEEXPR,NULLTEST,BOOLEANTEST,CASE,CASEEXPR,
+	WHEN,CASEWHEN,CASETESTEXPR,COALESCE,COALESCEEXPR,ARRAY,ARRAYEXPR,ROW,ROWEXPR,FIELDSELECT}`
+
+// FindConditional lists those of tables, and domains of their columns, whose CHECKs may forbid a row that is there: one that was never validated, or that is
+// not plain, or calls what is not immutable or not the server's own, which may read other rows.
 func FindConditional(c *server.Connection, tables []uint32) ([]string, error) {
-	return server.Collect(c, pgx.RowTo[string], `SELECT DISTINCT conrelid::regclass::text FROM pg_constraint x WHERE contype = 'c' AND conrelid = ANY($1::oid[])
-		AND (NOT convalidated OR conbin::text ~ '\{(SQLVALUEFUNCTION|COERCETODOMAIN|COERCEVIAIO|NEXTVALUEEXPR) ' OR EXISTS (
-			SELECT FROM regexp_matches(conbin::text, ':(?:op)?funcid (\d+)', 'g') m JOIN pg_proc p ON p.oid = m[1]::oid WHERE p.provolatile <> 'i' OR p.oid >= 16384)) ORDER BY 1`, tables)
+	return server.Collect(c, pgx.RowTo[string], `WITH RECURSIVE held(relid, type) AS (
+			SELECT attrelid, atttypid FROM pg_attribute WHERE attrelid = ANY($1::oid[]) AND attnum > 0 AND NOT attisdropped
+			UNION SELECT relid, part FROM held JOIN pg_type t ON t.oid = type, LATERAL (
+				SELECT typbasetype UNION SELECT typelem UNION SELECT atttypid FROM pg_attribute WHERE attrelid = typrelid AND attnum > 0 AND NOT attisdropped) parts(part) WHERE part <> 0)
+		SELECT DISTINCT coalesce(relid, conrelid)::regclass::text FROM pg_constraint LEFT JOIN held ON type = contypid
+		WHERE contype = 'c' AND (relid IS NOT NULL OR conrelid = ANY($1::oid[])) AND (NOT convalidated
+			OR EXISTS (SELECT FROM regexp_matches(conbin::text, '\{([A-Z]+)\M', 'g') m WHERE m[1] <> ALL ($2::text[]))
+			OR EXISTS (SELECT FROM regexp_matches(conbin::text, ':(?:op)?funcid (\d+)', 'g') m JOIN pg_proc p ON p.oid = m[1]::oid WHERE p.provolatile <> 'i' OR p.oid >= $3)) ORDER BY 1`,
+		tables, strings.Join(strings.Fields(plainNodes), ""), server.FirstNormalObject)
 }
 
 // PutBack inserts rows into all of their tables. A CHECK may call a function that reads other rows, which have to be there before, and no catalog tells

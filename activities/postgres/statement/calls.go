@@ -20,7 +20,7 @@ const transactional = `^(random|random_normal|setseed|array_sample|array_shuffle
 	hba_file_rules|ident_file_mappings))$`
 
 // knownExtensions have volatile functions in C that do nothing beside their transaction.
-var knownExtensions = []string{"pgcrypto", "pg_trgm", "tablefunc", "uuid-ossp"}
+var knownExtensions = []string{"autoinc", "insert_username", "lo", "moddatetime", "pgcrypto", "pg_trgm", "refint", "tablefunc", "tcn", "uuid-ossp"}
 
 // listEscaping lists volatile functions that may escape from their transaction, among those with names that a statement has, that run as triggers of tables
 // with such names, and that the text of one of these names.
@@ -30,7 +30,7 @@ const listEscaping = `WITH RECURSIVE called(id) AS (
 		UNION SELECT p.oid FROM called JOIN pg_proc f ON f.oid = id AND f.oid >= $4 JOIN pg_language l ON l.oid = f.prolang AND l.lanpltrusted,
 			LATERAL regexp_matches(lower(coalesce(pg_get_function_sqlbody(f.oid), f.prosrc)), '[a-z_][a-z0-9_$]*', 'g') word JOIN pg_proc p ON p.proname = word[1])
 	SELECT DISTINCT p.proname::text FROM called JOIN pg_proc p ON p.oid = id JOIN pg_language l ON l.oid = p.prolang
-	WHERE p.provolatile = 'v' AND p.prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype) AND (p.oid < $4 AND p.proname !~ $2 OR p.oid >= $4 AND NOT l.lanpltrusted
+	WHERE p.provolatile = 'v' AND (p.oid < $4 AND p.prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype) AND p.proname !~ $2 OR p.oid >= $4 AND NOT l.lanpltrusted
 		AND NOT EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' AND e.extname = ANY($3::text[])))
 	ORDER BY 1`
 
@@ -44,7 +44,7 @@ func checkCalls(c *server.Connection, s Statement) error {
 	}
 	words := all[0]
 	switch {
-	case slices.Contains([]string{"comment", "grant", "revoke", "drop", "truncate"}, words[0]),
+	case slices.Contains([]string{"comment", "grant", "revoke", "drop"}, words[0]),
 		slices.Contains([]string{"function", "procedure", "view", "trigger", "rule", "policy"}, created(words)): // nothing is called
 		return nil
 	case words[0] == "do":
