@@ -71,7 +71,11 @@ func (v *verdict) addDifference(line string, left, now *state.State) {
 			return
 		}
 		v.anew = true
-		v.lower(activities.Compensated, what+": differs from before; the data inside a replaced or destroyed object did not come back")
+		says := ": differs from before"
+		if slices.Contains(strings.Fields(strings.Trim(what[len(address):], " []")), "id") {
+			says += "; the data inside a replaced or destroyed object did not come back"
+		}
+		v.lower(activities.Compensated, what+says)
 	case "+":
 		v.stays = true
 		v.lower(activities.Residue, what+": did not exist before, and is still there")

@@ -223,6 +223,8 @@ func TestAParkedRollbackIsNamedWhereItsTaskIsToBeResolved(t *testing.T) {
 	r := d.do("resolve", t.Name(), "one", "--do", "accept", "--yes")
 	require.Equal(t, statusUsage, r.status)
 	require.Contains(t, r.err, id+" rolls it back, decide there: `starter resolve "+id+" one --do retry`")
+	require.Contains(t, d.ok("show", id, "one"), "step one of task "+id+": fake.set, parked\n")
+	require.Contains(t, d.do("show", id, "two").err, `has no step "two"; it has one`)
 	d.ok("resolve", id, "one", "--do", "accept", "--yes")
 	d.do("watch", id)
 
@@ -242,6 +244,7 @@ func TestATaskIsRolledBackAndRedone(t *testing.T) {
 	require.Contains(t, out, id+"-to-half rolls back task "+t.Name()+"\n")
 	require.Contains(t, out, "to savepoint half: too early")
 	require.Equal(t, [2]string{"x", ""}, d.values())
+	require.Equal(t, "step two of task "+id+"-to-half: fake.set, settled\n  undo  restored: b is \"\" again\n", d.ok("show", id+"-to-half", "two"))
 	require.Contains(t, d.ok("redo", id+"-to-half", "--watch"), "redone: what was rolled back is back in place")
 	require.Equal(t, [2]string{"x", "y"}, d.values())
 

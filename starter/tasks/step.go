@@ -33,7 +33,7 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 		for _, v := range r.state.Steps {
 			known = append(known, v.ID)
 		}
-		return Step{}, usage.Errorf("the history of task %s has no step %q; it has %s", t.ID, id, strings.Join(known, ", "))
+		return Step{}, usage.Errorf("the history of task %s has no step %q; it has %s", t.ID, id, cmp.Or(strings.Join(known, ", "), "none"))
 	}
 	s := r.step(r.state.Steps[i])
 	now, _, source, err := c.CurrentState(ctx, t)
@@ -81,6 +81,9 @@ func (r *historyReader) step(v workflows.StepView) Step {
 	s.Outputs = r.outputs[v.ID]
 	if u, undone := r.undos[v.ID]; undone {
 		s.Undo = &r.state.Report.Steps[u]
+		if v.State == "" { // it was done elsewhere, as what a rollback undoes
+			s.Uses, s.State = s.Undo.Action, workflows.StepState(s.Undo.State)
+		}
 	}
 	return s
 }

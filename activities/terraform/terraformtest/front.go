@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 )
@@ -37,13 +36,10 @@ func PlainFront(t testing.TB, state string) {
 }
 
 func buildFront() {
-	_, here, _, _ := runtime.Caller(0) //nolint:dogsled // only the file
 	if front.dir, front.err = os.MkdirTemp("", "unwind-front-"); front.err != nil {
 		return
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(front.dir, "front"), "./front")
-	build.Dir = filepath.Dir(here)
-	if said, err := build.CombinedOutput(); err != nil {
+	if said, err := exec.Command("go", "build", "-o", filepath.Join(front.dir, "front"), module+"terraformtest/front").CombinedOutput(); err != nil {
 		front.err = fmt.Errorf("%w\n%s", err, said)
 	}
 }

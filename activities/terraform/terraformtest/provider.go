@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/seed-62bf7108/unwind/internal/filelock"
@@ -18,7 +19,10 @@ import (
 // Source is the provider's address, for required_providers. Its resource is fake_thing: a file in the provider's dir.
 const Source = "unwind.test/unwind/fake"
 
-const version = "1.0.0"
+const (
+	version = "1.0.0"
+	module  = "github.com/seed-62bf7108/unwind/activities/terraform/"
+)
 
 // Require skips a test where there is no terraform, and fails it where CI=true.
 func Require(t testing.TB) {
@@ -38,8 +42,11 @@ func CLIConfig(t testing.TB) string {
 }
 
 func cliConfig() (string, error) {
-	_, here, _, _ := runtime.Caller(0) //nolint:dogsled // only the file
-	source := filepath.Join(filepath.Dir(filepath.Dir(here)), "fakeprovider")
+	here, err := exec.Command("go", "list", "-f", "{{.Dir}}", module+"terraformtest").Output()
+	if err != nil {
+		return "", err
+	}
+	source := filepath.Join(filepath.Dir(strings.TrimSpace(string(here))), "fakeprovider") // a module of its own
 	key, err := keyOf(source)
 	if err != nil {
 		return "", err
