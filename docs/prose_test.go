@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,13 +18,9 @@ var (
 
 // TestCommandsInTheTextExist looks up the commands and flags that the text mentions. Command lines to type stand in blocks, which are run.
 func TestCommandsInTheTextExist(t *testing.T) {
-	pages, err := filepath.Glob("*.md")
-	require.NoError(t, err)
 	found := 0
-	for _, page := range append([]string{"../README.md"}, pages...) {
-		content, err := os.ReadFile(page)
-		require.NoError(t, err)
-		for _, match := range inline.FindAllStringSubmatch(fenced.ReplaceAllString(string(content), ""), -1) {
+	for _, page := range pagesToRead(t) {
+		for _, match := range inline.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, page), ""), -1) {
 			found++
 			line := match[1]
 			if words := strings.Fields(line); words[0] == "go" {
