@@ -22,7 +22,7 @@ func TestCommonStatementsOfASchema(t *testing.T) {
 		"a partition of a table with a key":       {partitioned, []string{"CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)", "INSERT INTO p VALUES (12, 1)"}},
 		"a partitioned table with its partitions": {"", []string{"CREATE TABLE q (id int PRIMARY KEY, v int) PARTITION BY RANGE (id); CREATE TABLE q1 PARTITION OF q FOR VALUES FROM (0) TO (10); CREATE INDEX ON q (v)"}},
 		"an index of a partitioned table":         {partitioned, []string{"CREATE INDEX ON p (v)"}},
-		"a column of a partitioned table":         {partitioned, []string{"ALTER TABLE p ADD w int"}},
+		"a column of a partitioned table":         {partitioned, []string{"ALTER TABLE p ADD w int DEFAULT 5"}},
 		"a table, and then the function it uses":  {"CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'; CREATE TABLE t (a int DEFAULT f()); INSERT INTO t DEFAULT VALUES", []string{"DROP TABLE t", "DROP FUNCTION f()"}},
 		"the same in one text":                    {"CREATE VIEW v AS SELECT 1 AS a; CREATE MATERIALIZED VIEW m AS SELECT a FROM v", []string{"DROP MATERIALIZED VIEW m; DROP VIEW v;"}},
 		"a table with a view":                     {"CREATE TABLE t (a int); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT a FROM t; COMMENT ON VIEW v IS 'v'", []string{"DROP TABLE t CASCADE"}},
@@ -140,7 +140,7 @@ func TestWhatEscapesFromATransactionIsNotTried(t *testing.T) {
 		CREATE FUNCTION outer() RETURNS text LANGUAGE sql BEGIN ATOMIC SELECT deep(); END;
 		CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM deep(); RETURN NEW; END $$; CREATE TRIGGER fires BEFORE INSERT ON u FOR EACH ROW EXECUTE FUNCTION fires();
 		CREATE FUNCTION fires_too() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM deep(); RETURN NULL; END $$; CREATE TRIGGER fires_too BEFORE TRUNCATE ON u EXECUTE FUNCTION fires_too();
-		CREATE TABLE coded (id int PRIMARY KEY); INSERT INTO coded VALUES (1)`)
+		CREATE TABLE coded (id int PRIMARY KEY); INSERT INTO coded VALUES (1); CREATE TABLE ready (id int PRIMARY KEY)`)
 	d.asAdmin("CREATE FUNCTION foreign_code() RETURNS trigger LANGUAGE internal AS 'suppress_redundant_updates_trigger'",
 		"CREATE TRIGGER foreign_code BEFORE UPDATE ON coded FOR EACH ROW EXECUTE FUNCTION foreign_code()",
 		"CREATE EXTENSION dblink", "CREATE EXTENSION pgcrypto", "CREATE EXTENSION pg_prewarm")
@@ -162,6 +162,16 @@ func TestWhatEscapesFromATransactionIsNotTried(t *testing.T) {
 	} {
 		d.exec(sql).refused("it calls " + name + ", or names it in a function that it calls")
 	}
+	d.asAdmin("CREATE FUNCTION sees() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM deep(); END $$", "CREATE EVENT TRIGGER sees ON ddl_command_end EXECUTE FUNCTION sees()", "ALTER EVENT TRIGGER sees DISABLE")
+	d.exec("CREATE TABLE seen (id int)").plan()
+	d.exec("INSERT INTO ready VALUES (2)").apply()
+	d.asAdmin("ALTER EVENT TRIGGER sees ENABLE")
+	for _, sql := range []string{"CREATE TABLE seen (id int)", "COMMENT ON TABLE t IS 'x'", "DO $$ BEGIN EXECUTE 'DROP' || ' TABLE t'; END $$"} {
+		d.exec(sql).refused("it calls pg_create_physical_replication_slot")
+	}
+	d.exec("INSERT INTO t VALUES (9)").refused("an event trigger calls pg_create_physical_replication_slot") // t has no triggers of ours yet
+	d.exec("DELETE FROM ready").apply()
+	d.asAdmin("DROP EVENT TRIGGER sees", "DROP FUNCTION sees")
 	q := d.step("postgres.query", map[string]any{"database": "main", "sql": "SELECT pg_create_physical_replication_slot('s')"})
 	_, err := q.action.Apply(t.Context(), q.entry, q.with, "")
 	require.ErrorContains(t, err, "it calls pg_create_physical_replication_slot")

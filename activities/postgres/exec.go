@@ -93,6 +93,9 @@ func (c *connection) rehearse(n int64, run statement.Script) (*alteration.Change
 		if err := c.Run("ROLLBACK TO rehearsal"); err != nil {
 			return nil, nil, err
 		}
+		if err := statement.CheckEventTriggers(c.Connection); err != nil {
+			return nil, nil, err
+		}
 		tables, err := capture.Describe(c.Connection, missing.Tables)
 		if err == nil {
 			err = capture.Prepare(c.Connection, tables)
@@ -413,6 +416,9 @@ func (c *connection) weigh(run statement.Script, did *alteration.Change) (activi
 			change.Risk = activities.High
 			change.Facts = append(change.Facts, "table "+t.FullName()+": more than half of its rows go or change")
 		}
+	}
+	for _, table := range did.Shifting {
+		change.Facts = append(change.Facts, fmt.Sprintf("table %s: the statements change other rows each time that they run: an approval will be stale; choose the rows by what is in them", table))
 	}
 	if did.Declared != nil {
 		did.Declared.Tell(&change)

@@ -10,14 +10,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// written are digests of what statements wrote to each column of each table.
+// written are digests of what statements wrote to each column of each table, after one of which rows they changed.
 type written map[string][]string
 
 // readWritten reads what the statements of a record have written.
 func (c *connection) readWritten(n int64, did *alteration.Change) (written, error) {
 	all := written{}
 	for _, t := range did.Tables {
-		var sums []string
+		sums := []string{"(SELECT concat(count(*), ' ', sum(hashtextextended(old, 0))) FROM unwind.event WHERE record = $1 AND relid = $2)"}
 		for _, column := range t.Columns {
 			value := "(e.n)." + server.Quote(column.Name)
 			sums = append(sums, fmt.Sprintf("coalesce(sum(hashtextextended(concat(%[2]s, ' ', %[1]s IS NULL, ' ', %[1]s::text), 0)), 0)::text", value, keyBefore(t)))
@@ -54,8 +54,11 @@ func (c *connection) fingerprint(n int64, did *alteration.Change, foreseen writt
 	for _, t := range did.Tables {
 		before, is := foreseen[t.FullName()], now[t.FullName()]
 		t.Volatile = nil
+		if len(before) > 0 && before[0] != is[0] {
+			did.Shifting = append(did.Shifting, t.FullName())
+		}
 		for i, column := range t.Columns {
-			if len(before) != len(is) || before[i] != is[i] {
+			if len(before) != len(is) || before[i+1] != is[i+1] {
 				t.Volatile = append(t.Volatile, column.Name)
 			}
 		}

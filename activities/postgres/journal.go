@@ -13,6 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/alteration"
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
 )
 
 // Schema is what the journal is: SQL that an operator can run as well, and read. Everything of ours in a database is in the schema
@@ -97,6 +98,9 @@ func (c *connection) ensureJournal() error {
 
 // makeJournal makes the journal in the current transaction.
 func (c *connection) makeJournal() error {
+	if err := statement.CheckEventTriggers(c.Connection); err != nil {
+		return err
+	}
 	if err := c.Run("SELECT pg_advisory_xact_lock(hashtext('unwind'))"); err != nil {
 		return err
 	}

@@ -326,8 +326,9 @@ func (t *trial) note(a *Alteration, o schema.Object) error {
 			return nil
 		}
 		m := made{OID: o.OID, Table: o.Table, Column: o.Name}
-		if err := t.Scan(`SELECT format_type(atttypid, atttypmod), ((attmissingval::text)::text[])[1] FROM pg_attribute WHERE attrelid = $1 AND attnum = $2`,
-			[]any{o.OID, o.Sub}, &m.Type, &m.Content); err != nil {
+		// Of a partitioned table, only the partitions know the value.
+		if err := t.Scan(`SELECT format_type(a.atttypid, a.atttypmod), (coalesce(a.attmissingval, (SELECT l.attmissingval FROM pg_partition_tree(a.attrelid) p JOIN pg_attribute l ON l.attrelid = p.relid AND l.attname = a.attname
+			WHERE l.atthasmissing LIMIT 1))::text::text[])[1] FROM pg_attribute a WHERE a.attrelid = $1 AND a.attnum = $2`, []any{o.OID, o.Sub}, &m.Type, &m.Content); err != nil {
 			return err
 		}
 		a.Made = append(a.Made, m)

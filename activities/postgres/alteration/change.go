@@ -26,6 +26,9 @@ type Change struct {
 	Bytes   int64
 	Events  int64
 
+	// Shifting are the tables of which the statements change other rows each time that they run, where that was tried.
+	Shifting []string
+
 	Alterations []*Alteration
 	made        []uint32 // the tables that they made, which go as a whole
 

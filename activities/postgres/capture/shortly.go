@@ -1,6 +1,9 @@
 package capture
 
-import "github.com/seed-62bf7108/unwind/activities/postgres/server"
+import (
+	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
+)
 
 const (
 	// PrepareLock is how long a preparation waits for a lock on a table at a time.
@@ -14,6 +17,9 @@ func PrepareShortly(c *server.Connection, tables []uint32) error {
 		if err := Shortly(c, func() error {
 			now, err := Describe(c, []uint32{oid})
 			if err != nil || len(now) == 0 || now[0].Captured { // another step was faster
+				return err
+			}
+			if err := statement.CheckEventTriggers(c); err != nil {
 				return err
 			}
 			return Prepare(c, now)

@@ -20,13 +20,14 @@ const transactional = `^(random|random_normal|setseed|array_sample|array_shuffle
 	hba_file_rules|ident_file_mappings))$`
 
 // knownExtensions have volatile functions in C that do nothing beside their transaction.
-var knownExtensions = []string{"autoinc", "insert_username", "lo", "moddatetime", "pgcrypto", "pg_trgm", "refint", "tablefunc", "tcn", "uuid-ossp"}
+var knownExtensions = []string{"autoinc", "insert_username", "lo", "moddatetime", "pgaudit", "pgcrypto", "pg_trgm", "refint", "tablefunc", "tcn", "uuid-ossp"}
 
 // listEscaping lists volatile functions that may escape from their transaction, among those with names that a statement has, that run as triggers of tables
-// with such names, and that the text of one of these names.
+// with such names or as event triggers, and that the text of one of these names.
 const listEscaping = `WITH RECURSIVE called(id) AS (
 		SELECT oid FROM pg_proc WHERE proname = ANY($1::name[])
 		UNION SELECT tgfoid FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE c.relname = ANY($1::name[]) AND NOT tgisinternal
+		UNION SELECT evtfoid FROM pg_event_trigger WHERE $5 AND evtenabled <> 'D' AND evtevent <> 'login'
 		UNION SELECT p.oid FROM called JOIN pg_proc f ON f.oid = id AND f.oid >= $4 JOIN pg_language l ON l.oid = f.prolang AND l.lanpltrusted,
 			LATERAL regexp_matches(lower(coalesce(pg_get_function_sqlbody(f.oid), f.prosrc)), '[a-z_][a-z0-9_$]*', 'g') word JOIN pg_proc p ON p.proname = word[1])
 	SELECT DISTINCT p.proname::text FROM called JOIN pg_proc p ON p.oid = id JOIN pg_language l ON l.oid = p.prolang
@@ -42,23 +43,38 @@ func checkCalls(c *server.Connection, s Statement) error {
 	if len(all) != 1 || len(all[0]) == 0 {
 		return nil // the server refuses it
 	}
-	words := all[0]
+	words, fires := all[0], !slices.Contains(explained, all[0][0])
 	switch {
 	case slices.Contains([]string{"comment", "grant", "revoke", "drop"}, words[0]),
 		slices.Contains([]string{"function", "procedure", "view", "trigger", "rule", "policy"}, created(words)): // nothing is called
-		return nil
+		words = nil
 	case words[0] == "do":
 		words = identifier.FindAllString(strings.ToLower(s.SQL), -1)
 	}
-	var names []string
-	for _, w := range words {
-		names = append(names, Name(w))
+	names := make([]string, len(words))
+	for i, w := range words {
+		names[i] = Name(w)
 	}
-	slices.Sort(names)
-	found, err := server.Collect(c, pgx.RowTo[string], listEscaping, slices.Compact(names), strings.Join(strings.Fields(transactional), ""), knownExtensions, server.FirstNormalObject)
+	found, err := listEscapes(c, names, fires)
 	if err != nil || len(found) == 0 {
 		return err
 	}
 	return activities.Errorf(activities.Refused, "%s: it calls %s, or names it in a function that it calls: no rollback is known to take back what that does, and a plan would do it too; call it by hand",
 		s.Where, strings.Join(found, ", "))
+}
+
+// CheckEventTriggers refuses to change the schema for Unwind itself where an event trigger may do what no rollback takes back.
+func CheckEventTriggers(c *server.Connection) error {
+	found, err := listEscapes(c, nil, true)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	return activities.Errorf(activities.Refused, "database %s: an event trigger calls %s: no rollback is known to take back what that does, and a plan would do it too; disable the event trigger, or run what "+
+		"starter postgres prepare --print prints by hand", c.Name, strings.Join(found, ", "))
+}
+
+// listEscapes lists functions that may escape from their transaction, and that statements with these names call; fires says that they fire event triggers.
+func listEscapes(c *server.Connection, names []string, fires bool) ([]string, error) {
+	slices.Sort(names)
+	return server.Collect(c, pgx.RowTo[string], listEscaping, slices.Compact(names), strings.Join(strings.Fields(transactional), ""), knownExtensions, server.FirstNormalObject, fires)
 }
